@@ -11,7 +11,8 @@ import (
 // A served is an entry that is served under its directory's name.
 type served struct {
 	*entry
-	twin *entry // the first entry with the same job name, or nil
+	twin    *entry // the first entry with the same job name, or nil
+	bundled bool   // a copy of a bundled job that does not load: only its faults are shown
 }
 
 // assemble builds a snapshot of the folders: of jobs with one directory name the first is served,
@@ -72,6 +73,10 @@ func winners(folders []*folder) []served {
 			if _, shadowed := taken[e.name]; shadowed {
 				continue
 			}
+			if e.Good == nil && !f.standard && bundles(folders, e.name) {
+				list = append(list, served{entry: e, bundled: true})
+				continue
+			}
 			taken[e.name] = struct{}{}
 			list = append(list, served{entry: e})
 			if e.Good != nil && e.Phase != follow.Vanished {
@@ -102,8 +107,20 @@ func winners(folders []*folder) []served {
 	return out
 }
 
+// bundles reports whether a job of this name that loads comes with the program.
+func bundles(folders []*folder, name string) bool {
+	return slices.ContainsFunc(folders, func(f *folder) bool {
+		e := f.entry(name)
+		return f.standard && e != nil && e.Good != nil
+	})
+}
+
 // allFaults returns the faults of the file, and the one of its name.
 func (s served) allFaults() job.Diagnostics {
+	if s.bundled {
+		return append(job.Diagnostics{{File: job.FileName, Line: 1, Column: 1, Message: fmt.Sprintf(
+			"this copy of the bundled job does not load, so the bundled one is used: delete the folder %s", s.dir)}}, s.faults()...)
+	}
 	if s.twin == nil {
 		return s.faults()
 	}

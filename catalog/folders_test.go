@@ -57,6 +57,31 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 	}
 }
 
+// A project's copy of a bundled job that does not load leaves the bundled one in its place, and its fault says what to
+// delete. One that loads comes first.
+func TestABrokenCopyOfABundledJob(t *testing.T) {
+	p := newProject(t)
+	p.put("bundled", "name: [")
+	o := silent()
+	o.Standard = fstest.MapFS{"bundled/job.yml": {Data: []byte(source("bundled", "standard"))}}
+	c := p.open(o)
+	s, err := c.Fresh(t.Context())
+	must(t, err)
+	if summary(s, "bundled") != "standard" || len(s.Jobs) != 1 || len(s.Errors) != 1 {
+		t.Fatalf("jobs %q, errors %v", dirs(s), s.Errors)
+	}
+	want := "delete the folder " + p.path(".deepwork", "jobs", "bundled")
+	if got := s.Err("bundled").Diagnostics[0].Message; !strings.HasSuffix(got, want) {
+		t.Errorf("the first fault is %q, want %q at its end", got, want)
+	}
+	p.put("bundled", source("bundled", "own"))
+	s, err = c.Fresh(t.Context())
+	must(t, err)
+	if summary(s, "bundled") != "own" || len(s.Jobs) != 1 || len(s.Errors) != 0 {
+		t.Errorf("corrected: jobs %q, errors %v", dirs(s), s.Errors)
+	}
+}
+
 // TestReq001_2_6_ErrorsBesideGoodJobs is seed 000, 001.2.6 and 7.
 func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 	p := newProject(t)

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"deepwork/actor"
@@ -36,6 +37,20 @@ func (s *Snapshot) Job(name string) *job.Job { return s.byName[name] }
 // Err returns the load error of a job by its directory's name, or by the name of the definition
 // that is still served; nil means none.
 func (s *Snapshot) Err(name string) *LoadError { return s.errs[name] }
+
+// Missing returns the jobs that load, but name an instructions file that does not exist, with a fault for each such
+// step. It looks at the disk, one stat for each file.
+func (s *Snapshot) Missing() (all []LoadError) {
+	for _, j := range s.Jobs {
+		if j.Bundled {
+			continue // its files are written before a session needs them
+		}
+		if faults := job.MissingInstructions(j); len(faults) > 0 {
+			all = append(all, LoadError{JobName: filepath.Base(j.Dir), JobDir: j.Dir, Diagnostics: faults})
+		}
+	}
+	return all
+}
 
 // Fresh returns a snapshot that includes every write to the job folders that ended before the call:
 // new, changed and removed jobs (DESIGN "Read your own writes"). If nothing changed, it costs one

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/actor/durable"
@@ -42,6 +43,25 @@ func Locate(root, path string) (real string, info fs.FileInfo, err error) {
 		err = ErrNotRegular
 	}
 	return real, info, err
+}
+
+// FilesIn returns the regular files in a submitted folder and in those below it, sorted, by their paths below the
+// submitted one; real is the folder with symlinks resolved. Links in it are left out. More files than
+// most are an error.
+func FilesIn(real, path string, most int) (files []string, err error) {
+	err = filepath.WalkDir(real, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		if len(files) == most {
+			return fmt.Errorf("it has more than %d files", most)
+		}
+		rel, err := filepath.Rel(real, name)
+		files = append(files, filepath.ToSlash(filepath.Join(path, rel)))
+		return err
+	})
+	slices.Sort(files)
+	return files, err
 }
 
 // direct returns the regular file at a path below root, or nil if there is a link or anything else on the way. It
@@ -135,6 +155,24 @@ func openFile(root, path string) (*openedFile, error) {
 		return nil, plain(err)
 	}
 	return &openedFile{File: f, size: info.Size(), own: isOwnPath(root, real)}, nil
+}
+
+// ReadFile reads a submitted file of at most so many bytes.
+func ReadFile(root, path string, most int64) ([]byte, error) {
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, err
+	}
+	f, err := openFile(root, path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		return nil, fmt.Errorf("it has more than %d bytes: divide it", most)
+	}
+	return data, err
 }
 
 // fullPath returns the absolute path of a submitted file.

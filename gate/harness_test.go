@@ -46,7 +46,7 @@ func (p *project) submission(runEach ...string) Submission {
 
 // submit adds an output.
 func (s Submission) submit(name string, paths ...string) Submission {
-	s.Outputs = append(s.Outputs[:len(s.Outputs):len(s.Outputs)], Output{name, paths})
+	s.Outputs = append(s.Outputs[:len(s.Outputs):len(s.Outputs)], Output{Name: name, Paths: paths})
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -43,11 +44,17 @@ func (b *builder) outputs(ctx context.Context) error {
 		return nil
 	}
 	b.spans = make(map[int]span)
-	shown := len(files) <= b.inline
+	paths := 0
+	for _, f := range files {
+		if f.Text == nil {
+			paths++
+		}
+	}
+	shown := paths <= b.inline
 	if shown {
 		b.makeRoom(files)
 	} else {
-		b.write(fmt.Sprintf("%d files, not shown here. Read each of them.\n", len(files)))
+		b.write(fmt.Sprintf("%d files, not shown here. Read each of them.\n", paths))
 	}
 	for i, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -75,6 +82,16 @@ func (b *builder) makeRoom(files []File) {
 
 // file writes one file.
 func (b *builder) file(i int, f File, shown bool) error {
+	if f.Text != nil {
+		b.write(b.marker("FILE", "output `"+f.Output+"`, a text"), "\n")
+		begin := len(b.stdin)
+		b.write(*f.Text)
+		b.spans[i] = span{begin, len(b.stdin)}
+		if !strings.HasSuffix(*f.Text, "\n") {
+			b.write("\n")
+		}
+		return nil
+	}
 	o, err := openFile(b.root, f.Path)
 	if err != nil {
 		if f.SHA256 != "" {
@@ -168,6 +185,9 @@ func (b *builder) show(i int, f File, o *openedFile) error {
 func unchanged(ctx context.Context, root string, files []File) error {
 	buf := make([]byte, 256<<10)
 	for _, f := range files {
+		if f.Text != nil {
+			continue
+		}
 		sum, err := hashFile(ctx, root, f.Path, buf)
 		switch {
 		case ctx.Err() != nil:

@@ -12,13 +12,15 @@ import (
 	"strings"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
-// A File is one file that a reviewer judges.
+// A File is one file, or one text, that a reviewer judges.
 type File struct {
-	Output string // the output's name
-	Path   string // as submitted, relative to the project root
-	SHA256 string // hex, of the content to judge; "" if it could not be read
+	Output string  // the output's name
+	Path   string  // as submitted, relative to the project root; "" for a text
+	SHA256 string  // hex, of the content to judge; "" if it could not be read
+	Text   *string // nil for a file
 }
 
 // A Task is one judgement: one review of a step, or one file of a review whose
@@ -32,16 +34,19 @@ type Task struct {
 	Target   *string
 	Criteria []job.Criteria
 	Guidance *string
-	Files    []File // to be read, in order
+	Brief    bool     // the reviewer is not given the common information
+	Files    []File   // to be read, in order
+	Others   []string // outputs with their files that are named and not judged
+	Account  bool     // the author's account of the work is judged, too
 	// Digest is the hex SHA-256 of everything that a verdict depends on: criteria, guidance, the
-	// step's description, and each file's output, path and content. A verdict is valid for this
-	// digest only. The author's notes are not included.
+	// step's description, each file's output, path and content, and the names in Others. A verdict is
+	// valid for this digest only. The author's notes are included only if they are the account that is judged.
 	Digest string
 }
 
 // Plan returns the reviews of a submission by reviewers, in the author's order: one task for a review
-// of the whole step or of a `file` output, one for each file of a `files` output. An output that was
-// not submitted has no review. hash has the hex SHA-256 of each submitted path, as HashFiles returns
+// of the whole step, of a text, or of all files of an output together, else one for each file of an output. An
+// output that was not submitted has no review. hash has the hex SHA-256 of each submitted path, as HashFiles returns
 // it. Plan is pure.
 func Plan(s Submission, hash map[string]string) []Task {
 	var tasks []Task
@@ -54,12 +59,19 @@ func Plan(s Submission, hash map[string]string) []Task {
 			tasks = append(tasks, plan(&s, i, nil, allFiles(&s, hash)))
 			continue
 		}
-		paths, _ := s.paths(r.RunEach)
-		seen := make(map[string]bool, len(paths))
-		for _, p := range paths {
-			if !seen[p] {
-				seen[p] = true
-				tasks = append(tasks, plan(&s, i, &p, []File{{r.RunEach, p, hash[p]}}))
+		out, _ := s.output(r.RunEach)
+		files := out.files(hash)
+		switch {
+		case len(files) == 0:
+		case r.Together || out.Text != nil:
+			tasks = append(tasks, plan(&s, i, nil, files))
+		default:
+			seen := make(map[string]bool, len(files))
+			for _, f := range files {
+				if !seen[f.Path] {
+					seen[f.Path] = true
+					tasks = append(tasks, plan(&s, i, &f.Path, []File{f}))
+				}
 			}
 		}
 	}
@@ -79,19 +91,39 @@ func PlanHuman(s Submission, hash map[string]string) (tasks []Task) {
 
 func allFiles(s *Submission, hash map[string]string) []File {
 	var files []File
-	for _, o := range s.Outputs {
-		for _, p := range o.Paths {
-			files = append(files, File{o.Name, p, hash[p]})
-		}
+	for i := range s.Outputs {
+		files = append(files, s.Outputs[i].files(hash)...)
 	}
 	return files
 }
+
+// files returns what an output consists of.
+func (o *Output) files(hash map[string]string) (files []File) {
+	for _, p := range o.Paths {
+		files = append(files, File{Output: o.Name, Path: p, SHA256: hash[p]})
+	}
+	if o.Text != nil {
+		sum := sha256.Sum256([]byte(*o.Text))
+		files = append(files, File{Output: o.Name, SHA256: hex.EncodeToString(sum[:]), Text: o.Text})
+	}
+	return files
+}
+
+// maxOthers limits the paths of another output that a reviewer is given, in characters.
+const maxOthers = 2000
 
 func plan(s *Submission, i int, target *string, files []File) Task {
 	r := &s.Step.Reviews[i]
 	t := Task{
 		Key: fmt.Sprintf("%d/%s", i, r.RunEach), RunEach: r.RunEach, Target: target,
-		Criteria: r.Criteria, Guidance: r.Guidance, Files: files,
+		Criteria: r.Criteria, Guidance: r.Guidance, Brief: r.Brief, Files: files, Account: r.Account,
+	}
+	if r.OtherOutputs {
+		for _, o := range s.Outputs {
+			if o.Name != r.RunEach {
+				t.Others = append(t.Others, "`"+o.Name+"`: "+jsontext.Clip(strings.Join(o.Paths, ", "), maxOthers))
+			}
+		}
 	}
 	if target != nil {
 		t.Key += "/" + *target
@@ -121,23 +153,31 @@ func digest(s *Submission, t *Task) string {
 		put(f.Path)
 		put(f.SHA256)
 	}
+	for _, o := range t.Others {
+		put(o)
+	}
+	if t.Account {
+		put(s.Notes)
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
 // An Output is the submission for one declared output.
 type Output struct {
 	Name  string
-	Paths []string // as submitted, relative to the project root
+	Paths []string // as submitted, relative to the project root; of a folder, the files in it
+	Text  *string  // nil means paths
 }
 
-// An Input is what earlier steps submitted for a declared input. It is for reference: it is neither
-// judged nor a part of what a verdict is given for (Task.Digest).
+// An Input is the value of a declared input. It is for reference: it is neither judged nor a part of what a
+// verdict is given for (Task.Digest).
 type Input struct {
 	Name        string
 	Description string
-	FromStep    string
+	FromStep    string   // that made it; "" if the workflow was started with it
+	Text        *string  // nil if it is files
 	Paths       []string // as submitted, relative to the project root
-	Omitted     int      // further paths, not listed
+	Omitted     int      // further paths, or bytes of the text, that are left out
 }
 
 // A Submission is the outputs of a step, submitted for review.
@@ -166,33 +206,49 @@ type Reviewer struct {
 	Ended    func(stdout []byte) error
 }
 
-// writeInputs writes the inputs as paths, under a heading of their own. Nothing is inlined.
+// common quotes what every step of the workflow is told.
+func (s *Submission) common() string {
+	return section("Common information", "What the job's author tells each step of the workflow. It is background, not your task.", s.Job.CommonInfo)
+}
+
+// writeInputs writes the inputs under a heading of their own: texts quoted, files as paths.
 func (s *Submission) writeInputs(b *strings.Builder) {
 	if len(s.Inputs) == 0 {
 		return
 	}
-	b.WriteString("## Inputs (for reference; judge only the outputs)\n\nThe files that the step worked from. Read one if a criterion refers to it.\n\n")
+	b.WriteString("## Inputs (for reference; judge only the outputs)\n\nWhat the step worked from. Read a file if a criterion refers to it.\n\n")
 	for _, in := range s.Inputs {
-		fmt.Fprintf(b, "- `%s`, from step `%s`: %s\n", in.Name, in.FromStep, oneLine(in.Description))
+		from := "from the start of the workflow"
+		if in.FromStep != "" {
+			from = "from step `" + in.FromStep + "`"
+		}
+		fmt.Fprintf(b, "- `%s`, %s: %s\n", in.Name, from, oneLine(in.Description))
 		for _, p := range in.Paths {
 			fmt.Fprintf(b, "  - %s\n", code(p))
 		}
 		switch {
+		case in.Text != nil:
+			for line := range strings.Lines(quote(*in.Text)) {
+				b.WriteString("  " + line)
+			}
+			if in.Omitted > 0 {
+				fmt.Fprintf(b, "\n  and %d more bytes, left out\n", in.Omitted)
+			}
 		case in.Omitted > 0:
 			fmt.Fprintf(b, "  - and %d more, not listed\n", in.Omitted)
 		case len(in.Paths) == 0:
-			b.WriteString("  - (no file was submitted)\n")
+			b.WriteString("  - (it has no value)\n")
 		}
 	}
 	b.WriteString("\n")
 }
 
-// paths returns the paths submitted for an output; ok reports whether it was submitted.
-func (s *Submission) paths(output string) (paths []string, ok bool) {
+// output returns what was submitted for an output; ok reports whether anything was.
+func (s *Submission) output(name string) (o Output, ok bool) {
 	for _, o := range s.Outputs {
-		if o.Name == output {
-			return o.Paths, true
+		if o.Name == name {
+			return o, true
 		}
 	}
-	return nil, false
+	return Output{}, false
 }

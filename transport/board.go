@@ -14,6 +14,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -48,7 +49,7 @@ func (p *opening) openBoard() (err error) {
 		Steps: func(ctx context.Context, who session.Caller, attempts []string) ([]session.AwaitingStep, error) {
 			return p.engine.Awaiting(ctx, who, attempts)
 		},
-		CheckWorkflow: func(ctx context.Context, job, name string) error {
+		CheckWorkflow: func(ctx context.Context, job, name string) (*job.Workflow, error) {
 			return workflow.CheckWorkflow(ctx, p.jobs, job, name)
 		}}
 	if p.inside != nil {

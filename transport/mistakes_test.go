@@ -39,7 +39,7 @@ var walk = []mistake{
 	{wrong: `start_workflow {"goals": "Sea", "job_name": "trip", "workflow_name": "dream"}`, learn: `did you mean (goal)\?`, right: `abort_workflow {"session_id": "$spare", "explanation": "Begun by mistake"}`},
 	{wrong: `start_workflow {"goal": ["Sea"], "job_name": "trip", "workflow_name": "dream"}`, learn: `"goal": .* is an array; expected a (string)`, right: `get_workflows {}`},
 	{wrong: `start_workflow {"goal": "Sea", "job_name": "broken", "workflow_name": "plan"}`, learn: `(?s)(/\S+/broken) does not load:.*version is missing.*(get_workflows)`, right: `$2 {}`},
-	{wrong: `start_workflow {"goal": "Sea", "job_name": "trip", "workflow_name": "dream", "session_id": "$plan"}`, learn: `Unknown argument "session_id".*\n.*accepts .*(parent_session_id)`, right: `start_workflow {"goal": "Sea", "job_name": "trip", "workflow_name": "dream", "$1": "$plan"}`, keep: `spare=begin_step.session_id`},
+	{wrong: `start_workflow {"goal": "Sea", "job_name": "trip", "workflow_name": "dream", "session_id": "5f0c0a0e-9a6e-4a50-8a7e-0c9d5f6b8a11"}`, learn: `leave it out.* pass that one's id as (parent_session_id)`, right: `start_workflow {"goal": "Sea", "job_name": "trip", "workflow_name": "dream", "$1": "$plan"}`, keep: `spare=begin_step.session_id`},
 	{wrong: `abort_workflow {"session_id": "$spare", "reason": "Enough"}`, learn: `Missing required argument "(explanation)"`, right: `abort_workflow {"session_id": "$spare", "$1": "Enough"}`},
 	// Another session of the stack.
 	{wrong: `finished_step {"step_id": "hotel", "outputs": {"hotels": ["h1.txt"]}}`, learn: `not current yet; the current step is '(\w+)'`, right: `get_step {}`},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,9 @@ const (
 	sessionURI = "deepwork://sessions/"
 )
 
+// goalArgument is the argument of prompts that is no input of their workflow.
+const goalArgument = "goal"
+
 // A library offers the jobs of a catalog as MCP's prompts and resources: a prompt
 // deepwork:JOB:WORKFLOW for each workflow, which clients show as slash commands, and a resource for
 // each job. What is registered with the SDK follows the catalog, so that clients are notified of
@@ -38,7 +42,7 @@ type library struct {
 
 	mu        sync.Mutex
 	seen      *catalog.Snapshot
-	prompts   map[string]mcp.Prompt // by name, without their arguments
+	prompts   map[string]mcp.Prompt // by name
 	resources map[string]mcp.Resource
 }
 
@@ -92,12 +96,16 @@ func (l *library) refresh(ctx context.Context) {
 		}
 		for _, w := range j.Workflows {
 			name := "deepwork:" + j.Name + ":" + w.Name
-			prompts[name] = mcp.Prompt{Name: name, Title: j.Name + "/" + w.Name, Description: tool.OneLine(w.Summary, 200)}
+			p := mcp.Prompt{Name: name, Title: j.Name + "/" + w.Name, Description: tool.OneLine(w.Summary, 200),
+				Arguments: []*mcp.PromptArgument{{Name: goalArgument, Description: "What the user wants to have at the end, in a sentence"}}}
+			for _, a := range tool.InputArguments(&w, goalArgument) {
+				p.Arguments = append(p.Arguments, &mcp.PromptArgument{Name: a.Name, Description: tool.OneLine(a.Description, 200), Required: a.Required})
+			}
+			prompts[name] = p
 		}
 	}
 	for name, p := range prompts {
-		if old, known := l.prompts[name]; !known || old.Description != p.Description {
-			p.Arguments = []*mcp.PromptArgument{{Name: "goal", Description: "What the user wants to have at the end, in a sentence"}}
+		if old, known := l.prompts[name]; !known || !reflect.DeepEqual(old, p) {
 			l.server.AddPrompt(&p, l.prompt)
 		}
 	}
@@ -117,20 +125,44 @@ func gone[V any](old, now map[string]V) []string {
 }
 
 // prompt tells an agent to do a workflow.
-func (l *library) prompt(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+func (l *library) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	jobName, workflowName, _ := strings.Cut(strings.TrimPrefix(req.Params.Name, "deepwork:"), ":")
-	goal := strings.TrimSpace(req.Params.Arguments["goal"])
+	goal := strings.TrimSpace(req.Params.Arguments[goalArgument])
 	// Claude Code passes the first word of what was typed alone; the rest is beside the prompt.
 	what := "If the user typed more after the command than this goal, all of it is the goal:\n\n" + goal
 	if goal == "" {
 		what = "Take the goal from the conversation; if it has none, ask the user for it first."
 	}
-	text := fmt.Sprintf("Do the workflow %s/%s with the tools of the server %s: call start_workflow with job_name %q, workflow_name %q and the goal, do what begin_step says, report each step with finished_step, and go on until the status is workflow_complete. Then tell the user the summary. %s",
-		jobName, workflowName, ServerName, jobName, workflowName, what)
+	with := ""
+	if j := l.jobs(ctx).Job(jobName); j != nil && j.Workflow(workflowName) != nil {
+		with = inputsOf(j.Workflow(workflowName), req.Params.Arguments)
+	}
+	text := fmt.Sprintf("Do the workflow %s/%s with the tools of the server %s: call start_workflow with job_name %q, workflow_name %q and the goal%s, do what begin_step says, report each step with finished_step, and go on until the status is workflow_complete. Then tell the user the summary. %s",
+		jobName, workflowName, ServerName, jobName, workflowName, with, what)
 	return &mcp.GetPromptResult{
 		Description: fmt.Sprintf("Do %s/%s", jobName, workflowName),
 		Messages:    []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: text}}},
 	}, nil
+}
+
+// inputsOf says with which inputs an agent starts a workflow, by the arguments of its prompt.
+func inputsOf(w *job.Workflow, arguments map[string]string) string {
+	values, missing := map[string]string{}, []string{}
+	for i, a := range tool.InputArguments(w, goalArgument) {
+		if text := strings.TrimSpace(arguments[a.Name]); text != "" {
+			values[w.Inputs[i].Name] = text
+		} else if a.Required {
+			missing = append(missing, w.Inputs[i].Name)
+		}
+	}
+	text := ""
+	if len(values) > 0 {
+		text = fmt.Sprintf(", with the inputs %s", tool.MustJSON(values))
+	}
+	if len(missing) > 0 {
+		text += fmt.Sprintf(" (its inputs %s are missing: take them from the conversation, or ask the user)", strings.Join(missing, ", "))
+	}
+	return text
 }
 
 // readJob returns what an agent reads at each step of a job.

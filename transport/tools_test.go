@@ -196,7 +196,7 @@ func TestAllToolsBoundTheirArguments(t *testing.T) {
 		for name, p := range s.Properties {
 			limit := p.MaxLength
 			switch kind := append(p.Types, p.Type); {
-			case slices.Contains([]string{"outputs", "input", "arguments"}, name):
+			case slices.Contains([]string{"outputs", "inputs", "input", "arguments"}, name):
 				limit = new(1 << 20) // whatever it is
 			case slices.Contains(kind, "boolean"):
 				limit = new(1)

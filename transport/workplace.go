@@ -213,8 +213,8 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 func (w *workplace) as(ctx context.Context) context.Context { return session.WithCaller(ctx, w.who) }
 
 // Start implements run.Workplace.
-func (w *workplace) Start(ctx context.Context, job, name, goal, request string) (string, error) {
-	r, err := w.own.Start(w.as(ctx), workflow.StartArgs{Goal: goal, JobName: job, WorkflowName: name, RequestID: &request})
+func (w *workplace) Start(ctx context.Context, run *board.Run, request string) (string, error) {
+	r, err := w.own.Start(w.as(ctx), workflow.StartArgs{Goal: run.Goal, JobName: run.JobName, WorkflowName: run.WorkflowName, Inputs: board.Given(run.Inputs), RequestID: &request})
 	if err != nil {
 		return "", err
 	}
@@ -261,7 +261,7 @@ func (w *workplace) Changed(ctx context.Context, q *machine.Question) string {
 
 // Finish implements run.Workplace.
 func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*machine.FinishReply, error) {
-	outputs, err := json.Marshal(q.Outputs)
+	outputs, err := json.Marshal(machine.Plain(q.Outputs))
 	if err != nil {
 		return nil, err
 	}

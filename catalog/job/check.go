@@ -19,17 +19,19 @@ func (d *decoder) check(j *Job) {
 	if d.Faults() >= MaxDiagnostics {
 		return // the file will be checked again
 	}
-	j.steps = make(map[string]int, len(j.Steps))
-	for i := range j.Steps {
-		if _, twice := j.steps[j.Steps[i].ID]; !twice && j.Steps[i].ID != "" {
-			j.steps[j.Steps[i].ID] = i
-		}
-	}
+	j.index()
 	for i := range j.Steps {
 		s, at := &j.Steps[i], place{"steps", i}
 		d.checkDependencies(j, i, at)
 		d.checkRunEach(s, at)
 		d.checkInputs(s, at)
+		switch given, count := d.given(at, "instructions", "instructions_file"); {
+		case given == notMapping || count == 1:
+		case count == 0:
+			d.FaultAt(at, "instructions_file is missing: add the path of a Markdown file, such as instructions_file: steps/draft.md, or the text as instructions")
+		default:
+			d.FaultAt(at, "has instructions and instructions_file: write exactly one")
+		}
 		d.checkHooks(s.StopHooks, at, "stop_hooks")
 		d.checkHooks(s.Hooks.AfterAgent, at, "hooks", "after_agent")
 		d.checkHooks(s.Hooks.BeforeTool, at, "hooks", "before_tool")
@@ -38,16 +40,11 @@ func (d *decoder) check(j *Job) {
 	n := len(j.Steps)
 	order := order{d: d, job: j, needs: needs(j), circular: make([]bool, n), used: make([]bool, n), entries: make([]int, n)}
 	order.checkCycles()
-	j.workflows = make(map[string]int, len(j.Workflows))
 	for i := range j.Workflows {
-		w := &j.Workflows[i]
-		if _, twice := j.workflows[w.Name]; !twice {
-			j.workflows[w.Name] = i
-		}
-		order.checkWorkflow(w, place{"workflows", i, "steps"})
+		order.checkWorkflow(&j.Workflows[i], place{"workflows", i, "steps"})
 	}
 	if len(j.Workflows) == 0 && len(j.Steps) > 0 {
-		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows")
+		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps")
 		return
 	}
 	for i := range j.Steps {

@@ -2,12 +2,14 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -186,6 +188,9 @@ func Instructions(j *Job, s *Step) (string, error) { return instructions(j, s, f
 func InstructionsNow(j *Job, s *Step) (string, error) { return instructions(j, s, 2*follow.Settle) }
 
 func instructions(j *Job, s *Step, bound time.Duration) (string, error) {
+	if s.Instructions != "" {
+		return s.Instructions, nil
+	}
 	text, err := j.texts.read(j.Dir, s.InstructionsFile, bound)
 	if err != nil {
 		return "", fmt.Errorf("reading the instructions of step %q of job %q: %w", s.ID, j.Name,
@@ -205,39 +210,90 @@ func (e *instructionsError) Error() string {
 
 func (e *instructionsError) Unwrap() error { return e.fault.err }
 
-// CheckFiles returns the faults of the files of a job: instructions files, prompt files and scripts
-// of hooks that do not exist, are not regular files, are not UTF-8 text or are outside the folder,
-// each at its position in job.yml. `deepwork validate` calls it after Parse. It reads the files,
-// and so may block.
+// CheckFiles returns the faults of a job that only its folder shows, and of what is unlikely to be meant: instructions
+// files and schemas that do not exist, are not regular files, are not UTF-8 text or are outside the folder; hooks, which nothing
+// runs, with their files; and inputs that no step makes. Each is at its position in job.yml. `deepwork validate` calls
+// it after Parse. It reads the files, and so may block.
 func CheckFiles(j *Job) Diagnostics {
 	d := newDecoder(FileName)
 	d.Open(j.Source)
-	check := func(name string, path ...any) {
-		if name == "" {
-			return
-		}
-		data, fault := readInside(j.Dir, name)
-		if fault != nil {
-			d.FaultAt(path, "%s %s", yamltree.Quote(name), fault.message)
-		} else if len(bytes.TrimSpace(data)) == 0 {
-			d.WarnAt(path, "%s is empty: write what it should say", yamltree.Quote(name))
-		}
+	if j.Format == 2 {
+		return nil // it names no files but schemas
 	}
 	for i := range j.Steps {
 		s := &j.Steps[i]
-		check(s.InstructionsFile, "steps", i, "instructions_file")
-		for moment, hooks := range map[string][]Hook{"after_agent": s.Hooks.AfterAgent, "before_tool": s.Hooks.BeforeTool, "before_prompt": s.Hooks.BeforePrompt} {
-			for k, h := range hooks {
-				check(h.PromptFile, "steps", i, "hooks", moment, k, "prompt_file")
-				check(h.Script, "steps", i, "hooks", moment, k, "script")
+		if s.InstructionsFile != "" {
+			at := place{"steps", i, "instructions_file"}
+			data, fault := readInside(j.Dir, s.InstructionsFile)
+			if fault != nil {
+				d.FaultAt(at, "%s %s", yamltree.Quote(s.InstructionsFile), fault.message)
+			} else if len(bytes.TrimSpace(data)) == 0 {
+				d.WarnAt(at, "%s is empty: write what it should say", yamltree.Quote(s.InstructionsFile))
 			}
 		}
-		for k, h := range s.StopHooks {
-			check(h.PromptFile, "steps", i, "stop_hooks", k, "prompt_file")
-			check(h.Script, "steps", i, "stop_hooks", k, "script")
+		for _, o := range s.Outputs {
+			if _, err := o.Schema.Compile(j.Dir); err != nil && o.Schema.File != "" {
+				d.FaultAt([]any{"step_arguments"}, "output %s: %v", yamltree.Quote(o.Name), err)
+			}
+		}
+		d.warnOfHooks(j.Dir, s.StopHooks, place{"steps", i, "stop_hooks"})
+		d.warnOfHooks(j.Dir, s.Hooks.AfterAgent, place{"steps", i, "hooks", "after_agent"})
+		d.warnOfHooks(j.Dir, s.Hooks.BeforeTool, place{"steps", i, "hooks", "before_tool"})
+		d.warnOfHooks(j.Dir, s.Hooks.BeforePrompt, place{"steps", i, "hooks", "before_prompt"})
+		for k, in := range s.Inputs {
+			from := j.Step(in.FromStep)
+			if in.FromStep == "" || from == nil || from.Output(in.File) != nil {
+				continue
+			}
+			names := make([]string, len(from.Outputs))
+			for i, o := range from.Outputs {
+				names[i] = o.Name
+			}
+			hint := "it has no outputs; add one, or remove the input"
+			if len(names) > 0 {
+				hint = nearest(in.File, names, "its outputs are ")
+			}
+			d.FaultAt(place{"steps", i, "inputs", k, "file"}, "step %s makes no output %s: %s", yamltree.Quote(from.ID), yamltree.Quote(in.File), hint)
 		}
 	}
 	return d.All()
+}
+
+// warnOfHooks warns of hooks, which nothing runs, and of their files that are missing.
+func (d *decoder) warnOfHooks(dir string, hooks []Hook, at place) {
+	for k, h := range hooks {
+		at := append(slices.Clip(at), k)
+		d.WarnAt(at, "nothing runs this hook: make it a review of the step; 'deepwork jobs convert' does so if it has a prompt and runs after the step")
+		if file := cmp.Or(h.PromptFile, h.Script); file != "" {
+			if _, fault := readInside(dir, file); fault != nil {
+				d.WarnAt(at, "%s %s", yamltree.Quote(file), fault.message)
+			}
+		}
+	}
+}
+
+// MissingInstructions returns a fault for each step whose instructions file does not exist. It costs one stat for each
+// file.
+func MissingInstructions(j *Job) Diagnostics {
+	var d *decoder
+	for i := range j.Steps {
+		file := j.Steps[i].InstructionsFile
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(j.Dir, filepath.FromSlash(file))); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if d == nil {
+			d = newDecoder(FileName)
+			d.Open(j.Source)
+		}
+		d.FaultAt(place{"steps", i, "instructions_file"}, "%s %s", yamltree.Quote(file), textFile.systemFault(fs.ErrNotExist, j.Dir).message)
+	}
+	if d == nil {
+		return nil
+	}
+	return d.Diagnostics()
 }
 
 // texts caches the instructions of a job. A file is read again when its stamp shows that it may

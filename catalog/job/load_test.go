@@ -281,13 +281,49 @@ func TestCheckFiles(t *testing.T) {
 	write(t, "", dir, "hooks", "tone.md", "x")
 	j, ds := Load(dir)
 	testkit.Must(t, ds.Err())
+	nothing := func(at, hook string) string {
+		return at + ": warning: steps[1]." + hook + "[0]: nothing runs this hook: make it a review of the step; 'deepwork jobs convert' does so if it has a prompt and runs after the step"
+	}
 	want := strings.ReplaceAll(strings.Join([]string{
 		`job.yml:40:24: steps[1].instructions_file: "steps/draft.md" does not exist in DIR: write the file, or correct the path in job.yml`,
-		`job.yml:57:24: steps[1].hooks.before_prompt[0].prompt_file: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
+		nothing("job.yml:53:11", "hooks.after_agent"),
+		nothing("job.yml:55:11", "hooks.before_tool"),
+		nothing("job.yml:57:11", "hooks.before_prompt"),
+		`job.yml:57:11: warning: steps[1].hooks.before_prompt[0]: "hooks/tone.md" is a folder, not a regular file: put a text file in its place`,
+		nothing("job.yml:59:9", "stop_hooks"),
 		`job.yml:76:24: steps[3].instructions_file: "steps/check_style.md" is not UTF-8 text (line 1): save the file as UTF-8`,
 		`job.yml:84:24: warning: steps[4].instructions_file: "steps/publish.md" is empty: write what it should say`,
 	}, "\n"), "DIR", dir)
 	if got := CheckFiles(j).Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// An input that names no output of its step is a fault for those who check, but the job loads.
+func TestCheckFilesInputs(t *testing.T) {
+	dir, _ := baseJob(t)
+	source := string(readFile(t, filepath.Join(dir, FileName)))
+	for _, c := range []struct{ file, want string }{
+		{"figure", `steps[1].inputs[0].file: step "gather" makes no output "figure": did you mean figures?`},
+		{"prose.md", `steps[1].inputs[0].file: step "gather" makes no output "prose.md": its outputs are figures`},
+	} {
+		j, ds := Parse(dir, FileName, []byte(strings.Replace(source, "file: figures", "file: "+c.file, 1)))
+		testkit.Must(t, ds.Err())
+		if got := CheckFiles(j).Error(); !strings.HasSuffix(got, c.want) {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// A missing instructions file is found without reading the files.
+func TestMissingInstructions(t *testing.T) {
+	dir, j := baseJob(t)
+	if ds := MissingInstructions(j); len(ds) > 0 {
+		t.Errorf("got %v", ds)
+	}
+	testkit.Must(t, os.Remove(filepath.Join(dir, "steps", "draft.md")))
+	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir + ": write the file, or correct the path in job.yml"
+	if got := MissingInstructions(j).Error(); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -7,7 +7,12 @@ package job
 
 import (
 	_ "embed"
+	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
+
+	contentschema "deepwork/catalog/schema"
 )
 
 //go:embed job.schema.json
@@ -29,23 +34,73 @@ type Job struct {
 	Steps      []Step     `yaml:"steps" is:"a list of steps" add:"a list of at least one step" nonempty:"add at least one step"` // in the author's order
 	Workflows  []Workflow `yaml:"workflows" is:"a list of workflows"`
 
+	Format int // 2 for that of DeepWork 0.10 and later, or 1; see format2.go
+
 	Dir      string       // the job's folder, absolute
 	Bundled  bool         // it comes with the binary
 	Source   []byte       // the bytes of job.yml
 	Hash     string       // hex SHA-256 of Source
 	Warnings []Diagnostic // valid but probably unintended
 
-	steps     map[string]int // id -> index in Steps
-	workflows map[string]int // name -> index in Workflows
-	texts     *texts         // instructions as they were last read
+	steps     map[string]int  // id -> index in Steps
+	workflows map[string]int  // name -> index in Workflows
+	views     map[string]*Job // by workflow; see Of
+
+	texts *texts // instructions as they were last read
 }
 
-// Step returns the step with this id, or nil.
+// Step returns the step with this id, or nil. In format 2 two workflows may have different steps of one
+// id: workflow/id names one of them, and the id alone the first.
 func (j *Job) Step(id string) *Step {
 	if i, ok := j.steps[id]; ok {
 		return &j.Steps[i]
 	}
+	if workflow, id, ok := strings.Cut(id, "/"); ok && j.views[workflow] != nil {
+		return j.views[workflow].Step(id)
+	}
 	return nil
+}
+
+// Of returns the job as the sessions of a workflow see it: with the steps and the common info of that
+// workflow where it has its own.
+func (j *Job) Of(workflow string) *Job {
+	if view := j.views[workflow]; view != nil {
+		return view
+	}
+	return j
+}
+
+// index makes the indexes. The first step of an id, and the first workflow of a name, count.
+func (j *Job) index() {
+	j.steps = make(map[string]int, len(j.Steps))
+	for i := range j.Steps {
+		if _, twice := j.steps[j.Steps[i].ID]; !twice && j.Steps[i].ID != "" {
+			j.steps[j.Steps[i].ID] = i
+		}
+	}
+	j.workflows = make(map[string]int, len(j.Workflows))
+	for i := range j.Workflows {
+		if _, twice := j.workflows[j.Workflows[i].Name]; !twice {
+			j.workflows[j.Workflows[i].Name] = i
+		}
+	}
+}
+
+// see makes the views of the workflows that have steps or common info of their own.
+func (j *Job) see() {
+	j.views = map[string]*Job{}
+	for _, w := range j.Workflows {
+		if w.Steps == nil && w.CommonInfo == "" {
+			continue
+		}
+		view := *j
+		view.CommonInfo = w.CommonInfo
+		if w.Steps != nil {
+			view.Steps = w.Steps
+			view.index()
+		}
+		j.views[w.Name] = &view
+	}
 }
 
 // Workflow returns the workflow with this name, or nil.
@@ -61,20 +116,33 @@ type Step struct {
 	ID          string `yaml:"id" as:"identifier" unique:"" add:"an id, such as id: draft"`
 	Name        string `yaml:"name" add:"a title for people"`
 	Description string `yaml:"description" add:"what the step does"`
-	// InstructionsFile is slash-separated, relative to the job's folder and inside it.
-	InstructionsFile string   `yaml:"instructions_file" as:"path" add:"the path of a Markdown file, such as instructions_file: steps/draft.md"`
-	Inputs           []Input  `yaml:"inputs" is:"a list of inputs"`
-	Outputs          []Output `yaml:"outputs" is:"a mapping of output names ({} for none)" keys:"name" add:"a mapping of output names, or outputs: {} for none"`
-	Reviews          []Review `yaml:"reviews" is:"a list of reviews ([] for none)" add:"a list of reviews, or reviews: [] for none"`
-	Dependencies     []string `yaml:"dependencies" is:"a list of step ids" each:"filled"`
-	Hooks            Hooks    `yaml:"hooks"`
-	StopHooks        []Hook   `yaml:"stop_hooks" is:"a list of hooks"` // the former name of Hooks.AfterAgent
-	Exposed          bool     `yaml:"exposed"`
-	Hidden           bool     `yaml:"hidden"`
-	Agent            *string  `yaml:"agent"`
+	// Exactly one of these is not empty. InstructionsFile is slash-separated, relative to the job's folder
+	// and inside it.
+	Instructions     string `yaml:"instructions" as:"filled"`
+	InstructionsFile string `yaml:"instructions_file" as:"path"`
+
+	Inputs       []Input  `yaml:"inputs" is:"a list of inputs"`
+	Outputs      []Output `yaml:"outputs" is:"a mapping of output names ({} for none)" keys:"name" add:"a mapping of output names, or outputs: {} for none"`
+	Reviews      []Review `yaml:"reviews" is:"a list of reviews ([] for none)" add:"a list of reviews, or reviews: [] for none"`
+	Dependencies []string `yaml:"dependencies" is:"a list of step ids" each:"filled"`
+	Hooks        Hooks    `yaml:"hooks"`
+	StopHooks    []Hook   `yaml:"stop_hooks" is:"a list of hooks"` // the former name of Hooks.AfterAgent
+	Exposed      bool     `yaml:"exposed"`
+	Hidden       bool     `yaml:"hidden"`
+	Agent        *string  `yaml:"agent"`
+	Workflow     string   // that has the step, in format 2
 	// Executor is of the agent that does the step in runs, NAME or NAME:VARIANT; "" means that of the
 	// run.
 	Executor string `yaml:"executor" as:"executor"`
+}
+
+// Ref returns the text by which Job.Step finds the step: its id, or workflow/id where workflows have their
+// own steps.
+func (s *Step) Ref() string {
+	if s.Workflow != "" {
+		return s.Workflow + "/" + s.ID
+	}
+	return s.ID
 }
 
 // Output returns the declared output with this name, or nil.
@@ -87,30 +155,103 @@ func (s *Step) Output(name string) *Output {
 	return nil
 }
 
-// An Input is either a parameter from the user (Name, Description) or a file from an earlier step
+// An Input is either a parameter from outside (Name, Description) or an output of an earlier step
 // (File, FromStep).
 type Input struct {
 	Name        string `yaml:"name" as:"name"`
 	Description string `yaml:"description"`
 	File        string `yaml:"file" as:"name"`
 	FromStep    string `yaml:"from_step" as:"filled"`
+
+	// From are all earlier steps that make this output, the nearest first, if the newest value counts; it
+	// is nil if FromStep's does.
+	From     []string
+	Optional bool       // it may be absent
+	Type     OutputType // of a parameter; "" means that of the workflow's
 }
 
-// OutputType is the type of an output: one file or several.
+// OutputType is the type of an output or a parameter.
 type OutputType string
 
-// The two types of an output.
+// The types: a text, one file, several, and, in format 2 alone, one or several.
 const (
-	File  OutputType = "file"
-	Files OutputType = "files"
+	Text     OutputType = "string"
+	File     OutputType = "file"
+	Files    OutputType = "files"
+	FilePath OutputType = "file_path"
 )
+
+// A Parameter is a value that a workflow takes when it is started.
+type Parameter struct {
+	Name        string     `yaml:"name" as:"name" unique:"" add:"a name, such as name: topic"`
+	Description string     `yaml:"description" add:"what the value is"`
+	Required    bool       `yaml:"required" default:"true"`
+	Default     *string    `yaml:"default" written:""` // nil means none
+	Type        OutputType `yaml:"type" oneof:"string,file,files" default:"string"`
+}
+
+// A ContentSchema is a JSON Schema that the files of an output must satisfy: its text, or the path of its
+// file in the job's folder. The zero ContentSchema accepts everything.
+type ContentSchema struct {
+	File string
+	JSON []byte
+}
+
+// MaxSchemaBytes is the maximum size of a ContentSchema: 256 KiB.
+const MaxSchemaBytes = 256 << 10
+
+// Text returns the schema as JSON, from the file in the job's folder if it has to be read. It is nil for the zero
+// ContentSchema.
+func (c ContentSchema) Text(dir string) ([]byte, error) {
+	if c.File == "" || c.JSON != nil {
+		return c.JSON, nil
+	}
+	data, fault := readInside(dir, c.File)
+	if fault != nil {
+		return nil, fmt.Errorf("the schema %q %s", c.File, fault.message)
+	}
+	value, err := contentschema.Document(data)
+	if err == nil {
+		data, err = json.Marshal(value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the schema %q is not YAML or JSON: %w", c.File, err)
+	}
+	return data, nil
+}
+
+// Compile returns the schema as Text does, compiled, or nil for the zero ContentSchema. A schema that refers to
+// anything outside of it, or has what cannot be checked here, is an error.
+func (c ContentSchema) Compile(dir string) (*contentschema.Schema, error) {
+	text, err := c.Text(dir)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	if len(text) > MaxSchemaBytes {
+		return nil, fmt.Errorf("the schema has %d bytes, and %d are the most", len(text), MaxSchemaBytes)
+	}
+	s, err := contentschema.Compile(text)
+	if err == nil && s.Unchecked != nil {
+		err = fmt.Errorf("these parts cannot be checked, as they have regular expressions or references that are not supported: %s", strings.Join(s.Unchecked, "; "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the JSON Schema cannot be used: %s", strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return s, nil
+}
+
+// HasSchema reports whether an output of the step has a schema.
+func (s *Step) HasSchema() bool {
+	return slices.ContainsFunc(s.Outputs, func(o Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })
+}
 
 // An Output is a declared result of a step.
 type Output struct {
 	Name        string     `yaml:",key"`
-	Type        OutputType `yaml:"type" oneof:"file,files" add:"type: file, or type: files"`
+	Type        OutputType `yaml:"type" oneof:"file,files,string" add:"type: file, type: files, or type: string"`
 	Description string     `yaml:"description" add:"what the output is"`
 	Required    bool       `yaml:"required" default:"true"`
+	Schema      ContentSchema
 }
 
 // A Review says which part of a step is judged, and by which questions.
@@ -121,6 +262,13 @@ type Review struct {
 	Criteria []Criteria `yaml:"quality_criteria" is:"a mapping of criteria to questions" keys:"filled" add:"a mapping of criteria to questions" nonempty:"add at least one criterion, as in Complete: Does it cover everything?"`
 	Guidance *string    `yaml:"additional_review_guidance"`
 	ByHuman  bool       `yaml:"by" as:"judge"` // by: human; a person judges it. Otherwise a reviewer does
+
+	// What only format 2 has.
+	Together     bool   // all files of the output are judged in one review
+	Account      bool   // the author's account of the work is judged
+	OtherOutputs bool   // the reviewer is given the names of the step's other outputs
+	Brief        bool   // the reviewer is not given the common info
+	Agent        string // the subagent that reviews, if the agent has its work reviewed itself; "" means any
 }
 
 // ReviewsBy returns the reviews of a step by people if human is true, otherwise those by reviewers.
@@ -158,11 +306,28 @@ type Workflow struct {
 	Name    string  `yaml:"name" as:"workflow name" unique:"" add:"a name, such as name: new_report"`
 	Summary string  `yaml:"summary" as:"summary" add:"what the workflow does, in 1 to 200 characters"`
 	Entries []Entry `yaml:"steps" as:"entries" add:"a list of step ids"` // may be empty, which is a warning
+	// CommonInfo replaces that of the job.
+	CommonInfo string      `yaml:"common_job_info_provided_to_all_steps_at_runtime" as:"filled"`
+	Inputs     []Parameter `yaml:"inputs" is:"a list of inputs"`
+	Closing    string      `yaml:"post_workflow_instructions" as:"filled"` // for the agent when the workflow is complete
+	Agent      string      `yaml:"agent" as:"filled"`                      // the type of subagent that should follow the workflow
+	Steps      []Step      // its own, in format 2; see Job.Of
 }
 
 // An Entry is one element of a workflow: a step, or several that run concurrently. The first is the
 // primary.
 type Entry []string
+
+// Input returns the declared input with this name, or nil. w may be nil.
+func (w *Workflow) Input(name string) *Parameter {
+	if w == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(w.Inputs, func(p Parameter) bool { return p.Name == name }); i >= 0 {
+		return &w.Inputs[i]
+	}
+	return nil
+}
 
 // Find returns the index of the entry that has this step, or -1.
 func (w *Workflow) Find(stepID string) int {

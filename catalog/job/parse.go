@@ -49,14 +49,24 @@ func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 		return nil, d.Diagnostics()
 	}
 	j := &Job{Dir: dir, Source: source, texts: new(texts)}
-	d.Decode(yamltree.Self(root), j)
-	d.check(j)
+	if was := d.earlier(); was != "" {
+		d.reportEarlier(was, dir)
+		return nil, d.Diagnostics()
+	}
+	if d.isFormat2() {
+		d.decode2(yamltree.Self(root), j)
+	} else {
+		j.Format = 1
+		d.Decode(yamltree.Self(root), j)
+		d.check(j)
+	}
 	if d.Faults() > 0 {
 		return nil, d.Diagnostics()
 	}
 	sum := sha256.Sum256(source)
 	j.Hash = hex.EncodeToString(sum[:])
 	j.Warnings = d.Warnings()
+	j.see()
 	return j, nil
 }
 
@@ -103,6 +113,7 @@ var forms = map[string]yamltree.Form{
 			*entries = append(*entries, e)
 		})
 	},
+	"schema": schemaForm,
 	// Who judges a review.
 	"judge": func(d *yamltree.Decoder, v value, to any) {
 		_, *to.(*bool) = d.Text(v, "human", "judge")

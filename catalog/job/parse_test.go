@@ -3,9 +3,11 @@ package job
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,7 +117,9 @@ func TestSameJobHoweverSaved(t *testing.T) {
 				t.Errorf("%s, %s: %v", name, how, ds)
 				continue
 			}
-			got.Source, got.Hash = want.Source, want.Hash
+			for _, j := range append(slices.Collect(maps.Values(got.views)), got) {
+				j.Source, j.Hash = want.Source, want.Hash
+			}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s, %s: got another job", name, how)
 			}
@@ -147,10 +151,10 @@ func TestWarnings(t *testing.T) {
 			`job.yml:32:12: warning: workflows[0].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
 		}},
 		{"no workflows", "workflows:\n  - name: full\n    summary: All of it\n    steps: [gather, draft]\n", "", []string{
-			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows`,
+			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps`,
 		}},
 		{"empty workflows", "workflows:\n  - name: full\n    summary: All of it\n    steps: [gather, draft]\n", "workflows: []", []string{
-			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows`,
+			`job.yml: warning: has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps`,
 		}},
 		{"dependency twice", "dependencies: [gather]", "dependencies: [gather, gather]", []string{
 			`job.yml:25:28: warning: steps[1].dependencies[1]: "gather" appears twice: remove one`,

@@ -3,6 +3,7 @@ package job
 import (
 	"encoding/json"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -67,9 +68,24 @@ func TestSchemaAgrees(t *testing.T) {
 		testkit.Must(t, yaml.Unmarshal(source, &n))
 		return r.Validate(asJSON(&n))
 	}
-	for _, name := range validFiles(t) {
-		if err := judge(t, readFile(t, name)); err != nil {
-			t.Errorf("the schema refuses %s: %v", name, err)
+	mapping, err := filepath.Glob("testdata/mapping/*.yml")
+	testkit.Must(t, err)
+	for _, name := range append(validFiles(t), mapping...) {
+		j, _ := Parse("/jobs/x", FileName, readFile(t, name))
+		if err := judge(t, readFile(t, name)); (err == nil) != (j != nil) {
+			t.Errorf("%s: the parser takes it: %v; the schema says %v", name, j != nil, err)
+		}
+	}
+	ours, other := string(readFile(t, "testdata/valid/base.yml")), string(readFile(t, "testdata/valid/format2.yml"))
+	for name, mix := range map[string]string{
+		"ours with step_arguments":           ours + "step_arguments: []\n",
+		"ours with workflows of the other":   strings.Replace(ours, "workflows:\n", "workflows: {w: {summary: W, steps: [{name: a, instructions: A}]}}\nnone:\n", 1),
+		"the other with steps":               other + "steps: []\n",
+		"the other with a version":           other + "version: \"1.0.0\"\n",
+		"the other with workflows as a list": strings.Replace(other, "workflows:\n", "workflows: [{name: w, summary: W, steps: []}]\nnone:\n", 1),
+	} {
+		if j, _ := Parse("/jobs/x", FileName, []byte(mix)); j != nil || judge(t, []byte(mix)) == nil {
+			t.Errorf("%s: accepted by the parser: %v, by the schema: %v", name, j != nil, judge(t, []byte(mix)) == nil)
 		}
 	}
 	for _, c := range ruleCases(t) {
@@ -93,7 +109,14 @@ func TestSchemaHasTheShapes(t *testing.T) {
 	}
 	root := parse(Schema())
 	step := parse(root.Defs["step"])
-	checkShape(t, Job{}, root)
+	checkShape(t, Job{}, parse(root.Defs["job"]))
+	checkShape(t, file2{}, parse(root.Defs["format2"]))
+	checkShape(t, argument2{}, parse(root.Defs["argument"]))
+	checkShape(t, review2{}, parse(root.Defs["review2"]))
+	checkShape(t, workflow2{}, parse(root.Defs["workflow2"]))
+	checkShape(t, step2{}, parse(root.Defs["step2"]))
+	checkShape(t, use2{}, parse(root.Defs["use"]))
+	checkShape(t, Parameter{}, parse(root.Defs["parameter"]))
 	checkShape(t, Step{}, step)
 	checkShape(t, Output{}, parse(root.Defs["output"]))
 	checkShape(t, Review{}, parse(root.Defs["review"]))

@@ -84,9 +84,9 @@ func reachable(root *jsonschema.Schema) (all []*jsonschema.Schema, ok bool) {
 	return all, true
 }
 
-// affordable reports whether checking a value takes no more than maxSteps. It counts at least as
+// affordable reports whether checking a value takes no more than most steps. It counts at least as
 // many steps as the validator takes.
-func affordable(root *jsonschema.Schema, value any) bool {
+func affordable(root *jsonschema.Schema, value any, most int) bool {
 	steps := 0
 	var count func(s *jsonschema.Schema, v any) bool
 	each := func(all []*jsonschema.Schema, v any) bool {
@@ -98,7 +98,7 @@ func affordable(root *jsonschema.Schema, value any) bool {
 		if s.Enum != nil {
 			compared += len(s.Enum.Values)
 		}
-		if steps += 1 + compared/16; steps > maxSteps || !each(inPlace(s), v) {
+		if steps += 1 + compared/16; steps > most || !each(inPlace(s), v) {
 			return false
 		}
 		switch v := v.(type) {

@@ -55,6 +55,7 @@ const maxViolations = 10
 type wording struct {
 	schema *jsonschema.Schema
 	value  any
+	member string // what a member of an object is called
 }
 
 // violations flattens an error of the validator.
@@ -91,7 +92,7 @@ func (w *wording) words(e *jsonschema.ValidationError, value any) (text string, 
 		return "missing required " + list(k.Missing), k.Missing
 	case *kind.AdditionalProperties:
 		slices.Sort(k.Properties)
-		text = "there is no argument named " + list(k.Properties)
+		text = "there is no " + w.member + " named " + list(k.Properties)
 		all, _ := reachable(w.schema)
 		if i := slices.IndexFunc(all, func(s *jsonschema.Schema) bool { return s.Location == e.SchemaURL }); i >= 0 && len(all[i].Properties) > 0 {
 			known := slices.Sorted(maps.Keys(all[i].Properties))

@@ -24,7 +24,7 @@ import (
 
 const (
 	maxSchemas = 5000    // subschemas of one schema; compiling takes quadratic time
-	maxSteps   = 500_000 // of one check
+	maxSteps   = 500_000 // of one check of arguments
 	maxDepth   = 200     // of the nesting of a value
 )
 
@@ -127,17 +127,21 @@ func Decode(arguments json.RawMessage) (map[string]any, error) {
 
 // Validate checks a value decoded by json.Unmarshal. It returns errors as Check does.
 func (s *Schema) Validate(value any) (err error) {
-	if !affordable(s.root, value) {
+	if !affordable(s.root, value, maxSteps) {
 		return errors.New("the arguments are too large, or too deeply nested, for the workflow's schema to be checked; send less at once")
 	}
+	return s.validate(value, "argument")
+}
+
+func (s *Schema) validate(value any, member string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("the arguments cannot be checked against the workflow's schema: %v", r)
+			err = fmt.Errorf("it cannot be checked against the schema: %v", r)
 		}
 	}()
 	err = s.root.Validate(value)
 	if found, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
-		return &Error{Violations: (&wording{s.root, value}).violations(found)}
+		return &Error{Violations: (&wording{s.root, value, member}).violations(found)}
 	}
 	return err
 }

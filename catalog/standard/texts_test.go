@@ -95,7 +95,12 @@ func TestCommonInfoTeachesAValidJob(t *testing.T) {
 func TestCommonInfoNamesEveryKey(t *testing.T) {
 	var schema any
 	testkit.Must(t, json.Unmarshal(job.Schema(), &schema))
-	info := load(t)["deepwork_jobs"].CommonInfo
+	other, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/other_form.yml.example")
+	testkit.Must(t, err)
+	if j, ds := job.Parse(t.TempDir(), "other_form", other); j == nil || len(j.Warnings) > 0 {
+		t.Errorf("the example of the other form: %v", ds)
+	}
+	info := load(t)["deepwork_jobs"].CommonInfo + string(other)
 	seen := 0
 	var walk func(v any)
 	walk = func(v any) {
@@ -106,7 +111,7 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 					seen++
 					// The old name of hooks.after_agent is for old files alone.
 					if key != "stop_hooks" && !regexp.MustCompile(`\b`+regexp.QuoteMeta(key)+`\b`).MatchString(info) {
-						t.Errorf("the common info does not name the key %s", key)
+						t.Errorf("neither the common info nor the other form's example names the key %s", key)
 					}
 				}
 			}
@@ -244,7 +249,7 @@ func vocabulary(t *testing.T, j *job.Job) []string {
 		"release_notes", "draft_notes",
 		// Keys of job.yml, and what may be written for them.
 		"instructions_file", "from_step", "run_each", "quality_criteria", "additional_review_guidance",
-		"after_agent", "before_tool", "before_prompt", "prompt_file", "stop_hooks",
+		"after_agent", "before_tool", "before_prompt", "prompt_file", "stop_hooks", "doc_spec", "post_workflow_instructions", "step_arguments", "workflow_name", "json_schema",
 	}
 	for _, w := range j.Workflows {
 		words = append(words, w.Name)

@@ -4,6 +4,7 @@
 package task
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,8 +65,9 @@ type Task struct {
 	Status       Status
 	JobName      *string // the workflow that its attempts run; both or neither
 	WorkflowName *string
-	Lead         string   // AgentLeads or ServerLeads; the latter needs a workflow
-	DependsOn    []string // ids of tasks of its project that are to be done before it starts, sorted
+	Inputs       json.RawMessage // values of the workflow's inputs, an object; nil means none were given
+	Lead         string          // AgentLeads or ServerLeads; the latter needs a workflow
+	DependsOn    []string        // ids of tasks of its project that are to be done before it starts, sorted
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
@@ -104,16 +106,18 @@ type NewTask struct {
 	ProjectID, Title      string
 	Description           *string
 	JobName, WorkflowName *string
+	Inputs                json.RawMessage
 	Lead                  string // "" means AgentLeads
 	DependsOn             []string
 }
 
-// A TaskChange sets the fields that are not nil; an empty Description, JobName, WorkflowName or
-// DependsOn clears it.
+// A TaskChange sets the fields that are not nil; an empty Description, JobName,
+// WorkflowName, Inputs or DependsOn clears it.
 type TaskChange struct {
 	Title, Description    *string
 	Status                *Status
 	JobName, WorkflowName *string
+	Inputs                json.RawMessage
 	DependsOn             []string
 }
 
@@ -131,6 +135,12 @@ func (c TaskChange) Apply(t *Task) error {
 		if *f.from != nil {
 			*f.to = NonEmpty(*f.from)
 		}
+	}
+	if c.Inputs != nil {
+		t.Inputs = c.Inputs
+	}
+	if len(t.Inputs) == 0 {
+		t.Inputs = nil
 	}
 	return t.Check()
 }

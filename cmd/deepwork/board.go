@@ -15,6 +15,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -98,8 +99,12 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attemp
 	defer func() { err = errors.Join(err, stores.Close(context.WithoutCancel(ctx))) }()
 	o := attempt.Options{Passive: true, Leader: transport.Leader(transport.Options{Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version}, folder)}
 	o.Options = board.Options{Root: root, State: folder, Stores: stores, Config: settings.Current, Logger: logger, Steps: a.awaiting,
-		CheckWorkflow: func(ctx context.Context, job, name string) error {
-			return a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error { return workflow.CheckWorkflow(ctx, jobs, job, name) })
+		CheckWorkflow: func(ctx context.Context, job, name string) (wf *job.Workflow, err error) {
+			err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) (err error) {
+				wf, err = workflow.CheckWorkflow(ctx, jobs, job, name)
+				return err
+			})
+			return wf, err
 		}}
 	engine, err := attempt.Open(ctx, o)
 	if err != nil {

@@ -70,6 +70,7 @@ func (a *app) printTask(t *board.Task) {
 	a.fields("task", t.TaskID, "title", t.Title, "status", t.Status, "description", optional(t.Description))
 	if t.JobName != nil && t.WorkflowName != nil {
 		a.fields("workflow", *t.JobName+"/"+*t.WorkflowName)
+		a.printInputs(t.Inputs)
 	}
 	for _, id := range t.DependsOn {
 		if slices.Contains(t.BlockedBy, id) {
@@ -143,7 +144,9 @@ func (a *app) boardAddCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
-		Args:  takes(1, 1, "a title"),
+		Long: "Put a task on the board and print its id.\n" + inputsHelp + `
+What is missing, its agent can ask for.`,
+		Args: takes(1, 1, "a title"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (optional(task.JobName) == "") != (optional(task.WorkflowName) == "") {
 				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists the workflows")
@@ -177,6 +180,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 		},
 	})
 	argumentFlags(cmd, &task, "description", "job_name=job", "workflow_name=workflow")
+	onInputs(cmd, &task.Inputs)
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
 	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task that must be done first, or its beginning, or latest; may be repeated")
 	return cmd

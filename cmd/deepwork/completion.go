@@ -37,6 +37,11 @@ func (a *app) offer(root *cobra.Command) {
 			}
 		}
 	}
+	for _, path := range []string{"board add", "run"} {
+		if cmd, _, err := root.Find(strings.Fields(path)); err == nil {
+			_ = cmd.RegisterFlagCompletionFunc("input", a.offerInputs)
+		}
+	}
 	for flag, of := range map[string]source{"project": a.onBoard(offerProjects), "job": a.offerJobs, "depends-on": a.onBoard(listTasks), "executor": a.onBoard(offerExecutors)} {
 		for _, path := range []string{"board add", "board tasks", "board start", "run"} {
 			if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.Flags().Lookup(flag) != nil {

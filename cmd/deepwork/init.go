@@ -36,6 +36,7 @@ const exampleJob = "release_notes"
 type initFlags struct {
 	url     string
 	clients []string
+	replace bool
 }
 
 func (a *app) initCommand() *cobra.Command {
@@ -46,8 +47,9 @@ func (a *app) initCommand() *cobra.Command {
 		Long: `Prepare a project: create .deepwork/ with a config.yml that explains every key, an
 example job, the JSON Schema of job.yml and a .gitignore; and add the server to the
 project's config for a client, by default .mcp.json, which Claude Code reads. Existing
-files and entries are kept, so init can be repeated. The exit code is 1 if something
-could not be done.
+files and entries are kept, so init can be repeated; an entry that starts another program,
+such as uvx, is replaced with --replace only. The exit code is 1 if something could not be
+done.
 
 Without --path the project is the current folder, unless that is inside another project:
 then --path says which of them to prepare.
@@ -83,18 +85,19 @@ set it.`,
 			if err := a.checkPlace(); err != nil {
 				return err
 			}
-			return a.init(server, chosen...)
+			return a.init(server, f.replace, chosen...)
 		},
 	})
 	cmd.Flags().StringVar(&f.url, "url", "", "connect to the server at this `URL`, such as http://127.0.0.1:8000/mcp")
 	cmd.Flags().StringSliceVar(&f.clients, "client", []string{clients.All[0].Name}, "`NAME` of the client to configure, one of "+strings.Join(clients.Names(), ", ")+"; may be repeated")
+	cmd.Flags().BoolVar(&f.replace, "replace", false, "replace an entry of a client that starts another program or connects elsewhere")
 	_ = cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(clients.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // init prepares the project for clients, of the server at a URL or, with nil, of one that each starts. It goes on
-// after what could not be done, which it prints.
-func (a *app) init(server *url.URL, chosen ...*clients.Client) error {
+// after what could not be done, which it prints. With replace it replaces entries of clients that start another program.
+func (a *app) init(server *url.URL, replace bool, chosen ...*clients.Client) error {
 	root, err := a.projectRoot()
 	if err != nil {
 		return err
@@ -131,7 +134,7 @@ func (a *app) init(server *url.URL, chosen ...*clients.Client) error {
 		if server != nil {
 			entry, named = c.HTTP(server, web.CanKnowPeers())
 		}
-		done, err := a.initClient(root, c, entry)
+		done, err := a.initClient(root, c, entry, replace)
 		report(c.Path(root), done, err)
 		if named {
 			todo = setToken(root, server)
@@ -157,8 +160,8 @@ func setToken(root string, server *url.URL) string {
 }
 
 // initClient adds an entry to a client's config of the project. If it cannot, the error says how a person can do it.
-func (a *app) initClient(root string, c *clients.Client, entry clients.Entry) (done string, err error) {
-	done, err = c.Add(root, entry)
+func (a *app) initClient(root string, c *clients.Client, entry clients.Entry, replace bool) (done string, err error) {
+	done, err = c.Add(root, entry, replace)
 	if unclear, ok := errors.AsType[*clients.LeftAloneError](err); ok {
 		text := fmt.Sprintf("%s was left as it is: %s; add this to it by hand:\n%s", inline(a.display(root, c.Path(root))), inline(unclear.Error()), entry.Whole())
 		if c.ByHand != "" && entry == c.Stdio() {

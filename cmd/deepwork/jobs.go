@@ -5,15 +5,18 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/durable"
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
+	"deepwork/cmd/deepwork/validate"
 	"deepwork/session/show"
 	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
@@ -34,11 +37,12 @@ jobs that cannot be loaded.`,
 			})
 		},
 	})
-	cmd.AddCommand(a.jobsShowCommand())
+	cmd.AddCommand(a.jobsShowCommand(), a.jobsConvertCommand())
 	return cmd
 }
 
 func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
+	missing := snapshot.Missing()
 	if len(snapshot.Jobs) == 0 && len(snapshot.Errors) == 0 {
 		fmt.Fprintln(a.out, "There are no jobs. Make an example with 'deepwork init'.")
 		return
@@ -55,6 +59,11 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 		blank = "\n"
 		if e := snapshot.Err(j.Name); e != nil {
 			a.printLoadError(e)
+		}
+		for i := range missing {
+			if missing[i].JobDir == j.Dir {
+				a.printLoadError(&missing[i])
+			}
 		}
 	}
 	for i := range snapshot.Errors {
@@ -76,18 +85,28 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 
 func (a *app) printJob(root string, j *job.Job) {
 	a.out.Heading("", j.Name, fmt.Sprintf("(%s)", j.Summary))
-	fmt.Fprintf(a.out, "  in %s, version %s\n", inline(a.display(root, j.Dir)), inline(j.Version))
+	version := ""
+	if j.Version != "" { // format 2 has none
+		version = ", version " + inline(j.Version)
+	}
+	fmt.Fprintf(a.out, "  in %s%s\n", inline(a.display(root, j.Dir)), version)
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
+		of := j.Of(w.Name)
 		a.out.Heading("  ", w.Name, fmt.Sprintf("(%s)", w.Summary))
+		var inputs [][2]string
+		for _, p := range w.Inputs {
+			inputs = append(inputs, [2]string{"    takes " + p.Name, "(" + inline(show.Takes(p)+") "+p.Description)})
+		}
+		a.out.Pairs(inputs)
 		var steps [][2]string
 		for n, entry := range w.Entries {
 			if len(entry) == 1 {
-				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(j.Step(entry[0]))})
+				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(of.Step(entry[0]))})
 			} else {
 				steps = append(steps, [2]string{fmt.Sprintf("    %d. concurrently:", n+1)})
 				for _, id := range entry {
-					steps = append(steps, [2]string{"       - " + id, delivers(j.Step(id))})
+					steps = append(steps, [2]string{"       - " + id, delivers(of.Step(id))})
 				}
 			}
 		}
@@ -189,7 +208,7 @@ func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, n
 	if step == nil {
 		ids := make([]string, len(j.Steps))
 		for i := range j.Steps {
-			ids[i] = j.Steps[i].ID
+			ids[i] = j.Steps[i].Ref()
 		}
 		return fmt.Errorf("job %s has no step %q; there are %s", j.Name, stepID, strings.Join(ids, ", "))
 	}
@@ -240,19 +259,156 @@ func (a *app) showSteps(j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 	return errors.Join(append(failed, a.printJSON(infos))...)
 }
 
+func (a *app) jobsConvertCommand() *cobra.Command {
+	var write bool
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "convert [JOB...]",
+		Short: "Convert jobs that were written for DeepWork 0.1 to 0.9",
+		Long: `Print what becomes of jobs that were written for DeepWork 0.1 to 0.7, with notes of what
+changes, and, once you confirm it at the terminal or with --write, replace their job.yml.
+The old file stays beside it, as job.yml.before. Lists of criteria and prompts of hooks
+become reviews, lists of outputs a mapping, doc_spec a part of the description, and the
+changelog CHANGELOG.md; missing workflows and dependencies are added, also in jobs of 0.8
+and 0.9, which are read as they are. Without JOB it converts all jobs of the project that
+need it. Jobs of 0.10 and later are read as they are. The exit code is 1 if a converted job
+still has faults.`,
+		Args: takes(0, -1, ""),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root, err := a.projectRoot()
+			if err != nil {
+				return err
+			}
+			return a.convertJobs(root, args, write)
+		},
+	})
+	cmd.Flags().BoolVar(&write, "write", false, "write the files without asking")
+	return cmd
+}
+
+// convertJobs converts the jobs of a project by the names of their folders, or all that need it.
+func (a *app) convertJobs(root string, names []string, write bool) error {
+	jobs := filepath.Join(root, filepath.FromSlash(catalog.JobsFolder))
+	all := len(names) == 0
+	if all {
+		entries, err := os.ReadDir(jobs)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("looking for jobs: %w", err)
+		}
+		for _, e := range entries {
+			if fileExists(filepath.Join(jobs, e.Name(), job.FileName)) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	found := map[string]*job.Conversion{} // by folder
+	var dirs []string
+	for _, name := range names {
+		dir := filepath.Join(jobs, name)
+		c, err := convertJob(root, dir)
+		switch {
+		case err == nil:
+			found[dir] = c
+			dirs = append(dirs, dir)
+		case all && errors.Is(err, job.ErrCurrent):
+		case all:
+			fmt.Fprintf(a.err, "deepwork: %s is left out: %s\n", inline(name), inline(err.Error()))
+		case errors.Is(err, job.ErrCurrent):
+			fmt.Fprintf(a.out, "%s needs no conversion: it is read as it is.\n", inline(name))
+		default:
+			return fmt.Errorf("converting %s: %w", name, err)
+		}
+	}
+	if len(dirs) == 0 {
+		if all {
+			fmt.Fprintln(a.out, "No job needs a conversion.")
+		}
+		return nil
+	}
+	for _, dir := range dirs {
+		a.showConversion(root, dir, found[dir])
+	}
+	if !write {
+		if err := confirm(fmt.Sprintf("\nWrite %s? Type yes: ", count(len(dirs), "converted job")), "nothing was written", ", or add --write; nothing was written"); err != nil {
+			return err
+		}
+	}
+	return a.writeConversions(root, dirs, found)
+}
+
+// convertJob converts the job.yml of a folder. It refuses the copy of a bundled job, which would hide the bundled one.
+func convertJob(root, dir string) (*job.Conversion, error) {
+	file := filepath.Join(dir, job.FileName)
+	_, bundled := fs.Stat(standard.FS(), filepath.Base(dir))
+	switch {
+	case filepath.Dir(dir) != filepath.Join(root, filepath.FromSlash(catalog.JobsFolder)):
+		return nil, errors.New("give the name of its folder in " + catalog.JobsFolder)
+	case bundled == nil && !fileExists(file):
+		return nil, fmt.Errorf("it comes with the program: %w", job.ErrCurrent)
+	}
+	if err := durable.Inside(root, file); err != nil {
+		return nil, err
+	}
+	source, _, err := durable.Read(file, job.MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no %s", file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := job.Convert(dir, source)
+	if err == nil && bundled == nil {
+		return nil, fmt.Errorf("it is an old copy of a job that comes with the program: delete %s to use that one", dir)
+	}
+	return c, err
+}
+
+func (a *app) showConversion(root, dir string, c *job.Conversion) {
+	a.out.Heading("", filepath.Base(dir), fmt.Sprintf("(written for %s)", c.Was))
+	for _, note := range c.Notes {
+		a.out.Text("  ", "- "+plain(note))
+	}
+	fmt.Fprintf(a.out, "\n%s will be:\n\n%s\n", inline(a.display(root, filepath.Join(dir, job.FileName))), plain(string(c.Source)))
+	if c.Changelog != "" {
+		fmt.Fprintf(a.out, "%s will have:\n\n%s\n", inline(a.display(root, filepath.Join(dir, "CHANGELOG.md"))), plain(c.Changelog))
+	}
+}
+
+// writeConversions writes conversions, and prints what is still wrong with the jobs.
+func (a *app) writeConversions(root string, dirs []string, found map[string]*job.Conversion) error {
+	for _, dir := range dirs {
+		before, err := found[dir].Write(dir)
+		if err != nil {
+			return fmt.Errorf("writing the converted job %s: %w", filepath.Base(dir), err)
+		}
+		fmt.Fprintf(a.out, "Wrote %s; it was %s.\n", inline(a.display(root, filepath.Join(dir, job.FileName))), inline(a.display(root, before)))
+	}
+	checks, err := validate.Folders(dirs)
+	if err != nil {
+		return err
+	}
+	for _, c := range checks {
+		a.printCheck(c)
+	}
+	if _, faults := validate.Summary(checks); faults > 0 {
+		fmt.Fprintf(a.err, "deepwork: %s left, for you to correct\n", count(faults, "fault"))
+		return &exitError{exitFailure}
+	}
+	return nil
+}
+
 func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "schema [run]",
+		Use:   "schema [job|run]",
 		Short: "Print the JSON Schema of job.yml, or of the events of a run",
-		Long: `Print the JSON Schema (draft 2020-12) of job.yml, for editors: "deepwork init"
-keeps it as .deepwork/job.schema.json. "deepwork schema run" prints that of the events
-that "deepwork run --json" prints, one per line.`,
-		Args: takes(0, 1, "nothing, or run"),
+		Long: `Print the JSON Schema (draft 2020-12) of job.yml, in both of its forms, for editors:
+"deepwork init" keeps it as .deepwork/job.schema.json. "deepwork schema run" prints that
+of the events that "deepwork run --json" prints, one per line.`,
+		Args: takes(0, 1, "job or run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			schema := job.Schema()
-			if len(args) > 0 {
+			if len(args) > 0 && args[0] != "job" {
 				if schema = runEventSchema; args[0] != "run" {
-					return usagef(cmd, "there is no schema %q; give nothing, or run", args[0])
+					return usagef(cmd, "there is no schema %q; give job or run", args[0])
 				}
 			}
 			_, err := a.out.Write(schema)

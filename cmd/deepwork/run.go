@@ -44,6 +44,7 @@ git repository they work in a worktree with a branch of its own.
 An agent that ends without finishing its step is sent back (run.retries in the config).
 If that does not help, the run stops, and 'deepwork run resume' continues it. Ctrl-C ends
 the agents; the run can be resumed. With --detach it continues in the background.
+` + inputsHelp + `
 
 At a terminal a bar shows how far it is. --json prints one event per line;
 'deepwork schema run' prints their JSON Schema.
@@ -70,6 +71,11 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 				given.InPlace = new(false)
 			}
 			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
+				if wf, err := engine.CheckWorkflow(ctx, &job, &workflow); err == nil {
+					if flags := neededInputs(wf, given.Inputs); flags != "" {
+						return usagef(cmd, "%s needs more; add %s", args[0], flags)
+					}
+				}
 				r, err := engine.RunWorkflow(ctx, atTerminal, given)
 				if err != nil {
 					return runRefused(cmd, "starting the run", err)
@@ -79,6 +85,7 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 		},
 	}))
 	argumentFlags(cmd, &given, append([]string{"goal", "executor", "parallel", "in_place", "context"}, budgets...)...)
+	onInputs(cmd, &given.Inputs)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	onDetach(cmd, &detach)
 	cmd.AddCommand(a.runResumeCommand(), a.runStatusCommand(), a.runStopCommand(), a.runLeaderCommand())

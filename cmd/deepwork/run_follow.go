@@ -285,7 +285,9 @@ func (v *runLines) event(e runEvent) {
 
 // printRun prints a run with its steps.
 func (a *app) printRun(v *run.View) {
-	a.fields("run", v.RunID, "workflow", v.Workflow, "goal", v.Goal, "branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
+	a.fields("run", v.RunID, "workflow", v.Workflow, "goal", v.Goal)
+	a.printInputs(v.Inputs)
+	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
 	a.printSteps(v)
 	a.printOutcome(v.RunReply)
 }

@@ -63,6 +63,7 @@ type serveFlags struct {
 	override       string
 	pin            bool
 	toolsets       []string
+	platform       string // of the Python DeepWork, without an effect
 	log            logFlags
 }
 
@@ -102,6 +103,8 @@ only one that comes more than 3 s after the first.`,
 	flags.StringVar(&f.override, "override", "", "who may override a review: "+strings.Join(config.Overrides, ", ")+" (default: as configured, else agent)")
 	flags.BoolVar(&f.pin, "pin", false, "sessions keep to the reviewer and the criteria that they began with")
 	flags.StringSliceVar(&f.toolsets, "toolsets", nil, "toolsets to offer, from "+strings.Join(config.Toolsets, ",")+" (default: as configured, else "+strings.Join(config.DefaultToolsets, ",")+")")
+	flags.StringVar(&f.platform, "platform", "", "accepted for configs that other versions of DeepWork wrote, and ignored")
+	_ = flags.MarkHidden("platform")
 	_ = cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions(transports, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("external-runner", cobra.FixedCompletions(transport.ExternalRunners, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("override", cobra.FixedCompletions(config.Overrides, cobra.ShellCompDirectiveNoFileComp))
@@ -195,6 +198,9 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 	}
 	if err != nil {
 		return errors.Join(err, closeServer(server, logger, closeTimeout))
+	}
+	if f.platform != "" {
+		logger.Info("--platform is ignored: every client is served alike", "platform", f.platform)
 	}
 	logger.Info("server started", "root", root, "transport", f.transport, "version", version, "pid", os.Getpid())
 	defer context.AfterFunc(ctx, func() {

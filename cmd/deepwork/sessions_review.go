@@ -90,6 +90,11 @@ func (a *app) review(ctx context.Context, engine *workflow.Engine, id, stepID st
 	if notes := show.Optional(q.Notes); notes != "" {
 		a.line("notes of the agent: %s", show.IndentRest(notes, "  "))
 	}
+	for _, o := range q.Outputs {
+		if o.Value.Text != nil {
+			a.line("%s: %s", o.Key, show.IndentRest(*o.Value.Text, "  "))
+		}
+	}
 	show.Hashes(a.line, "handed in", q.Files)
 	decision, what := "pass", "The workflow continues when the agent hands in"
 	if !answer.Passed {
@@ -159,12 +164,16 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	if err != nil {
 		return err
 	}
-	if len(st.Reviews) == 0 {
-		return errors.New("the step has no reviews, so there is nothing to override")
+	unfit := s.Progress(stepID).Unfit
+	if len(st.Reviews) == 0 && unfit == nil {
+		return errors.New("the step has no reviews, and no outputs that do not satisfy their schemas, so there is nothing to override")
 	}
 	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
 	for _, r := range st.Reviews {
 		a.criteria("skipped", r)
+	}
+	if unfit != nil {
+		a.line("handed in %s, and not as the schemas of its outputs demand:\n%s", show.Ago(unfit.At), show.Indent(unfit.Faults, "  "))
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
 		show.Attempts(a.line, []*machine.Attempt{last})

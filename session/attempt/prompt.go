@@ -35,21 +35,26 @@ func taskPrompt(t *task.Task, prompt *string) string {
 		parts = append(parts, strings.TrimSpace(*prompt))
 	}
 	if t.JobName != nil && t.WorkflowName != nil {
-		parts = append(parts, workflowPrompt(t.Title, *t.JobName, *t.WorkflowName))
+		parts = append(parts, workflowPrompt(t))
 	}
 	return strings.Join(parts, "\n\n") + "\n"
 }
 
 // workflowPrompt asks an agent to use a workflow for its task, which is done when the workflow is
 // complete.
-func workflowPrompt(title, job, workflow string) string {
+func workflowPrompt(t *task.Task) string {
+	with, lines := "", ""
+	for _, in := range board.InputsOf(t) {
+		value, _ := jsontext.Encode(in.Value) // texts can be encoded
+		with, lines = ", and with these inputs, as they are", lines+fmt.Sprintf("\n   - %s: %s", in.Key, value)
+	}
 	return fmt.Sprintf(`## Do this by the workflow %[2]s/%[3]s
 
 The MCP server `+"`deepwork`"+` leads you through it. If its tools are not there, say so and stop.
 
-1. Call `+"`start_workflow`"+` with goal: %[1]q, job_name: %[2]q, workflow_name: %[3]q. If it was started here before (`+"`get_context`"+` gives workflow_session_id), call `+"`get_step`"+` with that session_id instead and go on from there.
+1. Call `+"`start_workflow`"+` with goal: %[1]q, job_name: %[2]q, workflow_name: %[3]q%[4]s. If it was started here before (`+"`get_context`"+` gives workflow_session_id), call `+"`get_step`"+` with that session_id instead and go on from there.%[5]s
 2. Do the step as its instructions say, and call `+"`finished_step`"+` with its outputs. Act on what comes back.
-3. Go on until the answer is workflow_complete. Only then the task is done; do not stop before.`, title, job, workflow)
+3. Go on until the answer is workflow_complete. Only then the task is done; do not stop before.`, t.Title, *t.JobName, *t.WorkflowName, with, lines)
 }
 
 // The bounds of what a follow-up that begins another conversation says of the earlier ones.

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,5 +123,19 @@ func TestFollowUpAfterAFailedStart(t *testing.T) {
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("again")})
 	if r = s.ends(r.AttemptID); r.State != "failed" || !strings.Contains(deref(r.Error), "not logged in") || strings.Contains(s.output(r.AttemptID), "continued") {
 		t.Errorf("%s: %s\n%s", r.State, deref(r.Error), s.output(r.AttemptID))
+	}
+}
+
+// The agent of a task is told the inputs of its workflow, and a later one as well.
+func TestPromptHasTheInputs(t *testing.T) {
+	v := &task.Task{Title: "Cats", JobName: new("texts"), WorkflowName: new("write"), Inputs: json.RawMessage(`{"topic":"big\n\"cats\"","drafts":["a.md","b.md"]}`)}
+	for _, want := range []string{`workflow_name: "write", and with these inputs, as they are. If it`, "\n   - topic: \"big\\n\\\"cats\\\"\"\n   - drafts: [\"a.md\",\"b.md\"]\n2. "} {
+		if got := taskPrompt(v, nil); !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	v.Inputs = nil
+	if got := taskPrompt(v, nil); strings.Contains(got, "inputs") {
+		t.Error(got)
 	}
 }

@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -123,7 +122,7 @@ func (s *starter) startOne(ctx context.Context, v board.View, b store.Board, cfg
 			return true // or another server was faster, or the user
 		}
 		what := t.ProjectID
-		if code := session.CodeOf(err); code == codes.TooLong || code == codes.NoBranchLeft {
+		if code := session.CodeOf(err); code == codes.TooLong || code == codes.NoBranchLeft || code == codes.BadInputs {
 			what = t.ID
 		}
 		s.postpone(what, err)
@@ -164,7 +163,7 @@ func (e *Engine) startTask(ctx context.Context, v board.View, b store.Board, cfg
 		return err
 	}
 	if t.Lead == task.ServerLeads {
-		if a.Run, err = json.Marshal(runOfTask(&t.Task, nil)); err != nil {
+		if a.Run, err = e.runOfTask(ctx, &t.Task, nil); err != nil {
 			return err
 		}
 	}

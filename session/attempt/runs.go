@@ -15,16 +15,18 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
+	"deepwork/session/workflow"
 )
 
 // RunWorkflowArgs are the arguments of run_workflow.
 type RunWorkflowArgs struct {
-	JobName      string   `json:"job_name" arg:"From get_workflows"`
-	WorkflowName string   `json:"workflow_name" arg:"Its workflow"`
-	Goal         string   `json:"goal" arg:"What to accomplish" max:"100000"`
-	Executor     *string  `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor"`
-	MaxCostUSD   *float64 `json:"max_cost_usd" arg:"Pauses the run at this cost" min:"0" max:"100000000"`
-	RequestID    *string  `json:"request_id" arg:"Makes retries safe"`
+	JobName      string       `json:"job_name" arg:"From get_workflows"`
+	WorkflowName string       `json:"workflow_name" arg:"Its workflow"`
+	Goal         string       `json:"goal" arg:"What to accomplish" max:"100000"`
+	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor"`
+	MaxCostUSD   *float64     `json:"max_cost_usd" arg:"Pauses the run at this cost" min:"0" max:"100000000"`
+	Inputs       board.Inputs `json:"inputs,omitempty" arg:"Values of its inputs"`
+	RequestID    *string      `json:"request_id" arg:"Makes retries safe"`
 
 	// Agents rarely need the others, and a model is shown every listed one; the README lists them.
 
@@ -82,8 +84,16 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
 	}
-	if err := e.CheckWorkflow(ctx, &run.JobName, &run.WorkflowName); err != nil {
+	wf, err := e.CheckWorkflow(ctx, &run.JobName, &run.WorkflowName)
+	if err != nil {
 		return nil, err
+	}
+	if wf != nil {
+		inputs, err := workflow.CheckInputs(e.Root(), wf, a.Inputs)
+		if err != nil {
+			return nil, err
+		}
+		run.Inputs = a.Inputs.Of(inputs)
 	}
 	agent, err := e.runExecutor(ctx, cfg, a.Executor)
 	if err != nil {
@@ -101,12 +111,12 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		run.InPlace = *a.InPlace
 	}
 	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), board.MaxTitle-10)
-	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Lead: task.ServerLeads}
+	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Inputs: board.Stored(run.Inputs), Lead: task.ServerLeads}
 	made, first, err := e.planRun(ctx, b, cfg, &t, agent, repos, *run)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := b.CreateTask(ctx, task.NewTask{ProjectID: t.ProjectID, Title: t.Title, Description: t.Description, JobName: t.JobName, WorkflowName: t.WorkflowName, Lead: t.Lead}, task.Request{})
+	kept, err := b.CreateTask(ctx, task.NewTask{ProjectID: t.ProjectID, Title: t.Title, Description: t.Description, JobName: t.JobName, WorkflowName: t.WorkflowName, Inputs: t.Inputs, Lead: t.Lead}, task.Request{})
 	if err != nil {
 		return nil, board.Fault("creating the task of the run", err)
 	}
@@ -234,13 +244,21 @@ func (e *Engine) Interrupt(id string) bool {
 	return false
 }
 
-// runOfTask is the run of an attempt of a task that a server leads.
-func runOfTask(t *task.Task, more *string) board.Run {
+// runOfTask returns the run of an attempt of a task that a server leads, as the board has it.
+func (e *Engine) runOfTask(ctx context.Context, t *task.Task, more *string) (json.RawMessage, error) {
+	wf, err := e.CheckWorkflow(ctx, t.JobName, t.WorkflowName)
+	if err != nil {
+		wf = nil // the run stops, and says why
+	}
+	inputs, err := board.RunInputs(t, wf)
+	if err != nil {
+		return nil, err
+	}
 	goal := t.Title
 	for _, text := range []*string{t.Description, more} {
 		if text != nil && strings.TrimSpace(*text) != "" {
 			goal += "\n\n" + strings.TrimSpace(*text)
 		}
 	}
-	return board.Run{JobName: *t.JobName, WorkflowName: *t.WorkflowName, Goal: goal}
+	return json.Marshal(board.Run{JobName: *t.JobName, WorkflowName: *t.WorkflowName, Goal: goal, Inputs: inputs})
 }

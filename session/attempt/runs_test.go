@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
@@ -317,4 +319,51 @@ func TestLeadOfATaskIsChecked(t *testing.T) {
 			t.Errorf("lead %s: %v", lead, err)
 		}
 	}
+}
+
+// takingInputs sets a workflow that takes inputs.
+func takingInputs(o *Options) {
+	o.CheckWorkflow = func(_ context.Context, _, workflow string) (*job.Workflow, error) {
+		return &job.Workflow{Name: workflow, Inputs: []job.Parameter{
+			{Name: "topic", Description: "What about", Required: true, Type: job.Text},
+			{Name: "tone", Description: "How", Required: true, Default: new("plain"), Type: job.Text},
+		}}, nil
+	}
+}
+
+// A run has the inputs of its workflow from its first leader to its last, and so do the runs of its task.
+func TestInputsOfARun(t *testing.T) {
+	p := newProject(t)
+	given := make(chan string, 10)
+	s := p.open(takingInputs, func(o *Options) {
+		o.Leader = func(_ context.Context, l *Lead) board.RunEnd {
+			data, _ := json.Marshal(l.Run.Inputs)
+			given <- string(data)
+			return board.RunEnd{State: board.RunStopped, Step: "write", Reason: "No agent finished it."}
+		}
+	})
+	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
+	_, err := s.RunWorkflow(ctx, me, args)
+	refused(t, err, session.ToolError, "bad_inputs", "topic", "What about")
+	args.Inputs = board.Inputs{"topic": {Paths: []string{"cats"}}}
+	made, err := s.RunWorkflow(ctx, me, args)
+	must(t, err)
+	s.reaches(made.RunID, task.Failed)
+	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
+	must(t, err)
+	s.reaches(made.RunID, task.Failed)
+	again := s.begin(&board.Task{TaskID: made.TaskID})
+	s.reaches(again.AttemptID, task.Failed)
+	for _, which := range []string{"the first leader", "that of the resumed run", "that of another run"} {
+		if got := <-given; got != `{"topic":"cats"}` {
+			t.Errorf("%s has the inputs %s", which, got)
+		}
+	}
+
+	// A task that a server leads starts only with what its workflow needs.
+	project, repo := s.rootProject()
+	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write"), Lead: new(task.ServerLeads)})
+	must(t, err)
+	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	refused(t, err, session.ToolError, "bad_inputs", "topic", "update_task")
 }

@@ -3,7 +3,6 @@ package attempt
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -70,7 +69,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 		return nil, err
 	}
 	if t.Lead == task.ServerLeads {
-		if made.Run, err = json.Marshal(runOfTask(&t.Task, a.Prompt)); err != nil {
+		if made.Run, err = e.runOfTask(ctx, &t.Task, a.Prompt); err != nil {
 			return nil, err
 		}
 	}

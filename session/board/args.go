@@ -46,13 +46,14 @@ type CreateTaskArgs struct {
 	Description  *string  `json:"description" arg:"The work in full" max:"100000"`
 	JobName      *string  `json:"job_name" arg:"Job of the workflow to complete"`
 	WorkflowName *string  `json:"workflow_name" arg:"Its workflow"`
+	Inputs       Inputs   `json:"inputs,omitempty" arg:"Values of its inputs"`
 	Lead         *string  `json:"lead,omitempty" arg:"server: an agent per step. Default: agent" enum:"agent,server"`
 	DependsOn    []string `json:"depends_on,omitempty" arg:"Tasks to be done first" max:"50"`
 	RequestID    *string  `json:"request_id" arg:"Makes retries safe"`
 }
 
 // UpdateTaskArgs are the arguments of update_task: omitted fields do not change; an empty
-// description, job_name, workflow_name or depends_on is cleared.
+// description, job_name, workflow_name, inputs or depends_on is cleared. Another workflow clears the inputs.
 type UpdateTaskArgs struct {
 	TaskID       string   `json:"task_id" arg:"From list_tasks"`
 	Title        *string  `json:"title" arg:"One line" max:"200"`
@@ -60,6 +61,7 @@ type UpdateTaskArgs struct {
 	Status       *string  `json:"status" arg:"New status" enum:"todo,inprogress,inreview,done,cancelled"`
 	JobName      *string  `json:"job_name" arg:"Job of the workflow to complete"`
 	WorkflowName *string  `json:"workflow_name" arg:"Its workflow"`
+	Inputs       Inputs   `json:"inputs,omitempty" arg:"Values of its inputs"`
 	DependsOn    []string `json:"depends_on" arg:"Tasks to be done first" max:"50"`
 }
 

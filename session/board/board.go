@@ -23,6 +23,7 @@ import (
 	"sync"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -42,9 +43,9 @@ type Options struct {
 	// caller closes them after it.
 	Stores *store.Stores
 
-	// CheckWorkflow checks the workflow that a task names; its error is returned to the caller. nil
-	// means that it is not checked.
-	CheckWorkflow func(ctx context.Context, job, workflow string) error
+	// CheckWorkflow returns the workflow that a task names; its error is returned to the caller. nil
+	// means that it is not checked, nor its inputs.
+	CheckWorkflow func(ctx context.Context, job, workflow string) (*job.Workflow, error)
 	// Steps returns the steps that wait for a person of a caller's sessions, and of those in workspaces
 	// of attempts; nil means that there are none.
 	Steps FindSteps

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/attempttest"
@@ -158,11 +159,11 @@ func TestCreateTaskOnce(t *testing.T) {
 func TestTaskWithWorkflow(t *testing.T) {
 	p := newProject(t)
 	s := p.open(func(o *Options) {
-		o.CheckWorkflow = func(_ context.Context, job, workflow string) error {
-			if job == "release" && workflow == "write" {
-				return nil
+		o.CheckWorkflow = func(_ context.Context, name, workflow string) (*job.Workflow, error) {
+			if name == "release" && workflow == "write" {
+				return &job.Workflow{Name: workflow}, nil
 			}
-			return session.Wrong("unknown_workflow", "Workflow '%s' not found", workflow)
+			return nil, session.Wrong("unknown_workflow", "Workflow '%s' not found", workflow)
 		}
 	})
 	project, _ := s.rootProject()
@@ -185,6 +186,56 @@ func TestTaskWithWorkflow(t *testing.T) {
 	if v.JobName != nil || v.WorkflowName != nil {
 		t.Errorf("not cleared: %+v", v)
 	}
+}
+
+// A task has the values of its workflow's inputs, as far as they are known.
+func TestTaskInputs(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) {
+		o.CheckWorkflow = func(_ context.Context, _, workflow string) (*job.Workflow, error) {
+			return &job.Workflow{Name: workflow, Inputs: []job.Parameter{
+				{Name: "topic", Description: "What about", Required: true, Type: job.Text},
+				{Name: "drafts", Description: "What there is", Type: job.Files},
+				{Name: "tone", Description: "How", Required: true, Default: new("plain"), Type: job.Text},
+			}}, nil
+		}
+	})
+	project, _ := s.rootProject()
+	a := CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write")}
+	shown := func(got *Task, want string) {
+		t.Helper()
+		data, err := json.Marshal(got.Inputs)
+		must(t, err)
+		if string(data) != want {
+			t.Errorf("the inputs are %s, want %s", data, want)
+		}
+	}
+	must(t, json.Unmarshal([]byte(`{"topics":"cats"}`), &a.Inputs))
+	_, err := s.CreateTask(ctx, me, a)
+	refused(t, err, session.ToolError, "bad_inputs", "topics", "What about")
+	must(t, json.Unmarshal([]byte(`{"drafts":["a.md","b.md"],"topic":"cats"}`), &a.Inputs))
+	delete(a.Inputs, "topics")
+	v, err := s.CreateTask(ctx, me, a)
+	must(t, err)
+	shown(v, `{"topic":"cats","drafts":["a.md","b.md"]}`)
+	r, err := s.GetTask(ctx, me, TaskArgs{TaskID: v.TaskID})
+	must(t, err)
+	shown(&r.Task, `{"topic":"cats","drafts":["a.md","b.md"]}`)
+
+	change := func(c UpdateTaskArgs, want string) {
+		t.Helper()
+		c.TaskID = v.TaskID
+		v, err := s.UpdateTask(ctx, me, c)
+		must(t, err)
+		shown(v, want)
+	}
+	change(UpdateTaskArgs{Title: new("Cats"), WorkflowName: new("write")}, `{"topic":"cats","drafts":["a.md","b.md"]}`)
+	change(UpdateTaskArgs{Inputs: Inputs{"drafts": {Paths: []string{"c.md"}}}}, `{"drafts":["c.md"]}`) // the agent asks for the topic
+	change(UpdateTaskArgs{WorkflowName: new("print")}, `{}`)
+	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Inputs: Inputs{"topics": {Paths: []string{"x"}}}})
+	refused(t, err, session.ToolError, "bad_inputs")
+	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new(""), Inputs: Inputs{"topic": {Paths: []string{"x"}}}})
+	refused(t, err, session.ToolError, "bad_inputs", "no workflow")
 }
 
 func TestEmptyListsAreLists(t *testing.T) {

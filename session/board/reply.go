@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"deepwork/session"
+	"deepwork/session/workflow/machine"
 )
 
 // The tools' replies. Every field is always present; one without a value is null. The jsonschema
@@ -60,24 +61,25 @@ type ReposReply struct {
 // Task is a task with a summary of its attempts; it answers get_task, create_task and update_task
 // (seed 004, "list_tasks provides attempt summary").
 type Task struct {
-	TaskID                string   `json:"task_id" jsonschema:"UUID of the task"`
-	ProjectID             string   `json:"project_id" jsonschema:"UUID of its project"`
-	Title                 string   `json:"title" jsonschema:"the work in one line"`
-	Description           *string  `json:"description" jsonschema:"the work in full, or null"`
-	Status                string   `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
-	JobName               *string  `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
-	WorkflowName          *string  `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
-	Lead                  string   `json:"lead" jsonschema:"agent: one agent does the workflow; server: each attempt is a run, with an agent per step"`
-	DependsOn             []string `json:"depends_on" jsonschema:"UUIDs of tasks that must be done before an attempt starts"`
-	BlockedBy             []string `json:"blocked_by" jsonschema:"those of depends_on that are not done"`
-	CreatedAt             string   `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
-	UpdatedAt             string   `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
-	LatestAttemptID       *string  `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
-	LatestWorkspaceBranch *string  `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
-	LatestSessionID       *string  `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null if its agent never ran"`
-	LatestSessionExecutor *string  `json:"latest_session_executor" jsonschema:"executor of that conversation, such as CLAUDE_CODE, or null"`
-	HasInProgressAttempt  bool     `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
-	LastAttemptFailed     bool     `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
+	TaskID                string          `json:"task_id" jsonschema:"UUID of the task"`
+	ProjectID             string          `json:"project_id" jsonschema:"UUID of its project"`
+	Title                 string          `json:"title" jsonschema:"the work in one line"`
+	Description           *string         `json:"description" jsonschema:"the work in full, or null"`
+	Status                string          `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
+	JobName               *string         `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
+	WorkflowName          *string         `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
+	Inputs                machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs that are known, by name"`
+	Lead                  string          `json:"lead" jsonschema:"agent: one agent does the workflow; server: each attempt is a run, with an agent per step"`
+	DependsOn             []string        `json:"depends_on" jsonschema:"UUIDs of tasks that must be done before an attempt starts"`
+	BlockedBy             []string        `json:"blocked_by" jsonschema:"those of depends_on that are not done"`
+	CreatedAt             string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+	UpdatedAt             string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
+	LatestAttemptID       *string         `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
+	LatestWorkspaceBranch *string         `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
+	LatestSessionID       *string         `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null if its agent never ran"`
+	LatestSessionExecutor *string         `json:"latest_session_executor" jsonschema:"executor of that conversation, such as CLAUDE_CODE, or null"`
+	HasInProgressAttempt  bool            `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
+	LastAttemptFailed     bool            `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
 }
 
 // TaskReply answers get_task.
@@ -156,20 +158,21 @@ type AttemptsReply struct {
 
 // ContextReply answers get_context (seed 004, "Workspace context data").
 type ContextReply struct {
-	ProjectID         string        `json:"project_id" jsonschema:"UUID of the project"`
-	ProjectName       string        `json:"project_name" jsonschema:"name of the project"`
-	TaskID            string        `json:"task_id" jsonschema:"UUID of the task"`
-	TaskTitle         string        `json:"task_title" jsonschema:"title of the task"`
-	TaskDescription   *string       `json:"task_description" jsonschema:"description of the task, or null"`
-	TaskStatus        string        `json:"task_status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
-	AttemptID         string        `json:"attempt_id" jsonschema:"UUID of the attempt whose workspace this is"`
-	WorkspaceBranch   string        `json:"workspace_branch" jsonschema:"git branch of the attempt"`
-	WorkspaceRepos    []ContextRepo `json:"workspace_repos" jsonschema:"repositories of the workspace"`
-	JobName           *string       `json:"job_name" jsonschema:"job of the workflow that the task requires, or null"`
-	WorkflowName      *string       `json:"workflow_name" jsonschema:"workflow that the task requires, or null"`
-	WorkflowSessionID *string       `json:"workflow_session_id" jsonschema:"session of that workflow, 8 hexadecimal characters, or null"`
-	WorkflowStatus    *string       `json:"workflow_status" jsonschema:"active, completed or aborted, or null if none was started"`
-	WorkflowStep      *string       `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
+	ProjectID         string          `json:"project_id" jsonschema:"UUID of the project"`
+	ProjectName       string          `json:"project_name" jsonschema:"name of the project"`
+	TaskID            string          `json:"task_id" jsonschema:"UUID of the task"`
+	TaskTitle         string          `json:"task_title" jsonschema:"title of the task"`
+	TaskDescription   *string         `json:"task_description" jsonschema:"description of the task, or null"`
+	TaskStatus        string          `json:"task_status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
+	AttemptID         string          `json:"attempt_id" jsonschema:"UUID of the attempt whose workspace this is"`
+	WorkspaceBranch   string          `json:"workspace_branch" jsonschema:"git branch of the attempt"`
+	WorkspaceRepos    []ContextRepo   `json:"workspace_repos" jsonschema:"repositories of the workspace"`
+	JobName           *string         `json:"job_name" jsonschema:"job of the workflow that the task requires, or null"`
+	WorkflowName      *string         `json:"workflow_name" jsonschema:"workflow that the task requires, or null"`
+	Inputs            machine.Outputs `json:"inputs" jsonschema:"values of its inputs that are known, for start_workflow"`
+	WorkflowSessionID *string         `json:"workflow_session_id" jsonschema:"session of that workflow, 8 hexadecimal characters, or null"`
+	WorkflowStatus    *string         `json:"workflow_status" jsonschema:"active, completed or aborted, or null if none was started"`
+	WorkflowStep      *string         `json:"workflow_step" jsonschema:"current step of the workflow, or null"`
 }
 
 // ContextRepo is a repository of a workspace.

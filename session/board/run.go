@@ -8,20 +8,22 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/workflow/machine"
 )
 
 // A Run is what the leader of an attempt keeps on the board (task.Attempt.Run).
 type Run struct {
-	JobName      string        `json:"job_name"`
-	WorkflowName string        `json:"workflow_name"`
-	Goal         string        `json:"goal"`
-	Parallel     int           `json:"parallel"`           // agents at once; 0 means as many as there are slots
-	Resume       bool          `json:"resume,omitempty"`   // one conversation for the steps that follow one another
-	InPlace      bool          `json:"in_place,omitempty"` // in the project itself, without worktrees
-	MaxCostUSD   *float64      `json:"max_cost_usd,omitempty"`
-	MaxUnknown   *int          `json:"max_unknown,omitempty"`
-	MaxTime      time.Duration `json:"max_time,omitempty"` // of one execution of the leader, in nanoseconds; 0 means no limit
-	SessionID    string        `json:"session_id,omitempty"`
+	JobName      string          `json:"job_name"`
+	WorkflowName string          `json:"workflow_name"`
+	Goal         string          `json:"goal"`
+	Inputs       machine.Outputs `json:"inputs,omitempty"`   // of the workflow
+	Parallel     int             `json:"parallel"`           // agents at once; 0 means as many as there are slots
+	Resume       bool            `json:"resume,omitempty"`   // one conversation for the steps that follow one another
+	InPlace      bool            `json:"in_place,omitempty"` // in the project itself, without worktrees
+	MaxCostUSD   *float64        `json:"max_cost_usd,omitempty"`
+	MaxUnknown   *int            `json:"max_unknown,omitempty"`
+	MaxTime      time.Duration   `json:"max_time,omitempty"` // of one execution of the leader, in nanoseconds; 0 means no limit
+	SessionID    string          `json:"session_id,omitempty"`
 	// Children are the workflows that agents have started, by the session and the step of their agents,
 	// SESSION/STEP.
 	Children map[string][]string `json:"children,omitempty"`

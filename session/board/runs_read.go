@@ -10,25 +10,27 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
 )
 
 // RunReply answers get_run.
 type RunReply struct {
-	RunID     string     `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
-	TaskID    string     `json:"task_id" jsonschema:"UUID of its task"`
-	State     string     `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
-	Step      *string    `json:"step" jsonschema:"step at which it stopped, or null"`
-	Reason    *string    `json:"reason" jsonschema:"why it ended or waits, or null"`
-	Workflow  string     `json:"workflow" jsonschema:"name, as job/workflow"`
-	Goal      string     `json:"goal" jsonschema:"goal"`
-	SessionID *string    `json:"session_id" jsonschema:"its workflow session, 8 hexadecimal characters, or null before it began"`
-	Branch    *string    `json:"branch" jsonschema:"git branch with the work, or null in place"`
-	Workspace string     `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
-	Waits     []RunWaits `json:"waits" jsonschema:"steps that wait, and for what"`
-	Plan      []PlanStep `json:"plan" jsonschema:"steps of its workflow, in order; those of nested workflows follow their step"`
-	Steps     []RunStep  `json:"steps" jsonschema:"its agents' executions, oldest first"`
-	Cost      *Cost      `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
-	CreatedAt string     `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+	RunID     string          `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
+	TaskID    string          `json:"task_id" jsonschema:"UUID of its task"`
+	State     string          `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
+	Step      *string         `json:"step" jsonschema:"step at which it stopped, or null"`
+	Reason    *string         `json:"reason" jsonschema:"why it ended or waits, or null"`
+	Workflow  string          `json:"workflow" jsonschema:"name, as job/workflow"`
+	Goal      string          `json:"goal" jsonschema:"goal"`
+	Inputs    machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs, by name"`
+	SessionID *string         `json:"session_id" jsonschema:"its workflow session, 8 hexadecimal characters, or null before it began"`
+	Branch    *string         `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string          `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+	Waits     []RunWaits      `json:"waits" jsonschema:"steps that wait, and for what"`
+	Plan      []PlanStep      `json:"plan" jsonschema:"steps of its workflow, in order; those of nested workflows follow their step"`
+	Steps     []RunStep       `json:"steps" jsonschema:"its agents' executions, oldest first"`
+	Cost      *Cost           `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
+	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
 	Kept Run `json:"-"` // on the board
 }
@@ -134,7 +136,7 @@ func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*Run
 
 // newRunReply returns what a run says about itself, without its agents and their cost.
 func newRunReply(at *task.Attempt, run *Run) *RunReply {
-	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal,
+	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal, Inputs: run.Inputs,
 		SessionID: OrNull(run.SessionID), Branch: OrNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: Stamp(at.CreatedAt), Kept: *run}
 	if end := run.End; end != nil && !at.State.Open() {
 		r.State, r.Step, r.Reason = string(end.State), OrNull(end.Step), OrNull(end.Reason)

@@ -3,11 +3,13 @@ package board
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -48,6 +50,7 @@ func fitting(all []task.Summary) int {
 	left := listBytes
 	for i, s := range all {
 		left -= bytesOfID * (len(s.DependsOn) + len(s.BlockedBy))
+		left -= len(s.Inputs)
 		if s.Description != nil {
 			left -= len(*s.Description)
 		}
@@ -125,13 +128,18 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 		return nil, session.Wrong(codes.MissingArgument, "lead is %s, and the task has no workflow for agents to be led through. Pass job_name and workflow_name; get_workflows lists them.", task.ServerLeads).With("argument", "workflow_name")
 	}
 	// A repeated request gets the same reply, even if the workflow has changed since.
+	var inputs json.RawMessage
 	if created == "" {
-		if err := b.CheckWorkflow(ctx, job, workflow); err != nil {
+		wf, err := b.CheckWorkflow(ctx, job, workflow)
+		if err != nil {
+			return nil, err
+		}
+		if inputs, err = a.Inputs.forTask(wf); err != nil {
 			return nil, err
 		}
 	}
 	s, err := v.CreateTask(ctx, task.NewTask{
-		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Lead: OrEmpty(a.Lead), DependsOn: dependsOn,
+		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Inputs: inputs, Lead: OrEmpty(a.Lead), DependsOn: dependsOn,
 	}, request)
 	b.o.Changed()
 	return taskReply(s), FaultOf("creating the task", err, "project", "project_id", projectID, remedyProject)
@@ -164,13 +172,22 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 	if change.DependsOn, err = checkDependencies(a.DependsOn); err != nil {
 		return nil, err
 	}
-	if change.JobName != nil || change.WorkflowName != nil {
+	if change.JobName != nil || change.WorkflowName != nil || a.Inputs != nil {
 		was, err := v.Task(ctx, id)
 		if err != nil {
 			return nil, TaskFault("reading the task", err, id)
 		}
-		if err := b.CheckWorkflow(ctx, cmp.Or(change.JobName, was.JobName), cmp.Or(change.WorkflowName, was.WorkflowName)); err != nil {
+		job, name := cmp.Or(change.JobName, was.JobName), cmp.Or(change.WorkflowName, was.WorkflowName)
+		wf, err := b.CheckWorkflow(ctx, job, name)
+		if err != nil {
 			return nil, err
+		}
+		if a.Inputs != nil || OrEmpty(job) != OrEmpty(was.JobName) || OrEmpty(name) != OrEmpty(was.WorkflowName) {
+			inputs, err := a.Inputs.forTask(wf)
+			if err != nil {
+				return nil, err
+			}
+			change.Inputs = append(json.RawMessage{}, inputs...) // empty clears them
 		}
 	}
 	s, err := v.UpdateTask(ctx, id, change)
@@ -194,8 +211,9 @@ func checkDependencies(given []string) ([]string, error) {
 	return ids, nil
 }
 
-// CheckWorkflow refuses an incomplete or unknown workflow.
-func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) error {
+// CheckWorkflow returns the workflow of these names, nil if there are none or workflows are not checked. It
+// refuses an incomplete or unknown one.
+func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) (*job.Workflow, error) {
 	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
 	switch {
 	case hasJob != hasWorkflow:
@@ -203,18 +221,18 @@ func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) error 
 		if hasWorkflow {
 			field, value, missing = "workflow_name", workflow, "job_name"
 		}
-		return session.Wrong(codes.HalfAWorkflow, "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, Clip(*value), missing).
+		return nil, session.Wrong(codes.HalfAWorkflow, "%s is %q, and %s is missing: together they name a workflow. Pass both or neither, empty texts to clear both; get_workflows lists the workflows.", field, Clip(*value), missing).
 			With("argument", field).With("value", Clip(*value)).With("missing", missing)
 	case !hasJob:
-		return nil
+		return nil, nil
 	}
 	for field, name := range map[string]string{"job_name": *job, "workflow_name": *workflow} {
 		if err := CheckText(field, name, MaxName); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if b.o.CheckWorkflow == nil {
-		return nil
+		return nil, nil
 	}
 	return b.o.CheckWorkflow(ctx, *job, *workflow)
 }
@@ -233,7 +251,7 @@ func taskReply(s *task.Summary) *Task {
 	}
 	return &Task{
 		TaskID: s.ID, ProjectID: s.ProjectID, Title: s.Title, Description: s.Description, Status: string(s.Status),
-		JobName: s.JobName, WorkflowName: s.WorkflowName, Lead: s.Lead, CreatedAt: Stamp(s.CreatedAt), UpdatedAt: Stamp(s.UpdatedAt),
+		JobName: s.JobName, WorkflowName: s.WorkflowName, Inputs: InputsOf(&s.Task), Lead: s.Lead, CreatedAt: Stamp(s.CreatedAt), UpdatedAt: Stamp(s.UpdatedAt),
 		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch,
 		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
 		DependsOn: NonNil(s.DependsOn), BlockedBy: NonNil(s.BlockedBy),

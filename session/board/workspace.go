@@ -156,7 +156,7 @@ func (c *Context) GetContext(ctx context.Context) (*ContextReply, error) {
 	a, t, p := at.Attempt, at.Task, at.Project
 	r := &ContextReply{
 		ProjectID: p.ID, ProjectName: p.Name, TaskID: t.ID, TaskTitle: t.Title, TaskDescription: t.Description, TaskStatus: string(t.Status),
-		AttemptID: a.ID, WorkspaceBranch: a.Branch, WorkspaceRepos: []ContextRepo{}, JobName: t.JobName, WorkflowName: t.WorkflowName,
+		AttemptID: a.ID, WorkspaceBranch: a.Branch, WorkspaceRepos: []ContextRepo{}, JobName: t.JobName, WorkflowName: t.WorkflowName, Inputs: InputsOf(&t.Task),
 		WorkflowSessionID: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
 	}
 	for _, repo := range a.Repos {

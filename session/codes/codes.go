@@ -11,6 +11,7 @@ const (
 	BadCursor              = "bad_cursor"               // Pass `next_cursor` of the previous reply with the same filters, or leave `cursor` out
 	BadDecision            = "bad_decision"             // Reload the page, and answer with its buttons
 	BadDependency          = "bad_dependency"           // Name existing tasks of the same project in `depends_on`
+	BadInputs              = "bad_inputs"               // Pass `inputs` as the error describes them
 	BadOutputs             = "bad_outputs"              // Pass `outputs` as an object from the step's output names to paths
 	BadPath                = "bad_path"                 // Write the content to a file inside the project and give its path
 	BadSessionID           = "bad_session_id"           // Pass a session_id of 8 hexadecimal digits, or leave it out

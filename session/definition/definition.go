@@ -6,6 +6,7 @@ package definition
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,9 +45,11 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	last, known := s.Sources[place]
 	switch {
 	case j != nil && j.Hash == s.Definition.Source:
-		return &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName), Ref: s.Definition}, nil
+		def := machine.Define(j, s.WorkflowName)
+		def.Ref = s.Definition
+		return def, nil
 	case j != nil && known && j.Hash != last: // edited here, and not stored yet
-		return &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}, nil
+		return machine.Define(j, s.WorkflowName), nil
 	}
 	def, err := d.Kept(s.Definition)
 	if code := session.CodeOf(err); code == store.CodeUnavailable || code == store.CodeBusy {
@@ -153,6 +156,20 @@ func (d *Store) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.I
 	return def.KeptTexts(entry)
 }
 
+// CheckSchemas refuses a workflow whose outputs have schemas that cannot be used: a session keeps those that it
+// begins with.
+func (d *Store) CheckSchemas(def *machine.Definition) error {
+	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		for _, o := range def.Job.Step(id).Outputs {
+			if _, err := o.Schema.Compile(def.Job.Dir); err != nil {
+				return session.Wrong(codes.InstructionsMissing, "Workflow '%s' of job '%s' cannot begin: output '%s' of step '%s': %v. Correct that and make the same call again.",
+					def.Workflow.Name, def.Job.Name, o.Name, id, err).With("step_id", id).Because(err)
+			}
+		}
+	}
+	return nil
+}
+
 // Keep returns the definition with the reference to it with these texts. If it is not stored, it has the
 // Data to be stored.
 func (d *Store) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
@@ -204,6 +221,14 @@ func (d *Store) learn(hash string, texts map[string]string) map[string]string {
 func (d *Store) bundle(def *machine.Definition, texts machine.Instructions) (machine.DefinitionRef, []byte, error) {
 	b := machine.Bundle{JobDir: def.Job.Dir, Workflow: def.Workflow.Name, Source: string(def.Job.Source), Instructions: map[string]string{}}
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
+		for _, o := range def.Job.Step(id).Outputs {
+			if text, err := o.Schema.Text(def.Job.Dir); err == nil && o.Schema.File != "" {
+				if b.Schemas == nil {
+					b.Schemas = map[string]json.RawMessage{}
+				}
+				b.Schemas[o.Schema.File] = text
+			}
+		}
 		if text, ok := texts[id]; ok {
 			b.Instructions[id] = text
 		} else if text, err := job.InstructionsNow(def.Job, def.Job.Step(id)); err == nil {
@@ -235,7 +260,7 @@ func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition,
 	if j == nil {
 		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
 	}
-	def := &machine.Definition{Job: j, Workflow: j.Workflow(s.WorkflowName)}
+	def := machine.Define(j, s.WorkflowName)
 	texts, err := d.Texts(def, def.Workflow.Entries[def.Workflow.Find(s.CurrentStepID)])
 	if err != nil {
 		return nil, err

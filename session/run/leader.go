@@ -96,7 +96,10 @@ func (d *leader) lasting(ctx context.Context) (end board.RunEnd, err error) {
 func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 	r := &d.lead.Run
 	if r.SessionID == "" {
-		if r.SessionID, err = d.at.Start(ctx, r.JobName, r.WorkflowName, r.Goal, "run "+d.lead.Attempt.ID); err != nil {
+		if r.SessionID, err = d.at.Start(ctx, r, "run "+d.lead.Attempt.ID); err != nil {
+			if refused, is := errors.AsType[*session.Error](err); is && len(r.Inputs) > 0 && !r.InPlace {
+				refused.Message += " The run works in a git worktree, which has only the files that are committed."
+			}
 			return end, fmt.Errorf("starting the workflow %s/%s: %w", r.JobName, r.WorkflowName, err)
 		}
 		if err := d.save(ctx); err != nil {

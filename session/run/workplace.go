@@ -10,6 +10,7 @@ import (
 	"context"
 
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -17,7 +18,7 @@ import (
 // agents. Its methods may be called concurrently.
 type Workplace interface {
 	// Start begins the session of the run, or finds the one that the same request began.
-	Start(ctx context.Context, job, workflow, goal, request string) (sessionID string, err error)
+	Start(ctx context.Context, r *board.Run, request string) (sessionID string, err error)
 	// State returns a session.
 	State(ctx context.Context, sessionID string) (*machine.State, error)
 	// Started returns the active sessions with one of these parents that agents of steps have started.

@@ -19,6 +19,9 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	if e.Reason != "" {
 		detail("  reason: %s", IndentRest(e.Reason, "    "))
 	}
+	if e.Misfits != "" {
+		detail("  although its outputs are not as their schemas demand:\n%s", Indent(e.Misfits, "    "))
+	}
 	if o := e.Others; o != nil {
 		detail("  its other reviews: %s, %s, %s over %s", kind(o), Ago(o.At), o.Identity, cmp.Or(o.Channel, "an unknown channel"))
 	}

@@ -12,9 +12,31 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Steps prints every step of a job, even if the instructions of one cannot be read; the error is of
+// Takes says in short what an input of a workflow is, such as string, required.
+func Takes(p job.Parameter) string {
+	switch {
+	case p.Default != nil:
+		return fmt.Sprintf("%s, default: %s", p.Type, *p.Default)
+	case p.Required:
+		return string(p.Type) + ", required"
+	}
+	return string(p.Type) + ", optional"
+}
+
+// Steps prints the inputs of the workflows of a job and every step of a job, even if the instructions of one cannot be read; the error is of
 // those.
 func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
+	for _, wf := range j.Workflows {
+		if len(wf.Inputs) == 0 {
+			continue
+		}
+		fmt.Fprintf(w, "=== %s/%s takes these inputs ===\n", j.Name, wf.Name)
+		for _, p := range wf.Inputs {
+			fmt.Fprintf(w, "%s (%s)\n", Inline(p.Name), Inline(Takes(p)))
+			printText(w, Indent(p.Description, "  "))
+		}
+		fmt.Fprintln(w)
+	}
 	var failed []error
 	for i := range j.Steps {
 		info, err := preview(&j.Steps[i])
@@ -32,9 +54,9 @@ func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 
 // Step prints the texts of a step unchanged, under headings: what an agent will read.
 func Step(w io.Writer, j *job.Job, s *job.Step, info *machine.StepInfo) {
-	fmt.Fprintf(w, "=== %s/%s: %s ===\n", j.Name, s.ID, Inline(s.Name))
+	fmt.Fprintf(w, "=== %s/%s: %s ===\n", j.Name, s.Ref(), Inline(s.Name))
 	fmt.Fprintf(w, "\n--- where ---\n")
-	for _, place := range places(j, s.ID) {
+	for _, place := range places(j, s) {
 		fmt.Fprintln(w, Inline(place))
 	}
 	fmt.Fprintf(w, "job_dir: %s\n", Inline(info.JobDir))
@@ -95,12 +117,12 @@ func printText(w io.Writer, text string) {
 }
 
 // places returns the places of a step in the job's workflows.
-func places(j *job.Job, stepID string) []string {
+func places(j *job.Job, s *job.Step) []string {
 	var out []string
 	for i := range j.Workflows {
 		w := &j.Workflows[i]
-		n := w.Find(stepID)
-		if n < 0 {
+		n := w.Find(s.ID)
+		if n < 0 || s.Workflow != "" && s.Workflow != w.Name {
 			continue
 		}
 		place := fmt.Sprintf("workflow %s, entry %d of %d", w.Name, n+1, len(w.Entries))

@@ -33,6 +33,9 @@ func Session(w *Screen, s *machine.State) {
 		"instance", Optional(s.InstanceID), "branch", s.BranchName, "parent", Optional(s.ParentSessionID), "attempt", s.AttemptID,
 		"started", Ago(s.StartedAt), "step", step, "moved", moved, "ended", ended, "aborted", Optional(s.AbortReason), "imported", imported,
 		"caller", s.Identity, "job_dir", s.Definition.JobDir, "reviewer", reviewer, "pinned", pinned)
+	for _, in := range s.Inputs {
+		w.Text("", fmt.Sprintf("input %s: %s", in.Key, in.Value.Shown()))
+	}
 	for _, weak := range s.Weakened {
 		fmt.Fprintf(w, "\nweakened since it began, before %s was finished %s:\n", weak.Step, Ago(weak.At))
 		for _, what := range weak.What {
@@ -62,7 +65,7 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 		}
 		fmt.Fprintf(w, "  %s: %s\n", Inline(step.Key), how)
 		for _, o := range p.Outputs {
-			detail("output %s: %s", o.Key, strings.Join(o.Value.Paths, ", "))
+			detail("output %s: %s", o.Key, o.Value.Shown())
 		}
 		if notes := Optional(p.Notes); notes != "" {
 			detail("notes: %s", notes)
@@ -73,6 +76,9 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 		}
 		if g := p.Granted; g != nil {
 			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity, g.Channel, Ago(g.At), g.Reason)
+		}
+		if u := p.Unfit; u != nil {
+			detail("handed in %s, and not as the schemas of its outputs demand:\n%s", Ago(u.At), Indent(u.Faults, "  "))
 		}
 		printQuestion(detail, p.Question)
 		printEvidence(detail, p)
@@ -184,7 +190,7 @@ func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 // Hashes prints the beginnings of the hashes that files had.
 func Hashes(detail func(format string, args ...any), how string, files []machine.FileHash) {
 	for _, f := range files {
-		detail("%s sha256:%s %s", how, f.SHA256[:min(shortHash, len(f.SHA256))], f.Path)
+		detail("%s sha256:%s %s", how, f.SHA256[:min(shortHash, len(f.SHA256))], f.Name())
 	}
 }
 

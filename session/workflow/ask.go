@@ -9,6 +9,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -24,7 +25,10 @@ func questionText(root string, s *machine.State, stepID string, q *machine.Quest
 	var b strings.Builder
 	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", s.SessionID, s.Goal, stepID, root)
 	for _, f := range q.Files {
-		fmt.Fprintf(&b, "- %s\n", f.Path)
+		fmt.Fprintf(&b, "- %s\n", f.Name())
+		if v, _ := q.Outputs.Get(f.Output); v.Text != nil {
+			b.WriteString(jsontext.Clip(*v.Text, 4000) + "\n")
+		}
 	}
 	b.WriteString("Criteria:\n")
 	for _, r := range reviews {

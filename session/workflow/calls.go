@@ -101,8 +101,9 @@ func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err
 
 // FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
 type FinishArgs struct {
-	Outputs        json.RawMessage `json:"outputs" arg:"Output names with their path, or list of paths for type files, relative to the project root, such as {\"report\":\"out/report.md\",\"sources\":[\"a.md\"]}" required:"true"` // untyped: 001.5 judges it
-	Notes          *string         `json:"notes" arg:"What reviewers should know" max:"100000"`
+	Outputs        json.RawMessage `json:"outputs" arg:"Output names with their path, list of paths for type files, or text for type string; paths relative to the project root, such as {\"report\":\"out/report.md\",\"sources\":[\"a.md\"]}" required:"true"` // untyped: 001.5 judges it
+	Notes          *string         `json:"notes" arg:"What reviewers should know: your account of the work" max:"100000"`
+	WorkSummary    *string         `json:"work_summary" arg:"Another name of notes." max:"100000" unlisted:"true"`
 	OverrideReason *string         `json:"quality_review_override_reason" arg:"Reason to skip the review, recorded. Only after a self-review that feedback asked for, or if a review is wrong" max:"100000"`
 	SessionID      *string         `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
 	StepID         *string         `json:"step_id" arg:"The step you finished; always give it. Default: the current one"`
@@ -115,6 +116,10 @@ type FinishArgs struct {
 func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, error) {
 	arrived := time.Now()
 	a.Outputs = jsontext.Unquote(a.Outputs)
+	if a.Notes == nil {
+		a.Notes = a.WorkSummary
+	}
+	a.WorkSummary = nil
 	request := a.RequestID
 	a.RequestID = nil
 	var row store.Session
@@ -126,6 +131,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 		row = f.Row
 		return f.Reply, row.ID, nil
 	}, func(r *machine.FinishReply, id string, replayed bool) {
+		r.BeginStep = c.here(r.BeginStep)
 		if r.Status == machine.WorkflowComplete {
 			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
 		}
@@ -300,8 +306,18 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 	if err != nil {
 		return nil, err
 	}
-	r.Stack = c.stackOf(ctx, id)
+	r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
 	return r, nil
+}
+
+// here returns a copy of the description of a step with the folder in which its agent works. info may be nil.
+func (c *Conn) here(info *machine.StepInfo) *machine.StepInfo {
+	if info == nil {
+		return nil
+	}
+	here := *info
+	here.ProjectRoot = c.engine.Root
+	return &here
 }
 
 // GoToArgs are the parameters of go_to_step.
@@ -322,5 +338,7 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error)
 		return move(ctx, c, a.SessionID, func(ctx context.Context, s *sessionActor) (*machine.GoToReply, error) {
 			return s.goTo(ctx, who, a.StepID, a.All)
 		})
-	}, func(r *machine.GoToReply, id string, _ bool) { r.Stack = c.stackOf(ctx, id) })
+	}, func(r *machine.GoToReply, id string, _ bool) {
+		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
+	})
 }

@@ -227,3 +227,28 @@ func (b began) ReadSession(ctx context.Context, id string, known int64) (*store.
 	}
 	return r, err
 }
+
+// get_workflows shows a missing instructions file as an error of its job before a session begins, until the file is
+// there, and then where to go with errors: to the bundled workflow repair, if there is one.
+func TestGetWorkflowsShowsMissingInstructions(t *testing.T) {
+	p := simpleProject(t)
+	c := p.open().Connect("local")
+	file := filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	for range 2 {
+		r, err := c.GetWorkflows(ctx)
+		testkit.Must(t, err)
+		if string(r.Errors) != "[]" || r.Notice != nil {
+			t.Errorf("errors %s, notice %v", r.Errors, r.Notice)
+		}
+		testkit.Must(t, os.Remove(file))
+		if r, err = c.GetWorkflows(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(r.Errors), `steps[1].instructions_file: \"steps/two.md\" does not exist in `) || !strings.Contains(string(r.Jobs), `"alpha"`) {
+			t.Errorf("errors %s, jobs %s", r.Errors, r.Jobs)
+		}
+		testkit.Must(t, os.WriteFile(file, text, 0o600))
+	}
+}

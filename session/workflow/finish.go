@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"deepwork/actor"
 	"deepwork/actor/durable"
+	"deepwork/catalog/job"
+	"deepwork/catalog/schema"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -48,8 +51,10 @@ type finishCall struct {
 	step string
 	// joined is the digest of the outputs on whose verdict the call waits, or waited; "" at first.
 	joined  string
-	outputs machine.Outputs // validated
-	notice  string          // about a person's override that is not for these outputs, or ""
+	outputs machine.Outputs           // validated, with the files in folders
+	schemas map[string]*schema.Schema // of the step's outputs, by name
+	misfits string                    // what is wrong with the outputs by these schemas, or ""
+	notice  string                    // about a person's override that is not for these outputs, or ""
 }
 
 func (m *finishCall) receive(ctx context.Context, a *sessionActor) {
@@ -62,7 +67,8 @@ type candidate struct {
 	m        *finishCall
 	def      *machine.Definition
 	plan     *machine.Plan
-	outputs  machine.Outputs
+	outputs  machine.Outputs // as submitted
+	expanded machine.Outputs // with the files in folders
 	evidence *machine.Evidence
 	files    []machine.FileHash // of the outputs, if the step has reviews
 	digest   string             // of what is judged
@@ -76,8 +82,12 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 	if err != nil || done != nil {
 		return done, err
 	}
-	switch st := c.plan.Step; {
-	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0:
+	st := c.plan.Step
+	if m.schemas, err = a.schemas(c.def, st); err != nil {
+		return nil, err
+	}
+	switch {
+	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0, len(m.schemas) > 0:
 		// The call is about the step that is current as it arrives, whatever this process knew.
 		if changed, err := a.refresh(ctx); err != nil {
 			return nil, err
@@ -85,7 +95,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 			return nil, errOvertaken
 		}
 		m.step = st.ID
-		a.hash(m, c.outputs)
+		a.hash(m, c.expanded)
 		return nil, errLater
 	case len(st.Reviews) > 0:
 		c.evidence = a.evidence(c, machine.Unreviewed, "")
@@ -132,10 +142,31 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if err = a.mayOverride(ctx, c); err != nil {
 		return nil, nil, err
 	}
-	if c.outputs, err = a.engine.checkOutputs(c.plan.Step, m.args.Outputs); err != nil {
+	if c.outputs, c.expanded, err = a.engine.checkOutputs(c.plan.Step, m.args.Outputs); err != nil {
 		return nil, nil, a.elsewhereThen(a.repeated(err, same))
 	}
-	return c, nil, nil
+	if err = a.state.CheckRoom(c.outputs); err != nil {
+		return nil, nil, err
+	}
+	return c, a.askForAccount(c), nil
+}
+
+// askForAccount returns the reply to a call without the account of the work that is to be judged, or nil. It is no
+// attempt at the step's reviews.
+func (a *sessionActor) askForAccount(c *candidate) *finished {
+	st, m := c.plan.Step, c.m
+	if m.args.Notes != nil && strings.TrimSpace(*m.args.Notes) != "" || m.reason() != "" || a.state.Progress(st.ID).HasGrant() || !a.engine.reviewed(st) || !gate.JudgesAccount(st) {
+		return nil
+	}
+	var b strings.Builder
+	for _, r := range st.ReviewsBy(false) {
+		for _, criterion := range r.Criteria {
+			if r.Account {
+				fmt.Fprintf(&b, "- %s: %s\n", criterion.Name, strings.TrimSpace(criterion.Question))
+			}
+		}
+	}
+	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, and with notes: your account of what you did, in what order and how, by which a reviewer can judge these requirements:\n%sNothing was reviewed, and no attempt was used up.", st.ID, b.String()))
 }
 
 func movedOn(stepID, id string) error {
@@ -191,7 +222,7 @@ func (a *sessionActor) lost(except string) (lost []string) {
 		}
 		for _, o := range p.Value.Outputs {
 			for _, path := range o.Value.Paths {
-				if _, _, err := gate.Locate(root, path); err != nil {
+				if _, info, err := gate.Locate(root, path); err != nil && (info == nil || !info.IsDir()) {
 					lost = append(lost, fmt.Sprintf("'%s' (output '%s' of step '%s')", path, o.Key, p.Key))
 				}
 			}
@@ -247,10 +278,24 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	}
 	return a.needsWork(c.def.Notice, fmt.Sprintf(`Quality review required for step '%s' before it is finished.
 
-1. Spawn a subagent (with the Task tool, or another tool that starts one) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
+1. Spawn a subagent%s (with the Task tool, or another tool that starts one) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
    Do not review your own work yourself if you can start a subagent.
 2. Correct what failed, and have it reviewed again until every criterion passes.
-%s`, st.ID, name, closing)), nil
+%s`, st.ID, reviewerAgents(st), name, closing)), nil
+}
+
+// reviewerAgents names the subagents that the reviews of a step ask for, after "a subagent", or returns "".
+func reviewerAgents(st *job.Step) string {
+	var all []string
+	for _, r := range st.ReviewsBy(false) {
+		if of := fmt.Sprintf("'%s' for the review of %s", r.Agent, r.RunEach); r.Agent != "" && !slices.Contains(all, of) {
+			all = append(all, of)
+		}
+	}
+	if all == nil {
+		return ""
+	}
+	return " of the type " + strings.Join(all, ", ")
 }
 
 // pending returns the steps of the current group that are not finished, or nil.

@@ -110,10 +110,11 @@ func TestCheckWorkflow(t *testing.T) {
 	p := newProject(t)
 	p.simple("alpha")
 	srv := p.open()
-	if err := CheckWorkflow(ctx, srv.catalog, "alpha", "main"); err != nil {
+	if _, err := CheckWorkflow(ctx, srv.catalog, "alpha", "main"); err != nil {
 		t.Error(err)
 	}
 	for _, c := range [][3]string{{"none", "main", "job_not_found"}, {"alpha", "none", "workflow_not_found"}} {
-		refused(t, CheckWorkflow(ctx, srv.catalog, c[0], c[1]), session.ToolError, c[2])
+		_, err := CheckWorkflow(ctx, srv.catalog, c[0], c[1])
+		refused(t, err, session.ToolError, c[2])
 	}
 }

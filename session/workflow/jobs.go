@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 
 	"deepwork/catalog"
@@ -25,13 +27,13 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 	if err != nil {
 		return nil, fmt.Errorf("looking at the job folders: %w", err)
 	}
-	last := c.engine.jobs.Load()
-	if last == nil || last.snapshot != snap {
-		r, err := encodeJobs(snap)
+	last, missing := c.engine.jobs.Load(), snap.Missing()
+	if last == nil || last.snapshot != snap || !reflect.DeepEqual(last.missing, missing) {
+		r, err := encodeJobs(snap, missing)
 		if err != nil {
 			return nil, err
 		}
-		last = &encodedJobs{snap, r}
+		last = &encodedJobs{snap, missing, r}
 		c.engine.jobs.Store(last)
 	}
 	r := last.reply
@@ -48,8 +50,12 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 // encodedJobs is the part of get_workflows about a snapshot, encoded once.
 type encodedJobs struct {
 	snapshot *catalog.Snapshot
+	missing  []catalog.LoadError    // see Snapshot.Missing
 	reply    machine.WorkflowsReply // without the stack
 }
+
+// repairJob is the bundled job whose workflow repair fixes jobs.
+const repairJob = "deepwork_jobs"
 
 // Limits of a reply of get_workflows. What exceeds them is left out, and the notice says so: there
 // are no pages, since the tool takes no arguments (seed 000, 001.2).
@@ -59,7 +65,7 @@ const (
 	faultBytes      = 16 << 10
 )
 
-func encodeJobs(snap *catalog.Snapshot) (r machine.WorkflowsReply, err error) {
+func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.WorkflowsReply, err error) {
 	var notices []string
 	whole, cut := 0, false
 	r.Jobs, whole, err = encodeList(snap.Jobs, jobsBytes, func(j *job.Job) any { return jobInfo(j, j.Description) })
@@ -74,15 +80,19 @@ func encodeJobs(snap *catalog.Snapshot) (r machine.WorkflowsReply, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.Errors, whole, err = encodeList(snap.Errors, loadErrorsBytes, func(e catalog.LoadError) any {
+	faulty := slices.Concat(snap.Errors, missing)
+	r.Errors, whole, err = encodeList(faulty, loadErrorsBytes, func(e catalog.LoadError) any {
 		text := e.Diagnostics.Error()
 		if len(text) > faultBytes {
 			cut, text = true, strings.ToValidUTF8(text[:faultBytes], "")+"\n…"
 		}
 		return machine.JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
 	})
-	if cut || whole < len(snap.Errors) {
-		notices = append(notices, fmt.Sprintf("There are more faults than are listed, in %d jobs: `deepwork validate` prints all.", len(snap.Errors)))
+	if cut || whole < len(faulty) {
+		notices = append(notices, fmt.Sprintf("There are more faults than are listed, in %d jobs: `deepwork validate` prints all.", len(faulty)))
+	}
+	if len(faulty) > 0 && snap.Job(repairJob) != nil {
+		notices = append(notices, "The workflow "+repairJob+"/repair fixes jobs with errors, of every format.")
 	}
 	if len(notices) > 0 {
 		r.Notice = new(strings.Join(notices, " "))
@@ -93,7 +103,14 @@ func encodeJobs(snap *catalog.Snapshot) (r machine.WorkflowsReply, err error) {
 func jobInfo(j *job.Job, description *string) machine.JobInfo {
 	info := machine.JobInfo{Name: j.Name, Summary: j.Summary, Description: description, Workflows: make([]machine.WorkflowInfo, len(j.Workflows))}
 	for i, wf := range j.Workflows {
-		info.Workflows[i] = machine.WorkflowInfo{Name: wf.Name, Summary: wf.Summary}
+		w := machine.WorkflowInfo{Name: wf.Name, Summary: wf.Summary, Agent: wf.Agent}
+		if wf.Agent != "" {
+			w.HowToStart = fmt.Sprintf("Start a subagent of the type %s (with the Task tool, or another tool that starts one), and let it call start_workflow and follow the workflow.", wf.Agent)
+		}
+		for _, p := range wf.Inputs {
+			w.Inputs = append(w.Inputs, machine.ParameterInfo{Name: p.Name, Description: p.Description, Required: p.Required && p.Default == nil, Type: string(p.Type), Default: p.Default})
+		}
+		info.Workflows[i] = w
 	}
 	return info
 }
@@ -118,26 +135,26 @@ func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, 
 	return append(out, ']'), len(all), nil
 }
 
-// CheckWorkflow checks that there is a workflow of exactly these names in the job folders. Its
-// error, a ToolError, lists the available ones; for a name by which start_workflow would also find
+// CheckWorkflow returns the workflow of exactly these names in the job folders. Its error, a
+// ToolError, lists the available ones; for a name by which start_workflow would also find
 // it, such as that of the job's folder, it gives the one in the job.
-func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) error {
+func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) (*job.Workflow, error) {
 	j, err := findJob(ctx, jobs, jobName)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if j.Name != jobName {
-		return session.Wrong(codes.JobNotFound, "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
+		return nil, session.Wrong(codes.JobNotFound, "Job not found: %s. The job in the folder of that name is called %s.", jsontext.Clip(jobName, 200), j.Name).With("job_name", jobName)
 	}
 	wf, err := findWorkflow(j, workflowName)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if wf.Name != workflowName {
-		return session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
+		return nil, session.Wrong(codes.WorkflowNotFound, "Workflow '%s' not found in job '%s'. Available workflows: %s.", jsontext.Clip(workflowName, 200), j.Name, wf.Name).
 			With("job_name", j.Name).With("available", []string{wf.Name})
 	}
-	return nil
+	return wf, nil
 }
 
 // findJob finds a job by name (seed 000, 001.3.4).
@@ -150,7 +167,7 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 		return j, nil
 	}
 	if bad := snap.Err(name); bad != nil {
-		return nil, session.Wrong(codes.JobBroken, "Job '%s' in %s does not load:\n%s\nCorrect it (get_workflows lists the errors that remain) and call again.",
+		return nil, session.Wrong(codes.JobBroken, "Job '%s' in %s does not load:\n%s\nCorrect it, as with the workflow deepwork_jobs/repair (get_workflows lists the errors that remain), and call again.",
 			name, bad.JobDir, bad.Diagnostics.Error()).With("job_name", name).With("job_dir", bad.JobDir)
 	}
 	return nil, session.Wrong(codes.JobNotFound, "Job not found: %s. %s", jsontext.Clip(name, 200), jobsThereAre(snap)).

@@ -122,7 +122,7 @@ func closing(how Reviewing, id, stepID string) (string, error) {
 		return fmt.Sprintf("3. Then tell the user what the review found, and ask them to look at the outputs and to run `%s` at a terminal, in the project: only a person may close this step (quality_gate.override is human).\n4. When they have done so, call finished_step again with session_id '%s', step_id '%s' and the same outputs, without quality_review_override_reason.",
 			overrideCommand(id, stepID), id, stepID), nil
 	}
-	return fmt.Sprintf("3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs, and quality_review_override_reason telling in a sentence what the review found and why the step now passes.", id, stepID), nil
+	return fmt.Sprintf("3. Then call finished_step again with session_id '%s', step_id '%s', the same outputs and notes, and quality_review_override_reason telling in a sentence what the review found and why the step now passes.", id, stepID), nil
 }
 
 // unclosable returns a notice about the steps from an entry on that nobody can finish, or "".

@@ -18,37 +18,82 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// checkOutputs reads the outputs argument by the step's declaration and checks
-// that each path is a regular file inside the project (seed 000, 001.5).
-func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (machine.Outputs, error) {
-	out, err := machine.ParseOutputs(st, raw)
-	if err != nil || len(out) == 0 {
-		return out, err
+// checkOutputs reads the outputs argument by the step's declaration and checks that each path is a regular file
+// inside the project (seed 000, 001.5), or a folder for a file_path; expanded has the files in it in its place.
+func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (out, expanded machine.Outputs, err error) {
+	if out, err = machine.ParseOutputs(st, raw); err != nil || len(out) == 0 {
+		return out, out, err
 	}
 	root, err := filepath.EvalSymlinks(e.Root)
 	if err != nil {
-		return nil, record.ProjectGone(e.Root, err)
+		return nil, nil, record.ProjectGone(e.Root, err)
 	}
-	for _, o := range out {
+	expanded = slices.Clone(out)
+	for i, o := range out {
+		declared := st.Output(o.Key)
+		var paths []string
 		for _, p := range o.Value.Paths {
-			if err := checkPath(root, o.Key, p); err != nil {
+			files, err := filesOf(root, "Output", o.Key, declared.Type, p)
+			if err != nil {
+				return nil, nil, err
+			}
+			paths = append(paths, files...)
+		}
+		if declared.Required && o.Value.Text == nil && len(paths) == 0 {
+			return nil, nil, session.Wrong(codes.MissingOutputs, "Output '%s' is required, and there is no file in %s. Write the files, or correct the path.", o.Key, o.Value.Shown()).With("output", o.Key)
+		}
+		expanded[i].Value.Paths = paths
+	}
+	return out, expanded, nil
+}
+
+// maxFolder is the number of files in a folder that is handed in.
+const maxFolder = 1000
+
+// filesOf returns the files that a submitted path means. kind is Output or Input.
+func filesOf(root, kind, name string, of job.OutputType, path string) ([]string, error) {
+	real, info, err := gate.Locate(root, path)
+	if of != job.FilePath || info == nil || !info.IsDir() {
+		return []string{path}, checkPath(root, kind, name, path)
+	}
+	files, err := gate.FilesIn(real, path, maxFolder)
+	if err != nil {
+		return nil, session.Wrong(codes.NotAFile, "%s '%s': the folder '%s' cannot be handed in: %v. Give the paths of the files that belong to it.", kind, name, jsontext.Clip(path, 500), err).With(strings.ToLower(kind), name)
+	}
+	return files, nil
+}
+
+// CheckInputs reads the values that a workflow is started with (see machine.ParseInputs) and checks that
+// the paths among them are regular files inside the project, or folders for a file_path.
+func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputValue) (machine.Outputs, error) {
+	in, err := machine.ParseInputs(wf, given)
+	if err != nil || len(in) == 0 {
+		return in, err
+	}
+	real, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, record.ProjectGone(root, err)
+	}
+	for _, v := range in {
+		for _, path := range v.Value.Paths {
+			if _, err := filesOf(real, "Input", v.Key, wf.Input(v.Key).Type, path); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return out, nil
+	return in, nil
 }
 
 // checkPath checks that a submitted path is a regular file inside the project, after resolving
-// symlinks. root is resolved already.
-func checkPath(root, output, path string) error {
+// symlinks. root is resolved already; kind is Output or Input.
+func checkPath(root, kind, name, path string) error {
 	refuse := func(code, format string, args ...any) error {
 		for i, a := range args {
 			if text, ok := a.(string); ok {
 				args[i] = jsontext.Clip(text, 500)
 			}
 		}
-		return session.Wrong(code, "Output '%s': "+format, append([]any{output}, args...)...).With("output", output).With("path", jsontext.Clip(path, 500))
+		return session.Wrong(code, "%s '%s': "+format, append([]any{kind, name}, args...)...).With(strings.ToLower(kind), name).With("path", jsontext.Clip(path, 500))
 	}
 	if len(path) > 1024 || strings.ContainsAny(path, "\r\n") {
 		return refuse(codes.BadPath, "'%s' looks like file content, not a path. Write the content to a file, and give the file's path, relative to the project root.", jsontext.Clip(path, 100))

@@ -113,16 +113,18 @@ func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 // Changed returns the files of a question that are no longer as they were handed in, quoted. root is where
 // the session works.
 func Changed(ctx context.Context, root string, q *machine.Question) (changed []string, err error) {
-	paths := make([]string, len(q.Files))
-	for i, f := range q.Files {
-		paths[i] = f.Path
+	var paths []string
+	for _, f := range q.Files {
+		if f.Output == "" { // a text cannot have changed
+			paths = append(paths, f.Path)
+		}
 	}
 	hashes, err := gate.HashFiles(ctx, root, paths)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range q.Files {
-		if hashes[f.Path] != f.SHA256 {
+		if f.Output == "" && hashes[f.Path] != f.SHA256 {
 			changed = append(changed, "'"+f.Path+"'")
 		}
 	}

@@ -105,7 +105,7 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		"10,000 jobs":       {manyJobs(8000, 0), 8000, nil},
 		"too many jobs":     {manyJobs(20_000, 10), -1, []string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
 	} {
-		enc, err := encodeJobs(c.snapshot)
+		enc, err := encodeJobs(c.snapshot, nil)
 		testkit.Must(t, err)
 		var jobs []machine.JobInfo
 		if err := json.Unmarshal(enc.Jobs, &jobs); err != nil {

@@ -66,7 +66,7 @@ func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.
 // tell sends the actor a message from outside.
 func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx, m) }
 
-// hash reads the submitted files outside the actor, which continues to receive.
+// hash reads the submitted files outside the actor, which continues to receive, and checks them by their schemas.
 func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	var paths []string
 	for _, o := range outputs {
@@ -75,6 +75,9 @@ func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
 	root := a.root()
 	a.engine.background.Go(func() {
 		hashes, err := gate.HashFiles(a.engine.ctx, root, paths)
+		if err == nil {
+			m.misfits, err = misfits(a.engine.ctx, root, outputs, m.schemas, hashes)
+		}
 		decide := func(ctx context.Context, a *sessionActor) (*finished, error) { return a.hashed(ctx, m, hashes, err) }
 		if told := a.tell(command[*finished]{decide, m.reply}); told != nil {
 			m.reply.Fail(told)
@@ -99,18 +102,33 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	if err != nil {
 		return nil, err
 	}
+	for _, o := range c.expanded {
+		for _, path := range o.Value.Paths {
+			if hashes[path] == "" { // it came into a folder meanwhile
+				a.hash(m, c.expanded)
+				return nil, errLater
+			}
+		}
+	}
 	stepID := c.plan.Step.ID
 	sub := a.submission(c)
 	sub.Reviewer = how.use
 	tasks := gate.Plan(sub, hashes)
-	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)))
-	c.digest, c.files = digest, machine.FileHashes(c.outputs, hashes)
+	c.files = machine.FileHashes(c.expanded, hashes)
+	var checked []machine.FileHash
+	if len(m.schemas) > 0 {
+		checked = c.files
+	}
+	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)), checked...)
+	c.digest = digest
 	if next := a.state.Unask(stepID, digest, a.engine.now()); next != a.state {
 		if err := a.commit(m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
 	}
-	if c.evidence = a.override(c, how); c.evidence != nil {
+	c.evidence = a.override(c, how)
+	if c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "") {
+		c.evidence.Misfits = m.misfits
 		return a.approve(ctx, a.state, c)
 	}
 	if a.state.Progress(stepID).HasGrant() && how.Override != config.OverrideNever {
@@ -118,6 +136,9 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 		def := *c.def
 		def.Notice = strings.TrimPrefix(def.Notice+" "+m.notice, " ")
 		c.def = &def
+	}
+	if m.misfits != "" {
+		return a.unfit(c, how)
 	}
 	switch p := a.state.ProgressOrNew(stepID, a.engine.now()); {
 	case p.Question != nil && p.Question.Digest == digest:
@@ -141,7 +162,7 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 	m, stepID, digest := c.m, c.plan.Step.ID, c.digest
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
 	running, last := a.reviews[stepID], p.Newest()
-	m.outputs = c.outputs
+	m.outputs = c.expanded
 	switch {
 	case m.joined == "" || last != nil && (last.Digest == m.joined || last.Digest == digest):
 	case last == nil:
@@ -240,7 +261,7 @@ func (m waitOver) receive(_ context.Context, a *sessionActor) {
 // stillRunning is the reply to a call whose budget is over before its review.
 func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total int, began time.Time) *finished {
 	return a.needsWork(m.notice, fmt.Sprintf(
-		"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
+		"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
 		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
 }
 
@@ -296,7 +317,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		c.evidence = a.evidence(c, machine.NotDue, "")
 		return a.approve(ctx, base, c)
 	}
-	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: machine.FileHashes(c.outputs, hashes), Digest: digest})
+	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 		next.ReportedByStepID = true // its group waits for it from now on
 	}
@@ -345,13 +366,13 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
 	}
-	for _, in := range a.state.In(a.engine.Place).Inputs(c.def, c.plan.Step) {
-		if in.FromStep != "" {
-			s.Inputs = append(s.Inputs, gate.Input{Name: in.Name, Description: in.Description, FromStep: in.FromStep, Paths: in.Paths, Omitted: in.Omitted})
+	for _, in := range a.state.In(a.engine.Place).StepInputs(c.def, c.plan.Step) {
+		if in.FromStep != "" || in.Value != nil || in.Paths != nil || in.NotGiven {
+			s.Inputs = append(s.Inputs, gate.Input{Name: in.Name, Description: in.Description, FromStep: in.FromStep, Text: in.Value, Paths: in.Paths, Omitted: in.Omitted})
 		}
 	}
-	for _, o := range c.outputs {
-		s.Outputs = append(s.Outputs, gate.Output{Name: o.Key, Paths: o.Value.Paths})
+	for _, o := range c.expanded {
+		s.Outputs = append(s.Outputs, gate.Output{Name: o.Key, Paths: o.Value.Paths, Text: o.Value.Text})
 	}
 	if c.m.args.Notes != nil {
 		s.Notes = *c.m.args.Notes
@@ -359,12 +380,18 @@ func (a *sessionActor) submission(c *candidate) gate.Submission {
 	return s
 }
 
-// contentDigest returns the digest of what a review judges: the outputs as submitted, and for each
-// task its criteria and its files' content. Calls with the same digest share a review.
-func contentDigest(outputs machine.Outputs, tasks []gate.Task) string {
+// contentDigest returns the digest of what a review judges: the outputs as submitted, for each
+// task its criteria and its files' content, and the content of files that schemas judge. Calls with the same digest share a review.
+func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.FileHash) string {
 	h := sha256.New()
 	for _, o := range outputs {
 		fmt.Fprintf(h, "%q %v %q\n", o.Key, o.Value.List, o.Value.Paths)
+		if o.Value.Text != nil {
+			fmt.Fprintf(h, "text %s\n", machine.Digest(*o.Value.Text))
+		}
+	}
+	for _, f := range files {
+		fmt.Fprintf(h, "%q %s\n", f.Path, f.SHA256)
 	}
 	for _, t := range tasks {
 		fmt.Fprintf(h, "%q %s\n", t.Key, t.Digest)

@@ -164,7 +164,11 @@ func recorded(r *review) (verdicts []*machine.Verdict, failure string) {
 			Seconds: v.EndedAt.Sub(v.StartedAt).Seconds(),
 		}
 		for _, f := range v.Task.Files {
-			out.Files = append(out.Files, machine.FileHash{Path: f.Path, SHA256: f.SHA256})
+			hash := machine.FileHash{Path: f.Path, SHA256: f.SHA256}
+			if f.Text != nil {
+				hash.Output = f.Output
+			}
+			out.Files = append(out.Files, hash)
 		}
 		for _, c := range v.Criteria {
 			out.Criteria = append(out.Criteria, machine.CriterionResult{Criterion: questionOf(v.Task.Criteria, c.Criterion), Passed: c.Passed, Feedback: c.Feedback})

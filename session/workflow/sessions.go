@@ -97,6 +97,8 @@ func GivenFor(s *machine.State, stepID string) (digest string, files []machine.F
 	switch {
 	case p.Question.Open():
 		return p.Question.Digest, p.Question.Files
+	case p.Unfit != nil && (last == nil || last.OpenedAt.Before(p.Unfit.At)) && (p.Shown == nil || p.Shown.At.Before(p.Unfit.At)):
+		return p.Unfit.Digest, p.Unfit.Files
 	case last != nil && (p.Shown == nil || p.Shown.At.Before(last.OpenedAt)):
 		return last.Digest, last.Files
 	case p.Shown != nil:

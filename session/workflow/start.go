@@ -20,12 +20,15 @@ import (
 
 // StartArgs are the parameters of start_workflow (seed 000, 001.3.2 and 3).
 type StartArgs struct {
-	Goal            string  `json:"goal" arg:"What the user wants to achieve" max:"100000"`
-	JobName         string  `json:"job_name" arg:"Job name from get_workflows"`
-	WorkflowName    string  `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
-	InstanceID      *string `json:"instance_id" arg:"Short name for the branch, such as acme. Default: the date"`
-	ParentSessionID *string `json:"parent_session_id" arg:"Session to nest in, 8 hex digits. Default: top of the stack"`
-	RequestID       *string `json:"request_id" arg:"Makes retries safe"`
+	Goal         string `json:"goal" arg:"What the user wants to achieve" max:"100000"`
+	JobName      string `json:"job_name" arg:"Job name from get_workflows"`
+	WorkflowName string `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
+	// Inputs are values of the workflow's inputs, by name: a text, a path, or a list of paths. null means none.
+	Inputs          map[string]machine.OutputValue `json:"inputs" arg:"Values of the workflow's inputs, by name"`
+	InstanceID      *string                        `json:"instance_id" arg:"Short name for the branch, such as acme. Default: the date"`
+	ParentSessionID *string                        `json:"parent_session_id" arg:"Session to nest in, 8 hex digits. Default: top of the stack"`
+	SessionID       *string                        `json:"session_id" arg:"Another name of parent_session_id" unlisted:"true"` // that agents give it, as the other tools do
+	RequestID       *string                        `json:"request_id" arg:"Makes retries safe"`
 
 	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
 	// which others continue. Nobody counts as working on it yet.
@@ -40,7 +43,7 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 	return call(ctx, c, machine.ToolStart, request, &a, func(who caller) (*machine.StartReply, string, error) {
 		return c.start(ctx, who, a)
 	}, func(r *machine.StartReply, id string, replayed bool) {
-		r.Stack = c.stackOf(ctx, id)
+		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
 		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
 			return
 		}
@@ -63,13 +66,17 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
-	def := &machine.Definition{Job: j, Workflow: wf}
+	def := machine.Define(j, wf.Name)
 	if len(wf.Entries) == 0 {
 		return nil, "", machine.NoSteps(def)
 	}
+	inputs, err := CheckInputs(e.Root, wf, a.Inputs)
+	if err != nil {
+		return nil, "", err
+	}
 	parent := ""
 	if !a.Root {
-		if parent, err = c.parent(ctx, a.ParentSessionID); err != nil {
+		if parent, err = c.parent(ctx, a); err != nil {
 			return nil, "", err
 		}
 	}
@@ -80,6 +87,9 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err := e.enter(ctx); err != nil {
 		return nil, "", err
 	}
+	if err := e.definitions.CheckSchemas(def); err != nil {
+		return nil, "", err
+	}
 	texts, err := e.definitions.Texts(def, wf.Entries[0])
 	if err != nil {
 		return nil, "", err
@@ -88,7 +98,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		return nil, "", err
 	}
 	b := machine.NewSession{
-		Goal: a.Goal, InstanceID: a.InstanceID, Identity: c.identity, Place: e.Place, AttemptID: e.Attempt,
+		Goal: a.Goal, Inputs: inputs, InstanceID: a.InstanceID, Identity: c.identity, Place: e.Place, AttemptID: e.Attempt,
 		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),
 	}
 	if parent != "" {
@@ -179,7 +189,14 @@ func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row stor
 
 // parent finds the parent of a new session: the named one, or the top. The top of a stateless
 // connection may be another agent's.
-func (c *Conn) parent(ctx context.Context, id *string) (string, error) {
+func (c *Conn) parent(ctx context.Context, a StartArgs) (string, error) {
+	id := a.ParentSessionID
+	if named := a.SessionID; named != nil {
+		if !machine.IsSessionID(*named) || id != nil && *id != *named {
+			return "", session.Wrong(codes.BadSessionID, "session_id '%s' says nothing to start_workflow: leave it out. The server knows its callers, and begin_step.session_id of the reply is what the other tools take. To nest the workflow in a session, pass that one's id as parent_session_id.", jsontext.Clip(*named, 100)).With("argument", "session_id")
+		}
+		id = named
+	}
 	if id == nil {
 		return c.top(ctx)
 	}

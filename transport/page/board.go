@@ -24,6 +24,8 @@ type boardPage struct {
 	Reached  []board.Attention // budgets: no agent starts
 	Only     string            // the status of the one column that is shown, "" for all
 	Later    bool              // it does not begin with the newest
+	Workflow string            // of a new task, as job/workflow; "" for none yet
+	Fields   []inputField      // of its inputs
 }
 
 type column struct {
@@ -62,6 +64,8 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 	if p.Reached, err = s.Board.ReachedBudgets(ctx, who); err != nil {
 		return nil, err
 	}
+	p.Workflow = r.URL.Query().Get("workflow")
+	p.Fields = inputFields(s.workflowNamed(r, p.Workflow), nil)
 	show, from := r.URL.Query().Get("status"), r.URL.Query().Get("cursor")
 	if !slices.Contains(statuses, show) {
 		show, from = "", ""

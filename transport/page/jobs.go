@@ -25,11 +25,14 @@ type jobPage struct {
 	Err   *catalog.LoadError // nil if it has no faults
 	Texts []stepText         // in the order of the steps
 	Start *runForm           // nil if no run can be started
+	Board bool               // tasks can be made
 }
 
 // A runForm is what a person is asked who starts a run.
 type runForm struct {
-	Workflow  string // that is chosen, "" if none is yet
+	Workflow  *job.Workflow // that is chosen
+	Fields    []inputField  // of its inputs
+	Open      bool
 	Executors []attempt.ExecutorInfo
 	Default   string // run.executor of the config
 }
@@ -69,7 +72,7 @@ func (s *Site) jobs(ctx context.Context, _ session.Caller, r *http.Request) (*sh
 func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	name := r.PathValue("name")
 	all := s.Jobs(ctx)
-	p := &jobPage{Job: all.Job(name), Err: all.Err(name)}
+	p := &jobPage{Job: all.Job(name), Err: all.Err(name), Board: s.Board != nil}
 	if p.Job == nil && p.Err == nil {
 		return nil, session.Wrong(codes.UnknownJob, "There is no job %q here.", name)
 	}
@@ -77,7 +80,7 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 		only, left := r.URL.Query().Get("step"), maxTexts
 		for i := range p.Steps {
 			step := &p.Steps[i]
-			if only != "" && step.ID != only {
+			if only != "" && step.Ref() != only {
 				p.Texts = append(p.Texts, stepText{Step: step, Brief: true})
 				continue
 			}
@@ -96,15 +99,16 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 		}
 	}
 	var err error
-	if p.Start, err = s.runForm(ctx, who, r.URL.Query().Get("run")); err != nil {
+	if p.Start, err = s.runForm(ctx, who, p.Job, r.URL.Query().Get("run")); err != nil {
 		return nil, err
 	}
 	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic, configTopic}}, nil
 }
 
-// runForm returns the form for a run of a workflow, or nil if the caller can start none.
-func (s *Site) runForm(ctx context.Context, who session.Caller, workflow string) (*runForm, error) {
-	if s.Board == nil || s.ReadOnly || !who.Has(session.RightAgents) {
+// runForm returns the form for a run of a workflow, the first one if it is not of the job, or nil if the
+// caller can start none.
+func (s *Site) runForm(ctx context.Context, who session.Caller, j *job.Job, workflow string) (*runForm, error) {
+	if j == nil || len(j.Workflows) == 0 || s.Board == nil || s.ReadOnly || !who.Has(session.RightAgents) {
 		return nil, nil
 	}
 	executors, err := s.Board.ListExecutors(ctx, who)
@@ -115,5 +119,10 @@ func (s *Site) runForm(ctx context.Context, who session.Caller, workflow string)
 	if err != nil {
 		return nil, err
 	}
-	return &runForm{workflow, executors.Executors, c.Run.Executor}, nil
+	f := &runForm{Workflow: j.Workflow(workflow), Executors: executors.Executors, Default: c.Run.Executor}
+	if f.Open = f.Workflow != nil; !f.Open {
+		f.Workflow = &j.Workflows[0]
+	}
+	f.Fields = inputFields(f.Workflow, nil)
+	return f, nil
 }

@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/show"
 )
 
 // views are the parsed templates, one set for each page: the file of the page with layout.html, parts.html
@@ -79,7 +80,7 @@ var functions = template.FuncMap{
 		}
 		return m
 	},
-	"field": field, "values": values,
+	"field": field, "values": values, "takes": show.Takes,
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 }
 

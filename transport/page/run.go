@@ -131,7 +131,7 @@ const maxLast = 600
 // workflowAndTime adds what fill does not set.
 func workflowAndTime(r *http.Request, a *attempt.RunWorkflowArgs) error {
 	if job, name := workflowOf(r); job != nil {
-		a.JobName, a.WorkflowName = *job, *name
+		a.JobName, a.WorkflowName, a.Inputs = *job, *name, inputsOf(r)
 	}
 	most, err := minutes(r)
 	if most > 0 {

@@ -24,7 +24,8 @@ type taskPage struct {
 	Last      string // the executor of its newest attempt, with the variant
 	Repos     []startRepo
 	Move      []string
-	Long      bool // the description is clipped, and edited on a page of its own
+	Fields    []inputField // of the inputs of its workflow
+	Long      bool         // the description is clipped, and edited on a page of its own
 }
 
 // maxDescription is how many bytes of a description a page shows in which it is not edited.
@@ -40,6 +41,14 @@ type need struct {
 type startRepo struct {
 	board.Repo
 	Branch string
+}
+
+// Workflow returns the workflow of the task, as job/workflow, "" if it has none.
+func (p *taskPage) Workflow() string {
+	if p.JobName == nil {
+		return ""
+	}
+	return *p.JobName + "/" + *p.WorkflowName
 }
 
 // Open returns the newest attempt if its agent waits or runs, else nil.
@@ -65,7 +74,12 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		return nil, err
 	}
 	p := &taskPage{TaskReply: t, Move: others(t.Status)}
-	p.Long = len(text(t.Description)) > maxDescription && r.URL.Query().Get("edit") == ""
+	size := len(text(t.Description))
+	for _, in := range t.Inputs {
+		size += len(strings.Join(in.Value.Paths, "\n"))
+	}
+	p.Fields = inputFields(s.workflowNamed(r, p.Workflow()), t.Inputs)
+	p.Long = size > maxDescription && r.URL.Query().Get("edit") == ""
 	attempts, err := s.Board.ListTaskAttempts(ctx, who, board.ListTaskAttemptsArgs{TaskID: id, Limit: new(board.MaxLimit)})
 	if err != nil {
 		return nil, err
@@ -140,6 +154,7 @@ func (s *Site) dependencies(ctx context.Context, who session.Caller, p *taskPage
 
 func workflowOfTask(r *http.Request, a *board.CreateTaskArgs) error {
 	a.JobName, a.WorkflowName = workflowOf(r)
+	a.Inputs = inputsOf(r)
 	return nil
 }
 
@@ -157,6 +172,7 @@ func workflowOf(r *http.Request) (job, workflow *string) {
 // changesOfTask adds what fill does not set. A description may be blank.
 func changesOfTask(r *http.Request, a *board.UpdateTaskArgs) error {
 	a.JobName, a.WorkflowName = workflowOf(r)
+	a.Inputs = inputsOf(r)
 	if _, given := r.PostForm["description"]; given {
 		a.Description = new(r.PostForm.Get("description"))
 	}

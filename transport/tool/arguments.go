@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,9 +34,9 @@ type arguments struct {
 	free  []string
 }
 
-// newArguments returns the arguments of a tool, which are those of a struct.
-func newArguments(tool string, of reflect.Type) *arguments {
-	all := Arguments(of)
+// newArguments returns the arguments of a tool, which are those of a struct and some more.
+func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
+	all := append(Arguments(of), more...)
 	a := &arguments{tool: tool, input: inputSchema(all), known: map[string]*jsonschema.Schema{}}
 	for _, arg := range all {
 		if a.known[arg.Name] = arg.Schema.CloneSchemas(); arg.Free {
@@ -136,6 +137,9 @@ func (a *arguments) members(raw json.RawMessage) (given map[string]any, tooLarge
 	return given, tooLarge, nil
 }
 
+// replaced says what to use instead of arguments that agents know from other programs.
+var replaced = map[string]string{"agent_id": ": leave it out. A subagent passes the session_id of the session on which it works."}
+
 type fault struct{ code, argument, text string }
 
 func large(name, is string) fault {
@@ -157,11 +161,11 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 			}
 		case v.Path == "" && v.Keyword == "additionalProperties":
 			for _, name := range v.Names {
-				hint := "."
-				if near := jsontext.Nearest(name, a.input.PropertyOrder); near != "" {
+				hint := replaced[name]
+				if near := jsontext.Nearest(name, a.input.PropertyOrder); hint == "" && near != "" {
 					hint = ": did you mean " + near + "?"
 				}
-				unknown = append(unknown, fault{codes.UnknownArgument, name, fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), hint)})
+				unknown = append(unknown, fault{codes.UnknownArgument, name, fmt.Sprintf("Unknown argument %q%s", jsontext.Clip(name, MaxName), cmp.Or(hint, "."))})
 			}
 		case v.Keyword == "maxLength" || v.Keyword == "maxItems":
 			faults = append(faults, large(v.Path, "is too long ("+v.Text+")"))
@@ -203,11 +207,12 @@ func (a *arguments) usage() string {
 	return fmt.Sprintf("%s %s: correct the arguments and call it again.", a.tool, strings.Join(takes, " and "))
 }
 
-// Decode fills args, a pointer to a struct, as a tool with these arguments would. subject names the
-// called tool.
-func Decode(subject string, raw json.RawMessage, args any) error {
-	if _, fault := newArguments(subject, reflect.TypeOf(args).Elem()).decode(raw, args); fault != nil {
-		return fault
+// Decode fills args, a pointer to a struct, as a tool with these arguments and some more would. It
+// returns all values by name. subject names the called tool.
+func Decode(subject string, raw json.RawMessage, args any, more ...Argument) (map[string]any, error) {
+	given, fault := newArguments(subject, reflect.TypeOf(args).Elem(), more...).decode(raw, args)
+	if fault != nil {
+		return nil, fault
 	}
-	return nil
+	return given, nil
 }

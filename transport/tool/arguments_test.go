@@ -40,6 +40,32 @@ func TestUnlistedArguments(t *testing.T) {
 	}
 }
 
+// An argument that is a map takes texts and lists of texts, and null for none.
+func TestMapOfTextsAndLists(t *testing.T) {
+	type value struct{ json.RawMessage }
+	type all struct {
+		Inputs map[string]value `json:"inputs" arg:"Values"`
+	}
+	check := newArguments("t", reflect.TypeFor[all]())
+	for raw, want := range map[string]string{
+		`{"inputs":{"a":"x","b":["y"],"c":null}}`: "",
+		`{"inputs":{"a":5}}`:                      `"inputs.a"`,
+		`{"inputs":{"a":["y",{}]}}`:               `"inputs.a[1]"`,
+		`{"inputs":{"a":{"text":"x"}}}`:           `"inputs.a"`,
+		`{"inputs":"a"}`:                          `"inputs"`,
+		`{"agent_id":"x"}`:                        `"agent_id": leave it out. A subagent passes the session_id`,
+	} {
+		var got all
+		_, fault := check.decode(json.RawMessage(raw), &got)
+		if (fault == nil) != (want == "") || fault != nil && !strings.Contains(fault.Message, want) {
+			t.Errorf("%s: %v, want %q", raw, fault, want)
+		}
+		if want == "" && len(got.Inputs) != 3 {
+			t.Errorf("%s: %v", raw, got.Inputs)
+		}
+	}
+}
+
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{`{"outputs":{"a":"b"}}`, `{"outputs":[],"notes":"\ud800"}`, `{"outputs":1e999}`, `[]`, `null`, `{"a":{"b":[`} {
 		f.Add(s)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -109,7 +110,7 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 		t = t.Elem()
 	}
 	switch {
-	case t == reflect.TypeFor[json.RawMessage]():
+	case t == reflect.TypeFor[json.RawMessage](), t == reflect.TypeFor[board.Inputs](): // listed in few characters
 	case t.Kind() == reflect.String:
 		kind, s.MaxLength = "string", name(whole("max"))
 		if values := f.Tag.Get("enum"); values != "" {
@@ -133,6 +134,8 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 		} else {
 			s.Items = &jsonschema.Schema{Type: "string", MaxLength: name(whole("each"))}
 		}
+	case t.Kind() == reflect.Map: // of names to texts, or lists of them
+		s.AdditionalProperties = &jsonschema.Schema{Types: []string{"null", "string", "array"}, Description: "a text, a path, or paths", Items: &jsonschema.Schema{Type: "string"}}
 	default:
 		panic(fmt.Sprintf("transport: no schema for the argument %s, a %s", f.Name, t))
 	}
@@ -144,8 +147,10 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 	return kind, s
 }
 
-// Input returns the input schema of a tool whose arguments are an A.
-func Input[A any]() *jsonschema.Schema { return inputSchema(Arguments(reflect.TypeFor[A]())) }
+// Input returns the input schema of a tool whose arguments are an A and some more.
+func Input[A any](more ...Argument) *jsonschema.Schema {
+	return inputSchema(append(Arguments(reflect.TypeFor[A]()), more...))
+}
 
 func inputSchema(all []Argument) *jsonschema.Schema {
 	s := &jsonschema.Schema{
@@ -182,6 +187,9 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 		if p.Items != nil {
 			p.Items = listedInput(p.Items)
 			p.Items.MaxLength = nil
+		}
+		if p.AdditionalProperties != nil {
+			p.AdditionalProperties.Types = p.AdditionalProperties.Types[1:] // without null
 		}
 	}
 	return listed

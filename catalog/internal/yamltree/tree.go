@@ -25,7 +25,8 @@ func (v Value) Target() *yaml.Node { return Target(v.Node) }
 
 // Target returns n, or the target if it is an alias.
 func Target(n *yaml.Node) *yaml.Node {
-	if n.Kind == yaml.AliasNode && n.Alias != nil {
+	if n != nil && n.Kind == yaml.AliasNode && n.Alias != nil {
+
 		return n.Alias
 	}
 	return n

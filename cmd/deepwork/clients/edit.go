@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,7 @@ const (
 	Created  = "created"
 	Kept     = "kept"
 	Extended = "extended"
+	Replaced = "replaced"
 )
 
 // Create writes a file, and creates the folders above it. It does not replace an existing file.
@@ -56,9 +58,10 @@ func leftAlone(format string, args ...any) error {
 	return &LeftAloneError{fmt.Sprintf(format, args...)}
 }
 
-// Add adds an entry to the client's config of a project. It returns what was done. A file that it cannot edit safely
-// is a *LeftAloneError.
-func (c *Client) Add(root string, e Entry) (done string, err error) {
+// Add adds an entry to the client's config of a project. It returns what was done. With replace it takes the place of
+// an entry of the same name that starts another program, or connects to another server. A file that it cannot edit
+// safely is a *LeftAloneError.
+func (c *Client) Add(root string, e Entry, replace bool) (done string, err error) {
 	file := c.Path(root)
 	if err := durable.Inside(root, file); err != nil {
 		return "", leftAlone("%v", err)
@@ -77,7 +80,7 @@ func (c *Client) Add(root string, e Entry) (done string, err error) {
 	if err != nil {
 		return "", leftAlone("it cannot be read: %v", err)
 	}
-	text, err := e.addTo(there)
+	text, has, err := e.addTo(there, replace)
 	if err != nil {
 		return "", err
 	}
@@ -88,20 +91,25 @@ func (c *Client) Add(root string, e Entry) (done string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return Extended, put(target, text, info.Mode().Perm())
+	done = Extended
+	if has {
+		done = Replaced
+	}
+	return done, put(target, text, info.Mode().Perm())
 }
 
 // addTo returns the text of a config file with the entry in it: the same bytes around one insertion. It knows the form
 // that clients and people write, with each member of JSON on lines of its own. A text that already has the server is
-// returned unchanged; one of another form is a *LeftAloneError.
-func (e Entry) addTo(text []byte) ([]byte, error) {
+// returned unchanged, unless its entry is another one and replace is true; one of another form is a *LeftAloneError.
+// It also reports whether there is an entry already.
+func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error) {
 	before, err := e.decode(text)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	whole, err := e.decode([]byte(e.Whole()))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	key, insert := e.key, e.insert
 	if key == "" {
@@ -110,24 +118,89 @@ func (e Entry) addTo(text []byte) ([]byte, error) {
 	own := whole[key].(map[string]any)[serverName]
 	servers, is := before[key].(map[string]any)
 	if _, has := before[key]; has && !is {
-		return nil, leftAlone("its %q is not an object", key)
+		return nil, false, leftAlone("its %q is not an object", key)
 	}
-	if there, has := servers[serverName]; has {
-		if e.required && !reflect.DeepEqual(there, own) {
-			return nil, leftAlone("it has another entry of the name %q, which must be removed first", serverName)
-		}
-		return text, nil
+	there, has := servers[serverName]
+	program := otherProgram(there)
+	switch {
+	case !has:
+		out = []byte(insert(string(text), len(servers) > 0))
+	case reflect.DeepEqual(there, own) || !e.required && program == "":
+		return text, true, nil
+	case !replace && program != "":
+		return nil, true, leftAlone("its entry %q starts another program, %s; run init with --replace to put this one in its place", serverName, program)
+	case !replace:
+		return nil, true, leftAlone("it has another entry of the name %q, which must be removed first", serverName)
+	case e.key == "":
+		return nil, true, leftAlone("a table of TOML is not replaced: remove [mcp_servers.%s] first", serverName)
+	default:
+		out = e.replace(text)
 	}
-	out := []byte(insert(string(text), len(servers) > 0))
 	if servers == nil {
 		servers = map[string]any{}
 		before[key] = servers
 	}
 	servers[serverName] = own
 	if after, err := e.decode(out); err != nil || !reflect.DeepEqual(before, after) {
-		return nil, leftAlone("it has another form than expected, with %s on a line of its own", key)
+		return nil, has, leftAlone("it has another form than expected, with %s on a line of its own", key)
 	}
-	return out, nil
+	return out, has, nil
+}
+
+// otherProgram returns the command of an entry if that is not this program, or "": of the name deepwork, which PATH
+// leads to, and the path of the running file are this one.
+func otherProgram(entry any) string {
+	fields, _ := entry.(map[string]any)
+	command, _ := fields["command"].(string)
+	if name := strings.TrimSuffix(command, ".exe"); command == "" || name == serverName {
+		return ""
+	}
+	if own, err := os.Executable(); err == nil {
+		ours, err1 := os.Stat(own)
+		theirs, err2 := os.Stat(command)
+		if err1 == nil && err2 == nil && os.SameFile(ours, theirs) {
+			return ""
+		}
+	}
+	return strconv.Quote(command)
+}
+
+// replace replaces the value of the server in a text of JSON.
+func (e Entry) replace(text []byte) []byte {
+	_, value, _ := strings.Cut(e.text, ": ")
+	d := json.NewDecoder(bytes.NewReader(text))
+	for _, key := range []string{e.key, serverName} {
+		if !seek(d, key) {
+			return text
+		}
+	}
+	var old json.RawMessage
+	if d.Decode(&old) != nil {
+		return text
+	}
+	start, end := int(d.InputOffset())-len(old), int(d.InputOffset())
+	line := text[bytes.LastIndexByte(text[:start], '\n')+1 : start]
+	indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]
+	value = strings.ReplaceAll(value, "\n", newlineOf(string(text))+string(indent))
+	return slices.Concat(text[:start], []byte(value), text[end:])
+}
+
+// seek reads the object that comes next up to the value of a key, and reports whether it has that.
+func seek(d *json.Decoder, key string) bool {
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return false
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil || name == key {
+			return err == nil
+		}
+		var skipped json.RawMessage
+		if d.Decode(&skipped) != nil {
+			return false
+		}
+	}
+	return false
 }
 
 // decode decodes a config file. Its error is a *LeftAloneError.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
+	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,18 +32,18 @@ func TestAdd(t *testing.T) {
 			"{\n  \"mcpServers\": {\n  }\n}",
 			"{\n  \"mcpServers\": {\n    \"deepwork\": {\n      \"command\": \"deepwork\",\n      \"args\": [\"serve\", \"--path\", \".\"]\n    }\n  }\n}",
 		},
-		"already there": {`{"mcpServers":{"deepwork":{"command":"mine"}}}`, `{"mcpServers":{"deepwork":{"command":"mine"}}}`},
+		"already there": {`{"mcpServers":{"deepwork":{"command":"deepwork","args":[]}}}`, `{"mcpServers":{"deepwork":{"command":"deepwork","args":[]}}}`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := All[0].Stdio().addTo([]byte(tt.in))
+			got, _, err := All[0].Stdio().addTo([]byte(tt.in), false)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if string(got) != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
-			again, err := All[0].Stdio().addTo(got)
+			again, _, err := All[0].Stdio().addTo(got, false)
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("the second time: %v\n%s", err, again)
 			}
@@ -51,24 +53,50 @@ func TestAdd(t *testing.T) {
 
 func TestAddLeavesAlone(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                                     "cannot be parsed",
-		"{\n// no\n}":                          "cannot be parsed",
-		`{"a": 1,}`:                            "cannot be parsed",
-		`{"a": 1} x`:                           "cannot be parsed",
-		`[]`:                                   "not a JSON object",
-		`null`:                                 "not a JSON object",
-		`{"mcpServers": []}`:                   `"mcpServers" is not an object`,
-		`{"mcpServers": null}`:                 `"mcpServers" is not an object`,
-		`{"mcpServers":{"a":{"command":"a"}}}`: "another form",
+		"":            "cannot be parsed",
+		"{\n// no\n}": "cannot be parsed",
+		`{"a": 1,}`:   "cannot be parsed",
+		`{"a": 1} x`:  "cannot be parsed",
+		`[]`:          "not a JSON object",
+		`{"mcpServers":{"deepwork":{"command":"uvx"}}}`: `starts another program, "uvx"`,
+		`null`:                                              "not a JSON object",
+		`{"mcpServers": []}`:                                `"mcpServers" is not an object`,
+		`{"mcpServers": null}`:                              `"mcpServers" is not an object`,
+		`{"mcpServers":{"a":{"command":"a"}}}`:              "another form",
 		"{\n \"a\": {\n  \"mcpServers\": {}\n }\n}":         "another form",
 		"{\n  \"mcpServers\": {},\n  \"mcpServers\": {}\n}": "another form",
-		"\ufeff{}":                  "cannot be parsed",
-		strings.Repeat("[", 20_000): "cannot be parsed",
+		"\ufeff{}":                                          "cannot be parsed",
+		strings.Repeat("[", 20_000):                         "cannot be parsed",
 	} {
-		got, err := All[0].Stdio().addTo([]byte(in))
+		got, _, err := All[0].Stdio().addTo([]byte(in), false)
 		if _, ok := err.(*LeftAloneError); !ok || !strings.Contains(err.Error(), want) {
 			t.Errorf("addTo(%.40q) = %q, %v; want a *LeftAloneError with %q", in, got, err, want)
 		}
+	}
+}
+
+// An entry that starts another program is replaced when asked: its value alone changes.
+func TestReplace(t *testing.T) {
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]string{
+		`{"deepwork": 1, "mcpServers": {"a": {"deepwork": {}}, "deepwork": {"command": "python"}}, "z": 1}`: "{\"deepwork\": 1, \"mcpServers\": {\"a\": {\"deepwork\": {}}, \"deepwork\": {\n  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", \".\"]\n}}, \"z\": 1}",
+		"{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\"command\": \"uvx\"}\r\n\t}\r\n}":                  "{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\r\n\t\t  \"command\": \"deepwork\",\r\n\t\t  \"args\": [\"serve\", \"--path\", \".\"]\r\n\t\t}\r\n\t}\r\n}",
+		`{"mcpServers": {"deepwork": {"command": ` + strconv.Quote(own) + `}}}`:                             "",
+		`{"mcpServers": {"deepwork": {"command": "deepwork", "args": ["serve", "--pin"]}}}`:                 "",
+	} {
+		if want == "" {
+			want = in // a person's own entry of this program stays
+		}
+		out, has, err := All[0].Stdio().addTo([]byte(in), true)
+		if err != nil || !has || string(out) != want {
+			t.Errorf("%q becomes %q, %v, %v; want %q", in, out, has, err, want)
+		}
+	}
+	if _, _, err := Named("codex").Stdio().addTo([]byte("[mcp_servers.deepwork]\ncommand = \"uvx\"\n"), true); err == nil || !strings.Contains(err.Error(), "remove [mcp_servers.deepwork] first") {
+		t.Errorf("a table of TOML: %v", err)
 	}
 }
 
@@ -82,7 +110,7 @@ func FuzzAddToJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := All[0].Stdio().addTo(in)
+		out, _, err := All[0].Stdio().addTo(in, false)
 		if err != nil {
 			return
 		}
@@ -105,7 +133,7 @@ func FuzzAddToJSON(f *testing.F) {
 		if !reflect.DeepEqual(before, after) {
 			t.Fatalf("%q became %q", in, out)
 		}
-		if again, err := All[0].Stdio().addTo(out); err != nil || !bytes.Equal(again, out) {
+		if again, _, err := All[0].Stdio().addTo(out, false); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q: not the same the second time: %v", out, err)
 		}
 		prefix := 0
@@ -129,7 +157,7 @@ func FuzzAddToTOML(f *testing.F) {
 	}
 	entry := Named("codex").Stdio()
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := entry.addTo(in)
+		out, _, err := entry.addTo(in, false)
 		if err != nil || bytes.Equal(in, out) {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/catalog/standard"
 	"deepwork/session/show"
 )
 
@@ -76,7 +77,49 @@ func Project(root string, display func(path string) string) ([]*Check, error) {
 	if cfg != nil {
 		missingAgents(root, cfg, jobs)
 	}
-	return append(checks, jobs...), nil
+	return slices.Concat(checks, jobs, shadowed(jobs, display)), nil
+}
+
+// shadowed warns the jobs that take the place of a bundled one, and returns a warning for each job of the additional
+// folders that is not used, since a job of the same folder name comes before it.
+func shadowed(jobs []*Check, display func(path string) string) (warnings []*Check) {
+	first := map[string]string{} // the job of a folder's name that is used
+	bundled, _ := fs.ReadDir(standard.FS(), ".")
+	for _, b := range bundled {
+		first[b.Name()] = "the one that comes with the program"
+	}
+	for _, c := range jobs {
+		name := filepath.Base(filepath.Dir(c.File))
+		if c.kind != aJob {
+			continue
+		}
+		if first[name] != "" {
+			message := "takes the place of the job of this name that comes with the program; delete the folder to use that one"
+			if c.job == nil {
+				message = "this copy of a job that comes with the program does not load, so that one is used; delete the folder"
+			}
+			c.Diagnostics = append(c.Diagnostics, job.Diagnostic{File: c.File, Line: 1, Column: 1, Message: message, Warning: true})
+			if c.job == nil {
+				continue
+			}
+		}
+		first[name] = c.File
+	}
+	folders, _ := config.JobsFolders()
+	for _, folder := range folders {
+		files, _ := filepath.Glob(filepath.Join(folder, "*", job.FileName))
+		for _, file := range files {
+			name := filepath.Base(filepath.Dir(file))
+			if other := first[name]; other != "" && other != display(file) {
+				file = display(file)
+				warnings = append(warnings, &Check{File: file, kind: aFolder, Diagnostics: job.Diagnostics{{File: file, Line: 1, Column: 1, Warning: true,
+					Message: "it is not used, since " + other + " has the same folder name and comes first; delete one of the two"}}})
+				continue
+			}
+			first[name] = display(file)
+		}
+	}
+	return warnings
 }
 
 // Summary counts what was checked and found, in words, and returns the number of faults.

@@ -15,7 +15,7 @@ import (
 
 // summary reads a task with its latest attempt and that attempt's latest session. Each is the first
 // entry of an index, so a page costs the same for any number of tasks and attempts.
-const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name, t.lead,
+const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name, t.inputs, t.lead,
 	t.created_at, t.updated_at, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS latest_session_executor,
 	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')) AS has_in_progress_attempt,
 	coalesce(a.state IN ('failed', 'interrupted'), FALSE) AS last_attempt_failed,
@@ -96,9 +96,9 @@ func (t Tx) createTask(n task.NewTask) string {
 		identity, group = t.who.Identity, t.who.Group
 	}
 	t.changed(store.TaskChanged, made.ID)
-	t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, lead, identity, caller_group, auto_start, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		made.ID, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, made.Lead, identity, group, t.mayStart(), t.Now, t.Now)
+	t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, inputs, lead, identity, caller_group, auto_start, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		made.ID, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, textOf(n.Inputs), made.Lead, identity, group, t.mayStart(), t.Now, t.Now)
 	t.depend(&made, n.DependsOn)
 	return made.ID
 }
@@ -115,9 +115,9 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 		was := s.Status
 		t.Fail(c.Apply(&s.Task))
 		depends := c.DependsOn != nil && t.depend(&s.Task, c.DependsOn)
-		if t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, updated_at = ?6, auto_start = auto_start AND ?9
-			WHERE id = ?7 AND (?8 OR (title, description, status, job_name, workflow_name) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5))`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends, t.mayStart()) > 0 {
+		if t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, inputs = ?10, updated_at = ?6, auto_start = auto_start AND ?9
+			WHERE id = ?7 AND (?8 OR (title, description, status, job_name, workflow_name, inputs) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5, ?10))`,
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends, t.mayStart(), textOf(s.Inputs)) > 0 {
 			t.changed(store.TaskChanged, id)
 		}
 		if (was == task.Done) != (s.Status == task.Done) {

@@ -253,6 +253,28 @@ func TestManyAndLargeParts(t *testing.T) {
 	reads(t, a, next, append(slices.Clone(w.Put[:3]), next.Put[0])...)
 }
 
+// Long texts are parts by their hashes, in the transition that uses them: they come back in another process, and are
+// gone when they or their session are.
+func TestLongTexts(t *testing.T) {
+	a, b := twoStores(t)
+	w := newSession("0123abcd")
+	text := func(key, of string) store.SessionPart {
+		return store.SessionPart{Kind: "text", Key: key, Body: `"` + strings.Repeat(of, 100_000) + `"`}
+	}
+	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: `{"sha256":"aa"}`}, text("aa", "é"), text("bb", `\u0000`)}
+	write(t, a, w)
+	reads(t, b, w, w.Put...)
+	next := moved(w, func(w *store.SessionWrite) {
+		w.Status, w.Gone = "completed", []store.SessionPart{{Kind: "text", Key: "aa"}}
+	})
+	write(t, b, next)
+	reads(t, a, next, w.Put[0], w.Put[2])
+	testkit.Must(t, a.RemoveSessions(t.Context(), []string{w.ID}))
+	again := newSession(w.ID)
+	write(t, b, again)
+	reads(t, a, again)
+}
+
 // Texts of callers may be any bytes. A NUL comes back; where the database has only valid Unicode, other
 // bytes, and the code point that stands for NUL there, become U+FFFD. None of them makes JSON invalid.
 func TestTextsOfASession(t *testing.T) {

@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -17,7 +18,8 @@ import (
 
 func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	b, c, p := newBoard(t)
-	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow")}, task.Request{})).of(t)
+	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Ein Titel\x00\n", Description: new("text"), JobName: new("job"), WorkflowName: new("flow"), Inputs: json.RawMessage(`{"a":"x"}`)}, task.Request{})).of(t)
+	equal(t, string(s.Inputs), `{"a":"x"}`)
 	made := c.at.UTC().Truncate(time.Microsecond)
 	if s.Title != "Ein Titel\x00\n" || *s.Description != "text" || s.Status != task.Todo || *s.JobName != "job" || *s.WorkflowName != "flow" ||
 		s.ProjectID != p.ID || !s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made) || s.LatestAttemptID != nil || s.HasInProgressAttempt || s.LastAttemptFailed {
@@ -29,6 +31,11 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 		!s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made.Add(time.Minute)) {
 		t.Errorf("%+v %v", s, err)
 	}
+	equal(t, string(s.Inputs), `{"a":"x"}`)
+	s = returned(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Inputs: json.RawMessage(`{"b":["y"]}`)})).of(t)
+	equal(t, string(s.Inputs), `{"b":["y"]}`)
+	s = returned(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Inputs: json.RawMessage{}})).of(t)
+	equal(t, s.Inputs == nil, true)
 	s = returned(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Description: new(""), JobName: new(""), WorkflowName: new("")})).of(t)
 	equal(t, s.Description, nil, s.JobName, nil, s.WorkflowName, nil, s.Title, "New", s.Status, task.Done)
 	equal(t, taskOf(t, b, s.ID), s)

@@ -33,10 +33,19 @@ const (
 	AttemptVoid   AttemptState = "void"
 )
 
-// A FileHash is the content of a submitted file.
+// A FileHash is the content of a submitted file, or of a text output.
 type FileHash struct {
-	Path   string `json:"path"` // as submitted
+	Path   string `json:"path"` // as submitted; "" for a text
 	SHA256 string `json:"sha256"`
+	Output string `json:"output,omitempty"` // the name of a text output
+}
+
+// Name names the content for people.
+func (f FileHash) Name() string {
+	if f.Output != "" {
+		return "the text '" + f.Output + "'"
+	}
+	return f.Path
 }
 
 // A Verdict is the result of one review, or of one file of it.
@@ -109,12 +118,15 @@ func (a *Attempt) Failed() []*Verdict {
 	return slices.DeleteFunc(slices.Clone(a.Verdicts), func(v *Verdict) bool { return v.Passed })
 }
 
-// FileHashes returns the hashes of the files of outputs, in their order.
+// FileHashes returns the hashes of the files and texts of outputs, in their order.
 func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 	out := []FileHash{}
 	for _, o := range outputs {
 		for _, p := range o.Value.Paths {
-			out = append(out, FileHash{p, hashes[p]})
+			out = append(out, FileHash{Path: p, SHA256: hashes[p]})
+		}
+		if o.Value.Text != nil {
+			out = append(out, FileHash{Output: o.Key, SHA256: Digest(*o.Value.Text)})
 		}
 	}
 	return out

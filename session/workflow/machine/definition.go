@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/job"
@@ -15,7 +16,7 @@ import (
 
 // A Definition is a job's workflow for a session. It is immutable.
 type Definition struct {
-	Job      *job.Job
+	Job      *job.Job // as the sessions of the workflow see it, by Job.Of
 	Workflow *job.Workflow
 	Ref      DefinitionRef
 	// Notice informs callers about it; "" if it is the current job.
@@ -28,12 +29,19 @@ type Definition struct {
 	Data  []byte            // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
 }
 
+// Define returns the definition of a workflow of a job, which has it. It has no Ref yet.
+func Define(j *job.Job, workflow string) *Definition {
+	return &Definition{Job: j.Of(workflow), Workflow: j.Workflow(workflow)}
+}
+
 // A bundle is the file of a stored definition.
 type Bundle struct {
 	JobDir       string            `json:"job_dir"`
 	Workflow     string            `json:"workflow"`
 	Source       string            `json:"source"`       // of job.yml
 	Instructions map[string]string `json:"instructions"` // by step id; the readable ones
+
+	Schemas map[string]json.RawMessage `json:"schemas,omitempty"` // of outputs, by file; the readable ones
 }
 
 // Encode returns the bundle's bytes and their hash.
@@ -52,11 +60,19 @@ func DecodeBundle(ref DefinitionRef, data []byte) (*Definition, error) {
 	if j == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: %w", ref.Hash, faults)
 	}
-	wf := j.Workflow(b.Workflow)
-	if wf == nil {
+	for _, st := range j.Steps {
+		for i := range st.Outputs {
+			if o := &st.Outputs[i]; o.Schema.File != "" {
+				o.Schema.JSON = b.Schemas[o.Schema.File]
+			}
+		}
+	}
+	def := Define(j, b.Workflow)
+	if def.Workflow == nil {
 		return nil, fmt.Errorf("reading the kept definition %s: it has no workflow %q", ref.Hash, b.Workflow)
 	}
-	return &Definition{Job: j, Workflow: wf, Ref: ref, Kept: true, Texts: b.Instructions}, nil
+	def.Ref, def.Kept, def.Texts = ref, true, b.Instructions
+	return def, nil
 }
 
 // KeptTexts returns the instructions of an entry of a stored definition.
@@ -89,11 +105,11 @@ type Described struct {
 
 // Describe describes the steps of an entry for an agent.
 func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) Described {
-	infos, room := make([]StepInfo, len(entry)), listing(listedBytes)
+	infos, room := make([]StepInfo, len(entry)), newListing()
 	for i, id := range entry {
 		st := def.Job.Step(id)
 		infos[i] = stepInfo(def, st, texts[id])
-		infos[i].Inputs = s.inputs(def, st, &room)
+		infos[i].Inputs = s.stepInputs(def, st, room)
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
 		} else {
@@ -107,6 +123,14 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 	return d
 }
 
+// syntaxes are the forms of the values of outputs (seed 000, 001.3.14).
+var syntaxes = map[job.OutputType]string{
+	job.File:     "filepath",
+	job.Files:    "array of filepaths for all individual files",
+	job.FilePath: "filepath or list of filepaths",
+	job.Text:     "text, up to 100,000 characters",
+}
+
 // stepInfo describes one step (seed 000, 001.3.11 to 001.3.14).
 func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 	info := StepInfo{
@@ -116,11 +140,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		QualityCriteria: []string{},
 	}
 	for i, o := range st.Outputs {
-		syntax := "filepath" // seed 000, 001.3.14
-		if o.Type == job.Files {
-			syntax = "array of filepaths for all individual files"
-		}
-		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntax}
+		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntaxes[o.Type]}
 	}
 	for i, r := range st.Reviews {
 		criteria := make(jsontext.OrderedMap[string], len(r.Criteria))
@@ -128,7 +148,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 			criteria[k] = jsontext.Pair[string]{Key: c.Name, Value: c.Question}
 			info.QualityCriteria = append(info.QualityCriteria, c.Question)
 		}
-		info.Reviews[i] = ReviewInfo{RunEach: r.RunEach, Criteria: criteria, Guidance: r.Guidance}
+		info.Reviews[i] = ReviewInfo{RunEach: r.RunEach, Criteria: criteria, Guidance: r.Guidance, Together: r.Together, Account: r.Account}
 		if r.ByHuman {
 			info.Reviews[i].By = "human"
 		}
@@ -166,7 +186,7 @@ func Notice(of *string, texts ...string) *string {
 }
 
 // Preview returns the text that an agent reads when a step begins, without the parts of a session
-// (its id and branch). A step in different groups of workflows is described for the first of them.
+// (its id and branch). A step of several workflows is described for the first of them.
 // Errors are those of job.Instructions.
 func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	text, err := job.Instructions(j, st)
@@ -174,15 +194,18 @@ func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 		return nil, err
 	}
 	def := &Definition{Job: j}
+	at := slices.IndexFunc(j.Workflows, func(wf job.Workflow) bool {
+		return wf.Find(st.ID) >= 0 && (st.Workflow == "" || st.Workflow == wf.Name)
+	})
+	if at >= 0 {
+		def = Define(j, j.Workflows[at].Name)
+	}
 	info := stepInfo(def, st, text)
-	info.Inputs = (*State)(nil).inputs(def, st, nil)
-	for i := range j.Workflows {
-		wf := &j.Workflows[i]
-		if at := wf.Find(st.ID); at >= 0 {
-			if entry := wf.Entries[at]; len(entry) > 1 && entry[0] == st.ID {
-				info.Instructions = withGroup(info.Instructions, entry)
-			}
-			break
+	info.JobDir = j.Dir
+	info.Inputs = (*State)(nil).stepInputs(def, st, nil)
+	if at >= 0 {
+		if entry := def.Workflow.Entries[def.Workflow.Find(st.ID)]; len(entry) > 1 && entry[0] == st.ID {
+			info.Instructions = withGroup(info.Instructions, entry)
 		}
 	}
 	return &info, nil

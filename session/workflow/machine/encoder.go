@@ -9,8 +9,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Encode returns the session's JSON as it is exported: keys in State's order, indented by two spaces,
-// ending in "\n}". Unchanged parts are not encoded again, so that a late step of a long workflow
+// Encode returns the session's JSON as it is exported: keys in State's order and then the long texts by their
+// hashes, indented by two spaces, ending in "\n}". Unchanged parts are not encoded again, so that a late step of a long workflow
 // costs as much as the first.
 func (s *State) Encode() ([]byte, error) { return s.AppendTo(nil) }
 
@@ -29,6 +29,11 @@ func (s *State) AppendTo(buf []byte) ([]byte, error) {
 	})
 	e.list("history", "[]", len(s.History), func(i int) []byte { return e.part(s.History[i].encode()) })
 	e.list("replies", "[]", len(s.Replies), func(i int) []byte { return e.part(s.Replies[i].encode()) })
+	if texts := s.longTexts(); texts != nil && e.err == nil {
+		var body []byte
+		body, e.err = indented(texts, "  ")
+		e.frame = slices.Concat(bytes.TrimSuffix(e.frame, []byte("\n}")), []byte(",\n  \"texts\": "), body, []byte("\n}"))
+	}
 	if e.err != nil {
 		return nil, fmt.Errorf("encoding session %s: %w", s.SessionID, e.err)
 	}

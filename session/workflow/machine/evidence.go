@@ -22,6 +22,7 @@ type Evidence struct {
 	GivenFor string       `json:"given_for,omitempty"` // the Digest of what a person saw who overrode the review in advance
 	Digest   string       `json:"digest"`              // of the outputs, their content and the criteria; "" if reviews were off
 	Files    []FileHash   `json:"files"`
+	Misfits  string       `json:"misfits,omitempty"`  // what is wrong with the outputs by their schemas, which a person has passed over
 	Others   *Evidence    `json:"others,omitempty"`   // why the step's reviews by others than people passed, if a person passed it
 	Imported bool         `json:"imported,omitempty"` // it is what an export said
 }
@@ -68,9 +69,17 @@ func (s *State) Show(stepID string, shown Shown) *State {
 	return n
 }
 
+// Misfit records that outputs of a current step do not satisfy their schemas.
+func (s *State) Misfit(stepID string, unfit Shown) *State {
+	n, p := s.Next(unfit.At), s.ProgressOrNew(stepID, unfit.At)
+	p.Unfit = &unfit
+	n.setProgress(p)
+	return n
+}
+
 // prove sets why a step is finished. An override is kept among the step's overrides.
 func (p *StepProgress) prove(e *Evidence, skipped []string) {
-	p.Evidence, p.Granted, p.Question = e, nil, nil
+	p.Evidence, p.Granted, p.Question, p.Unfit = e, nil, nil, nil
 	if e != nil && e.Others != nil {
 		e = e.Others
 	}

@@ -179,6 +179,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 			skipped = append(skipped, r.RunEach)
 		}
 	}
+	if f.Evidence != nil && f.Evidence.Misfits != "" {
+		skipped = append(skipped, "schema")
+	}
 	done.prove(f.Evidence, skipped)
 	changed := append(make([]*StepProgress, 0, 1+len(p.Next)), done)
 	if p.Pending == nil {
@@ -204,7 +207,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		r.Status = WorkflowComplete
 		r.Summary = new(n.summary(def, f.Lost))
 		all := n.AllOutputs(def)
-		r.AllOutputs = &all
+		r.AllOutputs, r.Closing = &all, def.Workflow.Closing
 	default:
 		d := n.enter(def, p.Index+1, f.At, f.Texts, changed...)
 		r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup = d.First, d.Others, d.Group

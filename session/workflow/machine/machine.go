@@ -26,6 +26,7 @@ type Instructions map[string]string
 type NewSession struct {
 	SessionID  string
 	Goal       string
+	Inputs     Outputs // as ParseInputs returns them
 	InstanceID *string
 	BranchName string
 	Branch     BranchStatus
@@ -63,7 +64,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 	s := &State{
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
-		Goal: b.Goal, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
+		Goal: b.Goal, Inputs: b.Inputs, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
 		Status: Active, ParentSessionID: b.Parent,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
@@ -118,7 +119,7 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 }
 
 // AllOutputs merges the outputs of all completed steps in the workflow's order, including members;
-// later ones win. Steps removed by an edit come first (seed 000, 001.4.16). A nil def is a workflow
+// later ones win. Texts are plain strings, and shortened where they are too many. Steps removed by an edit come first (seed 000, 001.4.16). A nil def is a workflow
 // without steps.
 func (s *State) AllOutputs(def *Definition) Outputs {
 	all, steps := Outputs{}, []string{}
@@ -137,7 +138,7 @@ func (s *State) AllOutputs(def *Definition) Outputs {
 			}
 		}
 	}
-	return all
+	return plainWithin(all, maxRepliedTexts)
 }
 
 // maxLostNamed is the maximum number of missing files that a summary names.

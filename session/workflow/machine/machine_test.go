@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -131,6 +132,8 @@ func drive(t *testing.T, shape, commands []byte) {
 	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
 	testkit.Must(t, err)
 	never := func(Outputs) bool { return false }
+	stored := storedParts{}
+	stored.store(t, s, &State{})
 	for i, b := range commands {
 		at = at.Add(time.Second)
 		before := s
@@ -151,6 +154,9 @@ func drive(t *testing.T, shape, commands []byte) {
 			p, err := s.PlanFinish(def, stepID, never)
 			if err == nil {
 				out := Outputs{{Key: p.Step.ID + "_out", Value: OutputValue{Paths: []string{fmt.Sprint(i)}}}}
+				if b%3 > 0 { // a text, short or long
+					out[0].Value = OutputValue{Text: new(strings.Repeat(fmt.Sprint(b%5), 1+int(b%3-1)*MaxInlineText))}
+				}
 				var r *FinishReply
 				s, r = s.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: out, Texts: Instructions{}})
 				got = string(r.Status)
@@ -197,10 +203,37 @@ func drive(t *testing.T, shape, commands []byte) {
 			}
 		}
 		check(t, i, s, m, def)
+		stored.store(t, s, before)
 		// What was published before has not changed.
 		if again, err := (before).Encode(); err != nil || string(again) != string(frozen) {
 			t.Fatalf("command %d changed the state before it", i)
 		}
+	}
+}
+
+// storedParts are the parts of a session as a store has them.
+type storedParts map[[2]string]Part
+
+// store makes a transition, and checks that what is stored is the state, without a text that nothing uses.
+func (p storedParts) store(t *testing.T, s, before *State) {
+	t.Helper()
+	frame, put, gone, err := s.Changes(before)
+	testkit.Must(t, err)
+	for _, part := range put {
+		p[[2]string{string(part.Kind), part.Key}] = part
+	}
+	for _, part := range gone {
+		delete(p, [2]string{string(part.Kind), part.Key})
+	}
+	back, err := Assemble(s.SessionID, frame, slices.Collect(maps.Values(p)))
+	testkit.Must(t, err)
+	want, err := s.Encode()
+	testkit.Must(t, err)
+	if got, err := back.Encode(); err != nil || string(got) != string(want) {
+		t.Fatalf("stored is %v\n%s\nwant\n%s", err, got, want)
+	}
+	if _, all, _ := s.Parts(); len(all) != len(p) {
+		t.Fatalf("%d parts are stored, and the state has %d", len(p), len(all))
 	}
 }
 
@@ -289,7 +322,7 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
 	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{Key: "x", Value: OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
 		QualityAttempts: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
-		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{"p", "s"}}},
+		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{Path: "p", SHA256: "s"}}},
 		Attempts: []*Attempt{{Number: 1, State: AttemptFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
 	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
 		CurrentStepID: "a", ReportedByStepID: true, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: p.StepID, Value: p}, {Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}},
@@ -350,10 +383,10 @@ steps:
 	}
 	at := time.Now()
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
-		Outputs: Outputs{{Key: "many", Value: OutputValue{paths, true}}, {Key: "one", Value: OutputValue{[]string{strings.Repeat("y", 100)}, false}}}}}}}
+		Outputs: Outputs{{Key: "many", Value: OutputValue{Paths: paths, List: true}}, {Key: "one", Value: OutputValue{Paths: []string{strings.Repeat("y", 100)}}}}}}}}
 	def := &Definition{Job: j, Workflow: &j.Workflows[0]}
 	const fit = listedBytes / 100
-	in := s.Inputs(def, j.Step("b"))
+	in := s.StepInputs(def, j.Step("b"))
 	if len(in[0].Paths) != fit || in[0].Omitted != 1000-fit || len(in[1].Paths) != 0 || in[1].Omitted != 1 || in[2].Omitted != 1001 {
 		t.Errorf("inputs %d+%d, %d+%d, %d", len(in[0].Paths), in[0].Omitted, len(in[1].Paths), in[1].Omitted, in[2].Omitted)
 	}
@@ -362,8 +395,8 @@ steps:
 		t.Errorf("completed %+v", done)
 	}
 	// A file that is no declared output means all files of its step.
-	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{[]string{"o.md"}, false}}}
-	if in = s.Inputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
+	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}}}}
+	if in = s.StepInputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
 		t.Errorf("inputs %+v", in)
 	}
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,14 +17,30 @@ import (
 // Outputs maps an output's name to its value, in the author's order.
 type Outputs = jsontext.OrderedMap[OutputValue]
 
-// An OutputValue is one path, or a list of paths, as submitted.
+// An OutputValue is one path, a list of paths, or a text, as submitted.
 type OutputValue struct {
 	Paths []string
 	List  bool
+	Text  *string // nil means paths
+
+	hash string // of a text that is not read yet; see State.setTexts
 }
 
-// MarshalJSON returns a string, or an array of strings.
+// A textValue is a text in a record: itself or, if it is long, its hash.
+type textValue struct {
+	Text   *string `json:"text,omitempty"`
+	SHA256 string  `json:"sha256,omitempty"`
+}
+
+// MarshalJSON returns a string, or an array of strings; for a text {"text": "…"}, or {"sha256": "…"} if it is kept by
+// its hash. Replies have plain strings: see Plain.
 func (v OutputValue) MarshalJSON() ([]byte, error) {
+	switch {
+	case v.Text != nil && isLong(*v.Text):
+		return jsontext.Encode(textValue{SHA256: Digest(*v.Text)})
+	case v.Text != nil:
+		return jsontext.Encode(textValue{Text: v.Text})
+	}
 	if !v.List {
 		if len(v.Paths) != 1 {
 			return nil, fmt.Errorf("a file output has %d paths", len(v.Paths))
@@ -36,11 +53,21 @@ func (v OutputValue) MarshalJSON() ([]byte, error) {
 	return jsontext.Encode(v.Paths)
 }
 
-// UnmarshalJSON reads a string, or an array of strings.
+// UnmarshalJSON reads what MarshalJSON returns.
 func (v *OutputValue) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '"' {
-		v.List, v.Paths = false, make([]string, 1)
+	*v = OutputValue{}
+	switch jsontext.First(data) {
+	case '"':
+		v.Paths = make([]string, 1)
 		return json.Unmarshal(data, &v.Paths[0])
+	case '{':
+		var text textValue
+		err := json.Unmarshal(data, &text)
+		if err == nil && (text.Text == nil) == (text.SHA256 == "") {
+			err = errors.New("a value has neither or both of text and sha256")
+		}
+		v.Text, v.hash = text.Text, text.SHA256
+		return err
 	}
 	v.List = true
 	return json.Unmarshal(data, &v.Paths)
@@ -78,7 +105,7 @@ func ParseOutputs(st *job.Step, raw json.RawMessage) (Outputs, error) {
 		if err != nil {
 			return nil, err
 		}
-		if o.Required && len(v.Paths) == 0 {
+		if o.Required && v.Text == nil && len(v.Paths) == 0 {
 			missing = append(missing, o.Name+" (needs at least one path)")
 			continue
 		}
@@ -121,7 +148,7 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.
 		return m, nil
 	case bytes.HasPrefix(raw, []byte("[")) && len(st.Outputs) == 1:
 		only := st.Outputs[0]
-		if only.Type == job.File {
+		if only.Type == job.File || only.Type == job.Text {
 			var list []json.RawMessage
 			if err := json.Unmarshal(raw, &list); err != nil {
 				return nil, unreadable(err)
@@ -142,23 +169,34 @@ func decodeOutputs(st *job.Step, raw json.RawMessage) (jsontext.OrderedMap[json.
 
 // outputValue decodes one value by its declared type.
 func outputValue(o job.Output, raw json.RawMessage) (v OutputValue, err error) {
-	if o.Type == job.File {
-		if raw[0] != '"' || json.Unmarshal(raw, &v) != nil {
-			return v, session.Wrong(codes.OutputType,
-				"Output '%s' is declared as type 'file' and must be a single string path; it is %s.", o.Name, kindOf(raw)).With("output", o.Name)
+	wrong := func(must, is string) error {
+		return session.Wrong(codes.OutputType, "Output '%s' is declared as type '%s' and must be %s; %s.", o.Name, o.Type, must, is).With("output", o.Name)
+	}
+	must := "a list of paths"
+	switch o.Type {
+	case job.Text:
+		var text string
+		if raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
+			return v, wrong("a text", "it is "+kindOf(raw))
 		}
-		return v, nil
+		return OutputValue{Text: &text}, CheckText("Output '"+o.Name+"'", text)
+	case job.File, job.FilePath:
+		if raw[0] == '"' && json.Unmarshal(raw, &v) == nil {
+			return v, nil
+		}
+		if o.Type == job.File {
+			return v, wrong("a single string path", "it is "+kindOf(raw))
+		}
+		must = "a path or a list of paths"
 	}
 	var list []json.RawMessage
 	if raw[0] != '[' || json.Unmarshal(raw, &list) != nil {
-		return v, session.Wrong(codes.OutputType,
-			"Output '%s' is declared as type 'files' and must be a list of paths; it is %s.", o.Name, kindOf(raw)).With("output", o.Name)
+		return v, wrong(must, "it is "+kindOf(raw))
 	}
 	v = OutputValue{List: true, Paths: make([]string, len(list))}
 	for i, item := range list {
 		if item[0] != '"' || json.Unmarshal(item, &v.Paths[i]) != nil {
-			return v, session.Wrong(codes.OutputType,
-				"Output '%s' is declared as type 'files' and must be a list of paths; its element %d is %s.", o.Name, i, kindOf(item)).With("output", o.Name)
+			return v, wrong(must, fmt.Sprintf("its element %d is %s", i, kindOf(item)))
 		}
 	}
 	return v, nil
@@ -174,7 +212,7 @@ func kindOf(raw json.RawMessage) string {
 
 // SameOutputs reports whether an outputs argument equals the recorded one.
 func SameOutputs(raw json.RawMessage, have Outputs) bool {
-	raw = bytes.TrimSpace(raw)
+	raw, have = bytes.TrimSpace(raw), Plain(have)
 	if bytes.HasPrefix(raw, []byte("[")) {
 		var list, paths []string
 		for _, o := range have {

@@ -20,6 +20,7 @@ const (
 	StepPart       PartKind = "step"       // of StepProgress; its key is the step's id
 	WithdrawalPart PartKind = "withdrawal" // of History; its key is its index
 	ReplyPart      PartKind = "reply"      // of Replies; its key is the revision that the call made
+	TextPart       PartKind = "text"       // a long text; its key is its hash
 )
 
 // A Part is one element of a State's lists. A store keeps each as a row of its own, so that a transition
@@ -78,12 +79,16 @@ func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err erro
 			gone = append(gone, Part{Kind: ReplyPart, Key: strconv.FormatInt(r.Revision, 10)})
 		}
 	}
-	return frame, put, gone, err
+	texts, unused, failed := s.textChanges(before)
+	if failed != nil {
+		return nil, nil, nil, fmt.Errorf("encoding session %s: %w", s.SessionID, failed)
+	}
+	return frame, append(put, texts...), append(gone, unused...), err
 }
 
 // Assemble is the reverse of Parts. It checks the state as Decode does.
 func Assemble(id string, frame []byte, parts []Part) (*State, error) {
-	s := new(State)
+	s, texts := new(State), map[string]string{}
 	if err := json.Unmarshal(frame, s); err != nil {
 		return nil, fmt.Errorf("reading session %s: %w", id, err)
 	}
@@ -103,6 +108,10 @@ func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 			r := new(StoredReply)
 			err = json.Unmarshal(part.Body, r)
 			s.Replies = append(s.Replies, r)
+		case TextPart:
+			var text string
+			err = json.Unmarshal(part.Body, &text)
+			texts[part.Key] = text
 		default:
 			err = fmt.Errorf("unknown kind")
 		}
@@ -110,8 +119,16 @@ func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 			return nil, fmt.Errorf("reading session %s, %s %s: %w", id, part.Kind, part.Key, err)
 		}
 	}
+	return s.checked(id, texts)
+}
+
+// checked returns a decoded state with its long texts, if it can be used.
+func (s *State) checked(id string, texts map[string]string) (*State, error) {
 	if why := s.unusable(id); len(why) > 0 {
 		return nil, fmt.Errorf("reading session %s: %s", id, why[0])
+	}
+	if err := s.setTexts(texts); err != nil {
+		return nil, fmt.Errorf("reading session %s: %w", id, err)
 	}
 	return s, nil
 }
@@ -119,7 +136,8 @@ func Assemble(id string, frame []byte, parts []Part) (*State, error) {
 // Decode decodes a session's JSON, such as an export, and validates it.
 func Decode(id string, data []byte) (*State, error) {
 	var head struct {
-		FormatVersion int `json:"format_version"`
+		FormatVersion int               `json:"format_version"`
+		Texts         map[string]string `json:"texts"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("reading session %s: %w", id, err)
@@ -133,8 +151,5 @@ func Decode(id string, data []byte) (*State, error) {
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("reading session %s: %w", id, err)
 	}
-	if why := s.unusable(id); len(why) > 0 {
-		return nil, fmt.Errorf("reading session %s: %s", id, why[0])
-	}
-	return s, nil
+	return s.checked(id, head.Texts)
 }

@@ -58,8 +58,20 @@ type JobInfo struct {
 
 // WorkflowInfo is one workflow of a job.
 type WorkflowInfo struct {
-	Name    string `json:"name" jsonschema:"name of the workflow, for start_workflow"`
-	Summary string `json:"summary" jsonschema:"what the workflow does, at most 200 characters"`
+	Name       string          `json:"name" jsonschema:"name of the workflow, for start_workflow"`
+	Summary    string          `json:"summary" jsonschema:"what the workflow does, at most 200 characters"`
+	Agent      string          `json:"agent,omitempty" jsonschema:"type of the subagent that should follow the workflow"`
+	HowToStart string          `json:"how_to_start,omitempty" jsonschema:"how to start it, if not by a call of start_workflow"`
+	Inputs     []ParameterInfo `json:"inputs,omitzero" jsonschema:"values that start_workflow takes as inputs"`
+}
+
+// ParameterInfo is one input of a workflow.
+type ParameterInfo struct {
+	Name        string  `json:"name" jsonschema:"name of the input, a key of inputs"`
+	Description string  `json:"description" jsonschema:"what the value is"`
+	Required    bool    `json:"required" jsonschema:"whether start_workflow requires it"`
+	Type        string  `json:"type" jsonschema:"string (a text), file (one path), files (a list of paths) or file_path (one path, or a list)"`
+	Default     *string `json:"default,omitempty" jsonschema:"the value if none is given"`
 }
 
 // JobLoadError is a job that does not load.
@@ -78,14 +90,15 @@ type StackEntry struct {
 
 // StepInfo is what an agent needs to do one step: seed 000, 001.3.11, and the fields of seed 001
 // that it dropped. An entry of concurrent_steps lacks the fields that are those of begin_step:
-// session_id, branch_name, branch_status, job_dir and common_job_info.
+// session_id, branch_name, branch_status, project_root, job_dir and common_job_info.
 type StepInfo struct {
 	SessionID       string           `json:"session_id,omitempty" jsonschema:"id of the session, 8 hexadecimal characters"`
 	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
 	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what to do with branch_name"`
 	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
+	ProjectRoot     string           `json:"project_root,omitempty" jsonschema:"absolute path of the folder that paths are relative to"`
 	JobDir          string           `json:"job_dir,omitempty" jsonschema:"absolute path of the job's folder, with its templates and scripts"`
-	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their files, in the author's order"`
+	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their values, in the author's order"`
 	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"outputs to hand in with finished_step, in the author's order"`
 	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"reviews of the outputs"`
 	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"all questions of all reviews, in order"`
@@ -116,7 +129,7 @@ func (s *State) Branch() string {
 // ExpectedOutput is one declared output (seed 000, 001.3.13 and 14).
 type ExpectedOutput struct {
 	Name        string `json:"name" jsonschema:"name of the output, a key of finished_step's outputs"`
-	Type        string `json:"type" jsonschema:"file (one path) or files (a list of paths)"`
+	Type        string `json:"type" jsonschema:"file (one path), files (a list of paths), file_path (either, or a folder) or string (a text)"`
 	Description string `json:"description" jsonschema:"description of the output"`
 	Required    bool   `json:"required" jsonschema:"whether finished_step requires it"`
 	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"form of its value for finished_step"`
@@ -128,6 +141,8 @@ type ReviewInfo struct {
 	Criteria jsontext.OrderedMap[string] `json:"quality_criteria" jsonschema:"names of the criteria with their questions"`
 	Guidance *string                     `json:"additional_review_guidance,omitempty" jsonschema:"guidance for the reviewer"`
 	By       string                      `json:"by,omitempty" jsonschema:"human: a person reviews"`
+	Together bool                        `json:"together,omitempty" jsonschema:"true: all files of the output are reviewed together"`
+	Account  bool                        `json:"account,omitempty" jsonschema:"true: your account of the work, in notes, is reviewed too"`
 }
 
 // CriterionResult is the verdict on one criterion (seed 001).
@@ -177,6 +192,7 @@ type FinishReply struct {
 	PendingConcurrentSteps []string          `json:"pending_concurrent_steps,omitzero" jsonschema:"ids of the steps of the group that are not finished"`
 	Summary                *string           `json:"summary" jsonschema:"summary of the finished workflow, or null before workflow_complete"`
 	AllOutputs             *Outputs          `json:"all_outputs" jsonschema:"outputs of all steps, or null before workflow_complete; if two have the same name, the later one"`
+	Closing                string            `json:"post_workflow_instructions,omitempty" jsonschema:"what to do now that the workflow is complete, by its author"`
 	ResumedWorkflow        *string           `json:"resumed_workflow,omitempty" jsonschema:"parent that is current again, as job/workflow"`
 	ResumedStep            *string           `json:"resumed_step,omitempty" jsonschema:"current step of the parent"`
 	Notice                 *string           `json:"notice,omitempty" jsonschema:"a hint"`

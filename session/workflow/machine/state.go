@@ -38,6 +38,7 @@ type State struct {
 	JobName           string                             `json:"job_name"`
 	WorkflowName      string                             `json:"workflow_name"`
 	Goal              string                             `json:"goal"`
+	Inputs            Outputs                            `json:"inputs,omitempty"` // values of the workflow's inputs
 	InstanceID        *string                            `json:"instance_id"`
 	BranchName        string                             `json:"branch_name"`
 	BranchStatus      BranchStatus                       `json:"branch_status"`
@@ -93,6 +94,7 @@ type StepProgress struct {
 	Granted         *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
 	Question        *Question   `json:"person_review,omitempty"`    // whether a person passes its outputs; nil if none was asked
 	Shown           *Shown      `json:"self_review,omitempty"`      // what the agent was told to have reviewed by a subagent; nil if nothing
+	Unfit           *Shown      `json:"unfit,omitempty"`            // what was handed in last and did not satisfy its schemas; nil if nothing was
 	Evidence        *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
 	Place           *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 
@@ -109,12 +111,13 @@ type Override struct {
 	GivenFor string    `json:"given_for,omitempty"` // Attempt.Digest of what a person saw
 }
 
-// A Shown is what the instructions of a self-review are about. Only a closing call about the same content
-// counts as a self-review.
+// A Shown is what the instructions of a self-review are about, or what did not satisfy its schemas. Only a closing
+// call about the same content counts as a self-review.
 type Shown struct {
 	At     time.Time  `json:"at"`
 	Digest string     `json:"digest"` // of the outputs, their content and the criteria
 	Files  []FileHash `json:"files"`
+	Faults string     `json:"faults,omitempty"` // by the schemas of outputs
 }
 
 // A Withdrawal is the progress that one go_to_step cleared.
@@ -332,7 +335,7 @@ func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsont
 	all := slices.Clone(steps)
 	for i, entry := range all {
 		p := entry.Value.clone()
-		p.Granted, p.Question, p.Shown, p.Place = nil, nil, nil, nil
+		p.Granted, p.Question, p.Shown, p.Unfit, p.Place = nil, nil, nil, nil, nil
 		p.Evidence = p.Evidence.imported()
 		p.Attempts, p.QualityAttempts = slices.Clone(p.Attempts), 0
 		for j, was := range p.Attempts {

@@ -33,7 +33,7 @@ func jobTools(exposed *catalog.Snapshot, old map[string]*jobTool) map[string]*jo
 	}
 	all := map[string]*jobTool{}
 	for _, w := range source.Workflows(exposed) {
-		title := tool.OneLine(w.Summary, 200)
+		title := tool.OneLine(w.Workflow.Summary, 200)
 		t := &jobTool{w, &mcp.Tool{
 			Meta: mcp.Meta{WorkflowMeta: listedMeta{ID: w.ID, Category: w.Category, Version: w.Version, ExecutionType: w.ExecutionType, Metadata: w.Metadata}},
 			Name: w.Name, Title: title,

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -110,9 +109,8 @@ type Workflow struct {
 	ExecutionType string          `json:"executionType"`
 	Metadata      json.RawMessage `json:"metadata"`
 
-	JobName      string `json:"-"`
-	WorkflowName string `json:"-"`
-	Summary      string `json:"-"`
+	JobName  string        `json:"-"`
+	Workflow *job.Workflow `json:"-"`
 }
 
 // Workflows returns the workflows that can be started, in the order of folders and files, without
@@ -138,7 +136,7 @@ func newWorkflow(j *job.Job, w *job.Workflow) Workflow {
 	}
 	return Workflow{
 		ID: j.Name + "/" + w.Name, Name: toolName(j.Name + "-" + w.Name), Description: fmt.Sprintf("%s (job %s: %s)", w.Summary, j.Name, j.Summary),
-		Category: "workflow", Version: j.Version, InputSchema: inputJSON(), ExecutionType: "async",
+		Category: "workflow", Version: j.Version, InputSchema: tool.MustJSON(tool.Input[inputArgs](tool.InputArguments(w, taken...)...)), ExecutionType: "async",
 		Metadata: tool.MustJSON(struct {
 			Job      string `json:"job"`
 			Workflow string `json:"workflow"`
@@ -146,7 +144,7 @@ func newWorkflow(j *job.Job, w *job.Workflow) Workflow {
 
 			Performer sources.Performer `json:"performer"`
 		}{j.Name, w.Name, steps, sources.ByAgent}),
-		JobName: j.Name, WorkflowName: w.Name, Summary: w.Summary,
+		JobName: j.Name, Workflow: w,
 	}
 }
 
@@ -160,23 +158,26 @@ func toolName(name string) string {
 	return name
 }
 
-// inputArgs is the input of a workflow.
+// inputArgs is the input of a workflow, beside its own inputs.
 type inputArgs struct {
 	Goal       string  `json:"goal" arg:"What the user wants to achieve, at most 100,000 characters" max:"100000"`
 	InstanceID *string `json:"instance_id" arg:"Short name for the branch, such as acme, at most 200 characters. Default: the date"`
 }
 
-var inputJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(tool.Input[inputArgs]()) })
+// taken are the names that the inputs of a workflow do not get.
+var taken = []string{"goal", "instance_id"}
 
 // Start starts a session of a workflow with arguments of its input schema. subject names the called
 // tool in errors. A root session is not nested.
 func (w *Workflow) Start(ctx context.Context, c *tool.Caller, subject string, arguments json.RawMessage, root bool) (*machine.StartReply, error) {
 	var in inputArgs
-	if err := tool.Decode(subject, arguments, &in); err != nil {
+	more := tool.InputArguments(w.Workflow, taken...)
+	given, err := tool.Decode(subject, arguments, &in, more...)
+	if err != nil {
 		return nil, err
 	}
 	return workflows.Start(ctx, c, workflow.StartArgs{
-		Goal: in.Goal, JobName: w.JobName, WorkflowName: w.WorkflowName, InstanceID: in.InstanceID, Root: root,
+		Goal: in.Goal, JobName: w.JobName, WorkflowName: w.Workflow.Name, Inputs: tool.InputValues(w.Workflow, more, given), InstanceID: in.InstanceID, Root: root,
 	})
 }
 
@@ -219,7 +220,7 @@ func list(all []Workflow, cursor *string) (*listReply, error) {
 
 type executeArgs struct {
 	WorkflowID string          `json:"workflow_id" arg:"Workflow id, job/workflow" max:"1000"`
-	Input      json.RawMessage `json:"input" arg:"Arguments for its inputSchema: {goal, instance_id?}" required:"true" free:"true"`
+	Input      json.RawMessage `json:"input" arg:"Arguments for its inputSchema: {goal, …}" required:"true" free:"true"`
 }
 
 // A StartedReply describes a session that was just started.

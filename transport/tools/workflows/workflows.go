@@ -43,8 +43,8 @@ var words = tool.Words{
 		"status":                        {string(machine.NeedsWork), string(machine.NextStep), string(machine.WorkflowComplete)},
 		"state":                         {"started", "completed"},
 		"branch_status":                 {string(machine.BranchNamed), string(machine.BranchOutsideGit), string(machine.BranchCreated), string(machine.BranchCheckedOut)},
-		"type":                          {"file", "files"},
-		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files"},
+		"type":                          {"file", "files", "string", "file_path"},
+		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files", "filepath or list of filepaths", "text, up to 100,000 characters"},
 	},
 }
 
@@ -68,7 +68,7 @@ func startSchema() *jsonschema.Schema {
 		if s.Defs == nil {
 			def := p.CloneSchemas()
 			def.Type, def.Types = "", []string{"null", "object"}
-			def.Description = "all that is needed to do a step; an entry of concurrent_steps lacks what begin_step says for it: session_id, branch_name, branch_status, job_dir, common_job_info"
+			def.Description = "all that is needed to do a step; an entry of concurrent_steps lacks what begin_step says for it: session_id, branch_name, branch_status, project_root, job_dir, common_job_info"
 			s.Defs = map[string]*jsonschema.Schema{"step": def}
 		}
 		p.Ref = "#/$defs/step"
@@ -128,7 +128,7 @@ var (
 		Description: "Reports a step as done, once its required outputs are written; they are checked and reviewed. Returns status:\n" +
 			"- needs_work: do what feedback says, then call again.\n" +
 			"- next_step: do begin_step and concurrent_steps, and report each. If begin_step is null, finish pending_concurrent_steps.\n" +
-			"- workflow_complete: tell the user summary and all_outputs. If there is a resumed_workflow, call get_step.\n" +
+			"- workflow_complete: tell the user summary and all_outputs, and do post_workflow_instructions, if any. If there is a resumed_workflow, call get_step.\n" +
 			"If a reply is lost, repeat the call: nothing is done twice.",
 		Outcome: func(r any) string { return string(r.(*machine.FinishReply).Status) },
 	}, tool.WorkflowCaller.Finish)

@@ -82,6 +82,7 @@ CREATE TABLE tasks_all (
 	status        string NOT NULL CHECK (status IN ('todo', 'inprogress', 'inreview', 'done', 'cancelled')),
 	job_name      string,
 	workflow_name string,
+	inputs        string,
 	lead          string NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
 	auto_start    boolean NOT NULL DEFAULT TRUE,
 	identity      string NOT NULL,

@@ -31,6 +31,7 @@ CREATE TABLE tasks (
 	status        TEXT NOT NULL CHECK (status IN ('todo', 'inprogress', 'inreview', 'done', 'cancelled')),
 	job_name      TEXT,
 	workflow_name TEXT,
+	inputs        TEXT, -- values of the workflow's inputs, a JSON object; NULL means none
 	-- Who leads the agents of its attempts through its workflow: one agent itself, or a server.
 	lead          TEXT NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
 	-- Whether servers may start it: 0 if a caller without the right to start agents created or changed it.
@@ -309,10 +310,10 @@ CREATE INDEX workflow_sessions_at ON workflow_sessions (attempt_id) WHERE attemp
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions (identity) WHERE waiting <> '';
 CREATE UNIQUE INDEX workflow_sessions_on ON workflow_sessions (branch) WHERE branch <> '' AND status = 'active';
 
--- The elements of the lists of a session: progress of steps, withdrawn progress, replies.
+-- The elements of the lists of a session: progress of steps, withdrawn progress, replies, and its long texts by their hashes.
 CREATE TABLE session_parts (
 	session_id TEXT NOT NULL REFERENCES workflow_sessions (id) ON DELETE CASCADE,
-	kind       TEXT NOT NULL CHECK (kind IN ('step', 'withdrawal', 'reply')),
+	kind       TEXT NOT NULL CHECK (kind IN ('step', 'withdrawal', 'reply', 'text')),
 	key        TEXT NOT NULL,
 	position   INTEGER NOT NULL,
 	body       TEXT NOT NULL, -- JSON

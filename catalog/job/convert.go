@@ -1,0 +1,500 @@
+package job
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
+)
+
+// A Conversion is a job.yml that was written for an earlier version, converted.
+type Conversion struct {
+	Was       string   // the versions it was written for: "DeepWork 0.1 to 0.6"
+	Before    []byte   // job.yml as it was
+	Source    []byte   // the new job.yml
+	Changelog string   // the text for CHANGELOG.md; "" means none
+	Notes     []string // what changed, and what a person should look at
+}
+
+// ErrCurrent means that a file is of a format that is read as it is.
+var ErrCurrent = errors.New("the file is of a format that deepwork reads as it is")
+
+// Convert converts the bytes of a job.yml of DeepWork 0.1 to 0.7, and of our format one that lacks workflows or
+// dependencies, or that has hooks with a prompt, which nothing runs. No question of a quality check is lost: lists of
+// criteria and prompts of hooks become reviews. dir is the job's folder, from which it reads the files of such prompts.
+// Errors: ErrCurrent, and what is not YAML.
+func Convert(dir string, source []byte) (*Conversion, error) {
+	d := newDecoder(FileName)
+	root := d.Open(source)
+	if root == nil {
+		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, d.Diagnostics().Err())
+	}
+	was := d.earlier()
+	if was == "" && !isListed(root) {
+		return nil, ErrCurrent
+	}
+	c := &converter{Conversion: Conversion{Was: cmp.Or(was, "DeepWork 0.8 to 0.9"), Before: source}, dir: dir, earlier: was != ""}
+	root = expand(root)
+	c.job(root)
+	if !c.changed {
+		return nil, ErrCurrent
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := errors.Join(e.Encode(root), e.Close()); err != nil {
+		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, err)
+	}
+	c.Source = b.Bytes()
+	return &c.Conversion, nil
+}
+
+// isListed reports whether a file has steps as a list, and workflows, if any, that name them: every format but that of
+// 0.10 and later.
+func isListed(root *yaml.Node) bool {
+	steps, workflows := yamltree.Target(get(root, "steps")), yamltree.Target(get(root, "workflows"))
+	return steps != nil && steps.Kind == yaml.SequenceNode && (workflows == nil || workflows.Kind != yaml.MappingNode) && get(root, "step_arguments") == nil
+}
+
+// earlier returns the versions that a file was written for, if that was before 0.8, or "".
+func (d *decoder) earlier() string {
+	root := d.Find().Target()
+	if !isListed(root) {
+		return ""
+	}
+	criteria, lists := false, false
+	for _, s := range yamltree.Target(get(root, "steps")).Content {
+		if s = yamltree.Target(s); s.Kind == yaml.MappingNode {
+			outputs := get(s, "outputs")
+			criteria = criteria || get(s, "quality_criteria") != nil
+			lists = lists || outputs != nil && yamltree.Target(outputs).Kind == yaml.SequenceNode
+		}
+	}
+	told := get(root, "common_job_info_provided_to_all_steps_at_runtime") != nil
+	switch {
+	case criteria, lists && !told:
+		return "DeepWork 0.1 to 0.6"
+	case get(root, "changelog") != nil, !told && get(root, "description") != nil:
+		return "DeepWork 0.7"
+	}
+	return ""
+}
+
+// reportEarlier reports a file of an earlier format: first which it is and what to do, then what will
+// be converted.
+func (d *decoder) reportEarlier(was, dir string) {
+	name := dir[strings.LastIndexAny(dir, `/\`)+1:]
+	d.FaultIn(yamltree.Position{Line: 1, Column: 1}, "", "this job was written for %s: convert it with 'deepwork jobs convert %s', which loses nothing of it", was, name)
+	steps := yamltree.Target(get(d.Find().Target(), "steps"))
+	for i, s := range steps.Content {
+		for _, c := range []struct{ key, becomes string }{
+			{"quality_criteria", "becomes a review"}, {"outputs", "becomes a mapping of names"},
+		} {
+			if v := get(yamltree.Target(s), c.key); v != nil && yamltree.Target(v).Kind == yaml.SequenceNode {
+				d.FaultAt(place{"steps", i, c.key}, "is a list: it %s", c.becomes)
+			}
+		}
+	}
+	for _, c := range []struct{ key, becomes string }{{"changelog", "moves to CHANGELOG.md"}, {"description", "is told to every step as common_job_info_provided_to_all_steps_at_runtime"}} {
+		if d.Has(place{c.key}) {
+			d.FaultAt(place{c.key}, "%s", c.becomes)
+		}
+	}
+}
+
+type converter struct {
+	Conversion
+	dir     string
+	earlier bool // the file is of an earlier format than ours
+	changed bool
+}
+
+// note tells a person something.
+func (c *converter) note(format string, args ...any) {
+	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
+}
+
+// did notes a change.
+func (c *converter) did(format string, args ...any) {
+	c.changed = true
+	c.note(format, args...)
+}
+
+// expand returns a copy of a tree without aliases, in which each value can be changed alone.
+func expand(n *yaml.Node) *yaml.Node {
+	made := *yamltree.Target(n)
+	made.Anchor, made.Content = "", nil
+	for _, child := range yamltree.Target(n).Content {
+		made.Content = append(made.Content, expand(child))
+	}
+	return &made
+}
+
+func (c *converter) job(root *yaml.Node) {
+	const commonInfo = "common_job_info_provided_to_all_steps_at_runtime"
+	if c.earlier && get(root, commonInfo) == nil {
+		if get(root, "description") != nil {
+			rename(root, "description", commonInfo)
+			c.did("description is now what every step is told")
+		} else {
+			set(root, commonInfo, text("Nothing more is known of this job."))
+			c.did("%s is required: write what every step should know", commonInfo)
+		}
+	}
+	if log := remove(root, "changelog"); log != nil {
+		c.Changelog = changelog(log)
+		c.did("changelog is now CHANGELOG.md")
+	}
+	steps := get(root, "steps")
+	made := outputsOf(steps)
+	for _, s := range steps.Content {
+		if s.Kind == yaml.MappingNode {
+			c.step(s, made)
+		}
+	}
+	if w := get(root, "workflows"); w == nil || len(w.Content) == 0 {
+		remove(root, "workflows")
+		entries := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for _, id := range inOrder(steps) {
+			entries.Content = append(entries.Content, text(id))
+		}
+		summary := text("All steps, in their order")
+		set(root, "workflows", list(mapping("name", text("full"), "summary", summary, "steps", entries)))
+		c.did("each step was started alone; the new workflow full has all of them")
+	}
+}
+
+// byPerson matches what a step is called in which a person decides.
+var byPerson = regexp.MustCompile(`(?i)approv|sign.?off|(human|user|manual)[ _-]?(check|review|confirm|gate)`)
+
+func (c *converter) step(s *yaml.Node, made map[string][]string) {
+	id := scalar(get(s, "id"))
+	for _, key := range []string{"inputs", "outputs", "reviews", "quality_criteria", "hooks", "stop_hooks", "dependencies"} {
+		if v := get(s, key); v != nil && yamltree.IsNull(v) {
+			remove(s, key)
+		}
+	}
+	if get(s, "instructions_file") == nil && get(s, "instructions") == nil && scalar(get(s, "description")) != "" {
+		set(s, "instructions", text(scalar(get(s, "description"))))
+		c.did("step %s: it had no instructions, so its description is the instructions", id)
+	}
+	if outputs := get(s, "outputs"); outputs == nil && c.earlier {
+		set(s, "outputs", mapping())
+	} else if outputs != nil && outputs.Kind == yaml.SequenceNode {
+		named := mapping()
+		for _, o := range outputs.Content {
+			c.output(named, o)
+		}
+		replace(s, "outputs", named)
+		c.did("step %s: each output is now named by its path", id)
+	}
+	c.checks(s, id)
+	c.inputs(s, id, made)
+	if byPerson.MatchString(id + " " + scalar(get(s, "name"))) {
+		c.note("step %s: if a person decides there, a review with by: human of the step before asks that person, and no agent can pass it", id)
+	}
+}
+
+// checks makes reviews of the criteria and the hooks of a step.
+func (c *converter) checks(s *yaml.Node, id string) {
+	reviews := get(s, "reviews")
+	if reviews == nil {
+		reviews = list()
+	}
+	for _, r := range reviews.Content {
+		if criteria := get(r, "quality_criteria"); criteria != nil && criteria.Kind != yaml.MappingNode {
+			replace(r, "quality_criteria", criteriaOf(criteria))
+			c.did("step %s: the criteria of its reviews now have names", id)
+		}
+	}
+	review := func(criteria *yaml.Node, what string) {
+		if len(criteria.Content) > 0 {
+			reviews.Content = append(reviews.Content, mapping("run_each", text("step"), "quality_criteria", criteria))
+			reviews.Style = 0
+			c.did("step %s: %s are now a review", id, what)
+		}
+	}
+	if criteria := remove(s, "quality_criteria"); criteria != nil {
+		review(criteriaOf(criteria), "its quality_criteria")
+	}
+	prompts := mapping()
+	for _, hooks := range []*yaml.Node{get(s, "stop_hooks"), get(get(s, "hooks"), "after_agent")} {
+		if hooks == nil || hooks.Kind != yaml.SequenceNode {
+			continue
+		}
+		hooks.Content = slices.DeleteFunc(hooks.Content, func(h *yaml.Node) bool {
+			prompt := scalar(get(h, "prompt"))
+			if file := scalar(get(h, "prompt_file")); prompt == "" && file != "" && c.dir != "" {
+				data, _ := readInside(c.dir, file)
+				prompt = strings.TrimSpace(string(data))
+			}
+			if prompt == "" {
+				c.note("step %s: nothing runs its hook with a script or a prompt file that cannot be read: make it a review", id)
+				return false
+			}
+			set(prompts, fmt.Sprintf("check_%d", 1+len(prompts.Content)/2), text("Does it pass this check? "+prompt))
+			return true
+		})
+	}
+	review(prompts, "the prompts of its hooks")
+	dropEmpty(s, "stop_hooks")
+	if hooks := get(s, "hooks"); hooks != nil {
+		dropEmpty(hooks, "after_agent")
+		dropEmpty(s, "hooks")
+		if len(hooks.Content) > 0 && get(hooks, "after_agent") == nil {
+			c.note("step %s: nothing runs its hooks before_tool and before_prompt", id)
+		}
+	}
+	if get(s, "reviews") == nil && (c.earlier || len(reviews.Content) > 0) {
+		set(s, "reviews", reviews)
+	}
+}
+
+// output adds an item of a list of outputs to a mapping.
+func (c *converter) output(made, o *yaml.Node) {
+	path, kind := scalar(o), "file"
+	about := ""
+	if o.Kind == yaml.MappingNode {
+		if path = scalar(get(o, "file")); path == "" {
+			path, kind = scalar(get(o, "directory")), "files"
+		}
+		if path == "" && len(o.Content) > 0 { // "- report.md: what it is"
+			path, kind, about = o.Content[0].Value, "file", "; "+scalar(o.Content[1])
+		}
+		for _, key := range []string{"doc_spec", "document_type", "dtd"} {
+			if spec := scalar(get(o, key)); spec != "" {
+				about = "; it must conform to " + spec
+			}
+		}
+	}
+	if strings.HasSuffix(path, "/") || strings.Contains(path, "*") {
+		kind = "files"
+	}
+	if path == "" || get(made, path) != nil {
+		return
+	}
+	set(made, path, mapping("type", text(kind), "description", text(path+about)))
+}
+
+var bold = regexp.MustCompile(`^\*\*([^*]+)\*\*:?\s*`)
+
+// criteriaOf returns a mapping of names to questions for a list of criteria, or for a mapping of them.
+func criteriaOf(criteria *yaml.Node) *yaml.Node {
+	made := mapping()
+	if criteria.Kind == yaml.MappingNode {
+		return criteria
+	}
+	if criteria.Kind == yaml.ScalarNode {
+		criteria = list(criteria)
+	}
+	for i, q := range criteria.Content {
+		if q.Kind == yaml.MappingNode { // "- Complete: Is it complete?", which YAML takes for a mapping
+			for k := 0; k < len(q.Content); k += 2 {
+				set(made, unused(made, q.Content[k].Value), text(scalar(q.Content[k+1])))
+			}
+			continue
+		}
+		question, name := scalar(q), fmt.Sprintf("criterion_%d", i+1)
+		if m := bold.FindStringSubmatch(question); m != nil && get(made, m[1]) == nil && strings.TrimSpace(question[len(m[0]):]) != "" {
+			name, question = m[1], question[len(m[0]):]
+		}
+		if question != "" {
+			set(made, unused(made, name), text(question))
+		}
+	}
+	return made
+}
+
+// unused returns a name that a mapping does not have: this one, or this one with underscores.
+func unused(m *yaml.Node, name string) string {
+	for get(m, name) != nil {
+		name += "_"
+	}
+	return name
+}
+
+// outputsOf returns the names of the outputs of each step, as they will be.
+func outputsOf(steps *yaml.Node) map[string][]string {
+	made := map[string][]string{}
+	for _, s := range steps.Content {
+		id, outputs := scalar(get(s, "id")), get(s, "outputs")
+		switch {
+		case outputs == nil:
+		case outputs.Kind == yaml.SequenceNode:
+			for _, o := range outputs.Content {
+				named := mapping()
+				new(converter).output(named, o)
+				for i := 0; i < len(named.Content); i += 2 {
+					made[id] = append(made[id], named.Content[i].Value)
+				}
+			}
+		case outputs.Kind == yaml.MappingNode:
+			for i := 0; i < len(outputs.Content); i += 2 {
+				made[id] = append(made[id], outputs.Content[i].Value)
+			}
+		}
+	}
+	return made
+}
+
+// inputs corrects the inputs of a step that are files: each names an output of a step that it depends on.
+func (c *converter) inputs(s *yaml.Node, id string, made map[string][]string) {
+	inputs := get(s, "inputs")
+	if inputs == nil {
+		return
+	}
+	for _, in := range inputs.Content {
+		file, from := scalar(get(in, "file")), scalar(get(in, "from_step"))
+		if from == "" && file != "" { // of a file that exists
+			*in = *mapping("name", text(file), "description", text("the file "+file))
+			c.did("step %s: the input %s is asked for, since no step makes it", id, file)
+		}
+		if from == "" {
+			continue
+		}
+		if outputs := made[from]; len(outputs) == 1 && file != outputs[0] {
+			replace(in, "file", text(outputs[0]))
+			c.did("step %s: the input %s of step %s is now the output %s, the only one that it makes", id, file, from, outputs[0])
+		}
+		all := get(s, "dependencies")
+		if all == nil || all.Kind != yaml.SequenceNode {
+			remove(s, "dependencies")
+			all = list()
+			set(s, "dependencies", all)
+		}
+		if !slices.ContainsFunc(all.Content, func(n *yaml.Node) bool { return scalar(n) == from }) {
+			all.Content = append(all.Content, text(from))
+			all.Style = 0
+			c.did("step %s: %s is now among its dependencies", id, from)
+		}
+	}
+}
+
+// inOrder returns the ids of steps as they are declared, each after those that it depends on.
+func inOrder(steps *yaml.Node) (ids []string) {
+	needs := map[string][]string{}
+	var declared []string
+	for _, s := range steps.Content {
+		id := scalar(get(s, "id"))
+		declared = append(declared, id)
+		if all := get(s, "dependencies"); all != nil {
+			for _, n := range all.Content {
+				needs[id] = append(needs[id], scalar(n))
+			}
+		}
+	}
+	seen := map[string]bool{}
+	var visit func(id string)
+	visit = func(id string) {
+		if seen[id] || !slices.Contains(declared, id) {
+			return
+		}
+		seen[id] = true
+		for _, need := range needs[id] {
+			visit(need)
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range declared {
+		visit(id)
+	}
+	return ids
+}
+
+const changelogTitle = "# Changelog\n"
+
+// changelog returns a changelog as Markdown.
+func changelog(log *yaml.Node) string {
+	b := new(strings.Builder)
+	b.WriteString(changelogTitle)
+	if log.Kind != yaml.SequenceNode {
+		return b.String() + "\n" + scalar(log) + "\n"
+	}
+	for _, e := range log.Content {
+		fmt.Fprintf(b, "\n## %s\n\n%s\n", scalar(get(e, "version")), strings.TrimSpace(scalar(get(e, "changes"))))
+	}
+	return b.String()
+}
+
+// get returns the value of a key of a mapping, or nil.
+func get(m *yaml.Node, key string) *yaml.Node {
+	if m == nil || m.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			return m.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// remove removes a key of a mapping, and returns its value or nil.
+func remove(m *yaml.Node, key string) *yaml.Node {
+	value := get(m, key)
+	for i := 0; value != nil && i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			m.Content = slices.Delete(m.Content, i, i+2)
+			break
+		}
+	}
+	return value
+}
+
+func dropEmpty(m *yaml.Node, key string) {
+	if v := get(m, key); v != nil && len(v.Content) == 0 {
+		remove(m, key)
+	}
+}
+
+func rename(m *yaml.Node, key, to string) {
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			m.Content[i].Value = to
+		}
+	}
+}
+
+func replace(m *yaml.Node, key string, value *yaml.Node) {
+	for i := 0; i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			m.Content[i+1] = value
+		}
+	}
+}
+
+func set(m *yaml.Node, key string, value *yaml.Node) {
+	m.Content = append(m.Content, text(key), value)
+}
+
+// text returns a node of a text.
+func text(s string) *yaml.Node {
+	n := new(yaml.Node)
+	n.SetString(s)
+	return n
+}
+
+func list(items ...*yaml.Node) *yaml.Node { return &yaml.Node{Kind: yaml.SequenceNode, Content: items} }
+
+func mapping(pairs ...any) *yaml.Node {
+	m := &yaml.Node{Kind: yaml.MappingNode}
+	for i := 0; i < len(pairs); i += 2 {
+		set(m, pairs[i].(string), pairs[i+1].(*yaml.Node))
+	}
+	return m
+}
+
+// scalar returns the text of a scalar, or "".
+func scalar(n *yaml.Node) string {
+	if n = yamltree.Target(n); n == nil || n.Kind != yaml.ScalarNode || yamltree.IsNull(n) {
+		return ""
+	}
+	return n.Value
+}

@@ -1,0 +1,306 @@
+package job
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/internal/yamltree"
+)
+
+// Format 2 is that of DeepWork 0.10 and later: values that pass between steps are declared once, as
+// step_arguments, and each workflow has steps of its own. A Job is made of the structs below, whose tags
+// are the format, before it is checked.
+
+type file2 struct {
+	Name      string      `yaml:"name" as:"identifier" add:"the job's name, such as name: monthly_report"`
+	Summary   string      `yaml:"summary" as:"summary" add:"what the job is for, in 1 to 200 characters"`
+	Arguments []argument2 `yaml:"step_arguments" is:"a list of step arguments" add:"a list of the values that steps hand on, or step_arguments: [] for none"`
+	Workflows []workflow2 `yaml:"workflows" is:"a mapping of workflow names" keys:"workflow name" add:"a mapping of workflow names" nonempty:"add at least one workflow"`
+}
+
+// An argument2 is a value that steps take and make.
+type argument2 struct {
+	Name        string        `yaml:"name" as:"name" unique:"" add:"a name, such as name: report"`
+	Description string        `yaml:"description" add:"what the value is"`
+	Type        OutputType    `yaml:"type" oneof:"string,file_path" add:"type: string, or type: file_path"`
+	Review      *review2      `yaml:"review"`
+	Schema      ContentSchema `yaml:"json_schema" as:"schema"`
+}
+
+type review2 struct {
+	Strategy     string            `yaml:"strategy" oneof:"individual,matches_together" add:"strategy: individual, or strategy: matches_together"`
+	Instructions string            `yaml:"instructions" as:"filled" add:"what the reviewer is to judge"`
+	Agent        map[string]string `yaml:"agent" is:"a mapping of a program to the name of its subagent, such as {claude: reviewer}"`
+	Context      struct {
+		Changed   bool `yaml:"all_changed_filenames"`
+		Unchanged bool `yaml:"unchanged_matching_files"` // without an effect: an output is reviewed whole
+	} `yaml:"additional_context"`
+	Depth string `yaml:"review_depth" oneof:"standard,lightweight"`
+}
+
+type workflow2 struct {
+	Name       string  `yaml:",key"`
+	Summary    string  `yaml:"summary" as:"summary" add:"what the workflow does, in 1 to 200 characters"`
+	Agent      string  `yaml:"agent" as:"filled"`
+	CommonInfo string  `yaml:"common_job_info_provided_to_all_steps_at_runtime"`
+	Steps      []step2 `yaml:"steps" is:"a list of steps" add:"a list of at least one step" nonempty:"add at least one step"`
+	Closing    string  `yaml:"post_workflow_instructions" as:"filled"`
+}
+
+type step2 struct {
+	Name         string  `yaml:"name" as:"workflow name" unique:"" add:"a name, such as name: draft"`
+	Instructions string  `yaml:"instructions" as:"filled"`
+	Sub          *sub2   `yaml:"sub_workflow"`
+	Inputs       []use2  `yaml:"inputs" is:"a mapping of step arguments" keys:"name"`
+	Outputs      []use2  `yaml:"outputs" is:"a mapping of step arguments" keys:"name"`
+	Requirements []pair2 `yaml:"process_requirements" is:"a mapping of names to requirements" keys:"filled"`
+	Attributes   []pair2 `yaml:"process_quality_attributes" is:"a mapping of names to requirements" keys:"filled"` // their former name
+}
+
+type sub2 struct {
+	Workflow string `yaml:"workflow_name" as:"filled" add:"the workflow's name"`
+	Job      string `yaml:"workflow_job" as:"filled"`
+}
+
+// A use2 is a step argument that a step takes or makes.
+type use2 struct {
+	Name     string   `yaml:",key"`
+	Required bool     `yaml:"required" default:"true"`
+	Review   *review2 `yaml:"review"` // of an output
+}
+
+type pair2 struct {
+	Name string `yaml:",key"`
+	Text string `yaml:",value" as:"filled"`
+}
+
+// isFormat2 reports whether a file is of format 2, and returns a fault if it is of ours as well.
+func (d *decoder) isFormat2() bool {
+	workflows := d.Find("workflows").Target().Kind
+	if !d.Has(place{"step_arguments"}) && !(d.Has(place{"workflows"}) && workflows == yaml.MappingNode) {
+		return false
+	}
+	switch {
+	case d.Has(place{"steps"}):
+		d.FaultAt(place{"steps"}, "mixes two formats: with step_arguments, or workflows as a mapping, each workflow has its own steps; move them there")
+	case workflows == yaml.SequenceNode:
+		d.FaultAt(place{"workflows"}, "mixes two formats: with step_arguments, workflows is a mapping of names, and each has its own steps")
+	}
+	return true
+}
+
+// decode2 decodes a file of format 2 into a job.
+func (d *decoder) decode2(root yamltree.Value, j *Job) {
+	if d.Faults() > 0 {
+		return
+	}
+	var f file2
+	d.Decode(root, &f)
+	j.Name, j.Summary, j.Format = f.Name, f.Summary, 2
+	b := builder2{d, &f}
+	for i := range f.Workflows {
+		w := &f.Workflows[i]
+		made := Workflow{Name: w.Name, Summary: w.Summary, CommonInfo: w.CommonInfo, Agent: w.Agent, Closing: w.Closing}
+		made.Steps = b.steps(w)
+		made.Inputs = parameters(made.Steps)
+		for _, s := range made.Steps {
+			made.Entries = append(made.Entries, Entry{s.ID})
+		}
+		j.Workflows = append(j.Workflows, made)
+		j.Steps = append(j.Steps, made.Steps...)
+	}
+	j.index()
+}
+
+// A builder2 makes the model of a file.
+type builder2 struct {
+	d *decoder
+	f *file2
+}
+
+// argument returns the argument that a step uses; nil means that it is not declared.
+func (b *builder2) argument(name string) *argument2 {
+	if i := slices.IndexFunc(b.f.Arguments, func(a argument2) bool { return a.Name == name }); i >= 0 {
+		return &b.f.Arguments[i]
+	}
+	return nil
+}
+
+// undeclared reports an output that is not declared.
+func (b *builder2) undeclared(name string, at place) {
+	if !b.d.Has(place{"step_arguments"}) || b.d.Full() {
+		return // the missing key is a fault already
+	}
+	names := make([]string, len(b.f.Arguments))
+	for i, a := range b.f.Arguments {
+		names[i] = a.Name
+	}
+	b.d.FaultAt(at, "%s is not among the step_arguments (%s): correct the name, or declare it there",
+		yamltree.Quote(name), nearest(name, names, "they are "))
+}
+
+// steps makes the steps of a workflow.
+func (b *builder2) steps(w *workflow2) (all []Step) {
+	makers := map[string][]string{} // of an argument: the earlier steps that make it, the nearest first
+	for i := range w.Steps {
+		s, at := &w.Steps[i], place{"workflows", w.Name, "steps", i}
+		made := Step{ID: s.Name, Workflow: w.Name, Name: strings.ReplaceAll(s.Name, "_", " "), Instructions: s.Instructions}
+		switch {
+		case s.Sub != nil && s.Instructions != "":
+			b.d.FaultAt(at, "has instructions and sub_workflow: write exactly one")
+		case s.Sub != nil:
+			made.Instructions = b.subWorkflow(s.Sub, at)
+		case s.Instructions == "" && !b.d.Has(at, "instructions"):
+			b.d.FaultAt(at, "has neither instructions nor sub_workflow: add instructions, what the agent is to do")
+		}
+		made.Description = firstLine(made.Instructions)
+		for _, use := range s.Inputs {
+			at := append(slices.Clip(at), "inputs", use.Name)
+			a := b.argument(use.Name)
+			if a == nil {
+				if !b.d.Full() {
+					b.d.WarnAt(at, "%s is not among the step_arguments, so it is taken as a text: declare it there", yamltree.Quote(use.Name))
+				}
+				a = &argument2{Name: use.Name, Type: Text}
+			}
+			if use.Review != nil {
+				b.d.FaultAt(append(slices.Clip(at), "review"), "an input has no review: move it to the output, or to the step argument")
+			}
+			in := Input{Name: a.Name, Description: a.Description, Optional: !use.Required, Type: a.Type}
+			if from := makers[a.Name]; from != nil {
+				in = Input{File: a.Name, FromStep: from[0], From: from, Optional: !use.Required}
+				for _, id := range from {
+					if !slices.Contains(made.Dependencies, id) {
+						made.Dependencies = append(made.Dependencies, id)
+					}
+				}
+			}
+			made.Inputs = append(made.Inputs, in)
+		}
+		for _, use := range s.Outputs {
+			a := b.argument(use.Name)
+			if a == nil {
+				b.undeclared(use.Name, append(slices.Clip(at), "outputs", use.Name))
+				continue
+			}
+			made.Outputs = append(made.Outputs, Output{Name: a.Name, Type: a.Type, Description: a.Description, Required: use.Required, Schema: a.Schema})
+			for _, r := range []*review2{use.Review, a.Review} {
+				if r != nil {
+					made.Reviews = append(made.Reviews, r.of(a.Name))
+				}
+			}
+		}
+		for _, o := range made.Outputs {
+			makers[o.Name] = append([]string{made.ID}, makers[o.Name]...)
+		}
+		if len(s.Attributes) > 0 {
+			b.d.WarnAt(append(slices.Clip(at), "process_quality_attributes"), "is the former name of process_requirements: rename it")
+		}
+		if r := requirements(slices.Concat(s.Requirements, s.Attributes)); r != nil {
+			made.Reviews = append(made.Reviews, *r)
+		}
+		all = append(all, made)
+	}
+	return all
+}
+
+// subWorkflow returns the instructions of a step that is another workflow.
+func (b *builder2) subWorkflow(s *sub2, at place) string {
+	job := s.Job
+	if job == "" {
+		job = b.f.Name
+	}
+	if job == b.f.Name {
+		names := make([]string, len(b.f.Workflows))
+		for i, w := range b.f.Workflows {
+			names[i] = w.Name
+		}
+		if !slices.Contains(names, s.Workflow) && s.Workflow != "" && !b.d.Full() {
+			b.d.FaultAt(append(slices.Clip(at), "sub_workflow", "workflow_name"), "this job has no workflow %s: %s",
+				yamltree.Quote(s.Workflow), nearest(s.Workflow, names, "its workflows are "))
+		}
+	}
+	return fmt.Sprintf("Call start_workflow with job_name %q and workflow_name %q, and follow it until it is complete.", job, s.Workflow)
+}
+
+// of returns the review of an output.
+func (r *review2) of(output string) Review {
+	made := Review{RunEach: output, Criteria: []Criteria{{Name: output, Question: strings.TrimSpace(r.Instructions)}},
+		Together: r.Strategy == "matches_together", Brief: r.Depth == "lightweight", OtherOutputs: r.Context.Changed}
+	made.Agent = r.Agent["claude"]
+	return made
+}
+
+// requirements returns the review of how a step was done, or nil.
+func requirements(all []pair2) *Review {
+	if len(all) == 0 {
+		return nil
+	}
+	r := &Review{RunEach: "step", Account: true, Guidance: new("Judge how the work was done, by the author's account of it and by the outputs. " +
+		"What a requirement says MUST or SHALL be fails if it is not so. What SHOULD be fails only if it was easy to do and was not done. " +
+		"What MAY be never fails: remark on it.")}
+	for _, p := range all {
+		r.Criteria = append(r.Criteria, Criteria{Name: p.Name, Question: p.Text})
+	}
+	return r
+}
+
+// firstLine returns the first Markdown heading of a text, or else its first line, up to 300 characters.
+func firstLine(text string) string {
+	first := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if heading := strings.TrimLeft(line, "#"); heading != line && strings.HasPrefix(heading, " ") {
+			first = strings.TrimSpace(heading)
+			break
+		}
+		if first == "" {
+			first = line
+		}
+	}
+	const most = 300
+	if runes := []rune(first); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return first
+}
+
+// parameters returns the values that steps take from outside.
+func parameters(steps []Step) (all []Parameter) {
+	for _, s := range steps {
+		for _, in := range s.Inputs {
+			if in.Name == "" {
+				continue
+			}
+			if i := slices.IndexFunc(all, func(p Parameter) bool { return p.Name == in.Name }); i >= 0 {
+				all[i].Required = all[i].Required || !in.Optional
+				continue
+			}
+			all = append(all, Parameter{Name: in.Name, Description: in.Description, Required: !in.Optional, Type: in.Type})
+		}
+	}
+	return all
+}
+
+// schemaForm decodes a JSON Schema: one written into the file, or the path of its file.
+func schemaForm(d *yamltree.Decoder, v value, to any) {
+	s := to.(*ContentSchema)
+	if v.Target().Kind != yaml.MappingNode {
+		s.File, _ = d.Text(v, "a JSON Schema, or the path of its file", "path")
+		return
+	}
+	var any any
+	err := v.Target().Decode(&any)
+	if err == nil {
+		s.JSON, err = json.Marshal(any)
+	}
+	if err != nil {
+		d.Fault(v.At(), "is not a JSON Schema: %v", err)
+	} else if _, err := s.Compile(""); err != nil {
+		d.Fault(v.At(), "%v", err)
+	}
+}

@@ -1,0 +1,420 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"gopkg.in/yaml.v3"
+
+	"deepwork/catalog/job"
+)
+
+// TestJobsOfAFolder loads each job file of a folder, of any format, converts it first if it must be, and walks each of
+// its workflows over MCP with made-up values. Each step must show the texts that the file has for it, which the test
+// reads on its own. It walks the small files of the project, the examples of its pages, and those of DEEPWORK_TEST_JOBS if that is set: a
+// folder of job files, or of jobs with their files. Files that a job names and that do not exist are made up.
+func TestJobsOfAFolder(t *testing.T) {
+	ownUser(t, "")
+	folders := []string{"../../catalog/job/testdata/valid", "../../catalog/job/testdata/mapping"}
+	if more := os.Getenv("DEEPWORK_TEST_JOBS"); more != "" {
+		folders = append(folders, more)
+	}
+	examples := t.TempDir()
+	for i, s := range snippets(t, "yaml job") {
+		writeFiles(t, examples, map[string]string{fmt.Sprintf("README_%d.yml", i+1): s.text})
+	}
+	for _, folder := range append(folders, examples) {
+		found := 0
+		must(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && strings.HasSuffix(path, ".yml") && !d.IsDir() {
+				found++
+				name, _ := filepath.Rel(folder, path)
+				t.Run(filepath.ToSlash(name), func(t *testing.T) { walkFile(t, path) })
+			}
+			return err
+		}))
+		if found == 0 {
+			t.Errorf("%s has no job files", folder)
+		}
+	}
+}
+
+func walkFile(t *testing.T, path string) {
+	source, err := os.ReadFile(path)
+	must(t, err)
+	var file any
+	must(t, yaml.Unmarshal(source, &file))
+	root := t.TempDir()
+	dir := filepath.Join(root, ".deepwork", "jobs", strings.TrimSuffix(filepath.Base(path), ".yml"))
+	if filepath.Base(path) == job.FileName {
+		dir = filepath.Join(filepath.Dir(dir), filepath.Base(filepath.Dir(path)))
+		must(t, os.MkdirAll(filepath.Dir(dir), 0o755))
+		must(t, os.CopyFS(dir, os.DirFS(filepath.Dir(path))))
+	} else {
+		writeFiles(t, dir, map[string]string{job.FileName: string(source)})
+	}
+	makeUp(t, dir, file)
+	j, faults := job.Load(dir)
+	converted := j == nil || len(j.Workflows) == 0
+	if converted {
+		if j == nil && !strings.Contains(faults[0].Message, "'deepwork jobs convert ") {
+			t.Fatalf("its first fault does not say how to convert it: %s", faults[0])
+		}
+		mustPrint(t, root, "jobs", "convert", "--write", filepath.Base(dir))
+		if j, faults = job.Load(dir); j == nil {
+			t.Fatalf("it does not load when converted: %v", faults)
+		}
+	}
+	w := walker{t, root, passingClient(t, root), j, asMap(file), converted}
+	for i := range j.Workflows {
+		if len(j.Workflows[i].Entries) > 0 {
+			w.walk(&j.Workflows[i])
+		}
+	}
+}
+
+// passingClient starts a server that has no reviewer, and connects a client whose user passes every review of a person.
+func passingClient(t *testing.T, root string) *mcp.ClientSession {
+	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", root, "--log-level", "error", "--no-quality-gate")
+	server.Stderr = t.Output()
+	client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
+	}}).Connect(t.Context(), &mcp.CommandTransport{Command: server}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	must(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// makeUp makes the files that a job names and that are missing.
+func makeUp(t *testing.T, dir string, value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, v := range value {
+			makeUp(t, dir, v)
+		}
+	case map[string]any:
+		for key, v := range value {
+			name, is := v.(string)
+			text := "What " + name + " says.\n"
+			switch key {
+			case "json_schema":
+				text = "{}"
+			case "instructions_file", "prompt_file", "script":
+			default:
+				is = false
+			}
+			if !is {
+				makeUp(t, dir, v)
+			} else if !fileExists(filepath.Join(dir, name)) {
+				writeFiles(t, dir, map[string]string{name: text})
+			}
+		}
+	}
+}
+
+// A walker walks the workflows of a job as an agent does.
+type walker struct {
+	t         *testing.T
+	root      string
+	client    *mcp.ClientSession
+	job       *job.Job
+	file      map[string]any // as it was before it was converted
+	converted bool
+}
+
+// A shown is what an agent is shown of a step.
+type shown struct {
+	SessionID string `json:"session_id"`
+	StepID    string `json:"step_id"`
+	Outputs   []struct {
+		Name     string
+		Required bool
+	} `json:"step_expected_outputs"`
+	Instructions string `json:"step_instructions"`
+	CommonInfo   string `json:"common_job_info"`
+	texts        string // all of it
+}
+
+func (s *shown) UnmarshalJSON(data []byte) error {
+	type plain shown
+	var all any
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	s.texts = strings.Join(textsIn(all), "\n")
+	return json.Unmarshal(data, (*plain)(s))
+}
+
+type progress struct {
+	Status     string
+	Feedback   string
+	BeginStep  *shown   `json:"begin_step"`
+	Concurrent []*shown `json:"concurrent_steps"`
+	Closing    string   `json:"post_workflow_instructions"`
+}
+
+func (w *walker) walk(wf *job.Workflow) {
+	args := map[string]any{"goal": "walk", "job_name": w.job.Name, "workflow_name": wf.Name}
+	inputs := map[string]any{}
+	for _, p := range wf.Inputs {
+		inputs[p.Name] = w.value("in/"+wf.Name, p.Name, p.Type, job.ContentSchema{})
+	}
+	if len(inputs) > 0 {
+		args["inputs"] = inputs
+	}
+	now := w.call("start_workflow", args)
+	session := now.BeginStep.SessionID
+	view := w.job.Of(wf.Name)
+	for range len(view.Steps) + 1 {
+		if now.Status == "workflow_complete" {
+			if !strings.Contains(now.Closing, strings.TrimSpace(wf.Closing)) {
+				w.t.Errorf("%s: the reply lacks the closing instructions %q: %q", wf.Name, wf.Closing, now.Closing)
+			}
+			return
+		}
+		steps := append([]*shown{now.BeginStep}, now.Concurrent...)
+		common := now.BeginStep.CommonInfo
+		for _, s := range steps {
+			w.compare(wf, view, s, common, inputs)
+			outputs := map[string]any{}
+			for _, o := range s.Outputs {
+				declared := view.Step(s.StepID).Output(o.Name)
+				outputs[o.Name] = w.value("out/"+wf.Name+"/"+s.StepID, o.Name, declared.Type, declared.Schema)
+			}
+			now = w.call("finished_step", map[string]any{"outputs": outputs, "notes": "It was made up.", "step_id": s.StepID, "session_id": session})
+			if now.Status == "needs_work" {
+				w.t.Fatalf("%s: step %s: %s", wf.Name, s.StepID, now.Feedback)
+			}
+		}
+	}
+	w.t.Errorf("%s does not end", wf.Name)
+}
+
+func (w *walker) call(tool string, args map[string]any) (now progress) {
+	w.t.Helper()
+	must(w.t, json.Unmarshal(callTool(w.t, w.client, tool, args), &now))
+	return now
+}
+
+var unfit = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
+
+// value makes a value of a type up; files are in a folder.
+func (w *walker) value(folder, name string, kind job.OutputType, schema job.ContentSchema) any {
+	text := "A value of " + name + ".\n"
+	if schema.JSON != nil {
+		s := new(jsonschema.Schema)
+		must(w.t, json.Unmarshal(schema.JSON, s))
+		data, err := json.Marshal(instance(s))
+		must(w.t, err)
+		text = string(data)
+	}
+	if kind == job.Text || kind == "" {
+		return text
+	}
+	paths := []string{folder + "/" + unfit.ReplaceAllString(name, "_") + ".md"}
+	if kind == job.Files {
+		paths = append(paths, paths[0]+".more.md")
+	}
+	for _, path := range paths {
+		writeFiles(w.t, w.root, map[string]string{path: text})
+	}
+	if kind == job.Files || kind == job.FilePath && len(name)%2 == 0 { // of this type both are right
+		return paths
+	}
+	return paths[0]
+}
+
+// instance makes a value up that satisfies a simple schema.
+func instance(s *jsonschema.Schema) any {
+	switch {
+	case s == nil:
+		return "text"
+	case len(s.Enum) > 0:
+		return s.Enum[0]
+	case s.Const != nil:
+		return *s.Const
+	}
+	switch s.Type {
+	case "object":
+		made := map[string]any{}
+		for _, name := range s.Required {
+			made[name] = instance(s.Properties[name])
+		}
+		return made
+	case "array":
+		made := []any{}
+		for range max(1, orZero(s.MinItems)) {
+			made = append(made, instance(s.Items))
+		}
+		return made
+	case "number", "integer":
+		return 1
+	case "boolean":
+		return true
+	}
+	return strings.Repeat("text", 1+orZero(s.MinLength)/4)
+}
+
+func orZero(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// compare compares what is shown of a step with the file.
+func (w *walker) compare(wf *job.Workflow, view *job.Job, s *shown, common string, inputs map[string]any) {
+	w.t.Helper()
+	place := wf.Name + "/" + s.StepID
+	of := view.Step(s.StepID)
+	if of == nil {
+		w.t.Fatalf("%s: the job has no such step", place)
+	}
+	for what, text := range inFile(w.file, wf.Name, s.StepID, w.converted) {
+		for _, text := range text {
+			if text = strings.TrimSpace(text); !strings.Contains(s.texts+"\n"+common, text) {
+				w.t.Errorf("%s: the step does not show its %s %q", place, what, text)
+			}
+		}
+	}
+	want, err := job.Instructions(view, of)
+	must(w.t, err)
+	got, _, _ := strings.Cut(s.Instructions, "\n**CONCURRENT STEPS**") // how to hand them out follows
+	if strings.TrimSpace(got) != strings.TrimSpace(want) {
+		w.t.Errorf("%s: its instructions are %q, want %q", place, s.Instructions, want)
+	}
+	var names, expected []string
+	for _, o := range s.Outputs {
+		names = append(names, fmt.Sprint(o.Name, o.Required))
+	}
+	for _, o := range of.Outputs {
+		expected = append(expected, fmt.Sprint(o.Name, o.Required))
+	}
+	if !slices.Equal(names, expected) {
+		w.t.Errorf("%s: its outputs are %v, want %v", place, names, expected)
+	}
+	for _, in := range of.Inputs {
+		if value, is := inputs[in.Name]; is && !strings.Contains(s.texts, strings.TrimSpace(strings.Join(textsIn(asJSON(w.t, value)), "\n"))) {
+			w.t.Errorf("%s: it does not show the value %v of its input %s", place, value, in.Name)
+		}
+	}
+}
+
+// inFile returns the texts that a file has for a step, whatever its format, by what they are.
+func inFile(file map[string]any, workflow, step string, converted bool) map[string][]string {
+	common := file["common_job_info_provided_to_all_steps_at_runtime"]
+	if converted && common == nil {
+		common = file["description"]
+	}
+	if workflows, is := file["workflows"].(map[string]any); is {
+		return inFormat2(file, asMap(workflows[workflow]), step)
+	}
+	for _, w := range asList(file["workflows"]) {
+		if asMap(w)["name"] == workflow && asMap(w)["common_job_info_provided_to_all_steps_at_runtime"] != nil {
+			common = asMap(w)["common_job_info_provided_to_all_steps_at_runtime"]
+		}
+	}
+	all := map[string][]string{"common information": textsIn(common)}
+	for _, s := range asList(file["steps"]) {
+		s := asMap(s)
+		if s["id"] != step {
+			continue
+		}
+		all["instructions"] = textsIn(s["instructions"])
+		all["outputs"] = textsIn(s["outputs"])
+		for _, criterion := range textsIn(s["quality_criteria"]) {
+			for part := range strings.SplitSeq(criterion, "**") {
+				all["criteria"] = append(all["criteria"], strings.TrimPrefix(part, ":"))
+			}
+		}
+		for _, r := range asList(s["reviews"]) {
+			all["reviews"] = slices.Concat(all["reviews"], textsIn(asMap(r)["quality_criteria"]), textsIn(asMap(r)["additional_review_guidance"]), textsIn(asMap(r)["run_each"]))
+		}
+		for _, in := range asList(s["inputs"]) {
+			in := asMap(in)
+			all["inputs"] = slices.Concat(all["inputs"], textsIn(in["name"]), textsIn(in["description"]))
+		}
+		hooks := append(asList(s["stop_hooks"]), asList(asMap(s["hooks"])["after_agent"])...)
+		for _, h := range hooks {
+			if converted {
+				all["hooks"] = append(all["hooks"], textsIn(asMap(h)["prompt"])...)
+			}
+		}
+	}
+	for what, texts := range all { // not shown as they are: types, and whether outputs are required
+		all[what] = slices.DeleteFunc(texts, func(text string) bool {
+			return what == "outputs" && slices.Contains([]string{"type", "description", "required", "file", "files", "string", "doc_spec", "document_type", "dtd", "directory"}, text)
+		})
+	}
+	return all
+}
+
+// inFormat2 is inFile for a workflow of format 2.
+func inFormat2(file, workflow map[string]any, step string) map[string][]string {
+	arguments := map[string]map[string]any{}
+	for _, a := range asList(file["step_arguments"]) {
+		arguments[fmt.Sprint(asMap(a)["name"])] = asMap(a)
+	}
+	all := map[string][]string{"common information": textsIn(workflow["common_job_info_provided_to_all_steps_at_runtime"])}
+	for _, s := range asList(workflow["steps"]) {
+		s := asMap(s)
+		if s["name"] != step {
+			continue
+		}
+		all["instructions"] = textsIn(s["instructions"])
+		for key, value := range asMap(s["sub_workflow"]) {
+			all["sub-workflow's "+key] = textsIn(value)
+		}
+		all["process requirements"] = append(textsIn(s["process_requirements"]), textsIn(s["process_quality_attributes"])...)
+		for name := range asMap(s["inputs"]) {
+			all["inputs"] = append(all["inputs"], name)
+		}
+		for name, use := range asMap(s["outputs"]) {
+			all["outputs"] = append(all["outputs"], name, fmt.Sprint(arguments[name]["description"]))
+			for _, review := range []any{asMap(use)["review"], arguments[name]["review"]} {
+				all["reviews"] = append(all["reviews"], textsIn(asMap(review)["instructions"])...)
+			}
+		}
+	}
+	return all
+}
+
+// textsIn returns all texts in a value, keys as well.
+func textsIn(value any) (all []string) {
+	switch value := value.(type) {
+	case string:
+		return []string{value}
+	case []any:
+		for _, v := range value {
+			all = append(all, textsIn(v)...)
+		}
+	case map[string]any:
+		for key, v := range value {
+			all = append(append(all, key), textsIn(v)...)
+		}
+	}
+	return all
+}
+
+func asMap(value any) map[string]any { m, _ := value.(map[string]any); return m }
+
+func asList(value any) []any { l, _ := value.([]any); return l }
+
+// asJSON is a value as JSON decodes it.
+func asJSON(t *testing.T, value any) (decoded any) {
+	data, err := json.Marshal(value)
+	must(t, err)
+	must(t, json.Unmarshal(data, &decoded))
+	return decoded
+}

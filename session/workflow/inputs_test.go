@@ -1,0 +1,326 @@
+package workflow
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deepwork/actor/testkit"
+	"deepwork/session"
+	"deepwork/session/workflow/machine"
+)
+
+// survey is a job of format 2, whose workflows have different steps of one name.
+const survey = `name: survey
+summary: Ask people
+step_arguments:
+  - {name: topic, description: "What it is about", type: string}
+  - {name: place, description: "Where to ask", type: string}
+  - {name: people, description: "Whom to ask", type: file_path}
+  - {name: notes, description: "What people said", type: file_path}
+workflows:
+  ask:
+    summary: Ask once
+    agent: interviewer
+    common_job_info_provided_to_all_steps_at_runtime: Be polite.
+    steps:
+      - {name: prepare, instructions: "# Prepare to ask", inputs: {topic: {}, people: {}, place: {required: false}, notes: {required: false}}, outputs: {notes: {}}}
+      - {name: ask, instructions: "Ask them.", inputs: {notes: {}, topic: {}}, outputs: {notes: {review: {strategy: individual, instructions: "Is it what they said?"}}}}
+      - {name: tell, instructions: "Tell it.", inputs: {notes: {}}}
+    post_workflow_instructions: Thank everybody.
+  again:
+    summary: Ask again
+    common_job_info_provided_to_all_steps_at_runtime: Be brief.
+    steps:
+      - {name: prepare, instructions: "# Prepare once more", inputs: {topic: {}}}
+`
+
+// surveyed makes a project with the job survey, files, a server and a connection.
+func surveyed(t *testing.T) (*project, *server, *Conn) {
+	p := newProject(t)
+	p.write(".deepwork/jobs/survey/job.yml", survey)
+	for _, name := range []string{"people.md", "one.md", "two.md", "folder/x.md"} {
+		p.write(name, name)
+	}
+	srv := p.open()
+	return p, srv, srv.Connect("local")
+}
+
+func text(s string) machine.OutputValue { return machine.OutputValue{Paths: []string{s}} }
+
+func list(paths ...string) machine.OutputValue {
+	return machine.OutputValue{Paths: paths, List: true}
+}
+
+type given map[string]machine.OutputValue
+
+// started starts a workflow of survey.
+func started(t *testing.T, c *Conn, workflow string, in given) *machine.StepInfo {
+	t.Helper()
+	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: workflow, Inputs: in})
+	testkit.Must(t, err)
+	return r.BeginStep
+}
+
+// inputsOf describes the inputs of a step in a line each.
+func inputsOf(info *machine.StepInfo) (all []string) {
+	for _, in := range info.Inputs {
+		value := fmt.Sprint(in.Paths)
+		switch {
+		case in.NotGiven:
+			value = "not given"
+		case in.Value != nil:
+			value = *in.Value
+		}
+		line := in.Name + ": " + value
+		if in.FromStep != "" {
+			line += " from " + in.FromStep
+		}
+		if in.Optional {
+			line += ", optional"
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// A workflow begins only with inputs that it declares, all that it requires, of their types.
+func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
+	p, _, c := surveyed(t)
+	people, topic := text("people.md"), text("tides")
+	for i := range 1001 {
+		p.write(fmt.Sprint("large/", i), "")
+	}
+	for name, tc := range map[string]struct {
+		in    given
+		code  string
+		words []string
+	}{
+		"missing":               {given{"people": people}, "bad_inputs", []string{"needs inputs", "- topic (string): What it is about", "Ask the user"}},
+		"blank":                 {given{"people": people, "topic": text(" \n")}, "bad_inputs", []string{"needs inputs", "topic"}},
+		"unknown":               {given{"people": people, "topic": topic, "places": topic}, "bad_inputs", []string{"no input 'places'", "- place (string, optional): Where to ask"}},
+		"a list for a text":     {given{"people": people, "topic": list("a", "b")}, "bad_inputs", []string{"takes one value", "topic (string)"}},
+		"a text that is long":   {given{"people": people, "topic": text(strings.Repeat("é", 100_001))}, "argument_too_large", []string{"Input 'topic'", "100001 characters", "at most 100000"}},
+		"a file that is not":    {given{"people": text("nobody.md"), "topic": topic}, "file_not_found", []string{"Input 'people': file not found at 'nobody.md'", p.root}},
+		"a file outside":        {given{"people": text("/etc/hosts"), "topic": topic}, "outside_project", []string{"Input 'people'", "leads outside"}},
+		"a large folder":        {given{"people": text("large"), "topic": topic}, "not_a_file", []string{"Input 'people'", "more than 1000 files"}},
+		"one of several files":  {given{"people": list("people.md", "nobody.md"), "topic": topic}, "file_not_found", []string{"nobody.md"}},
+		"of a job without them": {given{"topic": topic}, "bad_inputs", []string{"has no input 'topic'", "It takes: none"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := StartArgs{Goal: "g", JobName: "survey", WorkflowName: "ask", Inputs: tc.in}
+			if name == "of a job without them" {
+				p.simple("alpha")
+				a.JobName, a.WorkflowName = "alpha", "main"
+			}
+			_, err := c.Start(ctx, a)
+			refused(t, err, session.ToolError, tc.code, tc.words...)
+			if len(c.Stack()) != 0 {
+				t.Error("a session began")
+			}
+		})
+	}
+	started(t, c, "ask", given{"people": list("people.md", "folder"), "topic": text(strings.Repeat("é", 100_000)), "place": {List: true}})
+}
+
+// Inputs are kept for the whole session, and shown to each step that names them, with the newest value of
+// what steps make: that of a step that is finished, and not undone by go_to_step.
+func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
+	p, srv, c := surveyed(t)
+	srv.Reviews = false
+	want := func(of string, info *machine.StepInfo, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, inputsOf(info)); diff != "" {
+			t.Errorf("%s: %s", of, diff)
+		}
+	}
+	prepare := []string{"topic: tides", "people: [people.md]", "place: not given, optional", "notes: not given, optional"}
+	first := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
+	want("the first step", first, prepare...)
+	finish := func(step, file string) *machine.FinishReply {
+		t.Helper()
+		return p.finish(c, fmt.Sprintf(`{"step_id": %q, "session_id": %q, "outputs": {"notes": [%q]}}`, step, first.SessionID, file))
+	}
+	want("the second step", finish("prepare", "one.md").BeginStep, "notes: [one.md] from prepare", "topic: tides")
+	want("the third step", finish("ask", "two.md").BeginStep, "notes: [two.md] from ask")
+	back, err := c.GoTo(ctx, GoToArgs{StepID: "ask", SessionID: &first.SessionID})
+	testkit.Must(t, err)
+	want("after go_to_step", back.BeginStep, "notes: [one.md] from prepare", "topic: tides")
+
+	srv.stop()
+	c = p.open(func(o *Options) { o.Reviews = false }).Connect("local")
+	now, err := c.Step(ctx, StepArgs{SessionID: &first.SessionID})
+	testkit.Must(t, err)
+	want("after a restart", now.BeginStep, "notes: [one.md] from prepare", "topic: tides")
+	back, err = c.GoTo(ctx, GoToArgs{StepID: "prepare", SessionID: &first.SessionID})
+	testkit.Must(t, err)
+	want("the first step again", back.BeginStep, prepare...)
+	finish("prepare", "two.md")
+	want("the third step again", finish("ask", "one.md").BeginStep, "notes: [one.md] from ask")
+	end := p.finish(c, `{"step_id": "tell", "outputs": {}}`)
+	if all, _ := end.AllOutputs.Get("notes"); fmt.Sprint(all.Paths) != "[one.md]" || end.Closing != "Thank everybody." {
+		t.Errorf("the end has notes %v and says %q", all.Paths, end.Closing)
+	}
+	kept, _ := p.record(first.SessionID).Inputs.Get("topic")
+	if kept.Text == nil || *kept.Text != "tides" {
+		t.Errorf("the export has the topic %+v", kept)
+	}
+}
+
+// An output that rewrites an input from outside is the newer value; without it the input is.
+func TestAnOutputIsNewerThanAnInputOfItsName(t *testing.T) {
+	_, srv, c := surveyed(t)
+	srv.Reviews = false
+	in := given{"topic": text("tides"), "people": text("people.md"), "notes": text("two.md")}
+	info := started(t, c, "ask", in)
+	if got := inputsOf(info)[3]; got != "notes: [two.md], optional" {
+		t.Error(got)
+	}
+	def := machine.Define(srv.catalog.Snapshot().Job("survey"), "ask")
+	s := &machine.State{Inputs: machine.Outputs{{Key: "notes", Value: text("two.md")}}}
+	if got := s.StepInputs(def, def.Job.Step("tell"))[0]; fmt.Sprint(got.Paths) != "[two.md]" || got.FromStep != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Two workflows of one job have steps of one name: each has its own step, common information and inputs, also
+// nested in the other, and after a restart.
+func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
+	p, srv, c := surveyed(t)
+	ask := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
+	winds := strings.Repeat("winds", 1000) // such a text may be kept elsewhere
+	again := started(t, c, "again", given{"topic": text(winds)})
+	check := func(of string, info *machine.StepInfo, instructions, common, input string) {
+		t.Helper()
+		if info.StepID != "prepare" || info.Instructions != instructions || *info.CommonJobInfo != common || inputsOf(info)[0] != input || info.ProjectRoot != p.root {
+			t.Errorf("%s: %s, %q, %q, %q, in %s", of, info.StepID, info.Instructions, *info.CommonJobInfo, inputsOf(info), info.ProjectRoot)
+		}
+	}
+	read := func(c *Conn, id string) *machine.StepInfo {
+		t.Helper()
+		r, err := c.Step(ctx, StepArgs{SessionID: &id})
+		testkit.Must(t, err)
+		return r.BeginStep
+	}
+	check("one", ask, "# Prepare to ask", "Be polite.", "topic: tides")
+	check("the other", again, "# Prepare once more", "Be brief.", "topic: "+winds)
+	p.write(".deepwork/jobs/survey/job.yml", strings.Replace(survey, "once more", "anew", 1)) // as an author does meanwhile
+	check("the other, edited", read(c, again.SessionID), "# Prepare anew", "Be brief.", "topic: "+winds)
+	srv.stop()
+	testkit.Must(t, os.Rename(filepath.Join(p.root, ".deepwork/jobs/survey"), filepath.Join(p.root, "gone"))) // the stored definitions are used
+	c = p.open().Connect("local")
+	check("one, as it is kept", read(c, ask.SessionID), "# Prepare to ask", "Be polite.", "topic: tides")
+	check("the other, as it is kept", read(c, again.SessionID), "# Prepare once more", "Be brief.", "topic: "+winds)
+	if stack := c.Stack(); len(stack) != 2 {
+		t.Errorf("the stack is %v", stack)
+	}
+}
+
+// Inputs are a part of what a request_id stands for.
+func TestARequestIDStandsForItsInputs(t *testing.T) {
+	_, _, c := surveyed(t)
+	a := StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", RequestID: new("q"), Inputs: given{"topic": text("tides")}}
+	first, err := c.Start(ctx, a)
+	testkit.Must(t, err)
+	same, err := c.Start(ctx, a)
+	if testkit.Must(t, err); same.BeginStep.SessionID != first.BeginStep.SessionID {
+		t.Error("the repeated call began another session")
+	}
+	a.Inputs = given{"topic": text("winds")}
+	refused(t, errOf(c.Start(ctx, a)), session.ToolError, "request_id_reused")
+}
+
+// A self-review has the common information and the inputs of its step, with their values.
+func TestASelfReviewHasTheInputs(t *testing.T) {
+	p, _, c := surveyed(t)
+	id := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")}).SessionID
+	p.finish(c, `{"step_id": "prepare", "outputs": {"notes": ["one.md"]}}`)
+	p.finish(c, `{"step_id": "ask", "outputs": {"notes": ["two.md"]}}`)
+	got, err := os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_ask.md"))
+	testkit.Must(t, err)
+	for _, want := range []string{"> Be polite.\n", "- `notes`, from step `prepare`: What people said\n  - `one.md`\n", "- `topic`, from the start of the workflow: What it is about\n  > tides\n"} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("it lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+// The inputs of our own format are declared by the workflow, and its steps name them.
+func TestInputsOfOurFormat(t *testing.T) {
+	p := newProject(t)
+	p.write("plan.md", "x")
+	p.write(".deepwork/jobs/ours/job.yml", `name: ours
+version: "1.0.0"
+summary: s
+common_job_info_provided_to_all_steps_at_runtime: For all.
+steps:
+  - {id: one, name: n, description: d, instructions: "Do it.", outputs: {}, reviews: [], inputs: [{name: tone, description: d}, {name: plan, description: d}, {name: mood, description: d}]}
+workflows:
+  - name: main
+    summary: s
+    common_job_info_provided_to_all_steps_at_runtime: For main.
+    steps: [one]
+    inputs: [{name: tone, description: The tone, default: plain}, {name: plan, description: The plan, type: files, default: plan.md}]
+`)
+	c := p.open().Connect("local")
+	for want, in := range map[string]given{
+		"[tone: plain plan: [plan.md] mood: []]": nil,
+		"[tone: merry plan: [plan.md] mood: []]": {"tone": text("merry"), "plan": text("plan.md")},
+	} {
+		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "ours", WorkflowName: "main", Inputs: in})
+		testkit.Must(t, err)
+		if got := fmt.Sprint(inputsOf(r.BeginStep)); got != want || *r.BeginStep.CommonJobInfo != "For main." || r.BeginStep.Instructions != "Do it." {
+			t.Errorf("%s, %q, %q", got, *r.BeginStep.CommonJobInfo, r.BeginStep.Instructions)
+		}
+	}
+}
+
+// get_workflows says what a workflow takes, and how one for a subagent is started.
+func TestGetWorkflowsListsInputs(t *testing.T) {
+	_, _, c := surveyed(t)
+	r, err := c.GetWorkflows(ctx)
+	testkit.Must(t, err)
+	for _, want := range []string{
+		`"agent":"interviewer","how_to_start":"Start a subagent of the type interviewer (`,
+		`"inputs":[{"name":"topic","description":"What it is about","required":true,"type":"string"},{"name":"people","description":"Whom to ask","required":true,"type":"file_path"},`,
+		`{"name":"place","description":"Where to ask","required":false,"type":"string"}`,
+		`{"name":"again","summary":"Ask again","inputs":[{"name":"topic"`,
+	} {
+		if !strings.Contains(string(r.Jobs), want) {
+			t.Errorf("it lacks %s:\n%s", want, r.Jobs)
+		}
+	}
+}
+
+// start_workflow takes session_id as another name of parent_session_id, and says what to do with anything else.
+func TestStartTakesSessionIDForTheParent(t *testing.T) {
+	p, _, c := surveyed(t)
+	outer := started(t, c, "again", given{"topic": text("a")}).SessionID
+	started(t, c, "again", given{"topic": text("b")})
+	a := StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", Inputs: given{"topic": text("c")}, SessionID: &outer}
+	r, err := c.Start(ctx, a)
+	testkit.Must(t, err)
+	if parent := p.record(r.BeginStep.SessionID).ParentSessionID; parent == nil || *parent != outer {
+		t.Errorf("the parent is %v, want %s", parent, outer)
+	}
+	a.SessionID = new("5f0c0a0e-9a6e-4a50-8a7e-0c9d5f6b8a11")
+	refused(t, errOf(c.Start(ctx, a)), session.ToolError, "bad_session_id", "leave it out", "parent_session_id", "begin_step.session_id")
+}
+
+// A long text that a workflow is started with is kept beside the record, and is there after a restart.
+func TestALongInputSurvivesARestart(t *testing.T) {
+	p, srv, c := surveyed(t)
+	topic := strings.Repeat("é ", machine.MaxText/2)
+	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", Inputs: given{"topic": text(topic)}})
+	testkit.Must(t, err)
+	srv.stop()
+	id := r.BeginStep.SessionID
+	step, err := p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})
+	if err != nil || step.BeginStep.Inputs[0].Value == nil || *step.BeginStep.Inputs[0].Value != topic {
+		t.Errorf("after a restart: %.200s, %v", toJSON(t, step), err)
+	}
+}

@@ -1,0 +1,88 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/codes"
+)
+
+// ParseInputs checks the values that a workflow is started with by its declaration: names, presence and
+// types. It does not check files. A blank value counts as absent. The result is in the author's order, with
+// the defaults of values that are absent.
+func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error) {
+	var in Outputs
+	var missing []string
+	declared := map[string]bool{}
+	for _, p := range wf.Inputs {
+		declared[p.Name] = true
+		v, err := inputValue(wf, p, given[p.Name])
+		switch {
+		case err != nil:
+			return nil, err
+		case v == nil && p.Required && p.Default == nil:
+			missing = append(missing, "\n- "+describeInput(p))
+		case v != nil:
+			in = append(in, jsontext.Pair[OutputValue]{Key: p.Name, Value: *v})
+		}
+	}
+	var unknown []string
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !declared[name] {
+			unknown = append(unknown, jsontext.Clip(name, 200))
+		}
+	}
+	switch {
+	case unknown != nil:
+		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' has no input %s. It takes: %s", wf.Name, quoteList(unknown), describeInputs(wf)).With("unknown", unknown)
+	case missing != nil:
+		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\nAsk the user for what you do not know, and pass them as inputs, by name.", wf.Name, strings.Join(missing, "")).With("missing", len(missing))
+	}
+	return in, (*State)(nil).CheckRoom(in)
+}
+
+// inputValue returns a value by its declaration, or nil if none was given.
+func inputValue(wf *job.Workflow, p job.Parameter, v OutputValue) (*OutputValue, error) {
+	if v.Text != nil {
+		v = OutputValue{Paths: []string{*v.Text}}
+	}
+	if strings.TrimSpace(strings.Join(v.Paths, "")) == "" {
+		if p.Default == nil || *p.Default == "" {
+			return nil, nil
+		}
+		v = OutputValue{Paths: []string{*p.Default}}
+	}
+	switch {
+	case v.List && (p.Type == job.Text || p.Type == job.File):
+		return nil, session.Wrong(codes.BadInputs, "Input '%s' of workflow '%s' takes one value, and a list was given. It is: %s", p.Name, wf.Name, describeInput(p)).With("input", p.Name)
+	case p.Type == job.Text:
+		return &OutputValue{Text: &v.Paths[0]}, CheckText("Input '"+p.Name+"'", v.Paths[0])
+	}
+	v.List = v.List || p.Type == job.Files
+	return &v, nil
+}
+
+// describeInput returns a parameter in one line.
+func describeInput(p job.Parameter) string {
+	optional := ""
+	if !p.Required || p.Default != nil {
+		optional = ", optional"
+	}
+	return fmt.Sprintf("%s (%s%s): %s", p.Name, p.Type, optional, strings.Join(strings.Fields(p.Description), " "))
+}
+
+func describeInputs(wf *job.Workflow) string {
+	if len(wf.Inputs) == 0 {
+		return "none."
+	}
+	var b strings.Builder
+	for _, p := range wf.Inputs {
+		b.WriteString("\n- " + describeInput(p))
+	}
+	return b.String()
+}

@@ -1,0 +1,180 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/codes"
+)
+
+// The limits of the texts of a session, its inputs and outputs of type string.
+const (
+	MaxText       = 100_000  // characters of one text
+	MaxInlineText = 4_000    // characters of one that is kept where it is used; longer ones are kept by their hashes
+	MaxTexts      = 16 << 20 // bytes of all texts that a session keeps, each counted once
+	maxShownText  = 200      // characters of a text in a list
+
+	maxRepliedTexts = 1 << 20 // bytes of all texts of a reply that are not shortened
+)
+
+// isLong reports whether a text is kept by its hash.
+func isLong(text string) bool {
+	return len(text) > MaxInlineText && utf8.RuneCountInString(text) > MaxInlineText
+}
+
+// CheckText refuses a text that is too long. what names it, such as Output 'summary'.
+func CheckText(what, text string) error {
+	if n := utf8.RuneCountInString(text); n > MaxText {
+		return session.Wrong(codes.ArgumentTooLarge, "%s has %d characters, and a text has at most %d. Shorten it, or put the details in a file and name that in the text.", what, n, MaxText)
+	}
+	return nil
+}
+
+// CheckRoom refuses values whose texts are too long together with those that the session keeps. s may be nil.
+func (s *State) CheckRoom(values Outputs) error {
+	kept := map[string]bool{}
+	total := 0
+	add := func(v *OutputValue) {
+		if v.Text != nil && !kept[*v.Text] {
+			kept[*v.Text] = true
+			total += len(*v.Text)
+		}
+	}
+	for i := range values {
+		add(&values[i].Value)
+	}
+	if total == 0 {
+		return nil
+	}
+	if s != nil {
+		s.values(add)
+	}
+	if total > MaxTexts {
+		return session.Wrong(codes.ArgumentTooLarge, "With '%s' the texts of this session have %d bytes together, and %d are the most. Shorten it, or abort the session and start one whose steps hand on less.", values[len(values)-1].Key, total, MaxTexts)
+	}
+	return nil
+}
+
+// values calls f with each value that a state keeps. f may change it only while the state is being made.
+func (s *State) values(f func(v *OutputValue)) {
+	each := func(all Outputs) {
+		for i := range all {
+			f(&all[i].Value)
+		}
+	}
+	steps := func(all jsontext.OrderedMap[*StepProgress]) {
+		for _, p := range all {
+			each(p.Value.Outputs)
+			for _, a := range p.Value.Attempts {
+				each(a.Outputs)
+			}
+			if p.Value.Question != nil {
+				each(p.Value.Question.Outputs)
+			}
+		}
+	}
+	each(s.Inputs)
+	steps(s.StepProgress)
+	for _, w := range s.History {
+		steps(w.Progress)
+	}
+}
+
+// longTexts returns the texts that a state keeps by their hashes.
+func (s *State) longTexts() map[string]string {
+	var all map[string]string
+	s.values(func(v *OutputValue) {
+		if v.Text == nil || !isLong(*v.Text) {
+			return
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[Digest(*v.Text)] = *v.Text
+	})
+	return all
+}
+
+// textChanges returns the parts of long texts that were added since an earlier state, and the keys of those that are
+// gone.
+func (s *State) textChanges(before *State) (put, gone []Part, err error) {
+	now, was := s.longTexts(), before.longTexts()
+	for _, hash := range slices.Sorted(maps.Keys(now)) {
+		if _, kept := was[hash]; kept {
+			continue
+		}
+		body, err := jsontext.Encode(now[hash])
+		if err != nil {
+			return nil, nil, err
+		}
+		put = append(put, Part{Kind: TextPart, Key: hash, Body: body})
+	}
+	for _, hash := range slices.Sorted(maps.Keys(was)) {
+		if _, kept := now[hash]; !kept {
+			gone = append(gone, Part{Kind: TextPart, Key: hash})
+		}
+	}
+	return put, gone, nil
+}
+
+// setTexts puts the texts that a decoded state names by their hashes in their places.
+func (s *State) setTexts(texts map[string]string) (err error) {
+	s.values(func(v *OutputValue) {
+		if v.hash == "" {
+			return
+		}
+		text, kept := texts[v.hash]
+		switch {
+		case !kept:
+			err = fmt.Errorf("its text %s is missing", v.hash)
+		case Digest(text) != v.hash:
+			err = fmt.Errorf("its text %s has another hash than its name", v.hash)
+		}
+		v.Text, v.hash = &text, ""
+	})
+	return err
+}
+
+// Shown returns a value as lists show it: a text in one line, shortened.
+func (v OutputValue) Shown() string {
+	if v.Text == nil {
+		return strings.Join(v.Paths, ", ")
+	}
+	return shortened(*v.Text)
+}
+
+func shortened(text string) string {
+	line := strings.Join(strings.Fields(jsontext.Clip(text, 4*maxShownText)), " ")
+	short := jsontext.Clip(line, maxShownText)
+	if n := utf8.RuneCountInString(text); short != line || n > 4*maxShownText {
+		return fmt.Sprintf("%s (%d characters)", short, n)
+	}
+	return short
+}
+
+// Plain returns values as arguments and replies have them: a text as a plain string.
+func Plain(all Outputs) Outputs { return plainWithin(all, math.MaxInt) }
+
+// plainWithin is Plain with a limit of the bytes of all texts; those that exceed it are shortened.
+func plainWithin(all Outputs, room int) Outputs {
+	plain := slices.Clone(all)
+	for i, o := range plain {
+		if o.Value.Text == nil {
+			continue
+		}
+		text := *o.Value.Text
+		if len(text) > room {
+			text = shortened(text)
+		} else {
+			room -= len(text)
+		}
+		plain[i].Value = OutputValue{Paths: []string{text}}
+	}
+	return plain
+}

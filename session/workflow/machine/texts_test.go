@@ -1,0 +1,151 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
+)
+
+func textOf(text string) OutputValue { return OutputValue{Text: &text} }
+
+func outputOf(name string, v OutputValue) Outputs {
+	return Outputs{{Key: name, Value: v}}
+}
+
+// Rules 13 and 14: what the outputs argument may say for each type.
+func TestRules13And14_ValuesByType(t *testing.T) {
+	step := func(of job.OutputType) *job.Step {
+		return &job.Step{ID: "a", Outputs: []job.Output{{Name: "o", Type: of, Required: true}}}
+	}
+	for _, c := range []struct {
+		of         job.OutputType
+		raw, wrong string
+	}{
+		{job.Text, `{"o":"any\ntext"}`, ""},
+		{job.Text, `["any text"]`, ""},
+		{job.Text, `{"o":""}`, ""},
+		{job.Text, `{"o":["a"]}`, "declared as type 'string' and must be a text; it is a list"},
+		{job.Text, `{"o":{"text":"a"}}`, "must be a text; it is an object"},
+		{job.Text, `{"o":"` + strings.Repeat("é", MaxText) + `"}`, ""},
+		{job.Text, `{"o":"` + strings.Repeat("é", MaxText+1) + `"}`, "Output 'o' has 100001 characters, and a text has at most 100000"},
+		{job.FilePath, `{"o":"a.md"}`, ""},
+		{job.FilePath, `{"o":["a.md","b.md"]}`, ""},
+		{job.FilePath, `["a.md","b.md"]`, ""},
+		{job.FilePath, `{"o":[]}`, "o (needs at least one path)"},
+		{job.FilePath, `{"o":3}`, "must be a path or a list of paths; it is a number"},
+		{job.FilePath, `{"o":["a",3]}`, "its element 1 is a number"},
+	} {
+		out, err := ParseOutputs(step(c.of), json.RawMessage(c.raw))
+		if c.wrong != "" {
+			if err == nil || !strings.Contains(err.Error(), c.wrong) {
+				t.Errorf("%s %.60s: got %v, want %q", c.of, c.raw, err, c.wrong)
+			}
+			continue
+		}
+		if err != nil || !SameOutputs(json.RawMessage(c.raw), out) || SameOutputs(json.RawMessage(`{"o":"other"}`), out) {
+			t.Errorf("%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
+		}
+	}
+}
+
+// A long text is a part of its own, and an export has it once.
+func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
+	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
+	at := time.Unix(1, 0).UTC()
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
+	testkit.Must(t, err)
+	long := strings.Repeat("é", MaxInlineText+1)
+	for text, kept := range map[string]bool{long: true, long[2:]: false} {
+		opened := s.OpenAttempt("a", Attempt{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
+		p, err := opened.PlanFinish(def, nil, func(Outputs) bool { return false })
+		testkit.Must(t, err)
+		next, _ := opened.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputOf("a_out", textOf(strings.Clone(text))), Texts: Instructions{}})
+		frame, parts, err := next.Parts()
+		testkit.Must(t, err)
+		texts := 0
+		for _, part := range parts {
+			if part.Kind == TextPart {
+				texts++
+			}
+		}
+		if want := map[bool]int{true: 1}[kept]; texts != want {
+			t.Errorf("a text of %d bytes: %d parts of texts, want %d", len(text), texts, want)
+		}
+		if _, changed, _, err := next.Changes(opened); err != nil || strings.Contains(fmt.Sprint(changed), string(TextPart)) {
+			t.Errorf("the text is written again: %v", err)
+		}
+		data, err := next.Encode()
+		testkit.Must(t, err)
+		back, err := Decode("00000001", data)
+		testkit.Must(t, err)
+		if got := back.Progress("a").Outputs[0].Value.Text; got == nil || *got != text || *back.Progress("a").Attempts[0].Outputs[0].Value.Text != text {
+			t.Error("the export does not have the text")
+		}
+		if !kept {
+			continue
+		}
+		if strings.Count(string(data), long) != 1 {
+			t.Errorf("the export has the text %d times", strings.Count(string(data), long))
+		}
+		for what, wrong := range map[string]string{"is missing": "x", "has another hash than its name": Digest(long)} {
+			for i := range parts {
+				if parts[i].Kind == TextPart {
+					parts[i].Key, parts[i].Body = wrong, []byte(`"other"`)
+				}
+			}
+			if _, err := Assemble("00000001", frame, parts); err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("got %v, want %q", err, what)
+			}
+		}
+	}
+}
+
+// All texts of a session have at most 16 MB, each counted once.
+func TestTheTextsOfASessionAreBounded(t *testing.T) {
+	s := &State{}
+	for i := range MaxTexts / MaxText {
+		s.setProgress(&StepProgress{StepID: fmt.Sprint(i), Outputs: outputOf("o", textOf(fmt.Sprintf("%0*d", MaxText, i)))})
+	}
+	left := MaxTexts % MaxText
+	for _, c := range []struct {
+		text string
+		ok   bool
+	}{
+		{strings.Repeat("x", left), true},
+		{strings.Repeat("x", left+1), false},
+		{fmt.Sprintf("%0*d", MaxText, 3), true}, // it is kept already
+	} {
+		err := s.CheckRoom(outputOf("o", textOf(c.text)))
+		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most") {
+			t.Errorf("%d bytes: %v", len(c.text), err)
+		}
+	}
+}
+
+// Rule 14: a text is whole in all_outputs, while they are few, and shortened in lists.
+func TestRule14_TextsInReplies(t *testing.T) {
+	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
+	at := time.Unix(1, 0).UTC()
+	text := strings.Repeat("word ", 1000)
+	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
+		Outputs: Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}}}}}}
+	all, err := jsontext.Encode(s.AllOutputs(def))
+	testkit.Must(t, err)
+	if want := `{"long":"` + text + `","short":"one\ntwo"}`; string(all) != want {
+		t.Errorf("all_outputs is %.100s", all)
+	}
+	done, err := jsontext.Encode(s.CompletedSteps(def)[0].Outputs)
+	testkit.Must(t, err)
+	if got := string(done); !strings.HasPrefix(got, `{"long":"word word`) || !strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`) {
+		t.Errorf("completed_steps has %s", got)
+	}
+	if got := plainWithin(s.Progress("a").Outputs, 10); len(got[0].Value.Paths[0]) > 300 || got[1].Value.Paths[0] != "one\ntwo" {
+		t.Errorf("texts that are too many: %v", got)
+	}
+}
