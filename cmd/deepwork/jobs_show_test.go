@@ -54,7 +54,7 @@ func compareShown(t *testing.T, root, jobName string, read machine.StepInfo) {
 	must(t, err)
 	var shown machine.StepInfo
 	must(t, json.Unmarshal(out, &shown))
-	read.SessionID, read.BranchName, read.BranchStatus = "", "", ""
+	read.SessionID, read.BranchName, read.BranchStatus, read.ProjectRoot = "", "", "", ""
 	for i := range read.Inputs {
 		read.Inputs[i].Paths = nil
 	}

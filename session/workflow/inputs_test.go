@@ -92,6 +92,9 @@ func inputsOf(info *machine.StepInfo) (all []string) {
 func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 	p, _, c := surveyed(t)
 	people, topic := text("people.md"), text("tides")
+	for i := range 1001 {
+		p.write(fmt.Sprint("large/", i), "")
+	}
 	for name, tc := range map[string]struct {
 		in    given
 		code  string
@@ -101,10 +104,10 @@ func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 		"blank":                 {given{"people": people, "topic": text(" \n")}, "bad_inputs", []string{"needs inputs", "topic"}},
 		"unknown":               {given{"people": people, "topic": topic, "places": topic}, "bad_inputs", []string{"no input 'places'", "- place (string, optional): Where to ask"}},
 		"a list for a text":     {given{"people": people, "topic": list("a", "b")}, "bad_inputs", []string{"takes one value", "topic (string)"}},
-		"a text that is long":   {given{"people": people, "topic": text(strings.Repeat("é", 100_001))}, "bad_inputs", []string{"100001 characters", "at most 100000", "file"}},
+		"a text that is long":   {given{"people": people, "topic": text(strings.Repeat("é", 100_001))}, "argument_too_large", []string{"Input 'topic'", "100001 characters", "at most 100000"}},
 		"a file that is not":    {given{"people": text("nobody.md"), "topic": topic}, "file_not_found", []string{"Input 'people': file not found at 'nobody.md'", p.root}},
 		"a file outside":        {given{"people": text("/etc/hosts"), "topic": topic}, "outside_project", []string{"Input 'people'", "leads outside"}},
-		"a folder":              {given{"people": text("folder"), "topic": topic}, "not_a_file", []string{"Input 'people'", "is a directory"}},
+		"a large folder":        {given{"people": text("large"), "topic": topic}, "not_a_file", []string{"Input 'people'", "more than 1000 files"}},
 		"one of several files":  {given{"people": list("people.md", "nobody.md"), "topic": topic}, "file_not_found", []string{"nobody.md"}},
 		"of a job without them": {given{"topic": topic}, "bad_inputs", []string{"has no input 'topic'", "It takes: none"}},
 	} {
@@ -121,7 +124,7 @@ func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 			}
 		})
 	}
-	started(t, c, "ask", given{"people": list("people.md", "one.md"), "topic": text(strings.Repeat("é", 100_000)), "place": {List: true}})
+	started(t, c, "ask", given{"people": list("people.md", "folder"), "topic": text(strings.Repeat("é", 100_000)), "place": {List: true}})
 }
 
 // Inputs are kept for the whole session, and shown to each step that names them, with the newest value of

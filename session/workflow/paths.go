@@ -33,7 +33,7 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (out, expanded 
 		declared := st.Output(o.Key)
 		var paths []string
 		for _, p := range o.Value.Paths {
-			files, err := filesOf(root, declared, p)
+			files, err := filesOf(root, "Output", o.Key, declared.Type, p)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -50,21 +50,21 @@ func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (out, expanded 
 // maxFolder is the number of files in a folder that is handed in.
 const maxFolder = 1000
 
-// filesOf returns the files that a submitted path means.
-func filesOf(root string, o *job.Output, path string) ([]string, error) {
+// filesOf returns the files that a submitted path means. kind is Output or Input.
+func filesOf(root, kind, name string, of job.OutputType, path string) ([]string, error) {
 	real, info, err := gate.Locate(root, path)
-	if o.Type != job.FilePath || info == nil || !info.IsDir() {
-		return []string{path}, checkPath(root, o.Name, path)
+	if of != job.FilePath || info == nil || !info.IsDir() {
+		return []string{path}, checkPath(root, kind, name, path)
 	}
 	files, err := gate.FilesIn(real, path, maxFolder)
 	if err != nil {
-		return nil, session.Wrong(codes.NotAFile, "Output '%s': the folder '%s' cannot be handed in: %v. Give the paths of the files that belong to the output.", o.Name, jsontext.Clip(path, 500), err).With("output", o.Name)
+		return nil, session.Wrong(codes.NotAFile, "%s '%s': the folder '%s' cannot be handed in: %v. Give the paths of the files that belong to it.", kind, name, jsontext.Clip(path, 500), err).With(strings.ToLower(kind), name)
 	}
 	return files, nil
 }
 
 // CheckInputs reads the values that a workflow is started with (see machine.ParseInputs) and checks that
-// the paths among them are regular files inside the project.
+// the paths among them are regular files inside the project, or folders for a file_path.
 func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputValue) (machine.Outputs, error) {
 	in, err := machine.ParseInputs(wf, given)
 	if err != nil || len(in) == 0 {
@@ -76,7 +76,7 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 	}
 	for _, v := range in {
 		for _, path := range v.Value.Paths {
-			if err := checkFile(real, "Input", v.Key, path); err != nil {
+			if _, err := filesOf(real, "Input", v.Key, wf.Input(v.Key).Type, path); err != nil {
 				return nil, err
 			}
 		}
@@ -85,11 +85,8 @@ func CheckInputs(root string, wf *job.Workflow, given map[string]machine.OutputV
 }
 
 // checkPath checks that a submitted path is a regular file inside the project, after resolving
-// symlinks. root is resolved already.
-func checkPath(root, output, path string) error { return checkFile(root, "Output", output, path) }
-
-// checkFile is checkPath for an Output or an Input.
-func checkFile(root, kind, name, path string) error {
+// symlinks. root is resolved already; kind is Output or Input.
+func checkPath(root, kind, name, path string) error {
 	refuse := func(code, format string, args ...any) error {
 		for i, a := range args {
 			if text, ok := a.(string); ok {

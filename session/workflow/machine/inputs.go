@@ -28,16 +28,13 @@ type CompletedStep struct {
 	Machine string  `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
 }
 
-// The bounds of what a reply lists of completed steps, and of inputs.
-const (
-	listedBytes = 64 << 10 // of paths
-	textBytes   = 1 << 20  // of the texts of inputs
-)
+// listedBytes bounds the paths of completed steps that a reply lists, and those of inputs.
+const listedBytes = 64 << 10
 
 // A listing is the number of bytes that a reply may still list.
 type listing struct{ paths, texts int }
 
-func newListing() *listing { return &listing{listedBytes, textBytes} }
+func newListing() *listing { return &listing{listedBytes, maxRepliedTexts} }
 
 // take returns the paths that may be listed, and the number of the others.
 func (l *listing) take(paths []string) (listed []string, omitted int) {

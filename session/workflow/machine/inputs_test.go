@@ -25,7 +25,7 @@ func TestTextsAreShown(t *testing.T) {
 	if *in[0].Value != long || in[0].Omitted != 0 || in[0].Paths != nil {
 		t.Errorf("the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
 	}
-	if n := len(*in[1].Value); n != textBytes-len(long) || in[1].Omitted != len(long)-n {
+	if n := len(*in[1].Value); n != maxRepliedTexts-len(long) || in[1].Omitted != len(long)-n {
 		t.Errorf("the second input has %d bytes, %d omitted", n, in[1].Omitted)
 	}
 	shown, err := jsontext.Encode(s.CompletedSteps(def)[0].Outputs)
