@@ -1,6 +1,8 @@
 package job
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,10 +23,20 @@ type Form struct {
 
 // ForEach does the steps for each item of a list, several at once.
 type ForEach struct {
-	Output    string `yaml:"for_each" as:"name"` // an output of an earlier step: a JSON list of texts or objects, or files
-	AtOnce    int    `yaml:"at_once" min:"1" max:"100"`
-	MaxItems  int    `yaml:"max_items" min:"1" max:"10000"`
-	Isolation string `yaml:"isolation" oneof:"worktree"`
+	Output   string `yaml:"for_each" as:"name"` // an output of an earlier step: a JSON list of texts or objects, or files
+	AtOnce   int    `yaml:"at_once" min:"1" max:"100"`
+	MaxItems int    `yaml:"max_items" min:"1" max:"10000"`
+}
+
+// String returns what a form does with its steps, in a few words.
+func (f *Form) String() string {
+	switch {
+	case f.ForEach != nil:
+		return fmt.Sprintf("for each of %s, %d at once", f.ForEach.Output, f.ForEach.AtOnce)
+	case f.When != nil:
+		return "if " + f.When.String()
+	}
+	return fmt.Sprintf("in rounds until %s, at most %d", &f.Repeat.Until, f.Repeat.AtMost)
 }
 
 // The limits of a list of items that its author has not set.
@@ -121,7 +133,7 @@ type entryFile struct {
 
 // kinds are the keys by which the kind of an entry is told, with what goes with each.
 var kinds = map[string][]string{
-	"for_each": {"steps", "at_once", "max_items", "isolation"},
+	"for_each": {"steps", "at_once", "max_items"},
 	"when":     {"steps"},
 	"repeat":   {},
 	"workflow": {"inputs"},
@@ -151,7 +163,7 @@ func (w *Sequence) addForm(d *yamltree.Decoder, n int, v value) {
 		return
 	}
 	for i := 0; i+1 < len(v.Target().Content); i += 2 {
-		if key := v.Target().Content[i].Value; key != kind[0] && !slices.Contains(kinds[kind[0]], key) && slices.Contains([]string{"steps", "at_once", "max_items", "isolation", "inputs"}, key) {
+		if key := v.Target().Content[i].Value; key != kind[0] && !slices.Contains(kinds[kind[0]], key) && slices.Contains([]string{"steps", "at_once", "max_items", "inputs"}, key) {
 			stray = append(stray, key)
 		}
 	}
@@ -237,6 +249,24 @@ func (w *Sequence) Form(index int) *Form {
 		return nil
 	}
 	return w.Forms[index]
+}
+
+// SameForms reports whether two versions of a workflow have the same forms, and call the same workflows.
+func (w *Workflow) SameForms(other *Workflow) bool {
+	forms := func(w *Workflow) (all []Form, calls []Call) {
+		for i, f := range w.Forms {
+			if f != nil && (i == 0 || w.Forms[i-1] != f) {
+				all = append(all, *f)
+			}
+		}
+		for _, s := range w.called() {
+			calls = append(calls, *s.Call)
+		}
+		return all, calls
+	}
+	mine, calls := forms(w)
+	theirs, otherCalls := forms(other)
+	return reflect.DeepEqual(mine, theirs) && reflect.DeepEqual(calls, otherCalls)
 }
 
 // Span returns the indices of the entries that belong to a form: from first to before after.

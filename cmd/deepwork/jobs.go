@@ -101,6 +101,9 @@ func (a *app) printJob(root string, j *job.Job) {
 		a.out.Pairs(inputs)
 		var steps [][2]string
 		for n, entry := range w.Entries {
+			if f := w.Form(n); f != nil && f != w.Form(n-1) {
+				steps = append(steps, [2]string{"    " + inline(f.String()) + ":"})
+			}
 			if len(entry) == 1 {
 				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(of.Step(entry[0]))})
 			} else {

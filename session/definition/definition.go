@@ -49,7 +49,12 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		def.Ref = s.Definition
 		return def, nil
 	case j != nil && known && j.Hash != last: // edited here, and not stored yet
-		return machine.Define(j, s.WorkflowName), nil
+		def := machine.Define(j, s.WorkflowName)
+		if kept, err := d.Kept(s.Definition); err == nil && !def.Workflow.SameForms(kept.Workflow) {
+			kept.Notice = fmt.Sprintf("The forms of workflow '%s' of job '%s' (for_each, when, repeat or workflow) were edited. This session goes on as it began; the edit counts for the next one.", s.WorkflowName, s.JobName)
+			return kept, nil
+		}
+		return def, nil
 	}
 	def, err := d.Kept(s.Definition)
 	if code := session.CodeOf(err); code == store.CodeUnavailable || code == store.CodeBusy {

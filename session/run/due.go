@@ -69,6 +69,20 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 			continue
 		}
 		now.open[p] = true
+		if of := s.Progress(m.StepID); of != nil && of.Child != "" {
+			child, err := d.at.State(ctx, of.Child)
+			switch {
+			case err != nil:
+				return err
+			case child.Status == machine.Active: // its steps have agents of their own
+				if err := d.walk(ctx, child, now); err != nil {
+					return err
+				}
+			default:
+				d.failed[p] = "its workflow was aborted"
+			}
+			continue
+		}
 		told, waits, err := d.person(ctx, s, p, now)
 		if err != nil {
 			return err

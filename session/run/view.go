@@ -134,16 +134,20 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 		return t, err
 	}
 	t.SessionID, t.Workflow = id, state.JobName+"/"+state.WorkflowName
-	for _, entry := range def.Workflow.Entries {
+	for i := range def.Workflow.Entries {
 		var group []*Step
-		for _, step := range entry {
+		for _, step := range state.Displayed(def, i) {
 			s := b.step(id, step)
 			s.Session = state
 			if of := def.Job.Step(step); of != nil {
 				s.Name = of.Name
 			}
 			if depth < maxNesting {
-				for _, child := range b.run.Kept.Children[id+"/"+step] {
+				children := b.run.Kept.Children[id+"/"+step]
+				if p := state.Progress(step); p != nil && p.Child != "" {
+					children = append(slices.Clip(children), p.Child)
+				}
+				for _, child := range children {
 					if nested, err := b.tree(child, depth+1); err == nil { // else it was pruned
 						s.Nested = append(s.Nested, nested)
 					}

@@ -126,7 +126,10 @@ func places(j *job.Job, s *job.Step) []string {
 			continue
 		}
 		place := fmt.Sprintf("workflow %s, entry %d of %d", w.Name, n+1, len(w.Entries))
-		if e := w.Entries[n]; len(e) > 1 {
+		if f := w.Form(n); f != nil {
+			place += ", " + f.String()
+		}
+		if e := w.Entries[n]; len(e) > 1 && (w.Form(n) == nil || w.Form(n).ForEach == nil) {
 			place += ", concurrent: " + strings.Join(e, ", ")
 		}
 		out = append(out, place)

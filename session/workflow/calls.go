@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -107,6 +108,7 @@ type FinishArgs struct {
 	OverrideReason *string         `json:"quality_review_override_reason" arg:"Reason to skip the review, recorded. Only after a self-review that feedback asked for, or if a review is wrong" max:"100000"`
 	SessionID      *string         `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
 	StepID         *string         `json:"step_id" arg:"The step you finished; always give it. Default: the current one"`
+	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]"`
 	RequestID      *string         `json:"request_id" arg:"Makes retries safe"`
 }
 
@@ -120,6 +122,11 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 		a.Notes = a.WorkSummary
 	}
 	a.WorkSummary = nil
+	if a.Item != nil && a.StepID != nil {
+		if step, _, item := job.SplitItem(*a.StepID); !item {
+			a.StepID = new(job.Item(step, *a.Item))
+		}
+	}
 	request := a.RequestID
 	a.RequestID = nil
 	var row store.Session

@@ -87,7 +87,9 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 	}
 	var steps []string
 	if err == nil {
-		steps = slices.Concat(def.Workflow.Entries...)
+		for i := range def.Workflow.Entries {
+			steps = append(steps, s.Displayed(def, i)...)
+		}
 	} else {
 		// The definition is lost, but the progress is known.
 		e.Logger.Warn("telling of a session without its definition", "session", sessionID, "error", err)

@@ -203,9 +203,9 @@ func (p *sessionPage) read(ctx context.Context) (err error) {
 		}
 		return nil
 	}
-	for _, entry := range def.Workflow.Entries {
+	for i := range def.Workflow.Entries {
 		var group []stepView
-		for _, step := range entry {
+		for _, step := range p.State.Displayed(def, i) {
 			group = append(group, p.step(def.Job.Step(step), step))
 		}
 		p.Timeline = append(p.Timeline, group)

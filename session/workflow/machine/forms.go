@@ -153,6 +153,24 @@ func (all progress) pending(entry job.Entry, item int) (ids []string) {
 	return ids
 }
 
+// Displayed returns the ids of the steps of an entry, those of items only if they have begun: the steps of the
+// form if none has.
+func (s *State) Displayed(def *Definition, index int) (ids []string) {
+	entry := def.Workflow.Entries[index]
+	if forEach(def, index) == nil {
+		return entry
+	}
+	for _, p := range s.StepProgress {
+		if def.Workflow.Find(p.Key) == index {
+			ids = append(ids, p.Key)
+		}
+	}
+	if ids == nil {
+		return entry
+	}
+	return ids
+}
+
 // Open returns the steps that may be worked on now: all that are pending or, of a for_each, of as many
 // items as may be in progress, those whose turn it is.
 func (s *State) Open(def *Definition, index int, pending []string) (open []string) {
@@ -420,16 +438,8 @@ func (v OutputValue) flat() OutputValue {
 
 // inOrder returns the ids of the steps in the workflow's order, with those of items that have begun.
 func (s *State) inOrder(def *Definition) (ids []string) {
-	for i, entry := range def.Workflow.Entries {
-		if forEach(def, i) == nil {
-			ids = append(ids, entry...)
-			continue
-		}
-		for _, p := range s.StepProgress {
-			if def.Workflow.Find(p.Key) == i {
-				ids = append(ids, p.Key)
-			}
-		}
+	for i := range def.Workflow.Entries {
+		ids = append(ids, s.Displayed(def, i)...)
 	}
 	return ids
 }
