@@ -20,6 +20,7 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
+	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
 
@@ -268,5 +269,20 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 	}
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("a source of the branch ran")
+	}
+}
+
+// A request that is let in before its token is withdrawn does nothing: it could start a workflow that no
+// run knows.
+func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
+	c := &stepCaller{grant: new(grant)} // without a caller to which anything could get
+	empty := ""
+	_, err := c.Start(t.Context(), workflow.StartArgs{Goal: "g", JobName: "j", WorkflowName: "w", ParentSessionID: &empty})
+	_, err2 := c.Step(t.Context(), workflow.StepArgs{SessionID: &empty, StepID: &empty})
+	_, err3 := c.Finish(t.Context(), workflow.FinishArgs{})
+	for _, err := range []error{err, err2, err3} {
+		if session.CodeOf(err) != "other_session" || !strings.Contains(err.Error(), "withdrawn") {
+			t.Error(err)
+		}
 	}
 }

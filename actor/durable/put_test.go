@@ -228,3 +228,222 @@ func TestPutsOfOnePath(t *testing.T) {
 		t.Errorf("left: %v, %v", entries, err)
 	}
 }
+
+func TestSyncFolder(t *testing.T) {
+	dir := t.TempDir()
+	must(t, Disk{}.SyncFolder(dir))
+	missing := filepath.Join(dir, "missing")
+	if err := (Disk{}).SyncFolder(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("one that is not there: %v", err)
+	}
+	if err := (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir); !errors.Is(err, errBroken) {
+		t.Errorf("a sync that fails: %v", err)
+	}
+}
+
+// Each folder is durable before one is made in it, and only the last one is for
+// its owner alone.
+func TestMakeFolder(t *testing.T) {
+	root := t.TempDir()
+	a, b, c := filepath.Join(root, "a"), filepath.Join(root, "a", "b"), filepath.Join(root, "a", "b", "c")
+	var synced []string
+	d := Disk{Carry: func(op Op, do func() error) error {
+		if op.Do != OpSyncDir {
+			t.Errorf("it did %q", op.Do)
+		}
+		if entries, err := os.ReadDir(op.Path); err != nil || len(entries) != 1 {
+			t.Errorf("%s is synced with %v, %v", op.Path, entries, err)
+		}
+		synced = append(synced, op.Path)
+		return do()
+	}}
+	must(t, d.MakeFolder(c, 0o700))
+	if want := []string{root, a, b}; !slices.Equal(synced, want) {
+		t.Errorf("synced %q, want %q", synced, want)
+	}
+	must(t, d.MakeFolder(c, 0o755))
+	if len(synced) != 3 {
+		t.Error("what is there was made again")
+	}
+	if runtime.GOOS != "windows" {
+		for path, want := range map[string]fs.FileMode{a: 0o755, b: 0o755, c: 0o700} {
+			fi, err := os.Stat(path)
+			must(t, err)
+			if fi.Mode().Perm()&^0o055 != want&^0o055 || fi.Mode().Perm()&^want != 0 { // the umask may narrow it
+				t.Errorf("%s has the mode %v, want %v", path, fi.Mode(), want)
+			}
+		}
+	}
+	if err := (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).MakeFolder(filepath.Join(c, "d"), 0o700); !errors.Is(err, errBroken) {
+		t.Errorf("a sync that fails: %v", err)
+	}
+}
+
+func TestMakeFolderRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	if err := (Disk{}).MakeFolder(file, 0o700); err == nil || !strings.Contains(err.Error(), file+" is not a folder; move it") {
+		t.Errorf("a file: %v", err)
+	}
+	if err := (Disk{}).MakeFolder(filepath.Join(file, "in"), 0o700); err == nil {
+		t.Error("a folder was made in a file")
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "nowhere"), link); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	if err := (Disk{}).MakeFolder(link, 0o700); err == nil || !strings.Contains(err.Error(), "a link that leads nowhere") {
+		t.Errorf("a link that leads nowhere: %v", err)
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "nowhere"), 0o700))
+	must(t, Disk{}.MakeFolder(link, 0o700))
+}
+
+func TestInside(t *testing.T) {
+	top := testkit.Dir(t)
+	root, other := filepath.Join(top, "root"), filepath.Join(top, "other")
+	testkit.Write(t, filepath.Join(root, "in", "f"), "")
+	testkit.Write(t, filepath.Join(other, "f"), "")
+	for name, to := range map[string]string{"out": other, "up": "../other", "nowhere": "missing", "within": "in", "absolute": filepath.Join(root, "in")} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	for path, want := range map[string]bool{"in/f": true, "in/new/x": true, "new": true, "within/f": true, "absolute/f": true,
+		"out": false, "out/f": false, "out/new": false, "up/f": false, "nowhere": false, "nowhere/f": false} {
+		if err := Inside(root, filepath.Join(root, filepath.FromSlash(path))); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	must(t, os.WriteFile(path, []byte("12345"), 0o600))
+	data, fi, err := Read(path, 5)
+	if string(data) != "12345" || err != nil || fi.Size() != 5 {
+		t.Errorf("%q, %v, %v", data, fi, err)
+	}
+	_, fi, err = Read(path, 4)
+	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi == nil || bad.Path != path || bad.Reason != "it has 5 bytes, over the limit of 4" {
+		t.Errorf("one that is too long: %v, %v", fi, err)
+	}
+	if _, fi, err := Read(path+"2", 5); !errors.Is(err, fs.ErrNotExist) || fi != nil {
+		t.Errorf("nothing: %v, %v", fi, err)
+	}
+	_, fi, err = Read(dir, 5)
+	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi != nil || bad.Reason != "it is a folder, not a file" ||
+		!strings.Contains(err.Error(), dir) {
+		t.Errorf("a folder: %v, %v", fi, err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	if _, _, err := Read(link, 5); err == nil || !strings.Contains(err.Error(), "it is a symbolic link") {
+		t.Errorf("a link: %v", err)
+	}
+}
+
+func TestKind(t *testing.T) {
+	for mode, want := range map[fs.FileMode]string{
+		0o644: "a file", fs.ModeDir | 0o755: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a named pipe",
+		fs.ModeSocket: "a socket", fs.ModeDevice | fs.ModeCharDevice: "a device", fs.ModeIrregular: "something special",
+	} {
+		if got := Kind(mode); got != want {
+			t.Errorf("%v is %q, want %q", mode, got, want)
+		}
+	}
+}
+
+func TestMoveNewReplacesNothing(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	must(t, os.WriteFile(from, []byte("1"), 0o600))
+	must(t, os.WriteFile(to, []byte("2"), 0o600))
+	for name, move := range moves {
+		if err := move(from, to); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s over a file: %v", name, err)
+		}
+		if err := move(from+"x", to+"x"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s of nothing: %v", name, err)
+		}
+		holds(t, dir, "from=1", "to=2")
+		must(t, move(from, from+"2"))
+		holds(t, dir, "from2=1", "to=2")
+		must(t, move(from+"2", from))
+	}
+	must(t, Disk{}.Move(from, to))
+	holds(t, dir, "to=1")
+}
+
+func TestCreateIsExclusive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	f, err := Disk{}.Create(path)
+	must(t, err)
+	defer f.Close()
+	if _, err := (Disk{}).Create(path); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("again: %v", err)
+	}
+	// One that was made, and is said to have failed, is not left open.
+	f2, err := Disk{Carry: func(_ Op, do func() error) error { return errors.Join(do(), errBroken) }}.Create(path + "2")
+	if f2 != nil || !errors.Is(err, errBroken) {
+		t.Errorf("%v, %v", f2, err)
+	}
+}
+
+// Write and Sync do what they say; a file that is closed cannot be
+// synced, and nothing else is in its place.
+func TestWriteSync(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	var seen []Op
+	d := Disk{Carry: func(op Op, do func() error) error {
+		op.Data = slices.Clone(op.Data)
+		seen = append(seen, op)
+		return do()
+	}}
+	f, err := d.Create(path)
+	must(t, err)
+	n, err := d.Write(f, []byte("abcdef"))
+	if n != 6 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	must(t, d.Sync(f))
+	must(t, f.Close())
+	holds(t, dir, "a=abcdef")
+	if err := d.Sync(f); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
+		t.Errorf("syncing a closed file: %v", err)
+	}
+	for i, want := range []Op{
+		{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")},
+		{Do: OpSync, Path: path, File: f},
+	} {
+		if got := seen[i]; got.Do != want.Do || got.Path != want.Path || got.File != want.File || string(got.Data) != string(want.Data) {
+			t.Errorf("Op %d is %+v, want %+v", i, got, want)
+		}
+	}
+}
+
+func TestDrop(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	must(t, os.WriteFile(path, nil, 0o600))
+	r := &recorder{}
+	d := Disk{Carry: r.carry}
+	must(t, d.Drop(path))
+	holds(t, dir)
+	// That it is gone already may not be on disk yet.
+	must(t, d.Drop(path))
+	if want := []string{OpRemove, OpSyncDir, OpRemove, OpSyncDir}; !slices.Equal(r.ops, want) {
+		t.Errorf("it did %q, want %q", r.ops, want)
+	}
+	must(t, d.Drop(filepath.Join(dir, "missing", "a")))
+	for _, op := range []string{OpRemove, OpSyncDir} {
+		if err := (Disk{Carry: (&recorder{fail: op}).carry}).Drop(path); !errors.Is(err, errBroken) {
+			t.Errorf("where %s fails: %v", op, err)
+		}
+	}
+}

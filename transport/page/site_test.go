@@ -281,3 +281,190 @@ func TestBackStaysHere(t *testing.T) {
 		}
 	}
 }
+
+// A session that an attempt's agent has in its workspace has a page for callers that see the attempt, with
+// its outputs and its actions, whichever server its agent uses.
+func TestSessionsInWorkspaces(t *testing.T) {
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob", Rights: config.RightAgents})
+	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	_, id := call.Script("plan it", "! echo from the workspace > idea.txt\n")
+	call.Await(t, id, "completed")
+	var attempt struct {
+		Repos []struct {
+			Path string `json:"worktree_path"`
+		}
+	}
+	call("get_attempt", map[string]any{"attempt_id": id}, &attempt)
+	inside := pagetest.Connect(t, serve(t, attempt.Repos[0].Path, web.Options{}).url, "")
+	session := inside.Plan(pagetest.Hostile)
+	inside("finished_step", map[string]any{"session_id": session, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
+
+	b, bob, at := s.browser(t), s.browser(t), "/sessions/"+session
+	bob.login(tokens[1])
+	for _, page := range []string{at, at + "/output?path=idea.txt", "/attempts/" + id} {
+		if a := bob.do("GET", page, nil); a.StatusCode != http.StatusNotFound || strings.Contains(a.text, "from the workspace") {
+			t.Errorf("bob sees %s: %s\n%s", page, a.Status, a.text)
+		}
+	}
+	b.login(tokens[0])
+	text := b.get(at)
+	for _, want := range []string{"window.hit", `href="/attempts/` + id, "output?path=idea.txt", "/go-to", "/abort"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "<script>window") {
+		t.Errorf("the page has a script of its goal:\n%s", text)
+	}
+	if text := b.get(at + "/output?path=idea.txt"); !strings.Contains(text, "from the workspace") {
+		t.Errorf("the output is another:\n%s", text)
+	}
+	for _, action := range []string{"/go-to?step=idea", "/abort?reason=x"} {
+		if a := bob.act(at+action, bob.csrf("/board")); a.StatusCode != http.StatusNotFound {
+			t.Errorf("bob may do %s: %s\n%s", action, a.Status, a.text)
+		}
+		if a := b.act(at+action, b.csrf("/board")); a.StatusCode != http.StatusSeeOther {
+			t.Errorf("%s: %s\n%s", action, a.Status, a.text)
+		}
+	}
+	if text := b.get(at); !strings.Contains(text, "aborted") {
+		t.Errorf("the session goes on:\n%s", text)
+	}
+}
+
+// The person at deepwork ui sees every step that waits for a person, also those of callers with tokens,
+// who may not override, and where no board is served.
+func TestStepsOfOthersNeedThePerson(t *testing.T) {
+	root := pagetest.Project(t)
+	testkit.WriteAll(t, root, map[string]string{
+		".deepwork/config.yml":        "quality_gate: {override: human}\n",
+		".deepwork/jobs/memo/do.md":   "Do it.\n",
+		".deepwork/jobs/memo/job.yml": "name: memo\nversion: 1.0.0\nsummary: M\ncommon_job_info_provided_to_all_steps_at_runtime: I\nworkflows:\n  - {name: w, summary: W, steps: [a]}\nsteps:\n  - {id: a, name: A, description: A, instructions_file: do.md, outputs: {out: {type: file, description: Out, required: true}}, reviews: [{run_each: out, quality_criteria: {good: \"Is it good?\"}}]}\n",
+	})
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"}, config.Token{Name: "bob"})
+	s := serve(t, root, web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	id := call.Start(pagetest.Args{"goal": "write a memo", "job_name": "memo", "workflow_name": "w"})
+	call("finished_step", map[string]any{"session_id": id, "outputs": map[string]any{"out": "idea.txt"}}, nil)
+	waits := "Step a: write a memo"
+	bob := s.browser(t)
+	bob.login(tokens[1])
+	if text := bob.get("/"); strings.Contains(text, waits) {
+		t.Errorf("bob sees it:\n%s", text)
+	}
+	for _, sets := range [][]string{nil, {"workflows"}} {
+		ui := serveOf(t, transport.Options{ProjectRoot: root, Toolsets: sets}, web.Options{Secret: "once"})
+		person := ui.browser(t)
+		person.do("GET", "/login?secret=once", nil)
+		if text := person.get("/"); !strings.Contains(text, waits) {
+			t.Errorf("with the toolsets %v it is not shown:\n%s", sets, text)
+		}
+		if text := person.get("/?q=elephant"); strings.Contains(text, waits) || strings.Contains(text, "Nothing waits") || !strings.Contains(text, "matches the filter") {
+			t.Errorf("a filter hides what waits, and the page does not say so:\n%s", text)
+		}
+	}
+}
+
+const signJob = `name: sign
+version: 1.0.0
+summary: Has a text signed
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+workflows:
+  - {name: full, summary: All of it, steps: [text, send]}
+steps:
+  - id: text
+    name: Text
+    description: Write it
+    instructions_file: text.md
+    outputs: {text: {type: file, description: The text}}
+    reviews: [{run_each: step, by: human, quality_criteria: {Sound: "Would you <sign> it?"}}]
+  - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
+`
+
+// A person answers on the pages Now and of the session, about the outputs that they show; another caller
+// sees no form, and what they send is refused.
+func TestAPersonPassesAStepOnAPage(t *testing.T) {
+	root := pagetest.Project(t)
+	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/sign/job.yml": signJob, ".deepwork/jobs/sign/text.md": "Write.", "text.txt": "Dear all"})
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightPerson}, config.Token{Name: "ann2", Group: "ann"})
+	s := serve(t, root, web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	id := call.Start(pagetest.Args{"goal": pagetest.Hostile, "job_name": "sign", "workflow_name": "full"})
+	type finished struct {
+		Status   string
+		Feedback *string
+	}
+	finish := func() (r finished) {
+		t.Helper()
+		call("finished_step", map[string]any{"session_id": id, "step_id": "text", "outputs": map[string]any{"text": "text.txt"}, "notes": pagetest.Hostile}, &r)
+		return r
+	}
+	if r := finish(); r.Status != "needs_work" || !strings.HasPrefix(*r.Feedback, "Waiting: ") {
+		t.Fatalf("%+v", r)
+	}
+	ann, bob := s.browser(t), s.browser(t)
+	ann.login(tokens[0])
+	bob.login(tokens[1])
+	digest := regexp.MustCompile(`name="digest" value="([0-9a-f]{64})"`)
+	form := func(page string) string {
+		t.Helper()
+		found := digest.FindStringSubmatch(page)
+		if found == nil || !strings.Contains(page, "Would you &lt;sign&gt; it?") || !strings.Contains(page, "/output?path=text.txt") || strings.Contains(page, "<img") {
+			t.Fatalf("no form, or a bad one: %s", page)
+		}
+		return found[1]
+	}
+	shown := form(ann.get("/sessions/" + id))
+	if now := form(ann.get("/")); now != shown {
+		t.Errorf("Now shows the digest %s, the session %s", now, shown)
+	}
+	if text := ann.get("/sessions/" + id + "/output?path=text.txt"); !strings.Contains(text, "Dear all") {
+		t.Errorf("the output: %s", text)
+	}
+	csrf := ann.csrf("/sessions/" + id)
+	review := func(b *browser, csrf, decision, digest, feedback string) answer {
+		q := url.Values{"step": {"text"}, "decision": {decision}, "digest": {digest}, "feedback": {feedback}}
+		return b.act("/sessions/"+id+"/review?"+q.Encode(), csrf)
+	}
+	if text := bob.get("/"); strings.Contains(text, `name="digest"`) {
+		t.Errorf("a caller who is no person sees a form: %s", text)
+	}
+	for name, a := range map[string]answer{
+		"no person":     review(bob, bob.csrf("/board"), "pass", shown, ""),
+		"no decision":   review(ann, csrf, "", shown, "Yes"),
+		"no digest":     review(ann, csrf, "pass", "", ""),
+		"other outputs": review(ann, csrf, "pass", strings.Repeat("0", 64), ""),
+		"no feedback":   review(ann, csrf, "fail", shown, " "),
+	} {
+		if a.StatusCode/100 != 4 {
+			t.Errorf("%s: %s", name, a.Status)
+		}
+	}
+	if r := finish(); !strings.HasPrefix(*r.Feedback, "Waiting: ") {
+		t.Fatalf("answered by what was refused: %+v", r)
+	}
+	if a := review(ann, csrf, "fail", shown, "Too short"); a.StatusCode != http.StatusSeeOther {
+		t.Fatalf("fail: %s %s", a.Status, a.text)
+	}
+	if r := finish(); r.Status != "needs_work" || *r.Feedback != "Too short" {
+		t.Errorf("after a fail: %+v", r)
+	}
+	testkit.WriteAll(t, root, map[string]string{"text.txt": "Dear all, more"})
+	finish()
+	var next string
+	testkit.Until(t, "the other outputs on the page", func() bool {
+		next = form(ann.get("/sessions/" + id))
+		return next != shown
+	})
+	if a := review(ann, csrf, "pass", next, "Good"); a.StatusCode != http.StatusSeeOther {
+		t.Fatalf("pass: %s %s", a.Status, a.text)
+	}
+	if r := finish(); r.Status != "next_step" {
+		t.Errorf("after a pass: %+v", r)
+	}
+	testkit.Until(t, "the evidence", func() bool {
+		text := ann.get("/sessions/" + id)
+		return strings.Contains(text, "Passed by a person: ann over page: Good") && !strings.Contains(text, `name="digest"`)
+	})
+}

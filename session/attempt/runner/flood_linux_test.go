@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"deepwork/session/git"
 )
 
 // A flood fills neither the disk nor the shim's memory.
@@ -160,4 +162,39 @@ func TestInheritedFilesAreClosed(t *testing.T) {
 		t.Errorf("the pipe is open: %v", err)
 	}
 	b.stop(p, 0)
+}
+
+// processesOf lists the processes that were started with a text in their command
+// line or environment, but for this one.
+func processesOf(text string) []int {
+	var found []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		for _, file := range []string{"cmdline", "environ"} { // both are empty for zombies
+			data, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil && bytes.Contains(data, []byte(text)) && pid != os.Getpid() {
+				found = append(found, pid)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// A server that git has started has variables by which git would work on the main
+// checkout, wherever it is called.
+func TestAgentIsBoundToNoRepository(t *testing.T) {
+	b := newBench(t)
+	for _, name := range git.Bound {
+		t.Setenv(name, "/main/.git")
+	}
+	t.Setenv("GIT_SSH_COMMAND", "ssh -x")
+	s := b.spec("1", "")
+	s.Command = []string{"sh", "-c", "env | grep -e =/main -e ^GIT_N -e ^GIT_SSH | sort"}
+	s.Env = []string{"GIT_NAMESPACE=own"} // what the config says counts
+	b.run(s)
+	if got, want := texts(b.log(), Stdout), "GIT_NAMESPACE=own|GIT_SSH_COMMAND=ssh -x"; got != want {
+		t.Errorf("the agent has %q, want %q", got, want)
+	}
 }

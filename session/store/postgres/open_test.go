@@ -1,12 +1,18 @@
 package postgres
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
@@ -218,3 +224,134 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 	testkit.Until(t, "calls succeed", func() bool { return read(t.Context()) == nil })
 	must(t, s.Transact(t.Context(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil }))
 }
+
+func TestURLs(t *testing.T) {
+	t.Setenv("PGAPPNAME", "x")
+	for raw, want := range map[string]string{
+		"postgres://u:secret@localhost/db":                                          "the database db at localhost:5432, schema deepwork",
+		"postgresql://u@127.0.0.1:99/db?schema=team_1&application_name=x":           "the database db at 127.0.0.1:99, schema team_1",
+		"postgres://u@/db?host=/run/pg&schema=x":                                    "the database db at /run/pg, schema x",
+		"postgres://u:secret@db.example.com/db?sslmode=verify-full":                 "the database db at db.example.com:5432, schema deepwork",
+		"postgres://u:secret@db.example.com/db":                                     "error: sslmode=verify-full",
+		"postgres://u:secret@db.example.com/db?sslmode=verify-ca":                   "error: sslmode=verify-full",
+		"postgres://u:secret@db.example.com/db?sslmode=require":                     "error: sslmode=verify-full",
+		"postgres://u:secret@localhost,db.example.com/db?sslmode=prefer":            "error: sslmode=verify-full",
+		"postgres://u:secret@localhost/db?schema=Team":                              "error: lower-case",
+		"postgres://u:secret@localhost/db?schema=x;drop":                            "error: ",
+		"postgres://u:secret@localhost/db?schema=":                                  "error: lower-case",
+		"postgres://u:secret@localhost/db?schema=pg_catalog":                        "error: lower-case",
+		"mysql://u:secret@localhost/db":                                             "error: expected postgres://",
+		"postgres://u:secret%zz@localhost/db":                                       "error: percent-encoded",
+		"postgres://u:secret@localhost:port/db":                                     "error: not valid",
+		"host=localhost password=secret":                                            "error: expected postgres://",
+		"postgres://u:secret@localhost/db?sslmode=nothing&schema=x&password=secret": "error: not valid",
+	} {
+		config, schema, err := parse(raw)
+		got := ""
+		if err != nil {
+			got = "error: " + err.Error()
+		} else {
+			got = location(config, schema)
+			if len(config.RuntimeParams) > 0 {
+				t.Errorf("%s: parameters for the server: %v", raw, config.RuntimeParams)
+			}
+		}
+		part, refused := strings.CutPrefix(want, "error: ")
+		if refused != (err != nil) || !strings.Contains(got, part) || strings.Contains(got, "secret") {
+			t.Errorf("%s: %s; want %s", raw, got, want)
+		}
+	}
+}
+
+func TestRepositories(t *testing.T) {
+	same := []string{"https://me:token@GitHub.com/team/shop.git", "git@github.com:team/shop.git", "ssh://git@github.com:22/team/shop", "github.com:team/shop/"}
+	for _, remote := range same {
+		if got := (Repository{Remote: remote}).normalized().Remote; got != "github.com/team/shop" {
+			t.Errorf("%s: %q", remote, got)
+		}
+	}
+	for remote, want := range map[string]string{"": "", "/srv/git/shop.git": "", "file:///srv/git/shop": "", `C:\git\shop`: "", "../shop": "", "host:a/b": "host/a/b"} {
+		if got := (Repository{Remote: remote}).normalized().Remote; got != want {
+			t.Errorf("%s: %q, want %q", remote, got, want)
+		}
+	}
+}
+
+func TestNamesThatAreNoText(t *testing.T) {
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Project = "sh\xffop" },
+		func(o *Options) { o.Project = "shop\x00" },
+		func(o *Options) { o.Root = "/srv/\xff" },
+	} {
+		o := options("postgres://u:secret@localhost/db")
+		change(&o)
+		if s, err := Open(o); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+			t.Errorf("opened %q in %q with %v", o.Project, o.Root, err)
+			s.Close(t.Context())
+		}
+	}
+}
+
+const roleEnv, urlEnv = "POSTGRES_CHILD", "POSTGRES_URL"
+
+// roles are what a child process does. It writes lines to stdout, and reads from stdin when to go on.
+var roles = map[string]func(s *Store, in *bufio.Scanner) error{
+	// open opens the schema, and reports its version.
+	"open": func(s *Store, in *bufio.Scanner) error {
+		in.Scan()
+		if err := s.Enter(context.Background()); err != nil {
+			return err
+		}
+		is, _, err := s.SchemaVersion(context.Background())
+		fmt.Println(is)
+		return err
+	},
+}
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		s, err := Open(options(os.Getenv(urlEnv)))
+		if err == nil {
+			err = roles[role](s, bufio.NewScanner(os.Stdin))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, role+":", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	_ = flag.Set("test.parallel", "6") // they wait more than they compute
+	goleak.VerifyTestMain(m)
+}
+
+func options(url string) Options {
+	return Options{URL: url, Project: "shop", Repository: Repository{Remote: "https://example.com/team/shop.git"}, Machine: "0a1b2c3d", Root: "/srv/shop"}
+}
+
+// openAt returns another process's store of the schema.
+func openAt(t testing.TB, url string) *Store {
+	t.Helper()
+	s, err := Open(options(url))
+	testkit.Must(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		testkit.Must(t, s.Close(ctx))
+	})
+	return s
+}
+
+// openNew returns the store of an empty schema, and its URL.
+func openNew(t testing.TB) (*Store, string) {
+	url := pgtest.URL(t)
+	return openAt(t, url), url
+}
+
+// start runs a child.
+func start(t testing.TB, role, url string) *testkit.Child {
+	t.Helper()
+	return testkit.Start(t, roleEnv+"="+role, urlEnv+"="+url)
+}
+
+var must = testkit.Must
