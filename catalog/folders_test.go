@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func dirs(s *Snapshot) string {
@@ -156,8 +158,7 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 		t.Fatalf("a new job in a new folder: %s", names(s))
 	}
 	p.put("two", source("two", "new"))
-	s, err := c.FreshJob(t.Context(), "two")
-	must(t, err)
+	s := testkit.Get(c.FreshJob(t.Context(), "two")).Must(t)
 	if summary(s, "two") != "new" {
 		t.Fatalf("an unknown job: %s", names(s))
 	}
@@ -182,8 +183,7 @@ func TestFreshJobSeesWhereAJobIsNow(t *testing.T) {
 	c := p.open(silent())
 	expect := func(name, want string) {
 		t.Helper()
-		s, err := c.FreshJob(t.Context(), name)
-		must(t, err)
+		s := testkit.Get(c.FreshJob(t.Context(), name)).Must(t)
 		if got := summary(s, name); got != want {
 			t.Errorf("job %s: %q, want %q of %s", name, got, want, names(s))
 		}

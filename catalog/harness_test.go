@@ -98,8 +98,7 @@ func (p *project) open(o Options) *Catalog {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	c, err := Open(p.t.Context(), o)
-	must(p.t, err)
+	c := testkit.Get(Open(p.t.Context(), o)).Must(p.t)
 	p.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -120,8 +119,7 @@ var must = testkit.Must
 // fresh is Fresh that does not fail.
 func fresh(t *testing.T, c *Catalog) *Snapshot {
 	t.Helper()
-	s, err := c.Fresh(t.Context())
-	must(t, err)
+	s := testkit.Get(c.Fresh(t.Context())).Must(t)
 	return s
 }
 

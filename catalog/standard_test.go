@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -76,8 +77,7 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 	if _, err := os.Stat(p.standard()); err == nil {
 		t.Error("laid out for a job that is not a standard one")
 	}
-	s, err := c.FreshJob(t.Context(), "bundled")
-	must(t, err)
+	s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
 	j := s.Job("bundled")
 	if j.Dir != filepath.Join(p.standard(), "bundled") {
 		t.Errorf("job_dir is %s", j.Dir)
@@ -102,13 +102,11 @@ func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
 			c := p.open(withStandard(bundledJobs()))
-			_, err := c.FreshJob(t.Context(), "bundled")
-			must(t, err)
+			testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
 			// By another server that starts on it, too.
 			for _, c := range []*Catalog{c, p.open(withStandard(bundledJobs()))} {
 				spoil(p)
-				s, err := c.FreshJob(t.Context(), "bundled")
-				must(t, err)
+				s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
 				checkLaidOut(t, bundledJobs(), filepath.Dir(s.Job("bundled").Dir))
 			}
 		})
@@ -131,8 +129,7 @@ func TestStandardJobsNeverLeaveTheirFolderThroughALink(t *testing.T) {
 	if _, err := c.FreshJob(t.Context(), "bundled"); err == nil || !strings.Contains(err.Error(), "bundled") {
 		t.Errorf("error %v", err)
 	}
-	list, err := os.ReadDir(beyond)
-	must(t, err)
+	list := testkit.Get(os.ReadDir(beyond)).Must(t)
 	if len(list) != 0 {
 		t.Errorf("written outside: %v", list)
 	}
@@ -202,12 +199,10 @@ var saves = []save{
 		must(p.t, os.Rename(temp, p.jobFile(savedDir)))
 	}},
 	{name: "truncate and write", save: func(p *project, next string) {
-		f, err := os.OpenFile(p.jobFile(savedDir), os.O_WRONLY|os.O_TRUNC, 0)
-		must(p.t, err)
+		f := testkit.Get(os.OpenFile(p.jobFile(savedDir), os.O_WRONLY|os.O_TRUNC, 0)).Must(p.t)
 		for len(next) > 0 {
 			n := min(100, len(next))
-			_, err := f.WriteString(next[:n])
-			must(p.t, err)
+			testkit.Get(f.WriteString(next[:n])).Must(p.t)
 			next = next[n:]
 		}
 		must(p.t, f.Close())
@@ -348,8 +343,7 @@ func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
 		all, one := p.open(silent()), p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {
 			s.save(p, source("writing", version))
-			got, err := one.FreshJob(t.Context(), "writing")
-			must(t, err)
+			got := testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t)
 			if a, b := summary(fresh(t, all), "writing"), summary(got, "writing"); a != version || b != version {
 				t.Errorf("Fresh serves %q, and FreshJob %q, not %q", a, b, version)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/internal/follow"
 )
 
@@ -148,8 +149,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *project, c *Catalog)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := silent()
 		o.Root = p.root
-		c, err := Open(t.Context(), o)
-		must(t, err)
+		c := testkit.Get(Open(t.Context(), o)).Must(t)
 		test(t, p, c)
 		must(t, c.Close(context.Background()))
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -74,8 +75,7 @@ func TestSessionOfAnotherCaller(t *testing.T) {
 	data := make([]byte, 4096)
 	n := 0
 	for !strings.Contains(string(data[:n]), "\n\n") {
-		m, err := stream.Read(data[n:])
-		must(t, err)
+		m := testkit.Get(stream.Read(data[n:])).Must(t)
 		n += m
 	}
 	_, endpoint, _ := strings.Cut(string(data[:n]), "data: ")
@@ -172,8 +172,7 @@ func TestListenErrors(t *testing.T) {
 			}
 		}
 	}
-	h, err := s.Listen(context.Background(), web.Options{})
-	must(t, err)
+	h := testkit.Get(s.Listen(context.Background(), web.Options{})).Must(t)
 	if err := h.Close(); err != nil {
 		t.Errorf("closing one that was not served: %v", err)
 	}

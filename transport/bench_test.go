@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	remotetools "deepwork/transport/tools/remote"
 )
 
@@ -37,8 +38,7 @@ func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *m
 func BenchmarkToolsList(b *testing.B) {
 	s := made(b, Options{ProjectRoot: b.TempDir(), AdditionalJobs: []string{}})
 	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })
-	all, err := ours.ListTools(b.Context(), nil)
-	must(b, err)
+	all := testkit.Get(ours.ListTools(b.Context(), nil)).Must(b)
 	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
 	for _, t := range all.Tools {
 		bare.AddTool(t, nothing)
@@ -48,8 +48,7 @@ func BenchmarkToolsList(b *testing.B) {
 	})
 	list := func(cs *mcp.ClientSession) time.Duration {
 		began := time.Now()
-		_, err := cs.ListTools(b.Context(), nil)
-		must(b, err)
+		testkit.Get(cs.ListTools(b.Context(), nil)).Must(b)
 		return time.Since(began)
 	}
 	var by, beside []time.Duration
@@ -80,8 +79,7 @@ func manyJobs(b *testing.B, n int) string {
 // BenchmarkGetWorkflows is a whole call with 1,000 jobs, the client's pipes
 // included, its decoding not.
 func BenchmarkGetWorkflows(b *testing.B) {
-	s, err := NewServer(Options{ProjectRoot: manyJobs(b, 1000)})
-	must(b, err)
+	s := testkit.Get(NewServer(Options{ProjectRoot: manyJobs(b, 1000)})).Must(b)
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	served := make(chan error, 1)
@@ -91,8 +89,7 @@ func BenchmarkGetWorkflows(b *testing.B) {
 	lines.ReadString('\n')
 	for b.Loop() {
 		io.WriteString(toServer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n")
-		line, err := lines.ReadString('\n')
-		must(b, err)
+		line := testkit.Get(lines.ReadString('\n')).Must(b)
 		b.SetBytes(int64(len(line)))
 	}
 	toServer.Close()

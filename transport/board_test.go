@@ -40,8 +40,7 @@ func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 // Seed 004, "No workspace_id alias in MCP schemas".
 func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
 	for _, tool := range listTools(t) {
-		text, err := json.Marshal(tool)
-		must(t, err)
+		text := testkit.Get(json.Marshal(tool)).Must(t)
 		if strings.Contains(string(text), "workspace_id") {
 			t.Errorf("%s: %s", tool.Name, text)
 		}
@@ -209,11 +208,9 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"enough"}`)
 	active := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"active","job_name":"trip","workflow_name":"dream"}`).BeginStep.SessionID
 
-	folder, err := state.Find(root)
-	must(t, err)
+	folder := testkit.Get(state.Find(root)).Must(t)
 	stores := local.Stores(folder, false, slog.New(slog.DiscardHandler))
-	engine, err := workflow.Open(t.Context(), workflow.Options{Root: root, State: folder, Stores: stores})
-	must(t, err)
+	engine := testkit.Get(workflow.Open(t.Context(), workflow.Options{Root: root, State: folder, Stores: stores})).Must(t)
 	defer func() {
 		noError(t, errors.Join(notStopped(engine.Close(context.Background())), stores.Close(context.Background())))
 	}()

@@ -213,8 +213,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 
 func TestSDKIsQuiet(t *testing.T) {
 	logger, log := logged()
-	s, err := newServer(engines{connect: new(fakes).agent}, nil, "", logger)
-	must(t, err)
+	s := testkit.Get(newServer(engines{connect: new(fakes).agent}, nil, "", logger)).Must(t)
 	callTool(t, client(t, s), "get_step", `{}`)
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("%d lines, want 1:\n%s", n, log.String())
@@ -348,8 +347,7 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 		if c.inside {
 			p.workspace = new(board.Context)
 		}
-		s, err := newServer(p, c.sets, "", slog.New(slog.DiscardHandler))
-		must(t, err)
+		s := testkit.Get(newServer(p, c.sets, "", slog.New(slog.DiscardHandler))).Must(t)
 		got := s.instructions(t.Context())
 		for _, text := range c.has {
 			if !strings.Contains(got, text) {

@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -190,8 +191,7 @@ func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*
 	for _, m := range more {
 		m(&p)
 	}
-	s, err := newServer(p, config.Toolsets, "1.2.3", slog.New(slog.DiscardHandler))
-	must(t, err)
+	s := testkit.Get(newServer(p, config.Toolsets, "1.2.3", slog.New(slog.DiscardHandler))).Must(t)
 	return s, f
 }
 
@@ -221,8 +221,7 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 // connect connects a client until the test ends, with a version of the protocol, "" for the newest.
 func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	must(t, err)
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})).Must(t)
 	t.Cleanup(func() { cs.Close() })
 	return cs
 }
@@ -276,8 +275,7 @@ func withHTTP(set func(*config.HTTP)) func(*engines) {
 // overHTTP serves s on a free port until the test ends, which is an orderly stop.
 func overHTTP(t testing.TB, s *Server, o web.Options) *web.Server {
 	t.Helper()
-	h, err := s.Listen(context.Background(), o)
-	must(t, err)
+	h := testkit.Get(s.Listen(context.Background(), o)).Must(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(ctx) }()
@@ -361,8 +359,7 @@ type reply struct {
 // send makes one HTTP request. Headers are "Name: value".
 func send(t testing.TB, c *http.Client, method, url, body string, headers ...string) reply {
 	t.Helper()
-	req, err := http.NewRequest(method, url, strings.NewReader(body))
-	must(t, err)
+	req := testkit.Get(http.NewRequest(method, url, strings.NewReader(body))).Must(t)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	for _, h := range headers {
@@ -374,11 +371,9 @@ func send(t testing.TB, c *http.Client, method, url, body string, headers ...str
 			req.Host = value
 		}
 	}
-	res, err := c.Do(req)
-	must(t, err)
+	res := testkit.Get(c.Do(req)).Must(t)
 	defer res.Body.Close()
-	data, err := io.ReadAll(res.Body)
-	must(t, err)
+	data := testkit.Get(io.ReadAll(res.Body)).Must(t)
 	return reply{res.StatusCode, res.Header, string(data)}
 }
 
@@ -409,8 +404,7 @@ func opened(t testing.TB, h *web.Server) (c *http.Client, id string) {
 // raw opens a network connection and writes to it.
 func raw(t testing.TB, h *web.Server, text string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", address(h))
-	must(t, err)
+	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)
 	t.Cleanup(func() { conn.Close() })
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
@@ -421,8 +415,7 @@ func raw(t testing.TB, h *web.Server, text string) net.Conn {
 // answer reads a response from a connection.
 func answer(t testing.TB, conn net.Conn) reply {
 	t.Helper()
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	must(t, err)
+	res := testkit.Get(http.ReadResponse(bufio.NewReader(conn), nil)).Must(t)
 	defer res.Body.Close()
 	data, _ := io.ReadAll(res.Body)
 	return reply{res.StatusCode, res.Header, string(data)}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
@@ -134,8 +135,7 @@ func TestNewestStreamWins(t *testing.T) {
 	stream := func() (net.Conn, *http.Response) {
 		conn := raw(t, h, "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+id+"\r\n\r\n")
 		conn.SetReadDeadline(time.Now().Add(patience))
-		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		must(t, err)
+		res := testkit.Get(http.ReadResponse(bufio.NewReader(conn), nil)).Must(t)
 		if res.StatusCode != 200 {
 			t.Fatalf("%+v", res)
 		}
@@ -278,8 +278,7 @@ func TestProgressOfACall(t *testing.T) {
 		}
 		body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{`+meta+`},`, 1)
 		conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", strings.Join(headers, "\r\n"), len(body), body))
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		must(t, err)
+		resp := testkit.Get(http.ReadResponse(bufio.NewReader(conn), nil)).Must(t)
 		var events []string
 		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() {

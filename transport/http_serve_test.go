@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
@@ -29,8 +30,7 @@ import (
 // stopping serves s until stop is called, whose result is that of Serve.
 func stopping(t *testing.T, s *Server, o web.Options) (h *web.Server, tell func(), stopped chan error) {
 	t.Helper()
-	h, err := s.Listen(context.Background(), o)
-	must(t, err)
+	h = testkit.Get(s.Listen(context.Background(), o)).Must(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped = make(chan error, 1)
 	go func() { stopped <- h.Serve(ctx) }()
@@ -218,13 +218,10 @@ func TestMetrics(t *testing.T) {
 // certificate makes the files of a certificate for this machine.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	private := testkit.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Must(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	must(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	der := testkit.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)).Must(t)
+	secret := testkit.Get(x509.MarshalPKCS8PrivateKey(private)).Must(t)
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})

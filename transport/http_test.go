@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -34,12 +35,10 @@ var network = []struct{ name, transport, version string }{
 // All transports offer the same tools, with the same schemas.
 func TestSameToolsOnEveryTransport(t *testing.T) {
 	list := func(t *testing.T, cs *mcp.ClientSession) []string {
-		res, err := cs.ListTools(context.Background(), nil)
-		must(t, err)
+		res := testkit.Get(cs.ListTools(context.Background(), nil)).Must(t)
 		var out []string
 		for _, tool := range res.Tools {
-			data, err := jsontext.Encode(tool)
-			must(t, err)
+			data := testkit.Get(jsontext.Encode(tool)).Must(t)
 			out = append(out, string(data))
 		}
 		slices.Sort(out)
@@ -284,8 +283,7 @@ func TestIdleTimeCounts(t *testing.T) {
 		here, there := mcp.NewInMemoryTransports()
 		ran := make(chan error, 1)
 		go func() { ran <- s.mcp.Run(fromNetwork("ann", false), here) }()
-		cs, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})
-		must(t, err)
+		cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})).Must(t)
 		defer func() { cs.Close(); <-ran }()
 		call := func(tool, args string) {
 			if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}); err != nil {

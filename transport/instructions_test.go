@@ -152,8 +152,7 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 	}
 	has("deepwork://jobs/trip", "deepwork:trip:dream", "deepwork:trip:plan")
 
-	p, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:plan", Arguments: map[string]string{"goal": "A week by the sea"}})
-	must(t, err)
+	p := testkit.Get(cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:plan", Arguments: map[string]string{"goal": "A week by the sea"}})).Must(t)
 	for _, want := range []string{`job_name "trip"`, `workflow_name "plan"`, "A week by the sea", "finished_step"} {
 		if got := p.Messages[0].Content.(*mcp.TextContent).Text; !strings.Contains(got, want) {
 			t.Errorf("the prompt %q lacks %q", got, want)
@@ -216,8 +215,7 @@ func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 // read checks parts of a resource.
 func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
 	t.Helper()
-	r, err := cs.ReadResource(context.Background(), &mcp.ReadResourceParams{URI: uri})
-	must(t, err)
+	r := testkit.Get(cs.ReadResource(context.Background(), &mcp.ReadResourceParams{URI: uri})).Must(t)
 	if r.CacheScope != "private" {
 		t.Errorf("%s may be cached as %q", uri, r.CacheScope)
 	}

@@ -106,8 +106,7 @@ func TestLargeBody(t *testing.T) {
 				"with a length": strings.NewReader(strings.Repeat("a", 100<<20)),
 				"without one":   io.LimitReader(&endless{}, 100<<20),
 			} {
-				req, err := http.NewRequest("POST", h.URL(), body)
-				must(t, err)
+				req := testkit.Get(http.NewRequest("POST", h.URL(), body)).Must(t)
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("Accept", "application/json, text/event-stream")
 				res, err := httpClient(t, "").Do(req)
@@ -142,8 +141,7 @@ func TestBodyLimit(t *testing.T) {
 func TestLargeHeader(t *testing.T) {
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	conn, err := net.Dial("tcp", address(h))
-	must(t, err)
+	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)
 	defer conn.Close()
 	var wg sync.WaitGroup
 	wg.Go(func() { // it is cut off as it writes
@@ -374,8 +372,7 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 				return bearer{plain, current.Load().(string)}.RoundTrip(r)
 			})
 			cs := dialWith(t, h, stateful, rotating)
-			first, err := os.ReadFile(file)
-			must(t, err)
+			first := testkit.Get(os.ReadFile(file)).Must(t)
 			put := func(text string) {
 				t.Helper()
 				temp := file + ".new"

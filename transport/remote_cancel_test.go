@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/remote"
 	"deepwork/transport/web"
@@ -74,8 +75,7 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 // only is the one run there is, as its source's id finds it.
 func only(t *testing.T, s *Server) *remote.Run {
 	t.Helper()
-	got, err := s.remote.Runs.Status(t.Context(), session.LocalIdentity, "x-1")
-	must(t, err)
+	got := testkit.Get(s.remote.Runs.Status(t.Context(), session.LocalIdentity, "x-1")).Must(t)
 	return got
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 	"deepwork/session/remote"
@@ -294,13 +295,11 @@ func TestReq003_4_1_ThatItIsDisabledIsSaid(t *testing.T) {
 // they are called, with what to do, and its executions are neither asked about nor cancelled there
 // meanwhile, as while it is away. With the approval it is available again.
 func TestASourceThatLosesItsApproval(t *testing.T) {
-	env, err := statetest.Write(t.TempDir(), os.TempDir())
-	must(t, err)
+	env := testkit.Get(statetest.Write(t.TempDir(), os.TempDir())).Must(t)
 	for name, value := range env {
 		t.Setenv(name, value)
 	}
-	trusted, err := os.ReadFile(config.UserFile())
-	must(t, err)
+	trusted := testkit.Get(os.ReadFile(config.UserFile())).Must(t)
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "  reply_within: 10ms\n")
 	cs := client(t, s)

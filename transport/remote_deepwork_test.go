@@ -13,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/remote"
 	"deepwork/session/workflow/machine"
 	remotetools "deepwork/transport/tools/remote"
@@ -40,12 +41,10 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			var source string
 			var agentOf func() *mcp.ClientSession
 			if over == "stdio" {
-				binary, err := os.Executable()
-				must(t, err)
+				binary := testkit.Get(os.Executable()).Must(t)
 				source = fmt.Sprintf("{name: inner, command: [%q], env: {%s: \"1\", %s: %q}}", binary, sourceEnv, rootEnv, root)
 				agentOf = func() *mcp.ClientSession {
-					url, err := os.ReadFile(filepath.Join(root, "url"))
-					must(t, err)
+					url := testkit.Get(os.ReadFile(filepath.Join(root, "url"))).Must(t)
 					return dialURL(t, string(url))
 				}
 			} else {

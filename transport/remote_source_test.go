@@ -20,6 +20,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/web"
 )
@@ -269,8 +270,7 @@ func (f *factory) overWeb(t testing.TB) string {
 // child is a source in another process, as the config names it.
 func child(t testing.TB, name, kind string) string {
 	t.Helper()
-	binary, err := os.Executable()
-	must(t, err)
+	binary := testkit.Get(os.Executable()).Must(t)
 	return fmt.Sprintf("    - {name: %s, command: [%q], env: {%s: %q}}\n", name, binary, sourceEnv, kind)
 }
 

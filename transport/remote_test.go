@@ -46,8 +46,7 @@ func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 // made is a server that is closed when the test ends.
 func made(t testing.TB, o Options) *Server {
 	t.Helper()
-	s, err := NewServer(o)
-	must(t, err)
+	s := testkit.Get(NewServer(o)).Must(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

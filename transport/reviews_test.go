@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session"
@@ -88,8 +89,7 @@ func TestAnExecutorReviews(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 		read := func(file string) string {
-			data, err := os.ReadFile(filepath.Join(root, file))
-			must(t, err)
+			data := testkit.Get(os.ReadFile(filepath.Join(root, file))).Must(t)
 			return string(data)
 		}
 		mode := "plain 1"

@@ -14,6 +14,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 )
 
 // The tests of this file are of the SDK alone: of what middleware.go says that we rely on.
@@ -26,8 +28,7 @@ func bareSDK(t *testing.T, o *mcp.ClientOptions, handler mcp.ToolHandler) (*mcp.
 	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
 	s.AddTool(bareTool("echo"), handler)
 	here, there := mcp.NewInMemoryTransports()
-	ss, err := s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)
-	must(t, err)
+	ss := testkit.Get(s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)).Must(t)
 	cs := connect(t, there, stateful, o)
 	t.Cleanup(func() { cs.Close(); ss.Wait() })
 	return s, cs
@@ -104,8 +105,7 @@ func rawSDK(t *testing.T, handler mcp.ToolHandler) (ss *mcp.ServerSession, to *i
 	s.AddTool(bareTool("echo"), handler)
 	in, to := io.Pipe()
 	out, w := io.Pipe()
-	ss, err := s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)
-	must(t, err)
+	ss = testkit.Get(s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)).Must(t)
 	return ss, to, json.NewDecoder(out)
 }
 

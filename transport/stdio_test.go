@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/remote"
 	"deepwork/session/workflow"
@@ -33,8 +34,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 		if err := json.Unmarshal([]byte(l), &m); err != nil {
 			t.Fatalf("not JSON: %s", jsontext.Clip(l, 200))
 		}
-		id, err := json.Marshal(m["id"])
-		must(t, err)
+		id := testkit.Get(json.Marshal(m["id"])).Must(t)
 		out[string(id)] = m
 	}
 	return out
@@ -447,8 +447,7 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 		f.until(t, "the third", func() bool { return contains(f.started, "w-echo") })
 		toServer.Close()
 	}()
-	data, err := io.ReadAll(fromServer)
-	must(t, err)
+	data := testkit.Get(io.ReadAll(fromServer)).Must(t)
 	noError(t, <-served)
 	if took := time.Since(began); took > eofGrace/2 {
 		t.Errorf("it took %v", took)

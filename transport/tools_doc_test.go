@@ -21,6 +21,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/board"
 	"deepwork/transport/tool"
@@ -99,8 +100,7 @@ func toolsDocument(t *testing.T) []byte {
 			chosen = append(chosen, "workflows") // which it needs
 		}
 		for _, workspace := range []*board.Context{nil, new(board.Context)} {
-			s, err := newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))
-			must(t, err)
+			s := testkit.Get(newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))).Must(t)
 			for name := range listed(t, client(t, s)) {
 				if !slices.Contains(sets[set], name) && (set == "workflows" || !slices.Contains(sets["workflows"], name)) {
 					sets[set] = append(sets[set], name)
@@ -185,8 +185,7 @@ func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
 			d := json.NewDecoder(bytes.NewReader(raw.Properties))
 			d.Token() // {
 			for d.More() {
-				name, err := d.Token()
-				must(t, err)
+				name := testkit.Get(d.Token()).Must(t)
 				var of json.RawMessage
 				must(t, d.Decode(&of))
 				s.PropertyOrder = append(s.PropertyOrder, name.(string))
@@ -370,8 +369,7 @@ const codesFile = "../session/codes/codes.go"
 func codeRows(t *testing.T) (rows [][2]string) {
 	t.Helper()
 	for _, s := range codeConstants(t) {
-		code, err := strconv.Unquote(s.Values[0].(*ast.BasicLit).Value)
-		must(t, err)
+		code := testkit.Get(strconv.Unquote(s.Values[0].(*ast.BasicLit).Value)).Must(t)
 		rows = append(rows, [2]string{code, strings.TrimSpace(s.Comment.Text())})
 	}
 	return rows
@@ -379,8 +377,7 @@ func codeRows(t *testing.T) (rows [][2]string) {
 
 func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), codesFile, nil, parser.ParseComments)
-	must(t, err)
+	f := testkit.Get(parser.ParseFile(token.NewFileSet(), codesFile, nil, parser.ParseComments)).Must(t)
 	ast.Inspect(f, func(n ast.Node) bool {
 		if s, ok := n.(*ast.ValueSpec); ok {
 			all = append(all, s)
@@ -410,8 +407,7 @@ func TestEveryErrorCodeIsListed(t *testing.T) {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || path == filepath.FromSlash(codesFile) {
 			return err
 		}
-		f, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
-		must(t, err)
+		f := testkit.Get(parser.ParseFile(set, path, nil, parser.SkipObjectResolution)).Must(t)
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.SelectorExpr:
@@ -446,8 +442,7 @@ func TestEveryErrorCodeIsListed(t *testing.T) {
 // The README's tables tell of every tool that there is and of no other; arguments
 // and replies are in TOOLS.md, which it links to.
 func TestReadmeTellsOfEveryTool(t *testing.T) {
-	data, err := os.ReadFile("README.md")
-	must(t, err)
+	data := testkit.Get(os.ReadFile("README.md")).Must(t)
 	if !strings.Contains(string(data), "]("+toolsDoc+")") {
 		t.Errorf("README.md does not link to %s", toolsDoc)
 	}

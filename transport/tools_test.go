@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/board"
@@ -73,8 +74,7 @@ func inWorkspace(p *engines) { p.workspace = new(board.Context) }
 func listTools(t *testing.T) (all []*mcp.Tool) {
 	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
 		s, _ := fakeServer(t, nil, options...)
-		res, err := client(t, s).ListTools(context.Background(), nil)
-		must(t, err)
+		res := testkit.Get(client(t, s).ListTools(context.Background(), nil)).Must(t)
 		all = append(all, res.Tools...)
 	}
 	slices.SortStableFunc(all, func(a, b *mcp.Tool) int { return strings.Compare(a.Name, b.Name) })
@@ -83,8 +83,7 @@ func listTools(t *testing.T) (all []*mcp.Tool) {
 
 func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
 	t.Helper()
-	data, err := json.Marshal(v)
-	must(t, err)
+	data := testkit.Get(json.Marshal(v)).Must(t)
 	s := new(jsonschema.Schema)
 	must(t, json.Unmarshal(data, s))
 	return s
@@ -98,8 +97,7 @@ func TestTools(t *testing.T) {
 		"remote":    {"call_workflow_tool", "cancel_execution", "list_workflow_tools", "refresh_workflow_tools", "workflow_status"}, // what is offered needs finished_step
 		"board":     {"abort_merge", "change_target", "comment_attempt", "create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_run", "get_task", "list_executors", "list_projects", "list_repos", "list_task_attempts", "list_tasks", "merge_attempt", "needs_attention", "push_attempt", "rebase_attempt", "run_workflow", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
 	} {
-		s, err := newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))
-		must(t, err)
+		s := testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))).Must(t)
 		var names []string
 		for name := range listed(t, client(t, s)) {
 			names = append(names, name)
@@ -170,8 +168,7 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 			continue
 		}
 		schema.Required = nil
-		resolved, err := schema.Resolve(nil)
-		must(t, err)
+		resolved := testkit.Get(schema.Resolve(nil)).Must(t)
 		for reply, fits := range map[string]bool{
 			`{"begin_step":null}`:                  true,
 			`{"concurrent_steps":null}`:            false,
@@ -256,15 +253,12 @@ func conforms(t testing.TB, s *Server) {
 	t.Helper()
 	schemas := map[string]*jsonschema.Resolved{}
 	cs := client(t, s)
-	list, err := cs.ListTools(context.Background(), nil)
-	must(t, err)
+	list := testkit.Get(cs.ListTools(context.Background(), nil)).Must(t)
 	for _, tool := range list.Tools {
 		data, _ := json.Marshal(tool.OutputSchema)
 		schema := new(jsonschema.Schema)
 		must(t, json.Unmarshal(data, schema))
-		if schemas[tool.Name], err = schema.Resolve(nil); err != nil {
-			t.Fatal(err)
-		}
+		schemas[tool.Name] = testkit.Get(schema.Resolve(nil)).Must(t)
 	}
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -37,15 +38,11 @@ func inBoard(t *testing.T, root string, f func(b store.Board)) {
 func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	t.Helper()
 	repository(t, root)
-	engine, err := attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root}, Passive: true})
-	must(t, err)
+	engine := testkit.Get(attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root}, Passive: true})).Must(t)
 	me := session.LocalCaller("")
-	projects, err := engine.ListProjects(t.Context(), me, board.ListProjectsArgs{})
-	must(t, err)
-	repos, err := engine.ListRepos(t.Context(), me, board.ListReposArgs{ProjectID: projects.Projects[0].ProjectID})
-	must(t, err)
-	made, err := engine.CreateTask(t.Context(), me, board.CreateTaskArgs{ProjectID: projects.Projects[0].ProjectID, Title: "Trip"})
-	must(t, err)
+	projects := testkit.Get(engine.ListProjects(t.Context(), me, board.ListProjectsArgs{})).Must(t)
+	repos := testkit.Get(engine.ListRepos(t.Context(), me, board.ListReposArgs{ProjectID: projects.Projects[0].ProjectID})).Must(t)
+	made := testkit.Get(engine.CreateTask(t.Context(), me, board.CreateTaskArgs{ProjectID: projects.Projects[0].ProjectID, Title: "Trip"})).Must(t)
 	if stuck := engine.Close(context.Background()); stuck != nil {
 		t.Fatal(stuck)
 	}
@@ -146,8 +143,7 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 	}
 	into[machine.FinishReply](t, inside, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	inBoard(t, root, func(b store.Board) {
-		a, err := b.Attempt(t.Context(), id)
-		must(t, err)
+		a := testkit.Get(b.Attempt(t.Context(), id)).Must(t)
 		if deref(a.WorkflowSessionID) != theirs || deref(a.WorkflowStatus) != "active" || deref(a.WorkflowStep) != "hotel" {
 			t.Errorf("the attempt is at %q %q %q", deref(a.WorkflowSessionID), deref(a.WorkflowStatus), deref(a.WorkflowStep))
 		}

@@ -17,8 +17,7 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 	if locked, err := durable.Locked(path); locked || err != nil {
 		t.Fatalf("Locked of a missing file = %v, %v", locked, err)
 	}
-	first, err := durable.Lock(t.Context(), path)
-	testkit.Must(t, err)
+	first := testkit.Get(durable.Lock(t.Context(), path)).Must(t)
 	if second, err := durable.TryLock(path); second != nil || err != nil {
 		t.Fatalf("TryLock of a locked file = %v, %v", second, err)
 	}
@@ -48,8 +47,7 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 
 func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
-	l, err := durable.Lock(t.Context(), path)
-	testkit.Must(t, err)
+	l := testkit.Get(durable.Lock(t.Context(), path)).Must(t)
 	defer l.Unlock()
 	if !l.InPlace() {
 		t.Error("a lock just taken is not in place")

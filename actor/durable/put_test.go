@@ -22,12 +22,10 @@ var must = testkit.Must
 // given as "name=content".
 func holds(t testing.TB, dir string, want ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must(t, err)
+	entries := testkit.Get(os.ReadDir(dir)).Must(t)
 	var got []string
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		must(t, err)
+		data := testkit.Get(os.ReadFile(filepath.Join(dir, e.Name()))).Must(t)
 		got = append(got, e.Name()+"="+string(data))
 	}
 	if !slices.Equal(got, want) {
@@ -115,8 +113,7 @@ func TestPutIsCutShort(t *testing.T) {
 				if err := dieAt(t, when+" "+op, path); err == nil {
 					t.Fatal("it went through")
 				}
-				got, err := os.ReadFile(path)
-				must(t, err)
+				got := testkit.Get(os.ReadFile(path)).Must(t)
 				moved := op == OpSyncDir || op == OpMove && when == "after"
 				if moved != (string(got) == newContent) || !moved && string(got) != "old" {
 					t.Errorf("it left %q", got)
@@ -173,8 +170,7 @@ func TestPutMode(t *testing.T) {
 	for name, want := range map[string]fs.FileMode{"own": 0, "all": 0o666} {
 		path := filepath.Join(dir, name)
 		must(t, Disk{}.Put(path, nil, PutOptions{Mode: want}))
-		fi, err := os.Stat(path)
-		must(t, err)
+		fi := testkit.Get(os.Stat(path)).Must(t)
 		if want == 0 {
 			want = 0o600
 		}
@@ -267,8 +263,7 @@ func TestMakeFolder(t *testing.T) {
 	}
 	if runtime.GOOS != "windows" {
 		for path, want := range map[string]fs.FileMode{a: 0o755, b: 0o755, c: 0o700} {
-			fi, err := os.Stat(path)
-			must(t, err)
+			fi := testkit.Get(os.Stat(path)).Must(t)
 			if fi.Mode().Perm()&^0o055 != want&^0o055 || fi.Mode().Perm()&^want != 0 { // the umask may narrow it
 				t.Errorf("%s has the mode %v, want %v", path, fi.Mode(), want)
 			}
@@ -381,8 +376,7 @@ func TestMoveNewReplacesNothing(t *testing.T) {
 
 func TestCreateIsExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
-	f, err := Disk{}.Create(path)
-	must(t, err)
+	f := testkit.Get(Disk{}.Create(path)).Must(t)
 	defer f.Close()
 	if _, err := (Disk{}).Create(path); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), path) {
 		t.Errorf("again: %v", err)
@@ -405,8 +399,7 @@ func TestWriteSync(t *testing.T) {
 		seen = append(seen, op)
 		return do()
 	}}
-	f, err := d.Create(path)
-	must(t, err)
+	f := testkit.Get(d.Create(path)).Must(t)
 	n, err := d.Write(f, []byte("abcdef"))
 	if n != 6 || err != nil {
 		t.Errorf("%d, %v", n, err)

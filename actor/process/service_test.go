@@ -22,8 +22,7 @@ func serveChild(t *testing.T, mode string, h *testkit.Hub, listen func(string)) 
 	t.Helper()
 	s := spec(t, mode, h)
 	s.Grace = 100 * time.Millisecond
-	service, err := process.Serve(s, listen)
-	testkit.Must(t, err)
+	service := testkit.Get(process.Serve(s, listen)).Must(t)
 	t.Cleanup(func() {
 		stop(t, service)
 		service.Stdout.Close()
@@ -108,8 +107,7 @@ func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
 	h := testkit.NewHub(t)
 	sp := spec(t, "stubborn", h)
 	sp.Grace = time.Hour
-	s, err := process.Serve(sp, nil)
-	testkit.Must(t, err)
+	s := testkit.Get(process.Serve(sp, nil)).Must(t)
 	defer s.Stdout.Close()
 	h.Next()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -163,8 +161,7 @@ func TestServiceThatCannotBeStarted(t *testing.T) {
 func TestServiceLinesAreBounded(t *testing.T) {
 	var longest, lines int
 	s := spec(t, "longline", nil)
-	service, err := process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })
-	testkit.Must(t, err)
+	service := testkit.Get(process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })).Must(t)
 	defer service.Stdout.Close()
 	<-service.Done()
 	if lines != 2 || longest != 4000 {

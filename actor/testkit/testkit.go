@@ -22,6 +22,22 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// A Result is what a call returned.
+type Result[T any] struct {
+	value T
+	err   error
+}
+
+// Get takes what a call returns: testkit.Get(os.ReadFile(name)).Must(t) is the file's text.
+func Get[T any](value T, err error) Result[T] { return Result[T]{value, err} }
+
+// Must returns the value, or ends the test if the call has returned an error.
+func (r Result[T]) Must(t testing.TB) T {
+	t.Helper()
+	Must(t, r.err)
+	return r.value
+}
+
 // Eventually polls until problem returns "". After three minutes it ends the test.
 func Eventually(t testing.TB, problem func() string) {
 	t.Helper()

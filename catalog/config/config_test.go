@@ -280,8 +280,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // with its faults below, which begin with "! ". A file that begins with "# user" is a user's own.
 func TestFaults(t *testing.T) {
 	const file = "testdata/faults.txt"
-	text, err := os.ReadFile(file)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(file)).Must(t)
 	var all []string
 	for block := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSpace(string(text)), "\r\n", "\n"), "\n\n") {
 		source := regexp.MustCompile(`(?m)\n! .*$`).ReplaceAllString(block, "")
@@ -437,8 +436,7 @@ func FuzzSplitCommand(f *testing.F) {
 
 // The README shows the defaults, every key, and examples of sources and of a task board.
 func TestReadmeExamples(t *testing.T) {
-	data, err := os.ReadFile("README.md")
-	must(t, err)
+	data := testkit.Get(os.ReadFile("README.md")).Must(t)
 	block := func(kind string) string {
 		_, rest, found := strings.Cut(string(data), "```yaml "+kind+"\n")
 		text, _, closed := strings.Cut(rest, "```")

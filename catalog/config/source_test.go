@@ -54,8 +54,7 @@ func put(t *testing.T, s *Source, text string) {
 
 func current(t *testing.T, s *Source) *Config {
 	t.Helper()
-	c, err := s.Current(t.Context())
-	must(t, err)
+	c := testkit.Get(s.Current(t.Context())).Must(t)
 	return c
 }
 

@@ -101,8 +101,7 @@ func TestWhatIsWithheld(t *testing.T) {
 	}
 	is := func(command string, executors, attempts int, branch GitBranch) {
 		t.Helper()
-		c, err := s.Current(t.Context())
-		must(t, err)
+		c := testkit.Get(s.Current(t.Context())).Must(t)
 		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch || (c.Attempts.AutoStart != nil) != (executors > 0) {
 			t.Errorf("in force are %q, %v, %d, %s, %v", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart)
 		}

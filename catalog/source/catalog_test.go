@@ -155,8 +155,7 @@ func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 	src.Env["PID_FILE"] = pid
 	r := open(t, settings(src))
 	r.tools(t, "one", "two")
-	was, err := os.ReadFile(pid)
-	testkit.Must(t, err)
+	was := testkit.Get(os.ReadFile(pid)).Must(t)
 	for _, c := range []*config.Config{settings(), settings(src)} {
 		r.configure(t, c)
 	}
@@ -216,12 +215,10 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 // kill ends the process whose id is in a file, with SIGKILL.
 func kill(t *testing.T, file string) {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	testkit.Must(t, err)
+	data := testkit.Get(os.ReadFile(file)).Must(t)
 	var pid int
 	fmt.Sscan(string(data), &pid)
-	p, err := os.FindProcess(pid)
-	testkit.Must(t, err)
+	p := testkit.Get(os.FindProcess(pid)).Must(t)
 	testkit.Must(t, p.Kill())
 }
 
@@ -272,8 +269,7 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 	src.Env["REGION"] = "eu"
 	r := open(t, settings(src))
 	one := r.tools(t, "one", "two").Tool("two")
-	answer, err := r.Execute(t.Context(), &one.Workflow, nil, nil)
-	testkit.Must(t, err)
+	answer := testkit.Get(r.Execute(t.Context(), &one.Workflow, nil, nil)).Must(t)
 	var out struct{ Dir, Env string }
 	testkit.Must(t, json.Unmarshal(answer.Output, &out))
 	want, _ := filepath.EvalSymlinks(r.root)

@@ -111,8 +111,7 @@ func (r *rig) configure(t testing.TB, c *config.Config) {
 
 func (r *rig) refresh(t testing.TB) {
 	t.Helper()
-	_, err := r.Refresh(t.Context(), patience)
-	testkit.Must(t, err)
+	testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
 }
 
 // until waits for the snapshot to be as it should.

@@ -78,8 +78,7 @@ func beRaw() {
 
 func executeRaw(t *testing.T, r *rig, w *source.Workflow, o order) (*source.Answer, error) {
 	t.Helper()
-	input, err := json.Marshal(o)
-	testkit.Must(t, err)
+	input := testkit.Get(json.Marshal(o)).Must(t)
 	return r.Execute(t.Context(), w, input, nil)
 }
 

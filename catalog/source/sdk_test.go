@@ -77,8 +77,7 @@ func (w *memoryWire) reason(err error) error            { return err }
 
 func linkTo(t *testing.T, w wire) *link {
 	t.Helper()
-	l, err := connect(t.Context(), w, Options{Version: "test"}, handshake)
-	testkit.Must(t, err)
+	l := testkit.Get(connect(t.Context(), w, Options{Version: "test"}, handshake)).Must(t)
 	t.Cleanup(func() { l.close(context.Background()) })
 	return l
 }
@@ -93,8 +92,7 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 	web := httptest.NewServer(handler)
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	overHTTP, err := openURL(&config.WorkflowSource{URL: web.URL})
-	testkit.Must(t, err)
+	overHTTP := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL})).Must(t)
 	for name, w := range map[string]wire{"in memory": memory, "over HTTP": overHTTP} {
 		l := linkTo(t, w)
 		got, err := l.call(t.Context(), "t", []byte(`{}`), nil)
@@ -123,11 +121,10 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	w, err := openURL(&config.WorkflowSource{URL: web.URL})
-	testkit.Must(t, err)
+	w := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL})).Must(t)
 	l := linkTo(t, w)
 	refuse.Store(true)
-	_, err = l.call(t.Context(), "t", []byte(`{}`), nil)
+	_, err := l.call(t.Context(), "t", []byte(`{}`), nil)
 	if _, lost := errors.AsType[transportError](err); !lost || err.Error() != "calling a tool: 418 I'm a teapot" {
 		t.Errorf("a refusal does not come back as the call's error: %v", err)
 	}

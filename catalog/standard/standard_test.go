@@ -25,8 +25,7 @@ func load(t *testing.T) map[string]*job.Job {
 	if err := os.CopyFS(dir, standard.FS()); err != nil {
 		t.Fatalf("laying out the bundled jobs: %v", err)
 	}
-	entries, err := os.ReadDir(dir)
-	testkit.Must(t, err)
+	entries := testkit.Get(os.ReadDir(dir)).Must(t)
 	jobs := make(map[string]*job.Job)
 	for _, e := range entries {
 		j, ds := job.Load(filepath.Join(dir, e.Name()))
@@ -46,8 +45,7 @@ func load(t *testing.T) map[string]*job.Job {
 
 func TestFSHoldsOnlyJobs(t *testing.T) {
 	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
-	entries, err := fs.ReadDir(standard.FS(), ".")
-	testkit.Must(t, err)
+	entries := testkit.Get(fs.ReadDir(standard.FS(), ".")).Must(t)
 	for _, e := range entries {
 		if !e.IsDir() {
 			t.Errorf("%s is beside the jobs and is not a job", e.Name())
@@ -120,8 +118,7 @@ func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
 			}
 			named[s.InstructionsFile] = true
 		}
-		files, err := fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))
-		testkit.Must(t, err)
+		files := testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t)
 		for _, f := range files {
 			if rel := strings.TrimPrefix(f, dir+"/"); !named[rel] {
 				t.Errorf("%s belongs to no step", f)
@@ -289,8 +286,7 @@ func TestReadmeLinksLeadSomewhere(t *testing.T) {
 
 func hasHeading(t *testing.T, path, anchor string) bool {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	testkit.Must(t, err)
+	data := testkit.Get(os.ReadFile(path)).Must(t)
 	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
 		if strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") == anchor {
 			return true
@@ -314,8 +310,7 @@ func TestReadmeIsShortAndLinksToEveryPage(t *testing.T) {
 
 // README.md says why each module is needed that go.mod requires directly, and names no other.
 func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(repository, "go.mod"))
-	testkit.Must(t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join(repository, "go.mod"))).Must(t)
 	text := testkit.Pages(t, repository)[0].Text
 	_, section, found := strings.Cut(text, "\n## Dependencies\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -346,8 +341,7 @@ func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
 // which is made from their schemas; and the README names every one, and the commands.
 func TestReadmeNamesEveryToolAndCommand(t *testing.T) {
 	text := readme(t)
-	document, err := os.ReadFile(filepath.Join(repository, "transport", "TOOLS.md"))
-	testkit.Must(t, err)
+	document := testkit.Get(os.ReadFile(filepath.Join(repository, "transport", "TOOLS.md"))).Must(t)
 	rows := make(map[string]bool)
 	for _, m := range toolName.FindAllStringSubmatch(text, -1) {
 		rows[m[1]] = true

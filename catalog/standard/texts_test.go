@@ -58,8 +58,7 @@ func prose(t *testing.T, j *job.Job) map[string]string {
 	t.Helper()
 	out := map[string]string{"common info": j.CommonInfo}
 	for _, s := range j.Steps {
-		text, err := job.Instructions(j, &s)
-		testkit.Must(t, err)
+		text := testkit.Get(job.Instructions(j, &s)).Must(t)
 		out[s.InstructionsFile] = text
 	}
 	return out
@@ -126,10 +125,8 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 }
 
 func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
-	source, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")
-	testkit.Must(t, err)
-	step, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/step.md")
-	testkit.Must(t, err)
+	source := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
+	step := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/step.md")).Must(t)
 	dir := t.TempDir()
 	testkit.Write(t, filepath.Join(dir, job.FileName), string(source))
 	j, ds := job.Load(dir)
@@ -152,8 +149,7 @@ func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
 func TestInstructionsShowTheFinishingCall(t *testing.T) {
 	for _, j := range load(t) {
 		for _, s := range j.Steps {
-			text, err := job.Instructions(j, &s)
-			testkit.Must(t, err)
+			text := testkit.Get(job.Instructions(j, &s)).Must(t)
 			shown := false
 			for _, block := range blocks(text, "json") {
 				checkCall(t, s.InstructionsFile, block)

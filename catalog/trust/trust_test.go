@@ -31,8 +31,7 @@ git: {branch: checkout}
 
 func newProject(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	root := testkit.Get(filepath.EvalSymlinks(t.TempDir())).Must(t)
 	for name, text := range files {
 		path := filepath.Join(root, name)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -49,8 +48,7 @@ func setOf(t *testing.T, root, text string) Set {
 	if c == nil {
 		t.Fatal(faults)
 	}
-	s, err := SetOf(root, c)
-	must(t, err)
+	s := testkit.Get(SetOf(root, c)).Must(t)
 	return s
 }
 
@@ -182,8 +180,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	must(t, here.Revoke(ctx))
 	granted(two, false)
 	must(t, there.Grant(ctx, two, time.Now()))
-	r, err := OpenLedger(file, root).Read()
-	must(t, err)
+	r := testkit.Get(OpenLedger(file, root).Read()).Must(t)
 	if c := two.Changes(r.Grants[0].Set); len(c) > 0 {
 		t.Errorf("what was read again differs: %s, %s", c[0].Was.Value, c[0].Is.Value)
 	}
@@ -267,8 +264,7 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	s.Approve = (&Policy{Root: root, File: file, Ledger: ledger}).Approve
 	is := func(command string, withheld, kept bool) {
 		t.Helper()
-		c, err := s.Current(ctx)
-		must(t, err)
+		c := testkit.Get(s.Current(ctx)).Must(t)
 		w := c.Approval.Withheld
 		if got := strings.Join(c.QualityGate.AgentReviewCommand, " "); got != command || (w != nil) != withheld || w != nil && w.Kept != kept {
 			t.Errorf("in force is %q, withheld %+v", got, w)
@@ -285,8 +281,7 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	is("./review.sh one", false, false) // granted before
 	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("evil"), 0o755))
-	c, err := s.Current(ctx)
-	must(t, err)
+	c := testkit.Get(s.Current(ctx)).Must(t)
 	if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); !errors.Is(err, ErrChanged) {
 		t.Errorf("a script that was changed: %v", err)
 	}
@@ -294,8 +289,7 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	must(t, ledger.Grant(ctx, set, time.Now()))                   // the other version of the script, too
 	for _, text := range []string{"evil", "one", "evil", "one"} { // as by switching branches
 		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte(text), 0o755))
-		c, err := s.Current(ctx)
-		must(t, err)
+		c := testkit.Get(s.Current(ctx)).Must(t)
 		if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); err != nil {
 			t.Errorf("a script as it was approved once: %v", err)
 		}

@@ -502,8 +502,7 @@ func (v *victim) grant(mode os.FileMode) {
 	if c == nil {
 		t.Fatal(faults)
 	}
-	set, err := trust.SetOf(v.root, c)
-	must(t, err)
+	set := testkit.Get(trust.SetOf(v.root, c)).Must(t)
 	grants := filepath.Join(v.stateDir(), "trust", state.Name(v.root)+".json")
 	must(t, os.MkdirAll(v.stateDir(), 0o700))
 	must(t, trust.OpenLedger(grants, v.root).Grant(context.Background(), set, time.Now()))

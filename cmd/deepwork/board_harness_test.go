@@ -117,8 +117,7 @@ func boardCall[R any](p *boardProject, tool string, args map[string]any) *R {
 // refused makes a call that must be refused, and returns why.
 func (p *boardProject) refused(tool string, args map[string]any, kind string, mentions ...string) string {
 	p.t.Helper()
-	result, err := p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	must(p.t, err)
+	result := testkit.Get(p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(p.t)
 	text := resultText(result)
 	if !result.IsError || !strings.HasPrefix(text, kind+": ") {
 		p.t.Errorf("%s %v: want a %s, got: %s", tool, args, kind, text)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/board"
 )
 
@@ -90,8 +91,7 @@ func TestBoardHasOwners(t *testing.T) {
 		return &other
 	}
 	ann, bob, eve, solo := as("ann"), as("bob"), as("eve"), as("solo")
-	tools, err := eve.client.ListTools(t.Context(), nil)
-	must(t, err)
+	tools := testkit.Get(eve.client.ListTools(t.Context(), nil)).Must(t)
 	for _, tool := range tools.Tools {
 		if !slices.Contains(forAll, tool.Name) && !slices.ContainsFunc(boardRows, func(r boardRow) bool { return r.tool == tool.Name }) {
 			t.Errorf("no test of whose tasks %s shows", tool.Name)

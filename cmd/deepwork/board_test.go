@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/merge"
@@ -89,8 +90,7 @@ func TestBoardAgentStopsEarly(t *testing.T) {
 func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
 	root := t.TempDir()
 	client, _ := startClient(t, root)
-	_, err := client.ListTools(t.Context(), nil)
-	must(t, err)
+	testkit.Get(client.ListTools(t.Context(), nil)).Must(t)
 	board := state.Of(root).Database()
 	if _, err := os.Stat(board); !os.IsNotExist(err) {
 		t.Fatalf("there is a database: %v", err)
@@ -347,8 +347,7 @@ func TestReq004_ContextReturnsUnifiedAttemptData(t *testing.T) {
 // refusedOutside: if there is no workspace there is no get_context.
 func (p *boardProject) refusedOutside() {
 	p.t.Helper()
-	tools, err := p.client.ListTools(p.t.Context(), nil)
-	must(p.t, err)
+	tools := testkit.Get(p.client.ListTools(p.t.Context(), nil)).Must(p.t)
 	for _, tool := range tools.Tools {
 		if tool.Name == "get_context" {
 			p.t.Error("get_context is offered outside of a workspace")

@@ -61,8 +61,7 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
-			out, err := cmd.StdoutPipe()
-			must(t, err)
+			out := testkit.Get(cmd.StdoutPipe()).Must(t)
 			must(t, cmd.Start())
 			seen := false
 			for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -71,7 +70,7 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 					must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
 				}
 			}
-			err = cmd.Wait()
+			err := cmd.Wait()
 			if code := cmd.ProcessState.ExitCode(); !seen || code != 1 || !strings.Contains(stderr.String(), "demo: interrupted") {
 				t.Errorf("it printed %q: %v; exit code %d (%v) and %s", at, seen, code, err, &stderr)
 			}
@@ -89,8 +88,7 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 // processesWith returns the command lines of processes that have a text in their environment.
 func processesWith(t *testing.T, text string) (found string) {
 	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	must(t, err)
+	folders := testkit.Get(filepath.Glob("/proc/[0-9]*")).Must(t)
 	for _, folder := range folders {
 		if env, _ := os.ReadFile(filepath.Join(folder, "environ")); bytes.Contains(env, []byte(text)) {
 			line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
@@ -113,8 +111,7 @@ func TestUIOpensABrowser(t *testing.T) {
 		cut -d" " -f5 /proc/$ui/stat; kill -TERM $ui; wait $ui; echo ended $?`
 	stdout, screen, err := typing(t, "", "sh", "-c", script, "sh", t.TempDir(), opened)
 	must(t, err)
-	given, err := os.ReadFile(opened)
-	must(t, err)
+	given := testkit.Get(os.ReadFile(opened)).Must(t)
 	group, url, _ := strings.Cut(strings.TrimSpace(string(given)), "\n")
 	if !strings.HasPrefix(url, "http://127.0.0.1:") || !strings.Contains(screen, url) {
 		t.Errorf("opened %q, and printed\n%s", url, screen)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/cmd/deepwork/demo"
 	"deepwork/session/show"
 )
@@ -16,8 +17,7 @@ import (
 // runDemo plays the demo in a folder of the test, with a program as deepwork.
 func runDemo(t *testing.T, out io.Writer, program string) error {
 	t.Helper()
-	self, err := exec.LookPath(program)
-	must(t, err)
+	self := testkit.Get(exec.LookPath(program)).Must(t)
 	return demo.Run(t.Context(), show.NewScreen(out, os.Getenv), t.TempDir(), self)
 }
 

@@ -93,8 +93,7 @@ const (
 func BenchmarkSyncCall(b *testing.B) {
 	for name, version := range map[string]string{"sessions": withSessions, "newest": newest} {
 		connect := func(b *testing.B, over mcp.Transport) *mcp.ClientSession {
-			cs, err := mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).Connect(b.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})
-			must(b, err)
+			cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "figures", Version: "1"}, nil).Connect(b.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})).Must(b)
 			b.Cleanup(func() { cs.Close() })
 			return cs
 		}
@@ -125,17 +124,14 @@ func syncProject(b *testing.B, how string) string {
 func startSource(b *testing.B) string {
 	b.Helper()
 	cmd := exec.Command("mcp-source", "http")
-	out, err := cmd.StdoutPipe()
-	must(b, err)
-	in, err := cmd.StdinPipe()
-	must(b, err)
+	out := testkit.Get(cmd.StdoutPipe()).Must(b)
+	in := testkit.Get(cmd.StdinPipe()).Must(b)
 	must(b, cmd.Start())
 	b.Cleanup(func() {
 		in.Close()
 		_ = cmd.Wait()
 	})
-	url, err := bufio.NewReader(out).ReadString('\n')
-	must(b, err)
+	url := testkit.Get(bufio.NewReader(out).ReadString('\n')).Must(b)
 	return strings.TrimSpace(url)
 }
 
@@ -166,8 +162,7 @@ func compareSync(b *testing.B, direct, through *mcp.ClientSession) {
 			name, args string
 			took       *time.Duration
 		}{{direct, "workflows-execute-tool", `{"workflow_id":"w-echo","input":` + args + `}`, &there}, {through, "echo", args, &here}} {
-			took, err := one(call.cs, call.name, call.args)
-			must(b, err)
+			took := testkit.Get(one(call.cs, call.name, call.args)).Must(b)
 			*call.took += took
 		}
 	}
@@ -189,8 +184,7 @@ func BenchmarkIdleOnPostgres(b *testing.B) {
 	server := exec.CommandContext(b.Context(), builtProgram(b), "serve", "--path", root, "--port", "0", "--transport", "http", "--toolsets", "workflows,remote,board")
 	_, log := startServer(b, server)
 	go io.Copy(io.Discard, log)
-	db, err := sql.Open("pgx", database.At(""))
-	must(b, err)
+	db := testkit.Get(sql.Open("pgx", database.At(""))).Must(b)
 	defer db.Close()
 	commits := func() (n float64) {
 		time.Sleep(5 * time.Second) // the database counts what was done before

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 )
 
 // The four ways around a review for an agent that may edit files in the project, with the default
@@ -50,8 +52,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 				case "session":
 					must(t, client.Close())
 					file := sessionFile(root, id)
-					text, err := os.ReadFile(file)
-					must(t, err)
+					text := testkit.Get(os.ReadFile(file)).Must(t)
 					edited := strings.Replace(string(text), `"pin": `+fmt.Sprint(strict), `"pin": false`, 1)
 					edited = strings.Replace(edited, `"Get around it"`, `"Got around it"`, 1)
 					must(t, os.WriteFile(file, []byte(edited), 0o600))
@@ -63,8 +64,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 				if test.reason {
 					args[sentence] = "It is fine"
 				}
-				r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: args})
-				must(t, err)
+				r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: args})).Must(t)
 				got := cmp.Or(codeOf(r), strings.Trim(string(lookup([]byte(resultText(r)), "status")), `"`))
 				want := test.open
 				if strict {

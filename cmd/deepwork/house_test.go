@@ -15,6 +15,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -51,11 +52,10 @@ func forbidden(from, to string) string {
 // the house.
 func TestImportsRunDown(t *testing.T) {
 	root := filepath.Join("..", "..")
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	must(t, err)
+	mod := testkit.Get(os.ReadFile(filepath.Join(root, "go.mod"))).Must(t)
 	module, _, _ := strings.Cut(strings.TrimPrefix(string(mod), "module "), "\n")
 	files, crossed := 0, map[string]bool{}
-	err = walkSources(root, func(name string) error {
+	must(t, walkSources(root, func(name string) error {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
@@ -86,8 +86,7 @@ func TestImportsRunDown(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	must(t, err)
+	}))
 	if files < 100 || len(crossed) < 10 {
 		t.Errorf("only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
 	}
@@ -115,8 +114,7 @@ func TestTopLevel(t *testing.T) {
 	for _, side := range rooms {
 		want = append(want, side...)
 	}
-	entries, err := os.ReadDir(filepath.Join("..", ".."))
-	must(t, err)
+	entries := testkit.Get(os.ReadDir(filepath.Join("..", ".."))).Must(t)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(want, e.Name()) {
 			t.Errorf("%s is at the top level; expected only %v", e.Name(), want)

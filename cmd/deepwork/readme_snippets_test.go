@@ -397,16 +397,14 @@ func TestReadmeTranscript(t *testing.T) {
 
 // Every tool has a command, or is known to have none, so that no message for people names one.
 func TestMessagesForPeopleNameNoTools(t *testing.T) {
-	data, err := os.ReadFile("../../transport/testdata/tools_list.json")
-	must(t, err)
+	data := testkit.Get(os.ReadFile("../../transport/testdata/tools_list.json")).Must(t)
 	var tools []struct{ Name string }
 	var in any
 	must(t, json.Unmarshal(data, &in))
 	if list, ok := in.(map[string]any)["tools"]; ok {
 		in = list
 	}
-	data, err = json.Marshal(in)
-	must(t, err)
+	data = testkit.Get(json.Marshal(in)).Must(t)
 	must(t, json.Unmarshal(data, &tools))
 	if len(tools) < 30 {
 		t.Fatalf("only %d tools", len(tools))

@@ -42,8 +42,7 @@ func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cm
 // the rest of its log.
 func startServer(t testing.TB, server *exec.Cmd) (url string, log *bufio.Reader) {
 	t.Helper()
-	stderr, err := server.StderrPipe()
-	must(t, err)
+	stderr := testkit.Get(server.StderrPipe()).Must(t)
 	must(t, server.Start())
 	t.Cleanup(func() {
 		if server.ProcessState == nil {
@@ -74,8 +73,7 @@ func connectNetwork(t testing.TB, url, token string) *mcp.ClientSession {
 	if strings.HasSuffix(url, "/sse") {
 		over = &mcp.SSEClientTransport{Endpoint: url, HTTPClient: client}
 	}
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	must(t, err)
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
 	t.Cleanup(func() { cs.Close() })
 	return cs
 }
@@ -86,8 +84,7 @@ func newToken(t *testing.T, name string, options ...string) (token, line string)
 	made := exec.CommandContext(t.Context(), "deepwork", append([]string{"token", "new", name}, options...)...)
 	var said strings.Builder
 	made.Stderr = &said
-	text, err := made.Output()
-	must(t, err)
+	text := testkit.Get(made.Output()).Must(t)
 	return strings.TrimSpace(string(text)), said.String()
 }
 
@@ -129,8 +126,7 @@ func TestServeNetwork(t *testing.T) {
 				return // a process cannot be signalled there
 			}
 			must(t, server.Process.Signal(syscall.SIGTERM))
-			rest, err := io.ReadAll(log)
-			must(t, err)
+			rest := testkit.Get(io.ReadAll(log)).Must(t)
 			if err := server.Wait(); err != nil {
 				t.Errorf("it ended with %v", err)
 			}
@@ -168,16 +164,14 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 	testkit.Until(t, "a review runs", func() bool { return fileExists(filepath.Join(root, "reviewing")) })
 	must(t, server.Process.Signal(syscall.SIGTERM))
 	for { // until it has taken the signal
-		line, err := log.ReadString('\n')
-		must(t, err)
+		line := testkit.Get(log.ReadString('\n')).Must(t)
 		if strings.Contains(line, "asked to stop") {
 			break
 		}
 	}
 	health := strings.TrimSuffix(url, "/mcp") + "/readyz"
 	testkit.Until(t, "it says that it is not ready", func() bool {
-		res, err := http.Get(health)
-		must(t, err)
+		res := testkit.Get(http.Get(health)).Must(t)
 		res.Body.Close()
 		return res.StatusCode == http.StatusServiceUnavailable
 	})
@@ -228,8 +222,7 @@ func TestServeSignal(t *testing.T) {
 		t.Run(sig.String(), func(t *testing.T) {
 			server, log := startServe(t)
 			must(t, server.Process.Signal(sig))
-			rest, err := io.ReadAll(log)
-			must(t, err)
+			rest := testkit.Get(io.ReadAll(log)).Must(t)
 			if err := server.Wait(); err != nil {
 				t.Errorf("ended with %v, want exit 0; it logged\n%s", err, rest)
 			}
@@ -248,8 +241,7 @@ func TestServeOutlivesItsClient(t *testing.T) {
 	r, w, err := os.Pipe()
 	must(t, err)
 	defer w.Close()
-	stdin, err := server.StdinPipe()
-	must(t, err)
+	stdin := testkit.Get(server.StdinPipe()).Must(t)
 	defer stdin.Close()
 	var log strings.Builder
 	server.Stdout, server.Stderr = w, &log
@@ -281,14 +273,11 @@ func TestInterruptiblePatience(t *testing.T) {
 		os.Stdout.WriteString("stopped\n")
 		os.Exit(0)
 	}
-	self, err := os.Executable()
-	must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	child := exec.CommandContext(t.Context(), self, "-test.run=^TestInterruptiblePatience$")
 	child.Env = append(os.Environ(), "DEEPWORK_TEST_PATIENCE=1")
-	in, err := child.StdinPipe()
-	must(t, err)
-	out, err := child.StdoutPipe()
-	must(t, err)
+	in := testkit.Get(child.StdinPipe()).Must(t)
+	out := testkit.Get(child.StdoutPipe()).Must(t)
 	must(t, child.Start())
 	lines := bufio.NewScanner(out)
 	for _, want := range []string{"ready", "asked to stop"} {
@@ -313,8 +302,7 @@ func TestInterruptiblePatience(t *testing.T) {
 func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
 	t.Helper()
 	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
-	stdin, err := server.StdinPipe()
-	must(t, err)
+	stdin := testkit.Get(server.StdinPipe()).Must(t)
 	t.Cleanup(func() { stdin.Close() })
 	_, log := startServer(t, server)
 	return server, log

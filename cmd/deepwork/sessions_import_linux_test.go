@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/board"
 	"deepwork/session/state"
 )
@@ -29,8 +30,7 @@ func TestSessionsAreImported(t *testing.T) {
 	callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
 	must(t, client.Close())
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state")) // another computer
-	before, err := os.ReadFile(sessionFile(root, id))
-	must(t, err)
+	before := testkit.Get(os.ReadFile(sessionFile(root, id))).Must(t)
 
 	if out := mustPrint(t, root, "sessions", "list"); !strings.Contains(out, "There are no sessions.") {
 		t.Errorf("listed: %s", out)
@@ -90,8 +90,7 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 	client, _ := startClient(t, root)
 	id := beginSession(t, client, "one", "Goal")
 	must(t, client.Close())
-	text, err := os.ReadFile(sessionFile(root, id))
-	must(t, err)
+	text := testkit.Get(os.ReadFile(sessionFile(root, id))).Must(t)
 	outside := filepath.Join(t.TempDir(), "session_0000000a.json")
 	must(t, os.WriteFile(outside, []byte(strings.ReplaceAll(string(text), id, "0000000a")), 0o600))
 	link := filepath.Join(root, "session_0000000a.json")
@@ -148,14 +147,12 @@ func TestADamagedDatabaseIsSetAside(t *testing.T) {
 		t.Errorf("beside a server: %v, %s", err, out)
 	}
 	must(t, client.Close())
-	text, err := os.ReadFile(database)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(database)).Must(t)
 	copy(text[4096:], make([]byte, len(text)-8192))
 	must(t, os.WriteFile(database, text, 0o600))
 
 	client, _ = startClient(t, root)
-	r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})
-	must(t, err)
+	r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})).Must(t)
 	if said := resultText(r); codeOf(r) != "store_damaged" || !strings.Contains(said, database) || !strings.Contains(said, "deepwork check --set-aside") {
 		t.Errorf("a call: %v, %s", codeOf(r), said)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -67,8 +68,7 @@ func TestShowEscapes(t *testing.T) {
 	for _, args := range [][]string{{"list"}, {"show", id}} {
 		command := exec.CommandContext(t.Context(), "deepwork", append(append([]string{"sessions"}, args...), "--path", root)...)
 		command.Stderr = os.Stderr
-		out, err := command.Output()
-		must(t, err)
+		out := testkit.Get(command.Output()).Must(t)
 		if strings.ContainsAny(string(out), "\x1b\u202e") || !strings.Contains(string(out), `\u001b[31m\u202e text`) {
 			t.Errorf("sessions %v prints %q", args, out)
 		}
@@ -220,13 +220,10 @@ func relativeLinks(t *testing.T, repo string) {
 		t.Fatal("there is no worktree", err)
 	}
 	for _, admin := range all {
-		text, err := os.ReadFile(filepath.Join(admin, "gitdir"))
-		must(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(admin, "gitdir"))).Must(t)
 		dotGit := strings.TrimSpace(string(text))
-		there, err := filepath.Rel(admin, dotGit)
-		must(t, err)
-		back, err := filepath.Rel(filepath.Dir(dotGit), admin)
-		must(t, err)
+		there := testkit.Get(filepath.Rel(admin, dotGit)).Must(t)
+		back := testkit.Get(filepath.Rel(filepath.Dir(dotGit), admin)).Must(t)
 		must(t, os.WriteFile(filepath.Join(admin, "gitdir"), []byte(there+"\n"), 0o644))
 		must(t, os.WriteFile(dotGit, []byte("gitdir: "+back+"\n"), 0o644))
 	}

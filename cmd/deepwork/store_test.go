@@ -33,8 +33,7 @@ func TestPostgresScripts(t *testing.T) {
 		RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			db := server.URL()
-			u, err := url.Parse(db)
-			testkit.Must(t, err)
+			u := testkit.Get(url.Parse(db)).Must(t)
 			e.Setenv("DB", db)
 			e.Setenv("SCHEMA", u.Query().Get("schema"))
 			e.Setenv("HOME", e.WorkDir)
@@ -69,11 +68,9 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 	_, url, log := serveNetwork(t, root, "--transport", "http", "--store", pg.URL(), "--project", "shop")
 	go io.Copy(io.Discard, log)
 	ready := func() (int, string) {
-		r, err := http.Get(strings.TrimSuffix(url, "/mcp") + "/readyz")
-		must(t, err)
+		r := testkit.Get(http.Get(strings.TrimSuffix(url, "/mcp") + "/readyz")).Must(t)
 		defer r.Body.Close()
-		text, err := io.ReadAll(r.Body)
-		must(t, err)
+		text := testkit.Get(io.ReadAll(r.Body)).Must(t)
 		return r.StatusCode, string(text)
 	}
 	if status, text := ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "store") {
@@ -81,8 +78,7 @@ func TestServeWithoutItsDatabase(t *testing.T) {
 	}
 	client := connectNetwork(t, url, "")
 	start := func() *mcp.CallToolResult {
-		r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "start_workflow", Arguments: map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"}})
-		must(t, err)
+		r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "start_workflow", Arguments: map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"}})).Must(t)
 		return r
 	}
 	if r := start(); !r.IsError || !strings.Contains(resultText(r), "Waiting: The store") {
@@ -132,8 +128,7 @@ func (e *elsewhere) kill() {
 
 // again starts the source at the address that it had.
 func (e *elsewhere) again() {
-	at, err := url.Parse(e.url)
-	must(e.t, err)
+	at := testkit.Get(url.Parse(e.url)).Must(e.t)
 	e.serve(at.Port())
 }
 
@@ -153,8 +148,7 @@ func (e *elsewhere) call(client *mcp.ClientSession, tool, id string) remote.Run 
 func (e *elsewhere) start(client *mcp.ClientSession) (id, session string) {
 	e.t.Helper()
 	testkit.Until(e.t, "the tool", func() bool {
-		list, err := client.ListTools(e.t.Context(), nil)
-		must(e.t, err)
+		list := testkit.Get(client.ListTools(e.t.Context(), nil)).Must(e.t)
 		for _, tool := range list.Tools {
 			if tool.Name == "j-w" {
 				if want := "[From the source inner; an agent must perform the steps there] W"; !strings.HasPrefix(tool.Description, want) {

@@ -45,8 +45,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 		t.Fatalf("it was not left to the worker: %+v", made)
 	}
 
-	env, err := statetest.Write(filepath.Join(top, "worker"), top)
-	must(t, err)
+	env := testkit.Get(statetest.Write(filepath.Join(top, "worker"), top)).Must(t)
 	var own string
 	worker := exec.CommandContext(t.Context(), "deepwork", "worker", "--executors", "CODER", "--max", "1")
 	worker.Env = os.Environ()
@@ -56,8 +55,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 			own = filepath.Join(value, "deepwork", config.FileName)
 		}
 	}
-	text, err := os.ReadFile(own)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(own)).Must(t)
 	must(t, os.WriteFile(own, append(text, "worker: {projects: {shop: \""+filepath.ToSlash(there)+"\"}}\n"...), 0o600))
 	log := &testkit.Log{}
 	worker.Stderr = log
@@ -106,8 +104,7 @@ func TestAWorkerThatCannotWork(t *testing.T) {
 	writeFiles(t, shop, map[string]string{"README": ""})
 	testkit.Git(t, shop, "init", "-q")
 	testkit.Git(t, shop, "commit", "-q", "--allow-empty", "-m", "first")
-	env, err := statetest.Write(filepath.Join(top, "state"), top)
-	must(t, err)
+	env := testkit.Get(statetest.Write(filepath.Join(top, "state"), top)).Must(t)
 	run := func(args ...string) (string, error) {
 		c := exec.Command("deepwork", args...)
 		c.Env = append(os.Environ(), config.StoreEnv+"="+url, config.ProjectEnv+"=shop")
@@ -133,8 +130,7 @@ func TestAWorkerThatCannotWork(t *testing.T) {
 
 // Without projects or a store there is nothing to work on, and the error says what to set.
 func TestAWorkerWithoutAnything(t *testing.T) {
-	env, err := statetest.Write(t.TempDir(), t.TempDir())
-	must(t, err)
+	env := testkit.Get(statetest.Write(t.TempDir(), t.TempDir())).Must(t)
 	run := func(more ...string) string {
 		c := exec.Command("deepwork", append([]string{"worker"}, more...)...)
 		c.Env = append(os.Environ(), config.StoreEnv+"=")

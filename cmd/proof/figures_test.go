@@ -137,8 +137,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 			t.Fatalf("%s: no tests in %s", f.command, dir)
 		}
 		for _, file := range files {
-			data, err := os.ReadFile(file)
-			testkit.Must(t, err)
+			data := testkit.Get(os.ReadFile(file)).Must(t)
 			code.Write(data)
 		}
 		names := pattern.FindAllStringSubmatch(f.command, -1)
@@ -167,8 +166,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 
 // The document has a row for every figure, as it is now, and no other.
 func TestDocumentIsOfTheseFigures(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(module, figuresFile))
-	testkit.Must(t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join(module, figuresFile))).Must(t)
 	rest := strings.ReplaceAll(string(data), "\r\n", "\n")
 	if n := strings.Count(rest, "\n| "); n != len(figures)+1 {
 		t.Errorf("%s has %d rows, and there are %d figures", figuresFile, n-1, len(figures))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
@@ -53,11 +54,9 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 			return p.Config.Load(), nil
 		}
 	})
-	b, err := s.Store(ctx)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
 	eventually(t, func() string {
-		at, err := b.Attempt(ctx, r.AttemptID)
-		must(t, err)
+		at := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
 		if at.State != task.Waiting {
 			return "the attempt is " + string(at.State)
 		}
@@ -138,8 +137,7 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 	r = s.reaches(r.AttemptID, task.Running)
 	s.die()
 	moved := t.TempDir()
-	files, err := filepath.Glob(s.boardPath() + "*")
-	must(t, err)
+	files := testkit.Get(filepath.Glob(s.boardPath() + "*")).Must(t)
 	for _, f := range files {
 		must(t, os.Rename(f, filepath.Join(moved, filepath.Base(f))))
 	}

@@ -64,10 +64,8 @@ func TestReq004_GetContext(t *testing.T) {
 			t.Errorf("%s is taken for the workspace: %v %v", root, is, err)
 		}
 	}
-	c, err := board.OpenContext(r.AttemptID, s.Database)
-	must(t, err)
-	got, err := c.GetContext(ctx)
-	must(t, err)
+	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
+	got := testkit.Get(c.GetContext(ctx)).Must(t)
 	if got.ProjectID != project || got.ProjectName != "shop" || got.TaskID != v.TaskID || got.TaskTitle != v.Title || got.TaskStatus != "inprogress" ||
 		got.AttemptID != r.AttemptID || got.WorkspaceBranch != r.WorkspaceBranch || got.WorkflowSessionID != nil || len(got.WorkspaceRepos) != 1 {
 		t.Errorf("%+v", got)
@@ -77,9 +75,8 @@ func TestReq004_GetContext(t *testing.T) {
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
-	_, err = c.GetContext(ctx)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	_, err := c.GetContext(ctx)
 	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)
 }
 
@@ -89,16 +86,13 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	hold := filepath.Join(p.Root, "..", "hold")
-	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})).Must(t)
 	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 	s.reaches(r.AttemptID, task.Running)
-	c, err := board.OpenContext(r.AttemptID, s.Database)
-	must(t, err)
+	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
 	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
 	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: board.WorkflowCompleted, Step: "nested"}) // is not the task's
-	got, err := c.GetContext(ctx)
-	must(t, err)
+	got := testkit.Get(c.GetContext(ctx)).Must(t)
 	if deref(got.WorkflowSessionID) != "0123abcd" || deref(got.WorkflowStep) != "collect" || deref(got.WorkflowStatus) != "active" || deref(got.JobName) != "release" {
 		t.Errorf("%+v", got)
 	}
@@ -134,21 +128,17 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 		outer, inner  string
 		want          string
 	}{{nil, nil, "aaaaaaa1", "bbbbbbb1", "aaaaaaa1"}, {new("release"), new("write"), "aaaaaaa2", "bbbbbbb2", "bbbbbbb2"}} {
-		v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.Root, "never")), JobName: c.job, WorkflowName: c.workflow})
-		must(t, err)
+		v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.Root, "never")), JobName: c.job, WorkflowName: c.workflow})).Must(t)
 		r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 		s.reaches(r.AttemptID, task.Running)
-		inside, err := board.OpenContext(r.AttemptID, s.Database)
-		must(t, err)
+		inside := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
 		s.moves(r.AttemptID, store.Session{ID: c.outer, Job: "explore", Workflow: "all", Status: board.WorkflowActive, Step: "look"})
 		s.moves(r.AttemptID, store.Session{ID: c.inner, Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect", Parent: c.outer})
-		got, err := inside.GetContext(ctx)
-		must(t, err)
+		got := testkit.Get(inside.GetContext(ctx)).Must(t)
 		if deref(got.WorkflowSessionID) != c.want {
 			t.Errorf("%v: %+v", deref(c.job), got)
 		}
-		_, err = s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})
-		must(t, err)
+		testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})).Must(t)
 	}
 }
 
@@ -166,8 +156,7 @@ func TestNeedsAttention(t *testing.T) {
 	})
 	kinds := func(who session.Caller) (all []string) {
 		t.Helper()
-		r, err := s.NeedsAttention(ctx, who)
-		must(t, err)
+		r := testkit.Get(s.NeedsAttention(ctx, who)).Must(t)
 		if r.Count != len(r.Items) || r.Truncated || r.Items == nil {
 			t.Errorf("%+v", r)
 		}
@@ -192,16 +181,14 @@ func TestNeedsAttention(t *testing.T) {
 	if got := kinds(session.Caller{Identity: "eve"}); got != nil {
 		t.Errorf("another caller sees %v", got)
 	}
-	r, err := s.NeedsAttention(ctx, me)
-	must(t, err)
+	r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
 	if i := r.Items[0]; i.Title != "Step write: A report" || i.Command != "deepwork sessions override 0a1b2c3d write --reason TEXT" || *i.Since != board.Stamp(soon) {
 		t.Errorf("%+v", i)
 	}
 	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board tail "+failed.AttemptID || *i.Since != *failed.EndedAt {
 		t.Errorf("%+v, want the end of %+v", i, failed)
 	}
-	_, err = s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})
-	must(t, err)
+	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
 	if got := kinds(me); !slices.Equal(got, want[:2]) {
 		t.Errorf("after it was accepted: %v, want %v", got, want[:2])
 	}
@@ -220,8 +207,7 @@ func TestNeedsAttention(t *testing.T) {
 		"a fault":      {config.Withheld{Asked: []config.Asked{source}, Fault: "it is a link."}, "Not approved: workflow_tools.sources.ci. It cannot be approved: it is a link"},
 	} {
 		p.Configure(withheld(test.Withheld))
-		r, err := s.NeedsAttention(ctx, me)
-		must(t, err)
+		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
 		i := r.Items[len(r.Items)-1]
 		if (i.Kind == board.AttentionUntrusted) != (test.title != "") || i.Kind == board.AttentionUntrusted && (i.Title != test.title || i.Command != "deepwork trust" || len(i.ID) != 16) {
 			t.Errorf("%s: %+v", name, i)
@@ -292,8 +278,7 @@ func TestNotify(t *testing.T) {
 
 	use(`cat >> "$1"; echo broken >&2; exit 3`)
 	s = p.open(change) // repeats nothing
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: board.Target{AttemptID: &x.AttemptID}, Action: ActionSend, Prompt: new("! exit 4")})
-	must(t, err)
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: board.Target{AttemptID: &x.AttemptID}, Action: ActionSend, Prompt: new("! exit 4")})).Must(t)
 	s.reaches(x.AttemptID, "running", "failed")
 	s.ends(x.AttemptID)
 	want = append(want, "attempt_failed "+x.AttemptID)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
@@ -22,15 +23,14 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! write loose.txt loose")
 	r := s.ends(s.begin(v).AttemptID)
-	b, err := s.Store(ctx)
-	must(t, err)
-	_, err = b.BeginDelete(ctx, v.TaskID) // as another server does
+	b := testkit.Get(s.Store(ctx)).Must(t)
+	_, err := b.BeginDelete(ctx, v.TaskID) // as another server does
 	must(t, err)
 	_, repo := s.rootProject()
 	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 	refused(t, err, session.StateError, "being_deleted", "delete_task")
 	for _, action := range []string{ActionSend, ActionQueue} {
-		_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})
+		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})
 		refused(t, err, session.StateError, "being_deleted", "delete_task")
 	}
 	// The first server was killed; the next call is refused, and nothing is gone.
@@ -41,8 +41,7 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	p.Git(p.Root, "worktree", "unlock", r.Repos[0].WorktreePath)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 }
 
 // A request_id is good for one thing: when that is deleted it says so, and makes
@@ -52,20 +51,16 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	create := board.CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
-	v, err := s.CreateTask(ctx, me, create)
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, me, create)).Must(t)
 	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("call-2")}
-	r, err := s.StartTaskAttempt(ctx, me, start)
-	must(t, err)
+	r := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	s.ends(r.AttemptID)
-	again, err := s.StartTaskAttempt(ctx, me, start)
-	must(t, err)
+	again := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	if again.AttemptID != r.AttemptID {
 		t.Error("a repeated call made a second attempt")
 	}
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
-	_, err = s.CreateTask(ctx, me, create)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	_, err := s.CreateTask(ctx, me, create)
 	refused(t, err, session.ToolError, "deleted_since", "request_id")
 	_, err = s.StartTaskAttempt(ctx, me, start)
 	refused(t, err, session.ToolError, "deleted_since", "request_id")
@@ -115,8 +110,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); done <- err }()
 	eventually(t, func() string {
-		b, err := s.Store(ctx)
-		must(t, err)
+		b := testkit.Get(s.Store(ctx)).Must(t)
 		if marked, err := b.Deleting(ctx); err != nil || len(marked) == 0 {
 			return "the removal has not begun"
 		}
@@ -139,8 +133,7 @@ func TestDeleteTask(t *testing.T) {
 	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
 	third := s.begin(s.newTask("! say another task"))
 	third = s.ends(third.AttemptID)
-	r, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
+	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	if r.TaskID != v.TaskID || !r.Deleted || len(r.Rescued) != 2 {
 		t.Fatalf("%+v", r)
 	}
@@ -160,7 +153,7 @@ func TestDeleteTask(t *testing.T) {
 	if subject := p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch); subject != "half of it" {
 		t.Errorf("the branch has %q", subject)
 	}
-	_, err = s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
+	_, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
 	refused(t, err, session.ToolError, "unknown_task")
 	_, err = s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})
 	refused(t, err, session.ToolError, "unknown_attempt")
@@ -192,8 +185,7 @@ func TestDeleteRunningTask(t *testing.T) {
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 }
 
 // A removal that was cut short keeps follow-ups out, and the same call again
@@ -204,21 +196,17 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	v := s.newTask("! write loose.txt loose")
 	r := s.ends(s.begin(v).AttemptID)
 	// As a server leaves it that is killed between the worktrees and the rows.
-	b, err := s.Store(ctx)
-	must(t, err)
-	_, err = b.BeginDelete(ctx, v.TaskID)
-	must(t, err)
-	at, err := b.Attempt(ctx, r.AttemptID)
-	must(t, err)
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
+	b := testkit.Get(s.Store(ctx)).Must(t)
+	testkit.Get(b.BeginDelete(ctx, v.TaskID)).Must(t)
+	at := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
+	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
 	refused(t, err, session.StateError, "being_deleted", "delete_task")
 	k := s.Worktrees(at)
 	_, _, err = k.Remove(ctx, r.AttemptID, false, func() bool { return false })
 	must(t, err)
 	s.stop()
 	next := p.open()
-	again, err := next.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
+	again := testkit.Get(next.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	if len(again.Rescued) != 1 || again.Rescued[0].Ref != "refs/deepwork/rescue/"+r.AttemptID || again.Rescued[0].RepoPath != p.Root ||
 		again.Rescued[0].Worktree != r.Repos[0].WorktreePath || again.Rescued[0].Commit != p.Git(p.Root, "rev-parse", again.Rescued[0].Ref) {
 		t.Errorf("what was kept before is not told: %+v", again.Rescued)

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
@@ -43,17 +44,14 @@ func TestFullDisk(t *testing.T) {
 	if list, err := s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	dirs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
-	must(t, err)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))).Must(t)
 	// The space reserved for the exit of an agent is more than this one needs: the rest would be room for the board.
 	must(t, os.Truncate(filepath.Join(dirs[0], "exit.spare"), 4<<10))
 	rest := filepath.Join(home, "rest")
 	fillDisk(t, rest)
 	must(t, os.WriteFile(hold, nil, 0o644))
-	proc, err := s.local.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))
-	must(t, err)
-	_, err = proc.Wait(ctx)
-	must(t, err)
+	proc := testkit.Get(s.local.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))).Must(t)
+	testkit.Get(proc.Wait(ctx)).Must(t)
 	if now := s.get(r.AttemptID); now.State != "running" || now.QueuedFollowUp != nil {
 		t.Errorf("%+v", now)
 	}
@@ -70,8 +68,7 @@ func TestFullDisk(t *testing.T) {
 // fillDisk writes a file until there is no room for one byte more.
 func fillDisk(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Create(path)
-	must(t, err)
+	f := testkit.Get(os.Create(path)).Must(t)
 	defer f.Close()
 	block := make([]byte, 64<<10)
 	for len(block) > 0 {

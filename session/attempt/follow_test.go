@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -15,8 +16,7 @@ import (
 
 func (s *server) follow(a FollowUpArgs) *FollowUpReply {
 	s.t.Helper()
-	r, err := s.FollowUp(ctx, me, a)
-	must(s.t, err)
+	r := testkit.Get(s.FollowUp(ctx, me, a)).Must(s.t)
 	return r
 }
 
@@ -129,9 +129,8 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})
 		refused(t, err, session.StateError, "no_session", second.AttemptID, "waiting")
 	}
-	_, err := s.StopAttempt(ctx, me, AttemptArgs{the(second.AttemptID)})
-	must(t, err)
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})
+	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(second.AttemptID)})).Must(t)
+	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})
 	refused(t, err, session.StateError, "no_session", "start_task_attempt")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(first.AttemptID)
@@ -184,18 +183,14 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	if strings.Contains(out, "\x1b") || strings.Contains(out, "\n## Forget") || strings.Contains(out, "new git worktree") {
 		t.Error(out)
 	}
-	b, err := s.Store(ctx)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
 	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != "Name it cart." {
 		t.Errorf("the board has %q, %v", x.Prompt, err)
 	}
 	// What is said of the past is bounded, and fits into an argument.
-	a, err := b.Attempt(ctx, r.AttemptID)
-	must(t, err)
-	_, err = s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", board.MaxPrompt))})
-	must(t, err)
-	agent, err := s.choose(ctx, "TEST", nil)
-	must(t, err)
+	a := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
+	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", board.MaxPrompt))})).Must(t)
+	agent := testkit.Get(s.choose(ctx, "TEST", nil)).Must(t)
 	for longest, most := range map[int]int{0: maxEarlier + 2000, maxArgument(): maxArgument()} {
 		agent.MaxPrompt = longest
 		x := task.Execution{AttemptID: a.ID, FollowUp: true, Prompt: strings.Repeat("y", 50_000)}

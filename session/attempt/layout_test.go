@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/catalog/trust"
@@ -140,14 +141,12 @@ func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! say hello")
 	r := s.ends(s.begin(v).AttemptID)
-	f, err := state.Find(r.Repos[0].WorktreePath)
-	must(t, err)
+	f := testkit.Get(state.Find(r.Repos[0].WorktreePath)).Must(t)
 	must(t, f.Make())
 	if f.Dir == s.State().Dir || !Exists(f.Dir) {
 		t.Fatal(f.Dir)
 	}
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	if Exists(f.Dir) || !Exists(s.State().Dir) {
 		t.Errorf("%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))
 	}
@@ -172,8 +171,7 @@ func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
 	p.Git(p.Root, "checkout", "-q", "main")
 	p.Configure(func(c *config.Config) {
 		c.Attempts.Setup = []string{"tools/setup.sh"}
-		set, err := trust.SetOf(p.Root, c)
-		must(t, err)
+		set := testkit.Get(trust.SetOf(p.Root, c)).Must(t)
 		files := map[string]string{}
 		for _, e := range set {
 			for name, sum := range e.Files {

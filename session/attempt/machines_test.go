@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"deepwork/actor/presence"
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -83,17 +84,14 @@ func (f sharedDatabase) gone(place task.Place, since time.Duration) {
 	if since == 0 {
 		return // the next process of the place touches its row
 	}
-	u, err := url.Parse(attempttest.SchemaURL(f.name))
-	must(f.t, err)
+	u := testkit.Get(url.Parse(attempttest.SchemaURL(f.name))).Must(f.t)
 	q := u.Query()
 	schema := q.Get("schema")
 	q.Del("schema")
 	u.RawQuery = q.Encode()
-	db, err := sql.Open("pgx", u.String())
-	must(f.t, err)
+	db := testkit.Get(sql.Open("pgx", u.String())).Must(f.t)
 	defer db.Close()
-	_, err = db.ExecContext(ctx, `UPDATE `+schema+`.places SET until = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)
-	must(f.t, err)
+	testkit.Get(db.ExecContext(ctx, `UPDATE `+schema+`.places SET until = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)).Must(f.t)
 }
 
 // onMachines runs a test with stores that machines share.
@@ -145,10 +143,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if !strings.Contains(deref(got.Notice), m2.place.Describe()) || !strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()) {
 			t.Errorf("it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
 		}
-		b, err := m1.Store(ctx)
-		must(t, err)
-		a, err := b.Attempt(ctx, made.AttemptID)
-		must(t, err)
+		b := testkit.Get(m1.Store(ctx)).Must(t)
+		a := testkit.Get(b.Attempt(ctx, made.AttemptID)).Must(t)
 		if a.Place != m2.place || a.Repos[0].RepoPath != p2.Root {
 			t.Errorf("the attempt has %+v and %q", a.Place, a.Repos[0].RepoPath)
 		}
@@ -185,10 +181,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)}); err != nil || len(tail.Entries) != 0 {
 			t.Errorf("after the last line: %+v, %v", tail, err)
 		}
-		shared, err := m1.Store(ctx)
-		must(t, err)
-		at, err := shared.Attempt(ctx, made.AttemptID)
-		must(t, err)
+		shared := testkit.Get(m1.Store(ctx)).Must(t)
+		at := testkit.Get(shared.Attempt(ctx, made.AttemptID)).Must(t)
 		diffs, notice, err := SavedDiff(ctx, shared, at, 10_000)
 		if err != nil || len(diffs) != 1 || !containsAll(diffs[0].Diff, "+from afar", "+later") || !strings.Contains(notice, m2.place.Describe()) {
 			t.Errorf("the changes: %+v, %q, %v", diffs, notice, err)
@@ -265,8 +259,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 		away.Store(true)
 		p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
 		agent := 0
-		text, err := os.ReadFile(pid)
-		must(t, err)
+		text := testkit.Get(os.ReadFile(pid)).Must(t)
 		fmt.Sscan(string(text), &agent)
 		groupEnds(t, agent)
 		if _, err = m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")}); err != nil {
@@ -322,10 +315,8 @@ func TestABoardThatOthersChange(t *testing.T) {
 			case <-time.After(time.Second):
 			}
 		}
-		b, err := m1.Store(ctx)
-		must(t, err)
-		_, err = b.Stop(ctx, m1.latest(made.AttemptID).ID)
-		must(t, err)
+		b := testkit.Get(m1.Store(ctx)).Must(t)
+		testkit.Get(b.Stop(ctx, m1.latest(made.AttemptID).ID)).Must(t)
 		kicked("a stop")
 	})
 }
@@ -372,8 +363,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		old := p2.open(func(o *Options) { o.Stores = files.Stores(state.Of(p2.Root), false, nil) }) // which does not know the attempt
 		old.stores = old.o.Stores
 		old.newTask("something")
-		b, err := old.Store(ctx)
-		must(t, err)
+		b := testkit.Get(old.Store(ctx)).Must(t)
 		old.recoverWorktrees(ctx, b, p2.Config.Load())
 		if !Exists(tree) {
 			t.Fatal("a server of another board removed the worktree")
@@ -410,8 +400,7 @@ func TestInspectOnMachines(t *testing.T) {
 			t.Helper()
 			m.stores.Others = func(context.Context) (bool, error) { return true, nil }
 			eventually(t, func() string { // servers are at work, and may be writing a journal
-				r, err := Inspect(ctx, state.Of(m.p.Root), m.stores, m.p.Config.Load(), m.Log)
-				must(t, err)
+				r := testkit.Get(Inspect(ctx, state.Of(m.p.Root), m.stores, m.p.Config.Load(), m.Log)).Must(t)
 				if got := fmt.Sprint(r.Findings); len(r.Findings) != len(want) || !containsAll(got, want...) {
 					return fmt.Sprintf("%s finds %s, want %q", m.place.MachineName, got, want)
 				}
@@ -444,8 +433,7 @@ func TestInspectOnMachines(t *testing.T) {
 		m2.stop()
 		p1.Configure(func(*config.Config) {})
 		made = m1.begin(m1.newTask("! say hello"))
-		b, err := m1.Store(ctx)
-		must(t, err)
+		b := testkit.Get(m1.Store(ctx)).Must(t)
 		must(t, m1.Members.Enter(ctx))
 		x, err := b.ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, b, p1.Config.Load()), task.Limits{})
 		if err != nil || x == nil || x.AttemptID != made.AttemptID || x.Place != m1.place {
@@ -544,8 +532,7 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 		}
 		_, err := m.StartTaskAttempt(ctx, me, args)
 		busy(err)
-		r, err := m.StartTaskAttempt(ctx, me, args)
-		must(t, err)
+		r := testkit.Get(m.StartTaskAttempt(ctx, me, args)).Must(t)
 		_, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
 		busy(err)
 		if r, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)}); err != nil || r.State != string(task.Stopped) {
@@ -592,8 +579,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			tree := old.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 			old.stop()
 			pg := attempttest.OpenIn(f.name, place)
-			_, err := transfer.Copy(ctx, files.NewFile(folder), pg.Side(place))
-			must(t, err)
+			testkit.Get(transfer.Copy(ctx, files.NewFile(folder), pg.Side(place))).Must(t)
 			if gone, err := pg.GoneFor(ctx, place); err != nil || gone > time.Minute {
 				t.Errorf("the machine counts as gone for %v, %v", gone, err)
 			}
@@ -603,8 +589,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			must(t, os.Remove(folder.Database()))
 			old = onFiles()
 			old.newTask("something")
-			b, err := old.Store(ctx)
-			must(t, err)
+			b := testkit.Get(old.Store(ctx)).Must(t)
 			must(t, old.recoverWorktrees(ctx, b, p.Config.Load()))
 			old.stop()
 			if !Exists(tree) {
@@ -615,8 +600,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			p2.without()
 			m2 := p2.machine("bbbb", f)
 			f.gone(place, time.Hour)
-			_, err = m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-			must(t, err)
+			testkit.Get(m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t)
 			p.machine("aaaa", f)
 			eventually(t, func() string {
 				if Exists(tree) {
@@ -643,8 +627,7 @@ func TestTheEndOfTheOutput(t *testing.T) {
 	for what, entries := range map[string][]runner.Entry{
 		"lines": lines, "one": {entry(0, "hello")}, "escapes": {entry(0, "before"), entry(1, strings.Repeat("\x01", runner.MaxLine))},
 	} {
-		data, err := lastOf(slices.Clone(entries))
-		must(t, err)
+		data := testkit.Get(lastOf(slices.Clone(entries))).Must(t)
 		var got []runner.Entry
 		must(t, json.Unmarshal(data, &got))
 		last := entries[len(entries)-1]

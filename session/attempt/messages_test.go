@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
@@ -18,8 +19,7 @@ import (
 // stream returns the lines that a real agent printed.
 func stream(t *testing.T, name string) []string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("transcript", "testdata", name+".jsonl"))
-	must(t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join("transcript", "testdata", name+".jsonl"))).Must(t)
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
@@ -106,8 +106,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	if !reflect.DeepEqual(r.Cost, want) || !reflect.DeepEqual(s.task(v.TaskID).Cost, want) {
 		t.Errorf("it cost %s", asJSON(r.Cost))
 	}
-	tail, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: new(int64(-1))})
-	must(t, err)
+	tail := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: new(int64(-1))})).Must(t)
 	var said []Message
 	var kinds []string
 	for _, m := range tail.Messages {
@@ -126,8 +125,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 		t.Errorf("the raw output is\n%s", raw)
 	}
 	// A follow-up of an agent that reports nothing.
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say more")})
-	must(t, err)
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say more")})).Must(t)
 	want.Executions, want.Unknown = 2, 1
 	if r = s.ends(r.AttemptID); !reflect.DeepEqual(r.Cost, want) || r.State != "completed" {
 		t.Errorf("%s, it cost %s", r.State, asJSON(r.Cost))
@@ -135,8 +133,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	if sum := s.task(v.TaskID).Cost; !reflect.DeepEqual(sum, want) {
 		t.Errorf("all cost %s", asJSON(sum))
 	}
-	full, err := s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
-	must(t, err)
+	full := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Must(t)
 	first := &board.ExecutionCost{USD: want.USD, Input: want.Input, Cached: want.Cached, Output: want.Output, Turns: want.Turns}
 	if each := full.Executions; !reflect.DeepEqual(each[0].Cost, &board.ExecutionCost{}) || !reflect.DeepEqual(each[1].Cost, first) {
 		t.Errorf("they cost %s", asJSON(each))
@@ -168,8 +165,7 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 	}
 	tail := func(execution string, raw bool) (text string, reply *TailReply) {
 		t.Helper()
-		reply, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &execution, Raw: &raw, Limit: new(MaxTail)})
-		must(t, err)
+		reply = testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &execution, Raw: &raw, Limit: new(MaxTail)})).Must(t)
 		for _, e := range reply.Entries {
 			text += e.Text + "\n"
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -56,8 +57,7 @@ func TestAutoStart(t *testing.T) {
 	for i := range 5 {
 		all = append(all, one.newTask("! once "+filepath.Join(marks, fmt.Sprint(i)), "! env MODE"))
 	}
-	_, err := one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: all[4].TaskID, DependsOn: []string{all[2].TaskID}})
-	must(t, err)
+	testkit.Get(one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: all[4].TaskID, DependsOn: []string{all[2].TaskID}})).Must(t)
 	p.Configure(auto("TEST:OTHER", 2))
 	one.statusOf(all, "inreview", "inreview", "todo", "todo", "todo")
 	if out := one.output(*one.task(all[0].TaskID).LatestAttemptID); !containsAll(out, "agent other", "MODE=slow") {
@@ -65,8 +65,7 @@ func TestAutoStart(t *testing.T) {
 	}
 	done := func(v *board.Task) {
 		t.Helper()
-		_, err := two.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: new("done")})
-		must(t, err)
+		testkit.Get(two.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: new("done")})).Must(t)
 	}
 	done(all[0])
 	one.statusOf(all, "done", "inreview", "inreview", "todo", "todo")
@@ -85,8 +84,7 @@ func TestAutoStart(t *testing.T) {
 	p.Configure(func(*config.Config) {})
 	again := one.newTask("! exit 3")
 	one.ends(one.begin(again).AttemptID)
-	_, err = one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: again.TaskID, Status: new("todo")})
-	must(t, err)
+	testkit.Get(one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: again.TaskID, Status: new("todo")})).Must(t)
 	withheld := auto("TEST", 9, func(c *config.Config) {
 		c.Approval = &config.Approval{Use: c, Withheld: &config.Withheld{Asked: []config.Asked{{Key: "attempts.auto_start"}}, Kept: true}}
 	})
@@ -124,8 +122,7 @@ func TestAutoStartAfterACrash(t *testing.T) {
 	s := p.open()
 	eventually(t, func() string {
 		for i, v := range all {
-			r, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})
-			must(t, err)
+			r := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
 			if r.Count != 1 || !task.AttemptState(r.Attempts[0].State).Ended() {
 				return fmt.Sprintf("task %d: %+v", i, r.Attempts)
 			}
@@ -170,11 +167,9 @@ func TestAutoStartRefused(t *testing.T) {
 	s := p.open(func(o *Options) {
 		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	})
-	list, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	must(t, err)
+	list := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	at := slices.IndexFunc(list.Projects, func(p board.Project) bool { return p.Name == "other" })
-	stuck, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: list.Projects[at].ProjectID, Title: "Elsewhere"})
-	must(t, err)
+	stuck := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: list.Projects[at].ProjectID, Title: "Elsewhere"})).Must(t)
 	fine := s.newTask("! say hello")
 	logged := func(text string) {
 		t.Helper()
@@ -197,8 +192,7 @@ func TestAutoStartRefused(t *testing.T) {
 	p.Git(other, "checkout", "-q", "main")
 	p.Configure(auto("TEST", 9, projects)) // as an edit; otherwise after a pause
 	s.statusOf([]*board.Task{stuck}, "inreview")
-	guest, err := s.CreateTask(ctx, session.Caller{Identity: "guest"}, board.CreateTaskArgs{ProjectID: fine.ProjectID, Title: "Do as I say"})
-	must(t, err)
+	guest := testkit.Get(s.CreateTask(ctx, session.Caller{Identity: "guest"}, board.CreateTaskArgs{ProjectID: fine.ProjectID, Title: "Do as I say"})).Must(t)
 	last := s.newTask("! say hello")
 	s.statusOf([]*board.Task{last, guest}, "inreview", "todo")
 	p.Configure(auto("TEST", 9, projects, func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 4} }))
@@ -248,8 +242,7 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		t.Errorf("%d attempts share %d branches", attempts, len(branches))
 	}
 	saw, most := 0, 0
-	marks, err := filepath.Glob(filepath.Join(dir, "saw-*"))
-	must(t, err)
+	marks := testkit.Get(filepath.Glob(filepath.Join(dir, "saw-*"))).Must(t)
 	for _, m := range marks {
 		n := 0
 		fmt.Sscanf(filepath.Base(m), "saw-%d-", &n)
@@ -296,8 +289,7 @@ func TestSlotsAreGivenInOrder(t *testing.T) {
 	var last time.Time
 	for i, id := range ids[1:] {
 		s.ends(id)
-		fi, err := os.Stat(filepath.Join(order, fmt.Sprint(i)))
-		must(t, err)
+		fi := testkit.Get(os.Stat(filepath.Join(order, fmt.Sprint(i)))).Must(t)
 		if !fi.ModTime().After(last) {
 			t.Errorf("the %d. ran before the one before it", i)
 		}

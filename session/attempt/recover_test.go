@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -67,14 +68,11 @@ func TestSettle(t *testing.T) {
 	for _, id := range []string{ended.AttemptID, runs.AttemptID} {
 		s.reaches(id, task.Running)
 	}
-	dirs, err := filepath.Glob(filepath.Join(s.records(ended.AttemptID), "runs", "*"))
-	must(t, err)
-	proc, err := s.local.Find(ctx, ended.AttemptID, filepath.Base(dirs[0]))
-	must(t, err)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(ended.AttemptID), "runs", "*"))).Must(t)
+	proc := testkit.Get(s.local.Find(ctx, ended.AttemptID, filepath.Base(dirs[0]))).Must(t)
 	s.die()
 	must(t, os.WriteFile(hold, nil, 0o644))
-	_, err = proc.Wait(ctx)
-	must(t, err)
+	testkit.Get(proc.Wait(ctx)).Must(t)
 
 	c := p.open(func(o *Options) { o.Passive = true })
 	waits := c.begin(c.newTask("! say never"))
@@ -91,13 +89,11 @@ func TestSettle(t *testing.T) {
 	if x := c.get(waits.AttemptID); x.State != "waiting" {
 		t.Errorf("the one that waits: %+v", x)
 	}
-	all, err := c.FindAttempts(ctx, me, runs.AttemptID[:8])
-	must(t, err)
+	all := testkit.Get(c.FindAttempts(ctx, me, runs.AttemptID[:8])).Must(t)
 	if len(all) != 1 || all[0].ID != runs.AttemptID {
 		t.Errorf("found %+v", all)
 	}
-	stranger, err := c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")
-	must(t, err)
+	stranger := testkit.Get(c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")).Must(t)
 	if len(stranger) != 0 {
 		t.Errorf("a stranger found %+v", stranger)
 	}
@@ -114,16 +110,13 @@ func TestEndedWithoutServer(t *testing.T) {
 	bad := s.begin(s.newTask("! await "+hold, "! touch "+gone, "! exit 5"))
 	s.reaches(good.AttemptID, task.Running)
 	s.reaches(bad.AttemptID, task.Running)
-	dirs, err := filepath.Glob(filepath.Join(s.records("*"), "runs", "*"))
-	must(t, err)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records("*"), "runs", "*"))).Must(t)
 	s.die()
 	must(t, os.WriteFile(hold, nil, 0o644))
 	var last time.Time
 	for _, dir := range dirs {
-		proc, err := s.local.Find(ctx, filepath.Base(filepath.Dir(filepath.Dir(dir))), filepath.Base(dir))
-		must(t, err)
-		exit, err := proc.Wait(ctx)
-		must(t, err)
+		proc := testkit.Get(s.local.Find(ctx, filepath.Base(filepath.Dir(filepath.Dir(dir))), filepath.Base(dir))).Must(t)
+		exit := testkit.Get(proc.Wait(ctx)).Must(t)
 		last = exit.EndedAt
 	}
 	next := p.open(func(o *Options) {
@@ -167,10 +160,8 @@ func TestInterrupted(t *testing.T) {
 	if now := next.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
 		t.Errorf("%+v", now)
 	}
-	pid, err := os.ReadFile(up)
-	must(t, err)
-	n, err := strconv.Atoi(string(pid))
-	must(t, err)
+	pid := testkit.Get(os.ReadFile(up)).Must(t)
+	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
 	groupEnds(t, n)
 	next.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = next.ends(r.AttemptID)
@@ -187,16 +178,14 @@ func TestClaimedAndNeverRun(t *testing.T) {
 			p := newProject(t)
 			first := p.open(func(o *Options) { o.Passive = true })
 			r := first.begin(first.newTask("! say once"))
-			b, err := first.Store(ctx)
-			must(t, err)
+			b := testkit.Get(first.Store(ctx)).Must(t)
 			_, at := first.claimed()
 			switch where {
 			case "workspace made":
 				must(t, first.makeWorkspace(ctx, b, p.Config.Load(), at, nil))
 			case "workspace made and not recorded":
 				k := first.Worktrees(at)
-				_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
-				must(t, err)
+				testkit.Get(k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)).Must(t)
 			}
 			first.die()
 			next := p.open()
@@ -214,13 +203,11 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 	p := newProject(t)
 	first := p.open(func(o *Options) { o.Passive = true })
 	r := first.begin(first.newTask("! say never"))
-	b, err := first.Store(ctx)
-	must(t, err)
+	b := testkit.Get(first.Store(ctx)).Must(t)
 	x, at := first.claimed()
 	k := first.Worktrees(at)
-	_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
-	must(t, err)
-	_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
+	testkit.Get(k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)).Must(t)
+	_, _, err := b.EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
 	must(t, err)
 	first.die()
 	next := p.open()
@@ -269,17 +256,14 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 // of memory.
 func killShim(t *testing.T, s *server, attempt string) {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(s.records(attempt), "runs", "*"))
-	must(t, err)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(attempt), "runs", "*"))).Must(t)
 	for _, dir := range dirs {
-		text, err := os.ReadFile(filepath.Join(dir, "started.json"))
-		must(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(dir, "started.json"))).Must(t)
 		var started struct {
 			PID int `json:"shim_pid"`
 		}
 		must(t, json.Unmarshal(text, &started))
-		proc, err := os.FindProcess(started.PID)
-		must(t, err)
+		proc := testkit.Get(os.FindProcess(started.PID)).Must(t)
 		must(t, proc.Kill())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/attempttest"
@@ -74,8 +75,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	first := s.begin(v)
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
-	r, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})
-	must(t, err)
+	r := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
 	if r.Count != 2 || r.Total != 2 || r.Filters.TaskID != v.TaskID || deref(r.LatestAttemptID) != second.AttemptID || r.LatestSessionID != nil {
 		t.Fatalf("%+v", r)
 	}
@@ -87,10 +87,8 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 		t.Errorf("the older: %+v", b)
 	}
 	attempttest.Times(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
-	page, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})
-	must(t, err)
-	page, err = s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})
-	must(t, err)
+	page := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})).Must(t)
+	page = testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})).Must(t)
 	if page.Count != 1 || page.Attempts[0].AttemptID != first.AttemptID || deref(page.LatestAttemptID) != second.AttemptID {
 		t.Errorf("the second page: %+v", page)
 	}
@@ -128,8 +126,7 @@ func TestOwnStatusIsKept(t *testing.T) {
 			v := s.newTask("! await " + hold)
 			r := s.begin(v)
 			s.reaches(r.AttemptID, task.Running)
-			_, err := s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: &status})
-			must(t, err)
+			testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: &status})).Must(t)
 			must(t, os.WriteFile(hold, nil, 0o644))
 			if r := s.ends(r.AttemptID); r.State != "completed" {
 				t.Errorf("%+v", r)
@@ -158,21 +155,18 @@ func TestSeveralRepos(t *testing.T) {
 		}}}
 	})
 	s := p.open()
-	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	must(t, err)
+	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	var v *board.Task
 	var repos []RepoArgs
 	for _, project := range projects.Projects {
 		if project.Name != "front" {
 			continue
 		}
-		all, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project.ProjectID})
-		must(t, err)
+		all := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project.ProjectID})).Must(t)
 		for _, r := range all.Repos {
 			repos = append(repos, RepoArgs{r.RepoID, "release"})
 		}
-		v, err = s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})
-		must(t, err)
+		v = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})).Must(t)
 	}
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos = repos }).AttemptID)
 	if r.State != "completed" {
@@ -229,8 +223,7 @@ func TestPromptAsArgument(t *testing.T) {
 	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "# Add a basket") {
 		t.Errorf("%s: %s", r.State, out)
 	}
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})
-	must(t, err)
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})).Must(t)
 	s.reaches(r.AttemptID, task.Completed)
 	eventually(t, func() string {
 		if out := s.output(r.AttemptID); !strings.Contains(out, "\n--version\n") {
@@ -280,8 +273,7 @@ func TestTail(t *testing.T) {
 	follow := func(after int64, until func(*TailReply) bool) int64 {
 		t.Helper()
 		for range 100 {
-			got, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})
-			must(t, err)
+			got := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})).Must(t)
 			for i, e := range got.Entries {
 				if e.Index != after+1+int64(i) {
 					t.Errorf("entry %d after %d", e.Index, after)
@@ -299,8 +291,7 @@ func TestTail(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	after = follow(after, seen("done"))
 	follow(after, func(r *TailReply) bool { return r.State == "completed" })
-	few, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1), Raw: new(true)})
-	must(t, err)
+	few := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1), Raw: new(true)})).Must(t)
 	if len(few.Entries) != 1 || few.NextIndex != few.Entries[0].Index {
 		t.Errorf("the last one: %+v", few)
 	}
@@ -310,8 +301,7 @@ func TestTail(t *testing.T) {
 func TestListExecutors(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
-	r, err := s.ListExecutors(ctx, me)
-	must(t, err)
+	r := testkit.Get(s.ListExecutors(ctx, me)).Must(t)
 	byName := map[string]ExecutorInfo{}
 	for _, x := range r.Executors {
 		byName[x.Name] = x
@@ -347,8 +337,7 @@ func TestAnAgentEndsAfterItBegan(t *testing.T) {
 
 func parsed(t *testing.T, s string) time.Time {
 	t.Helper()
-	at, err := time.Parse(time.RFC3339Nano, s)
-	must(t, err)
+	at := testkit.Get(time.Parse(time.RFC3339Nano, s)).Must(t)
 	return at
 }
 
@@ -436,8 +425,7 @@ func TestFoldersOfWorktrees(t *testing.T) {
 func TestIgnore(t *testing.T) {
 	root := t.TempDir()
 	read := func(parts ...string) string {
-		text, err := os.ReadFile(filepath.Join(append([]string{root}, parts...)...))
-		must(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(append([]string{root}, parts...)...))).Must(t)
 		return string(text)
 	}
 	must(t, ignore(root, filepath.Join(root, "trees")))

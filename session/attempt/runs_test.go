@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -50,16 +51,14 @@ func texts(all []Message, kind string) (found []string) {
 func (s *server) tailOf(a TailArgs) *TailReply {
 	s.t.Helper()
 	a.AfterIndex = new(int64(-1))
-	r, err := s.TailAttempt(ctx, me, a)
-	must(s.t, err)
+	r := testkit.Get(s.TailAttempt(ctx, me, a)).Must(s.t)
 	return r
 }
 
 // startRun starts a run in a worktree, or in place.
 func (s *server) startRun(inPlace bool) *board.RunReply {
 	s.t.Helper()
-	r, err := s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})
-	must(s.t, err)
+	r := testkit.Get(s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})).Must(s.t)
 	return r
 }
 
@@ -73,8 +72,7 @@ func TestTailOfARun(t *testing.T) {
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-	must(t, err)
+	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	if run.State != string(board.RunStopped) || len(run.Steps) != 2 {
 		t.Fatalf("%+v", run)
 	}
@@ -94,8 +92,7 @@ func TestTailOfARun(t *testing.T) {
 	if at := s.get(made.RunID); at.Lead != task.ServerLeads {
 		t.Errorf("get_attempt says lead %q", at.Lead)
 	}
-	kept, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})
-	must(t, err)
+	kept := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})).Must(t)
 	if kept.Lead != task.ServerLeads || s.newTask().Lead != task.AgentLeads {
 		t.Errorf("get_task says lead %q", kept.Lead)
 	}
@@ -120,8 +117,7 @@ func TestFollowUpOfARun(t *testing.T) {
 	s.stop()
 	end = board.RunEnd{State: board.RunComplete}
 	s = p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})
-	must(t, err)
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})).Must(t)
 	if got := <-advised; got != "use short words" {
 		t.Errorf("the second leader was advised %q", got)
 	}
@@ -138,8 +134,7 @@ func TestFollowUpOfARun(t *testing.T) {
 func TestResumeOfARunThatNeverBegan(t *testing.T) {
 	s := newProject(t).open(func(o *Options) { o.Passive = true })
 	made := s.startRun(false)
-	_, err := s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})
-	must(t, err)
+	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})).Must(t)
 	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {}); session.CodeOf(err) != "no_session" {
 		t.Errorf("resuming it: %v", err)
 	}
@@ -165,8 +160,7 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 		if i == 0 {
 			made = s.startRun(false)
 		} else {
-			_, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
-			must(t, err)
+			testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 			eventually(t, func() string {
 				if !Exists(up) {
 					return "the setup command does not run"
@@ -182,8 +176,7 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 			}
 		}
 		s.ends(made.RunID)
-		run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-		must(t, err)
+		run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 		if run.State != string(c.state) || run.Reason == nil || i == 0 && !strings.Contains(*run.Reason, "no compiler here") {
 			t.Errorf("after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
 		}
@@ -192,11 +185,9 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 		}
 	}
 	p.Configure(func(*config.Config) {})
-	_, err := s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})
-	must(t, err)
+	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})).Must(t)
 	s.reaches(made.RunID, task.Completed)
-	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-	must(t, err)
+	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	if got := <-advised; got != "use short words" || !Exists(filepath.Join(run.Workspace, "new.txt")) {
 		t.Errorf("it was advised %q, and worked in %s", got, run.Workspace)
 	}
@@ -230,13 +221,11 @@ func TestLeaderPanics(t *testing.T) {
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-	must(t, err)
+	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	if run.State != string(board.RunStopped) || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != string(task.Stopped) {
 		t.Errorf("%+v: %s", run, deref(run.Reason))
 	}
-	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
-	must(t, err)
+	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 	s.reaches(made.RunID, task.Completed)
 }
 
@@ -296,8 +285,7 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Completed)
-	r, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-	must(t, err)
+	r := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	var states []string
 	for _, x := range r.Steps {
 		states = append(states, x.State)

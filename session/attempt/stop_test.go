@@ -20,8 +20,7 @@ import (
 
 func (s *server) stopAttempt(id string) *AttemptReply {
 	s.t.Helper()
-	r, err := s.StopAttempt(ctx, me, AttemptArgs{the(id)})
-	must(s.t, err)
+	r := testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
 	return r
 }
 
@@ -51,10 +50,8 @@ func TestStop(t *testing.T) {
 	if now := s.task(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed || now.HasInProgressAttempt {
 		t.Errorf("%+v", now)
 	}
-	pid, err := os.ReadFile(up)
-	must(t, err)
-	n, err := strconv.Atoi(string(pid))
-	must(t, err)
+	pid := testkit.Get(os.ReadFile(up)).Must(t)
+	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
 	groupEnds(t, n)
 	if again := s.stopAttempt(r.AttemptID); again.State != "stopped" || !strings.Contains(deref(again.Notice), "already") {
 		t.Errorf("stopped again: %+v", again)
@@ -230,10 +227,8 @@ func TestStopElsewhere(t *testing.T) {
 // latest returns an attempt's newest execution.
 func (s *server) latest(attempt string) *task.Execution {
 	s.t.Helper()
-	b, err := s.Store(ctx)
-	must(s.t, err)
-	x, err := b.LatestExecution(ctx, attempt)
-	must(s.t, err)
+	b := testkit.Get(s.Store(ctx)).Must(s.t)
+	x := testkit.Get(b.LatestExecution(ctx, attempt)).Must(s.t)
 	return x
 }
 

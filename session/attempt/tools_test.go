@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -71,8 +72,7 @@ func TestBlockedTask(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	first := s.newTask("! say hello")
-	second, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})
-	must(t, err)
+	second := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
 	if want := []string{first.TaskID}; !slices.Equal(second.DependsOn, want) || !slices.Equal(second.BlockedBy, want) {
 		t.Errorf("%+v", second)
 	}
@@ -83,7 +83,7 @@ func TestBlockedTask(t *testing.T) {
 		_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: second.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("once")})
 		return err
 	}
-	err = start()
+	err := start()
 	refused(t, err, session.StateError, "blocked", first.TaskID, "Add a basket", "todo", "update_task")
 	if e, _ := errors.AsType[*session.Error](err); fmt.Sprint(e.Details["blocked_by"]) != fmt.Sprint([]string{first.TaskID}) {
 		t.Errorf("%+v", e.Details)
@@ -100,8 +100,7 @@ func TestBlockedTask(t *testing.T) {
 	refused(t, update(first.TaskID, []string{nobody}), session.ToolError, "bad_dependency", nobody)
 	refused(t, update(first.TaskID, []string{"web"}), session.ToolError, "malformed_id", "depends_on[0]")
 	refused(t, update(first.TaskID, make([]string, task.MaxDependencies+1)), session.ToolError, "too_many_dependencies", "51", "50")
-	_, err = s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})
-	must(t, err)
+	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
 	if now := s.task(second.TaskID); len(now.BlockedBy) != 0 || len(now.DependsOn) != 1 {
 		t.Errorf("%+v", now)
 	}
@@ -147,8 +146,7 @@ func TestWrongArguments(t *testing.T) {
 	})
 	s := p.open()
 	_, rootRepo := s.rootProject()
-	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	must(t, err)
+	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	repos := map[string]string{}
 	front := ""
 	for _, v := range projects.Projects {
@@ -156,15 +154,13 @@ func TestWrongArguments(t *testing.T) {
 			continue
 		}
 		front = v.ProjectID
-		all, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})
-		must(t, err)
+		all := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})).Must(t)
 		for _, r := range all.Repos {
 			repos[r.Name] = r.RepoID
 		}
 	}
 	rootTask, frontTask := s.newTask("x"), (*board.Task)(nil)
-	frontTask, err = s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})
-	must(t, err)
+	frontTask = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})).Must(t)
 
 	starting := func(change func(*StartArgs)) func() error {
 		return func() error {

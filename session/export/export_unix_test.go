@@ -34,8 +34,7 @@ func at(revision int64) *machine.State {
 // has checks which revision the export in a root has.
 func has(t *testing.T, root string, want int64) {
 	t.Helper()
-	dir, err := os.OpenRoot(filepath.Join(root, ".deepwork", "tmp"))
-	testkit.Must(t, err)
+	dir := testkit.Get(os.OpenRoot(filepath.Join(root, ".deepwork", "tmp"))).Must(t)
 	defer dir.Close()
 	if got, _ := revisionOf(dir, state.ExportName(id)); got != want {
 		t.Fatalf("the export in %s has revision %d, want %d", root, got, want)
@@ -77,8 +76,7 @@ func TestExportsOverLinksAndPipes(t *testing.T) {
 				*newest = n
 				x.Write(store.Session{ID: id, Root: root}, at(n))
 				has(t, root, n)
-				all, err := filepath.Glob(filepath.Join(tmp, sparePrefix+"*"))
-				testkit.Must(t, err)
+				all := testkit.Get(filepath.Glob(filepath.Join(tmp, sparePrefix+"*"))).Must(t)
 				if n%2 == 0 {
 					all = append(all, filepath.Join(tmp, state.ExportName(id)))
 				}

@@ -21,8 +21,7 @@ func repo(t *testing.T) (dir string, run func(args ...string) string) {
 	dir = t.TempDir()
 	run = func(args ...string) string {
 		t.Helper()
-		out, err := Line(t.Context(), Command{Dir: dir, Args: args})
-		must(t, err)
+		out := testkit.Get(Line(t.Context(), Command{Dir: dir, Args: args})).Must(t)
 		return out
 	}
 	testkit.Git(t, dir, "init", "--quiet", "--initial-branch=main")
@@ -50,8 +49,7 @@ func TestRunIsGuarded(t *testing.T) {
 	}
 	t.Setenv("GIT_AUTHOR_NAME", "Someone")
 	t.Setenv("GIT_EXTERNAL_DIFF", "false")
-	before, err := os.ReadFile(filepath.Join(dir, ".git", "config"))
-	must(t, err)
+	before := testkit.Get(os.ReadFile(filepath.Join(dir, ".git", "config"))).Must(t)
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a\n"), 0o644))
 	run("add", "a")
 	commit(run)
@@ -114,8 +112,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	own := "touch " + mark + "; cat"
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := Line(t.Context(), Command{Dir: dir, Filters: true, Args: args})
-		must(t, err)
+		out := testkit.Get(Line(t.Context(), Command{Dir: dir, Filters: true, Args: args})).Must(t)
 		if _, err := os.Stat(mark); err == nil {
 			t.Errorf("a program of the repository's config ran in git %s", args)
 			os.Remove(mark)
@@ -234,9 +231,8 @@ func TestErrorsSayWhatHelps(t *testing.T) {
 	lock := filepath.Join(dir, ".git", "index.lock")
 	must(t, os.WriteFile(lock, nil, 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644))
-	real, err := filepath.EvalSymlinks(dir)
-	must(t, err)
-	_, err = Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}})
+	real := testkit.Get(filepath.EvalSymlinks(dir)).Must(t)
+	_, err := Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}})
 	if err == nil || !strings.Contains(filepath.ToSlash(err.Error()), "rm \""+filepath.ToSlash(filepath.Join(real, ".git", "index.lock"))) {
 		t.Errorf("the error is %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -16,8 +17,7 @@ import (
 
 func (s *server) comment(a CommentArgs) *CommentsReply {
 	s.t.Helper()
-	r, err := CommentAttempt(ctx, s.Engine, me, a)
-	must(s.t, err)
+	r := testkit.Get(CommentAttempt(ctx, s.Engine, me, a)).Must(s.t)
 	return r
 }
 
@@ -95,12 +95,11 @@ Why?
 		t.Errorf("sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
 	}
 	r = s.ends(r.AttemptID)
-	b, err := s.Store(ctx)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
 	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != want || !x.FollowUp {
 		t.Errorf("the agent got %q, %v", x.Prompt, err)
 	}
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
+	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
 	refused(t, err, session.StateError, "no_comments", r.AttemptID)
 	if now := s.get(r.AttemptID).Executions; len(now) != 2 {
 		t.Errorf("sent twice: %s", asJSON(now))
@@ -137,8 +136,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	}
 	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})
 	refused(t, err, session.ToolError, "unknown_comment", both.Comments[0].CommentID)
-	_, err = s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})
-	must(t, err)
+	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})).Must(t)
 	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
 	if kept.Sent != nil || kept.Count != 3 || kept.Comments[0].Queued || !containsAll(deref(kept.Notice), "kept", "queued") {
 		t.Errorf("another one is queued: %s", asJSON(kept))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -154,8 +155,7 @@ func TestChangeTarget(t *testing.T) {
 		t.Errorf("%+v", at)
 	}
 	main := p.Git(p.Root, "rev-parse", "main")
-	r, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})
-	must(t, err)
+	r := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})).Must(t)
 	if *r.Repos[0].Commit != p.Git(p.Root, "rev-parse", "release") || p.Git(p.Root, "rev-parse", "main") != main {
 		t.Errorf("%+v", r)
 	}
@@ -174,11 +174,9 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "api", Path: "../api"}}}}
 	})
 	s := p.open()
-	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	must(t, err)
+	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	front := projects.Projects[slices.IndexFunc(projects.Projects, func(v board.Project) bool { return v.Name == "front" })].ProjectID
-	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})).Must(t)
 	r := s.ends(s.begin(v).AttemptID)
 	for _, at := range r.Repos {
 		must(t, os.WriteFile(filepath.Join(at.WorktreePath, "README"), []byte("new\n"), 0o644))
@@ -187,14 +185,13 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 	first, second := r.Repos[0], r.Repos[1]
 	dirty := filepath.Join(p.Root, "..", second.RepoName, "README")
 	must(t, os.WriteFile(dirty, []byte("mine\n"), 0o644))
-	_, err = Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})
+	_, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})
 	refused(t, err, session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
 	if got := s.get(r.AttemptID).Repos; got[0].Ahead != 0 || got[1].Ahead != 1 {
 		t.Errorf("%+v", got)
 	}
 	p.Git(filepath.Dir(dirty), "checkout", "-q", "README")
-	done, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})
-	must(t, err)
+	done := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})).Must(t)
 	if done.Repos[0].Status != Unchanged || done.Repos[1].Status != Merged {
 		t.Errorf("%+v", done)
 	}
@@ -212,8 +209,7 @@ func TestDoneWhenMerged(t *testing.T) {
 	path := s.get(id).Repos[0].WorktreePath
 	merge := func(done bool, status string) {
 		t.Helper()
-		r, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), Way: new("squash")})
-		must(t, err)
+		r := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), Way: new("squash")})).Must(t)
 		got, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
 		if must(t, err); r.TaskDone != done || got.Status != status {
 			t.Errorf("%+v, and the task is %s; want %v, %s", r, got.Status, done, status)
@@ -247,8 +243,7 @@ func TestPushAfterEachExecution(t *testing.T) {
 		t.Error("it was pushed, and get_attempt says that it was not")
 	}
 	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
-		_, err := s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})
-		must(t, err)
+		testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
 		r = s.ends(r.AttemptID)
 		if head := p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"); r.State != "failed" || r.PushError != nil || p.Git(remote, "rev-parse", r.WorkspaceBranch) != head {
 			t.Errorf("%s, %q", r.State, deref(r.PushError))
@@ -262,8 +257,7 @@ func TestAnEmptyDiffSaysWhy(t *testing.T) {
 	s := p.open()
 	diff := func(id string, paths ...string) *DiffReply {
 		t.Helper()
-		r, err := Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: paths})
-		must(t, err)
+		r := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: paths})).Must(t)
 		return r
 	}
 	changed := s.ends(s.begin(s.newTask("! write a.txt hello\n! write dir/b.txt hello")).AttemptID)
@@ -308,21 +302,19 @@ func TestDiff(t *testing.T) {
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose and more than fits")).AttemptID)
 	target := the(r.AttemptID)
-	diff, err := Diff(ctx, s.Engine, me, DiffArgs{Target: target})
-	must(t, err)
+	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t)
 	if len(diff.Diffs) != 1 || diff.Truncated || !containsAll(diff.Diffs[0].Diff, "+package basket", "+loose") {
 		t.Errorf("the diff: %+v", diff)
 	}
-	diff, err = Diff(ctx, s.Engine, me, DiffArgs{Target: target, Paths: []string{"loose.txt"}, MaxBytes: new(40)})
-	must(t, err)
+	diff = testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target, Paths: []string{"loose.txt"}, MaxBytes: new(40)})).Must(t)
 	if !diff.Truncated || !diff.Diffs[0].Truncated || len(diff.Diffs[0].Diff) > 40 || strings.Contains(diff.Diffs[0].Diff, "basket") {
 		t.Errorf("a part of the diff: %+v", diff)
 	}
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	if diff, err = Diff(ctx, s.Engine, me, DiffArgs{Target: target}); err != nil || !strings.Contains(deref(diff.Notice), r.WorkspaceBranch) {
+	if diff, err := Diff(ctx, s.Engine, me, DiffArgs{Target: target}); err != nil || !strings.Contains(deref(diff.Notice), r.WorkspaceBranch) {
 		t.Errorf("without the worktree: %+v, %v", diff, err)
 	}
-	_, err = Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})
+	_, err := Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})
 	refused(t, err, session.ToolError, "unknown_attempt", nobody)
 	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
 		if _, err := Diff(ctx, s.Engine, me, a); session.CodeOf(err) == "" {
@@ -344,8 +336,7 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	if s.Shared != nil {
 		t.Skip("a project that machines share has no runs in place")
 	}
-	made, err := s.RunWorkflow(ctx, me, attempt.RunWorkflowArgs{JobName: "job", WorkflowName: "flow", Goal: "do it", Executor: new("TEST"), InPlace: new(true)})
-	must(t, err)
+	made := testkit.Get(s.RunWorkflow(ctx, me, attempt.RunWorkflowArgs{JobName: "job", WorkflowName: "flow", Goal: "do it", Executor: new("TEST"), InPlace: new(true)})).Must(t)
 	s.reaches(made.RunID, task.Completed)
 	at := the(made.RunID)
 	calls := map[string]func() error{
@@ -367,16 +358,14 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	diff, err := Diff(ctx, s.Engine, me, DiffArgs{Target: at})
-	must(t, err)
+	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: at})).Must(t)
 	if len(diff.Diffs) > 0 || diff.Notice == nil || !strings.Contains(*diff.Notice, p.Root) {
 		t.Errorf("the diff is %+v", diff)
 	}
 	if now := s.get(made.RunID); len(now.Repos) > 0 || now.PushError != nil {
 		t.Errorf("%+v", now)
 	}
-	_, err = s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})
-	must(t, err)
+	testkit.Get(s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})).Must(t)
 	if !exists(p.Root + "/new.txt") {
 		t.Error("its work was removed with its task")
 	}

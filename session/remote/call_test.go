@@ -21,8 +21,7 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
 		c := s.start(workflow(t, "sum", false, script{lasts: time.Second, answer: source.Answer{State: source.Completed, Output: json.RawMessage(`{"sum":3}`)}}), `{"a":1,"b":2}`)
-		r, err := c.wait()
-		testkit.Must(t, err)
+		r := testkit.Get(c.wait()).Must(t)
 		if string(r.Result) != `{"sum":3}` || r.State != Completed || r.Error != nil || r.WorkflowName != "sum" || r.Source != "plant" ||
 			r.ExecutionID != c.id() || r.SourceExecutionID != nil || r.EndedAt == nil || r.EndedAt.Sub(r.StartedAt) != time.Second || !r.StatusSupported {
 			t.Errorf("%+v", r)

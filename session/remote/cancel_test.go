@@ -107,8 +107,7 @@ func TestCancelDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &hanging{plant: newPlant(), hangs: 1}
 		s := open(t, newRoot(t), h, nil)
-		r, err := s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)
-		testkit.Must(t, err)
+		r := testkit.Get(s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)).Must(t)
 		h.with(func() { h.hangs = 1 })
 		time.Sleep(5 * time.Second) // the poll hangs, for up to 30 s
 		began := time.Now()
@@ -126,11 +125,10 @@ func TestCancelOnAFullDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		s := open(t, root, p, nil)
-		r, err := s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)
-		testkit.Must(t, err)
+		r := testkit.Get(s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)).Must(t)
 		s.disk.full.Store(true)
 		for range 2 {
-			_, err = s.Cancel(t.Context(), "me", r.ExecutionID)
+			_, err := s.Cancel(t.Context(), "me", r.ExecutionID)
 			wantCode(t, err, session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
 		}
 		s.stop()

@@ -357,10 +357,8 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 	if time.Now().Year() == 2000 {
 		t.Skip("its clock is not the database's")
 	}
-	url, err := oneURL()
-	testkit.Must(t, err)
-	pg, err := postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})
-	testkit.Must(t, err)
+	url := testkit.Get(oneURL()).Must(t)
+	pg := testkit.Get(postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})).Must(t)
 	stores := backend.Of(pg, session.NewMember(state.Of(root), nil), &task.Place{MachineID: "12345678", Root: root}, root)
 	return stores.Database, stores.Members, func() error { return stores.Close(context.Background()) }
 }
@@ -368,8 +366,7 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 // stored is a run as it is stored.
 func stored(t testing.TB, s *server, id string) *store.Execution {
 	t.Helper()
-	x, err := s.disk.Executions().Execution(context.Background(), id)
-	testkit.Must(t, err)
+	x := testkit.Get(s.disk.Executions().Execution(context.Background(), id)).Must(t)
 	return x
 }
 

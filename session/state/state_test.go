@@ -16,8 +16,7 @@ import (
 // newProject makes an empty project, and a base for its state.
 func newProject(t *testing.T) (root, base string) {
 	t.Helper()
-	dir, err := Canonical(t.TempDir())
-	must(t, err)
+	dir := testkit.Get(Canonical(t.TempDir())).Must(t)
 	root, base = filepath.Join(dir, "my project"), filepath.Join(dir, "state")
 	must(t, os.Mkdir(root, 0o700))
 	t.Setenv(Env, base)
@@ -28,8 +27,7 @@ var must = testkit.Must
 
 func find(t *testing.T, root string) *Folder {
 	t.Helper()
-	f, err := Find(root)
-	must(t, err)
+	f := testkit.Get(Find(root)).Must(t)
 	return f
 }
 
@@ -43,8 +41,7 @@ func TestTheStateIsOutsideTheProject(t *testing.T) {
 		t.Errorf("finding made %v", left)
 	}
 	must(t, f.Make())
-	id, err := f.ID()
-	must(t, err)
+	id := testkit.Get(f.ID()).Must(t)
 	if dir := filepath.Base(f.Dir); filepath.Dir(filepath.Dir(f.Dir)) != base || !strings.HasPrefix(dir, "my_project-") || len(dir) != len("my_project-")+12 {
 		t.Errorf("the state is in %s", f.Dir)
 	}
@@ -152,8 +149,7 @@ func TestAKeySignsProjectNameAndContent(t *testing.T) {
 	if _, err := f.Key(false); !errors.Is(err, ErrMissing) {
 		t.Errorf("a key that nobody made: %v", err)
 	}
-	k, err := f.Key(true)
-	must(t, err)
+	k := testkit.Get(f.Key(true)).Must(t)
 	seen := map[string]bool{}
 	for _, c := range [][3]string{{"p", "n", "c"}, {"q", "n", "c"}, {"p", "m", "c"}, {"p", "n", "d"}, {"p", "n\n", "c"}, {"p", "n", "\nc"}} {
 		seen[string(k.Sign(c[0], c[1], []byte(c[2])))] = true
@@ -174,8 +170,7 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 	root, _ := newProject(t)
 	f := find(t, root)
 	must(t, f.Make())
-	id, err := f.ID()
-	must(t, err)
+	id := testkit.Get(f.ID()).Must(t)
 	must(t, os.WriteFile(f.Database(), []byte("board"), 0o600))
 	moved := root + " 2"
 	must(t, os.Mkdir(moved, 0o700))

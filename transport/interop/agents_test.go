@@ -215,8 +215,7 @@ func (m *model) saw(t *testing.T, n int, want string) {
 // work has the agent work on a prompt in the project, with a reviewer of 5 s, and returns what it prints.
 func (p project) work(t *testing.T, a agent, m *model, over, prompt string, args ...string) string {
 	t.Helper()
-	self, err := os.Executable()
-	testkit.Must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	reviewer := fmt.Sprintf("'%s' review-slowly %s", self, callLimit+2*time.Second)
 	args = append(args, "--quality-gate", reviewer)
 	var s server

@@ -38,8 +38,7 @@ func openBoard(t *testing.T, p project, programs string, env ...string) taskBoar
 	server := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	server.Env = append(append(os.Environ(), "PATH="+programs+string(filepath.ListSeparator)+os.Getenv("PATH")), env...)
 	server.Stderr = t.Output()
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: server}, nil)
-	testkit.Must(t, err)
+	client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: server}, nil)).Must(t)
 	t.Cleanup(func() { client.Close() })
 	return taskBoard{t, client}
 }
@@ -47,8 +46,7 @@ func openBoard(t *testing.T, p project, programs string, env ...string) taskBoar
 // ask calls a tool and decodes its reply.
 func ask[Reply any](b taskBoard, tool string, args map[string]any) (r Reply) {
 	b.Helper()
-	res, err := b.CallTool(b.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	testkit.Must(b, err)
+	res := testkit.Get(b.CallTool(b.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(b)
 	text := res.Content[0].(*mcp.TextContent).Text
 	if res.IsError {
 		b.Fatalf("%s %v: %s", tool, args, text)
@@ -133,8 +131,7 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 	stopped := b.ends(id, "stopped")
 	checkCost(t, stopped.Cost, 3, 1, 4)
 	for _, pid := range running {
-		n, err := strconv.Atoi(pid)
-		testkit.Must(t, err)
+		n := testkit.Get(strconv.Atoi(pid)).Must(t)
 		if err := syscall.Kill(n, 0); !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("process %d goes on: %v", n, err)
 		}
@@ -251,8 +248,7 @@ func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
 	p, other := newProject(t), careProject(t)
 	job := filepath.Join(p.root, ".deepwork", "jobs", "report")
 	testkit.Must(t, os.MkdirAll(job, 0o755))
-	self, err := os.Executable()
-	testkit.Must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	p.configure(t, fmt.Sprintf("quality_gate: {agent_review_command: %q}\nrun: {retries: 1}\n", fmt.Sprintf("'%s' review '%s'", self, p.told)))
 	for name, text := range map[string]string{
 		p.told: "", filepath.Join(job, "job.yml"): report, filepath.Join(job, "write.md"): "Write.\n", filepath.Join(job, "judge.md"): "Judge as a giraffe would.\n",

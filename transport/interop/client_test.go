@@ -72,12 +72,10 @@ func waitForTool(t *testing.T, url, name string) {
 			}
 		},
 	})
-	cs, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	testkit.Must(t, err)
+	cs := testkit.Get(client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
 	defer cs.Close()
 	for {
-		list, err := cs.ListTools(ctx, nil)
-		testkit.Must(t, err)
+		list := testkit.Get(cs.ListTools(ctx, nil)).Must(t)
 		if slices.ContainsFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == name }) {
 			return
 		}
@@ -92,8 +90,7 @@ func waitForTool(t *testing.T, url, name string) {
 // The client of the official Python SDK, in the version of requirements.txt: with
 // the handshake, and without a connection, as the newest protocol version has it.
 func TestClientOfThePythonSDK(t *testing.T) {
-	script, err := filepath.Abs("client.py")
-	testkit.Must(t, err)
+	script := testkit.Get(filepath.Abs("client.py")).Must(t)
 	for _, c := range []struct{ name, over, mode, protocol string }{
 		{"stdio", "stdio", "legacy", "2025-11-25"},
 		{"stdio in the newest version", "stdio", "auto", "2026-07-28"},

@@ -76,8 +76,7 @@ func play(t *testing.T, url, version string) map[string][]check {
 	}
 	found := map[string][]check{}
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(out, e.Name(), "checks.json"))
-		testkit.Must(t, err)
+		data := testkit.Get(os.ReadFile(filepath.Join(out, e.Name(), "checks.json"))).Must(t)
 		var checks []check
 		if err := json.Unmarshal(data, &checks); err != nil {
 			t.Fatalf("%s: %v", e.Name(), err)

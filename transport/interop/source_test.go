@@ -47,8 +47,7 @@ func serveSource(t *testing.T) *session {
 			s.progress = append(s.progress, r.Params.Message)
 		},
 	})
-	cs, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	testkit.Must(t, err)
+	cs := testkit.Get(client.Connect(t.Context(), &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
 	t.Cleanup(func() { cs.Close() })
 	s.ClientSession = cs
 	return s
@@ -81,8 +80,7 @@ func (s *session) call(t *testing.T, name, arguments string) string {
 	t.Helper()
 	params := &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}
 	params.SetProgressToken(name)
-	res, err := s.CallTool(t.Context(), params)
-	testkit.Must(t, err)
+	res := testkit.Get(s.CallTool(t.Context(), params)).Must(t)
 	var got struct {
 		State  string          `json:"state"`
 		Result json.RawMessage `json:"result"`

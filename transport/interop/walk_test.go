@@ -55,8 +55,7 @@ type sight struct {
 // walk runs a client, a minute at most, and returns what it saw, by name.
 func walk(t *testing.T, told instructions, argv ...string) map[string]sight {
 	t.Helper()
-	argument, err := json.Marshal(told)
-	testkit.Must(t, err)
+	argument := testkit.Get(json.Marshal(told)).Must(t)
 	out := runClient(t, append(argv, string(argument))...)
 	all := map[string]sight{}
 	for line := range bytes.Lines(out) {
@@ -222,8 +221,7 @@ func (s sight) value(t *testing.T, path string) string {
 			return "nothing"
 		}
 	}
-	out, err := json.Marshal(at)
-	testkit.Must(t, err)
+	out := testkit.Get(json.Marshal(at)).Must(t)
 	return string(out)
 }
 
@@ -260,8 +258,7 @@ func sources(t *testing.T) string {
 // variables on to servers that they start, so env sets those of the state and of the user's config.
 func (p project) command(t *testing.T, args ...string) []string {
 	t.Helper()
-	self, err := os.Executable()
-	testkit.Must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	reviewer := fmt.Sprintf("'%s' review '%s'", self, p.told)
 	command := []string{"env"}
 	for _, name := range []string{state.Env, "XDG_CONFIG_HOME"} {
@@ -279,8 +276,7 @@ func (p project) serve(t *testing.T, transport string, args ...string) string {
 	argv := p.command(t, append(args, "--transport", transport, "--port", "0")...)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	log, err := cmd.StderrPipe()
-	testkit.Must(t, err)
+	log := testkit.Get(cmd.StderrPipe()).Must(t)
 	testkit.Must(t, cmd.Start())
 	url := make(chan string, 1) // one value; closed when the log ends
 	read := make(chan struct{})

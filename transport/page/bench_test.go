@@ -51,12 +51,10 @@ func (s *server) fill(t testing.TB, sessions, tasks int) (allSessions, allTasks 
 
 // firstByte returns a page's time to its first byte.
 func (b *browser) firstByte(path string) time.Duration {
-	r, err := http.NewRequestWithContext(b.t.Context(), "GET", b.at+path, nil)
-	testkit.Must(b.t, err)
+	r := testkit.Get(http.NewRequestWithContext(b.t.Context(), "GET", b.at+path, nil)).Must(b.t)
 	var sent, first time.Time
 	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent = time.Now() }, GotFirstResponseByte: func() { first = time.Now() }}
-	res, err := b.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
-	testkit.Must(b.t, err)
+	res := testkit.Get(b.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))).Must(b.t)
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		b.t.Fatalf("%s: %s", path, res.Status)

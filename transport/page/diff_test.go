@@ -145,8 +145,7 @@ func FuzzParseDiff(f *testing.F) {
 // What an action says is shown to its caller alone, and no link makes a page say anything else.
 func TestNotices(t *testing.T) {
 	s, ann := &Site{Options: Options{Key: []byte("key")}}, session.Caller{Identity: "ann"}
-	next, err := url.Parse(s.said(ann, "/board?project=p", "Done & merged."))
-	testkit.Must(t, err)
+	next := testkit.Get(url.Parse(s.said(ann, "/board?project=p", "Done & merged."))).Must(t)
 	given := next.Query().Get("notice")
 	if got := s.notice(ann, next.Query()); got != "Done & merged." || next.Query().Get("project") != "p" {
 		t.Errorf("%s shows %q", next, got)
@@ -167,8 +166,7 @@ func TestNotices(t *testing.T) {
 // A run of many steps whose agents say much, with many tries, fits on a page, beside a diff.
 func TestRunFits(t *testing.T) {
 	const most = 100<<10 - maxDiff - 8000 // the rest of the page
-	views, err := parseViews()
-	testkit.Must(t, err)
+	views := testkit.Get(parseViews()).Must(t)
 	long := strings.Repeat("<b> & ", 2000)
 	of := func(id, state string, tries int) *run.Step {
 		v := &run.Step{ID: id, Name: strings.Repeat("A name ", 5), SessionID: "0a1b2c3d", State: state, Last: long, Took: 3 * time.Minute}

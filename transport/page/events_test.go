@@ -36,13 +36,11 @@ func (b *browser) stream(path string) string {
 func (b *browser) listen(stream, last string) (ids <-chan string, hangUp func()) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
-	r, err := http.NewRequestWithContext(ctx, "GET", b.at+stream, nil)
-	testkit.Must(b.t, err)
+	r := testkit.Get(http.NewRequestWithContext(ctx, "GET", b.at+stream, nil)).Must(b.t)
 	if last != "" {
 		r.Header.Set("Last-Event-ID", last)
 	}
-	res, err := b.Do(r)
-	testkit.Must(b.t, err)
+	res := testkit.Get(b.Do(r)).Must(b.t)
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
 		b.t.Fatalf("%s: %s %v", stream, res.Status, res.Header)
 	}
@@ -246,11 +244,9 @@ func TestETag(t *testing.T) {
 	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
 	first := call.Plan("first")
 	ask := func(path, etag string) (status int, tag string) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", b.at+path, nil)
-		testkit.Must(t, err)
+		r := testkit.Get(http.NewRequestWithContext(t.Context(), "GET", b.at+path, nil)).Must(t)
 		r.Header.Set("If-None-Match", etag)
-		res, err := b.Do(r)
-		testkit.Must(t, err)
+		res := testkit.Get(b.Do(r)).Must(t)
 		res.Body.Close()
 		return res.StatusCode, res.Header.Get("ETag")
 	}

@@ -20,14 +20,12 @@ var postRoute = regexp.MustCompile(`(?:post\("|"POST )(/[^"]+)"`)
 // writes returns the path of every route that takes a form, as the source registers them.
 func (p started) writes(t *testing.T) (paths []string) {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
-	testkit.Must(t, err)
+	files := testkit.Get(filepath.Glob("*.go")).Must(t)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		source, err := os.ReadFile(file)
-		testkit.Must(t, err)
+		source := testkit.Get(os.ReadFile(file)).Must(t)
 		for _, route := range postRoute.FindAllStringSubmatch(string(source), -1) {
 			id := p.session
 			if strings.HasPrefix(route[1], "/tasks/") {
@@ -231,8 +229,7 @@ func TestLoginAndLogout(t *testing.T) {
 
 func port(t *testing.T, address string) string {
 	t.Helper()
-	u, err := url.Parse(address)
-	testkit.Must(t, err)
+	u := testkit.Get(url.Parse(address)).Must(t)
 	return u.Port()
 }
 

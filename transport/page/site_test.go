@@ -41,10 +41,8 @@ func serve(t testing.TB, root string, o web.Options) *server {
 func serveOf(t testing.TB, of transport.Options, o web.Options) *server {
 	t.Helper()
 	t.Setenv(config.JobsFoldersEnv, "")
-	s, err := transport.NewServer(of)
-	testkit.Must(t, err)
-	h, err := s.Listen(t.Context(), o)
-	testkit.Must(t, err)
+	s := testkit.Get(transport.NewServer(of)).Must(t)
+	h := testkit.Get(s.Listen(t.Context(), o)).Must(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(ctx) }()
@@ -89,8 +87,7 @@ type answer struct {
 // do sends a request. Headers are "Name: value"; a form is sent if it is not nil.
 func (b *browser) do(method, path string, form url.Values, headers ...string) answer {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.at+path, strings.NewReader(form.Encode()))
-	testkit.Must(b.t, err)
+	r := testkit.Get(http.NewRequestWithContext(b.t.Context(), method, b.at+path, strings.NewReader(form.Encode()))).Must(b.t)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -101,11 +98,9 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) an
 	if host := r.Header.Get("Host"); host != "" {
 		r.Host = host
 	}
-	res, err := b.Do(r)
-	testkit.Must(b.t, err)
+	res := testkit.Get(b.Do(r)).Must(b.t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	testkit.Must(b.t, err)
+	text := testkit.Get(io.ReadAll(res.Body)).Must(b.t)
 	return answer{res, string(text)}
 }
 

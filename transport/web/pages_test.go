@@ -48,8 +48,7 @@ func (noSessions) Close(context.Context) int { return 0 }
 
 func ask(t *testing.T, method, url, body string, headers ...string) (status int, location, text string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	testkit.Must(t, err)
+	r := testkit.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))).Must(t)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Set(name, value)
@@ -59,11 +58,9 @@ func ask(t *testing.T, method, url, body string, headers ...string) (status int,
 	}
 	over := &http.Transport{DisableKeepAlives: true}
 	defer over.CloseIdleConnections()
-	res, err := over.RoundTrip(r)
-	testkit.Must(t, err)
+	res := testkit.Get(over.RoundTrip(r)).Must(t)
 	defer res.Body.Close()
-	all, err := io.ReadAll(res.Body)
-	testkit.Must(t, err)
+	all := testkit.Get(io.ReadAll(res.Body)).Must(t)
 	return res.StatusCode, res.Header.Get("Location"), string(all)
 }
 
@@ -233,8 +230,7 @@ func TestLoginWithToken(t *testing.T) {
 	if c, err := l.WithSecret(with(nil), token); err == nil || c != nil {
 		t.Error("a token is taken for the secret of a URL")
 	}
-	c, err := l.WithToken(with(nil), " "+token+"\n")
-	testkit.Must(t, err)
+	c := testkit.Get(l.WithToken(with(nil), " "+token+"\n")).Must(t)
 	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure || strings.Contains(c.Value, token) {
 		t.Errorf("the cookie is %+v", c)
 	}

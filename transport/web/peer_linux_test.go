@@ -41,8 +41,7 @@ func connect(t *testing.T, l net.Listener, family, user int) (client int, server
 		made <- err
 	}()
 	testkit.Must(t, <-made)
-	server, err := l.Accept()
-	testkit.Must(t, err)
+	server = testkit.Get(l.Accept()).Must(t)
 	t.Cleanup(func() { server.Close() })
 	return client, server
 }

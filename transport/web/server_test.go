@@ -76,8 +76,7 @@ func TestStopWaitsForReplies(t *testing.T) {
 
 // A connection beyond those that can be open is accepted when another one has ended.
 func TestConnectionsBeyondTheFilesWait(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	listener := testkit.Get(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	s := newSockets(listener, 1, time.Second, func(net.Conn) peer { return peer{} })
 	accepted := make(chan net.Conn)
 	ended := make(chan struct{})
@@ -88,8 +87,7 @@ func TestConnectionsBeyondTheFilesWait(t *testing.T) {
 		}
 	}()
 	for range 2 {
-		c, err := net.Dial("tcp", listener.Addr().String())
-		testkit.Must(t, err)
+		c := testkit.Get(net.Dial("tcp", listener.Addr().String())).Must(t)
 		defer c.Close()
 	}
 	first := <-accepted

@@ -35,8 +35,7 @@ func TestNewToken(t *testing.T) {
 			t.Fatalf("%q %q %v", token, line, err)
 		}
 		seen[token] = true
-		all, err := parseTokens([]byte(line))
-		testkit.Must(t, err)
+		all := testkit.Get(parseTokens([]byte(line))).Must(t)
 		if got, ok := identify(all, hashOf(token)); !ok || got.Name != "ci.build-1" {
 			t.Errorf("its own token gives %+v %v", got, ok)
 		}
@@ -120,10 +119,8 @@ func TestTokenFileChangedInOneTick(t *testing.T) {
 	testkit.Must(t, err)
 	file := filepath.Join(t.TempDir(), "tokens")
 	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
-	f, err := openTokenFile(file, nil)
-	testkit.Must(t, err)
-	info, err := os.Stat(file)
-	testkit.Must(t, err)
+	f := testkit.Get(openTokenFile(file, nil)).Must(t)
+	info := testkit.Get(os.Stat(file)).Must(t)
 	_, another, err := NewToken(config.Token{Name: "ann"})
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(file, []byte(another), 0o600))
@@ -143,8 +140,7 @@ func TestFaultyTokenFile(t *testing.T) {
 		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	put("ann:" + ann + "::agents\nbob:" + bob + "\n")
-	f, err := openTokenFile(file, slog.New(slog.DiscardHandler))
-	testkit.Must(t, err)
+	f := testkit.Get(openTokenFile(file, slog.New(slog.DiscardHandler))).Must(t)
 	check := func(what, want string, wantClosed bool) {
 		t.Helper()
 		var got []string

@@ -33,8 +33,7 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 	if Path("").Stat().Kind == Regular {
 		t.Error("the zero Path is a file")
 	}
-	fi, err := os.Stat(file)
-	must(t, err)
+	fi := testkit.Get(os.Stat(file)).Must(t)
 	s := Path(file).Stat()
 	if s.Size != 5 || s.Mod != fi.ModTime().UnixNano() {
 		t.Errorf("%+v, os.Stat says %v", s, fi)

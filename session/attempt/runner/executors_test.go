@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
 )
@@ -22,8 +23,7 @@ func TestKnown(t *testing.T) {
 			if variant != "" && len(e.Variants) == 0 {
 				continue
 			}
-			r, err := Resolve(Known(), e.Name, variant)
-			must(t, err)
+			r := testkit.Get(Resolve(Known(), e.Name, variant)).Must(t)
 			if r.Prompt != config.PromptStdin || slices.Equal(r.Command, r.Resume) || r.Command[0] != r.Resume[0] {
 				t.Errorf("%s %s: %+v", e.Name, variant, r)
 			}
@@ -40,8 +40,7 @@ func TestKnown(t *testing.T) {
 	if Known()[0].Command[0] != "claude" || Known()[0].Resume[0] != "claude" {
 		t.Error("the list is shared")
 	}
-	r, err := Resolve(Known(), "CODEX", "")
-	must(t, err)
+	r := testkit.Get(Resolve(Known(), "CODEX", "")).Must(t)
 	if got := strings.Join(r.Resume, " "); got != "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last -" {
 		t.Error(got)
 	}
@@ -112,8 +111,7 @@ func TestForStep(t *testing.T) {
 		"OPENCODE":     {"opencode run --format ", " --session talk", `{"mcp":{"deepwork-run":{"type":"remote","url":"http://127.0.0.1:1/mcp"`},
 		"MINE":         {"./a --mcp=/state/x.json ", " --go-on talk", ""},
 	} {
-		r, err := Resolve(Merge([]config.Executor{mine}), name, "")
-		must(t, err)
+		r := testkit.Get(Resolve(Merge([]config.Executor{mine}), name, "")).Must(t)
 		before := slices.Concat(r.Command, r.Resume)
 		step := r.ForStep(name, mcp, "talk")
 		if got := strings.Join(step.Command, " ") + " "; !strings.HasPrefix(got, want.command) {
@@ -130,8 +128,7 @@ func TestForStep(t *testing.T) {
 		}
 	}
 	// A program of the user's own under a known name gets what its command says, and no more.
-	r, err := Resolve(Merge([]config.Executor{{Name: "CODEX", Command: []string{"./my-codex"}}}), "CODEX", "")
-	must(t, err)
+	r := testkit.Get(Resolve(Merge([]config.Executor{{Name: "CODEX", Command: []string{"./my-codex"}}}), "CODEX", "")).Must(t)
 	if got := r.ForStep("CODEX", mcp, "").Command; !slices.Equal(got, []string{"./my-codex"}) || r.Names("CODEX") {
 		t.Error(got)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/git"
 )
 
@@ -116,9 +117,9 @@ func TestFullDisk(t *testing.T) {
 // fillUp takes what room there is.
 func fillUp(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	must(t, err)
+	f := testkit.Get(os.OpenFile(path, os.O_WRONLY, 0)).Must(t)
 	defer f.Close()
+	var err error
 	for block := make([]byte, 4096); err == nil; {
 		_, err = f.Write(block)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/attempt/transcript"
 )
 
@@ -24,8 +25,7 @@ const maxEncoded = 6*MaxLine + 200
 
 func openedLog(t *testing.T, dir string) *logFile {
 	t.Helper()
-	l, err := openLog(dir, notePatience)
-	must(t, err)
+	l := testkit.Get(openLog(dir, notePatience)).Must(t)
 	t.Cleanup(func() { l.close() })
 	return l
 }
@@ -33,8 +33,7 @@ func openedLog(t *testing.T, dir string) *logFile {
 // size is what a log takes on disk.
 func size(t *testing.T, dir string) (n int64) {
 	t.Helper()
-	segs, err := segments(dir)
-	must(t, err)
+	segs := testkit.Get(segments(dir)).Must(t)
 	for _, s := range segs {
 		n += s.size
 	}
@@ -203,10 +202,8 @@ func TestTornLog(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "log")
 		must(t, Note(dir, "0\n1\n2"))
-		f, err := os.OpenFile(segmentPath(dir, 0), os.O_WRONLY|os.O_APPEND, 0)
-		must(t, err)
-		_, err = f.WriteString(torn)
-		must(t, err)
+		f := testkit.Get(os.OpenFile(segmentPath(dir, 0), os.O_WRONLY|os.O_APPEND, 0)).Must(t)
+		testkit.Get(f.WriteString(torn)).Must(t)
 		must(t, f.Close())
 		if entries, next := tailed(t, dir, nil, 10); texts(entries, System) != "0|1|2" && name != "no line break" || next != 2 {
 			t.Errorf("%s: read %v, %d", name, entries, next)

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func TestRun(t *testing.T) {
@@ -44,8 +46,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	// A later caller finds the same.
-	again, err := testRunner().Find(t.Context(), s.Dir)
-	must(t, err)
+	again := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
 	if got := b.wait(again); got != e || again.pid() != p.pid() {
 		t.Errorf("found %+v, want %+v", got, e)
 	}
@@ -206,8 +207,7 @@ func TestStartTwice(t *testing.T) {
 			break
 		}
 	}
-	p, err := testRunner().Find(t.Context(), s.Dir)
-	must(t, err)
+	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
 	if e, err := p.Stop(t.Context(), time.Minute); err != nil || !e.Stopped || e.Signal != "SIGTERM" {
 		t.Errorf("%+v, %v", e, err)
 	}
@@ -254,8 +254,7 @@ func TestEndOf(t *testing.T) {
 
 func (b *bench) stop(p *Process, grace time.Duration) Exit {
 	b.t.Helper()
-	e, err := p.Stop(b.t.Context(), grace)
-	must(b.t, err)
+	e := testkit.Get(p.Stop(b.t.Context(), grace)).Must(b.t)
 	return e
 }
 
@@ -286,8 +285,7 @@ func TestStop(t *testing.T) {
 	b.start(b.spec("4", "stubborn"))
 	b.next()
 	b.next()
-	found, err := testRunner().Find(t.Context(), b.path("4"))
-	must(t, err)
+	found := testkit.Get(testRunner().Find(t.Context(), b.path("4"))).Must(t)
 	if e := b.stop(found, 0); !e.Stopped || e.Signal != "SIGKILL" {
 		t.Errorf("no grace: %+v", e)
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // twoTrees are two repositories, one with all that creation can do.
@@ -78,8 +80,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 		if did, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil || len(did) > 0 {
 			t.Errorf("a known attempt: %v, %v", did, err)
 		}
-		done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-		must(t, err)
+		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
 		if read(t, done[0].Path, ".env") != "SECRET=1" || read(t, done[1].Path, "lib/b.txt") != "bee\n" || runtime.GOOS != "windows" && read(t, done[0].Path, "setup.log") != "set up\n" {
 			t.Error("a worktree is not complete")
 		}
@@ -101,8 +102,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 func TestCrashAtEachPointOfRemove(t *testing.T) {
 	t.Parallel()
 	prepare := func(t *testing.T, k *Keeper, trees []Tree) func() error {
-		done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-		must(t, err)
+		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
 		for _, m := range done {
 			write(t, m.Path, "untracked", "u")
 			must(t, os.Remove(filepath.Join(m.Path, "lib", "b.txt")))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 func TestCreateAndRemove(t *testing.T) {
@@ -22,8 +23,7 @@ func TestCreateAndRemove(t *testing.T) {
 	repo := newRepo(t)
 	base := gitIn(t, repo, "rev-parse", "main")
 	k, _ := newKeeper(t)
-	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Must(t)
 	want := Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: base}
 	if len(done) != 1 || done[0] != want {
 		t.Fatalf("made %+v, want %+v", done, want)
@@ -174,8 +174,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 	k, _ := newKeeper(t)
 	repo := newRepo(t)
 	trees := []Tree{tree(repo), {RepoID: "r2", Name: "api", Repo: filepath.Join(repo, "lib"), TargetBranch: "main"}}
-	done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
 	for _, m := range done {
 		write(t, m.Path, "work", m.Path)
 	}
@@ -213,8 +212,7 @@ func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
 	repo := newRepo(t)
 	tr := tree(repo)
 	tr.Setup = []string{"sh", "-c", `pwd >where.log; echo "$KEY" >key.log; git rev-parse --show-toplevel >top.log`}
-	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, []string{"KEY=value"})
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, []string{"KEY=value"})).Must(t)
 	real, _ := filepath.EvalSymlinks(done[0].Path)
 	if got := strings.TrimSpace(read(t, done[0].Path, "where.log")); got != real && got != done[0].Path {
 		t.Errorf("it ran in %s", got)

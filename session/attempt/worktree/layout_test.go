@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // newVictim makes a folder outside, of which nothing may be touched. The result checks it.
@@ -170,8 +172,7 @@ func TestRecoverRemovesAHalfMadeWorktree(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	admin := adminOf(filepath.Join(repo, ".git"), create(t, k, repo))
-	j, err := k.load(attemptID)
-	must(t, err)
+	j := testkit.Get(k.load(attemptID)).Must(t)
 	j.Phase = creating
 	must(t, k.save(j))
 	write(t, admin, "locked", initializing)
@@ -193,8 +194,7 @@ func TestRecoverBreaksTheLockOfItsBranch(t *testing.T) {
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
 	create(t, k, repo)
-	j, err := k.load(attemptID)
-	must(t, err)
+	j := testkit.Get(k.load(attemptID)).Must(t)
 	lock := filepath.Join(".git", "refs", "heads", j.Branch+".lock")
 	write(t, repo, lock, "")
 	if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) != 1 {
@@ -257,8 +257,7 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	k, _ := newKeeper(t)
-	unlock, err := k.lockAttempt(t.Context(), attemptID)
-	must(t, err)
+	unlock := testkit.Get(k.lockAttempt(t.Context(), attemptID)).Must(t)
 	defer unlock()
 	other := New(Options{Dir: k.dir})
 	for name, waiter := range map[string]*Keeper{"this process": k, "another": other} {

@@ -60,8 +60,7 @@ func TestMergeEachWay(t *testing.T) {
 				if away {
 					gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
 				}
-				got, err := k.Merge(t.Context(), landing(path, way))
-				must(t, err)
+				got := testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
 				if got.Before != before || got.Commit != gitIn(t, repo, "rev-parse", "main") {
 					t.Errorf("landed %+v", got)
 				}

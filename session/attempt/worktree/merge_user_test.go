@@ -44,8 +44,7 @@ func TestMergeSignsAsTheUser(t *testing.T) {
 
 // Pushing asks the user's credential helper, and none of the repository's.
 func TestPushHasTheUsersCredentials(t *testing.T) {
-	home, err := exec.Command("git", "--exec-path").Output()
-	testkit.Must(t, err)
+	home := testkit.Get(exec.Command("git", "--exec-path").Output()).Must(t)
 	backend := filepath.Join(strings.TrimSpace(string(home)), "git-http-backend")
 	if !isThere(backend) {
 		t.Skip(backend + " is not installed")

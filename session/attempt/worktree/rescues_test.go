@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // A caller that removes an attempt again, after a crash has cut the answer off, is told
@@ -22,8 +24,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 		{RepoID: "r2", Name: "web again", Repo: repo, TargetBranch: "main"},
 		{RepoID: "r3", Name: "api", Repo: other, TargetBranch: "main"},
 	}
-	done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
 	if _, err := k.Create(t.Context(), attemptID[:35]+"1", branchName+"x", trees[:1], nil); err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +40,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 	if _, _, err := k.Remove(t.Context(), attemptID[:35]+"1", false, nil); err != nil {
 		t.Fatal(err)
 	}
-	got, err := k.Rescues(t.Context(), attemptID, []string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})
-	must(t, err)
+	got := testkit.Get(k.Rescues(t.Context(), attemptID, []string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})).Must(t)
 	found := map[Rescue]bool{}
 	for _, g := range got {
 		if g.Repo != repo {
@@ -272,8 +272,7 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	k, logged := newKeeper(t)
 	tr := tree(repo)
 	tr.Copy = []string{".env", "node_modules/", "tool.log", "missing.env"}
-	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
 	path := done[0].Path
 	if read(t, path, ".env") != "SECRET=1" || read(t, path, "node_modules/pkg/deep/x.js") != "x" {
 		t.Error("a copy is wrong")
@@ -306,8 +305,7 @@ func TestCopiesOfAFolderInside(t *testing.T) {
 	k, _ := newKeeper(t)
 	tr := tree(filepath.Join(repo, "lib"))
 	tr.Copy = []string{".env"}
-	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
 	if got := read(t, done[0].Path, "lib/.env"); got != "lib's" {
 		t.Errorf("copied %q", got)
 	}
@@ -375,8 +373,7 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 		k, logged := newKeeper(t)
 		tr := tree(repo)
 		tr.Copy = []string{"node_modules", "my.log", "tracked"}
-		done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)
-		must(t, err)
+		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
 		path := done[0].Path
 		if target, err := os.Readlink(filepath.Join(path, "node_modules/.bin/x")); err != nil || target != "../real/x" {
 			t.Errorf("a symlink inside became %q, %v", target, err)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 func TestStatus(t *testing.T) {
@@ -18,8 +20,7 @@ func TestStatus(t *testing.T) {
 	path := create(t, k, repo)
 	check := func(target string, want Status) {
 		t.Helper()
-		got, err := k.Status(t.Context(), path, base, target)
-		must(t, err)
+		got := testkit.Get(k.Status(t.Context(), path, base, target)).Must(t)
 		if !got.Exists || got.Ahead != want.Ahead || got.Behind != want.Behind || !slices.Equal(got.Changed, want.Changed) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -172,10 +173,8 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 // changedBy returns the files that an attempt is said to have changed, which are the same in its diff.
 func changedBy(t *testing.T, k *Keeper, path, target string) []string {
 	t.Helper()
-	j, err := k.load(attemptID)
-	must(t, err)
-	st, err := k.Status(t.Context(), path, j.Trees[0].Base, target)
-	must(t, err)
+	j := testkit.Get(k.load(attemptID)).Must(t)
+	st := testkit.Get(k.Status(t.Context(), path, j.Trees[0].Base, target)).Must(t)
 	diff, _, err := k.Diff(t.Context(), path, j.Trees[0].Base, target, nil, 1<<28)
 	must(t, err)
 	var files []string

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // nobody is a user without rights, as root reads everything.
@@ -49,11 +51,9 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 
 // asNobody runs the test again, as a user without rights.
 func asNobody(t *testing.T) {
-	dir, err := os.MkdirTemp("", "worktree-nobody-*")
-	must(t, err)
+	dir := testkit.Get(os.MkdirTemp("", "worktree-nobody-*")).Must(t)
 	defer os.RemoveAll(dir)
-	self, err := os.Executable()
-	must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	program := filepath.Join(dir, "test")
 	data, err := os.ReadFile(self)
 	must(t, errors.Join(err, os.WriteFile(program, data, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)))

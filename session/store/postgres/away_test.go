@@ -107,8 +107,7 @@ func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
 			}
 			proxy.Refuse(false)
 			testkit.Until(t, "it can be read", func() bool { return second(r.ReadSession(t.Context(), id, 1)) == nil })
-			now, err := r.ReadSession(t.Context(), id, -1)
-			must(t, err)
+			now := testkit.Get(r.ReadSession(t.Context(), id, -1)).Must(t)
 			if (now.Revision == 2) != made {
 				t.Errorf("the session has revision %d", now.Revision)
 			}
@@ -201,8 +200,7 @@ func TestAHintArrives(t *testing.T) {
 	s, other := openAt(t, url), openAt(t, url)
 	unrelated := options(url)
 	unrelated.Project = "another"
-	third, err := Open(unrelated)
-	must(t, err)
+	third := testkit.Get(Open(unrelated)).Must(t)
 	defer third.Close(t.Context())
 	other.hinted()
 	third.hinted()

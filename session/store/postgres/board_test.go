@@ -21,8 +21,7 @@ func boardOf(t testing.TB, url, project string) (*Store, store.Board) {
 	t.Helper()
 	o := options(url)
 	o.Project = project
-	s, err := Open(o)
-	must(t, err)
+	s := testkit.Get(Open(o)).Must(t)
 	t.Cleanup(func() { must(t, s.Close(context.Background())) })
 	return s, s.Database().Board()
 }
@@ -63,8 +62,7 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 	var made []*task.Summary
 	for _, b := range []store.Board{one, two} {
 		must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
-		s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "A task"}, request)
-		must(t, err)
+		s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "A task"}, request)).Must(t)
 		made = append(made, s)
 	}
 	if made[0].ID == made[1].ID {
@@ -141,10 +139,8 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	s, b := boardOf(t, url, "shop")
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
 	p := listed(t, b)["shop"]
-	made, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})
-	must(t, err)
-	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
-	must(t, err)
+	made := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})).Must(t)
+	a := testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 	executions := s.Database().Executions()
 	x := &store.Execution{ID: "x", Owner: "0011223344556677", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
 	must(t, executions.Save(t.Context(), x, time.Hour))
@@ -161,10 +157,8 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 		change(t, s, c.repair)
 	}
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true), spec("front", "/srv/front", false)}, true))
-	other, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["front"].ID, Title: "In front"}, task.Request{})
-	must(t, err)
-	next, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Next", DependsOn: []string{made.ID}}, task.Request{})
-	must(t, err)
+	other := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["front"].ID, Title: "In front"}, task.Request{})).Must(t)
+	next := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Next", DependsOn: []string{made.ID}}, task.Request{})).Must(t)
 	for want, damage := range map[string][2]string{
 		" depends on itself through others":                                     {made.ID, next.ID},
 		"task " + next.ID + " depends on " + other.ID + ", which is of another": {next.ID, other.ID},
@@ -223,10 +217,8 @@ func TestListsUseIndexes(t *testing.T) {
 	p := listed(t, b)["shop"]
 	queries := make(map[string][]any)
 	spied := sqlstore.New(spy{database{Store: s}, func(query string, args []any) { queries[query] = args }}, sqlstore.Options{Shared: true}).Board()
-	made, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})
-	must(t, err)
-	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
-	must(t, err)
+	made := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})).Must(t)
+	a := testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 	change(t, s,
 		`INSERT INTO @tasks_all (scope, id, project_id, title, status, created_at, updated_at, identity, caller_group)
 			SELECT scope, md5(n::text), project_id, title, (ARRAY['todo', 'done'])[n % 2 + 1], '2026-01-01T' || to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM @tasks_all, generate_series(1, 2000) n`,
@@ -237,7 +229,7 @@ func TestListsUseIndexes(t *testing.T) {
 			SELECT scope, id, id, id, FALSE, '', 'X', 'completed', created_at, created_at FROM @attempts_all WHERE state = 'completed'`,
 		`ANALYZE @tasks_all, @attempts_all, @sessions_all, @executions_all`)
 	page := task.Page{Limit: 50}
-	_, _, _, err = spied.Tasks(t.Context(), p.ID, "", page)
+	_, _, _, err := spied.Tasks(t.Context(), p.ID, "", page)
 	must(t, err)
 	_, _, _, err = spied.Tasks(t.Context(), p.ID, task.Done, page)
 	must(t, err)

@@ -52,8 +52,7 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	s, url := openNew(t)
 	must(t, s.Enter(t.Context()))
-	_, err := s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)
-	must(t, err)
+	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)).Must(t)
 	late := openAt(t, url)
 	if err := late.Open(t.Context()); !errors.Is(err, task.ErrVersion) || !strings.Contains(err.Error(), "it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside") {
 		t.Errorf("opened with %v", err)
@@ -81,8 +80,7 @@ func TestProjectsBelongToARepository(t *testing.T) {
 	open := func(name string, r Repository) error {
 		o := options(url)
 		o.Project, o.Repository = name, r
-		s, err := Open(o)
-		must(t, err)
+		s := testkit.Get(Open(o)).Must(t)
 		defer s.Close(context.Background())
 		return s.Open(t.Context())
 	}
@@ -332,8 +330,7 @@ func options(url string) Options {
 // openAt returns another process's store of the schema.
 func openAt(t testing.TB, url string) *Store {
 	t.Helper()
-	s, err := Open(options(url))
-	testkit.Must(t, err)
+	s := testkit.Get(Open(options(url))).Must(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

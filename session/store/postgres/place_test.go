@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -16,8 +17,7 @@ import (
 // touched returns which version of the row of a place the database has.
 func touched(t *testing.T, s *Store, root string) (version string) {
 	t.Helper()
-	found, err := s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)
-	must(t, err)
+	found := testkit.Get(s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)).Must(t)
 	if !found {
 		t.Fatalf("the place %s has no row", root)
 	}
@@ -30,8 +30,7 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 	two := openAt(t, url)
 	o := options(url)
 	o.Root = "/home/shop"
-	other, err := Open(o)
-	must(t, err)
+	other := testkit.Get(Open(o)).Must(t)
 	t.Cleanup(func() { must(t, other.Close(context.Background())) })
 	for _, s := range []*Store{one, two, other} {
 		must(t, s.Enter(t.Context()))
@@ -68,16 +67,14 @@ func TestPlacesThatAreGone(t *testing.T) {
 	asker := openAt(t, url)
 	gone := func(p task.Place) time.Duration {
 		t.Helper()
-		d, err := asker.GoneFor(t.Context(), p)
-		must(t, err)
+		d := testkit.Get(asker.GoneFor(t.Context(), p)).Must(t)
 		return d
 	}
 	elsewhere := func(want bool) {
 		t.Helper()
 		far := options(url)
 		far.Root = "/far"
-		s, err := Open(far)
-		must(t, err)
+		s := testkit.Get(Open(far)).Must(t)
 		defer s.Close(t.Context())
 		if used, err := s.Elsewhere(t.Context()); used != want || err != nil {
 			t.Errorf("another place uses the project: %v, %v", used, err)
@@ -89,8 +86,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 	}
 	elsewhere(false)
 	enter := func() *Store {
-		s, err := Open(o)
-		must(t, err)
+		s := testkit.Get(Open(o)).Must(t)
 		must(t, s.Enter(t.Context()))
 		if got := gone(here); got != 0 {
 			t.Errorf("a place with a process is gone for %v", got)
@@ -131,8 +127,7 @@ func TestPlacesThatAreForgotten(t *testing.T) {
 	s, _ := openNew(t)
 	must(t, s.Enter(t.Context()))
 	for root, left := range map[string]string{"/old": "31 days", "/recent": "29 days", "/used": "-1 minute"} {
-		_, err := s.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, s.scope.Load(), root, left)
-		must(t, err)
+		testkit.Get(s.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, s.scope.Load(), root, left)).Must(t)
 	}
 	must(t, s.look())
 	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
@@ -159,8 +154,7 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 // What is known of a transaction whose reply was lost.
 func TestOutcomes(t *testing.T) {
 	s, _ := openNew(t)
-	scope, err := s.connect(t.Context())
-	must(t, err)
+	scope := testkit.Get(s.connect(t.Context())).Must(t)
 	refused, lost := errors.New("refused"), errors.New("lost")
 	run := func(end error, within func(id commit)) (id commit) {
 		t.Helper()

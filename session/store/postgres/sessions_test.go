@@ -129,11 +129,9 @@ func TestATransitionThatWaitsForItsRow(t *testing.T) {
 	must(t, second(sessions.WriteSession(t.Context(), transition(id, 1))))
 	other := openAt(t, url)
 	must(t, other.Open(t.Context()))
-	tx, err := other.pool.BeginTx(t.Context(), nil)
-	must(t, err)
+	tx := testkit.Get(other.pool.BeginTx(t.Context(), nil)).Must(t)
 	defer tx.Rollback()
-	_, err = tx.ExecContext(t.Context(), s.text(`SELECT FROM @workflow_sessions_all FOR UPDATE`))
-	must(t, err)
+	testkit.Get(tx.ExecContext(t.Context(), s.text(`SELECT FROM @workflow_sessions_all FOR UPDATE`))).Must(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/5)
 	defer cancel()
 	began := time.Now()
@@ -145,8 +143,7 @@ func TestATransitionThatWaitsForItsRow(t *testing.T) {
 	}
 	must(t, second(sessions.WriteSession(t.Context(), transition("00000001", 1)))) // others do not wait
 	must(t, tx.Rollback())
-	written, err := sessions.WriteSession(t.Context(), transition(id, 2))
-	must(t, err)
+	written := testkit.Get(sessions.WriteSession(t.Context(), transition(id, 2))).Must(t)
 	if got := revisionOf(t, sessions, id); got != 2 {
 		t.Errorf("written %v, and it has revision %d", written, got)
 	}
@@ -157,8 +154,7 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	s, url := openNew(t)
 	o := options(pgtest.Bouncer(t, url))
 	o.Project = "another"
-	other, err := Open(o)
-	must(t, err)
+	other := testkit.Get(Open(o)).Must(t)
 	t.Cleanup(func() { must(t, other.Close(context.Background())) })
 	one, two := sessionsOf(s), sessionsOf(other)
 	w := transition(id, 1)
@@ -206,8 +202,7 @@ func TestExhaustedConnections(t *testing.T) {
 	s := openAt(t, server.URL())
 	r := sessionsOf(s)
 	must(t, second(r.WriteSession(t.Context(), transition(id, 1))))
-	release, err := pgtest.Exhaust(server.At(""))
-	must(t, err)
+	release := testkit.Get(pgtest.Exhaust(server.At(""))).Must(t)
 	other := openAt(t, server.URL())
 	if err := other.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("opened: %v", err)

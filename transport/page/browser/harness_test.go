@@ -94,8 +94,7 @@ var printed = regexp.MustCompile(`http://127\.0\.0\.1:\d+(/login\?secret=\w+)?`)
 
 func (s *server) start(options ...string) {
 	s.t.Helper()
-	program, err := deepwork()
-	testkit.Must(s.t, err)
+	program := testkit.Get(deepwork()).Must(s.t)
 	args := append(s.options[:len(s.options):len(s.options)], "--path", s.root)
 	s.process = exec.Command(program, append(args, options...)...)
 	said, w, err := os.Pipe()
@@ -168,8 +167,7 @@ func openShop(t *testing.T) *shop {
 	t.Setenv("SHOP_OPEN", testkit.Dir(t)) // an agent works until that is removed
 	research := serve(t, pagetest.Project(t), append(overHTTP, "--toolsets", "workflows,source")...)
 
-	archive, err := txtar.ParseFile("testdata/shop.txtar")
-	testkit.Must(t, err)
+	archive := testkit.Get(txtar.ParseFile("testdata/shop.txtar")).Must(t)
 	files := map[string]string{}
 	for _, f := range archive.Files {
 		files[f.Name] = strings.ReplaceAll(string(f.Data), "RESEARCH", research.url+"/mcp")
@@ -211,8 +209,7 @@ func (s *shop) release(t *testing.T) {
 	s.session = s.begin("Publish shop 2.4 with coupons, stock and a faster search", "release", "publish")
 	s.finish(s.session, "collect", out{"changes": "docs/changes.md"})
 	notes := filepath.Join(s.root, "docs/notes.md")
-	first, err := os.ReadFile(notes)
-	testkit.Must(t, err)
+	first := testkit.Get(os.ReadFile(notes)).Must(t)
 	s.finish(s.session, "notes", out{"notes": "docs/notes.md"})
 	testkit.Write(t, notes, strings.ReplaceAll(string(first), "TODO: coupons", "Coupons work at checkout."))
 	s.finish(s.session, "notes", out{"notes": "docs/notes.md"})

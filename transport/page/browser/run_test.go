@@ -43,8 +43,7 @@ type runs struct {
 func openRuns(t *testing.T, slots int) *runs {
 	t.Helper()
 	r := &runs{pagetest.Project(t), testkit.Dir(t)}
-	self, err := os.Executable()
-	testkit.Must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	testkit.WriteAll(t, r.root, map[string]string{
 		".deepwork/config.yml":          fmt.Sprintf("executors:\n  WRITER: {command: [%q, %s, %q]}\nrun: {executor: WRITER, retries: 0}\nattempts: {max_concurrent: %d}\n", self, stepperWord, r.orders, slots),
 		".deepwork/jobs/places/job.yml": places,

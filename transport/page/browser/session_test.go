@@ -240,11 +240,9 @@ func TestRights(t *testing.T) {
 			if form != nil {
 				send = func() (*http.Response, error) { return client.PostForm(s.url+path, form) }
 			}
-			res, err := send()
-			testkit.Must(t, err)
+			res := testkit.Get(send()).Must(t)
 			defer res.Body.Close()
-			all, err := io.ReadAll(res.Body)
-			testkit.Must(t, err)
+			all := testkit.Get(io.ReadAll(res.Body)).Must(t)
 			return res.StatusCode, string(all)
 		}
 		if status, text := ask("/login", url.Values{"token": {tokens[i]}}); status != http.StatusSeeOther {

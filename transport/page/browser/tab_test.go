@@ -59,8 +59,7 @@ func needBrowser(t testing.TB) {
 func browse(t testing.TB, s *server) *tab {
 	t.Helper()
 	needBrowser(t)
-	shared, err := browserOf()
-	testkit.Must(t, err)
+	shared := testkit.Get(browserOf()).Must(t)
 	ctx, cancel := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx, at: s.url}
@@ -114,8 +113,7 @@ func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
 	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
-	testkit.Must(b.t, err)
+	value := testkit.Get(chromedp.Run(ctx, chromedp.Evaluate[T](expression))).Must(b.t)
 	return value
 }
 
@@ -205,8 +203,7 @@ func (b *tab) shoot(name string) {
 		return
 	}
 	testkit.Must(b.t, os.MkdirAll(screenshots, 0o755))
-	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-	testkit.Must(b.t, err)
+	picture := testkit.Get(chromedp.Run(b.ctx, chromedp.FullScreenshot(100))).Must(b.t)
 	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"), picture, 0o644))
 }
 
@@ -254,8 +251,7 @@ var axe = sync.OnceValues(func() (string, error) {
 // check looks at the page that is open, with everything unfolded: wide and narrow, light and dark.
 func (b *tab) check(name string) {
 	b.t.Helper()
-	script, err := axe()
-	testkit.Must(b.t, err)
+	script := testkit.Get(axe()).Must(b.t)
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true)`))
 	if eval[bool](b, `'hit' in window || !!document.querySelector('img')`) {
 		b.t.Errorf("%s ran a script of a text", name)
@@ -334,8 +330,7 @@ func person(t *testing.T, root string) *tab {
 	t.Helper()
 	pages := serve(t, root, "ui", "--no-open")
 	b := browse(t, pages)
-	secret, err := url.Parse(pages.login)
-	testkit.Must(t, err)
+	secret := testkit.Get(url.Parse(pages.login)).Must(t)
 	b.open(secret.RequestURI())
 	return b
 }
@@ -353,8 +348,7 @@ func (b *tab) pictures(name, path string) {
 		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
 			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, as.width, eval[string](b, widest))
 		}
-		picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-		testkit.Must(b.t, err)
+		picture := testkit.Get(chromedp.Run(b.ctx, chromedp.FullScreenshot(100))).Must(b.t)
 		if screenshots != "" {
 			testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%s.png", name, as.name)), picture, 0o644))
 		}

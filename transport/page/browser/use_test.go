@@ -174,8 +174,7 @@ func TestRestartUnderAPage(t *testing.T) {
 // A stream whose first request fails is asked for again, and so is a page that could not be fetched.
 func TestRequestsThatFail(t *testing.T) {
 	s := serve(t, pagetest.Project(t), overHTTP...)
-	behind, err := url.Parse(s.url)
-	testkit.Must(t, err)
+	behind := testkit.Get(url.Parse(s.url)).Must(t)
 	var streams, pages atomic.Int64
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { // without X-Forwarded-For, which needs a token
 		r.SetURL(behind)
@@ -208,8 +207,7 @@ func TestRequestsThatFail(t *testing.T) {
 func TestDeepworkUI(t *testing.T) {
 	s := serve(t, pagetest.Project(t), "ui", "--no-open")
 	b, other := browse(t, s), browse(t, s)
-	secret, err := url.Parse(s.login)
-	testkit.Must(t, err)
+	secret := testkit.Get(url.Parse(s.login)).Must(t)
 	other.open("/")
 	other.until(`location.pathname === '/login'`)
 	b.open(secret.RequestURI())
@@ -218,8 +216,7 @@ func TestDeepworkUI(t *testing.T) {
 	other.until(has("run deepwork ui again"))
 	b.open("/board")
 	b.until(`!!document.querySelector('form[action="/tasks"]')`)
-	res, err := http.Post(s.url+"/mcp", "application/json", strings.NewReader(`{}`))
-	testkit.Must(t, err)
+	res := testkit.Get(http.Post(s.url+"/mcp", "application/json", strings.NewReader(`{}`))).Must(t)
 	res.Body.Close()
 	if res.StatusCode/100 == 2 {
 		t.Errorf("there is MCP: %s", res.Status)

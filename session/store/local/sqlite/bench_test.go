@@ -78,8 +78,7 @@ func BenchmarkListTasks(b *testing.B) {
 	board := openAt(b, path, noon)
 	p := rootOf(b, board)
 	fill(b, board, p)
-	db, err := sql.Open("sqlite", Source(path, "ro"))
-	testkit.Must(b, err)
+	db := testkit.Get(sql.Open("sqlite", Source(path, "ro"))).Must(b)
 	defer db.Close()
 	var summary string
 	testkit.Must(b, second(spied(board, func(query string, _ []any) { summary = strings.TrimSuffix(query, "WHERE t.id = ?") }).Task(b.Context(), id(1, 1))))
@@ -132,8 +131,7 @@ func BenchmarkConcurrentWriters(b *testing.B) {
 	dir := b.TempDir()
 	board := openAt(b, filepath.Join(dir, "board.db"), time.Now)
 	p := rootOf(b, board)
-	f, err := os.Create(filepath.Join(dir, "file"))
-	testkit.Must(b, err)
+	f := testkit.Get(os.Create(filepath.Join(dir, "file"))).Must(b)
 	defer f.Close()
 	page := make([]byte, 4096)
 	var calls, writes int
@@ -144,8 +142,7 @@ func BenchmarkConcurrentWriters(b *testing.B) {
 		spent, calls = spent+time.Since(begun), calls+320
 		begun = time.Now()
 		for range 100 {
-			_, err := f.WriteAt(page, 0)
-			testkit.Must(b, err)
+			testkit.Get(f.WriteAt(page, 0)).Must(b)
 			testkit.Must(b, f.Sync())
 		}
 		spentOnFile, writes = spentOnFile+time.Since(begun), writes+100
@@ -216,8 +213,7 @@ func BenchmarkTransition(b *testing.B) {
 	dir := b.TempDir()
 	board := openAt(b, filepath.Join(dir, "board.db"), noon)
 	sessions := board.Sessions()
-	f, err := os.Create(filepath.Join(dir, "plain"))
-	testkit.Must(b, err)
+	f := testkit.Get(os.Create(filepath.Join(dir, "plain"))).Must(b)
 	defer f.Close()
 	page := make([]byte, 4<<10)
 	var moved, written time.Duration

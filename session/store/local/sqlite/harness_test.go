@@ -52,8 +52,7 @@ func openBoard(ctx context.Context, o Options) (board, error) {
 // openAt opens a board that is checked and closed at the end of the test.
 func openAt(t testing.TB, path string, now func() time.Time) board {
 	t.Helper()
-	b, err := openBoard(t.Context(), Options{Path: path, Now: now})
-	testkit.Must(t, err)
+	b := testkit.Get(openBoard(t.Context(), Options{Path: path, Now: now})).Must(t)
 	t.Cleanup(func() {
 		verify(t, b)
 		if err := b.Close(); err != nil {
@@ -93,8 +92,7 @@ func rootOf(t testing.TB, b board) task.Project {
 
 func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
 	t.Helper()
-	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})
-	testkit.Must(t, err)
+	s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).Must(t)
 	return s
 }
 
@@ -115,16 +113,14 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	if err != nil || e == nil {
 		t.Fatal("nothing to claim", err)
 	}
-	s, err := b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})
-	testkit.Must(t, err)
+	s := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
 	return e, s
 }
 
 // taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
-	s, err := b.Task(t.Context(), id)
-	testkit.Must(t, err)
+	s := testkit.Get(b.Task(t.Context(), id)).Must(t)
 	return s
 }
 

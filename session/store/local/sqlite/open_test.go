@@ -27,8 +27,7 @@ func dbPath(t testing.TB) string {
 // raw opens the file without the board.
 func raw(t testing.TB, path string, statements ...string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", Source(path, "rwc"))
-	testkit.Must(t, err)
+	db := testkit.Get(sql.Open("sqlite", Source(path, "rwc"))).Must(t)
 	t.Cleanup(func() { db.Close() })
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
@@ -50,8 +49,7 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 			t.Error(name, info.Mode(), err)
 		}
 	}
-	reader, err := b.reader.Conn(t.Context())
-	testkit.Must(t, err)
+	reader := testkit.Get(b.reader.Conn(t.Context())).Must(t)
 	defer reader.Close()
 	for _, c := range []*sql.Conn{b.writer.conn, reader} {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
@@ -109,8 +107,7 @@ func TestOtherVersionsAreLeftUntouched(t *testing.T) {
 // unchanged opens a file, and sees that it is refused and left as it is.
 func unchanged(t *testing.T, path string, want error, text string) {
 	t.Helper()
-	before, err := os.ReadFile(path)
-	testkit.Must(t, err)
+	before := testkit.Get(os.ReadFile(path)).Must(t)
 	for _, readOnly := range []bool{false, true} {
 		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
 		if err == nil {
@@ -135,8 +132,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 		addTask(t, b, p, strings.Repeat("x", 1000))
 	}
 	testkit.Must(t, b.Close())
-	good, err := os.ReadFile(whole)
-	testkit.Must(t, err)
+	good := testkit.Get(os.ReadFile(whole)).Must(t)
 	for name, bad := range map[string][]byte{
 		"text":      []byte(strings.Repeat("this is no database\n", 100)),
 		"truncated": good[:len(good)/2],
@@ -233,8 +229,7 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "board.db")
 	open := func() board {
-		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true})
-		testkit.Must(t, err)
+		b := testkit.Get(openBoard(t.Context(), Options{Path: path, ReadOnly: true})).Must(t)
 		t.Cleanup(func() { b.Close() })
 		return b
 	}
@@ -304,8 +299,7 @@ func TestReadOnlyFolder(t *testing.T) {
 		}
 	})
 	for _, readOnly := range []bool{false, true} {
-		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
-		testkit.Must(t, err)
+		b := testkit.Get(openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})).Must(t)
 		if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
 			t.Errorf("%+v, want %+v", got, s)
 		}
@@ -331,8 +325,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)
 	db := raw(t, path)
-	other, err := db.Conn(t.Context())
-	testkit.Must(t, err)
+	other := testkit.Get(db.Conn(t.Context())).Must(t)
 	defer other.Close()
 	testkit.Must(t, second(other.ExecContext(t.Context(), "BEGIN IMMEDIATE")))
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)

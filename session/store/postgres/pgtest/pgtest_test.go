@@ -126,8 +126,7 @@ func TestServerKeepsWhatWasCommitted(t *testing.T) {
 
 func TestExhaust(t *testing.T) {
 	s := New(t, "max_connections=5")
-	release, err := Exhaust(s.URL())
-	testkit.Must(t, err)
+	release := testkit.Get(Exhaust(s.URL())).Must(t)
 	if said, err := query(t, s.At(""), "SELECT 1"); err == nil {
 		t.Error("there is another connection:", said)
 	}
@@ -166,20 +165,17 @@ func TestProxyCuts(t *testing.T) {
 	<-cut
 	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 3", `SELECT 0;`)
 
-	c, err := connect(t, p.URL)
-	testkit.Must(t, err)
+	c := testkit.Get(connect(t, p.URL)).Must(t)
 	held := p.HoldAt(func(m Message) bool { return m.Type == 'Q' }, 100*time.Millisecond)
 	testkit.Must(t, c.send("Q", "INSERT INTO cuts VALUES (4)\x00"))
 	<-held
 	c.Close()
 	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 4", `SELECT 0;`)
 	for said := ""; said != `"4";SELECT 1;`; { // it arrives
-		said, err = query(t, p.URL, "SELECT n FROM cuts WHERE n = 4")
-		testkit.Must(t, err)
+		said = testkit.Get(query(t, p.URL, "SELECT n FROM cuts WHERE n = 4")).Must(t)
 	}
 
-	c, err = connect(t, p.URL)
-	testkit.Must(t, err)
+	c = testkit.Get(connect(t, p.URL)).Must(t)
 	p.CutAfter(8)
 	if said, err := c.do("SELECT 1"); err == nil {
 		t.Error("cut off, and it answers", said)
@@ -224,11 +220,9 @@ func startChild(t *testing.T, env ...string) child {
 	t.Helper()
 	c := exec.Command(os.Args[0])
 	c.Env = append(append(os.Environ(), urlVariable+"="), env...)
-	out, err := c.StdoutPipe()
-	testkit.Must(t, err)
+	out := testkit.Get(c.StdoutPipe()).Must(t)
 	testkit.Must(t, c.Start())
-	said, err := io.ReadAll(out)
-	testkit.Must(t, err)
+	said := testkit.Get(io.ReadAll(out)).Must(t)
 	url := strings.TrimSpace(string(said))
 	wants(t, url, "SELECT 1", `"1";SELECT 1;`)
 	return child{c, url}
@@ -261,8 +255,7 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 // A server that test binaries share ends with the last of them, and the next one starts another.
 func TestASharedServerEndsWithTheLastProcess(t *testing.T) {
 	URL(t) // is there PostgreSQL?
-	dir, err := os.MkdirTemp("", "shared")
-	testkit.Must(t, err)
+	dir := testkit.Get(os.MkdirTemp("", "shared")).Must(t)
 	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
 	testkit.Must(t, os.Chmod(dir, 0o777)) // the server's user enters it, and removes its folder
 	env := []string{"PGTEST_CHILD=shared", "TMPDIR=" + dir}
