@@ -113,6 +113,7 @@ func TestStopCutsCalls(t *testing.T) {
 
 // A call that cannot be cut off does not keep the server from stopping.
 func TestStopLeavesWhatHangs(t *testing.T) {
+	t.Parallel()
 	b := newBlocked()
 	b.stubborn = true
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))

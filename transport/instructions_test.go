@@ -121,6 +121,7 @@ func TestOneLine(t *testing.T) {
 // Every workflow is a prompt and every job a resource, and clients are notified when an edit changes
 // what there is.
 func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	changed := make(chan string, 100)
 	cs := clientWith(t, s, &mcp.ClientOptions{

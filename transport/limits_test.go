@@ -98,6 +98,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // A body of 100 MB is refused when it has become too large, and not before its
 // sender has come so far; with a length it is refused as early.
 func TestLargeBody(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
 			s, _ := fakeServer(t, nil, withHTTP(nil))
@@ -128,6 +129,7 @@ func TestLargeBody(t *testing.T) {
 
 // The limit is the config's: one byte more is too much.
 func TestBodyLimit(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxBodyBytes = 2000 }))
 	h := overHTTP(t, s, web.Options{})
 	for size, want := range map[int]int{2000: 200, 2001: 413} {
@@ -139,6 +141,7 @@ func TestBodyLimit(t *testing.T) {
 }
 
 func TestLargeHeader(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
 	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)
@@ -156,6 +159,7 @@ func TestLargeHeader(t *testing.T) {
 
 // A body that does not come is not waited for.
 func TestSlowBody(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{BodyTimeout: 50 * time.Millisecond})
 	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -77,8 +76,7 @@ func project(t testing.TB, change func(*Options)) (*Server, string) {
 		"idea.txt":                      "sea",
 		"h1.txt":                        "x",
 	})
-	t.Setenv(config.JobsFoldersEnv, "")
-	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	if change != nil {
 		change(&o)
 	}
@@ -298,23 +296,4 @@ func TestStandardJobs(t *testing.T) {
 		t.Error(got)
 	}
 	refusedWith(t, client(t, s), "workflows-execute-tool", `{"workflow_id":"deepwork_jobs/new_job","input":{"goal":"g"}}`, "ToolError")
-}
-
-// Everything at once over stdio, and nothing but messages on the output.
-func TestStdioProject(t *testing.T) {
-	s, _ := project(t, nil)
-	var in strings.Builder
-	in.WriteString(hello)
-	for i := range 20 {
-		fmt.Fprintf(&in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n", i)
-	}
-	lines := overStdio(t, s, in.String())
-	if len(lines) != 21 {
-		t.Errorf("%d lines", len(lines))
-	}
-	for _, l := range lines {
-		if !json.Valid([]byte(l)) || !strings.HasPrefix(l, `{"jsonrpc":"2.0"`) {
-			t.Errorf("not a message: %s", l)
-		}
-	}
 }

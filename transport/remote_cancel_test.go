@@ -82,6 +82,7 @@ func only(t *testing.T, s *Server) *remote.Run {
 // A call that its caller cancels ends the workflow at its source, over every
 // transport.
 func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
+	t.Parallel()
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			f := newFactory(standardWorkflows...)
@@ -150,6 +151,7 @@ func (f *factory) goesOn(t *testing.T, s *Server) {
 
 // A caller that is gone, and did not cancel, leaves its run going.
 func TestAVanishedCallersRunGoesOn(t *testing.T) {
+	t.Parallel()
 	begun := func(t *testing.T, f *factory) {
 		f.until(t, "the start", func() bool { return f.looked() })
 	}
@@ -241,6 +243,7 @@ func TestHangingUpCancelsAStatelessCall(t *testing.T) {
 // A server that stops leaves runs going at their sources, and says how they are
 // found again.
 func TestAStoppedServersRunsGoOn(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
 	cs, stop, served := onStdio(t, s)

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,23 +20,6 @@ import (
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/web"
 )
-
-func TestReq003_2_3_AResultIsAnMCPToolResult(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	conforms(t, s) // the structured content fits the output schema
-	res := callTool(t, client(t, s), "echo", `{"customer":"Ada"}`)
-	if res.IsError || len(res.Content) != 1 {
-		t.Fatalf("got %+v", res)
-	}
-	if _, ok := res.Content[0].(*mcp.TextContent); !ok {
-		t.Errorf("content %T", res.Content[0])
-	}
-	within := res.StructuredContent.(map[string]any)
-	if within["state"] != "completed" || within["result"].(map[string]any)["echo"].(map[string]any)["customer"] != "Ada" {
-		t.Errorf("structured content %v", within)
-	}
-}
 
 // The schema is JSON Schema 2020-12, nested, with references and formats of its own.
 func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
@@ -178,19 +160,8 @@ func TestARunIsItsCallersAlone(t *testing.T) {
 	}
 }
 
-func TestReq003_8_4_TheFinalResultStays(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
-	cs := client(t, s)
-	ended := into[remote.Run](t, cs, "steps", `{}`)
-	want, _ := json.Marshal(ended)
-	for range 3 {
-		if got := text(callTool(t, cs, "workflow_status", `{"execution_id":"`+ended.ExecutionID+`"}`)); got != string(want) {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-}
-
 func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
+	t.Parallel()
 	twin := func(id string) string {
 		return fmt.Sprintf(`{"id":%q,"name":"twin","description":"d","executionType":"sync"}`, id)
 	}
@@ -257,6 +228,7 @@ func TestReq003_4_3_ARefreshTellsOfASourceThatHangs(t *testing.T) {
 }
 
 func TestReq003_4_4_ARefusedEditIsToldOf(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
 	cs := client(t, s)

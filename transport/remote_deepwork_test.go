@@ -35,6 +35,7 @@ func innerProject(t *testing.T) string {
 // One deepwork as the source of another: what is called at the outer one is an
 // execution at the inner one, which an agent there moves on.
 func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{"stdio", "http"} {
 		t.Run(over, func(t *testing.T) {
 			root := innerProject(t)
@@ -200,6 +201,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 
 // Two that are each other's sources do not pass on what they got for ever.
 func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
+	t.Parallel()
 	root := innerProject(t)
 	a := serverOn(t, root, asSource)
 	first := overHTTP(t, a, web.Options{})
@@ -241,6 +243,7 @@ func asSource(o *Options) { o.Toolsets = []string{"workflows", "remote", "source
 // The tools for other servers are offered only if the flag or the config asks for them; otherwise a
 // call says so, and so does a server that has this one as its source.
 func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
+	t.Parallel()
 	s, root := bareProject(t, "", nil)
 	changed := make(chan struct{}, 10)
 	cs := clientWith(t, s, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} }})
@@ -281,6 +284,7 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 
 // This project's workflows as tools of their own (expose_jobs).
 func TestExposedJobs(t *testing.T) {
+	t.Parallel()
 	s, root := bareProject(t, "workflow_tools: {expose_jobs: true}\n", nil)
 	s.names(t, "trip-dream", "trip-plan")
 	conforms(t, s)

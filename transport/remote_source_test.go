@@ -20,13 +20,12 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"deepwork/actor/testkit"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/web"
 )
 
-// sourceEnv, when it is set, makes this test binary a source of workflows over
-// stdio.
+// sourceEnv, when it is set, makes this test binary a source over stdio that reads and
+// never answers.
 const sourceEnv = "DEEPWORK_TEST_SOURCE"
 
 // rootEnv, beside it, makes it a deepwork on this project, which agents reach over
@@ -59,17 +58,10 @@ func init() {
 	if os.Getenv(sourceEnv) == "" {
 		return
 	}
-	if os.Getenv(sourceEnv) == "dead" {
-		io.Copy(io.Discard, os.Stdin) // reads, and never answers
-		os.Exit(0)
-	}
 	if root := os.Getenv(rootEnv); root != "" {
 		innerDeepwork(root)
 	}
-	f := newFactory(standardWorkflows...)
-	if err := f.server().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
+	io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
 }
 
@@ -267,13 +259,6 @@ func (f *factory) overWeb(t testing.TB) string {
 	return web.URL
 }
 
-// child is a source in another process, as the config names it.
-func child(t testing.TB, name, kind string) string {
-	t.Helper()
-	binary := testkit.Get(os.Executable()).Must(t)
-	return fmt.Sprintf("    - {name: %s, command: [%q], env: {%s: %q}}\n", name, binary, sourceEnv, kind)
-}
-
 // fast are settings for tests: what would take seconds takes milliseconds.
 const fast = "  status_interval: 20ms\n"
 
@@ -396,6 +381,7 @@ func (w *watcher) ready(t testing.TB, s *Server) {
 // One change is one notice to each client, however many tools it touches, in
 // sessions and in subscriptions.
 func TestOneChangeIsOneNotice(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
 	h := overHTTP(t, s, web.Options{})

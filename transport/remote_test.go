@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -86,20 +87,10 @@ func (b *logBook) into(o *Options) {
 	o.Logger = slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// Whatever the server is asked at start is answered while no source is there.
-func TestReq003_1_1_SourcesAreQueriedAtStartAndWaitedForByNobody(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", nil)
+// The sources are queried at the start, and every workflow is a tool, beside the static ones.
+func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
+	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+newFactory(standardWorkflows...).overWeb(t)+"}\n", nil)
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
-}
-
-func TestReq003_1_2_EveryWorkflowIsATool(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
-	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
-}
-
-func TestReq003_2_1_WorkflowsAreListedBesideTheStaticTools(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
 	all := listed(t, client(t, s))
 	for _, name := range []string{"echo", "steps", "finished_step", "workflow_status"} {
 		if all[name] == nil {
@@ -109,6 +100,7 @@ func TestReq003_2_1_WorkflowsAreListedBesideTheStaticTools(t *testing.T) {
 }
 
 func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	cs := client(t, s)
@@ -142,7 +134,7 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	}
 }
 
-func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
+func TestReq003_2_2_2_3_and_8_4_ACallRunsTheWorkflow(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	conforms(t, s)
@@ -159,8 +151,8 @@ func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
 	if want := `{"echo":{"customer":"Ada"},"big":12345678901234567890}`; string(got.Result) != want {
 		t.Errorf("result %s, want %s", got.Result, want)
 	}
-	if res.StructuredContent == nil {
-		t.Error("no structured content")
+	if _, is := res.Content[0].(*mcp.TextContent); !is || len(res.Content) != 1 || res.StructuredContent == nil {
+		t.Errorf("got %+v", res)
 	}
 	// Asynchronous ones are waited for (7.1), and their result is kept (8.4).
 	steps := into[remote.Run](t, cs, "steps", `{}`)
@@ -298,6 +290,7 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 }
 
 func TestReq003_4_1_and_4_4_EditsOfTheConfigAreFollowed(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
 	cs := client(t, s)
@@ -366,6 +359,7 @@ func TestReq003_6_4_NamesThatClashHaveTheirIDs(t *testing.T) {
 }
 
 func TestReq003_7_2_ATimeoutIsToldAndCancelledAtTheSource(t *testing.T) {
+	t.Parallel()
 	// A machine that is too busy to begin the run within its time has more.
 	for timeout := 300 * time.Millisecond; ; timeout *= 4 {
 		f := newFactory(standardWorkflows...)
@@ -444,13 +438,14 @@ func TestReq003_8_5_NotSupportedIsSaid(t *testing.T) {
 
 // Ten sources that never answer, and none: clients see no difference.
 func TestDeadSourcesDelayNobody(t *testing.T) {
+	t.Parallel()
 	var config strings.Builder
 	config.WriteString("workflow_tools:\n  sources:\n")
 	for i := range 10 {
 		if i%2 == 0 {
 			fmt.Fprintf(&config, "    - {name: dead%d, url: \"http://192.0.2.1:%d/mcp\"}\n", i, 9000+i) // nobody is there, and nobody says so
 		} else {
-			config.WriteString(child(t, fmt.Sprintf("dead%d", i), "dead"))
+			fmt.Fprintf(&config, "    - {name: dead%d, command: [%q], env: {%s: \"1\"}}\n", i, testkit.Get(os.Executable()).Must(t), sourceEnv)
 		}
 	}
 	s, _ := bareProject(t, config.String(), nil)
@@ -466,21 +461,9 @@ func TestDeadSourcesDelayNobody(t *testing.T) {
 	}
 }
 
-// A stdio source, as agents know them.
-func TestSourceOverStdio(t *testing.T) {
-	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n"+child(t, "child", "standard"), nil)
-	conforms(t, s)
-	cs := client(t, s)
-	if got := into[remote.Run](t, cs, "echo", `{"customer":"a"}`); got.Source != "child" {
-		t.Errorf("got %+v", got)
-	}
-	if got := into[remote.Run](t, cs, "steps", `{}`); string(got.Result) != `{"pages":3}` {
-		t.Errorf("got %+v", got)
-	}
-}
-
 // For clients that ask for the list of tools once.
 func TestAFrozenListReachesThemAll(t *testing.T) {
+	t.Parallel()
 	f := newFactory()
 	s, _ := withSource(t, f, "  expose_jobs: true\n")
 	conforms(t, s)

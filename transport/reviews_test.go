@@ -77,6 +77,7 @@ executors:
 // An executor reviews as the reviewer does: it gets the task as it takes prompts, and its final message is
 // the verdict.
 func TestAnExecutorReviews(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"CLAUDE_LIKE", "CLAUDE_LIKE:ARGUMENT"} {
 		cs, root := executors(t, "short", strings.Replace(executorsConfig, "%", "'"+name+"'", 1))
 		id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
@@ -107,6 +108,7 @@ func TestAnExecutorReviews(t *testing.T) {
 
 // An executor that fails, or that there is not, passes nothing, and nobody reviews in its place.
 func TestAnExecutorThatCannotReview(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{
 		"'CLAUDE_LIKE:FAILING'": "it says of itself that it failed (error_max_turns)",
 		"CLAUDE_LYKE":           "There is no executor",
@@ -173,6 +175,7 @@ func TestTheStoreIsWithheldFromReviewers(t *testing.T) {
 // A client that can ask its user does so during finished_step, over stdio and HTTP alike; one that
 // cannot, or must not be asked in the middle of a call, gets the reply that says who has to answer.
 func TestAClientIsAskedForItsUsersReview(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		version string
 		answer  *mcp.ElicitResult // nil means that the client declares no elicitation

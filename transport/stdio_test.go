@@ -418,9 +418,9 @@ func TestStdioSessionsThatEndAtOnce(t *testing.T) {
 {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_workflows","arguments":{}}}
 `
 	var clients sync.WaitGroup
-	for range 50 {
+	for range 20 {
 		clients.Go(func() {
-			for range 40 {
+			for range 20 {
 				noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), discardCloser{io.Discard}))
 			}
 		})

@@ -181,6 +181,7 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 }
 
 func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nothing to obey")
 	}
@@ -229,6 +230,7 @@ func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 }
 
 func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nobody can leave")
 	}

@@ -46,6 +46,7 @@ func stop(t *testing.T, s *process.Service) {
 }
 
 func TestServiceIsSpokenTo(t *testing.T) {
+	t.Parallel()
 	s := serveChild(t, "echo", nil, nil)
 	r := bufio.NewReader(s.Stdout)
 	for i := range 3 {
@@ -84,6 +85,7 @@ func TestServiceThatEndsSaysWhy(t *testing.T) {
 }
 
 func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
+	t.Parallel()
 	h := testkit.NewHub(t)
 	s := serveChild(t, "stubborn", h, nil)
 	all := []*testkit.Visitor{h.Next(), h.Next()} // it and its child
@@ -104,6 +106,7 @@ func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
 }
 
 func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
+	t.Parallel()
 	h := testkit.NewHub(t)
 	sp := spec(t, "stubborn", h)
 	sp.Grace = time.Hour
@@ -124,6 +127,7 @@ func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
 
 // What left the group does not hold up those who wait for the child.
 func TestServiceWhoseDescendantEscapes(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nobody can leave")
 	}
@@ -159,6 +163,7 @@ func TestServiceThatCannotBeStarted(t *testing.T) {
 }
 
 func TestServiceLinesAreBounded(t *testing.T) {
+	t.Parallel()
 	var longest, lines int
 	s := spec(t, "longline", nil)
 	service := testkit.Get(process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })).Must(t)

@@ -185,6 +185,7 @@ func TestASourceThatDiesInTheMiddleOfACall(t *testing.T) {
 }
 
 func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("s", "slow", syncType))}
 	entered := make(chan struct{}, 2)
 	f.execute = func(context.Context, *mcp.CallToolRequest, string, json.RawMessage) (*mcp.CallToolResult, error) {

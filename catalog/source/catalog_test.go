@@ -37,6 +37,7 @@ func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
 }
 
 func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"))}
 	server := f.server()
 	r := open(t, settings(named(config.WorkflowSource{Name: "web", URL: serve(t, server).URL})))
@@ -65,6 +66,7 @@ func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
 }
 
 func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"))}
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.Enabled = false
@@ -115,6 +117,7 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 }
 
 func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
+	t.Parallel()
 	a := &fakery{list: listOf(workflow("1", "one"))}
 	b := &fakery{list: listOf(workflow("2", "two"))}
 	d := &fakery{list: listOf(workflow("3", "three"))}
@@ -150,6 +153,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 // TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
 // that it was before is gone, which may hold a port or a lock.
 func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
+	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
 	src := command("s", "stubborn")
 	src.Env["PID_FILE"] = pid
@@ -185,6 +189,7 @@ func TestReq003_6_4_NamesThatClash(t *testing.T) {
 }
 
 func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
+	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")
 	pid := filepath.Join(t.TempDir(), "pid")
 	os.WriteFile(list, []byte("["+workflow("1", "one")+"]"), 0o600)
@@ -381,6 +386,7 @@ func TestTheIntervalQueriesAgain(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
+	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
 	src := command("stubborn", "stubborn")
 	src.Env["PID_FILE"] = pid

@@ -171,6 +171,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 // An answer that cannot be read costs the calls in flight, as lost, and the session;
 // later calls go on in the next one.
 func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []string{
 		`{"jsonrpc":"2.0","id":%ID%,"result":{"x":NaN}}`, "", `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot read you"}}`, strings.Repeat(" ", 17<<20),
@@ -204,6 +205,7 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 // A source that was restarted does not know our session, however it says so: the
 // call had no effect, and is made once more in its own session.
 func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
+	t.Parallel()
 	was := unknown
 	defer func() { unknown = was }()
 	for name, answer := range map[string]func(http.ResponseWriter){

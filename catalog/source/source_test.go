@@ -271,6 +271,7 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 
 // A refresh names the sources that told nothing new, and why.
 func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
+	t.Parallel()
 	hangs, broken, fine := &fakery{}, &fakery{}, &fakery{list: listOf(workflow("3", "fine"))}
 	for _, f := range []*fakery{hangs, broken} {
 		f.list = listOf(workflow("1", "known"))
@@ -308,6 +309,7 @@ func largeResult(size int) string {
 
 // A result over the limit is refused with words that say so, and later calls work.
 func TestAResultOverTheLimitIsRefused(t *testing.T) {
+	t.Parallel()
 	web := newRawWeb(t)
 	overWeb, ofWeb := web.open(t)
 	overPipe := open(t, settings(command("s", "raw")))
@@ -360,6 +362,7 @@ func (f *fakery) newest() *mcp.Server {
 // A source that speaks only the newest version of MCP is reached, as a command and
 // by its URL, and its next connection begins in that version.
 func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two", `"executionType":"sync"`))}
 	web := listenAndServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.newest() }, &mcp.StreamableHTTPOptions{Stateless: true}))
 	pid := filepath.Join(t.TempDir(), "pid")

@@ -54,6 +54,7 @@ func (b *tab) newTask(title, description string) (path string) {
 
 // A task is added, edited, moved and deleted, and waits for others, but not in a circle.
 func TestTasks(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	first := b.newTask("First", "What to do")
@@ -106,6 +107,7 @@ func TestTasks(t *testing.T) {
 
 // An agent is started with what the form says, stopped, and sent follow-ups, at once and queued.
 func TestAgents(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), variants)
 	testkit.Git(t, root, "branch", "release")
@@ -180,6 +182,7 @@ func (s *server) works(call pagetest.Call, title, script string) (attempt string
 
 // Merge in each way, with a message, then rebase and push to a real remote.
 func TestMerge(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	origin := testkit.Dir(t)
 	testkit.Git(t, origin, "init", "-q", "--bare", "-b", "main")
@@ -254,6 +257,7 @@ func TestMerge(t *testing.T) {
 
 // A conflict is shown with its files, undone, met again and handed to the agent, who resolves it.
 func TestConflict(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), resolver)
 	s := serve(t, root, overHTTP...)

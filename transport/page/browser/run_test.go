@@ -84,6 +84,7 @@ func (b *tab) startRun(workflow, goal string, more ...chromedp.Action[chromedp.V
 // A person starts a run on the page of a job and follows it without a reload: a group in one slot, a limit of
 // the provider, and a step that they fail and pass.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	needBrowser(t)
 	p := openRuns(t, 1)
 	b := person(t, p.root)
@@ -132,6 +133,7 @@ func TestRun(t *testing.T) {
 
 // A run that stops at a step, and one that a budget pauses, need a person, who resumes them.
 func TestRunNeedsAPerson(t *testing.T) {
+	t.Parallel()
 	needBrowser(t)
 	p := openRuns(t, 4)
 	b := person(t, p.root)

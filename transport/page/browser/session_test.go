@@ -60,6 +60,7 @@ func step(name string) string {
 
 // A person at deepwork ui follows a session of another server, and acts on it.
 func TestSession(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, report)
 	s, ui := serve(t, root, overHTTP...), serve(t, root, "ui", "--no-open")
@@ -142,6 +143,7 @@ func TestSession(t *testing.T) {
 
 // The page of a job says every fault with its line, and shows each step as an agent reads it.
 func TestJobs(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, report)
 	s := serve(t, root, overHTTP...)
@@ -172,6 +174,7 @@ func TestJobs(t *testing.T) {
 // Comments on lines are made with the mouse and with keys, removed, and sent as one follow-up; the diff
 // is unified or split, and has a tree.
 func TestComments(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), "executors:\n  SCRIPT:\n    command: [sh, -c, 'sed -n \"s/^! //p\" | sh -e']\n    resume: [cat]\n")
 	s := serve(t, root, overHTTP...)
@@ -223,6 +226,7 @@ var csrfField = regexp.MustCompile(`name="csrf" value="([0-9a-f]+)"`)
 
 // What the rights of a token do not allow is not offered, and refused with the name of the right.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Group: "web", Rights: config.AllRights}, config.Token{Name: "bob", Group: "web"})
 	s := serve(t, pagetest.Project(t), append(overHTTP, "--token-file", file)...)
 	w := s.begin(pagetest.Connect(t, s.url, tokens[0]))

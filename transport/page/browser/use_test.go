@@ -25,6 +25,7 @@ import (
 
 // Everything can be done without a mouse.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	call := pagetest.Connect(t, s.url, "")
@@ -88,6 +89,7 @@ func TestKeys(t *testing.T) {
 
 // Tab reaches everything that can be used, and the focus is visible at each.
 func TestTab(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	w := s.begin(pagetest.Connect(t, s.url, ""))
@@ -110,6 +112,7 @@ func TestTab(t *testing.T) {
 
 // Times are relative, with the exact time at hand; a page without anything says what to do first.
 func TestTimesAndEmptyPages(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	s := serve(t, root, overHTTP...)
 	b := browse(t, s)
@@ -127,6 +130,7 @@ func TestTimesAndEmptyPages(t *testing.T) {
 
 // A change that one person makes is on the page of another, without a reload.
 func TestTwoBrowsers(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	ann, bob := browse(t, s), browse(t, s)
 	call := pagetest.Connect(t, s.url, "")
@@ -153,6 +157,7 @@ func TestTwoBrowsers(t *testing.T) {
 
 // A page stays open while its server is killed: it says so, and is renewed when there is a server again.
 func TestRestartUnderAPage(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	call := pagetest.Connect(t, s.url, "")
@@ -173,6 +178,7 @@ func TestRestartUnderAPage(t *testing.T) {
 
 // A stream whose first request fails is asked for again, and so is a page that could not be fetched.
 func TestRequestsThatFail(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	behind := testkit.Get(url.Parse(s.url)).Must(t)
 	var streams, pages atomic.Int64
@@ -205,6 +211,7 @@ func TestRequestsThatFail(t *testing.T) {
 
 // The URL of deepwork ui lets one browser in, as a person, who can override a review.
 func TestDeepworkUI(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), "ui", "--no-open")
 	b, other := browse(t, s), browse(t, s)
 	secret := testkit.Get(url.Parse(s.login)).Must(t)
@@ -257,6 +264,7 @@ func source(t *testing.T, offers *atomic.Pointer[string]) (url string) {
 
 // Sources say how they are and what they offer; their executions are followed and cancelled.
 func TestSources(t *testing.T) {
+	t.Parallel()
 	var offers atomic.Pointer[string]
 	offer := func(names ...string) {
 		var all []string
