@@ -73,9 +73,7 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 				if n := log.Count("level=ERROR"); n != 1 || log.Count(c.logs) == 0 {
 					t.Errorf("%d errors logged: %s", n, log.String())
 				}
-				if time.Since(before) != 0 {
-					t.Error("a restart took somebody's time")
-				}
+				testkit.Equal(t, time.Since(before), 0, "a restart took somebody's time")
 			})
 		})
 	}
@@ -240,9 +238,7 @@ func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
 		}
 		testkit.Must(t, ref.Tell(t.Context(), add1(actor.Reply[int]{})))
 		synctest.Wait()
-		if log.Count("messages_lost=1") != 1 {
-			t.Errorf("log: %s", log.String())
-		}
+		testkit.Equal(t, log.Count("messages_lost=1"), 1, "log: %s", log.String())
 		d.set(func(d *disk) { d.startErr = nil })
 		ask(t, ref, add1, 1)
 	})

@@ -93,9 +93,7 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 			t.Error(err)
 		}
 		testkit.Must(t, a.Tell(t.Context(), rest))
-		if err := a.Tell(t.Context(), answerKept); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, a.Tell(t.Context(), answerKept))
 		testkit.Must(t, <-kept)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -106,9 +104,7 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 		reply.Send(0) // from outside: the actor is idle from now on
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		if r.Len() != 1 {
-			t.Error("passivated early")
-		}
+		testkit.Equal(t, r.Len(), 1, "passivated early")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if _, _, over := of("a").lives(); r.Len() != 0 || over != 1 {
@@ -169,9 +165,7 @@ func TestRestLetsTheMailboxEmptyAndAsksEndFirst(t *testing.T) {
 		synctest.Wait()
 		testkit.Must(t, a.Tell(t.Context(), rest))
 		synctest.Wait()
-		if r.Len() != 1 {
-			t.Error("rests with an ask open")
-		}
+		testkit.Equal(t, r.Len(), 1, "rests with an ask open")
 		testkit.Must(t, a.Tell(t.Context(), answerKept))
 		testkit.Must(t, <-kept)
 		testkit.Must(t, a.Tell(t.Context(), rest))
@@ -225,9 +219,7 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 		}
 		for i, q := range queued {
 			_, panicked := errors.AsType[*actor.PanicError](<-q)
-			if panicked != (i%2 == 1) {
-				t.Errorf("queued %d: panicked %v", i, panicked)
-			}
+			testkit.Equal(t, panicked, (i%2 == 1), "queued %d: panicked", i)
 		}
 		for _, k := range kept { // failed by the crash
 			if _, ok := errors.AsType[*actor.PanicError](<-k); !ok {

@@ -103,9 +103,7 @@ func TestKeptReplyIsAnsweredLater(t *testing.T) {
 		later := asking(t.Context(), ref, keepReply)
 		synctest.Wait()
 		ask(t, ref, add1, 8) // the actor goes on receiving
-		if err := ref.Tell(t.Context(), answerKept); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, ref.Tell(t.Context(), answerKept))
 		testkit.Must(t, <-later)
 
 		// The same from another goroutine, while the asker may have left.
@@ -144,9 +142,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 		for n := range 3 {
 			testkit.Must(t, ref.Tell(t.Context(), appendTo(&seen, n)))
 		}
-		if n := s.Stats().Waiting; n != 3 {
-			t.Errorf("%d wait", n)
-		}
+		testkit.Equal(t, s.Stats().Waiting, 3, "wait")
 
 		// One who gives up between two who wait.
 		told := make(chan error, 2)

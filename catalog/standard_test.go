@@ -59,9 +59,7 @@ func checkLaidOut(t *testing.T, jobs fstest.MapFS, base string) {
 func TestStandardJobsAreListedWithoutWriting(t *testing.T) {
 	p := newProject(t)
 	c := p.open(withStandard(bundledJobs()))
-	if got := dirs(c.Snapshot()); got != "bundled other" {
-		t.Errorf("jobs: %s", got)
-	}
+	testkit.Equal(t, dirs(c.Snapshot()), "bundled other", "jobs")
 	if _, err := os.Stat(p.path(".deepwork")); err == nil {
 		t.Error("Open has written to the project")
 	}
@@ -71,17 +69,13 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 	p := newProject(t)
 	p.put("own", source("own", "own"))
 	c := p.open(withStandard(bundledJobs()))
-	if _, err := c.FreshJob(t.Context(), "own"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(c.FreshJob(t.Context(), "own")).Must(t)
 	if _, err := os.Stat(p.standard()); err == nil {
 		t.Error("laid out for a job that is not a standard one")
 	}
 	s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
 	j := s.Job("bundled")
-	if j.Dir != filepath.Join(p.standard(), "bundled") {
-		t.Errorf("job_dir is %s", j.Dir)
-	}
+	testkit.Equal(t, j.Dir, filepath.Join(p.standard(), "bundled"), "job_dir")
 	text, err := job.Instructions(j, j.Step("first"))
 	if err != nil || text != "Do the first." {
 		t.Errorf("instructions: %q, %v", text, err)
@@ -130,9 +124,7 @@ func TestStandardJobsNeverLeaveTheirFolderThroughALink(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	list := testkit.Get(os.ReadDir(beyond)).Must(t)
-	if len(list) != 0 {
-		t.Errorf("written outside: %v", list)
-	}
+	testkit.Equal(t, len(list), 0, "written outside: %v", list)
 }
 
 func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
@@ -169,9 +161,7 @@ func TestOwnJobShadowsAStandardOne(t *testing.T) {
 	p := newProject(t)
 	c := p.open(withStandard(bundledJobs()))
 	p.put("bundled", source("bundled", "own"))
-	if got := summary(fresh(t, c), "bundled"); got != "own" {
-		t.Errorf("serves %q", got)
-	}
+	testkit.Equal(t, summary(fresh(t, c), "bundled"), "own", "serves")
 	must(t, os.RemoveAll(p.path(".deepwork", "jobs", "bundled")))
 	fresh(t, c)
 	eventually(t, c, "the standard one again", func(s *Snapshot) bool { return summary(s, "bundled") == "standard" })

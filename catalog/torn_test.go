@@ -128,9 +128,7 @@ func saved(t *testing.T, s *Snapshot) int {
 		t.Fatalf("version %d has no definition; errors %v", s.Version, s.Errors)
 	}
 	var i int
-	if _, err := fmt.Sscanf(j.Summary, "save %d", &i); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(fmt.Sscanf(j.Summary, "save %d", &i)).Must(t)
 	return i
 }
 
@@ -259,9 +257,7 @@ func TestFreshIsPatientOnABusyMachine(t *testing.T) {
 			return s.stale()
 		})
 		must(t, err)
-		if got := summary(s, "one"); got != "save 5" {
-			t.Errorf("serves %q after %d looks", got, looks)
-		}
+		testkit.Equal(t, summary(s, "one"), "save 5", "it serves after %d looks", looks)
 	})
 }
 
@@ -287,15 +283,11 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 		if took := time.Since(began); took > follow.Bound {
 			t.Errorf("Fresh took %v", took)
 		}
-		if s.Job("one") != before {
-			t.Errorf("serves %s", names(s))
-		}
+		testkit.Equal(t, s.Job("one"), before, "serves %s", names(s))
 		close(stop)
 		<-done
 		p.put("one", source("one", "last"))
-		if got := summary(fresh(t, c), "one"); got != "last" {
-			t.Errorf("after the last write: %q", got)
-		}
+		testkit.Equal(t, summary(fresh(t, c), "one"), "last", "after the last write")
 	})
 }
 
@@ -310,8 +302,6 @@ func TestRacyContentIsSettledByItself(t *testing.T) {
 		if st.folders[0].entry("one").Racy || st.folders[0].Racy || !st.due.IsZero() {
 			t.Error("still racy")
 		}
-		if st.snap.Version != 1 {
-			t.Errorf("version %d though nothing changed", st.snap.Version)
-		}
+		testkit.Equal(t, st.snap.Version, 1, "the version, though nothing changed")
 	})
 }

@@ -45,9 +45,7 @@ func TestTokens(t *testing.T) {
 			}
 			for i, name := range []string{"ann", "bob"} {
 				callTool(t, dial(t, h, stateful, token[i]), "get_workflows", `{}`)
-				if got := f.agents[i].identity; got != name {
-					t.Errorf("the caller is %q, want %q", got, name)
-				}
+				testkit.Equal(t, f.agents[i].identity, name, "the caller")
 			}
 		})
 	}
@@ -166,11 +164,7 @@ func TestListenErrors(t *testing.T) {
 			t.Errorf("%+v: accepted", test.o)
 			continue
 		}
-		for _, want := range test.says {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%+v: %v, want %q", test.o, err, want)
-			}
-		}
+		testkit.ContainsAll(t, err.Error(), test.says, "%+v: %v", test.o, err)
 	}
 	h := testkit.Get(s.Listen(context.Background(), web.Options{})).Must(t)
 	if err := h.Close(); err != nil {
@@ -238,9 +232,7 @@ func TestEachCallHasItsCaller(t *testing.T) {
 	file, token := tokens(t, "ann")
 	check := func(name string, want session.Caller) {
 		t.Helper()
-		if c := <-got; c != want {
-			t.Errorf("%s: the caller is %+v, want %+v", name, c, want)
-		}
+		testkit.Equal(t, <-got, want, "%s: the caller", name)
 	}
 	cs, stop, served := onStdio(t, s)
 	callTool(t, cs, "start_workflow", anyStart)
@@ -270,9 +262,7 @@ func TestACallWithoutACallerIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "it is not known who makes this call") {
 		t.Errorf("%v", err)
 	}
-	if n := s.conns.Len(); n != 0 {
-		t.Errorf("it has %d connections", n)
-	}
+	testkit.Equal(t, s.conns.Len(), 0, "connections")
 	cancel()
 	<-ran
 }
@@ -302,9 +292,7 @@ func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		callTool(t, dial(t, h, stateful, "made"), "start_workflow", anyStart)
-		if c := <-got; c != session.LocalCaller(over) {
-			t.Errorf("the caller is %+v", c)
-		}
+		testkit.Equal(t, <-got, session.LocalCaller(over), "the caller")
 	}
 }
 

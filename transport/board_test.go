@@ -63,9 +63,7 @@ func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
 			}
 		}
 		for field, format := range map[string]string{"attempt_id": "UUID", "latest_session_id": "UUID", "created_at": "RFC 3339", "updated_at": "RFC 3339"} {
-			if d := entry.Properties[field].Description; !strings.Contains(d, format) {
-				t.Errorf("%s does not tell its format: %s", field, d)
-			}
+			testkit.Contains(t, entry.Properties[field].Description, format, "%s does not tell its format", field)
 		}
 		if e := entry.Properties["state"].Enum; len(e) != 7 {
 			t.Errorf("state's values: %v", e)

@@ -164,9 +164,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 	if res, err := cs.ListTools(context.Background(), nil); err != nil || len(res.Tools) < 6 {
 		t.Errorf("tools/list: %v", err)
 	}
-	if in := cs.InitializeResult().Instructions; !strings.Contains(in, bad.Error()) {
-		t.Errorf("instructions: %s", in)
-	}
+	testkit.Contains(t, cs.InitializeResult().Instructions, bad.Error(), "instructions")
 	res := callTool(t, cs, "get_workflows", `{}`)
 	if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), bad.Error()) || errorMetaOf(t, res)["code"] != "config_invalid" {
 		t.Errorf("got %s", text(res))
@@ -174,9 +172,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 	f.first(t)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.agents) != 1 {
-		t.Errorf("%d agents", len(f.agents))
-	}
+	testkit.Equal(t, len(f.agents), 1, "agents")
 }
 
 // Every call is logged in one line with tool, session and the stack as it was when it began.
@@ -215,9 +211,7 @@ func TestSDKIsQuiet(t *testing.T) {
 	logger, log := logged()
 	s := testkit.Get(newServer(engines{connect: new(fakes).agent}, nil, "", logger)).Must(t)
 	callTool(t, client(t, s), "get_step", `{}`)
-	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Errorf("%d lines, want 1:\n%s", n, log.String())
-	}
+	testkit.Equal(t, strings.Count(log.String(), "\n"), 1, "lines, want 1: %s", log.String())
 }
 
 // Each MCP session has an agent of its own, closed when the session ends.
@@ -233,9 +227,7 @@ func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
 	}
 	for _, a := range f.agents {
 		<-a.closed
-		if a.identity != "local" {
-			t.Errorf("identity %q", a.identity)
-		}
+		testkit.Equal(t, a.identity, "local", "identity")
 	}
 }
 
@@ -315,9 +307,7 @@ func TestEveryToolCanBeRechecked(t *testing.T) {
 	name := regexp.MustCompile(`\b(?:get|list)_[a-z_]+|workflow_status|workflows-status-tool`)
 	for _, tool := range s.tools.Names() {
 		r := s.tools.Tool(tool)
-		if r.Hints.ReadOnly != (r.Recheck == "") {
-			t.Errorf("%s: reads %v, and is rechecked by %q", tool, r.Hints.ReadOnly, r.Recheck)
-		}
+		testkit.Equal(t, r.Hints.ReadOnly, r.Recheck == "", "%s: reads only, and is rechecked by %q", tool, r.Recheck)
 		named := name.FindAllString(r.Recheck, -1)
 		if !r.Hints.ReadOnly && len(named) == 0 {
 			t.Errorf("%s: no tool is named in %q", tool, r.Recheck)
@@ -349,11 +339,7 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 		}
 		s := testkit.Get(newServer(p, c.sets, "", slog.New(slog.DiscardHandler))).Must(t)
 		got := s.instructions(t.Context())
-		for _, text := range c.has {
-			if !strings.Contains(got, text) {
-				t.Errorf("%v: %q is not in:\n%s", c.sets, text, got)
-			}
-		}
+		testkit.ContainsAll(t, got, c.has, "%v", c.sets)
 		for _, text := range c.hasNot {
 			if strings.Contains(got, text) {
 				t.Errorf("%v: %q is in:\n%s", c.sets, text, got)

@@ -406,9 +406,7 @@ func raw(t testing.TB, h *web.Server, text string) net.Conn {
 	t.Helper()
 	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)
 	t.Cleanup(func() { conn.Close() })
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(io.WriteString(conn, text)).Must(t)
 	return conn
 }
 

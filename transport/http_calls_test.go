@@ -71,9 +71,7 @@ func TestBatches(t *testing.T) {
 			t.Errorf("%s: %d, %d carried out, %s", jsontext.Clip(test.body, 60), r.status, finished, jsontext.Clip(r.body, 300))
 		}
 	}
-	if n := h.Stats().Requests; n != 0 {
-		t.Errorf("%d requests are counted at the end", n)
-	}
+	testkit.Equal(t, h.Stats().Requests, 0, "requests are counted at the end")
 }
 
 // What was carried out before the server stops is answered, over SSE too, where the request that brought
@@ -99,9 +97,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 	close(b.free)
 	wg.Wait()
 	noError(t, <-stopped)
-	if n := h.Stats().Owed; n != 0 {
-		t.Errorf("%d replies are owed at the end", n)
-	}
+	testkit.Equal(t, h.Stats().Owed, 0, "replies are owed at the end")
 }
 
 // While an idle session is being closed it is as unknown as it will be: a call
@@ -306,9 +302,7 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 	<-b.began
 	conn.Close()
 	waitFor(t, "the connection to close", func() bool { return h.Stats().Connections == 1 }) // the other one is kept
-	if n := s.tools.InFlight.Len(); n != 1 {
-		t.Errorf("%d calls in flight", n)
-	}
+	testkit.Equal(t, s.tools.InFlight.Len(), 1, "calls in flight")
 	if r := send(t, c, "POST", h.URL(), finishCall(2), id); r.status != 429 {
 		t.Errorf("another call: %+v", r)
 	}

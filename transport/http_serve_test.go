@@ -203,9 +203,7 @@ func TestMetrics(t *testing.T) {
 		"deepwork_reviews_running 0", "deepwork_reviews_waiting 0", "deepwork_review_pool_size 0", `deepwork_reviews_total{result="verdict"} 0`,
 		"go_goroutines ",
 	} {
-		if !strings.Contains(r.body, "\n"+want) {
-			t.Errorf("no %s", want)
-		}
+		testkit.Contains(t, r.body, "\n"+want, "no %s", want)
 	}
 	if t.Failed() {
 		for line := range strings.Lines(r.body) {

@@ -52,9 +52,7 @@ func TestSameToolsOnEveryTransport(t *testing.T) {
 	for _, n := range network {
 		t.Run(n.name, func(t *testing.T) {
 			cs := dial(t, overHTTP(t, serverOf(t), web.Options{Transport: n.transport}), n.version, "")
-			if got := list(t, cs); !slices.Equal(got, want) {
-				t.Errorf("got %s\nwant %s", got, want)
-			}
+			testkit.Same(t, list(t, cs), want)
 		})
 	}
 }
@@ -71,17 +69,11 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 			s, _ := project(t, nil)
 			h := overHTTP(t, s, web.Options{Transport: n.transport})
 			cs := dial(t, h, n.version, "")
-			if got := cs.InitializeResult(); !strings.Contains(got.Instructions, "failed to load") {
-				t.Errorf("instructions %q", got.Instructions)
-			}
+			testkit.Contains(t, cs.InitializeResult().Instructions, "failed to load", "instructions")
 			start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-			if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"); !strings.Contains(got, "none.txt") {
-				t.Error(got)
-			}
+			testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"), "none.txt")
 			done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
-			if done.Status != machine.WorkflowComplete {
-				t.Errorf("%+v", done)
-			}
+			testkit.Equal(t, done.Status, machine.WorkflowComplete, "%+v", done)
 		})
 	}
 }
@@ -98,9 +90,7 @@ func TestStacksOfConnections(t *testing.T) {
 				wg.Go(func() {
 					for depth := range 3 {
 						start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-						if len(start.Stack) != depth+1 {
-							t.Errorf("a stack of %d at depth %d", len(start.Stack), depth)
-						}
+						testkit.Equal(t, len(start.Stack), depth+1, "the stack at depth %d", depth)
 					}
 				})
 			}
@@ -128,9 +118,7 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 		t.Errorf("%d agents of requests and %d of connections", len(shared.agents), len(own.agents))
 	}
 	dial(t, h, stateful, "")
-	if len(own.agents) != 1 {
-		t.Errorf("%d agents of connections", len(own.agents))
-	}
+	testkit.Equal(t, len(own.agents), 1, "agents of connections")
 }
 
 // The version may be in a header or, by mistake, in the body alone.
@@ -312,9 +300,7 @@ func TestIdleTimeCounts(t *testing.T) {
 		if synctest.Wait(); !isClosed(a) {
 			t.Fatal("still there after its time")
 		}
-		if n := s.conns.Len(); n != 0 {
-			t.Errorf("%d connections are left", n)
-		}
+		testkit.Equal(t, s.conns.Len(), 0, "connections are left")
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s, f := fakeServer(t, nil, withHTTP(nil))

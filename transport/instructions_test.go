@@ -45,11 +45,7 @@ func TestReq001_1_11_InstructionsDescribeTheLifecycle(t *testing.T) {
 		}
 		at += i
 	}
-	for _, word := range []string{"get_workflows", "start_workflow", "finished_step", "get_step", "step_id", "request_id", "session_id", "Nested", "Concurrent"} {
-		if !strings.Contains(got, word) {
-			t.Errorf("%s is not in:\n%s", word, got)
-		}
-	}
+	testkit.ContainsAll(t, got, []string{"get_workflows", "start_workflow", "finished_step", "get_step", "step_id", "request_id", "session_id", "Nested", "Concurrent"})
 	if !strings.HasPrefix(got, "Workflows") || !strings.Contains(got, "- job_1/w: Does it.") {
 		t.Errorf("the workflows do not come first:\n%s", got)
 	}
@@ -79,9 +75,7 @@ func TestInstructionsAreBounded(t *testing.T) {
 		if len(got) >= 2048 || !utf8.ValidString(got) {
 			t.Errorf("%s: %d bytes, valid %v", name, len(got), utf8.ValidString(got))
 		}
-		if !strings.Contains(got, c.says) {
-			t.Errorf("%s: %q is not in:\n%s", name, c.says, got)
-		}
+		testkit.Contains(t, got, c.says, "%s", name)
 		if !strings.HasSuffix(got, lifecycle) {
 			t.Errorf("%s: the lifecycle is cut:\n%s", name, got)
 		}
@@ -112,9 +106,7 @@ func TestOneLine(t *testing.T) {
 		max  int
 		want string
 	}{{"a\n\tb", 10, "a b"}, {"éééé", 7, "éé…"}, {"éééé", 8, "éééé"}, {"a\xffb", 10, "a\uFFFDb"}, {"", 3, ""}} {
-		if got := tool.OneLine(c.in, c.max); got != c.want {
-			t.Errorf("tool.OneLine(%q, %d) = %q, want %q", c.in, c.max, got, c.want)
-		}
+		testkit.Equal(t, tool.OneLine(c.in, c.max), c.want, "tool.OneLine(%q, %d)", c.in, c.max)
 	}
 }
 
@@ -147,18 +139,12 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 			got = append(got, r.URI)
 		}
 		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("there are %q, want %q", got, want)
-		}
+		testkit.Same(t, got, want)
 	}
 	has("deepwork://jobs/trip", "deepwork:trip:dream", "deepwork:trip:plan")
 
 	p := testkit.Get(cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:plan", Arguments: map[string]string{"goal": "A week by the sea"}})).Must(t)
-	for _, want := range []string{`job_name "trip"`, `workflow_name "plan"`, "A week by the sea", "finished_step"} {
-		if got := p.Messages[0].Content.(*mcp.TextContent).Text; !strings.Contains(got, want) {
-			t.Errorf("the prompt %q lacks %q", got, want)
-		}
-	}
+	testkit.ContainsAll(t, p.Messages[0].Content.(*mcp.TextContent).Text, []string{`job_name "trip"`, `workflow_name "plan"`, "A week by the sea", "finished_step"}, "the prompt")
 	read(t, cs, "deepwork://jobs/trip", "=== trip/idea: Idea ===", "Think <hard> & long.", "workflow plan, entry 2 of 3, concurrent: hotel, train", "Prices in EUR.")
 
 	// A second job comes, and the first one loses a workflow.
@@ -217,14 +203,8 @@ func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
 	t.Helper()
 	r := testkit.Get(cs.ReadResource(context.Background(), &mcp.ReadResourceParams{URI: uri})).Must(t)
-	if r.CacheScope != "private" {
-		t.Errorf("%s may be cached as %q", uri, r.CacheScope)
-	}
-	for _, want := range wants {
-		if !strings.Contains(r.Contents[0].Text, want) {
-			t.Errorf("%s lacks %q:\n%s", uri, want, r.Contents[0].Text)
-		}
-	}
+	testkit.Equal(t, r.CacheScope, "private", "%s may be cached as", uri)
+	testkit.ContainsAll(t, r.Contents[0].Text, wants, "%s lacks", uri)
 }
 
 // What is wrong with the options is said before anything is opened.
@@ -249,11 +229,7 @@ func TestNewServerRefusesBadOptions(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 			continue
 		}
-		for _, want := range c.says {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %q is not in %q", name, want, err)
-			}
-		}
+		testkit.ContainsAll(t, err.Error(), c.says, "%s", name)
 	}
 }
 

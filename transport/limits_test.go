@@ -120,9 +120,7 @@ func TestLargeBody(t *testing.T) {
 				}
 				res.Body.Close()
 			}
-			if got := scraped(t, h, `deepwork_refused_total{reason="body"}`); got != "2" {
-				t.Errorf("counted %s", got)
-			}
+			testkit.Equal(t, scraped(t, h, `deepwork_refused_total{reason="body"}`), "2", "counted")
 		})
 	}
 }
@@ -275,18 +273,14 @@ func TestConnectionLimit(t *testing.T) {
 	var streams []net.Conn
 	for range 2 {
 		conn := open()
-		if _, err := io.ReadFull(conn, make([]byte, 100)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(io.ReadFull(conn, make([]byte, 100))).Must(t)
 		streams = append(streams, conn)
 	}
 	third := open()
 	if r := send(t, httpClient(t, ""), "GET", at(h, "/readyz"), ""); r.status != 200 {
 		t.Errorf("/readyz: %+v", r)
 	}
-	if n := h.Stats().Streams; n != 2 {
-		t.Errorf("%d streams", n)
-	}
+	testkit.Equal(t, h.Stats().Streams, 2, "streams")
 	streams[0].Close()
 	if _, err := io.ReadFull(third, make([]byte, 100)); err != nil {
 		t.Errorf("the third is not served when there is room: %v", err)
@@ -394,9 +388,7 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			if r := send(t, httpClient(t, old[0]), "GET", at(h, "/metrics"), ""); r.status != 401 {
 				t.Errorf("the old token: %+v", r)
 			}
-			if len(f.agents) != 1 {
-				t.Errorf("%d MCP sessions", len(f.agents))
-			}
+			testkit.Equal(t, len(f.agents), 1, "MCP sessions")
 			if over == web.SSE {
 				return
 			}
@@ -405,9 +397,7 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			must(t, err)
 			put(next)
 			r := send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, fmt.Sprintf("Mcp-Session-Id: %s", cs.ID()))
-			if r.status != 404 {
-				t.Errorf("with other rights: %+v", r)
-			}
+			testkit.Equal(t, r.status, 404, "with other rights: %+v", r)
 			waitFor(t, "its end", func() bool { return s.conns.Len() == 0 })
 		})
 	}

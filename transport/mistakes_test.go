@@ -10,6 +10,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
@@ -196,11 +197,7 @@ func TestArgumentErrors(t *testing.T) {
 			if !strings.HasPrefix(got, "ToolError: ") || len([]rune(got)) > tool.ErrorChars {
 				t.Errorf("text of %d characters: %s", len([]rune(got)), jsontext.Clip(got, 300))
 			}
-			for _, want := range c.says {
-				if !strings.Contains(got, want) {
-					t.Errorf("%q is not in: %s", want, jsontext.Clip(got, 1000))
-				}
-			}
+			testkit.ContainsAll(t, got, c.says, "is not in: %s", jsontext.Clip(got, 1000))
 			if meta := errorMetaOf(t, res); meta["code"] != c.code || meta["type"] != "ToolError" {
 				t.Errorf("_meta %v, want code %s", meta, c.code)
 			}
@@ -230,9 +227,7 @@ func TestArgumentsAreAccepted(t *testing.T) {
 			t.Errorf("%s: got %s %v", jsontext.Clip(c.args, 200), jsontext.Clip(string(got.Outputs), 200), got.SessionID)
 		}
 	}
-	if n := len([]rune(*got.Notes)); n != tool.MaxText {
-		t.Errorf("notes of %d characters, want %d", n, tool.MaxText)
-	}
+	testkit.Equal(t, len([]rune(*got.Notes)), tool.MaxText, "characters of the notes")
 }
 
 // An error names the argument that is to blame, and its value, for programs too

@@ -48,9 +48,7 @@ func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
 			t.Errorf("%s: %s", args, text(res))
 		}
 	}
-	if len(f.started) != 2 {
-		t.Errorf("%d calls reached the source", len(f.started))
-	}
+	testkit.Equal(t, len(f.started), 2, "calls reached the source")
 }
 
 func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
@@ -82,11 +80,7 @@ func TestReq003_5_2_ErrorsAreLoggedAndToldInWords(t *testing.T) {
 	if !found {
 		t.Errorf("the log:\n%s", log.String())
 	}
-	for _, part := range []string{`msg=call tool=boom`, "outcome=workflow_failed", "took_ms="} {
-		if !strings.Contains(log.String(), part) {
-			t.Errorf("the log does not say %q", part)
-		}
-	}
+	testkit.ContainsAll(t, log.String(), []string{`msg=call tool=boom`, "outcome=workflow_failed", "took_ms="}, "the log")
 }
 
 func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
@@ -98,9 +92,7 @@ func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
 		t.Error(text(res))
 	}
 	for _, id := range []string{"w-bad", "w-long"} {
-		if !strings.Contains(log.String(), "workflow="+id) {
-			t.Errorf("the log does not tell of %s:\n%s", id, log.String())
-		}
+		testkit.Contains(t, log.String(), "workflow="+id, "the log does not tell of %s", id)
 	}
 }
 
@@ -155,9 +147,7 @@ func TestARunIsItsCallersAlone(t *testing.T) {
 	if got := into[remote.Run](t, dial(t, h, "", given[0]), "workflow_status", about); got.State != remote.Running {
 		t.Errorf("got %+v", got)
 	}
-	if got := refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"); !strings.Contains(got, "no execution") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"), "no execution")
 }
 
 func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
@@ -170,9 +160,7 @@ func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
 	s, root := withConfig(t, config, nil)
 	s.names(t, "twin")
 	cs := client(t, s)
-	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"twig"}`, "ToolError"); !strings.Contains(got, "There is one: twin.") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"twig"}`, "ToolError"), "There is one: twin.")
 	other.offer(twin("b"))
 	s.names(t, "twin_a", "twin_b")
 	for name, args := range map[string]string{"twin": `{}`, "call_workflow_tool": `{"name":"twin"}`} {
@@ -243,21 +231,15 @@ func TestReq003_4_4_ARefusedEditIsToldOf(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if len(list.Tools) != 6 {
-		t.Errorf("%d tools", len(list.Tools))
-	}
+	testkit.Equal(t, len(list.Tools), 6, "tools")
 }
 
 func TestReq003_4_1_ThatItIsDisabledIsSaid(t *testing.T) {
 	const want = "workflow_tools.enabled is false"
 	s, _ := bareProject(t, "workflow_tools: {enabled: false}\n", nil)
 	cs := client(t, s)
-	if got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`); !strings.Contains(refreshed(got.Skipped, ""), want) {
-		t.Errorf("got %+v", got)
-	}
-	if got := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`); !strings.Contains(refreshed(got.Skipped, ""), want) {
-		t.Errorf("got %+v", got)
-	}
+	testkit.Contains(t, refreshed(into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`).Skipped, ""), want)
+	testkit.Contains(t, refreshed(into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Skipped, ""), want)
 	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"echo"}`, "StateError"); !strings.Contains(got, want) || strings.Contains(got, "no source of workflows is connected, or") {
 		t.Error(got)
 	}
@@ -290,9 +272,7 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 			t.Errorf("%v: %s", call, got)
 		}
 	}
-	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)); !strings.Contains(got, "There is no workflow tool 'ehco'. A source that the user has not approved may offer it: 'factory' (") {
-		t.Error(got)
-	}
+	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)), "There is no workflow tool 'ehco'. A source that the user has not approved may offer it: 'factory' (")
 	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
 	if len(listed.Skipped) != 1 || listed.Skipped[0].Source != "factory" || !strings.Contains(listed.Skipped[0].Reason, "not approved") {
 		t.Errorf("list_workflow_tools: %+v", listed)

@@ -61,9 +61,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			if !strings.HasPrefix(tool.Description, "[From the source inner; an agent must perform the steps there] From idea to booking") || tool.Meta[remotetools.WorkflowMeta].(map[string]any)["id"] != "trip/plan" {
 				t.Errorf("got %+v", tool)
 			}
-			if got := refusedWith(t, cs, "trip-plan", `{}`, "ToolError"); !strings.Contains(got, "goal") {
-				t.Error(got)
-			}
+			testkit.Contains(t, refusedWith(t, cs, "trip-plan", `{}`, "ToolError"), "goal")
 
 			ended := make(chan *mcp.CallToolResult, 1)
 			progress := make(chan string, 100)
@@ -159,9 +157,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 		`{"workflow_id":"trip/dream"}`:                                        `"input"`,
 		`{"workflow_id":"trip/dream","input":{"goal":"g","instance_id":[1]}}`: "instance_id",
 	} {
-		if got := refusedWith(t, cs, "workflows-execute-tool", args, "ToolError"); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", args, got)
-		}
+		testkit.Contains(t, refusedWith(t, cs, "workflows-execute-tool", args, "ToolError"), want, "%s", args)
 	}
 
 	// What is ordered from outside is nobody's child, whatever goes on here.
@@ -171,18 +167,14 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 		t.Fatalf("got %+v", started)
 	}
 	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
-	if got := text(callTool(t, other, "workflows-status-tool", about)); got != `{"execution_id":"`+started.ExecutionID+`","status":"running","progress":{"progress":0,"total":1,"message":"at step 'idea'"},"output":null,"error":null}` {
-		t.Error(got)
-	}
+	testkit.Equal(t, text(callTool(t, other, "workflows-status-tool", about)), `{"execution_id":"`+started.ExecutionID+`","status":"running","progress":{"progress":0,"total":1,"message":"at step 'idea'"},"output":null,"error":null}`)
 	if got := into[machine.StepReply](t, other, "get_step", `{"session_id":"`+started.ExecutionID+`"}`); len(got.Stack) != 1 {
 		t.Errorf("its ancestors came along: %+v", got.Stack)
 	}
 	into[machine.FinishReply](t, other, "finished_step", `{"session_id":"`+started.ExecutionID+`","outputs":{"idea":"idea.txt"}}`)
 	done := `{"execution_id":"` + started.ExecutionID + `","status":"completed","progress":{"progress":1,"total":1,"message":"complete"},"output":{"idea":"idea.txt"},"error":null}`
 	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} { // too late to be cancelled
-		if got := text(callTool(t, cs, tool, about)); got != done {
-			t.Errorf("%s: %s", tool, got)
-		}
+		testkit.Equal(t, text(callTool(t, cs, tool, about)), done, "%s", tool)
 	}
 
 	second := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
@@ -192,9 +184,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 			t.Errorf("got %v", *got)
 		}
 	}
-	if got := refusedWith(t, cs, "workflows-status-tool", strings.Replace(about, "dream", "plan", 1), "ToolError"); !strings.Contains(got, "trip/dream") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "workflows-status-tool", strings.Replace(about, "dream", "plan", 1), "ToolError"), "trip/dream")
 	refusedWith(t, cs, "workflows-status-tool", `{"workflow_id":"trip/dream","execution_id":"x"}`, "ToolError")
 	refusedWith(t, cs, "workflows-status-tool", `{"workflow_id":"trip/dream","execution_id":"00000000"}`, "StateError")
 }
@@ -228,9 +218,7 @@ func TestExecutionsAreTheirCallersAlone(t *testing.T) {
 	started := into[source.StartedReply](t, ada, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
 	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
 	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
-		if got := refusedWith(t, bob, tool, about, "StateError"); !strings.Contains(got, "not found") {
-			t.Error(got)
-		}
+		testkit.Contains(t, refusedWith(t, bob, tool, about, "StateError"), "not found")
 	}
 	if got := into[map[string]any](t, ada, "workflows-status-tool", about); (*got)["status"] != "running" {
 		t.Errorf("got %v", *got)

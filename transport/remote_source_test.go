@@ -20,6 +20,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/web"
 )
@@ -353,9 +354,7 @@ func (w *watcher) until(t testing.TB, n int64) {
 		}
 	}
 	time.Sleep(60 * time.Millisecond)
-	if got := w.told.Load(); got != n {
-		t.Errorf("told %d times, want %d", got, n)
-	}
+	testkit.Equal(t, w.told.Load(), n, "told … times")
 }
 
 // ready waits until a client is told of changes at all, since a subscription is
@@ -422,9 +421,7 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 	source := "  sources:\n    - {name: factory, url: " + f.url + "}\n"
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n" + source})
 	expect(2)
-	if n := len(s.remote.Listing(t.Context()).Tools); n != 10 {
-		t.Errorf("%d tools", n)
-	}
+	testkit.Equal(t, len(s.remote.Listing(t.Context()).Tools), 10, "tools")
 	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n  expose_jobs: true\n" + source})
 	expect(3)
 }

@@ -129,9 +129,7 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	if len(res.Skipped) != 1 || res.Skipped[0].Source != "gone" || !strings.Contains(res.Skipped[0].Reason, "no-such-program") {
 		t.Errorf("got %+v", res)
 	}
-	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"); !strings.Contains(got, "list_workflow_tools") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
 }
 
 func TestReq003_2_2_2_3_and_8_4_ACallRunsTheWorkflow(t *testing.T) {
@@ -221,9 +219,7 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 			}
 		}
 	}
-	if len(f.started) != 0 {
-		t.Errorf("reached the source: %v", f.started)
-	}
+	testkit.Equal(t, len(f.started), 0, "reached the source: %v", f.started)
 }
 
 func TestReq003_3_1_MetadataOfATool(t *testing.T) {
@@ -248,9 +244,7 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	if a := echo.Annotations; a == nil || a.ReadOnlyHint || !*a.OpenWorldHint || !*a.DestructiveHint {
 		t.Errorf("annotations %+v", a)
 	}
-	if got := all["odd"].Description; got != "[From the source factory] abcd\ne" {
-		t.Errorf("hidden characters are left: %q", got)
-	}
+	testkit.Equal(t, all["odd"].Description, "[From the source factory] abcd\ne", "hidden characters are left")
 	if n := len([]rune(all["long"].Description)); n > 2048 || n < 2000 {
 		t.Errorf("the description has %d characters", n)
 	}
@@ -282,11 +276,7 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 	if len(reply.Tools) != 3 || len(reply.Skipped) != 3 {
 		t.Errorf("got %+v", reply)
 	}
-	for _, part := range []string{"w-mute", "description", "no id"} {
-		if !strings.Contains(log.String(), part) {
-			t.Errorf("the log does not say %q", part)
-		}
-	}
+	testkit.ContainsAll(t, log.String(), []string{"w-mute", "description", "no id"}, "the log")
 }
 
 func TestReq003_4_1_and_4_4_EditsOfTheConfigAreFollowed(t *testing.T) {
@@ -353,9 +343,7 @@ func TestReq003_6_4_NamesThatClashHaveTheirIDs(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	// Ours is ours.
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"); !strings.Contains(got, "No active workflow session") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"), "No active workflow session")
 }
 
 func TestReq003_7_2_ATimeoutIsToldAndCancelledAtTheSource(t *testing.T) {
@@ -431,9 +419,7 @@ func TestReq003_8_5_NotSupportedIsSaid(t *testing.T) {
 	if got.State != remote.Running || got.StatusSupported {
 		t.Errorf("got %+v", got)
 	}
-	if said := refusedWith(t, cs, "workflow_status", `{"execution_id":"`+got.ExecutionID+`"}`, "StateError"); !strings.Contains(said, "not supported") {
-		t.Error(said)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "workflow_status", `{"execution_id":"`+got.ExecutionID+`"}`, "StateError"), "not supported")
 }
 
 // Ten sources that never answer, and none: clients see no difference.
@@ -487,13 +473,9 @@ func TestAFrozenListReachesThemAll(t *testing.T) {
 	if got.State != remote.Completed || !strings.Contains(string(got.Result), `"customer":"a"`) {
 		t.Errorf("got %+v", got)
 	}
-	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)); !strings.Contains(got, `"begin_step"`) {
-		t.Error(got)
-	}
+	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)), `"begin_step"`)
 	for name, want := range map[string]string{"ecko": "echo", "finished_step": "call it directly"} {
-		if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"`+name+`"}`, "ToolError"); !strings.Contains(got, want) {
-			t.Error(got)
-		}
+		testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"`+name+`"}`, "ToolError"), want)
 	}
 	refusedWith(t, cs, "list_workflow_tools", `{"name":"[x"}`, "ToolError")
 	refusedWith(t, cs, "list_workflow_tools", `{"cursor":"x"}`, "ToolError")
@@ -508,9 +490,7 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	first.connected(t)
 	started := into[remote.Run](t, client(t, first), "hang", `{}`)
 	id := started.ExecutionID
-	if started.State != remote.Running {
-		t.Errorf("got %+v", started)
-	}
+	testkit.Equal(t, started.State, remote.Running, "got %+v", started)
 	f.until(t, "the start", func() bool { return f.looked() })
 	noError(t, first.Close(t.Context()))
 	s := serverOn(t, root, nil)
@@ -536,7 +516,5 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	if starts != 1 {
-		t.Errorf("it was started %d times", starts)
-	}
+	testkit.Equal(t, starts, 1, "it was started … times")
 }

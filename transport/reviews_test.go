@@ -100,9 +100,7 @@ func TestAnExecutorReviews(t *testing.T) {
 		if prompt := read("prompt.txt"); read("env.txt") != mode || !strings.Contains(prompt, "Is it good?") || !strings.Contains(prompt, "this is fine") {
 			t.Errorf("%s: it got %s, %s", name, read("env.txt"), prompt)
 		}
-		if record := read(".deepwork/tmp/session_" + id + ".json"); !strings.Contains(record, `"reviewer": "executor `+name+`"`) {
-			t.Errorf("%s: %s", name, record)
-		}
+		testkit.Contains(t, read(".deepwork/tmp/session_"+id+".json"), `"reviewer": "executor `+name+`"`, "%s", name)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,9 +55,7 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 			if !ok {
 				return next(ctx, method, req)
 			}
-			if ctx.Value(sdkKey{}) != "connected" {
-				t.Error("a call's context does not have the values of the one that its session was connected with")
-			}
+			testkit.Equal(t, ctx.Value(sdkKey{}), "connected", "a call's context does not have the values of the one that its session was connected with")
 			other, params := *call, *call.Params
 			params.Name = "echo"
 			other.Params = &params
@@ -176,9 +173,7 @@ func TestSDKAnswersCancelledCalls(t *testing.T) {
 		id, _ := json.Marshal(m.ID)
 		got = append(got, string(id)+map[bool]string{true: " error", false: ""}[m.Error != nil])
 	}
-	if !slices.Equal(got, []string{`"hello"`, "7 error"}) {
-		t.Errorf("answers %v", got)
-	}
+	testkit.Same(t, got, []string{`"hello"`, "7 error"}, "answers")
 	to.Close()
 	ss.Wait()
 }

@@ -50,9 +50,7 @@ func TestStdioAnswersAllAfterEOF(t *testing.T) {
 		in.WriteString(finishCall(i) + "\n")
 	}
 	got := replies(t, overStdio(t, s, strings.TrimSuffix(in.String(), "\n"))) // the last line unterminated
-	if len(got) != n+1 {
-		t.Errorf("%d replies, want %d", len(got), n+1)
-	}
+	testkit.Equal(t, len(got), n+1, "replies")
 	for i := range n {
 		if r := got[fmt.Sprint(i)]; r == nil || r["result"] == nil {
 			t.Fatalf("call %d: %v", i, r)
@@ -131,9 +129,7 @@ func TestStdioDuplicateID(t *testing.T) {
 		t.Errorf("the second: %s", got)
 	}
 	close(b.free)
-	if got := w.next(t); !strings.Contains(got, `"id":1,"result"`) {
-		t.Errorf("the first: %s", got)
-	}
+	testkit.Contains(t, w.next(t), `"id":1,"result"`, "the first")
 	w.to.Close()
 	if w.lines.Scan() {
 		t.Errorf("more: %s", w.lines.Text())
@@ -269,9 +265,7 @@ func TestStdioWritesWholeLines(t *testing.T) {
 	}
 	w := &lineWriter{t: t}
 	noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), w))
-	if w.n != 201 {
-		t.Errorf("%d writes, want 201", w.n)
-	}
+	testkit.Equal(t, w.n, 201, "writes")
 }
 
 // What takes longer is cut short, and says so.
@@ -354,14 +348,10 @@ func TestStdioBoundsCallsInFlight(t *testing.T) {
 		}
 		go func() {
 			synctest.Wait()
-			if got := len(b.began); got != wire.MaxInFlight {
-				t.Errorf("%d calls in flight, want %d", got, wire.MaxInFlight)
-			}
+			testkit.Equal(t, len(b.began), wire.MaxInFlight, "calls in flight")
 			close(b.free)
 		}()
-		if got := len(replies(t, overStdio(t, s, in.String()))); got != n+1 {
-			t.Errorf("%d replies, want %d", got, n+1)
-		}
+		testkit.Equal(t, len(replies(t, overStdio(t, s, in.String()))), n+1, "replies")
 	})
 }
 
@@ -435,9 +425,7 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	s, _ := withSource(t, f, "")
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
-	if runGrace != 10*time.Second {
-		t.Errorf("it waits for %v", runGrace)
-	}
+	testkit.Equal(t, runGrace, 10*time.Second, "it waits for")
 	began, served := time.Now(), make(chan error, 1)
 	go func() { served <- s.serveStdio(t.Context(), wire.NewStdio(in, out, s.logger), time.Millisecond) }()
 	go func() {
@@ -459,17 +447,13 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 			t.Errorf("call %s: %s", id, result)
 		}
 	}
-	if len(got) != 4 {
-		t.Errorf("%d replies: %s", len(got), data)
-	}
+	testkit.Equal(t, len(got), 4, "replies: %s", data)
 	if r := only(t, s); r.State != remote.Running {
 		t.Errorf("the run: %+v", r)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.cancelled)+len(f.ended) != 0 {
-		t.Errorf("cancelled %v, cut off %v", f.cancelled, f.ended)
-	}
+	testkit.Equal(t, len(f.cancelled)+len(f.ended), 0, "cancelled %v, cut off %v", f.cancelled, f.ended)
 	close(f.let)
 }
 

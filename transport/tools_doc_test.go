@@ -71,9 +71,7 @@ func TestToolsDocumentHasEveryDescription(t *testing.T) {
 				t.Errorf("%s: the document leaves out %q", at, s.Description)
 			}
 			for name, p := range s.Properties {
-				if !strings.Contains(doc, name) {
-					t.Errorf("%s: the document leaves out %s", at, name)
-				}
+				testkit.Contains(t, doc, name, "%s: the document leaves out", at)
 				walk(at+"."+name, p)
 			}
 			for name, p := range s.Defs {
@@ -443,9 +441,7 @@ func TestEveryErrorCodeIsListed(t *testing.T) {
 // and replies are in TOOLS.md, which it links to.
 func TestReadmeTellsOfEveryTool(t *testing.T) {
 	data := testkit.Get(os.ReadFile("README.md")).Must(t)
-	if !strings.Contains(string(data), "]("+toolsDoc+")") {
-		t.Errorf("README.md does not link to %s", toolsDoc)
-	}
+	testkit.Contains(t, string(data), "]("+toolsDoc+")", "README.md does not link to %s", toolsDoc)
 	_, section, found := strings.Cut(string(data), "\n## Tools\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if !found {

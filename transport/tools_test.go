@@ -117,9 +117,7 @@ func TestAllToolsAreDescribed(t *testing.T) {
 			t.Errorf("%s: no title or no output schema", tool.Name)
 		}
 		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
-			if s.Type != "object" {
-				t.Errorf("%s: the %s schema has type %q, want object", tool.Name, kind, s.Type)
-			}
+			testkit.Equal(t, s.Type, "object", "%s: the type of the %s schema", tool.Name, kind)
 			if _, err := s.Resolve(nil); err != nil {
 				t.Errorf("%s: the %s schema: %v", tool.Name, kind, err)
 			}
@@ -241,9 +239,7 @@ func TestAllToolsAreAnnotated(t *testing.T) {
 			t.Errorf("%s: annotations %+v", tool.Name, a)
 			continue
 		}
-		if got := (h{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint, *a.OpenWorldHint}); got != want[tool.Name] {
-			t.Errorf("%s: hints %+v, want %+v", tool.Name, got, want[tool.Name])
-		}
+		testkit.Equal(t, (h{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint, *a.OpenWorldHint}), want[tool.Name], "%s: hints", tool.Name)
 	}
 }
 

@@ -170,9 +170,7 @@ func TestWorkspacesElsewhere(t *testing.T) {
 	must(t, os.MkdirAll(below, 0o755))
 	for dir, is := range map[string]bool{workspace: true, below: true, alike: false, root: false, trees: false} {
 		cs := insideOf(t, dir)
-		if has := listed(t, cs)["get_context"] != nil; has != is {
-			t.Errorf("%s is in the workspace: %v, want %v", dir, has, is)
-		}
+		testkit.Equal(t, listed(t, cs)["get_context"] != nil, is, "%s is in the workspace", dir)
 		if is {
 			if got := into[board.ContextReply](t, cs, "get_context", `{}`); got.AttemptID != id {
 				t.Errorf("%s: %+v", dir, got)
@@ -228,11 +226,7 @@ func TestAWorkspaceWithoutItsDatabase(t *testing.T) {
 			cs := insideOf(t, workspace)
 			for tool, args := range map[string]string{"start_workflow": planTrip, "get_workflows": `{}`, "get_step": `{}`, "list_projects": `{}`, "refresh_workflow_tools": `{}`} {
 				got := refusedAs(t, cs, tool, args, "no_database")
-				for _, name := range c.names {
-					if !strings.Contains(got, name) {
-						t.Errorf("%s does not mention %q: %s", tool, name, got)
-					}
-				}
+				testkit.ContainsAll(t, got, c.names, "%s", tool)
 			}
 			if files, _ := filepath.Glob(filepath.Join(workspace, ".deepwork", "tmp", "session_*")); len(files) > 0 {
 				t.Errorf("there are sessions: %v", files)

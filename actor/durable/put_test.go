@@ -28,9 +28,7 @@ func holds(t testing.TB, dir string, want ...string) {
 		data := testkit.Get(os.ReadFile(filepath.Join(dir, e.Name()))).Must(t)
 		got = append(got, e.Name()+"="+string(data))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the folder has %q, want %q", got, want)
-	}
+	testkit.Same(t, got, want, "the folder")
 }
 
 // A recorder is a Carry that writes the Ops down, and fails one of them.
@@ -174,9 +172,7 @@ func TestPutMode(t *testing.T) {
 		if want == 0 {
 			want = 0o600
 		}
-		if fi.Mode() != want {
-			t.Errorf("%s has the mode %v, want %v", name, fi.Mode(), want)
-		}
+		testkit.Equal(t, fi.Mode(), want, "%s has the mode", name)
 	}
 }
 
@@ -244,9 +240,7 @@ func TestMakeFolder(t *testing.T) {
 	a, b, c := filepath.Join(root, "a"), filepath.Join(root, "a", "b"), filepath.Join(root, "a", "b", "c")
 	var synced []string
 	d := Disk{Carry: func(op Op, do func() error) error {
-		if op.Do != OpSyncDir {
-			t.Errorf("it did %q", op.Do)
-		}
+		testkit.Equal(t, op.Do, OpSyncDir, "it did")
 		if entries, err := os.ReadDir(op.Path); err != nil || len(entries) != 1 {
 			t.Errorf("%s is synced with %v, %v", op.Path, entries, err)
 		}
@@ -258,9 +252,7 @@ func TestMakeFolder(t *testing.T) {
 		t.Errorf("synced %q, want %q", synced, want)
 	}
 	must(t, d.MakeFolder(c, 0o755))
-	if len(synced) != 3 {
-		t.Error("what is there was made again")
-	}
+	testkit.Equal(t, len(synced), 3, "what is there was made again")
 	if runtime.GOOS != "windows" {
 		for path, want := range map[string]fs.FileMode{a: 0o755, b: 0o755, c: 0o700} {
 			fi := testkit.Get(os.Stat(path)).Must(t)
@@ -347,9 +339,7 @@ func TestKind(t *testing.T) {
 		0o644: "a file", fs.ModeDir | 0o755: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a named pipe",
 		fs.ModeSocket: "a socket", fs.ModeDevice | fs.ModeCharDevice: "a device", fs.ModeIrregular: "something special",
 	} {
-		if got := Kind(mode); got != want {
-			t.Errorf("%v is %q, want %q", mode, got, want)
-		}
+		testkit.Equal(t, Kind(mode), want, "%v", mode)
 	}
 }
 

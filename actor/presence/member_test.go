@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"deepwork/actor/testkit"
 )
 
 // entered returns a server of this process that has entered.
@@ -77,9 +79,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	} {
 		must(t, do())
 		alone := what == "left alone"
-		if s.Alive(p.id) != alone {
-			t.Errorf("%s: it looks alive: %v", what, !alone)
-		}
+		testkit.Equal(t, s.Alive(p.id), alone, "%s: it looks alive: %v", what, !alone)
 		io.WriteString(p.In, "\n")
 		if entered := p.Line(); entered != fmt.Sprint(alone) {
 			t.Errorf("%s: it has entered: %q; %s", what, entered, &p.Err)
@@ -179,9 +179,7 @@ func TestEnteringThatFails(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "another process holds") || !strings.Contains(err.Error(), s.Path(s.ID())) || exists(s.Path(s.ID())) {
 			t.Errorf("a lock that another has: %v", err)
 		}
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("it waited for %v", took)
-		}
+		testkit.Equal(t, time.Since(began), 10*time.Second, "it waited for")
 		must(t, probe.Close())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -88,17 +88,11 @@ func TestExitCodeAndLastLines(t *testing.T) {
 	if len(r.Stderr) > 5000 || len(r.Stderr) < 4900 || !strings.HasPrefix(r.Stderr, "line ") || !strings.HasSuffix(r.Stderr, "line 9999\n") {
 		t.Errorf("%d bytes of standard error were kept, from %.20q", len(r.Stderr), r.Stderr)
 	}
-	if string(r.Stdout) != "out\n" {
-		t.Errorf("standard output is %q", r.Stdout)
-	}
+	testkit.Equal(t, string(r.Stdout), "out\n", "standard output is %q", r.Stdout)
 	if len(err.Tail) > 2000 || !strings.HasPrefix(err.Tail, "line ") || !strings.HasSuffix(err.Tail, "line 9999") {
 		t.Errorf("the tail is %q", err.Tail)
 	}
-	for _, want := range []string{s.Command[0], "exit code 3", "line 9999"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the message lacks %q: %v", want, err)
-		}
-	}
+	testkit.ContainsAll(t, err.Error(), []string{s.Command[0], "exit code 3", "line 9999"}, "the message")
 }
 
 func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
@@ -125,9 +119,7 @@ func TestTooMuchOutputKills(t *testing.T) {
 	if !errors.Is(err, process.ErrTooMuchOutput) || len(r.Stdout) != process.DefaultStdoutLimit {
 		t.Errorf("a flood: %d bytes, %v", len(r.Stdout), err)
 	}
-	if !strings.Contains(err.Error(), "more than 1048576 bytes") {
-		t.Errorf("the message is %v", err)
-	}
+	testkit.Contains(t, err.Error(), "more than 1048576 bytes", "the message is %v", err)
 }
 
 func TestTimeout(t *testing.T) {
@@ -208,9 +200,7 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	}
 	began := time.Now()
 	child.Write([]byte("x"))
-	if out := <-done; out != "tidied up\n" {
-		t.Errorf("it wrote %q", out)
-	}
+	testkit.Equal(t, <-done, "tidied up\n", "it wrote")
 	if d := time.Since(began); d > patience {
 		t.Errorf("the grace period was waited for to its end (%v), though all were gone", d)
 	}
@@ -290,11 +280,7 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 			if err == nil || err.Kind != c.kind || r.ExitCode != -1 || c.is != nil && !errors.Is(err, c.is) {
 				t.Fatalf("got %+v", err)
 			}
-			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the message lacks %q: %v", want, err)
-				}
-			}
+			testkit.ContainsAll(t, err.Error(), c.want, "the message")
 		})
 	}
 }
@@ -321,8 +307,6 @@ func TestTail(t *testing.T) {
 		"äöüäöüäöüäöü":             "öüäöü",
 		"bad \xff\xfe text":        "bad  text",
 	} {
-		if got := process.Tail(in, 10); got != want {
-			t.Errorf("Tail(%q) = %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, process.Tail(in, 10), want, "Tail(%q)", in)
 	}
 }

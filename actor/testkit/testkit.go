@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"deepwork/actor/process"
 )
@@ -36,6 +39,58 @@ func (r Result[T]) Must(t testing.TB) T {
 	t.Helper()
 	Must(t, r.err)
 	return r.value
+}
+
+// Equal fails the test if two values are not equal. What they are, if it is given, is a format and its
+// arguments, as in the functions below.
+func Equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	if got != want {
+		t.Error(about(what), different(got, want))
+	}
+}
+
+// Same fails the test if two values differ at any depth. An empty list or map is the same as none.
+func Same[T any](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	a, b := reflect.ValueOf(got), reflect.ValueOf(want)
+	empty := (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0
+	if !empty && !reflect.DeepEqual(got, want) {
+		t.Error(about(what), different(got, want))
+	}
+}
+
+// Contains fails the test if a text does not contain another one.
+func Contains(t testing.TB, text, want string, what ...any) {
+	t.Helper()
+	ContainsAll(t, text, []string{want}, what...)
+}
+
+// ContainsAll fails the test for each text of several that another one does not contain.
+func ContainsAll(t testing.TB, text string, wants []string, what ...any) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s%q is not in: %s", about(what), want, text)
+		}
+	}
+}
+
+// about is the beginning of a message.
+func about(what []any) string {
+	if len(what) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(what[0].(string), what[1:]...) + ": "
+}
+
+// different says how values differ: field by field if they have some.
+func different(got, want any) string {
+	switch reflect.Indirect(reflect.ValueOf(want)).Kind() {
+	case reflect.Struct, reflect.Slice, reflect.Map, reflect.Array:
+		return "(-want +got)\n" + cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true }))
+	}
+	return fmt.Sprintf("got %#v, want %#v", got, want)
 }
 
 // Eventually polls until problem returns "". After three minutes it ends the test.

@@ -19,9 +19,7 @@ import (
 // sameAs compares what a file says with what it should say, for one section.
 func sameAs(t *testing.T, got, want any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("it is\n%+v\nwant\n%+v", got, want)
-	}
+	testkit.Same(t, got, want)
 }
 
 // What is absent or null is the default.
@@ -408,9 +406,7 @@ func TestAFileThatExpands(t *testing.T) {
 func TestPlacesOfAliases(t *testing.T) {
 	lines := Places([]byte("git: {branch: &n create}\nworkflow_tools:\n  sources:\n    - &s\n      name: *n\n      command: [x]\n    - {name: two, command: &c [x]}\n    - *s\nexecutors:\n  *n : {command: *c}\n"))
 	for key, want := range map[string]int{"git.branch": 1, "workflow_tools.sources.create": 8, "workflow_tools.sources.two": 7, "executors.create": 10} {
-		if lines[key] != want {
-			t.Errorf("%s is in line %d, want %d", key, lines[key], want)
-		}
+		testkit.Equal(t, lines[key], want, "%s is in line", key)
 	}
 }
 
@@ -461,9 +457,7 @@ func TestReadmeExamples(t *testing.T) {
 		_, faults := Parse("config.yml", []byte(fault))
 		_, keys, _ := strings.Cut(faults.Error(), "with the keys ")
 		for key := range strings.SplitSeq(keys, ", ") {
-			if !strings.Contains(text, " "+key+":") {
-				t.Errorf("README.md does not tell of %s", key)
-			}
+			testkit.Contains(t, text, " "+key+":", "README.md does not tell of %s", key)
 		}
 	}
 	told(shown, "workflow_tools: 7\n")

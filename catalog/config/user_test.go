@@ -41,9 +41,7 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 		c.Projects[0].Name:                                  "p",
 		strings.Join(u.TrustedFolders, " "):                 filepath.Clean("/src") + " " + filepath.Clean("/home/ann"),
 	} {
-		if got != want {
-			t.Errorf("it is %q; expected %q", got, want)
-		}
+		testkit.Equal(t, got, want)
 	}
 	if c.QualityGate.DefaultMaxAttempts != 7 || project.QualityGate.AgentReviewCommand[0] != "theirs" {
 		t.Error("a key that the user does not set was changed, or the project's config was")

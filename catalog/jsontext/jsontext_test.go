@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 func TestKindAndDepth(t *testing.T) {
@@ -49,9 +51,7 @@ func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
 }
 
 func TestEncode(t *testing.T) {
-	if got := string(Quote("<a&b>\n\xff")); got != `"<a&b>\n\ufffd"` {
-		t.Errorf("got %s", got)
-	}
+	testkit.Equal(t, string(Quote("<a&b>\n\xff")), `"<a&b>\n\ufffd"`)
 	if _, err := Encode(make(chan int)); err == nil {
 		t.Error("a channel was encoded")
 	}
@@ -65,9 +65,7 @@ func TestClip(t *testing.T) {
 	}{
 		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"日本語", 1, "…"}, {"a\xffbc", 3, "a\xff…"},
 	} {
-		if got := Clip(c.s, c.n); got != c.want {
-			t.Errorf("Clip(%q, %d) = %q, want %q", c.s, c.n, got, c.want)
-		}
+		testkit.Equal(t, Clip(c.s, c.n), c.want, "Clip(%q, %d)", c.s, c.n)
 	}
 }
 
@@ -88,8 +86,6 @@ func TestNearest(t *testing.T) {
 		"draft": "draft", "darft": "draft", "drafts": "draft", "dra": "", "d": "", "reviwe": "review", "Max-Items": "max_items",
 		"maxitem": "max_items", "okay": "ok", "kk": "ok", "no": "", strings.Repeat("x", 65): "",
 	} {
-		if got := Nearest(name, candidates); got != want {
-			t.Errorf("%.20s: %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, Nearest(name, candidates), want, "%.20s", name)
 	}
 }

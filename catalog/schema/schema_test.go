@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func compile(t *testing.T, text string) *Schema {
@@ -133,9 +135,7 @@ func TestForeignExpressions(t *testing.T) {
 		`^(?!admin)`: true, `(?<=a)b`: true, `(a)\1`: true, `\u0041`: true, `\p{Script=Greek}`: true, `a{1,2000}`: true, `[^]`: true, `\cA`: true,
 		`^[a-z]+$`: false, `(`: false, `)`: false, `[`: false, `[z-a]`: false, `*`: false, `\`: false,
 	} {
-		if isForeign(pattern) != want {
-			t.Errorf("%s: %v", pattern, !want)
-		}
+		testkit.Equal(t, isForeign(pattern), want, "%s: %v", pattern, !want)
 	}
 }
 

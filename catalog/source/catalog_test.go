@@ -47,9 +47,7 @@ func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
 	server.AddTool(&mcp.Tool{Name: "another", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text(""), nil })
 	after := r.tools(t, "three", "two")
-	if before.Tool("two") != after.Tool("two") {
-		t.Error("a tool that did not change is another one")
-	}
+	testkit.Equal(t, before.Tool("two"), after.Tool("two"), "a tool that did not change is another one")
 }
 
 func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
@@ -92,9 +90,7 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 	wider := *c
 	wider.WorkflowTools.Include, wider.WorkflowTools.Prefix = []string{"data-*", "o?her"}, "x_"
 	r.configure(t, &wider)
-	if got := toolNames(r.Snapshot()); got != "x_data-a x_other" {
-		t.Errorf("Reconfigure made %q", got)
-	}
+	testkit.Equal(t, toolNames(r.Snapshot()), "x_data-a x_other", "Reconfigure made")
 	if f.asked() != asked || strings.Count(r.log.String(), "a source is connected") != 1 {
 		t.Error("a changed filter reconnected")
 	}
@@ -134,9 +130,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	r.until(t, "all three", func(s *source.Snapshot) bool {
 		return toolNames(s) == "one three two" && s.Tool("two").Away == ""
 	})
-	if n := strings.Count(r.log.String(), `msg="a source is connected" source=a`); n != 1 {
-		t.Errorf("a was connected %d times", n)
-	}
+	testkit.Equal(t, strings.Count(r.log.String(), `msg="a source is connected" source=a`), 1, "a was connected … times")
 	r.settings.Store(settings(third))
 	r.tools(t, "three")
 	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, source.ErrUnknown) {
@@ -417,9 +411,7 @@ func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 	if _, err := c.Refresh(t.Context(), patience); !errors.Is(err, bad) {
 		t.Error(err)
 	}
-	if len(c.Snapshot().Tools) != 0 {
-		t.Error("there are tools")
-	}
+	testkit.Equal(t, len(c.Snapshot().Tools), 0, "there are tools")
 }
 
 // What cannot be run is not offered, and is named.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -106,13 +107,9 @@ func TestLongTextsAreCut(t *testing.T) {
 func TestUnchangedWorkflowsAreKept(t *testing.T) {
 	text := json.RawMessage(`[{"id":"1","name":"n","description":"d"},{"id":"2","name":"m","description":"d"}]`)
 	first := newListing("s", nil)
-	if _, err := first.add(text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(first.add(text)).Must(t)
 	second := newListing("s", first.workflows)
-	if _, err := second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1)))).Must(t)
 	if second.workflows[0] != first.workflows[0] || second.workflows[1] == first.workflows[1] || second.workflows[1].Name != "k" {
 		t.Errorf("%+v", second.workflows)
 	}
@@ -120,9 +117,7 @@ func TestUnchangedWorkflowsAreKept(t *testing.T) {
 
 func TestWhatIsSkippedIsBounded(t *testing.T) {
 	g := newListing("s", nil)
-	if _, err := g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]"))).Must(t)
 	if all := g.reasons(); len(all) != maxSkipped+1 || !strings.Contains(all[maxSkipped].Reason, "201 more") {
 		t.Errorf("%d: %+v", len(all), all[len(all)-1])
 	}
@@ -302,9 +297,7 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 		{nil, nil, true}, {nil, io.EOF, false}, {io.EOF, nil, false}, {io.EOF, io.EOF, true},
 		{errors.New("ended after 12ms"), errors.New("ended after 9ms"), true}, {errors.New("a"), errors.New("b"), false},
 	} {
-		if sameError(c.a, c.b) != c.want {
-			t.Errorf("%v and %v", c.a, c.b)
-		}
+		testkit.Equal(t, sameError(c.a, c.b), c.want, "%v and %v", c.a, c.b)
 	}
 }
 

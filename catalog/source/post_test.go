@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 )
@@ -284,9 +285,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	for pause := 5 * time.Millisecond; pause <= 160*time.Millisecond; pause *= 2 {
 		before := s.conns.Load()
 		for range calls {
-			if _, err := r.Execute(t.Context(), w, nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t)
 			time.Sleep(pause)
 		}
 		if n = int64(s.conns.Load() - before); n <= calls/2 {

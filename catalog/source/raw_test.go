@@ -135,9 +135,7 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 			t.Errorf("%.40q: %+v %v", before, got, err)
 		}
 	}
-	if n := strings.Count(r.log.String(), "a source is connected"); n != 1 {
-		t.Errorf("it was connected to %d times", n)
-	}
+	testkit.Equal(t, strings.Count(r.log.String(), "a source is connected"), 1, "it was connected to … times")
 }
 
 // A message that cannot be read costs the calls in flight, as lost, and the

@@ -84,9 +84,7 @@ func linkTo(t *testing.T, w wire) *link {
 
 func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	ours, theirs := mcp.NewInMemoryTransports()
-	if _, err := answering(t).Connect(t.Context(), theirs, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(answering(t).Connect(t.Context(), theirs, nil)).Must(t)
 	memory := &memoryWire{other: ours}
 	server := answering(t)
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
@@ -147,9 +145,7 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 
 func TestSDKGivesTheErrorOfReadToTheCallsInFlight(t *testing.T) {
 	ours, theirs := mcp.NewInMemoryTransports()
-	if _, err := answering(t).Connect(t.Context(), theirs, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(answering(t).Connect(t.Context(), theirs, nil)).Must(t)
 	w := &memoryWire{other: ours}
 	l := linkTo(t, w)
 	w.conn.fail.Store(&jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "made of cheese"})

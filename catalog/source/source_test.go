@@ -237,9 +237,7 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	r.refresh(t)
 	s := r.tools(t, "own", "send_1", "send_2")
 	for name, want := range map[string]string{"send": "[send_1 send_2] []", "nothing": "[] []"} {
-		if got := found(s, name); got != want {
-			t.Errorf("%s means %s, want %s", name, got, want)
-		}
+		testkit.Equal(t, found(s, name), want, "%s means", name)
 	}
 
 	// The other does not take the name when the first is away, nor one that a name with an id was once
@@ -250,9 +248,7 @@ func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
 	r.settings.Store(&away)
 	s = r.tools(t, "send_2")
 	for name, want := range map[string]string{"send": "[send_2] [first]", "own": "[] [first]", "send_1": "[] [first]"} {
-		if got := found(s, name); got != want {
-			t.Errorf("%s means %s, want %s", name, got, want)
-		}
+		testkit.Equal(t, found(s, name), want, "%s means", name)
 	}
 	b.set(listOf(workflow("2", "send"), workflow("1", "send")))
 	r.refresh(t)
@@ -295,9 +291,7 @@ func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
-	if len(report.Removed) != 0 {
-		t.Errorf("what a silent source said before is gone: %v", report.Removed)
-	}
+	testkit.Equal(t, len(report.Removed), 0, "what a silent source said before is gone: %v", report.Removed)
 }
 
 // largeResult is the result of a tool, of about so many bytes.
@@ -390,9 +384,7 @@ func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 			kill(t, pid)
 			r.until(t, "it to be gone", away)
 			r.until(t, "it to be back", func(s *source.Snapshot) bool { return len(s.Tools) == 2 && !away(s) })
-			if n := strings.Count(r.log.String(), told); n != 1 {
-				t.Errorf("initialize was refused %d times", n)
-			}
+			testkit.Equal(t, strings.Count(r.log.String(), told), 1, "initialize was refused … times")
 		})
 	}
 }

@@ -56,9 +56,7 @@ func TestFSHoldsOnlyJobs(t *testing.T) {
 func TestBundledJobsLoadWithoutFault(t *testing.T) {
 	jobs := load(t)
 	for dir, j := range jobs {
-		if j.Name != dir {
-			t.Errorf("the job in %s is named %s: a job that shadows it by folder would not shadow it by name", dir, j.Name)
-		}
+		testkit.Equal(t, j.Name, dir, "the job is not named as its folder: a job that shadows it by folder would not shadow it by name")
 	}
 	j := jobs["deepwork_jobs"]
 	if j == nil {
@@ -74,9 +72,7 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 		for _, e := range w.Entries {
 			steps = append(steps, strings.Join(e, "+"))
 		}
-		if got := strings.Join(steps, " "); got != want[w.Name] {
-			t.Errorf("workflow %s has the steps %q, want %q", w.Name, got, want[w.Name])
-		}
+		testkit.Equal(t, strings.Join(steps, " "), want[w.Name], "workflow %s has the steps", w.Name)
 		delete(want, w.Name)
 	}
 	for name := range want {
@@ -211,9 +207,7 @@ func TestServerRefusesWhatTheCommonInfoSays(t *testing.T) {
 			if j != nil {
 				t.Fatalf("it is accepted, with the warnings %v", j.Warnings)
 			}
-			if !strings.Contains(ds.Error(), c.says) {
-				t.Errorf("the fault does not say %q:\n%v", c.says, ds)
-			}
+			testkit.Contains(t, ds.Error(), c.says, "the fault")
 		})
 	}
 }
@@ -302,9 +296,7 @@ func TestReadmeIsShortAndLinksToEveryPage(t *testing.T) {
 		t.Errorf("README.md has %d lines; expected at most 400", lines)
 	}
 	for _, p := range pages[1:] {
-		if !strings.Contains(pages[0].Text, "]("+p.Path) {
-			t.Errorf("README.md does not link to %s", p.Path)
-		}
+		testkit.Contains(t, pages[0].Text, "]("+p.Path, "README.md does not link to %s", p.Path)
 	}
 }
 
@@ -358,14 +350,10 @@ func TestReadmeNamesEveryToolAndCommand(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n### ")
 		section, _, _ = strings.Cut(section, "\n| field of the reply |")
 		for _, argument := range arguments {
-			if !strings.Contains(section, "\n| `"+argument+"` |") {
-				t.Errorf("%s has no argument %s, says TOOLS.md", tool, argument)
-			}
+			testkit.Contains(t, section, "\n| `"+argument+"` |", "%s has no argument %s, says TOOLS.md", tool, argument)
 		}
 	}
 	for _, c := range commands {
-		if !strings.Contains(text, "`deepwork "+c) {
-			t.Errorf("README.md does not name the command deepwork %s", c)
-		}
+		testkit.Contains(t, text, "`deepwork "+c, "README.md does not name the command deepwork %s", c)
 	}
 }

@@ -275,9 +275,7 @@ func TestTemplatesAreReferredToAndExist(t *testing.T) {
 
 func TestTextsAreCleanAndPortable(t *testing.T) {
 	for name, text := range texts(t, ".") {
-		if m := absolute.FindString(text); m != "" {
-			t.Errorf("%s has an absolute path: %q", name, m)
-		}
+		testkit.Equal(t, absolute.FindString(text), "", "%s has an absolute path", name)
 		if strings.Contains(text, "\r") || strings.Contains(text, "\t") {
 			t.Errorf("%s has carriage returns or tabs", name)
 		}
@@ -285,9 +283,7 @@ func TestTextsAreCleanAndPortable(t *testing.T) {
 			t.Errorf("%s does not end in exactly one newline", name)
 		}
 		for i, line := range strings.Split(text, "\n") {
-			if strings.TrimRight(line, " ") != line {
-				t.Errorf("%s:%d ends in blanks", name, i+1)
-			}
+			testkit.Equal(t, strings.TrimRight(line, " "), line, "%s:%d ends in blanks", name, i+1)
 		}
 	}
 }

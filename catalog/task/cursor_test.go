@@ -4,9 +4,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // again is the cursor of the position that a listing begins at.
@@ -50,9 +51,7 @@ func FuzzCursor(f *testing.F) {
 				t.Errorf("%+v %v", l, err)
 			}
 		case cursor == "":
-			if l != list {
-				t.Errorf("%+v", l)
-			}
+			testkit.Equal(t, l, list)
 		case again(l) != cursor: // one position, one cursor
 			t.Errorf("%q is %+v, which is %q", cursor, l, again(l))
 		}
@@ -62,16 +61,10 @@ func FuzzCursor(f *testing.F) {
 func TestCycle(t *testing.T) {
 	on := map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d", "a"}, "d": {"e"}, "e": {"d"}}
 	for id, want := range map[string][]string{"a": {"a", "c", "a"}, "b": nil, "d": {"d", "e", "d"}, "z": nil} {
-		if got := Cycle(id, on); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", id, got, want)
-		}
+		testkit.Same(t, Cycle(id, on), want, "%s", id)
 	}
-	if got := Cyclic(on); got != "d" {
-		t.Errorf("%q is said to be on a cycle", got)
-	}
-	if got := Cyclic(map[string][]string{"a": {"b"}, "b": {"d"}, "d": {"e"}, "e": {"d"}}); got != "d" {
-		t.Errorf("%q is said to be on a cycle", got)
-	}
+	testkit.Equal(t, Cyclic(on), "d", "is said to be on a cycle")
+	testkit.Equal(t, Cyclic(map[string][]string{"a": {"b"}, "b": {"d"}, "d": {"e"}, "e": {"d"}}), "d", "is said to be on a cycle")
 	// A graph with 2^60 ways is looked at once per task.
 	wide := map[string][]string{}
 	for i := range 60 {

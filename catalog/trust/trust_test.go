@@ -64,9 +64,7 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 		}
 	}
 	want := "agents attempts.auto_start attempts.copy attempts.push_to attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
-	if strings.Join(got, " ") != want {
-		t.Errorf("it has %v", got)
-	}
+	testkit.Equal(t, strings.Join(got, " "), want, "it has %v", got)
 	for _, f := range []string{"tools/review.py", "tools/ci.sh", "tools/setup.sh"} {
 		if !files[f] {
 			t.Errorf("the content of %s is not in it", f)
@@ -130,9 +128,7 @@ func TestWhatChangesASet(t *testing.T) {
 	}
 	if runtime.GOOS != "windows" {
 		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o777))
-		if f := setOf(t, root, asks).Fault(); !strings.Contains(f, "chmod o-w") {
-			t.Errorf("a script that everybody may change: %q", f)
-		}
+		testkit.Contains(t, setOf(t, root, asks).Fault(), "chmod o-w", "a script that everybody may change")
 		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o755))
 		for _, dir := range []string{root, filepath.Join(root, "tools")} {
 			must(t, os.Chmod(dir, 0o777))
@@ -140,9 +136,7 @@ func TestWhatChangesASet(t *testing.T) {
 				t.Errorf("a folder in which everybody may replace a script: %q", f)
 			}
 			must(t, os.Chmod(dir, 0o777|os.ModeSticky))
-			if f := setOf(t, root, asks).Fault(); f != "" {
-				t.Errorf("a folder like /tmp: %q", f)
-			}
+			testkit.Equal(t, setOf(t, root, asks).Fault(), "", "a folder like /tmp")
 			must(t, os.Chmod(dir, 0o755))
 		}
 	}
@@ -237,9 +231,7 @@ func TestInFoldersComparesWholeElements(t *testing.T) {
 	}{
 		{"work/a", "work", true}, {"work", "work", true}, {"worker", "work", false}, {"work", "work/a", false}, {"link/a", "work", true}, {"work/a", "link", true},
 	} {
-		if got := InFolders(filepath.Join(dir, c.root), []string{filepath.Join(dir, c.folder)}); got != c.want {
-			t.Errorf("%s in %s: %v", c.root, c.folder, got)
-		}
+		testkit.Equal(t, InFolders(filepath.Join(dir, c.root), []string{filepath.Join(dir, c.folder)}), c.want, "%s in %s", c.root, c.folder)
 	}
 	if InFolders(dir, []string{"relative", ""}) {
 		t.Error("a relative folder counts")

@@ -122,11 +122,7 @@ func (p *boardProject) refused(tool string, args map[string]any, kind string, me
 	if !result.IsError || !strings.HasPrefix(text, kind+": ") {
 		p.t.Errorf("%s %v: want a %s, got: %s", tool, args, kind, text)
 	}
-	for _, m := range mentions {
-		if !strings.Contains(text, m) {
-			p.t.Errorf("%s %v: %q is not in: %s", tool, args, m, text)
-		}
-	}
+	testkit.ContainsAll(p.t, text, mentions, "%s %v", tool, args)
 	return text
 }
 

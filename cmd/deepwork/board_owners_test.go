@@ -139,17 +139,13 @@ func TestBoardHasOwners(t *testing.T) {
 			}
 		}
 	}
-	if now := state(); now != was {
-		t.Errorf("strangers changed\n%s to\n%s", was, now)
-	}
+	testkit.Equal(t, state(), was, "strangers changed it")
 	for who, want := range map[*boardProject]string{p: id.attempt, ann: id.attempt, bob: id.attempt, eve: "", solo: ""} {
 		got := ""
 		for _, i := range boardCall[board.AttentionReply](who, "needs_attention", map[string]any{}).Items {
 			got += i.ID
 		}
-		if got != want {
-			t.Errorf("needs_attention lists %q, want %q", got, want)
-		}
+		testkit.Equal(t, got, want, "needs_attention lists")
 	}
 	// A request_id is its identity's.
 	own := boardCall[board.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})

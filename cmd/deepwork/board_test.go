@@ -34,13 +34,9 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 	if now := p.getTask(v.TaskID); now.Status != "inreview" || deref(now.JobName) != "release" {
 		t.Errorf("%+v", now)
 	}
-	if x.Repos[0].ChangedCount != 0 {
-		t.Errorf("the workflow's sessions are among the changes: %v", x.Repos[0].ChangedFiles)
-	}
+	testkit.Equal(t, x.Repos[0].ChangedCount, 0, "the workflow's sessions are among the changes: %v", x.Repos[0].ChangedFiles)
 	sessions, _ := filepath.Glob(filepath.Join(x.Repos[0].WorktreePath, ".deepwork", "tmp", "session_*.json"))
-	if len(sessions) != 1 {
-		t.Errorf("sessions in the workspace: %v", sessions)
-	}
+	testkit.Equal(t, len(sessions), 1, "sessions in the workspace: %v", sessions)
 	if outside, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "tmp", "session_*.json")); len(outside) != 0 {
 		t.Errorf("sessions in the project: %v", outside)
 	}
@@ -207,9 +203,7 @@ func TestReq004_AttemptHasNoSessions(t *testing.T) {
 	}
 	open()
 	p.ends(busy.AttemptID)
-	if p.ends(waits.AttemptID).State != "completed" {
-		t.Error("what waited did not run")
-	}
+	testkit.Equal(t, p.ends(waits.AttemptID).State, "completed", "what waited did not run")
 }
 
 func TestReq004_AttemptIDIsUsableForFollowUp(t *testing.T) {
@@ -244,9 +238,7 @@ func sends(t *testing.T, byWorkspace bool) {
 		t.Errorf("%+v", r)
 	}
 	p.ends(x.AttemptID)
-	if out := p.output(x.AttemptID); !strings.Contains(out, "coder plan-resumed\nsecond") {
-		t.Errorf("output:\n%s", out)
-	}
+	testkit.Contains(t, p.output(x.AttemptID), "coder plan-resumed\nsecond", "output")
 	for _, wrong := range []map[string]any{
 		{"action": "send", "prompt": "x"},
 		{"action": "send", "prompt": "x", "attempt_id": x.AttemptID, "session_id": *x.LatestSessionID},
@@ -334,13 +326,9 @@ func TestReq004_ContextReturnsUnifiedAttemptData(t *testing.T) {
 	}
 	for _, want := range []string{`"project_id":"` + p.project, `"project_name":"shop"`, `"task_id":"` + v.TaskID, `"task_title":"Add a basket"`, `"task_status":"inprogress"`,
 		`"attempt_id":"` + x.AttemptID, `"workspace_branch":"` + x.WorkspaceBranch, `"repo_id":"` + p.repo, `"repo_name":"shop"`, `"target_branch":"main"`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%s is not in %s", want, text)
-		}
+		testkit.Contains(t, text, want)
 	}
-	if x.Repos[0].ChangedCount != 0 {
-		t.Errorf("a server in the workspace left changes: %v", x.Repos[0].ChangedFiles)
-	}
+	testkit.Equal(t, x.Repos[0].ChangedCount, 0, "a server in the workspace left changes: %v", x.Repos[0].ChangedFiles)
 	p.refusedOutside()
 }
 
@@ -404,11 +392,7 @@ func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 	if last.Status != machine.WorkflowComplete || last.Summary == nil {
 		t.Fatalf("the last step: %+v", last)
 	}
-	for _, w := range []string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"} {
-		if !strings.Contains(*last.Summary, w) {
-			t.Errorf("the summary does not name %s: %s", w, *last.Summary)
-		}
-	}
+	testkit.ContainsAll(t, *last.Summary, []string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"}, "the summary")
 	if strings.Contains(*last.Summary, "kept.md") {
 		t.Errorf("the summary names a file that exists: %s", *last.Summary)
 	}

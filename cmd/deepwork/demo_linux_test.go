@@ -124,8 +124,6 @@ func TestUIOpensABrowser(t *testing.T) {
 
 func TestHasScreen(t *testing.T) {
 	for name, want := range map[string]bool{"DISPLAY": true, "WAYLAND_DISPLAY": true, "TERM": false} {
-		if got := hasScreen(func(n string) string { return map[string]string{name: "x"}[n] }); got != want {
-			t.Errorf("with %s: %v", name, got)
-		}
+		testkit.Equal(t, hasScreen(func(n string) string { return map[string]string{name: "x"}[n] }), want, "with %s", name)
 	}
 }

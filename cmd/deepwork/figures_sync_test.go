@@ -247,9 +247,7 @@ workflows:
 	server := startProgram(b, "deepwork", "serve", "--path", root)
 	list := func() time.Duration {
 		begin := time.Now()
-		if _, err := server.do("get_workflows", map[string]any{}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Get(server.do("get_workflows", map[string]any{})).Must(b)
 		return time.Since(begin)
 	}
 	var own, idle, busy []time.Duration

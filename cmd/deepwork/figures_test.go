@@ -268,9 +268,7 @@ func BenchmarkLateStep(b *testing.B) {
 				late = append(late, took)
 			}
 		}
-		if _, err := server.do("abort_workflow", map[string]any{"explanation": "measured"}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Get(server.do("abort_workflow", map[string]any{"explanation": "measured"})).Must(b)
 	}
 	b.ReportMetric(median(early), "step10-µs")
 	b.ReportMetric(median(late), "step300-µs")
@@ -291,9 +289,7 @@ func BenchmarkProcessStart(b *testing.B) {
 		begin := time.Now()
 		must(b, cmd.Start())
 		io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"figures","version":"1"}}}`+"\n")
-		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Get(bufio.NewReader(out).ReadString('\n')).Must(b)
 		all = append(all, time.Since(begin))
 		in.Close()
 		must(b, cmd.Wait())

@@ -100,16 +100,10 @@ func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
 	must(t, client.Close())
 	client, _ = startClient(t, root, "--no-quality-gate")
 	r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
-	if got := string(lookup(r, "status")); got != `"workflow_complete"` {
-		t.Errorf("the flag does not win: %s", r)
-	}
+	testkit.Equal(t, string(lookup(r, "status")), `"workflow_complete"`, "the flag does not win: %s", r)
 	for _, flags := range [][]string{nil, {"--json"}} {
 		shown := mustPrint(t, root, append([]string{"sessions", "show", id}, flags...)...)
-		for _, want := range []string{"weakened", "and is off"} {
-			if !strings.Contains(shown, want) {
-				t.Errorf("%v: it does not show %q: %s", flags, want, shown)
-			}
-		}
+		testkit.ContainsAll(t, shown, []string{"weakened", "and is off"}, "%v", flags)
 		if flags == nil && !strings.Contains(shown, "evidence: not reviewed, because the server ran without reviews") {
 			t.Errorf("the evidence: %s", shown)
 		}
@@ -172,9 +166,7 @@ func notesProject(t *testing.T) string {
 func toDraft(t *testing.T, client *mcp.ClientSession) (string, json.RawMessage) {
 	started := callTool(t, client, "start_workflow", map[string]any{"goal": "Notes", "job_name": "notes", "workflow_name": "write", "instance_id": "x"})
 	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
-	if got := string(lookup(started, "begin_step.step_inputs")); got != "[]" {
-		t.Errorf("the first step has inputs: %s", got)
-	}
+	testkit.Equal(t, string(lookup(started, "begin_step.step_inputs")), "[]", "the first step has inputs")
 	callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "ask", "outputs": map[string]any{}})
 	return id, callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "collect",
 		"outputs": map[string]any{"sources": []string{"src/a.md", "src/b.md"}, "changes": "docs/changes.md"}})
@@ -190,17 +182,11 @@ const draftInputs = `[{"name":"tone","description":"How to say it"},` +
 func TestAStepHasItsInputs(t *testing.T) {
 	client, _ := startClient(t, notesProject(t))
 	id, reply := toDraft(t, client)
-	if got := string(lookup(reply, "begin_step.step_inputs")); got != draftInputs {
-		t.Errorf("finished_step: step_inputs is\n%s\nwant\n%s", got, draftInputs)
-	}
+	testkit.Equal(t, string(lookup(reply, "begin_step.step_inputs")), draftInputs, "finished_step: step_inputs")
 	reply = callTool(t, client, "get_step", map[string]any{"session_id": id})
-	if got := string(lookup(reply, "begin_step.step_inputs")); got != draftInputs {
-		t.Errorf("get_step: step_inputs is\n%s\nwant\n%s", got, draftInputs)
-	}
+	testkit.Equal(t, string(lookup(reply, "begin_step.step_inputs")), draftInputs, "get_step: step_inputs")
 	const want = `[{"step_id":"collect","outputs":{"changes":"docs/changes.md","sources":["src/a.md","src/b.md"]}},{"step_id":"ask","outputs":{}}]`
-	if got := string(lookup(reply, "completed_steps")); got != want {
-		t.Errorf("completed_steps is\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, string(lookup(reply, "completed_steps")), want, "completed_steps")
 }
 
 // Field names, nulls and punctuation of a step's reply have at most 600 characters,

@@ -78,9 +78,7 @@ func TestImportsRunDown(t *testing.T) {
 			if !ours {
 				continue
 			}
-			if why := forbidden(from, to); why != "" {
-				t.Errorf("%s imports %s: %s", name, to, why)
-			}
+			testkit.Equal(t, forbidden(from, to), "", "%s imports %s", name, to)
 			if floor(from) != floor(to) {
 				crossed[from+" -> "+to] = true
 			}
@@ -168,9 +166,7 @@ func TestConfigTemplateHasTheDefaults(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatalf("%v\nin\n%s", faults, c.project)
 	}
-	if !slices.Equal(got.Toolsets, config.DefaultToolsets) {
-		t.Errorf("toolsets are %v, the default is %v", got.Toolsets, config.DefaultToolsets)
-	}
+	testkit.Same(t, got.Toolsets, config.DefaultToolsets, "the default toolsets")
 	got.Toolsets = nil
 	if want := config.Default(); !reflect.DeepEqual(got, want) {
 		t.Errorf("the template has\n%+v\nthe defaults are\n%+v", got, want)
@@ -179,9 +175,7 @@ func TestConfigTemplateHasTheDefaults(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatalf("%v\nin\n%s", faults, c.user)
 	}
-	if got := user.Over(config.Default()); !reflect.DeepEqual(got, config.Default()) {
-		t.Errorf("a user's own part has\n%+v\nthe defaults are\n%+v", got, config.Default())
-	}
+	testkit.Same(t, user.Over(config.Default()), config.Default(), "a user's own part")
 	if len(user.TrustedFolders) > 0 || len(user.WorkerProjects) > 0 || user.Store != "" {
 		t.Errorf("a user's own part has %+v", user)
 	}

@@ -309,9 +309,7 @@ func TestReadmeTellsOfEveryOption(t *testing.T) {
 		if !c.HasParent() || c.HasSubCommands() && !c.Runnable() || c.Parent().Name() == "completion" {
 			return
 		}
-		if !strings.Contains(text, "`"+c.CommandPath()) {
-			t.Errorf("no page documents the command %q", c.CommandPath())
-		}
+		testkit.Contains(t, text, "`"+c.CommandPath(), "no page documents the command %q", c.CommandPath())
 		var row string // of the table of commands, or the table of serve's options
 		for line := range strings.Lines(text) {
 			if c.Name() == "serve" && strings.HasPrefix(line, "| `--") || strings.HasPrefix(line, "| `"+c.CommandPath()) {
@@ -420,12 +418,8 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 			t.Errorf("%s: %q", tool.Name, got)
 		}
 	}
-	if got := inCommands("Session 'x' was aborted. Start a new one with start_workflow."); got != "Session 'x' was aborted." {
-		t.Errorf("%q", got)
-	}
-	if got := inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."); got != "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'." {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, inCommands("Session 'x' was aborted. Start a new one with start_workflow."), "Session 'x' was aborted.")
+	testkit.Equal(t, inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."), "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'.")
 }
 
 // unplain are the words and phrases that texts for people and agents do not have, each with what to write instead.

@@ -226,9 +226,7 @@ func TestServeSignal(t *testing.T) {
 			if err := server.Wait(); err != nil {
 				t.Errorf("ended with %v, want exit 0; it logged\n%s", err, rest)
 			}
-			if !strings.Contains(string(rest), "server stopped") {
-				t.Errorf("it did not say that it stopped:\n%s", rest)
-			}
+			testkit.Contains(t, string(rest), "server stopped", "it did not say that it stopped: %s", rest)
 		})
 	}
 }
@@ -247,9 +245,7 @@ func TestServeOutlivesItsClient(t *testing.T) {
 	server.Stdout, server.Stderr = w, &log
 	must(t, server.Start())
 	must(t, r.Close())
-	if _, err := io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")).Must(t)
 	err = server.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
 		t.Errorf("ended with %v, want exit code 1", err)

@@ -32,9 +32,7 @@ func TestSessionsAreImported(t *testing.T) {
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state")) // another computer
 	before := testkit.Get(os.ReadFile(sessionFile(root, id))).Must(t)
 
-	if out := mustPrint(t, root, "sessions", "list"); !strings.Contains(out, "There are no sessions.") {
-		t.Errorf("listed: %s", out)
-	}
+	testkit.Contains(t, mustPrint(t, root, "sessions", "list"), "There are no sessions.", "listed")
 	out, err := commandOn(t, root, "sessions", "show", id)
 	for _, want := range []string{"`deepwork sessions import .deepwork/tmp/session_" + id + ".json`", "`deepwork where --adopt OLD-PATH`"} {
 		if err == nil || !strings.Contains(out, want) {
@@ -47,11 +45,7 @@ func TestSessionsAreImported(t *testing.T) {
 	one := []string{"deepwork", "sessions", "import", sessionFile(root, id), "--path", root}
 	asksAtNoPipe(t, one...)
 	out, screen, err := typing(t, "no", one...)
-	for _, want := range []string{"session_" + id + ".json  ", "session " + id + ", active: one/w, at step b, of ", `goal: red \u001b[31m text` + "\n", "  1 step finished\n", "Its definition is not stored here: the job as it is now counts.\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not show %q: %q", want, out)
-		}
-	}
+	testkit.ContainsAll(t, out, []string{"session_" + id + ".json  ", "session " + id + ", active: one/w, at step b, of ", `goal: red \u001b[31m text` + "\n", "  1 step finished\n", "Its definition is not stored here: the job as it is now counts.\n"}, "it")
 	if err == nil || !strings.Contains(screen, "May agents go on with 1 session? Type yes") || !strings.Contains(out, "nothing was imported") {
 		t.Errorf("an answer of no: %v, %q, %q", err, out, screen)
 	}
@@ -70,12 +64,8 @@ func TestSessionsAreImported(t *testing.T) {
 	}
 	mustPrint(t, root, "check")
 	client, _ = startClient(t, root)
-	if step := callTool(t, client, "get_step", map[string]any{"session_id": id}); !strings.Contains(string(step), "and more") {
-		t.Errorf("an agent is given %s", step)
-	}
-	if r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id}); !strings.Contains(string(r), "workflow_complete") {
-		t.Errorf("an agent goes on with %s", r)
-	}
+	testkit.Contains(t, string(callTool(t, client, "get_step", map[string]any{"session_id": id})), "and more", "an agent is given")
+	testkit.Contains(t, string(callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})), "workflow_complete", "an agent goes on with")
 }
 
 // Files that anybody may have written: nothing of them is imported, no link leads out of the project, and an
@@ -172,9 +162,7 @@ func TestADamagedDatabaseIsSetAside(t *testing.T) {
 		t.Errorf("imported: %v, %s", err, out)
 	}
 	client, _ = startClient(t, root)
-	if r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id}); !strings.Contains(string(r), "workflow_complete") {
-		t.Errorf("an agent goes on with %s", r)
-	}
+	testkit.Contains(t, string(callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})), "workflow_complete", "an agent goes on with")
 }
 
 // A step that waits for a person in the workspace of an attempt needs attention, and the session is
@@ -183,9 +171,7 @@ func TestSessionsOfAttempts(t *testing.T) {
 	onBothStores(t, func(t *testing.T) {
 		p := newBoardProject(t, "quality_gate: {override: human}\n")
 		writeFiles(t, p.root, map[string]string{".deepwork/jobs/release/job.yml": reviewedJob("release", isItGood, "a")})
-		if out := mustPrint(t, p.root, "sessions", "list"); out != "There are no sessions.\n" {
-			t.Errorf("at first: %s", out)
-		}
+		testkit.Equal(t, mustPrint(t, p.root, "sessions", "list"), "There are no sessions.\n", "at first")
 		gate, open := p.gate("go")
 		x := p.start(p.workflowTask("! write out.txt done", "! review "+gate))
 		var item board.Attention

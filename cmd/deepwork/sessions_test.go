@@ -190,9 +190,7 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			diff := func() string {
 				return string(callTool(t, p.client, "get_attempt_diff", map[string]any{"attempt_id": a.AttemptID}))
 			}
-			if got := diff(); !strings.Contains(got, "some work") {
-				t.Errorf("the diff: %s", got)
-			}
+			testkit.Contains(t, diff(), "some work", "the diff")
 			callTool(t, p.client, "follow_up", map[string]any{"attempt_id": a.AttemptID, "action": "send", "prompt": "! write more.txt more work"})
 			if now = p.ends(a.AttemptID); now.State != "completed" {
 				t.Errorf("after a follow-up: %+v\n%s", now, p.output(a.AttemptID))
@@ -244,18 +242,14 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 	}
 	for _, text := range []string{"Größe 漢字 ключ العربية", "a\nb\tc", "\u00a0\u3000", "❤️ 👍🏽 ✓ → e\u0301",
 		"👩\u200d💻 🏳️\u200d🌈 👩🏽\u200d⚕️ می\u200cخواهم क्\u200dष"} {
-		if got := plain(text); got != text {
-			t.Errorf("%q is shown as %q", text, got)
-		}
+		testkit.Equal(t, plain(text), text, "is shown as")
 	}
 	for _, text := range []string{"\u200d", "👩\u200d", "\u200d💻", "👩\u200dx", "1\u200d+", "a\u200dم", "\xff\u200d"} {
 		if got := plain(text); strings.ContainsAny(got, "\u200c\u200d") {
 			t.Errorf("%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
 		}
 	}
-	if got := inline("a\r\nb\tc\rd"); got != `a\nb\tc\u000dd` {
-		t.Errorf("a name with newlines is shown as %q", got)
-	}
+	testkit.Equal(t, inline("a\r\nb\tc\rd"), `a\nb\tc\u000dd`, "a name with newlines is shown as")
 }
 
 // A newline in a name does not make the rest of an error look like another message.

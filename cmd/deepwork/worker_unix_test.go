@@ -144,8 +144,6 @@ func TestAWorkerWithoutAnything(t *testing.T) {
 		return string(out)
 	}
 	for want, args := range map[string][]string{"worker.projects": nil, "--max -1": {"--max", "-1"}, "--executors is empty": {"--executors", ""}} {
-		if out := run(args...); !strings.Contains(out, want) {
-			t.Errorf("%q: %s", args, out)
-		}
+		testkit.Contains(t, run(args...), want, "%q", args)
 	}
 }

@@ -84,9 +84,7 @@ func TestBreaksAreNoticed(t *testing.T) {
 		return strings.TrimSpace(what)
 	}
 	t.Run("none", func(t *testing.T) {
-		if what := struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter); what != "" {
-			t.Error(what)
-		}
+		testkit.Equal(t, struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter), "")
 	})
 	for _, b := range breaks {
 		t.Run(b.check, func(t *testing.T) {

@@ -71,17 +71,13 @@ func TestSessionModel(t *testing.T) {
 		"a member again, out of order":     {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, back("s1"), "back to s1 clears s1,s4"), one(5, file, `active at s1: `+done0+` s2=unreported s3=unreported s1=open; ""; from s4 to s1: s1={"report":"a.md"} "n" s4=open`)}, false},
 		"a file that went back by itself":  {[]porcupine.Operation{one(3, file, `active at s0: s0=open; ""; from s1 to s0: `+done0+` s1=open s2=open s3=open`)}, false},
 	} {
-		if got := porcupine.CheckOperations(sessionModel, append(begun[:2:2], c.ops...)); got != c.ok {
-			t.Errorf("%s: %v, want %v", name, got, c.ok)
-		}
+		testkit.Equal(t, porcupine.CheckOperations(sessionModel, append(begun[:2:2], c.ops...)), c.ok, "%s", name)
 	}
 	s := state{workflow: "fork", status: "active"}
 	for _, step := range []string{"s1", "s0", "s2"} {
 		s = s.finish(differ(step))[0].state
 	}
-	if got := s.finish(finish("s3"))[0].reply; got != `complete {"report":"a.md","papers":["c.md"]}` {
-		t.Errorf("all outputs: %s", got)
-	}
+	testkit.Equal(t, s.finish(finish("s3"))[0].reply, `complete {"report":"a.md","papers":["c.md"]}`, "all outputs")
 }
 
 // The model knows what may become of a task, and takes nothing else.
@@ -119,9 +115,7 @@ func TestTaskModel(t *testing.T) {
 		"a change that comes twice":       {ops{op(2, update("b"), "is b"), op(3, update("c"), "is c"), op(4, get, "is b")}, false},
 		"a lost deletion that comes late": {ops{open(2, remove), op(3, get, "is a"), op(4, update("c"), taskGone)}, true},
 	} {
-		if got := porcupine.CheckOperations(taskModel, append(ops{op(1, create, "is a")}, c.ops...)); got != c.ok {
-			t.Errorf("%s: %v; expected %v", name, got, c.ok)
-		}
+		testkit.Equal(t, porcupine.CheckOperations(taskModel, append(ops{op(1, create, "is a")}, c.ops...)), c.ok, "%s", name)
 	}
 }
 
@@ -137,9 +131,7 @@ func TestFinds(t *testing.T) {
 	for report, want := range map[string]bool{
 		half + note + verdict: false, half + torn + verdict: true, torn + verdict: true, "Error: checking /p: no such folder\n": true,
 	} {
-		if got := finds(report, underWay); got != want {
-			t.Errorf("%v; expected %v:\n%s", got, want, report)
-		}
+		testkit.Equal(t, finds(report, underWay), want, "%s", report)
 	}
 }
 
@@ -152,9 +144,7 @@ func TestTokenIn(t *testing.T) {
 		"# sim-order s3-7 is a title\n":             "",
 		"sim-order":                                 "",
 	} {
-		if got := tokenIn(prompt); got != want {
-			t.Errorf("%q: %q, want %q", prompt, got, want)
-		}
+		testkit.Equal(t, tokenIn(prompt), want, "%q", prompt)
 	}
 }
 
@@ -230,9 +220,7 @@ func TestOnce(t *testing.T) {
 		for kind := range h.faults {
 			found += kind
 		}
-		if found != c.want {
-			t.Errorf("%s: %q, want %q", what, found, c.want)
-		}
+		testkit.Equal(t, found, c.want, "%s", what)
 	}
 }
 
@@ -282,9 +270,7 @@ func TestReviewModel(t *testing.T) {
 	} {
 		begun := []porcupine.Operation{{Input: input{Tool: "start_workflow", Workflow: "review"}, Call: -4, Output: "begin s0", Return: -3},
 			{Input: finish("s0", "a.md"), Call: -2, Output: "begin s7", Return: -1}}
-		if got := porcupine.CheckOperations(sessionModel, append(begun, c.ops...)); got != c.ok {
-			t.Errorf("%s: %v, want %v", name, got, c.ok)
-		}
+		testkit.Equal(t, porcupine.CheckOperations(sessionModel, append(begun, c.ops...)), c.ok, "%s", name)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 )
 
 // unpacked unpacks an archive of a release and returns the folder in it that has its name.
@@ -144,15 +146,11 @@ func TestBuiltPrograms(t *testing.T) {
 	for i := range args {
 		args[i] = fill(args[i])
 	}
-	if got := tools(t, version, os.TempDir(), fill(command), args...); !slices.Equal(got, want) {
-		t.Errorf("the server of the bundle offers %v, that of the archive %v", got, want)
-	}
+	testkit.Same(t, tools(t, version, os.TempDir(), fill(command), args...), want, "the tools of the bundle and of the archive")
 
 	plugin := readJSON[struct{ MCPServers map[string]config }](t, filepath.Join(dir, "plugin", ".mcp.json")).MCPServers["deepwork"]
 	t.Setenv("PATH", folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	if got := tools(t, version, project, plugin.Command, plugin.Args...); !slices.Equal(got, want) {
-		t.Errorf("the server of the plugin offers %v, that of the archive %v", got, want)
-	}
+	testkit.Same(t, tools(t, version, project, plugin.Command, plugin.Args...), want, "the tools of the plugin and of the archive")
 }
 
 // checkManifest checks a manifest with the program of the bundles' authors, which .ci/run installs.

@@ -107,9 +107,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	if again, err := s.StartTaskAttempt(ctx, me, start); err != nil || again.AttemptID != started.AttemptID {
 		t.Errorf("the repeated request: %+v %v", again, err)
 	}
-	if len(items()) != 1 {
-		t.Error("a limit of 0 is not reached")
-	}
+	testkit.Equal(t, len(items()), 1, "a limit of 0 is not reached")
 	p.Configure(func(*config.Config) {})
 	s.ends(started.AttemptID)
 	if got := items(); got != nil {

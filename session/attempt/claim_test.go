@@ -28,12 +28,8 @@ func TestBranchTakenMeanwhile(t *testing.T) {
 	if now.State != "completed" || now.WorkspaceBranch == r.WorkspaceBranch || !strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-") {
 		t.Fatalf("%+v: %s", now, deref(now.Error))
 	}
-	if at := p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"); at != now.WorkspaceBranch {
-		t.Errorf("the worktree is on %s, and the board says %s", at, now.WorkspaceBranch)
-	}
-	if p.Git(p.Root, "rev-parse", r.WorkspaceBranch) != p.Git(p.Root, "rev-parse", "main") {
-		t.Error("the other's branch was touched")
-	}
+	testkit.Equal(t, p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"), now.WorkspaceBranch, "the branch of the worktree and of the board")
+	testkit.Equal(t, p.Git(p.Root, "rev-parse", r.WorkspaceBranch), p.Git(p.Root, "rev-parse", "main"), "the other's branch was touched")
 }
 
 // What was claimed by a server that died waits while the config cannot be read: it

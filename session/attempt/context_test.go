@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,9 +134,7 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 		s.moves(r.AttemptID, store.Session{ID: c.outer, Job: "explore", Workflow: "all", Status: board.WorkflowActive, Step: "look"})
 		s.moves(r.AttemptID, store.Session{ID: c.inner, Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect", Parent: c.outer})
 		got := testkit.Get(inside.GetContext(ctx)).Must(t)
-		if deref(got.WorkflowSessionID) != c.want {
-			t.Errorf("%v: %+v", deref(c.job), got)
-		}
+		testkit.Equal(t, deref(got.WorkflowSessionID), c.want, "%v: %+v", deref(c.job), got)
 		testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})).Must(t)
 	}
 }
@@ -175,9 +172,7 @@ func TestNeedsAttention(t *testing.T) {
 		t.Fatalf("%+v\n%+v", done, failed)
 	}
 	want := []string{"step_waits 0a1b2c3d", "attempt_failed " + failed.AttemptID, "attempt_to_review " + done.AttemptID}
-	if got := kinds(me); !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	testkit.Same(t, kinds(me), want)
 	if got := kinds(session.Caller{Identity: "eve"}); got != nil {
 		t.Errorf("another caller sees %v", got)
 	}
@@ -189,9 +184,7 @@ func TestNeedsAttention(t *testing.T) {
 		t.Errorf("%+v, want the end of %+v", i, failed)
 	}
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
-	if got := kinds(me); !slices.Equal(got, want[:2]) {
-		t.Errorf("after it was accepted: %v, want %v", got, want[:2])
-	}
+	testkit.Same(t, kinds(me), want[:2], "after it was accepted")
 
 	withheld := func(w config.Withheld) func(*config.Config) {
 		return func(c *config.Config) { c.Approval = &config.Approval{Withheld: &w} }

@@ -320,9 +320,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 			t.Errorf("attempt %s ended as %v: %s", attempt, states, deref(r.Error))
 		}
 		for _, file := range ack.followed[attempt] {
-			if read(file) != file {
-				t.Errorf("the follow-up %s of attempt %s did not run", file, attempt)
-			}
+			testkit.Equal(t, read(file), file, "the follow-up of attempt %s did not run", attempt)
 		}
 	} else if other := slices.DeleteFunc(slices.Collect(maps.Keys(states)), func(s task.AttemptState) bool { return s == task.Completed || s == task.Interrupted }); len(other) > 0 {
 		t.Errorf("attempt %s ended as %v", attempt, states)

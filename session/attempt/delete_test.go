@@ -56,9 +56,7 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	r := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	s.ends(r.AttemptID)
 	again := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
-	if again.AttemptID != r.AttemptID {
-		t.Error("a repeated call made a second attempt")
-	}
+	testkit.Equal(t, again.AttemptID, r.AttemptID, "a repeated call made a second attempt")
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	_, err := s.CreateTask(ctx, me, create)
 	refused(t, err, session.ToolError, "deleted_since", "request_id")
@@ -141,18 +139,12 @@ func TestDeleteTask(t *testing.T) {
 		if kept.AttemptID != first.AttemptID && kept.AttemptID != second.AttemptID || kept.RepoPath != p.Root || !strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID) {
 			t.Errorf("%+v", kept)
 		}
-		if at := p.Git(p.Root, "rev-parse", kept.Ref); at != kept.Commit {
-			t.Errorf("%s is at %s, and said to be at %s", kept.Ref, at, kept.Commit)
-		}
+		testkit.Equal(t, p.Git(p.Root, "rev-parse", kept.Ref), kept.Commit, "%s", kept.Ref)
 		for name, want := range map[string]string{"loose.txt": "loose", "README": "changed", "done.txt": "committed"} {
-			if text := p.Git(p.Root, "show", kept.Ref+":"+name); text != want {
-				t.Errorf("%s of %s is %q", name, kept.Ref, text)
-			}
+			testkit.Equal(t, p.Git(p.Root, "show", kept.Ref+":"+name), want, "%s of %s", name, kept.Ref)
 		}
 	}
-	if subject := p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch); subject != "half of it" {
-		t.Errorf("the branch has %q", subject)
-	}
+	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
 	_, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
 	refused(t, err, session.ToolError, "unknown_task")
 	_, err = s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})
@@ -211,9 +203,7 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 		again.Rescued[0].Worktree != r.Repos[0].WorktreePath || again.Rescued[0].Commit != p.Git(p.Root, "rev-parse", again.Rescued[0].Ref) {
 		t.Errorf("what was kept before is not told: %+v", again.Rescued)
 	}
-	if text := p.Git(p.Root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"); text != "loose" {
-		t.Errorf("kept is %q", text)
-	}
+	testkit.Equal(t, p.Git(p.Root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"), "loose", "kept")
 }
 
 // A follow-up that begins while its worktree is being removed waits for the end of

@@ -175,9 +175,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 	out = out[strings.LastIndex(out, "# Add a basket"):]
 	for _, want := range []string{"Put things into it.", "Be quick.", "## What was done before", "It was asked to do the task.", "It failed, and said last:\n> ## Forget all\n", "> nonsense unknown order",
 		"It was asked:\n> ! write loose.txt x\n", "Commits on the branch of shop: 1, ", " Add [1mthe basket\n", "Changed files: 1, ", "- basket.go\n", "## What to do now\n\nName it cart.\n\n" + strings.TrimSpace(toCommit)} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is not in\n%s", want, out)
-		}
+		testkit.Contains(t, out, want)
 	}
 	_, out, _ = strings.Cut(out, "## What was done before")
 	if strings.Contains(out, "\x1b") || strings.Contains(out, "\n## Forget") || strings.Contains(out, "new git worktree") {
@@ -237,9 +235,7 @@ func TestHasConversation(t *testing.T) {
 		"another one has reported":  {ran(task.Completed), []task.Use{{ExecutionID: "3", Usage: reported[0].Usage}}, true, false},
 		"its report may be missing": {ran(task.Interrupted), nil, true, true},
 	} {
-		if got := hasConversation(c.all, c.used, c.reports); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
+		testkit.Equal(t, hasConversation(c.all, c.used, c.reports), c.want, "%s", name)
 	}
 }
 

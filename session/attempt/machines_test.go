@@ -383,9 +383,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 			}
 			return ""
 		})
-		if refs := p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
-			t.Errorf("its work was not kept: %q", refs)
-		}
+		testkit.Contains(t, p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work")
 	})
 }
 
@@ -445,9 +443,7 @@ func TestInspectOnMachines(t *testing.T) {
 		m1.stop()
 		f.gone(m1.place, time.Hour)
 		m2 = p2.machine("bbbb", f)
-		if r := m2.reaches(made.AttemptID, task.Interrupted); !strings.Contains(deref(r.Error), "It has no workspace there yet; ") {
-			t.Errorf("given up: %s", deref(r.Error))
-		}
+		testkit.Contains(t, deref(m2.reaches(made.AttemptID, task.Interrupted).Error), "It has no workspace there yet; ", "given up")
 		if gone, err = m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID}); err != nil || gone.Notice != nil {
 			t.Errorf("%+v, %v", gone, err)
 		}
@@ -608,9 +604,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 				}
 				return ""
 			})
-			if refs := p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
-				t.Errorf("its work was not kept: %q", refs)
-			}
+			testkit.Contains(t, p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work")
 		})
 	}
 }

@@ -60,9 +60,7 @@ func TestMessagesByPage(t *testing.T) {
 			}
 			all, after = append(all, got...), now
 		}
-		if !reflect.DeepEqual(all, whole) {
-			t.Errorf("with pages of %d lines:\n%.2000s\nwant\n%.2000s", most, fmt.Sprint(all), fmt.Sprint(whole))
-		}
+		testkit.Same(t, all, whole, "with pages of %d lines: %.2000s", most, fmt.Sprint(all), fmt.Sprint(whole))
 	}
 }
 
@@ -121,9 +119,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 		t.Errorf("%+v", said[3:5])
 	}
 	raw := s.output(r.AttemptID)
-	if !strings.Contains(raw, stream(t, "claude")[0]) {
-		t.Errorf("the raw output is\n%s", raw)
-	}
+	testkit.Contains(t, raw, stream(t, "claude")[0], "the raw output")
 	// A follow-up of an agent that reports nothing.
 	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say more")})).Must(t)
 	want.Executions, want.Unknown = 2, 1

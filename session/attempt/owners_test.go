@@ -76,12 +76,8 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	r := testkit.Get(begin(eve, "main")).Must(t)
-	if deref(r.Notice) != "It waits for a slot." {
-		t.Errorf("it says %q", deref(r.Notice))
-	}
-	if got := s.get(r.AttemptID); !strings.Contains(deref(got.Notice), "and 0 wait before it") {
-		t.Errorf("the owner is told %q", deref(got.Notice))
-	}
+	testkit.Equal(t, deref(r.Notice), "It waits for a slot.")
+	testkit.Contains(t, deref(s.get(r.AttemptID).Notice), "and 0 wait before it", "the owner is told")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	s.ends(r.AttemptID)

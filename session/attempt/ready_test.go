@@ -186,9 +186,7 @@ func TestAutoStartRefused(t *testing.T) {
 	logged("no branch is checked out in ")
 	first := s.newTask("! say hello")
 	s.statusOf([]*board.Task{first}, "inreview") // and the other was passed over again
-	if n := log.count("no branch is checked out in "); n != 1 {
-		t.Errorf("it was logged %d times", n)
-	}
+	testkit.Equal(t, log.count("no branch is checked out in "), 1, "it was logged … times")
 	p.Git(other, "checkout", "-q", "main")
 	p.Configure(auto("TEST", 9, projects)) // as an edit; otherwise after a pause
 	s.statusOf([]*board.Task{stuck}, "inreview")
@@ -238,9 +236,7 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		branches[r.WorkspaceBranch] = true
 	}
 	t.Logf("%d attempts made in %v, ended after %v", attempts, made.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-	if len(branches) != attempts {
-		t.Errorf("%d attempts share %d branches", attempts, len(branches))
-	}
+	testkit.Equal(t, len(branches), attempts, "branches of the attempts")
 	saw, most := 0, 0
 	marks := testkit.Get(filepath.Glob(filepath.Join(dir, "saw-*"))).Must(t)
 	for _, m := range marks {
@@ -281,9 +277,7 @@ func TestSlotsAreGivenInOrder(t *testing.T) {
 		ids = append(ids, s.begin(s.newTask("! touch "+filepath.Join(order, fmt.Sprint(i)))).AttemptID)
 	}
 	for i, id := range ids[1:] {
-		if notice := deref(s.get(id).Notice); !strings.Contains(notice, fmt.Sprintf("and %d wait before it", i)) {
-			t.Errorf("the %d. waits with %q", i, notice)
-		}
+		testkit.Contains(t, deref(s.get(id).Notice), fmt.Sprintf("and %d wait before it", i), "the %d. waits with", i)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	var last time.Time

@@ -94,9 +94,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("found %+v", all)
 	}
 	stranger := testkit.Get(c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")).Must(t)
-	if len(stranger) != 0 {
-		t.Errorf("a stranger found %+v", stranger)
-	}
+	testkit.Equal(t, len(stranger), 0, "a stranger found %+v", stranger)
 	c.Serve()
 	c.reaches(waits.AttemptID, task.Completed)
 }
@@ -369,9 +367,7 @@ func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
 		}
 		return ""
 	})
-	if n := slow.ends.Load(); n != 1 {
-		t.Errorf("its end was recorded %d times", n)
-	}
+	testkit.Equal(t, slow.ends.Load(), 1, "its end was recorded … times")
 }
 
 // A slowStore keeps a list of the open executions back for once, after it has read it, and counts.

@@ -52,17 +52,13 @@ func TestAttemptRuns(t *testing.T) {
 	out := s.output(r.AttemptID)
 	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",
 		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + s.boardPath(), config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs")} {
-		if !strings.Contains(out+"\n", want+"\n") {
-			t.Errorf("the agent did not print %q but:\n%s", want, out)
-		}
+		testkit.Contains(t, out+"\n", want+"\n", "the agent did not print %q but: %s", want, out)
 	}
 	if !strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") || p.Git(p.Root, "log", "-1", "--format=%s", r.WorkspaceBranch) != "Add the basket" {
 		t.Errorf("the branch %s has no commit", r.WorkspaceBranch)
 	}
 	// The main checkout is as it was, and git does not see what is ours.
-	if status := p.Git(p.Root, "status", "--porcelain"); status != " M README" {
-		t.Errorf("the main checkout: %q", status)
-	}
+	testkit.Equal(t, p.Git(p.Root, "status", "--porcelain"), " M README", "the main checkout")
 }
 
 // Seed 004, "list_task_attempts returns attempt details".
@@ -173,9 +169,7 @@ func TestSeveralRepos(t *testing.T) {
 		t.Fatalf("%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
 	}
 	around := filepath.Join(state.Of(p.Root).Worktrees(), r.AttemptID)
-	if !strings.Contains(s.output(r.AttemptID), "pwd "+around) {
-		t.Errorf("the agent ran elsewhere: %s", s.output(r.AttemptID))
-	}
+	testkit.Contains(t, s.output(r.AttemptID), "pwd "+around, "the agent ran elsewhere")
 	changed := map[string]string{}
 	for _, repo := range r.Repos {
 		changed[repo.RepoName] = strings.Join(repo.ChangedFiles, " ")
@@ -209,9 +203,7 @@ func TestSetupFails(t *testing.T) {
 	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
 		t.Errorf("worktrees are left:\n%s", list)
 	}
-	if out := p.Git(p.Root, "branch", "--list", "deepwork/*"); out != "" {
-		t.Errorf("branches are left: %s", out)
-	}
+	testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
 }
 
 // A prompt given as an argument is never taken for an option.
@@ -275,9 +267,7 @@ func TestTail(t *testing.T) {
 		for range 100 {
 			got := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})).Must(t)
 			for i, e := range got.Entries {
-				if e.Index != after+1+int64(i) {
-					t.Errorf("entry %d after %d", e.Index, after)
-				}
+				testkit.Equal(t, e.Index, after+1+int64(i), "the entry after %d", after)
 			}
 			after = got.NextIndex
 			if until(got) {
@@ -429,9 +419,7 @@ func TestIgnore(t *testing.T) {
 		return string(text)
 	}
 	must(t, ignore(root, filepath.Join(root, "trees")))
-	if got := read("trees", ".gitignore"); got != "*\n" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, read("trees", ".gitignore"), "*\n")
 	must(t, ignore(root, filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")))
 	if Exists(filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")) {
 		t.Error("a folder outside the project was made")

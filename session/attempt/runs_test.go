@@ -118,15 +118,11 @@ func TestFollowUpOfARun(t *testing.T) {
 	end = board.RunEnd{State: board.RunComplete}
 	s = p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
 	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})).Must(t)
-	if got := <-advised; got != "use short words" {
-		t.Errorf("the second leader was advised %q", got)
-	}
+	testkit.Equal(t, <-advised, "use short words", "the second leader was advised")
 	s.reaches(made.RunID, task.Completed)
 	for _, action := range []string{ActionSend, ActionQueue} {
 		_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: action, Prompt: new("more")})
-		if session.CodeOf(err) != "run_complete" {
-			t.Errorf("%s to a complete run: %v", action, err)
-		}
+		testkit.Equal(t, session.CodeOf(err), "run_complete", "%s to a complete run: %v", action, err)
 	}
 }
 
@@ -290,9 +286,7 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 	for _, x := range r.Steps {
 		states = append(states, x.State)
 	}
-	if got := strings.Join(states, " "); got != "stopped stopped completed" {
-		t.Errorf("the agents are %s", got)
-	}
+	testkit.Equal(t, strings.Join(states, " "), "stopped stopped completed", "the agents")
 }
 
 // The owner of the workflow must be named if a server is to lead.
@@ -301,8 +295,6 @@ func TestLeadOfATaskIsChecked(t *testing.T) {
 	project, _ := s.rootProject()
 	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
 		_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})
-		if session.CodeOf(err) != code {
-			t.Errorf("lead %s: %v", lead, err)
-		}
+		testkit.Equal(t, session.CodeOf(err), code, "lead %s: %v", lead, err)
 	}
 }

@@ -250,9 +250,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	}
 	refusals := map[string]error{"unknown_variant": second(start("one", new("BIG"))), "refused": second(start("refuse", nil))}
 	for code, err := range refusals {
-		if session.CodeOf(err) != code {
-			t.Errorf("%v is not %s", err, code)
-		}
+		testkit.Equal(t, session.CodeOf(err), code, "%v", err)
 	}
 
 	quick := testkit.Get(start("quick", nil)).Must(t)

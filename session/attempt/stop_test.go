@@ -98,9 +98,7 @@ func TestRecordsBehindALink(t *testing.T) {
 	for _, why := range []string{"a", "a", "b", "a"} {
 		last.log(x, "doubtful", errors.New(why))
 	}
-	if n := strings.Count(log.String(), "doubtful"); n != 3 {
-		t.Errorf("logged %d times:\n%s", n, log)
-	}
+	testkit.Equal(t, strings.Count(log.String(), "doubtful"), 3, "logged … times: %s", log)
 }
 
 // One whose worktree and journal are links by now is stopped, and what they lead to stays.

@@ -58,9 +58,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 		t.Fatalf("the first page: %+v", first)
 	}
 	second := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})).Must(t)
-	if got := append(first.Projects, second.Projects...); !reflect.DeepEqual(got, r.Projects) {
-		t.Errorf("pages give %+v, the list %+v", got, r.Projects)
-	}
+	testkit.Same(t, append(first.Projects, second.Projects...), r.Projects, "the pages and the list")
 	p.Configure(func(*config.Config) {})
 	if r, err := again.ListProjects(ctx, me, ListProjectsArgs{}); err != nil || r.Total != 1 && again.Shared == nil { // else another machine may have it
 		t.Errorf("after the project left the config: %+v, %v", r, err)
@@ -129,9 +127,7 @@ func TestCreateTaskOnce(t *testing.T) {
 	a := CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
 	first := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
 	second := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
-	if first.TaskID != second.TaskID {
-		t.Error("a repeated call made a second task")
-	}
+	testkit.Equal(t, first.TaskID, second.TaskID, "a repeated call made a second task")
 	other := testkit.Get(s.CreateTask(ctx, session.Caller{Identity: "you"}, a)).Must(t)
 	if other.TaskID == first.TaskID {
 		t.Error("another caller's request_id counted")
@@ -181,9 +177,7 @@ func TestEmptyListsAreLists(t *testing.T) {
 	attempts := testkit.Get(s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
 	for _, r := range []any{tasks, attempts} {
 		text := testkit.Get(json.Marshal(r)).Must(t)
-		if !strings.Contains(string(text), `:[]`) {
-			t.Errorf("%s", text)
-		}
+		testkit.Contains(t, string(text), `:[]`, "%s", text)
 	}
 }
 

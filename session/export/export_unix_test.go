@@ -102,15 +102,11 @@ func TestInspectionOfPipes(t *testing.T) {
 	}
 	s := at(1)
 	x.Write(row, s)
-	if path := x.Behind(row, s); path != "" {
-		t.Errorf("%s differs", path)
-	}
+	testkit.Equal(t, x.Behind(row, s), "", "differs")
 	path := filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, syscall.Mkfifo(path, 0o600))
-	if got := x.Behind(row, s); got != path {
-		t.Errorf("differing export %q, want %q", got, path)
-	}
+	testkit.Equal(t, x.Behind(row, s), path, "differing export")
 }
 
 // A checkout on another machine may have another path than the one where the session began: it has its own
@@ -124,9 +120,7 @@ func TestTheExportOfACheckoutAtAnotherPath(t *testing.T) {
 	has(t, root, 2)
 	for place, want := range map[string]string{root: filepath.Join(root, ".deepwork", "tmp", state.ExportName(id)), "/home/red/p": ""} {
 		row.Place = place
-		if got := x.Behind(row, at(3)); got != want {
-			t.Errorf("moved last at %s: differing export %q, want %q", place, got, want)
-		}
+		testkit.Equal(t, x.Behind(row, at(3)), want, "moved last at %s: differing export", place)
 	}
 	testkit.Must(t, x.Remove(row))
 	if _, err := os.Stat(filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))); !os.IsNotExist(err) {

@@ -53,13 +53,9 @@ func TestRunIsGuarded(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a\n"), 0o644))
 	run("add", "a")
 	commit(run)
-	if got := run("show", "--no-patch", "--format=%an %ae %cn"); got != "deepwork deepwork@localhost deepwork" {
-		t.Errorf("the commit is by %s", got)
-	}
+	testkit.Equal(t, run("show", "--no-patch", "--format=%an %ae %cn"), "deepwork deepwork@localhost deepwork", "the commit is by")
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("b\n"), 0o644))
-	if got := run("diff", "--name-only"); got != "a" {
-		t.Errorf("changed: %q", got)
-	}
+	testkit.Equal(t, run("diff", "--name-only"), "a", "changed")
 	if run("diff"); slices.ContainsFunc(Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") }) {
 		t.Error("GIT_DIR is passed on")
 	}
@@ -88,9 +84,7 @@ func TestRunWaitsForLocks(t *testing.T) {
 func TestErrors(t *testing.T) {
 	dir, _ := repo(t)
 	_, err := Output(t.Context(), Command{Dir: dir, Args: []string{"rev-parse", "--verify", "--quiet", "no-such-branch"}})
-	if ExitCode(err) != 1 {
-		t.Errorf("%d, %v", ExitCode(err), err)
-	}
+	testkit.Equal(t, ExitCode(err), 1, "%v", err)
 	_, err = Output(t.Context(), Command{Dir: dir, Args: []string{"config", "--list"}, Limit: 10})
 	if !errors.Is(err, process.ErrTooMuchOutput) || ExitCode(err) != -1 {
 		t.Errorf("%d, %v", ExitCode(err), err)
@@ -175,9 +169,7 @@ func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
 	for _, path := range []string{"", "refs", "refs/heads", "refs/heads/deepwork", "refs/heads/deepwork/b", "logs", "logs/refs/heads/deepwork/b", "packed-refs", "worktrees"} {
 		dir := t.TempDir()
 		if path != "" {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755))
 			if err := os.Symlink(t.TempDir(), filepath.Join(dir, path)); err != nil {
 				t.Skip(err)
 			}
@@ -207,9 +199,7 @@ func TestFilters(t *testing.T) {
 		}
 		index := filepath.Join(t.TempDir(), "index")
 		c := Command{Dir: dir, Index: index, Filters: filters, Args: []string{"add", "."}}
-		if _, err := Output(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(Output(t.Context(), c)).Must(t)
 		for name, want := range map[string]string{"a.mine": want, "a.theirs": "text"} {
 			if got, err := Line(t.Context(), Command{Dir: dir, Index: index, Args: []string{"cat-file", "blob", ":" + name}}); err != nil || got != want {
 				t.Errorf("filters %v: %s is %q, %v, want %q", filters, name, got, err, want)

@@ -220,8 +220,6 @@ func TestLinesOfADiff(t *testing.T) {
 		t.Errorf("%v", lines)
 	}
 	for side, want := range map[string]map[int]string{"new": {1: "++ b/y", 2: "same"}, "old": {1: "-- a/y", 2: "same"}} {
-		if lines := diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side); !reflect.DeepEqual(lines, want) {
-			t.Errorf("%s: %v", side, lines)
-		}
+		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want, "%s", side)
 	}
 }

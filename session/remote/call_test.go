@@ -26,9 +26,7 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 			r.ExecutionID != c.id() || r.SourceExecutionID != nil || r.EndedAt == nil || r.EndedAt.Sub(r.StartedAt) != time.Second || !r.StatusSupported {
 			t.Errorf("%+v", r)
 		}
-		if p.inputs[0] != `{"a":1,"b":2}` {
-			t.Errorf("the source got %s", p.inputs)
-		}
+		testkit.Equal(t, p.inputs[0], `{"a":1,"b":2}`, "the source got %s", p.inputs)
 	})
 }
 
@@ -37,11 +35,7 @@ func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		c := s.start(workflow(t, "broken", false, script{err: &source.RefusedError{Text: "disk 7 is full"}}), `{}`)
 		e := c.over(Failed, "workflow_failed")
-		for _, w := range []string{"'broken'", "'plant'", "disk 7 is full", c.id()} {
-			if !strings.Contains(e.Message, w) {
-				t.Errorf("%q is not in %q", w, e.Message)
-			}
-		}
+		testkit.ContainsAll(t, e.Message, []string{"'broken'", "'plant'", "disk 7 is full", c.id()})
 		if !s.log.has("level=WARN", "disk 7 is full", c.id()) {
 			t.Errorf("not logged: %s", s.log)
 		}
@@ -113,9 +107,7 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 				began := time.Now()
 				call := s.start(workflow(t, "slow", c.async, script{lasts: 10 * time.Hour}), `{}`)
 				if c.want == 0 {
-					if _, err := call.wait(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Get(call.wait()).Must(t)
 					return
 				}
 				e := call.over(TimedOut, "workflow_timed_out")
@@ -179,16 +171,10 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 						halves++
 					}
 				}
-				if halves != 1 {
-					t.Errorf("told %d times, and it changed once", halves)
-				}
+				testkit.Equal(t, halves, 1, "told … times, and it changed once")
 				told := len(c.progress())
-				if _, err := c.wait(); err != nil {
-					t.Fatal(err)
-				}
-				if len(c.progress()) != told {
-					t.Error("told of the end by progress")
-				}
+				testkit.Get(c.wait()).Must(t)
+				testkit.Equal(t, len(c.progress()), told, "told of the end by progress")
 			})
 		})
 	}
@@ -203,9 +189,7 @@ func TestReq003_7_4_AsyncFailure(t *testing.T) {
 			t.Errorf("%q %+v", e.Message, e.Details["run"])
 		}
 		c = s.start(workflow(t, "v", true, script{lasts: time.Second, answer: source.Answer{State: source.Cancelled, Error: "by an operator"}}), `{}`)
-		if e := c.over(Cancelled, "workflow_cancelled"); !strings.Contains(e.Message, "by an operator") {
-			t.Errorf("%q", e.Message)
-		}
+		testkit.Contains(t, c.over(Cancelled, "workflow_cancelled").Message, "by an operator")
 	})
 }
 
@@ -280,9 +264,7 @@ func TestReq003_7_5_ACancelIsToldAsTheSourceAnsweredIt(t *testing.T) {
 			c := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
 			time.Sleep(time.Second)
 			c.cancel(ErrCancelled)
-			if e := c.over(Cancelled, "workflow_cancelled"); !strings.Contains(e.Message, want) {
-				t.Errorf("%q, want %q", e.Message, want)
-			}
+			testkit.Contains(t, c.over(Cancelled, "workflow_cancelled").Message, want)
 		})
 	}
 }
@@ -362,9 +344,7 @@ func TestSourceAwayAndOtherRefusalsOfExecute(t *testing.T) {
 				state = Unknown
 			}
 			e := s.start(workflow(t, "w", true, script{err: c.err}), `{}`).over(state, c.code)
-			if !strings.Contains(e.Message, c.word) {
-				t.Errorf("%q is not in %q", c.word, e.Message)
-			}
+			testkit.Contains(t, e.Message, c.word)
 		}
 	})
 }
@@ -405,8 +385,6 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 		s.stop()
 		_, err := s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
 		wantCode(t, err, session.StateError, "shutting_down")
-		if n := s.Stats(); n != (Stats{}) {
-			t.Errorf("%+v", n)
-		}
+		testkit.Equal(t, s.Stats(), (Stats{}))
 	})
 }

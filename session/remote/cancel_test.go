@@ -114,9 +114,7 @@ func TestCancelDuringAPoll(t *testing.T) {
 		if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled || time.Since(began) > time.Second {
 			t.Errorf("%+v, %v after %v", r, err, time.Since(began))
 		}
-		if len(h.cancelled) != 1 {
-			t.Errorf("the source was told of %v", h.cancelled)
-		}
+		testkit.Equal(t, len(h.cancelled), 1, "the source was told of %v", h.cancelled)
 	})
 }
 
@@ -207,9 +205,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		if r, err := s.call(t.Context(), "me", other, nil, nil); err != nil || r.State != Completed {
 			t.Errorf("a slot was occupied: %+v, %v", r, err)
 		}
-		if n := s.Stats(); n != (Stats{Running: 3}) {
-			t.Errorf("%+v", n)
-		}
+		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
 		s.stop()
 		s = open(t, root, p, one)
 		if n := s.Stats(); n != (Stats{Running: 3}) || s.slots.used != 0 {
@@ -277,8 +273,6 @@ func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
 		wantCode(t, err, session.StateError, "too_many_runs")
 		time.Sleep(time.Hour + time.Minute)
 		synctest.Wait()
-		if s.Stats() != (Stats{}) {
-			t.Errorf("at the end %+v", s.Stats())
-		}
+		testkit.Equal(t, s.Stats(), (Stats{}), "at the end")
 	})
 }

@@ -525,11 +525,7 @@ func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...
 	if !ok || e.Kind != kind || e.Code != code {
 		t.Fatalf("err = %v, want %s %s", err, kind, code)
 	}
-	for _, w := range words {
-		if !strings.Contains(e.Message, w) {
-			t.Errorf("%q is not in %q", w, e.Message)
-		}
-	}
+	testkit.ContainsAll(t, e.Message, words)
 }
 
 // bubble runs a test with simulated time.

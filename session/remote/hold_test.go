@@ -142,9 +142,7 @@ func TestARunThatIsLostBeforeItsStartIsNotStarted(t *testing.T) {
 	second.over(Failed, "workflow_failed")
 	testkit.Until(t, "that both are given up", func() bool { return !a.Going() && a.Stats() == (Stats{}) })
 	p.with(func() {
-		if p.started["v"] != 0 {
-			t.Error("it was started")
-		}
+		testkit.Equal(t, p.started["v"], 0, "it was started")
 	})
 	if x := stored(t, b, second.id()); x.Error == nil || *x.Error != store.NeverStarted {
 		t.Errorf("%+v", x)

@@ -53,9 +53,7 @@ func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
 			t.Errorf("%q", e.Message)
 		}
 		synctest.Wait()
-		if len(p.cancelled) != 0 {
-			t.Error("it was cancelled at its source")
-		}
+		testkit.Equal(t, len(p.cancelled), 0, "it was cancelled at its source")
 		time.Sleep(10 * time.Second)
 		s = open(t, root, p, nil)
 		if r := mustStatus(t, s.Engine, c.id()); r.State != Running || *r.SourceExecutionID != "x-1" || s.Stats().Running != 1 {
@@ -93,9 +91,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		if n := strings.Count(s.log.String(), "taken up now"); n != 1 {
-			t.Errorf("it is logged %d times that it is tried again", n)
-		}
+		testkit.Equal(t, strings.Count(s.log.String(), "taken up now"), 1, "it is logged … times that it is tried again")
 		s.disk.full.Store(false)
 		if r := mustStatus(t, s.Engine, testID(2)); r.State != Running || r.Error != nil || s.Stats().Running != 1 {
 			t.Errorf("it was not taken up: %+v, %+v", r, s.Stats())
@@ -215,9 +211,7 @@ func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
 				}
 				synctest.Wait()
 				s.stop()
-				if e := c.over(state, "shutting_down"); !strings.Contains(e.Message, says) {
-					t.Errorf("%q", e.Message)
-				}
+				testkit.Contains(t, c.over(state, "shutting_down").Message, says)
 				s = open(t, root, p, nil)
 				if r := mustStatus(t, s.Engine, c.id()); r.State != state || !strings.Contains(*r.Error, says) {
 					t.Errorf("%+v", r)
@@ -266,9 +260,7 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 			}
 			_, err := s.Status(t.Context(), "you", c.id())
 			wantCode(t, err, session.StateError, "unknown_run")
-			if n := s.Stats(); n != (Stats{}) {
-				t.Errorf("%+v: it took up what another server has", n)
-			}
+			testkit.Equal(t, s.Stats(), (Stats{}), "it took up what another server has")
 		}
 		late.stop()
 		a.stop()
@@ -282,9 +274,7 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 		}
 		late = open(t, root, p, nil)
 		mustStatus(t, late.Engine, c.id())
-		if n := late.Stats(); n != (Stats{}) {
-			t.Errorf("%+v: two servers follow it", n)
-		}
+		testkit.Equal(t, late.Stats(), (Stats{}), "two servers follow it")
 		// What ended at one server is known to the others.
 		d := b.start(workflow(t, "v", false, script{answer: source.Answer{Output: json.RawMessage(`2`)}}), `{}`)
 		d.wait()

@@ -34,9 +34,7 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 			want = append(want, fmt.Sprint(i))
 			time.Sleep(300 * time.Millisecond) // so that no two end at once
 		}
-		if n := s.Stats(); n != (Stats{Running: 2, Waiting: 5}) {
-			t.Errorf("%+v", n)
-		}
+		testkit.Equal(t, s.Stats(), (Stats{Running: 2, Waiting: 5}))
 		for i, c := range calls {
 			r := mustStatus(t, s.Engine, c.id())
 			if waits := r.Progress != nil && r.Progress.Message == "waiting for a slot"; r.State != Running || waits != (i >= 2) {
@@ -44,9 +42,7 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 			}
 		}
 		for i, c := range calls {
-			if _, err := c.wait(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Get(c.wait()).Must(t)
 			told := c.progress()
 			if i >= 2 && (told[0].Progress == nil || told[len(told)-1].Progress != nil) {
 				t.Errorf("run %d was told %+v", i, told)
@@ -88,15 +84,9 @@ func TestAWaitingRunCanBeCancelled(t *testing.T) {
 		second, third := s.start(w, `2`), s.start(w, `3`)
 		second.cancel(ErrCancelled)
 		second.over(Cancelled, "workflow_cancelled")
-		if _, err := first.wait(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := third.wait(); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(p.inputs, []string{"1", "3"}) {
-			t.Errorf("the source got %v", p.inputs)
-		}
+		testkit.Get(first.wait()).Must(t)
+		testkit.Get(third.wait()).Must(t)
+		testkit.Same(t, p.inputs, []string{"1", "3"}, "the source")
 	})
 }
 
@@ -184,9 +174,7 @@ func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 			t.Errorf("%d at once, %d started", p.most, p.started["w"])
 		}
 		synctest.Wait()
-		if n := s.Stats(); n != (Stats{}) {
-			t.Errorf("%+v", n)
-		}
+		testkit.Equal(t, s.Stats(), (Stats{}))
 	})
 }
 
@@ -241,9 +229,7 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 				}
 				_, err := call.wait()
 				wantCode(t, err, session.StateError, c.code, c.says)
-				if looks := strings.Contains(err.Error(), seeFirst); looks != c.look {
-					t.Errorf("it is told to look first: %v: %v", looks, err)
-				}
+				testkit.Equal(t, strings.Contains(err.Error(), seeFirst), c.look, "it is told to look first: %v", err)
 				if again := strings.Contains(err.Error(), "and call again") || strings.Contains(err.Error(), "Call again"); again && c.look {
 					t.Errorf("it is told to call again: %v", err)
 				}

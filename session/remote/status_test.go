@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 	"deepwork/session"
@@ -24,9 +25,7 @@ func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
 				t.Errorf("%q: %+v", id, r)
 			}
 		}
-		if _, err := c.wait(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(c.wait()).Must(t)
 		for _, id := range []string{c.id(), "x-1"} {
 			if r := mustStatus(t, s.Engine, id); r.State != Completed || string(r.Result) != `[1]` || r.EndedAt == nil {
 				t.Errorf("%q: %+v", id, r)

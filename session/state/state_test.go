@@ -154,9 +154,7 @@ func TestAKeySignsProjectNameAndContent(t *testing.T) {
 	for _, c := range [][3]string{{"p", "n", "c"}, {"q", "n", "c"}, {"p", "m", "c"}, {"p", "n", "d"}, {"p", "n\n", "c"}, {"p", "n", "\nc"}} {
 		seen[string(k.Sign(c[0], c[1], []byte(c[2])))] = true
 	}
-	if len(seen) != 6 {
-		t.Errorf("%d of 6 signatures differ", len(seen))
-	}
+	testkit.Equal(t, len(seen), 6, "of 6 signatures differ")
 	if runtime.GOOS == "windows" {
 		return
 	}

@@ -212,9 +212,7 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 			if told := m.turns[4].told; strings.Contains(told, "I stop here.") || !strings.Contains(told, "Judge as a giraffe") || !strings.Contains(told, "Ask zebras") {
 				t.Errorf("the second step begins with %s", told)
 			}
-			if got := strings.Join(names(m.turns[0].tools), " "); got != "finished_step get_step start_workflow" {
-				t.Errorf("the model was shown the tools %s", got)
-			}
+			testkit.Equal(t, strings.Join(names(m.turns[0].tools), " "), "finished_step get_step start_workflow", "the model was shown the tools")
 			if m.others > 0 && executor == "OPENCODE" {
 				t.Errorf("%d requests to the model have a cost that is not reported", m.others)
 			}

@@ -258,22 +258,16 @@ func TestInspector(t *testing.T) {
 						t.Errorf("%s is not listed", name)
 					}
 				}
-				if got := call(inspectorDone, "get_workflows", `{}`).value(t, "jobs.0.name"); got != `"trip"` {
-					t.Errorf("job %s", got)
-				}
+				testkit.Equal(t, call(inspectorDone, "get_workflows", `{}`).value(t, "jobs.0.name"), `"trip"`, "job")
 				refused := call(inspectorRefused, "start_workflow", `{"goal":"g","job_name":"nowhere","workflow_name":"w"}`)
 				if !refused.Error || refused.Structured != nil || !strings.Contains(refused.Text, "Job not found: nowhere") {
 					t.Errorf("refused: %+v", refused)
 				}
 				started := call(inspectorDone, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`)
 				id := started.value(t, "begin_step.session_id")
-				if got := call(inspectorDone, "get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"); got != `"collect"` {
-					t.Errorf("resumed at %s", got)
-				}
+				testkit.Equal(t, call(inspectorDone, "get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`, "resumed")
 				aborted := call(inspectorDone, "abort_workflow", `{"session_id":`+id+`,"explanation":"seen"}`)
-				if got := aborted.value(t, "aborted_workflow"); got != `"trip/main"` {
-					t.Errorf("aborted %s", got)
-				}
+				testkit.Equal(t, aborted.value(t, "aborted_workflow"), `"trip/main"`, "aborted")
 			})
 		}
 	}

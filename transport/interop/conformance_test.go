@@ -139,9 +139,7 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	for name, versions := range applying {
-		if played[name] != versions {
-			t.Errorf("scenario %s ran in %d versions, not %d", name, played[name], versions)
-		}
+		testkit.Equal(t, played[name], versions, "versions of scenario %s", name)
 	}
 	for id := range beyond {
 		if !needed[id] {

@@ -96,19 +96,11 @@ func words(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextCon
 func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	s := serveSource(t)
 	all := s.until(t, "greet", "count", "break", "wait", "grow", "ask")
-	if all["greet"].Description != "[From the source typescript] Greets somebody" {
-		t.Errorf("got %+v", all["greet"])
-	}
-	if got := s.call(t, "greet", `{"name":"Ada"}`); got != `{"greeting":"Hello, Ada"}` {
-		t.Errorf("greet: %s", got)
-	}
-	if got := s.call(t, "count", `{}`); got != `{"counted":3}` {
-		t.Errorf("count: %s", got)
-	}
+	testkit.Equal(t, all["greet"].Description, "[From the source typescript] Greets somebody", "got %+v", all["greet"])
+	testkit.Equal(t, s.call(t, "greet", `{"name":"Ada"}`), `{"greeting":"Hello, Ada"}`, "greet")
+	testkit.Equal(t, s.call(t, "count", `{}`), `{"counted":3}`, "count")
 	s.mu.Lock()
-	if told := strings.Join(s.progress, "\n"); !strings.Contains(told, "of 3, at") {
-		t.Errorf("progress:\n%s", told)
-	}
+	testkit.Contains(t, strings.Join(s.progress, "\n"), "of 3, at", "progress")
 	s.mu.Unlock()
 	for name, want := range map[string]string{"break": "StateError: ", "greet": "ToolError: "} {
 		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})
@@ -150,9 +142,7 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 		json.Unmarshal([]byte(words(res)), &now)
 		state = now.State
 	}
-	if state != "cancelled" {
-		t.Errorf("the run is %q", state)
-	}
+	testkit.Equal(t, state, "cancelled", "the run")
 
 	// Another call cancels what a person must do there.
 	if all["ask"].Description != "[From the source typescript; a person must perform the steps there] Asks somebody" {

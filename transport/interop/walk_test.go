@@ -149,17 +149,13 @@ func judge(t *testing.T, told instructions, saw map[string]sight, wants ...want)
 			continue
 		}
 		if w.path == "text" {
-			if !strings.Contains(s.Text, w.is) {
-				t.Errorf("%s: %q has no %q", w.at, s.Text, w.is)
-			}
+			testkit.Contains(t, s.Text, w.is, "%s", w.at)
 		} else if got := s.value(t, w.path); got != w.is {
 			t.Errorf("%s: %s is %s, not %s", w.at, w.path, got, w.is)
 		}
 	}
 	for at, s := range saw {
-		if s.Error != slices.Contains(refusals, at) {
-			t.Errorf("%s: refused is %t: %s", at, s.Error, s.Text)
-		}
+		testkit.Equal(t, s.Error, slices.Contains(refusals, at), "%s: refused: %s", at, s.Text)
 		if s.Error && s.Structured != nil {
 			t.Errorf("%s is refused and has structured content: %s", at, s.Structured)
 		}
@@ -180,9 +176,7 @@ func judge(t *testing.T, told instructions, saw map[string]sight, wants ...want)
 		t.Errorf("session %s was resumed as %s", before, after)
 	}
 	progress := saw["progress"]
-	if got := progress.value(t, "0.message"); !strings.Contains(got, "quality review of step 'judge'") {
-		t.Errorf("progress %s", progress.Structured)
-	}
+	testkit.Contains(t, progress.value(t, "0.message"), "quality review of step 'judge'", "progress %s", progress.Structured)
 }
 
 func sameJSON(t *testing.T, a, b []byte) bool {

@@ -157,9 +157,7 @@ func TestPagesStayUnder100KB(t *testing.T) {
 				at = html.UnescapeString(all[len(all)-1][1]) // the one of the list is the last
 			}
 		}
-		if len(found) != want.count {
-			t.Errorf("%s leads to %d of %d", path, len(found), want.count)
-		}
+		testkit.Equal(t, len(found), want.count, "%s", path)
 	}
 }
 

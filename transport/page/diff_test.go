@@ -58,9 +58,7 @@ func TestParseDiff(t *testing.T) {
 		"two files":      {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n@@ -9 +9 @@\n-b\n+c\n", "x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\ny +1 -1 hunk/0/0/@@ -9 +9 @@ del/9/0/b add/0/9/c\n"},
 		"cut off":        {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1", "x +0 -0 hunk/0/0/@@ -1 +1\n"},
 	} {
-		if got := short(parseDiff("", c.diff)); got != c.want {
-			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
-		}
+		testkit.Equal(t, short(parseDiff("", c.diff)), c.want, "%s", name)
 	}
 }
 
@@ -117,9 +115,7 @@ func FuzzParseDiff(f *testing.F) {
 				case "del":
 					removed++
 				}
-				if !strings.Contains(text, l.Text) {
-					t.Errorf("%q is not in the diff", l.Text)
-				}
+				testkit.Contains(t, text, l.Text, "is not in the diff")
 			}
 			if added != file.Added || removed != file.Removed {
 				t.Errorf("+%d -%d, counted as +%d -%d", added, removed, file.Added, file.Removed)
@@ -135,9 +131,7 @@ func FuzzParseDiff(f *testing.F) {
 					}
 				}
 			}
-			if pairs != len(file.Lines) {
-				t.Errorf("%d of %d lines are side by side", pairs, len(file.Lines))
-			}
+			testkit.Equal(t, pairs, len(file.Lines), "lines side by side")
 		}
 	})
 }
@@ -151,16 +145,10 @@ func TestNotices(t *testing.T) {
 		t.Errorf("%s shows %q", next, got)
 	}
 	for _, forged := range []string{"", "x", given[:2*signature], given + "x", "x" + given[1:]} {
-		if got := s.notice(ann, url.Values{"notice": {forged}}); got != "" {
-			t.Errorf("%q shows %q", forged, got)
-		}
+		testkit.Equal(t, s.notice(ann, url.Values{"notice": {forged}}), "", "%q shows", forged)
 	}
-	if got := s.notice(session.Caller{Identity: "bob"}, next.Query()); got != "" {
-		t.Errorf("another caller is shown %q", got)
-	}
-	if s.said(ann, "/board", "") != "/board" {
-		t.Error("nothing to say is said")
-	}
+	testkit.Equal(t, s.notice(session.Caller{Identity: "bob"}, next.Query()), "", "another caller is shown")
+	testkit.Equal(t, s.said(ann, "/board", ""), "/board", "nothing to say is said")
 }
 
 // A run of many steps whose agents say much, with many tries, fits on a page, beside a diff.
@@ -237,9 +225,7 @@ func TestPlaceComments(t *testing.T) {
 		for _, c := range f.Lines[i].Comments {
 			got += c.Text
 		}
-		if got != want {
-			t.Errorf("line %d has the comments %q, want %q", i, got, want)
-		}
+		testkit.Equal(t, got, want, "line %d has the comments", i)
 	}
 }
 
@@ -259,9 +245,7 @@ func TestPagesAreToldTogether(t *testing.T) {
 			change()
 			change()
 			<-more
-			if took := time.Since(began); took != c.pause {
-				t.Errorf("after %v of work they are told after %v, want %v", c.work, took, c.pause)
-			}
+			testkit.Equal(t, time.Since(began), c.pause, "after %v of work they are told after", c.work)
 		}
 	})
 }

@@ -160,9 +160,7 @@ func TestEditsAreShown(t *testing.T) {
 	output := "/sessions/" + p.session + "/output?path=idea.txt"
 	testkit.Until(t, "the output", func() bool { return strings.Contains(b.get(output), "first") })
 	testkit.Write(t, s.root+"/idea.txt", "then")
-	if text := b.get(output); !strings.Contains(text, "then") {
-		t.Error("the output is not shown as it is now")
-	}
+	testkit.Contains(t, b.get(output), "then", "the output is not shown as it is now")
 }
 
 // A caller that does not see an attempt does not keep its output from one that does.
@@ -217,9 +215,7 @@ func TestPagesAreNeverOld(t *testing.T) {
 		call.Task(title, title)
 		call.Plan(title)
 		for _, path := range []string{"/", "/board"} {
-			if !strings.Contains(b.get(path), title) {
-				t.Errorf("%s has no %q", path, title)
-			}
+			testkit.Contains(t, b.get(path), title, "%s has no", path)
 		}
 	}
 }

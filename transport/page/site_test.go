@@ -180,20 +180,12 @@ func TestHeaders(t *testing.T) {
 	for _, path := range append(p.paths(), "/login", "/none") {
 		a := b.do("GET", path, nil, "Accept: text/html")
 		policy := a.Header.Get("Content-Security-Policy")
-		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
-			if !strings.Contains(policy, part) {
-				t.Errorf("%s: the policy lacks %s: %s", path, part, policy)
-			}
-		}
+		testkit.ContainsAll(t, policy, []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"}, "%s: the policy lacks", path)
 		if strings.Contains(policy, "unsafe") || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Referrer-Policy") != "same-origin" {
 			t.Errorf("%s: %v", path, a.Header)
 		}
-		if a.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s may be kept: %v", path, a.Header)
-		}
-		if found := inline.FindString(a.text); found != "" {
-			t.Errorf("%s has %q", path, found)
-		}
+		testkit.Equal(t, a.Header.Get("Cache-Control"), "no-store", "%s may be kept: %v", path, a.Header)
+		testkit.Equal(t, inline.FindString(a.text), "", "%s", path)
 	}
 }
 
@@ -304,17 +296,11 @@ func TestSessionsInWorkspaces(t *testing.T) {
 	}
 	b.login(tokens[0])
 	text := b.get(at)
-	for _, want := range []string{"window.hit", `href="/attempts/` + id, "output?path=idea.txt", "/go-to", "/abort"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %s:\n%s", want, text)
-		}
-	}
+	testkit.ContainsAll(t, text, []string{"window.hit", `href="/attempts/` + id, "output?path=idea.txt", "/go-to", "/abort"}, "the page lacks")
 	if strings.Contains(text, "<script>window") {
 		t.Errorf("the page has a script of its goal:\n%s", text)
 	}
-	if text := b.get(at + "/output?path=idea.txt"); !strings.Contains(text, "from the workspace") {
-		t.Errorf("the output is another:\n%s", text)
-	}
+	testkit.Contains(t, b.get(at+"/output?path=idea.txt"), "from the workspace", "the output is another")
 	for _, action := range []string{"/go-to?step=idea", "/abort?reason=x"} {
 		if a := bob.act(at+action, bob.csrf("/board")); a.StatusCode != http.StatusNotFound {
 			t.Errorf("bob may do %s: %s\n%s", action, a.Status, a.text)
@@ -323,9 +309,7 @@ func TestSessionsInWorkspaces(t *testing.T) {
 			t.Errorf("%s: %s\n%s", action, a.Status, a.text)
 		}
 	}
-	if text := b.get(at); !strings.Contains(text, "aborted") {
-		t.Errorf("the session goes on:\n%s", text)
-	}
+	testkit.Contains(t, b.get(at), "aborted", "the session goes on")
 }
 
 // The person at deepwork ui sees every step that waits for a person, also those of callers with tokens,
@@ -352,9 +336,7 @@ func TestStepsOfOthersNeedThePerson(t *testing.T) {
 		ui := serveOf(t, transport.Options{ProjectRoot: root, Toolsets: sets}, web.Options{Secret: "once"})
 		person := ui.browser(t)
 		person.do("GET", "/login?secret=once", nil)
-		if text := person.get("/"); !strings.Contains(text, waits) {
-			t.Errorf("with the toolsets %v it is not shown:\n%s", sets, text)
-		}
+		testkit.Contains(t, person.get("/"), waits, "with the toolsets %v", sets)
 		if text := person.get("/?q=elephant"); strings.Contains(text, waits) || strings.Contains(text, "Nothing waits") || !strings.Contains(text, "matches the filter") {
 			t.Errorf("a filter hides what waits, and the page does not say so:\n%s", text)
 		}
@@ -411,12 +393,8 @@ func TestAPersonPassesAStepOnAPage(t *testing.T) {
 		return found[1]
 	}
 	shown := form(ann.get("/sessions/" + id))
-	if now := form(ann.get("/")); now != shown {
-		t.Errorf("Now shows the digest %s, the session %s", now, shown)
-	}
-	if text := ann.get("/sessions/" + id + "/output?path=text.txt"); !strings.Contains(text, "Dear all") {
-		t.Errorf("the output: %s", text)
-	}
+	testkit.Equal(t, form(ann.get("/")), shown, "the digest on the page Now")
+	testkit.Contains(t, ann.get("/sessions/"+id+"/output?path=text.txt"), "Dear all", "the output")
 	csrf := ann.csrf("/sessions/" + id)
 	review := func(b *browser, csrf, decision, digest, feedback string) answer {
 		q := url.Values{"step": {"text"}, "decision": {decision}, "digest": {digest}, "feedback": {feedback}}
@@ -432,9 +410,7 @@ func TestAPersonPassesAStepOnAPage(t *testing.T) {
 		"other outputs": review(ann, csrf, "pass", strings.Repeat("0", 64), ""),
 		"no feedback":   review(ann, csrf, "fail", shown, " "),
 	} {
-		if a.StatusCode/100 != 4 {
-			t.Errorf("%s: %s", name, a.Status)
-		}
+		testkit.Equal(t, a.StatusCode/100, 4, "%s: %s", name, a.Status)
 	}
 	if r := finish(); !strings.HasPrefix(*r.Feedback, "Waiting: ") {
 		t.Fatalf("answered by what was refused: %+v", r)

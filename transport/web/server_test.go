@@ -22,9 +22,7 @@ func TestMessagesOfABody(t *testing.T) {
 	for body, want := range map[string]int{
 		``: 1, `{"id":1}`: 1, `[`: 1, `[1,2]`: 2, ` [{"a":[1,2,{"b":",\","}]},{}]`: 2, `{"a":[1,2]}`: 1,
 	} {
-		if n := messages([]byte(body)); n != want {
-			t.Errorf("%s: %d, want %d", body, n, want)
-		}
+		testkit.Equal(t, messages([]byte(body)), want, "%s", body)
 	}
 }
 
@@ -52,9 +50,7 @@ func TestSlots(t *testing.T) {
 	}()
 	release()
 	(<-served)()
-	if len(s.all) != 0 {
-		t.Errorf("%d are taken at the end", len(s.all))
-	}
+	testkit.Equal(t, len(s.all), 0, "are taken at the end")
 }
 
 // A reply that is being written when its call is over keeps the server, too.
@@ -99,9 +95,7 @@ func TestConnectionsBeyondTheFilesWait(t *testing.T) {
 	first.Close()
 	first.Close() // it counts once
 	(<-accepted).Close()
-	if n := s.open.Load(); n != 0 {
-		t.Errorf("%d are open at the end", n)
-	}
+	testkit.Equal(t, s.open.Load(), 0, "are open at the end")
 	testkit.Must(t, s.Close())
 	<-ended
 }
@@ -151,9 +145,7 @@ func TestHosts(t *testing.T) {
 		{all, named, "whatever.example.com 10.0.0.7", false},
 	} {
 		for host := range strings.FieldsSeq(test.hosts) {
-			if got := test.sites.takesHost(host, test.settings); got != test.taken {
-				t.Errorf("%s on %s: %v", host, test.sites.host, got)
-			}
+			testkit.Equal(t, test.sites.takesHost(host, test.settings), test.taken, "%s on %s", host, test.sites.host)
 		}
 		if test.sites.loopback && test.sites.takesHost("", test.settings) {
 			t.Error("no host is taken")
@@ -177,9 +169,7 @@ func TestOrigins(t *testing.T) {
 		{named, "http://app.example.com https://app.example.com:444 https://x.app.example.com http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null", false},
 	} {
 		for origin := range strings.FieldsSeq(test.origins) {
-			if got := own.takesOrigin(origin, test.settings); got != test.taken {
-				t.Errorf("%s with %v: %v", origin, test.settings.AllowedOrigins, got)
-			}
+			testkit.Equal(t, own.takesOrigin(origin, test.settings), test.taken, "%s with %v", origin, test.settings.AllowedOrigins)
 		}
 		if !own.takesOrigin("", test.settings) {
 			t.Error("what is no browser is refused")
@@ -213,9 +203,7 @@ func TestRequestsThroughProxies(t *testing.T) {
 	} {
 		r := httptest.NewRequest("GET", "http://127.0.0.1:8000/", nil)
 		r.Header.Set(name, "x")
-		if got := sentByProxy(r); got != "" {
-			t.Errorf("%s: a proxy is recognized by %q", name, got)
-		}
+		testkit.Equal(t, sentByProxy(r), "", "%s: a proxy is recognized by", name)
 	}
 	for hosts, want := range map[string]string{
 		"localhost LOCALHOST localhost. localhost:1 127.0.0.1 127.0.0.1:8000 127.1.2.3:65535 [::1] [::1]:443 ::1 [::ffff:127.0.0.1]:80":                                                                    "",
@@ -224,9 +212,7 @@ func TestRequestsThroughProxies(t *testing.T) {
 		for host := range strings.FieldsSeq(hosts + " ") {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.Host = host
-			if got := sentByProxy(r); got != want {
-				t.Errorf("Host %s: the proxy is recognized by %q, want %q", host, got, want)
-			}
+			testkit.Equal(t, sentByProxy(r), want, "Host %s: the proxy is recognized by", host)
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)

@@ -212,9 +212,7 @@ func FuzzTokens(f *testing.F) {
 			t.Fatalf("%q: %v", again.String(), err)
 		}
 		for i := range all {
-			if all[i] != second[i] {
-				t.Errorf("%+v became %+v", all[i], second[i])
-			}
+			testkit.Equal(t, all[i], second[i])
 		}
 	})
 }

@@ -26,9 +26,7 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 		if want == Absent && runtime.GOOS == "windows" && got.Kind == Failed {
 			continue // it has other words for names that cannot be
 		}
-		if got.Kind != want {
-			t.Errorf("%q is %+v, want kind %d", name, got, want)
-		}
+		testkit.Equal(t, got.Kind, want, "%q is %+v", name, got)
 	}
 	if Path("").Stat().Kind == Regular {
 		t.Error("the zero Path is a file")
@@ -70,9 +68,7 @@ func TestEveryChangeGivesAnotherStamp(t *testing.T) {
 		last = now
 	}
 	must(t, os.Remove(file))
-	if p.Stat().Kind != Absent {
-		t.Error("still there")
-	}
+	testkit.Equal(t, p.Stat().Kind, Absent, "still there")
 }
 
 func TestReadGivesTheWholeFileOrNothing(t *testing.T) {

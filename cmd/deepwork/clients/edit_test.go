@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/BurntSushi/toml"
+
+	"deepwork/actor/testkit"
 )
 
 func TestAdd(t *testing.T) {
@@ -38,9 +40,7 @@ func TestAdd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(got) != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
-			}
+			testkit.Equal(t, string(got), tt.want, "got %s", got)
 			again, err := All[0].Stdio().addTo(got)
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("the second time: %v\n%s", err, again)

@@ -41,9 +41,7 @@ func TestShimKilled(t *testing.T) {
 	inGroup.Gone()
 	syscall.Kill(away.PID, syscall.SIGKILL) // it has left the group, and nothing else ends it
 	found := testkit.Get(testRunner().Find(t.Context(), b.path("1"))).Must(t)
-	if e := b.wait(found); e != exits[0] {
-		t.Errorf("found %+v", e)
-	}
+	testkit.Equal(t, b.wait(found), exits[0], "found")
 	if e := b.run(b.spec("1", "hang")); e != exits[0] || b.ran() != 1 {
 		t.Errorf("started again: %+v, %d ran", e, b.ran())
 	}
@@ -103,16 +101,12 @@ func TestServerKilled(t *testing.T) {
 	must(t, server.Start())
 	line := make([]byte, 100)
 	n, err := out.Read(line)
-	if string(line[:n]) != "true <nil>\n" {
-		t.Errorf("the server says %q, %v", line[:n], err)
-	}
+	testkit.Equal(t, string(line[:n]), "true <nil>\n", "the server says %q, %v", line[:n], err)
 	v := b.next()
 	must(t, syscall.Kill(-server.Process.Pid, syscall.SIGKILL)) // its whole group
 	server.Wait()
 	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
-	if p.pid() != v.PID {
-		t.Errorf("found %d, the agent is %d", p.pid(), v.PID)
-	}
+	testkit.Equal(t, p.pid(), v.PID, "the process that was found")
 	if e := b.stop(p, time.Minute); !e.Stopped || e.FinalMessage != "tidied up" {
 		t.Errorf("%+v", e)
 	}
@@ -163,9 +157,7 @@ func TestNestedRun(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	found := testkit.Get(testRunner().Find(t.Context(), inner.Dir)).Must(t)
-	if found.pid() != v.PID {
-		t.Errorf("found %d, want %d", found.pid(), v.PID)
-	}
+	testkit.Equal(t, found.pid(), v.PID, "found")
 	if e := b.stop(found, time.Minute); !e.Stopped || e.Interrupted {
 		t.Errorf("%+v", e)
 	}

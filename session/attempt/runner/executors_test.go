@@ -32,18 +32,14 @@ func TestKnown(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(names, " "); got != "CLAUDE_CODE CODEX GEMINI CURSOR_AGENT OPENCODE" {
-		t.Error(got)
-	}
+	testkit.Equal(t, strings.Join(names, " "), "CLAUDE_CODE CODEX GEMINI CURSOR_AGENT OPENCODE")
 	// What one caller does to its list is not seen by another.
 	Known()[0].Command[0] = "x"
 	if Known()[0].Command[0] != "claude" || Known()[0].Resume[0] != "claude" {
 		t.Error("the list is shared")
 	}
 	r := testkit.Get(Resolve(Known(), "CODEX", "")).Must(t)
-	if got := strings.Join(r.Resume, " "); got != "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last -" {
-		t.Error(got)
-	}
+	testkit.Equal(t, strings.Join(r.Resume, " "), "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last -")
 }
 
 func TestMergeAndResolve(t *testing.T) {
@@ -120,12 +116,8 @@ func TestForStep(t *testing.T) {
 		if got := strings.Join(step.Resume, " "); !strings.HasSuffix(got, want.resume) || !r.Names(name) {
 			t.Errorf("%s continues with %s", name, got)
 		}
-		if got := strings.Join(step.Env, " "); !strings.Contains(got, want.env) {
-			t.Errorf("%s has the environment %s", name, got)
-		}
-		if !slices.Equal(before, slices.Concat(r.Command, r.Resume)) {
-			t.Errorf("the recipe of %s was changed", name)
-		}
+		testkit.Contains(t, strings.Join(step.Env, " "), want.env, "%s has the environment", name)
+		testkit.Same(t, before, slices.Concat(r.Command, r.Resume), "the recipe of %s was changed", name)
 	}
 	// A program of the user's own under a known name gets what its command says, and no more.
 	r := testkit.Get(Resolve(Merge([]config.Executor{{Name: "CODEX", Command: []string{"./my-codex"}}}), "CODEX", "")).Must(t)

@@ -95,17 +95,13 @@ func TestFullDisk(t *testing.T) {
 	s2.Dir, s2.Log = filepath.Join(disk, "run2"), s.Log
 	p, err := testRunner().Start(t.Context(), s2)
 	if err == nil {
-		if e := b.wait(p); !strings.Contains(e.NotStarted, "no space left") {
-			t.Errorf("%+v", e)
-		}
+		testkit.Contains(t, b.wait(p).NotStarted, "no space left")
 	} else if !strings.Contains(err.Error(), "no space left") {
 		t.Error(err)
 	}
 	must(t, os.Remove(filepath.Join(disk, "ballast")))
 	must(t, os.RemoveAll(s.Log))
-	if b.ran() != 1 {
-		t.Errorf("%d agents ran", b.ran())
-	}
+	testkit.Equal(t, b.ran(), 1, "agents ran")
 	// The disk has room again: it is begun.
 	if err != nil {
 		if e := b.run(s2); e.Code != 0 || b.ran() != 2 {

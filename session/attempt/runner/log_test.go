@@ -162,9 +162,7 @@ func TestLogRotates(t *testing.T) {
 	for i, after := 0, oldest[0].Index-1; ; i++ {
 		entries, next := tailed(t, dir, &after, 1000)
 		if len(entries) == 0 {
-			if after != n-1 {
-				t.Errorf("it ends with %d", after)
-			}
+			testkit.Equal(t, after, n-1, "it ends with")
 			break
 		}
 		for j, e := range entries {
@@ -300,9 +298,7 @@ func TestFinal(t *testing.T) {
 		"broken json":  {lines(Stdout, `{"type":"result","result":`), `{"type":"result","result":`},
 		"other shapes": {lines(Stdout, `{"type":"item.completed","item":"text"}`, "end"), "end"},
 	} {
-		if got := final(c.entries); got != c.want {
-			t.Errorf("%s: %.200q, want %.200q", name, got, c.want)
-		}
+		testkit.Equal(t, final(c.entries), c.want, "%s", name)
 	}
 	if got := final(lines(Stdout, long)); utf8.RuneCountInString(got) != MaxFinal {
 		t.Errorf("%d characters", utf8.RuneCountInString(got))

@@ -37,9 +37,7 @@ func TestRun(t *testing.T) {
 	if got, want := texts(log, Stdout), "reading|héllo||last words"; got != want {
 		t.Errorf("stdout %q, want %q", got, want)
 	}
-	if got := texts(log, Stderr); got != "to stderr" {
-		t.Errorf("stderr %q", got)
-	}
+	testkit.Equal(t, texts(log, Stderr), "to stderr", "stderr")
 	for _, file := range []string{specFile, startedFile, exitFile} {
 		if fi, err := os.Stat(filepath.Join(s.Dir, file)); err != nil || fi.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", file, fi, err)
@@ -122,9 +120,7 @@ func TestNotStarted(t *testing.T) {
 			t.Errorf("%d: %+v", i, e)
 		}
 	}
-	if b.ran() != 0 {
-		t.Error("an agent ran")
-	}
+	testkit.Equal(t, b.ran(), 0, "an agent ran")
 	// The program is looked up in the PATH that the agent is given.
 	must(t, os.MkdirAll(b.path("bin"), 0o700))
 	must(t, os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700))
@@ -211,9 +207,7 @@ func TestStartTwice(t *testing.T) {
 	if e, err := p.Stop(t.Context(), time.Minute); err != nil || !e.Stopped || e.Signal != "SIGTERM" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if b.ran() != 1 {
-		t.Errorf("%d agents ran", b.ran())
-	}
+	testkit.Equal(t, b.ran(), 1, "agents ran")
 }
 
 func TestWaitEndsWithContext(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
@@ -88,17 +89,13 @@ func TestStreamsOfRealAgents(t *testing.T) {
 		fmt.Fprintf(&text, "\n%s\n", used)
 		golden := filepath.Join("testdata", name+".txt")
 		if *update {
-			if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(golden, []byte(text.String()), 0o644))
 		}
 		want, err := os.ReadFile(golden)
 		if err != nil {
 			t.Fatal(err, "(-update writes it)")
 		}
-		if text.String() != string(want) {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, text.String(), want)
-		}
+		testkit.Equal(t, text.String(), string(want), "%s", name)
 	}
 }
 
@@ -254,9 +251,7 @@ func TestAnswer(t *testing.T) {
 {"type":"result","result":"` + verdict + `"}`, `{"passed": false}
 {"type":"result","result":"` + verdict + `"}`},
 	} {
-		if got := string(Answer([]byte(c.stdout))); got != c.want {
-			t.Errorf("%s: %.200q, want %.200q", name, got, c.want)
-		}
+		testkit.Equal(t, string(Answer([]byte(c.stdout))), c.want, "%s", name)
 	}
 }
 

@@ -59,9 +59,7 @@ func eachPoint(t *testing.T, least int, prepare func(t *testing.T, k *Keeper, tr
 			do = prepare(t, k, trees)
 		}
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			if _, err := dieAt(k, n, do); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Get(dieAt(k, n, do)).Must(t)
 			check(t, New(Options{Dir: k.dir, Logger: k.log}), trees)
 		})
 	}
@@ -91,9 +89,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 		nothingLeft(t, k)
 		for _, tr := range trees {
 			sound(t, tr.Repo, 0)
-			if out := gitIn(t, tr.Repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
-				t.Errorf("refs are left: %s", out)
-			}
+			testkit.Equal(t, gitIn(t, tr.Repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
 		}
 	})
 }
@@ -128,9 +124,7 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 			}
 			sound(t, tr.Repo, 0)
 		}
-		if show(t, trees[0].Repo, rescueRefs+attemptID+"-2", "notes") != "beside" {
-			t.Error("what lay beside is lost")
-		}
+		testkit.Equal(t, show(t, trees[0].Repo, rescueRefs+attemptID+"-2", "notes"), "beside", "what lay beside is lost")
 	})
 }
 
@@ -151,9 +145,7 @@ func TestCrashOfMerges(t *testing.T) {
 			}
 			k.at = func(string) {}
 			clean(t, repo, path)
-			if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
 			if read(t, repo, "a.txt") != "one\ntwo\nthree\n" || read(t, repo, "lib/b.txt") != "moved on\n" {
 				t.Error("it is not merged")
 			}

@@ -28,12 +28,8 @@ func TestCreateAndRemove(t *testing.T) {
 	if len(done) != 1 || done[0] != want {
 		t.Fatalf("made %+v, want %+v", done, want)
 	}
-	if got := read(t, want.Path, "lib/b.txt"); got != "bee\n" {
-		t.Errorf("the worktree has %q", got)
-	}
-	if out := gitIn(t, want.Path, "status", "--porcelain", "--branch"); out != "## "+branchName {
-		t.Errorf("git status says %q", out)
-	}
+	testkit.Equal(t, read(t, want.Path, "lib/b.txt"), "bee\n", "the worktree")
+	testkit.Equal(t, gitIn(t, want.Path, "status", "--porcelain", "--branch"), "## "+branchName, "git status")
 	again, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
 	if err != nil || !slices.Equal(again, done) {
 		t.Errorf("called again: %v, %v", again, err)
@@ -41,12 +37,8 @@ func TestCreateAndRemove(t *testing.T) {
 	if _, err := k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil); err == nil {
 		t.Error("an attempt was given other worktrees while it has some")
 	}
-	if r := remove(t, k); r != (Rescue{}) {
-		t.Errorf("of a clean worktree was kept: %+v", r)
-	}
-	if out := gitIn(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
-		t.Errorf("refs are left: %s", out)
-	}
+	testkit.Equal(t, remove(t, k), (Rescue{}), "of a clean worktree was kept")
+	testkit.Equal(t, gitIn(t, repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
 	sound(t, repo, 0)
 	if kept, _, err := k.Remove(t.Context(), attemptID, false, nil); kept != nil || err != nil {
 		t.Errorf("removed again: %v, %v", kept, err)
@@ -86,9 +78,7 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 	if r := remove(t, k); r.Ref == "" {
 		t.Error("nothing was kept")
 	}
-	if after := digest(t, repo); after != before {
-		t.Errorf("the main checkout changed:\n%s", gitIn(t, repo, "status", "--short"))
-	}
+	testkit.Equal(t, digest(t, repo), before, "the main checkout changed: %s", gitIn(t, repo, "status", "--short"))
 	sound(t, repo, 0)
 }
 
@@ -104,9 +94,7 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 			k, _ := newKeeper(t)
 			must(t, CheckRepo(t.Context(), path, "main"))
 			at := create(t, k, path)
-			if read(t, at, "lib/b.txt") != "bee\n" {
-				t.Error("the worktree is not of the whole repository")
-			}
+			testkit.Equal(t, read(t, at, "lib/b.txt"), "bee\n", "the worktree is not of the whole repository")
 			write(t, at, "x", "kept")
 			if r := remove(t, k); show(t, path, r.Commit, "x") != "kept" {
 				t.Error("work is lost")
@@ -184,21 +172,13 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 		t.Fatalf("kept %+v, %v", kept, err)
 	}
 	for i, suffix := range []string{"", "-2", "-3"} {
-		if kept[i].Ref != "refs/deepwork/rescue/"+attemptID+suffix {
-			t.Errorf("ref %d is %s", i, kept[i].Ref)
-		}
-		if gitIn(t, repo, "rev-parse", kept[i].Ref) != kept[i].Commit {
-			t.Errorf("%s is not the commit that was told", kept[i].Ref)
-		}
+		testkit.Equal(t, kept[i].Ref, "refs/deepwork/rescue/"+attemptID+suffix, "ref %d", i)
+		testkit.Equal(t, gitIn(t, repo, "rev-parse", kept[i].Ref), kept[i].Commit, "%s is not the commit that was told", kept[i].Ref)
 	}
 	for i, m := range done {
-		if show(t, repo, kept[i].Commit, "work") != m.Path {
-			t.Error("the work of two worktrees is mixed up")
-		}
+		testkit.Equal(t, show(t, repo, kept[i].Commit, "work"), m.Path, "the work of two worktrees is mixed up")
 	}
-	if show(t, repo, kept[2].Commit, "NOTES.md") != "beside them" {
-		t.Error("what lay beside the worktrees is lost")
-	}
+	testkit.Equal(t, show(t, repo, kept[2].Commit, "NOTES.md"), "beside them", "what lay beside the worktrees is lost")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 }
@@ -217,12 +197,8 @@ func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
 	if got := strings.TrimSpace(read(t, done[0].Path, "where.log")); got != real && got != done[0].Path {
 		t.Errorf("it ran in %s", got)
 	}
-	if got := read(t, done[0].Path, "key.log"); got != "value\n" {
-		t.Errorf("KEY is %q", got)
-	}
-	if got := strings.TrimSpace(read(t, done[0].Path, "top.log")); got != real {
-		t.Errorf("git is at work in %s", got)
-	}
+	testkit.Equal(t, read(t, done[0].Path, "key.log"), "value\n", "KEY")
+	testkit.Equal(t, strings.TrimSpace(read(t, done[0].Path, "top.log")), real, "git is at work in")
 }
 
 func TestFailedSetupIsUndoneAndTold(t *testing.T) {
@@ -238,17 +214,11 @@ func TestFailedSetupIsUndoneAndTold(t *testing.T) {
 	if !errors.Is(err, ErrSetup) || !ok || p.ExitCode != 7 {
 		t.Errorf("got %v", err)
 	}
-	for _, want := range []string{"no luck", "exit code 7", "api"} {
-		if !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("the message lacks %q: %v", want, err)
-		}
-	}
+	testkit.ContainsAll(t, fmt.Sprint(err), []string{"no luck", "exit code 7", "api"}, "the message")
 	nothingLeft(t, k)
 	for _, repo := range []string{first, second} {
 		sound(t, repo, 0)
-		if out := gitIn(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
-			t.Errorf("refs are left: %s", out)
-		}
+		testkit.Equal(t, gitIn(t, repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
 	}
 }
 
@@ -347,9 +317,7 @@ func TestDamagedJournals(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the paths in the texts are no absolute ones there")
 	}
-	if _, err := parseJournal("/p/w", journaledAttempt, []byte(journalText(wholeTree))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(parseJournal("/p/w", journaledAttempt, []byte(journalText(wholeTree)))).Must(t)
 	for text, want := range map[string]string{
 		``:                               "is damaged",
 		`null`:                           "another version (0)",

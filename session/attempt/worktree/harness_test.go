@@ -151,9 +151,7 @@ func sound(t testing.TB, repo string, worktrees int) {
 		}
 		return nil
 	})
-	if n := len(admins(common)); n != worktrees {
-		t.Errorf("the repository has %d worktrees, not %d: %v", n, worktrees, admins(common))
-	}
+	testkit.Equal(t, len(admins(common)), worktrees, "worktrees of the repository: %v", admins(common))
 }
 
 // digest is of everything in a checkout that attempts must not touch.

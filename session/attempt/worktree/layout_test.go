@@ -132,9 +132,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	if err != nil || len(kept) == 0 || show(t, repo, kept[0].Commit, "new.txt") != "work" {
 		t.Errorf("%+v, %v", kept, err)
 	}
-	if refs := gitIn(t, other, "for-each-ref", "refs/deepwork"); refs != "" {
-		t.Errorf("the other repository has %s", refs)
-	}
+	testkit.Equal(t, gitIn(t, other, "for-each-ref", "refs/deepwork"), "", "the other repository")
 	// Without a journal nothing is ours, whatever a .git file says.
 	stray := filepath.Join(k.dir, journaledAttempt, "web")
 	gitIn(t, repo, "worktree", "add", "-q", "--detach", stray)
@@ -159,9 +157,7 @@ func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
 	if err != nil || len(did) != 2 || !strings.Contains(did[1], rescueRefs+attemptID) {
 		t.Errorf("did %v, %v", did, err)
 	}
-	if show(t, repo, rescueRefs+attemptID, "new") != "work" {
-		t.Error("the work is lost")
-	}
+	testkit.Equal(t, show(t, repo, rescueRefs+attemptID, "new"), "work", "the work is lost")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 }
@@ -228,9 +224,7 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
 	k, _ := newKeeper(t)
-	if _, err := k.Create(t.Context(), "good", branchName, []Tree{tree(repo)}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(k.Create(t.Context(), "good", branchName, []Tree{tree(repo)}, nil)).Must(t)
 	for name, text := range map[string]string{"broken": "{", "newer": `{"version": 99, "attempt": "newer"}`} {
 		write(t, k.journal, name+".json", text)
 	}
@@ -241,9 +235,7 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 	if isThere(filepath.Join(k.dir, "good")) {
 		t.Error("another attempt's fault hindered this one")
 	}
-	if got := read(t, k.journal, "newer.json"); !strings.Contains(got, "99") {
-		t.Error("a newer journal was overwritten")
-	}
+	testkit.Contains(t, read(t, k.journal, "newer.json"), "99", "a newer journal was overwritten")
 	for _, attempt := range []string{"broken", "newer"} {
 		if _, err := k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil); err == nil {
 			t.Errorf("%s was made", attempt)

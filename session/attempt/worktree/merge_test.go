@@ -35,9 +35,7 @@ func attemptIn(t *testing.T, repo string) (*Keeper, string) {
 func clean(t *testing.T, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
-		if out := gitIn(t, dir, "status", "--porcelain"); out != "" {
-			t.Errorf("%s has changes:\n%s", dir, out)
-		}
+		testkit.Equal(t, gitIn(t, dir, "status", "--porcelain"), "", "%s has changes", dir)
 	}
 }
 
@@ -65,9 +63,7 @@ func TestMergeEachWay(t *testing.T) {
 					t.Errorf("landed %+v", got)
 				}
 				for name, want := range map[string]string{"new.txt": "new\n", "a.txt": "one\ntwo\nthree\n", "lib/b.txt": "moved on\n"} {
-					if show(t, repo, "main", name) != want {
-						t.Errorf("%s is %q", name, show(t, repo, "main", name))
-					}
+					testkit.Equal(t, show(t, repo, "main", name), want, "%s", name)
 				}
 				parents := strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", "main"))
 				by := gitIn(t, repo, "show", "-s", "--format=%an %ae %cn %s", "main")
@@ -132,9 +128,7 @@ func TestMergeKeepsIgnoredFilesAndFolders(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(repo, "data")))
 	must(t, os.RemoveAll(filepath.Join(repo, "out")))
-	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
 	clean(t, repo)
 }
 
@@ -187,12 +181,8 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 					t.Fatalf("%s: %+v, %v", way, refused, err)
 				}
 			}
-			if gitIn(t, repo, "rev-parse", "main", branchName) != before {
-				t.Error("a branch was moved")
-			}
-			if gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
-				t.Error("a ref is left")
-			}
+			testkit.Equal(t, gitIn(t, repo, "rev-parse", "main", branchName), before, "a branch was moved")
+			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "a ref is left")
 			clean(t, path)
 		})
 	}
@@ -260,17 +250,13 @@ func TestConflicts(t *testing.T) {
 			t.Errorf("again: %v", err)
 		}
 		// The agent resolves it with git, and the merge goes through.
-		if _, err := k.Update(t.Context(), landing(path, "")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
 		write(t, path, "a.txt", "both\n")
 		commit(t, path, "resolved")
 		if parents := gitIn(t, path, "show", "-s", "--format=%P"); parents != head+" "+main {
 			t.Errorf("parents %s", parents)
 		}
-		if _, err := k.Merge(t.Context(), landing(path, WaySquash)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(k.Merge(t.Context(), landing(path, WaySquash))).Must(t)
 		if show(t, repo, "main", "a.txt") != "both\n" || read(t, repo, "a.txt") != "both\n" {
 			t.Error("the resolution is not in main")
 		}
@@ -330,12 +316,8 @@ func TestMergeSubmodule(t *testing.T) {
 	id := commit(t, sub, "newer")
 	gitIn(t, path, "update-index", "--cacheinfo", "160000,"+id+",sub")
 	gitIn(t, path, "commit", "-q", "-m", "newer submodule")
-	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil {
-		t.Fatal(err)
-	}
-	if got := gitIn(t, repo, "ls-tree", "main", "sub"); !strings.Contains(got, id) {
-		t.Errorf("the submodule is %s", got)
-	}
+	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	testkit.Contains(t, gitIn(t, repo, "ls-tree", "main", "sub"), id, "the submodule")
 	if !isThere(filepath.Join(repo, "sub", "a.txt")) {
 		t.Error("the files of the submodule were touched")
 	}
@@ -377,9 +359,7 @@ func TestPush(t *testing.T) {
 	gitIn(t, repo, "remote", "add", "origin", remote)
 	k, path := attemptIn(t, repo)
 	push := func(force bool) (string, error) { return k.Push(context.Background(), path, "origin", force) }
-	if _, err := push(false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(push(false)).Must(t)
 	tip := func(dir, ref string) string { out, _ := tryGit(dir, "rev-parse", ref); return out }
 	if tip(remote, branchName) != tip(path, "HEAD") || tip(repo, "refs/remotes/origin/"+branchName) != tip(path, "HEAD") {
 		t.Error("the branch was not pushed")

@@ -33,12 +33,8 @@ func TestMergeSignsAsTheUser(t *testing.T) {
 		commit(t, repo, "meanwhile")
 		asUser(t, "\tsigningKey = "+filepath.ToSlash(key)+".pub\n[commit]\n\tgpgSign = true\n[gpg]\n\tformat = ssh\n[gpg \"ssh\"]\n\tallowedSignersFile = "+filepath.ToSlash(allowed)+
 			"\n[includeIf \"gitdir:"+filepath.ToSlash(canonical(repo))+"/\"]\n\tpath = "+filepath.ToSlash(included)+"\n")
-		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-			t.Fatal(err)
-		}
-		if by := gitIn(t, repo, "show", "-s", "--format=%G? %ce", "main"); by != "G una@work.example" {
-			t.Errorf("%s: the signature and committer are %s", way, by)
-		}
+		testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
+		testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%G? %ce", "main"), "G una@work.example", "%s: the signature and committer", way)
 	}
 }
 
@@ -76,9 +72,7 @@ func TestPushHasTheUsersCredentials(t *testing.T) {
 	if _, err := k.Push(t.Context(), path, "origin", false); err != nil || isThere(mark) {
 		t.Fatal(err)
 	}
-	if gitIn(t, remote, "rev-parse", branchName) != gitIn(t, path, "rev-parse", "HEAD") {
-		t.Error("it was not pushed")
-	}
+	testkit.Equal(t, gitIn(t, remote, "rev-parse", branchName), gitIn(t, path, "rev-parse", "HEAD"), "it was not pushed")
 }
 
 // needLFS skips a test where git-lfs is not installed, unless DEEPWORK_TEST_LFS_REQUIRED is 1.
@@ -108,21 +102,15 @@ func TestMergeLFS(t *testing.T) {
 		commit(t, path, "second")
 		write(t, repo, "three.bin", "\x00third")
 		commit(t, repo, "third")
-		if _, err := k.Push(t.Context(), path, "origin", false); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
 		pointer := gitIn(t, path, "show", "HEAD:two.bin")
 		_, id, _ := strings.Cut(pointer, "sha256:")
 		if id = id[:64]; !isThere(filepath.Join(remote, "lfs", "objects", id[:2], id[2:4], id)) {
 			t.Error("the object of two.bin was not pushed")
 		}
-		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
 		for name, want := range map[string]string{"one.bin": "\x00first", "two.bin": "\x00second", "three.bin": "\x00third"} {
-			if got := read(t, repo, name); got != want {
-				t.Errorf("%s: %s is %q", way, name, got)
-			}
+			testkit.Equal(t, read(t, repo, name), want, "%s: %s", way, name)
 		}
 		clean(t, repo, path)
 		write(t, path, "one.bin", "\x00ours")

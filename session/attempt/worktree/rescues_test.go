@@ -25,9 +25,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 		{RepoID: "r3", Name: "api", Repo: other, TargetBranch: "main"},
 	}
 	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
-	if _, err := k.Create(t.Context(), attemptID[:35]+"1", branchName+"x", trees[:1], nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(k.Create(t.Context(), attemptID[:35]+"1", branchName+"x", trees[:1], nil)).Must(t)
 	for _, m := range done[:2] {
 		write(t, m.Path, "new", "work in "+m.RepoID)
 	}
@@ -43,9 +41,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 	got := testkit.Get(k.Rescues(t.Context(), attemptID, []string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})).Must(t)
 	found := map[Rescue]bool{}
 	for _, g := range got {
-		if g.Repo != repo {
-			t.Errorf("%+v is in %s", g, g.Repo)
-		}
+		testkit.Equal(t, g.Repo, repo, "%+v", g)
 		g.Repo = ""
 		found[g] = true
 	}
@@ -54,9 +50,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 			t.Errorf("%+v is not among %+v", w, got)
 		}
 	}
-	if len(got) != 3 {
-		t.Errorf("%d were kept, and listed are %+v", 3, got)
-	}
+	testkit.Equal(t, len(got), 3, "were kept, and listed are %+v", got)
 	if got, err = k.Rescues(t.Context(), attemptID, []string{other}); err != nil || len(got) > 0 {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -280,9 +274,7 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	if isThere(filepath.Join(path, "node_modules/pkg/.git")) {
 		t.Error("a repository's own files were copied")
 	}
-	if !strings.Contains(logged.String(), "missing.env") {
-		t.Error("a missing file was not told")
-	}
+	testkit.Contains(t, logged.String(), "missing.env", "a missing file was not told")
 	if runtime.GOOS != "windows" {
 		for name, mode := range map[string]os.FileMode{".env": 0o600, "tool.log": 0o755} {
 			if info, err := os.Stat(filepath.Join(path, name)); err != nil || info.Mode().Perm() != mode {
@@ -306,9 +298,7 @@ func TestCopiesOfAFolderInside(t *testing.T) {
 	tr := tree(filepath.Join(repo, "lib"))
 	tr.Copy = []string{".env"}
 	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
-	if got := read(t, done[0].Path, "lib/.env"); got != "lib's" {
-		t.Errorf("copied %q", got)
-	}
+	testkit.Equal(t, read(t, done[0].Path, "lib/.env"), "lib's", "copied")
 }
 
 func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {

@@ -115,11 +115,7 @@ func TestDiff(t *testing.T) {
 	if err != nil || truncated {
 		t.Fatal(truncated, err)
 	}
-	for _, want := range []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the diff lacks %q:\n%s", want, text)
-		}
-	}
+	testkit.ContainsAll(t, text, []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"}, "the diff lacks")
 	for _, not := range []string{"ignored", "upstream", "\x1b"} {
 		if strings.Contains(text, not) {
 			t.Errorf("the diff has %q", not)
@@ -139,15 +135,11 @@ func TestDiff(t *testing.T) {
 	if got := only("untracked *.txt"); !strings.Contains(got, "+new") || strings.Contains(got, "other") {
 		t.Errorf("a path was taken for a pattern: %s", got)
 	}
-	if got := only("*.txt"); got != "" {
-		t.Errorf("a path was taken for a pattern: %s", got)
-	}
+	testkit.Equal(t, only("*.txt"), "", "a path was taken for a pattern")
 	if got := only("other.txt", "./lib/"); !strings.Contains(got, "+other") || strings.Contains(got, "TWO") {
 		t.Errorf("of two paths: %s", got)
 	}
-	if only(".") != text {
-		t.Error("of . there is less")
-	}
+	testkit.Equal(t, only("."), text, "of . there is less")
 	for n := 1; n < len(text); n += 7 {
 		part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, n)
 		if err != nil || !truncated || len(part) > n || !strings.HasPrefix(text, part) ||
@@ -164,9 +156,7 @@ func TestDiff(t *testing.T) {
 func TestCutKeepsCharactersWhole(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"one\ntwo": "one\n", "abc": "abc", "日本"[:5]: "日", "": "", "ü": "ü", "\n": "\n"} {
-		if got := cut([]byte(in)); got != want {
-			t.Errorf("cut(%q) = %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, cut([]byte(in)), want, "cut(%q)", in)
 	}
 }
 
@@ -191,9 +181,7 @@ func changedBy(t *testing.T, k *Keeper, path, target string) []string {
 
 func expectChanged(t *testing.T, k *Keeper, path, target string, want ...string) {
 	t.Helper()
-	if got := changedBy(t, k, path, target); !slices.Equal(got, want) {
-		t.Errorf("changed are %q, want %q", got, want)
-	}
+	testkit.Same(t, changedBy(t, k, path, target), want, "changed")
 }
 
 // What an attempt has changed is its own work, however often it is merged, while others work on the
@@ -213,9 +201,7 @@ func TestDiffAfterMerges(t *testing.T) {
 				}
 				merge := func() {
 					t.Helper()
-					if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
 				}
 				// After a squash or a rebase on what others have changed, earlier merges are not shown.
 				after := func(earlier string, names ...string) []string {
@@ -241,9 +227,7 @@ func TestDiffAfterMerges(t *testing.T) {
 				write(t, path, "third.txt", "third\n")
 				commit(t, path, "third")
 				other("zz.txt")
-				if _, err := k.Rebase(t.Context(), landing(path, "")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Must(t)
 				clean(t, repo, path)
 				if way == WayMerge || others {
 					expectChanged(t, k, path, "main", "third.txt")
@@ -276,15 +260,9 @@ func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 	release := commit(t, repo, "released")
 	l := landing(path, WayRebase)
 	l.Target = "release"
-	if _, err := k.Rebase(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
-	if list := gitIn(t, path, "log", "--format=%s", release+"..HEAD"); list != "the work" {
-		t.Errorf("rebased are %q", list)
-	}
+	testkit.Get(k.Rebase(t.Context(), l)).Must(t)
+	testkit.Equal(t, gitIn(t, path, "log", "--format=%s", release+"..HEAD"), "the work", "rebased")
 	expectChanged(t, k, path, "release", "a.txt", "new.txt")
-	if _, err := k.Merge(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(k.Merge(t.Context(), l)).Must(t)
 	expectChanged(t, k, path, "release", "a.txt", "new.txt")
 }

@@ -59,9 +59,7 @@ func TestOneImporterOfEachDatabase(t *testing.T) {
 		"modernc.org/sqlite":         {"session/store/local/sqlite"},
 		"github.com/jackc/pgx/v5":    {"session/store/postgres"},
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("importers (-want +got)\n%s", d)
-	}
+	testkit.Equal(t, cmp.Diff(want, got), "", "importers (-want +got)")
 }
 
 // What the stores do and say in SQL does not name a database, so that none is treated otherwise.

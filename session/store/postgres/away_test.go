@@ -210,9 +210,7 @@ func TestAHintArrives(t *testing.T) {
 		before, foreign := other.hints.closed(), third.hints.closed()
 		makeChange(t, s, "x")
 		testkit.Until(t, "a hint arrives", func() bool { return other.hints.closed() > before })
-		if third.hints.closed() != foreign {
-			t.Error("another project had it too")
-		}
+		testkit.Equal(t, third.hints.closed(), foreign, "another project had it too")
 	}
 	heard()
 	must(t, server.Kill())

@@ -111,9 +111,7 @@ func TestMachinesWithDifferentProjects(t *testing.T) {
 	for name, want := range map[string][2]string{"shop": {"/red/shop", "/blue/shop-2"}, "site": {"/red/site", ""}, "tool": {"", "/blue/tool"}} {
 		for i, b := range []store.Board{red, blue} {
 			p := listed(t, b)[name]
-			if p != before[name] {
-				t.Errorf("%+v, was %+v", p, before[name])
-			}
+			testkit.Equal(t, p, before[name])
 			repos, _, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 5})
 			if err != nil || len(repos) != 1 || repos[0].Path != want[i] {
 				t.Errorf("%s has %+v, want the path %q; %v", name, repos, want[i], err)

@@ -79,9 +79,7 @@ func TestALateCommitIsNotPassedOver(t *testing.T) {
 	want := func(position string, want ...string) (next string) {
 		t.Helper()
 		got, next := since(t, other, position)
-		if !slices.Equal(got, want) {
-			t.Errorf("followed %v, want %v", got, want)
-		}
+		testkit.Same(t, got, want, "followed")
 		if len(want) == 0 && next != position {
 			t.Errorf("the position %s became %s", position, next)
 		}

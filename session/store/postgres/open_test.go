@@ -142,9 +142,7 @@ func TestTransactions(t *testing.T) {
 			must(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				return q.QueryRowContext(ctx, `SELECT count(*) FROM definitions WHERE hash = ?1`, name+"?").Scan(&n)
 			}))
-			if n != 1 {
-				t.Errorf("%d rows", n)
-			}
+			testkit.Equal(t, n, 1, "rows")
 			if err := s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				_, err := q.ExecContext(ctx, `DELETE FROM definitions`)
 				return err
@@ -264,14 +262,10 @@ func TestURLs(t *testing.T) {
 func TestRepositories(t *testing.T) {
 	same := []string{"https://me:token@GitHub.com/team/shop.git", "git@github.com:team/shop.git", "ssh://git@github.com:22/team/shop", "github.com:team/shop/"}
 	for _, remote := range same {
-		if got := (Repository{Remote: remote}).normalized().Remote; got != "github.com/team/shop" {
-			t.Errorf("%s: %q", remote, got)
-		}
+		testkit.Equal(t, (Repository{Remote: remote}).normalized().Remote, "github.com/team/shop", "%s", remote)
 	}
 	for remote, want := range map[string]string{"": "", "/srv/git/shop.git": "", "file:///srv/git/shop": "", `C:\git\shop`: "", "../shop": "", "host:a/b": "host/a/b"} {
-		if got := (Repository{Remote: remote}).normalized().Remote; got != want {
-			t.Errorf("%s: %q, want %q", remote, got, want)
-		}
+		testkit.Equal(t, (Repository{Remote: remote}).normalized().Remote, want, "%s", remote)
 	}
 }
 

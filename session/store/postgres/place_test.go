@@ -37,9 +37,7 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 	}
 	before, elsewhere := touched(t, one, "/srv/shop"), touched(t, one, "/home/shop")
 	must(t, errors.Join(one.look(), two.look()))
-	if now := touched(t, one, "/srv/shop"); now != before {
-		t.Error("it was touched again at once")
-	}
+	testkit.Equal(t, touched(t, one, "/srv/shop"), before, "it was touched again at once")
 	for _, next := range []*Store{one, two} {
 		change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
 		before := touched(t, one, "/srv/shop")
@@ -49,13 +47,9 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 			t.Error("it was not touched after ten seconds")
 		}
 		must(t, errors.Join(one.look(), two.look()))
-		if now := touched(t, one, "/srv/shop"); now != after {
-			t.Error("both have touched it")
-		}
+		testkit.Equal(t, touched(t, one, "/srv/shop"), after, "both have touched it")
 	}
-	if now := touched(t, one, "/home/shop"); now != elsewhere {
-		t.Error("another place was touched with it")
-	}
+	testkit.Equal(t, touched(t, one, "/home/shop"), elsewhere, "another place was touched with it")
 }
 
 // A place is gone since its row was not touched in time, or since the last of its processes has closed its store.
@@ -81,16 +75,12 @@ func TestPlacesThatAreGone(t *testing.T) {
 		}
 	}
 	here := task.Place{MachineID: o.Machine, Root: o.Root}
-	if got := gone(here); got != unknownFor {
-		t.Errorf("a place that nobody knows is gone for %v", got)
-	}
+	testkit.Equal(t, gone(here), unknownFor, "a place that nobody knows is gone for")
 	elsewhere(false)
 	enter := func() *Store {
 		s := testkit.Get(Open(o)).Must(t)
 		must(t, s.Enter(t.Context()))
-		if got := gone(here); got != 0 {
-			t.Errorf("a place with a process is gone for %v", got)
-		}
+		testkit.Equal(t, gone(here), 0, "a place with a process is gone for")
 		return s
 	}
 	s := enter()
@@ -100,9 +90,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 	}
 	alone = false
 	must(t, s.Close(t.Context()))
-	if got := gone(here); got != 0 {
-		t.Errorf("a place with another process is gone for %v", got)
-	}
+	testkit.Equal(t, gone(here), 0, "a place with another process is gone for")
 	s = enter()
 	alone = true
 	must(t, s.Close(t.Context()))
@@ -116,9 +104,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 		t.Errorf("a place whose processes were killed is gone for %v", got)
 	}
 	must(t, s.look()) // they were not: they were cut off
-	if got := gone(here); got != 0 {
-		t.Errorf("a place that is back is gone for %v", got)
-	}
+	testkit.Equal(t, gone(here), 0, "a place that is back is gone for")
 	must(t, s.Close(t.Context()))
 }
 

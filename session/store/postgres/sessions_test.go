@@ -81,9 +81,7 @@ func TestATransitionWithoutAReply(t *testing.T) {
 					t.Errorf("written %v, %v", written, err)
 				}
 				<-caught
-				if is := revisionOf(t, direct, id) == before+1; is != made[how] {
-					t.Errorf("it was made: %v", is)
-				}
+				testkit.Equal(t, revisionOf(t, direct, id) == before+1, made[how], "it was made")
 				written, err = cut.WriteSession(t.Context(), w) // the same transition again
 				if written == made[how] || err != nil && !errors.Is(err, store.ErrExists) {
 					t.Errorf("again: written %v, %v", written, err)
@@ -93,9 +91,7 @@ func TestATransitionWithoutAReply(t *testing.T) {
 				if how == "delayed" { // what was on its way arrives
 					time.Sleep(3 * time.Second)
 				}
-				if got := revisionOf(t, direct, id); got != before+2 {
-					t.Errorf("at last it has revision %d, want %d", got, before+2)
-				}
+				testkit.Equal(t, revisionOf(t, direct, id), before+2, "at last it has revision")
 				if found, err := direct.FindRequest(t.Context(), key); found != id || err != nil {
 					t.Errorf("its call is found in %q, %v", found, err)
 				}
@@ -117,9 +113,7 @@ func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
 		t.Errorf("written %v, %v", written, err)
 	}
 	<-caught
-	if got := revisionOf(t, sessionsOf(s), id); got != 1 {
-		t.Errorf("it has revision %d", got)
-	}
+	testkit.Equal(t, revisionOf(t, sessionsOf(s), id), 1, "it has revision")
 }
 
 // A transition waits for the session's row no longer than its call, and may be made later.
@@ -144,9 +138,7 @@ func TestATransitionThatWaitsForItsRow(t *testing.T) {
 	must(t, second(sessions.WriteSession(t.Context(), transition("00000001", 1)))) // others do not wait
 	must(t, tx.Rollback())
 	written := testkit.Get(sessions.WriteSession(t.Context(), transition(id, 2))).Must(t)
-	if got := revisionOf(t, sessions, id); got != 2 {
-		t.Errorf("written %v, and it has revision %d", written, got)
-	}
+	testkit.Equal(t, revisionOf(t, sessions, id), 2, "written %v, and it has revision", written)
 }
 
 // Statements of other projects in the same schema have other sessions, also with the same ids and requests.
@@ -268,8 +260,6 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 	stop()
 	all.Wait()
 	for w := range writers {
-		if got := revisionOf(t, r, fmt.Sprintf("%08x", w)); got != acked[w] {
-			t.Errorf("writer %d: %d was acknowledged last, and %d is stored", w, acked[w], got)
-		}
+		testkit.Equal(t, revisionOf(t, r, fmt.Sprintf("%08x", w)), acked[w], "what is stored of writer %d", w)
 	}
 }

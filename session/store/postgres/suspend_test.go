@@ -91,9 +91,7 @@ func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 			io.WriteString(child.In, "\n"+x.ID+"\n")
 			resume(t, child.Process.Pid)
 			for _, want := range []string{"true true", "false <nil>", "true <nil>"} {
-				if got := child.Line(); got != want {
-					t.Errorf("the child said %q, want %q; %s", got, want, &child.Err)
-				}
+				testkit.Equal(t, child.Line(), want, "the child: %s", &child.Err)
 			}
 			if now, err := b.LatestExecution(t.Context(), a.ID); err != nil || now.Owner != "other" || now.State != task.Starting {
 				t.Errorf("the execution is %+v, %v", now, err)

@@ -58,9 +58,7 @@ func TestTasks(t *testing.T) {
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	first := b.newTask("First", "What to do")
-	if got := eval[string](b, `document.title`); got != "First · "+filepath.Base(s.root)+" · deepwork" {
-		t.Errorf("the title is %q", got)
-	}
+	testkit.Equal(t, eval[string](b, `document.title`), "First · "+filepath.Base(s.root)+" · deepwork", "the title")
 	b.click("Edit")
 	b.fill("#title", "The first")
 	b.fill("#description", "What to do\nand how")

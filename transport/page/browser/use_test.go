@@ -46,9 +46,7 @@ func TestKeys(t *testing.T) {
 	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.value = ''`)) // the driver types the slash, too
 	b.press("active")
 	b.until(`document.querySelectorAll('.entry').length === 1 && location.search === '?q=active'`)
-	if eval[string](b, `document.activeElement.id + document.activeElement.value`) != "qactive" {
-		t.Error("the filter lost the focus or its text")
-	}
+	testkit.Equal(t, eval[string](b, `document.activeElement.id + document.activeElement.value`), "qactive", "the filter lost the focus or its text")
 	b.press(kb.Escape, "j", kb.Enter)
 	b.until(`location.pathname === '/sessions/` + w.session + `' && document.readyState === 'complete' && typeof walk === 'function'`)
 	b.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => history.back())`))
@@ -80,9 +78,7 @@ func TestKeys(t *testing.T) {
 
 	// A skip link is the first thing that Tab reaches.
 	b.press(kb.Tab)
-	if got := eval[string](b, `document.activeElement.textContent`); got != "Skip to the content" {
-		t.Errorf("Tab reaches %q", got)
-	}
+	testkit.Equal(t, eval[string](b, `document.activeElement.textContent`), "Skip to the content", "Tab reaches")
 	b.press(kb.Enter)
 	b.until(`document.activeElement.id === 'main'`)
 }
@@ -204,9 +200,7 @@ func TestRequestsThatFail(t *testing.T) {
 	if streams.Load() < 2 || pages.Load() < 2 {
 		t.Errorf("%d streams, %d pages", streams.Load(), pages.Load())
 	}
-	if got := eval[int](b, `htmx.config.sse.reconnectMaxDelay`); got != 5000 {
-		t.Errorf("a page may wait %d ms before it reconnects", got)
-	}
+	testkit.Equal(t, eval[int](b, `htmx.config.sse.reconnectMaxDelay`), 5000, "ms that a page may wait before it reconnects")
 }
 
 // The URL of deepwork ui lets one browser in, as a person, who can override a review.

@@ -224,9 +224,7 @@ func BenchmarkTransition(b *testing.B) {
 		}
 		moved += time.Since(begun)
 		begun = time.Now()
-		if _, err := f.WriteAt(page, n%64*int64(len(page))); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Get(f.WriteAt(page, n%64*int64(len(page)))).Must(b)
 		testkit.Must(b, f.Sync())
 		written += time.Since(begun)
 	}

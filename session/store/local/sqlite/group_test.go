@@ -77,9 +77,7 @@ func TestChangesThatWaitShareOneCommit(t *testing.T) {
 	if n != 2 { // the other one is that of the change that they waited for
 		t.Errorf("%d commits, want 2", n)
 	}
-	if got := titles(t, b, tasks); !slices.Equal(got, want) {
-		t.Errorf("titles %q, want %q", got, want)
-	}
+	testkit.Same(t, titles(t, b, tasks), want, "titles")
 }
 
 func TestAMemberThatFailsIsUndoneAlone(t *testing.T) {
@@ -148,9 +146,7 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 			if got, want := titles(t, b, tasks), []string{"task 0", "task 1", "third"}; !slices.Equal(got, want) {
 				t.Errorf("titles %q, want %q", got, want)
 			}
-			if n != 2 {
-				t.Errorf("%d commits, want 2", n)
-			}
+			testkit.Equal(t, n, 2, "commits")
 		})
 	}
 }
@@ -173,9 +169,7 @@ func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	if errs[0] != nil {
 		want[0] = "task 0"
 	}
-	if got := titles(t, b, tasks); !slices.Equal(got, want) {
-		t.Errorf("titles %q, want %q", got, want)
-	}
+	testkit.Same(t, titles(t, b, tasks), want, "titles")
 }
 
 func TestACommitThatFailsFailsAllMembers(t *testing.T) {
@@ -208,9 +202,7 @@ func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 	unsynced := func() {
 		t.Helper()
 		testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error { return look(q) }))
-		if synced != 1 {
-			t.Errorf("an unsynced change alone: synchronous is %d, want 1", synced)
-		}
+		testkit.Equal(t, synced, 1, "an unsynced change alone: synchronous")
 	}
 	unsynced()
 	errs := together(b, func(sqlstore.Querier) error { return nil }, look)
@@ -288,9 +280,7 @@ func TestNoProcessStarves(t *testing.T) {
 	rootOf(t, openAt(t, path, time.Now))
 	both := []*testkit.Child{another(t, "some", path), another(t, "some", path)}
 	for _, c := range both {
-		if _, err := io.WriteString(c.In, "go\n"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(io.WriteString(c.In, "go\n")).Must(t)
 	}
 	var made []int
 	sum := 0

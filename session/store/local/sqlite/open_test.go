@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -80,12 +79,8 @@ func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 		t.Error(err)
 	}
 	again := openAt(t, path, noon)
-	if got := taskOf(t, again, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
-	if again := rootOf(t, again); again != p {
-		t.Errorf("%+v, want %+v", again, p)
-	}
+	testkit.Same(t, taskOf(t, again, s.ID), s)
+	testkit.Equal(t, rootOf(t, again), p)
 }
 
 func TestOtherVersionsAreLeftUntouched(t *testing.T) {
@@ -217,9 +212,7 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	if !errors.Is(err, task.ErrFull) || code(err) == 0 || !strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path) {
 		t.Errorf("%v", err)
 	}
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
+	testkit.Same(t, taskOf(t, b, s.ID), s)
 	limit(1 << 20)
 	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{}); err != nil {
 		t.Error(err)
@@ -253,9 +246,7 @@ func TestReadOnly(t *testing.T) {
 	p := rootOf(t, w)
 	s := addTask(t, w, p, "one")
 	b = open()
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
+	testkit.Same(t, taskOf(t, b, s.ID), s)
 	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrFull) || !strings.Contains(err.Error(), "for reading only") {
 		t.Error(err)
 	}
@@ -300,9 +291,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	})
 	for _, readOnly := range []bool{false, true} {
 		b := testkit.Get(openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})).Must(t)
-		if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-			t.Errorf("%+v, want %+v", got, s)
-		}
+		testkit.Same(t, taskOf(t, b, s.ID), s)
 		if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, task.ErrFull) {
 			t.Error(err)
 		}

@@ -260,9 +260,7 @@ func TestASharedServerEndsWithTheLastProcess(t *testing.T) {
 	testkit.Must(t, os.Chmod(dir, 0o777)) // the server's user enters it, and removes its folder
 	env := []string{"PGTEST_CHILD=shared", "TMPDIR=" + dir}
 	one, two := startChild(t, env...), startChild(t, env...)
-	if one.url != two.url {
-		t.Errorf("they have the servers %s and %s", one.url, two.url)
-	}
+	testkit.Equal(t, one.url, two.url, "they have the servers")
 	one.kill(t)
 	wants(t, two.url, "SELECT 1", `"1";SELECT 1;`)
 	two.kill(t)
