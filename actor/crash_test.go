@@ -233,9 +233,8 @@ func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
 		d := &disk{startErr: errTorn}
 		ref := actor.Spawn(s, actor.Options{Name: "late"}, d.newProbe)
 		synctest.Wait()
-		if log.Count("actor did not start") != 1 || log.Count("torn") != 1 {
-			t.Errorf("log: %s", log.String())
-		}
+		testkit.Equal(t, log.Count("actor did not start"), 1, "log")
+		testkit.Equal(t, log.Count("torn"), 1, "log")
 		testkit.Must(t, ref.Tell(t.Context(), add1(actor.Reply[int]{})))
 		synctest.Wait()
 		testkit.Equal(t, log.Count("messages_lost=1"), 1, "log: %s", log.String())

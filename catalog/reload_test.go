@@ -70,9 +70,8 @@ func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
 
 	p.put("dir", "name: job\nversion: [")
 	s := fresh(t, c)
-	if s.Job("job") != good || len(s.Jobs) != 1 {
-		t.Errorf("the good definition is gone: %s", names(s))
-	}
+	testkit.Equal(t, s.Job("job"), good, "the good definition is gone")
+	testkit.Equal(t, len(s.Jobs), 1, "the good definition is gone")
 	if s.Err("dir") == nil || s.Err("job") == nil || len(s.Errors) != 1 {
 		t.Errorf("errors: %v", s.Errors)
 	}
@@ -216,9 +215,7 @@ func TestClosedCatalogServesWhatItHad(t *testing.T) {
 	c := p.open(Options{})
 	must(t, c.Close(t.Context()))
 	must(t, c.Close(t.Context()))
-	if s, err := c.Fresh(t.Context()); err != nil || summary(s, "one") != "first" {
-		t.Errorf("unchanged: %v", err)
-	}
+	testkit.Equal(t, summary(testkit.Get(c.Fresh(t.Context())).Must(t), "one"), "first", "unchanged")
 	p.put("one", source("one", "second"))
 	if _, err := c.Fresh(t.Context()); !errors.Is(err, actor.ErrStopped) {
 		t.Errorf("changed: %v, want actor.ErrStopped", err)

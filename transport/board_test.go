@@ -171,9 +171,8 @@ func TestWithoutAPlaceForTheState(t *testing.T) {
 	}
 	for tool, args := range map[string]string{"start_workflow": `{"goal":"g","job_name":"trip","workflow_name":"plan","request_id":"r"}`, "list_projects": `{}`} {
 		res := callTool(t, cs, tool, args)
-		if errorMetaOf(t, res)["code"] != "no_state_folder" || !strings.Contains(text(res), state.Env) {
-			t.Errorf("%s: %s", tool, text(res))
-		}
+		testkit.Equal(t, errorMetaOf(t, res)["code"], "no_state_folder", "%s", tool)
+		testkit.Contains(t, text(res), state.Env, "%s", tool)
 	}
 	for _, name := range []string{".deepwork/tmp", "state"} {
 		if _, err := os.Stat(filepath.Join(root, name)); !os.IsNotExist(err) {

@@ -258,8 +258,6 @@ func TestReq001_1_2_RootIsResolved(t *testing.T) {
 	root := testkit.Dir(t)
 	t.Chdir(root)
 	for _, in := range []string{"", ".", root} {
-		if got, err := resolveRoot(in); err != nil || got != root {
-			t.Errorf("resolveRoot(%q) = %q, %v; want %q", in, got, err, root)
-		}
+		testkit.Equal(t, testkit.Get(resolveRoot(in)).Must(t), root, "resolveRoot(%q)", in)
 	}
 }

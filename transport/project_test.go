@@ -131,9 +131,8 @@ func TestReq001_1_3_to_1_6_Parameters(t *testing.T) {
 func TestReq001_1_10_ServerIsNamedDeepwork(t *testing.T) {
 	s, _ := project(t, func(o *Options) { o.Version = "9.8.7" })
 	info := client(t, s).InitializeResult().ServerInfo
-	if info.Name != "deepwork" || info.Version != "9.8.7" {
-		t.Errorf("got %+v", info)
-	}
+	testkit.Equal(t, info.Name, "deepwork")
+	testkit.Equal(t, info.Version, "9.8.7")
 }
 
 func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
@@ -227,9 +226,8 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 		t.Errorf("train: %+v", wait)
 	}
 	where := into[machine.StepReply](t, cs, "get_step", `{}`)
-	if where.Goal != "a week off" || len(where.Members) != 2 {
-		t.Errorf("get_step: %+v", where)
-	}
+	testkit.Equal(t, where.Goal, "a week off", "get_step")
+	testkit.Equal(t, len(where.Members), 2, "get_step")
 	next = into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"hotels":["h1.txt"]},"step_id":"hotel"}`)
 	if next.BeginStep == nil || next.BeginStep.StepID != "booking" {
 		t.Fatalf("hotel: %+v", next)

@@ -256,9 +256,8 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	}
 	noError(t, <-served)
 	id, _ := errorMetaOf(t, res)["execution_id"].(string)
-	if !strings.Contains(text(res), "workflow_status") || len(id) != 36 {
-		t.Errorf("got %s %v", text(res), res.Meta)
-	}
+	testkit.Contains(t, text(res), "workflow_status")
+	testkit.Equal(t, len(id), 36)
 	noError(t, s.Close(t.Context()))
 	next := serverOn(t, root, nil)
 	next.connected(t)

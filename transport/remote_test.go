@@ -195,9 +195,8 @@ func TestWhatASourceSaysHasItsLabel(t *testing.T) {
 		{"call_workflow_tool", `{"name":"fail"}`}: "the paper tore",
 	} {
 		res := callTool(t, cs, call[0], call[1])
-		if res.Meta[tool.SourceMeta] != "factory" || !strings.Contains(text(res), want) {
-			t.Errorf("%v: %v %s", call, res.Meta, text(res))
-		}
+		testkit.Equal(t, res.Meta[tool.SourceMeta], "factory")
+		testkit.Contains(t, text(res), want)
 	}
 	id := into[remote.Run](t, cs, "steps", `{}`).ExecutionID
 	if res := callTool(t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); res.Meta[tool.SourceMeta] != "factory" {
@@ -233,13 +232,11 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	if string(meta) != want { // the client's decoder rounds the number, the server does not
 		t.Errorf("_meta %s", meta)
 	}
-	if echo.Description != "[From the source factory] Gives its input" || echo.Title != "echo" {
-		t.Errorf("got %+v", echo)
-	}
+	testkit.Equal(t, echo.Description, "[From the source factory] Gives its input")
+	testkit.Equal(t, echo.Title, "echo")
 	in := schemaFrom(t, echo.InputSchema)
-	if in.Properties["customer"].Description != "who" || !slices.Equal(in.Required, []string{"customer"}) {
-		t.Errorf("input schema %+v", in)
-	}
+	testkit.Equal(t, in.Properties["customer"].Description, "who", "input schema")
+	testkit.Same(t, in.Required, []string{"customer"}, "input schema")
 	described(t, "echo output", schemaFrom(t, echo.OutputSchema))
 	if a := echo.Annotations; a == nil || a.ReadOnlyHint || !*a.OpenWorldHint || !*a.DestructiveHint {
 		t.Errorf("annotations %+v", a)
@@ -470,9 +467,8 @@ func TestAFrozenListReachesThemAll(t *testing.T) {
 		t.Errorf("input_schema %s", full.Tools[0].InputSchema)
 	}
 	got := into[remote.Run](t, cs, "call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`)
-	if got.State != remote.Completed || !strings.Contains(string(got.Result), `"customer":"a"`) {
-		t.Errorf("got %+v", got)
-	}
+	testkit.Equal(t, got.State, remote.Completed)
+	testkit.Contains(t, string(got.Result), `"customer":"a"`)
 	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)), `"begin_step"`)
 	for name, want := range map[string]string{"ecko": "echo", "finished_step": "call it directly"} {
 		testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"`+name+`"}`, "ToolError"), want)

@@ -197,9 +197,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 			o := &mcp.ClientOptions{}
 			if test.answer != nil {
 				o.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-					if !strings.Contains(r.Params.Message, "Would you sign it?") || !strings.Contains(r.Params.Message, "text.txt") {
-						t.Errorf("asked %q", r.Params.Message)
-					}
+					testkit.ContainsAll(t, r.Params.Message, []string{"Would you sign it?", "text.txt"}, "asked")
 					return test.answer, nil
 				}
 			}
@@ -214,9 +212,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 			id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
 			args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`
 			res := callTool(t, cs, "finished_step", args)
-			if !strings.Contains(text(res), test.says) || !strings.Contains(text(res), `"status":"`+string(test.want)+`"`) {
-				t.Errorf("reply %s", text(res))
-			}
+			testkit.ContainsAll(t, text(res), []string{test.says, `"status":"` + string(test.want) + `"`}, "reply")
 			if waiting, _ := res.Meta[tool.WaitingMeta].(map[string]any); (waiting != nil) != strings.HasPrefix(test.says, "Waiting") {
 				t.Errorf("waiting: %v", res.Meta)
 			}

@@ -443,9 +443,7 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	got := replies(t, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"))
 	for _, id := range []string{"1", "2"} {
 		result, _ := json.Marshal(got[id])
-		if !strings.Contains(string(result), `"code":"stopping"`) || !strings.Contains(string(result), "call workflow_status with execution_id") {
-			t.Errorf("call %s: %s", id, result)
-		}
+		testkit.ContainsAll(t, string(result), []string{`"code":"stopping"`, "call workflow_status with execution_id"}, "call")
 	}
 	testkit.Equal(t, len(got), 4, "replies: %s", data)
 	if r := only(t, s); r.State != remote.Running {

@@ -59,9 +59,7 @@ func TestToolsDocument(t *testing.T) {
 func TestToolsDocumentHasEveryDescription(t *testing.T) {
 	doc := string(toolsDocument(t))
 	for _, tool := range listTools(t) {
-		if !strings.Contains(doc, "\n### "+tool.Name+"\n") || !strings.Contains(doc, "\n"+tool.Description+"\n") {
-			t.Errorf("%s is not in the document, or not with its description", tool.Name)
-		}
+		testkit.ContainsAll(t, doc, []string{"\n### " + tool.Name + "\n", "\n" + tool.Description + "\n"})
 		var walk func(at string, s *jsonschema.Schema)
 		walk = func(at string, s *jsonschema.Schema) {
 			if s == nil || s.Not != nil {

@@ -271,8 +271,7 @@ func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
 	_, err2 := c.Step(t.Context(), workflow.StepArgs{SessionID: &empty, StepID: &empty})
 	_, err3 := c.Finish(t.Context(), workflow.FinishArgs{})
 	for _, err := range []error{err, err2, err3} {
-		if session.CodeOf(err) != "other_session" || !strings.Contains(err.Error(), "withdrawn") {
-			t.Error(err)
-		}
+		testkit.Equal(t, session.CodeOf(err), "other_session")
+		testkit.Contains(t, err.Error(), "withdrawn")
 	}
 }

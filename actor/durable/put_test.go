@@ -155,9 +155,7 @@ func TestPutRefuses(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("it left %v, %v", entries, err)
-	}
+	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "it left")
 }
 
 func TestPutMode(t *testing.T) {
@@ -216,9 +214,7 @@ func TestPutsOfOnePath(t *testing.T) {
 	writers.Wait()
 	close(done)
 	reader.Wait()
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("left: %v, %v", entries, err)
-	}
+	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "left")
 }
 
 func TestSyncFolder(t *testing.T) {
@@ -241,9 +237,7 @@ func TestMakeFolder(t *testing.T) {
 	var synced []string
 	d := Disk{Carry: func(op Op, do func() error) error {
 		testkit.Equal(t, op.Do, OpSyncDir, "it did")
-		if entries, err := os.ReadDir(op.Path); err != nil || len(entries) != 1 {
-			t.Errorf("%s is synced with %v, %v", op.Path, entries, err)
-		}
+		testkit.Equal(t, len(testkit.Get(os.ReadDir(op.Path)).Must(t)), 1, "%s is synced with", op.Path)
 		synced = append(synced, op.Path)
 		return do()
 	}}

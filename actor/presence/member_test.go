@@ -257,15 +257,13 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 		}
 		close(more)
 		wg.Wait()
-		if made != 1 || log.Len() != 0 {
-			t.Errorf("it was made %d times; %s", made, log.String())
-		}
+		testkit.Equal(t, made, 1, "it was made")
+		testkit.Equal(t, log.Len(), 0, "it was made")
 		if os.PathSeparator == '/' {
 			must(t, os.Remove(s.Path(s.ID())))
 			must(t, s.Enter(t.Context()))
-			if made != 2 || !strings.Contains(log.String(), "removed by somebody") {
-				t.Errorf("it was made %d times; %s", made, log.String())
-			}
+			testkit.Equal(t, made, 2, "it was made")
+			testkit.Contains(t, log.String(), "removed by somebody", "it was made")
 		}
 		must(t, s.Leave())
 	})

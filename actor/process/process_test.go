@@ -51,9 +51,7 @@ func TestStdinIsFedAndStdoutRead(t *testing.T) {
 func TestChildThatDoesNotReadItsInput(t *testing.T) {
 	s := spec(t, "noread", nil)
 	s.Stdin = make([]byte, 5<<20)
-	if r, err := run(t, t.Context(), s); err != nil || r.ExitCode != 0 {
-		t.Errorf("exit code %d, %v", r.ExitCode, err)
-	}
+	testkit.Equal(t, testkit.Get(run(t, t.Context(), s)).Must(t).ExitCode, 0, "exit code")
 }
 
 func TestNoShellReadsTheArguments(t *testing.T) {
@@ -105,9 +103,7 @@ func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
 func TestTooMuchOutputKills(t *testing.T) {
 	s := spec(t, "exactly", nil)
 	s.StdoutLimit = 1000
-	if r, err := run(t, t.Context(), s); err != nil || len(r.Stdout) != 1000 {
-		t.Fatalf("at the limit: %d bytes, %v", len(r.Stdout), err)
-	}
+	testkit.Equal(t, len(testkit.Get(run(t, t.Context(), s)).Must(t).Stdout), 1000, "at the limit … bytes")
 	s.StdoutLimit = 999
 	r, err := run(t, t.Context(), s)
 	if err == nil || err.Kind != process.TooMuchOutput || len(r.Stdout) != 999 {
@@ -164,9 +160,8 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	if err == nil || err.Kind != process.Cancelled || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if string(r.Stdout) != "tidied up\n" || r.ExitCode != 0 {
-		t.Errorf("it wrote %q, exit code %d", r.Stdout, r.ExitCode)
-	}
+	testkit.Equal(t, string(r.Stdout), "tidied up\n", "it wrote")
+	testkit.Equal(t, r.ExitCode, 0, "it wrote")
 	for _, v := range <-all {
 		v.Gone()
 	}

@@ -137,9 +137,7 @@ func TestServiceWhoseDescendantEscapes(t *testing.T) {
 	if leaf == nil {
 		return
 	}
-	if out, err := io.ReadAll(s.Stdout); err != nil || string(out) != "done\n" {
-		t.Errorf("%q %v", out, err)
-	}
+	testkit.Equal(t, string(testkit.Get(io.ReadAll(s.Stdout)).Must(t)), "done\n")
 	<-s.Done()
 	if !leaf.Alive() {
 		t.Error("it had left the group and is gone: the test tests nothing")
@@ -169,7 +167,6 @@ func TestServiceLinesAreBounded(t *testing.T) {
 	service := testkit.Get(process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })).Must(t)
 	defer service.Stdout.Close()
 	<-service.Done()
-	if lines != 2 || longest != 4000 {
-		t.Errorf("%d lines, the longest of %d bytes", lines, longest)
-	}
+	testkit.Equal(t, lines, 2)
+	testkit.Equal(t, longest, 4000)
 }

@@ -43,9 +43,8 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 	} {
 		testkit.Equal(t, got, want)
 	}
-	if c.QualityGate.DefaultMaxAttempts != 7 || project.QualityGate.AgentReviewCommand[0] != "theirs" {
-		t.Error("a key that the user does not set was changed, or the project's config was")
-	}
+	testkit.Equal(t, c.QualityGate.DefaultMaxAttempts, 7, "a key that the user does not set was changed, or the project's config")
+	testkit.Equal(t, project.QualityGate.AgentReviewCommand[0], "theirs", "a key that the user does not set was changed, or the project's config")
 }
 
 // A project can only make overrides stricter than the default; the user's word is the last.
@@ -73,9 +72,8 @@ func TestTheUsersReviewerWins(t *testing.T) {
 		{"reviewer_executor: 'THEIRS:PLAN'", "pin: true", "", "THEIRS:PLAN"},
 	} {
 		q := parsedUser(t, "quality_gate: {"+test.user+"}").Over(parsed(t, "quality_gate: {"+test.project+"}")).QualityGate
-		if strings.Join(q.AgentReviewCommand, " ") != test.command || q.ReviewerExecutor != test.executor {
-			t.Errorf("%+v: %q and %q", test, q.AgentReviewCommand, q.ReviewerExecutor)
-		}
+		testkit.Equal(t, strings.Join(q.AgentReviewCommand, " "), test.command)
+		testkit.Equal(t, q.ReviewerExecutor, test.executor)
 	}
 }
 

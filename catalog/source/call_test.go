@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 
@@ -110,9 +111,7 @@ func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || string(got.Output) != `"nobody listens"` {
-		t.Errorf("%+v %v", got, err)
-	}
+	testkit.Equal(t, string(testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t).Output), `"nobody listens"`)
 }
 
 func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {

@@ -130,9 +130,8 @@ func TestPagesAreBounded(t *testing.T) {
 	for ; err == nil; pages++ {
 		_, err = g.add(fmt.Appendf(nil, `{"workflows":[],"nextCursor":"%d"}`, pages))
 	}
-	if pages != maxPages || !strings.Contains(err.Error(), "pages") {
-		t.Errorf("%d: %v", pages, err)
-	}
+	testkit.Equal(t, pages, maxPages)
+	testkit.Contains(t, err.Error(), "pages")
 	const small = 1 << 10
 	g, err = newListing("s", nil), nil
 	g.bytes = maxQuery - 8*small // of pages before
@@ -140,9 +139,8 @@ func TestPagesAreBounded(t *testing.T) {
 	for pages = 0; err == nil && pages < 20; pages++ {
 		_, err = g.add(page)
 	}
-	if pages != 9 || !strings.Contains(err.Error(), "bytes") {
-		t.Errorf("%d pages of %d bytes: %v", pages, small, err)
-	}
+	testkit.Equal(t, pages, 9)
+	testkit.Contains(t, err.Error(), "bytes")
 }
 
 func FuzzParseWorkflows(f *testing.F) {

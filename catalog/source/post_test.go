@@ -232,9 +232,7 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
 			r, w := s.open(t)
 			s.forget()
-			if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || got.State != source.Completed {
-				t.Errorf("%+v %v", got, err)
-			}
+			testkit.Equal(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t).State, source.Completed)
 			// So does it end the session where no call was made: a query finds out.
 			s.forget()
 			before := s.sessions()

@@ -151,9 +151,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	granted := func(s Set, want bool) {
 		t.Helper()
 		for _, l := range []*Ledger{here, there} {
-			if r, err := l.Read(); err != nil || r.Granted(s.Hash()) != want {
-				t.Errorf("granted is %v (%v); expected %v", !want, err, want)
-			}
+			testkit.Equal(t, testkit.Get(l.Read()).Must(t).Granted(s.Hash()), want)
 		}
 	}
 	granted(one, false)
@@ -216,9 +214,7 @@ func TestProgramsAreNotFoundInsideTheProject(t *testing.T) {
 			t.Errorf("PATH=%s: %q, %v", c.path, got, err)
 		}
 	}
-	if got, err := Find(root, "./bin/tool"); err != nil || got != filepath.Join(root, "bin", "tool") {
-		t.Errorf("by its path: %q, %v", got, err)
-	}
+	testkit.Equal(t, testkit.Get(Find(root, "./bin/tool")).Must(t), filepath.Join(root, "bin", "tool"), "by its path")
 }
 
 func TestInFoldersComparesWholeElements(t *testing.T) {

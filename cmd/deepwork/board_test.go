@@ -71,9 +71,7 @@ func TestBoardAgentStopsEarly(t *testing.T) {
 	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": x.AttemptID, "action": "send", "prompt": "! context\n! workflow 2"})
 	x = p.ends(x.AttemptID)
 	out := p.output(x.AttemptID)
-	if !strings.Contains(out, `"workflow_session_id":"`+deref(x.WorkflowSession)) || !strings.Contains(out, `"workflow_step":"two"`) {
-		t.Errorf("get_context: %s", out)
-	}
+	testkit.ContainsAll(t, out, []string{`"workflow_session_id":"` + deref(x.WorkflowSession), `"workflow_step":"two"`}, "get_context")
 	if now := p.getTask(v.TaskID); now.Status != "inreview" || deref(x.WorkflowStatus) != "completed" {
 		t.Errorf("%+v %+v\n%s", now, x, out)
 	}
@@ -212,9 +210,8 @@ func TestReq004_AttemptIDIsUsableForFollowUp(t *testing.T) {
 	p.ends(p.start(v).AttemptID)
 	id := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID}).Attempts[0].AttemptID
 	r := boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "! say second"})
-	if r.Status != "started" || r.AttemptID != id {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, r.Status, "started")
+	testkit.Equal(t, r.AttemptID, id)
 	p.ends(id)
 	if out := p.output(id); !strings.Contains(out, "coder first\nfirst") || !strings.Contains(out, "coder resumed\nsecond") {
 		t.Errorf("output:\n%s", out)

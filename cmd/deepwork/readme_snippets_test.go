@@ -247,9 +247,8 @@ func runnable(t *testing.T, at string, args []string) {
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	var stdout, stderr bytes.Buffer
 	code := Main(append(slices.Clone(args), "--path", nowhere), strings.NewReader(""), &stdout, &stderr)
-	if code != exitFailure || !strings.Contains(stderr.String(), "nowhere") {
-		t.Errorf("%s: deepwork %s gives exit code %d before it looks for the project: %s", at, strings.Join(args, " "), code, stderr.String())
-	}
+	testkit.Equal(t, code, exitFailure, "%s", at)
+	testkit.Contains(t, stderr.String(), "nowhere", "%s", at)
 }
 
 // named checks that a command is there, and every option that is named with it.

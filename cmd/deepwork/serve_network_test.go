@@ -119,9 +119,7 @@ func TestServeNetwork(t *testing.T) {
 				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
 				callTool(t, cs, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": "a"})
 			}
-			if res, err := http.Get(url); err != nil || res.StatusCode != http.StatusUnauthorized {
-				t.Errorf("without a token: %v %v", res, err)
-			}
+			testkit.Equal(t, testkit.Get(http.Get(url)).Must(t).StatusCode, http.StatusUnauthorized, "without a token")
 			if runtime.GOOS == "windows" {
 				return // a process cannot be signalled there
 			}
@@ -250,9 +248,7 @@ func TestServeOutlivesItsClient(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
 		t.Errorf("ended with %v, want exit code 1", err)
 	}
-	if !strings.Contains(log.String(), "server stopped") || !strings.Contains(log.String(), "broken pipe") {
-		t.Errorf("it logged\n%s", log.String())
-	}
+	testkit.ContainsAll(t, log.String(), []string{"server stopped", "broken pipe"}, "it logged\n")
 }
 
 // TestInterruptiblePatience runs a process that is told to stop several times at

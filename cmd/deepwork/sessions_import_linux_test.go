@@ -49,16 +49,12 @@ func TestSessionsAreImported(t *testing.T) {
 	if err == nil || !strings.Contains(screen, "May agents go on with 1 session? Type yes") || !strings.Contains(out, "nothing was imported") {
 		t.Errorf("an answer of no: %v, %q, %q", err, out, screen)
 	}
-	if after, err := os.ReadFile(sessionFile(root, id)); err != nil || string(after) != string(before) {
-		t.Errorf("after an answer of no: %s, %v", after, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(sessionFile(root, id))).Must(t)), string(before), "after an answer of no")
 	if out, _, err = typing(t, "yes", "deepwork", "sessions", "import", "--all", "--path", root); err != nil || !strings.Contains(out, "Imported 1 session.") {
 		t.Errorf("an answer of yes: %v, %s", err, out)
 	}
 	out = mustPrint(t, root, "sessions", "show", id)
-	if !strings.Contains(out, "imported: ") || !strings.Contains(out, "status:   active") {
-		t.Errorf("once it is imported: %s", out)
-	}
+	testkit.ContainsAll(t, out, []string{"imported: ", "status:   active"}, "once it is imported")
 	if out, err := commandOn(t, root, one[1:4]...); err == nil || !strings.Contains(out, "session "+id+" is in the project already (active)") {
 		t.Errorf("importing it again: %v, %s", err, out)
 	}
@@ -150,9 +146,7 @@ func TestADamagedDatabaseIsSetAside(t *testing.T) {
 	if out, err := commandOn(t, root, "check"); err == nil || !strings.Contains(out, database) || !strings.Contains(out, "deepwork check --set-aside") {
 		t.Errorf("check: %v, %s", err, out)
 	}
-	if now, err := os.ReadFile(database); err != nil || string(now) != string(text) {
-		t.Errorf("the damaged database was changed: %v", err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(database)).Must(t)), string(text), "the damaged database was changed")
 	mustPrint(t, root, "check", "--set-aside")
 	aside := glob(database + ".damaged-*")
 	if len(aside) == 0 || readAll(aside[0]) != string(text) || fileExists(database) {

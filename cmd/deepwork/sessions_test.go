@@ -40,12 +40,8 @@ func TestAbortBesideAServer(t *testing.T) {
 	if out, err := commandOn(t, root, "sessions", "list"); err != nil || !strings.Contains(out, pid) || !strings.Contains(out, "active") {
 		t.Errorf("list: %v, %s; want an active session of %q", err, out, pid)
 	}
-	if out, err := commandOn(t, root, "sessions", "abort", id, "--reason", "Not needed"); err != nil || out != "aborted "+id+"\n" {
-		t.Errorf("abort beside a living server: %v, %s", err, out)
-	}
-	if out, err := commandOn(t, root, "sessions", "show", id); err != nil || !strings.Contains(out, "Not needed") {
-		t.Errorf("show after the abort: %v, %s", err, out)
-	}
+	testkit.Equal(t, testkit.Get(commandOn(t, root, "sessions", "abort", id, "--reason", "Not needed")).Must(t), "aborted "+id+"\n", "abort beside a living server")
+	testkit.Contains(t, testkit.Get(commandOn(t, root, "sessions", "show", id)).Must(t), "Not needed", "show after the abort")
 	if out, err := commandOn(t, root, "sessions", "abort", id); err == nil || !strings.Contains(out, "was aborted") {
 		t.Errorf("aborted again: %v, %s", err, out)
 	}

@@ -159,9 +159,7 @@ func TestLogs(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	put("start s1-1 7\nwrote s1-1 7\nstart s1-1 8\nend s1-1 8\n")
-	if l, err := readJournal(path); err != nil || fmt.Sprint(l) != "map[begin:map[] beside:map[] commit:map[] end:map[s1-1:[8]] finished:map[] ran:map[] start:map[s1-1:[7 8]] wrote:map[s1-1:[7]]]" {
-		t.Errorf("%v, %v", l, err)
-	}
+	testkit.Equal(t, fmt.Sprint(testkit.Get(readJournal(path)).Must(t)), "map[begin:map[] beside:map[] commit:map[] end:map[s1-1:[8]] finished:map[] ran:map[] start:map[s1-1:[7 8]] wrote:map[s1-1:[7]]]")
 	put("start s1-1\n")
 	if _, err := readJournal(path); err == nil {
 		t.Error("half a line is taken")

@@ -104,9 +104,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	p.Configure(upTo(1))
 	started := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	p.Configure(upTo(0))
-	if again, err := s.StartTaskAttempt(ctx, me, start); err != nil || again.AttemptID != started.AttemptID {
-		t.Errorf("the repeated request: %+v %v", again, err)
-	}
+	testkit.Equal(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t).AttemptID, started.AttemptID, "the repeated request")
 	testkit.Equal(t, len(items()), 1, "a limit of 0 is not reached")
 	p.Configure(func(*config.Config) {})
 	s.ends(started.AttemptID)

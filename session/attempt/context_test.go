@@ -288,9 +288,7 @@ func TestNotify(t *testing.T) {
 		}
 		return ""
 	})
-	if r, err := s.NeedsAttention(ctx, me); err != nil || len(r.Items) != 4 {
-		t.Errorf("%+v, %v", r, err)
-	}
+	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
 	s.stop() // ends it
 	if n := strings.Count(log.String(), "the command of notify failed"); n != 2 || !strings.Contains(log.String(), "broken") {
 		t.Errorf("%d failures were logged:\n%s", n, log.String())

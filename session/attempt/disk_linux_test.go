@@ -41,9 +41,7 @@ func TestFullDisk(t *testing.T) {
 	refused(t, err, session.ToolError, "disk_full")
 	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})
 	refused(t, err, session.ToolError, "disk_full")
-	if list, err := s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
-		t.Errorf("%+v, %v", list, err)
-	}
+	testkit.Equal(t, testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 1)
 	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))).Must(t)
 	// The space reserved for the exit of an agent is more than this one needs: the rest would be room for the board.
 	must(t, os.Truncate(filepath.Join(dirs[0], "exit.spare"), 4<<10))
@@ -60,9 +58,7 @@ func TestFullDisk(t *testing.T) {
 	if r := s.ends(r.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
 	}
-	if list, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
-		t.Errorf("a refused call made an attempt: %+v, %v", list, err)
-	}
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1, "a refused call made an attempt")
 }
 
 // fillDisk writes a file until there is no room for one byte more.

@@ -182,9 +182,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 		t.Error(out)
 	}
 	b := testkit.Get(s.Store(ctx)).Must(t)
-	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != "Name it cart." {
-		t.Errorf("the board has %q, %v", x.Prompt, err)
-	}
+	testkit.Equal(t, testkit.Get(b.LatestExecution(ctx, r.AttemptID)).Must(t).Prompt, "Name it cart.", "the board")
 	// What is said of the past is bounded, and fits into an argument.
 	a := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Description: new(strings.Repeat("é", board.MaxPrompt))})).Must(t)

@@ -49,9 +49,8 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 		}
 		first.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! write planted.txt x")})
 		now := first.ends(r.AttemptID)
-		if now.State != "failed" || !strings.Contains(deref(now.Error), "Checking the workspace failed") {
-			t.Errorf("%+v: %s", now, deref(now.Error))
-		}
+		testkit.Equal(t, now.State, "failed")
+		testkit.Contains(t, deref(now.Error), "Checking the workspace failed")
 	}
 	if Exists(filepath.Join(elsewhere, "planted.txt")) || Exists(filepath.Join(home, "planted.txt")) {
 		t.Error("an agent ran outside")

@@ -145,9 +145,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		}
 		b := testkit.Get(m1.Store(ctx)).Must(t)
 		a := testkit.Get(b.Attempt(ctx, made.AttemptID)).Must(t)
-		if a.Place != m2.place || a.Repos[0].RepoPath != p2.Root {
-			t.Errorf("the attempt has %+v and %q", a.Place, a.Repos[0].RepoPath)
-		}
+		testkit.Equal(t, a.Place, m2.place, "the attempt")
+		testkit.Equal(t, a.Repos[0].RepoPath, p2.Root, "the attempt")
 		eventually(t, func() string {
 			if out := m1.output(made.AttemptID); !containsAll(out, "it works", "SHARED=yes") {
 				return "read from the other machine: " + out

@@ -101,9 +101,8 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 		t.Errorf("%s, %q, want %q", r.State, deref(r.Error), want)
 	}
 	want := &board.Cost{USD: new(0.01574), Executions: 1, Input: new(int64(48)), Cached: new(int64(9200)), Output: new(int64(160)), Turns: new(int64(5))}
-	if !reflect.DeepEqual(r.Cost, want) || !reflect.DeepEqual(s.task(v.TaskID).Cost, want) {
-		t.Errorf("it cost %s", asJSON(r.Cost))
-	}
+	testkit.Same(t, r.Cost, want, "it cost")
+	testkit.Same(t, s.task(v.TaskID).Cost, want, "it cost")
 	tail := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: new(int64(-1))})).Must(t)
 	var said []Message
 	var kinds []string

@@ -34,9 +34,7 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 	for _, id := range []string{v.TaskID, nobody} {
 		refused(t, start(without, id), session.StateError, "right_needed", "ann", "deepwork token new ann --rights agents")
 	}
-	if r, err := s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Total != 0 {
-		t.Fatal(r, err)
-	}
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 0)
 	must(t, start(ann, v.TaskID))
 	r := testkit.Get(s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
 	id := r.Attempts[0].AttemptID
@@ -143,9 +141,8 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 		for _, v := range got.Tasks {
 			titles = append(titles, v.Title)
 		}
-		if strings.Join(titles, " ") != c.sees || got.Total != len(titles) {
-			t.Errorf("an agent of %s at %q sees %q of %d", c.who.Identity, c.task.Title, titles, got.Total)
-		}
+		testkit.Equal(t, strings.Join(titles, " "), c.sees, "an agent")
+		testkit.Equal(t, got.Total, len(titles), "an agent")
 		_, err := inside.StartTaskAttempt(ctx, me, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
 		refused(t, err, session.StateError, "right_needed", "Create a task")
 		_, err = inside.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "more", Executor: new("TEST")})
@@ -155,9 +152,7 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 		inside.stop()
 	}
 	gone := p.open(func(o *Options) { o.Passive, o.Attempt = true, nobody })
-	if got, err := gone.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project}); err != nil || got.Total != 0 {
-		t.Error(got, err)
-	}
+	testkit.Equal(t, testkit.Get(gone.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 0)
 }
 
 // What an agent makes is its maker's.
@@ -170,7 +165,5 @@ func TestTasksOfAnAgentAreItsMakers(t *testing.T) {
 	inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })
 	a := board.CreateTaskArgs{ProjectID: project, Title: "More", RequestID: new("one")}
 	v := testkit.Get(inside.CreateTask(ctx, session.Caller{}, a)).Must(t)
-	if again, err := s.CreateTask(ctx, me, a); err != nil || again.TaskID != v.TaskID {
-		t.Error(again, err)
-	}
+	testkit.Equal(t, testkit.Get(s.CreateTask(ctx, me, a)).Must(t).TaskID, v.TaskID)
 }

@@ -74,9 +74,7 @@ func TestAutoStart(t *testing.T) {
 	done(all[2])
 	one.statusOf(all, "done", "done", "done", "inreview", "inreview")
 	for _, v := range all {
-		if r, err := one.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Count != 1 {
-			t.Errorf("%+v %v", r, err)
-		}
+		testkit.Equal(t, testkit.Get(one.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Count, 1)
 	}
 	// One that is off, or not approved, starts nothing; nor one that was tried.
 	done(all[3])
@@ -230,9 +228,8 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 	branches := map[string]bool{}
 	for _, id := range ids {
 		r := one.ends(id)
-		if r.State != "completed" || r.Repos[0].Ahead != 1 {
-			t.Errorf("%+v: %s", r, deref(r.Error))
-		}
+		testkit.Equal(t, r.State, "completed")
+		testkit.Equal(t, r.Repos[0].Ahead, 1)
 		branches[r.WorkspaceBranch] = true
 	}
 	t.Logf("%d attempts made in %v, ended after %v", attempts, made.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))

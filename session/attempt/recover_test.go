@@ -83,9 +83,7 @@ func TestSettle(t *testing.T) {
 	if x := c.get(runs.AttemptID); x.State != "running" {
 		t.Errorf("the one that runs: %+v", x)
 	}
-	if x, err := c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)}); err != nil || x.State != "stopped" {
-		t.Errorf("stopped: %+v, %v", x, err)
-	}
+	testkit.Equal(t, testkit.Get(c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)})).Must(t).State, "stopped", "stopped")
 	if x := c.get(waits.AttemptID); x.State != "waiting" {
 		t.Errorf("the one that waits: %+v", x)
 	}
@@ -188,9 +186,8 @@ func TestClaimedAndNeverRun(t *testing.T) {
 			first.die()
 			next := p.open()
 			r = next.ends(r.AttemptID)
-			if r.State != "completed" || strings.Count(next.output(r.AttemptID), "once") != 1 {
-				t.Errorf("%+v, %s: %s", r, deref(r.Error), next.output(r.AttemptID))
-			}
+			testkit.Equal(t, r.State, "completed")
+			testkit.Equal(t, strings.Count(next.output(r.AttemptID), "once"), 1)
 		})
 	}
 }

@@ -173,9 +173,8 @@ func TestSeveralRepos(t *testing.T) {
 	changed := map[string]string{}
 	for _, repo := range r.Repos {
 		changed[repo.RepoName] = strings.Join(repo.ChangedFiles, " ")
-		if filepath.Dir(repo.WorktreePath) != around || repo.TargetBranch != "release" {
-			t.Errorf("%+v", repo)
-		}
+		testkit.Equal(t, filepath.Dir(repo.WorktreePath), around)
+		testkit.Equal(t, repo.TargetBranch, "release")
 	}
 	if want := "map[the api:b.txt web:.env a.txt setup.txt]"; fmt.Sprint(changed) != want {
 		t.Errorf("changed: %v", changed)
@@ -246,9 +245,7 @@ func TestStartOnce(t *testing.T) {
 	if again := s.begin(v, once); again.AttemptID != first.AttemptID || again.State != "completed" {
 		t.Errorf("again: %+v", again)
 	}
-	if list, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
-		t.Errorf("%+v, %v", list, err)
-	}
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1)
 }
 
 // tail_attempt follows an agent line by line, and waits for the next one.

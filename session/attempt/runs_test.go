@@ -93,9 +93,8 @@ func TestTailOfARun(t *testing.T) {
 		t.Errorf("get_attempt says lead %q", at.Lead)
 	}
 	kept := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})).Must(t)
-	if kept.Lead != task.ServerLeads || s.newTask().Lead != task.AgentLeads {
-		t.Errorf("get_task says lead %q", kept.Lead)
-	}
+	testkit.Equal(t, kept.Lead, task.ServerLeads, "get_task says lead")
+	testkit.Equal(t, s.newTask().Lead, task.AgentLeads, "get_task says lead")
 }
 
 // A follow-up lets a run go on, with the message as advice, unless it is complete.

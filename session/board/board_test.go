@@ -157,9 +157,8 @@ func TestTaskWithWorkflow(t *testing.T) {
 	_, err = create(new("release"), new("other"))
 	refused(t, err, session.ToolError, "unknown_workflow", "other")
 	v := testkit.Get(create(new(" release "), new("write"))).Must(t)
-	if OrEmpty(v.JobName) != "release" || OrEmpty(v.WorkflowName) != "write" {
-		t.Errorf("%+v", v)
-	}
+	testkit.Equal(t, OrEmpty(v.JobName), "release")
+	testkit.Equal(t, OrEmpty(v.WorkflowName), "write")
 	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})
 	refused(t, err, session.ToolError, "half_a_workflow")
 	v = testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})).Must(t)

@@ -85,9 +85,7 @@ func TestExportsOverLinksAndPipes(t *testing.T) {
 					testkit.Must(t, plant(path))
 				}
 			}
-			if text, err := os.ReadFile(trap); err != nil || string(text) != "precious" {
-				t.Errorf("the other file has %q, %v", text, err)
-			}
+			testkit.Equal(t, string(testkit.Get(os.ReadFile(trap)).Must(t)), "precious", "the other file")
 		})
 	}
 }

@@ -201,9 +201,7 @@ func TestFilters(t *testing.T) {
 		c := Command{Dir: dir, Index: index, Filters: filters, Args: []string{"add", "."}}
 		testkit.Get(Output(t.Context(), c)).Must(t)
 		for name, want := range map[string]string{"a.mine": want, "a.theirs": "text"} {
-			if got, err := Line(t.Context(), Command{Dir: dir, Index: index, Args: []string{"cat-file", "blob", ":" + name}}); err != nil || got != want {
-				t.Errorf("filters %v: %s is %q, %v, want %q", filters, name, got, err, want)
-			}
+			testkit.Equal(t, testkit.Get(Line(t.Context(), Command{Dir: dir, Index: index, Args: []string{"cat-file", "blob", ":" + name}})).Must(t), want, "filters %v: %s", filters, name)
 		}
 	}
 	if _, err := os.Stat(mark); err == nil {

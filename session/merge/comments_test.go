@@ -52,9 +52,8 @@ func TestCommentsBecomeOneFollowUp(t *testing.T) {
 			more = s.comment(CommentArgs{Target: target, Remove: []string{c.CommentID}})
 		}
 	}
-	if more.Count != 5 || !reflect.DeepEqual(s.comment(CommentArgs{Target: target}), more) {
-		t.Errorf("%s", asJSON(more))
-	}
+	testkit.Equal(t, more.Count, 5)
+	testkit.Same(t, s.comment(CommentArgs{Target: target}), more)
 	sent := s.comment(CommentArgs{Target: target, Send: true})
 	const want = `These are review comments on your changes. Address each of them, and commit. A quoted line is as it was when the comment was made.
 

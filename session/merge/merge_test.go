@@ -61,9 +61,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 || !slices.Equal(at.ChangedFiles, []string{"a.txt", "b.txt"}) {
 		t.Errorf("%d ahead, %d behind, changed: %q", at.Ahead, at.Behind, at.ChangedFiles)
 	}
-	if d, err := Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}}); err != nil || !strings.Contains(d.Diffs[0].Diff, "+b\n") {
-		t.Errorf("the diff after the merge: %+v, %v", d, err)
-	}
+	testkit.Contains(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}})).Must(t).Diffs[0].Diff, "+b\n", "the diff after the merge")
 	r2, err := Push(ctx, s.Engine, me, PushArgs{Target: the(id)})
 	if m := status(r2, err, Pushed); *m.Commit != p.Git(remote, "rev-parse", s.get(id).WorkspaceBranch) {
 		t.Errorf("%+v", m)
@@ -156,9 +154,8 @@ func TestChangeTarget(t *testing.T) {
 	}
 	main := p.Git(p.Root, "rev-parse", "main")
 	r := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})).Must(t)
-	if *r.Repos[0].Commit != p.Git(p.Root, "rev-parse", "release") || p.Git(p.Root, "rev-parse", "main") != main {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, *r.Repos[0].Commit, p.Git(p.Root, "rev-parse", "release"))
+	testkit.Equal(t, p.Git(p.Root, "rev-parse", "main"), main)
 }
 
 // If a repository of several refuses, the error says which were merged before.
@@ -192,9 +189,8 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 	}
 	p.Git(filepath.Dir(dirty), "checkout", "-q", "README")
 	done := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})).Must(t)
-	if done.Repos[0].Status != Unchanged || done.Repos[1].Status != Merged {
-		t.Errorf("%+v", done)
-	}
+	testkit.Equal(t, done.Repos[0].Status, Unchanged)
+	testkit.Equal(t, done.Repos[1].Status, Merged)
 }
 
 // A task is done once all of an attempt is merged, if the config says so.
@@ -309,9 +305,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("a part of the diff: %+v", diff)
 	}
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	if diff, err := Diff(ctx, s.Engine, me, DiffArgs{Target: target}); err != nil || !strings.Contains(deref(diff.Notice), r.WorkspaceBranch) {
-		t.Errorf("without the worktree: %+v, %v", diff, err)
-	}
+	testkit.Contains(t, deref(testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t).Notice), r.WorkspaceBranch, "without the worktree")
 	_, err := Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})
 	refused(t, err, session.ToolError, "unknown_attempt", nobody)
 	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {

@@ -164,9 +164,8 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 				}
 				halves := 0
 				for _, r := range c.progress() {
-					if r.State != Running || r.ExecutionID != c.id() {
-						t.Errorf("told %+v", r)
-					}
+					testkit.Equal(t, r.State, Running, "told")
+					testkit.Equal(t, r.ExecutionID, c.id(), "told")
 					if r.Progress != nil && r.Progress.Message == "half way" {
 						halves++
 					}
@@ -185,9 +184,8 @@ func TestReq003_7_4_AsyncFailure(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		c := s.start(workflow(t, "w", true, script{lasts: time.Second, answer: source.Answer{State: source.Failed, Error: "row 12 is bad", Output: json.RawMessage(`{"row":12}`)}}), `{}`)
 		e := c.over(Failed, "workflow_failed")
-		if !strings.Contains(e.Message, "row 12 is bad") || string(e.Details["run"].(*Run).Result) != `{"row":12}` {
-			t.Errorf("%q %+v", e.Message, e.Details["run"])
-		}
+		testkit.Contains(t, e.Message, "row 12 is bad")
+		testkit.Equal(t, string(e.Details["run"].(*Run).Result), `{"row":12}`)
 		c = s.start(workflow(t, "v", true, script{lasts: time.Second, answer: source.Answer{State: source.Cancelled, Error: "by an operator"}}), `{}`)
 		testkit.Contains(t, c.over(Cancelled, "workflow_cancelled").Message, "by an operator")
 	})
@@ -204,9 +202,8 @@ func TestReq003_7_5_CancelledByTheCaller(t *testing.T) {
 				c.cancel(ErrCancelled)
 				c.over(Cancelled, "workflow_cancelled")
 				p.with(func() {
-					if p.count() != 0 || async != (len(p.cancelled) == 1) {
-						t.Errorf("%d at the source, cancelled %v", p.count(), p.cancelled)
-					}
+					testkit.Equal(t, p.count(), 0)
+					testkit.Equal(t, async, (len(p.cancelled) == 1))
 				})
 				if r := mustStatus(t, s.Engine, c.id()); r.State != Cancelled {
 					t.Errorf("%+v", r)

@@ -133,9 +133,7 @@ func TestCancelOnAFullDisk(t *testing.T) {
 		s = open(t, root, p, nil)
 		synctest.Wait()
 		for range 2 {
-			if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled {
-				t.Errorf("%+v, %v", r, err)
-			}
+			testkit.Equal(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Must(t).State, Cancelled)
 		}
 	})
 }
@@ -202,9 +200,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 			t.Errorf("three answers took %v", took)
 		}
 		other := workflow(t, "other", true, script{lasts: time.Second})
-		if r, err := s.call(t.Context(), "me", other, nil, nil); err != nil || r.State != Completed {
-			t.Errorf("a slot was occupied: %+v, %v", r, err)
-		}
+		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", other, nil, nil)).Must(t).State, Completed, "a slot was occupied")
 		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
 		s.stop()
 		s = open(t, root, p, one)
@@ -264,9 +260,7 @@ func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
 		s.start(w, "once more").id()
 		elsewhere := *w
 		elsewhere.Source = "another plant"
-		if r, err := s.call(t.Context(), "me", &elsewhere, nil, nil); err != nil || r.State != Running {
-			t.Errorf("another source: %+v, %v", r, err)
-		}
+		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", &elsewhere, nil, nil)).Must(t).State, Running, "another source")
 		s.stop()
 		s = open(t, root, p, nil)
 		_, err := s.call(t.Context(), "me", w, nil, nil)

@@ -78,9 +78,7 @@ func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
 	p, a, b, c := twoServers(t, life)
 	a.disk.frozen.Lock()
 	defer a.disk.frozen.Unlock()
-	if r, err := b.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Cancelled {
-		t.Errorf("%+v, %v", r, err)
-	}
+	testkit.Equal(t, testkit.Get(b.Cancel(t.Context(), "me", c.id())).Must(t).State, Cancelled)
 	if x := stored(t, b, c.id()); x.Owner != b.member.ID() || !reflect.DeepEqual(p.cancelled, []string{"x-1"}) {
 		t.Errorf("%+v; cancelled at the source: %v", x, p.cancelled)
 	}
@@ -118,9 +116,7 @@ func TestALivingServerKeepsItsRuns(t *testing.T) {
 		}
 		time.Sleep(store.ExecutionLife)
 		for _, c := range []*pending{first, second} {
-			if r, err := c.wait(); err != nil || r.State != Completed {
-				t.Errorf("%+v, %v", r, err)
-			}
+			testkit.Equal(t, testkit.Get(c.wait()).Must(t).State, Completed)
 		}
 	})
 }

@@ -49,9 +49,7 @@ func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
 		time.Sleep(time.Second)
 		go s.stop()
 		e := c.over(Running, "shutting_down")
-		if !strings.Contains(e.Message, c.id()) || !strings.Contains(e.Message, "workflow_status") {
-			t.Errorf("%q", e.Message)
-		}
+		testkit.ContainsAll(t, e.Message, []string{c.id(), "workflow_status"})
 		synctest.Wait()
 		testkit.Equal(t, len(p.cancelled), 0, "it was cancelled at its source")
 		time.Sleep(10 * time.Second)
@@ -81,9 +79,8 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 			}
 			for _, n := range []int{2, 3} {
 				r := mustStatus(t, s.Engine, testID(n))
-				if r.State != Running || s.Stats().Running != 0 {
-					t.Errorf("%+v, %+v", r, s.Stats())
-				}
+				testkit.Equal(t, r.State, Running)
+				testkit.Equal(t, s.Stats().Running, 0)
 				// Nobody follows it: who asks is told so, and why, and does not wait in vain.
 				if r.Error == nil || !strings.Contains(*r.Error, "server that followed it is gone") || !strings.Contains(*r.Error, syscall.ENOSPC.Error()) {
 					t.Errorf("it says %v", r.Error)
@@ -117,9 +114,7 @@ func TestARunThatCannotBeStored(t *testing.T) {
 		if n := s.Stats(); n != (Stats{Running: 1}) || p.started["w"] != 1 {
 			t.Errorf("%+v, started %d", n, p.started["w"])
 		}
-		if r, err := c.wait(); err != nil || string(r.Result) != `7` {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.Equal(t, string(testkit.Get(c.wait()).Must(t).Result), `7`)
 		if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || string(r.Result) != `7` || !s.log.has("level=ERROR", "cannot be written down") {
 			t.Errorf("%+v", r)
 		}
@@ -183,9 +178,8 @@ func TestARestartGoesOnCountingTheTime(t *testing.T) {
 				for range 24 * 60 {
 					time.Sleep(time.Minute)
 					if r := mustStatus(t, s.Engine, call.id()); r.State != Running {
-						if r.State != c.ends || r.EndedAt.Sub(r.StartedAt) != c.want {
-							t.Errorf("%s after %v: %v", r.State, r.EndedAt.Sub(r.StartedAt), r.Error)
-						}
+						testkit.Equal(t, r.State, c.ends)
+						testkit.Equal(t, r.EndedAt.Sub(r.StartedAt), c.want)
 						if cancelled := len(p.cancelled) == 1; cancelled != (c.ends == TimedOut) {
 							t.Errorf("cancelled %v", p.cancelled)
 						}
@@ -216,9 +210,8 @@ func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
 				if r := mustStatus(t, s.Engine, c.id()); r.State != state || !strings.Contains(*r.Error, says) {
 					t.Errorf("%+v", r)
 				}
-				if p.started["w"] != 1 || p.busy != 0 {
-					t.Errorf("started %d, busy %d", p.started["w"], p.busy)
-				}
+				testkit.Equal(t, p.started["w"], 1, "started")
+				testkit.Equal(t, p.busy, 0, "started")
 			})
 		})
 	}

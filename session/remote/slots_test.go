@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,9 +47,8 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 				t.Errorf("run %d was told %+v", i, told)
 			}
 		}
-		if p.most != 2 || !slices.Equal(p.inputs, want) {
-			t.Errorf("%d at once, in the order %v", p.most, p.inputs)
-		}
+		testkit.Equal(t, p.most, 2)
+		testkit.Same(t, p.inputs, want)
 	})
 }
 
@@ -166,13 +164,10 @@ func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 			calls = append(calls, s.start(w, fmt.Sprint(i)))
 		}
 		for _, c := range calls {
-			if r, err := c.wait(); err != nil || r.State != Completed {
-				t.Errorf("%+v, %v", r, err)
-			}
+			testkit.Equal(t, testkit.Get(c.wait()).Must(t).State, Completed)
 		}
-		if p.most != 10 || p.started["w"] != 200 {
-			t.Errorf("%d at once, %d started", p.most, p.started["w"])
-		}
+		testkit.Equal(t, p.most, 10)
+		testkit.Equal(t, p.started["w"], 200)
 		synctest.Wait()
 		testkit.Equal(t, s.Stats(), (Stats{}))
 	})

@@ -152,9 +152,8 @@ func TestASourceThatIsAwayForTooLong(t *testing.T) {
 		synctest.Wait()
 		p.with(func() { p.away = fmt.Errorf("%w: it burnt down", source.ErrAway) })
 		e := c.over(TimedOut, "workflow_timed_out")
-		if time.Since(began) != 5*time.Minute || !strings.Contains(e.Message, "it burnt down") {
-			t.Errorf("%q after %v", e.Message, time.Since(began))
-		}
+		testkit.Equal(t, time.Since(began), 5*time.Minute)
+		testkit.Contains(t, e.Message, "it burnt down")
 	})
 }
 
@@ -166,9 +165,8 @@ func TestASourceThatForgotTheRun(t *testing.T) {
 		synctest.Wait()
 		p.with(func() { clear(p.jobs) })
 		e := c.over(Unknown, "workflow_unknown")
-		if !strings.Contains(e.Message, "no such execution: x-1") || p.polls != refusals {
-			t.Errorf("%q after %d polls", e.Message, p.polls)
-		}
+		testkit.Contains(t, e.Message, "no such execution: x-1")
+		testkit.Equal(t, p.polls, refusals)
 	})
 }
 
@@ -204,9 +202,7 @@ func TestAStatusOfProgressAloneIsOne(t *testing.T) {
 			return &source.Answer{Progress: &source.Progress{Message: "busy"}}, nil
 		}
 		s := open(t, newRoot(t), p, nil)
-		if r, err := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`).wait(); err != nil || r.State != Completed {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.Equal(t, testkit.Get(s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`).wait()).Must(t).State, Completed)
 	})
 }
 

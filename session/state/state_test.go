@@ -179,12 +179,8 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 	must(t, os.Rename(root, moved))
 	must(t, find(t, moved).Adopt(root, func() error { return nil }))
 	now := find(t, moved)
-	if other, err := now.ID(); err != nil || other != id {
-		t.Errorf("the id is %s (%v) and was %s", other, err, id)
-	}
-	if text, err := os.ReadFile(now.Database()); err != nil || string(text) != "board" {
-		t.Errorf("the board: %q, %v", text, err)
-	}
+	testkit.Equal(t, testkit.Get(now.ID()).Must(t), id)
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(now.Database())).Must(t)), "board", "the board")
 	// Another project where it was does not get its state.
 	must(t, os.Mkdir(root, 0o700))
 	other := find(t, root)

@@ -162,9 +162,8 @@ func TestClientOfTheTypeScriptSDK(t *testing.T) {
 		saw := client(t, p, told)
 		terminated(t, saw)
 		for _, at := range []string{"nobody", "stranger"} {
-			if saw[at].Status != 401 || !strings.Contains(saw[at].Text, "token") {
-				t.Errorf("%s: status %d, %q", at, saw[at].Status, saw[at].Text)
-			}
+			testkit.Equal(t, saw[at].Status, 401, "%s", at)
+			testkit.Contains(t, saw[at].Text, "token", "%s", at)
 		}
 	})
 }

@@ -78,9 +78,8 @@ func TestParseDiffOfGit(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, f := range parseDiff("", testkit.Git(t, root, "diff")+"\n") {
 		seen[f.File] = true
-		if f.Added != 1 || f.Removed != 1 {
-			t.Errorf("%q: +%d -%d", f.File, f.Added, f.Removed)
-		}
+		testkit.Equal(t, f.Added, 1)
+		testkit.Equal(t, f.Removed, 1)
 	}
 	for _, name := range names {
 		if !seen[name] {
@@ -117,9 +116,8 @@ func FuzzParseDiff(f *testing.F) {
 				}
 				testkit.Contains(t, text, l.Text, "is not in the diff")
 			}
-			if added != file.Added || removed != file.Removed {
-				t.Errorf("+%d -%d, counted as +%d -%d", added, removed, file.Added, file.Removed)
-			}
+			testkit.Equal(t, added, file.Added)
+			testkit.Equal(t, removed, file.Removed)
 			for _, p := range file.Pairs() {
 				if p[0].Kind == p[1].Kind && p[0].Kind != "" {
 					pairs++

@@ -118,10 +118,9 @@ func TestSitesOfPages(t *testing.T) {
 		{"off loopback, another site", "POST", free, "", 403, []string{"Host: deep.example.com:" + free, "Origin: http://evil.example.com"}},
 		{"off loopback, another port", "POST", free, "", 403, []string{"Host: deep.example.com:" + free, "Origin: http://deep.example.com:1"}},
 	} {
-		status, location, text := ask(t, c.method, "http://127.0.0.1:"+c.port+"/x?a=b", "", c.headers...)
-		if status != c.status || location != c.location {
-			t.Errorf("%s: %d to %q\n%s", c.name, status, location, text)
-		}
+		status, location, _ := ask(t, c.method, "http://127.0.0.1:"+c.port+"/x?a=b", "", c.headers...)
+		testkit.Equal(t, status, c.status, "%s", c.name)
+		testkit.Equal(t, location, c.location, "%s", c.name)
 	}
 }
 
@@ -236,9 +235,7 @@ func TestLoginWithToken(t *testing.T) {
 	}
 	want := session.Caller{Identity: "ann", Group: "web", Rights: config.RightMerge, Channel: session.ChannelPage}
 	for _, r := range []*http.Request{with(c), proxied(with(c))} {
-		if who, err := l.Caller(r); err != nil || who != want {
-			t.Errorf("%+v %v", who, err)
-		}
+		testkit.Equal(t, testkit.Get(l.Caller(r)).Must(t), want)
 	}
 	for name, cookie := range map[string]*http.Cookie{"none": nil, "the token": {Name: c.Name, Value: token}, "its hash": {Name: c.Name, Value: hashOf(token)},
 		"a signature of nothing": {Name: c.Name, Value: "." + strings.Split(c.Value, ".")[1]}, "one with more": {Name: c.Name, Value: c.Value + "0"}, "another port's": {Name: "deepwork-1", Value: c.Value}} {

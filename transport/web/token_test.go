@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -65,9 +64,7 @@ func TestTokenFile(t *testing.T) {
 		"::":                  {},
 	} {
 		want.Name, want.SHA256 = "ann", lower
-		if all, err := parseTokens([]byte("ann:" + hash + text)); err != nil || !slices.Equal(all, []config.Token{want}) {
-			t.Errorf("%q: %+v %v", text, all, err)
-		}
+		testkit.Same(t, testkit.Get(parseTokens([]byte("ann:"+hash+text))).Must(t), []config.Token{want}, "%q", text)
 	}
 	for text, want := range map[string]string{
 		"ann":                                   "line 1 is not name:sha256",
@@ -148,9 +145,8 @@ func TestFaultyTokenFile(t *testing.T) {
 		for _, c := range all {
 			got = append(got, strings.TrimSuffix(c.Name+"/"+c.Rights.String(), "/"))
 		}
-		if strings.Join(got, " ") != want || closed != wantClosed {
-			t.Errorf("%s: %q %v, want %q %v", what, got, closed, want, wantClosed)
-		}
+		testkit.Equal(t, strings.Join(got, " "), want, "%s", what)
+		testkit.Equal(t, closed, wantClosed, "%s", what)
 	}
 	check("good", "ann/agents bob", false)
 	for _, c := range []struct {

@@ -33,9 +33,8 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 	}
 	fi := testkit.Get(os.Stat(file)).Must(t)
 	s := Path(file).Stat()
-	if s.Size != 5 || s.Mod != fi.ModTime().UnixNano() {
-		t.Errorf("%+v, os.Stat says %v", s, fi)
-	}
+	testkit.Equal(t, s.Size, 5)
+	testkit.Equal(t, s.Mod, fi.ModTime().UnixNano())
 	if s.Changed().Before(fi.ModTime()) || s.Age(s.Changed().Add(-time.Hour)) != 0 {
 		t.Errorf("changed at %v", s.Changed())
 	}

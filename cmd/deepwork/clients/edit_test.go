@@ -166,9 +166,8 @@ func TestHTTPNamesTheVariable(t *testing.T) {
 		}
 		for _, c := range All {
 			e, named := c.HTTP(u, true)
-			if named != want || strings.Contains(e.Whole(), TokenVariable) != want {
-				t.Errorf("%s, %s: %v, %s", c.Name, address, named, e.Whole())
-			}
+			testkit.Equal(t, named, want)
+			testkit.Equal(t, strings.Contains(e.Whole(), TokenVariable), want)
 			if e, named := c.HTTP(u, false); !named || !strings.Contains(e.Whole(), TokenVariable) {
 				t.Errorf("%s, %s, where nobody knows the callers: %v, %s", c.Name, address, named, e.Whole())
 			}

@@ -35,9 +35,8 @@ func TestKnown(t *testing.T) {
 	testkit.Equal(t, strings.Join(names, " "), "CLAUDE_CODE CODEX GEMINI CURSOR_AGENT OPENCODE")
 	// What one caller does to its list is not seen by another.
 	Known()[0].Command[0] = "x"
-	if Known()[0].Command[0] != "claude" || Known()[0].Resume[0] != "claude" {
-		t.Error("the list is shared")
-	}
+	testkit.Equal(t, Known()[0].Command[0], "claude", "the list is shared")
+	testkit.Equal(t, Known()[0].Resume[0], "claude", "the list is shared")
 	r := testkit.Get(Resolve(Known(), "CODEX", "")).Must(t)
 	testkit.Equal(t, strings.Join(r.Resume, " "), "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last -")
 }

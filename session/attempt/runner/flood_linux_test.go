@@ -29,9 +29,8 @@ func TestFlood(t *testing.T) {
 		must(t, pause.Wait(t.Context()))
 	}
 	e := b.wait(p)
-	if e.Code != 0 || e.FinalMessage != "the end, without a line break" {
-		t.Errorf("%+v", e)
-	}
+	testkit.Equal(t, e.Code, 0)
+	testkit.Equal(t, e.FinalMessage, "the end, without a line break")
 	if most > 100<<10 || most == 0 {
 		t.Errorf("the shim took %d KiB", most)
 	}

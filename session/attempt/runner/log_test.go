@@ -129,9 +129,8 @@ func TestNote(t *testing.T) {
 	must(t, Note(dir, "one"))
 	must(t, Note(dir, "two\nthree\n"))
 	entries, _ := tailed(t, dir, nil, 10)
-	if texts(entries, System) != "one|two|three" || entries[2].Index != 2 {
-		t.Errorf("%v", entries)
-	}
+	testkit.Equal(t, texts(entries, System), "one|two|three")
+	testkit.Equal(t, entries[2].Index, 2)
 	openedLog(t, dir)
 	if err := Note(dir, "four"); err == nil || !strings.Contains(err.Error(), "a run writes it now") {
 		t.Error(err)
@@ -208,9 +207,8 @@ func TestTornLog(t *testing.T) {
 		}
 		must(t, Note(dir, "3"))
 		entries, next := tailed(t, dir, new(int64(-1)), 10)
-		if texts(entries, System) != "0|1|2|3" || next != 3 {
-			t.Errorf("%s: then %v, %d", name, entries, next)
-		}
+		testkit.Equal(t, texts(entries, System), "0|1|2|3", "%s", name)
+		testkit.Equal(t, next, 3, "%s", name)
 	}
 	// A segment that was begun and not written to.
 	dir := filepath.Join(t.TempDir(), "log")

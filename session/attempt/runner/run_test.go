@@ -39,9 +39,7 @@ func TestRun(t *testing.T) {
 	}
 	testkit.Equal(t, texts(log, Stderr), "to stderr", "stderr")
 	for _, file := range []string{specFile, startedFile, exitFile} {
-		if fi, err := os.Stat(filepath.Join(s.Dir, file)); err != nil || fi.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", file, fi, err)
-		}
+		testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(s.Dir, file))).Must(t).Mode().Perm(), 0o600, "%s", file)
 	}
 	// A later caller finds the same.
 	again := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
@@ -51,9 +49,7 @@ func TestRun(t *testing.T) {
 	if got := b.run(s); got != e || b.ran() != 1 {
 		t.Errorf("started again: %+v, %d agents ran", got, b.ran())
 	}
-	if got, err := again.Stop(t.Context(), 0); err != nil || got != e {
-		t.Errorf("stopped after its end: %+v, %v", got, err)
-	}
+	testkit.Equal(t, testkit.Get(again.Stop(t.Context(), 0)).Must(t), e, "stopped after its end")
 }
 
 func TestSurroundings(t *testing.T) {

@@ -287,9 +287,8 @@ func TestUsageOfCodex(t *testing.T) {
 	if got := CostOf(second, first.Models, price, "OTHER"); got.USD != nil || got.Tokens.Input != 200 {
 		t.Errorf("without a price: %+v", got)
 	}
-	if first.Models[""].Input != 200 || second.Models[""].Input != 400 {
-		t.Error("the runs were changed")
-	}
+	testkit.Equal(t, first.Models[""].Input, 200, "the runs were changed")
+	testkit.Equal(t, second.Models[""].Input, 400, "the runs were changed")
 }
 
 // Totals of a conversation that is not known are not taken for those of a run.

@@ -83,9 +83,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 			t.Error("a worktree is not complete")
 		}
 		clean(t, done[0].Path, done[1].Path)
-		if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) != 1 {
-			t.Errorf("an unknown attempt: %v, %v", did, err)
-		}
+		testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1, "an unknown attempt")
 		nothingLeft(t, k)
 		for _, tr := range trees {
 			sound(t, tr.Repo, 0)
@@ -111,17 +109,14 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 	}
 	eachPoint(t, 8, prepare, func(t *testing.T, k *Keeper, trees []Tree) {
 		half := isThere(k.gone(attemptID))
-		if did, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil || (len(did) > 0) != half {
-			t.Errorf("half-done: %v, did %v, %v", half, did, err)
-		}
+		testkit.Equal(t, (len(testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t)) > 0), half, "half-done")
 		_, _, err := k.Remove(t.Context(), attemptID, false, nil)
 		must(t, err)
 		nothingLeft(t, k)
 		for _, tr := range trees {
 			ref := rescueRefs + attemptID
-			if show(t, tr.Repo, ref, "untracked") != "u" || len(files(t, tr.Repo, ref)) != 3 {
-				t.Errorf("kept are %q", files(t, tr.Repo, ref))
-			}
+			testkit.Equal(t, show(t, tr.Repo, ref, "untracked"), "u", "kept")
+			testkit.Equal(t, len(files(t, tr.Repo, ref)), 3, "kept")
 			sound(t, tr.Repo, 0)
 		}
 		testkit.Equal(t, show(t, trees[0].Repo, rescueRefs+attemptID+"-2", "notes"), "beside", "what lay beside is lost")
@@ -140,15 +135,12 @@ func TestCrashOfMerges(t *testing.T) {
 			head := gitIn(t, path, "rev-parse", "HEAD")
 			write(t, repo, "lib/b.txt", "moved on\n")
 			commit(t, repo, "meanwhile")
-			if points, err := dieAt(k, 1, func() error { _, err := k.Merge(t.Context(), landing(path, way)); return err }); err != nil || points != 1 {
-				t.Fatalf("%d points, %v", points, err)
-			}
+			testkit.Equal(t, testkit.Get(dieAt(k, 1, func() error { _, err := k.Merge(t.Context(), landing(path, way)); return err })).Must(t), 1)
 			k.at = func(string) {}
 			clean(t, repo, path)
 			testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
-			if read(t, repo, "a.txt") != "one\ntwo\nthree\n" || read(t, repo, "lib/b.txt") != "moved on\n" {
-				t.Error("it is not merged")
-			}
+			testkit.Equal(t, read(t, repo, "a.txt"), "one\ntwo\nthree\n", "it is not merged")
+			testkit.Equal(t, read(t, repo, "lib/b.txt"), "moved on\n", "it is not merged")
 			if _, err := tryGit(repo, "merge-base", "--is-ancestor", head, "refs/deepwork/before/"+attemptID+"-"+head[:12]); way != WayMerge && err != nil {
 				t.Errorf("the old commits are lost: %v", err)
 			}

@@ -374,8 +374,6 @@ func FuzzJournal(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if b, err := json.Marshal(again); err != nil || string(b) != string(text) {
-			t.Errorf("%s became %s", text, b)
-		}
+		testkit.Equal(t, string(testkit.Get(json.Marshal(again)).Must(t)), string(text), "%s", text)
 	})
 }

@@ -176,9 +176,7 @@ func TestRecoverRemovesAHalfMadeWorktree(t *testing.T) {
 	if _, err := tryGit(repo, "rev-list", "--all"); err == nil {
 		t.Skip("this git does without the file")
 	}
-	if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) != 1 {
-		t.Errorf("did %v, %v", did, err)
-	}
+	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1, "did")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 	gitIn(t, repo, "rev-list", "--all")
@@ -193,9 +191,7 @@ func TestRecoverBreaksTheLockOfItsBranch(t *testing.T) {
 	j := testkit.Get(k.load(attemptID)).Must(t)
 	lock := filepath.Join(".git", "refs", "heads", j.Branch+".lock")
 	write(t, repo, lock, "")
-	if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) != 1 {
-		t.Errorf("did %v, %v", did, err)
-	}
+	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1, "did")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 	if isThere(filepath.Join(repo, lock)) {

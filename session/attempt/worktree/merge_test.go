@@ -59,9 +59,8 @@ func TestMergeEachWay(t *testing.T) {
 					gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
 				}
 				got := testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
-				if got.Before != before || got.Commit != gitIn(t, repo, "rev-parse", "main") {
-					t.Errorf("landed %+v", got)
-				}
+				testkit.Equal(t, got.Before, before, "landed")
+				testkit.Equal(t, got.Commit, gitIn(t, repo, "rev-parse", "main"), "landed")
 				for name, want := range map[string]string{"new.txt": "new\n", "a.txt": "one\ntwo\nthree\n", "lib/b.txt": "moved on\n"} {
 					testkit.Equal(t, show(t, repo, "main", name), want, "%s", name)
 				}
@@ -257,9 +256,8 @@ func TestConflicts(t *testing.T) {
 			t.Errorf("parents %s", parents)
 		}
 		testkit.Get(k.Merge(t.Context(), landing(path, WaySquash))).Must(t)
-		if show(t, repo, "main", "a.txt") != "both\n" || read(t, repo, "a.txt") != "both\n" {
-			t.Error("the resolution is not in main")
-		}
+		testkit.Equal(t, show(t, repo, "main", "a.txt"), "both\n", "the resolution is not in main")
+		testkit.Equal(t, read(t, repo, "a.txt"), "both\n", "the resolution is not in main")
 		clean(t, repo)
 		sound(t, repo, 1)
 	}
@@ -280,9 +278,7 @@ func TestUpdateAndRebase(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	clean(t, path)
-	if again, err := k.Rebase(t.Context(), landing(path, "")); err != nil || again.Commit != got.Commit {
-		t.Errorf("%+v, %v", again, err)
-	}
+	testkit.Equal(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Must(t).Commit, got.Commit)
 	write(t, path, "a.txt", "not committed\n")
 	gitIn(t, path, "add", "a.txt")
 	if _, err := k.Rebase(t.Context(), landing(path, "")); err == nil {
@@ -291,9 +287,7 @@ func TestUpdateAndRebase(t *testing.T) {
 		t.Error(err)
 	}
 	gitIn(t, path, "rm", "-q", "--cached", "a.txt")
-	if got, err := k.Merge(t.Context(), landing(path, WayRebase)); err != nil || !slices.Equal(got.Untracked, []string{"a.txt"}) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	testkit.Same(t, testkit.Get(k.Merge(t.Context(), landing(path, WayRebase))).Must(t).Untracked, []string{"a.txt"})
 	gitIn(t, path, "checkout", "-q", "--detach")
 	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); !errors.Is(err, ErrOtherBranch) {
 		t.Error(err)
@@ -361,9 +355,8 @@ func TestPush(t *testing.T) {
 	push := func(force bool) (string, error) { return k.Push(context.Background(), path, "origin", force) }
 	testkit.Get(push(false)).Must(t)
 	tip := func(dir, ref string) string { out, _ := tryGit(dir, "rev-parse", ref); return out }
-	if tip(remote, branchName) != tip(path, "HEAD") || tip(repo, "refs/remotes/origin/"+branchName) != tip(path, "HEAD") {
-		t.Error("the branch was not pushed")
-	}
+	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "the branch was not pushed")
+	testkit.Equal(t, tip(repo, "refs/remotes/origin/"+branchName), tip(path, "HEAD"), "the branch was not pushed")
 	gitIn(t, path, "commit", "-q", "--amend", "-m", "again")
 	if _, err := push(false); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "non-fast-forward") {
 		t.Fatal(err)

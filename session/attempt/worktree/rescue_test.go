@@ -183,9 +183,8 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 		gitIn(t, path, "checkout", "-q", "--orphan", "fresh")
 		write(t, path, "new", "n")
 		r := remove(t, k)
-		if show(t, repo, r.Commit, "new") != "n" || show(t, repo, r.Commit, "a.txt") != "ours\n" {
-			t.Error("work on a branch without commits is lost")
-		}
+		testkit.Equal(t, show(t, repo, r.Commit, "new"), "n", "work on a branch without commits is lost")
+		testkit.Equal(t, show(t, repo, r.Commit, "a.txt"), "ours\n", "work on a branch without commits is lost")
 		sound(t, repo, 0)
 	})
 }
@@ -232,9 +231,8 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			for _, text := range c.says {
 				expectError(t, err, ErrNotKept, text)
 			}
-			if read(t, path, "mine") != "work" || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
-				t.Error("something was changed")
-			}
+			testkit.Equal(t, read(t, path, "mine"), "work", "something was changed")
+			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "something was changed")
 			kept, discarded, err := k.Remove(t.Context(), attemptID, true, nil)
 			if err != nil || len(kept) != 1 || len(discarded) != 1 {
 				t.Fatalf("kept %+v, discarded %+v, %v", kept, discarded, err)
@@ -490,9 +488,7 @@ func TestRepositoriesWithSHA256(t *testing.T) {
 	path := create(t, k, repo)
 	write(t, path, "a", "changed")
 	os.Remove(filepath.Join(path, "b"))
-	if st, err := k.Status(t.Context(), path, gitIn(t, repo, "rev-parse", "HEAD"), ""); err != nil || !slices.Equal(st.Changed, []string{"a", "b"}) {
-		t.Errorf("status: %+v, %v", st, err)
-	}
+	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, gitIn(t, repo, "rev-parse", "HEAD"), "")).Must(t).Changed, []string{"a", "b"}, "status")
 	r := remove(t, k)
 	if show(t, repo, r.Commit, "a") != "changed" || slices.Contains(files(t, repo, r.Commit), "b") {
 		t.Error("work is lost")

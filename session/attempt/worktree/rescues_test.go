@@ -268,18 +268,15 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	tr.Copy = []string{".env", "node_modules/", "tool.log", "missing.env"}
 	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
 	path := done[0].Path
-	if read(t, path, ".env") != "SECRET=1" || read(t, path, "node_modules/pkg/deep/x.js") != "x" {
-		t.Error("a copy is wrong")
-	}
+	testkit.Equal(t, read(t, path, ".env"), "SECRET=1", "a copy is wrong")
+	testkit.Equal(t, read(t, path, "node_modules/pkg/deep/x.js"), "x", "a copy is wrong")
 	if isThere(filepath.Join(path, "node_modules/pkg/.git")) {
 		t.Error("a repository's own files were copied")
 	}
 	testkit.Contains(t, logged.String(), "missing.env", "a missing file was not told")
 	if runtime.GOOS != "windows" {
 		for name, mode := range map[string]os.FileMode{".env": 0o600, "tool.log": 0o755} {
-			if info, err := os.Stat(filepath.Join(path, name)); err != nil || info.Mode().Perm() != mode {
-				t.Errorf("%s: %v, %v", name, info.Mode(), err)
-			}
+			testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(path, name))).Must(t).Mode().Perm(), mode)
 		}
 	}
 	if st, err := k.Status(t.Context(), path, "", "main"); err != nil || len(st.Changed) > 0 {
@@ -365,15 +362,12 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 		tr.Copy = []string{"node_modules", "my.log", "tracked"}
 		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
 		path := done[0].Path
-		if target, err := os.Readlink(filepath.Join(path, "node_modules/.bin/x")); err != nil || target != "../real/x" {
-			t.Errorf("a symlink inside became %q, %v", target, err)
-		}
+		testkit.Equal(t, testkit.Get(os.Readlink(filepath.Join(path, "node_modules/.bin/x"))).Must(t), "../real/x", "a symlink inside")
 		if isThere(filepath.Join(path, "node_modules/secret")) || !strings.Contains(logged.String(), "leads out") {
 			t.Error("a symlink that leads outside was copied, or silently left out")
 		}
-		if read(t, path, "my.log") != "x" || read(t, path, "tracked") != "copied over" {
-			t.Error("a copy is wrong")
-		}
+		testkit.Equal(t, read(t, path, "my.log"), "x", "a copy is wrong")
+		testkit.Equal(t, read(t, path, "tracked"), "copied over", "a copy is wrong")
 	})
 }
 

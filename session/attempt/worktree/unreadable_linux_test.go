@@ -39,9 +39,8 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			os.Chmod(at, 0o755)
-			if read(t, path, "secret") != "s" || read(t, path, "closed/x") != "x" {
-				t.Error("work is gone")
-			}
+			testkit.Equal(t, read(t, path, "secret"), "s", "work is gone")
+			testkit.Equal(t, read(t, path, "closed/x"), "x", "work is gone")
 			if r := remove(t, k); show(t, repo, r.Commit, "secret") != "s" || show(t, repo, r.Commit, "closed/x") != "x" {
 				t.Error("work is lost")
 			}

@@ -88,9 +88,7 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 		}
 	}
 	must(t, one.DeleteTask(t.Context(), "same"))
-	if s, err := two.Task(t.Context(), "same"); err != nil || s.Title != "A task" {
-		t.Errorf("%+v, %v", s, err)
-	}
+	testkit.Equal(t, testkit.Get(two.Task(t.Context(), "same")).Must(t).Title, "A task")
 	for b, tasks := range map[store.Board]int{one: 0, two: 1} {
 		if found, s, err := b.Inspect(t.Context()); len(found) > 0 || s.Tasks != tasks || err != nil {
 			t.Errorf("%v, %+v, %v", found, s, err)
@@ -117,14 +115,10 @@ func TestMachinesWithDifferentProjects(t *testing.T) {
 				t.Errorf("%s has %+v, want the path %q; %v", name, repos, want[i], err)
 				continue
 			}
-			if r, err := b.Repo(t.Context(), repos[0].ID); err != nil || *r != repos[0] {
-				t.Errorf("%+v, %v", r, err)
-			}
+			testkit.Equal(t, *testkit.Get(b.Repo(t.Context(), repos[0].ID)).Must(t), repos[0])
 		}
 	}
-	if paths, err := blue.RepoPaths(t.Context(), task.Place{}); err != nil || fmt.Sprint(paths) != "[/blue/shop-2 /blue/tool]" {
-		t.Errorf("%q, %v", paths, err)
-	}
+	testkit.Equal(t, fmt.Sprint(testkit.Get(blue.RepoPaths(t.Context(), task.Place{})).Must(t)), "[/blue/shop-2 /blue/tool]")
 	_, third := boardOf(t, url, "shop") // without a config
 	if repos, _, _, err := third.Repos(t.Context(), before["site"].ID, task.Page{Limit: 5}); err != nil || len(repos) != 1 || repos[0].Path != "" {
 		t.Errorf("%+v, %v", repos, err)

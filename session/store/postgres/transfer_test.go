@@ -162,9 +162,7 @@ func TestCopiedRows(t *testing.T) {
 	s := openAt(t, pgtest.Bouncer(t, pgtest.URL(t)))
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	sessions := sessionsOf(s)
-	if found, err := sessions.FindRequest(t.Context(), store.Key{7}); err != nil || found != id {
-		t.Errorf("the session of the request id: %v, %v", found, err)
-	}
+	testkit.Equal(t, testkit.Get(sessions.FindRequest(t.Context(), store.Key{7})).Must(t), id, "the session of the request id")
 	if data, err := sessions.Definition(t.Context(), "00"); string(data) != `{"text":"\u0000"}` {
 		t.Errorf("the definition is %s, %v", data, err)
 	}
@@ -173,12 +171,8 @@ func TestCopiedRows(t *testing.T) {
 		t.Errorf("the session is %+v", copied)
 	}
 	board := s.Database().Board()
-	if a, err := board.Attempt(t.Context(), "a1"); err != nil || a.Place != here {
-		t.Errorf("the attempt lies at %+v, %v", a, err)
-	}
-	if x, err := board.Task(t.Context(), "t1"); err != nil || x.Title != "a\x00b\uFFFD" {
-		t.Errorf("the task is %+v, %v", x, err)
-	}
+	testkit.Equal(t, testkit.Get(board.Attempt(t.Context(), "a1")).Must(t).Place, here, "the attempt lies")
+	testkit.Equal(t, testkit.Get(board.Task(t.Context(), "t1")).Must(t).Title, "a\x00b\uFFFD", "the task")
 	if paths, err := board.RepoPaths(t.Context(), here); err != nil || len(paths) > 0 {
 		t.Errorf("the paths of repositories: %v, %v", paths, err)
 	}

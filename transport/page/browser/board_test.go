@@ -281,7 +281,5 @@ func TestConflict(t *testing.T) {
 	b.until(has("is being merged into yours"))
 	b.click("Merge")
 	b.until(said("merged into main"))
-	if text, err := os.ReadFile(filepath.Join(root, "idea.txt")); err != nil || string(text) != "mountains\n" {
-		t.Errorf("main has %q, %v", text, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "idea.txt"))).Must(t)), "mountains\n", "main")
 }

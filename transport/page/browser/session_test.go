@@ -269,9 +269,8 @@ func TestRights(t *testing.T) {
 				continue
 			}
 			status, text := ask(path, form)
-			if status != http.StatusForbidden || !strings.Contains(text, "the right "+right) {
-				t.Errorf("bob, %s: %d\n%s", path, status, text)
-			}
+			testkit.Equal(t, status, http.StatusForbidden, "bob")
+			testkit.Contains(t, text, "the right "+right, "bob")
 		}
 	}
 }

@@ -91,9 +91,7 @@ func BenchmarkListTasks(b *testing.B) {
 		}
 		spent += time.Since(begun)
 		begun = time.Now()
-		if n, err := bare(db, summary, p.ID); err != nil || n != 50 {
-			b.Fatal(n, err)
-		}
+		testkit.Equal(b, testkit.Get(bare(db, summary, p.ID)).Must(b), 50)
 		spentBare += time.Since(begun)
 	}
 	b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "µs/list")

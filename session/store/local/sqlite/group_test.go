@@ -229,9 +229,8 @@ func TestAStatementRunsWhileItsRowsAreRead(t *testing.T) {
 				if err := errors.Join(rows.Scan(&outer), q.QueryRowContext(ctx, query).Scan(&inner)); err != nil {
 					return err
 				}
-				if outer != fmt.Sprint("task ", i) || inner != "task 0" {
-					t.Errorf("row %d: %q, and within %q", i, outer, inner)
-				}
+				testkit.Equal(t, outer, fmt.Sprint("task ", i), "row")
+				testkit.Equal(t, inner, "task 0", "row")
 			}
 			return rows.Err()
 		})

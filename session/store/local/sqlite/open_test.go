@@ -44,9 +44,7 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 	b := openAt(t, path, time.Now)
 	rootOf(t, b)
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
-		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
-			t.Error(name, info.Mode(), err)
-		}
+		testkit.Equal(t, testkit.Get(os.Stat(name)).Must(t).Mode().Perm(), 0o600)
 	}
 	reader := testkit.Get(b.reader.Conn(t.Context())).Must(t)
 	defer reader.Close()

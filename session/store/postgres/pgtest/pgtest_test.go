@@ -102,9 +102,7 @@ func query(t *testing.T, url, sql string) (string, error) {
 
 func wants(t *testing.T, url, sql, want string) {
 	t.Helper()
-	if got, err := query(t, url, sql); err != nil || got != want {
-		t.Errorf("%s: %q, %v; want %q", sql, got, err, want)
-	}
+	testkit.Equal(t, testkit.Get(query(t, url, sql)).Must(t), want, "%s", sql)
 }
 
 func TestServerKeepsWhatWasCommitted(t *testing.T) {
