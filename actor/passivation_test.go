@@ -64,9 +64,7 @@ func TestIdleSpawnedActorIsPassivatedAndWoken(t *testing.T) {
 		if made, _, _ := d.lives(); made != 3 {
 			t.Error("woken to be stopped")
 		}
-		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); !errors.Is(err, actor.ErrStopped) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, ref.Tell(t.Context(), add1(actor.Reply[int]{})), actor.ErrStopped)
 	})
 }
 
@@ -89,9 +87,7 @@ func TestOpenAskKeepsTheActorAwake(t *testing.T) {
 		})
 		kept := asking(t.Context(), a, keepReply)
 		time.Sleep(time.Hour)
-		if err := <-left; !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, <-left, context.DeadlineExceeded)
 		testkit.Must(t, a.Tell(t.Context(), rest))
 		testkit.Must(t, a.Tell(t.Context(), answerKept))
 		testkit.Must(t, <-kept)
@@ -204,14 +200,10 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 		go func() { stopped <- s.Stop(t.Context()) }()
 		synctest.Wait()
 		for _, to := range []actor.Address[task]{ref, r.For("a"), r.For("asleep"), r.For("new")} {
-			if err := to.Tell(t.Context(), add1(actor.Reply[int]{})); !errors.Is(err, actor.ErrStopped) {
-				t.Errorf("told one that stops: %v", err)
-			}
+			testkit.FailsWith(t, to.Tell(t.Context(), add1(actor.Reply[int]{})), actor.ErrStopped, "told one that stops")
 		}
 		for _, w := range waiting {
-			if err := <-w; !errors.Is(err, actor.ErrStopped) {
-				t.Errorf("waited for room: %v", err)
-			}
+			testkit.FailsWith(t, <-w, actor.ErrStopped, "waited for room")
 		}
 		close(release)
 		if stuck := <-stopped; stuck != nil {
@@ -232,9 +224,7 @@ func TestStopHandlesWhatIsQueued(t *testing.T) {
 		}
 		late := actor.Spawn(s, actor.Options{}, spawned.newProbe)
 		<-late.Done()
-		if err := late.Tell(t.Context(), answerKept); !errors.Is(err, actor.ErrStopped) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, late.Tell(t.Context(), answerKept), actor.ErrStopped)
 	})
 }
 
@@ -252,9 +242,7 @@ func TestCrashWhileStoppingStillHandlesTheRest(t *testing.T) {
 		go func() { stopped <- ref.Stop(t.Context()) }()
 		synctest.Wait()
 		close(release)
-		if err := <-crashed; !errors.Is(err, errTorn) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, <-crashed, errTorn)
 		testkit.Must(t, <-rest)
 		testkit.Must(t, <-stopped)
 		if made, _, over := d.lives(); made != 2 || over != 1 {
@@ -270,9 +258,7 @@ func TestOpenAskIsFailedWhenItsActorStops(t *testing.T) {
 		kept := asking(t.Context(), ref, keepReply)
 		synctest.Wait()
 		testkit.Must(t, ref.Stop(t.Context()))
-		if err := <-kept; !errors.Is(err, actor.ErrStopped) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, <-kept, actor.ErrStopped)
 	})
 }
 
@@ -323,9 +309,7 @@ func TestRefStopDeadlineCancelsThatActorAlone(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := ref.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, ref.Stop(ctx), context.DeadlineExceeded)
 		<-ref.Done()
 		_, err := actor.Ask(t.Context(), other, func(r actor.Reply[int]) task {
 			return func(ctx context.Context, _ *probe) error {

@@ -90,9 +90,7 @@ func TestZeroReplyAndNilFailure(t *testing.T) {
 			return nil
 		}
 	})
-	if err == nil {
-		t.Error("Fail(nil) was taken for an answer")
-	}
+	testkit.Fails(t, err, "", "Fail(nil) was taken for an answer")
 }
 
 func TestKeptReplyIsAnsweredLater(t *testing.T) {

@@ -102,9 +102,7 @@ func (p *project) open(o Options) *Catalog {
 	p.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := c.Close(ctx); err != nil {
-			p.t.Error(err)
-		}
+		testkit.Works(p.t, c.Close(ctx))
 	})
 	return c
 }

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -217,13 +216,9 @@ func TestClosedCatalogServesWhatItHad(t *testing.T) {
 	must(t, c.Close(t.Context()))
 	testkit.Equal(t, summary(testkit.Get(c.Fresh(t.Context())).Must(t), "one"), "first", "unchanged")
 	p.put("one", source("one", "second"))
-	if _, err := c.Fresh(t.Context()); !errors.Is(err, actor.ErrStopped) {
-		t.Errorf("changed: %v, want actor.ErrStopped", err)
-	}
+	testkit.FailsWith(t, testkit.Get(c.Fresh(t.Context())).Err(), actor.ErrStopped, "changed …")
 }
 
 func TestOpenRefusesARelativeRoot(t *testing.T) {
-	if _, err := Open(t.Context(), Options{Root: "somewhere"}); err == nil {
-		t.Error("no error")
-	}
+	testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Root: "somewhere"})).Err(), "", "no error")
 }

@@ -60,9 +60,7 @@ func TestStandardJobsAreListedWithoutWriting(t *testing.T) {
 	p := newProject(t)
 	c := p.open(withStandard(bundledJobs()))
 	testkit.Equal(t, dirs(c.Snapshot()), "bundled other", "jobs")
-	if _, err := os.Stat(p.path(".deepwork")); err == nil {
-		t.Error("Open has written to the project")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(p.path(".deepwork"))).Err(), "", "Open has written to the project")
 }
 
 func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
@@ -70,9 +68,7 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 	p.put("own", source("own", "own"))
 	c := p.open(withStandard(bundledJobs()))
 	testkit.Get(c.FreshJob(t.Context(), "own")).Must(t)
-	if _, err := os.Stat(p.standard()); err == nil {
-		t.Error("laid out for a job that is not a standard one")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(p.standard())).Err(), "", "laid out for a job that is not a standard one")
 	s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
 	j := s.Job("bundled")
 	testkit.Equal(t, j.Dir, filepath.Join(p.standard(), "bundled"), "job_dir")
@@ -120,9 +116,7 @@ func TestStandardJobsNeverLeaveTheirFolderThroughALink(t *testing.T) {
 	must(t, os.Mkdir(filepath.Dir(p.standard()), 0o700))
 	link(p, beyond, p.standard())
 	c := p.open(withStandard(bundledJobs()))
-	if _, err := c.FreshJob(t.Context(), "bundled"); err == nil || !strings.Contains(err.Error(), "bundled") {
-		t.Errorf("error %v", err)
-	}
+	testkit.Fails(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err(), "bundled", "error")
 	list := testkit.Get(os.ReadDir(beyond)).Must(t)
 	testkit.Equal(t, len(list), 0, "written outside: %v", list)
 }
@@ -135,9 +129,7 @@ func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
 	if s := fresh(t, c); len(s.Jobs) != 2 {
 		t.Errorf("jobs: %s", names(s))
 	}
-	if _, err := c.FreshJob(t.Context(), "bundled"); err == nil || !strings.Contains(err.Error(), "bundled") {
-		t.Errorf("error %v", err)
-	}
+	testkit.Fails(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err(), "bundled", "error")
 }
 
 func TestTwoServersLayOutAtOnce(t *testing.T) {
@@ -147,9 +139,7 @@ func TestTwoServersLayOutAtOnce(t *testing.T) {
 		c := p.open(withStandard(bundledJobs()))
 		for range 2 {
 			wg.Go(func() {
-				if _, err := c.FreshJob(t.Context(), "bundled"); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err())
 			})
 		}
 	}

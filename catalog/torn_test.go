@@ -109,14 +109,10 @@ func tearing(t *testing.T, file, content string) time.Duration {
 	}
 	for len(content) > 0 {
 		n := min(len(content), 150)
-		if _, err := f.WriteString(content[:n]); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(f.WriteString(content[:n])).Err())
 		content = content[n:]
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, f.Close())
 	return time.Since(began)
 }
 

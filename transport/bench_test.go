@@ -93,12 +93,8 @@ func BenchmarkGetWorkflows(b *testing.B) {
 		b.SetBytes(int64(len(line)))
 	}
 	toServer.Close()
-	if err := <-served; err != nil {
-		b.Error(err)
-	}
-	if err := s.Close(context.Background()); err != nil {
-		b.Error(err)
-	}
+	testkit.Works(b, <-served)
+	testkit.Works(b, s.Close(context.Background()))
 }
 
 // BenchmarkTenThousandWorkflows is the time from a source's list_changed until

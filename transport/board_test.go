@@ -191,9 +191,7 @@ func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 		t.Errorf("there is a board: %v", err)
 	}
 	callTool(t, cs, "list_projects", `{}`)
-	if _, err := os.Stat(file); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(file)).Err())
 }
 
 // Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs;

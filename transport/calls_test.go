@@ -244,9 +244,7 @@ func TestCloseEndsConnections(t *testing.T) {
 		called <- err
 	}()
 	<-b.began
-	if err := s.Close(context.Background()); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	testkit.Works(t, s.Close(context.Background()), "Close")
 	<-f.agents[0].closed
 	<-called
 	<-ran

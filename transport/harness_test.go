@@ -281,9 +281,7 @@ func overHTTP(t testing.TB, s *Server, o web.Options) *web.Server {
 	go func() { served <- h.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
+		testkit.Works(t, <-served, "Serve")
 	})
 	return h
 }

@@ -142,9 +142,7 @@ func TestNewestStreamWins(t *testing.T) {
 	for range 5 {
 		_, last = stream()
 	}
-	if _, err := io.ReadAll(first.Body); err != nil {
-		t.Errorf("the first stream does not end in order: %v", err)
-	}
+	testkit.Works(t, testkit.Get(io.ReadAll(first.Body)).Err(), "the first stream does not end in order")
 	if n := h.Stats().Streams; n != 1 {
 		waitFor(t, "the end of the others", func() bool { return h.Stats().Streams == 1 })
 	}
@@ -307,9 +305,7 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 		t.Errorf("another call: %+v", r)
 	}
 	b.free <- struct{}{}
-	if err := <-b.ended; err != nil {
-		t.Errorf("it ended with %v", err)
-	}
+	testkit.Works(t, <-b.ended, "it")
 	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 && h.Stats().Requests == 0 })
 	// Its id is free again.
 	go func() { <-b.began; b.free <- struct{}{} }()

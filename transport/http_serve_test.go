@@ -80,9 +80,7 @@ func TestStopFinishesCalls(t *testing.T) {
 			for _, a := range f.agents {
 				<-a.closed
 			}
-			if _, err := net.Dial("tcp", address(h)); err == nil {
-				t.Error("it still listens")
-			}
+			testkit.Fails(t, testkit.Get(net.Dial("tcp", address(h))).Err(), "", "it still listens")
 		})
 	}
 }
@@ -161,9 +159,7 @@ func TestReadyWithTheConfig(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
 	s := made(t, Options{ProjectRoot: root})
-	if _, err := s.Listen(context.Background(), web.Options{Host: "0.0.0.0"}); err == nil {
-		t.Error("it listens to everybody")
-	}
+	testkit.Fails(t, testkit.Get(s.Listen(context.Background(), web.Options{Host: "0.0.0.0"})).Err(), "", "it listens to everybody")
 	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "configuration") {

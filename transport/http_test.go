@@ -177,9 +177,7 @@ func TestDeleteEndsASession(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	wg.Wait()
-	if err := <-ended; !errors.Is(err, errGone) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, <-ended, errGone)
 	<-f.agents[0].closed
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		if r := send(t, c, method, h.URL(), finishCall(2), id); r.status != 404 || !strings.Contains(r.body, "session_id") {
@@ -274,9 +272,7 @@ func TestIdleTimeCounts(t *testing.T) {
 		cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})).Must(t)
 		defer func() { cs.Close(); <-ran }()
 		call := func(tool, args string) {
-			if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)}); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})).Err())
 		}
 		synctest.Wait()
 		a := f.agents[0]

@@ -157,17 +157,13 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 		told[<-changed] = true
 	}
 	has("deepwork://jobs/trip", "deepwork://jobs/walk", "deepwork:trip:plan", "deepwork:walk:dream", "deepwork:walk:plan")
-	if _, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:dream"}); err == nil || !strings.Contains(err.Error(), "unknown prompt") {
-		t.Errorf("a prompt that is gone: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:dream"})).Err(), "unknown prompt", "a prompt that is gone")
 	must(t, os.RemoveAll(filepath.Join(root, ".deepwork/jobs/walk")))
 	for told := map[string]bool{}; len(told) < 2; {
 		told[<-changed] = true
 	}
 	has("deepwork://jobs/trip", "deepwork:trip:plan")
-	if _, err := cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "deepwork://jobs/walk"}); err == nil || !strings.Contains(err.Error(), "not found") {
-		t.Errorf("a job that is gone: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "deepwork://jobs/walk"})).Err(), "not found", "a job that is gone")
 }
 
 // A session is read by the identity that it belongs to.
@@ -193,9 +189,7 @@ func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 			return err
 		},
 	} {
-		if err := try(); err == nil || !strings.Contains(err.Error(), "not found") {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Fails(t, try(), "not found", "%s", what)
 	}
 }
 
@@ -235,13 +229,9 @@ func TestNewServerRefusesBadOptions(t *testing.T) {
 
 // A server without any tool is of no use to anyone.
 func TestToolsetsWithoutTools(t *testing.T) {
-	if _, err := newServer(engines{connect: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "workflows") {
-		t.Errorf("no sets: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler))).Err(), "workflows", "no sets")
 	for _, sets := range [][]string{nil, {"workflows"}, {"board"}, {"board", "remote"}} {
-		if _, err := newServer(engines{connect: new(fakes).agent}, sets, "", slog.New(slog.DiscardHandler)); err != nil {
-			t.Errorf("%v: %v", sets, err)
-		}
+		testkit.Works(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, sets, "", slog.New(slog.DiscardHandler))).Err(), "%v", sets)
 	}
 }
 

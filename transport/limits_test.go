@@ -255,9 +255,7 @@ func TestSlowHeader(t *testing.T) {
 	h := overHTTP(t, s, web.Options{HeaderTimeout: 50 * time.Millisecond})
 	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: local")
 	conn.SetReadDeadline(time.Now().Add(patience))
-	if _, err := io.ReadAll(conn); err != nil {
-		t.Errorf("it was left open: %v", err)
-	}
+	testkit.Works(t, testkit.Get(io.ReadAll(conn)).Err(), "it was left open")
 	waitFor(t, "its end", func() bool { return h.Stats().Connections == 0 })
 }
 
@@ -282,16 +280,12 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	testkit.Equal(t, h.Stats().Streams, 2, "streams")
 	streams[0].Close()
-	if _, err := io.ReadFull(third, make([]byte, 100)); err != nil {
-		t.Errorf("the third is not served when there is room: %v", err)
-	}
+	testkit.Works(t, testkit.Get(io.ReadFull(third, make([]byte, 100))).Err(), "the third is not served when there is room")
 
 	s, _ = fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 1 }))
 	own := overHTTP(t, s, web.Options{Transport: web.SSE})
 	for range 2 { // one of the user's, and one that counts
-		if _, err := io.ReadFull(raw(t, own, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"), make([]byte, 100)); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(io.ReadFull(raw(t, own, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"), make([]byte, 100))).Err())
 	}
 }
 

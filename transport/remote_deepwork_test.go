@@ -265,9 +265,7 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	}
 	into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
 
-	if _, err := NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}}); err == nil || !strings.Contains(err.Error(), "needs the toolset workflows") {
-		t.Errorf("source without workflows: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}})).Err(), "needs the toolset workflows", "source without workflows")
 }
 
 // This project's workflows as tools of their own (expose_jobs).

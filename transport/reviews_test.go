@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -158,9 +157,7 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 		t.Fatal(reviewer, err)
 	}
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\necho swapped\n"), 0o700))
-	if err := reviewer.Allowed(); !errors.Is(err, trust.ErrChanged) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, reviewer.Allowed(), trust.ErrChanged)
 }
 
 // A reviewer does not get the URL of the store.

@@ -66,9 +66,7 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 			return res, err
 		}
 	})
-	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "not registered", Arguments: json.RawMessage(exact)}); err != nil {
-		t.Errorf("a tool that middleware names in the request is not called: %v", err)
-	}
+	testkit.Works(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "not registered", Arguments: json.RawMessage(exact)})).Err(), "a tool that middleware names in the request")
 }
 
 func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
@@ -87,12 +85,8 @@ func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
 	if err != nil || res.NextCursor != "" {
 		t.Errorf("the first page does not have all tools: %v, %v", res, err)
 	}
-	if _, err := cs.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "d29ya2Zsb3c6eA"}); err == nil {
-		t.Error("a cursor that is not the SDK's is taken")
-	}
-	if _, err := cs.ListPrompts(t.Context(), nil); err != nil {
-		t.Errorf("a capability that is not declared is refused, so that undeclared is not needed: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(cs.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "d29ya2Zsb3c6eA"})).Err(), "", "a cursor that is not the SDK's is taken")
+	testkit.Works(t, testkit.Get(cs.ListPrompts(t.Context(), nil)).Err(), "a capability that is not declared is refused, so that undeclared")
 }
 
 // rawSDK is a server of the SDK whose only tool is echo, on pipes.
@@ -147,9 +141,7 @@ func TestSDKSaysWhyACallEnds(t *testing.T) {
 
 func TestSDKEndsAConnectionOverWhatItCannotDecode(t *testing.T) {
 	for _, text := range []string{"hello", "7", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":{},"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":7}`} {
-		if _, err := jsonrpc.DecodeMessage([]byte(text)); err == nil {
-			t.Errorf("%s is not refused", text)
-		}
+		testkit.Fails(t, testkit.Get(jsonrpc.DecodeMessage([]byte(text))).Err(), "", "%s", text)
 		ss, to, _ := rawSDK(t, nothing)
 		io.WriteString(to, text+"\n")
 		ss.Wait()

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -168,9 +167,7 @@ func TestStdioDoesNotAnswerCancelledCalls(t *testing.T) {
 		for out := bufio.NewScanner(outR); out.Scan(); {
 			lines = append(lines, out.Text())
 		}
-		if err := <-served; err != nil {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.Works(t, <-served, "ServeStdio")
 		if len(lines) != 2 || lines[1] != `{"jsonrpc":"2.0","id":4,"result":{}}` {
 			t.Errorf("got %q", lines)
 		}
@@ -218,9 +215,7 @@ func TestStdioGraceAfterStop(t *testing.T) {
 		if !out.Scan() || !strings.Contains(out.Text(), `"id":1,"result"`) || strings.Contains(out.Text(), "isError") {
 			t.Errorf("got %q", out.Text())
 		}
-		if err := <-served; err != nil {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.Works(t, <-served, "ServeStdio")
 	})
 }
 
@@ -281,9 +276,7 @@ func TestStdioCutsCallsShortAfterTheGrace(t *testing.T) {
 		if !out.Scan() || !strings.Contains(out.Text(), "The server is stopping") || !strings.Contains(out.Text(), `"stopping"`) {
 			t.Errorf("got %q", out.Text())
 		}
-		if err := <-served; err != nil {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.Works(t, <-served, "ServeStdio")
 		if took := time.Since(began); took != stopGrace {
 			t.Errorf("it took %v, want %v", took, stopGrace)
 		}
@@ -298,9 +291,7 @@ func TestStdioGivesUpWhatDoesNotEnd(t *testing.T) {
 		call()
 		stop()
 		err := <-served
-		if err == nil || !strings.Contains(err.Error(), "1 calls did not end") {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.Fails(t, err, "1 calls did not end", "ServeStdio")
 		if out.Scan() {
 			t.Errorf("got %s", out.Text())
 		}
@@ -314,9 +305,7 @@ func TestStdioBlockedOutput(t *testing.T) {
 		_, call, _, _, served := serving(t, func(context.Context) error { return nil })
 		call() // nobody reads the reply
 		began := time.Now()
-		if err := <-served; !errors.Is(err, wire.ErrStalled) {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.FailsWith(t, <-served, wire.ErrStalled, "ServeStdio")
 		if took := time.Since(began); took < wire.StallAfter || took > wire.StallAfter+time.Minute {
 			t.Errorf("it took %v", took)
 		}
@@ -329,9 +318,7 @@ func TestStdioClosedOutput(t *testing.T) {
 		_, call, _, outR, served := serving(t, func(context.Context) error { return nil })
 		outR.Close()
 		call()
-		if err := <-served; !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.FailsWith(t, <-served, io.ErrClosedPipe, "ServeStdio")
 	})
 }
 

@@ -37,9 +37,7 @@ func overStdio(t testing.TB, s *Server, input string) []string {
 	var out bytes.Buffer
 	read := make(chan struct{})
 	go func() { defer close(read); io.Copy(&out, r) }()
-	if err := s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), w); err != nil {
-		t.Errorf("ServeStdio: %v", err)
-	}
+	testkit.Works(t, s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), w), "ServeStdio")
 	<-read
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
@@ -118,9 +116,7 @@ func TestAllToolsAreDescribed(t *testing.T) {
 		}
 		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
 			testkit.Equal(t, s.Type, "object", "%s: the type of the %s schema", tool.Name, kind)
-			if _, err := s.Resolve(nil); err != nil {
-				t.Errorf("%s: the %s schema: %v", tool.Name, kind, err)
-			}
+			testkit.Works(t, testkit.Get(s.Resolve(nil)).Err(), "%s: the %s schema", tool.Name, kind)
 			described(t, tool.Name+" "+kind, s)
 		}
 	}

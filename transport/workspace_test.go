@@ -111,9 +111,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	if _, err := os.Stat(state.Of(workspace).Database()); !os.IsNotExist(err) {
 		t.Errorf("the workspace has its own database: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore")); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore"))).Err())
 }
 
 // A server serves agents the sessions of its own root only: of the project, or of the attempt in whose
@@ -148,9 +146,7 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 			t.Errorf("the attempt is at %q %q %q", deref(a.WorkflowSessionID), deref(a.WorkflowStatus), deref(a.WorkflowStep))
 		}
 	})
-	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", "session_"+theirs+".json")); err != nil {
-		t.Errorf("the export is not in the session's root: %v", err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(workspace, ".deepwork", "tmp", "session_"+theirs+".json"))).Err(), "the export is not in the session's root")
 }
 
 // Where worktrees are elsewhere, the environment of an agent names the attempt and the database confirms it.
@@ -232,9 +228,7 @@ func TestAWorkspaceWithoutItsDatabase(t *testing.T) {
 				t.Errorf("there are sessions: %v", files)
 			}
 			for _, path := range []string{mark, state.Of(workspace).Database()} {
-				if _, err := os.Stat(path); err == nil {
-					t.Errorf("there is %s", path)
-				}
+				testkit.Fails(t, testkit.Get(os.Stat(path)).Err(), "", "there is %s", path)
 			}
 		})
 	}
@@ -257,9 +251,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 	if slices.Contains(names, "THEIRS") || !slices.Contains(names, "MINE") {
 		t.Errorf("the executors are %v", names)
 	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a source of the branch ran")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a source of the branch ran")
 }
 
 // A request that is let in before its token is withdrawn does nothing: it could start a workflow that no

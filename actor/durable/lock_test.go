@@ -61,10 +61,6 @@ func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 }
 
 func TestLockRefusesWhatIsNoFile(t *testing.T) {
-	if _, err := durable.Lock(t.Context(), t.TempDir()); err == nil {
-		t.Error("a folder was locked")
-	}
-	if _, err := durable.Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Lock in a missing folder = %v", err)
-	}
+	testkit.Fails(t, testkit.Get(durable.Lock(t.Context(), t.TempDir())).Err(), "", "a folder was locked")
+	testkit.FailsWith(t, testkit.Get(durable.Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock"))).Err(), os.ErrNotExist, "Lock in a missing folder")
 }

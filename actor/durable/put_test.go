@@ -205,9 +205,7 @@ func TestPutsOfOnePath(t *testing.T) {
 	for n := range byte(8) {
 		writers.Go(func() {
 			for range 20 {
-				if err := d.Put(path, content(n), PutOptions{}); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, d.Put(path, content(n), PutOptions{}))
 			}
 		})
 	}
@@ -224,9 +222,7 @@ func TestSyncFolder(t *testing.T) {
 	if err := (Disk{}).SyncFolder(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
 		t.Errorf("one that is not there: %v", err)
 	}
-	if err := (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir); !errors.Is(err, errBroken) {
-		t.Errorf("a sync that fails: %v", err)
-	}
+	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir), errBroken, "a sync that fails")
 }
 
 // Each folder is durable before one is made in it, and only the last one is for
@@ -255,28 +251,20 @@ func TestMakeFolder(t *testing.T) {
 			}
 		}
 	}
-	if err := (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).MakeFolder(filepath.Join(c, "d"), 0o700); !errors.Is(err, errBroken) {
-		t.Errorf("a sync that fails: %v", err)
-	}
+	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).MakeFolder(filepath.Join(c, "d"), 0o700), errBroken, "a sync that fails")
 }
 
 func TestMakeFolderRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	if err := (Disk{}).MakeFolder(file, 0o700); err == nil || !strings.Contains(err.Error(), file+" is not a folder; move it") {
-		t.Errorf("a file: %v", err)
-	}
-	if err := (Disk{}).MakeFolder(filepath.Join(file, "in"), 0o700); err == nil {
-		t.Error("a folder was made in a file")
-	}
+	testkit.Fails(t, (Disk{}).MakeFolder(file, 0o700), file+" is not a folder; move it", "a file")
+	testkit.Fails(t, (Disk{}).MakeFolder(filepath.Join(file, "in"), 0o700), "", "a folder was made in a file")
 	link := filepath.Join(dir, "link")
 	if err := os.Symlink(filepath.Join(dir, "nowhere"), link); err != nil {
 		t.Skip("no links here: ", err)
 	}
-	if err := (Disk{}).MakeFolder(link, 0o700); err == nil || !strings.Contains(err.Error(), "a link that leads nowhere") {
-		t.Errorf("a link that leads nowhere: %v", err)
-	}
+	testkit.Fails(t, (Disk{}).MakeFolder(link, 0o700), "a link that leads nowhere", "a link that leads nowhere")
 	must(t, os.Mkdir(filepath.Join(dir, "nowhere"), 0o700))
 	must(t, Disk{}.MakeFolder(link, 0o700))
 }
@@ -343,12 +331,8 @@ func TestMoveNewReplacesNothing(t *testing.T) {
 	must(t, os.WriteFile(from, []byte("1"), 0o600))
 	must(t, os.WriteFile(to, []byte("2"), 0o600))
 	for name, move := range moves {
-		if err := move(from, to); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s over a file: %v", name, err)
-		}
-		if err := move(from+"x", to+"x"); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s of nothing: %v", name, err)
-		}
+		testkit.FailsWith(t, move(from, to), fs.ErrExist, "%s over a file", name)
+		testkit.FailsWith(t, move(from+"x", to+"x"), fs.ErrNotExist, "%s of nothing", name)
 		holds(t, dir, "from=1", "to=2")
 		must(t, move(from, from+"2"))
 		holds(t, dir, "from2=1", "to=2")
@@ -419,8 +403,6 @@ func TestDrop(t *testing.T) {
 	}
 	must(t, d.Drop(filepath.Join(dir, "missing", "a")))
 	for _, op := range []string{OpRemove, OpSyncDir} {
-		if err := (Disk{Carry: (&recorder{fail: op}).carry}).Drop(path); !errors.Is(err, errBroken) {
-			t.Errorf("where %s fails: %v", op, err)
-		}
+		testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: op}).carry}).Drop(path), errBroken, "where %s fails", op)
 	}
 }

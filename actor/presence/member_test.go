@@ -183,9 +183,7 @@ func TestEnteringThatFails(t *testing.T) {
 		must(t, probe.Close())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.Enter(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller who has gone: %v", err)
-		}
+		testkit.FailsWith(t, s.Enter(ctx), context.Canceled, "a caller who has gone")
 		if ok, err := probe.TryRLock(); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -250,9 +248,7 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {
-				if err := s.Enter(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, s.Enter(t.Context()))
 			})
 		}
 		close(more)
@@ -283,9 +279,7 @@ func TestManyServersAtOnce(t *testing.T) {
 		for range 2 { // calls of one server
 			wg.Go(func() {
 				for range 20 {
-					if err := s.Enter(t.Context()); err != nil {
-						t.Error(err)
-					}
+					testkit.Works(t, s.Enter(t.Context()))
 					if !all[(i+1)%len(all)].Alive(s.ID()) {
 						t.Error("a server looks dead")
 					}

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,6 +42,9 @@ func (r Result[T]) Must(t testing.TB) T {
 	return r.value
 }
 
+// Err returns the error of a call whose value does not count.
+func (r Result[T]) Err() error { return r.err }
+
 // Equal fails the test if two values are not equal. What they are, if it is given, is a format and its
 // arguments, as in the functions below.
 func Equal[T comparable](t testing.TB, got, want T, what ...any) {
@@ -73,6 +77,32 @@ func ContainsAll(t testing.TB, text string, wants []string, what ...any) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s%q is not in: %s", about(what), want, text)
 		}
+	}
+}
+
+// Fails fails the test if there is no error, or one that does not say want.
+func Fails(t testing.TB, err error, want string, what ...any) {
+	t.Helper()
+	if err == nil {
+		t.Error(about(what) + "there is no error")
+	} else if !strings.Contains(err.Error(), want) {
+		t.Errorf("%sthe error does not say %q: %v", about(what), want, err)
+	}
+}
+
+// FailsWith fails the test if err is not the error want, in the sense of errors.Is.
+func FailsWith(t testing.TB, err, want error, what ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%sthe error is %v, want %v", about(what), err, want)
+	}
+}
+
+// Works fails the test if there is an error.
+func Works(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s%v", about(what), err)
 	}
 }
 

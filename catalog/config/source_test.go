@@ -126,14 +126,10 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 func TestFileThatCannotBeReadIsAnError(t *testing.T) {
 	s, _ := open(t)
 	must(t, os.Mkdir(s.Path(), 0o755))
-	if _, err := s.Current(t.Context()); err == nil {
-		t.Error("a directory is accepted")
-	}
+	testkit.Fails(t, testkit.Get(s.Current(t.Context())).Err(), "", "a directory is accepted")
 	must(t, os.Remove(s.Path()))
 	put(t, s, strings.Repeat("#", MaxBytes+1))
-	if _, err := s.Current(t.Context()); err == nil || !strings.Contains(err.Error(), "1048577 bytes") {
-		t.Errorf("a huge file: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(s.Current(t.Context())).Err(), "1048577 bytes", "a huge file")
 	must(t, os.Remove(s.Path()))
 	testkit.Same(t, current(t, s), Default(), "after it is gone")
 }
@@ -195,9 +191,7 @@ func TestOnlyWholeConfigsAreServed(t *testing.T) {
 				text := versions[i%2]
 				_, err1 := f.WriteString(text[:25])
 				_, err2 := f.WriteString(text[25:])
-				if err := errors.Join(err1, err2, f.Close()); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, errors.Join(err1, err2, f.Close()))
 				longest = max(longest, time.Since(began))
 			}
 		}
@@ -247,9 +241,7 @@ func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
 	put(t, s, create) // too young to be believed
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Current(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(s.Current(ctx)).Err(), context.Canceled, "error")
 	if c := current(t, s); c.Git.Branch != BranchCreate {
 		t.Errorf("the next call: %+v", c)
 	}

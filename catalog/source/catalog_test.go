@@ -132,9 +132,7 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	testkit.Equal(t, strings.Count(r.log.String(), `msg="a source is connected" source=a`), 1, "a was connected … times")
 	r.settings.Store(settings(third))
 	r.tools(t, "three")
-	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, source.ErrUnknown) {
-		t.Errorf("a source that is gone: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(r.Status(t.Context(), "a", "1", "x")).Err(), source.ErrUnknown, "a source that is gone")
 	withheld := *settings(third)
 	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
 	r.configure(t, &withheld)
@@ -404,12 +402,8 @@ func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 		Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad },
 	})
 	defer c.Close(t.Context())
-	if err := c.Reconfigure(t.Context()); !errors.Is(err, bad) {
-		t.Error(err)
-	}
-	if _, err := c.Refresh(t.Context(), patience); !errors.Is(err, bad) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, c.Reconfigure(t.Context()), bad)
+	testkit.FailsWith(t, testkit.Get(c.Refresh(t.Context(), patience)).Err(), bad)
 	testkit.Equal(t, len(c.Snapshot().Tools), 0, "there are tools")
 }
 

@@ -90,9 +90,7 @@ func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := r.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, r.Close(ctx))
 		if t.Failed() {
 			t.Log(clipped(r.log.String()))
 		}

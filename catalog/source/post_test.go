@@ -236,9 +236,7 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			// So does it end the session where no call was made: a query finds out.
 			s.forget()
 			before := s.sessions()
-			if _, err := r.Refresh(t.Context(), patience); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(r.Refresh(t.Context(), patience)).Err())
 			r.until(t, "another session", func(*source.Snapshot) bool { return s.sessions() > before })
 		})
 	}
@@ -264,9 +262,7 @@ func TestACallIsNotRepeatedForAnother(t *testing.T) {
 	<-began
 	s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
 	s.forget()
-	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err())
 	if err := <-failed; !errors.Is(err, source.ErrLost) || long.Load() != 1 {
 		t.Errorf("%v, carried out %d times", err, long.Load())
 	}

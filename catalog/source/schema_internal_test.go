@@ -52,9 +52,7 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 		t.Fatalf("%s %v", schema, s.err)
 	}
 	for _, good := range []string{`{"region":"eu"}`, `{"region":"us","who":{"age":3},"tags":[],"more":1}`, `{"region":"eu","tree":{"left":{"left":{"value":2.5}}}}`} {
-		if err := check(json.RawMessage(good)); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		testkit.Works(t, check(json.RawMessage(good)), "%s", good)
 	}
 	for bad, want := range map[string]string{
 		``:                                 `missing required "region"`,
@@ -69,9 +67,7 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 		`{"region":"eu","tree":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300) + `}`: `nested more than 200 deep`,
 		`{"region"`: `not JSON`,
 	} {
-		if err := check(json.RawMessage(bad)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.100s: %v, want %q", bad, err, want)
-		}
+		testkit.Fails(t, check(json.RawMessage(bad)), want, "%.100s …", bad, want)
 	}
 }
 

@@ -132,9 +132,7 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 		t.Errorf("an error in the body of a response does not come back as the call's error: %v", err)
 	}
 	refuse.Store(false)
-	if _, err := l.call(t.Context(), "t", []byte(`{}`), nil); err != nil {
-		t.Errorf("a refused call has ended the session: %v", err)
-	}
+	testkit.Works(t, testkit.Get(l.call(t.Context(), "t", []byte(`{}`), nil)).Err(), "a refused call has ended the session")
 	web.CloseClientConnections()
 	web.Close()
 	err = l.session.Ping(t.Context(), nil)

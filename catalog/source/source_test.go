@@ -326,9 +326,7 @@ func TestAResultOverTheLimitIsRefused(t *testing.T) {
 			return c.r.Execute(t.Context(), c.w, []byte(fmt.Sprintf(`{"size":%d}`, size)), nil)
 		}
 		_, err := execute()
-		if err == nil || !strings.Contains(err.Error(), "16777216 bytes") {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		testkit.Fails(t, err, "16777216 bytes", "%s", c.name)
 		size = 1000
 		testkit.Until(t, c.name+" to work again", func() bool { _, err := execute(); return err == nil })
 	}

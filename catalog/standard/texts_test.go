@@ -260,9 +260,7 @@ func TestTemplatesAreReferredToAndExist(t *testing.T) {
 		for name, text := range prose(t, j) {
 			for _, m := range template.FindAllStringSubmatch(text, -1) {
 				used[m[1]] = true
-				if _, err := fs.Stat(standard.FS(), path.Join(dir, m[1])); err != nil {
-					t.Errorf("%s refers to %s: %v", name, m[1], err)
-				}
+				testkit.Works(t, testkit.Get(fs.Stat(standard.FS(), path.Join(dir, m[1]))).Err(), "%s refers to %s", name, m[1])
 			}
 		}
 		for name := range texts(t, path.Join(dir, "templates")) {

@@ -47,9 +47,7 @@ func FuzzCursor(f *testing.F) {
 		l, err := Page{Cursor: cursor}.Listing("tasks", "x", "")
 		switch {
 		case err != nil:
-			if !errors.Is(err, ErrCursor) {
-				t.Errorf("%+v %v", l, err)
-			}
+			testkit.FailsWith(t, err, ErrCursor, "%+v", l)
 		case cursor == "":
 			testkit.Equal(t, l, list)
 		case again(l) != cursor: // one position, one cursor

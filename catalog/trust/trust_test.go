@@ -108,17 +108,11 @@ func TestWhatChangesASet(t *testing.T) {
 	must(t, Check(root, approved, command))
 	must(t, Check(root, nil, command))
 	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
-	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
-		t.Errorf("a script that was changed: %v", err)
-	}
+	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a script that was changed")
 	must(t, os.Remove(filepath.Join(root, "tools/review.py")))
-	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
-		t.Errorf("a script that is missing: %v", err)
-	}
+	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a script that is missing")
 	must(t, os.Mkdir(filepath.Join(root, "tools/review.py"), 0o755)) // python3 runs __main__.py in it
-	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
-		t.Errorf("a folder in place of a script: %v", err)
-	}
+	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a folder in place of a script")
 	must(t, Check(root, &config.Approval{Files: []map[string]string{}}, []string{"claude", "tools", "--print"}))
 	must(t, os.Remove(filepath.Join(root, "tools/review.py")))
 	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
@@ -270,17 +264,13 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	is("./review.sh one", false, false) // granted before
 	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("evil"), 0o755))
 	c := testkit.Get(s.Current(ctx)).Must(t)
-	if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); !errors.Is(err, ErrChanged) {
-		t.Errorf("a script that was changed: %v", err)
-	}
+	testkit.FailsWith(t, Check(root, c.Approval, c.QualityGate.AgentReviewCommand), ErrChanged, "a script that was changed")
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	must(t, ledger.Grant(ctx, set, time.Now()))                   // the other version of the script, too
 	for _, text := range []string{"evil", "one", "evil", "one"} { // as by switching branches
 		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte(text), 0o755))
 		c := testkit.Get(s.Current(ctx)).Must(t)
-		if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); err != nil {
-			t.Errorf("a script as it was approved once: %v", err)
-		}
+		testkit.Works(t, Check(root, c.Approval, c.QualityGate.AgentReviewCommand), "a script as it was approved once")
 	}
 	must(t, ledger.Revoke(ctx))
 	is("", true, false)

@@ -96,9 +96,7 @@ func (p *boardProject) endAgents() {
 	for _, dir := range runs {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if proc, err := new(runner.Runner).Find(ctx, dir); err == nil {
-			if _, err := proc.Stop(ctx, 0); err != nil {
-				p.t.Errorf("an agent goes on: %v", err)
-			}
+			testkit.Works(p.t, testkit.Get(proc.Stop(ctx, 0)).Err(), "an agent goes on")
 		}
 		cancel()
 	}
@@ -199,9 +197,7 @@ func (p *boardProject) eventually(check func() string) {
 func (p *boardProject) gate(name string) (path string, open func()) {
 	path = filepath.Join(p.root, "..", name)
 	return path, func() {
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			p.t.Error(err)
-		}
+		testkit.Works(p.t, os.WriteFile(path, nil, 0o644))
 	}
 }
 

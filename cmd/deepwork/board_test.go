@@ -90,9 +90,7 @@ func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
 		t.Fatalf("there is a database: %v", err)
 	}
 	callTool(t, client, "list_projects", map[string]any{})
-	if _, err := os.Stat(board); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(board)).Err())
 }
 
 // An agent whose own settings name servers of other projects, or of its project outside the
@@ -171,9 +169,7 @@ func TestReq004_AttemptsReturnedWithSessionSummary(t *testing.T) {
 	}
 	for _, a := range r.Attempts {
 		for _, at := range []string{a.CreatedAt, a.UpdatedAt} {
-			if _, err := time.Parse(time.RFC3339, at); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(time.Parse(time.RFC3339, at)).Err())
 		}
 		if !strings.HasPrefix(a.WorkspaceBranch, "deepwork/add-a-basket-") || deref(a.LatestSessionExecutor) != "CODER" {
 			t.Errorf("%+v", a)

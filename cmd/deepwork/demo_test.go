@@ -23,9 +23,7 @@ func runDemo(t *testing.T, out io.Writer, program string) error {
 
 // The demo stops at what does not work, and says what that is.
 func TestDemoFails(t *testing.T) {
-	if err := runDemo(t, t.Output(), "git"); err == nil || !strings.Contains(err.Error(), "connecting to a server") {
-		t.Errorf("with a program that is no server: %v", err)
-	}
+	testkit.Fails(t, runDemo(t, t.Output(), "git"), "connecting to a server", "with a program that is no server")
 }
 
 // The demo ends if nobody reads its output any more, as after `deepwork demo | head`.

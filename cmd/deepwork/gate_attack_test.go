@@ -74,9 +74,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 					t.Fatalf("it gives %q, want %q: %s", got, want, resultText(r))
 				}
 				if strict || test.file == "session" {
-					if _, err := os.Stat(filepath.Join(root, "other.txt")); err == nil {
-						t.Error("another reviewer ran than the one that the session began with")
-					}
+					testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(root, "other.txt"))).Err(), "", "another reviewer ran than the one that the session began with")
 					return
 				}
 				if shown := mustPrint(t, root, "sessions", "show", id); !strings.Contains(shown, test.evidence) || !strings.Contains(shown, test.edit) {

@@ -206,15 +206,11 @@ func checkCommand(t *testing.T, at string, words []string) {
 	case words[0] == "go" && len(words) > 2 && slices.Contains([]string{"run", "test", "install"}, words[1]):
 		for _, w := range words[2:] {
 			if dir, ok := strings.CutPrefix(strings.TrimSuffix(w, "/..."), "./"); ok {
-				if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(dir))); err != nil {
-					t.Errorf("%s: %v", at, err)
-				}
+				testkit.Works(t, testkit.Get(os.Stat(filepath.Join("..", "..", filepath.FromSlash(dir)))).Err(), "%s", at)
 			}
 		}
 	case words[0] == ".ci/release" && len(words) == 3:
-		if _, err := os.Stat(filepath.Join("..", "..", ".ci", "release")); err != nil {
-			t.Errorf("%s: %v", at, err)
-		}
+		testkit.Works(t, testkit.Get(os.Stat(filepath.Join("..", "..", ".ci", "release"))).Err(), "%s", at)
 	case slices.Contains([]string{"caddy", "cd", "chmod", "createuser", "docker", "export"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
 		// not ours
 	default:

@@ -125,9 +125,7 @@ func TestServeNetwork(t *testing.T) {
 			}
 			must(t, server.Process.Signal(syscall.SIGTERM))
 			rest := testkit.Get(io.ReadAll(log)).Must(t)
-			if err := server.Wait(); err != nil {
-				t.Errorf("it ended with %v", err)
-			}
+			testkit.Works(t, server.Wait(), "it")
 			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, token) {
 				t.Errorf("it logged\n%s", got)
 			}
@@ -221,9 +219,7 @@ func TestServeSignal(t *testing.T) {
 			server, log := startServe(t)
 			must(t, server.Process.Signal(sig))
 			rest := testkit.Get(io.ReadAll(log)).Must(t)
-			if err := server.Wait(); err != nil {
-				t.Errorf("ended with %v, want exit 0; it logged\n%s", err, rest)
-			}
+			testkit.Works(t, server.Wait(), "ended with …, want exit 0; it logged %s", rest)
 			testkit.Contains(t, string(rest), "server stopped", "it did not say that it stopped: %s", rest)
 		})
 	}
@@ -284,9 +280,7 @@ func TestInterruptiblePatience(t *testing.T) {
 	if !lines.Scan() || lines.Text() != "stopped" {
 		t.Errorf("read %q, want %q", lines.Text(), "stopped")
 	}
-	if err := child.Wait(); err != nil {
-		t.Errorf("ended with %v", err)
-	}
+	testkit.Works(t, child.Wait(), "ended")
 }
 
 // startServe starts a server on an empty project, with a client that says

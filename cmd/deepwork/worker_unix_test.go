@@ -86,9 +86,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 		t.Errorf("the changes are %+v", diff)
 	}
 	must(t, worker.Process.Signal(syscall.SIGTERM))
-	if err := worker.Wait(); err != nil {
-		t.Errorf("the worker ended with %v: %s", err, log.String())
-	}
+	testkit.Works(t, worker.Wait(), "the worker ended with …: %s", log.String())
 	if strings.Contains(log.String(), "level=ERROR") || strings.Contains(log.String(), url) {
 		t.Errorf("the worker logged %s", log.String())
 	}
@@ -138,9 +136,7 @@ func TestAWorkerWithoutAnything(t *testing.T) {
 			c.Env = append(c.Env, name+"="+value)
 		}
 		out, err := c.CombinedOutput()
-		if err == nil {
-			t.Errorf("%q succeeded", more)
-		}
+		testkit.Fails(t, err, "", "%q succeeded", more)
 		return string(out)
 	}
 	for want, args := range map[string][]string{"worker.projects": nil, "--max -1": {"--max", "-1"}, "--executors is empty": {"--executors", ""}} {

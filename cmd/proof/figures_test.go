@@ -46,9 +46,7 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, len(n["s"]), 1, "%v tests passed", n["s"])
-	if _, err := n.fill("{of-idael}", short); err == nil {
-		t.Error("a unit that is not there is found")
-	}
+	testkit.Fails(t, testkit.Get(n.fill("{of-idael}", short)).Err(), "", "a unit that is not there is found")
 }
 
 // The table reports what holds, what misses and what failed, with what it was compared

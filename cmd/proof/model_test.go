@@ -155,15 +155,11 @@ func TestLogs(t *testing.T) {
 		t.Helper()
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	if _, err := readJournal(path); err != nil {
-		t.Errorf("no file: %v", err)
-	}
+	testkit.Works(t, testkit.Get(readJournal(path)).Err(), "no file")
 	put("start s1-1 7\nwrote s1-1 7\nstart s1-1 8\nend s1-1 8\n")
 	testkit.Equal(t, fmt.Sprint(testkit.Get(readJournal(path)).Must(t)), "map[begin:map[] beside:map[] commit:map[] end:map[s1-1:[8]] finished:map[] ran:map[] start:map[s1-1:[7 8]] wrote:map[s1-1:[7]]]")
 	put("start s1-1\n")
-	if _, err := readJournal(path); err == nil {
-		t.Error("half a line is taken")
-	}
+	testkit.Fails(t, testkit.Get(readJournal(path)).Err(), "", "half a line is taken")
 }
 
 // Lost calls that tell nothing do not keep the checker from its end, and what cannot

@@ -234,9 +234,7 @@ func (l *line) write(t *testing.T, message any) {
 	data := testkit.Get(json.Marshal(message)).Must(t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.in.Write(append(data, '\n')); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(l.in.Write(append(data, '\n'))).Err())
 }
 
 func (l *line) close() error {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/state/statetest"
 )
 
@@ -98,9 +99,7 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 	} {
 		i := info()
 		change(&i)
-		if _, err := b.step(0, b.last(0), i); err == nil {
-			t.Errorf("%s was not found", what)
-		}
+		testkit.Fails(t, testkit.Get(b.step(0, b.last(0), i)).Err(), "", "%s", what)
 	}
 	i := info()
 	if serve(4)(&i); b.last(0) != 3 {

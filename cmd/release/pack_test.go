@@ -95,9 +95,7 @@ func TestArchiveReadme(t *testing.T) {
 func TestDoesNotOverwrite(t *testing.T) {
 	r := release{to: t.TempDir()}
 	check(t, writeZip(filepath.Join(r.to, "a.zip"), nil, r.time))
-	if err := writeZip(filepath.Join(r.to, "a.zip"), nil, r.time); !errors.Is(err, os.ErrExist) {
-		t.Errorf("got %v", err)
-	}
+	testkit.FailsWith(t, writeZip(filepath.Join(r.to, "a.zip"), nil, r.time), os.ErrExist)
 }
 
 // Everybody may read the files of the image, and none is a program: those are in its layers.

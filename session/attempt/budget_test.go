@@ -51,11 +51,9 @@ func TestBudgetOfCosts(t *testing.T) {
 	start := StartArgs{TaskID: next.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
 	check := func(s *server) {
 		t.Helper()
-		_, err := s.StartTaskAttempt(ctx, me, start)
-		refused(t, err, session.StateError, "budget_reached", "cost 0.3 USD", "attempts.max_cost_usd is 0.3", "raise attempts.max_cost_usd in .deepwork/config.yml")
+		refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "cost 0.3 USD", "attempts.max_cost_usd is 0.3", "raise attempts.max_cost_usd in .deepwork/config.yml")
 		for _, action := range []string{ActionSend, ActionQueue} {
-			_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(b.AttemptID), Action: action, Prompt: new("more")})
-			refused(t, err, session.StateError, "budget_reached", "0.3 USD")
+			refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(b.AttemptID), Action: action, Prompt: new("more")})).Err(), session.StateError, "budget_reached", "0.3 USD")
 		}
 	}
 	check(s)
@@ -92,8 +90,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	s.stop()
 	s = p.open()
 	start.RequestID = new("again")
-	_, err = s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.StateError, "budget_reached", "0.35 USD")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "0.35 USD")
 	p.Configure(upTo(0.355))
 	if r := s.ends(long.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
@@ -141,16 +138,14 @@ func TestBudgetOfUnknownCosts(t *testing.T) {
 	v := s.newTask("! say nothing known")
 	_, repo := s.rootProject()
 	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
-	_, err := s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, and give prices of the models in")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, and give prices of the models in")
 	limit(3, 1)
 	more(700_000)
 	if c := s.get(a.AttemptID).Cost; c == nil || c.Unknown != 2 || deref(c.USD) != 0.4 || deref(c.Input) != 700_000 {
 		t.Errorf("%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
 	}
 	more(800_000)
-	_, err = s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.StateError, "budget_reached", "cost 0.5 USD")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "cost 0.5 USD")
 }
 
 // The agents of one run have the prices of their own executors, also those whose programs report totals

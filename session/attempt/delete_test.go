@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,16 +26,13 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	_, err := b.BeginDelete(ctx, v.TaskID) // as another server does
 	must(t, err)
 	_, repo := s.rootProject()
-	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.StateError, "being_deleted", "delete_task")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "being_deleted", "delete_task")
 	for _, action := range []string{ActionSend, ActionQueue} {
-		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})
-		refused(t, err, session.StateError, "being_deleted", "delete_task")
+		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "being_deleted", "delete_task")
 	}
 	// The first server was killed; the next call is refused, and nothing is gone.
 	p.Git(p.Root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	refused(t, err, session.StateError, "worktree_in_use", "I work here")
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
 	if again := s.ends(s.begin(v).AttemptID); again.State != "completed" {
 		t.Errorf("%+v", again)
 	}
@@ -58,12 +54,9 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	again := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	testkit.Equal(t, again.AttemptID, r.AttemptID, "a repeated call made a second attempt")
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
-	_, err := s.CreateTask(ctx, me, create)
-	refused(t, err, session.ToolError, "deleted_since", "request_id")
-	_, err = s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.ToolError, "deleted_since", "request_id")
-	_, err = s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})
-	refused(t, err, session.ToolError, "unknown_project", nobody)
+	refused(t, testkit.Get(s.CreateTask(ctx, me, create)).Err(), session.ToolError, "deleted_since", "request_id")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.ToolError, "deleted_since", "request_id")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})).Err(), session.ToolError, "unknown_project", nobody)
 }
 
 // Without git nothing is made, and the refusal says what is missing.
@@ -74,8 +67,7 @@ func TestWithoutGit(t *testing.T) {
 	_, repo := s.rootProject()
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
-	_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.StateError, "git_failed", "not in PATH", "install git")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "git_failed", "not in PATH", "install git")
 	t.Setenv("PATH", path)
 	if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
 		t.Errorf("%+v", now)
@@ -89,9 +81,7 @@ func TestLockedBoardIsToldAsOne(t *testing.T) {
 	if w := err.(*session.Error).Waiting(); w == nil || w.Code != "board_busy" {
 		t.Errorf("board_busy: waiting is %v", w)
 	}
-	if err := board.Fault("following up", context.Canceled); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, board.Fault("following up", context.Canceled), context.Canceled)
 }
 
 // An attempt that is started while the worktrees of others go would be deleted
@@ -115,8 +105,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 		return ""
 	})
 	_, repo := other.rootProject()
-	_, err = other.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.StateError, "being_deleted", "delete_task")
+	refused(t, testkit.Get(other.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "being_deleted", "delete_task")
 	must(t, lock.Unlock())
 	must(t, <-done)
 }
@@ -145,10 +134,8 @@ func TestDeleteTask(t *testing.T) {
 		}
 	}
 	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
-	_, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
-	refused(t, err, session.ToolError, "unknown_task")
-	_, err = s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})
-	refused(t, err, session.ToolError, "unknown_attempt")
+	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
+	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
 	if Exists(first.Repos[0].WorktreePath) || Exists(s.records(first.AttemptID)) {
 		t.Error("folders of the attempt are left")
 	}
@@ -167,11 +154,9 @@ func TestDeleteRunningTask(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! await " + hold)
 	r := s.begin(v)
-	_, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	refused(t, err, session.StateError, "attempt_running", v.TaskID, "stop_attempt")
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "attempt_running", v.TaskID, "stop_attempt")
 	s.reaches(r.AttemptID, task.Running)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	refused(t, err, session.StateError, "attempt_running")
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "attempt_running")
 	if r := s.get(r.AttemptID); r.State != "running" || !r.Repos[0].Exists {
 		t.Errorf("%+v", r)
 	}
@@ -191,10 +176,9 @@ func TestDeleteIsFinishedByRepetition(t *testing.T) {
 	b := testkit.Get(s.Store(ctx)).Must(t)
 	testkit.Get(b.BeginDelete(ctx, v.TaskID)).Must(t)
 	at := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
-	refused(t, err, session.StateError, "being_deleted", "delete_task")
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "being_deleted", "delete_task")
 	k := s.Worktrees(at)
-	_, _, err = k.Remove(ctx, r.AttemptID, false, func() bool { return false })
+	_, _, err := k.Remove(ctx, r.AttemptID, false, func() bool { return false })
 	must(t, err)
 	s.stop()
 	next := p.open()

@@ -35,12 +35,9 @@ func TestFullDisk(t *testing.T) {
 
 	ballast := filepath.Join(home, "ballast")
 	fillDisk(t, ballast)
-	_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})
-	refused(t, err, session.ToolError, "disk_full", "space")
-	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.ToolError, "disk_full")
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})
-	refused(t, err, session.ToolError, "disk_full")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})).Err(), session.ToolError, "disk_full", "space")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.ToolError, "disk_full")
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})).Err(), session.ToolError, "disk_full")
 	testkit.Equal(t, testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 1)
 	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))).Must(t)
 	// The space reserved for the exit of an agent is more than this one needs: the rest would be room for the board.

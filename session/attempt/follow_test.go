@@ -36,8 +36,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	s.reaches(r.AttemptID, task.Running)
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})
-	refused(t, err, session.StateError, "attempt_running", "queue")
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})).Err(), session.StateError, "attempt_running", "queue")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	if r.State != "completed" || strings.Join(r.Repos[0].ChangedFiles, " ") != "first.txt second.txt" || deref(r.LatestSessionID) != f.SessionID {
@@ -61,8 +60,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 		}
 		return ""
 	})
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("x"), Variant: new("NONE")})
-	refused(t, err, session.ToolError, "unknown_variant", "NONE", "OTHER")
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("x"), Variant: new("NONE")})).Err(), session.ToolError, "unknown_variant", "NONE", "OTHER")
 }
 
 // Seed 004, "Queue follow-up", "Cancel queued follow-up": at most one is queued.
@@ -126,12 +124,10 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(s.newTask("! say x"))
 	for _, action := range []string{ActionSend, ActionQueue, ActionCancel} {
-		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})
-		refused(t, err, session.StateError, "no_session", second.AttemptID, "waiting")
+		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "no_session", second.AttemptID, "waiting")
 	}
 	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(second.AttemptID)})).Must(t)
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})
-	refused(t, err, session.StateError, "no_session", "start_task_attempt")
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "no_session", "start_task_attempt")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(first.AttemptID)
 }
@@ -142,8 +138,7 @@ func TestFollowUpWithoutWorkspace(t *testing.T) {
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})
-	refused(t, err, session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
 	if now := s.get(r.AttemptID); now.State != "completed" || now.Repos[0].Exists {
 		t.Errorf("%+v", now)
 	}

@@ -101,9 +101,7 @@ func TestInspectWell(t *testing.T) {
 	p.finds()
 	bounded, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := p.inspectAt(bounded, state.Of(p.Root)); err == nil {
-		t.Error("an inspection that was called off has found all well")
-	}
+	testkit.Fails(t, testkit.Get(p.inspectAt(bounded, state.Of(p.Root))).Err(), "", "an inspection that was called off has found all well")
 	// The rescue ref outlives its objects.
 	commit := kept.Rescued[0].Commit
 	must(t, os.Remove(filepath.Join(p.Root, ".git", "objects", commit[:2], commit[2:])))

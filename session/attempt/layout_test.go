@@ -55,9 +55,7 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 	if Exists(filepath.Join(elsewhere, "planted.txt")) || Exists(filepath.Join(home, "planted.txt")) {
 		t.Error("an agent ran outside")
 	}
-	if _, err := first.DeleteTask(ctx, me, DeleteArgs{TaskID: first.get(r.AttemptID).TaskID}); err == nil {
-		t.Error("a worktree without a journal was removed")
-	}
+	testkit.Fails(t, testkit.Get(first.DeleteTask(ctx, me, DeleteArgs{TaskID: first.get(r.AttemptID).TaskID})).Err(), "", "a worktree without a journal was removed")
 	if !Exists(filepath.Join(elsewhere, ".git")) {
 		t.Error("a folder outside is gone")
 	}
@@ -115,21 +113,15 @@ func TestLogsThatAreLinks(t *testing.T) {
 	if err := os.Symlink(home, log); err != nil {
 		t.Skip("no symlinks here:", err)
 	}
-	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID)}); err == nil || !strings.Contains(err.Error(), "not a folder that deepwork made") {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID)})).Err(), "not a folder that deepwork made")
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say again")})
 	if now := s.ends(r.AttemptID); now.State != "failed" || !strings.Contains(deref(now.Error), "not a folder that deepwork made") {
 		t.Errorf("%+v: %s", now, deref(now.Error))
 	}
 	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, s.State().Logs()}
 	for _, id := range []string{"..", "../../x", "a/b", home} {
-		if err := l.Remove(id); err == nil {
-			t.Errorf("%s was removed", id)
-		}
-		if _, err := l.Find(ctx, nobody, id); err == nil {
-			t.Errorf("%s was looked at", id)
-		}
+		testkit.Fails(t, l.Remove(id), "", "%s was removed", id)
+		testkit.Fails(t, testkit.Get(l.Find(ctx, nobody, id)).Err(), "", "%s was looked at", id)
 	}
 	untouched()
 }

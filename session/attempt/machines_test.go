@@ -158,9 +158,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if err != nil || stopped.State != string(task.Stopped) {
 			t.Fatalf("stopping: %+v, %v", stopped, err)
 		}
-		if _, err := os.Stat(filepath.Join(p1.Root, "note.txt")); err == nil {
-			t.Error("it ran on the first machine")
-		}
+		testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(p1.Root, "note.txt"))).Err(), "", "it ran on the first machine")
 
 		away.Store(true) // also at the end of the follow-up, whose changes are saved nevertheless
 		r, err := m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
@@ -191,8 +189,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		}
 
 		p2.Git(p2.Root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
-		_, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		refused(t, err, session.StateError, "worktree_in_use", "I work here")
+		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
 		p2.Git(p2.Root, "worktree", "unlock", got.Repos[0].WorktreePath)
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.Root || gone.Notice != nil {
@@ -240,8 +237,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 		m1.reaches(made.AttemptID, task.Running)
 		m2.die()
 		f.gone(m2.place, 50*time.Second)
-		_, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
-		refused(t, err, session.StateError, "machine_gone", "bbbb")
+		refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "bbbb")
 		if x := m1.latest(made.AttemptID); x.State != task.Running || x.StopAsked != nil {
 			t.Errorf("given up too early, or asked to stop by a call that was refused: %+v", x)
 		}
@@ -250,8 +246,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 		if !containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch) {
 			t.Errorf("it does not say where its work is: %s", deref(r.Error))
 		}
-		_, err = m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})
-		refused(t, err, session.StateError, "machine_gone", "bbbb")
+		refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})).Err(), session.StateError, "machine_gone", "bbbb")
 
 		f.gone(m2.place, 0)
 		away := new(atomic.Bool) // also when its server looks for agents
@@ -261,9 +256,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 		text := testkit.Get(os.ReadFile(pid)).Must(t)
 		fmt.Sscan(string(text), &agent)
 		groupEnds(t, agent)
-		if _, err = m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")})).Must(t)
 		m1.reaches(made.AttemptID, task.Completed)
 	})
 }
@@ -281,8 +274,7 @@ func TestAMachineStopsWhenItIsBack(t *testing.T) {
 		m1.givenUp(made.AttemptID)
 		m2.die()
 		f.gone(m2.place, time.Minute)
-		_, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
-		refused(t, err, session.StateError, "machine_gone", "without another call")
+		refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "without another call")
 		f.gone(m2.place, 0)
 		p2.machine("bbbb", f)
 		m1.reaches(made.AttemptID, task.Stopped)
@@ -333,8 +325,7 @@ func TestARemovalThatIsNotAnswered(t *testing.T) {
 		f.gone(m2.place, 0)
 		silent := p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
 		must(t, silent.Members.Enter(ctx))
-		_, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		refused(t, err, session.StateError, "not_removed", "bbbb", "Call again")
+		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "not_removed", "bbbb", "Call again")
 		back := p2.machine("bbbb", f)
 		back.ends(back.begin(back.newTask("! say hello")).AttemptID)
 		if !Exists(tree) {

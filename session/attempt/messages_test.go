@@ -194,8 +194,7 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 	if third, reply := tail(x[0].ExecutionID, true); !strings.Contains(third, "third") || strings.Contains(third, "second") || strings.Contains(third, "git worktree") || reply.State != "running" {
 		t.Errorf("of the third, which is %s:\n%s", reply.State, third)
 	}
-	_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &r.AttemptID})
-	refused(t, err, session.ToolError, "unknown_execution", r.AttemptID)
+	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &r.AttemptID})).Err(), session.ToolError, "unknown_execution", r.AttemptID)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
 }

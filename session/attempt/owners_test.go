@@ -143,12 +143,9 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 		}
 		testkit.Equal(t, strings.Join(titles, " "), c.sees, "an agent")
 		testkit.Equal(t, got.Total, len(titles), "an agent")
-		_, err := inside.StartTaskAttempt(ctx, me, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-		refused(t, err, session.StateError, "right_needed", "Create a task")
-		_, err = inside.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "more", Executor: new("TEST")})
-		refused(t, err, session.StateError, "right_needed")
-		_, err = inside.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("more")})
-		refused(t, err, session.StateError, "right_needed")
+		refused(t, testkit.Get(inside.StartTaskAttempt(ctx, me, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "right_needed", "Create a task")
+		refused(t, testkit.Get(inside.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "more", Executor: new("TEST")})).Err(), session.StateError, "right_needed")
+		refused(t, testkit.Get(inside.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("more")})).Err(), session.StateError, "right_needed")
 		inside.stop()
 	}
 	gone := p.open(func(o *Options) { o.Passive, o.Attempt = true, nobody })

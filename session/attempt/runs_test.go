@@ -29,9 +29,7 @@ func leads(t *testing.T, end board.RunEnd, advised chan<- string, prompts ...str
 		agent := uuid.NewString()
 		for _, prompt := range prompts {
 			x := task.Execution{ID: uuid.NewString(), LogID: agent, WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
-			if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: prompt}); err != nil {
-				t.Errorf("running an agent: %v", err)
-			}
+			testkit.Works(t, testkit.Get(l.RunAgent(ctx, Agent{Execution: x, Prompt: prompt})).Err(), "running an agent")
 			l.Note("step write: ended")
 		}
 		return end
@@ -109,10 +107,8 @@ func TestFollowUpOfARun(t *testing.T) {
 		t.Errorf("the first leader was advised %q", first)
 	}
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
-	_, err := s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})
-	refused(t, err, session.ToolError, "unknown_run")
-	_, err = s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})
-	refused(t, err, session.ToolError, "unknown_attempt")
+	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError, "unknown_run")
+	refused(t, testkit.Get(s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})).Err(), session.ToolError, "unknown_attempt")
 	s.stop()
 	end = board.RunEnd{State: board.RunComplete}
 	s = p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
@@ -120,7 +116,7 @@ func TestFollowUpOfARun(t *testing.T) {
 	testkit.Equal(t, <-advised, "use short words", "the second leader was advised")
 	s.reaches(made.RunID, task.Completed)
 	for _, action := range []string{ActionSend, ActionQueue} {
-		_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: action, Prompt: new("more")})
+		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: action, Prompt: new("more")})
 		testkit.Equal(t, session.CodeOf(err), "run_complete", "%s to a complete run: %v", action, err)
 	}
 }

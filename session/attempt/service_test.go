@@ -278,9 +278,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	if err != nil || stopped.State != string(task.Stopped) {
 		t.Errorf("after a stop: %+v %v", stopped, err)
 	}
-	if _, err := e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID}); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID})).Err())
 	remotes.mu.Lock()
 	defer remotes.mu.Unlock()
 	if len(remotes.jobs) != 3 || len(remotes.logs) != 1 {

@@ -125,9 +125,7 @@ func TestStopBehindLinks(t *testing.T) {
 	if r := s.stopAttempt(r.AttemptID); r.State != "stopped" {
 		t.Errorf("%+v", r)
 	}
-	if _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); err == nil || !strings.Contains(err.Error(), "link") {
-		t.Errorf("delete_task: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), "link", "delete_task")
 	if text, err := os.ReadFile(filepath.Join(theirs, "work.txt")); string(text) != "unsaved" {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -201,8 +199,7 @@ func TestStopElsewhere(t *testing.T) {
 	other := p.open(func(o *Options) { o.Passive = true })
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents, Channel: session.ChannelHTTP}
 	for _, who := range []session.Caller{eve, {}} {
-		_, err := other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})
-		refused(t, err, session.ToolError, "unknown_attempt")
+		refused(t, testkit.Get(other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
 	}
 	if x := s.latest(r.AttemptID); x.StopAsked != nil || x.State != task.Running {
 		t.Errorf("a call that was refused has asked for its end: %+v", x)
@@ -238,9 +235,7 @@ func (s *server) givenUp(attempt string) {
 	s.t.Helper()
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if _, err := s.StopAttempt(bounded, me, AttemptArgs{the(attempt)}); !errors.Is(err, context.DeadlineExceeded) {
-		s.t.Errorf("a stop that nobody carries out: %v", err)
-	}
+	testkit.FailsWith(s.t, testkit.Get(s.StopAttempt(bounded, me, AttemptArgs{the(attempt)})).Err(), context.DeadlineExceeded, "a stop that nobody carries out")
 	if x := s.latest(attempt); x.State != task.Running || x.StopAsked == nil {
 		s.t.Errorf("it is %s, asked to stop at %v", x.State, x.StopAsked)
 	}

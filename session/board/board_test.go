@@ -133,8 +133,7 @@ func TestCreateTaskOnce(t *testing.T) {
 		t.Error("another caller's request_id counted")
 	}
 	a.Title = "Two"
-	_, err := s.CreateTask(ctx, me, a)
-	refused(t, err, session.ToolError, "request_id_reused")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, a)).Err(), session.ToolError, "request_id_reused")
 }
 
 // A workflow is named as a whole, or not at all, and exists.
@@ -152,15 +151,12 @@ func TestTaskWithWorkflow(t *testing.T) {
 	create := func(job, workflow *string) (*Task, error) {
 		return s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "T", JobName: job, WorkflowName: workflow})
 	}
-	_, err := create(new("release"), nil)
-	refused(t, err, session.ToolError, "half_a_workflow")
-	_, err = create(new("release"), new("other"))
-	refused(t, err, session.ToolError, "unknown_workflow", "other")
+	refused(t, testkit.Get(create(new("release"), nil)).Err(), session.ToolError, "half_a_workflow")
+	refused(t, testkit.Get(create(new("release"), new("other"))).Err(), session.ToolError, "unknown_workflow", "other")
 	v := testkit.Get(create(new(" release "), new("write"))).Must(t)
 	testkit.Equal(t, OrEmpty(v.JobName), "release")
 	testkit.Equal(t, OrEmpty(v.WorkflowName), "write")
-	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})
-	refused(t, err, session.ToolError, "half_a_workflow")
+	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})).Err(), session.ToolError, "half_a_workflow")
 	v = testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})).Must(t)
 	if v.JobName != nil || v.WorkflowName != nil {
 		t.Errorf("not cleared: %+v", v)
@@ -231,8 +227,7 @@ func TestBadConfig(t *testing.T) {
 	s := p.open(func(o *Options) {
 		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
 	})
-	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
-	refused(t, err, session.StateError, "config_invalid", ".deepwork/config.yml")
+	refused(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), session.StateError, "config_invalid", ".deepwork/config.yml")
 	if exists(s.State().Database()) {
 		t.Error("a board was made")
 	}
@@ -244,8 +239,7 @@ func TestDamagedBoard(t *testing.T) {
 	s := p.open()
 	must(t, os.MkdirAll(filepath.Dir(s.State().Database()), 0o755))
 	must(t, os.WriteFile(s.State().Database(), []byte(strings.Repeat("no board ", 1000)), 0o600))
-	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
-	refused(t, err, session.StateError, "board_damaged", s.State().Database())
+	refused(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), session.StateError, "board_damaged", s.State().Database())
 	if text, _ := os.ReadFile(s.State().Database()); !strings.HasPrefix(string(text), "no board ") {
 		t.Error("the file was overwritten")
 	}

@@ -18,9 +18,7 @@ func TestBranchNamesAreLegalRefs(t *testing.T) {
 	} {
 		got := Name("job", "flow", &instance, at)
 		testkit.Equal(t, got, "deepwork/job-flow-"+want, "%q", instance)
-		if err := exec.Command("git", "check-ref-format", "--branch", got).Run(); err != nil {
-			t.Errorf("git does not take %q", got)
-		}
+		testkit.Works(t, exec.Command("git", "check-ref-format", "--branch", got).Run(), "git does not take %q", got)
 	}
 	testkit.Equal(t, Name("job", "flow", nil, at), "deepwork/job-flow-2026-03-04")
 }

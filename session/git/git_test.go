@@ -63,9 +63,7 @@ func TestRunIsGuarded(t *testing.T) {
 	if err != nil || string(after) != string(before) {
 		t.Errorf("the repository's settings are now %s, %v", after, err)
 	}
-	if _, err := os.Stat(filepath.Join(other, ".git", "index")); err == nil {
-		t.Error("git worked in the other repository")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(other, ".git", "index"))).Err(), "", "git worked in the other repository")
 }
 
 // A lock of another git is waited for.
@@ -90,9 +88,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%d, %v", ExitCode(err), err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err = Output(t.Context(), Command{Dir: dir, Args: []string{"status"}}); err == nil || !strings.Contains(err.Error(), "git program is not in PATH") {
-		t.Error(err)
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"status"}})).Err(), "git program is not in PATH")
 	if got := Fields("a\x00b\x00"); !slices.Equal(got, []string{"a", "b"}) || Fields("") != nil {
 		t.Errorf("%q", got)
 	}
@@ -136,33 +132,21 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("2\n"), 0o644))
 	run("status", "--porcelain")
 	run("diff", "--no-textconv", "--no-ext-diff")
-	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"fetch", "origin"}}); err == nil {
-		t.Error("it fetched")
-	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a program of the repository's config ran")
-	}
-	if _, err := os.Stat(users); err != nil {
-		t.Error("the filter of the user's config did not run")
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"fetch", "origin"}})).Err(), "", "it fetched")
+	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a program of the repository's config ran")
+	testkit.Works(t, testkit.Get(os.Stat(users)).Err(), "the filter of the user's config did not run")
 	// A setting that comes later counts at once.
 	run("config", "filter.late.clean", own)
 	must(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("d filter=late\n"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "d"), []byte("1\n"), 0o644))
 	run("add", ".")
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a program of a later setting ran")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a program of a later setting ran")
 	// A bare repository that lies in the folder is not used, and one that works elsewhere is refused.
 	bare := filepath.Join(dir, "bare")
 	testkit.Git(t, dir, "init", "--quiet", "--bare", "bare")
-	if _, err := Output(t.Context(), Command{Dir: bare, Args: []string{"rev-parse", "--git-dir"}}); err == nil {
-		t.Error("a bare repository was taken")
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: bare, Args: []string{"rev-parse", "--git-dir"}})).Err(), "", "a bare repository was taken")
 	run("config", "core.worktree", t.TempDir())
-	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"status"}}); err == nil || !strings.Contains(err.Error(), "core.worktree") {
-		t.Errorf("a repository that works elsewhere: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"status"}})).Err(), "core.worktree", "a repository that works elsewhere")
 }
 
 func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
@@ -204,13 +188,9 @@ func TestFilters(t *testing.T) {
 			testkit.Equal(t, testkit.Get(Line(t.Context(), Command{Dir: dir, Index: index, Args: []string{"cat-file", "blob", ":" + name}})).Must(t), want, "filters %v: %s", filters, name)
 		}
 	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a filter of the repository ran")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a filter of the repository ran")
 	run("config", "hook.a=b.command", "touch "+mark)
-	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"add", "."}}); err == nil || !strings.Contains(err.Error(), "remove or rename it") {
-		t.Errorf("a setting that cannot be switched off: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"add", "."}})).Err(), "remove or rename it", "a setting that cannot be switched off")
 }
 
 // What a killed git has left is named, with the command that removes it; so is a git that is too old.

@@ -98,8 +98,7 @@ Why?
 	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != want || !x.FollowUp {
 		t.Errorf("the agent got %q, %v", x.Prompt, err)
 	}
-	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
-	refused(t, err, session.StateError, "no_comments", r.AttemptID)
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "no_comments", r.AttemptID)
 	if now := s.get(r.AttemptID).Executions; len(now) != 2 {
 		t.Errorf("sent twice: %s", asJSON(now))
 	}
@@ -133,15 +132,13 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	if q := s.get(r.AttemptID).QueuedFollowUp; deref(both.Sent) != "queued" || both.Count != 2 || q == nil || !containsAll(q.Prompt, "First.", "Second.") {
 		t.Errorf("%s, queued is %+v", asJSON(both), q)
 	}
-	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})
-	refused(t, err, session.ToolError, "unknown_comment", both.Comments[0].CommentID)
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})).Err(), session.ToolError, "unknown_comment", both.Comments[0].CommentID)
 	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})).Must(t)
 	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
 	if kept.Sent != nil || kept.Count != 3 || kept.Comments[0].Queued || !containsAll(deref(kept.Notice), "kept", "queued") {
 		t.Errorf("another one is queued: %s", asJSON(kept))
 	}
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
-	refused(t, err, session.StateError, "follow_up_queued", "cancel")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "follow_up_queued", "cancel")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	eventually(t, func() string {
 		if now := s.get(r.AttemptID).Executions; len(now) < 2 || now[0].Prompt != "! say of a person" {
@@ -165,8 +162,7 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	target := the(r.AttemptID)
 	refuse := func(c CommentArg, code string, mentions ...string) {
 		t.Helper()
-		_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}})
-		refused(t, err, session.ToolError, code, append(mentions, "comments[1]")...)
+		refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}})).Err(), session.ToolError, code, append(mentions, "comments[1]")...)
 	}
 	refuse(on("dir/a.txt", 3, "x"), "not_in_diff", "line 3", "last line is 1")
 	refuse(on("dir/a.txt", 0, "x"), "not_in_diff", "line 0")
@@ -186,28 +182,22 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	for i := range many {
 		many[i] = on("dir/a.txt", 1, "x")
 	}
-	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many})
-	refused(t, err, session.ToolError, "too_many_comments", "101")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many})).Err(), session.ToolError, "too_many_comments", "101")
 	long := make([]CommentArg, board.MaxPrompt/task.MaxComment)
 	for i := range long {
 		long[i] = on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))
 	}
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})
-	refused(t, err, session.ToolError, "too_long", "all comments")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})).Err(), session.ToolError, "too_long", "all comments")
 	if all := s.comment(CommentArgs{Target: target, Comments: many[1:]}); all.Count != task.MaxComments {
 		t.Errorf("%d comments", all.Count)
 	}
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})
-	refused(t, err, session.ToolError, "too_many_comments", "101")
-	_, err = CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})
-	refused(t, err, session.StateError, "right_needed")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})).Err(), session.ToolError, "too_many_comments", "101")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "right_needed")
 
 	// Its workspace is gone, so nothing can be sent.
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
-	refused(t, err, session.StateError, "workspace_gone")
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})
-	refused(t, err, session.StateError, "workspace_gone")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "workspace_gone")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})).Err(), session.StateError, "workspace_gone")
 	if all := s.comment(CommentArgs{Target: target}); all.Count != task.MaxComments {
 		t.Errorf("a refused call left %d comments", all.Count)
 	}

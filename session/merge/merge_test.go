@@ -51,8 +51,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	}
 	commit(path, "b.txt", "b\n")
 	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("mine\n"), 0o644))
-	_, err = merge("squash")
-	refused(t, err, session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
+	refused(t, testkit.Get(merge("squash")).Err(), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
 	p.Git(p.Root, "checkout", "-q", "README")
 	r, err = merge("squash")
 	if m := status(r, err, Merged); *m.Commit != p.Git(p.Root, "rev-parse", "main") {
@@ -73,8 +72,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	if m := status(r, err, Conflicts); !slices.Equal(m.Conflicts, []string{"b.txt"}) || m.Notice == nil {
 		t.Errorf("%+v", m)
 	}
-	_, err = merge("merge")
-	refused(t, err, session.StateError, "merge_unfinished", "abort_merge")
+	refused(t, testkit.Get(merge("merge")).Err(), session.StateError, "merge_unfinished", "abort_merge")
 	r, err = Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)})
 	if m := status(r, err, Aborted); m.Rescue == nil || p.Git(path, "status", "--porcelain") != "" {
 		t.Errorf("%+v", m)
@@ -92,19 +90,14 @@ func TestFromBranchToMerged(t *testing.T) {
 	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
 	status(r, err, Rebased)
 	must(t, os.WriteFile(filepath.Join(path, "d.txt"), []byte("more\n"), 0o644))
-	_, err = merge("rebase")
-	refused(t, err, session.StateError, "not_committed", "d.txt", "follow_up")
+	refused(t, testkit.Get(merge("rebase")).Err(), session.StateError, "not_committed", "d.txt", "follow_up")
 
-	_, err = merge("fast")
-	refused(t, err, session.ToolError, "unknown_way", "squash")
-	_, err = Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})
-	refused(t, err, session.StateError, "git_failed", "nowhere")
-	_, err = Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), RepoID: new(nobody)})
-	refused(t, err, session.ToolError, "unknown_repo", nobody)
+	refused(t, testkit.Get(merge("fast")).Err(), session.ToolError, "unknown_way", "squash")
+	refused(t, testkit.Get(Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})).Err(), session.StateError, "git_failed", "nowhere")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), RepoID: new(nobody)})).Err(), session.ToolError, "unknown_repo", nobody)
 	weak := me
 	weak.Rights = session.RightAgents
-	_, err = Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})
-	refused(t, err, session.StateError, "right_needed", "merge")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})).Err(), session.StateError, "right_needed", "merge")
 }
 
 // Nothing is merged under an agent that works.
@@ -122,9 +115,7 @@ func TestMergeOfAnAttemptThatRuns(t *testing.T) {
 			return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: "main"})
 		},
 	} {
-		if _, err := call(); err == nil || !strings.Contains(err.Error(), "waiting or running") {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Fails(t, testkit.Get(call()).Err(), "waiting or running", "%s", name)
 	}
 	s.stopAttempt(id)
 }
@@ -140,10 +131,8 @@ func TestChangeTarget(t *testing.T) {
 	target := func(branch string) (*Reply, error) {
 		return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: branch})
 	}
-	_, err := target("nowhere")
-	refused(t, err, session.ToolError, "unknown_branch", "nowhere", "release")
-	_, err = target(s.get(id).WorkspaceBranch)
-	refused(t, err, session.ToolError, "unknown_branch", "own branch")
+	refused(t, testkit.Get(target("nowhere")).Err(), session.ToolError, "unknown_branch", "nowhere", "release")
+	refused(t, testkit.Get(target(s.get(id).WorkspaceBranch)).Err(), session.ToolError, "unknown_branch", "own branch")
 	for _, want := range []string{Retargeted, Unchanged} {
 		if r, err := target("release"); err != nil || r.Repos[0].Status != want || r.Repos[0].TargetBranch != "release" {
 			t.Fatalf("%+v %v, want %s", r, err, want)
@@ -182,8 +171,7 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 	first, second := r.Repos[0], r.Repos[1]
 	dirty := filepath.Join(p.Root, "..", second.RepoName, "README")
 	must(t, os.WriteFile(dirty, []byte("mine\n"), 0o644))
-	_, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})
-	refused(t, err, session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})).Err(), session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
 	if got := s.get(r.AttemptID).Repos; got[0].Ahead != 0 || got[1].Ahead != 1 {
 		t.Errorf("%+v", got)
 	}
@@ -306,8 +294,7 @@ func TestDiff(t *testing.T) {
 	}
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	testkit.Contains(t, deref(testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t).Notice), r.WorkspaceBranch, "without the worktree")
-	_, err := Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})
-	refused(t, err, session.ToolError, "unknown_attempt", nobody)
+	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
 	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
 		if _, err := Diff(ctx, s.Engine, me, a); session.CodeOf(err) == "" {
 			t.Errorf("%d paths, %v: %v", len(a.Paths), a.MaxBytes, err)

@@ -132,9 +132,7 @@ func TestReq003_7_2_TheTimeoutCountsFromTheSlot(t *testing.T) {
 		})
 		w := workflow(t, "slow", false, script{lasts: 9 * time.Second})
 		for _, c := range []*pending{s.start(w, `1`), s.start(w, `2`), s.start(w, `3`)} {
-			if _, err := c.wait(); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(c.wait()).Err())
 		}
 	})
 }
@@ -366,9 +364,7 @@ func TestBadSettingsRefuseACall(t *testing.T) {
 	if _, err := s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil); !errors.Is(err, bad) || session.CodeOf(err) != "config_invalid" {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := Open(t.Context(), Options{Sources: newPlant(), Settings: s.current}); err == nil {
-		t.Error("opened without a database")
-	}
+	testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Sources: newPlant(), Settings: s.current})).Err(), "", "opened without a database")
 }
 
 func TestARefusedCallHoldsNoSlot(t *testing.T) {
@@ -380,8 +376,7 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 			t.Errorf("err = %v", err)
 		}
 		s.stop()
-		_, err := s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
-		wantCode(t, err, session.StateError, "shutting_down")
+		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)).Err(), session.StateError, "shutting_down")
 		testkit.Equal(t, s.Stats(), (Stats{}))
 	})
 }

@@ -50,8 +50,7 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 				if err != nil || r.State != Running {
 					t.Fatalf("%+v, %v", r, err)
 				}
-				_, err = s.Cancel(t.Context(), "you", r.ExecutionID)
-				wantCode(t, err, session.StateError, "unknown_run")
+				wantCode(t, testkit.Get(s.Cancel(t.Context(), "you", r.ExecutionID)).Err(), session.StateError, "unknown_run")
 				for range 3 { // the second is harmless, and so is one after a restart
 					got, err := s.Cancel(t.Context(), "me", r.ExecutionID)
 					if err != nil || got.State != Cancelled || got.EndedAt == nil || !strings.Contains(*got.Error, c.says) {
@@ -126,8 +125,7 @@ func TestCancelOnAFullDisk(t *testing.T) {
 		r := testkit.Get(s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)).Must(t)
 		s.disk.full.Store(true)
 		for range 2 {
-			_, err := s.Cancel(t.Context(), "me", r.ExecutionID)
-			wantCode(t, err, session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
+			wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Err(), session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
 		}
 		s.stop()
 		s = open(t, root, p, nil)
@@ -247,8 +245,7 @@ func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
 				calls = append(calls, s.start(w, fmt.Sprint(i)))
 				continue
 			}
-			_, err := s.call(t.Context(), "me", w, nil, nil)
-			wantCode(t, err, session.StateError, "too_many_runs", "source 'plant'", "100", "cancel_execution")
+			wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "too_many_runs", "source 'plant'", "100", "cancel_execution")
 			refused++
 		}
 		synctest.Wait()
@@ -263,8 +260,7 @@ func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
 		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", &elsewhere, nil, nil)).Must(t).State, Running, "another source")
 		s.stop()
 		s = open(t, root, p, nil)
-		_, err := s.call(t.Context(), "me", w, nil, nil)
-		wantCode(t, err, session.StateError, "too_many_runs")
+		wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "too_many_runs")
 		time.Sleep(time.Hour + time.Minute)
 		synctest.Wait()
 		testkit.Equal(t, s.Stats(), (Stats{}), "at the end")

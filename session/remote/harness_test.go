@@ -428,9 +428,7 @@ func (s *server) stop() {
 	if stuck := s.Close(ctx); stuck != nil {
 		s.t.Errorf("did not stop: %v", stuck)
 	}
-	if err := s.leave(); err != nil {
-		s.t.Error(err)
-	}
+	testkit.Works(s.t, s.leave())
 }
 
 // A pending call runs on its own goroutine.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -109,8 +108,7 @@ func TestARunThatCannotBeStored(t *testing.T) {
 		c := s.start(w, `{}`)
 		synctest.Wait()
 		s.disk.full.Store(true)
-		_, err := s.call(t.Context(), "me", w, nil, nil)
-		wantCode(t, err, session.StateError, "run_not_saved", syscall.ENOSPC.Error())
+		wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "run_not_saved", syscall.ENOSPC.Error())
 		if n := s.Stats(); n != (Stats{Running: 1}) || p.started["w"] != 1 {
 			t.Errorf("%+v, started %d", n, p.started["w"])
 		}
@@ -131,11 +129,8 @@ func TestARunThatCannotBeStored(t *testing.T) {
 func TestWhatCannotBeRead(t *testing.T) {
 	root := newRoot(t)
 	s := open(t, root, newPlant(), nil)
-	_, err := s.Status(t.Context(), "me", testID(1))
-	wantCode(t, err, session.StateError, "unknown_run")
-	if _, err := os.Stat(filepath.Join(root, ".deepwork")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("made before the first run: %v", err)
-	}
+	wantCode(t, testkit.Get(s.Status(t.Context(), "me", testID(1))).Err(), session.StateError, "unknown_run")
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, ".deepwork"))).Err(), fs.ErrNotExist, "made before the first run")
 	s.start(workflow(t, "w", false, script{}), `{"password":"hunter2"}`).wait()
 	s.stop()
 	path := state.Of(root).Database()
@@ -143,15 +138,11 @@ func TestWhatCannotBeRead(t *testing.T) {
 	if err != nil || bytes.Contains(data, []byte("hunter2")) {
 		t.Errorf("the arguments are in the database; %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(root, ".deepwork")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("made in the project: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, ".deepwork"))).Err(), fs.ErrNotExist, "made in the project")
 	testkit.Must(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600))
 	s = open(t, root, newPlant(), nil)
-	_, err = s.Status(t.Context(), "me", testID(1))
-	wantCode(t, err, session.StateError, "runs_unread", path)
-	_, err = s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
-	wantCode(t, err, session.StateError, "run_not_saved", path)
+	wantCode(t, testkit.Get(s.Status(t.Context(), "me", testID(1))).Err(), session.StateError, "runs_unread", path)
+	wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)).Err(), session.StateError, "run_not_saved", path)
 	testkit.Until(t, "logged that nothing can be taken up now", func() bool { return s.log.has("level=WARN", "taken up now") })
 }
 
@@ -251,8 +242,7 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 			}
-			_, err := s.Status(t.Context(), "you", c.id())
-			wantCode(t, err, session.StateError, "unknown_run")
+			wantCode(t, testkit.Get(s.Status(t.Context(), "you", c.id())).Err(), session.StateError, "unknown_run")
 			testkit.Equal(t, s.Stats(), (Stats{}), "it took up what another server has")
 		}
 		late.stop()

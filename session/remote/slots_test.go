@@ -129,8 +129,7 @@ func TestTooManyWait(t *testing.T) {
 				t.Fatalf("run %d: waits: %v, taken: %v", i, ticket != nil, ok)
 			}
 		}
-		_, err := s.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)
-		wantCode(t, err, session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
+		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)).Err(), session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
 		if s.Going() {
 			t.Error("a refused call is kept")
 		}
@@ -276,8 +275,7 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	for _, arguments := range []string{``, `{"a":"one"}`} {
-		_, err = s.Call(t.Context(), "me", add, json.RawMessage(arguments), nil)
-		wantCode(t, err, session.ToolError, "invalid_arguments", "'add'", "a")
+		wantCode(t, testkit.Get(s.Call(t.Context(), "me", add, json.RawMessage(arguments), nil)).Err(), session.ToolError, "invalid_arguments", "'add'", "a")
 	}
 	away := *add
 	away.Away = "it is being moved"

@@ -51,7 +51,7 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 					t.Fatalf("%+v, %v", r, err)
 				}
 				for range 2 { // now, and after a restart
-					_, err = s.Status(t.Context(), "me", c.id())
+					_, err := s.Status(t.Context(), "me", c.id())
 					wantCode(t, err, session.StateError, "status_not_supported", "not supported", c.id(), "'plant'")
 					refusedAs(t, err, Running, "status_not_supported")
 					synctest.Wait()
@@ -76,31 +76,26 @@ func TestStatusIsForWhoStartedIt(t *testing.T) {
 		if strings.Contains(err.Error(), "(w,") {
 			t.Errorf("%v reveals another's execution", err)
 		}
-		_, err = s.Status(t.Context(), "other", "x-1")
-		wantCode(t, err, session.ToolError, "invalid_execution_id", "x-1")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "other", "x-1")).Err(), session.ToolError, "invalid_execution_id", "x-1")
 	})
 }
 
 func TestStatusOfWhatIsNotThere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
-		_, err := s.Status(t.Context(), "me", "")
-		wantCode(t, err, session.ToolError, "invalid_execution_id", "empty")
-		_, err = s.Status(t.Context(), "me", "0190-nonsense")
-		wantCode(t, err, session.ToolError, "invalid_execution_id", "0190-nonsense", "UUID")
-		_, err = s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
-		wantCode(t, err, session.StateError, "unknown_run", "019aa000")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "")).Err(), session.ToolError, "invalid_execution_id", "empty")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "0190-nonsense")).Err(), session.ToolError, "invalid_execution_id", "0190-nonsense", "UUID")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")).Err(), session.StateError, "unknown_run", "019aa000")
 		for i := range listed + 3 {
 			s.start(workflow(t, fmt.Sprint("w", i), false, script{}), `{}`).wait()
 			time.Sleep(time.Second)
 		}
-		_, err = s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
+		_, err := s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
 		wantCode(t, err, session.StateError, "unknown_run", "(w22, completed)", "(w3, completed)", "and 3 older")
 		if strings.Contains(err.Error(), "(w2,") {
 			t.Errorf("%v", err)
 		}
-		_, err = s.Status(t.Context(), "me", "../../x")
-		wantCode(t, err, session.ToolError, "invalid_execution_id")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "../../x")).Err(), session.ToolError, "invalid_execution_id")
 	})
 }
 
@@ -115,8 +110,7 @@ func TestASourcesIdThatIsNotUnique(t *testing.T) {
 		}
 		b := s.start(w, `{}`)
 		b.wait()
-		_, err := s.Status(t.Context(), "me", "17")
-		wantCode(t, err, session.ToolError, "ambiguous_execution_id", "2 executions", a.id(), b.id())
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "17")).Err(), session.ToolError, "ambiguous_execution_id", "2 executions", a.id(), b.id())
 	})
 }
 

@@ -5,7 +5,6 @@ package interop
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -132,9 +131,7 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 	checkCost(t, stopped.Cost, 3, 1, 4)
 	for _, pid := range running {
 		n := testkit.Get(strconv.Atoi(pid)).Must(t)
-		if err := syscall.Kill(n, 0); !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("process %d goes on: %v", n, err)
-		}
+		testkit.FailsWith(t, syscall.Kill(n, 0), syscall.ESRCH, "process %d goes on", n)
 	}
 	if whole := ask[board.TaskReply](b, "get_task", map[string]any{"task_id": task.TaskID}); encoded(whole.Cost) != encoded(stopped.Cost) {
 		t.Errorf("the task costs %s, and its attempt %s", encoded(whole.Cost), encoded(stopped.Cost))

@@ -185,9 +185,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 	if err := json.Unmarshal(a, &x); err != nil {
 		t.Fatalf("%s: %v", a, err)
 	}
-	if err := json.Unmarshal(b, &y); err != nil {
-		t.Errorf("%s: %v", b, err)
-	}
+	testkit.Works(t, json.Unmarshal(b, &y), "%s", b)
 	return reflect.DeepEqual(x, y)
 }
 
@@ -292,9 +290,7 @@ func (p project) serve(t *testing.T, transport string, args ...string) string {
 			cmd.Process.Kill()
 		}
 		<-read
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the server ended with %v", err)
-		}
+		testkit.Works(t, cmd.Wait(), "the server")
 	})
 	at, ok := <-url
 	if !ok {
@@ -321,9 +317,7 @@ func newToken(t *testing.T) (token, file string) {
 // whole has deepwork check judge what is on disk.
 func (p project) whole(t *testing.T) {
 	t.Helper()
-	if err := command(p.root, binary(t), "check", "--path", p.root); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, command(p.root, binary(t), "check", "--path", p.root))
 }
 
 // review is the reviewer: it passes what says that it is good. Before it says

@@ -53,12 +53,8 @@ func serveOf(t testing.TB, of transport.Options, o web.Options) *server {
 		}
 		stopped = true
 		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, <-served)
+		testkit.Works(t, s.Close(context.Background()))
 	}
 	t.Cleanup(stop)
 	return &server{strings.TrimSuffix(h.URL(), "/mcp"), of.ProjectRoot, stop}

@@ -31,9 +31,7 @@ func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(*Login) h
 	go func() { served <- h.Serve(ctx) }()
 	stop = func() {
 		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, <-served)
 		served <- nil
 	}
 	t.Cleanup(stop)
@@ -307,13 +305,9 @@ func TestLoginWithSecret(t *testing.T) {
 	if c, err := l.WithSecret(users(with(nil)), "once"); err == nil || c != nil || !strings.Contains(err.Error(), "run deepwork ui again") {
 		t.Errorf("the secret works twice: %v", err)
 	}
-	if _, err := l.Caller(users(with(c))); err != nil {
-		t.Errorf("the first browser is out: %v", err)
-	}
+	testkit.Works(t, testkit.Get(l.Caller(users(with(c)))).Err(), "the first browser is out")
 	l.Logout(users(with(&http.Cookie{Name: c.Name, Value: "x"})))
-	if _, err := l.Caller(users(with(c))); err != nil {
-		t.Errorf("a logout of nobody has ended the login: %v", err)
-	}
+	testkit.Works(t, testkit.Get(l.Caller(users(with(c)))).Err(), "a logout of nobody has ended the login")
 	l.Logout(users(with(c)))
 	if who, err := l.Caller(users(with(c))); err == nil {
 		t.Errorf("after the logout, the cookie is that of %+v", who)

@@ -92,13 +92,9 @@ func TestFilesOfEverybodyAreRefused(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
 	testkit.Must(t, os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)+"\n"), 0o600))
-	if _, err := openTokenFile(file, slog.New(slog.DiscardHandler)); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(openTokenFile(file, slog.New(slog.DiscardHandler))).Err())
 	testkit.Must(t, os.Chmod(file, 0o644))
-	if _, err := openTokenFile(file, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("got %v", err)
-	}
+	testkit.Fails(t, testkit.Get(openTokenFile(file, nil)).Err(), "chmod 600")
 	testkit.Must(t, os.Chmod(file, 0o602))
 	_, err := openTokenFile(file, slog.New(slog.DiscardHandler))
 	_, keyErr := Listen(t.Context(), Backend{}, Options{TLSCert: file, TLSKey: file})

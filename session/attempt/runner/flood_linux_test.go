@@ -60,9 +60,7 @@ func mount(t *testing.T, options string) string {
 		t.Skipf("cannot mount: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 	return dir
 }

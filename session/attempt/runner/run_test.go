@@ -130,9 +130,7 @@ func TestNotStarted(t *testing.T) {
 func TestStartRefuses(t *testing.T) {
 	b := newBench(t)
 	must(t, os.WriteFile(b.path("file"), nil, 0o600))
-	if _, err := testRunner().Start(t.Context(), b.spec("file/run", "echo")); err == nil || !strings.Contains(err.Error(), "not a directory") {
-		t.Error(err)
-	}
+	testkit.Fails(t, testkit.Get(testRunner().Start(t.Context(), b.spec("file/run", "echo"))).Err(), "not a directory")
 	s := b.spec("2", "echo")
 	for want, r := range map[string]*Runner{
 		"no command line":        {},
@@ -141,9 +139,7 @@ func TestStartRefuses(t *testing.T) {
 		"starting the shim":      {Shim: []string{"false"}},
 		"something to say about": {Shim: []string{"sh", "-c", "echo something to say about it; exit 0"}},
 	} {
-		if _, err := r.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		testkit.Fails(t, testkit.Get(r.Start(t.Context(), s)).Err(), want, "%s", want)
 	}
 	// All that is no hindrance to a start that goes well.
 	if e := b.run(s); e.Code != 0 || b.ran() != 1 {
@@ -161,9 +157,7 @@ func TestFindNothing(t *testing.T) {
 	// a late shim does nothing.
 	s := b.spec("1", "echo")
 	must(t, putSpec(t.Context(), s))
-	if _, err := r.Find(t.Context(), s.Dir); !errors.Is(err, ErrNoRun) {
-		t.Errorf("a spec alone: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(r.Find(t.Context(), s.Dir)).Err(), ErrNoRun, "a spec alone")
 	out, err := exec.Command(r.Shim[0], r.Shim[1], s.Dir).CombinedOutput()
 	if err != nil || string(out) != "\x00" || exists(s.Dir, startedFile) || b.ran() != 0 {
 		t.Errorf("a late shim: %v %s, %d ran", err, out, b.ran())
@@ -214,9 +208,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := p.Wait(ctx); done <- err }()
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, <-done, context.Canceled)
 	if _, err := testRunner().Start(ctx, b.spec("2", "hang")); !errors.Is(err, context.Canceled) || b.ran() != 1 {
 		t.Errorf("%v, %d ran", err, b.ran())
 	}

@@ -167,9 +167,7 @@ func TestWhatAKilledGitLeavesIsNamed(t *testing.T) {
 		_, err := k.Merge(t.Context(), landing(path, WayMerge))
 		expectError(t, err, ErrUnfinished, fmt.Sprintf("git -C %q rebase --abort", path))
 		gitIn(t, path, "rebase", "--abort")
-		if _, err := k.Update(t.Context(), landing(path, "")); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err())
 		_, err = k.Rebase(t.Context(), landing(path, ""))
 		expectError(t, err, ErrUnfinished, fmt.Sprintf("git -C %q merge --abort", path))
 	})

@@ -34,9 +34,7 @@ func TestCreateAndRemove(t *testing.T) {
 	if err != nil || !slices.Equal(again, done) {
 		t.Errorf("called again: %v, %v", again, err)
 	}
-	if _, err := k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil); err == nil {
-		t.Error("an attempt was given other worktrees while it has some")
-	}
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil)).Err(), "", "an attempt was given other worktrees while it has some")
 	testkit.Equal(t, remove(t, k), (Rescue{}), "of a clean worktree was kept")
 	testkit.Equal(t, gitIn(t, repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
 	sound(t, repo, 0)
@@ -69,9 +67,7 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
-	if _, err := k.Status(t.Context(), path, "", "main"); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Err())
 	if _, _, err := k.Diff(t.Context(), path, "", "main", nil, 0); err != nil {
 		t.Error(err)
 	}
@@ -131,9 +127,7 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 				t.Errorf("CheckRepo: %v", err)
 			}
 			good, bad := tree(repo), Tree{RepoID: "r2", Name: "bad", Repo: c.repo, TargetBranch: c.branch}
-			if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{good, bad}, nil); !errors.Is(err, c.want) {
-				t.Errorf("Create: %v", err)
-			}
+			testkit.FailsWith(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{good, bad}, nil)).Err(), c.want, "Create")
 			nothingLeft(t, k)
 			sound(t, repo, 0)
 		})
@@ -145,14 +139,10 @@ func TestBranchThatExistsIsRefusedAndStays(t *testing.T) {
 	k, _ := newKeeper(t)
 	repo := newRepo(t)
 	gitIn(t, repo, "branch", branchName)
-	if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil); !errors.Is(err, ErrBranchTaken) {
-		t.Errorf("got %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Err(), ErrBranchTaken)
 	gitIn(t, repo, "rev-parse", "--verify", branchName)
 	nothingLeft(t, k)
-	if _, err := k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "not a valid branch name") {
-		t.Errorf("got %v", err)
-	}
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil)).Err(), "not a valid branch name")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 }
@@ -237,9 +227,7 @@ func TestCancelledCreateIsUndone(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := k.Create(ctx, attemptID, branchName, []Tree{tr}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Create(ctx, attemptID, branchName, []Tree{tr}, nil)).Err(), context.Canceled)
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 }
@@ -258,9 +246,7 @@ func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 		t.Errorf("it did not wait: %v", err)
 	}
 	must(t, os.Truncate(half, 0))
-	if _, err := k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "commondir") {
-		t.Errorf("one that is broken for good: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil)).Err(), "commondir", "one that is broken for good")
 }
 
 func TestBranches(t *testing.T) {
@@ -345,9 +331,7 @@ func TestDamagedJournals(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), path) || len(did) > 0 {
 		t.Errorf("%v, %v", did, err)
 	}
-	if _, err := os.Stat(path); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(path)).Err())
 }
 
 // Whatever a journal's file holds, what is taken from it is whole, and is written as

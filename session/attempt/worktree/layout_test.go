@@ -121,9 +121,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	}
 	admin := adminOf(filepath.Join(repo, ".git"), path)
 	write(t, admin, "commondir", at+"\n")
-	if _, err = k.Status(t.Context(), path, base, "main"); !errors.Is(err, ErrNotOurs) {
-		t.Errorf("with another commondir: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, base, "main")).Err(), ErrNotOurs, "with another commondir")
 	if _, _, err = k.Remove(t.Context(), attemptID, false, nil); !errors.Is(err, ErrNotOurs) {
 		t.Errorf("with another commondir: %v", err)
 	}
@@ -136,12 +134,8 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	// Without a journal nothing is ours, whatever a .git file says.
 	stray := filepath.Join(k.dir, journaledAttempt, "web")
 	gitIn(t, repo, "worktree", "add", "-q", "--detach", stray)
-	if _, err := k.Status(t.Context(), stray, "", "main"); !errors.Is(err, ErrNoWorktree) {
-		t.Errorf("a worktree of no journal: %v", err)
-	}
-	if err := k.Check(journaledAttempt, []string{stray}); !errors.Is(err, ErrNotOurs) {
-		t.Errorf("a worktree of no journal: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), stray, "", "main")).Err(), ErrNoWorktree, "a worktree of no journal")
+	testkit.FailsWith(t, k.Check(journaledAttempt, []string{stray}), ErrNotOurs, "a worktree of no journal")
 }
 
 func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
@@ -233,9 +227,7 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 	}
 	testkit.Contains(t, read(t, k.journal, "newer.json"), "99", "a newer journal was overwritten")
 	for _, attempt := range []string{"broken", "newer"} {
-		if _, err := k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil); err == nil {
-			t.Errorf("%s was made", attempt)
-		}
+		testkit.Fails(t, testkit.Get(k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil)).Err(), "", "%s was made", attempt)
 		if _, _, err := k.Remove(t.Context(), attempt, false, nil); err == nil {
 			t.Errorf("%s was removed", attempt)
 		}

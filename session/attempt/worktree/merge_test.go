@@ -211,9 +211,7 @@ func TestConflicts(t *testing.T) {
 				t.Fatalf("%s: %v", way, err)
 			}
 		}
-		if _, err := k.Rebase(t.Context(), landing(path, "")); err == nil {
-			t.Error("rebased")
-		}
+		testkit.Fails(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), "", "rebased")
 		clean(t, repo, path)
 		for range 2 {
 			got, err := k.Update(t.Context(), landing(path, ""))
@@ -226,9 +224,7 @@ func TestConflicts(t *testing.T) {
 			if out := gitIn(t, path, "status", "--porcelain", "--untracked-files=all"); !strings.Contains(out, "UU a.txt") || !strings.Contains(out, "A  added.txt") || !strings.Contains(out, "AA pic.bin") && !strings.Contains(out, "UU pic.bin") {
 				t.Errorf("status: %s", out)
 			}
-			if _, err := k.Update(t.Context(), landing(path, "")); !errors.Is(err, ErrUnfinished) {
-				t.Errorf("again: %v", err)
-			}
+			testkit.FailsWith(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err(), ErrUnfinished, "again")
 			if st, err := k.Status(t.Context(), path, "", "main"); err != nil || !st.Merging || !slices.Equal(st.Conflicts, want) {
 				t.Errorf("status: %+v, %v", st, err)
 			}
@@ -245,9 +241,7 @@ func TestConflicts(t *testing.T) {
 				t.Errorf("status after abort: %+v, %v", st, err)
 			}
 		}
-		if _, err := k.Abort(t.Context(), path, nil); !errors.Is(err, ErrNoMerge) {
-			t.Errorf("again: %v", err)
-		}
+		testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
 		// The agent resolves it with git, and the merge goes through.
 		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
 		write(t, path, "a.txt", "both\n")
@@ -289,14 +283,10 @@ func TestUpdateAndRebase(t *testing.T) {
 	gitIn(t, path, "rm", "-q", "--cached", "a.txt")
 	testkit.Same(t, testkit.Get(k.Merge(t.Context(), landing(path, WayRebase))).Must(t).Untracked, []string{"a.txt"})
 	gitIn(t, path, "checkout", "-q", "--detach")
-	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); !errors.Is(err, ErrOtherBranch) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Err(), ErrOtherBranch)
 	inUse := landing(path, WayMerge)
 	inUse.InUse = func() bool { return true }
-	if _, err := k.Merge(t.Context(), inUse); !errors.Is(err, ErrInUse) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), inUse)).Err(), ErrInUse)
 }
 
 // A submodule's commit is merged as git merges it.
@@ -339,9 +329,7 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 			t.Errorf("%s: something was changed", way)
 		}
 		clean(t, repo, path)
-		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err())
 		clean(t, repo, path)
 	}
 }
@@ -379,9 +367,7 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"nowhere", "--all", remote, ""} {
-		if _, err := k.Push(t.Context(), path, name, false); err == nil {
-			t.Errorf("pushed to %q", name)
-		}
+		testkit.Fails(t, testkit.Get(k.Push(t.Context(), path, name, false)).Err(), "", "pushed to %q", name)
 	}
 	mark := filepath.Join(t.TempDir(), "mark")
 	gitIn(t, repo, "config", "remote.origin.url", "ext::touch "+mark)

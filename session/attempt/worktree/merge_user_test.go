@@ -151,12 +151,8 @@ func TestMergeIntoATargetThatIsGone(t *testing.T) {
 	gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
 	gitIn(t, repo, "branch", "-q", "-D", "main")
 	for name, call := range map[string]func(context.Context, Landing) (*Landed, error){"merge": k.Merge, "rebase": k.Rebase, "update": k.Update} {
-		if _, err := call(t.Context(), landing(path, WayMerge)); !errors.Is(err, ErrNoBranch) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.FailsWith(t, testkit.Get(call(t.Context(), landing(path, WayMerge))).Err(), ErrNoBranch, "%s", name)
 	}
-	if _, err := tryGit(repo, "rev-parse", "--verify", "refs/heads/main"); err == nil {
-		t.Error("main exists again")
-	}
+	testkit.Fails(t, testkit.Get(tryGit(repo, "rev-parse", "--verify", "refs/heads/main")).Err(), "", "main exists again")
 	clean(t, repo, path)
 }

@@ -59,12 +59,8 @@ func TestStatus(t *testing.T) {
 	if st, err := k.Status(t.Context(), path+"-none", base, "main"); err != nil || st.Exists {
 		t.Errorf("of no folder: %+v, %v", st, err)
 	}
-	if _, err := k.Status(t.Context(), t.TempDir(), base, "main"); !errors.Is(err, ErrNoWorktree) {
-		t.Errorf("of a plain folder: %v", err)
-	}
-	if _, err := k.Status(t.Context(), path, "--all", "vanished"); err == nil {
-		t.Error("a base that is no commit was taken")
-	}
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree, "of a plain folder")
+	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "", "a base that is no commit was taken")
 }
 
 func commitEmpty(t *testing.T, dir string) {

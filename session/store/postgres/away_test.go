@@ -169,9 +169,7 @@ func TestNoRequestToCancel(t *testing.T) {
 	err := s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 		return q.QueryRowContext(ctx, `SELECT pg_sleep(20)::text`).Scan(new(string))
 	})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, err, context.DeadlineExceeded)
 	select {
 	case <-cancels:
 		t.Error("it was sent")

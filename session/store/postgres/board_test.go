@@ -68,24 +68,16 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 	if made[0].ID == made[1].ID {
 		t.Error("the request of one project gave the result of the other")
 	}
-	if _, err := two.Task(t.Context(), made[0].ID); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("the task of another project: %v", err)
-	}
-	if _, err := two.BeginDelete(t.Context(), made[0].ID); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("deleting the task of another project: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(two.Task(t.Context(), made[0].ID)).Err(), task.ErrNotFound, "the task of another project")
+	testkit.FailsWith(t, testkit.Get(two.BeginDelete(t.Context(), made[0].ID)).Err(), task.ErrNotFound, "deleting the task of another project")
 	err := other.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 		_, err := q.ExecContext(ctx, `UPDATE tasks SET scope = scope - 1`)
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "check option") {
-		t.Errorf("moving a row to another project: %v", err)
-	}
+	testkit.Fails(t, err, "check option", "moving a row to another project")
 	change(t, other, `UPDATE @tasks_all SET id = 'same'`)
 	for _, b := range []store.Board{one, two} {
-		if _, err := b.UpdateTask(t.Context(), "same", task.TaskChange{Status: new(task.Done)}); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(b.UpdateTask(t.Context(), "same", task.TaskChange{Status: new(task.Done)})).Err())
 	}
 	must(t, one.DeleteTask(t.Context(), "same"))
 	testkit.Equal(t, testkit.Get(two.Task(t.Context(), "same")).Must(t).Title, "A task")
@@ -279,16 +271,12 @@ func TestTheBoardWithoutItsDatabase(t *testing.T) {
 		"reading": func(ctx context.Context) error { return second(b.Task(ctx, "x")) },
 		"writing": func(ctx context.Context) error { return b.DeleteTask(ctx, "x") },
 	} {
-		if err := call(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.FailsWith(t, call(t.Context()), store.ErrUnavailable, "%s", what)
 	}
 	must(t, server.Start())
 	testkit.Until(t, "calls succeed", func() bool { return errors.Is(second(b.Task(t.Context(), "x")), task.ErrNotFound) })
 	must(t, s.Close(t.Context()))
 	for _, err := range []error{second(b.Task(t.Context(), "x")), b.DeleteTask(t.Context(), "x")} {
-		if !errors.Is(err, task.ErrClosed) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, err, task.ErrClosed)
 	}
 }

@@ -28,9 +28,7 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 	for range 8 {
 		c := start(t, "open", url)
 		defer func() {
-			if err := c.Wait(); err != nil {
-				t.Errorf("%v: %s", err, &c.Err)
-			}
+			testkit.Works(t, c.Wait(), "%s", &c.Err)
 		}()
 		io.WriteString(c.In, "\n")
 		lines = append(lines, c.Line)
@@ -59,19 +57,11 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	}
 	// One that runs already stops to use it.
 	for _, mode := range []sqlstore.Mode{sqlstore.Reading, sqlstore.Writing} {
-		if err := s.Transact(t.Context(), mode, nil); !errors.Is(err, task.ErrVersion) {
-			t.Errorf("a transaction: %v", err)
-		}
+		testkit.FailsWith(t, s.Transact(t.Context(), mode, nil), task.ErrVersion, "a transaction")
 	}
-	if err := s.look(); !errors.Is(err, task.ErrVersion) {
-		t.Errorf("it looks: %v", err)
-	}
-	if err := s.Unavailable(); !errors.Is(err, task.ErrVersion) {
-		t.Errorf("it is unavailable: %v", err)
-	}
-	if err := second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))); !errors.Is(err, task.ErrVersion) {
-		t.Errorf("a transition: %v", err)
-	}
+	testkit.FailsWith(t, s.look(), task.ErrVersion, "it looks")
+	testkit.FailsWith(t, s.Unavailable(), task.ErrVersion, "it is unavailable")
+	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion, "a transition")
 }
 
 // The first use of a project's name binds it to the repository.
@@ -85,9 +75,7 @@ func TestProjectsBelongToARepository(t *testing.T) {
 		return s.Open(t.Context())
 	}
 	shop := Repository{Remote: "https://me:secret@example.com/team/shop.git", RootCommit: "aa"}
-	if err := open("shop", Repository{}); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("a name that nobody has bound: %v", err)
-	}
+	testkit.FailsWith(t, open("shop", Repository{}), task.ErrNotFound, "a name that nobody has bound")
 	must(t, open("shop", shop))
 	for _, none := range []Repository{{}, {Remote: "/elsewhere"}} {
 		if err := open("shop", none); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), "belongs to example.com/team/shop, and /srv/shop is in no repository") {
@@ -126,18 +114,14 @@ func TestTransactions(t *testing.T) {
 					_, err := q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, name+"?")
 					return errors.Join(err, fail)
 				})
-				if !errors.Is(err, fail) {
-					t.Error(err)
-				}
+				testkit.FailsWith(t, err, fail)
 			}
 			// A statement that failed and was ignored does not look like a success.
 			err := s.Transact(ctx, sqlstore.Unsynced, func(ctx context.Context, q sqlstore.Querier) error {
 				q.ExecContext(ctx, `SELECT 1/0`)
 				return nil
 			})
-			if err == nil {
-				t.Error("a failed transaction was committed")
-			}
+			testkit.Fails(t, err, "", "a failed transaction was committed")
 			var n int
 			must(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				return q.QueryRowContext(ctx, `SELECT count(*) FROM definitions WHERE hash = ?1`, name+"?").Scan(&n)
@@ -175,9 +159,7 @@ func TestLostReplyToACommit(t *testing.T) {
 	} {
 		before := count
 		cut := proxy.CutAt(match)
-		if err := change(); err != nil {
-			t.Errorf("%s lost: %v", name, err)
-		}
+		testkit.Works(t, change(), "%s lost", name)
 		select {
 		case <-cut:
 		default:
@@ -213,9 +195,7 @@ func TestADatabaseThatIsStoppedAndStarted(t *testing.T) {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	testkit.Until(t, "it knows", func() bool { return !ready(s) })
-	if err := s.Transact(t.Context(), sqlstore.Writing, nil); !errors.Is(err, store.ErrUnavailable) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, s.Transact(t.Context(), sqlstore.Writing, nil), store.ErrUnavailable)
 	must(t, server.Start())
 	testkit.Until(t, "calls succeed", func() bool { return read(t.Context()) == nil })
 	must(t, s.Transact(t.Context(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error { return nil }))

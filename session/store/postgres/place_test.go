@@ -174,7 +174,5 @@ func TestOutcomes(t *testing.T) {
 		go func() { outcome <- s.outcome(id, lost) }()
 		time.Sleep(100 * time.Millisecond) // it asks
 	})
-	if err := <-outcome; err != nil {
-		t.Errorf("one that is committed later: %v", err)
-	}
+	testkit.Works(t, <-outcome, "one that is committed later")
 }

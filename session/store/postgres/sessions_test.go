@@ -154,12 +154,8 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "1"}}
 	w.Began = &store.Review{Step: "one", Runner: "r", Life: time.Minute}
 	must(t, second(one.WriteSession(t.Context(), w)))
-	if _, err := two.ReadSession(t.Context(), id, -1); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("read from another project: %v", err)
-	}
-	if _, err := two.Definition(t.Context(), "d1"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a definition of another project: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(two.ReadSession(t.Context(), id, -1)).Err(), store.ErrNotFound, "read from another project")
+	testkit.FailsWith(t, testkit.Get(two.Definition(t.Context(), "d1")).Err(), store.ErrNotFound, "a definition of another project")
 	if found, err := two.FindRequest(t.Context(), *w.Request); found != "" || err != nil {
 		t.Errorf("a request of another project: %q, %v", found, err)
 	}
@@ -196,9 +192,7 @@ func TestExhaustedConnections(t *testing.T) {
 	must(t, second(r.WriteSession(t.Context(), transition(id, 1))))
 	release := testkit.Get(pgtest.Exhaust(server.At(""))).Must(t)
 	other := openAt(t, server.URL())
-	if err := other.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("opened: %v", err)
-	}
+	testkit.FailsWith(t, other.Open(t.Context()), store.ErrUnavailable, "opened")
 	must(t, second(r.WriteSession(t.Context(), transition(id, 2)))) // it keeps its connections
 	release()
 	testkit.Until(t, "it opens", func() bool { return other.Open(t.Context()) == nil })

@@ -203,9 +203,7 @@ func TestCopyExcludesServers(t *testing.T) {
 	for _, o := range []Options{options(url), elsewhere} {
 		server := testkit.Get(Open(o)).Must(t)
 		soon, cancel := context.WithTimeout(t.Context(), touchTime)
-		if err := server.Enter(soon); err == nil {
-			t.Errorf("a server has begun in %s", o.Root)
-		}
+		testkit.Fails(t, server.Enter(soon), "", "a server has begun in %s", o.Root)
 		cancel()
 		must(t, server.Close(t.Context()))
 	}
@@ -267,9 +265,7 @@ func TestCopyToAFileAndBack(t *testing.T) {
 	}
 	before := textOf(t, file, file)
 	for _, sides := range [][2]transfer.Side{{shop(), file}, {s.Side(mine), file}, {file, s.Side(mine)}} {
-		if _, err := transfer.Copy(t.Context(), sides[0], sides[1]); err == nil || !strings.Contains(err.Error(), "of this project already") {
-			t.Errorf("copied over something: %v", err)
-		}
+		testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), sides[0], sides[1])).Err(), "of this project already", "copied over something")
 	}
 	if after := textOf(t, file, file); !slices.Equal(after, before) {
 		t.Errorf("the file has\n%s\nwant\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))

@@ -206,9 +206,7 @@ func TestMerge(t *testing.T) {
 		if got := testkit.Git(t, root, "log", "-1", "--format=%s %P"); way.parents == "2" && (!strings.HasPrefix(got, way.subject) || len(strings.Fields(got)) != 4) {
 			t.Errorf("%s: the commit is %q", way.option, got)
 		}
-		if _, err := os.Stat(filepath.Join(root, way.file)); err != nil {
-			t.Errorf("%s: %v", way.option, err)
-		}
+		testkit.Works(t, testkit.Get(os.Stat(filepath.Join(root, way.file))).Err(), "%s", way.option)
 		if b.is(`[...document.querySelectorAll('button')].some(e => e.textContent === 'Merge')`) {
 			t.Errorf("%s: it can be merged again", way.option)
 		}

@@ -71,9 +71,7 @@ func TestChangesThatWaitShareOneCommit(t *testing.T) {
 		want = append(want, fmt.Sprint("title ", i))
 		changes = append(changes, retitle(s.ID, want[i]))
 	}
-	if err := errors.Join(together(b, changes...)...); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, errors.Join(together(b, changes...)...))
 	if n != 2 { // the other one is that of the change that they waited for
 		t.Errorf("%d commits, want 2", n)
 	}
@@ -259,9 +257,7 @@ func TestACallGivesUpItsPlace(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := change(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a call whose context ends: %v", err)
-	}
+	testkit.FailsWith(t, change(ctx, 0), context.DeadlineExceeded, "a call whose context ends")
 	b.patience = 20 * time.Millisecond
 	if err := change(t.Context(), 1); !errors.Is(err, store.ErrBusy) || !strings.Contains(err.Error(), b.Where()) {
 		t.Errorf("a call that waits too long: %v", err)

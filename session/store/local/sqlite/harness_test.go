@@ -55,9 +55,7 @@ func openAt(t testing.TB, path string, now func() time.Time) board {
 	b := testkit.Get(openBoard(t.Context(), Options{Path: path, Now: now})).Must(t)
 	t.Cleanup(func() {
 		verify(t, b)
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, b.Close())
 	})
 	return b
 }

@@ -35,9 +35,7 @@ func TestMigrationByManyServers(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, b.Close())
 			})
 		}
 		boards.Wait()
@@ -63,9 +61,7 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	with(t, "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);")
 	before := schemaOf(t, path)
 	_, err := openBoard(t.Context(), Options{Path: path})
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("migrating it from version %d to %d", version, version+1)) {
-		t.Error(err)
-	}
+	testkit.Fails(t, err, fmt.Sprintf("migrating it from version %d to %d", version, version+1))
 	testkit.Same(t, schemaOf(t, path), before, "left behind")
 }
 

@@ -59,9 +59,7 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 }
 
 func TestOpenRefusesARelativePath(t *testing.T) {
-	if _, err := openBoard(t.Context(), Options{Path: "board.db"}); !errors.Is(err, task.ErrInvalid) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: "board.db"})).Err(), task.ErrInvalid)
 }
 
 func TestWhatWasWrittenIsThereAgain(t *testing.T) {
@@ -70,12 +68,8 @@ func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 	p := rootOf(t, b)
 	s := addTask(t, b, p, "one")
 	testkit.Must(t, b.Close())
-	if _, err := b.Task(t.Context(), s.ID); !errors.Is(err, task.ErrClosed) {
-		t.Error(err)
-	}
-	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrClosed) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(b.Task(t.Context(), s.ID)).Err(), task.ErrClosed)
+	testkit.FailsWith(t, b.DeleteTask(t.Context(), s.ID), task.ErrClosed)
 	again := openAt(t, path, noon)
 	testkit.Same(t, taskOf(t, again, s.ID), s)
 	testkit.Equal(t, rootOf(t, again), p)
@@ -159,9 +153,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 		unchanged(t, path, task.ErrDamaged, "the database of another program")
 	})
 	t.Run("a folder", func(t *testing.T) {
-		if _, err := openBoard(t.Context(), Options{Path: t.TempDir()}); !errors.Is(err, task.ErrDamaged) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: t.TempDir()})).Err(), task.ErrDamaged)
 	})
 	for _, empty := range []bool{false, true} {
 		t.Run(fmt.Sprintf("log alone, file empty %v", empty), func(t *testing.T) {
@@ -171,9 +163,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 			}
 			testkit.Must(t, os.WriteFile(path+"-wal", good, 0o600))
 			_, err := openBoard(t.Context(), Options{Path: path})
-			if !errors.Is(err, task.ErrDamaged) {
-				t.Error(err)
-			}
+			testkit.FailsWith(t, err, task.ErrDamaged)
 			if kept, err := os.ReadFile(path + "-wal"); err != nil || !bytes.Equal(kept, good) {
 				t.Error("the log was changed", err)
 			}
@@ -212,9 +202,7 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	}
 	testkit.Same(t, taskOf(t, b, s.ID), s)
 	limit(1 << 20)
-	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})).Err())
 }
 
 func TestReadOnly(t *testing.T) {
@@ -234,9 +222,7 @@ func TestReadOnly(t *testing.T) {
 	if err := b.SyncProjects(t.Context(), nil, false); err != nil {
 		t.Error("nothing differs:", err)
 	}
-	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false); !errors.Is(err, task.ErrFull) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false), task.ErrFull)
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("reading made a folder", err)
 	}
@@ -266,9 +252,7 @@ func TestReadOnlyFile(t *testing.T) {
 		defer b.Close()
 		err = b.SyncProjects(t.Context(), nil, false)
 	}
-	if !errors.Is(err, task.ErrFull) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, err, task.ErrFull)
 }
 
 // On a disk that is not writable a board can be read.
@@ -283,26 +267,16 @@ func TestReadOnlyFolder(t *testing.T) {
 	testkit.Must(t, b.Close())
 	testkit.Must(t, os.Chmod(filepath.Dir(path), 0o500))
 	t.Cleanup(func() {
-		if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, os.Chmod(filepath.Dir(path), 0o700))
 	})
 	for _, readOnly := range []bool{false, true} {
 		b := testkit.Get(openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})).Must(t)
 		testkit.Same(t, taskOf(t, b, s.ID), s)
-		if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, task.ErrFull) {
-			t.Error(err)
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), task.ErrFull)
+		testkit.Works(t, b.Close())
 	}
-	if _, err := openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "x", "board.db")}); !errors.Is(err, task.ErrFull) {
-		t.Error(err)
-	}
-	if _, err := openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "new.db")}); !errors.Is(err, task.ErrFull) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "x", "board.db")})).Err(), task.ErrFull)
+	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "new.db")})).Err(), task.ErrFull)
 }
 
 // The writer of another process is waited for, as long as the caller's context
@@ -317,9 +291,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	testkit.Must(t, second(other.ExecContext(t.Context(), "BEGIN IMMEDIATE")))
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
-	if _, err := b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), context.DeadlineExceeded)
 	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); err != nil || total != 0 {
 		t.Error("a reader waits for a writer:", total, err)
 	}
@@ -329,17 +301,11 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 		done <- err
 	}()
 	testkit.Must(t, second(other.ExecContext(t.Context(), "COMMIT")))
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, <-done)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.CreateTask(ended, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := b.AllAttempts(ended); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(b.CreateTask(ended, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), context.Canceled)
+	testkit.FailsWith(t, testkit.Get(b.AllAttempts(ended)).Err(), context.Canceled)
 }
 
 // A bug in a change undoes it, and leaves the board usable.
@@ -348,15 +314,11 @@ func TestPanicUndoesAChange(t *testing.T) {
 	func() {
 		defer func() { _ = recover() }()
 		_ = b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-			if _, err := q.ExecContext(ctx, `DELETE FROM projects`); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(q.ExecContext(ctx, `DELETE FROM projects`)).Err())
 			panic("a bug")
 		})
 	}()
-	if _, err := b.Project(t.Context(), p.ID); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(b.Project(t.Context(), p.ID)).Err())
 	addTask(t, b, p, "afterwards")
 }
 
