@@ -50,7 +50,7 @@ func (r Result[T]) Err() error { return r.err }
 func Equal[T comparable](t testing.TB, got, want T, what ...any) {
 	t.Helper()
 	if got != want {
-		t.Error(about(what), different(got, want))
+		t.Error(about(what) + different(got, want))
 	}
 }
 
@@ -60,7 +60,7 @@ func Same[T any](t testing.TB, got, want T, what ...any) {
 	a, b := reflect.ValueOf(got), reflect.ValueOf(want)
 	empty := (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0
 	if !empty && !reflect.DeepEqual(got, want) {
-		t.Error(about(what), different(got, want))
+		t.Error(about(what) + different(got, want))
 	}
 }
 
