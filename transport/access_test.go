@@ -167,7 +167,7 @@ func TestListenErrors(t *testing.T) {
 		testkit.ContainsAll(t, err.Error(), test.says, "%+v: %v", test.o, err)
 	}
 	h := testkit.Get(s.Listen(context.Background(), web.Options{})).Must(t)
-	testkit.Works(t, h.Close(), "closing one that")
+	testkit.Works(t, h.Close(), "closing one that was not served")
 }
 
 // A workflow is reached from another connection by its session_id, and by its own

@@ -305,7 +305,7 @@ func TestACallWhoseClientHangsUp(t *testing.T) {
 		t.Errorf("another call: %+v", r)
 	}
 	b.free <- struct{}{}
-	testkit.Works(t, <-b.ended, "it")
+	testkit.Works(t, <-b.ended)
 	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 && h.Stats().Requests == 0 })
 	// Its id is free again.
 	go func() { <-b.began; b.free <- struct{}{} }()

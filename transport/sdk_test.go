@@ -86,7 +86,7 @@ func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
 		t.Errorf("the first page does not have all tools: %v, %v", res, err)
 	}
 	testkit.Fails(t, testkit.Get(cs.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "d29ya2Zsb3c6eA"})).Err(), "", "a cursor that is not the SDK's is taken")
-	testkit.Works(t, testkit.Get(cs.ListPrompts(t.Context(), nil)).Err(), "a capability that is not declared is refused, so that undeclared")
+	testkit.Works(t, testkit.Get(cs.ListPrompts(t.Context(), nil)).Err(), "a capability that is not declared is refused, so that undeclared is not needed")
 }
 
 // rawSDK is a server of the SDK whose only tool is echo, on pipes.

@@ -89,12 +89,7 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 			return p.Config.Load(), nil
 		}
 	})
-	eventually(t, func() string {
-		if Exists(journal) {
-			return "the removal is not finished"
-		}
-		return ""
-	})
+	vanishes(t, journal)
 	if Exists(folder + ".removing") {
 		t.Error("the worktrees are left")
 	}
@@ -144,12 +139,7 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
-	eventually(t, func() string {
-		if !Exists(filepath.Join(r.Repos[0].WorktreePath, "late.txt")) {
-			return "the agent has not gone on"
-		}
-		return ""
-	})
+	appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
 }
 
 // A run that this server no longer leads stops looking for its process.

@@ -228,6 +228,18 @@ func (s *server) output(id string) string {
 
 var eventually = testkit.Eventually
 
+// appears waits until a file or folder is there.
+func appears(t testing.TB, path string) {
+	t.Helper()
+	testkit.Until(t, path+" to be there", func() bool { return Exists(path) })
+}
+
+// vanishes waits until a file or folder is gone.
+func vanishes(t testing.TB, path string) {
+	t.Helper()
+	testkit.Until(t, path+" to be gone", func() bool { return !Exists(path) })
+}
+
 // groupEnds waits until nothing of a process group runs: what was killed is gone
 // when the system comes to it.
 func groupEnds(t testing.TB, pid int) {

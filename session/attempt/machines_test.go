@@ -228,12 +228,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f)
 		pid := filepath.Join(t.TempDir(), "pid")
 		made := m1.begin(m1.newTask("! touch "+pid, "! await nothing"))
-		eventually(t, func() string {
-			if !Exists(pid) {
-				return "the agent does not run"
-			}
-			return ""
-		})
+		appears(t, pid)
 		m1.reaches(made.AttemptID, task.Running)
 		m2.die()
 		f.gone(m2.place, 50*time.Second)
@@ -367,13 +362,8 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		}
 		f.gone(m2.place, 0)
 		p2.machine("bbbb", f)
-		eventually(t, func() string {
-			if Exists(tree) {
-				return "the worktree is still there"
-			}
-			return ""
-		})
-		testkit.Contains(t, p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work")
+		vanishes(t, tree)
+		testkit.Contains(t, p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work was not kept")
 	})
 }
 
@@ -588,13 +578,8 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			f.gone(place, time.Hour)
 			testkit.Get(m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t)
 			p.machine("aaaa", f)
-			eventually(t, func() string {
-				if Exists(tree) {
-					return "the worktree is still there"
-				}
-				return ""
-			})
-			testkit.Contains(t, p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work")
+			vanishes(t, tree)
+			testkit.Contains(t, p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work was not kept")
 		})
 	}
 }

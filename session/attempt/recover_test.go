@@ -226,12 +226,7 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	})
 	s := p.open()
 	r := s.begin(s.newTask("! say once"))
-	eventually(t, func() string {
-		if !Exists(up) {
-			return "the setup command does not run"
-		}
-		return ""
-	})
+	appears(t, up)
 	s.stop()
 	looking := p.open(func(o *Options) { o.Passive = true })
 	if now := looking.get(r.AttemptID); now.State != "waiting" {

@@ -152,12 +152,7 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 			made = s.startRun(false)
 		} else {
 			testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
-			eventually(t, func() string {
-				if !Exists(up) {
-					return "the setup command does not run"
-				}
-				return ""
-			})
+			appears(t, up)
 			if c.state == board.RunInterrupted {
 				if !s.Interrupt(made.RunID) {
 					t.Error("it is not led here")
@@ -201,12 +196,7 @@ func TestLeaderPanics(t *testing.T) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			agents.Go(func() { _, _ = l.RunAgent(ctx, Agent{Execution: x, Prompt: "! touch " + up + "\n! sleep 1h"}) })
-			eventually(t, func() string {
-				if !Exists(up) {
-					return "the agent does not run"
-				}
-				return ""
-			})
+			appears(t, up)
 			panic("no idea")
 		}
 	})

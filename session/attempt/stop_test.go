@@ -32,12 +32,7 @@ func TestStop(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! stubborn", "! write work.txt precious", "! fork", "! touch "+up, "! sleep 1h")
 	r := s.begin(v)
-	eventually(t, func() string {
-		if !Exists(up) {
-			return "the agent is not up: " + s.get(r.AttemptID).State
-		}
-		return ""
-	})
+	appears(t, up)
 	s.reaches(r.AttemptID, task.Running)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	r = s.stopAttempt(r.AttemptID)
@@ -170,12 +165,7 @@ func TestStopWhileStarting(t *testing.T) {
 			})
 			s := p.open()
 			r := s.begin(s.newTask("! say never"))
-			eventually(t, func() string {
-				if !Exists(up) {
-					return "the setup command does not run"
-				}
-				return ""
-			})
+			appears(t, up)
 			stopper := s
 			if where == "elsewhere" {
 				stopper = p.open(func(o *Options) { o.Passive = true })

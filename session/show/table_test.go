@@ -40,7 +40,7 @@ func TestATableFitsTheScreen(t *testing.T) {
 				t.Errorf("at %d it ends with blanks: %q", width, line)
 			}
 		}
-		testkit.ContainsAll(t, got, []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "}, "at %d it has no", width)
+		testkit.ContainsAll(t, got, []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "}, "at %d", width)
 		if strings.Contains(got, "NONE") || strings.Contains(got, "\x1b") {
 			t.Errorf("at %d: %q", width, got)
 		}

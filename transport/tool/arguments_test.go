@@ -97,7 +97,7 @@ func TestSlowCallIsLogged(t *testing.T) {
 			}
 			return during
 		}
-		testkit.Equal(t, call(slowCall-time.Millisecond), "", "a call")
+		testkit.Equal(t, call(slowCall-time.Millisecond), "", "a call that is not slow")
 		const want = `msg="call still runs" tool=finished_step caller=local session=0a1b2c3d stack=[notes/write] took_ms=10000`
 		if got := call(5 * slowCall); strings.Count(got, "\n") != 1 || !strings.Contains(got, want) {
 			t.Errorf("a slow call: %s", got)

@@ -170,7 +170,7 @@ func TestRecoverRemovesAHalfMadeWorktree(t *testing.T) {
 	if _, err := tryGit(repo, "rev-list", "--all"); err == nil {
 		t.Skip("this git does without the file")
 	}
-	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1, "did")
+	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1)
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 	gitIn(t, repo, "rev-list", "--all")
@@ -185,7 +185,7 @@ func TestRecoverBreaksTheLockOfItsBranch(t *testing.T) {
 	j := testkit.Get(k.load(attemptID)).Must(t)
 	lock := filepath.Join(".git", "refs", "heads", j.Branch+".lock")
 	write(t, repo, lock, "")
-	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1, "did")
+	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1)
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 	if isThere(filepath.Join(repo, lock)) {

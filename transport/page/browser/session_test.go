@@ -202,7 +202,7 @@ func TestComments(t *testing.T) {
 	comment("why x")
 	b.clickOn(`.diff tr:nth-child(2) .no:nth-child(2)`, "")
 	comment("never mind")
-	testkit.Equal(t, eval[string](b, `document.getElementById('comment-text').value`), "", "the dialog still")
+	testkit.Equal(t, eval[string](b, `document.getElementById('comment-text').value`), "", "the dialog")
 	b.clickOn(`.comments li:has(p.text) button[aria-label*="three.txt:1"]`, "Remove")
 	b.until(`document.querySelectorAll('.comments li').length === 2 && !(` + has("never mind") + `)`)
 	// Split, and back; the address is a link.
