@@ -51,7 +51,11 @@ func TestStdinIsFedAndStdoutRead(t *testing.T) {
 func TestChildThatDoesNotReadItsInput(t *testing.T) {
 	s := spec(t, "noread", nil)
 	s.Stdin = make([]byte, 5<<20)
-	testkit.Equal(t, testkit.Get(run(t, t.Context(), s)).Must(t).ExitCode, 0, "exit code")
+	r, fault := run(t, t.Context(), s)
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	testkit.Equal(t, r.ExitCode, 0, "exit code")
 }
 
 func TestNoShellReadsTheArguments(t *testing.T) {
@@ -103,7 +107,11 @@ func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
 func TestTooMuchOutputKills(t *testing.T) {
 	s := spec(t, "exactly", nil)
 	s.StdoutLimit = 1000
-	testkit.Equal(t, len(testkit.Get(run(t, t.Context(), s)).Must(t).Stdout), 1000, "at the limit … bytes")
+	r, fault := run(t, t.Context(), s)
+	if fault != nil {
+		t.Fatal(fault)
+	}
+	testkit.Equal(t, len(r.Stdout), 1000, "bytes at the limit")
 	s.StdoutLimit = 999
 	r, err := run(t, t.Context(), s)
 	if err == nil || err.Kind != process.TooMuchOutput || len(r.Stdout) != 999 {
