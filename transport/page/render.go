@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt/transcript"
+	"deepwork/transport/web"
 )
 
 // views are the parsed templates, one set for each page: the file of the page with layout.html, parts.html
@@ -152,9 +154,15 @@ var compressors = sync.Pool{New: func() any {
 	return z
 }}
 
-// send sends a page, compressed if it is large and the browser takes that.
+// links are the beginnings of links of a page to paths of this server. Quotes of contents are escaped.
+var links = regexp.MustCompile(`( (?:href|src|action|data-base|hx-get|hx-post|hx-sse:connect)=")/`)
+
+// send sends a page with the links of its reader, compressed if it is large and the browser takes that.
 func send(w http.ResponseWriter, r *http.Request, status int, page []byte) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if prefix := web.Link(r, ""); prefix != "" {
+		page = links.ReplaceAll(page, []byte("$1"+prefix+"/"))
+	}
 	if len(page) < gzipMin || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.WriteHeader(status)
 		_, _ = w.Write(page)
