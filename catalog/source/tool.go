@@ -85,9 +85,9 @@ func (t *Tool) Original(arguments json.RawMessage) json.RawMessage {
 
 // A Skipped is a workflow that is not offered, or a source that is not available, with the reason.
 type Skipped struct {
-	Source   string `json:"source"`   // "" means the config
-	Workflow string `json:"workflow"` // its id or name; "" means the source as a whole
-	Reason   string `json:"reason"`
+	Source   string `json:"source" jsonschema:"name of the source; empty: config.yml"`
+	Workflow string `json:"workflow" jsonschema:"id or name of the workflow; empty: the whole source"`
+	Reason   string `json:"reason" jsonschema:"why"`
 }
 
 // A SourceState is the state of a source.

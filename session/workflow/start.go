@@ -25,7 +25,7 @@ type StartArgs struct {
 	WorkflowName    string  `json:"workflow_name" arg:"Workflow name; any, if the job has only one"`
 	InstanceID      *string `json:"instance_id" arg:"Short name for the branch, such as acme. Default: the date"`
 	ParentSessionID *string `json:"parent_session_id" arg:"Session to nest in, 8 hex digits. Default: top of the stack"`
-	RequestID       *string `json:"request_id" arg:"Makes retries safe"`
+	RequestID       *string `json:"request_id" arg:"Any text, for retries"`
 
 	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
 	// which others continue. Nobody counts as working on it yet.
