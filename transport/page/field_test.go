@@ -81,3 +81,22 @@ func TestField10_PagesBelowThePathOfAProxy(t *testing.T) {
 		})
 	}
 }
+
+// What colors an agent's output at a terminal is not shown on pages, and nothing else is lost.
+func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
+	root := pagetest.Project(t)
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: session.RightAgents})
+	s := serve(t, root, web.Options{TokenFile: file})
+	task := pagetest.Connect(t, s.url, tokens[0]).Task("Title \x1b[1;31mred\x1b[", "a\x1b[38;5;9mb\x1b[mc \x1b]8;;https://example.com/?q=\"1\"&r\x1b\\link\x1b]8;;\x07 \x1b[>4;1md\x1b(B\x1b7 [31m \x1bunfinished\n<b> e \x1b")
+	b := s.browser(t)
+	b.login(tokens[0])
+	page := b.get("/tasks/" + task)
+	if strings.ContainsRune(page, '\x1b') {
+		t.Errorf("an escape is left: %q", page)
+	}
+	for _, want := range []string{"Title red", "abc link d [31m nfinished\n&lt;b&gt; e </p>", "&lt;b&gt; e </textarea>", `value="Title red"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
