@@ -1,22 +1,22 @@
 package source
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"deepwork/catalog/jsontext"
 )
 
-// flat makes the schema of an object one without alternatives and conditions at its top: it has the
+// flattened makes the schema of an object one without alternatives and conditions at its top: it has the
 // properties of all of them, and its description says which go together.
-func (p *portable) flat(s node) node {
+func (p *portable) flattened(s node) node {
 	out := without(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")
 	for _, part := range get[[]any](s, "allOf") {
 		if o, ok := part.(node); ok {
-			out = conjoined(out, p.flat(o))
+			out = conjoined(out, p.flattened(o))
 		}
 	}
 	for _, key := range []string{"anyOf", "oneOf"} {
@@ -24,13 +24,13 @@ func (p *portable) flat(s node) node {
 			union, named := p.union(forms)
 			out = conjoined(out, union)
 			note := fmt.Sprintf("The arguments have one of these forms: %s.", strings.Join(named, "; "))
-			out = out.Set("description", json.RawMessage(jsontext.Quote(strings.TrimSpace(text(get[any](out, "description"))+" "+jsontext.Clip(note, maxFormsText)))))
+			out = out.Set("description", json.RawMessage(jsontext.Quote(strings.TrimSpace(stringOf(get[any](out, "description"))+" "+jsontext.Clip(note, maxFormsText)))))
 		}
 	}
 	if len(without(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")) < len(s) {
 		p.changed("oneOf, anyOf, allOf, enum, const and not at the top are replaced by the properties of all forms")
 	}
-	if text(get[any](s, "type")) != "object" {
+	if stringOf(get[any](s, "type")) != "object" {
 		p.changed("the type at the top is object alone")
 		out = out.Set("type", json.RawMessage(`"object"`))
 	}
@@ -52,7 +52,7 @@ func conjoined(a, b node) node {
 	}
 	required := slices.Clone(get[[]any](a, "required"))
 	for _, v := range get[[]any](b, "required") {
-		if !slices.ContainsFunc(required, func(had any) bool { return text(had) == text(v) }) {
+		if !slices.ContainsFunc(required, func(had any) bool { return stringOf(had) == stringOf(v) }) {
 			required = append(required, v)
 		}
 	}
@@ -75,13 +75,13 @@ func (p *portable) union(forms []any) (union node, named []string) {
 		if !ok {
 			continue
 		}
-		o = p.flat(o)
+		o = p.flattened(o)
 		var names []string
 		for _, m := range get[node](o, "properties") {
 			names = append(names, m.Key)
 			had, _ := properties.Get(m.Key)
 			list, _ := had.([]any)
-			if !slices.ContainsFunc(list, func(v any) bool { return same(v, m.Value) }) {
+			if !slices.ContainsFunc(list, func(v any) bool { return reflect.DeepEqual(v, m.Value) }) {
 				list = append(list, m.Value)
 			}
 			properties = properties.Set(m.Key, list)
@@ -91,12 +91,12 @@ func (p *portable) union(forms []any) (union node, named []string) {
 			required = needs
 		}
 		required = slices.DeleteFunc(slices.Clone(required), func(v any) bool {
-			return !slices.ContainsFunc(needs, func(n any) bool { return text(n) == text(v) })
+			return !slices.ContainsFunc(needs, func(n any) bool { return stringOf(n) == stringOf(v) })
 		})
 		if len(needs) > 0 {
 			names = nil
 			for _, v := range needs {
-				names = append(names, text(v))
+				names = append(names, stringOf(v))
 			}
 		}
 		named = append(named, strings.Join(names, ", "))
@@ -109,13 +109,6 @@ func (p *portable) union(forms []any) (union node, named []string) {
 		}
 	}
 	return node{{Key: "properties", Value: properties}, {Key: "required", Value: required}}, named
-}
-
-// same reports whether two values have the same JSON.
-func same(a, b any) bool {
-	x, errX := jsontext.Encode(a)
-	y, errY := jsontext.Encode(b)
-	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // original gives the properties in a value of the listed schemas their original names.

@@ -16,7 +16,7 @@ import (
 type offered struct {
 	Workflow
 	check func(json.RawMessage) error
-	tree  node              // of its input schema
+	tree  node              // its input schema, if that has other names for properties
 	sum   [sha256.Size]byte // of its JSON
 	notes []string          // what was replaced by something usable
 }

@@ -37,21 +37,25 @@ type portable struct {
 	parts int
 }
 
-// adapt returns a schema that model APIs accept and that allows at least what an object schema allows, and
-// what was changed; nil means nothing. The listed schema is the given one then.
+// adapt returns a schema that model APIs accept and that describes the same objects as the given one, and what was
+// changed; nil means nothing, and the listed schema is the given one. tree is the listed schema if properties are
+// renamed.
 func adapt(object json.RawMessage) (listed json.RawMessage, tree node, a *Adaptation) {
 	p := &portable{Adaptation: Adaptation{Renamed: map[string]string{}}, names: map[string]string{}, taken: map[string]bool{}}
 	p.root, _ = p.decode(object).(node)
 	s, _ := p.schema(p.root, nil, 0).(node)
-	s = p.flat(s)
+	s = p.flattened(s)
 	if len(p.Changes) == 0 {
-		return object, s, nil
+		return object, nil, nil
 	}
 	listed, err := jsontext.Encode(s)
 	if err != nil { // every part of it was JSON
 		return anyObject, nil, nil
 	}
-	return listed, s, &p.Adaptation
+	if len(p.Renamed) > 0 {
+		tree = s
+	}
+	return listed, tree, &p.Adaptation
 }
 
 // decode decodes valid JSON.
@@ -82,14 +86,15 @@ func (p *portable) changed(format string, args ...any) {
 	}
 }
 
-// text returns a value that is a string, else "".
-func text(v any) (s string) {
+// stringOf returns a value that is a string, else "".
+func stringOf(v any) (s string) {
 	raw, _ := v.(json.RawMessage)
 	_ = json.Unmarshal(raw, &s) // another type is ""
 	return s
 }
 
-func is(v any, literal string) bool {
+// isLiteral reports whether a value is a literal such as true.
+func isLiteral(v any, literal string) bool {
 	raw, ok := v.(json.RawMessage)
 	return ok && string(raw) == literal
 }
@@ -110,10 +115,10 @@ func without(s node, keys ...string) node {
 func (p *portable) schema(v any, open []string, level int) any {
 	s, ok := v.(node)
 	switch {
-	case is(v, "true"):
+	case isLiteral(v, "true"):
 		p.changed("the schema true is an empty one")
 		return node{}
-	case is(v, "false"):
+	case isLiteral(v, "false"):
 		p.changed("the schema false is an empty one with not")
 		return node{{Key: "not", Value: node{}}}
 	case !ok:
@@ -123,7 +128,7 @@ func (p *portable) schema(v any, open []string, level int) any {
 		p.changed("what is nested more than %d deep, or comes after %d parts, is left out", maxLevels, maxParts)
 		return p.bare(s)
 	}
-	if ref := text(get[any](s, "$ref")); ref != "" {
+	if ref := stringOf(get[any](s, "$ref")); ref != "" {
 		p.changed("references are written out")
 		target, found := p.find(ref)
 		if !found || slices.Contains(open, ref) {
@@ -144,7 +149,7 @@ func (p *portable) schema(v any, open []string, level int) any {
 func (p *portable) keyword(s node, key string, v any, open []string, level int) (any, bool) {
 	switch key {
 	case "$schema":
-		if strings.Contains(text(v), "/draft/2020-12/") {
+		if strings.Contains(stringOf(v), "/draft/2020-12/") {
 			return v, true
 		}
 		fallthrough
@@ -155,12 +160,12 @@ func (p *portable) keyword(s node, key string, v any, open []string, level int) 
 		p.changed("references are written out")
 		return nil, false
 	case "minimum", "maximum":
-		return v, !is(get[any](s, "exclusive"+strings.ToUpper(key[:1])+key[1:]), "true")
+		return v, !isLiteral(get[any](s, "exclusive"+strings.ToUpper(key[:1])+key[1:]), "true")
 	case "exclusiveMinimum", "exclusiveMaximum":
-		if is(v, "true") || is(v, "false") {
+		if isLiteral(v, "true") || isLiteral(v, "false") {
 			p.changed("it is written in draft 2020-12")
 			limit, given := s.Get(strings.ToLower(strings.TrimPrefix(key, "exclusive")))
-			return limit, given && is(v, "true")
+			return limit, given && isLiteral(v, "true")
 		}
 	case "properties", "patternProperties", "dependentSchemas", "dependentRequired", "dependencies":
 		members, _ := v.(node)
@@ -223,7 +228,7 @@ func (p *portable) arrays(s, out node, open []string, level int) node {
 func hasType(s node, name string) bool {
 	v, _ := s.Get("type")
 	list, _ := v.([]any)
-	return text(v) == name || slices.ContainsFunc(list, func(v any) bool { return text(v) == name })
+	return stringOf(v) == name || slices.ContainsFunc(list, func(v any) bool { return stringOf(v) == name })
 }
 
 // bare is a schema without the schemas in it.
@@ -297,7 +302,7 @@ func (p *portable) name(name string) string {
 func (p *portable) renamed(names []any) []any {
 	out := []any{}
 	for _, v := range names {
-		if name := text(v); name != "" && p.name(name) != name {
+		if name := stringOf(v); name != "" && p.name(name) != name {
 			v = json.RawMessage(jsontext.Quote(p.name(name)))
 		}
 		out = append(out, v)

@@ -17,7 +17,7 @@ var anyObject = json.RawMessage(`{"type":"object","additionalProperties":true}`)
 // An inputSchema is the input schema of a workflow.
 type inputSchema struct {
 	listed    json.RawMessage // an object schema that model APIs accept
-	tree      node            // the same, decoded; nil if it is that of any object
+	tree      node            // the same, decoded, if it has other names for properties
 	check     func(json.RawMessage) error
 	unchecked []string // its keywords that are not checked
 	err       error    // why it was replaced by that of any object, or nil
