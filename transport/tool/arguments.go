@@ -166,8 +166,8 @@ func (a *arguments) members(raw json.RawMessage, corrected *jsontext.OrderedMap[
 }
 
 // loosened returns a value as a schema takes it, where it can only mean one thing: a whole number that is written
-// as 5.0, a number, a boolean, a list or an object that is written as a text, and one text for a list of them.
-// Other values are returned as they are, also those of a nil schema.
+// as 5.0, and a number, a boolean, a list or an object that is written as a text. Other values are returned as
+// they are, also those of a nil schema.
 func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
 	takes := func(kind string) bool { return s.Type == kind || slices.Contains(s.Types, kind) }
 	if s == nil {
@@ -180,13 +180,7 @@ func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
 		}
 	case kind == "string" && !takes("string"):
 		var text string
-		if json.Unmarshal(value, &text) != nil {
-			return value
-		}
-		if !json.Valid([]byte(text)) {
-			if s.Items != nil && s.Items.Type == "string" && text != "" && !strings.ContainsAny(text, ",;[]{}\"\n") {
-				return slices.Concat([]byte("["), value, []byte("]"))
-			}
+		if json.Unmarshal(value, &text) != nil || !json.Valid([]byte(text)) {
 			return value
 		}
 		inner := json.RawMessage(strings.TrimSpace(text))
