@@ -63,9 +63,7 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 				if err := <-deferred; !c.check(err) {
 					t.Errorf("asker of the deferred reply: %v", err)
 				}
-				if err := <-after; err != nil {
-					t.Errorf("asker after the crash: %v", err)
-				}
+				testkit.Works(t, <-after, "asker after the crash")
 				ask(t, ref, add1, 7)
 				if made, began, over := d.lives(); made != 2 || began != 2 || over != 0 {
 					t.Errorf("made %d, started %d, stopped %d", made, began, over)
@@ -73,9 +71,7 @@ func TestCrashIsAnsweredAndRestartsFromDurableState(t *testing.T) {
 				if n := log.Count("level=ERROR"); n != 1 || log.Count(c.logs) == 0 {
 					t.Errorf("%d errors logged: %s", n, log.String())
 				}
-				if time.Since(before) != 0 {
-					t.Error("a restart took somebody's time")
-				}
+				testkit.Equal(t, time.Since(before), 0, "a restart took somebody's time")
 			})
 		})
 	}
@@ -112,9 +108,7 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 		if _, ok := errors.AsType[*actor.PanicError](<-last); !ok {
 			t.Error("the asker of the last crash did not get it")
 		}
-		if err := <-queued; !errors.Is(err, actor.ErrTooManyRestarts) {
-			t.Errorf("queued: %v", err)
-		}
+		testkit.FailsWith(t, <-queued, actor.ErrTooManyRestarts, "queued")
 		<-ref.Done()
 		time.Sleep(time.Hour)
 		if err := ref.Tell(t.Context(), add1(actor.Reply[int]{})); !errors.Is(err, actor.ErrTooManyRestarts) || !strings.Contains(err.Error(), "frail") {
@@ -128,9 +122,7 @@ func TestTooManyRestartsStopTheActorAlone(t *testing.T) {
 func TestNoRestartsAtAll(t *testing.T) {
 	s := newSystem(t, nil)
 	ref := actor.Spawn(s, actor.Options{Restarts: -1}, (&disk{}).newProbe)
-	if _, err := actor.Ask(t.Context(), ref, failing); !errors.Is(err, errTorn) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), ref, failing)).Err(), errTorn)
 	<-ref.Done()
 }
 
@@ -160,9 +152,7 @@ func TestRegistryKeyIsRefusedUntilTheWindowHasPassed(t *testing.T) {
 		ask(t, r.For("b"), add1, 1)
 
 		time.Sleep(50*time.Second - 1)
-		if _, err := actor.Ask(t.Context(), a, add1); !errors.Is(err, actor.ErrTooManyRestarts) {
-			t.Errorf("a nanosecond early: %v", err)
-		}
+		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), a, add1)).Err(), actor.ErrTooManyRestarts, "a nanosecond early")
 		time.Sleep(time.Nanosecond)
 		ask(t, a, add1, 1)
 		if _, err := actor.Ask(t.Context(), a, panicking); errors.Is(err, actor.ErrTooManyRestarts) {
@@ -235,14 +225,11 @@ func TestSpawnedActorTriesAnewAfterAFailedStart(t *testing.T) {
 		d := &disk{startErr: errTorn}
 		ref := actor.Spawn(s, actor.Options{Name: "late"}, d.newProbe)
 		synctest.Wait()
-		if log.Count("actor did not start") != 1 || log.Count("torn") != 1 {
-			t.Errorf("log: %s", log.String())
-		}
+		testkit.Equal(t, log.Count("actor did not start"), 1, "log")
+		testkit.Equal(t, log.Count("torn"), 1, "log")
 		testkit.Must(t, ref.Tell(t.Context(), add1(actor.Reply[int]{})))
 		synctest.Wait()
-		if log.Count("messages_lost=1") != 1 {
-			t.Errorf("log: %s", log.String())
-		}
+		testkit.Equal(t, log.Count("messages_lost=1"), 1, "log: %s", log.String())
 		d.set(func(d *disk) { d.startErr = nil })
 		ask(t, ref, add1, 1)
 	})
@@ -257,9 +244,7 @@ func TestPanicWhileStartingIsACrash(t *testing.T) {
 		t.Errorf("first: %v", err)
 	}
 	for range 2 {
-		if _, err = actor.Ask(t.Context(), r.For("a"), add1); !errors.Is(err, actor.ErrTooManyRestarts) {
-			t.Errorf("then: %v", err)
-		}
+		testkit.FailsWith(t, testkit.Get(actor.Ask(t.Context(), r.For("a"), add1)).Err(), actor.ErrTooManyRestarts, "then")
 	}
 	if made, _, _ := of("a").lives(); made != 2 {
 		t.Errorf("made %d", made)

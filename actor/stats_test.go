@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+
+	"deepwork/actor/testkit"
 )
 
 // The figures count every mailbox, and who waits for room in one.
@@ -16,9 +18,7 @@ func TestStats(t *testing.T) {
 		}
 		a := Spawn(s, Options{Name: "a", Mailbox: 3}, slow)
 		r := NewRegistry(s, Options{Name: "r"}, func(string) (Behavior[int], error) { return slow() })
-		if got := s.Stats(); got != (Stats{Actors: 1}) {
-			t.Errorf("at rest: %+v", got)
-		}
+		testkit.Equal(t, s.Stats(), (Stats{Actors: 1}), "at rest")
 		send := func(to Address[int], n int) {
 			for range n {
 				go to.Tell(context.Background(), 1)
@@ -33,13 +33,9 @@ func TestStats(t *testing.T) {
 		}
 		close(proceed)
 		synctest.Wait()
-		if got := s.Stats(); got != (Stats{Actors: 3}) {
-			t.Errorf("when all is done: %+v", got)
-		}
+		testkit.Equal(t, s.Stats(), (Stats{Actors: 3}), "when all is done")
 		s.Stop(context.Background())
-		if got := s.Stats(); got != (Stats{}) {
-			t.Errorf("stopped: %+v", got)
-		}
+		testkit.Equal(t, s.Stats(), (Stats{}), "stopped")
 	})
 }
 

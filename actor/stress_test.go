@@ -143,9 +143,7 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 			for k := range tallies {
 				handled += tallies[k].handled.Load()
 				lives += tallies[k].lives.Load()
-				if n := tallies[k].alive.Load(); n != 0 {
-					t.Errorf("key %d has %d incarnations left", k, n)
-				}
+				testkit.Equal(t, tallies[k].alive.Load(), 0, "incarnations left of key %d", k)
 			}
 			if two.Load() != 0 || twice.Load() != 0 || handled != accepted.Load() || r.Len() != 0 {
 				t.Errorf("two alive %d times; handled twice %d; handled %d of %d; awake %d",
@@ -176,9 +174,7 @@ func TestPassivatedKeysCostNothing(t *testing.T) {
 
 	before := heap()
 	for k := range keys {
-		if _, err := actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int]) echo { return echo{reply: r} }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(actor.Ask(t.Context(), r.For(k), func(r actor.Reply[int]) echo { return echo{reply: r} })).Must(t)
 	}
 	for k := range keys {
 		testkit.Must(t, r.For(k).Tell(t.Context(), echo{rests: true}))

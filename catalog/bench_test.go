@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // many writes n jobs.
@@ -28,8 +30,7 @@ func BenchmarkOpen10000(b *testing.B) {
 	root := many(b, n)
 	b.ReportAllocs()
 	for b.Loop() {
-		c, err := Open(b.Context(), Options{Root: root})
-		must(b, err)
+		c := testkit.Get(Open(b.Context(), Options{Root: root})).Must(b)
 		if len(c.Snapshot().Jobs) != n {
 			b.Fatalf("%d jobs", len(c.Snapshot().Jobs))
 		}
@@ -43,8 +44,7 @@ func BenchmarkOpen10000(b *testing.B) {
 // 10 ms that a file must have been left alone included.
 func BenchmarkEdit1000(b *testing.B) {
 	root := many(b, 1000)
-	c, err := Open(b.Context(), Options{Root: root, NoWatch: true, Poll: time.Hour})
-	must(b, err)
+	c := testkit.Get(Open(b.Context(), Options{Root: root, NoWatch: true, Poll: time.Hour})).Must(b)
 	defer closing(b, c)
 	file := filepath.Join(root, ".deepwork", "jobs", "job_00500", "job.yml")
 	for i := 0; b.Loop(); i++ {

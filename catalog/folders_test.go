@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func dirs(s *Snapshot) string {
@@ -43,18 +45,14 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 	if got, want := dirs(s), "apple zebra bundled kiwi"; got != want {
 		t.Errorf("jobs are %q, want %q", got, want)
 	}
-	if got := summary(s, "bundled"); got != "standard" {
-		t.Errorf("bundled is %q", got)
-	}
+	testkit.Equal(t, summary(s, "bundled"), "standard", "bundled")
 	if len(s.Errors) != 1 || s.Errors[0].JobName != "broken" || s.Err("broken") == nil {
 		t.Errorf("errors are %v", s.Errors)
 	}
 	if s.Job("broken") != nil {
 		t.Error("a broken job is shadowing no other")
 	}
-	if p.log.Count("relative") != 1 {
-		t.Error("the relative folder was not logged")
-	}
+	testkit.Equal(t, p.log.Count("relative"), 1, "the relative folder was not logged")
 }
 
 // A project's copy of a bundled job that does not load leaves the bundled one in its place, and its fault says what to
@@ -104,14 +102,10 @@ func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 	if len(s.Err("bad").Diagnostics) < 2 {
 		t.Errorf("not every fault is told: %v", s.Err("bad").Diagnostics)
 	}
-	if n := p.log.Count("job does not load"); n != 4 {
-		t.Errorf("logged %d times", n)
-	}
+	testkit.Equal(t, p.log.Count("job does not load"), 4, "logged … times")
 	fresh(t, c)
 	fresh(t, c)
-	if n := p.log.Count("job does not load"); n != 4 {
-		t.Errorf("logged %d times after nothing changed", n)
-	}
+	testkit.Equal(t, p.log.Count("job does not load"), 4, "logged … times after nothing changed")
 }
 
 func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
@@ -128,11 +122,7 @@ func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
 		t.Fatal("no error on the later")
 	}
 	text := e.Diagnostics.Error()
-	for _, want := range []string{"job.yml:1:7: name: ", p.path(".deepwork", "jobs", "a"), p.path(".deepwork", "jobs", "b")} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the error lacks %q: %s", want, text)
-		}
-	}
+	testkit.ContainsAll(t, text, []string{"job.yml:1:7: name: ", p.path(".deepwork", "jobs", "a"), p.path(".deepwork", "jobs", "b")}, "the error lacks")
 	p.put("b", source("other", "second"))
 	if s := fresh(t, c); summary(s, "other") != "second" || len(s.Errors) != 0 {
 		t.Errorf("after the correction: %s %v", names(s), s.Errors)
@@ -145,9 +135,7 @@ func TestJobIsFoundByNameThenByDirectory(t *testing.T) {
 	p.put("two", source("three", "named three"))
 	s := p.open(silent()).Snapshot()
 	for name, want := range map[string]string{"one": "named two", "two": "named two", "three": "named three", "four": ""} {
-		if got := summary(s, name); got != want {
-			t.Errorf("%s finds %q, want %q", name, got, want)
-		}
+		testkit.Equal(t, summary(s, name), want, "%s finds", name)
 	}
 }
 
@@ -181,8 +169,7 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 		t.Fatalf("a new job in a new folder: %s", names(s))
 	}
 	p.put("two", source("two", "new"))
-	s, err := c.FreshJob(t.Context(), "two")
-	must(t, err)
+	s := testkit.Get(c.FreshJob(t.Context(), "two")).Must(t)
 	if summary(s, "two") != "new" {
 		t.Fatalf("an unknown job: %s", names(s))
 	}
@@ -207,11 +194,8 @@ func TestFreshJobSeesWhereAJobIsNow(t *testing.T) {
 	c := p.open(silent())
 	expect := func(name, want string) {
 		t.Helper()
-		s, err := c.FreshJob(t.Context(), name)
-		must(t, err)
-		if got := summary(s, name); got != want {
-			t.Errorf("job %s: %q, want %q of %s", name, got, want, names(s))
-		}
+		s := testkit.Get(c.FreshJob(t.Context(), name)).Must(t)
+		testkit.Equal(t, summary(s, name), want, "job %s of %s", name, names(s))
 	}
 	p.put("one", source("other", "first, renamed")) // still the directory's name
 	expect("one", "first, renamed")
@@ -249,9 +233,7 @@ func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 				return s.stale()
 			})
 			must(t, err)
-			if summary(got, "one") != "new" {
-				t.Errorf("serves %q", names(got))
-			}
+			testkit.Equal(t, summary(got, "one"), "new", "serves %q", names(got))
 		})
 	}
 }
@@ -269,7 +251,5 @@ func TestUnreadableJobFolderKeepsWhatItHad(t *testing.T) {
 	if s := fresh(t, c); summary(s, "one") != "first" {
 		t.Errorf("the job is gone: %s", names(s))
 	}
-	if p.log.Count("cannot be listed") != 1 {
-		t.Error("not logged once")
-	}
+	testkit.Equal(t, p.log.Count("cannot be listed"), 1, "not logged once")
 }

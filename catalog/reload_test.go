@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"deepwork/actor"
+	"deepwork/actor/testkit"
 )
 
 func TestAnEditTouchesNoOtherJob(t *testing.T) {
@@ -58,9 +58,7 @@ func TestBurstIsOneReload(t *testing.T) {
 	p.put("one", source("one", "second"))
 	n.ev <- fsnotify.Event{Name: p.jobFile("one"), Op: fsnotify.Write}
 	s := eventually(t, c, "the edit", func(s *Snapshot) bool { return summary(s, "one") == "second" })
-	if s.Version != 2 {
-		t.Errorf("version %d after one burst, want 2", s.Version)
-	}
+	testkit.Equal(t, s.Version, 2, "the version after one burst")
 }
 
 func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
@@ -71,16 +69,13 @@ func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
 
 	p.put("dir", "name: job\nversion: [")
 	s := fresh(t, c)
-	if s.Job("job") != good || len(s.Jobs) != 1 {
-		t.Errorf("the good definition is gone: %s", names(s))
-	}
+	testkit.Equal(t, s.Job("job"), good, "the good definition is gone")
+	testkit.Equal(t, len(s.Jobs), 1, "the good definition is gone")
 	if s.Err("dir") == nil || s.Err("job") == nil || len(s.Errors) != 1 {
 		t.Errorf("errors: %v", s.Errors)
 	}
 	logged := p.log.Count("job does not load")
-	if logged != 1 {
-		t.Errorf("logged %d times", logged)
-	}
+	testkit.Equal(t, logged, 1, "logged … times")
 	p.put("dir", source("job", "good"))
 	if s := fresh(t, c); s.Job("job") != good || len(s.Errors) != 0 {
 		t.Errorf("the same source again: other definition, or errors %v", s.Errors)
@@ -125,9 +120,7 @@ func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
 					p.put("two", source("two", version))
 					eventually(t, c, version, func(s *Snapshot) bool { return summary(s, "two") == version })
 				}
-				if got := p.log.Count("cannot be watched"); got != 1 {
-					t.Errorf("warned %d times", got)
-				}
+				testkit.Equal(t, p.log.Count("cannot be watched"), 1, "warned … times")
 				if n.openErr == nil && !n.isClosed() {
 					t.Error("the watches that there were are not given back")
 				}
@@ -193,9 +186,7 @@ func TestConcurrentFreshCallsAgree(t *testing.T) {
 					s.Version, summary(s, "one"), got[0].Version, summary(got[0], "one"))
 			}
 		}
-		if got[0].Version != uint64(round)+1 {
-			t.Errorf("round %d published version %d: not one reload", round, got[0].Version)
-		}
+		testkit.Equal(t, got[0].Version, uint64(round)+1, "round %d was not one reload: the version", round)
 	}
 }
 
@@ -223,17 +214,11 @@ func TestClosedCatalogServesWhatItHad(t *testing.T) {
 	c := p.open(Options{})
 	must(t, c.Close(t.Context()))
 	must(t, c.Close(t.Context()))
-	if s, err := c.Fresh(t.Context()); err != nil || summary(s, "one") != "first" {
-		t.Errorf("unchanged: %v", err)
-	}
+	testkit.Equal(t, summary(testkit.Get(c.Fresh(t.Context())).Must(t), "one"), "first", "unchanged")
 	p.put("one", source("one", "second"))
-	if _, err := c.Fresh(t.Context()); !errors.Is(err, actor.ErrStopped) {
-		t.Errorf("changed: %v, want actor.ErrStopped", err)
-	}
+	testkit.FailsWith(t, testkit.Get(c.Fresh(t.Context())).Err(), actor.ErrStopped, "changed …")
 }
 
 func TestOpenRefusesARelativeRoot(t *testing.T) {
-	if _, err := Open(t.Context(), Options{Root: "somewhere"}); err == nil {
-		t.Error("no error")
-	}
+	testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Root: "somewhere"})).Err(), "", "no error")
 }

@@ -1,14 +1,18 @@
 package catalog
 
 import (
+	"crypto/rand"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -55,30 +59,19 @@ func checkLaidOut(t *testing.T, jobs fstest.MapFS, base string) {
 func TestStandardJobsAreListedWithoutWriting(t *testing.T) {
 	p := newProject(t)
 	c := p.open(withStandard(bundledJobs()))
-	if got := dirs(c.Snapshot()); got != "bundled other" {
-		t.Errorf("jobs: %s", got)
-	}
-	if _, err := os.Stat(p.path(".deepwork")); err == nil {
-		t.Error("Open has written to the project")
-	}
+	testkit.Equal(t, dirs(c.Snapshot()), "bundled other", "jobs")
+	testkit.Fails(t, testkit.Get(os.Stat(p.path(".deepwork"))).Err(), "", "Open has written to the project")
 }
 
 func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 	p := newProject(t)
 	p.put("own", source("own", "own"))
 	c := p.open(withStandard(bundledJobs()))
-	if _, err := c.FreshJob(t.Context(), "own"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(p.standard()); err == nil {
-		t.Error("laid out for a job that is not a standard one")
-	}
-	s, err := c.FreshJob(t.Context(), "bundled")
-	must(t, err)
+	testkit.Get(c.FreshJob(t.Context(), "own")).Must(t)
+	testkit.Fails(t, testkit.Get(os.Stat(p.standard())).Err(), "", "laid out for a job that is not a standard one")
+	s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
 	j := s.Job("bundled")
-	if j.Dir != filepath.Join(p.standard(), "bundled") {
-		t.Errorf("job_dir is %s", j.Dir)
-	}
+	testkit.Equal(t, j.Dir, filepath.Join(p.standard(), "bundled"), "job_dir")
 	text, err := job.Instructions(j, j.Step("first"))
 	if err != nil || text != "Do the first." {
 		t.Errorf("instructions: %q, %v", text, err)
@@ -99,13 +92,11 @@ func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
 			c := p.open(withStandard(bundledJobs()))
-			_, err := c.FreshJob(t.Context(), "bundled")
-			must(t, err)
+			testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
 			// By another server that starts on it, too.
 			for _, c := range []*Catalog{c, p.open(withStandard(bundledJobs()))} {
 				spoil(p)
-				s, err := c.FreshJob(t.Context(), "bundled")
-				must(t, err)
+				s := testkit.Get(c.FreshJob(t.Context(), "bundled")).Must(t)
 				checkLaidOut(t, bundledJobs(), filepath.Dir(s.Job("bundled").Dir))
 			}
 		})
@@ -125,14 +116,9 @@ func TestStandardJobsNeverLeaveTheirFolderThroughALink(t *testing.T) {
 	must(t, os.Mkdir(filepath.Dir(p.standard()), 0o700))
 	link(p, beyond, p.standard())
 	c := p.open(withStandard(bundledJobs()))
-	if _, err := c.FreshJob(t.Context(), "bundled"); err == nil || !strings.Contains(err.Error(), "bundled") {
-		t.Errorf("error %v", err)
-	}
-	list, err := os.ReadDir(beyond)
-	must(t, err)
-	if len(list) != 0 {
-		t.Errorf("written outside: %v", list)
-	}
+	testkit.Fails(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err(), "bundled", "error")
+	list := testkit.Get(os.ReadDir(beyond)).Must(t)
+	testkit.Equal(t, len(list), 0, "written outside: %v", list)
 }
 
 func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
@@ -143,9 +129,7 @@ func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
 	if s := fresh(t, c); len(s.Jobs) != 2 {
 		t.Errorf("jobs: %s", names(s))
 	}
-	if _, err := c.FreshJob(t.Context(), "bundled"); err == nil || !strings.Contains(err.Error(), "bundled") {
-		t.Errorf("error %v", err)
-	}
+	testkit.Fails(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err(), "bundled", "error")
 }
 
 func TestTwoServersLayOutAtOnce(t *testing.T) {
@@ -155,9 +139,7 @@ func TestTwoServersLayOutAtOnce(t *testing.T) {
 		c := p.open(withStandard(bundledJobs()))
 		for range 2 {
 			wg.Go(func() {
-				if _, err := c.FreshJob(t.Context(), "bundled"); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, testkit.Get(c.FreshJob(t.Context(), "bundled")).Err())
 			})
 		}
 	}
@@ -169,10 +151,182 @@ func TestOwnJobShadowsAStandardOne(t *testing.T) {
 	p := newProject(t)
 	c := p.open(withStandard(bundledJobs()))
 	p.put("bundled", source("bundled", "own"))
-	if got := summary(fresh(t, c), "bundled"); got != "own" {
-		t.Errorf("serves %q", got)
-	}
+	testkit.Equal(t, summary(fresh(t, c), "bundled"), "own", "serves")
 	must(t, os.RemoveAll(p.path(".deepwork", "jobs", "bundled")))
 	fresh(t, c)
 	eventually(t, c, "the standard one again", func(s *Snapshot) bool { return summary(s, "bundled") == "standard" })
+}
+
+// A save is one way in which editors replace a job.yml.
+type save struct {
+	name string
+	// prepare lays the first version out; nil means as a plain file.
+	prepare func(p *project, first string)
+	save    func(p *project, next string)
+}
+
+const savedDir = "writing"
+
+var saves = []save{
+	{name: "rename", save: func(p *project, next string) {
+		temp := p.jobFile(savedDir) + ".tmp"
+		write(p.t, temp, next)
+		must(p.t, os.Rename(temp, p.jobFile(savedDir)))
+	}},
+	{name: "rename from elsewhere", save: func(p *project, next string) {
+		temp := p.path("elsewhere.yml")
+		write(p.t, temp, next)
+		must(p.t, os.Rename(temp, p.jobFile(savedDir)))
+	}},
+	{name: "truncate and write", save: func(p *project, next string) {
+		f := testkit.Get(os.OpenFile(p.jobFile(savedDir), os.O_WRONLY|os.O_TRUNC, 0)).Must(p.t)
+		for len(next) > 0 {
+			n := min(100, len(next))
+			testkit.Get(f.WriteString(next[:n])).Must(p.t)
+			next = next[n:]
+		}
+		must(p.t, f.Close())
+	}},
+	{name: "delete and create", save: func(p *project, next string) {
+		must(p.t, os.Remove(p.jobFile(savedDir)))
+		write(p.t, p.jobFile(savedDir), next)
+	}},
+	{name: "backup by rename, then create", save: func(p *project, next string) {
+		must(p.t, os.Rename(p.jobFile(savedDir), p.jobFile(savedDir)+"~"))
+		write(p.t, p.jobFile(savedDir), next)
+	}},
+	{name: "relative symlink swap", prepare: linked(false), save: swapped(false)},
+	{name: "absolute symlink swap", prepare: linked(true), save: swapped(true)},
+	{name: "write through a symlink to another folder", prepare: linked(true), save: func(p *project, next string) {
+		write(p.t, p.path("store", "1", "job.yml"), next)
+	}},
+	{name: "symlinked directory swap", prepare: func(p *project, first string) {
+		write(p.t, p.path("store", "a", "job.yml"), first)
+		link(p, p.path("store", "a"), p.path(".deepwork", "jobs", savedDir))
+	}, save: func(p *project, next string) {
+		write(p.t, p.path("store", "b", "job.yml"), next)
+		relink(p, p.path("store", "b"), p.path(".deepwork", "jobs", savedDir))
+	}},
+	{name: "write inside a symlinked directory", prepare: func(p *project, first string) {
+		write(p.t, p.path("store", "a", "job.yml"), first)
+		link(p, p.path("store", "a"), p.path(".deepwork", "jobs", savedDir))
+	}, save: func(p *project, next string) {
+		write(p.t, p.path("store", "a", "job.yml"), next)
+	}},
+	{name: "symlinked jobs folder swap", prepare: func(p *project, first string) {
+		write(p.t, p.path("store", "a", savedDir, "job.yml"), first)
+		link(p, p.path("store", "a"), p.path(".deepwork", "jobs"))
+	}, save: func(p *project, next string) {
+		write(p.t, p.path("store", "b", savedDir, "job.yml"), next)
+		relink(p, p.path("store", "b"), p.path(".deepwork", "jobs"))
+	}},
+	{name: "directory swapped by rename", save: func(p *project, next string) {
+		write(p.t, p.path("new", "job.yml"), next)
+		must(p.t, os.Rename(p.path(".deepwork", "jobs", savedDir), aside(p)))
+		must(p.t, os.Rename(p.path("new"), p.path(".deepwork", "jobs", savedDir)))
+	}},
+	{name: "jobs folder swapped by rename", save: func(p *project, next string) {
+		write(p.t, p.path(".deepwork", "new", savedDir, "job.yml"), next)
+		must(p.t, os.Rename(p.path(".deepwork", "jobs"), aside(p)))
+		must(p.t, os.Rename(p.path(".deepwork", "new"), p.path(".deepwork", "jobs")))
+	}},
+	{name: "deepwork folder swapped by rename", save: func(p *project, next string) {
+		write(p.t, p.path("new", "jobs", savedDir, "job.yml"), next)
+		must(p.t, os.Rename(p.path(".deepwork"), aside(p)))
+		must(p.t, os.Rename(p.path("new"), p.path(".deepwork")))
+	}},
+	{name: "deepwork folder removed and made anew", save: func(p *project, next string) {
+		must(p.t, os.RemoveAll(p.path(".deepwork")))
+		write(p.t, p.jobFile(savedDir), next)
+	}},
+}
+
+// aside is a name that nothing has yet.
+func aside(p *project) string { return p.path("old-" + rand.Text()) }
+
+func linked(absolute bool) func(*project, string) {
+	return func(p *project, first string) {
+		write(p.t, p.path("store", "1", "job.yml"), first)
+		link(p, target1(p, "1", absolute), p.jobFile(savedDir))
+	}
+}
+
+func swapped(absolute bool) func(*project, string) {
+	return func(p *project, next string) {
+		write(p.t, p.path("store", "2", "job.yml"), next)
+		relink(p, target1(p, "2", absolute), p.jobFile(savedDir))
+	}
+}
+
+func target1(p *project, version string, absolute bool) string {
+	if absolute {
+		return p.path("store", version, "job.yml")
+	}
+	return filepath.Join("..", "..", "..", "store", version, "job.yml")
+}
+
+func link(p *project, target, name string) {
+	must(p.t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must(p.t, os.Symlink(target, name))
+}
+
+func relink(p *project, target, name string) {
+	must(p.t, os.Symlink(target, name+".tmp"))
+	must(p.t, os.Rename(name+".tmp", name))
+}
+
+// eachSave runs a test for every way of saving, with another job beside it.
+func eachSave(t *testing.T, test func(t *testing.T, p *project, s save)) {
+	for _, s := range saves {
+		t.Run(s.name, func(t *testing.T) {
+			if runtime.GOOS == "windows" && s.prepare != nil {
+				t.Skip("symlinks need a privilege on Windows")
+			}
+			t.Parallel()
+			p := newProject(t)
+			if s.prepare != nil {
+				s.prepare(p, source("writing", "one"))
+			} else {
+				p.put(savedDir, source("writing", "one"))
+			}
+			test(t, p, s)
+		})
+	}
+}
+
+func heardOf(t *testing.T, o Options) {
+	eachSave(t, func(t *testing.T, p *project, s save) {
+		c := p.open(o)
+		if got := summary(c.Snapshot(), "writing"); got != "one" {
+			t.Fatalf("at first: %q", got)
+		}
+		// More than once: what was watched has been replaced by the first.
+		for _, version := range []string{"two", "three", "four"} {
+			s.save(p, source("writing", version))
+			eventually(t, c, version, func(s *Snapshot) bool { return summary(s, "writing") == version })
+		}
+		write(t, p.jobFile(savedDir), source("writing", "five"))
+		eventually(t, c, "five", func(s *Snapshot) bool { return summary(s, "writing") == "five" })
+	})
+}
+
+func TestEverySaveIsHeardByTheWatcher(t *testing.T) {
+	heardOf(t, Options{Debounce: 5 * time.Millisecond, Poll: time.Hour})
+}
+
+func TestEverySaveIsSeenByThePoller(t *testing.T) {
+	heardOf(t, Options{NoWatch: true, Poll: 20 * time.Millisecond})
+}
+
+func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
+	eachSave(t, func(t *testing.T, p *project, s save) {
+		all, one := p.open(silent()), p.open(silent())
+		for _, version := range []string{"two", "three", "four"} {
+			s.save(p, source("writing", version))
+			got := testkit.Get(one.FreshJob(t.Context(), "writing")).Must(t)
+			if a, b := summary(fresh(t, all), "writing"), summary(got, "writing"); a != version || b != version {
+				t.Errorf("Fresh serves %q, and FreshJob %q, not %q", a, b, version)
+			}
+		}
+	})
 }

@@ -1,14 +1,17 @@
 package catalog
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/internal/follow"
 )
 
@@ -106,14 +109,10 @@ func tearing(t *testing.T, file, content string) time.Duration {
 	}
 	for len(content) > 0 {
 		n := min(len(content), 150)
-		if _, err := f.WriteString(content[:n]); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(f.WriteString(content[:n])).Err())
 		content = content[n:]
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, f.Close())
 	return time.Since(began)
 }
 
@@ -125,9 +124,7 @@ func saved(t *testing.T, s *Snapshot) int {
 		t.Fatalf("version %d has no definition; errors %v", s.Version, s.Errors)
 	}
 	var i int
-	if _, err := fmt.Sscanf(j.Summary, "save %d", &i); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(fmt.Sscanf(j.Summary, "save %d", &i)).Must(t)
 	return i
 }
 
@@ -136,4 +133,171 @@ func whole(t *testing.T, s *Snapshot) bool {
 	t.Helper()
 	i := saved(t, s)
 	return string(s.Job("one").Source) == tearable(i)
+}
+
+// inBubble runs a test on a clock that moves only when all else waits. A watch
+// waits for the system and would stop that clock, so there is none.
+func inBubble(t *testing.T, test func(t *testing.T, p *project, c *Catalog)) {
+	p := newProject(t)
+	p.put("one", source("one", "first"))
+	synctest.Test(t, func(t *testing.T) {
+		o := silent()
+		o.Root = p.root
+		c := testkit.Get(Open(t.Context(), o)).Must(t)
+		test(t, p, c)
+		must(t, c.Close(context.Background()))
+	})
+}
+
+func TestVanishedJobStaysForTheGraceAndGoesByItself(t *testing.T) {
+	for name, vanish := range map[string]func(*project){
+		"file":      func(p *project) { must(p.t, os.Remove(p.jobFile("one"))) },
+		"directory": func(p *project) { must(p.t, os.RemoveAll(p.path(".deepwork", "jobs", "one"))) },
+		"folder":    func(p *project) { must(p.t, os.RemoveAll(p.path(".deepwork"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+				vanish(p)
+				if s := fresh(t, c); summary(s, "one") != "first" || len(s.Errors) != 0 {
+					t.Fatalf("at once: %s %v", names(s), s.Errors)
+				}
+				time.Sleep(499 * time.Millisecond)
+				if s := fresh(t, c); summary(s, "one") != "first" {
+					t.Fatal("gone before its time")
+				}
+				changed := c.Changes(t.Context())
+				time.Sleep(time.Millisecond)
+				<-changed // nobody called
+				if s := c.Snapshot(); len(s.Jobs) != 0 || len(s.Errors) != 0 {
+					t.Errorf("after 500 ms: %s %v", names(s), s.Errors)
+				}
+			})
+		})
+	}
+}
+
+func TestJobThatComesBackWithinTheGraceWasNeverGone(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+		before := c.Snapshot().Job("one")
+		must(t, os.Remove(p.jobFile("one")))
+		fresh(t, c)
+		time.Sleep(400 * time.Millisecond)
+		p.put("one", source("one", "first"))
+		if s := fresh(t, c); s.Job("one") != before {
+			t.Error("another definition, of the same source")
+		}
+		time.Sleep(time.Second)
+		if s := c.Snapshot(); s.Job("one") != before {
+			t.Error("gone though it came back")
+		}
+	})
+}
+
+func TestVanishedJobGivesWayToTheOneThatHasItsName(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+		must(t, os.Rename(p.path(".deepwork", "jobs", "one"), p.path(".deepwork", "jobs", "zwei")))
+		s := fresh(t, c)
+		if len(s.Jobs) != 1 || len(s.Errors) != 0 || s.Jobs[0].Dir != p.path(".deepwork", "jobs", "zwei") {
+			t.Errorf("%s in %s, errors %v", names(s), dirs(s), s.Errors)
+		}
+	})
+}
+
+// TestTornContent is content that is the beginning of the last good definition:
+// a save in progress while it is young, and after that what it is.
+func TestTornContent(t *testing.T) {
+	whole := source("one", "first")
+	for name, torn := range map[string]string{
+		"empty":            "",
+		"does not parse":   whole[:200],
+		"parses":           whole[:strings.Index(whole, "workflows:")],
+		"all but its last": whole[:len(whole)-2],
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+				before := c.Snapshot()
+				p.put("one", torn)
+				if s := fresh(t, c); s != before {
+					t.Fatalf("at once: %s %v", names(s), s.Errors)
+				}
+				time.Sleep(400 * time.Millisecond)
+				if s := fresh(t, c); s != before {
+					t.Fatalf("after 400 ms: %s %v", names(s), s.Errors)
+				}
+				time.Sleep(200 * time.Millisecond)
+				s := c.Snapshot()
+				if s == before {
+					t.Fatal("still taken for a save in progress after 600 ms")
+				}
+				if torn == "" && (s.Job("one") == nil || s.Err("one") == nil) {
+					t.Errorf("an empty file: %s %v", names(s), s.Errors)
+				}
+				if name == "parses" && (len(s.Job("one").Workflows) != 0 || len(s.Errors) != 0) {
+					t.Errorf("a shorter definition: %v", s.Errors)
+				}
+			})
+		})
+	}
+}
+
+// A busy machine takes long between two looks; a file that is saved now and then is settled at one
+// of them all the same.
+func TestFreshIsPatientOnABusyMachine(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+		looks := 0
+		s, err := c.look(t.Context(), c.state.Load(), func(s *state) []key {
+			if looks++; looks <= 5 {
+				time.Sleep(follow.Bound / 2)
+				p.put("one", source("one", fmt.Sprint("save ", looks)))
+			}
+			return s.stale()
+		})
+		must(t, err)
+		testkit.Equal(t, summary(s, "one"), "save 5", "it serves after %d looks", looks)
+	})
+}
+
+func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+		before := c.Snapshot().Job("one")
+		stop := make(chan struct{})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-time.After(3 * time.Millisecond):
+					p.put("one", source("one", strings.Repeat("x", i%7+1)))
+				}
+			}
+		}()
+		time.Sleep(20 * time.Millisecond)
+		began := time.Now()
+		s := fresh(t, c)
+		if took := time.Since(began); took > follow.Bound {
+			t.Errorf("Fresh took %v", took)
+		}
+		testkit.Equal(t, s.Job("one"), before, "serves %s", names(s))
+		close(stop)
+		<-done
+		p.put("one", source("one", "last"))
+		testkit.Equal(t, summary(fresh(t, c), "one"), "last", "after the last write")
+	})
+}
+
+func TestRacyContentIsSettledByItself(t *testing.T) {
+	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
+		if !c.state.Load().folders[0].entry("one").Racy {
+			t.Fatal("a file as young as the clock is not racy")
+		}
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		st := c.state.Load()
+		if st.folders[0].entry("one").Racy || st.folders[0].Racy || !st.due.IsZero() {
+			t.Error("still racy")
+		}
+		testkit.Equal(t, st.snap.Version, 1, "the version, though nothing changed")
+	})
 }

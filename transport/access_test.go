@@ -8,8 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
 
@@ -39,9 +45,7 @@ func TestTokens(t *testing.T) {
 			}
 			for i, name := range []string{"ann", "bob"} {
 				callTool(t, dial(t, h, stateful, token[i]), "get_workflows", `{}`)
-				if got := f.agents[i].identity; got != name {
-					t.Errorf("the caller is %q, want %q", got, name)
-				}
+				testkit.Equal(t, f.agents[i].identity, name, "the caller")
 			}
 		})
 	}
@@ -69,8 +73,7 @@ func TestSessionOfAnotherCaller(t *testing.T) {
 	data := make([]byte, 4096)
 	n := 0
 	for !strings.Contains(string(data[:n]), "\n\n") {
-		m, err := stream.Read(data[n:])
-		must(t, err)
+		m := testkit.Get(stream.Read(data[n:])).Must(t)
 		n += m
 	}
 	_, endpoint, _ := strings.Cut(string(data[:n]), "data: ")
@@ -161,15 +164,177 @@ func TestListenErrors(t *testing.T) {
 			t.Errorf("%+v: accepted", test.o)
 			continue
 		}
-		for _, want := range test.says {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%+v: %v, want %q", test.o, err, want)
-			}
+		testkit.ContainsAll(t, err.Error(), test.says, "%+v: %v", test.o, err)
+	}
+	h := testkit.Get(s.Listen(context.Background(), web.Options{})).Must(t)
+	testkit.Works(t, h.Close(), "closing one that was not served")
+}
+
+// A workflow is reached from another connection by its session_id, and by its own
+// caller alone; it outlives its connection. Stateless requests name it as soon as
+// there is more than one.
+func TestWorkflowsOfCallers(t *testing.T) {
+	s, _ := project(t, nil)
+	file, token := tokens(t, "ann", "bob")
+	h := overHTTP(t, s, web.Options{TokenFile: file})
+	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
+	first, second, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
+	id := into[machine.StartReply](t, first, "start_workflow", start).BeginStep.SessionID
+	named := `{"session_id":"` + id + `"}`
+
+	refusedWith(t, second, "get_step", `{}`, "StateError")
+	if got := refusedWith(t, bob, "get_step", `{}`, "StateError"); strings.Contains(got, id) {
+		t.Errorf("another caller is told of it: %s", got)
+	}
+	if res := callTool(t, bob, "get_step", named); !res.IsError {
+		t.Errorf("another caller reached it: %s", text(res))
+	}
+	if res := callTool(t, dial(t, h, "", token[1]), "abort_workflow", `{"explanation":"e","session_id":"`+id+`"}`); !res.IsError {
+		t.Errorf("another caller ended it: %s", text(res))
+	}
+	if got := into[machine.StepReply](t, second, "get_step", named); got.BeginStep.StepID != "idea" {
+		t.Errorf("on its caller's other connection: %+v", got)
+	}
+	must(t, first.Close())
+	must(t, second.Close())
+
+	stateless := dial(t, h, "", token[0])
+	if got := into[machine.StepReply](t, stateless, "get_step", `{}`); got.BeginStep.SessionID != id {
+		t.Errorf("the only one: %+v", got)
+	}
+	other := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
+	if got := refusedWith(t, stateless, "get_step", `{}`, "StateError"); !strings.Contains(got, id) || !strings.Contains(got, other) || !strings.Contains(got, "session_id") {
+		t.Error(got)
+	}
+	if got := into[machine.StepReply](t, stateless, "get_step", named); got.BeginStep.SessionID != id {
+		t.Errorf("named: %+v", got)
+	}
+}
+
+// callerAgent makes agents whose calls of start_workflow send their caller.
+func callerAgent(got chan<- session.Caller) func(*fakeAgent) {
+	return func(a *fakeAgent) {
+		a.start = func(ctx context.Context, _ workflow.StartArgs) (*machine.StartReply, error) {
+			got <- session.CallerOf(ctx)
+			return &machine.StartReply{BeginStep: fullStep("a"), Stack: a.stack}, nil
 		}
 	}
-	h, err := s.Listen(context.Background(), web.Options{})
-	must(t, err)
-	if err := h.Close(); err != nil {
-		t.Errorf("closing one that was not served: %v", err)
+}
+
+const anyStart = `{"goal":"g","job_name":"j","workflow_name":"w"}`
+
+// The context of a call has its caller, over each transport.
+func TestEachCallHasItsCaller(t *testing.T) {
+	got := make(chan session.Caller, 1)
+	s, _ := fakeServer(t, callerAgent(got), withHTTP(nil))
+	file, token := tokens(t, "ann")
+	check := func(name string, want session.Caller) {
+		t.Helper()
+		testkit.Equal(t, <-got, want, "%s: the caller", name)
+	}
+	cs, stop, served := onStdio(t, s)
+	callTool(t, cs, "start_workflow", anyStart)
+	check("stdio", session.LocalCaller(session.ChannelStdio))
+	stop()
+	<-served
+	for name, o := range map[string]web.Options{"http": {}, "sse": {Transport: web.SSE}} {
+		for _, version := range []string{stateful, ""} {
+			callTool(t, dial(t, overHTTP(t, s, o), version, ""), "start_workflow", anyStart)
+			check(name+version, session.LocalCaller(name))
+			o := o
+			o.TokenFile = file
+			callTool(t, dial(t, overHTTP(t, s, o), version, token[0]), "start_workflow", anyStart)
+			check(name+version+" with a token", session.Caller{Identity: "ann", Channel: name})
+		}
+	}
+}
+
+// A call of nobody knows whom is not one of the user: it is refused.
+func TestACallWithoutACallerIsRefused(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	here, there := mcp.NewInMemoryTransports()
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.mcp.Run(ctx, here) }()
+	_, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), there, nil)
+	testkit.Fails(t, err, "it is not known who makes this call")
+	testkit.Equal(t, s.conns.Len(), 0, "connections")
+	cancel()
+	<-ran
+}
+
+// Where the system does not tell whose a connection is, the user has a token, which is made when the
+// server starts and makes its bearer the user.
+func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
+	got := make(chan session.Caller, 1)
+	made := false
+	s, _ := fakeServer(t, callerAgent(got), withHTTP(nil), func(e *engines) {
+		e.token = func(make bool) (string, error) { made = made || make; return "made", nil }
+	})
+	for _, over := range []string{web.HTTP, web.SSE} {
+		made = false
+		h := overHTTP(t, s, web.Options{Transport: over, UnknownPeers: true})
+		if !made {
+			t.Error("no token was made at the start")
+		}
+		for _, url := range []string{h.URL(), at(h, "/metrics")} {
+			for token, says := range map[string]string{"": "deepwork token show", "wrong": "not known here"} {
+				if r := send(t, httpClient(t, token), "GET", url, ""); r.status != 401 || token == "" && !strings.Contains(r.body, says) {
+					t.Errorf("%s with %q: %+v", url, token, r)
+				}
+			}
+		}
+		if r := send(t, httpClient(t, "made"), "GET", at(h, "/metrics"), ""); r.status != 200 {
+			t.Errorf("%+v", r)
+		}
+		callTool(t, dial(t, h, stateful, "made"), "start_workflow", anyStart)
+		testkit.Equal(t, <-got, session.LocalCaller(over), "the caller")
+	}
+}
+
+// A page that was rebound to this server is refused, as is any page that is not
+// allowed; a page that is, by the config or by a flag, may do what a client with a token does.
+func TestGuard(t *testing.T) {
+	for _, over := range []string{web.HTTP, web.SSE} {
+		t.Run(over, func(t *testing.T) {
+			hosts, origins := []string{"deep.example.com"}, []string{"https://app.example.com"}
+			file, token := tokens(t, "ann")
+			o, byConfig := web.Options{Transport: over, TokenFile: file}, over == web.HTTP
+			if !byConfig {
+				o.AllowedHosts, o.AllowedOrigins = hosts, origins
+			}
+			s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) {
+				if byConfig {
+					c.AllowedHosts, c.AllowedOrigins = hosts, origins
+				}
+			}))
+			h := overHTTP(t, s, o)
+			c := httpClient(t, token[0])
+			for _, url := range []string{h.URL(), at(h, "/metrics")} {
+				for _, headers := range [][]string{{"Host: evil.example.com"}, {"Origin: https://evil.example.com"}, {"Origin: null"}, {"Origin: http://localhost:3000"}, {"Origin: http://localhost"}, {"Host: evil.example.com", "Origin: http://evil.example.com"}} {
+					r := send(t, c, "GET", url, "", headers...)
+					if r.status != 403 || r.header.Get("Access-Control-Allow-Origin") != "" || !strings.Contains(r.body, "http.allowed_") {
+						t.Errorf("%s %v: %+v", url, headers, r)
+					}
+				}
+			}
+			if r := send(t, c, "GET", at(h, "/metrics"), "", "Origin: http://"+address(h)); r.status != 200 {
+				t.Errorf("from its own page: %+v", r)
+			}
+			if r := send(t, c, "GET", at(h, "/metrics"), "", "Host: deep.example.com:80", "Origin: https://app.example.com"); r.status != 200 ||
+				r.header.Get("Access-Control-Allow-Origin") != "https://app.example.com" || r.header.Get("Access-Control-Expose-Headers") != "Mcp-Session-Id" {
+				t.Errorf("%+v", r)
+			}
+			r := send(t, c, "OPTIONS", h.URL(), "", "Origin: https://app.example.com", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,mcp-session-id")
+			if r.status != 204 || !strings.Contains(r.header.Get("Access-Control-Allow-Methods"), "DELETE") || r.header.Get("Access-Control-Allow-Headers") != "authorization,mcp-session-id" {
+				t.Errorf("preflight: %+v", r)
+			}
+			if r := send(t, c, "OPTIONS", h.URL(), "", "Origin: https://evil.example.com", "Access-Control-Request-Method: POST"); r.status != 403 {
+				t.Errorf("preflight of another: %+v", r)
+			}
+			if r := send(t, c, "GET", at(h, "/nothing"), ""); r.status != 404 {
+				t.Errorf("%+v", r)
+			}
+		})
 	}
 }

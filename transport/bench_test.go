@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
+	remotetools "deepwork/transport/tools/remote"
 )
 
 // overPipes connects a client to whatever serves in and out.
@@ -35,8 +38,7 @@ func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *m
 func BenchmarkToolsList(b *testing.B) {
 	s := made(b, Options{ProjectRoot: b.TempDir(), AdditionalJobs: []string{}})
 	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })
-	all, err := ours.ListTools(b.Context(), nil)
-	must(b, err)
+	all := testkit.Get(ours.ListTools(b.Context(), nil)).Must(b)
 	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
 	for _, t := range all.Tools {
 		bare.AddTool(t, nothing)
@@ -46,8 +48,7 @@ func BenchmarkToolsList(b *testing.B) {
 	})
 	list := func(cs *mcp.ClientSession) time.Duration {
 		began := time.Now()
-		_, err := cs.ListTools(b.Context(), nil)
-		must(b, err)
+		testkit.Get(cs.ListTools(b.Context(), nil)).Must(b)
 		return time.Since(began)
 	}
 	var by, beside []time.Duration
@@ -78,8 +79,7 @@ func manyJobs(b *testing.B, n int) string {
 // BenchmarkGetWorkflows is a whole call with 1,000 jobs, the client's pipes
 // included, its decoding not.
 func BenchmarkGetWorkflows(b *testing.B) {
-	s, err := NewServer(Options{ProjectRoot: manyJobs(b, 1000)})
-	must(b, err)
+	s := testkit.Get(NewServer(Options{ProjectRoot: manyJobs(b, 1000)})).Must(b)
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	served := make(chan error, 1)
@@ -89,15 +89,35 @@ func BenchmarkGetWorkflows(b *testing.B) {
 	lines.ReadString('\n')
 	for b.Loop() {
 		io.WriteString(toServer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n")
-		line, err := lines.ReadString('\n')
-		must(b, err)
+		line := testkit.Get(lines.ReadString('\n')).Must(b)
 		b.SetBytes(int64(len(line)))
 	}
 	toServer.Close()
-	if err := <-served; err != nil {
-		b.Error(err)
+	testkit.Works(b, <-served)
+	testkit.Works(b, s.Close(context.Background()))
+}
+
+// BenchmarkTenThousandWorkflows is the time from a source's list_changed until
+// its 10,000 workflows, whose schemas are compiled one by one, are tools: at most
+// 5 s. list-changed is how often a client was told of that: once.
+func BenchmarkTenThousandWorkflows(b *testing.B) {
+	f := newFactory()
+	s, _ := withSource(b, f, "")
+	flows := thousands(10_000)
+	w := watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(b, s, o) })
+	w.ready(b, s)
+	told := int64(0)
+	for b.Loop() {
+		f.offer(flows...)
+		until(b, s, "all of them", func(l *remotetools.Listing) bool { return len(l.Tools) == len(flows) })
+		b.StopTimer()
+		w.until(b, 1)
+		told += w.told.Load()
+		f.offer()
+		until(b, s, "none", func(l *remotetools.Listing) bool { return len(l.Tools) == 0 })
+		w.until(b, 2)
+		w.told.Store(0)
+		b.StartTimer()
 	}
-	if err := s.Close(context.Background()); err != nil {
-		b.Error(err)
-	}
+	b.ReportMetric(float64(told)/float64(b.N), "list-changed")
 }

@@ -1,17 +1,25 @@
 package transport
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/state"
+	"deepwork/session/store/local"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 )
 
 // Seed 004, "Tools are discoverable".
@@ -32,8 +40,7 @@ func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 // Seed 004, "No workspace_id alias in MCP schemas".
 func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
 	for _, tool := range listTools(t) {
-		text, err := json.Marshal(tool)
-		must(t, err)
+		text := testkit.Get(json.Marshal(tool)).Must(t)
 		if strings.Contains(string(text), "workspace_id") {
 			t.Errorf("%s: %s", tool.Name, text)
 		}
@@ -56,9 +63,7 @@ func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
 			}
 		}
 		for field, format := range map[string]string{"attempt_id": "UUID", "latest_session_id": "UUID", "created_at": "RFC 3339", "updated_at": "RFC 3339"} {
-			if d := entry.Properties[field].Description; !strings.Contains(d, format) {
-				t.Errorf("%s does not tell its format: %s", field, d)
-			}
+			testkit.Contains(t, entry.Properties[field].Description, format, "%s does not tell its format", field)
 		}
 		if e := entry.Properties["state"].Enum; len(e) != 7 {
 			t.Errorf("state's values: %v", e)
@@ -128,7 +133,7 @@ func TestBoardArguments(t *testing.T) {
 		{"get_task", `{"task_id":7}`, "invalid_argument", `"task_id": 7 is an integer; expected a string`},
 		{"get_task", `{}`, "missing_argument", `"task_id"`},
 		{"get_attempt", `{"workspace_id":"` + id + `"}`, "unknown_argument", `"workspace_id"`},
-		{"list_tasks", `{"project_id":"` + id + `","limit":"5"}`, "invalid_argument", `"limit": "5" is a string; expected an integer`},
+		{"list_tasks", `{"project_id":"` + id + `","limit":"five"}`, "invalid_argument", `"limit": "five" is a string; expected an integer`},
 		{"list_tasks", `{"project_id":"` + id + `","limit":1.5}`, "invalid_argument", `"limit": 1.5 is a number; expected an integer`},
 		{"list_tasks", `{"project_id":"` + id + `","limit":0}`, "out_of_range", `limit`},
 		{"list_tasks", `{"project_id":"` + id + `","status":"open"}`, "unknown_status", `inreview`},
@@ -138,7 +143,7 @@ func TestBoardArguments(t *testing.T) {
 		{"follow_up", `{"workspace_id":7,"action":"cancel"}`, "invalid_argument", `"workspace_id"`},
 		{"follow_up", `{"workspace_id":"` + id + `","action":"cancel"}`, "unknown_attempt", id},
 		{"follow_up", `{"workspace_id":"` + id + `","session_id":"` + id + `","action":"cancel"}`, "two_targets", "exactly one"},
-		{"tail_attempt", `{"attempt_id":"` + id + `","wait":"1"}`, "invalid_argument", `"wait"`},
+		{"tail_attempt", `{"attempt_id":"` + id + `","wait":"one"}`, "invalid_argument", `"wait"`},
 		{"tail_attempt", `{"attempt_id":"` + id + `","wait":31}`, "out_of_range", `wait`},
 		{"get_attempt_diff", `{"attempt_id":"` + id + `","paths":"a"}`, "invalid_argument", `"paths": "a" is a string`},
 		{"get_attempt_diff", `{"attempt_id":"` + id + `","paths":["a",7]}`, "invalid_argument", `"paths[1]": 7 is an integer`},
@@ -166,9 +171,8 @@ func TestWithoutAPlaceForTheState(t *testing.T) {
 	}
 	for tool, args := range map[string]string{"start_workflow": `{"goal":"g","job_name":"trip","workflow_name":"plan","request_id":"r"}`, "list_projects": `{}`} {
 		res := callTool(t, cs, tool, args)
-		if errorMetaOf(t, res)["code"] != "no_state_folder" || !strings.Contains(text(res), state.Env) {
-			t.Errorf("%s: %s", tool, text(res))
-		}
+		testkit.Equal(t, errorMetaOf(t, res)["code"], "no_state_folder", "%s", tool)
+		testkit.Contains(t, text(res), state.Env, "%s", tool)
 	}
 	for _, name := range []string{".deepwork/tmp", "state"} {
 		if _, err := os.Stat(filepath.Join(root, name)); !os.IsNotExist(err) {
@@ -187,7 +191,40 @@ func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 		t.Errorf("there is a board: %v", err)
 	}
 	callTool(t, cs, "list_projects", `{}`)
-	if _, err := os.Stat(file); err != nil {
-		t.Error(err)
+	testkit.Works(t, testkit.Get(os.Stat(file)).Err())
+}
+
+// Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs;
+// younger and active ones stay.
+func TestEndedSessionsAreRemoved(t *testing.T) {
+	s, root := project(t, nil)
+	cs := client(t, s)
+	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"ended","job_name":"trip","workflow_name":"dream"}`)
+	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"enough"}`)
+	active := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"active","job_name":"trip","workflow_name":"dream"}`).BeginStep.SessionID
+
+	folder := testkit.Get(state.Find(root)).Must(t)
+	stores := local.Stores(folder, false, slog.New(slog.DiscardHandler))
+	engine := testkit.Get(workflow.Open(t.Context(), workflow.Options{Root: root, State: folder, Stores: stores})).Must(t)
+	defer func() {
+		noError(t, errors.Join(notStopped(engine.Close(context.Background())), stores.Close(context.Background())))
+	}()
+	p := &pruner{engine, config.Open(root).Current, slog.New(slog.DiscardHandler)}
+	for _, tt := range []struct {
+		config string
+		after  time.Duration
+		left   int
+	}{
+		{"", 9999 * time.Hour, 2},
+		{"sessions: {keep_ended: 2h}\n", time.Hour, 2},
+		{"sessions: {keep_ended: 2h}\n", 3 * time.Hour, 1},
+	} {
+		write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + tt.config})
+		p.prune(t.Context(), time.Now().Add(tt.after))
+		left, err := engine.List(t.Context())
+		if err != nil || len(left) != tt.left || left[0].ID != active {
+			t.Errorf("%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
+		}
 	}
+	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"its definition is still there"}`)
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -16,9 +18,11 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/board"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
+	"deepwork/transport/web"
 )
 
 // A logBuffer collects log lines as JSON objects.
@@ -160,9 +164,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 	if res, err := cs.ListTools(context.Background(), nil); err != nil || len(res.Tools) < 6 {
 		t.Errorf("tools/list: %v", err)
 	}
-	if in := cs.InitializeResult().Instructions; !strings.Contains(in, bad.Error()) {
-		t.Errorf("instructions: %s", in)
-	}
+	testkit.Contains(t, cs.InitializeResult().Instructions, bad.Error(), "instructions")
 	res := callTool(t, cs, "get_workflows", `{}`)
 	if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), bad.Error()) || errorMetaOf(t, res)["code"] != "config_invalid" {
 		t.Errorf("got %s", text(res))
@@ -170,9 +172,7 @@ func TestBadConfigRefusesCalls(t *testing.T) {
 	f.first(t)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.agents) != 1 {
-		t.Errorf("%d agents", len(f.agents))
-	}
+	testkit.Equal(t, len(f.agents), 1, "agents")
 }
 
 // Every call is logged in one line with tool, session and the stack as it was when it began.
@@ -209,12 +209,9 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 
 func TestSDKIsQuiet(t *testing.T) {
 	logger, log := logged()
-	s, err := newServer(engines{connect: new(fakes).agent}, nil, "", logger)
-	must(t, err)
+	s := testkit.Get(newServer(engines{connect: new(fakes).agent}, nil, "", logger)).Must(t)
 	callTool(t, client(t, s), "get_step", `{}`)
-	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Errorf("%d lines, want 1:\n%s", n, log.String())
-	}
+	testkit.Equal(t, strings.Count(log.String(), "\n"), 1, "lines, want 1: %s", log.String())
 }
 
 // Each MCP session has an agent of its own, closed when the session ends.
@@ -230,9 +227,7 @@ func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
 	}
 	for _, a := range f.agents {
 		<-a.closed
-		if a.identity != "local" {
-			t.Errorf("identity %q", a.identity)
-		}
+		testkit.Equal(t, a.identity, "local", "identity")
 	}
 }
 
@@ -249,9 +244,7 @@ func TestCloseEndsConnections(t *testing.T) {
 		called <- err
 	}()
 	<-b.began
-	if err := s.Close(context.Background()); err != nil {
-		t.Errorf("Close: %v", err)
-	}
+	testkit.Works(t, s.Close(context.Background()), "Close")
 	<-f.agents[0].closed
 	<-called
 	<-ran
@@ -278,4 +271,192 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 	}
 	close(b.free)
 	<-called
+}
+
+// A tool of the board that breaks, or is cut short by the end of the server, says where on the board to
+// look, and one that only reads can be called again.
+func TestBoardCallThatFails(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(tool.ErrStopping)
+	for name, says := range map[string]string{
+		"create_task": "before you call create_task again, call list_tasks",
+		"get_task":    "it changes nothing, so call get_task again",
+	} {
+		for _, c := range []struct {
+			ctx        context.Context
+			err        error
+			code, says string
+		}{
+			{t.Context(), errors.New("disk on fire"), "internal", says},
+			{ctx, tool.ErrStopping, "stopping", "Connect again; " + says},
+		} {
+			res, err := serve(c.ctx, s, name, func() (any, error) { return nil, c.err })
+			if err != nil || errorMetaOf(t, res)["code"] != c.code || !strings.Contains(text(res), c.says) || strings.Contains(text(res), "get_step") {
+				t.Errorf("%s: %v: %s", name, err, text(res))
+			}
+		}
+	}
+}
+
+// Each tool that changes something says how to see what it did, by tools there are.
+func TestEveryToolCanBeRechecked(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	name := regexp.MustCompile(`\b(?:get|list)_[a-z_]+|workflow_status|workflows-status-tool`)
+	for _, tool := range s.tools.Names() {
+		r := s.tools.Tool(tool)
+		testkit.Equal(t, r.Hints.ReadOnly, r.Recheck == "", "%s: reads only, and is rechecked by %q", tool, r.Recheck)
+		named := name.FindAllString(r.Recheck, -1)
+		if !r.Hints.ReadOnly && len(named) == 0 {
+			t.Errorf("%s: no tool is named in %q", tool, r.Recheck)
+		}
+		for _, n := range named {
+			if !s.tools.Tool(n).Hints.ReadOnly {
+				t.Errorf("%s: %s is no tool that reads", tool, n)
+			}
+		}
+	}
+}
+
+// The instructions tell of the tools that are offered, and of no others.
+func TestInstructionsFitTheToolsets(t *testing.T) {
+	for _, c := range []struct {
+		sets        []string
+		inside      bool
+		has, hasNot []string
+	}{
+		{nil, false, []string{onBoardLine, lifecycle, "failed to load"}, []string{inWorkspaceLine}},
+		{nil, true, []string{onBoardLine, lifecycle, inWorkspaceLine}, nil},
+		{[]string{"workflows"}, false, []string{lifecycle}, []string{onBoardLine, inWorkspaceLine}},
+		{[]string{"board"}, false, []string{onBoardLine}, []string{"get_workflows", "workflows"}},
+	} {
+		server, _ := project(t, func(o *Options) { o.Toolsets = c.sets })
+		p := server.engines
+		if c.inside {
+			p.workspace = new(board.Context)
+		}
+		s := testkit.Get(newServer(p, c.sets, "", slog.New(slog.DiscardHandler))).Must(t)
+		got := s.instructions(t.Context())
+		testkit.ContainsAll(t, got, c.has, "%v", c.sets)
+		for _, text := range c.hasNot {
+			if strings.Contains(got, text) {
+				t.Errorf("%v: %q is in:\n%s", c.sets, text, got)
+			}
+		}
+		if len(got) > instructionBytes || strings.TrimSpace(got) != got {
+			t.Errorf("%v: %d bytes:\n%s", c.sets, len(got), got)
+		}
+	}
+}
+
+// A hugeReply is one that no bound of its own holds back.
+type hugeReply struct {
+	Text string `json:"text"`
+}
+
+// serve carries out a call of a tool whose work is work.
+func serve(ctx context.Context, s *Server, name string, work func() (any, error)) (*mcp.CallToolResult, error) {
+	return s.tools.Serve(ctx, &tool.Caller{Workflows: &fakeAgent{}}, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: name}}, tool.CallLog{Tool: name},
+		func(*tool.CallLog) *session.Error { return nil },
+		func(context.Context) (any, error) { return work() })
+}
+
+// Whatever a tool would answer, what it does
+// answer has at most tool.MaxReplyBytes, and an error at most 8,000 characters; what is
+// too much is told with its size and with what to do, not cut.
+func TestEveryReplyIsBounded(t *testing.T) {
+	s, _ := fakeServer(t, nil, inWorkspace)
+	names := []string{"report_sales"} // the tool of another system's workflow
+	for _, tool := range listTools(t) {
+		names = append(names, tool.Name)
+	}
+	call := func(name string, work func() (any, error)) *mcp.CallToolResult {
+		t.Helper()
+		res, err := serve(t.Context(), s, name, work)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return res
+	}
+	frame := len(`{"text":""}`)
+	for i, name := range names {
+		if i%replyTools != 0 {
+			continue
+		}
+		for size, fits := range map[int]bool{tool.MaxReplyBytes: true, tool.MaxReplyBytes + 1: false} {
+			res := call(name, func() (any, error) {
+				return &hugeReply{strings.Repeat("x", size-frame)}, nil
+			})
+			if fits {
+				if res.IsError || len(text(res)) != size {
+					t.Errorf("%s: %d bytes are refused: %.300s", name, size, text(res))
+				}
+				continue
+			}
+			got := text(res)
+			if !res.IsError || res.StructuredContent != nil || !strings.HasPrefix(got, "StateError: "+name+" ") || !strings.Contains(got, fmt.Sprintf("%d bytes of JSON, and at most %d are sent", size, tool.MaxReplyBytes)) {
+				t.Errorf("%s: %d bytes: %.300s", name, size, got)
+			}
+			if code := res.Meta[tool.ErrorMeta].(map[string]any)["code"]; code != "reply_too_large" {
+				t.Errorf("%s: the code is %v", name, code)
+			}
+			if _, what, _ := strings.Cut(got, "What to do now: "); len(what) < 20 {
+				t.Errorf("%s: nothing says what to do: %s", name, got)
+			}
+			if strings.Contains(got, tool.SeeExecution) {
+				t.Errorf("%s: it is told to see whether a run that ended was started: %s", name, got)
+			}
+			if carried := strings.Contains(got, "was executed"); carried == s.tools.Tool(name).Hints.ReadOnly {
+				t.Errorf("%s only reads: %v; it says %s", name, s.tools.Tool(name).Hints.ReadOnly, got)
+			}
+		}
+		res := call(name, func() (any, error) {
+			return nil, session.Wrong("long", "%s", strings.Repeat("é", 3*tool.ErrorChars))
+		})
+		if n := utf8.RuneCountInString(text(res)); !res.IsError || n > tool.ErrorChars {
+			t.Errorf("%s: an error of %d characters", name, n)
+		}
+	}
+}
+
+// What reads little at once says how in its own arguments.
+func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
+	tools := map[string]*mcp.Tool{}
+	for _, tool := range listTools(t) {
+		tools[tool.Name] = tool
+	}
+	s, _ := fakeServer(t, nil, inWorkspace)
+	for name, tool := range tools {
+		how := s.tools.Tool(name).Smaller
+		if how != "" && !tool.Annotations.ReadOnlyHint {
+			t.Errorf("%s is no tool that only reads", name)
+			continue
+		}
+		argument, ok := strings.CutPrefix(how, "give ")
+		if !ok {
+			continue
+		}
+		argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
+		if schemaFrom(t, tool.InputSchema).Properties[argument] == nil {
+			t.Errorf("%s has no argument %q, which its remedy names: %s", name, argument, how)
+		}
+	}
+}
+
+// The log line of a stateless call has the stack that the call is about.
+func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
+	logger, log := logged()
+	s, _ := project(t, func(o *Options) { o.Logger = logger })
+	cs := dial(t, overHTTP(t, s, web.Options{}), "", "")
+	start := `{"goal":"g","job_name":"trip","workflow_name":"plan"%s}`
+	outer := into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, "")).BeginStep.SessionID
+	inner := into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID
+	into[machine.StepReply](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
+	lines := log.lines(t, "call")
+	if lines[0]["session"] != outer || lines[1]["session"] != inner { // of the sessions that they started
+		t.Errorf("logged: %v", lines[:2])
+	}
+	last := lines[len(lines)-1]
+	testkit.Equal(t, last["session"], any(inner), "logged")
+	testkit.Equal(t, fmt.Sprint(last["stack"]), "[trip/plan trip/plan]", "logged")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,6 +31,8 @@ type connection struct {
 	cancel  context.CancelCauseFunc
 	leaving context.Context // ends when calls must stop waiting for executions at sources, or with ctx
 	leave   context.CancelCauseFunc
+
+	greeting atomic.Pointer[mcp.InitializeResult] // the answer to initialize, for when it is sent again
 
 	// The following fields are guarded by connections.mu.
 	key   any                // its key in the map

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
@@ -29,8 +30,7 @@ import (
 // stopping serves s until stop is called, whose result is that of Serve.
 func stopping(t *testing.T, s *Server, o web.Options) (h *web.Server, tell func(), stopped chan error) {
 	t.Helper()
-	h, err := s.Listen(context.Background(), o)
-	must(t, err)
+	h = testkit.Get(s.Listen(context.Background(), o)).Must(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped = make(chan error, 1)
 	go func() { stopped <- h.Serve(ctx) }()
@@ -80,9 +80,7 @@ func TestStopFinishesCalls(t *testing.T) {
 			for _, a := range f.agents {
 				<-a.closed
 			}
-			if _, err := net.Dial("tcp", address(h)); err == nil {
-				t.Error("it still listens")
-			}
+			testkit.Fails(t, testkit.Get(net.Dial("tcp", address(h))).Err(), "", "it still listens")
 		})
 	}
 }
@@ -113,6 +111,7 @@ func TestStopCutsCalls(t *testing.T) {
 
 // A call that cannot be cut off does not keep the server from stopping.
 func TestStopLeavesWhatHangs(t *testing.T) {
+	t.Parallel()
 	b := newBlocked()
 	b.stubborn = true
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))
@@ -160,9 +159,7 @@ func TestReadyWithTheConfig(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
 	s := made(t, Options{ProjectRoot: root})
-	if _, err := s.Listen(context.Background(), web.Options{Host: "0.0.0.0"}); err == nil {
-		t.Error("it listens to everybody")
-	}
+	testkit.Fails(t, testkit.Get(s.Listen(context.Background(), web.Options{Host: "0.0.0.0"})).Err(), "", "it listens to everybody")
 	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
 	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "configuration") {
@@ -202,9 +199,7 @@ func TestMetrics(t *testing.T) {
 		"deepwork_reviews_running 0", "deepwork_reviews_waiting 0", "deepwork_review_pool_size 0", `deepwork_reviews_total{result="verdict"} 0`,
 		"go_goroutines ",
 	} {
-		if !strings.Contains(r.body, "\n"+want) {
-			t.Errorf("no %s", want)
-		}
+		testkit.Contains(t, r.body, "\n"+want, "no %s", want)
 	}
 	if t.Failed() {
 		for line := range strings.Lines(r.body) {
@@ -218,13 +213,10 @@ func TestMetrics(t *testing.T) {
 // certificate makes the files of a certificate for this machine.
 func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	private := testkit.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Must(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	must(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	der := testkit.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)).Must(t)
+	secret := testkit.Get(x509.MarshalPKCS8PrivateKey(private)).Must(t)
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})

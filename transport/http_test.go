@@ -2,20 +2,25 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
+	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
+	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
 
@@ -30,12 +35,10 @@ var network = []struct{ name, transport, version string }{
 // All transports offer the same tools, with the same schemas.
 func TestSameToolsOnEveryTransport(t *testing.T) {
 	list := func(t *testing.T, cs *mcp.ClientSession) []string {
-		res, err := cs.ListTools(context.Background(), nil)
-		must(t, err)
+		res := testkit.Get(cs.ListTools(context.Background(), nil)).Must(t)
 		var out []string
 		for _, tool := range res.Tools {
-			data, err := jsontext.Encode(tool)
-			must(t, err)
+			data := testkit.Get(jsontext.Encode(tool)).Must(t)
 			out = append(out, string(data))
 		}
 		slices.Sort(out)
@@ -49,9 +52,7 @@ func TestSameToolsOnEveryTransport(t *testing.T) {
 	for _, n := range network {
 		t.Run(n.name, func(t *testing.T) {
 			cs := dial(t, overHTTP(t, serverOf(t), web.Options{Transport: n.transport}), n.version, "")
-			if got := list(t, cs); !slices.Equal(got, want) {
-				t.Errorf("got %s\nwant %s", got, want)
-			}
+			testkit.Same(t, list(t, cs), want)
 		})
 	}
 }
@@ -68,17 +69,11 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 			s, _ := project(t, nil)
 			h := overHTTP(t, s, web.Options{Transport: n.transport})
 			cs := dial(t, h, n.version, "")
-			if got := cs.InitializeResult(); !strings.Contains(got.Instructions, "failed to load") {
-				t.Errorf("instructions %q", got.Instructions)
-			}
+			testkit.Contains(t, cs.InitializeResult().Instructions, "failed to load", "instructions")
 			start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-			if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"); !strings.Contains(got, "none.txt") {
-				t.Error(got)
-			}
+			testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":"none.txt"}}`, "ToolError"), "none.txt")
 			done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea","session_id":"`+start.BeginStep.SessionID+`"}`)
-			if done.Status != machine.WorkflowComplete {
-				t.Errorf("%+v", done)
-			}
+			testkit.Equal(t, done.Status, machine.WorkflowComplete, "%+v", done)
 		})
 	}
 }
@@ -95,9 +90,7 @@ func TestStacksOfConnections(t *testing.T) {
 				wg.Go(func() {
 					for depth := range 3 {
 						start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-						if len(start.Stack) != depth+1 {
-							t.Errorf("a stack of %d at depth %d", len(start.Stack), depth)
-						}
+						testkit.Equal(t, len(start.Stack), depth+1, "the stack at depth %d", depth)
 					}
 				})
 			}
@@ -125,9 +118,7 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 		t.Errorf("%d agents of requests and %d of connections", len(shared.agents), len(own.agents))
 	}
 	dial(t, h, stateful, "")
-	if len(own.agents) != 1 {
-		t.Errorf("%d agents of connections", len(own.agents))
-	}
+	testkit.Equal(t, len(own.agents), 1, "agents of connections")
 }
 
 // The version may be in a header or, by mistake, in the body alone.
@@ -186,9 +177,7 @@ func TestDeleteEndsASession(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	wg.Wait()
-	if err := <-ended; !errors.Is(err, errGone) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, <-ended, errGone)
 	<-f.agents[0].closed
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		if r := send(t, c, method, h.URL(), finishCall(2), id); r.status != 404 || !strings.Contains(r.body, "session_id") {
@@ -250,5 +239,96 @@ func TestCallerIsLogged(t *testing.T) {
 	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 }) // the log is written by it
 	if got := log.String(); strings.Count(got, "caller=ann") != 1 || strings.Contains(got, token[0]) {
 		t.Errorf("%s", got)
+	}
+}
+
+// fromNetwork is the context of a network caller's requests.
+func fromNetwork(identity string, stateless bool) context.Context {
+	ctx := session.WithCaller(context.Background(), session.Caller{Identity: identity, Channel: session.ChannelHTTP})
+	if stateless {
+		ctx = web.WithStateless(ctx)
+	}
+	return ctx
+}
+
+func isClosed(a *fakeAgent) bool {
+	select {
+	case <-a.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// The time of a connection counts from the end of its last call, and does not pass
+// during one. A connection that is not a network's lives for ever.
+func TestIdleTimeCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlocked()
+		s, f := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.IdleTimeout = time.Hour }))
+		here, there := mcp.NewInMemoryTransports()
+		ran := make(chan error, 1)
+		go func() { ran <- s.mcp.Run(fromNetwork("ann", false), here) }()
+		cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})).Must(t)
+		defer func() { cs.Close(); <-ran }()
+		call := func(tool, args string) {
+			testkit.Works(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})).Err())
+		}
+		synctest.Wait()
+		a := f.agents[0]
+		for range 3 { // calls, each just in time
+			time.Sleep(time.Hour - time.Second)
+			call("get_workflows", `{}`)
+		}
+		go call("finished_step", `{"outputs":{}}`)
+		time.Sleep(5 * time.Hour) // one call that takes long
+		synctest.Wait()
+		if isClosed(a) {
+			t.Fatal("closed during a call")
+		}
+		close(b.free)
+		synctest.Wait()
+		time.Sleep(time.Hour - time.Second)
+		if synctest.Wait(); isClosed(a) {
+			t.Fatal("closed before its time")
+		}
+		time.Sleep(2 * time.Second)
+		if synctest.Wait(); !isClosed(a) {
+			t.Fatal("still there after its time")
+		}
+		testkit.Equal(t, s.conns.Len(), 0, "connections are left")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s, f := fakeServer(t, nil, withHTTP(nil))
+		cs := client(t, s)
+		synctest.Wait()
+		time.Sleep(100 * time.Hour)
+		callTool(t, cs, "get_workflows", `{}`)
+		if isClosed(f.agents[0]) {
+			t.Error("a local connection was closed")
+		}
+	})
+}
+
+// A request without a session is a connection until it ends, for which the end of the server waits.
+func TestRequestsWithoutASession(t *testing.T) {
+	s, f := fakeServer(t, nil, withHTTP(nil))
+	ctx := fromNetwork("ann", true)
+	conn, done, err := s.conns.acquire(ctx, nil)
+	must(t, err)
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if left := s.conns.Close(over); left != 1 || conn.ctx.Err() == nil {
+		t.Errorf("%d are left, the call's context has ended: %v", left, conn.ctx.Err())
+	}
+	if isClosed(f.agents[0]) {
+		t.Error("closed during its call")
+	}
+	done()
+	if left := s.conns.Close(ctx); left != 0 || !isClosed(f.agents[0]) {
+		t.Errorf("%d are left", left)
+	}
+	if _, _, err := s.conns.acquire(ctx, nil); err != tool.ErrStopping {
+		t.Errorf("after the end: %v", err)
 	}
 }

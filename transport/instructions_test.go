@@ -3,14 +3,23 @@ package transport
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 	"deepwork/catalog"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
+	"deepwork/transport/web"
 )
 
 func withSnapshot(snap *catalog.Snapshot) func(*engines) {
@@ -36,11 +45,7 @@ func TestReq001_1_11_InstructionsDescribeTheLifecycle(t *testing.T) {
 		}
 		at += i
 	}
-	for _, word := range []string{"get_workflows", "start_workflow", "finished_step", "get_step", "step_id", "request_id", "session_id", "Nested", "Concurrent"} {
-		if !strings.Contains(got, word) {
-			t.Errorf("%s is not in:\n%s", word, got)
-		}
-	}
+	testkit.ContainsAll(t, got, []string{"get_workflows", "start_workflow", "finished_step", "get_step", "step_id", "request_id", "session_id", "Nested", "Concurrent"})
 	if !strings.HasPrefix(got, "Workflows") || !strings.Contains(got, "- job_1/w: Does it.") {
 		t.Errorf("the workflows do not come first:\n%s", got)
 	}
@@ -70,9 +75,7 @@ func TestInstructionsAreBounded(t *testing.T) {
 		if len(got) >= 2048 || !utf8.ValidString(got) {
 			t.Errorf("%s: %d bytes, valid %v", name, len(got), utf8.ValidString(got))
 		}
-		if !strings.Contains(got, c.says) {
-			t.Errorf("%s: %q is not in:\n%s", name, c.says, got)
-		}
+		testkit.Contains(t, got, c.says, "%s", name)
 		if !strings.HasSuffix(got, lifecycle) {
 			t.Errorf("%s: the lifecycle is cut:\n%s", name, got)
 		}
@@ -103,8 +106,148 @@ func TestOneLine(t *testing.T) {
 		max  int
 		want string
 	}{{"a\n\tb", 10, "a b"}, {"éééé", 7, "éé…"}, {"éééé", 8, "éééé"}, {"a\xffb", 10, "a\uFFFDb"}, {"", 3, ""}} {
-		if got := tool.OneLine(c.in, c.max); got != c.want {
-			t.Errorf("tool.OneLine(%q, %d) = %q, want %q", c.in, c.max, got, c.want)
+		testkit.Equal(t, tool.OneLine(c.in, c.max), c.want, "tool.OneLine(%q, %d)", c.in, c.max)
+	}
+}
+
+// Every workflow is a prompt and every job a resource, and clients are notified when an edit changes
+// what there is.
+func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
+	t.Parallel()
+	s, root := project(t, nil)
+	changed := make(chan string, 100)
+	cs := clientWith(t, s, &mcp.ClientOptions{
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { changed <- "prompts" },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { changed <- "resources" },
+	})
+	ctx := context.Background()
+	if c := cs.InitializeResult().Capabilities; c.Prompts == nil || !c.Prompts.ListChanged || c.Resources == nil || !c.Resources.ListChanged || c.Resources.Subscribe {
+		t.Errorf("capabilities %+v", c)
+	}
+	has := func(want ...string) {
+		t.Helper()
+		var got []string
+		for p, err := range cs.Prompts(ctx, nil) {
+			must(t, err)
+			if len(p.Arguments) != 1 || p.Arguments[0].Name != "goal" || p.Description == "" {
+				t.Errorf("prompt %+v", p)
+			}
+			got = append(got, p.Name)
 		}
+		for r, err := range cs.Resources(ctx, nil) {
+			must(t, err)
+			got = append(got, r.URI)
+		}
+		slices.Sort(got)
+		testkit.Same(t, got, want)
+	}
+	has("deepwork://jobs/trip", "deepwork:trip:dream", "deepwork:trip:plan")
+
+	p := testkit.Get(cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:plan", Arguments: map[string]string{"goal": "A week by the sea"}})).Must(t)
+	testkit.ContainsAll(t, p.Messages[0].Content.(*mcp.TextContent).Text, []string{`job_name "trip"`, `workflow_name "plan"`, "A week by the sea", "finished_step"}, "the prompt")
+	read(t, cs, "deepwork://jobs/trip", "=== trip/idea: Idea ===", "Think <hard> & long.", "workflow plan, entry 2 of 3, concurrent: hotel, train", "Prices in EUR.")
+
+	// A second job comes, and the first one loses a workflow.
+	write(t, root, map[string]string{
+		".deepwork/jobs/walk/job.yml": strings.Replace(tripJob, "name: trip", "name: walk", 1),
+		".deepwork/jobs/walk/idea.md": "Walk.",
+		".deepwork/jobs/trip/job.yml": strings.Replace(tripJob, "  - name: dream\n    summary: The idea alone\n    steps: [idea]\n", "", 1),
+	})
+	for told := map[string]bool{}; len(told) < 2; {
+		told[<-changed] = true
+	}
+	has("deepwork://jobs/trip", "deepwork://jobs/walk", "deepwork:trip:plan", "deepwork:walk:dream", "deepwork:walk:plan")
+	testkit.Fails(t, testkit.Get(cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "deepwork:trip:dream"})).Err(), "unknown prompt", "a prompt that is gone")
+	must(t, os.RemoveAll(filepath.Join(root, ".deepwork/jobs/walk")))
+	for told := map[string]bool{}; len(told) < 2; {
+		told[<-changed] = true
+	}
+	has("deepwork://jobs/trip", "deepwork:trip:plan")
+	testkit.Fails(t, testkit.Get(cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "deepwork://jobs/walk"})).Err(), "not found", "a job that is gone")
+}
+
+// A session is read by the identity that it belongs to.
+func TestASessionIsAResourceOfItsOwner(t *testing.T) {
+	s, _ := project(t, nil)
+	file, secrets := tokens(t, "ann", "bob")
+	h := overHTTP(t, s, web.Options{TokenFile: file})
+	ann, bob := dial(t, h, "2025-11-25", secrets[0]), dial(t, h, "2025-11-25", secrets[1])
+	started := into[machine.StartReply](t, ann, "start_workflow", `{"goal":"See\u001b[31m the sea","job_name":"trip","workflow_name":"plan"}`)
+	uri := "deepwork://sessions/" + started.BeginStep.SessionID
+	read(t, ann, uri, "trip/plan", `See\u001b[31m the sea`, "idea", "in progress")
+	templates, err := ann.ListResourceTemplates(context.Background(), nil)
+	if err != nil || len(templates.ResourceTemplates) != 1 || templates.ResourceTemplates[0].URITemplate != "deepwork://sessions/{session_id}" {
+		t.Errorf("templates %+v, %v", templates, err)
+	}
+	for what, try := range map[string]func() error{
+		"another's": func() error {
+			_, err := bob.ReadResource(context.Background(), &mcp.ReadResourceParams{URI: uri})
+			return err
+		},
+		"no id": func() error {
+			_, err := ann.ReadResource(context.Background(), &mcp.ReadResourceParams{URI: "deepwork://sessions/../x"})
+			return err
+		},
+	} {
+		testkit.Fails(t, try(), "not found", "%s", what)
+	}
+}
+
+// read checks parts of a resource.
+func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
+	t.Helper()
+	r := testkit.Get(cs.ReadResource(context.Background(), &mcp.ReadResourceParams{URI: uri})).Must(t)
+	testkit.Equal(t, r.CacheScope, "private", "%s may be cached as", uri)
+	testkit.ContainsAll(t, r.Contents[0].Text, wants, "%s lacks", uri)
+}
+
+// What is wrong with the options is said before anything is opened.
+func TestNewServerRefusesBadOptions(t *testing.T) {
+	root := t.TempDir()
+	file := filepath.Join(root, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	for name, c := range map[string]struct {
+		o    Options
+		says []string
+	}{
+		"runner":   {Options{ProjectRoot: root, ExternalRunner: "gpt"}, []string{`"gpt"`, "claude"}},
+		"toolset":  {Options{ProjectRoot: root, Toolsets: []string{"workflows", "tools"}}, []string{`"tools"`, "workflows, remote, board, source"}},
+		"timeout":  {Options{ProjectRoot: root, QualityGateTimeout: -1}, []string{"timeout", "negative"}},
+		"attempts": {Options{ProjectRoot: root, QualityGateMaxAttempts: -2}, []string{"-2", "negative"}},
+		"missing":  {Options{ProjectRoot: filepath.Join(root, "none")}, []string{filepath.Join(root, "none"), "project"}},
+		"a file":   {Options{ProjectRoot: file}, []string{file, "not a directory"}},
+	} {
+		s, err := NewServer(c.o)
+		if err == nil {
+			s.Close(t.Context())
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		testkit.ContainsAll(t, err.Error(), c.says, "%s", name)
+	}
+}
+
+// A server without any tool is of no use to anyone.
+func TestToolsetsWithoutTools(t *testing.T) {
+	testkit.Fails(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler))).Err(), "workflows", "no sets")
+	for _, sets := range [][]string{nil, {"workflows"}, {"board"}, {"board", "remote"}} {
+		testkit.Works(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, sets, "", slog.New(slog.DiscardHandler))).Err(), "%v", sets)
+	}
+}
+
+func TestAdditionalJobs(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	t.Setenv(config.JobsFoldersEnv, strings.Join([]string{" " + a + " ", "", "  ", "relative/jobs", b + string(filepath.Separator)}, string(filepath.ListSeparator)))
+	if folders, relative := config.JobsFolders(); !slices.Equal(folders, []string{a, b}) || !slices.Equal(relative, []string{"relative/jobs"}) {
+		t.Errorf("got %v and %v", folders, relative)
+	}
+}
+
+// Seed 000, 001.1.2.
+func TestReq001_1_2_RootIsResolved(t *testing.T) {
+	root := testkit.Dir(t)
+	t.Chdir(root)
+	for _, in := range []string{"", ".", root} {
+		testkit.Equal(t, testkit.Get(resolveRoot(in)).Must(t), root, "resolveRoot(%q)", in)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,6 +98,7 @@ func (e *endless) Read(p []byte) (int, error) {
 // A body of 100 MB is refused when it has become too large, and not before its
 // sender has come so far; with a length it is refused as early.
 func TestLargeBody(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
 			s, _ := fakeServer(t, nil, withHTTP(nil))
@@ -105,8 +107,7 @@ func TestLargeBody(t *testing.T) {
 				"with a length": strings.NewReader(strings.Repeat("a", 100<<20)),
 				"without one":   io.LimitReader(&endless{}, 100<<20),
 			} {
-				req, err := http.NewRequest("POST", h.URL(), body)
-				must(t, err)
+				req := testkit.Get(http.NewRequest("POST", h.URL(), body)).Must(t)
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("Accept", "application/json, text/event-stream")
 				res, err := httpClient(t, "").Do(req)
@@ -119,15 +120,14 @@ func TestLargeBody(t *testing.T) {
 				}
 				res.Body.Close()
 			}
-			if got := scraped(t, h, `deepwork_refused_total{reason="body"}`); got != "2" {
-				t.Errorf("counted %s", got)
-			}
+			testkit.Equal(t, scraped(t, h, `deepwork_refused_total{reason="body"}`), "2", "counted")
 		})
 	}
 }
 
 // The limit is the config's: one byte more is too much.
 func TestBodyLimit(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxBodyBytes = 2000 }))
 	h := overHTTP(t, s, web.Options{})
 	for size, want := range map[int]int{2000: 200, 2001: 413} {
@@ -139,10 +139,10 @@ func TestBodyLimit(t *testing.T) {
 }
 
 func TestLargeHeader(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
-	conn, err := net.Dial("tcp", address(h))
-	must(t, err)
+	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)
 	defer conn.Close()
 	var wg sync.WaitGroup
 	wg.Go(func() { // it is cut off as it writes
@@ -157,6 +157,7 @@ func TestLargeHeader(t *testing.T) {
 
 // A body that does not come is not waited for.
 func TestSlowBody(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{BodyTimeout: 50 * time.Millisecond})
 	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
@@ -254,9 +255,7 @@ func TestSlowHeader(t *testing.T) {
 	h := overHTTP(t, s, web.Options{HeaderTimeout: 50 * time.Millisecond})
 	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: local")
 	conn.SetReadDeadline(time.Now().Add(patience))
-	if _, err := io.ReadAll(conn); err != nil {
-		t.Errorf("it was left open: %v", err)
-	}
+	testkit.Works(t, testkit.Get(io.ReadAll(conn)).Err(), "it was left open")
 	waitFor(t, "its end", func() bool { return h.Stats().Connections == 0 })
 }
 
@@ -272,29 +271,21 @@ func TestConnectionLimit(t *testing.T) {
 	var streams []net.Conn
 	for range 2 {
 		conn := open()
-		if _, err := io.ReadFull(conn, make([]byte, 100)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(io.ReadFull(conn, make([]byte, 100))).Must(t)
 		streams = append(streams, conn)
 	}
 	third := open()
 	if r := send(t, httpClient(t, ""), "GET", at(h, "/readyz"), ""); r.status != 200 {
 		t.Errorf("/readyz: %+v", r)
 	}
-	if n := h.Stats().Streams; n != 2 {
-		t.Errorf("%d streams", n)
-	}
+	testkit.Equal(t, h.Stats().Streams, 2, "streams")
 	streams[0].Close()
-	if _, err := io.ReadFull(third, make([]byte, 100)); err != nil {
-		t.Errorf("the third is not served when there is room: %v", err)
-	}
+	testkit.Works(t, testkit.Get(io.ReadFull(third, make([]byte, 100))).Err(), "the third is not served when there is room")
 
 	s, _ = fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 1 }))
 	own := overHTTP(t, s, web.Options{Transport: web.SSE})
 	for range 2 { // one of the user's, and one that counts
-		if _, err := io.ReadFull(raw(t, own, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"), make([]byte, 100)); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(io.ReadFull(raw(t, own, "GET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n"), make([]byte, 100))).Err())
 	}
 }
 
@@ -316,3 +307,96 @@ func TestSessionLimit(t *testing.T) {
 	waitFor(t, "its end", func() bool { return s.conns.Len() == 5 })
 	open(t, c, h)
 }
+
+// One identity has no more requests in flight than its quota, over each transport; another notices
+// nothing, and neither does the user without tokens.
+func TestRequestQuota(t *testing.T) {
+	const quota = 2
+	for _, over := range []string{web.HTTP, web.SSE} {
+		t.Run(over, func(t *testing.T) {
+			b := newBlocked()
+			s, _ := fakeServer(t, func(a *fakeAgent) {
+				if a.identity == "ann" {
+					b.agent(a)
+				}
+			}, withHTTP(func(c *config.HTTP) { c.Quotas.Requests = quota }))
+			file, token := tokens(t, "ann", "bob")
+			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
+			ann, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
+			var calls sync.WaitGroup
+			for range quota {
+				calls.Go(func() { callTool(t, ann, "finished_step", `{"outputs":{}}`) })
+				<-b.began
+			}
+			url := h.URL()
+			if over == web.SSE {
+				url += "?sessionid=any" // it is refused before that is looked at
+			}
+			if r := send(t, httpClient(t, token[0]), "POST", url, `{"jsonrpc":"2.0","id":9,"method":"ping"}`); r.status != 429 || r.header.Get("Retry-After") == "" || !strings.Contains(r.body, "http.quotas") {
+				t.Errorf("beyond it: %+v", r)
+			}
+			for range 3 * quota {
+				callTool(t, bob, "finished_step", `{"outputs":{}}`)
+			}
+			if r := send(t, httpClient(t, token[1]), "GET", at(h, "/metrics"), ""); !strings.Contains(r.body, `deepwork_refused_total{reason="quota"} 1`) {
+				t.Errorf("it is not counted: %d", r.status)
+			}
+			close(b.free)
+			calls.Wait()
+			callTool(t, ann, "get_workflows", `{}`)
+		})
+	}
+}
+
+// A token is replaced while its caller works, without an interruption: neither a call fails nor does
+// the MCP session change, over each transport.
+func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
+	for _, over := range []string{web.HTTP, web.SSE} {
+		t.Run(over, func(t *testing.T) {
+			s, f := fakeServer(t, nil, withHTTP(nil))
+			file, old := tokens(t, "ann")
+			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
+			var current atomic.Value // the token that the client sends
+			current.Store(old[0])
+			rotating := httpClient(t, "")
+			plain := rotating.Transport.(bearer).RoundTripper
+			rotating.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+				return bearer{plain, current.Load().(string)}.RoundTrip(r)
+			})
+			cs := dialWith(t, h, stateful, rotating)
+			first := testkit.Get(os.ReadFile(file)).Must(t)
+			put := func(text string) {
+				t.Helper()
+				temp := file + ".new"
+				must(t, os.WriteFile(temp, []byte(text), 0o600))
+				must(t, os.Rename(temp, file))
+			}
+			token, next, err := web.NewToken(config.Token{Name: "ann"})
+			must(t, err)
+			put(string(first) + "\n" + next)
+			callTool(t, cs, "get_workflows", `{}`)
+			current.Store(token)
+			callTool(t, cs, "get_workflows", `{}`)
+			put(next)
+			callTool(t, cs, "get_workflows", `{}`)
+			if r := send(t, httpClient(t, old[0]), "GET", at(h, "/metrics"), ""); r.status != 401 {
+				t.Errorf("the old token: %+v", r)
+			}
+			testkit.Equal(t, len(f.agents), 1, "MCP sessions")
+			if over == web.SSE {
+				return
+			}
+			// Other rights make another session, which the client opens itself.
+			token, next, err = web.NewToken(config.Token{Name: "ann", Rights: config.RightAgents})
+			must(t, err)
+			put(next)
+			r := send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, fmt.Sprintf("Mcp-Session-Id: %s", cs.ID()))
+			testkit.Equal(t, r.status, 404, "with other rights: %+v", r)
+			waitFor(t, "its end", func() bool { return s.conns.Len() == 0 })
+		})
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -100,6 +100,8 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
 			res, err = s.remote.ListTools(ctx, next, method, list)
+		} else if again := conn.greeting.Load(); again != nil && method == "initialize" {
+			res = again // the SDK would refuse it; some clients and proxies send it again after a pause
 		} else {
 			res, err = next(ctx, method, req)
 		}
@@ -112,6 +114,7 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			changed.Tools = s.tools.Offered(ctx, r.Tools)
 			res = &changed
 		case *mcp.InitializeResult:
+			conn.greeting.Store(r)
 			changed := *r
 			changed.Instructions = s.instructions(ctx)
 			res = &changed

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -77,8 +76,7 @@ func project(t testing.TB, change func(*Options)) (*Server, string) {
 		"idea.txt":                      "sea",
 		"h1.txt":                        "x",
 	})
-	t.Setenv(config.JobsFoldersEnv, "")
-	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
 	if change != nil {
 		change(&o)
 	}
@@ -133,9 +131,8 @@ func TestReq001_1_3_to_1_6_Parameters(t *testing.T) {
 func TestReq001_1_10_ServerIsNamedDeepwork(t *testing.T) {
 	s, _ := project(t, func(o *Options) { o.Version = "9.8.7" })
 	info := client(t, s).InitializeResult().ServerInfo
-	if info.Name != "deepwork" || info.Version != "9.8.7" {
-		t.Errorf("got %+v", info)
-	}
+	testkit.Equal(t, info.Name, "deepwork")
+	testkit.Equal(t, info.Version, "9.8.7")
 }
 
 func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
@@ -205,13 +202,9 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 		t.Error(got) // 001.5.4
 	}
 
-	if got := refusedWith(t, cs, "start_workflow", `{"goal":" \n","job_name":"trip","workflow_name":"plan"}`, "ToolError"); !strings.Contains(got, "goal") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "start_workflow", `{"goal":" \n","job_name":"trip","workflow_name":"plan"}`, "ToolError"), "goal")
 	for _, content := range []string{"# Idea\nSea", strings.Repeat("x", 1025)} {
-		if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":`+string(tool.MustJSON(content))+`}}`, "ToolError"); !strings.Contains(got, "looks like file content") {
-			t.Error(got)
-		}
+		testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":`+string(tool.MustJSON(content))+`}}`, "ToolError"), "looks like file content")
 	}
 	if got := refusedWith(t, cs, "finished_step", `{"outputs":"idea.txt"}`, "ToolError"); !strings.Contains(got, "Give an object") || !strings.Contains(got, "declares: idea") {
 		t.Error(got)
@@ -233,22 +226,17 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 		t.Errorf("train: %+v", wait)
 	}
 	where := into[machine.StepReply](t, cs, "get_step", `{}`)
-	if where.Goal != "a week off" || len(where.Members) != 2 {
-		t.Errorf("get_step: %+v", where)
-	}
+	testkit.Equal(t, where.Goal, "a week off", "get_step")
+	testkit.Equal(t, len(where.Members), 2, "get_step")
 	next = into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"hotels":["h1.txt"]},"step_id":"hotel"}`)
 	if next.BeginStep == nil || next.BeginStep.StepID != "booking" {
 		t.Fatalf("hotel: %+v", next)
 	}
 	back := into[machine.GoToReply](t, cs, "go_to_step", `{"step_id":"booking"}`)
-	if back.BeginStep.StepID != "booking" {
-		t.Errorf("go_to_step: %+v", back)
-	}
+	testkit.Equal(t, back.BeginStep.StepID, "booking", "go_to_step: %+v", back)
 
 	nested := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-	if len(nested.Stack) != 2 {
-		t.Errorf("nested: %+v", nested.Stack)
-	}
+	testkit.Equal(t, len(nested.Stack), 2, "nested: %+v", nested.Stack)
 	aborted := into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"not now"}`)
 	if aborted.AbortedWorkflow != "trip/dream" || aborted.Explanation != "not now" || aborted.ResumedWorkflow == nil || *aborted.ResumedWorkflow != "trip/plan" {
 		t.Errorf("abort: %+v", aborted)
@@ -258,9 +246,7 @@ func TestWorkflowThroughTheTools(t *testing.T) {
 	if done.Status != machine.WorkflowComplete || done.AllOutputs == nil || len(done.Stack) != 0 {
 		t.Fatalf("booking: %+v", done)
 	}
-	if !strings.Contains(text(callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"booking","session_id":"`+step.SessionID+`"}`)), "workflow_complete") {
-		t.Error("the last reply is not given again")
-	}
+	testkit.Contains(t, text(callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"booking","session_id":"`+step.SessionID+`"}`)), "workflow_complete", "the last reply is not given again")
 }
 
 func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
@@ -269,9 +255,7 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv(config.JobsFoldersEnv, " "+more+" "+string(filepath.ListSeparator))
 	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"extra"`) {
-		t.Error(got)
-	}
+	testkit.Contains(t, text(callTool(t, client(t, s), "get_workflows", `{}`)), `"extra"`)
 }
 
 func TestConfigIsFollowed(t *testing.T) {
@@ -279,9 +263,7 @@ func TestConfigIsFollowed(t *testing.T) {
 	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
 	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
 	cs := client(t, s)
-	if got := refusedWith(t, cs, "get_workflows", `{}`, "StateError"); !strings.Contains(got, "config.yml") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "get_workflows", `{}`, "StateError"), "config.yml")
 	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n"})
 	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
 		t.Errorf("after the correction: %s", text(res))
@@ -294,27 +276,6 @@ func TestStandardJobs(t *testing.T) {
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
 		t.Error(jsontext.Clip(got, 2000))
 	}
-	if got := text(callTool(t, client(t, s), "workflows-list-tool", `{}`)); got != "[]" {
-		t.Error(got)
-	}
+	testkit.Equal(t, text(callTool(t, client(t, s), "workflows-list-tool", `{}`)), "[]")
 	refusedWith(t, client(t, s), "workflows-execute-tool", `{"workflow_id":"deepwork_jobs/new_job","input":{"goal":"g"}}`, "ToolError")
-}
-
-// Everything at once over stdio, and nothing but messages on the output.
-func TestStdioProject(t *testing.T) {
-	s, _ := project(t, nil)
-	var in strings.Builder
-	in.WriteString(hello)
-	for i := range 20 {
-		fmt.Fprintf(&in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n", i)
-	}
-	lines := overStdio(t, s, in.String())
-	if len(lines) != 21 {
-		t.Errorf("%d lines", len(lines))
-	}
-	for _, l := range lines {
-		if !json.Valid([]byte(l)) || !strings.HasPrefix(l, `{"jsonrpc":"2.0"`) {
-			t.Errorf("not a message: %s", l)
-		}
-	}
 }

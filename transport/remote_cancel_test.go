@@ -12,6 +12,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/remote"
 	"deepwork/transport/web"
@@ -74,14 +75,14 @@ func inBackgroundWith(t *testing.T, cs *mcp.ClientSession, name, arguments strin
 // only is the one run there is, as its source's id finds it.
 func only(t *testing.T, s *Server) *remote.Run {
 	t.Helper()
-	got, err := s.remote.Runs.Status(t.Context(), session.LocalIdentity, "x-1")
-	must(t, err)
+	got := testkit.Get(s.remote.Runs.Status(t.Context(), session.LocalIdentity, "x-1")).Must(t)
 	return got
 }
 
 // A call that its caller cancels ends the workflow at its source, over every
 // transport.
 func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
+	t.Parallel()
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			f := newFactory(standardWorkflows...)
@@ -150,6 +151,7 @@ func (f *factory) goesOn(t *testing.T, s *Server) {
 
 // A caller that is gone, and did not cancel, leaves its run going.
 func TestAVanishedCallersRunGoesOn(t *testing.T) {
+	t.Parallel()
 	begun := func(t *testing.T, f *factory) {
 		f.until(t, "the start", func() bool { return f.looked() })
 	}
@@ -241,6 +243,7 @@ func TestHangingUpCancelsAStatelessCall(t *testing.T) {
 // A server that stops leaves runs going at their sources, and says how they are
 // found again.
 func TestAStoppedServersRunsGoOn(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
 	cs, stop, served := onStdio(t, s)
@@ -253,9 +256,8 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	}
 	noError(t, <-served)
 	id, _ := errorMetaOf(t, res)["execution_id"].(string)
-	if !strings.Contains(text(res), "workflow_status") || len(id) != 36 {
-		t.Errorf("got %s %v", text(res), res.Meta)
-	}
+	testkit.Contains(t, text(res), "workflow_status")
+	testkit.Equal(t, len(id), 36)
 	noError(t, s.Close(t.Context()))
 	next := serverOn(t, root, nil)
 	next.connected(t)

@@ -1,34 +1,25 @@
 package transport
 
 import (
-	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/source"
 	"deepwork/session/remote"
+	"deepwork/session/state/statetest"
+	"deepwork/transport/tool"
+	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/web"
 )
-
-func TestReq003_2_3_AResultIsAnMCPToolResult(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	conforms(t, s) // the structured content fits the output schema
-	res := callTool(t, client(t, s), "echo", `{"customer":"Ada"}`)
-	if res.IsError || len(res.Content) != 1 {
-		t.Fatalf("got %+v", res)
-	}
-	if _, ok := res.Content[0].(*mcp.TextContent); !ok {
-		t.Errorf("content %T", res.Content[0])
-	}
-	within := res.StructuredContent.(map[string]any)
-	if within["state"] != "completed" || within["result"].(map[string]any)["echo"].(map[string]any)["customer"] != "Ada" {
-		t.Errorf("structured content %v", within)
-	}
-}
 
 // The schema is JSON Schema 2020-12, nested, with references and formats of its own.
 func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
@@ -57,9 +48,7 @@ func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
 			t.Errorf("%s: %s", args, text(res))
 		}
 	}
-	if len(f.started) != 2 {
-		t.Errorf("%d calls reached the source", len(f.started))
-	}
+	testkit.Equal(t, len(f.started), 2, "calls reached the source")
 }
 
 func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
@@ -91,11 +80,7 @@ func TestReq003_5_2_ErrorsAreLoggedAndToldInWords(t *testing.T) {
 	if !found {
 		t.Errorf("the log:\n%s", log.String())
 	}
-	for _, part := range []string{`msg=call tool=boom`, "outcome=workflow_failed", "took_ms="} {
-		if !strings.Contains(log.String(), part) {
-			t.Errorf("the log does not say %q", part)
-		}
-	}
+	testkit.ContainsAll(t, log.String(), []string{`msg=call tool=boom`, "outcome=workflow_failed", "took_ms="}, "the log")
 }
 
 func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
@@ -107,9 +92,7 @@ func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
 		t.Error(text(res))
 	}
 	for _, id := range []string{"w-bad", "w-long"} {
-		if !strings.Contains(log.String(), "workflow="+id) {
-			t.Errorf("the log does not tell of %s:\n%s", id, log.String())
-		}
+		testkit.Contains(t, log.String(), "workflow="+id, "the log does not tell of %s", id)
 	}
 }
 
@@ -164,19 +147,161 @@ func TestARunIsItsCallersAlone(t *testing.T) {
 	if got := into[remote.Run](t, dial(t, h, "", given[0]), "workflow_status", about); got.State != remote.Running {
 		t.Errorf("got %+v", got)
 	}
-	if got := refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"); !strings.Contains(got, "no execution") {
+	testkit.Contains(t, refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"), "no execution")
+}
+
+func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	twin := func(id string) string {
+		return fmt.Sprintf(`{"id":%q,"name":"twin","description":"d","executionType":"sync"}`, id)
+	}
+	one, other := newFactory(twin("a")), newFactory()
+	config := "workflow_tools:\n" + fast + "  keep_tools_for: 0s\n  sources:\n    - {name: one, url: " + one.overWeb(t) + "}\n    - {name: other, url: " + other.overWeb(t) + "}\n"
+	s, root := withConfig(t, config, nil)
+	s.names(t, "twin")
+	cs := client(t, s)
+	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"twig"}`, "ToolError"), "There is one: twin.")
+	other.offer(twin("b"))
+	s.names(t, "twin_a", "twin_b")
+	for name, args := range map[string]string{"twin": `{}`, "call_workflow_tool": `{"name":"twin"}`} {
+		res := callTool(t, cs, name, args)
+		if got := text(res); !res.IsError || !strings.Contains(got, "twin_a (source 'one'), twin_b (source 'other')") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if meta := errorMetaOf(t, res); meta["code"] != "ambiguous_workflow_tool" || len(meta["available"].([]any)) != 2 {
+			t.Errorf("%s: %v", name, meta)
+		}
+	}
+
+	// A source that is away is named, also where its tools are gone.
+	broken := strings.Replace(config, one.url, "http://127.0.0.1:1/mcp", 1)
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + broken})
+	s.names(t, "twin_b")
+	if got := refusedWith(t, cs, "twin_a", `{}`, "StateError"); !strings.Contains(got, "source 'one'") || !strings.Contains(got, "cannot be reached") {
+		t.Error(got)
+	}
+	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"twin"}`, "ToolError"); !strings.Contains(got, "twin_b") || !strings.Contains(got, "'one'") {
+		t.Error(got)
+	}
+	if l := s.remote.Listing(t.Context()); slices.Contains(namesOf(l), "twin") {
+		t.Error(namesOf(l))
+	}
+}
+
+// refreshed asks for a refresh, and returns what it says of a source's state, or of
+// the config's where source is "".
+func refreshed(skipped []source.Skipped, source string) string {
+	for _, s := range skipped {
+		if s.Source == source && s.Workflow == "" {
+			return s.Reason
+		}
+	}
+	return ""
+}
+
+func TestReq003_4_3_ARefreshTellsOfASourceThatHangs(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "")
+	cs := client(t, s)
+	if most := s.remote.Patience; most > 25*time.Second {
+		t.Errorf("a refresh may take %v; clients give up on a call after a minute, some before", most)
+	}
+	s.remote.Patience = 300 * time.Millisecond
+	f.mu.Lock() // its list tool waits for this
+	got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
+	f.mu.Unlock()
+	if why := refreshed(got.Skipped, "factory"); !strings.Contains(why, "did not answer within 300ms") || len(got.Removed) != 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestReq003_4_4_ARefusedEditIsToldOf(t *testing.T) {
+	t.Parallel()
+	f := newFactory(standardWorkflows...)
+	s, root := withSource(t, f, "")
+	cs := client(t, s)
+	if got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`); len(got.Skipped) != 0 {
+		t.Errorf("got %+v", got)
+	}
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n  enabled: maybe\n"})
+	refresh := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
+	list := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
+	for name, got := range map[string][]source.Skipped{"refresh": refresh.Skipped, "list": list.Skipped} {
+		if why := refreshed(got, ""); !strings.Contains(why, "config.yml:3:12: workflow_tools.enabled") || !strings.Contains(why, "stays in use") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	testkit.Equal(t, len(list.Tools), 6, "tools")
+}
+
+func TestReq003_4_1_ThatItIsDisabledIsSaid(t *testing.T) {
+	const want = "workflow_tools.enabled is false"
+	s, _ := bareProject(t, "workflow_tools: {enabled: false}\n", nil)
+	cs := client(t, s)
+	testkit.Contains(t, refreshed(into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`).Skipped, ""), want)
+	testkit.Contains(t, refreshed(into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Skipped, ""), want)
+	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"echo"}`, "StateError"); !strings.Contains(got, want) || strings.Contains(got, "no source of workflows is connected, or") {
 		t.Error(got)
 	}
 }
 
-func TestReq003_8_4_TheFinalResultStays(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
+// Without the user's approval a source is not available: its tools are refused by whatever name
+// they are called, with what to do, and its executions are neither asked about nor cancelled there
+// meanwhile, as while it is away. With the approval it is available again.
+func TestASourceThatLosesItsApproval(t *testing.T) {
+	env := testkit.Get(statetest.Write(t.TempDir(), os.TempDir())).Must(t)
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	trusted := testkit.Get(os.ReadFile(config.UserFile())).Must(t)
+	f := newFactory(standardWorkflows...)
+	s, root := withSource(t, f, "  reply_within: 10ms\n")
 	cs := client(t, s)
-	ended := into[remote.Run](t, cs, "steps", `{}`)
-	want, _ := json.Marshal(ended)
-	for range 3 {
-		if got := text(callTool(t, cs, "workflow_status", `{"execution_id":"`+ended.ExecutionID+`"}`)); got != string(want) {
-			t.Errorf("got %s, want %s", got, want)
+	running := into[remote.Run](t, cs, "hang", `{}`)
+	if running.State != remote.Running {
+		t.Fatalf("got %+v", running)
+	}
+
+	must(t, os.Remove(config.UserFile()))
+	s.names(t)
+	for _, call := range [][2]string{
+		{"echo", `{"customer":"a"}`}, {"call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`}, {"refresh_workflow_tools", `{}`},
+	} {
+		res := callTool(t, cs, call[0], call[1])
+		if got := text(res); errorMetaOf(t, res)["code"] != "untrusted" || !strings.Contains(got, "'factory' (\""+f.url+"\")") || !strings.Contains(got, "deepwork trust --path "+root) {
+			t.Errorf("%v: %s", call, got)
 		}
 	}
+	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)), "There is no workflow tool 'ehco'. A source that the user has not approved may offer it: 'factory' (")
+	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
+	if len(listed.Skipped) != 1 || listed.Skipped[0].Source != "factory" || !strings.Contains(listed.Skipped[0].Reason, "not approved") {
+		t.Errorf("list_workflow_tools: %+v", listed)
+	}
+	status := `{"execution_id":"` + running.ExecutionID + `"}`
+	f.mu.Lock()
+	asked := f.runs["x-1"].looks
+	f.runs["x-1"].workflow = "w-steps" // ends at the next polls
+	f.mu.Unlock()
+	for range 5 { // many times status_interval
+		res := callTool(t, cs, "workflow_status", status)
+		e := errorMetaOf(t, res)
+		if run, is := e["run"].(map[string]any); e["code"] != "untrusted" || !is || run["state"] != "running" || !strings.Contains(text(res), "'factory' (\""+f.url+"\")") {
+			t.Errorf("workflow_status: %s", text(res))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	f.mu.Lock()
+	if f.cancelled != nil || f.runs["x-1"].looks > asked+1 { // one may have been under way
+		t.Errorf("its source was asked %d times since, and to cancel %v", f.runs["x-1"].looks-asked, f.cancelled)
+	}
+	f.mu.Unlock()
+
+	must(t, os.WriteFile(filepath.Clean(config.UserFile()), trusted, 0o600))
+	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
+	if res := callTool(t, cs, "echo", `{"customer":"a"}`); res.IsError || res.Meta[tool.SourceMeta] != "factory" {
+		t.Error(text(res))
+	}
+	waitFor(t, "the end of the run", func() bool {
+		return into[remote.Run](t, cs, "workflow_status", status).State == remote.Completed
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/remote"
 	"deepwork/session/workflow/machine"
 	remotetools "deepwork/transport/tools/remote"
@@ -34,18 +35,17 @@ func innerProject(t *testing.T) string {
 // One deepwork as the source of another: what is called at the outer one is an
 // execution at the inner one, which an agent there moves on.
 func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{"stdio", "http"} {
 		t.Run(over, func(t *testing.T) {
 			root := innerProject(t)
 			var source string
 			var agentOf func() *mcp.ClientSession
 			if over == "stdio" {
-				binary, err := os.Executable()
-				must(t, err)
+				binary := testkit.Get(os.Executable()).Must(t)
 				source = fmt.Sprintf("{name: inner, command: [%q], env: {%s: \"1\", %s: %q}}", binary, sourceEnv, rootEnv, root)
 				agentOf = func() *mcp.ClientSession {
-					url, err := os.ReadFile(filepath.Join(root, "url"))
-					must(t, err)
+					url := testkit.Get(os.ReadFile(filepath.Join(root, "url"))).Must(t)
 					return dialURL(t, string(url))
 				}
 			} else {
@@ -61,9 +61,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			if !strings.HasPrefix(tool.Description, "[From the source inner; an agent must perform the steps there] From idea to booking") || tool.Meta[remotetools.WorkflowMeta].(map[string]any)["id"] != "trip/plan" {
 				t.Errorf("got %+v", tool)
 			}
-			if got := refusedWith(t, cs, "trip-plan", `{}`, "ToolError"); !strings.Contains(got, "goal") {
-				t.Error(got)
-			}
+			testkit.Contains(t, refusedWith(t, cs, "trip-plan", `{}`, "ToolError"), "goal")
 
 			ended := make(chan *mcp.CallToolResult, 1)
 			progress := make(chan string, 100)
@@ -159,9 +157,7 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 		`{"workflow_id":"trip/dream"}`:                                        `"input"`,
 		`{"workflow_id":"trip/dream","input":{"goal":"g","instance_id":[1]}}`: "instance_id",
 	} {
-		if got := refusedWith(t, cs, "workflows-execute-tool", args, "ToolError"); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", args, got)
-		}
+		testkit.Contains(t, refusedWith(t, cs, "workflows-execute-tool", args, "ToolError"), want, "%s", args)
 	}
 
 	// What is ordered from outside is nobody's child, whatever goes on here.
@@ -171,18 +167,14 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 		t.Fatalf("got %+v", started)
 	}
 	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
-	if got := text(callTool(t, other, "workflows-status-tool", about)); got != `{"execution_id":"`+started.ExecutionID+`","status":"running","progress":{"progress":0,"total":1,"message":"at step 'idea'"},"output":null,"error":null}` {
-		t.Error(got)
-	}
+	testkit.Equal(t, text(callTool(t, other, "workflows-status-tool", about)), `{"execution_id":"`+started.ExecutionID+`","status":"running","progress":{"progress":0,"total":1,"message":"at step 'idea'"},"output":null,"error":null}`)
 	if got := into[machine.StepReply](t, other, "get_step", `{"session_id":"`+started.ExecutionID+`"}`); len(got.Stack) != 1 {
 		t.Errorf("its ancestors came along: %+v", got.Stack)
 	}
 	into[machine.FinishReply](t, other, "finished_step", `{"session_id":"`+started.ExecutionID+`","outputs":{"idea":"idea.txt"}}`)
 	done := `{"execution_id":"` + started.ExecutionID + `","status":"completed","progress":{"progress":1,"total":1,"message":"complete"},"output":{"idea":"idea.txt"},"error":null}`
 	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} { // too late to be cancelled
-		if got := text(callTool(t, cs, tool, about)); got != done {
-			t.Errorf("%s: %s", tool, got)
-		}
+		testkit.Equal(t, text(callTool(t, cs, tool, about)), done, "%s", tool)
 	}
 
 	second := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
@@ -192,15 +184,14 @@ func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 			t.Errorf("got %v", *got)
 		}
 	}
-	if got := refusedWith(t, cs, "workflows-status-tool", strings.Replace(about, "dream", "plan", 1), "ToolError"); !strings.Contains(got, "trip/dream") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "workflows-status-tool", strings.Replace(about, "dream", "plan", 1), "ToolError"), "trip/dream")
 	refusedWith(t, cs, "workflows-status-tool", `{"workflow_id":"trip/dream","execution_id":"x"}`, "ToolError")
 	refusedWith(t, cs, "workflows-status-tool", `{"workflow_id":"trip/dream","execution_id":"00000000"}`, "StateError")
 }
 
 // Two that are each other's sources do not pass on what they got for ever.
 func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
+	t.Parallel()
 	root := innerProject(t)
 	a := serverOn(t, root, asSource)
 	first := overHTTP(t, a, web.Options{})
@@ -227,9 +218,7 @@ func TestExecutionsAreTheirCallersAlone(t *testing.T) {
 	started := into[source.StartedReply](t, ada, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
 	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
 	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} {
-		if got := refusedWith(t, bob, tool, about, "StateError"); !strings.Contains(got, "not found") {
-			t.Error(got)
-		}
+		testkit.Contains(t, refusedWith(t, bob, tool, about, "StateError"), "not found")
 	}
 	if got := into[map[string]any](t, ada, "workflows-status-tool", about); (*got)["status"] != "running" {
 		t.Errorf("got %v", *got)
@@ -242,6 +231,7 @@ func asSource(o *Options) { o.Toolsets = []string{"workflows", "remote", "source
 // The tools for other servers are offered only if the flag or the config asks for them; otherwise a
 // call says so, and so does a server that has this one as its source.
 func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
+	t.Parallel()
 	s, root := bareProject(t, "", nil)
 	changed := make(chan struct{}, 10)
 	cs := clientWith(t, s, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} }})
@@ -275,13 +265,12 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	}
 	into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
 
-	if _, err := NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}}); err == nil || !strings.Contains(err.Error(), "needs the toolset workflows") {
-		t.Errorf("source without workflows: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(NewServer(Options{ProjectRoot: root, Toolsets: []string{"remote", "source"}})).Err(), "needs the toolset workflows", "source without workflows")
 }
 
 // This project's workflows as tools of their own (expose_jobs).
 func TestExposedJobs(t *testing.T) {
+	t.Parallel()
 	s, root := bareProject(t, "workflow_tools: {expose_jobs: true}\n", nil)
 	s.names(t, "trip-dream", "trip-plan")
 	conforms(t, s)

@@ -13,18 +13,20 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	remotetools "deepwork/transport/tools/remote"
 	"deepwork/transport/web"
 )
 
-// sourceEnv, when it is set, makes this test binary a source of workflows over
-// stdio.
+// sourceEnv, when it is set, makes this test binary a source over stdio that reads and
+// never answers.
 const sourceEnv = "DEEPWORK_TEST_SOURCE"
 
 // rootEnv, beside it, makes it a deepwork on this project, which agents reach over
@@ -57,17 +59,10 @@ func init() {
 	if os.Getenv(sourceEnv) == "" {
 		return
 	}
-	if os.Getenv(sourceEnv) == "dead" {
-		io.Copy(io.Discard, os.Stdin) // reads, and never answers
-		os.Exit(0)
-	}
 	if root := os.Getenv(rootEnv); root != "" {
 		innerDeepwork(root)
 	}
-	f := newFactory(standardWorkflows...)
-	if err := f.server().Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
+	io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
 }
 
@@ -265,14 +260,6 @@ func (f *factory) overWeb(t testing.TB) string {
 	return web.URL
 }
 
-// child is a source in another process, as the config names it.
-func child(t testing.TB, name, kind string) string {
-	t.Helper()
-	binary, err := os.Executable()
-	must(t, err)
-	return fmt.Sprintf("    - {name: %s, command: [%q], env: {%s: %q}}\n", name, binary, sourceEnv, kind)
-}
-
 // fast are settings for tests: what would take seconds takes milliseconds.
 const fast = "  status_interval: 20ms\n"
 
@@ -331,4 +318,120 @@ func namesOf(l *remotetools.Listing) []string {
 		names[i] = t.Name
 	}
 	return names
+}
+
+// A watcher is a client that counts how often it is told that the list of tools
+// changed.
+type watcher struct {
+	*mcp.ClientSession
+	told atomic.Int64
+	news chan struct{} // capacity 1
+}
+
+func watching(connect func(*mcp.ClientOptions) *mcp.ClientSession) *watcher {
+	w := &watcher{news: make(chan struct{}, 1)}
+	w.ClientSession = connect(&mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+		w.told.Add(1)
+		select {
+		case w.news <- struct{}{}:
+		default:
+		}
+	}})
+	return w
+}
+
+// until waits for so many notices, and then for what would be one too many: a
+// notice of ours is sent 10 ms after the change.
+func (w *watcher) until(t testing.TB, n int64) {
+	t.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for w.told.Load() < n {
+		select {
+		case <-w.news:
+		case <-deadline.C:
+			t.Fatalf("told %d times, want %d", w.told.Load(), n)
+		}
+	}
+	time.Sleep(60 * time.Millisecond)
+	testkit.Equal(t, w.told.Load(), n, "told … times")
+}
+
+// ready waits until a client is told of changes at all, since a subscription is
+// opened beside the session, and begins to count.
+func (w *watcher) ready(t testing.TB, s *Server) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); w.told.Load() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the client is never told")
+		}
+		s.tools.Announce()
+		select {
+		case <-w.news:
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	for n := int64(-1); n != w.told.Load(); time.Sleep(300 * time.Millisecond) { // what is on its way
+		n = w.told.Load()
+	}
+	w.told.Store(0)
+}
+
+// One change is one notice to each client, however many tools it touches, in
+// sessions and in subscriptions.
+func TestOneChangeIsOneNotice(t *testing.T) {
+	t.Parallel()
+	f := newFactory(standardWorkflows...)
+	s, root := withSource(t, f, "")
+	h := overHTTP(t, s, web.Options{})
+	over := func(version string) func(*mcp.ClientOptions) *mcp.ClientSession {
+		return func(o *mcp.ClientOptions) *mcp.ClientSession {
+			return connect(t, &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, version, o)
+		}
+	}
+	all := []*watcher{
+		watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) }),
+		watching(over(stateful)),
+		watching(over("")),
+	}
+	for _, w := range all {
+		listed(t, w.ClientSession)
+	}
+	var many []string
+	for i := range 500 {
+		many = append(many, fmt.Sprintf(`{"id":"m%d","name":"many-%03d","description":"d"}`, i, i))
+	}
+	expect := func(n int64) {
+		t.Helper()
+		for _, w := range all {
+			w.until(t, n)
+		}
+	}
+	for _, w := range slices.Backward(all) { // the subscription first: the others are told while it is awaited
+		w.ready(t, s)
+	}
+	for _, w := range all {
+		w.told.Store(0)
+	}
+	f.offer(many...)
+	expect(1)
+	f.offer(many...) // nothing changed
+	until(t, s, "the query", func(*remotetools.Listing) bool { f.mu.Lock(); defer f.mu.Unlock(); return f.lists >= 3 })
+	expect(1)
+	source := "  sources:\n    - {name: factory, url: " + f.url + "}\n"
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n" + source})
+	expect(2)
+	testkit.Equal(t, len(s.remote.Listing(t.Context()).Tools), 10, "tools")
+	write(t, root, map[string]string{".deepwork/config.yml": "workflow_tools:\n  include: [many-00*]\n  expose_jobs: true\n" + source})
+	expect(3)
+}
+
+// thousands are so many workflows with schemas as people write them.
+func thousands(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"id":"id-%d","name":"flow-%05d","description":"Does the work number %d, for whoever asks","category":"bulk","version":"1.2.3","executionType":"sync",`+
+			`"inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"whose work it is"},"count":{"type":"integer","minimum":1}},"required":["customer"]}}`, i, i, i)
+	}
+	return all
 }

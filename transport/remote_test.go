@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,8 +47,7 @@ func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 // made is a server that is closed when the test ends.
 func made(t testing.TB, o Options) *Server {
 	t.Helper()
-	s, err := NewServer(o)
-	must(t, err)
+	s := testkit.Get(NewServer(o)).Must(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -87,20 +87,10 @@ func (b *logBook) into(o *Options) {
 	o.Logger = slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// Whatever the server is asked at start is answered while no source is there.
-func TestReq003_1_1_SourcesAreQueriedAtStartAndWaitedForByNobody(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", nil)
+// The sources are queried at the start, and every workflow is a tool, beside the static ones.
+func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
+	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+newFactory(standardWorkflows...).overWeb(t)+"}\n", nil)
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
-}
-
-func TestReq003_1_2_EveryWorkflowIsATool(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
-	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
-}
-
-func TestReq003_2_1_WorkflowsAreListedBesideTheStaticTools(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
 	all := listed(t, client(t, s))
 	for _, name := range []string{"echo", "steps", "finished_step", "workflow_status"} {
 		if all[name] == nil {
@@ -110,14 +100,13 @@ func TestReq003_2_1_WorkflowsAreListedBesideTheStaticTools(t *testing.T) {
 }
 
 func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	cs := client(t, s)
 	f.offer(standardWorkflows[0])
 	s.names(t, "echo")
-	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps"}); err == nil || !strings.Contains(err.Error(), "unknown tool") {
-		t.Errorf("a tool that is gone: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps"})).Err(), "unknown tool", "a tool that is gone")
 }
 
 func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
@@ -138,12 +127,10 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	if len(res.Skipped) != 1 || res.Skipped[0].Source != "gone" || !strings.Contains(res.Skipped[0].Reason, "no-such-program") {
 		t.Errorf("got %+v", res)
 	}
-	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"); !strings.Contains(got, "list_workflow_tools") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
 }
 
-func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
+func TestReq003_2_2_2_3_and_8_4_ACallRunsTheWorkflow(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	conforms(t, s)
@@ -160,8 +147,8 @@ func TestReq003_2_2_and_2_3_ACallRunsTheWorkflow(t *testing.T) {
 	if want := `{"echo":{"customer":"Ada"},"big":12345678901234567890}`; string(got.Result) != want {
 		t.Errorf("result %s, want %s", got.Result, want)
 	}
-	if res.StructuredContent == nil {
-		t.Error("no structured content")
+	if _, is := res.Content[0].(*mcp.TextContent); !is || len(res.Content) != 1 || res.StructuredContent == nil {
+		t.Errorf("got %+v", res)
 	}
 	// Asynchronous ones are waited for (7.1), and their result is kept (8.4).
 	steps := into[remote.Run](t, cs, "steps", `{}`)
@@ -206,9 +193,8 @@ func TestWhatASourceSaysHasItsLabel(t *testing.T) {
 		{"call_workflow_tool", `{"name":"fail"}`}: "the paper tore",
 	} {
 		res := callTool(t, cs, call[0], call[1])
-		if res.Meta[tool.SourceMeta] != "factory" || !strings.Contains(text(res), want) {
-			t.Errorf("%v: %v %s", call, res.Meta, text(res))
-		}
+		testkit.Equal(t, res.Meta[tool.SourceMeta], "factory")
+		testkit.Contains(t, text(res), want)
 	}
 	id := into[remote.Run](t, cs, "steps", `{}`).ExecutionID
 	if res := callTool(t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); res.Meta[tool.SourceMeta] != "factory" {
@@ -230,9 +216,7 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 			}
 		}
 	}
-	if len(f.started) != 0 {
-		t.Errorf("reached the source: %v", f.started)
-	}
+	testkit.Equal(t, len(f.started), 0, "reached the source: %v", f.started)
 }
 
 func TestReq003_3_1_MetadataOfATool(t *testing.T) {
@@ -246,20 +230,16 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	if string(meta) != want { // the client's decoder rounds the number, the server does not
 		t.Errorf("_meta %s", meta)
 	}
-	if echo.Description != "[From the source factory] Gives its input" || echo.Title != "echo" {
-		t.Errorf("got %+v", echo)
-	}
+	testkit.Equal(t, echo.Description, "[From the source factory] Gives its input")
+	testkit.Equal(t, echo.Title, "echo")
 	in := schemaFrom(t, echo.InputSchema)
-	if in.Properties["customer"].Description != "who" || !slices.Equal(in.Required, []string{"customer"}) {
-		t.Errorf("input schema %+v", in)
-	}
+	testkit.Equal(t, in.Properties["customer"].Description, "who", "input schema")
+	testkit.Same(t, in.Required, []string{"customer"}, "input schema")
 	described(t, "echo output", schemaFrom(t, echo.OutputSchema))
 	if a := echo.Annotations; a == nil || a.ReadOnlyHint || !*a.OpenWorldHint || !*a.DestructiveHint {
 		t.Errorf("annotations %+v", a)
 	}
-	if got := all["odd"].Description; got != "[From the source factory] abcd\ne" {
-		t.Errorf("hidden characters are left: %q", got)
-	}
+	testkit.Equal(t, all["odd"].Description, "[From the source factory] abcd\ne", "hidden characters are left")
 	if n := len([]rune(all["long"].Description)); n > 2048 || n < 2000 {
 		t.Errorf("the description has %d characters", n)
 	}
@@ -291,14 +271,11 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 	if len(reply.Tools) != 3 || len(reply.Skipped) != 3 {
 		t.Errorf("got %+v", reply)
 	}
-	for _, part := range []string{"w-mute", "description", "no id"} {
-		if !strings.Contains(log.String(), part) {
-			t.Errorf("the log does not say %q", part)
-		}
-	}
+	testkit.ContainsAll(t, log.String(), []string{"w-mute", "description", "no id"}, "the log")
 }
 
 func TestReq003_4_1_and_4_4_EditsOfTheConfigAreFollowed(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
 	cs := client(t, s)
@@ -361,12 +338,11 @@ func TestReq003_6_4_NamesThatClashHaveTheirIDs(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	// Ours is ours.
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"); !strings.Contains(got, "No active workflow session") {
-		t.Error(got)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"), "No active workflow session")
 }
 
 func TestReq003_7_2_ATimeoutIsToldAndCancelledAtTheSource(t *testing.T) {
+	t.Parallel()
 	// A machine that is too busy to begin the run within its time has more.
 	for timeout := 300 * time.Millisecond; ; timeout *= 4 {
 		f := newFactory(standardWorkflows...)
@@ -438,20 +414,19 @@ func TestReq003_8_5_NotSupportedIsSaid(t *testing.T) {
 	if got.State != remote.Running || got.StatusSupported {
 		t.Errorf("got %+v", got)
 	}
-	if said := refusedWith(t, cs, "workflow_status", `{"execution_id":"`+got.ExecutionID+`"}`, "StateError"); !strings.Contains(said, "not supported") {
-		t.Error(said)
-	}
+	testkit.Contains(t, refusedWith(t, cs, "workflow_status", `{"execution_id":"`+got.ExecutionID+`"}`, "StateError"), "not supported")
 }
 
 // Ten sources that never answer, and none: clients see no difference.
 func TestDeadSourcesDelayNobody(t *testing.T) {
+	t.Parallel()
 	var config strings.Builder
 	config.WriteString("workflow_tools:\n  sources:\n")
 	for i := range 10 {
 		if i%2 == 0 {
 			fmt.Fprintf(&config, "    - {name: dead%d, url: \"http://192.0.2.1:%d/mcp\"}\n", i, 9000+i) // nobody is there, and nobody says so
 		} else {
-			config.WriteString(child(t, fmt.Sprintf("dead%d", i), "dead"))
+			fmt.Fprintf(&config, "    - {name: dead%d, command: [%q], env: {%s: \"1\"}}\n", i, testkit.Get(os.Executable()).Must(t), sourceEnv)
 		}
 	}
 	s, _ := bareProject(t, config.String(), nil)
@@ -467,21 +442,9 @@ func TestDeadSourcesDelayNobody(t *testing.T) {
 	}
 }
 
-// A stdio source, as agents know them.
-func TestSourceOverStdio(t *testing.T) {
-	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n"+child(t, "child", "standard"), nil)
-	conforms(t, s)
-	cs := client(t, s)
-	if got := into[remote.Run](t, cs, "echo", `{"customer":"a"}`); got.Source != "child" {
-		t.Errorf("got %+v", got)
-	}
-	if got := into[remote.Run](t, cs, "steps", `{}`); string(got.Result) != `{"pages":3}` {
-		t.Errorf("got %+v", got)
-	}
-}
-
 // For clients that ask for the list of tools once.
 func TestAFrozenListReachesThemAll(t *testing.T) {
+	t.Parallel()
 	f := newFactory()
 	s, _ := withSource(t, f, "  expose_jobs: true\n")
 	conforms(t, s)
@@ -502,16 +465,11 @@ func TestAFrozenListReachesThemAll(t *testing.T) {
 		t.Errorf("input_schema %s", full.Tools[0].InputSchema)
 	}
 	got := into[remote.Run](t, cs, "call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`)
-	if got.State != remote.Completed || !strings.Contains(string(got.Result), `"customer":"a"`) {
-		t.Errorf("got %+v", got)
-	}
-	if got := text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)); !strings.Contains(got, `"begin_step"`) {
-		t.Error(got)
-	}
+	testkit.Equal(t, got.State, remote.Completed)
+	testkit.Contains(t, string(got.Result), `"customer":"a"`)
+	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)), `"begin_step"`)
 	for name, want := range map[string]string{"ecko": "echo", "finished_step": "call it directly"} {
-		if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"`+name+`"}`, "ToolError"); !strings.Contains(got, want) {
-			t.Error(got)
-		}
+		testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"`+name+`"}`, "ToolError"), want)
 	}
 	refusedWith(t, cs, "list_workflow_tools", `{"name":"[x"}`, "ToolError")
 	refusedWith(t, cs, "list_workflow_tools", `{"cursor":"x"}`, "ToolError")
@@ -526,9 +484,7 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 	first.connected(t)
 	started := into[remote.Run](t, client(t, first), "hang", `{}`)
 	id := started.ExecutionID
-	if started.State != remote.Running {
-		t.Errorf("got %+v", started)
-	}
+	testkit.Equal(t, started.State, remote.Running, "got %+v", started)
 	f.until(t, "the start", func() bool { return f.looked() })
 	noError(t, first.Close(t.Context()))
 	s := serverOn(t, root, nil)
@@ -554,7 +510,5 @@ func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	if starts != 1 {
-		t.Errorf("it was started %d times", starts)
-	}
+	testkit.Equal(t, starts, 1, "it was started … times")
 }

@@ -7,13 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 )
 
 // The tests of this file are of the SDK alone: of what middleware.go says that we rely on.
@@ -26,8 +27,7 @@ func bareSDK(t *testing.T, o *mcp.ClientOptions, handler mcp.ToolHandler) (*mcp.
 	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
 	s.AddTool(bareTool("echo"), handler)
 	here, there := mcp.NewInMemoryTransports()
-	ss, err := s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)
-	must(t, err)
+	ss := testkit.Get(s.Connect(context.WithValue(t.Context(), sdkKey{}, "connected"), here, nil)).Must(t)
 	cs := connect(t, there, stateful, o)
 	t.Cleanup(func() { cs.Close(); ss.Wait() })
 	return s, cs
@@ -55,9 +55,7 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 			if !ok {
 				return next(ctx, method, req)
 			}
-			if ctx.Value(sdkKey{}) != "connected" {
-				t.Error("a call's context does not have the values of the one that its session was connected with")
-			}
+			testkit.Equal(t, ctx.Value(sdkKey{}), "connected", "a call's context does not have the values of the one that its session was connected with")
 			other, params := *call, *call.Params
 			params.Name = "echo"
 			other.Params = &params
@@ -68,9 +66,7 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 			return res, err
 		}
 	})
-	if _, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "not registered", Arguments: json.RawMessage(exact)}); err != nil {
-		t.Errorf("a tool that middleware names in the request is not called: %v", err)
-	}
+	testkit.Works(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "not registered", Arguments: json.RawMessage(exact)})).Err(), "a tool that middleware names in the request")
 }
 
 func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
@@ -89,12 +85,8 @@ func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
 	if err != nil || res.NextCursor != "" {
 		t.Errorf("the first page does not have all tools: %v, %v", res, err)
 	}
-	if _, err := cs.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "d29ya2Zsb3c6eA"}); err == nil {
-		t.Error("a cursor that is not the SDK's is taken")
-	}
-	if _, err := cs.ListPrompts(t.Context(), nil); err != nil {
-		t.Errorf("a capability that is not declared is refused, so that undeclared is not needed: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(cs.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "d29ya2Zsb3c6eA"})).Err(), "", "a cursor that is not the SDK's is taken")
+	testkit.Works(t, testkit.Get(cs.ListPrompts(t.Context(), nil)).Err(), "a capability that is not declared is refused, so that undeclared is not needed")
 }
 
 // rawSDK is a server of the SDK whose only tool is echo, on pipes.
@@ -104,8 +96,7 @@ func rawSDK(t *testing.T, handler mcp.ToolHandler) (ss *mcp.ServerSession, to *i
 	s.AddTool(bareTool("echo"), handler)
 	in, to := io.Pipe()
 	out, w := io.Pipe()
-	ss, err := s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)
-	must(t, err)
+	ss = testkit.Get(s.Connect(t.Context(), &mcp.IOTransport{Reader: in, Writer: w}, nil)).Must(t)
 	return ss, to, json.NewDecoder(out)
 }
 
@@ -150,9 +141,7 @@ func TestSDKSaysWhyACallEnds(t *testing.T) {
 
 func TestSDKEndsAConnectionOverWhatItCannotDecode(t *testing.T) {
 	for _, text := range []string{"hello", "7", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":{},"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":7}`} {
-		if _, err := jsonrpc.DecodeMessage([]byte(text)); err == nil {
-			t.Errorf("%s is not refused", text)
-		}
+		testkit.Fails(t, testkit.Get(jsonrpc.DecodeMessage([]byte(text))).Err(), "", "%s", text)
 		ss, to, _ := rawSDK(t, nothing)
 		io.WriteString(to, text+"\n")
 		ss.Wait()
@@ -176,9 +165,7 @@ func TestSDKAnswersCancelledCalls(t *testing.T) {
 		id, _ := json.Marshal(m.ID)
 		got = append(got, string(id)+map[bool]string{true: " error", false: ""}[m.Error != nil])
 	}
-	if !slices.Equal(got, []string{`"hello"`, "7 error"}) {
-		t.Errorf("answers %v", got)
-	}
+	testkit.Same(t, got, []string{`"hello"`, "7 error"}, "answers")
 	to.Close()
 	ss.Wait()
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/jsontext"
+	"deepwork/session/remote"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/wire"
@@ -32,8 +33,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 		if err := json.Unmarshal([]byte(l), &m); err != nil {
 			t.Fatalf("not JSON: %s", jsontext.Clip(l, 200))
 		}
-		id, err := json.Marshal(m["id"])
-		must(t, err)
+		id := testkit.Get(json.Marshal(m["id"])).Must(t)
 		out[string(id)] = m
 	}
 	return out
@@ -49,9 +49,7 @@ func TestStdioAnswersAllAfterEOF(t *testing.T) {
 		in.WriteString(finishCall(i) + "\n")
 	}
 	got := replies(t, overStdio(t, s, strings.TrimSuffix(in.String(), "\n"))) // the last line unterminated
-	if len(got) != n+1 {
-		t.Errorf("%d replies, want %d", len(got), n+1)
-	}
+	testkit.Equal(t, len(got), n+1, "replies")
 	for i := range n {
 		if r := got[fmt.Sprint(i)]; r == nil || r["result"] == nil {
 			t.Fatalf("call %d: %v", i, r)
@@ -130,9 +128,7 @@ func TestStdioDuplicateID(t *testing.T) {
 		t.Errorf("the second: %s", got)
 	}
 	close(b.free)
-	if got := w.next(t); !strings.Contains(got, `"id":1,"result"`) {
-		t.Errorf("the first: %s", got)
-	}
+	testkit.Contains(t, w.next(t), `"id":1,"result"`, "the first")
 	w.to.Close()
 	if w.lines.Scan() {
 		t.Errorf("more: %s", w.lines.Text())
@@ -171,9 +167,7 @@ func TestStdioDoesNotAnswerCancelledCalls(t *testing.T) {
 		for out := bufio.NewScanner(outR); out.Scan(); {
 			lines = append(lines, out.Text())
 		}
-		if err := <-served; err != nil {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.Works(t, <-served, "ServeStdio")
 		if len(lines) != 2 || lines[1] != `{"jsonrpc":"2.0","id":4,"result":{}}` {
 			t.Errorf("got %q", lines)
 		}
@@ -221,9 +215,7 @@ func TestStdioGraceAfterStop(t *testing.T) {
 		if !out.Scan() || !strings.Contains(out.Text(), `"id":1,"result"`) || strings.Contains(out.Text(), "isError") {
 			t.Errorf("got %q", out.Text())
 		}
-		if err := <-served; err != nil {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.Works(t, <-served, "ServeStdio")
 	})
 }
 
@@ -268,9 +260,7 @@ func TestStdioWritesWholeLines(t *testing.T) {
 	}
 	w := &lineWriter{t: t}
 	noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in.String())), w))
-	if w.n != 201 {
-		t.Errorf("%d writes, want 201", w.n)
-	}
+	testkit.Equal(t, w.n, 201, "writes")
 }
 
 // What takes longer is cut short, and says so.
@@ -286,9 +276,7 @@ func TestStdioCutsCallsShortAfterTheGrace(t *testing.T) {
 		if !out.Scan() || !strings.Contains(out.Text(), "The server is stopping") || !strings.Contains(out.Text(), `"stopping"`) {
 			t.Errorf("got %q", out.Text())
 		}
-		if err := <-served; err != nil {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.Works(t, <-served, "ServeStdio")
 		if took := time.Since(began); took != stopGrace {
 			t.Errorf("it took %v, want %v", took, stopGrace)
 		}
@@ -303,9 +291,7 @@ func TestStdioGivesUpWhatDoesNotEnd(t *testing.T) {
 		call()
 		stop()
 		err := <-served
-		if err == nil || !strings.Contains(err.Error(), "1 calls did not end") {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.Fails(t, err, "1 calls did not end", "ServeStdio")
 		if out.Scan() {
 			t.Errorf("got %s", out.Text())
 		}
@@ -319,9 +305,7 @@ func TestStdioBlockedOutput(t *testing.T) {
 		_, call, _, _, served := serving(t, func(context.Context) error { return nil })
 		call() // nobody reads the reply
 		began := time.Now()
-		if err := <-served; !errors.Is(err, wire.ErrStalled) {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.FailsWith(t, <-served, wire.ErrStalled, "ServeStdio")
 		if took := time.Since(began); took < wire.StallAfter || took > wire.StallAfter+time.Minute {
 			t.Errorf("it took %v", took)
 		}
@@ -334,9 +318,7 @@ func TestStdioClosedOutput(t *testing.T) {
 		_, call, _, outR, served := serving(t, func(context.Context) error { return nil })
 		outR.Close()
 		call()
-		if err := <-served; !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("ServeStdio: %v", err)
-		}
+		testkit.FailsWith(t, <-served, io.ErrClosedPipe, "ServeStdio")
 	})
 }
 
@@ -353,14 +335,10 @@ func TestStdioBoundsCallsInFlight(t *testing.T) {
 		}
 		go func() {
 			synctest.Wait()
-			if got := len(b.began); got != wire.MaxInFlight {
-				t.Errorf("%d calls in flight, want %d", got, wire.MaxInFlight)
-			}
+			testkit.Equal(t, len(b.began), wire.MaxInFlight, "calls in flight")
 			close(b.free)
 		}()
-		if got := len(replies(t, overStdio(t, s, in.String()))); got != n+1 {
-			t.Errorf("%d replies, want %d", got, n+1)
-		}
+		testkit.Equal(t, len(replies(t, overStdio(t, s, in.String()))), n+1, "replies")
 	})
 }
 
@@ -417,12 +395,54 @@ func TestStdioSessionsThatEndAtOnce(t *testing.T) {
 {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_workflows","arguments":{}}}
 `
 	var clients sync.WaitGroup
-	for range 50 {
+	for range 20 {
 		clients.Go(func() {
-			for range 40 {
+			for range 20 {
 				noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), discardCloser{io.Discard}))
 			}
 		})
 	}
 	clients.Wait()
+}
+
+// A client that closed its end is not waited for until its runs have ended: each call
+// is told which run it was, and that it goes on; the rest is answered as before.
+func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "")
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	testkit.Equal(t, runGrace, 10*time.Second, "it waits for")
+	began, served := time.Now(), make(chan error, 1)
+	go func() { served <- s.serveStdio(t.Context(), wire.NewStdio(in, out, s.logger), time.Millisecond) }()
+	go func() {
+		io.WriteString(toServer, hello+toolsCallOf("1", "hang", `{}`)+toolsCallOf("2", "call_workflow_tool", `{"name":"block"}`))
+		f.until(t, "both runs", func() bool { return f.looked() && contains(f.started, "w-block") })
+		io.WriteString(toServer, toolsCallOf("3", "echo", `{"customer":"a"}`))
+		f.until(t, "the third", func() bool { return contains(f.started, "w-echo") })
+		toServer.Close()
+	}()
+	data := testkit.Get(io.ReadAll(fromServer)).Must(t)
+	noError(t, <-served)
+	if took := time.Since(began); took > eofGrace/2 {
+		t.Errorf("it took %v", took)
+	}
+	got := replies(t, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"))
+	for _, id := range []string{"1", "2"} {
+		result, _ := json.Marshal(got[id])
+		testkit.ContainsAll(t, string(result), []string{`"code":"stopping"`, "call workflow_status with execution_id"}, "call")
+	}
+	testkit.Equal(t, len(got), 4, "replies: %s", data)
+	if r := only(t, s); r.State != remote.Running {
+		t.Errorf("the run: %+v", r)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	testkit.Equal(t, len(f.cancelled)+len(f.ended), 0, "cancelled %v, cut off %v", f.cancelled, f.ended)
+	close(f.let)
+}
+
+// toolsCallOf is the line of a tool call.
+func toolsCallOf(id, name, arguments string) string {
+	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + "}}\n"
 }

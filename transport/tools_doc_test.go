@@ -4,16 +4,24 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session/board"
 	"deepwork/transport/tool"
@@ -51,9 +59,7 @@ func TestToolsDocument(t *testing.T) {
 func TestToolsDocumentHasEveryDescription(t *testing.T) {
 	doc := string(toolsDocument(t))
 	for _, tool := range listTools(t) {
-		if !strings.Contains(doc, "\n### "+tool.Name+"\n") || !strings.Contains(doc, "\n"+tool.Description+"\n") {
-			t.Errorf("%s is not in the document, or not with its description", tool.Name)
-		}
+		testkit.ContainsAll(t, doc, []string{"\n### " + tool.Name + "\n", "\n" + tool.Description + "\n"})
 		var walk func(at string, s *jsonschema.Schema)
 		walk = func(at string, s *jsonschema.Schema) {
 			if s == nil || s.Not != nil {
@@ -63,9 +69,7 @@ func TestToolsDocumentHasEveryDescription(t *testing.T) {
 				t.Errorf("%s: the document leaves out %q", at, s.Description)
 			}
 			for name, p := range s.Properties {
-				if !strings.Contains(doc, name) {
-					t.Errorf("%s: the document leaves out %s", at, name)
-				}
+				testkit.Contains(t, doc, name, "%s: the document leaves out", at)
 				walk(at+"."+name, p)
 			}
 			for name, p := range s.Defs {
@@ -92,8 +96,7 @@ func toolsDocument(t *testing.T) []byte {
 			chosen = append(chosen, "workflows") // which it needs
 		}
 		for _, workspace := range []*board.Context{nil, new(board.Context)} {
-			s, err := newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))
-			must(t, err)
+			s := testkit.Get(newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))).Must(t)
 			for name := range listed(t, client(t, s)) {
 				if !slices.Contains(sets[set], name) && (set == "workflows" || !slices.Contains(sets["workflows"], name)) {
 					sets[set] = append(sets[set], name)
@@ -178,8 +181,7 @@ func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
 			d := json.NewDecoder(bytes.NewReader(raw.Properties))
 			d.Token() // {
 			for d.More() {
-				name, err := d.Token()
-				must(t, err)
+				name := testkit.Get(d.Token()).Must(t)
 				var of json.RawMessage
 				must(t, d.Decode(&of))
 				s.PropertyOrder = append(s.PropertyOrder, name.(string))
@@ -354,4 +356,109 @@ func annotationsOf(tool *listedTool) string {
 		words = append(words, "reaches beyond the project")
 	}
 	return strings.Join(words, "; ") + "."
+}
+
+// codesFile has the codes of errors, each with what to do. It is the source of the table in TOOLS.md.
+const codesFile = "../session/codes/codes.go"
+
+// codeRows reads codesFile: each code with its comment.
+func codeRows(t *testing.T) (rows [][2]string) {
+	t.Helper()
+	for _, s := range codeConstants(t) {
+		code := testkit.Get(strconv.Unquote(s.Values[0].(*ast.BasicLit).Value)).Must(t)
+		rows = append(rows, [2]string{code, strings.TrimSpace(s.Comment.Text())})
+	}
+	return rows
+}
+
+func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
+	t.Helper()
+	f := testkit.Get(parser.ParseFile(token.NewFileSet(), codesFile, nil, parser.ParseComments)).Must(t)
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.ValueSpec); ok {
+			all = append(all, s)
+		}
+		return true
+	})
+	return all
+}
+
+// Each code is listed once, with what to do, and used; errors have no other.
+func TestEveryErrorCodeIsListed(t *testing.T) {
+	rows := codeRows(t)
+	if !slices.IsSortedFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) }) || len(rows) < 100 {
+		t.Errorf("%s has %d codes, or is not sorted", codesFile, len(rows))
+	}
+	for i, row := range rows {
+		if len(row[1]) < 10 || i > 0 && row[0] == rows[i-1][0] {
+			t.Errorf("%s: %s is listed twice, or does not say what to do", codesFile, row[0])
+		}
+	}
+	unused := map[string]string{} // the names, by the code in quotes: some packages have constants of their own
+	for _, s := range codeConstants(t) {
+		unused[s.Values[0].(*ast.BasicLit).Value] = s.Names[0].Name
+	}
+	set := token.NewFileSet()
+	must(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || path == filepath.FromSlash(codesFile) {
+			return err
+		}
+		f := testkit.Get(parser.ParseFile(set, path, nil, parser.SkipObjectResolution)).Must(t)
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				if x, is := n.X.(*ast.Ident); is && x.Name == "codes" {
+					maps.DeleteFunc(unused, func(_, name string) bool { return name == n.Sel.Name })
+				}
+			case *ast.BasicLit:
+				delete(unused, n.Value)
+			case *ast.CallExpr:
+				name := ""
+				switch f := n.Fun.(type) {
+				case *ast.SelectorExpr:
+					name = f.Sel.Name
+				case *ast.Ident:
+					name = f.Name
+				}
+				if (name == "Wrong" || name == "NotNow") && len(n.Args) > 1 {
+					if l, is := n.Args[0].(*ast.BasicLit); is {
+						t.Errorf("%s: use a constant of package codes instead of %s", set.Position(n.Pos()), l.Value)
+					}
+				}
+			}
+			return true
+		})
+		return nil
+	}))
+	for _, name := range unused {
+		t.Errorf("%s: no error has the code %s", codesFile, name)
+	}
+}
+
+// The README's tables tell of every tool that there is and of no other; arguments
+// and replies are in TOOLS.md, which it links to.
+func TestReadmeTellsOfEveryTool(t *testing.T) {
+	data := testkit.Get(os.ReadFile("README.md")).Must(t)
+	testkit.Contains(t, string(data), "]("+toolsDoc+")", "README.md does not link to %s", toolsDoc)
+	_, section, found := strings.Cut(string(data), "\n## Tools\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("README.md has no section of tools")
+	}
+	rows := map[string]bool{}
+	for line := range strings.Lines(section) {
+		if name, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ = strings.Cut(name, "`")
+			rows[name] = true
+		}
+	}
+	for _, tool := range listTools(t) {
+		if !rows[tool.Name] {
+			t.Errorf("README.md does not tell of %s", tool.Name)
+		}
+		delete(rows, tool.Name)
+	}
+	for name := range rows {
+		t.Errorf("README.md names %s, which is not a tool", name)
+	}
 }

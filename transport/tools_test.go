@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"io"
 	"log/slog"
@@ -12,10 +13,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/board"
 )
@@ -32,9 +37,7 @@ func overStdio(t testing.TB, s *Server, input string) []string {
 	var out bytes.Buffer
 	read := make(chan struct{})
 	go func() { defer close(read); io.Copy(&out, r) }()
-	if err := s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), w); err != nil {
-		t.Errorf("ServeStdio: %v", err)
-	}
+	testkit.Works(t, s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), w), "ServeStdio")
 	<-read
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
@@ -69,8 +72,7 @@ func inWorkspace(p *engines) { p.workspace = new(board.Context) }
 func listTools(t *testing.T) (all []*mcp.Tool) {
 	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
 		s, _ := fakeServer(t, nil, options...)
-		res, err := client(t, s).ListTools(context.Background(), nil)
-		must(t, err)
+		res := testkit.Get(client(t, s).ListTools(context.Background(), nil)).Must(t)
 		all = append(all, res.Tools...)
 	}
 	slices.SortStableFunc(all, func(a, b *mcp.Tool) int { return strings.Compare(a.Name, b.Name) })
@@ -79,8 +81,7 @@ func listTools(t *testing.T) (all []*mcp.Tool) {
 
 func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
 	t.Helper()
-	data, err := json.Marshal(v)
-	must(t, err)
+	data := testkit.Get(json.Marshal(v)).Must(t)
 	s := new(jsonschema.Schema)
 	must(t, json.Unmarshal(data, s))
 	return s
@@ -94,8 +95,7 @@ func TestTools(t *testing.T) {
 		"remote":    {"call_workflow_tool", "cancel_execution", "list_workflow_tools", "refresh_workflow_tools", "workflow_status"}, // what is offered needs finished_step
 		"board":     {"abort_merge", "change_target", "comment_attempt", "create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_run", "get_task", "list_executors", "list_projects", "list_repos", "list_task_attempts", "list_tasks", "merge_attempt", "needs_attention", "push_attempt", "rebase_attempt", "run_workflow", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
 	} {
-		s, err := newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))
-		must(t, err)
+		s := testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))).Must(t)
 		var names []string
 		for name := range listed(t, client(t, s)) {
 			names = append(names, name)
@@ -115,12 +115,8 @@ func TestAllToolsAreDescribed(t *testing.T) {
 			t.Errorf("%s: no title or no output schema", tool.Name)
 		}
 		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
-			if s.Type != "object" {
-				t.Errorf("%s: the %s schema has type %q, want object", tool.Name, kind, s.Type)
-			}
-			if _, err := s.Resolve(nil); err != nil {
-				t.Errorf("%s: the %s schema: %v", tool.Name, kind, err)
-			}
+			testkit.Equal(t, s.Type, "object", "%s: the type of the %s schema", tool.Name, kind)
+			testkit.Works(t, testkit.Get(s.Resolve(nil)).Err(), "%s: the %s schema", tool.Name, kind)
 			described(t, tool.Name+" "+kind, s)
 		}
 	}
@@ -166,8 +162,7 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 			continue
 		}
 		schema.Required = nil
-		resolved, err := schema.Resolve(nil)
-		must(t, err)
+		resolved := testkit.Get(schema.Resolve(nil)).Must(t)
 		for reply, fits := range map[string]bool{
 			`{"begin_step":null}`:                  true,
 			`{"concurrent_steps":null}`:            false,
@@ -240,9 +235,7 @@ func TestAllToolsAreAnnotated(t *testing.T) {
 			t.Errorf("%s: annotations %+v", tool.Name, a)
 			continue
 		}
-		if got := (h{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint, *a.OpenWorldHint}); got != want[tool.Name] {
-			t.Errorf("%s: hints %+v, want %+v", tool.Name, got, want[tool.Name])
-		}
+		testkit.Equal(t, (h{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint, *a.OpenWorldHint}), want[tool.Name], "%s: hints", tool.Name)
 	}
 }
 
@@ -252,15 +245,12 @@ func conforms(t testing.TB, s *Server) {
 	t.Helper()
 	schemas := map[string]*jsonschema.Resolved{}
 	cs := client(t, s)
-	list, err := cs.ListTools(context.Background(), nil)
-	must(t, err)
+	list := testkit.Get(cs.ListTools(context.Background(), nil)).Must(t)
 	for _, tool := range list.Tools {
 		data, _ := json.Marshal(tool.OutputSchema)
 		schema := new(jsonschema.Schema)
 		must(t, json.Unmarshal(data, schema))
-		if schemas[tool.Name], err = schema.Resolve(nil); err != nil {
-			t.Fatal(err)
-		}
+		schemas[tool.Name] = testkit.Get(schema.Resolve(nil)).Must(t)
 	}
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -336,5 +326,93 @@ func TestRepliesKeepTheirOrder(t *testing.T) {
 	}
 	if strings.Contains(got, `\u003c`) {
 		t.Errorf("HTML escapes in what agents read: %s", got)
+	}
+}
+
+// Clients read tools/list at every start, and show a model the names, descriptions and input
+// schemas of all tools with every request: the characters of {"name","description","inputSchema"}
+// of each tool are bounded for the default toolsets and for workflows, and the bytes on the wire.
+func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		sets                []string
+		mostShown, mostSent int
+	}{
+		{"default", config.DefaultToolsets, 16_700, 103_000},
+		{"workflows", []string{"workflows"}, 6_000, 40_960},
+		{"workflows and remote", []string{"workflows", "remote"}, 13_000, 40_960},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, _ := bareProject(t, "", func(o *Options) { o.Toolsets = c.sets })
+			lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+			line := lines[len(lines)-1]
+			var list struct {
+				Result struct{ Tools []json.RawMessage }
+			}
+			must(t, json.Unmarshal([]byte(line), &list))
+			sum := 0
+			for _, sent := range list.Result.Tools {
+				var tool struct {
+					Name        string          `json:"name"`
+					Description string          `json:"description"`
+					InputSchema json.RawMessage `json:"inputSchema"`
+				}
+				must(t, json.Unmarshal(sent, &tool))
+				if len(tool.Description) >= 2048 { // clients cut there, silently
+					t.Errorf("%s: the description has %d bytes", tool.Name, len(tool.Description))
+				}
+				var shown strings.Builder
+				e := json.NewEncoder(&shown)
+				e.SetEscapeHTML(false)
+				must(t, e.Encode(tool))
+				n := utf8.RuneCountInString(strings.TrimSpace(shown.String()))
+				sum += n
+				t.Logf("%5d characters shown, %5d bytes sent: %s", n, len(sent), tool.Name)
+			}
+			t.Logf("%d tools: %d characters shown, %d bytes sent", len(list.Result.Tools), sum, len(line))
+			if sum > c.mostShown {
+				t.Errorf("a model is shown %d characters, at most %d are allowed: shorten descriptions", sum, c.mostShown)
+			}
+			if len(line) > c.mostSent {
+				t.Errorf("tools/list has %d bytes, at most %d are allowed", len(line), c.mostSent)
+			}
+			if n := len(client(t, s).InitializeResult().Instructions); n >= 2048 {
+				t.Errorf("the instructions have %d bytes", n)
+			}
+		})
+	}
+}
+
+// What is not declared is not answered either: clients take an answer for support.
+func TestUndeclaredMethodsAreNotFound(t *testing.T) {
+	s, _ := fakeServer(t, nil)
+	cs := client(t, s)
+	if c := cs.InitializeResult().Capabilities; c.Prompts != nil || c.Resources != nil || c.Completions != nil || c.Tools == nil {
+		t.Errorf("capabilities %+v", c)
+	}
+	ctx := context.Background()
+	for method, call := range map[string]func() error{
+		"prompts/list": func() error { _, err := cs.ListPrompts(ctx, nil); return err },
+		"prompts/get":  func() error { _, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "p"}); return err },
+		"resources/list": func() error {
+			_, err := cs.ListResources(ctx, nil)
+			return err
+		},
+		"resources/templates/list": func() error {
+			_, err := cs.ListResourceTemplates(ctx, nil)
+			return err
+		},
+		"resources/read": func() error {
+			_, err := cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "file:///r"})
+			return err
+		},
+	} {
+		err := call()
+		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeMethodNotFound || !strings.Contains(e.Message, method) {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	if res := callTool(t, cs, "get_step", `{}`); res.IsError {
+		t.Errorf("after them: %s", text(res))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -20,6 +21,7 @@ import (
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
+	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
 
@@ -36,15 +38,11 @@ func inBoard(t *testing.T, root string, f func(b store.Board)) {
 func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	t.Helper()
 	repository(t, root)
-	engine, err := attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root}, Passive: true})
-	must(t, err)
+	engine := testkit.Get(attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root}, Passive: true})).Must(t)
 	me := session.LocalCaller("")
-	projects, err := engine.ListProjects(t.Context(), me, board.ListProjectsArgs{})
-	must(t, err)
-	repos, err := engine.ListRepos(t.Context(), me, board.ListReposArgs{ProjectID: projects.Projects[0].ProjectID})
-	must(t, err)
-	made, err := engine.CreateTask(t.Context(), me, board.CreateTaskArgs{ProjectID: projects.Projects[0].ProjectID, Title: "Trip"})
-	must(t, err)
+	projects := testkit.Get(engine.ListProjects(t.Context(), me, board.ListProjectsArgs{})).Must(t)
+	repos := testkit.Get(engine.ListRepos(t.Context(), me, board.ListReposArgs{ProjectID: projects.Projects[0].ProjectID})).Must(t)
+	made := testkit.Get(engine.CreateTask(t.Context(), me, board.CreateTaskArgs{ProjectID: projects.Projects[0].ProjectID, Title: "Trip"})).Must(t)
 	if stuck := engine.Close(context.Background()); stuck != nil {
 		t.Fatal(stuck)
 	}
@@ -113,9 +111,7 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	if _, err := os.Stat(state.Of(workspace).Database()); !os.IsNotExist(err) {
 		t.Errorf("the workspace has its own database: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore")); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore"))).Err())
 }
 
 // A server serves agents the sessions of its own root only: of the project, or of the attempt in whose
@@ -145,15 +141,12 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 	}
 	into[machine.FinishReply](t, inside, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	inBoard(t, root, func(b store.Board) {
-		a, err := b.Attempt(t.Context(), id)
-		must(t, err)
+		a := testkit.Get(b.Attempt(t.Context(), id)).Must(t)
 		if deref(a.WorkflowSessionID) != theirs || deref(a.WorkflowStatus) != "active" || deref(a.WorkflowStep) != "hotel" {
 			t.Errorf("the attempt is at %q %q %q", deref(a.WorkflowSessionID), deref(a.WorkflowStatus), deref(a.WorkflowStep))
 		}
 	})
-	if _, err := os.Stat(filepath.Join(workspace, ".deepwork", "tmp", "session_"+theirs+".json")); err != nil {
-		t.Errorf("the export is not in the session's root: %v", err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(workspace, ".deepwork", "tmp", "session_"+theirs+".json"))).Err(), "the export is not in the session's root")
 }
 
 // Where worktrees are elsewhere, the environment of an agent names the attempt and the database confirms it.
@@ -173,9 +166,7 @@ func TestWorkspacesElsewhere(t *testing.T) {
 	must(t, os.MkdirAll(below, 0o755))
 	for dir, is := range map[string]bool{workspace: true, below: true, alike: false, root: false, trees: false} {
 		cs := insideOf(t, dir)
-		if has := listed(t, cs)["get_context"] != nil; has != is {
-			t.Errorf("%s is in the workspace: %v, want %v", dir, has, is)
-		}
+		testkit.Equal(t, listed(t, cs)["get_context"] != nil, is, "%s is in the workspace", dir)
 		if is {
 			if got := into[board.ContextReply](t, cs, "get_context", `{}`); got.AttemptID != id {
 				t.Errorf("%s: %+v", dir, got)
@@ -231,19 +222,13 @@ func TestAWorkspaceWithoutItsDatabase(t *testing.T) {
 			cs := insideOf(t, workspace)
 			for tool, args := range map[string]string{"start_workflow": planTrip, "get_workflows": `{}`, "get_step": `{}`, "list_projects": `{}`, "refresh_workflow_tools": `{}`} {
 				got := refusedAs(t, cs, tool, args, "no_database")
-				for _, name := range c.names {
-					if !strings.Contains(got, name) {
-						t.Errorf("%s does not mention %q: %s", tool, name, got)
-					}
-				}
+				testkit.ContainsAll(t, got, c.names, "%s", tool)
 			}
 			if files, _ := filepath.Glob(filepath.Join(workspace, ".deepwork", "tmp", "session_*")); len(files) > 0 {
 				t.Errorf("there are sessions: %v", files)
 			}
 			for _, path := range []string{mark, state.Of(workspace).Database()} {
-				if _, err := os.Stat(path); err == nil {
-					t.Errorf("there is %s", path)
-				}
+				testkit.Fails(t, testkit.Get(os.Stat(path)).Err(), "", "there is %s", path)
 			}
 		})
 	}
@@ -266,7 +251,19 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 	if slices.Contains(names, "THEIRS") || !slices.Contains(names, "MINE") {
 		t.Errorf("the executors are %v", names)
 	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a source of the branch ran")
+	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a source of the branch ran")
+}
+
+// A request that is let in before its token is withdrawn does nothing: it could start a workflow that no
+// run knows.
+func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
+	c := &stepCaller{grant: new(grant)} // without a caller to which anything could get
+	empty := ""
+	_, err := c.Start(t.Context(), workflow.StartArgs{Goal: "g", JobName: "j", WorkflowName: "w", ParentSessionID: &empty})
+	_, err2 := c.Step(t.Context(), workflow.StepArgs{SessionID: &empty, StepID: &empty})
+	_, err3 := c.Finish(t.Context(), workflow.FinishArgs{})
+	for _, err := range []error{err, err2, err3} {
+		testkit.Equal(t, session.CodeOf(err), "other_session")
+		testkit.Contains(t, err.Error(), "withdrawn")
 	}
 }

@@ -17,8 +17,7 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 	if locked, err := durable.Locked(path); locked || err != nil {
 		t.Fatalf("Locked of a missing file = %v, %v", locked, err)
 	}
-	first, err := durable.Lock(t.Context(), path)
-	testkit.Must(t, err)
+	first := testkit.Get(durable.Lock(t.Context(), path)).Must(t)
 	if second, err := durable.TryLock(path); second != nil || err != nil {
 		t.Fatalf("TryLock of a locked file = %v, %v", second, err)
 	}
@@ -48,8 +47,7 @@ func TestLockExcludesUntilItIsUnlocked(t *testing.T) {
 
 func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
-	l, err := durable.Lock(t.Context(), path)
-	testkit.Must(t, err)
+	l := testkit.Get(durable.Lock(t.Context(), path)).Must(t)
 	defer l.Unlock()
 	if !l.InPlace() {
 		t.Error("a lock just taken is not in place")
@@ -63,10 +61,6 @@ func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 }
 
 func TestLockRefusesWhatIsNoFile(t *testing.T) {
-	if _, err := durable.Lock(t.Context(), t.TempDir()); err == nil {
-		t.Error("a folder was locked")
-	}
-	if _, err := durable.Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Lock in a missing folder = %v", err)
-	}
+	testkit.Fails(t, testkit.Get(durable.Lock(t.Context(), t.TempDir())).Err(), "", "a folder was locked")
+	testkit.FailsWith(t, testkit.Get(durable.Lock(t.Context(), filepath.Join(t.TempDir(), "missing", "a.lock"))).Err(), os.ErrNotExist, "Lock in a missing folder")
 }

@@ -22,17 +22,13 @@ var must = testkit.Must
 // given as "name=content".
 func holds(t testing.TB, dir string, want ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must(t, err)
+	entries := testkit.Get(os.ReadDir(dir)).Must(t)
 	var got []string
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		must(t, err)
+		data := testkit.Get(os.ReadFile(filepath.Join(dir, e.Name()))).Must(t)
 		got = append(got, e.Name()+"="+string(data))
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the folder has %q, want %q", got, want)
-	}
+	testkit.Same(t, got, want, "the folder")
 }
 
 // A recorder is a Carry that writes the Ops down, and fails one of them.
@@ -115,8 +111,7 @@ func TestPutIsCutShort(t *testing.T) {
 				if err := dieAt(t, when+" "+op, path); err == nil {
 					t.Fatal("it went through")
 				}
-				got, err := os.ReadFile(path)
-				must(t, err)
+				got := testkit.Get(os.ReadFile(path)).Must(t)
 				moved := op == OpSyncDir || op == OpMove && when == "after"
 				if moved != (string(got) == newContent) || !moved && string(got) != "old" {
 					t.Errorf("it left %q", got)
@@ -160,9 +155,7 @@ func TestPutRefuses(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("it left %v, %v", entries, err)
-	}
+	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "it left")
 }
 
 func TestPutMode(t *testing.T) {
@@ -173,14 +166,11 @@ func TestPutMode(t *testing.T) {
 	for name, want := range map[string]fs.FileMode{"own": 0, "all": 0o666} {
 		path := filepath.Join(dir, name)
 		must(t, Disk{}.Put(path, nil, PutOptions{Mode: want}))
-		fi, err := os.Stat(path)
-		must(t, err)
+		fi := testkit.Get(os.Stat(path)).Must(t)
 		if want == 0 {
 			want = 0o600
 		}
-		if fi.Mode() != want {
-			t.Errorf("%s has the mode %v, want %v", name, fi.Mode(), want)
-		}
+		testkit.Equal(t, fi.Mode(), want, "%s has the mode", name)
 	}
 }
 
@@ -215,16 +205,204 @@ func TestPutsOfOnePath(t *testing.T) {
 	for n := range byte(8) {
 		writers.Go(func() {
 			for range 20 {
-				if err := d.Put(path, content(n), PutOptions{}); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, d.Put(path, content(n), PutOptions{}))
 			}
 		})
 	}
 	writers.Wait()
 	close(done)
 	reader.Wait()
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("left: %v, %v", entries, err)
+	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "left")
+}
+
+func TestSyncFolder(t *testing.T) {
+	dir := t.TempDir()
+	must(t, Disk{}.SyncFolder(dir))
+	missing := filepath.Join(dir, "missing")
+	if err := (Disk{}).SyncFolder(missing); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("one that is not there: %v", err)
+	}
+	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).SyncFolder(dir), errBroken, "a sync that fails")
+}
+
+// Each folder is durable before one is made in it, and only the last one is for
+// its owner alone.
+func TestMakeFolder(t *testing.T) {
+	root := t.TempDir()
+	a, b, c := filepath.Join(root, "a"), filepath.Join(root, "a", "b"), filepath.Join(root, "a", "b", "c")
+	var synced []string
+	d := Disk{Carry: func(op Op, do func() error) error {
+		testkit.Equal(t, op.Do, OpSyncDir, "it did")
+		testkit.Equal(t, len(testkit.Get(os.ReadDir(op.Path)).Must(t)), 1, "%s is synced with", op.Path)
+		synced = append(synced, op.Path)
+		return do()
+	}}
+	must(t, d.MakeFolder(c, 0o700))
+	if want := []string{root, a, b}; !slices.Equal(synced, want) {
+		t.Errorf("synced %q, want %q", synced, want)
+	}
+	must(t, d.MakeFolder(c, 0o755))
+	testkit.Equal(t, len(synced), 3, "what is there was made again")
+	if runtime.GOOS != "windows" {
+		for path, want := range map[string]fs.FileMode{a: 0o755, b: 0o755, c: 0o700} {
+			fi := testkit.Get(os.Stat(path)).Must(t)
+			if fi.Mode().Perm()&^0o055 != want&^0o055 || fi.Mode().Perm()&^want != 0 { // the umask may narrow it
+				t.Errorf("%s has the mode %v, want %v", path, fi.Mode(), want)
+			}
+		}
+	}
+	testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: OpSyncDir}).carry}).MakeFolder(filepath.Join(c, "d"), 0o700), errBroken, "a sync that fails")
+}
+
+func TestMakeFolderRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	testkit.Fails(t, (Disk{}).MakeFolder(file, 0o700), file+" is not a folder; move it", "a file")
+	testkit.Fails(t, (Disk{}).MakeFolder(filepath.Join(file, "in"), 0o700), "", "a folder was made in a file")
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "nowhere"), link); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	testkit.Fails(t, (Disk{}).MakeFolder(link, 0o700), "a link that leads nowhere", "a link that leads nowhere")
+	must(t, os.Mkdir(filepath.Join(dir, "nowhere"), 0o700))
+	must(t, Disk{}.MakeFolder(link, 0o700))
+}
+
+func TestInside(t *testing.T) {
+	top := testkit.Dir(t)
+	root, other := filepath.Join(top, "root"), filepath.Join(top, "other")
+	testkit.Write(t, filepath.Join(root, "in", "f"), "")
+	testkit.Write(t, filepath.Join(other, "f"), "")
+	for name, to := range map[string]string{"out": other, "up": "../other", "nowhere": "missing", "within": "in", "absolute": filepath.Join(root, "in")} {
+		if err := os.Symlink(to, filepath.Join(root, name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	for path, want := range map[string]bool{"in/f": true, "in/new/x": true, "new": true, "within/f": true, "absolute/f": true,
+		"out": false, "out/f": false, "out/new": false, "up/f": false, "nowhere": false, "nowhere/f": false} {
+		if err := Inside(root, filepath.Join(root, filepath.FromSlash(path))); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	must(t, os.WriteFile(path, []byte("12345"), 0o600))
+	data, fi, err := Read(path, 5)
+	if string(data) != "12345" || err != nil || fi.Size() != 5 {
+		t.Errorf("%q, %v, %v", data, fi, err)
+	}
+	_, fi, err = Read(path, 4)
+	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi == nil || bad.Path != path || bad.Reason != "it has 5 bytes, over the limit of 4" {
+		t.Errorf("one that is too long: %v, %v", fi, err)
+	}
+	if _, fi, err := Read(path+"2", 5); !errors.Is(err, fs.ErrNotExist) || fi != nil {
+		t.Errorf("nothing: %v, %v", fi, err)
+	}
+	_, fi, err = Read(dir, 5)
+	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi != nil || bad.Reason != "it is a folder, not a file" ||
+		!strings.Contains(err.Error(), dir) {
+		t.Errorf("a folder: %v, %v", fi, err)
+	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	if _, _, err := Read(link, 5); err == nil || !strings.Contains(err.Error(), "it is a symbolic link") {
+		t.Errorf("a link: %v", err)
+	}
+}
+
+func TestKind(t *testing.T) {
+	for mode, want := range map[fs.FileMode]string{
+		0o644: "a file", fs.ModeDir | 0o755: "a folder", fs.ModeSymlink: "a symbolic link", fs.ModeNamedPipe: "a named pipe",
+		fs.ModeSocket: "a socket", fs.ModeDevice | fs.ModeCharDevice: "a device", fs.ModeIrregular: "something special",
+	} {
+		testkit.Equal(t, Kind(mode), want, "%v", mode)
+	}
+}
+
+func TestMoveNewReplacesNothing(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	must(t, os.WriteFile(from, []byte("1"), 0o600))
+	must(t, os.WriteFile(to, []byte("2"), 0o600))
+	for name, move := range moves {
+		testkit.FailsWith(t, move(from, to), fs.ErrExist, "%s over a file", name)
+		testkit.FailsWith(t, move(from+"x", to+"x"), fs.ErrNotExist, "%s of nothing", name)
+		holds(t, dir, "from=1", "to=2")
+		must(t, move(from, from+"2"))
+		holds(t, dir, "from2=1", "to=2")
+		must(t, move(from+"2", from))
+	}
+	must(t, Disk{}.Move(from, to))
+	holds(t, dir, "to=1")
+}
+
+func TestCreateIsExclusive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	f := testkit.Get(Disk{}.Create(path)).Must(t)
+	defer f.Close()
+	if _, err := (Disk{}).Create(path); !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("again: %v", err)
+	}
+	// One that was made, and is said to have failed, is not left open.
+	f2, err := Disk{Carry: func(_ Op, do func() error) error { return errors.Join(do(), errBroken) }}.Create(path + "2")
+	if f2 != nil || !errors.Is(err, errBroken) {
+		t.Errorf("%v, %v", f2, err)
+	}
+}
+
+// Write and Sync do what they say; a file that is closed cannot be
+// synced, and nothing else is in its place.
+func TestWriteSync(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	var seen []Op
+	d := Disk{Carry: func(op Op, do func() error) error {
+		op.Data = slices.Clone(op.Data)
+		seen = append(seen, op)
+		return do()
+	}}
+	f := testkit.Get(d.Create(path)).Must(t)
+	n, err := d.Write(f, []byte("abcdef"))
+	if n != 6 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	must(t, d.Sync(f))
+	must(t, f.Close())
+	holds(t, dir, "a=abcdef")
+	if err := d.Sync(f); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), path) {
+		t.Errorf("syncing a closed file: %v", err)
+	}
+	for i, want := range []Op{
+		{Do: OpCreate, Path: path}, {Do: OpWrite, Path: path, File: f, Data: []byte("abcdef")},
+		{Do: OpSync, Path: path, File: f},
+	} {
+		if got := seen[i]; got.Do != want.Do || got.Path != want.Path || got.File != want.File || string(got.Data) != string(want.Data) {
+			t.Errorf("Op %d is %+v, want %+v", i, got, want)
+		}
+	}
+}
+
+func TestDrop(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a")
+	must(t, os.WriteFile(path, nil, 0o600))
+	r := &recorder{}
+	d := Disk{Carry: r.carry}
+	must(t, d.Drop(path))
+	holds(t, dir)
+	// That it is gone already may not be on disk yet.
+	must(t, d.Drop(path))
+	if want := []string{OpRemove, OpSyncDir, OpRemove, OpSyncDir}; !slices.Equal(r.ops, want) {
+		t.Errorf("it did %q, want %q", r.ops, want)
+	}
+	must(t, d.Drop(filepath.Join(dir, "missing", "a")))
+	for _, op := range []string{OpRemove, OpSyncDir} {
+		testkit.FailsWith(t, (Disk{Carry: (&recorder{fail: op}).carry}).Drop(path), errBroken, "where %s fails", op)
 	}
 }

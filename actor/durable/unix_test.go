@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"deepwork/actor/testkit"
 )
 
 // A pipe blocks nobody, and a link that takes a file's place is not followed.
@@ -36,9 +38,7 @@ func TestOpenRegularOpensNothingElse(t *testing.T) {
 	f, fi, err := OpenRegular(file, os.O_RDWR)
 	must(t, err)
 	defer f.Close()
-	if fi.Size() != 1 {
-		t.Errorf("%v", fi)
-	}
+	testkit.Equal(t, fi.Size(), 1, "%v", fi)
 }
 
 // A full disk leaves the old file alone, and the error says what to do.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"deepwork/actor/testkit"
 )
 
 // entered returns a server of this process that has entered.
@@ -77,9 +79,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 	} {
 		must(t, do())
 		alone := what == "left alone"
-		if s.Alive(p.id) != alone {
-			t.Errorf("%s: it looks alive: %v", what, !alone)
-		}
+		testkit.Equal(t, s.Alive(p.id), alone, "%s: it looks alive: %v", what, !alone)
 		io.WriteString(p.In, "\n")
 		if entered := p.Line(); entered != fmt.Sprint(alone) {
 			t.Errorf("%s: it has entered: %q; %s", what, entered, &p.Err)
@@ -179,15 +179,11 @@ func TestEnteringThatFails(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "another process holds") || !strings.Contains(err.Error(), s.Path(s.ID())) || exists(s.Path(s.ID())) {
 			t.Errorf("a lock that another has: %v", err)
 		}
-		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("it waited for %v", took)
-		}
+		testkit.Equal(t, time.Since(began), 10*time.Second, "it waited for")
 		must(t, probe.Close())
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.Enter(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller who has gone: %v", err)
-		}
+		testkit.FailsWith(t, s.Enter(ctx), context.Canceled, "a caller who has gone")
 		if ok, err := probe.TryRLock(); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -252,22 +248,18 @@ func TestALockFileIsMadeOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {
-				if err := s.Enter(t.Context()); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, s.Enter(t.Context()))
 			})
 		}
 		close(more)
 		wg.Wait()
-		if made != 1 || log.Len() != 0 {
-			t.Errorf("it was made %d times; %s", made, log.String())
-		}
+		testkit.Equal(t, made, 1, "it was made")
+		testkit.Equal(t, log.Len(), 0, "it was made")
 		if os.PathSeparator == '/' {
 			must(t, os.Remove(s.Path(s.ID())))
 			must(t, s.Enter(t.Context()))
-			if made != 2 || !strings.Contains(log.String(), "removed by somebody") {
-				t.Errorf("it was made %d times; %s", made, log.String())
-			}
+			testkit.Equal(t, made, 2, "it was made")
+			testkit.Contains(t, log.String(), "removed by somebody", "it was made")
 		}
 		must(t, s.Leave())
 	})
@@ -287,9 +279,7 @@ func TestManyServersAtOnce(t *testing.T) {
 		for range 2 { // calls of one server
 			wg.Go(func() {
 				for range 20 {
-					if err := s.Enter(t.Context()); err != nil {
-						t.Error(err)
-					}
+					testkit.Works(t, s.Enter(t.Context()))
 					if !all[(i+1)%len(all)].Alive(s.ID()) {
 						t.Error("a server looks dead")
 					}

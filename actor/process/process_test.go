@@ -51,9 +51,11 @@ func TestStdinIsFedAndStdoutRead(t *testing.T) {
 func TestChildThatDoesNotReadItsInput(t *testing.T) {
 	s := spec(t, "noread", nil)
 	s.Stdin = make([]byte, 5<<20)
-	if r, err := run(t, t.Context(), s); err != nil || r.ExitCode != 0 {
-		t.Errorf("exit code %d, %v", r.ExitCode, err)
+	r, fault := run(t, t.Context(), s)
+	if fault != nil {
+		t.Fatal(fault)
 	}
+	testkit.Equal(t, r.ExitCode, 0, "exit code")
 }
 
 func TestNoShellReadsTheArguments(t *testing.T) {
@@ -88,17 +90,11 @@ func TestExitCodeAndLastLines(t *testing.T) {
 	if len(r.Stderr) > 5000 || len(r.Stderr) < 4900 || !strings.HasPrefix(r.Stderr, "line ") || !strings.HasSuffix(r.Stderr, "line 9999\n") {
 		t.Errorf("%d bytes of standard error were kept, from %.20q", len(r.Stderr), r.Stderr)
 	}
-	if string(r.Stdout) != "out\n" {
-		t.Errorf("standard output is %q", r.Stdout)
-	}
+	testkit.Equal(t, string(r.Stdout), "out\n", "standard output is %q", r.Stdout)
 	if len(err.Tail) > 2000 || !strings.HasPrefix(err.Tail, "line ") || !strings.HasSuffix(err.Tail, "line 9999") {
 		t.Errorf("the tail is %q", err.Tail)
 	}
-	for _, want := range []string{s.Command[0], "exit code 3", "line 9999"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the message lacks %q: %v", want, err)
-		}
-	}
+	testkit.ContainsAll(t, err.Error(), []string{s.Command[0], "exit code 3", "line 9999"}, "the message")
 }
 
 func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
@@ -111,9 +107,11 @@ func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
 func TestTooMuchOutputKills(t *testing.T) {
 	s := spec(t, "exactly", nil)
 	s.StdoutLimit = 1000
-	if r, err := run(t, t.Context(), s); err != nil || len(r.Stdout) != 1000 {
-		t.Fatalf("at the limit: %d bytes, %v", len(r.Stdout), err)
+	r, fault := run(t, t.Context(), s)
+	if fault != nil {
+		t.Fatal(fault)
 	}
+	testkit.Equal(t, len(r.Stdout), 1000, "bytes at the limit")
 	s.StdoutLimit = 999
 	r, err := run(t, t.Context(), s)
 	if err == nil || err.Kind != process.TooMuchOutput || len(r.Stdout) != 999 {
@@ -125,9 +123,7 @@ func TestTooMuchOutputKills(t *testing.T) {
 	if !errors.Is(err, process.ErrTooMuchOutput) || len(r.Stdout) != process.DefaultStdoutLimit {
 		t.Errorf("a flood: %d bytes, %v", len(r.Stdout), err)
 	}
-	if !strings.Contains(err.Error(), "more than 1048576 bytes") {
-		t.Errorf("the message is %v", err)
-	}
+	testkit.Contains(t, err.Error(), "more than 1048576 bytes", "the message is %v", err)
 }
 
 func TestTimeout(t *testing.T) {
@@ -172,15 +168,15 @@ func TestCancelIsToldByTheContext(t *testing.T) {
 	if err == nil || err.Kind != process.Cancelled || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if string(r.Stdout) != "tidied up\n" || r.ExitCode != 0 {
-		t.Errorf("it wrote %q, exit code %d", r.Stdout, r.ExitCode)
-	}
+	testkit.Equal(t, string(r.Stdout), "tidied up\n", "it wrote")
+	testkit.Equal(t, r.ExitCode, 0, "it wrote")
 	for _, v := range <-all {
 		v.Gone()
 	}
 }
 
 func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nothing to obey")
 	}
@@ -207,9 +203,7 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 	}
 	began := time.Now()
 	child.Write([]byte("x"))
-	if out := <-done; out != "tidied up\n" {
-		t.Errorf("it wrote %q", out)
-	}
+	testkit.Equal(t, <-done, "tidied up\n", "it wrote")
 	if d := time.Since(began); d > patience {
 		t.Errorf("the grace period was waited for to its end (%v), though all were gone", d)
 	}
@@ -229,6 +223,7 @@ func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
 }
 
 func TestWhoLeftTheGroupDoesNotDelayTheEnd(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nobody can leave")
 	}
@@ -288,11 +283,7 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 			if err == nil || err.Kind != c.kind || r.ExitCode != -1 || c.is != nil && !errors.Is(err, c.is) {
 				t.Fatalf("got %+v", err)
 			}
-			for _, want := range c.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the message lacks %q: %v", want, err)
-				}
-			}
+			testkit.ContainsAll(t, err.Error(), c.want, "the message")
 		})
 	}
 }
@@ -319,8 +310,6 @@ func TestTail(t *testing.T) {
 		"äöüäöüäöüäöü":             "öüäöü",
 		"bad \xff\xfe text":        "bad  text",
 	} {
-		if got := process.Tail(in, 10); got != want {
-			t.Errorf("Tail(%q) = %q, want %q", in, got, want)
-		}
+		testkit.Equal(t, process.Tail(in, 10), want, "Tail(%q)", in)
 	}
 }

@@ -22,8 +22,7 @@ func serveChild(t *testing.T, mode string, h *testkit.Hub, listen func(string)) 
 	t.Helper()
 	s := spec(t, mode, h)
 	s.Grace = 100 * time.Millisecond
-	service, err := process.Serve(s, listen)
-	testkit.Must(t, err)
+	service := testkit.Get(process.Serve(s, listen)).Must(t)
 	t.Cleanup(func() {
 		stop(t, service)
 		service.Stdout.Close()
@@ -47,6 +46,7 @@ func stop(t *testing.T, s *process.Service) {
 }
 
 func TestServiceIsSpokenTo(t *testing.T) {
+	t.Parallel()
 	s := serveChild(t, "echo", nil, nil)
 	r := bufio.NewReader(s.Stdout)
 	for i := range 3 {
@@ -85,6 +85,7 @@ func TestServiceThatEndsSaysWhy(t *testing.T) {
 }
 
 func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
+	t.Parallel()
 	h := testkit.NewHub(t)
 	s := serveChild(t, "stubborn", h, nil)
 	all := []*testkit.Visitor{h.Next(), h.Next()} // it and its child
@@ -105,11 +106,11 @@ func TestServiceThatIsStubbornIsKilledWithItsGroup(t *testing.T) {
 }
 
 func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
+	t.Parallel()
 	h := testkit.NewHub(t)
 	sp := spec(t, "stubborn", h)
 	sp.Grace = time.Hour
-	s, err := process.Serve(sp, nil)
-	testkit.Must(t, err)
+	s := testkit.Get(process.Serve(sp, nil)).Must(t)
 	defer s.Stdout.Close()
 	h.Next()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -126,6 +127,7 @@ func TestServiceIsKilledAtOnceWhenTheContextEnds(t *testing.T) {
 
 // What left the group does not hold up those who wait for the child.
 func TestServiceWhoseDescendantEscapes(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nobody can leave")
 	}
@@ -135,9 +137,7 @@ func TestServiceWhoseDescendantEscapes(t *testing.T) {
 	if leaf == nil {
 		return
 	}
-	if out, err := io.ReadAll(s.Stdout); err != nil || string(out) != "done\n" {
-		t.Errorf("%q %v", out, err)
-	}
+	testkit.Equal(t, string(testkit.Get(io.ReadAll(s.Stdout)).Must(t)), "done\n")
 	<-s.Done()
 	if !leaf.Alive() {
 		t.Error("it had left the group and is gone: the test tests nothing")
@@ -161,13 +161,12 @@ func TestServiceThatCannotBeStarted(t *testing.T) {
 }
 
 func TestServiceLinesAreBounded(t *testing.T) {
+	t.Parallel()
 	var longest, lines int
 	s := spec(t, "longline", nil)
-	service, err := process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })
-	testkit.Must(t, err)
+	service := testkit.Get(process.Serve(s, func(line string) { lines, longest = lines+1, max(longest, len(line)) })).Must(t)
 	defer service.Stdout.Close()
 	<-service.Done()
-	if lines != 2 || longest != 4000 {
-		t.Errorf("%d lines, the longest of %d bytes", lines, longest)
-	}
+	testkit.Equal(t, lines, 2)
+	testkit.Equal(t, longest, 4000)
 }

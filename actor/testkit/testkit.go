@@ -2,14 +2,18 @@ package testkit
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"deepwork/actor/process"
 )
@@ -20,6 +24,103 @@ func Must(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A Result is what a call returned.
+type Result[T any] struct {
+	value T
+	err   error
+}
+
+// Get takes what a call returns: testkit.Get(os.ReadFile(name)).Must(t) is the file's text.
+func Get[T any](value T, err error) Result[T] { return Result[T]{value, err} }
+
+// Must returns the value, or ends the test if the call has returned an error.
+func (r Result[T]) Must(t testing.TB) T {
+	t.Helper()
+	Must(t, r.err)
+	return r.value
+}
+
+// Err returns the error of a call whose value does not count.
+func (r Result[T]) Err() error { return r.err }
+
+// Equal fails the test if two values are not equal. What they are, if it is given, is a format and its
+// arguments, as in the functions below.
+func Equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	if got != want {
+		t.Error(about(what) + different(got, want))
+	}
+}
+
+// Same fails the test if two values differ at any depth. An empty list or map is the same as none.
+func Same[T any](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	a, b := reflect.ValueOf(got), reflect.ValueOf(want)
+	empty := (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0
+	if !empty && !reflect.DeepEqual(got, want) {
+		t.Error(about(what) + different(got, want))
+	}
+}
+
+// Contains fails the test if a text does not contain another one.
+func Contains(t testing.TB, text, want string, what ...any) {
+	t.Helper()
+	ContainsAll(t, text, []string{want}, what...)
+}
+
+// ContainsAll fails the test for each text of several that another one does not contain.
+func ContainsAll(t testing.TB, text string, wants []string, what ...any) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s%q is not in: %s", about(what), want, text)
+		}
+	}
+}
+
+// Fails fails the test if there is no error, or one that does not say want.
+func Fails(t testing.TB, err error, want string, what ...any) {
+	t.Helper()
+	if err == nil {
+		t.Error(about(what) + "there is no error")
+	} else if !strings.Contains(err.Error(), want) {
+		t.Errorf("%sthe error does not say %q: %v", about(what), want, err)
+	}
+}
+
+// FailsWith fails the test if err is not the error want, in the sense of errors.Is.
+func FailsWith(t testing.TB, err, want error, what ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%sthe error is %v, want %v", about(what), err, want)
+	}
+}
+
+// Works fails the test if there is an error.
+func Works(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%s%v", about(what), err)
+	}
+}
+
+// about is the beginning of a message.
+func about(what []any) string {
+	if len(what) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(what[0].(string), what[1:]...) + ": "
+}
+
+// different says how values differ: field by field if they have some.
+func different(got, want any) string {
+	switch reflect.Indirect(reflect.ValueOf(want)).Kind() {
+	case reflect.Struct, reflect.Slice, reflect.Map, reflect.Array:
+		return "(-want +got)\n" + cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true }))
+	}
+	return fmt.Sprintf("got %#v, want %#v", got, want)
 }
 
 // Eventually polls until problem returns "". After three minutes it ends the test.

@@ -19,9 +19,7 @@ import (
 // sameAs compares what a file says with what it should say, for one section.
 func sameAs(t *testing.T, got, want any) {
 	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("it is\n%+v\nwant\n%+v", got, want)
-	}
+	testkit.Same(t, got, want)
 }
 
 // What is absent or null is the default.
@@ -280,8 +278,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // with its faults below, which begin with "! ". A file that begins with "# user" is a user's own.
 func TestFaults(t *testing.T) {
 	const file = "testdata/faults.txt"
-	text, err := os.ReadFile(file)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(file)).Must(t)
 	var all []string
 	for block := range strings.SplitSeq(strings.ReplaceAll(strings.TrimSpace(string(text)), "\r\n", "\n"), "\n\n") {
 		source := regexp.MustCompile(`(?m)\n! .*$`).ReplaceAllString(block, "")
@@ -409,9 +406,7 @@ func TestAFileThatExpands(t *testing.T) {
 func TestPlacesOfAliases(t *testing.T) {
 	lines := Places([]byte("git: {branch: &n create}\nworkflow_tools:\n  sources:\n    - &s\n      name: *n\n      command: [x]\n    - {name: two, command: &c [x]}\n    - *s\nexecutors:\n  *n : {command: *c}\n"))
 	for key, want := range map[string]int{"git.branch": 1, "workflow_tools.sources.create": 8, "workflow_tools.sources.two": 7, "executors.create": 10} {
-		if lines[key] != want {
-			t.Errorf("%s is in line %d, want %d", key, lines[key], want)
-		}
+		testkit.Equal(t, lines[key], want, "%s is in line", key)
 	}
 }
 
@@ -437,8 +432,7 @@ func FuzzSplitCommand(f *testing.F) {
 
 // The README shows the defaults, every key, and examples of sources and of a task board.
 func TestReadmeExamples(t *testing.T) {
-	data, err := os.ReadFile("README.md")
-	must(t, err)
+	data := testkit.Get(os.ReadFile("README.md")).Must(t)
 	block := func(kind string) string {
 		_, rest, found := strings.Cut(string(data), "```yaml "+kind+"\n")
 		text, _, closed := strings.Cut(rest, "```")
@@ -463,9 +457,7 @@ func TestReadmeExamples(t *testing.T) {
 		_, faults := Parse("config.yml", []byte(fault))
 		_, keys, _ := strings.Cut(faults.Error(), "with the keys ")
 		for key := range strings.SplitSeq(keys, ", ") {
-			if !strings.Contains(text, " "+key+":") {
-				t.Errorf("README.md does not tell of %s", key)
-			}
+			testkit.Contains(t, text, " "+key+":", "README.md does not tell of %s", key)
 		}
 	}
 	told(shown, "workflow_tools: 7\n")

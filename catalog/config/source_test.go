@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -54,8 +53,7 @@ func put(t *testing.T, s *Source, text string) {
 
 func current(t *testing.T, s *Source) *Config {
 	t.Helper()
-	c, err := s.Current(t.Context())
-	must(t, err)
+	c := testkit.Get(s.Current(t.Context())).Must(t)
 	return c
 }
 
@@ -66,9 +64,7 @@ const (
 
 func TestMissingFileIsTheDefaults(t *testing.T) {
 	s := Open(filepath.Join(t.TempDir(), "no", "such", "folder"))
-	if c := current(t, s); !reflect.DeepEqual(c, Default()) {
-		t.Errorf("%+v", c)
-	}
+	testkit.Same(t, current(t, s), Default())
 }
 
 func TestEditTakesEffectAtOnce(t *testing.T) {
@@ -78,12 +74,8 @@ func TestEditTakesEffectAtOnce(t *testing.T) {
 	}
 	put(t, s, create)
 	first := current(t, s)
-	if first.Git.Branch != BranchCreate {
-		t.Errorf("after a write: %+v", first)
-	}
-	if again := current(t, s); again != first {
-		t.Error("another config though nothing changed")
-	}
+	testkit.Equal(t, first.Git.Branch, BranchCreate, "after a write: %+v", first)
+	testkit.Equal(t, current(t, s), first, "another config though nothing changed")
 	temp := s.Path() + ".tmp"
 	must(t, os.WriteFile(temp, []byte("git: {branch: checkout}\n"), 0o644))
 	must(t, os.Rename(temp, s.Path()))
@@ -98,18 +90,12 @@ func TestBadEditLeavesTheLastGoodOne(t *testing.T) {
 	good := current(t, s)
 	put(t, s, bad)
 	for range 3 {
-		if c := current(t, s); c != good {
-			t.Errorf("serves %+v", c)
-		}
+		testkit.Equal(t, current(t, s), good, "serves")
 	}
-	if n := log.Count("config.yml:2:11: git.branch"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
+	testkit.Equal(t, log.Count("config.yml:2:11: git.branch"), 1, "logged … times")
 	put(t, s, bad+"nonsense: 1\n")
 	current(t, s)
-	if n := log.Count("nonsense: unknown key"); n != 1 {
-		t.Errorf("another fault logged %d times", n)
-	}
+	testkit.Equal(t, log.Count("nonsense: unknown key"), 1, "another fault logged … times")
 	put(t, s, create)
 	if c := current(t, s); c != good || log.Count("good again") != 1 {
 		t.Errorf("after the correction: %+v", c)
@@ -128,13 +114,9 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 		if !ok || len(faults) != 1 || faults[0].Line != 2 || faults[0].Column != 11 {
 			t.Errorf("error %v", err)
 		}
-		if !strings.Contains(err.Error(), s.Path()) {
-			t.Errorf("the error does not say which file: %v", err)
-		}
+		testkit.Contains(t, err.Error(), s.Path(), "the error does not say which file: %v", err)
 	}
-	if n := log.Count("configuration refused"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
+	testkit.Equal(t, log.Count("configuration refused"), 1, "logged … times")
 	put(t, s, create)
 	if c := current(t, s); c.Git.Branch != BranchCreate {
 		t.Errorf("after the correction: %+v", c)
@@ -144,18 +126,12 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 func TestFileThatCannotBeReadIsAnError(t *testing.T) {
 	s, _ := open(t)
 	must(t, os.Mkdir(s.Path(), 0o755))
-	if _, err := s.Current(t.Context()); err == nil {
-		t.Error("a directory is accepted")
-	}
+	testkit.Fails(t, testkit.Get(s.Current(t.Context())).Err(), "", "a directory is accepted")
 	must(t, os.Remove(s.Path()))
 	put(t, s, strings.Repeat("#", MaxBytes+1))
-	if _, err := s.Current(t.Context()); err == nil || !strings.Contains(err.Error(), "1048577 bytes") {
-		t.Errorf("a huge file: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(s.Current(t.Context())).Err(), "1048577 bytes", "a huge file")
 	must(t, os.Remove(s.Path()))
-	if c := current(t, s); !reflect.DeepEqual(c, Default()) {
-		t.Errorf("after it is gone: %+v", c)
-	}
+	testkit.Same(t, current(t, s), Default(), "after it is gone")
 }
 
 // TestSaveInProgress is what a save looks like in the middle: the last good
@@ -183,9 +159,7 @@ func TestSaveInProgress(t *testing.T) {
 				if c := current(t, s); c == good || c.QualityGate.DefaultMaxAttempts != 3 {
 					t.Errorf("after 550 ms: %+v", c)
 				}
-				if n := log.Count("refused"); n != 0 {
-					t.Errorf("logged %d times", n)
-				}
+				testkit.Equal(t, log.Count("refused"), 0, "logged … times")
 			})
 		})
 	}
@@ -217,9 +191,7 @@ func TestOnlyWholeConfigsAreServed(t *testing.T) {
 				text := versions[i%2]
 				_, err1 := f.WriteString(text[:25])
 				_, err2 := f.WriteString(text[25:])
-				if err := errors.Join(err1, err2, f.Close()); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, errors.Join(err1, err2, f.Close()))
 				longest = max(longest, time.Since(began))
 			}
 		}
@@ -260,9 +232,7 @@ func TestConcurrentCallsAgree(t *testing.T) {
 	}
 	wg.Wait()
 	for _, c := range got {
-		if c != got[0] {
-			t.Error("the file was read more than once")
-		}
+		testkit.Equal(t, c, got[0], "the file was read more than once")
 	}
 }
 
@@ -271,9 +241,7 @@ func TestCallWhoseContextIsOverDoesNotWait(t *testing.T) {
 	put(t, s, create) // too young to be believed
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Current(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(s.Current(ctx)).Err(), context.Canceled, "error")
 	if c := current(t, s); c.Git.Branch != BranchCreate {
 		t.Errorf("the next call: %+v", c)
 	}

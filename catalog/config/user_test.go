@@ -41,13 +41,10 @@ workflow_tools: {sources: [{name: a, url: "https://mine.example.com"}, {name: c,
 		c.Projects[0].Name:                                  "p",
 		strings.Join(u.TrustedFolders, " "):                 filepath.Clean("/src") + " " + filepath.Clean("/home/ann"),
 	} {
-		if got != want {
-			t.Errorf("it is %q; expected %q", got, want)
-		}
+		testkit.Equal(t, got, want)
 	}
-	if c.QualityGate.DefaultMaxAttempts != 7 || project.QualityGate.AgentReviewCommand[0] != "theirs" {
-		t.Error("a key that the user does not set was changed, or the project's config was")
-	}
+	testkit.Equal(t, c.QualityGate.DefaultMaxAttempts, 7, "a key that the user does not set was changed, or the project's config")
+	testkit.Equal(t, project.QualityGate.AgentReviewCommand[0], "theirs", "a key that the user does not set was changed, or the project's config")
 }
 
 // A project can only make overrides stricter than the default; the user's word is the last.
@@ -75,9 +72,8 @@ func TestTheUsersReviewerWins(t *testing.T) {
 		{"reviewer_executor: 'THEIRS:PLAN'", "pin: true", "", "THEIRS:PLAN"},
 	} {
 		q := parsedUser(t, "quality_gate: {"+test.user+"}").Over(parsed(t, "quality_gate: {"+test.project+"}")).QualityGate
-		if strings.Join(q.AgentReviewCommand, " ") != test.command || q.ReviewerExecutor != test.executor {
-			t.Errorf("%+v: %q and %q", test, q.AgentReviewCommand, q.ReviewerExecutor)
-		}
+		testkit.Equal(t, strings.Join(q.AgentReviewCommand, " "), test.command)
+		testkit.Equal(t, q.ReviewerExecutor, test.executor)
 	}
 }
 
@@ -101,8 +97,7 @@ func TestWhatIsWithheld(t *testing.T) {
 	}
 	is := func(command string, executors, attempts int, branch GitBranch) {
 		t.Helper()
-		c, err := s.Current(t.Context())
-		must(t, err)
+		c := testkit.Get(s.Current(t.Context())).Must(t)
 		if got := strings.Join(c.QualityGate.AgentReviewCommand, ""); got != command || len(c.Executors) != executors || c.QualityGate.DefaultMaxAttempts != attempts || c.Git.Branch != branch || (c.Attempts.AutoStart != nil) != (executors > 0) {
 			t.Errorf("in force are %q, %v, %d, %s, %v", got, c.Executors, c.QualityGate.DefaultMaxAttempts, c.Git.Branch, c.Attempts.AutoStart)
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 func TestKindAndDepth(t *testing.T) {
@@ -49,12 +51,8 @@ func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
 }
 
 func TestEncode(t *testing.T) {
-	if got := string(Quote("<a&b>\n\xff")); got != `"<a&b>\n\ufffd"` {
-		t.Errorf("got %s", got)
-	}
-	if _, err := Encode(make(chan int)); err == nil {
-		t.Error("a channel was encoded")
-	}
+	testkit.Equal(t, string(Quote("<a&b>\n\xff")), `"<a&b>\n\ufffd"`)
+	testkit.Fails(t, testkit.Get(Encode(make(chan int))).Err(), "", "a channel was encoded")
 }
 
 func TestClip(t *testing.T) {
@@ -65,9 +63,7 @@ func TestClip(t *testing.T) {
 	}{
 		{"", 3, ""}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"日本語", 1, "…"}, {"a\xffbc", 3, "a\xff…"},
 	} {
-		if got := Clip(c.s, c.n); got != c.want {
-			t.Errorf("Clip(%q, %d) = %q, want %q", c.s, c.n, got, c.want)
-		}
+		testkit.Equal(t, Clip(c.s, c.n), c.want, "Clip(%q, %d)", c.s, c.n)
 	}
 }
 
@@ -79,5 +75,15 @@ func TestUnquote(t *testing.T) {
 		if got := Unquote([]byte(in)); string(got) != want {
 			t.Errorf("Unquote(%s) = %s, want %s", in, got, want)
 		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	candidates := []string{"draft", "review", "max_items", "ok"}
+	for name, want := range map[string]string{
+		"draft": "draft", "darft": "draft", "drafts": "draft", "dra": "", "d": "", "reviwe": "review", "Max-Items": "max_items",
+		"maxitem": "max_items", "okay": "ok", "kk": "ok", "no": "", strings.Repeat("x", 65): "",
+	} {
+		testkit.Equal(t, Nearest(name, candidates), want, "%.20s", name)
 	}
 }

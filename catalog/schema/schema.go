@@ -34,11 +34,30 @@ type Schema struct {
 	Unchecked []string // unchecked keywords, and where: at most five, and the number of others
 }
 
-// Compile compiles a schema. Without a known $schema it is read as draft 2020-12. Formats are not
-// checked. Valid keywords that Go cannot check (regular expressions with a lookahead, dynamic
+// Compile compiles a schema. Without a known $schema it is read as draft 2020-12, and if it is not valid in its
+// draft, as one of the older drafts 7 and 4. Formats are not checked. Valid keywords that Go cannot check (regular expressions with a lookahead, dynamic
 // references) are listed in Unchecked; the rest is checked so that every value that the whole
 // schema accepts is accepted. An error says why the schema is not usable.
 func Compile(raw json.RawMessage) (s *Schema, err error) {
+	s, err = compileDraft(raw, "")
+	for _, draft := range []string{"http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-04/schema"} {
+		if _, invalid := errors.AsType[*jsonschema.SchemaValidationError](err); !invalid {
+			break
+		}
+		if older, fault := compileDraft(raw, draft); fault == nil {
+			return older, nil
+		}
+	}
+	if err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), location, ""))
+	}
+	return s, nil
+}
+
+const location = "schema:///root"
+
+// compileDraft compiles a schema of a draft; "" means that of its $schema.
+func compileDraft(raw json.RawMessage, draft string) (s *Schema, err error) {
 	var document any
 	if err := json.Unmarshal(raw, &document); err != nil {
 		return nil, err
@@ -52,8 +71,11 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 		relax(document)
 	}
 	if root, ok := document.(map[string]any); ok {
-		if draft, _ := root["$schema"].(string); !isDraft(draft) {
+		if given, _ := root["$schema"].(string); !isDraft(given) {
 			delete(root, "$schema")
+		}
+		if draft != "" {
+			root["$schema"] = draft
 		}
 	}
 	defer func() {
@@ -63,13 +85,12 @@ func Compile(raw json.RawMessage) (s *Schema, err error) {
 	}()
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
-	const location = "schema:///root"
 	if err := c.AddResource(location, document); err != nil {
 		return nil, err
 	}
 	root, err := c.Compile(location)
 	if err != nil {
-		return nil, errors.New(strings.ReplaceAll(err.Error(), location, ""))
+		return nil, err
 	}
 	if _, ok := reachable(root); !ok {
 		return nil, errors.New("one of its $ref leads back to itself")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 
@@ -110,9 +111,7 @@ func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || string(got.Output) != `"nobody listens"` {
-		t.Errorf("%+v %v", got, err)
-	}
+	testkit.Equal(t, string(testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t).Output), `"nobody listens"`)
 }
 
 func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
@@ -142,12 +141,8 @@ func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
 func TestReq003_8_5_WhatTheSourceHasNoToolForIsNotSupported(t *testing.T) {
 	r := open(t, settings(command("local", "good")))
 	r.tools(t, "one", "two")
-	if _, err := r.Status(t.Context(), "local", "1", "e"); !errors.Is(err, source.ErrUnsupported) {
-		t.Error(err)
-	}
-	if _, err := r.Cancel(t.Context(), "local", "1", "e"); !errors.Is(err, source.ErrUnsupported) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(r.Status(t.Context(), "local", "1", "e")).Err(), source.ErrUnsupported)
+	testkit.FailsWith(t, testkit.Get(r.Cancel(t.Context(), "local", "1", "e")).Err(), source.ErrUnsupported)
 }
 
 func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
@@ -164,9 +159,7 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("nobody wants it any more")
 	go func() { <-entered; cancel(why) }()
-	if _, err := r.Execute(ctx, w, nil, func(source.Progress) {}); !errors.Is(err, why) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(r.Execute(ctx, w, nil, func(source.Progress) {})).Err(), why)
 	select {
 	case <-left:
 	case <-time.After(patience):
@@ -185,6 +178,7 @@ func TestASourceThatDiesInTheMiddleOfACall(t *testing.T) {
 }
 
 func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("s", "slow", syncType))}
 	entered := make(chan struct{}, 2)
 	f.execute = func(context.Context, *mcp.CallToolRequest, string, json.RawMessage) (*mcp.CallToolResult, error) {
@@ -196,9 +190,7 @@ func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
 	w := &r.tools(t, "slow").Tools[0].Workflow
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := r.Execute(ctx, w, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(r.Execute(ctx, w, nil, nil)).Err(), context.DeadlineExceeded)
 	<-entered
 	// A call in flight when the catalog is closed fails with it.
 	failed := make(chan error, 1)
@@ -207,14 +199,10 @@ func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
 		failed <- err
 	}()
 	<-entered
-	if err := r.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, r.Close(t.Context()))
 	select {
 	case err := <-failed:
-		if !errors.Is(err, source.ErrAway) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, err, source.ErrAway)
 	case <-time.After(patience):
 		t.Error("the call goes on")
 	}
@@ -252,9 +240,7 @@ func TestAServerThatIsGone(t *testing.T) {
 	w := &r.tools(t, "sum").Tools[0].Workflow
 	web.CloseClientConnections()
 	web.Close()
-	if _, err := r.Execute(t.Context(), w, nil, nil); !errors.Is(err, source.ErrAway) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err(), source.ErrAway)
 	// The call that failed makes the source be looked at, not the next interval.
 	r.until(t, "the tool to be away", away)
 }

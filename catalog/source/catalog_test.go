@@ -37,6 +37,7 @@ func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
 }
 
 func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"))}
 	server := f.server()
 	r := open(t, settings(named(config.WorkflowSource{Name: "web", URL: serve(t, server).URL})))
@@ -46,9 +47,7 @@ func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
 	server.AddTool(&mcp.Tool{Name: "another", InputSchema: json.RawMessage(`{"type":"object"}`)},
 		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return text(""), nil })
 	after := r.tools(t, "three", "two")
-	if before.Tool("two") != after.Tool("two") {
-		t.Error("a tool that did not change is another one")
-	}
+	testkit.Equal(t, before.Tool("two"), after.Tool("two"), "a tool that did not change is another one")
 }
 
 func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
@@ -65,6 +64,7 @@ func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
 }
 
 func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"))}
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.Enabled = false
@@ -90,12 +90,9 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 	wider := *c
 	wider.WorkflowTools.Include, wider.WorkflowTools.Prefix = []string{"data-*", "o?her"}, "x_"
 	r.configure(t, &wider)
-	if got := toolNames(r.Snapshot()); got != "x_data-a x_other" {
-		t.Errorf("Reconfigure made %q", got)
-	}
-	if f.asked() != asked || strings.Count(r.log.String(), "a source is connected") != 1 {
-		t.Error("a changed filter reconnected")
-	}
+	testkit.Equal(t, toolNames(r.Snapshot()), "x_data-a x_other", "Reconfigure made")
+	testkit.Equal(t, f.asked(), asked, "a changed filter reconnected")
+	testkit.Equal(t, strings.Count(r.log.String(), "a source is connected"), 1, "a changed filter reconnected")
 }
 
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
@@ -115,6 +112,7 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 }
 
 func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
+	t.Parallel()
 	a := &fakery{list: listOf(workflow("1", "one"))}
 	b := &fakery{list: listOf(workflow("2", "two"))}
 	d := &fakery{list: listOf(workflow("3", "three"))}
@@ -131,14 +129,10 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 	r.until(t, "all three", func(s *source.Snapshot) bool {
 		return toolNames(s) == "one three two" && s.Tool("two").Away == ""
 	})
-	if n := strings.Count(r.log.String(), `msg="a source is connected" source=a`); n != 1 {
-		t.Errorf("a was connected %d times", n)
-	}
+	testkit.Equal(t, strings.Count(r.log.String(), `msg="a source is connected" source=a`), 1, "a was connected … times")
 	r.settings.Store(settings(third))
 	r.tools(t, "three")
-	if _, err := r.Status(t.Context(), "a", "1", "x"); !errors.Is(err, source.ErrUnknown) {
-		t.Errorf("a source that is gone: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(r.Status(t.Context(), "a", "1", "x")).Err(), source.ErrUnknown, "a source that is gone")
 	withheld := *settings(third)
 	withheld.Approval = &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.SourcesKey + "a"}}}}
 	r.configure(t, &withheld)
@@ -150,13 +144,13 @@ func TestReq003_4_4_AConfigChangeTouchesWhatItNames(t *testing.T) {
 // TestReq003_4_4_ASourceTakenOutAndPutBack: it is begun again when the process
 // that it was before is gone, which may hold a port or a lock.
 func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
+	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
 	src := command("s", "stubborn")
 	src.Env["PID_FILE"] = pid
 	r := open(t, settings(src))
 	r.tools(t, "one", "two")
-	was, err := os.ReadFile(pid)
-	testkit.Must(t, err)
+	was := testkit.Get(os.ReadFile(pid)).Must(t)
 	for _, c := range []*config.Config{settings(), settings(src)} {
 		r.configure(t, c)
 	}
@@ -186,6 +180,7 @@ func TestReq003_6_4_NamesThatClash(t *testing.T) {
 }
 
 func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
+	t.Parallel()
 	list := filepath.Join(t.TempDir(), "list")
 	pid := filepath.Join(t.TempDir(), "pid")
 	os.WriteFile(list, []byte("["+workflow("1", "one")+"]"), 0o600)
@@ -216,12 +211,10 @@ func TestReq003_5_4_ToolsStayAWhileAndComeBack(t *testing.T) {
 // kill ends the process whose id is in a file, with SIGKILL.
 func kill(t *testing.T, file string) {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	testkit.Must(t, err)
+	data := testkit.Get(os.ReadFile(file)).Must(t)
 	var pid int
 	fmt.Sscan(string(data), &pid)
-	p, err := os.FindProcess(pid)
-	testkit.Must(t, err)
+	p := testkit.Get(os.FindProcess(pid)).Must(t)
 	testkit.Must(t, p.Kill())
 }
 
@@ -272,8 +265,7 @@ func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
 	src.Env["REGION"] = "eu"
 	r := open(t, settings(src))
 	one := r.tools(t, "one", "two").Tool("two")
-	answer, err := r.Execute(t.Context(), &one.Workflow, nil, nil)
-	testkit.Must(t, err)
+	answer := testkit.Get(r.Execute(t.Context(), &one.Workflow, nil, nil)).Must(t)
 	var out struct{ Dir, Env string }
 	testkit.Must(t, json.Unmarshal(answer.Output, &out))
 	want, _ := filepath.EvalSymlinks(r.root)
@@ -385,6 +377,7 @@ func TestTheIntervalQueriesAgain(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
+	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
 	src := command("stubborn", "stubborn")
 	src.Env["PID_FILE"] = pid
@@ -409,15 +402,9 @@ func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 		Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad },
 	})
 	defer c.Close(t.Context())
-	if err := c.Reconfigure(t.Context()); !errors.Is(err, bad) {
-		t.Error(err)
-	}
-	if _, err := c.Refresh(t.Context(), patience); !errors.Is(err, bad) {
-		t.Error(err)
-	}
-	if len(c.Snapshot().Tools) != 0 {
-		t.Error("there are tools")
-	}
+	testkit.FailsWith(t, c.Reconfigure(t.Context()), bad)
+	testkit.FailsWith(t, testkit.Get(c.Refresh(t.Context(), patience)).Err(), bad)
+	testkit.Equal(t, len(c.Snapshot().Tools), 0, "there are tools")
 }
 
 // What cannot be run is not offered, and is named.

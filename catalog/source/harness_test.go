@@ -90,9 +90,7 @@ func open(t testing.TB, c *config.Config, reserved ...string) *rig {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := r.Close(ctx); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, r.Close(ctx))
 		if t.Failed() {
 			t.Log(clipped(r.log.String()))
 		}
@@ -111,8 +109,7 @@ func (r *rig) configure(t testing.TB, c *config.Config) {
 
 func (r *rig) refresh(t testing.TB) {
 	t.Helper()
-	_, err := r.Refresh(t.Context(), patience)
-	testkit.Must(t, err)
+	testkit.Get(r.Refresh(t.Context(), patience)).Must(t)
 }
 
 // until waits for the snapshot to be as it should.

@@ -1,10 +1,23 @@
 package source
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 )
 
 // list reads a page.
@@ -94,13 +107,9 @@ func TestLongTextsAreCut(t *testing.T) {
 func TestUnchangedWorkflowsAreKept(t *testing.T) {
 	text := json.RawMessage(`[{"id":"1","name":"n","description":"d"},{"id":"2","name":"m","description":"d"}]`)
 	first := newListing("s", nil)
-	if _, err := first.add(text); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(first.add(text)).Must(t)
 	second := newListing("s", first.workflows)
-	if _, err := second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1))); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1)))).Must(t)
 	if second.workflows[0] != first.workflows[0] || second.workflows[1] == first.workflows[1] || second.workflows[1].Name != "k" {
 		t.Errorf("%+v", second.workflows)
 	}
@@ -108,9 +117,7 @@ func TestUnchangedWorkflowsAreKept(t *testing.T) {
 
 func TestWhatIsSkippedIsBounded(t *testing.T) {
 	g := newListing("s", nil)
-	if _, err := g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(g.add(json.RawMessage("[" + strings.Repeat("null,", 300) + "null]"))).Must(t)
 	if all := g.reasons(); len(all) != maxSkipped+1 || !strings.Contains(all[maxSkipped].Reason, "201 more") {
 		t.Errorf("%d: %+v", len(all), all[len(all)-1])
 	}
@@ -123,9 +130,8 @@ func TestPagesAreBounded(t *testing.T) {
 	for ; err == nil; pages++ {
 		_, err = g.add(fmt.Appendf(nil, `{"workflows":[],"nextCursor":"%d"}`, pages))
 	}
-	if pages != maxPages || !strings.Contains(err.Error(), "pages") {
-		t.Errorf("%d: %v", pages, err)
-	}
+	testkit.Equal(t, pages, maxPages)
+	testkit.Contains(t, err.Error(), "pages")
 	const small = 1 << 10
 	g, err = newListing("s", nil), nil
 	g.bytes = maxQuery - 8*small // of pages before
@@ -133,9 +139,8 @@ func TestPagesAreBounded(t *testing.T) {
 	for pages = 0; err == nil && pages < 20; pages++ {
 		_, err = g.add(page)
 	}
-	if pages != 9 || !strings.Contains(err.Error(), "bytes") {
-		t.Errorf("%d pages of %d bytes: %v", pages, small, err)
-	}
+	testkit.Equal(t, pages, 9)
+	testkit.Contains(t, err.Error(), "bytes")
 }
 
 func FuzzParseWorkflows(f *testing.F) {
@@ -184,4 +189,155 @@ func FuzzAnswer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Whatever a command writes, what comes through the filter are messages, each valid
+// JSON with "jsonrpc" in it, and there is an end of it.
+func FuzzLineFilter(f *testing.F) {
+	for _, s := range []string{
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n", "hello\n{\"jsonrpc\":\"2.0\",\n\"id\":1,\"result\":{}}\nbye\n",
+		"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"x\":NaN}}\n{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}\n", "{\"jsonrpc\":\"2.0\",\"id\":1,\n", "{}\n[]\n\"\"\n\n  \n", "{\"a\":\"\xff\"}{",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		s := newLineFilter(io.NopCloser(bytes.NewReader(in)), func(line string) {
+			if len(line) > 10_000 {
+				t.Errorf("%d bytes of a stray line are told", len(line))
+			}
+		})
+		out, err := io.ReadAll(io.LimitReader(s, int64(2*len(in)+1_000_000)))
+		if err != nil && strings.TrimSpace(err.Error()) == "" {
+			t.Errorf("an error without words")
+		}
+		d := json.NewDecoder(bytes.NewReader(out))
+		for {
+			var message json.RawMessage
+			if err := d.Decode(&message); err == io.EOF {
+				return
+			} else if err != nil {
+				t.Fatalf("%q came through of %q: %v", out, in, err)
+			}
+			if !bytes.Contains(message, []byte(`"jsonrpc"`)) {
+				t.Errorf("%q is no message", message)
+			}
+		}
+	})
+}
+
+// Names that look like a tool of ours, or like another server's as clients write it, are
+// changed.
+func TestNamesThatImitate(t *testing.T) {
+	var all []*offered
+	for i, name := range []string{"Get-Workflows", "finished_step", "mcp__github__push", "MCP__x", "report",
+		" finished\u00a0step ", "finished\u200bstep", "FINISHED.STEP", "\u2028finishedstep", "m\u200bc\u200bp", "\uff4dmcp__x", "f\u0456nished_step"} {
+		all = append(all, &offered{Workflow: Workflow{ID: fmt.Sprint(i), Name: name, Source: "s"}})
+	}
+	got := nameAll(all, "", []string{"get_workflows", "finished_step"}, nil)
+	if want := []string{"Get-Workflows_0", "finished_step_1", "source_mcp__github__push", "source_MCP__x", "report",
+		"finished_step_5", "finished_step_6", "FINISHED_STEP_7", "finishedstep_8", "m_c_p", "source_mcp__x", "f_nished_step"}; !slices.Equal(got, want) {
+		t.Errorf("the names are %v; expected %v", got, want)
+	}
+}
+
+// Whatever a source does instead of answering initialize, connecting ends with
+// its context, and nothing is left.
+func TestConnectingIsBounded(t *testing.T) {
+	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(hung.Close)
+	trickle := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		for r.Context().Err() == nil {
+			if _, err := w.Write([]byte(" ")); err != nil {
+				return
+			}
+			w.(http.Flusher).Flush()
+		}
+	}))
+	t.Cleanup(trickle.Close)
+	for name, open := range map[string]func() (wire, error){
+		"hung":    func() (wire, error) { return openURL(&config.WorkflowSource{URL: hung.URL}) },
+		"trickle": func() (wire, error) { return openURL(&config.WorkflowSource{URL: trickle.URL}) },
+		"mute": func() (wire, error) {
+			return startCommand(&config.WorkflowSource{
+				Command: []string{os.Args[0]}, Env: map[string]string{"DEEPWORK_TEST_SOURCE": "mute"},
+			}, os.Args[0], t.TempDir(), slog.New(slog.DiscardHandler))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := bounded(t.Context(), 200*time.Millisecond, "its initialize")
+			defer cancel()
+			began := time.Now()
+			_, err = connect(ctx, w, Options{Version: "test"}, handshake)
+			if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "larger than") {
+				t.Error(err)
+			}
+			if d := time.Since(began); d > 30*time.Second {
+				t.Errorf("it took %v", d)
+			}
+		})
+	}
+}
+
+func TestTheSameErrorIsToldOnce(t *testing.T) {
+	for _, c := range []struct {
+		a, b error
+		want bool
+	}{
+		{nil, nil, true}, {nil, io.EOF, false}, {io.EOF, nil, false}, {io.EOF, io.EOF, true},
+		{errors.New("ended after 12ms"), errors.New("ended after 9ms"), true}, {errors.New("a"), errors.New("b"), false},
+	} {
+		testkit.Equal(t, sameError(c.a, c.b), c.want, "%v and %v", c.a, c.b)
+	}
+}
+
+// A redirect to another server would take the headers' secrets with it.
+func TestRedirectsElsewhereAreRefused(t *testing.T) {
+	got := make(chan string, 1)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case got <- r.Header.Get("Authorization"):
+		default:
+		}
+	}))
+	t.Cleanup(other.Close)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+	}))
+	t.Cleanup(web.Close)
+	w, err := openURL(&config.WorkflowSource{URL: web.URL, Headers: map[string]string{"Authorization": "Bearer s3cret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Fails(t, testkit.Get(connect(t.Context(), w, Options{Version: "test"}, handshake)).Err(), "another server")
+	select {
+	case h := <-got:
+		t.Errorf("the other server was asked, with %q", h)
+	default:
+	}
+}
+
+// Millions of elements that are no workflows are not held at once.
+func TestAPageOfZerosIsBounded(t *testing.T) {
+	page := []byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]")
+	p, err := list(page)
+	if err != nil || len(p.skipped) != maxSkipped || p.more != 2*maxWorkflows-maxSkipped {
+		t.Errorf("%d skipped, %d more, %v", len(p.skipped), p.more, err)
+	}
+}
+
+// A link that was closed after it was chosen for a call sends nothing: the call goes to the next one.
+func TestACallOfAClosedLinkHadNoEffect(t *testing.T) {
+	_, err := (&link{closed: true}).call(t.Context(), "execute", nil, nil)
+	if _, lost := errors.AsType[transportError](err); !lost || !errors.Is(err, errUndone) {
+		t.Errorf("%v", err)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 )
@@ -171,6 +172,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 // An answer that cannot be read costs the calls in flight, as lost, and the session;
 // later calls go on in the next one.
 func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []string{
 		`{"jsonrpc":"2.0","id":%ID%,"result":{"x":NaN}}`, "", `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[`,
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"cannot read you"}}`, strings.Repeat(" ", 17<<20),
@@ -204,6 +206,7 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 // A source that was restarted does not know our session, however it says so: the
 // call had no effect, and is made once more in its own session.
 func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
+	t.Parallel()
 	was := unknown
 	defer func() { unknown = was }()
 	for name, answer := range map[string]func(http.ResponseWriter){
@@ -229,15 +232,11 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
 			r, w := s.open(t)
 			s.forget()
-			if got, err := r.Execute(t.Context(), w, nil, nil); err != nil || got.State != source.Completed {
-				t.Errorf("%+v %v", got, err)
-			}
+			testkit.Equal(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t).State, source.Completed)
 			// So does it end the session where no call was made: a query finds out.
 			s.forget()
 			before := s.sessions()
-			if _, err := r.Refresh(t.Context(), patience); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(r.Refresh(t.Context(), patience)).Err())
 			r.until(t, "another session", func(*source.Snapshot) bool { return s.sessions() > before })
 		})
 	}
@@ -263,9 +262,7 @@ func TestACallIsNotRepeatedForAnother(t *testing.T) {
 	<-began
 	s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
 	s.forget()
-	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Err())
 	if err := <-failed; !errors.Is(err, source.ErrLost) || long.Load() != 1 {
 		t.Errorf("%v, carried out %d times", err, long.Load())
 	}
@@ -282,9 +279,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	for pause := 5 * time.Millisecond; pause <= 160*time.Millisecond; pause *= 2 {
 		before := s.conns.Load()
 		for range calls {
-			if _, err := r.Execute(t.Context(), w, nil, nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t)
 			time.Sleep(pause)
 		}
 		if n = int64(s.conns.Load() - before); n <= calls/2 {

@@ -78,8 +78,7 @@ func beRaw() {
 
 func executeRaw(t *testing.T, r *rig, w *source.Workflow, o order) (*source.Answer, error) {
 	t.Helper()
-	input, err := json.Marshal(o)
-	testkit.Must(t, err)
+	input := testkit.Get(json.Marshal(o)).Must(t)
 	return r.Execute(t.Context(), w, input, nil)
 }
 
@@ -132,13 +131,9 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 		`{"level":"info","msg":"an object that is logged"}` + "\n", strings.Repeat("{ x\n", 60),
 		"{ starting\n", "{\n  a: 1,\n}\n", "{\n", "[1, 2]\n", "  indented\n", "{\"open\n", "{'python': True}\n", "[\n", "{\"a\": [\n", "12\n", "\"a\"\n",
 	} {
-		if got, err := executeRaw(t, r, w, order{Before: []byte(before), Result: answer}); err != nil || string(got.Output) != `"ok"` {
-			t.Errorf("%.40q: %+v %v", before, got, err)
-		}
+		testkit.Equal(t, string(testkit.Get(executeRaw(t, r, w, order{Before: []byte(before), Result: answer})).Must(t).Output), `"ok"`, "%.40q", before)
 	}
-	if n := strings.Count(r.log.String(), "a source is connected"); n != 1 {
-		t.Errorf("it was connected to %d times", n)
-	}
+	testkit.Equal(t, strings.Count(r.log.String(), "a source is connected"), 1, "it was connected to … times")
 }
 
 // A message that cannot be read costs the calls in flight, as lost, and the
@@ -159,9 +154,7 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 		if !errors.Is(err, source.ErrLost) || !strings.Contains(err.Error(), c.says) || time.Since(began) > 30*time.Second {
 			t.Errorf("%.60s: %+v %v after %v", c.result, got, err, time.Since(began))
 		}
-		if got, err := executeRaw(t, r, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)}); err != nil || string(got.Output) != `{"a":1}` {
-			t.Errorf("after %.60s: %+v %v", c.result, got, err)
-		}
+		testkit.Equal(t, string(testkit.Get(executeRaw(t, r, w, order{Result: []byte(`{"content":[],"structuredContent":{"a":1}}`)})).Must(t).Output), `{"a":1}`, "after %.60s", c.result)
 	}
 }
 
@@ -189,9 +182,7 @@ func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 	testkit.Must(t, os.WriteFile(gate, nil, 0o600))
-	if err := <-done; err != nil {
-		t.Errorf("the other call: %v", err)
-	}
+	testkit.Works(t, <-done, "the other call")
 }
 
 // writePatience is well below the time that a write to a command may take.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/schema"
@@ -15,10 +16,12 @@ var anyObject = json.RawMessage(`{"type":"object","additionalProperties":true}`)
 
 // An inputSchema is the input schema of a workflow.
 type inputSchema struct {
-	listed    json.RawMessage // an object schema
+	listed    json.RawMessage // an object schema that model APIs accept
+	tree      node            // the same, decoded, if it has other names for properties
 	check     func(json.RawMessage) error
 	unchecked []string // its keywords that are not checked
 	err       error    // why it was replaced by that of any object, or nil
+	adapted   *Adaptation
 }
 
 // compileSchema makes an inputSchema usable. A missing or invalid one is replaced by that of any
@@ -32,9 +35,11 @@ func compileSchema(raw json.RawMessage) *inputSchema {
 		return s
 	}
 	object, compiled, err := compileObject(raw)
-	if s.err = err; err == nil {
-		s.listed, s.check, s.unchecked = object, compiled.Check, compiled.Unchecked
+	if s.err = err; err != nil {
+		return s
 	}
+	s.check, s.unchecked = compiled.Check, compiled.Unchecked
+	s.listed, s.tree, s.adapted = adapt(object)
 	return s
 }
 
@@ -55,6 +60,10 @@ func compileObject(raw json.RawMessage) (json.RawMessage, *schema.Schema, error)
 	var in struct{ Type json.RawMessage }
 	if err := json.Unmarshal(object, &in); err != nil {
 		return nil, nil, err
+	}
+	var types []string
+	if jsontext.Kind(in.Type) == "array" && json.Unmarshal(in.Type, &types) == nil && slices.Contains(types, "object") {
+		in.Type = json.RawMessage(`"object"`) // arguments are always an object
 	}
 	switch {
 	case in.Type == nil:

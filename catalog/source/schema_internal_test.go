@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
@@ -50,9 +52,7 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 		t.Fatalf("%s %v", schema, s.err)
 	}
 	for _, good := range []string{`{"region":"eu"}`, `{"region":"us","who":{"age":3},"tags":[],"more":1}`, `{"region":"eu","tree":{"left":{"left":{"value":2.5}}}}`} {
-		if err := check(json.RawMessage(good)); err != nil {
-			t.Errorf("%s: %v", good, err)
-		}
+		testkit.Works(t, check(json.RawMessage(good)), "%s", good)
 	}
 	for bad, want := range map[string]string{
 		``:                                 `missing required "region"`,
@@ -67,9 +67,7 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 		`{"region":"eu","tree":` + strings.Repeat(`[`, 300) + strings.Repeat(`]`, 300) + `}`: `nested more than 200 deep`,
 		`{"region"`: `not JSON`,
 	} {
-		if err := check(json.RawMessage(bad)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.100s: %v, want %q", bad, err, want)
-		}
+		testkit.Fails(t, check(json.RawMessage(bad)), want, "%.100s", bad)
 	}
 }
 
@@ -106,9 +104,7 @@ func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
 	slices.Reverse(reversed)
 	again := nameAll(reversed, "", []string{"get_workflows"}, nil)
 	slices.Reverse(again)
-	if !slices.Equal(names, again) {
-		t.Errorf("%q\n%q", names, again)
-	}
+	testkit.Same(t, names, again)
 	for _, name := range nameAll(all, strings.Repeat("p", 32), nil, nil) {
 		if !legalName(name) || !strings.HasPrefix(name, strings.Repeat("p", 32)) {
 			t.Errorf("%q", name)
@@ -152,9 +148,7 @@ func TestAnswersOfASource(t *testing.T) {
 				continue // only fields of an execution are taken out
 			}
 			got := r.answer()
-			if string(mustJSON(t, got)) != string(mustJSON(t, want)) {
-				t.Errorf("%s %s: %s, want %s", name, text, mustJSON(t, got), mustJSON(t, want))
-			}
+			testkit.Equal(t, string(mustJSON(t, got)), string(mustJSON(t, want)), "%s %s", name, text)
 		}
 	}
 }
@@ -171,16 +165,10 @@ func mustJSON(t *testing.T, v any) json.RawMessage {
 // What a source answers in words stays readable.
 func TestAnswersAreNotEscapedForHTML(t *testing.T) {
 	r := reply{Content: mustJSON(t, []block{{"text", "a <b> & c"}})}
-	if got := string(r.syncAnswer().Output); got != `"a <b> & c"` {
-		t.Error(got)
-	}
+	testkit.Equal(t, string(r.syncAnswer().Output), `"a <b> & c"`)
 	r = reply{Content: json.RawMessage(`[{"type":"text","text":"{\"x\":\"<\"}"},{"type":"text","text":"{}"}]`)}
-	if got := string(r.list()); got != `[{"x":"<"},{}]` {
-		t.Error(got)
-	}
-	if got := string(shallow(json.RawMessage(strings.Repeat("[", 300) + `"<"` + strings.Repeat("]", 300)))); !strings.Contains(got, `\"<\"`) {
-		t.Error(got)
-	}
+	testkit.Equal(t, string(r.list()), `[{"x":"<"},{}]`)
+	testkit.Contains(t, string(shallow(json.RawMessage(strings.Repeat("[", 300)+`"<"`+strings.Repeat("]", 300)))), `\"<\"`)
 }
 
 func TestListsThatFrameworksWrap(t *testing.T) {
@@ -190,9 +178,7 @@ func TestListsThatFrameworksWrap(t *testing.T) {
 		{Content: mustJSON(t, []block{{"text", `[{"id":"1"},{"id":"2"}]`}})},
 		{Structured: json.RawMessage(`{"result":"[{\"id\":\"1\"},{\"id\":\"2\"}]"}`)},
 	} {
-		if got := string(r.list()); got != `[{"id":"1"},{"id":"2"}]` {
-			t.Errorf("%s", got)
-		}
+		testkit.Equal(t, string(r.list()), `[{"id":"1"},{"id":"2"}]`)
 	}
 }
 
@@ -223,7 +209,5 @@ func TestRememberedNamesAreBounded(t *testing.T) {
 			t.Fatalf("%d names are remembered", len(o.names))
 		}
 	}
-	if o.names[strconv.Itoa(maxNames+9)] != "a" {
-		t.Error("the newest name is not remembered")
-	}
+	testkit.Equal(t, o.names[strconv.Itoa(maxNames+9)], "a", "the newest name is not remembered")
 }

@@ -77,24 +77,20 @@ func (w *memoryWire) reason(err error) error            { return err }
 
 func linkTo(t *testing.T, w wire) *link {
 	t.Helper()
-	l, err := connect(t.Context(), w, Options{Version: "test"}, handshake)
-	testkit.Must(t, err)
+	l := testkit.Get(connect(t.Context(), w, Options{Version: "test"}, handshake)).Must(t)
 	t.Cleanup(func() { l.close(context.Background()) })
 	return l
 }
 
 func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	ours, theirs := mcp.NewInMemoryTransports()
-	if _, err := answering(t).Connect(t.Context(), theirs, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(answering(t).Connect(t.Context(), theirs, nil)).Must(t)
 	memory := &memoryWire{other: ours}
 	server := answering(t)
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 	web := httptest.NewServer(handler)
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	overHTTP, err := openURL(&config.WorkflowSource{URL: web.URL})
-	testkit.Must(t, err)
+	overHTTP := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL})).Must(t)
 	for name, w := range map[string]wire{"in memory": memory, "over HTTP": overHTTP} {
 		l := linkTo(t, w)
 		got, err := l.call(t.Context(), "t", []byte(`{}`), nil)
@@ -123,11 +119,10 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	w, err := openURL(&config.WorkflowSource{URL: web.URL})
-	testkit.Must(t, err)
+	w := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL})).Must(t)
 	l := linkTo(t, w)
 	refuse.Store(true)
-	_, err = l.call(t.Context(), "t", []byte(`{}`), nil)
+	_, err := l.call(t.Context(), "t", []byte(`{}`), nil)
 	if _, lost := errors.AsType[transportError](err); !lost || err.Error() != "calling a tool: 418 I'm a teapot" {
 		t.Errorf("a refusal does not come back as the call's error: %v", err)
 	}
@@ -137,9 +132,7 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 		t.Errorf("an error in the body of a response does not come back as the call's error: %v", err)
 	}
 	refuse.Store(false)
-	if _, err := l.call(t.Context(), "t", []byte(`{}`), nil); err != nil {
-		t.Errorf("a refused call has ended the session: %v", err)
-	}
+	testkit.Works(t, testkit.Get(l.call(t.Context(), "t", []byte(`{}`), nil)).Err(), "a refused call has ended the session")
 	web.CloseClientConnections()
 	web.Close()
 	err = l.session.Ping(t.Context(), nil)
@@ -150,9 +143,7 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 
 func TestSDKGivesTheErrorOfReadToTheCallsInFlight(t *testing.T) {
 	ours, theirs := mcp.NewInMemoryTransports()
-	if _, err := answering(t).Connect(t.Context(), theirs, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(answering(t).Connect(t.Context(), theirs, nil)).Must(t)
 	w := &memoryWire{other: ours}
 	l := linkTo(t, w)
 	w.conn.fail.Store(&jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "made of cheese"})

@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,8 +18,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/source"
 )
 
 // modeEnv makes the test binary a source: an MCP server over stdio.
@@ -203,3 +211,178 @@ func beSource(mode string) {
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// found returns the candidates for a name, and the sources that are away and had it.
+func found(s *source.Snapshot, name string) string {
+	var names, sources []string
+	candidates, gone := s.Find(name)
+	for _, t := range candidates {
+		names = append(names, t.Name)
+	}
+	for _, g := range gone {
+		sources = append(sources, g.Source)
+	}
+	return fmt.Sprint(names, sources)
+}
+
+// A name that is shared, or whose source is away, means no workflow.
+func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
+	a := &fakery{list: listOf(workflow("1", "send"), workflow("1b", "own"))}
+	b := &fakery{list: listOf()}
+	c := settings(overHTTP(t, "first", a), overHTTP(t, "second", b))
+	c.WorkflowTools.KeepToolsFor = 0
+	r := open(t, c)
+	r.tools(t, "own", "send")
+	b.set(listOf(workflow("2", "send")))
+	r.refresh(t)
+	s := r.tools(t, "own", "send_1", "send_2")
+	for name, want := range map[string]string{"send": "[send_1 send_2] []", "nothing": "[] []"} {
+		testkit.Equal(t, found(s, name), want, "%s means", name)
+	}
+
+	// The other does not take the name when the first is away, nor one that a name with an id was once
+	// another's.
+	away := *c
+	away.WorkflowTools.Sources = slices.Clone(c.WorkflowTools.Sources)
+	away.WorkflowTools.Sources[0].URL = "http://127.0.0.1:1/mcp"
+	r.settings.Store(&away)
+	s = r.tools(t, "send_2")
+	for name, want := range map[string]string{"send": "[send_2] [first]", "own": "[] [first]", "send_1": "[] [first]"} {
+		testkit.Equal(t, found(s, name), want, "%s means", name)
+	}
+	b.set(listOf(workflow("2", "send"), workflow("1", "send")))
+	r.refresh(t)
+	s = r.until(t, "two tools", func(s *source.Snapshot) bool { return len(s.Tools) == 2 })
+	if s.Tool("send_1") != nil {
+		t.Errorf("the name send_1 was the other source's: %s", toolNames(s))
+	}
+
+	// A source that is renamed, or taken out, holds no names.
+	b.set(listOf(workflow("2", "send")))
+	only := settings(c.WorkflowTools.Sources[1])
+	r.settings.Store(only)
+	r.refresh(t)
+	r.tools(t, "send")
+}
+
+// A refresh names the sources that told nothing new, and why.
+func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
+	t.Parallel()
+	hangs, broken, fine := &fakery{}, &fakery{}, &fakery{list: listOf(workflow("3", "fine"))}
+	for _, f := range []*fakery{hangs, broken} {
+		f.list = listOf(workflow("1", "known"))
+	}
+	r := open(t, settings(overHTTP(t, "hangs", hangs), overHTTP(t, "broken", broken), overHTTP(t, "fine", fine), command("dead", "exit")))
+	r.until(t, "three sources", func(s *source.Snapshot) bool { return len(s.Tools) == 3 })
+	let := make(chan struct{})
+	defer close(let)
+	hangs.set(func(string) *mcp.CallToolResult { <-let; return text("[]") })
+	broken.set(func(string) *mcp.CallToolResult { return failure("the database is down") })
+	report, err := r.Refresh(t.Context(), time.Second)
+	if err != nil || len(report.Silent) != 3 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	for i, want := range []struct{ source, why string }{
+		{"hangs", "did not answer within 1s; its earlier workflows stay listed"},
+		{"broken", "the database is down"},
+		{"dead", "exit"},
+	} {
+		if got := report.Silent[i]; got.Source != want.source || !strings.Contains(got.Reason, want.why) {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	testkit.Equal(t, len(report.Removed), 0, "what a silent source said before is gone: %v", report.Removed)
+}
+
+// largeResult is the result of a tool, of about so many bytes.
+func largeResult(size int) string {
+	const row = `{"name":"Ada Lovelace","n":12345678901234567890},`
+	rows := strings.TrimSuffix(strings.Repeat(row, size/len(row)), ",")
+	return `{"content":[],"structuredContent":{"rows":[` + rows + `]}}`
+}
+
+// A result over the limit is refused with words that say so, and later calls work.
+func TestAResultOverTheLimitIsRefused(t *testing.T) {
+	t.Parallel()
+	web := newRawWeb(t)
+	overWeb, ofWeb := web.open(t)
+	overPipe := open(t, settings(command("s", "raw")))
+	ofPipe := &overPipe.tools(t, "raw").Tools[0].Workflow
+	for _, c := range []struct {
+		name, kind string
+		r          *rig
+		w          *source.Workflow
+	}{{"stdio", "", overPipe, ofPipe}, {"HTTP", "application/json", overWeb, ofWeb}, {"a stream over HTTP", "text/event-stream", overWeb, ofWeb}} {
+		size := 17 << 20
+		web.call = func(w http.ResponseWriter, r *http.Request, id string) {
+			w.Header().Set("Content-Type", c.kind)
+			text := `{"jsonrpc":"2.0","id":` + id + `,"result":` + largeResult(size) + `}`
+			if c.kind == "text/event-stream" {
+				text = "data: " + text + "\n\n"
+			}
+			io.WriteString(w, text)
+		}
+		execute := func() (*source.Answer, error) {
+			return c.r.Execute(t.Context(), c.w, []byte(fmt.Sprintf(`{"size":%d}`, size)), nil)
+		}
+		_, err := execute()
+		testkit.Fails(t, err, "16777216 bytes", "%s", c.name)
+		size = 1000
+		testkit.Until(t, c.name+" to work again", func() bool { _, err := execute(); return err == nil })
+	}
+}
+
+// newest is a server that speaks the newest version of MCP alone: it does not know
+// initialize, and takes no request that does not say its version.
+func (f *fakery) newest() *mcp.Server {
+	s := f.server()
+	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+			meta := mcp.Meta{}
+			if p := r.GetParams(); p != nil && method != "initialize" && !strings.HasPrefix(method, "notifications/") {
+				meta = p.GetMeta()
+			}
+			if version, _ := meta[mcp.MetaKeyProtocolVersion].(string); version < "2026-07-28" && !strings.HasPrefix(method, "notifications/") {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: method + " is not known"}
+			}
+			return next(ctx, method, r)
+		}
+	})
+	return s
+}
+
+// A source that speaks only the newest version of MCP is reached, as a command and
+// by its URL, and its next connection begins in that version.
+func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
+	t.Parallel()
+	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two", `"executionType":"sync"`))}
+	web := listenAndServe(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return f.newest() }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	pid := filepath.Join(t.TempDir(), "pid")
+	stdio := command("s", "newest")
+	stdio.Env["PID_FILE"] = pid
+	for name, src := range map[string]config.WorkflowSource{
+		"command": stdio, "url": named(config.WorkflowSource{Name: "s", URL: web.URL}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := open(t, settings(src))
+			s := r.tools(t, "one", "two")
+			// Whatever is asked of it, and not only at first.
+			got, err := r.Execute(t.Context(), &s.Tools[1].Workflow, json.RawMessage(`{"n":12345678901234567890}`), nil)
+			if err != nil || string(got.Output) != `{"n":12345678901234567890}` {
+				t.Errorf("%+v %v", got, err)
+			}
+			if report, err := r.Refresh(t.Context(), patience); err != nil {
+				t.Errorf("%+v %v", report, err)
+			}
+			const told = "spoken to in another version"
+			r.logged(t, told, "2026-07-28")
+			if name != "command" {
+				return
+			}
+			kill(t, pid)
+			r.until(t, "it to be gone", away)
+			r.until(t, "it to be back", func(s *source.Snapshot) bool { return len(s.Tools) == 2 && !away(s) })
+			testkit.Equal(t, strings.Count(r.log.String(), told), 1, "initialize was refused … times")
+		})
+	}
+}

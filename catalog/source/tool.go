@@ -12,6 +12,8 @@ package source
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +28,8 @@ type Workflow struct {
 	Description string          // at most 8,000 characters
 	Category    string          // default "workflow"
 	Version     string          // default "1.0.0"
-	InputSchema json.RawMessage // an object schema; that of any object if the source gave no usable one
+	InputSchema json.RawMessage // an object schema that model APIs accept; that of any object if the source gave no usable one
+	Adapted     *Adaptation     // how InputSchema differs from the source's own; nil means not at all
 	Async       bool            // default true
 	Metadata    json.RawMessage // an object, or nil
 	Performer   Performer       // from Metadata
@@ -59,13 +62,32 @@ type Tool struct {
 // Check returns what is wrong with the arguments of a call, with its location, or
 // nil (seed 003, 2.5). Empty arguments and null are an empty object. It never
 // blocks and may be called from any goroutine.
-func (t *Tool) Check(arguments json.RawMessage) error { return t.check(arguments) }
+func (t *Tool) Check(arguments json.RawMessage) error {
+	err := t.check(arguments)
+	if err == nil || t.Adapted == nil {
+		return err
+	}
+	for _, listed := range slices.Sorted(maps.Keys(t.Adapted.Renamed)) {
+		if name := t.Adapted.Renamed[listed]; strings.Contains(err.Error(), name) {
+			err = fmt.Errorf("%w (%q is %s in the listed schema)", err, name, listed)
+		}
+	}
+	return err
+}
+
+// Original returns the arguments of a call with the names that the source's own schema has.
+func (t *Tool) Original(arguments json.RawMessage) json.RawMessage {
+	if t.Adapted == nil || len(t.Adapted.Renamed) == 0 {
+		return arguments
+	}
+	return t.Adapted.original(arguments, []node{t.origin.tree})
+}
 
 // A Skipped is a workflow that is not offered, or a source that is not available, with the reason.
 type Skipped struct {
-	Source   string `json:"source"`   // "" means the config
-	Workflow string `json:"workflow"` // its id or name; "" means the source as a whole
-	Reason   string `json:"reason"`
+	Source   string `json:"source" jsonschema:"name of the source; empty: config.yml"`
+	Workflow string `json:"workflow" jsonschema:"id or name of the workflow; empty: the whole source"`
+	Reason   string `json:"reason" jsonschema:"why"`
 }
 
 // A SourceState is the state of a source.

@@ -1,10 +1,12 @@
 package standard_test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,8 +25,7 @@ func load(t *testing.T) map[string]*job.Job {
 	if err := os.CopyFS(dir, standard.FS()); err != nil {
 		t.Fatalf("laying out the bundled jobs: %v", err)
 	}
-	entries, err := os.ReadDir(dir)
-	testkit.Must(t, err)
+	entries := testkit.Get(os.ReadDir(dir)).Must(t)
 	jobs := make(map[string]*job.Job)
 	for _, e := range entries {
 		j, ds := job.Load(filepath.Join(dir, e.Name()))
@@ -44,8 +45,7 @@ func load(t *testing.T) map[string]*job.Job {
 
 func TestFSHoldsOnlyJobs(t *testing.T) {
 	testkit.Must(t, fstest.TestFS(standard.FS(), "deepwork_jobs/job.yml"))
-	entries, err := fs.ReadDir(standard.FS(), ".")
-	testkit.Must(t, err)
+	entries := testkit.Get(fs.ReadDir(standard.FS(), ".")).Must(t)
 	for _, e := range entries {
 		if !e.IsDir() {
 			t.Errorf("%s is beside the jobs and is not a job", e.Name())
@@ -56,9 +56,7 @@ func TestFSHoldsOnlyJobs(t *testing.T) {
 func TestBundledJobsLoadWithoutFault(t *testing.T) {
 	jobs := load(t)
 	for dir, j := range jobs {
-		if j.Name != dir {
-			t.Errorf("the job in %s is named %s: a job that shadows it by folder would not shadow it by name", dir, j.Name)
-		}
+		testkit.Equal(t, j.Name, dir, "the job is not named as its folder: a job that shadows it by folder would not shadow it by name")
 	}
 	j := jobs["deepwork_jobs"]
 	if j == nil {
@@ -74,9 +72,7 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 		for _, e := range w.Entries {
 			steps = append(steps, strings.Join(e, "+"))
 		}
-		if got := strings.Join(steps, " "); got != want[w.Name] {
-			t.Errorf("workflow %s has the steps %q, want %q", w.Name, got, want[w.Name])
-		}
+		testkit.Equal(t, strings.Join(steps, " "), want[w.Name], "workflow %s has the steps", w.Name)
 		delete(want, w.Name)
 	}
 	for name := range want {
@@ -118,8 +114,7 @@ func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
 			}
 			named[s.InstructionsFile] = true
 		}
-		files, err := fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))
-		testkit.Must(t, err)
+		files := testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t)
 		for _, f := range files {
 			if rel := strings.TrimPrefix(f, dir+"/"); !named[rel] {
 				t.Errorf("%s belongs to no step", f)
@@ -173,4 +168,192 @@ func texts(t *testing.T, root string) map[string]string {
 		t.Fatalf("there are no files below %s", root)
 	}
 	return out
+}
+
+// The common info lists what the server refuses. Each claim is tried on the very
+// example above it.
+func TestServerRefusesWhatTheCommonInfoSays(t *testing.T) {
+	found := blocks(load(t)["deepwork_jobs"].CommonInfo, "yaml job")
+	if len(found) == 0 {
+		t.Fatal("the common info shows no job")
+	}
+	example := found[0]
+	const dependsOnFirst = "    dependencies: [sort_tickets]\n"
+	for _, c := range []struct{ claim, old, new, says string }{
+		{"an unknown key", "summary: \"Turn", "sumary: x\nsummary: \"Turn", "sumary"},
+		{"a key twice", "name: customer_digest", "name: customer_digest\nname: other", "name"},
+		{"a second document", "name: customer_digest", "---\nname: other\n---\nname: customer_digest", "document"},
+		{"no name", "name: customer_digest", "# nothing", "name"},
+		{"no version", "version: \"1.0.0\"", "# nothing", "version"},
+		{"no instructions_file", "    instructions_file: steps/sort_tickets.md", "    #", "instructions_file"},
+		{"no reviews", "    reviews: []\n", "", "reviews"},
+		{"no type of an output", "        type: files\n", "", "type"},
+		{"no summary of a workflow", "    summary: \"From", "    # \"From", "summary"},
+		{"a version of two numbers", "\"1.0.0\"", "1.0", "version"},
+		{"from_step without a dependency", dependsOnFirst, "", "sort_tickets"},
+		{"an unknown dependency", dependsOnFirst, "    dependencies: [sort_tickets, sort_mail]\n", "sort_mail"},
+		{"a cycle", "    instructions_file: steps/sort_tickets.md", "    dependencies: [write_digest]\n    instructions_file: steps/sort_tickets.md", "write_digest"},
+		{"a step before its dependency", "      - sort_tickets\n      - [find_trends, pick_quotes]", "      - [find_trends, pick_quotes]\n      - sort_tickets", "sort_tickets"},
+		{"a step beside its dependency", "      - sort_tickets\n      - [find_trends,", "      - [sort_tickets, find_trends,", "sort_tickets"},
+		{"a step twice in a workflow", "[find_trends, pick_quotes]", "[find_trends, pick_quotes, find_trends]", "find_trends"},
+		{"run_each of no output", "run_each: quotes", "run_each: quote", "quote"},
+		{"instructions outside the folder", "steps/sort_tickets.md", "../sort_tickets.md", "../sort_tickets.md"},
+	} {
+		t.Run(c.claim, func(t *testing.T) {
+			if !strings.Contains(example, c.old) {
+				t.Fatalf("the example does not hold %q any more", c.old)
+			}
+			j, ds := job.Parse(t.TempDir(), job.FileName, []byte(strings.Replace(example, c.old, c.new, 1)))
+			if j != nil {
+				t.Fatalf("it is accepted, with the warnings %v", j.Warnings)
+			}
+			testkit.Contains(t, ds.Error(), c.says, "the fault")
+		})
+	}
+}
+
+// repository is the root of the module, as seen from this package's tests.
+const repository = "../.."
+
+var (
+	link     = regexp.MustCompile(`\]\(([^)]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	toolName = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|.*$")
+)
+
+// readme returns the text of README.md and of the pages of the parts.
+func readme(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	for _, p := range testkit.Pages(t, repository) {
+		text.WriteString(p.Text)
+	}
+	return text.String()
+}
+
+func TestReadmeJobIsValid(t *testing.T) {
+	if checkJobs(t, "README.md", readme(t)) == 0 {
+		t.Error("README.md shows no job")
+	}
+}
+
+func TestReadmeJSONParses(t *testing.T) {
+	found := blocks(readme(t), "json")
+	for _, block := range found {
+		var v struct {
+			Servers map[string]struct {
+				Command string   `json:"command"`
+				Args    []string `json:"args"`
+			} `json:"mcpServers"`
+		}
+		if err := json.Unmarshal([]byte(block), &v); err != nil {
+			t.Errorf("README.md: %v\n%s", err, block)
+		} else if s := v.Servers["deepwork"]; s.Command != "deepwork" || len(s.Args) == 0 || s.Args[0] != "serve" {
+			t.Errorf("README.md: this does not start the server:\n%s", block)
+		}
+	}
+	if len(found) == 0 {
+		t.Error("README.md shows no .mcp.json")
+	}
+}
+
+// Every link of a page leads to a file, and to a heading of it if it names one.
+func TestReadmeLinksLeadSomewhere(t *testing.T) {
+	for _, p := range testkit.Pages(t, repository) {
+		for _, m := range link.FindAllStringSubmatch(p.Text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := filepath.Join(repository, filepath.FromSlash(p.Path))
+			if file != "" {
+				target = filepath.Join(filepath.Dir(target), filepath.FromSlash(file))
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", p.Path, m[1], err)
+			} else if anchor != "" && !hasHeading(t, target, anchor) {
+				t.Errorf("%s links to the heading %s, which is not there", p.Path, m[1])
+			}
+		}
+	}
+}
+
+func hasHeading(t *testing.T, path, anchor string) bool {
+	t.Helper()
+	data := testkit.Get(os.ReadFile(path)).Must(t)
+	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
+		if strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// README.md is at most 400 lines, and links to every page, so that each can be found.
+func TestReadmeIsShortAndLinksToEveryPage(t *testing.T) {
+	pages := testkit.Pages(t, repository)
+	if lines := strings.Count(pages[0].Text, "\n"); lines > 400 {
+		t.Errorf("README.md has %d lines; expected at most 400", lines)
+	}
+	for _, p := range pages[1:] {
+		testkit.Contains(t, pages[0].Text, "]("+p.Path, "README.md does not link to %s", p.Path)
+	}
+}
+
+// README.md says why each module is needed that go.mod requires directly, and names no other.
+func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
+	data := testkit.Get(os.ReadFile(filepath.Join(repository, "go.mod"))).Must(t)
+	text := testkit.Pages(t, repository)[0].Text
+	_, section, found := strings.Cut(text, "\n## Dependencies\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	if !found {
+		t.Fatal("README.md has no section of dependencies")
+	}
+	named := make(map[string]bool)
+	for _, m := range regexp.MustCompile("`([a-z.]+\\.[a-z]+/[^`]+)`").FindAllStringSubmatch(section, -1) {
+		named[m[1]] = true
+	}
+	required := regexp.MustCompile(`(?m)^(?:\t|require )([^\s/]+\.[^\s]+) v[^\s]+$`).FindAllStringSubmatch(string(data), -1)
+	if len(required) < 10 {
+		t.Fatalf("go.mod requires %d modules; were they found?", len(required))
+	}
+	for _, m := range required {
+		if !named[m[1]] {
+			t.Errorf("README.md gives no reason for %s", m[1])
+		}
+		delete(named, m[1])
+	}
+	delete(named, "honnef.co/go/tools") // a tool, which go.mod marks as indirect
+	for name := range named {
+		t.Errorf("README.md names %s, which go.mod does not require", name)
+	}
+}
+
+// What the bundled jobs may say of tools is what the document of all tools has,
+// which is made from their schemas; and the README names every one, and the commands.
+func TestReadmeNamesEveryToolAndCommand(t *testing.T) {
+	text := readme(t)
+	document := testkit.Get(os.ReadFile(filepath.Join(repository, "transport", "TOOLS.md"))).Must(t)
+	rows := make(map[string]bool)
+	for _, m := range toolName.FindAllStringSubmatch(text, -1) {
+		rows[m[1]] = true
+	}
+	for tool, arguments := range tools {
+		if !rows[tool] {
+			t.Errorf("README.md has no row for the tool %s", tool)
+		}
+		_, section, found := strings.Cut(string(document), "\n### "+tool+"\n")
+		if !found {
+			t.Errorf("TOOLS.md does not tell of %s", tool)
+			continue
+		}
+		section, _, _ = strings.Cut(section, "\n### ")
+		section, _, _ = strings.Cut(section, "\n| field of the reply |")
+		for _, argument := range arguments {
+			testkit.Contains(t, section, "\n| `"+argument+"` |", "%s has no argument %s, says TOOLS.md", tool, argument)
+		}
+	}
+	for _, c := range commands {
+		testkit.Contains(t, text, "`deepwork "+c, "README.md does not name the command deepwork %s", c)
+	}
 }

@@ -58,8 +58,7 @@ func prose(t *testing.T, j *job.Job) map[string]string {
 	t.Helper()
 	out := map[string]string{"common info": j.CommonInfo}
 	for _, s := range j.Steps {
-		text, err := job.Instructions(j, &s)
-		testkit.Must(t, err)
+		text := testkit.Get(job.Instructions(j, &s)).Must(t)
 		out[s.InstructionsFile] = text
 	}
 	return out
@@ -131,10 +130,8 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 }
 
 func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
-	source, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")
-	testkit.Must(t, err)
-	step, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/step.md")
-	testkit.Must(t, err)
+	source := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
+	step := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/step.md")).Must(t)
 	dir := t.TempDir()
 	testkit.Write(t, filepath.Join(dir, job.FileName), string(source))
 	j, ds := job.Load(dir)
@@ -157,8 +154,7 @@ func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
 func TestInstructionsShowTheFinishingCall(t *testing.T) {
 	for _, j := range load(t) {
 		for _, s := range j.Steps {
-			text, err := job.Instructions(j, &s)
-			testkit.Must(t, err)
+			text := testkit.Get(job.Instructions(j, &s)).Must(t)
 			shown := false
 			for _, block := range blocks(text, "json") {
 				checkCall(t, s.InstructionsFile, block)
@@ -269,9 +265,7 @@ func TestTemplatesAreReferredToAndExist(t *testing.T) {
 		for name, text := range prose(t, j) {
 			for _, m := range template.FindAllStringSubmatch(text, -1) {
 				used[m[1]] = true
-				if _, err := fs.Stat(standard.FS(), path.Join(dir, m[1])); err != nil {
-					t.Errorf("%s refers to %s: %v", name, m[1], err)
-				}
+				testkit.Works(t, testkit.Get(fs.Stat(standard.FS(), path.Join(dir, m[1]))).Err(), "%s refers to %s", name, m[1])
 			}
 		}
 		for name := range texts(t, path.Join(dir, "templates")) {
@@ -284,9 +278,7 @@ func TestTemplatesAreReferredToAndExist(t *testing.T) {
 
 func TestTextsAreCleanAndPortable(t *testing.T) {
 	for name, text := range texts(t, ".") {
-		if m := absolute.FindString(text); m != "" {
-			t.Errorf("%s has an absolute path: %q", name, m)
-		}
+		testkit.Equal(t, absolute.FindString(text), "", "%s has an absolute path", name)
 		if strings.Contains(text, "\r") || strings.Contains(text, "\t") {
 			t.Errorf("%s has carriage returns or tabs", name)
 		}
@@ -294,9 +286,7 @@ func TestTextsAreCleanAndPortable(t *testing.T) {
 			t.Errorf("%s does not end in exactly one newline", name)
 		}
 		for i, line := range strings.Split(text, "\n") {
-			if strings.TrimRight(line, " ") != line {
-				t.Errorf("%s:%d ends in blanks", name, i+1)
-			}
+			testkit.Equal(t, strings.TrimRight(line, " "), line, "%s:%d ends in blanks", name, i+1)
 		}
 	}
 }

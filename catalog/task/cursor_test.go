@@ -3,8 +3,11 @@ package task
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // again is the cursor of the position that a listing begins at.
@@ -44,15 +47,29 @@ func FuzzCursor(f *testing.F) {
 		l, err := Page{Cursor: cursor}.Listing("tasks", "x", "")
 		switch {
 		case err != nil:
-			if !errors.Is(err, ErrCursor) {
-				t.Errorf("%+v %v", l, err)
-			}
+			testkit.FailsWith(t, err, ErrCursor, "%+v", l)
 		case cursor == "":
-			if l != list {
-				t.Errorf("%+v", l)
-			}
+			testkit.Equal(t, l, list)
 		case again(l) != cursor: // one position, one cursor
 			t.Errorf("%q is %+v, which is %q", cursor, l, again(l))
 		}
 	})
+}
+
+func TestCycle(t *testing.T) {
+	on := map[string][]string{"a": {"b", "c"}, "b": {"d"}, "c": {"d", "a"}, "d": {"e"}, "e": {"d"}}
+	for id, want := range map[string][]string{"a": {"a", "c", "a"}, "b": nil, "d": {"d", "e", "d"}, "z": nil} {
+		testkit.Same(t, Cycle(id, on), want, "%s", id)
+	}
+	testkit.Equal(t, Cyclic(on), "d", "is said to be on a cycle")
+	testkit.Equal(t, Cyclic(map[string][]string{"a": {"b"}, "b": {"d"}, "d": {"e"}, "e": {"d"}}), "d", "is said to be on a cycle")
+	// A graph with 2^60 ways is looked at once per task.
+	wide := map[string][]string{}
+	for i := range 60 {
+		wide[fmt.Sprint("l", i)] = []string{fmt.Sprint("r", i+1), fmt.Sprint("l", i+1)}
+		wide[fmt.Sprint("r", i)] = []string{fmt.Sprint("r", i+1), fmt.Sprint("l", i+1)}
+	}
+	if got, on := Cycle("l0", wide), Cyclic(wide); got != nil || on != "" {
+		t.Error(got, on)
+	}
 }

@@ -31,8 +31,7 @@ git: {branch: checkout}
 
 func newProject(t *testing.T, files map[string]string) string {
 	t.Helper()
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	root := testkit.Get(filepath.EvalSymlinks(t.TempDir())).Must(t)
 	for name, text := range files {
 		path := filepath.Join(root, name)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -49,8 +48,7 @@ func setOf(t *testing.T, root, text string) Set {
 	if c == nil {
 		t.Fatal(faults)
 	}
-	s, err := SetOf(root, c)
-	must(t, err)
+	s := testkit.Get(SetOf(root, c)).Must(t)
 	return s
 }
 
@@ -66,9 +64,7 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 		}
 	}
 	want := "agents attempts.auto_start attempts.copy attempts.push_to attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
-	if strings.Join(got, " ") != want {
-		t.Errorf("it has %v", got)
-	}
+	testkit.Equal(t, strings.Join(got, " "), want, "it has %v", got)
 	for _, f := range []string{"tools/review.py", "tools/ci.sh", "tools/setup.sh"} {
 		if !files[f] {
 			t.Errorf("the content of %s is not in it", f)
@@ -112,17 +108,11 @@ func TestWhatChangesASet(t *testing.T) {
 	must(t, Check(root, approved, command))
 	must(t, Check(root, nil, command))
 	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
-	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
-		t.Errorf("a script that was changed: %v", err)
-	}
+	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a script that was changed")
 	must(t, os.Remove(filepath.Join(root, "tools/review.py")))
-	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
-		t.Errorf("a script that is missing: %v", err)
-	}
+	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a script that is missing")
 	must(t, os.Mkdir(filepath.Join(root, "tools/review.py"), 0o755)) // python3 runs __main__.py in it
-	if err := Check(root, approved, command); !errors.Is(err, ErrChanged) {
-		t.Errorf("a folder in place of a script: %v", err)
-	}
+	testkit.FailsWith(t, Check(root, approved, command), ErrChanged, "a folder in place of a script")
 	must(t, Check(root, &config.Approval{Files: []map[string]string{}}, []string{"claude", "tools", "--print"}))
 	must(t, os.Remove(filepath.Join(root, "tools/review.py")))
 	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("evil"), 0o755))
@@ -132,9 +122,7 @@ func TestWhatChangesASet(t *testing.T) {
 	}
 	if runtime.GOOS != "windows" {
 		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o777))
-		if f := setOf(t, root, asks).Fault(); !strings.Contains(f, "chmod o-w") {
-			t.Errorf("a script that everybody may change: %q", f)
-		}
+		testkit.Contains(t, setOf(t, root, asks).Fault(), "chmod o-w", "a script that everybody may change")
 		must(t, os.Chmod(filepath.Join(root, "tools/ci.sh"), 0o755))
 		for _, dir := range []string{root, filepath.Join(root, "tools")} {
 			must(t, os.Chmod(dir, 0o777))
@@ -142,9 +130,7 @@ func TestWhatChangesASet(t *testing.T) {
 				t.Errorf("a folder in which everybody may replace a script: %q", f)
 			}
 			must(t, os.Chmod(dir, 0o777|os.ModeSticky))
-			if f := setOf(t, root, asks).Fault(); f != "" {
-				t.Errorf("a folder like /tmp: %q", f)
-			}
+			testkit.Equal(t, setOf(t, root, asks).Fault(), "", "a folder like /tmp")
 			must(t, os.Chmod(dir, 0o755))
 		}
 	}
@@ -159,9 +145,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	granted := func(s Set, want bool) {
 		t.Helper()
 		for _, l := range []*Ledger{here, there} {
-			if r, err := l.Read(); err != nil || r.Granted(s.Hash()) != want {
-				t.Errorf("granted is %v (%v); expected %v", !want, err, want)
-			}
+			testkit.Equal(t, testkit.Get(l.Read()).Must(t).Granted(s.Hash()), want)
 		}
 	}
 	granted(one, false)
@@ -182,8 +166,7 @@ func TestALedgerKeepsWhatTheUserSaid(t *testing.T) {
 	must(t, here.Revoke(ctx))
 	granted(two, false)
 	must(t, there.Grant(ctx, two, time.Now()))
-	r, err := OpenLedger(file, root).Read()
-	must(t, err)
+	r := testkit.Get(OpenLedger(file, root).Read()).Must(t)
 	if c := two.Changes(r.Grants[0].Set); len(c) > 0 {
 		t.Errorf("what was read again differs: %s, %s", c[0].Was.Value, c[0].Is.Value)
 	}
@@ -225,9 +208,7 @@ func TestProgramsAreNotFoundInsideTheProject(t *testing.T) {
 			t.Errorf("PATH=%s: %q, %v", c.path, got, err)
 		}
 	}
-	if got, err := Find(root, "./bin/tool"); err != nil || got != filepath.Join(root, "bin", "tool") {
-		t.Errorf("by its path: %q, %v", got, err)
-	}
+	testkit.Equal(t, testkit.Get(Find(root, "./bin/tool")).Must(t), filepath.Join(root, "bin", "tool"), "by its path")
 }
 
 func TestInFoldersComparesWholeElements(t *testing.T) {
@@ -240,9 +221,7 @@ func TestInFoldersComparesWholeElements(t *testing.T) {
 	}{
 		{"work/a", "work", true}, {"work", "work", true}, {"worker", "work", false}, {"work", "work/a", false}, {"link/a", "work", true}, {"work/a", "link", true},
 	} {
-		if got := InFolders(filepath.Join(dir, c.root), []string{filepath.Join(dir, c.folder)}); got != c.want {
-			t.Errorf("%s in %s: %v", c.root, c.folder, got)
-		}
+		testkit.Equal(t, InFolders(filepath.Join(dir, c.root), []string{filepath.Join(dir, c.folder)}), c.want, "%s in %s", c.root, c.folder)
 	}
 	if InFolders(dir, []string{"relative", ""}) {
 		t.Error("a relative folder counts")
@@ -267,8 +246,7 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	s.Approve = (&Policy{Root: root, File: file, Ledger: ledger}).Approve
 	is := func(command string, withheld, kept bool) {
 		t.Helper()
-		c, err := s.Current(ctx)
-		must(t, err)
+		c := testkit.Get(s.Current(ctx)).Must(t)
 		w := c.Approval.Withheld
 		if got := strings.Join(c.QualityGate.AgentReviewCommand, " "); got != command || (w != nil) != withheld || w != nil && w.Kept != kept {
 			t.Errorf("in force is %q, withheld %+v", got, w)
@@ -285,20 +263,14 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	is("./review.sh one", false, false) // granted before
 	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("evil"), 0o755))
-	c, err := s.Current(ctx)
-	must(t, err)
-	if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); !errors.Is(err, ErrChanged) {
-		t.Errorf("a script that was changed: %v", err)
-	}
+	c := testkit.Get(s.Current(ctx)).Must(t)
+	testkit.FailsWith(t, Check(root, c.Approval, c.QualityGate.AgentReviewCommand), ErrChanged, "a script that was changed")
 	write("quality_gate: {agent_review_command: ./review.sh one}")
 	must(t, ledger.Grant(ctx, set, time.Now()))                   // the other version of the script, too
 	for _, text := range []string{"evil", "one", "evil", "one"} { // as by switching branches
 		must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte(text), 0o755))
-		c, err := s.Current(ctx)
-		must(t, err)
-		if err := Check(root, c.Approval, c.QualityGate.AgentReviewCommand); err != nil {
-			t.Errorf("a script as it was approved once: %v", err)
-		}
+		c := testkit.Get(s.Current(ctx)).Must(t)
+		testkit.Works(t, Check(root, c.Approval, c.QualityGate.AgentReviewCommand), "a script as it was approved once")
 	}
 	must(t, ledger.Revoke(ctx))
 	is("", true, false)

@@ -99,8 +99,7 @@ func newVictim(t *testing.T, name string) *victim {
 func (v *victim) as(who, userConfig string) {
 	v.t.Helper()
 	dir := filepath.Join(v.top, who)
-	env, err := statetest.Write(dir)
-	must(v.t, err)
+	env := testkit.Get(statetest.Write(dir)).Must(v.t)
 	v.env = append(os.Environ(), "HOME="+v.home, "XDG_STATE_HOME=", "SECRET_TOKEN="+secret, "GIT_CONFIG_NOSYSTEM=1", config.JobsFoldersEnv+"=")
 	for name, value := range env {
 		v.env = append(v.env, name+"="+value)

@@ -282,9 +282,7 @@ func TestAttacks(t *testing.T) {
 			}
 			text, _ := s.call("get_workflows", nil)
 			for notice := range strings.SplitSeq(a.notice, ", ") {
-				if !strings.Contains(text, notice) {
-					t.Errorf("get_workflows does not say that %s is not approved: %s", notice, text)
-				}
+				testkit.Contains(t, text, notice, "get_workflows")
 			}
 			codes := s.calls()
 			want := slices.Clone(a.refused)
@@ -292,21 +290,15 @@ func TestAttacks(t *testing.T) {
 				want = append(want, "start_task_attempt")
 			}
 			for _, tool := range want {
-				if codes[tool] != "untrusted" {
-					t.Errorf("%s was not refused without approval, but: %q", tool, codes[tool])
-				}
+				testkit.Equal(t, codes[tool], "untrusted", "%s was not refused without approval, but", tool)
 			}
-			if !strings.Contains(s.started, a.started) {
-				t.Errorf("start_workflow does not say %q: %s", a.started, s.started)
-			}
+			testkit.Contains(t, s.started, a.started, "start_workflow")
 			if err := s.client.Close(); err != nil {
 				t.Logf("the server: %v\n%s", err, s.log)
 			}
 			v.harmless("the server's log", s.log.String())
 			v.intact("the server")
-			if now := readAll(v.root, ".git", "HEAD"); now != head {
-				t.Errorf("HEAD is %q, and was %q", now, head)
-			}
+			testkit.Equal(t, readAll(v.root, ".git", "HEAD"), head, "HEAD")
 			if a.again {
 				v.reads(true)
 			}
@@ -502,8 +494,7 @@ func (v *victim) grant(mode os.FileMode) {
 	if c == nil {
 		t.Fatal(faults)
 	}
-	set, err := trust.SetOf(v.root, c)
-	must(t, err)
+	set := testkit.Get(trust.SetOf(v.root, c)).Must(t)
 	grants := filepath.Join(v.stateDir(), "trust", state.Name(v.root)+".json")
 	must(t, os.MkdirAll(v.stateDir(), 0o700))
 	must(t, trust.OpenLedger(grants, v.root).Grant(context.Background(), set, time.Now()))

@@ -96,9 +96,7 @@ func (p *boardProject) endAgents() {
 	for _, dir := range runs {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if proc, err := new(runner.Runner).Find(ctx, dir); err == nil {
-			if _, err := proc.Stop(ctx, 0); err != nil {
-				p.t.Errorf("an agent goes on: %v", err)
-			}
+			testkit.Works(p.t, testkit.Get(proc.Stop(ctx, 0)).Err(), "an agent goes on")
 		}
 		cancel()
 	}
@@ -117,17 +115,12 @@ func boardCall[R any](p *boardProject, tool string, args map[string]any) *R {
 // refused makes a call that must be refused, and returns why.
 func (p *boardProject) refused(tool string, args map[string]any, kind string, mentions ...string) string {
 	p.t.Helper()
-	result, err := p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	must(p.t, err)
+	result := testkit.Get(p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(p.t)
 	text := resultText(result)
 	if !result.IsError || !strings.HasPrefix(text, kind+": ") {
 		p.t.Errorf("%s %v: want a %s, got: %s", tool, args, kind, text)
 	}
-	for _, m := range mentions {
-		if !strings.Contains(text, m) {
-			p.t.Errorf("%s %v: %q is not in: %s", tool, args, m, text)
-		}
-	}
+	testkit.ContainsAll(p.t, text, mentions, "%s %v", tool, args)
 	return text
 }
 
@@ -204,9 +197,7 @@ func (p *boardProject) eventually(check func() string) {
 func (p *boardProject) gate(name string) (path string, open func()) {
 	path = filepath.Join(p.root, "..", name)
 	return path, func() {
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
-			p.t.Error(err)
-		}
+		testkit.Works(p.t, os.WriteFile(path, nil, 0o644))
 	}
 }
 

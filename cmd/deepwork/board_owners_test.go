@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/board"
 )
 
@@ -90,8 +91,7 @@ func TestBoardHasOwners(t *testing.T) {
 		return &other
 	}
 	ann, bob, eve, solo := as("ann"), as("bob"), as("eve"), as("solo")
-	tools, err := eve.client.ListTools(t.Context(), nil)
-	must(t, err)
+	tools := testkit.Get(eve.client.ListTools(t.Context(), nil)).Must(t)
 	for _, tool := range tools.Tools {
 		if !slices.Contains(forAll, tool.Name) && !slices.ContainsFunc(boardRows, func(r boardRow) bool { return r.tool == tool.Name }) {
 			t.Errorf("no test of whose tasks %s shows", tool.Name)
@@ -139,17 +139,13 @@ func TestBoardHasOwners(t *testing.T) {
 			}
 		}
 	}
-	if now := state(); now != was {
-		t.Errorf("strangers changed\n%s to\n%s", was, now)
-	}
+	testkit.Equal(t, state(), was, "strangers changed it")
 	for who, want := range map[*boardProject]string{p: id.attempt, ann: id.attempt, bob: id.attempt, eve: "", solo: ""} {
 		got := ""
 		for _, i := range boardCall[board.AttentionReply](who, "needs_attention", map[string]any{}).Items {
 			got += i.ID
 		}
-		if got != want {
-			t.Errorf("needs_attention lists %q, want %q", got, want)
-		}
+		testkit.Equal(t, got, want, "needs_attention lists")
 	}
 	// A request_id is its identity's.
 	own := boardCall[board.Task](eve, "create_task", map[string]any{"project_id": p.project, "title": "Hers", "request_id": "r"})

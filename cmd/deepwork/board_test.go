@@ -1,13 +1,21 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
 	"deepwork/session/state"
+	"deepwork/session/workflow/machine"
 )
 
 // A task with a workflow is to be reviewed only when that is complete. The agent and
@@ -26,13 +34,9 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 	if now := p.getTask(v.TaskID); now.Status != "inreview" || deref(now.JobName) != "release" {
 		t.Errorf("%+v", now)
 	}
-	if x.Repos[0].ChangedCount != 0 {
-		t.Errorf("the workflow's sessions are among the changes: %v", x.Repos[0].ChangedFiles)
-	}
+	testkit.Equal(t, x.Repos[0].ChangedCount, 0, "the workflow's sessions are among the changes: %v", x.Repos[0].ChangedFiles)
 	sessions, _ := filepath.Glob(filepath.Join(x.Repos[0].WorktreePath, ".deepwork", "tmp", "session_*.json"))
-	if len(sessions) != 1 {
-		t.Errorf("sessions in the workspace: %v", sessions)
-	}
+	testkit.Equal(t, len(sessions), 1, "sessions in the workspace: %v", sessions)
 	if outside, _ := filepath.Glob(filepath.Join(p.root, ".deepwork", "tmp", "session_*.json")); len(outside) != 0 {
 		t.Errorf("sessions in the project: %v", outside)
 	}
@@ -67,9 +71,7 @@ func TestBoardAgentStopsEarly(t *testing.T) {
 	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": x.AttemptID, "action": "send", "prompt": "! context\n! workflow 2"})
 	x = p.ends(x.AttemptID)
 	out := p.output(x.AttemptID)
-	if !strings.Contains(out, `"workflow_session_id":"`+deref(x.WorkflowSession)) || !strings.Contains(out, `"workflow_step":"two"`) {
-		t.Errorf("get_context: %s", out)
-	}
+	testkit.ContainsAll(t, out, []string{`"workflow_session_id":"` + deref(x.WorkflowSession), `"workflow_step":"two"`}, "get_context")
 	if now := p.getTask(v.TaskID); now.Status != "inreview" || deref(x.WorkflowStatus) != "completed" {
 		t.Errorf("%+v %+v\n%s", now, x, out)
 	}
@@ -82,16 +84,13 @@ func TestBoardAgentStopsEarly(t *testing.T) {
 func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
 	root := t.TempDir()
 	client, _ := startClient(t, root)
-	_, err := client.ListTools(t.Context(), nil)
-	must(t, err)
+	testkit.Get(client.ListTools(t.Context(), nil)).Must(t)
 	board := state.Of(root).Database()
 	if _, err := os.Stat(board); !os.IsNotExist(err) {
 		t.Fatalf("there is a database: %v", err)
 	}
 	callTool(t, client, "list_projects", map[string]any{})
-	if _, err := os.Stat(board); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(board)).Err())
 }
 
 // An agent whose own settings name servers of other projects, or of its project outside the
@@ -125,4 +124,273 @@ func TestBoardServersElsewhere(t *testing.T) {
 			t.Errorf("the agent's calls:\n%s", out)
 		}
 	})
+}
+
+// Each scenario of seed 004, through a server of the built binary, with a real git
+// repository and a real agent.
+
+func TestReq004_TaskListIncludesLatestAttemptInfo(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.task("! write a.txt one")
+	idle := p.task("nothing is attempted of it")
+	p.ends(p.start(v).AttemptID)
+	second := p.ends(p.start(v).AttemptID)
+	r := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
+	if r.Count != 2 || r.Total != 2 || r.Tasks[0].TaskID != idle.TaskID || r.Tasks[1].TaskID != v.TaskID || r.Filters.ProjectID != p.project {
+		t.Fatalf("%+v", r)
+	}
+	if got := r.Tasks[0]; got.LatestAttemptID != nil || got.LatestWorkspaceBranch != nil || got.LatestSessionID != nil || got.LatestSessionExecutor != nil || got.HasInProgressAttempt || got.LastAttemptFailed {
+		t.Errorf("of a task without attempts: %+v", got)
+	}
+	if got := r.Tasks[1]; deref(got.LatestAttemptID) != second.AttemptID || deref(got.LatestWorkspaceBranch) != second.WorkspaceBranch ||
+		deref(got.LatestSessionID) != deref(second.LatestSessionID) || deref(got.LatestSessionExecutor) != "CODER" || got.HasInProgressAttempt || got.LastAttemptFailed || got.Status != "inreview" {
+		t.Errorf("the latest of two: %+v, want %+v", got, second)
+	}
+	if only := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project, "status": "todo", "limit": 1}); only.Total != 1 || only.Tasks[0].TaskID != idle.TaskID || deref(only.Filters.Status) != "todo" {
+		t.Errorf("%+v", only)
+	}
+	failed := p.task("! exit 3")
+	if x := p.ends(p.start(failed).AttemptID); x.State != "failed" || *x.ExitCode != 3 {
+		t.Errorf("%+v", x)
+	}
+	if got := p.getTask(failed.TaskID); !got.LastAttemptFailed || got.Status != "inprogress" {
+		t.Errorf("after a failure: %+v", got)
+	}
+}
+
+func TestReq004_AttemptsReturnedWithSessionSummary(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.task("! say hi")
+	first, second := p.ends(p.start(v).AttemptID), p.ends(p.start(v).AttemptID)
+	r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
+	if r.Count != 2 || r.Attempts[0].AttemptID != second.AttemptID || r.Attempts[1].AttemptID != first.AttemptID ||
+		deref(r.LatestAttemptID) != second.AttemptID || deref(r.LatestSessionID) != deref(second.LatestSessionID) || second.LatestSessionID == nil {
+		t.Fatalf("%+v", r)
+	}
+	for _, a := range r.Attempts {
+		for _, at := range []string{a.CreatedAt, a.UpdatedAt} {
+			testkit.Works(t, testkit.Get(time.Parse(time.RFC3339, at)).Err())
+		}
+		if !strings.HasPrefix(a.WorkspaceBranch, "deepwork/add-a-basket-") || deref(a.LatestSessionExecutor) != "CODER" {
+			t.Errorf("%+v", a)
+		}
+	}
+}
+
+// Also "Workspace has no sessions": a follow-up is then an explicit error.
+func TestReq004_AttemptHasNoSessions(t *testing.T) {
+	p := newBoardProject(t, "attempts: {max_concurrent: 1}\n")
+	gate, open := p.gate("go")
+	busy := p.start(p.task("! await " + gate))
+	p.reaches(busy.AttemptID, "running")
+	v := p.task("! say hi")
+	waits := p.start(v)
+	if waits.State != "waiting" || waits.Notice == nil || !strings.Contains(*waits.Notice, "1 of 1") {
+		t.Errorf("%+v", waits)
+	}
+	r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
+	if r.LatestSessionID != nil || r.Attempts[0].LatestSessionID != nil || deref(r.LatestAttemptID) != waits.AttemptID {
+		t.Errorf("%+v", r)
+	}
+	for _, name := range []string{"attempt_id", "workspace_id"} {
+		p.refused("follow_up", map[string]any{name: waits.AttemptID, "action": "send", "prompt": "more"}, "StateError", "has no session", waits.AttemptID)
+	}
+	open()
+	p.ends(busy.AttemptID)
+	testkit.Equal(t, p.ends(waits.AttemptID).State, "completed", "what waited did not run")
+}
+
+func TestReq004_AttemptIDIsUsableForFollowUp(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.task("! say first")
+	p.ends(p.start(v).AttemptID)
+	id := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID}).Attempts[0].AttemptID
+	r := boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "! say second"})
+	testkit.Equal(t, r.Status, "started")
+	testkit.Equal(t, r.AttemptID, id)
+	p.ends(id)
+	if out := p.output(id); !strings.Contains(out, "coder first\nfirst") || !strings.Contains(out, "coder resumed\nsecond") {
+		t.Errorf("output:\n%s", out)
+	}
+}
+
+func TestReq004_SendFollowUpByWorkspaceID(t *testing.T) { sends(t, true) }
+func TestReq004_SendFollowUpBySessionID(t *testing.T)   { sends(t, false) }
+
+func sends(t *testing.T, byWorkspace bool) {
+	p := newBoardProject(t)
+	v := p.task("! say first")
+	x := p.ends(p.start(v).AttemptID)
+	args := map[string]any{"action": "send", "prompt": "! say second", "variant": "PLAN"}
+	if byWorkspace {
+		args["workspace_id"] = x.AttemptID
+	} else {
+		args["session_id"] = *x.LatestSessionID
+	}
+	if r := boardCall[attempt.FollowUpReply](p, "follow_up", args); r.Status != "started" || r.SessionID != *x.LatestSessionID || r.Action != "send" {
+		t.Errorf("%+v", r)
+	}
+	p.ends(x.AttemptID)
+	testkit.Contains(t, p.output(x.AttemptID), "coder plan-resumed\nsecond", "output")
+	for _, wrong := range []map[string]any{
+		{"action": "send", "prompt": "x"},
+		{"action": "send", "prompt": "x", "attempt_id": x.AttemptID, "session_id": *x.LatestSessionID},
+		{"action": "send", "attempt_id": x.AttemptID},
+		{"action": "queue", "attempt_id": x.AttemptID, "prompt": " "},
+		{"action": "push", "attempt_id": x.AttemptID, "prompt": "x"},
+		{"action": "send", "attempt_id": "7", "prompt": "x"},
+		{"action": "send", "attempt_id": x.AttemptID, "prompt": "x", "variant": "NONE"},
+	} {
+		p.refused("follow_up", wrong, "ToolError")
+	}
+}
+
+func TestReq004_QueueFollowUpByWorkspaceID(t *testing.T) { queues(t, "workspace_id") }
+func TestReq004_QueueFollowUpBySessionID(t *testing.T)   { queues(t, "session_id") }
+
+func queues(t *testing.T, by string) {
+	p := newBoardProject(t)
+	gate, open := p.gate("go")
+	v := p.task("! await " + gate)
+	id := p.start(v).AttemptID
+	x := p.reaches(id, "running")
+	target := map[string]string{"workspace_id": id, "session_id": *x.LatestSessionID}[by]
+	follow := func(action, prompt string) *attempt.FollowUpReply {
+		t.Helper()
+		return boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{by: target, "action": action, "prompt": prompt})
+	}
+	p.refused("follow_up", map[string]any{by: target, "action": "send", "prompt": "x"}, "StateError", "queue")
+	if r := follow("queue", "! say second"); r.Status != "queued" || deref(r.QueuedPrompt) != "! say second" {
+		t.Errorf("%+v", r)
+	}
+	if r := follow("queue", "! say third"); r.Status != "queued" || deref(r.DroppedPrompt) != "! say second" || !strings.Contains(deref(r.Notice), "second") {
+		t.Errorf("a second one: %+v", r)
+	}
+	if q := p.get(id).QueuedFollowUp; q == nil || q.Prompt != "! say third" {
+		t.Errorf("%+v", q)
+	}
+	open()
+	p.eventually(func() string {
+		if out := p.output(id); !strings.Contains(out, "coder resumed\nthird\nall done") {
+			return "output:\n" + out
+		}
+		return ""
+	})
+	p.ends(id)
+	if out := p.output(id); strings.Contains(out, "\nsecond") {
+		t.Errorf("what was replaced ran:\n%s", out)
+	}
+	if now := p.getTask(v.TaskID); now.Status != "inreview" {
+		t.Errorf("%+v", now)
+	}
+}
+
+func TestReq004_CancelQueuedFollowUp(t *testing.T) {
+	p := newBoardProject(t)
+	gate, open := p.gate("go")
+	id := p.start(p.task("! await " + gate)).AttemptID
+	p.reaches(id, "running")
+	follow := func(args map[string]any) *attempt.FollowUpReply {
+		t.Helper()
+		args["attempt_id"] = id
+		return boardCall[attempt.FollowUpReply](p, "follow_up", args)
+	}
+	follow(map[string]any{"action": "queue", "prompt": "! say second"})
+	if r := follow(map[string]any{"action": "cancel"}); r.Status != "cancelled" || deref(r.DroppedPrompt) != "! say second" || r.QueuedPrompt != nil {
+		t.Errorf("%+v", r)
+	}
+	if r := follow(map[string]any{"action": "cancel"}); r.Status != "empty" {
+		t.Errorf("with nothing queued: %+v", r)
+	}
+	open()
+	p.ends(id)
+	if out := p.output(id); strings.Contains(out, "second") {
+		t.Errorf("what was cancelled ran:\n%s", out)
+	}
+}
+
+func TestReq004_ContextReturnsUnifiedAttemptData(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.task("! context")
+	x := p.ends(p.start(v).AttemptID)
+	_, text, found := strings.Cut(p.output(x.AttemptID), "context ")
+	if !found || x.State != "completed" {
+		t.Fatalf("%+v\n%s", x, p.output(x.AttemptID))
+	}
+	for _, want := range []string{`"project_id":"` + p.project, `"project_name":"shop"`, `"task_id":"` + v.TaskID, `"task_title":"Add a basket"`, `"task_status":"inprogress"`,
+		`"attempt_id":"` + x.AttemptID, `"workspace_branch":"` + x.WorkspaceBranch, `"repo_id":"` + p.repo, `"repo_name":"shop"`, `"target_branch":"main"`} {
+		testkit.Contains(t, text, want)
+	}
+	testkit.Equal(t, x.Repos[0].ChangedCount, 0, "a server in the workspace left changes: %v", x.Repos[0].ChangedFiles)
+	p.refusedOutside()
+}
+
+// refusedOutside: if there is no workspace there is no get_context.
+func (p *boardProject) refusedOutside() {
+	p.t.Helper()
+	tools := testkit.Get(p.client.ListTools(p.t.Context(), nil)).Must(p.t)
+	for _, tool := range tools.Tools {
+		if tool.Name == "get_context" {
+			p.t.Error("get_context is offered outside of a workspace")
+		}
+	}
+}
+
+func TestReq004_NoWorkspaceIDInReplies(t *testing.T) {
+	p := newBoardProject(t)
+	v := p.task("! write a.txt one")
+	x := p.ends(p.start(v).AttemptID)
+	boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
+	boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
+	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"workspace_id": x.AttemptID, "action": "cancel"})
+	boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": x.AttemptID})
+	boardCall[attempt.ExecutorsReply](p, "list_executors", map[string]any{})
+	boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": v.TaskID})
+	for _, text := range p.received {
+		if strings.Contains(text, "workspace_id") {
+			t.Errorf("workspace_id in %s", text)
+		}
+	}
+}
+
+// Outputs of earlier steps that no longer exist when the workflow ends are named in the summary, and
+// a repeated call gets the same reply. The last step's own output is checked by the call itself.
+func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
+	root := t.TempDir()
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/trip/job.yml": strings.ReplaceAll(jobText("trip", "one", "two", "three"), "outputs: {}", "outputs: {out: {type: file, description: A}}"), "kept.md": "x", "gone.md": "x", "away.md": "x",
+		".deepwork/jobs/trip/a.md": "Do it.\n",
+	})
+	client, _ := startClient(t, root)
+	var began machine.StartReply
+	must(t, json.Unmarshal(callTool(t, client, "start_workflow", map[string]any{"goal": "g", "job_name": "trip", "workflow_name": "w"}), &began))
+	finishAt := func(server *mcp.ClientSession, step, path string) (r *machine.FinishReply) {
+		t.Helper()
+		must(t, json.Unmarshal(callTool(t, server, "finished_step", map[string]any{
+			"session_id": began.BeginStep.SessionID, "step_id": step, "outputs": map[string]string{"out": path}}), &r))
+		return r
+	}
+	finish := func(step, path string) *machine.FinishReply { return finishAt(client, step, path) }
+	finish("one", "gone.md")
+	other, _ := startClient(t, root) // any server serves the session
+	finishAt(other, "two", "away.md")
+
+	outside := filepath.Join(t.TempDir(), "away.md")
+	must(t, os.Rename(filepath.Join(root, "away.md"), outside))
+	if err := os.Symlink(outside, filepath.Join(root, "away.md")); err != nil {
+		t.Skip(err)
+	}
+	must(t, os.Remove(filepath.Join(root, "gone.md")))
+	last := finish("three", "kept.md")
+	if last.Status != machine.WorkflowComplete || last.Summary == nil {
+		t.Fatalf("the last step: %+v", last)
+	}
+	testkit.ContainsAll(t, *last.Summary, []string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"}, "the summary")
+	if strings.Contains(*last.Summary, "kept.md") {
+		t.Errorf("the summary names a file that exists: %s", *last.Summary)
+	}
+	writeFiles(t, root, map[string]string{"gone.md": "back"})
+	if again := finish("three", "kept.md"); *again.Summary != *last.Summary {
+		t.Errorf("the repeated call got another summary: %s", *again.Summary)
+	}
 }

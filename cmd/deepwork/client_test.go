@@ -73,8 +73,7 @@ func connect(ctx context.Context, server *exec.Cmd) (*mcp.ClientSession, error) 
 // callTool makes a call that must succeed and returns the reply's JSON.
 func callTool(t *testing.T, client *mcp.ClientSession, tool string, args any) json.RawMessage {
 	t.Helper()
-	result, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	must(t, err)
+	result := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(t)
 	if result.IsError {
 		t.Fatalf("%s was refused: %s", tool, resultText(result))
 	}
@@ -94,8 +93,7 @@ func startClient(t *testing.T, root string, flags ...string) (*mcp.ClientSession
 	t.Helper()
 	server := exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--log-level", "error"}, flags...)...)
 	server.Stderr = t.Output()
-	client, err := connect(t.Context(), server)
-	must(t, err)
+	client := testkit.Get(connect(t.Context(), server)).Must(t)
 	t.Cleanup(func() { client.Close() })
 	return client, server
 }

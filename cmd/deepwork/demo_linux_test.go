@@ -7,10 +7,47 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
+
+// The commands by which README.md gives the module another path leave no import behind.
+func TestReadmeModulePath(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skip("there is no perl, which git usually comes with")
+	}
+	if _, err := os.Stat(filepath.Join("..", "..", ".git")); err != nil {
+		t.Skip("this is no checkout:", err)
+	}
+	row := regexp.MustCompile("\n\\| the module path.*\\| `(go mod edit .+)`, then `(.+)` \\|\n").FindStringSubmatch(testkit.Pages(t, filepath.Join("..", ".."))[0].Text)
+	if row == nil {
+		t.Fatal("README.md does not say how to give the module another path")
+	}
+	const path = "example.com/another/path"
+	command := strings.NewReplacer("PATH", path, `\|`, "|").Replace(row[1] + " && " + row[2])
+	dir := filepath.Join(testkit.Dir(t), "clone")
+	testkit.Git(t, ".", "clone", "-q", filepath.Join("..", ".."), dir)
+	run := func(command string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return string(out)
+	}
+	run(command)
+	// It fails if a package cannot be found.
+	if listed := run("go list -deps ./cmd/..."); !strings.Contains(listed, "\n"+path+"/cmd/deepwork\n") || strings.Contains(listed, "\ndeepwork/") {
+		t.Errorf("after %s the packages are:\n%s", command, listed)
+	}
+}
 
 // Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: while
 // an agent of the board is at work, and the agents of a run.
@@ -24,8 +61,7 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
-			out, err := cmd.StdoutPipe()
-			must(t, err)
+			out := testkit.Get(cmd.StdoutPipe()).Must(t)
 			must(t, cmd.Start())
 			seen := false
 			for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -34,7 +70,7 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 					must(t, syscall.Kill(-cmd.Process.Pid, syscall.SIGINT))
 				}
 			}
-			err = cmd.Wait()
+			err := cmd.Wait()
 			if code := cmd.ProcessState.ExitCode(); !seen || code != 1 || !strings.Contains(stderr.String(), "demo: interrupted") {
 				t.Errorf("it printed %q: %v; exit code %d (%v) and %s", at, seen, code, err, &stderr)
 			}
@@ -52,8 +88,7 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 // processesWith returns the command lines of processes that have a text in their environment.
 func processesWith(t *testing.T, text string) (found string) {
 	t.Helper()
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	must(t, err)
+	folders := testkit.Get(filepath.Glob("/proc/[0-9]*")).Must(t)
 	for _, folder := range folders {
 		if env, _ := os.ReadFile(filepath.Join(folder, "environ")); bytes.Contains(env, []byte(text)) {
 			line, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
@@ -61,4 +96,34 @@ func processesWith(t *testing.T, text string) (found string) {
 		}
 	}
 	return found
+}
+
+// At a terminal with a screen the URL is opened, by a program that Ctrl-C does not reach.
+func TestUIOpensABrowser(t *testing.T) {
+	dir := t.TempDir()
+	opened := filepath.Join(dir, "opened")
+	program := "#!/bin/sh\ncut -d' ' -f5 /proc/$$/stat >" + opened + ".new\necho \"$1\" >>" + opened + ".new\nmv " + opened + ".new " + opened + "\n"
+	must(t, os.WriteFile(filepath.Join(dir, "xdg-open"), []byte(program), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("DISPLAY", ":0")
+	script := `deepwork ui --path "$1" >/dev/tty 2>&1 & ui=$!
+		tries=0; while [ ! -f "$2" ] && [ $tries -lt 600 ]; do sleep 0.1; tries=$((tries+1)); done
+		cut -d" " -f5 /proc/$ui/stat; kill -TERM $ui; wait $ui; echo ended $?`
+	stdout, screen, err := typing(t, "", "sh", "-c", script, "sh", t.TempDir(), opened)
+	must(t, err)
+	given := testkit.Get(os.ReadFile(opened)).Must(t)
+	group, url, _ := strings.Cut(strings.TrimSpace(string(given)), "\n")
+	if !strings.HasPrefix(url, "http://127.0.0.1:") || !strings.Contains(screen, url) {
+		t.Errorf("opened %q, and printed\n%s", url, screen)
+	}
+	own, end, _ := strings.Cut(strings.TrimSpace(stdout), "\n")
+	if end != "ended 0" || strings.TrimSpace(own) == strings.TrimSpace(group) {
+		t.Errorf("its group is %q, that of the browser %q; %s", own, group, end)
+	}
+}
+
+func TestHasScreen(t *testing.T) {
+	for name, want := range map[string]bool{"DISPLAY": true, "WAYLAND_DISPLAY": true, "TERM": false} {
+		testkit.Equal(t, hasScreen(func(n string) string { return map[string]string{name: "x"}[n] }), want, "with %s", name)
+	}
 }

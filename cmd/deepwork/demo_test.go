@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/cmd/deepwork/demo"
 	"deepwork/session/show"
 )
@@ -16,16 +17,13 @@ import (
 // runDemo plays the demo in a folder of the test, with a program as deepwork.
 func runDemo(t *testing.T, out io.Writer, program string) error {
 	t.Helper()
-	self, err := exec.LookPath(program)
-	must(t, err)
+	self := testkit.Get(exec.LookPath(program)).Must(t)
 	return demo.Run(t.Context(), show.NewScreen(out, os.Getenv), t.TempDir(), self)
 }
 
 // The demo stops at what does not work, and says what that is.
 func TestDemoFails(t *testing.T) {
-	if err := runDemo(t, t.Output(), "git"); err == nil || !strings.Contains(err.Error(), "connecting to a server") {
-		t.Errorf("with a program that is no server: %v", err)
-	}
+	testkit.Fails(t, runDemo(t, t.Output(), "git"), "connecting to a server", "with a program that is no server")
 }
 
 // The demo ends if nobody reads its output any more, as after `deepwork demo | head`.

@@ -63,8 +63,7 @@ func BenchmarkRunSteps(b *testing.B) {
 	}
 	each := func(one func(id string, i int) error) time.Duration {
 		b.Helper()
-		id, err := server.start("job0")
-		must(b, err)
+		id := testkit.Get(server.start("job0")).Must(b)
 		began := time.Now()
 		for i := range steps {
 			must(b, one(id, i))

@@ -138,8 +138,7 @@ type writer struct {
 
 func newWriter(b *testing.B) *writer {
 	b.Helper()
-	dir, err := os.Open(b.TempDir())
-	must(b, err)
+	dir := testkit.Get(os.Open(b.TempDir())).Must(b)
 	b.Cleanup(func() { dir.Close() })
 	return &writer{dir, slices.Repeat([]byte("0123456789abcdef"), 256)}
 }
@@ -248,8 +247,7 @@ func residentMB(b *testing.B, pid int) float64 {
 	if err != nil {
 		return 0 // not on this system
 	}
-	pages, err := strconv.Atoi(strings.Fields(string(data))[1])
-	must(b, err)
+	pages := testkit.Get(strconv.Atoi(strings.Fields(string(data))[1])).Must(b)
 	return float64(pages*os.Getpagesize()) / 1e6
 }
 
@@ -259,8 +257,7 @@ func BenchmarkLateStep(b *testing.B) {
 	server := startProgram(b, "deepwork", "serve", "--path", figuresProject(b, 1))
 	var early, late []time.Duration
 	for b.Loop() {
-		id, err := server.start("long")
-		must(b, err)
+		id := testkit.Get(server.start("long")).Must(b)
 		for i := range 311 {
 			begin := time.Now()
 			must(b, server.finish(id, i))
@@ -271,9 +268,7 @@ func BenchmarkLateStep(b *testing.B) {
 				late = append(late, took)
 			}
 		}
-		if _, err := server.do("abort_workflow", map[string]any{"explanation": "measured"}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Get(server.do("abort_workflow", map[string]any{"explanation": "measured"})).Must(b)
 	}
 	b.ReportMetric(median(early), "step10-µs")
 	b.ReportMetric(median(late), "step300-µs")
@@ -289,16 +284,12 @@ func BenchmarkProcessStart(b *testing.B) {
 	var all []time.Duration
 	for b.Loop() {
 		cmd := exec.Command(built, "serve", "--path", root)
-		in, err := cmd.StdinPipe()
-		must(b, err)
-		out, err := cmd.StdoutPipe()
-		must(b, err)
+		in := testkit.Get(cmd.StdinPipe()).Must(b)
+		out := testkit.Get(cmd.StdoutPipe()).Must(b)
 		begin := time.Now()
 		must(b, cmd.Start())
 		io.WriteString(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"figures","version":"1"}}}`+"\n")
-		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Get(bufio.NewReader(out).ReadString('\n')).Must(b)
 		all = append(all, time.Since(begin))
 		in.Close()
 		must(b, cmd.Wait())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 )
 
 // The four ways around a review for an agent that may edit files in the project, with the default
@@ -49,8 +52,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 				case "session":
 					must(t, client.Close())
 					file := sessionFile(root, id)
-					text, err := os.ReadFile(file)
-					must(t, err)
+					text := testkit.Get(os.ReadFile(file)).Must(t)
 					edited := strings.Replace(string(text), `"pin": `+fmt.Sprint(strict), `"pin": false`, 1)
 					edited = strings.Replace(edited, `"Get around it"`, `"Got around it"`, 1)
 					must(t, os.WriteFile(file, []byte(edited), 0o600))
@@ -62,8 +64,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 				if test.reason {
 					args[sentence] = "It is fine"
 				}
-				r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: args})
-				must(t, err)
+				r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: args})).Must(t)
 				got := cmp.Or(codeOf(r), strings.Trim(string(lookup([]byte(resultText(r)), "status")), `"`))
 				want := test.open
 				if strict {
@@ -73,9 +74,7 @@ func TestFourWaysAroundAReview(t *testing.T) {
 					t.Fatalf("it gives %q, want %q: %s", got, want, resultText(r))
 				}
 				if strict || test.file == "session" {
-					if _, err := os.Stat(filepath.Join(root, "other.txt")); err == nil {
-						t.Error("another reviewer ran than the one that the session began with")
-					}
+					testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(root, "other.txt"))).Err(), "", "another reviewer ran than the one that the session began with")
 					return
 				}
 				if shown := mustPrint(t, root, "sessions", "show", id); !strings.Contains(shown, test.evidence) || !strings.Contains(shown, test.edit) {
@@ -99,18 +98,139 @@ func TestNoQualityGateOverAPinIsRecorded(t *testing.T) {
 	must(t, client.Close())
 	client, _ = startClient(t, root, "--no-quality-gate")
 	r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
-	if got := string(lookup(r, "status")); got != `"workflow_complete"` {
-		t.Errorf("the flag does not win: %s", r)
-	}
+	testkit.Equal(t, string(lookup(r, "status")), `"workflow_complete"`, "the flag does not win: %s", r)
 	for _, flags := range [][]string{nil, {"--json"}} {
 		shown := mustPrint(t, root, append([]string{"sessions", "show", id}, flags...)...)
-		for _, want := range []string{"weakened", "and is off"} {
-			if !strings.Contains(shown, want) {
-				t.Errorf("%v: it does not show %q: %s", flags, want, shown)
-			}
-		}
+		testkit.ContainsAll(t, shown, []string{"weakened", "and is off"}, "%v", flags)
 		if flags == nil && !strings.Contains(shown, "evidence: not reviewed, because the server ran without reviews") {
 			t.Errorf("the evidence: %s", shown)
+		}
+	}
+}
+
+// inputsJob has a step with inputs from the user and from two steps, which a group
+// precedes.
+const inputsJob = `name: notes
+version: "1.0.0"
+summary: "Release notes"
+common_job_info_provided_to_all_steps_at_runtime: "Readers are users."
+workflows: [{name: write, summary: "From commits to notes", steps: [[collect, ask], draft]}]
+steps:
+  - id: collect
+    name: Collect
+    description: Collects the changes
+    instructions_file: collect.md
+    outputs:
+      changes: {type: file, description: "One row per change"}
+      sources: {type: files, description: "What was read", required: false}
+      extra: {type: file, description: "More", required: false}
+    reviews: []
+  - id: ask
+    name: Ask
+    description: Asks the user
+    instructions_file: ask.md
+    outputs: {}
+    reviews: []
+  - id: draft
+    name: Draft
+    description: Drafts the notes
+    instructions_file: draft.md
+    dependencies: [collect]
+    inputs:
+      - {name: tone, description: "How to say it"}
+      - {file: changes, from_step: collect}
+      - {file: sources, from_step: collect}
+      - {file: extra, from_step: collect}
+    outputs:
+      notes: {type: file, description: "The notes"}
+    reviews:
+      - run_each: step
+        quality_criteria: {complete: "Is every change of changes.md in the notes?"}
+`
+
+// notesProject is a project with inputsJob and its files.
+func notesProject(t *testing.T) string {
+	root := t.TempDir()
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/notes/job.yml": inputsJob, ".deepwork/jobs/notes/collect.md": "Collect the changes.\n",
+		".deepwork/jobs/notes/ask.md": "Ask the user.\n", ".deepwork/jobs/notes/draft.md": "Draft the notes.\n",
+		"docs/changes.md": "| 1 | faster |\n", "src/a.md": "a\n", "src/b.md": "b\n", "docs/notes.md": "Faster.\n",
+	})
+	return root
+}
+
+// toDraft leads a session of inputsJob to its last step, and returns the session's id
+// and the last reply.
+func toDraft(t *testing.T, client *mcp.ClientSession) (string, json.RawMessage) {
+	started := callTool(t, client, "start_workflow", map[string]any{"goal": "Notes", "job_name": "notes", "workflow_name": "write", "instance_id": "x"})
+	id := strings.Trim(string(lookup(started, "begin_step.session_id")), `"`)
+	testkit.Equal(t, string(lookup(started, "begin_step.step_inputs")), "[]", "the first step has inputs")
+	callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "ask", "outputs": map[string]any{}})
+	return id, callTool(t, client, "finished_step", map[string]any{"session_id": id, "step_id": "collect",
+		"outputs": map[string]any{"sources": []string{"src/a.md", "src/b.md"}, "changes": "docs/changes.md"}})
+}
+
+const draftInputs = `[{"name":"tone","description":"How to say it"},` +
+	`{"name":"changes","description":"One row per change","from_step":"collect","paths":["docs/changes.md"]},` +
+	`{"name":"sources","description":"What was read","from_step":"collect","paths":["src/a.md","src/b.md"]},` +
+	`{"name":"extra","description":"More","from_step":"collect","paths":[]}]`
+
+// A step's inputs arrive with their descriptions, source steps and actual paths;
+// get_step has them too, and the completed steps with their files.
+func TestAStepHasItsInputs(t *testing.T) {
+	client, _ := startClient(t, notesProject(t))
+	id, reply := toDraft(t, client)
+	testkit.Equal(t, string(lookup(reply, "begin_step.step_inputs")), draftInputs, "finished_step: step_inputs")
+	reply = callTool(t, client, "get_step", map[string]any{"session_id": id})
+	testkit.Equal(t, string(lookup(reply, "begin_step.step_inputs")), draftInputs, "get_step: step_inputs")
+	const want = `[{"step_id":"collect","outputs":{"changes":"docs/changes.md","sources":["src/a.md","src/b.md"]}},{"step_id":"ask","outputs":{}}]`
+	testkit.Equal(t, string(lookup(reply, "completed_steps")), want, "completed_steps")
+}
+
+// Field names, nulls and punctuation of a step's reply have at most 600 characters,
+// and 100 more per output or input; of two steps with the same text only the
+// requirements' step_quality_criteria repeat one.
+func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
+	client, _ := startClient(t, notesProject(t))
+	started := callTool(t, client, "start_workflow", map[string]any{"goal": "Notes", "job_name": "notes", "workflow_name": "write", "instance_id": "x"})
+	callTool(t, client, "abort_workflow", map[string]any{"explanation": "again"})
+	id, next := toDraft(t, client)
+	for name, reply := range map[string]json.RawMessage{
+		"start_workflow": started, "finished_step": next, "get_step": callTool(t, client, "get_step", map[string]any{"session_id": id}),
+	} {
+		values, texts, parts := 0, map[string]int{}, 0
+		var walk func(v any)
+		walk = func(v any) {
+			switch v := v.(type) {
+			case string:
+				encoded, _ := json.Marshal(v)
+				values += len(encoded) - 2
+				if texts[v]++; strings.Contains(v, " ") && texts[v] == 2 && !strings.HasSuffix(v, "?") {
+					t.Errorf("%s repeats %q", name, v)
+				}
+			case []any:
+				for _, e := range v {
+					walk(e)
+				}
+			case map[string]any:
+				for key, e := range v {
+					if list, ok := e.([]any); ok && (key == "step_inputs" || key == "step_expected_outputs") {
+						parts += len(list)
+					}
+					if files, ok := e.(map[string]any); ok && key == "outputs" {
+						parts += len(files)
+					}
+					walk(e)
+				}
+			}
+		}
+		var decoded any
+		must(t, json.Unmarshal(reply, &decoded))
+		walk(decoded)
+		frame := len(reply) - values
+		t.Logf("%s: %d characters, %d of them frame, %d inputs and outputs", name, len(reply), frame, parts)
+		if most := 600 + 100*parts; frame > most {
+			t.Errorf("%s: the frame has %d characters, and may have %d:\n%s", name, frame, most, reply)
 		}
 	}
 }

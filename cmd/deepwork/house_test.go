@@ -6,10 +6,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"gopkg.in/yaml.v3"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 )
 
 // rooms are the parts of the house from top to bottom (README "The code"): a
@@ -45,11 +52,10 @@ func forbidden(from, to string) string {
 // the house.
 func TestImportsRunDown(t *testing.T) {
 	root := filepath.Join("..", "..")
-	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	must(t, err)
+	mod := testkit.Get(os.ReadFile(filepath.Join(root, "go.mod"))).Must(t)
 	module, _, _ := strings.Cut(strings.TrimPrefix(string(mod), "module "), "\n")
 	files, crossed := 0, map[string]bool{}
-	err = walkSources(root, func(name string) error {
+	must(t, walkSources(root, func(name string) error {
 		if !strings.HasSuffix(name, ".go") {
 			return nil
 		}
@@ -72,16 +78,13 @@ func TestImportsRunDown(t *testing.T) {
 			if !ours {
 				continue
 			}
-			if why := forbidden(from, to); why != "" {
-				t.Errorf("%s imports %s: %s", name, to, why)
-			}
+			testkit.Equal(t, forbidden(from, to), "", "%s imports %s", name, to)
 			if floor(from) != floor(to) {
 				crossed[from+" -> "+to] = true
 			}
 		}
 		return nil
-	})
-	must(t, err)
+	}))
 	if files < 100 || len(crossed) < 10 {
 		t.Errorf("only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
 	}
@@ -109,11 +112,165 @@ func TestTopLevel(t *testing.T) {
 	for _, side := range rooms {
 		want = append(want, side...)
 	}
-	entries, err := os.ReadDir(filepath.Join("..", ".."))
-	must(t, err)
+	entries := testkit.Get(os.ReadDir(filepath.Join("..", ".."))).Must(t)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(want, e.Name()) {
 			t.Errorf("%s is at the top level; expected only %v", e.Name(), want)
 		}
 	}
+}
+
+// A configTemplate is the template/config.yml in its parts, as YAML.
+type configTemplate struct {
+	project, user string   // every key with its default
+	examples      []string // each a file of its own
+}
+
+func readConfigTemplate(t *testing.T) configTemplate {
+	t.Helper()
+	text, err := templates.ReadFile("template/config.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, body, found := strings.Cut(string(text), "\n\nversion: ")
+	if !found || strings.Contains(head, "\n## ") {
+		t.Fatal("the first key is not version")
+	}
+	var c configTemplate
+	part, example := &c.project, false
+	for line := range strings.Lines("version: " + body) {
+		bare, isExample := strings.CutPrefix(line, "##      ")
+		switch {
+		case strings.Contains(line, "only for your own config"):
+			part = &c.user
+		case isExample && !example:
+			c.examples = append(c.examples, bare)
+		case isExample:
+			c.examples[len(c.examples)-1] += bare
+		case strings.HasPrefix(line, "##"):
+		case strings.HasPrefix(line, "# "):
+			*part += line[2:]
+		default:
+			*part += line
+		}
+		example = isExample
+	}
+	return c
+}
+
+// The values in the config that init writes are the defaults: a key without its comment sign changes
+// nothing.
+func TestConfigTemplateHasTheDefaults(t *testing.T) {
+	c := readConfigTemplate(t)
+	got, faults := config.Parse("config.yml", []byte(c.project))
+	if len(faults) > 0 {
+		t.Fatalf("%v\nin\n%s", faults, c.project)
+	}
+	testkit.Same(t, got.Toolsets, config.DefaultToolsets, "the default toolsets")
+	got.Toolsets = nil
+	if want := config.Default(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the template has\n%+v\nthe defaults are\n%+v", got, want)
+	}
+	user, faults := config.ParseUser("config.yml", []byte(c.user))
+	if len(faults) > 0 {
+		t.Fatalf("%v\nin\n%s", faults, c.user)
+	}
+	testkit.Same(t, user.Over(config.Default()), config.Default(), "a user's own part")
+	if len(user.TrustedFolders) > 0 || len(user.WorkerProjects) > 0 || user.Store != "" {
+		t.Errorf("a user's own part has %+v", user)
+	}
+	for _, example := range c.examples {
+		if _, faults := config.ParseUser("config.yml", []byte(example)); len(faults) > 0 {
+			t.Errorf("%v\nin the example\n%s", faults, example)
+		}
+	}
+	if len(c.examples) == 0 {
+		t.Error("there are no examples")
+	}
+}
+
+// The config that init writes has every key that the decoder knows.
+func TestConfigTemplateHasEveryKey(t *testing.T) {
+	c := readConfigTemplate(t)
+	files := make([]map[string]any, 0, 2+len(c.examples))
+	for _, text := range append(c.examples, c.project, c.user) {
+		var file map[string]any
+		if err := yaml.Unmarshal([]byte(text), &file); err != nil {
+			t.Fatalf("%v\nin\n%s", err, text)
+		}
+		files = append(files, file)
+	}
+	keys := decoderKeys(nil)
+	for _, path := range keys {
+		if !slices.ContainsFunc(files, func(f map[string]any) bool { return hasKey(f, path) }) {
+			t.Errorf("the template has no key %s", strings.Join(path, "."))
+		}
+	}
+	for _, known := range []string{"git.branch", "projects.repos.copy", "executors.*.variants.*.prompt", "http.tokens.rights", "sessions.keep_ended"} {
+		if !slices.ContainsFunc(keys, func(path []string) bool { return strings.Join(path, ".") == known }) {
+			t.Errorf("the decoder was not seen to know %s", known)
+		}
+	}
+}
+
+// hasKey reports whether a path is in a value; a list has what an item has, and "*" is any entry.
+func hasKey(v any, path []string) bool {
+	if len(path) == 0 {
+		return true
+	}
+	switch v := v.(type) {
+	case []any:
+		return slices.ContainsFunc(v, func(item any) bool { return hasKey(item, path) })
+	case map[string]any:
+		for name, value := range v {
+			if (path[0] == name || path[0] == "*") && hasKey(value, path[1:]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var keysExpected = regexp.MustCompile(`expected a mapping with the keys (.*)`)
+
+// decoderKeys returns the paths of all keys below one. It learns them from the fault of a config that
+// has a text in their place. In a path "[]" is an item of a list, and "*" any entry of a mapping.
+func decoderKeys(above []string) (all [][]string) {
+	fault := faultAt(above)
+	in := func(name string) []string { return append(slices.Clone(above), name) }
+	if m := keysExpected.FindStringSubmatch(fault); m != nil {
+		for key := range strings.SplitSeq(m[1], ", ") {
+			all = append(append(all, in(key)), decoderKeys(in(key))...)
+		}
+	} else if strings.Contains(fault, "expected a mapping of ") {
+		all = decoderKeys(in("*"))
+	} else if strings.Contains(fault, "expected a list of ") {
+		all = decoderKeys(in("[]"))
+	}
+	for i, path := range all {
+		all[i] = slices.DeleteFunc(slices.Clone(path), func(s string) bool { return s == "[]" && len(above) == 0 })
+	}
+	return all
+}
+
+// faultAt returns what is expected in a config in place of the text x at a path, or "".
+func faultAt(path []string) string {
+	text := "x"
+	for _, name := range slices.Backward(path) {
+		switch name {
+		case "[]":
+			text = "[" + text + "]"
+		case "*":
+			text = "{X: " + text + "}"
+		default:
+			text = "{" + name + ": " + text + "}"
+		}
+	}
+	_, faults := config.ParseUser("config.yml", []byte(text))
+	for _, f := range faults {
+		if strings.Contains(f.Message, "; expected ") {
+			return f.Message
+		}
+	}
+	return ""
 }

@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
 	"deepwork/actor/testkit"
@@ -201,15 +206,11 @@ func checkCommand(t *testing.T, at string, words []string) {
 	case words[0] == "go" && len(words) > 2 && slices.Contains([]string{"run", "test", "install"}, words[1]):
 		for _, w := range words[2:] {
 			if dir, ok := strings.CutPrefix(strings.TrimSuffix(w, "/..."), "./"); ok {
-				if _, err := os.Stat(filepath.Join("..", "..", filepath.FromSlash(dir))); err != nil {
-					t.Errorf("%s: %v", at, err)
-				}
+				testkit.Works(t, testkit.Get(os.Stat(filepath.Join("..", "..", filepath.FromSlash(dir)))).Err(), "%s", at)
 			}
 		}
 	case words[0] == ".ci/release" && len(words) == 3:
-		if _, err := os.Stat(filepath.Join("..", "..", ".ci", "release")); err != nil {
-			t.Errorf("%s: %v", at, err)
-		}
+		testkit.Works(t, testkit.Get(os.Stat(filepath.Join("..", "..", ".ci", "release"))).Err(), "%s", at)
 	case slices.Contains([]string{"caddy", "cd", "chmod", "createuser", "docker", "export"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
 		// not ours
 	default:
@@ -242,9 +243,8 @@ func runnable(t *testing.T, at string, args []string) {
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	var stdout, stderr bytes.Buffer
 	code := Main(append(slices.Clone(args), "--path", nowhere), strings.NewReader(""), &stdout, &stderr)
-	if code != exitFailure || !strings.Contains(stderr.String(), "nowhere") {
-		t.Errorf("%s: deepwork %s gives exit code %d before it looks for the project: %s", at, strings.Join(args, " "), code, stderr.String())
-	}
+	testkit.Equal(t, code, exitFailure, "%s", at)
+	testkit.Contains(t, stderr.String(), "nowhere", "%s", at)
 }
 
 // named checks that a command is there, and every option that is named with it.
@@ -287,4 +287,207 @@ func shellWords(line string) []string {
 		}
 	}
 	return words
+}
+
+var option = regexp.MustCompile(`(?m)^ +--[a-z-]+`)
+
+// The README documents every command with every option it has.
+func TestReadmeTellsOfEveryOption(t *testing.T) {
+	text := strings.ReplaceAll(readme(t), `\|`, "|")
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.Name() != "help" && !sub.Hidden {
+				check(sub)
+			}
+		}
+		if !c.HasParent() || c.HasSubCommands() && !c.Runnable() || c.Parent().Name() == "completion" {
+			return
+		}
+		testkit.Contains(t, text, "`"+c.CommandPath(), "no page documents the command %q", c.CommandPath())
+		var row string // of the table of commands, or the table of serve's options
+		for line := range strings.Lines(text) {
+			if c.Name() == "serve" && strings.HasPrefix(line, "| `--") || strings.HasPrefix(line, "| `"+c.CommandPath()) {
+				row += line
+			}
+		}
+		for _, option := range option.FindAllString(c.LocalFlags().FlagUsages(), -1) {
+			option = strings.TrimSpace(option)
+			ofStore := c.Name() != "serve" && (option == "--store" || option == "--project" && c.Parent().Name() != "board") // told once
+			if !ofStore && option != "--path" && option != "--help" && !strings.Contains(row, option) {
+				t.Errorf("no page documents %s %s", c.CommandPath(), option)
+			}
+		}
+	}
+	check((&app{}).root())
+}
+
+// What the README says of http are the defaults, and every key of it.
+func TestReadmeHTTP(t *testing.T) {
+	block := snippets(t, "yaml config")[0].text
+	c, faults := config.Parse("config.yml", []byte(block))
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	got, want := c.HTTP, config.Default().HTTP
+	if got.IdleTimeout != want.IdleTimeout || got.MaxConnections != want.MaxConnections || got.MaxRequests != want.MaxRequests ||
+		got.MaxBodyBytes != want.MaxBodyBytes || len(got.Tokens)+len(got.AllowedHosts)+len(got.AllowedOrigins) > 0 {
+		t.Errorf("README.md shows %+v, the defaults are %+v", got, want)
+	}
+	_, fault := config.Parse("config.yml", []byte("http: 7\n"))
+	_, keys, _ := strings.Cut(fault.Error(), "with the keys ")
+	block += snippets(t, "yaml user")[0].text
+	for key := range strings.SplitSeq(keys, ", ") {
+		if !strings.Contains(block, "  "+key+":") && !strings.Contains(block, "  # "+key+": ") {
+			t.Errorf("no page documents http.%s", key)
+		}
+	}
+}
+
+// The README's example of a verdict is one.
+func TestReadmeVerdict(t *testing.T) {
+	block := snippets(t, "json verdict")[0].text
+	var v struct {
+		Passed   *bool   `json:"passed"`
+		Feedback *string `json:"feedback"`
+		Results  []struct {
+			Criterion string  `json:"criterion"`
+			Passed    *bool   `json:"passed"`
+			Feedback  *string `json:"feedback"`
+		} `json:"criteria_results"`
+	}
+	d := json.NewDecoder(strings.NewReader(block))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&v); err != nil || v.Passed == nil || v.Feedback == nil || len(v.Results) != 1 || v.Results[0].Passed == nil {
+		t.Errorf("README.md's verdict is not one: %v\n%s", err, block)
+	}
+}
+
+// What the README shows of the demo is what it prints, but for ids and times; a line that ends with … is shown in part.
+func TestReadmeTranscript(t *testing.T) {
+	var out bytes.Buffer
+	must(t, runDemo(t, &out, "deepwork"))
+	mask := func(text string) string {
+		return regexp.MustCompile(`"[0-9a-f]{8}"|-[0-9a-f]{4}\b|\b[0-9a-f]{12}\b|[0-9.]+m?s\b`).ReplaceAllString(text, "#")
+	}
+	printed, checked := mask(out.String()), 0
+	for _, s := range snippets(t, "transcript") {
+		for line := range strings.Lines(s.text) {
+			want := mask(strings.TrimSuffix(line, "\n"))
+			if !regexp.MustCompile(`^(->|<-|\$|   )`).MatchString(want) {
+				continue // the words in between
+			}
+			checked++
+			if part, shortened := strings.CutSuffix(want, "…"); !strings.Contains(printed, "\n"+part) || !shortened && !strings.Contains(printed, "\n"+part+"\n") {
+				t.Errorf("README.md: the demo does not print %q", line)
+			}
+		}
+	}
+	if checked < 5 {
+		t.Errorf("README.md shows %d lines of the demo", checked)
+	}
+}
+
+// Every tool has a command, or is known to have none, so that no message for people names one.
+func TestMessagesForPeopleNameNoTools(t *testing.T) {
+	data := testkit.Get(os.ReadFile("../../transport/testdata/tools_list.json")).Must(t)
+	var tools []struct{ Name string }
+	var in any
+	must(t, json.Unmarshal(data, &in))
+	if list, ok := in.(map[string]any)["tools"]; ok {
+		in = list
+	}
+	data = testkit.Get(json.Marshal(in)).Must(t)
+	must(t, json.Unmarshal(data, &tools))
+	if len(tools) < 30 {
+		t.Fatalf("only %d tools", len(tools))
+	}
+	for _, tool := range tools {
+		if strings.HasPrefix(tool.Name, "workflows-") { // of another system
+			continue
+		}
+		if _, is := commands[tool.Name]; !is {
+			t.Errorf("commands lacks %s", tool.Name)
+		}
+		if got := inCommands("It is over. Call " + tool.Name + " again."); strings.Contains(got, tool.Name) || !strings.HasPrefix(got, "It is over.") {
+			t.Errorf("%s: %q", tool.Name, got)
+		}
+	}
+	testkit.Equal(t, inCommands("Session 'x' was aborted. Start a new one with start_workflow."), "Session 'x' was aborted.")
+	testkit.Equal(t, inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."), "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'.")
+}
+
+// unplain are the words and phrases that texts for people and agents do not have, each with what to write instead.
+var unplain = []struct{ not, but string }{
+	{`mend(s|ed|ing)?`, "fix, correct"},
+	{`heed(s|ed|ing)?`, "follow, read"},
+	{`tend(s|ed|ing)? (to|it|them)`, "look after"},
+	{`candid(ly)?`, "honest"},
+	{`what there is`, "available"},
+	{`\w*[^e\s] is none`, "is not a ..."}, // but "there is none",
+	{`let be`, "ignored"},
+	{`(be|is|are) told of`, "be notified of"},
+	{`tells? of`, "reports, describes"},
+	{`besides`, "also, in addition"},
+	{`whoever`, "any caller that"},
+	{`anew`, "again"},
+	{`where (it|they) can`, "if possible"},
+	{`one (file|line|row|bullet|review|step|processor|task|fault|question|name) an? [a-z]+`, "one X per Y"},
+	{`as ever`, "as before"},
+	{`by (itself|themselves)`, "automatically"},
+	{`(nil|null): none`, "nil means none"},
+	{`is to be an?`, "expected a"},
+	{`there is something about`, "reports false if"},
+	{`seen to`, "dispatched, done"},
+}
+
+var unplainWords = func() *regexp.Regexp {
+	var all []string
+	for _, w := range unplain {
+		all = append(all, w.not)
+	}
+	return regexp.MustCompile(`(?i)\b(` + strings.Join(all, "|") + `)\b`)
+}()
+
+// The texts that people and agents read have none of the words above: pages, the document of tools, templates, jobs, and
+// what the program's Go files have between quotes (help, errors, descriptions of tools).
+func TestTextsAreInPlainWords(t *testing.T) {
+	texts, literals := 0, 0
+	err := walkSources(filepath.Join("..", ".."), func(path string) error {
+		switch name := filepath.Base(path); {
+		case strings.HasSuffix(name, "_test.go"):
+		case strings.HasSuffix(name, ".go"):
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
+					literals++
+					text, _ := strconv.Unquote(l.Value)
+					checkWords(t, path, text)
+				}
+				return true
+			})
+		case strings.HasSuffix(name, ".md"), strings.HasSuffix(name, ".yml"), strings.HasSuffix(name, ".example"), strings.HasSuffix(name, ".html"), strings.HasSuffix(name, ".schema.json"):
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			texts++
+			checkWords(t, path, string(data))
+		}
+		return nil
+	})
+	if err != nil || texts < 30 || literals < 1000 {
+		t.Errorf("%d texts and %d literals were read: %v", texts, literals, err)
+	}
+}
+
+func checkWords(t *testing.T, path, text string) {
+	t.Helper()
+	for _, at := range unplainWords.FindAllStringIndex(text, -1) {
+		from, to := max(0, at[0]-30), min(len(text), at[1]+30)
+		t.Errorf("%s: %q in %q; see the list in this test for what to write instead", path, text[at[0]:at[1]], text[from:to])
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // promised says what commands of the pages print, as regular expressions. All others must succeed, too.
@@ -80,8 +82,7 @@ func TestReadmeWalk(t *testing.T) {
 			t.Errorf("no page has the command %q any more: remove it from unwalked", line)
 		}
 	}
-	ci, err := os.ReadFile(filepath.Join("..", "..", ".ci", "run"))
-	must(t, err)
+	ci := testkit.Get(os.ReadFile(filepath.Join("..", "..", ".ci", "run"))).Must(t)
 	for _, line := range []string{`go test "$patience" ./...`, `.ci/release 0.0.0-ci "$scratch/release"`} {
 		if !slices.ContainsFunc(strings.Split(string(ci), "\n"), func(l string) bool { return strings.TrimSpace(l) == line }) {
 			t.Errorf(".ci/run does not have %q any more: who runs that command of README.md?", line)

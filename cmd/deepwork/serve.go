@@ -318,7 +318,7 @@ func (a *app) sayWaiting(url string) {
 type networkFlags struct{ web.Options }
 
 // networkOnly lists their names.
-var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin", "read-only"}
+var networkOnly = []string{"host", "port", "token-file", "tls-cert", "tls-key", "allowed-host", "allowed-origin", "base-path", "read-only"}
 
 func (f *networkFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -329,6 +329,7 @@ func (f *networkFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.TLSKey, "tls-key", "", "PEM `file` of its key")
 	flags.StringSliceVar(&f.AllowedHosts, "allowed-host", nil, "`name` to accept as Host, in addition to the address of the server; needs tokens")
 	flags.StringSliceVar(&f.AllowedOrigins, "allowed-origin", nil, "`origin` of web pages that may call the server, such as https://app.example.com")
+	flags.StringVar(&f.BasePath, "base-path", "", "`path` below which a proxy serves the server, such as /deepwork, if it does not send X-Forwarded-Prefix")
 	flags.BoolVar(&f.ReadOnly, "read-only", false, "the pages at / cannot change anything (http); agents are not affected")
 }
 
@@ -352,6 +353,11 @@ func (f *networkFlags) check(cmd *cobra.Command, over string) error {
 			return usagef(cmd, "--allowed-origin %q %v", name, err)
 		}
 	}
+	base, valid := web.BasePath(f.BasePath)
+	if !valid {
+		return usagef(cmd, "--base-path %q is not a path such as /deepwork: it begins with a slash, and has letters, digits and . _ ~ -", f.BasePath)
+	}
+	f.BasePath = base
 	switch {
 	case f.ReadOnly && over != web.HTTP:
 		return usagef(cmd, "--read-only is about the pages at /, which only --transport %s has", web.HTTP)

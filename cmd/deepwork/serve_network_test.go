@@ -42,8 +42,7 @@ func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cm
 // the rest of its log.
 func startServer(t testing.TB, server *exec.Cmd) (url string, log *bufio.Reader) {
 	t.Helper()
-	stderr, err := server.StderrPipe()
-	must(t, err)
+	stderr := testkit.Get(server.StderrPipe()).Must(t)
 	must(t, server.Start())
 	t.Cleanup(func() {
 		if server.ProcessState == nil {
@@ -74,8 +73,7 @@ func connectNetwork(t testing.TB, url, token string) *mcp.ClientSession {
 	if strings.HasSuffix(url, "/sse") {
 		over = &mcp.SSEClientTransport{Endpoint: url, HTTPClient: client}
 	}
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-	must(t, err)
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})).Must(t)
 	t.Cleanup(func() { cs.Close() })
 	return cs
 }
@@ -86,8 +84,7 @@ func newToken(t *testing.T, name string, options ...string) (token, line string)
 	made := exec.CommandContext(t.Context(), "deepwork", append([]string{"token", "new", name}, options...)...)
 	var said strings.Builder
 	made.Stderr = &said
-	text, err := made.Output()
-	must(t, err)
+	text := testkit.Get(made.Output()).Must(t)
 	return strings.TrimSpace(string(text)), said.String()
 }
 
@@ -122,18 +119,13 @@ func TestServeNetwork(t *testing.T) {
 				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
 				callTool(t, cs, "finished_step", map[string]any{"outputs": map[string]any{}, "step_id": "a"})
 			}
-			if res, err := http.Get(url); err != nil || res.StatusCode != http.StatusUnauthorized {
-				t.Errorf("without a token: %v %v", res, err)
-			}
+			testkit.Equal(t, testkit.Get(http.Get(url)).Must(t).StatusCode, http.StatusUnauthorized, "without a token")
 			if runtime.GOOS == "windows" {
 				return // a process cannot be signalled there
 			}
 			must(t, server.Process.Signal(syscall.SIGTERM))
-			rest, err := io.ReadAll(log)
-			must(t, err)
-			if err := server.Wait(); err != nil {
-				t.Errorf("it ended with %v", err)
-			}
+			rest := testkit.Get(io.ReadAll(log)).Must(t)
+			testkit.Works(t, server.Wait())
 			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, token) {
 				t.Errorf("it logged\n%s", got)
 			}
@@ -168,16 +160,14 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 	testkit.Until(t, "a review runs", func() bool { return fileExists(filepath.Join(root, "reviewing")) })
 	must(t, server.Process.Signal(syscall.SIGTERM))
 	for { // until it has taken the signal
-		line, err := log.ReadString('\n')
-		must(t, err)
+		line := testkit.Get(log.ReadString('\n')).Must(t)
 		if strings.Contains(line, "asked to stop") {
 			break
 		}
 	}
 	health := strings.TrimSuffix(url, "/mcp") + "/readyz"
 	testkit.Until(t, "it says that it is not ready", func() bool {
-		res, err := http.Get(health)
-		must(t, err)
+		res := testkit.Get(http.Get(health)).Must(t)
 		res.Body.Close()
 		return res.StatusCode == http.StatusServiceUnavailable
 	})
@@ -210,5 +200,104 @@ func TestStopBeforeListening(t *testing.T) {
 	f.log.level, f.log.format = "info", "text"
 	if err := a.serveUntil(ctx, f); err != nil || !strings.Contains(log.String(), "asked to stop") {
 		t.Errorf("%v; it logged %s", err, log.String())
+	}
+}
+
+func needSignals(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("a process cannot be signalled there")
+	}
+}
+
+// TestServeSignal asks a server to end while its client is still connected:
+// it ends by itself, with exit code 0.
+func TestServeSignal(t *testing.T) {
+	needSignals(t)
+	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		t.Run(sig.String(), func(t *testing.T) {
+			server, log := startServe(t)
+			must(t, server.Process.Signal(sig))
+			rest := testkit.Get(io.ReadAll(log)).Must(t)
+			testkit.Works(t, server.Wait(), "ended with …, want exit 0; it logged %s", rest)
+			testkit.Contains(t, string(rest), "server stopped", "it did not say that it stopped: %s", rest)
+		})
+	}
+}
+
+// TestServeOutlivesItsClient writes to a client that is gone: that ends the
+// server, but not at once, as the signal for it would.
+func TestServeOutlivesItsClient(t *testing.T) {
+	needSignals(t)
+	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer w.Close()
+	stdin := testkit.Get(server.StdinPipe()).Must(t)
+	defer stdin.Close()
+	var log strings.Builder
+	server.Stdout, server.Stderr = w, &log
+	must(t, server.Start())
+	must(t, r.Close())
+	testkit.Get(io.WriteString(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n")).Must(t)
+	err = server.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 {
+		t.Errorf("ended with %v, want exit code 1", err)
+	}
+	testkit.ContainsAll(t, log.String(), []string{"server stopped", "broken pipe"}, "it logged\n")
+}
+
+// TestInterruptiblePatience runs a process that is told to stop several times at
+// once, as by a terminal and a wrapper: it is left the time to stop.
+func TestInterruptiblePatience(t *testing.T) {
+	needSignals(t)
+	if os.Getenv("DEEPWORK_TEST_PATIENCE") != "" {
+		ctx, stop := interruptible(context.Background(), time.Hour)
+		defer stop()
+		os.Stdout.WriteString("ready\n")
+		<-ctx.Done()
+		os.Stdout.WriteString("asked to stop\n")
+		io.ReadAll(os.Stdin)
+		os.Stdout.WriteString("stopped\n")
+		os.Exit(0)
+	}
+	self := testkit.Get(os.Executable()).Must(t)
+	child := exec.CommandContext(t.Context(), self, "-test.run=^TestInterruptiblePatience$")
+	child.Env = append(os.Environ(), "DEEPWORK_TEST_PATIENCE=1")
+	in := testkit.Get(child.StdinPipe()).Must(t)
+	out := testkit.Get(child.StdoutPipe()).Must(t)
+	must(t, child.Start())
+	lines := bufio.NewScanner(out)
+	for _, want := range []string{"ready", "asked to stop"} {
+		if !lines.Scan() || lines.Text() != want {
+			t.Fatalf("read %q, want %q", lines.Text(), want)
+		}
+		for range 3 {
+			must(t, child.Process.Signal(syscall.SIGTERM))
+		}
+	}
+	in.Close()
+	if !lines.Scan() || lines.Text() != "stopped" {
+		t.Errorf("read %q, want %q", lines.Text(), "stopped")
+	}
+	testkit.Works(t, child.Wait(), "ended")
+}
+
+// startServe starts a server on an empty project, with a client that says
+// nothing, and returns once it is up.
+func startServe(t *testing.T) (*exec.Cmd, io.Reader) {
+	t.Helper()
+	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
+	stdin := testkit.Get(server.StdinPipe()).Must(t)
+	t.Cleanup(func() { stdin.Close() })
+	_, log := startServer(t, server)
+	return server, log
+}
+
+// However much hangs, a server that a signal asked to end is gone before a client that
+// sent it loses patience: containers are killed after 10 s.
+func TestReq005_AStopIsOverInTime(t *testing.T) {
+	if worst := web.StopTime + stopTimeout; worst >= 10*time.Second {
+		t.Errorf("an HTTP server takes up to %v to stop", worst)
 	}
 }

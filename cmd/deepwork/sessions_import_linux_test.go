@@ -1,13 +1,18 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
@@ -25,12 +30,9 @@ func TestSessionsAreImported(t *testing.T) {
 	callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})
 	must(t, client.Close())
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state")) // another computer
-	before, err := os.ReadFile(sessionFile(root, id))
-	must(t, err)
+	before := testkit.Get(os.ReadFile(sessionFile(root, id))).Must(t)
 
-	if out := mustPrint(t, root, "sessions", "list"); !strings.Contains(out, "There are no sessions.") {
-		t.Errorf("listed: %s", out)
-	}
+	testkit.Contains(t, mustPrint(t, root, "sessions", "list"), "There are no sessions.", "listed")
 	out, err := commandOn(t, root, "sessions", "show", id)
 	for _, want := range []string{"`deepwork sessions import .deepwork/tmp/session_" + id + ".json`", "`deepwork where --adopt OLD-PATH`"} {
 		if err == nil || !strings.Contains(out, want) {
@@ -43,35 +45,23 @@ func TestSessionsAreImported(t *testing.T) {
 	one := []string{"deepwork", "sessions", "import", sessionFile(root, id), "--path", root}
 	asksAtNoPipe(t, one...)
 	out, screen, err := typing(t, "no", one...)
-	for _, want := range []string{"session_" + id + ".json  ", "session " + id + ", active: one/w, at step b, of ", `goal: red \u001b[31m text` + "\n", "  1 step finished\n", "Its definition is not stored here: the job as it is now counts.\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not show %q: %q", want, out)
-		}
-	}
+	testkit.ContainsAll(t, out, []string{"session_" + id + ".json  ", "session " + id + ", active: one/w, at step b, of ", `goal: red \u001b[31m text` + "\n", "  1 step finished\n", "Its definition is not stored here: the job as it is now counts.\n"})
 	if err == nil || !strings.Contains(screen, "May agents go on with 1 session? Type yes") || !strings.Contains(out, "nothing was imported") {
 		t.Errorf("an answer of no: %v, %q, %q", err, out, screen)
 	}
-	if after, err := os.ReadFile(sessionFile(root, id)); err != nil || string(after) != string(before) {
-		t.Errorf("after an answer of no: %s, %v", after, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(sessionFile(root, id))).Must(t)), string(before), "after an answer of no")
 	if out, _, err = typing(t, "yes", "deepwork", "sessions", "import", "--all", "--path", root); err != nil || !strings.Contains(out, "Imported 1 session.") {
 		t.Errorf("an answer of yes: %v, %s", err, out)
 	}
 	out = mustPrint(t, root, "sessions", "show", id)
-	if !strings.Contains(out, "imported: ") || !strings.Contains(out, "status:   active") {
-		t.Errorf("once it is imported: %s", out)
-	}
+	testkit.ContainsAll(t, out, []string{"imported: ", "status:   active"}, "once it is imported")
 	if out, err := commandOn(t, root, one[1:4]...); err == nil || !strings.Contains(out, "session "+id+" is in the project already (active)") {
 		t.Errorf("importing it again: %v, %s", err, out)
 	}
 	mustPrint(t, root, "check")
 	client, _ = startClient(t, root)
-	if step := callTool(t, client, "get_step", map[string]any{"session_id": id}); !strings.Contains(string(step), "and more") {
-		t.Errorf("an agent is given %s", step)
-	}
-	if r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id}); !strings.Contains(string(r), "workflow_complete") {
-		t.Errorf("an agent goes on with %s", r)
-	}
+	testkit.Contains(t, string(callTool(t, client, "get_step", map[string]any{"session_id": id})), "and more", "an agent is given")
+	testkit.Contains(t, string(callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})), "workflow_complete", "an agent goes on with")
 }
 
 // Files that anybody may have written: nothing of them is imported, no link leads out of the project, and an
@@ -86,8 +76,7 @@ func TestUnfitFilesAreNotImported(t *testing.T) {
 	client, _ := startClient(t, root)
 	id := beginSession(t, client, "one", "Goal")
 	must(t, client.Close())
-	text, err := os.ReadFile(sessionFile(root, id))
-	must(t, err)
+	text := testkit.Get(os.ReadFile(sessionFile(root, id))).Must(t)
 	outside := filepath.Join(t.TempDir(), "session_0000000a.json")
 	must(t, os.WriteFile(outside, []byte(strings.ReplaceAll(string(text), id, "0000000a")), 0o600))
 	link := filepath.Join(root, "session_0000000a.json")
@@ -144,14 +133,12 @@ func TestADamagedDatabaseIsSetAside(t *testing.T) {
 		t.Errorf("beside a server: %v, %s", err, out)
 	}
 	must(t, client.Close())
-	text, err := os.ReadFile(database)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(database)).Must(t)
 	copy(text[4096:], make([]byte, len(text)-8192))
 	must(t, os.WriteFile(database, text, 0o600))
 
 	client, _ = startClient(t, root)
-	r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})
-	must(t, err)
+	r := testkit.Get(client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_step", Arguments: map[string]any{"session_id": id}})).Must(t)
 	if said := resultText(r); codeOf(r) != "store_damaged" || !strings.Contains(said, database) || !strings.Contains(said, "deepwork check --set-aside") {
 		t.Errorf("a call: %v, %s", codeOf(r), said)
 	}
@@ -159,9 +146,7 @@ func TestADamagedDatabaseIsSetAside(t *testing.T) {
 	if out, err := commandOn(t, root, "check"); err == nil || !strings.Contains(out, database) || !strings.Contains(out, "deepwork check --set-aside") {
 		t.Errorf("check: %v, %s", err, out)
 	}
-	if now, err := os.ReadFile(database); err != nil || string(now) != string(text) {
-		t.Errorf("the damaged database was changed: %v", err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(database)).Must(t)), string(text), "the damaged database was changed")
 	mustPrint(t, root, "check", "--set-aside")
 	aside := glob(database + ".damaged-*")
 	if len(aside) == 0 || readAll(aside[0]) != string(text) || fileExists(database) {
@@ -171,7 +156,58 @@ func TestADamagedDatabaseIsSetAside(t *testing.T) {
 		t.Errorf("imported: %v, %s", err, out)
 	}
 	client, _ = startClient(t, root)
-	if r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id}); !strings.Contains(string(r), "workflow_complete") {
-		t.Errorf("an agent goes on with %s", r)
-	}
+	testkit.Contains(t, string(callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{}, "session_id": id})), "workflow_complete", "an agent goes on with")
+}
+
+// A step that waits for a person in the workspace of an attempt needs attention, and the session is
+// found from the project by its id: shown, listed and overridden while its server runs.
+func TestSessionsOfAttempts(t *testing.T) {
+	onBothStores(t, func(t *testing.T) {
+		p := newBoardProject(t, "quality_gate: {override: human}\n")
+		writeFiles(t, p.root, map[string]string{".deepwork/jobs/release/job.yml": reviewedJob("release", isItGood, "a")})
+		testkit.Equal(t, mustPrint(t, p.root, "sessions", "list"), "There are no sessions.\n", "at first")
+		gate, open := p.gate("go")
+		x := p.start(p.workflowTask("! write out.txt done", "! review "+gate))
+		var item board.Attention
+		p.eventually(func() string {
+			items := boardCall[board.AttentionReply](p, "needs_attention", map[string]any{}).Items
+			i := slices.IndexFunc(items, func(i board.Attention) bool { return i.Kind == board.AttentionStep })
+			if i < 0 {
+				return fmt.Sprintf("nothing waits: %+v\n%s", items, p.output(x.AttemptID))
+			}
+			item = items[i]
+			return ""
+		})
+		if now := p.get(x.AttemptID); deref(now.WorkflowSession) != item.ID || !strings.HasPrefix(item.Title, "Step a: ") || item.Since == nil {
+			t.Errorf("%+v of %+v", item, now)
+		}
+		var printed []board.Attention
+		if err := json.Unmarshal([]byte(mustPrint(t, p.root, "board", "--json")), &printed); err != nil || !slices.ContainsFunc(printed, func(i board.Attention) bool { return i.ID == item.ID && i.Command == item.Command }) {
+			t.Errorf("deepwork board: %+v, %v", printed, err)
+		}
+		for _, id := range []string{item.ID, item.ID[:5], "latest"} {
+			if out := mustPrint(t, p.root, "sessions", "show", id); !strings.Contains(out, "session:  "+item.ID) || !strings.Contains(out, "attempt:  "+x.AttemptID) {
+				t.Errorf("show %s: %s", id, out)
+			}
+		}
+		if out := mustPrint(t, p.root, "sessions", "list"); !strings.Contains(out, "ATTEMPT") || !strings.Contains(out, item.ID+"  active") || !strings.Contains(out, x.AttemptID[:8]) {
+			t.Errorf("list: %s", out)
+		}
+		words := strings.Fields(strings.Replace(item.Command, "TEXT", "seen", 1))
+		if out, _, err := typing(t, "yes", append(words, "--path", p.root)...); err != nil || !strings.Contains(out, "The agent was asked to have its outputs judged by") || !strings.Contains(out, "Overridden.") {
+			t.Errorf("%v: %v\n%s", words, err, out)
+		}
+		for _, i := range boardCall[board.AttentionReply](p, "needs_attention", map[string]any{}).Items {
+			if i.ID == item.ID {
+				t.Errorf("it still waits: %+v", i)
+			}
+		}
+		open()
+		if now := p.ends(x.AttemptID); deref(now.WorkflowStatus) != "completed" {
+			t.Errorf("%+v\n%s", now, p.output(x.AttemptID))
+		}
+		if out := mustPrint(t, p.root, "sessions", "show", item.ID); !strings.Contains(out, "status:   completed") || !strings.Contains(out, "overridden by a person") {
+			t.Errorf("at the end: %s", out)
+		}
+	})
 }

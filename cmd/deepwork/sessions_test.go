@@ -1,12 +1,27 @@
 package main
 
 import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/show"
+	"deepwork/session/state"
 	"deepwork/session/workflow"
 )
 
@@ -25,12 +40,8 @@ func TestAbortBesideAServer(t *testing.T) {
 	if out, err := commandOn(t, root, "sessions", "list"); err != nil || !strings.Contains(out, pid) || !strings.Contains(out, "active") {
 		t.Errorf("list: %v, %s; want an active session of %q", err, out, pid)
 	}
-	if out, err := commandOn(t, root, "sessions", "abort", id, "--reason", "Not needed"); err != nil || out != "aborted "+id+"\n" {
-		t.Errorf("abort beside a living server: %v, %s", err, out)
-	}
-	if out, err := commandOn(t, root, "sessions", "show", id); err != nil || !strings.Contains(out, "Not needed") {
-		t.Errorf("show after the abort: %v, %s", err, out)
-	}
+	testkit.Equal(t, testkit.Get(commandOn(t, root, "sessions", "abort", id, "--reason", "Not needed")).Must(t), "aborted "+id+"\n", "abort beside a living server")
+	testkit.Contains(t, testkit.Get(commandOn(t, root, "sessions", "show", id)).Must(t), "Not needed", "show after the abort")
 	if out, err := commandOn(t, root, "sessions", "abort", id); err == nil || !strings.Contains(out, "was aborted") {
 		t.Errorf("aborted again: %v, %s", err, out)
 	}
@@ -53,10 +64,196 @@ func TestShowEscapes(t *testing.T) {
 	for _, args := range [][]string{{"list"}, {"show", id}} {
 		command := exec.CommandContext(t.Context(), "deepwork", append(append([]string{"sessions"}, args...), "--path", root)...)
 		command.Stderr = os.Stderr
-		out, err := command.Output()
-		must(t, err)
+		out := testkit.Get(command.Output()).Must(t)
 		if strings.ContainsAny(string(out), "\x1b\u202e") || !strings.Contains(string(out), `\u001b[31m\u202e text`) {
 			t.Errorf("sessions %v prints %q", args, out)
 		}
+	}
+}
+
+// sqlCommand is the script command `sql FILE STATEMENT`, which changes a database.
+func sqlCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: sql FILE STATEMENT")
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer db.Close()
+	_, err = db.Exec(args[1])
+	ts.Check(err)
+}
+
+// What is only under way is believed by nobody, what stays is.
+func TestCheckConfirms(t *testing.T) {
+	defer func(was []time.Duration) { checkPauses = was }(checkPauses)
+	checkPauses = []time.Duration{0, 0}
+	for name, c := range map[string]struct {
+		live, note   bool
+		looks, found int // expected
+	}{"while a server runs": {true, false, 3, 1}, "a note": {true, true, 1, 1}, "without a server": {false, false, 1, 2}} {
+		looks := 0
+		r, err := confirmed(t.Context(), func(context.Context) (r session.Report, err error) {
+			looks++
+			r.Live = c.live
+			if c.note {
+				r.Note("a", "stays", "")
+				return r, nil
+			}
+			r.Fault("a", "stays", "")
+			if looks < 3 {
+				r.Fault("b", "is gone in the end", "")
+			}
+			if looks > 1 {
+				r.Fault("c", "came later", "")
+			}
+			return r, nil
+		})
+		if err != nil || len(r.Findings) != c.found || r.Findings[0].Where != "a" || looks != c.looks {
+			t.Errorf("%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
+		}
+	}
+}
+
+// A command that an agent of the board runs has no more rights than the agent.
+func TestAnAgentHasNoRightsOnTheCommandLine(t *testing.T) {
+	env := map[string]string{}
+	getenv := func(name string) string { return env[name] }
+	if who := callerOf(getenv); !who.Owner || !who.Has(session.RightAgents|session.RightMerge) {
+		t.Errorf("the user is %+v", who)
+	}
+	env[config.AttemptEnv], env[config.BoardEnv] = "bce3f921-e215-48ca-8f29-0dd54aedc1ab", filepath.Join(t.TempDir(), "board.db")
+	if who := callerOf(getenv); who.Owner || who.Rights != 0 {
+		t.Errorf("an agent is %+v", who)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	all := []candidate{{"ab12", "one", at, nil}, {"ab34", "two\nlines", at.Add(100 * time.Millisecond), nil}, {"cd56", "three", at.Add(90 * time.Millisecond), nil}, {id: "ef78", about: "of an unknown time"}}
+	for given, want := range map[string]string{"ab1": "ab12", "AB34": "ab34", "c": "cd56", "ef78": "ef78", latest: "ab34"} {
+		if got, err := taskIDs.choose(given, all); got.id != want || err != nil {
+			t.Errorf("%s: %v %v, want %s", given, got, err, want)
+		}
+	}
+	for given, want := range map[string]string{
+		"ab": `2 tasks have an id that begins with "ab"; give more of it: ab12 (one), ab34 (two lines)`,
+		"f":  `there is no task whose id begins with "f"; 'deepwork board tasks' lists them`,
+	} {
+		if _, err := taskIDs.choose(given, all); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", given, err, want)
+		}
+	}
+	if _, err := taskIDs.choose(latest, nil); err == nil || err.Error() != "there is no task yet, so latest names none" {
+		t.Error(err)
+	}
+	var many []candidate
+	for i := range 300 {
+		many = append(many, candidate{id: fmt.Sprintf("a%03d", i), about: "x"})
+	}
+	if _, err := taskIDs.choose("a", many); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "a009 (x), ") {
+		t.Error(err)
+	}
+}
+
+// A project that was moved goes on with the attempts that it had, whose work is not committed.
+func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
+	const inProject = "attempts: {worktrees: trees}\n"
+	for name, config := range map[string]string{"in the state folder": "", "in the project": inProject,
+		"relative, in the state folder": "", "relative, in the project": inProject} {
+		t.Run(name, func(t *testing.T) {
+			p := newBoardProject(t, config)
+			task := p.task("! write new.txt some work")
+			a := p.ends(p.start(task).AttemptID)
+			must(t, p.client.Close())
+			if strings.HasPrefix(name, "relative") {
+				relativeLinks(t, p.root)
+			}
+			old := p.root
+			p.root = filepath.Join(filepath.Dir(old), "moved", "shop")
+			must(t, os.Mkdir(filepath.Dir(p.root), 0o755))
+			must(t, os.Rename(old, p.root))
+			// The command was killed before its last step, and is given again.
+			before := &state.Folder{Root: p.root, Base: state.Of(p.root).Base, Dir: filepath.Join(state.Of(p.root).Base, "projects", state.Name(old))}
+			must(t, attempt.Relocate(t.Context(), before, old))
+			mustPrint(t, p.root, "where", "--adopt", old)
+			mustPrint(t, p.root, "check")
+
+			p.client, _ = startClient(t, p.root)
+			now := p.get(a.AttemptID)
+			if strings.Contains(string(callTool(t, p.client, "get_attempt", map[string]any{"attempt_id": a.AttemptID})), old+"/") {
+				t.Errorf("the attempt names the old path: %+v", now)
+			}
+			diff := func() string {
+				return string(callTool(t, p.client, "get_attempt_diff", map[string]any{"attempt_id": a.AttemptID}))
+			}
+			testkit.Contains(t, diff(), "some work", "the diff")
+			callTool(t, p.client, "follow_up", map[string]any{"attempt_id": a.AttemptID, "action": "send", "prompt": "! write more.txt more work"})
+			if now = p.ends(a.AttemptID); now.State != "completed" {
+				t.Errorf("after a follow-up: %+v\n%s", now, p.output(a.AttemptID))
+			}
+			if got := diff(); !strings.Contains(got, "some work") || !strings.Contains(got, "more work") {
+				t.Errorf("the diff after a follow-up: %s", got)
+			}
+			gone := boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": task.TaskID})
+			if len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p.root || p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") == "" {
+				t.Errorf("what was kept of a deleted task: %+v", gone)
+			}
+			if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") > 1 {
+				t.Errorf("git still has the worktrees %s", list)
+			}
+		})
+	}
+}
+
+// relativeLinks links the worktrees of a repository as git 2.48 and newer do by
+// worktree.useRelativePaths; older ones read such links, but do not write them.
+func relativeLinks(t *testing.T, repo string) {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(repo, ".git", "worktrees", "*"))
+	if err != nil || len(all) == 0 {
+		t.Fatal("there is no worktree", err)
+	}
+	for _, admin := range all {
+		text := testkit.Get(os.ReadFile(filepath.Join(admin, "gitdir"))).Must(t)
+		dotGit := strings.TrimSpace(string(text))
+		there := testkit.Get(filepath.Rel(admin, dotGit)).Must(t)
+		back := testkit.Get(filepath.Rel(filepath.Dir(dotGit), admin)).Must(t)
+		must(t, os.WriteFile(filepath.Join(admin, "gitdir"), []byte(there+"\n"), 0o644))
+		must(t, os.WriteFile(dotGit, []byte("gitdir: "+back+"\n"), 0o644))
+	}
+}
+
+// What a name has that is not seen, or moves the text around it, is shown as an escape.
+func TestPlainShowsWhatIsNotSeen(t *testing.T) {
+	for _, r := range "\x00\x1b\x7f\u0085\u00ad\u034f\u061c\u115f\u1160\u17b4\u180e\u200b\u200d\u200e\u2028\u2029\u202e\u2060\u2065\u2069\u2800\u3164\ufeff\uffa0\ufff0\ue000\U000e0001\U000e0041\U000e0100\U0010fffd" {
+		text := "a" + string(r) + "b"
+		got := plain(text)
+		if strings.ContainsRune(got, r) || !strings.HasPrefix(got, `a\u`) {
+			t.Errorf("%U is shown as %q", r, got)
+		}
+		var back string
+		if err := json.Unmarshal([]byte(`"`+got+`"`), &back); err != nil || back != text {
+			t.Errorf("%U is %q in JSON: %v", r, back, err)
+		}
+	}
+	for _, text := range []string{"Größe 漢字 ключ العربية", "a\nb\tc", "\u00a0\u3000", "❤️ 👍🏽 ✓ → e\u0301",
+		"👩\u200d💻 🏳️\u200d🌈 👩🏽\u200d⚕️ می\u200cخواهم क्\u200dष"} {
+		testkit.Equal(t, plain(text), text, "is shown as")
+	}
+	for _, text := range []string{"\u200d", "👩\u200d", "\u200d💻", "👩\u200dx", "1\u200d+", "a\u200dم", "\xff\u200d"} {
+		if got := plain(text); strings.ContainsAny(got, "\u200c\u200d") {
+			t.Errorf("%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
+		}
+	}
+	testkit.Equal(t, inline("a\r\nb\tc\rd"), `a\nb\tc\u000dd`, "a name with newlines is shown as")
+}
+
+// A newline in a name does not make the rest of an error look like another message.
+func TestAnErrorAtExitIsOneMessage(t *testing.T) {
+	var b strings.Builder
+	a := &app{err: show.NewScreen(&b, os.Getenv)}
+	a.report(&fs.PathError{Op: "open", Path: "x\u2028\ndeepwork: all is well", Err: errors.New("no")})
+	if got, want := b.String(), "deepwork: open x\\u2028\n  deepwork: all is well: no\n"; got != want {
+		t.Errorf("it is %q, not %q", got, want)
 	}
 }

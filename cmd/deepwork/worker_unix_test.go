@@ -45,8 +45,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 		t.Fatalf("it was not left to the worker: %+v", made)
 	}
 
-	env, err := statetest.Write(filepath.Join(top, "worker"), top)
-	must(t, err)
+	env := testkit.Get(statetest.Write(filepath.Join(top, "worker"), top)).Must(t)
 	var own string
 	worker := exec.CommandContext(t.Context(), "deepwork", "worker", "--executors", "CODER", "--max", "1")
 	worker.Env = os.Environ()
@@ -56,8 +55,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 			own = filepath.Join(value, "deepwork", config.FileName)
 		}
 	}
-	text, err := os.ReadFile(own)
-	must(t, err)
+	text := testkit.Get(os.ReadFile(own)).Must(t)
 	must(t, os.WriteFile(own, append(text, "worker: {projects: {shop: \""+filepath.ToSlash(there)+"\"}}\n"...), 0o600))
 	log := &testkit.Log{}
 	worker.Stderr = log
@@ -88,9 +86,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 		t.Errorf("the changes are %+v", diff)
 	}
 	must(t, worker.Process.Signal(syscall.SIGTERM))
-	if err := worker.Wait(); err != nil {
-		t.Errorf("the worker ended with %v: %s", err, log.String())
-	}
+	testkit.Works(t, worker.Wait(), "the worker ended with …: %s", log.String())
 	if strings.Contains(log.String(), "level=ERROR") || strings.Contains(log.String(), url) {
 		t.Errorf("the worker logged %s", log.String())
 	}
@@ -106,8 +102,7 @@ func TestAWorkerThatCannotWork(t *testing.T) {
 	writeFiles(t, shop, map[string]string{"README": ""})
 	testkit.Git(t, shop, "init", "-q")
 	testkit.Git(t, shop, "commit", "-q", "--allow-empty", "-m", "first")
-	env, err := statetest.Write(filepath.Join(top, "state"), top)
-	must(t, err)
+	env := testkit.Get(statetest.Write(filepath.Join(top, "state"), top)).Must(t)
 	run := func(args ...string) (string, error) {
 		c := exec.Command("deepwork", args...)
 		c.Env = append(os.Environ(), config.StoreEnv+"="+url, config.ProjectEnv+"=shop")
@@ -133,8 +128,7 @@ func TestAWorkerThatCannotWork(t *testing.T) {
 
 // Without projects or a store there is nothing to work on, and the error says what to set.
 func TestAWorkerWithoutAnything(t *testing.T) {
-	env, err := statetest.Write(t.TempDir(), t.TempDir())
-	must(t, err)
+	env := testkit.Get(statetest.Write(t.TempDir(), t.TempDir())).Must(t)
 	run := func(more ...string) string {
 		c := exec.Command("deepwork", append([]string{"worker"}, more...)...)
 		c.Env = append(os.Environ(), config.StoreEnv+"=")
@@ -142,14 +136,10 @@ func TestAWorkerWithoutAnything(t *testing.T) {
 			c.Env = append(c.Env, name+"="+value)
 		}
 		out, err := c.CombinedOutput()
-		if err == nil {
-			t.Errorf("%q succeeded", more)
-		}
+		testkit.Fails(t, err, "", "%q succeeded", more)
 		return string(out)
 	}
 	for want, args := range map[string][]string{"worker.projects": nil, "--max -1": {"--max", "-1"}, "--executors is empty": {"--executors", ""}} {
-		if out := run(args...); !strings.Contains(out, want) {
-			t.Errorf("%q: %s", args, out)
-		}
+		testkit.Contains(t, run(args...), want, "%q", args)
 	}
 }

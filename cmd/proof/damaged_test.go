@@ -73,13 +73,10 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 		a.exchange(ctx, at.current(), "get_step", map[string]any{"session_id": s.history.known()[0]})
 	}
 
-	db, err := sql.Open("sqlite", "file:"+s.boardFile())
-	testkit.Must(t, err)
-	_, err = db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
-	testkit.Must(t, err)
+	db := testkit.Get(sql.Open("sqlite", "file:"+s.boardFile())).Must(t)
+	testkit.Get(db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")).Must(t)
 	testkit.Must(t, db.Close())
-	data, err := os.ReadFile(s.boardFile())
-	testkit.Must(t, err)
+	data := testkit.Get(os.ReadFile(s.boardFile())).Must(t)
 	data = damage(data)
 	testkit.Must(t, os.WriteFile(s.boardFile(), data, 0o600))
 
@@ -131,14 +128,12 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	for _, p := range s.running() {
 		s.stop(p)
 	}
-	n, err := s.judge(ctx, s.agrees)
-	testkit.Must(t, err)
+	n := testkit.Get(s.judge(ctx, s.agrees)).Must(t)
 	s.verify(ctx, "at the end")
 	if _, what := s.history.found(); what != "" || n < len(s.history.known()) {
 		t.Errorf("%d sessions of %d:\n%s", n, len(s.history.known()), what)
 	}
-	aside, err := os.ReadDir(stateOf(s.root).Dir)
-	testkit.Must(t, err)
+	aside := testkit.Get(os.ReadDir(stateOf(s.root).Dir)).Must(t)
 	if !slices.ContainsFunc(aside, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "board.db.damaged-") }) {
 		t.Errorf("the damaged database is not there: %v", aside)
 	}

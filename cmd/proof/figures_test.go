@@ -45,12 +45,8 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
 		}
 	}
-	if len(n["s"]) != 1 {
-		t.Errorf("%v tests passed", n["s"])
-	}
-	if _, err := n.fill("{of-idael}", short); err == nil {
-		t.Error("a unit that is not there is found")
-	}
+	testkit.Equal(t, len(n["s"]), 1, "%v tests passed", n["s"])
+	testkit.Fails(t, testkit.Get(n.fill("{of-idael}", short)).Err(), "", "a unit that is not there is found")
 }
 
 // The table reports what holds, what misses and what failed, with what it was compared
@@ -76,13 +72,9 @@ func TestTable(t *testing.T) {
 		"the output has no ended=false ns/op |",
 		"division by zero |",
 	} {
-		if !strings.Contains(got, part) {
-			t.Errorf("the table has no %q:\n%s", part, got)
-		}
+		testkit.Contains(t, got, part, "the table")
 	}
-	if n := strings.Count(got, "\n"); n != 2+2+len(rows) {
-		t.Errorf("it has %d lines:\n%s", n, got)
-	}
+	testkit.Equal(t, strings.Count(got, "\n"), 2+2+len(rows), "lines: %s", got)
 }
 
 // A bound that is missed is reported, and no failure; what is wrong, or cannot be
@@ -112,9 +104,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	for x, want := range map[float64]string{0: "0", 7: "7", 1227.4: "1227", 12.34: "12.3", 0.9501: "0.95", 0.0012: "0.0012", -3.5: "-3.5"} {
-		if got := short(x); got != want {
-			t.Errorf("%v is printed %s, want %s", x, got, want)
-		}
+		testkit.Equal(t, short(x), want, "%v is printed", x)
 	}
 }
 
@@ -137,8 +127,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 			t.Fatalf("%s: no tests in %s", f.command, dir)
 		}
 		for _, file := range files {
-			data, err := os.ReadFile(file)
-			testkit.Must(t, err)
+			data := testkit.Get(os.ReadFile(file)).Must(t)
 			code.Write(data)
 		}
 		names := pattern.FindAllStringSubmatch(f.command, -1)
@@ -146,9 +135,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 			t.Errorf("%s names neither test nor benchmark", f.command)
 		}
 		for _, m := range names {
-			if !strings.Contains(code.String(), "\nfunc "+m[1]+"(") {
-				t.Errorf("%s: there is no %s", f.command, m[1])
-			}
+			testkit.Contains(t, code.String(), "\nfunc "+m[1]+"(", "%s: there is no %s", f.command, m[1])
 		}
 		// What is read must be a unit that something reports, or Go does.
 		for _, m := range braces.FindAllStringSubmatch(f.value+f.against, -1) {
@@ -167,8 +154,7 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 
 // The document has a row for every figure, as it is now, and no other.
 func TestDocumentIsOfTheseFigures(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(module, figuresFile))
-	testkit.Must(t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join(module, figuresFile))).Must(t)
 	rest := strings.ReplaceAll(string(data), "\r\n", "\n")
 	if n := strings.Count(rest, "\n| "); n != len(figures)+1 {
 		t.Errorf("%s has %d rows, and there are %d figures", figuresFile, n-1, len(figures))

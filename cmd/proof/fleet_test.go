@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,9 +84,7 @@ func TestBreaksAreNoticed(t *testing.T) {
 		return strings.TrimSpace(what)
 	}
 	t.Run("none", func(t *testing.T) {
-		if what := struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter); what != "" {
-			t.Error(what)
-		}
+		testkit.Equal(t, struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter), "")
 	})
 	for _, b := range breaks {
 		t.Run(b.check, func(t *testing.T) {
@@ -95,4 +97,182 @@ func TestBreaksAreNoticed(t *testing.T) {
 			t.Errorf("nothing is wrong with a program that leaves out the check %q", b.check)
 		})
 	}
+}
+
+// begin begins a session at the first machine. a is its client there, and b one at the second machine.
+func (f *fleet) begin(ctx context.Context) (a, b *agent, id string, err error) {
+	a = f.agent(2 * len(f.history.sessions))
+	t := a.perform(ctx, input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
+	if t.kind != given {
+		return nil, nil, "", fmt.Errorf("starting a session: %s", t.text)
+	}
+	return a, f.agent(a.number + 1), t.reply.Begin.Session, nil
+}
+
+func (a *agent) finishing(id, step string) input {
+	return input{Tool: "finished_step", Session: id, Step: step, Outputs: a.outputs()}
+}
+
+// moves reports whether a client's message moves or begins a session.
+func moves(m pgtest.Message) bool {
+	return !m.FromServer && bytes.Contains(m.Body, []byte("move_session"))
+}
+
+// caughtBy makes a call while the first machine's next transition is held back for some time, and returns when
+// that is so. answered is closed once the call has been answered.
+func (f *fleet) caughtBy(ctx context.Context, call func(), late time.Duration) (answered chan struct{}) {
+	caught := f.machines[0].proxy.HoldAt(moves, late)
+	answered = make(chan struct{})
+	go func() {
+		defer close(answered)
+		call()
+	}()
+	select {
+	case <-caught:
+	case <-answered:
+	case <-ctx.Done():
+	}
+	return answered
+}
+
+// writeLate holds a transition back until another machine has moved the session: it must not replace what that
+// one has acknowledged.
+func (f *fleet) writeLate(ctx context.Context) error {
+	a, b, id, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	answered := f.caughtBy(ctx, func() { a.perform(ctx, a.finishing(id, "s0")) }, time.Second)
+	for _, step := range []string{"s0", "s1"} {
+		b.perform(ctx, b.finishing(id, step))
+	}
+	<-answered
+	b.perform(ctx, input{Tool: "get_step", Session: id})
+	return ctx.Err()
+}
+
+// startTwice makes the call that begins a session at a second machine, while that of the first one is held back.
+func (f *fleet) startTwice(ctx context.Context) error {
+	a, b, _, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	in := input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()}
+	var first answer
+	answered := f.caughtBy(ctx, func() {
+		first = a.exchange(ctx, f.machines[0].current(), in.Tool, in.arguments())
+		first.read(in)
+	}, time.Second)
+	second := b.perform(ctx, in)
+	<-answered
+	if first.kind != given || second.kind != given || first.reply.Begin.Session != second.reply.Begin.Session {
+		f.history.fault("a repetition with another reply", "%s got %q, and again %q", in, first.text, second.text)
+	}
+	return ctx.Err()
+}
+
+// loseReply loses the reply to the commit of a write.
+func (f *fleet) loseReply(ctx context.Context) error {
+	a, _, id, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	sent := false
+	caught := f.machines[0].proxy.CutAt(func(m pgtest.Message) bool {
+
+		sent = sent || moves(m)
+		return sent && m.Commits
+	})
+	a.perform(ctx, a.finishing(id, "s0"))
+	if !happens(ctx, caught) {
+		return errors.New("no reply was lost")
+	}
+	a.perform(ctx, input{Tool: "get_step", Session: id})
+	return nil
+}
+
+// readAfter reads a session at a second machine, which has it in memory, after the first one has moved it.
+func (f *fleet) readAfter(ctx context.Context) error {
+	a, b, id, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	read := input{Tool: "get_step", Session: id}
+	b.perform(ctx, read)
+	a.perform(ctx, a.finishing(id, "s0"))
+	b.perform(ctx, read)
+	return nil
+}
+
+// A server is killed: another machine's finishes the next step of its session at once.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t.TempDir(), 1, 0, 1)
+	f.count = 2
+	t.Cleanup(func() { testkit.Must(t, f.close()) })
+	pgtest.Need(t, f.layOut(t.Context()))
+	for _, m := range f.machines {
+		testkit.Must(t, f.serve(t.Context(), m, 0))
+	}
+	a := f.agent(0)
+	a.strict, a.lose = true, 0
+	begun := a.perform(t.Context(), input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: "survive", Request: a.request()})
+	if begun.kind != given {
+		t.Fatalf("%+v", begun)
+	}
+	in := input{Tool: "finished_step", Session: begun.reply.Begin.Session, Outputs: a.outputs(), Request: a.request()}
+	testkit.Must(t, f.machines[0].current().kill())
+	killed := time.Now()
+	a.home = f.machines[1].server
+	next := a.perform(t.Context(), in)
+	if next.kind != given || isRefusal(next.said) {
+		t.Fatalf("%+v", next)
+	}
+	t.Logf("another server has answered after %v", time.Since(killed))
+	if f.history.check(); len(f.history.faults) > 0 {
+		t.Error(f.history.found())
+	}
+}
+
+// The database's server crashes in the middle of calls, and its synchronous standby takes its place: nothing
+// acknowledged is lost, and what was not is seen whole or not at all.
+func TestStandby(t *testing.T) {
+	if *fleetTime < 15*time.Second {
+		t.Skip("it takes half a minute: -fleet.time=15s runs it")
+	}
+	ctx := t.Context()
+	f := newFleet(t.TempDir(), *simSeed, 0, 12)
+	f.count = 2
+	t.Cleanup(func() { testkit.Must(t, f.close()) })
+	pgtest.Need(t, f.layOut(ctx))
+	for _, m := range f.machines {
+		testkit.Must(t, f.serve(ctx, m, 0))
+	}
+	testkit.Must(t, f.db.Follow())
+	working, done := context.WithCancel(ctx)
+	defer done()
+	var all sync.WaitGroup
+	f.rove(working, &all, 1)
+	f.keepBoard(working, &all, true)
+	calls := func(more int) {
+		for begun, enough := f.answered(), false; !enough; enough = f.answered() > begun+more {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	calls(300)
+	testkit.Must(t, f.db.FailOver())
+	calls(300)
+	done()
+	all.Wait()
+	testkit.Must(t, f.end(ctx))
+	if n, what := f.history.found(); n > 0 || len(f.history.sessions) == 0 || len(f.tasks) == 0 {
+		t.Errorf("%d sessions, %d tasks: %s", len(f.history.sessions), len(f.tasks), what)
+	}
+	t.Log(f)
+}
+
+// answered is how many calls had an answer.
+func (f *fleet) answered() (n int) {
+	f.history.with(func() { n = f.history.calls - f.history.lost - f.history.refused })
+	return n
 }

@@ -53,9 +53,7 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	at := -1
 	for d := time.Second; at < 0; d *= 4 { // a loaded machine may not complete a session within the first
 		l = loaded(t, "-connections", "3", "-depth", "3", "-duration", d.String(), "-seed", "7", "-edit", "-lose", "0.05")
-		var err error
-		all, err = l.kept(t.Context())
-		testkit.Must(t, err)
+		all = testkit.Get(l.kept(t.Context())).Must(t)
 		if found := judged(l, all); len(found) > 0 {
 			t.Fatalf("nothing was falsified, and it found %v", found)
 		}
@@ -88,8 +86,7 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 		var s object
 		testkit.Must(t, json.Unmarshal(was.body, &s))
 		c.falsify(s)
-		text, err := json.Marshal(s)
-		testkit.Must(t, err)
+		text := testkit.Get(json.Marshal(s)).Must(t)
 		all[at].record = record{}
 		testkit.Must(t, json.Unmarshal(text, &all[at].record))
 		if found := judged(l, all); !slices.Contains(found, c.want) {
@@ -127,9 +124,8 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 		t.Errorf("an edited export: it found %v", found)
 	}
 	// A row that contradicts its state, deepwork check finds.
-	db, err := sql.Open("sqlite", l.boardFile())
-	testkit.Must(t, err)
-	_, err = db.Exec("UPDATE workflow_sessions SET step = 's1' WHERE id = ?", was.id)
+	db := testkit.Get(sql.Open("sqlite", l.boardFile())).Must(t)
+	_, err := db.Exec("UPDATE workflow_sessions SET step = 's1' WHERE id = ?", was.id)
 	testkit.Must(t, errors.Join(err, db.Close()))
 	if l.verify(t.Context(), "after a row was edited"); len(l.history.faults) == 0 {
 		t.Error("deepwork check does not find a row that was edited")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -70,17 +71,13 @@ func TestSessionModel(t *testing.T) {
 		"a member again, out of order":     {[]porcupine.Operation{one(3, finish(""), "begin s4"), one(4, back("s1"), "back to s1 clears s1,s4"), one(5, file, `active at s1: `+done0+` s2=unreported s3=unreported s1=open; ""; from s4 to s1: s1={"report":"a.md"} "n" s4=open`)}, false},
 		"a file that went back by itself":  {[]porcupine.Operation{one(3, file, `active at s0: s0=open; ""; from s1 to s0: `+done0+` s1=open s2=open s3=open`)}, false},
 	} {
-		if got := porcupine.CheckOperations(sessionModel, append(begun[:2:2], c.ops...)); got != c.ok {
-			t.Errorf("%s: %v, want %v", name, got, c.ok)
-		}
+		testkit.Equal(t, porcupine.CheckOperations(sessionModel, append(begun[:2:2], c.ops...)), c.ok, "%s", name)
 	}
 	s := state{workflow: "fork", status: "active"}
 	for _, step := range []string{"s1", "s0", "s2"} {
 		s = s.finish(differ(step))[0].state
 	}
-	if got := s.finish(finish("s3"))[0].reply; got != `complete {"report":"a.md","papers":["c.md"]}` {
-		t.Errorf("all outputs: %s", got)
-	}
+	testkit.Equal(t, s.finish(finish("s3"))[0].reply, `complete {"report":"a.md","papers":["c.md"]}`, "all outputs")
 }
 
 // The model knows what may become of a task, and takes nothing else.
@@ -118,9 +115,7 @@ func TestTaskModel(t *testing.T) {
 		"a change that comes twice":       {ops{op(2, update("b"), "is b"), op(3, update("c"), "is c"), op(4, get, "is b")}, false},
 		"a lost deletion that comes late": {ops{open(2, remove), op(3, get, "is a"), op(4, update("c"), taskGone)}, true},
 	} {
-		if got := porcupine.CheckOperations(taskModel, append(ops{op(1, create, "is a")}, c.ops...)); got != c.ok {
-			t.Errorf("%s: %v; expected %v", name, got, c.ok)
-		}
+		testkit.Equal(t, porcupine.CheckOperations(taskModel, append(ops{op(1, create, "is a")}, c.ops...)), c.ok, "%s", name)
 	}
 }
 
@@ -136,9 +131,7 @@ func TestFinds(t *testing.T) {
 	for report, want := range map[string]bool{
 		half + note + verdict: false, half + torn + verdict: true, torn + verdict: true, "Error: checking /p: no such folder\n": true,
 	} {
-		if got := finds(report, underWay); got != want {
-			t.Errorf("%v; expected %v:\n%s", got, want, report)
-		}
+		testkit.Equal(t, finds(report, underWay), want, "%s", report)
 	}
 }
 
@@ -151,9 +144,7 @@ func TestTokenIn(t *testing.T) {
 		"# sim-order s3-7 is a title\n":             "",
 		"sim-order":                                 "",
 	} {
-		if got := tokenIn(prompt); got != want {
-			t.Errorf("%q: %q, want %q", prompt, got, want)
-		}
+		testkit.Equal(t, tokenIn(prompt), want, "%q", prompt)
 	}
 }
 
@@ -164,17 +155,11 @@ func TestLogs(t *testing.T) {
 		t.Helper()
 		testkit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	if _, err := readJournal(path); err != nil {
-		t.Errorf("no file: %v", err)
-	}
+	testkit.Works(t, testkit.Get(readJournal(path)).Err(), "no file")
 	put("start s1-1 7\nwrote s1-1 7\nstart s1-1 8\nend s1-1 8\n")
-	if l, err := readJournal(path); err != nil || fmt.Sprint(l) != "map[begin:map[] beside:map[] commit:map[] end:map[s1-1:[8]] finished:map[] ran:map[] start:map[s1-1:[7 8]] wrote:map[s1-1:[7]]]" {
-		t.Errorf("%v, %v", l, err)
-	}
+	testkit.Equal(t, fmt.Sprint(testkit.Get(readJournal(path)).Must(t)), "map[begin:map[] beside:map[] commit:map[] end:map[s1-1:[8]] finished:map[] ran:map[] start:map[s1-1:[7 8]] wrote:map[s1-1:[7]]]")
 	put("start s1-1\n")
-	if _, err := readJournal(path); err == nil {
-		t.Error("half a line is taken")
-	}
+	testkit.Fails(t, testkit.Get(readJournal(path)).Err(), "", "half a line is taken")
 }
 
 // Lost calls that tell nothing do not keep the checker from its end, and what cannot
@@ -229,8 +214,71 @@ func TestOnce(t *testing.T) {
 		for kind := range h.faults {
 			found += kind
 		}
-		if found != c.want {
-			t.Errorf("%s: %q, want %q", what, found, c.want)
+		testkit.Equal(t, found, c.want, "%s", what)
+	}
+}
+
+// The model knows what reviewers and people may do with a step, and takes nothing else.
+func TestReviewModel(t *testing.T) {
+	at := int64(0)
+	op := func(in input, out string) porcupine.Operation {
+		at += 2
+		return porcupine.Operation{Input: in, Call: at, Output: out, Return: at + 1}
+	}
+	finish := func(step, path string) input {
+		return input{Tool: "finished_step", Step: step, Outputs: outputs{Report: path}.String(), Judged: true}
+	}
+	var (
+		good   = finish(judgedStep, judgedPath("t", pass))
+		bad    = finish(judgedStep, judgedPath("t", fail))
+		first  = finish(personStep, "a.md")
+		second = finish(personStep, "b.md")
+		yes    = input{Tool: "person", Step: personStep, Text: pass}
+		no     = input{Tool: "person", Step: personStep, Text: fail}
+		abort  = input{Tool: "abort_workflow", Text: "enough"}
+		back   = input{Tool: "go_to_step", Step: personStep}
+	)
+	judged := op(good, "begin s8")
+	for name, c := range map[string]struct {
+		ops []porcupine.Operation
+		ok  bool
+	}{
+		"passed in the call":                     {[]porcupine.Operation{op(good, "begin s8")}, true},
+		"passed after a while":                   {[]porcupine.Operation{op(good, reviewRuns), op(good, reviewRuns), op(good, "begin s8"), op(good, "begin s8")}, true},
+		"running after it passed":                {[]porcupine.Operation{op(good, "begin s8"), op(good, reviewRuns)}, false},
+		"failed, then passed":                    {[]porcupine.Operation{op(bad, reviewRuns), op(bad, reviewFailed), op(good, "begin s8")}, true},
+		"passed what was rejected":               {[]porcupine.Operation{op(bad, "begin s8")}, false},
+		"failed what was not rejected":           {[]porcupine.Operation{op(good, reviewFailed)}, false},
+		"aborted while it runs":                  {[]porcupine.Operation{op(bad, reviewRuns), op(abort, "aborted s7: enough"), op(bad, "!session_ended aborted")}, true},
+		"aborted, and it runs":                   {[]porcupine.Operation{op(abort, "aborted s7: enough"), op(bad, reviewRuns)}, false},
+		"a person passes":                        {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(first, `complete {"report":"a.md"}`)}, true},
+		"a person is not asked":                  {[]porcupine.Operation{judged, op(yes, decided)}, false},
+		"nobody has passed it":                   {[]porcupine.Operation{judged, op(first, personAwaited), op(first, `complete {"report":"a.md"}`)}, false},
+		"a person fails":                         {[]porcupine.Operation{judged, op(first, personAwaited), op(no, decided), op(first, reviewFailed), op(first, reviewFailed), op(second, personAwaited), op(yes, decided), op(second, `complete {"report":"b.md"}`)}, true},
+		"a person fails, and it goes on":         {[]porcupine.Operation{judged, op(first, personAwaited), op(no, decided), op(first, `complete {"report":"a.md"}`)}, false},
+		"a decision that is lost":                {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(first, personAwaited)}, false},
+		"two decisions":                          {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(no, decided)}, false},
+		"other outputs than those decided about": {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(second, `complete {"report":"b.md"}`)}, false},
+		"other outputs withdraw a decision":      {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(second, personAwaited), op(first, personAwaited)}, true},
+		"going back withdraws a decision":        {[]porcupine.Operation{judged, op(first, personAwaited), op(yes, decided), op(back, "back to s8 clears s8"), op(first, personAwaited)}, true},
+	} {
+		begun := []porcupine.Operation{{Input: input{Tool: "start_workflow", Workflow: "review"}, Call: -4, Output: "begin s0", Return: -3},
+			{Input: finish("s0", "a.md"), Call: -2, Output: "begin s7", Return: -1}}
+		testkit.Equal(t, porcupine.CheckOperations(sessionModel, append(begun, c.ops...)), c.ok, "%s", name)
+	}
+}
+
+// A reviewer does what the one file that it is given says.
+func TestAssignment(t *testing.T) {
+	a := assignment{token: "r1-2-x", verdict: fail, takes: 1250 * time.Millisecond}
+	for task, want := range map[string]assignment{
+		"Review this:\n==== a\n" + a.String() + "====\n": a,
+		"Review this:\n":                  {},
+		a.String() + a.String():           {},
+		"proof-review r1-2-x perhaps 3\n": {},
+	} {
+		if got, err := assignmentIn([]byte(task)); got != want || (err == nil) != (want == a) {
+			t.Errorf("%q: %+v, %v", task, got, err)
 		}
 	}
 }

@@ -60,8 +60,7 @@ func TestPowerCuts(t *testing.T) {
 	}
 	working.Wait()
 	testkit.Must(t, s.close())
-	log, err := readTrace(trace, p.state)
-	testkit.Must(t, err)
+	log := testkit.Get(readTrace(trace, p.state)).Must(t)
 	if len(log.replies) < clients*sessions*(1+powerSteps/2) {
 		t.Fatalf("the trace has %d replies of %d calls", len(log.replies), len(s.asked))
 	}
@@ -73,8 +72,7 @@ func TestPowerCuts(t *testing.T) {
 	for range *powerCuts {
 		at := log.first + dice.IntN(len(log.events)-log.first)
 		testkit.Must(t, os.RemoveAll(p.state))
-		lost, err := log.restore(p.state, at, dice)
-		testkit.Must(t, err)
+		lost := testkit.Get(log.restore(p.state, at, dice)).Must(t)
 		if text, err := p.command("check").CombinedOutput(); err != nil {
 			t.Errorf("seed %d, cut at event %d: deepwork check: %v\n%s", seed, at, err, text)
 			continue
@@ -122,11 +120,8 @@ type powered struct {
 func newPowered(t *testing.T) *powered {
 	dir := t.TempDir()
 	p := &powered{dir: dir, root: filepath.Join(dir, "project")}
-	var err error
-	p.program, err = build(t.Context(), dir)
-	testkit.Must(t, err)
-	env, err := statetest.Write(dir, dir)
-	testkit.Must(t, err)
+	p.program = testkit.Get(build(t.Context(), dir)).Must(t)
+	env := testkit.Get(statetest.Write(dir, dir)).Must(t)
 	for name, value := range env {
 		p.env = append(p.env, name+"="+value)
 	}
@@ -177,10 +172,8 @@ type asked struct {
 func (p *powered) serve(t *testing.T, under ...string) *line {
 	t.Helper()
 	cmd := p.command(append(under, p.program, "serve", "--path", p.root)...)
-	in, err := cmd.StdinPipe()
-	testkit.Must(t, err)
-	out, err := cmd.StdoutPipe()
-	testkit.Must(t, err)
+	in := testkit.Get(cmd.StdinPipe()).Must(t)
+	out := testkit.Get(cmd.StdoutPipe()).Must(t)
 	testkit.Must(t, cmd.Start())
 	l := &line{cmd: cmd, in: in, ended: make(chan struct{})}
 	go func() {
@@ -238,13 +231,10 @@ func (l *line) call(t *testing.T, done int, session, tool string, arguments map[
 }
 
 func (l *line) write(t *testing.T, message any) {
-	data, err := json.Marshal(message)
-	testkit.Must(t, err)
+	data := testkit.Get(json.Marshal(message)).Must(t)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.in.Write(append(data, '\n')); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(l.in.Write(append(data, '\n'))).Err())
 }
 
 func (l *line) close() error {

@@ -20,8 +20,7 @@ func TestRuns(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64N(1 << 32)
 	}
-	self, err := os.Executable()
-	testkit.Must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	r := newRuns(t.TempDir(), seed, *runsTime)
 	testkit.Must(t, os.MkdirAll(r.root, 0o755))
 	testkit.Must(t, r.layOut(t.Context(), self))

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // packed packs stand-ins for the binaries, which have the time at, and returns the folder.
@@ -82,11 +84,7 @@ func TestArchiveReadme(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(unpacked(t, dir, r.name(p)), "README.md"))
 		check(t, err)
 		note, rest, _ := strings.Cut(string(text), "\n\n")
-		for _, want := range []string{"1.2.3 for " + p.os + "/" + p.arch, "commit c0ffee", "`" + p.program() + "`", "https://"} {
-			if !strings.Contains(note, want) {
-				t.Errorf("%s: the README begins without %q:\n%s", r.name(p), want, note)
-			}
-		}
+		testkit.ContainsAll(t, note, []string{"1.2.3 for " + p.os + "/" + p.arch, "commit c0ffee", "`" + p.program() + "`", "https://"}, "%s: the README begins without", r.name(p))
 		if want := "content of " + filepath.Join("common", "README.md"); rest != want {
 			t.Errorf("%s: the README goes on with %q, not %q", r.name(p), rest, want)
 		}
@@ -97,9 +95,7 @@ func TestArchiveReadme(t *testing.T) {
 func TestDoesNotOverwrite(t *testing.T) {
 	r := release{to: t.TempDir()}
 	check(t, writeZip(filepath.Join(r.to, "a.zip"), nil, r.time))
-	if err := writeZip(filepath.Join(r.to, "a.zip"), nil, r.time); !errors.Is(err, os.ErrExist) {
-		t.Errorf("got %v", err)
-	}
+	testkit.FailsWith(t, writeZip(filepath.Join(r.to, "a.zip"), nil, r.time), os.ErrExist)
 }
 
 // Everybody may read the files of the image, and none is a program: those are in its layers.
@@ -113,9 +109,7 @@ func TestImageIsReadable(t *testing.T) {
 		}
 		info, err := d.Info()
 		check(t, err)
-		if info.Mode().Perm() != 0o644 {
-			t.Errorf("%s has the permissions %v", path, info.Mode())
-		}
+		testkit.Equal(t, info.Mode().Perm(), 0o644, "%s has the permissions %v", path, info.Mode())
 		return nil
 	}))
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 )
 
 // unpacked unpacks an archive of a release and returns the folder in it that has its name.
@@ -144,15 +146,11 @@ func TestBuiltPrograms(t *testing.T) {
 	for i := range args {
 		args[i] = fill(args[i])
 	}
-	if got := tools(t, version, os.TempDir(), fill(command), args...); !slices.Equal(got, want) {
-		t.Errorf("the server of the bundle offers %v, that of the archive %v", got, want)
-	}
+	testkit.Same(t, tools(t, version, os.TempDir(), fill(command), args...), want, "the tools of the bundle and of the archive")
 
 	plugin := readJSON[struct{ MCPServers map[string]config }](t, filepath.Join(dir, "plugin", ".mcp.json")).MCPServers["deepwork"]
 	t.Setenv("PATH", folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	if got := tools(t, version, project, plugin.Command, plugin.Args...); !slices.Equal(got, want) {
-		t.Errorf("the server of the plugin offers %v, that of the archive %v", got, want)
-	}
+	testkit.Same(t, tools(t, version, project, plugin.Command, plugin.Args...), want, "the tools of the plugin and of the archive")
 }
 
 // checkManifest checks a manifest with the program of the bundles' authors, which .ci/run installs.
@@ -165,5 +163,46 @@ func checkManifest(t *testing.T, path string) {
 	}
 	if out, err := exec.CommandContext(t.Context(), "node", program, "validate", path).CombinedOutput(); err != nil {
 		t.Errorf("mcpb validate: %v\n%s", err, out)
+	}
+}
+
+// The script refuses what would make a bad release, before it makes a folder.
+func TestScriptRefuses(t *testing.T) {
+	for _, program := range []string{"bash", "git"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	script, err := os.ReadFile(filepath.Join("..", "..", ".ci", "release"))
+	check(t, err)
+	around := t.TempDir()
+	check(t, exec.CommandContext(t.Context(), "git", "init", "-q", around).Run())
+	copied := filepath.Join(around, "unpacked", ".ci", "release")
+	check(t, os.MkdirAll(filepath.Dir(copied), 0o755))
+	check(t, os.WriteFile(copied, script, 0o755))
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"1.2.3"}, 2, "usage: "},
+		{[]string{"v1.2.3", "DIR"}, 2, "usage: "},
+		{[]string{"1.2", "DIR"}, 2, "usage: "},
+		{[]string{"01.2.3", "DIR"}, 2, "usage: "},
+		{[]string{"1.2.3-rc..1", "DIR"}, 2, "usage: "},
+		{[]string{"1.2.3-", "DIR"}, 2, "usage: "},
+		{[]string{"1.2.3+build", "DIR"}, 2, "usage: "},
+		{[]string{"1.2.3-rc.1", "DIR"}, 1, "is not a git checkout of its own"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "bash", append([]string{copied}, tt.args...)...)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		exit, _ := errors.AsType[*exec.ExitError](err)
+		if exit == nil || exit.ExitCode() != tt.code || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%q: %v\n%s", tt.args, err, out)
+		}
+		if made, err := os.ReadDir(cmd.Dir); err != nil || len(made) > 0 {
+			t.Errorf("%q made %v, %v", tt.args, made, err)
+		}
 	}
 }

@@ -6,23 +6,23 @@ import (
 
 // DeleteArgs are the arguments of delete_task.
 type DeleteArgs struct {
-	TaskID string `json:"task_id" arg:"From list_tasks"`
+	TaskID string `json:"task_id" arg:"UUID"`
 	Force  bool   `json:"-"` // discard repositories in its worktrees: for people, on the command line
 }
 
 // StartArgs are the arguments of start_task_attempt.
 type StartArgs struct {
-	TaskID    string     `json:"task_id" arg:"From list_tasks"`
+	TaskID    string     `json:"task_id" arg:"UUID"`
 	Executor  string     `json:"executor" arg:"From list_executors"`
 	Variant   *string    `json:"variant" arg:"Of the executor"`
 	Repos     []RepoArgs `json:"repos" arg:"Of the project" required:"true" min:"1" max:"50"`
 	Prompt    *string    `json:"prompt" arg:"More instructions" max:"100000"`
-	RequestID *string    `json:"request_id" arg:"Makes retries safe"`
+	RequestID *string    `json:"request_id" arg:"Any text, for retries"`
 }
 
 // RepoArgs name a repository of an attempt and the branch that it starts from.
 type RepoArgs struct {
-	RepoID       string `json:"repo_id" arg:"From list_repos"`
+	RepoID       string `json:"repo_id" arg:"UUID, from list_repos"`
 	TargetBranch string `json:"target_branch" arg:"Branch to start from, as committed"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -39,31 +40,26 @@ func TestBudgetOfCosts(t *testing.T) {
 	long := s.begin(s.newTask("! await "+hold, costs("0.05")))
 	s.reaches(long.AttemptID, task.Running)
 	send := FollowUpArgs{Target: the(long.AttemptID), Action: ActionQueue, Prompt: new(costs("0.01"))}
-	_, err := s.FollowUp(ctx, me, send)
-	must(t, err)
+	testkit.Get(s.FollowUp(ctx, me, send)).Must(t)
 	b := s.ends(s.begin(failed).AttemptID)
 	if b.State != "failed" {
 		t.Fatalf("%+v", b)
 	}
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})
-	must(t, err)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})).Must(t)
 	next := s.newTask("! say hello")
 	_, repo := s.rootProject()
 	start := StartArgs{TaskID: next.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
 	check := func(s *server) {
 		t.Helper()
-		_, err = s.StartTaskAttempt(ctx, me, start)
-		refused(t, err, session.StateError, "budget_reached", "cost 0.3 USD", "attempts.max_cost_usd is 0.3", "raise attempts.max_cost_usd in .deepwork/config.yml")
+		refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "cost 0.3 USD", "attempts.max_cost_usd is 0.3", "raise attempts.max_cost_usd in .deepwork/config.yml")
 		for _, action := range []string{ActionSend, ActionQueue} {
-			_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(b.AttemptID), Action: action, Prompt: new("more")})
-			refused(t, err, session.StateError, "budget_reached", "0.3 USD")
+			refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(b.AttemptID), Action: action, Prompt: new("more")})).Err(), session.StateError, "budget_reached", "0.3 USD")
 		}
 	}
 	check(s)
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
-	own, err := s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: next.ProjectID, Title: "x"})
-	must(t, err)
-	_, err = s.StartTaskAttempt(ctx, eve, StartArgs{TaskID: own.TaskID, Executor: "TEST", Repos: start.Repos})
+	own := testkit.Get(s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: next.ProjectID, Title: "x"})).Must(t)
+	_, err := s.StartTaskAttempt(ctx, eve, StartArgs{TaskID: own.TaskID, Executor: "TEST", Repos: start.Repos})
 	refused(t, err, session.StateError, "budget_reached", "attempts.max_cost_usd is 0.3")
 	if strings.Contains(fmt.Sprint(err), "USD") {
 		t.Errorf("it says the costs of others: %v", err)
@@ -79,8 +75,7 @@ func TestBudgetOfCosts(t *testing.T) {
 		t.Errorf("%+v %v", r, err)
 	}
 	items := func() (all []board.Attention) {
-		r, err := s.NeedsAttention(ctx, me)
-		must(t, err)
+		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
 		for _, i := range r.Items {
 			if i.Kind == board.AttentionBudget {
 				all = append(all, i)
@@ -95,8 +90,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	s.stop()
 	s = p.open()
 	start.RequestID = new("again")
-	_, err = s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.StateError, "budget_reached", "0.35 USD")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "0.35 USD")
 	p.Configure(upTo(0.355))
 	if r := s.ends(long.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
@@ -105,15 +99,10 @@ func TestBudgetOfCosts(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	p.Configure(upTo(1))
-	started, err := s.StartTaskAttempt(ctx, me, start)
-	must(t, err)
+	started := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	p.Configure(upTo(0))
-	if again, err := s.StartTaskAttempt(ctx, me, start); err != nil || again.AttemptID != started.AttemptID {
-		t.Errorf("the repeated request: %+v %v", again, err)
-	}
-	if len(items()) != 1 {
-		t.Error("a limit of 0 is not reached")
-	}
+	testkit.Equal(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t).AttemptID, started.AttemptID, "the repeated request")
+	testkit.Equal(t, len(items()), 1, "a limit of 0 is not reached")
 	p.Configure(func(*config.Config) {})
 	s.ends(started.AttemptID)
 	if got := items(); got != nil {
@@ -142,24 +131,21 @@ func TestBudgetOfUnknownCosts(t *testing.T) {
 	a := s.ends(s.begin(s.newTask(codex("t", 100_000))).AttemptID)
 	more := func(tokens int) {
 		t.Helper()
-		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(a.AttemptID), Action: ActionSend, Prompt: new(codex("t", tokens))})
-		must(t, err)
+		testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(a.AttemptID), Action: ActionSend, Prompt: new(codex("t", tokens))})).Must(t)
 		s.ends(a.AttemptID)
 	}
 	more(300_000) // in total
 	v := s.newTask("! say nothing known")
 	_, repo := s.rootProject()
 	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}}
-	_, err := s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, and give prices of the models in")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "2 executions have ended whose cost is unknown", "attempts.max_unknown is 2", "raise attempts.max_unknown in mine.yml, and give prices of the models in")
 	limit(3, 1)
 	more(700_000)
 	if c := s.get(a.AttemptID).Cost; c == nil || c.Unknown != 2 || deref(c.USD) != 0.4 || deref(c.Input) != 700_000 {
 		t.Errorf("%+v, want 0.4 USD for the last 400,000 of 700,000 tokens, and 2 that are unknown", c)
 	}
 	more(800_000)
-	_, err = s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.StateError, "budget_reached", "cost 0.5 USD")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "cost 0.5 USD")
 }
 
 // The agents of one run have the prices of their own executors, also those whose programs report totals
@@ -171,14 +157,12 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 	})
 	s := p.open()
 	a := s.ends(s.begin(s.newTask("! say hello")).AttemptID)
-	b, err := s.Store(ctx)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
 	for i, x := range []struct {
 		executor, thread string
 		input            int64 // in all
 	}{{"DEAR", "a", 1e6}, {"CHEAP", "b", 1e6}, {"DEAR", "a", 2e6}, {"CHEAP", "b", 3e6}} {
-		u, err := s.usageOf(ctx, b, a.AttemptID, x.executor, &transcript.Usage{Models: map[string]transcript.Tokens{"": {Input: x.input}}, Thread: x.thread})
-		must(t, err)
+		u := testkit.Get(s.usageOf(ctx, b, a.AttemptID, x.executor, &transcript.Usage{Models: map[string]transcript.Tokens{"": {Input: x.input}}, Thread: x.thread})).Must(t)
 		must(t, b.AddUse(ctx, task.Use{AttemptID: a.AttemptID, ExecutionID: fmt.Sprint(i), Executor: x.executor, Reported: true, Usage: *u}))
 	}
 	if c := s.get(a.AttemptID).Cost; c == nil || deref(c.USD) != 23 || c.Unknown != 1 { // and the agent itself
@@ -217,16 +201,14 @@ func TestOvershootOfBudgets(t *testing.T) {
 		if slices.ContainsFunc(states, func(s string) bool { return s == "starting" || s == "running" }) || !slices.Contains(states, "completed") {
 			return fmt.Sprint(states)
 		}
-		b, err := one.Store(ctx)
-		must(t, err)
+		b := testkit.Get(one.Store(ctx)).Must(t)
 		if now, err := one.Reached(ctx, b, p.Config.Load()); err != nil || len(now) == 0 {
 			return fmt.Sprintf("%+v %v: %v", now, err, states)
 		}
 		return ""
 	})
 	for _, s := range []*server{one, two} { // and neither starts more
-		b, err := s.Store(ctx)
-		must(t, err)
+		b := testkit.Get(s.Store(ctx)).Must(t)
 		if x, err := b.ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load())); x != nil || err != nil {
 			t.Errorf("%+v %v", x, err)
 		}

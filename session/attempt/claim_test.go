@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
@@ -27,12 +28,8 @@ func TestBranchTakenMeanwhile(t *testing.T) {
 	if now.State != "completed" || now.WorkspaceBranch == r.WorkspaceBranch || !strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-") {
 		t.Fatalf("%+v: %s", now, deref(now.Error))
 	}
-	if at := p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"); at != now.WorkspaceBranch {
-		t.Errorf("the worktree is on %s, and the board says %s", at, now.WorkspaceBranch)
-	}
-	if p.Git(p.Root, "rev-parse", r.WorkspaceBranch) != p.Git(p.Root, "rev-parse", "main") {
-		t.Error("the other's branch was touched")
-	}
+	testkit.Equal(t, p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"), now.WorkspaceBranch, "the branch of the worktree and of the board")
+	testkit.Equal(t, p.Git(p.Root, "rev-parse", r.WorkspaceBranch), p.Git(p.Root, "rev-parse", "main"), "the other's branch was touched")
 }
 
 // What was claimed by a server that died waits while the config cannot be read: it
@@ -53,11 +50,9 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 			return p.Config.Load(), nil
 		}
 	})
-	b, err := s.Store(ctx)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
 	eventually(t, func() string {
-		at, err := b.Attempt(ctx, r.AttemptID)
-		must(t, err)
+		at := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
 		if at.State != task.Waiting {
 			return "the attempt is " + string(at.State)
 		}
@@ -94,12 +89,7 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 			return p.Config.Load(), nil
 		}
 	})
-	eventually(t, func() string {
-		if Exists(journal) {
-			return "the removal is not finished"
-		}
-		return ""
-	})
+	vanishes(t, journal)
 	if Exists(folder + ".removing") {
 		t.Error("the worktrees are left")
 	}
@@ -138,8 +128,7 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 	r = s.reaches(r.AttemptID, task.Running)
 	s.die()
 	moved := t.TempDir()
-	files, err := filepath.Glob(s.boardPath() + "*")
-	must(t, err)
+	files := testkit.Get(filepath.Glob(s.boardPath() + "*")).Must(t)
 	for _, f := range files {
 		must(t, os.Rename(f, filepath.Join(moved, filepath.Base(f))))
 	}
@@ -150,12 +139,7 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
-	eventually(t, func() string {
-		if !Exists(filepath.Join(r.Repos[0].WorktreePath, "late.txt")) {
-			return "the agent has not gone on"
-		}
-		return ""
-	})
+	appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
 }
 
 // A run that this server no longer leads stops looking for its process.

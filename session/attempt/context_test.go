@@ -1,15 +1,24 @@
 package attempt
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
+	"deepwork/session/state"
 	"deepwork/session/store"
 )
 
@@ -54,10 +63,8 @@ func TestReq004_GetContext(t *testing.T) {
 			t.Errorf("%s is taken for the workspace: %v %v", root, is, err)
 		}
 	}
-	c, err := board.OpenContext(r.AttemptID, s.Database)
-	must(t, err)
-	got, err := c.GetContext(ctx)
-	must(t, err)
+	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
+	got := testkit.Get(c.GetContext(ctx)).Must(t)
 	if got.ProjectID != project || got.ProjectName != "shop" || got.TaskID != v.TaskID || got.TaskTitle != v.Title || got.TaskStatus != "inprogress" ||
 		got.AttemptID != r.AttemptID || got.WorkspaceBranch != r.WorkspaceBranch || got.WorkflowSessionID != nil || len(got.WorkspaceRepos) != 1 {
 		t.Errorf("%+v", got)
@@ -67,10 +74,8 @@ func TestReq004_GetContext(t *testing.T) {
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
-	_, err = c.GetContext(ctx)
-	refused(t, err, session.ToolError, "unknown_attempt", r.AttemptID)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	refused(t, testkit.Get(c.GetContext(ctx)).Err(), session.ToolError, "unknown_attempt", r.AttemptID)
 }
 
 // A task with a workflow is to be reviewed only when that is complete.
@@ -79,16 +84,13 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	hold := filepath.Join(p.Root, "..", "hold")
-	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! prompt\n! await " + hold), JobName: new("release"), WorkflowName: new("write")})).Must(t)
 	r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
 	s.reaches(r.AttemptID, task.Running)
-	c, err := board.OpenContext(r.AttemptID, s.Database)
-	must(t, err)
+	c := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
 	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
 	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: board.WorkflowCompleted, Step: "nested"}) // is not the task's
-	got, err := c.GetContext(ctx)
-	must(t, err)
+	got := testkit.Get(c.GetContext(ctx)).Must(t)
 	if deref(got.WorkflowSessionID) != "0123abcd" || deref(got.WorkflowStep) != "collect" || deref(got.WorkflowStatus) != "active" || deref(got.JobName) != "release" {
 		t.Errorf("%+v", got)
 	}
@@ -111,4 +113,184 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	if now := s.task(v.TaskID); now.Status != "inreview" {
 		t.Errorf("%+v", now)
 	}
+}
+
+// Where a task names no workflow, its own is the one that is nested in no other;
+// where it names one, that counts wherever it runs.
+func TestNewsOfNestedWorkflows(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, repo := s.rootProject()
+	for _, c := range []struct {
+		job, workflow *string
+		outer, inner  string
+		want          string
+	}{{nil, nil, "aaaaaaa1", "bbbbbbb1", "aaaaaaa1"}, {new("release"), new("write"), "aaaaaaa2", "bbbbbbb2", "bbbbbbb2"}} {
+		v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.Root, "never")), JobName: c.job, WorkflowName: c.workflow})).Must(t)
+		r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
+		s.reaches(r.AttemptID, task.Running)
+		inside := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
+		s.moves(r.AttemptID, store.Session{ID: c.outer, Job: "explore", Workflow: "all", Status: board.WorkflowActive, Step: "look"})
+		s.moves(r.AttemptID, store.Session{ID: c.inner, Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect", Parent: c.outer})
+		got := testkit.Get(inside.GetContext(ctx)).Must(t)
+		testkit.Equal(t, deref(got.WorkflowSessionID), c.want, "%v: %+v", deref(c.job), got)
+		testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})).Must(t)
+	}
+}
+
+func TestNeedsAttention(t *testing.T) {
+	p := newProject(t)
+	soon := time.Now().Add(time.Hour)
+	var broken error
+	s := p.open(func(o *Options) {
+		o.Steps = func(_ context.Context, who session.Caller, _ []string) ([]session.AwaitingStep, error) {
+			if who.Identity != me.Identity {
+				return nil, broken
+			}
+			return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}}, broken
+		}
+	})
+	kinds := func(who session.Caller) (all []string) {
+		t.Helper()
+		r := testkit.Get(s.NeedsAttention(ctx, who)).Must(t)
+		if r.Count != len(r.Items) || r.Truncated || r.Items == nil {
+			t.Errorf("%+v", r)
+		}
+		for _, i := range r.Items {
+			all = append(all, i.Kind+" "+i.ID)
+		}
+		return all
+	}
+	if got := kinds(session.Caller{Identity: "eve"}); got != nil {
+		t.Errorf("at first: %v", got)
+	}
+	good, bad := s.newTask("! say hello"), s.newTask("! exit 3")
+	done := s.ends(s.begin(good).AttemptID)
+	failed := s.ends(s.begin(bad).AttemptID)
+	if done.State != "completed" || failed.State != "failed" {
+		t.Fatalf("%+v\n%+v", done, failed)
+	}
+	want := []string{"step_waits 0a1b2c3d", "attempt_failed " + failed.AttemptID, "attempt_to_review " + done.AttemptID}
+	testkit.Same(t, kinds(me), want)
+	if got := kinds(session.Caller{Identity: "eve"}); got != nil {
+		t.Errorf("another caller sees %v", got)
+	}
+	r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
+	if i := r.Items[0]; i.Title != "Step write: A report" || i.Command != "deepwork sessions override 0a1b2c3d write --reason TEXT" || *i.Since != board.Stamp(soon) {
+		t.Errorf("%+v", i)
+	}
+	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board tail "+failed.AttemptID || *i.Since != *failed.EndedAt {
+		t.Errorf("%+v, want the end of %+v", i, failed)
+	}
+	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
+	testkit.Same(t, kinds(me), want[:2], "after it was accepted")
+
+	withheld := func(w config.Withheld) func(*config.Config) {
+		return func(c *config.Config) { c.Approval = &config.Approval{Withheld: &w} }
+	}
+	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
+	for name, test := range map[string]struct {
+		config.Withheld
+		title string
+	}{
+		"agents alone": {config.Withheld{Asked: []config.Asked{agents}}, ""},
+		"denied":       {config.Withheld{Asked: []config.Asked{source}, Denied: true}, ""},
+		"a source":     {config.Withheld{Asked: []config.Asked{agents, source}}, "Not approved: agents, workflow_tools.sources.ci"},
+		"a fault":      {config.Withheld{Asked: []config.Asked{source}, Fault: "it is a link."}, "Not approved: workflow_tools.sources.ci. It cannot be approved: it is a link"},
+	} {
+		p.Configure(withheld(test.Withheld))
+		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
+		i := r.Items[len(r.Items)-1]
+		if (i.Kind == board.AttentionUntrusted) != (test.title != "") || i.Kind == board.AttentionUntrusted && (i.Title != test.title || i.Command != "deepwork trust" || len(i.ID) != 16) {
+			t.Errorf("%s: %+v", name, i)
+		}
+	}
+	broken = errors.New("no sessions")
+	testkit.FailsWith(t, testkit.Get(s.NeedsAttention(ctx, me)).Err(), broken)
+}
+
+// Each item is notified once, by any number of servers, also of a later one; a failure that comes
+// again is new. A command that fails or hangs is logged once, and holds nothing up.
+func TestNotify(t *testing.T) {
+	p := newProject(t)
+	got := filepath.Join(t.TempDir(), "got")
+	use := func(script string) {
+		p.Configure(func(c *config.Config) { c.Notify = []string{"sh", "-c", script, "sh", got} })
+	}
+	use(`cat >> "$1"; pwd >> "$1.dir"`)
+	soon := time.Now().Add(time.Hour)
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	change := func(o *Options) {
+		o.Logger = logger
+		o.Steps = func(context.Context, session.Caller, []string) ([]session.AwaitingStep, error) {
+			return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}}, nil
+		}
+	}
+	notified := func(want ...string) (last Notification) {
+		t.Helper()
+		testkit.Eventually(t, func() string {
+			data, _ := os.ReadFile(got)
+			var all []string
+			for line := range strings.Lines(string(data)) {
+				if err := json.Unmarshal([]byte(line), &last); err != nil {
+					return fmt.Sprintf("%v: %s", err, data)
+				}
+				all = append(all, last.Kind+" "+last.ID)
+			}
+			if fmt.Sprint(all) != fmt.Sprint(want) {
+				return fmt.Sprintf("notified of %v, want %v", all, want)
+			}
+			if data, _ = os.ReadFile(state.Of(p.Root).Notified()); !strings.Contains(string(data), last.Kind+" "+last.ID+" "+deref(last.Since)) {
+				return fmt.Sprintf("%+v is not in %s", last, data)
+			}
+			return ""
+		})
+		return last
+	}
+	s := p.open(change)
+	want := []string{"step_waits 0a1b2c3d"}
+	if n := notified(want...); n.Project != p.Root || n.Title != "Step write: A report" || deref(n.Since) != board.Stamp(soon) || !strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write") {
+		t.Errorf("%+v", n)
+	}
+	beside := p.open(change)
+	v := s.newTask("! exit 3")
+	x := s.ends(s.begin(v).AttemptID)
+	want = append(want, "attempt_failed "+x.AttemptID)
+	if n := notified(want...); n.Title != v.Title || deref(n.Since) != *x.EndedAt {
+		t.Errorf("%+v", n)
+	}
+	if dir, err := os.ReadFile(got + ".dir"); err != nil || strings.Contains(string(dir), p.Root) {
+		t.Errorf("it ran in %s, %v", dir, err)
+	}
+	s.stop()
+	beside.stop()
+
+	use(`cat >> "$1"; echo broken >&2; exit 3`)
+	s = p.open(change) // repeats nothing
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: board.Target{AttemptID: &x.AttemptID}, Action: ActionSend, Prompt: new("! exit 4")})).Must(t)
+	s.reaches(x.AttemptID, "running", "failed")
+	s.ends(x.AttemptID)
+	want = append(want, "attempt_failed "+x.AttemptID)
+	notified(want...)
+	w := s.newTask("! say done")
+	y := s.ends(s.begin(w).AttemptID)
+	want = append(want, "attempt_to_review "+y.AttemptID)
+	notified(want...)
+	use(`echo >> "$1.hangs"; trap "" TERM; sleep 1000 & wait; sleep 1000`)
+	z := s.ends(s.begin(s.newTask("! exit 5")).AttemptID)
+	testkit.Eventually(t, func() string {
+		if _, err := os.Stat(got + ".hangs"); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
+	s.stop() // ends it
+	if n := strings.Count(log.String(), "the command of notify failed"); n != 2 || !strings.Contains(log.String(), "broken") {
+		t.Errorf("%d failures were logged:\n%s", n, log.String())
+	}
+	use(`cat >> "$1"`)
+	p.open(change) // what was cut short is notified of again
+	notified(append(want, "attempt_failed "+z.AttemptID)...)
 }

@@ -165,10 +165,8 @@ func TestKilledServersLoseNothing(t *testing.T) {
 	}
 	p.Configure(crashConfig)
 	s := p.open()
-	b, err := s.Store(ctx)
-	must(t, err)
-	all, err := b.AllAttempts(ctx)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
+	all := testkit.Get(b.AllAttempts(ctx)).Must(t)
 	for _, a := range all {
 		s.rests(a.ID)
 	}
@@ -192,8 +190,7 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *ackn
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "server", p.Root, marks)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	must(t, err)
+	out := testkit.Get(cmd.StdoutPipe()).Must(t)
 	must(t, cmd.Start())
 	after := time.Duration(dice.IntN(900)) * time.Millisecond
 	var timer *time.Timer
@@ -229,8 +226,7 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *ackn
 // machine does.
 func (p *project) killShims(t *testing.T, ack *acknowledged) {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))
-	must(t, err)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(state.Of(p.Root).Logs(), "attempts", "*", "runs", "*"))).Must(t)
 	for _, dir := range dirs {
 		if Exists(filepath.Join(dir, "exit.json")) {
 			continue
@@ -252,11 +248,9 @@ func (p *project) killShims(t *testing.T, ack *acknowledged) {
 // rests waits until an attempt has ended with all that was queued.
 func (s *server) rests(id string) {
 	s.t.Helper()
-	b, err := s.Store(ctx)
-	must(s.t, err)
+	b := testkit.Get(s.Store(ctx)).Must(s.t)
 	eventually(s.t, func() string {
-		x, err := b.LatestExecution(ctx, id)
-		must(s.t, err)
+		x := testkit.Get(b.LatestExecution(ctx, id)).Must(s.t)
 		if x.State.Open() {
 			return fmt.Sprintf("attempt %s is %s", id, x.State)
 		}
@@ -315,10 +309,8 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		return
 	}
 	r := s.get(attempt)
-	b, err := s.Store(ctx)
-	must(t, err)
-	all, err := b.Executions(ctx, attempt)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
+	all := testkit.Get(b.Executions(ctx, attempt)).Must(t)
 	states := map[task.AttemptState]int{}
 	for _, x := range all {
 		states[x.State]++
@@ -328,9 +320,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 			t.Errorf("attempt %s ended as %v: %s", attempt, states, deref(r.Error))
 		}
 		for _, file := range ack.followed[attempt] {
-			if read(file) != file {
-				t.Errorf("the follow-up %s of attempt %s did not run", file, attempt)
-			}
+			testkit.Equal(t, read(file), file, "the follow-up of attempt %s did not run", attempt)
 		}
 	} else if other := slices.DeleteFunc(slices.Collect(maps.Keys(states)), func(s task.AttemptState) bool { return s == task.Completed || s == task.Interrupted }); len(other) > 0 {
 		t.Errorf("attempt %s ended as %v", attempt, states)

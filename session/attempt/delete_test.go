@@ -2,13 +2,15 @@ package attempt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
 )
@@ -20,27 +22,22 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! write loose.txt loose")
 	r := s.ends(s.begin(v).AttemptID)
-	b, err := s.Store(ctx)
-	must(t, err)
-	_, err = b.BeginDelete(ctx, v.TaskID) // as another server does
+	b := testkit.Get(s.Store(ctx)).Must(t)
+	_, err := b.BeginDelete(ctx, v.TaskID) // as another server does
 	must(t, err)
 	_, repo := s.rootProject()
-	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.StateError, "being_deleted", "delete_task")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "being_deleted", "delete_task")
 	for _, action := range []string{ActionSend, ActionQueue} {
-		_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})
-		refused(t, err, session.StateError, "being_deleted", "delete_task")
+		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "being_deleted", "delete_task")
 	}
 	// The first server was killed; the next call is refused, and nothing is gone.
 	p.Git(p.Root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	refused(t, err, session.StateError, "worktree_in_use", "I work here")
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
 	if again := s.ends(s.begin(v).AttemptID); again.State != "completed" {
 		t.Errorf("%+v", again)
 	}
 	p.Git(p.Root, "worktree", "unlock", r.Repos[0].WorktreePath)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 }
 
 // A request_id is good for one thing: when that is deleted it says so, and makes
@@ -50,25 +47,16 @@ func TestRequestsAfterDeletion(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	create := board.CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
-	v, err := s.CreateTask(ctx, me, create)
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, me, create)).Must(t)
 	start := StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("call-2")}
-	r, err := s.StartTaskAttempt(ctx, me, start)
-	must(t, err)
+	r := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	s.ends(r.AttemptID)
-	again, err := s.StartTaskAttempt(ctx, me, start)
-	must(t, err)
-	if again.AttemptID != r.AttemptID {
-		t.Error("a repeated call made a second attempt")
-	}
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
-	_, err = s.CreateTask(ctx, me, create)
-	refused(t, err, session.ToolError, "deleted_since", "request_id")
-	_, err = s.StartTaskAttempt(ctx, me, start)
-	refused(t, err, session.ToolError, "deleted_since", "request_id")
-	_, err = s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})
-	refused(t, err, session.ToolError, "unknown_project", nobody)
+	again := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
+	testkit.Equal(t, again.AttemptID, r.AttemptID, "a repeated call made a second attempt")
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	refused(t, testkit.Get(s.CreateTask(ctx, me, create)).Err(), session.ToolError, "deleted_since", "request_id")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.ToolError, "deleted_since", "request_id")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: nobody, Title: "One", RequestID: new("call-3")})).Err(), session.ToolError, "unknown_project", nobody)
 }
 
 // Without git nothing is made, and the refusal says what is missing.
@@ -79,8 +67,7 @@ func TestWithoutGit(t *testing.T) {
 	_, repo := s.rootProject()
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
-	_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.StateError, "git_failed", "not in PATH", "install git")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "git_failed", "not in PATH", "install git")
 	t.Setenv("PATH", path)
 	if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
 		t.Errorf("%+v", now)
@@ -94,9 +81,7 @@ func TestLockedBoardIsToldAsOne(t *testing.T) {
 	if w := err.(*session.Error).Waiting(); w == nil || w.Code != "board_busy" {
 		t.Errorf("board_busy: waiting is %v", w)
 	}
-	if err := board.Fault("following up", context.Canceled); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, board.Fault("following up", context.Canceled), context.Canceled)
 }
 
 // An attempt that is started while the worktrees of others go would be deleted
@@ -113,16 +98,113 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); done <- err }()
 	eventually(t, func() string {
-		b, err := s.Store(ctx)
-		must(t, err)
+		b := testkit.Get(s.Store(ctx)).Must(t)
 		if marked, err := b.Deleting(ctx); err != nil || len(marked) == 0 {
 			return "the removal has not begun"
 		}
 		return ""
 	})
 	_, repo := other.rootProject()
-	_, err = other.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.StateError, "being_deleted", "delete_task")
+	refused(t, testkit.Get(other.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "being_deleted", "delete_task")
 	must(t, lock.Unlock())
 	must(t, <-done)
+}
+
+// delete_task removes rows and worktrees, and no work: what is not committed is
+// under a ref, and branches with commits stay.
+func TestDeleteTask(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! write done.txt committed", "! commit half of it", "! write loose.txt loose", "! write README changed")
+	first := s.ends(s.begin(v).AttemptID)
+	second := s.ends(s.begin(v, func(a *StartArgs) { a.Executor, a.Prompt = "TEST", new("! say only") }).AttemptID)
+	third := s.begin(s.newTask("! say another task"))
+	third = s.ends(third.AttemptID)
+	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	if r.TaskID != v.TaskID || !r.Deleted || len(r.Rescued) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	for _, kept := range r.Rescued {
+		if kept.AttemptID != first.AttemptID && kept.AttemptID != second.AttemptID || kept.RepoPath != p.Root || !strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID) {
+			t.Errorf("%+v", kept)
+		}
+		testkit.Equal(t, p.Git(p.Root, "rev-parse", kept.Ref), kept.Commit, "%s", kept.Ref)
+		for name, want := range map[string]string{"loose.txt": "loose", "README": "changed", "done.txt": "committed"} {
+			testkit.Equal(t, p.Git(p.Root, "show", kept.Ref+":"+name), want, "%s of %s", name, kept.Ref)
+		}
+	}
+	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
+	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
+	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
+	if Exists(first.Repos[0].WorktreePath) || Exists(s.records(first.AttemptID)) {
+		t.Error("folders of the attempt are left")
+	}
+	if !Exists(third.Repos[0].WorktreePath) || s.get(third.AttemptID).State != "completed" {
+		t.Error("another task's attempt is gone")
+	}
+	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 1 {
+		t.Errorf("worktrees:\n%s", list)
+	}
+}
+
+// A task whose agent waits or runs is not deleted, and nothing of it is touched.
+func TestDeleteRunningTask(t *testing.T) {
+	p := newProject(t)
+	hold := filepath.Join(p.Root, "..", "hold")
+	s := p.open()
+	v := s.newTask("! await " + hold)
+	r := s.begin(v)
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "attempt_running", v.TaskID, "stop_attempt")
+	s.reaches(r.AttemptID, task.Running)
+	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "attempt_running")
+	if r := s.get(r.AttemptID); r.State != "running" || !r.Repos[0].Exists {
+		t.Errorf("%+v", r)
+	}
+	must(t, os.WriteFile(hold, nil, 0o644))
+	s.ends(r.AttemptID)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+}
+
+// A removal that was cut short keeps follow-ups out, and the same call again
+// finishes it.
+func TestDeleteIsFinishedByRepetition(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! write loose.txt loose")
+	r := s.ends(s.begin(v).AttemptID)
+	// As a server leaves it that is killed between the worktrees and the rows.
+	b := testkit.Get(s.Store(ctx)).Must(t)
+	testkit.Get(b.BeginDelete(ctx, v.TaskID)).Must(t)
+	at := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "being_deleted", "delete_task")
+	k := s.Worktrees(at)
+	_, _, err := k.Remove(ctx, r.AttemptID, false, func() bool { return false })
+	must(t, err)
+	s.stop()
+	next := p.open()
+	again := testkit.Get(next.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
+	if len(again.Rescued) != 1 || again.Rescued[0].Ref != "refs/deepwork/rescue/"+r.AttemptID || again.Rescued[0].RepoPath != p.Root ||
+		again.Rescued[0].Worktree != r.Repos[0].WorktreePath || again.Rescued[0].Commit != p.Git(p.Root, "rev-parse", again.Rescued[0].Ref) {
+		t.Errorf("what was kept before is not told: %+v", again.Rescued)
+	}
+	testkit.Equal(t, p.Git(p.Root, "show", "refs/deepwork/rescue/"+r.AttemptID+":loose.txt"), "loose", "kept")
+}
+
+// A follow-up that begins while its worktree is being removed waits for the end of
+// the removal, and does not run in what is left.
+func TestStartGivesWayToRemoval(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
+	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	if err != nil || lock == nil {
+		t.Fatal(lock, err)
+	}
+	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say never")})
+	s.reaches(r.AttemptID, task.Starting)
+	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
+	must(t, lock.Unlock())
+	if r := s.ends(r.AttemptID); r.State != "failed" || !strings.Contains(deref(r.Error), "is gone") || strings.Contains(s.output(r.AttemptID), "never") {
+		t.Errorf("%+v: %s", r, deref(r.Error))
+	}
 }

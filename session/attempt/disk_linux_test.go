@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
@@ -34,26 +35,18 @@ func TestFullDisk(t *testing.T) {
 
 	ballast := filepath.Join(home, "ballast")
 	fillDisk(t, ballast)
-	_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})
-	refused(t, err, session.ToolError, "disk_full", "space")
-	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.ToolError, "disk_full")
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})
-	refused(t, err, session.ToolError, "disk_full")
-	if list, err := s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project}); err != nil || list.Total != 1 {
-		t.Errorf("%+v, %v", list, err)
-	}
-	dirs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
-	must(t, err)
+	refused(t, testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "No room"})).Err(), session.ToolError, "disk_full", "space")
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.ToolError, "disk_full")
+	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("x")})).Err(), session.ToolError, "disk_full")
+	testkit.Equal(t, testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 1)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))).Must(t)
 	// The space reserved for the exit of an agent is more than this one needs: the rest would be room for the board.
 	must(t, os.Truncate(filepath.Join(dirs[0], "exit.spare"), 4<<10))
 	rest := filepath.Join(home, "rest")
 	fillDisk(t, rest)
 	must(t, os.WriteFile(hold, nil, 0o644))
-	proc, err := s.local.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))
-	must(t, err)
-	_, err = proc.Wait(ctx)
-	must(t, err)
+	proc := testkit.Get(s.local.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))).Must(t)
+	testkit.Get(proc.Wait(ctx)).Must(t)
 	if now := s.get(r.AttemptID); now.State != "running" || now.QueuedFollowUp != nil {
 		t.Errorf("%+v", now)
 	}
@@ -62,16 +55,13 @@ func TestFullDisk(t *testing.T) {
 	if r := s.ends(r.AttemptID); r.State != "completed" {
 		t.Errorf("%+v", r)
 	}
-	if list, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
-		t.Errorf("a refused call made an attempt: %+v, %v", list, err)
-	}
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1, "a refused call made an attempt")
 }
 
 // fillDisk writes a file until there is no room for one byte more.
 func fillDisk(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.Create(path)
-	must(t, err)
+	f := testkit.Get(os.Create(path)).Must(t)
 	defer f.Close()
 	block := make([]byte, 64<<10)
 	for len(block) > 0 {

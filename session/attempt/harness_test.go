@@ -69,8 +69,7 @@ func (p *project) open(change ...func(*Options)) *server {
 		s.stores = p.Stores()
 		o.Stores = s.stores
 	}
-	e, err := Open(ctx, o)
-	must(p.T, err)
+	e := testkit.Get(Open(ctx, o)).Must(p.T)
 	s.Engine = e
 	p.T.Cleanup(s.stop)
 	return s
@@ -117,14 +116,12 @@ func (w testWriter) Write(p []byte) (int, error) {
 // rootProject is the id of the project root and of its repository.
 func (s *server) rootProject() (projectID, repoID string) {
 	s.t.Helper()
-	r, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	must(s.t, err)
+	r := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(s.t)
 	for _, v := range r.Projects {
 		if !v.IsRoot {
 			continue
 		}
-		repos, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})
-		must(s.t, err)
+		repos := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})).Must(s.t)
 		if len(repos.Repos) == 1 {
 			return v.ProjectID, repos.Repos[0].RepoID
 		}
@@ -138,8 +135,7 @@ func (s *server) rootProject() (projectID, repoID string) {
 func (s *server) newTask(lines ...string) *board.Task {
 	s.t.Helper()
 	id, _ := s.rootProject()
-	t, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: board.OrNull(strings.Join(lines, "\n"))})
-	must(s.t, err)
+	t := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: board.OrNull(strings.Join(lines, "\n"))})).Must(s.t)
 	return t
 }
 
@@ -151,8 +147,7 @@ func (s *server) begin(t *board.Task, change ...func(*StartArgs)) *AttemptReply 
 	for _, f := range change {
 		f(&a)
 	}
-	r, err := s.StartTaskAttempt(ctx, me, a)
-	must(s.t, err)
+	r := testkit.Get(s.StartTaskAttempt(ctx, me, a)).Must(s.t)
 	return r
 }
 
@@ -160,14 +155,11 @@ func (s *server) begin(t *board.Task, change ...func(*StartArgs)) *AttemptReply 
 // whose paths are known.
 func (s *server) claimed() (*task.Execution, *task.Attempt) {
 	s.t.Helper()
-	b, err := s.Store(ctx)
-	must(s.t, err)
+	b := testkit.Get(s.Store(ctx)).Must(s.t)
 	must(s.t, s.Members.Enter(ctx))
 	cfg := s.p.Config.Load()
-	x, err := b.ClaimNext(ctx, s.Members.ID(), 4, s.claim(ctx, b, cfg), task.Limits{})
-	must(s.t, err)
-	a, err := b.Attempt(ctx, x.AttemptID)
-	must(s.t, err)
+	x := testkit.Get(b.ClaimNext(ctx, s.Members.ID(), 4, s.claim(ctx, b, cfg), task.Limits{})).Must(s.t)
+	a := testkit.Get(b.Attempt(ctx, x.AttemptID)).Must(s.t)
 	if a.Workspace == "" {
 		must(s.t, s.choosePaths(ctx, b, cfg, a))
 	}
@@ -179,16 +171,14 @@ func the(id string) board.Target { return board.Target{AttemptID: &id} }
 // get returns an attempt as it is now.
 func (s *server) get(id string) *AttemptReply {
 	s.t.Helper()
-	r, err := s.GetAttempt(ctx, me, AttemptArgs{the(id)})
-	must(s.t, err)
+	r := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
 	return &r.AttemptReply
 }
 
 // executions returns the runs of an attempt's agent, newest first.
 func (s *server) executions(id string) []Execution {
 	s.t.Helper()
-	r, err := s.GetAttempt(ctx, me, AttemptArgs{the(id)})
-	must(s.t, err)
+	r := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
 	return r.Executions
 }
 
@@ -197,10 +187,8 @@ func (s *server) reaches(id string, states ...task.AttemptState) *AttemptReply {
 	s.t.Helper()
 	var r *AttemptReply
 	eventually(s.t, func() string {
-		b, err := s.Store(ctx)
-		must(s.t, err)
-		a, err := b.Attempt(ctx, id)
-		must(s.t, err)
+		b := testkit.Get(s.Store(ctx)).Must(s.t)
+		a := testkit.Get(b.Attempt(ctx, id)).Must(s.t)
 		for _, state := range states {
 			if a.State == state {
 				r = s.get(id)
@@ -221,16 +209,14 @@ func (s *server) ends(id string) *AttemptReply {
 
 func (s *server) task(id string) *board.TaskReply {
 	s.t.Helper()
-	r, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: id})
-	must(s.t, err)
+	r := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: id})).Must(s.t)
 	return r
 }
 
 // output is what an attempt's agents wrote, a line each.
 func (s *server) output(id string) string {
 	s.t.Helper()
-	r, err := s.TailAttempt(ctx, me, TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail), Raw: new(true)})
-	must(s.t, err)
+	r := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(id), AfterIndex: new(int64(-1)), Limit: new(MaxTail), Raw: new(true)})).Must(s.t)
 	var lines []string
 	for _, e := range r.Entries {
 		if e.Stream != "system" {
@@ -241,6 +227,18 @@ func (s *server) output(id string) string {
 }
 
 var eventually = testkit.Eventually
+
+// appears waits until a file or folder is there.
+func appears(t testing.TB, path string) {
+	t.Helper()
+	testkit.Until(t, path+" to be there", func() bool { return Exists(path) })
+}
+
+// vanishes waits until a file or folder is gone.
+func vanishes(t testing.TB, path string) {
+	t.Helper()
+	testkit.Until(t, path+" to be gone", func() bool { return !Exists(path) })
+}
 
 // groupEnds waits until nothing of a process group runs: what was killed is gone
 // when the system comes to it.
@@ -275,3 +273,35 @@ func containsAll(s string, all ...string) bool {
 func (s *server) records(attempt string) string {
 	return local{logs: s.State().Logs()}.records(attempt)
 }
+
+// onlyFiles are the tests that are about files, with the reason. The others run with PostgreSQL, too.
+var onlyFiles = map[string]string{
+	"TestFullDisk":                   "the disk of the board's file is full",
+	"TestInspectBoard":               "it changes the rows of SQLite",
+	"TestInspectChangesNothing":      "it compares the files of a board",
+	"TestBoardOfAWorkspaceElsewhere": "it changes the rows of SQLite",
+	"TestEndedWithoutServer":         "it sets the clock of SQLite",
+}
+
+func init() {
+	for name := range strings.FieldsSeq(anyStore) {
+		onlyFiles[name] = "it is about git, agents, their records, or arguments, and what it stores is tested by package storetest"
+	}
+}
+
+const anyStore = `
+	TestARemovalThatIsNotAnswered TestAgentOutlivesItsBoard TestAnAgentEndsAfterItBegan TestAnAgentIsItsMaker TestAnExecutorThatIsAService
+	TestArgumentsAreFlat TestAttemptFails TestAutoStartRefused TestBlockedTask TestBudgetOfCosts TestBudgetOfUnknownCosts
+	TestClaimedWhileTheConfigIsBad TestCostsOfTwoExecutors TestCrashesAreRecoveredInEachFolder TestDeleteIsFinishedByRepetition
+	TestDeleteRunningTask TestDeleteTask TestEarlierExecutionsStayVisible TestFailedBeforeItsWorkspace TestFindEndsWithItsContext
+	TestFoldersOfWorktrees TestFollowUpAfterAFailedStart TestFollowUpWithoutAConversation TestFollowUpWithoutWorkspace TestHasConversation
+	TestHistoryIsBounded TestIgnore TestInspectWell TestInspectWorktrees TestInterrupted TestLeadOfATaskIsChecked TestLeaderPanics
+	TestLimitsAreRead TestLimitsAreWaitedForEverLonger TestListExecutors TestLockedBoardIsToldAsOne TestLogsThatAreLinks
+	TestMessageThatBeginsLikeAnOption TestMessageWithoutAnEnd TestMessagesByPage TestNeedsAttention TestNoProgramOfARepositoryRuns
+	TestNothingIsSaidOfOthersAttempts TestNotify TestOutcomes TestOutputAndCostOfAgents TestOutputOfAWaitingExecution TestOvershootOfBudgets
+	TestOwnStatusIsKept TestPreparedFolderOfWorktrees TestProjectsShareAFolderOfWorktrees TestPromptAsArgument TestRecordsBehindALink
+	TestRecordsRemoved TestReq004_EveryFieldIsDescribed TestReq004_FollowUpSend TestReq004_FollowUpWithoutSession
+	TestResumeOfARunThatNeverBegan TestResumeOfARunWithoutAWorkspace TestRunCrashes TestSetupFails TestSetupOfABranchIsNotTheApprovedOne
+	TestSeveralRepos TestStartGivesWayToRemoval TestStartOnce TestStartingAgentsNeedsTheRight TestStateOfAWorkspaceIsRemoved TestStop
+	TestStopBehindLinks TestStopWaiting TestStopWhileStarting TestTail TestTailOfARun TestTaskWaitsForItsWorkflow
+	TestTasksOfAnAgentAreItsMakers TestTheEndOfTheOutput TestWithoutGit TestWrongArguments`

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
@@ -31,8 +32,7 @@ func (p *project) inspectAt(ctx context.Context, f *state.Folder) (session.Repor
 // notes begin with "note: ".
 func (p *project) inspect() []string {
 	p.T.Helper()
-	r, err := p.inspectAt(ctx, state.Of(p.Root))
-	must(p.T, err)
+	r := testkit.Get(p.inspectAt(ctx, state.Of(p.Root))).Must(p.T)
 	lines := []string{}
 	for _, f := range r.Findings {
 		note := ""
@@ -61,10 +61,8 @@ func (p *project) finds(want ...string) {
 // sql changes rows of the board behind its back.
 func (p *project) sql(statements string) {
 	p.T.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(state.Of(p.Root).Database()))
-	must(p.T, err)
-	_, err = db.ExecContext(ctx, statements)
-	must(p.T, err)
+	db := testkit.Get(sql.Open("sqlite", "file:"+filepath.ToSlash(state.Of(p.Root).Database()))).Must(p.T)
+	testkit.Get(db.ExecContext(ctx, statements)).Must(p.T)
 	must(p.T, db.Close())
 }
 
@@ -95,8 +93,7 @@ func TestInspectWell(t *testing.T) {
 	p.finds()
 	// And what is kept of it when it is deleted.
 	last := p.open()
-	kept, err := last.DeleteTask(ctx, me, DeleteArgs{TaskID: last.get(r.AttemptID).TaskID})
-	must(t, err)
+	kept := testkit.Get(last.DeleteTask(ctx, me, DeleteArgs{TaskID: last.get(r.AttemptID).TaskID})).Must(t)
 	last.stop()
 	if len(kept.Rescued) != 1 {
 		t.Fatalf("%+v", kept)
@@ -104,9 +101,7 @@ func TestInspectWell(t *testing.T) {
 	p.finds()
 	bounded, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := p.inspectAt(bounded, state.Of(p.Root)); err == nil {
-		t.Error("an inspection that was called off has found all well")
-	}
+	testkit.Fails(t, testkit.Get(p.inspectAt(bounded, state.Of(p.Root))).Err(), "", "an inspection that was called off has found all well")
 	// The rescue ref outlives its objects.
 	commit := kept.Rescued[0].Commit
 	must(t, os.Remove(filepath.Join(p.Root, ".git", "objects", commit[:2], commit[2:])))
@@ -123,8 +118,7 @@ func TestInspectBoard(t *testing.T) {
 	s.stop()
 	id := r.AttemptID
 	board := state.Of(p.Root).Database()
-	good, err := os.ReadFile(board)
-	must(t, err)
+	good := testkit.Get(os.ReadFile(board)).Must(t)
 	const aStep = `; INSERT INTO executions (attempt_id, log_id, workflow_session_id, step_id, follow_up, prompt, executor, created_at, id, state, started_at, ended_at) SELECT id, 'x', '00000000', 'one', 0, '', 'X', '2026', `
 	for _, c := range []struct {
 		sql  string
@@ -180,8 +174,7 @@ func TestInspectWorktrees(t *testing.T) {
 	tree := r.Repos[0].WorktreePath
 	dir := filepath.Dir(filepath.Dir(tree))
 	journal := filepath.Join(dir, ".journal", r.AttemptID+".json")
-	written, err := os.ReadFile(journal)
-	must(t, err)
+	written := testkit.Get(os.ReadFile(journal)).Must(t)
 	replace := func(old, with string) {
 		t.Helper()
 		text := strings.ReplaceAll(string(written), old, with)
@@ -239,8 +232,7 @@ func TestInspectChangesNothing(t *testing.T) {
 	must(t, state.Of(dead).Make())
 	killed := state.Of(dead)
 	for _, name := range []string{"", "-wal"} {
-		text, err := os.ReadFile(s.boardPath() + name)
-		must(t, err)
+		text := testkit.Get(os.ReadFile(s.boardPath() + name)).Must(t)
 		must(t, os.WriteFile(killed.Database()+name, text, 0o600))
 	}
 	s.stop()
@@ -249,8 +241,7 @@ func TestInspectChangesNothing(t *testing.T) {
 		var b strings.Builder
 		must(t, filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 			must(t, err)
-			fi, err := d.Info()
-			must(t, err)
+			fi := testkit.Get(d.Info()).Must(t)
 			if path == root || path == killed.Database()+"-shm" {
 				return nil // of the log, which the kill would have left as well
 			}
@@ -269,8 +260,7 @@ func TestInspectChangesNothing(t *testing.T) {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
 	before = list(dead) + list(killed.Dir)
-	found, err := p.inspectAt(ctx, killed)
-	must(t, err)
+	found := testkit.Get(p.inspectAt(ctx, killed)).Must(t)
 	if after := list(dead) + list(killed.Dir); after != before {
 		t.Errorf("before\n%s\nafter\n%s", before, after)
 	}
@@ -305,10 +295,8 @@ func TestNoProgramOfARepositoryRuns(t *testing.T) {
 	} {
 		p.Git(p.Root, "config", key, value)
 	}
-	b, err := s.Store(ctx)
-	must(t, err)
-	at, err := b.Attempt(ctx, r.AttemptID)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
+	at := testkit.Get(b.Attempt(ctx, r.AttemptID)).Must(t)
 	inspected := func() {
 		t.Helper()
 		p.inspect()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/catalog/trust"
@@ -48,16 +49,13 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 		}
 		first.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! write planted.txt x")})
 		now := first.ends(r.AttemptID)
-		if now.State != "failed" || !strings.Contains(deref(now.Error), "Checking the workspace failed") {
-			t.Errorf("%+v: %s", now, deref(now.Error))
-		}
+		testkit.Equal(t, now.State, "failed")
+		testkit.Contains(t, deref(now.Error), "Checking the workspace failed")
 	}
 	if Exists(filepath.Join(elsewhere, "planted.txt")) || Exists(filepath.Join(home, "planted.txt")) {
 		t.Error("an agent ran outside")
 	}
-	if _, err := first.DeleteTask(ctx, me, DeleteArgs{TaskID: first.get(r.AttemptID).TaskID}); err == nil {
-		t.Error("a worktree without a journal was removed")
-	}
+	testkit.Fails(t, testkit.Get(first.DeleteTask(ctx, me, DeleteArgs{TaskID: first.get(r.AttemptID).TaskID})).Err(), "", "a worktree without a journal was removed")
 	if !Exists(filepath.Join(elsewhere, ".git")) {
 		t.Error("a folder outside is gone")
 	}
@@ -115,21 +113,15 @@ func TestLogsThatAreLinks(t *testing.T) {
 	if err := os.Symlink(home, log); err != nil {
 		t.Skip("no symlinks here:", err)
 	}
-	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID)}); err == nil || !strings.Contains(err.Error(), "not a folder that deepwork made") {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID)})).Err(), "not a folder that deepwork made")
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say again")})
 	if now := s.ends(r.AttemptID); now.State != "failed" || !strings.Contains(deref(now.Error), "not a folder that deepwork made") {
 		t.Errorf("%+v: %s", now, deref(now.Error))
 	}
 	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, s.State().Logs()}
 	for _, id := range []string{"..", "../../x", "a/b", home} {
-		if err := l.Remove(id); err == nil {
-			t.Errorf("%s was removed", id)
-		}
-		if _, err := l.Find(ctx, nobody, id); err == nil {
-			t.Errorf("%s was looked at", id)
-		}
+		testkit.Fails(t, l.Remove(id), "", "%s was removed", id)
+		testkit.Fails(t, testkit.Get(l.Find(ctx, nobody, id)).Err(), "", "%s was looked at", id)
 	}
 	untouched()
 }
@@ -140,14 +132,12 @@ func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! say hello")
 	r := s.ends(s.begin(v).AttemptID)
-	f, err := state.Find(r.Repos[0].WorktreePath)
-	must(t, err)
+	f := testkit.Get(state.Find(r.Repos[0].WorktreePath)).Must(t)
 	must(t, f.Make())
 	if f.Dir == s.State().Dir || !Exists(f.Dir) {
 		t.Fatal(f.Dir)
 	}
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	must(t, err)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	if Exists(f.Dir) || !Exists(s.State().Dir) {
 		t.Errorf("%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))
 	}
@@ -172,8 +162,7 @@ func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
 	p.Git(p.Root, "checkout", "-q", "main")
 	p.Configure(func(c *config.Config) {
 		c.Attempts.Setup = []string{"tools/setup.sh"}
-		set, err := trust.SetOf(p.Root, c)
-		must(t, err)
+		set := testkit.Get(trust.SetOf(p.Root, c)).Must(t)
 		files := map[string]string{}
 		for _, e := range set {
 			for name, sum := range e.Files {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"deepwork/actor/presence"
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -83,17 +84,14 @@ func (f sharedDatabase) gone(place task.Place, since time.Duration) {
 	if since == 0 {
 		return // the next process of the place touches its row
 	}
-	u, err := url.Parse(attempttest.SchemaURL(f.name))
-	must(f.t, err)
+	u := testkit.Get(url.Parse(attempttest.SchemaURL(f.name))).Must(f.t)
 	q := u.Query()
 	schema := q.Get("schema")
 	q.Del("schema")
 	u.RawQuery = q.Encode()
-	db, err := sql.Open("pgx", u.String())
-	must(f.t, err)
+	db := testkit.Get(sql.Open("pgx", u.String())).Must(f.t)
 	defer db.Close()
-	_, err = db.ExecContext(ctx, `UPDATE `+schema+`.places SET until = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)
-	must(f.t, err)
+	testkit.Get(db.ExecContext(ctx, `UPDATE `+schema+`.places SET until = clock_timestamp() - make_interval(secs => $1) WHERE machine = $2`, since.Seconds(), place.MachineID)).Must(f.t)
 }
 
 // onMachines runs a test with stores that machines share.
@@ -145,13 +143,10 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if !strings.Contains(deref(got.Notice), m2.place.Describe()) || !strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()) {
 			t.Errorf("it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
 		}
-		b, err := m1.Store(ctx)
-		must(t, err)
-		a, err := b.Attempt(ctx, made.AttemptID)
-		must(t, err)
-		if a.Place != m2.place || a.Repos[0].RepoPath != p2.Root {
-			t.Errorf("the attempt has %+v and %q", a.Place, a.Repos[0].RepoPath)
-		}
+		b := testkit.Get(m1.Store(ctx)).Must(t)
+		a := testkit.Get(b.Attempt(ctx, made.AttemptID)).Must(t)
+		testkit.Equal(t, a.Place, m2.place, "the attempt")
+		testkit.Equal(t, a.Repos[0].RepoPath, p2.Root, "the attempt")
 		eventually(t, func() string {
 			if out := m1.output(made.AttemptID); !containsAll(out, "it works", "SHARED=yes") {
 				return "read from the other machine: " + out
@@ -163,9 +158,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if err != nil || stopped.State != string(task.Stopped) {
 			t.Fatalf("stopping: %+v, %v", stopped, err)
 		}
-		if _, err := os.Stat(filepath.Join(p1.Root, "note.txt")); err == nil {
-			t.Error("it ran on the first machine")
-		}
+		testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(p1.Root, "note.txt"))).Err(), "", "it ran on the first machine")
 
 		away.Store(true) // also at the end of the follow-up, whose changes are saved nevertheless
 		r, err := m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
@@ -185,10 +178,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)}); err != nil || len(tail.Entries) != 0 {
 			t.Errorf("after the last line: %+v, %v", tail, err)
 		}
-		shared, err := m1.Store(ctx)
-		must(t, err)
-		at, err := shared.Attempt(ctx, made.AttemptID)
-		must(t, err)
+		shared := testkit.Get(m1.Store(ctx)).Must(t)
+		at := testkit.Get(shared.Attempt(ctx, made.AttemptID)).Must(t)
 		diffs, notice, err := SavedDiff(ctx, shared, at, 10_000)
 		if err != nil || len(diffs) != 1 || !containsAll(diffs[0].Diff, "+from afar", "+later") || !strings.Contains(notice, m2.place.Describe()) {
 			t.Errorf("the changes: %+v, %q, %v", diffs, notice, err)
@@ -198,8 +189,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		}
 
 		p2.Git(p2.Root, "worktree", "lock", "--reason", "I work here", got.Repos[0].WorktreePath)
-		_, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		refused(t, err, session.StateError, "worktree_in_use", "I work here")
+		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
 		p2.Git(p2.Root, "worktree", "unlock", got.Repos[0].WorktreePath)
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.Root || gone.Notice != nil {
@@ -238,17 +228,11 @@ func TestAMachineThatIsGone(t *testing.T) {
 		m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f)
 		pid := filepath.Join(t.TempDir(), "pid")
 		made := m1.begin(m1.newTask("! touch "+pid, "! await nothing"))
-		eventually(t, func() string {
-			if !Exists(pid) {
-				return "the agent does not run"
-			}
-			return ""
-		})
+		appears(t, pid)
 		m1.reaches(made.AttemptID, task.Running)
 		m2.die()
 		f.gone(m2.place, 50*time.Second)
-		_, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
-		refused(t, err, session.StateError, "machine_gone", "bbbb")
+		refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "bbbb")
 		if x := m1.latest(made.AttemptID); x.State != task.Running || x.StopAsked != nil {
 			t.Errorf("given up too early, or asked to stop by a call that was refused: %+v", x)
 		}
@@ -257,21 +241,17 @@ func TestAMachineThatIsGone(t *testing.T) {
 		if !containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch) {
 			t.Errorf("it does not say where its work is: %s", deref(r.Error))
 		}
-		_, err = m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})
-		refused(t, err, session.StateError, "machine_gone", "bbbb")
+		refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})).Err(), session.StateError, "machine_gone", "bbbb")
 
 		f.gone(m2.place, 0)
 		away := new(atomic.Bool) // also when its server looks for agents
 		away.Store(true)
 		p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
 		agent := 0
-		text, err := os.ReadFile(pid)
-		must(t, err)
+		text := testkit.Get(os.ReadFile(pid)).Must(t)
 		fmt.Sscan(string(text), &agent)
 		groupEnds(t, agent)
-		if _, err = m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")})).Must(t)
 		m1.reaches(made.AttemptID, task.Completed)
 	})
 }
@@ -289,8 +269,7 @@ func TestAMachineStopsWhenItIsBack(t *testing.T) {
 		m1.givenUp(made.AttemptID)
 		m2.die()
 		f.gone(m2.place, time.Minute)
-		_, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
-		refused(t, err, session.StateError, "machine_gone", "without another call")
+		refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "without another call")
 		f.gone(m2.place, 0)
 		p2.machine("bbbb", f)
 		m1.reaches(made.AttemptID, task.Stopped)
@@ -322,10 +301,8 @@ func TestABoardThatOthersChange(t *testing.T) {
 			case <-time.After(time.Second):
 			}
 		}
-		b, err := m1.Store(ctx)
-		must(t, err)
-		_, err = b.Stop(ctx, m1.latest(made.AttemptID).ID)
-		must(t, err)
+		b := testkit.Get(m1.Store(ctx)).Must(t)
+		testkit.Get(b.Stop(ctx, m1.latest(made.AttemptID).ID)).Must(t)
 		kicked("a stop")
 	})
 }
@@ -343,8 +320,7 @@ func TestARemovalThatIsNotAnswered(t *testing.T) {
 		f.gone(m2.place, 0)
 		silent := p2.machine("bbbb", f, func(o *Options) { o.Passive = true })
 		must(t, silent.Members.Enter(ctx))
-		_, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		refused(t, err, session.StateError, "not_removed", "bbbb", "Call again")
+		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "not_removed", "bbbb", "Call again")
 		back := p2.machine("bbbb", f)
 		back.ends(back.begin(back.newTask("! say hello")).AttemptID)
 		if !Exists(tree) {
@@ -372,8 +348,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		old := p2.open(func(o *Options) { o.Stores = files.Stores(state.Of(p2.Root), false, nil) }) // which does not know the attempt
 		old.stores = old.o.Stores
 		old.newTask("something")
-		b, err := old.Store(ctx)
-		must(t, err)
+		b := testkit.Get(old.Store(ctx)).Must(t)
 		old.recoverWorktrees(ctx, b, p2.Config.Load())
 		if !Exists(tree) {
 			t.Fatal("a server of another board removed the worktree")
@@ -387,15 +362,8 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		}
 		f.gone(m2.place, 0)
 		p2.machine("bbbb", f)
-		eventually(t, func() string {
-			if Exists(tree) {
-				return "the worktree is still there"
-			}
-			return ""
-		})
-		if refs := p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
-			t.Errorf("its work was not kept: %q", refs)
-		}
+		vanishes(t, tree)
+		testkit.Contains(t, p2.Git(p2.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work was not kept")
 	})
 }
 
@@ -410,8 +378,7 @@ func TestInspectOnMachines(t *testing.T) {
 			t.Helper()
 			m.stores.Others = func(context.Context) (bool, error) { return true, nil }
 			eventually(t, func() string { // servers are at work, and may be writing a journal
-				r, err := Inspect(ctx, state.Of(m.p.Root), m.stores, m.p.Config.Load(), m.Log)
-				must(t, err)
+				r := testkit.Get(Inspect(ctx, state.Of(m.p.Root), m.stores, m.p.Config.Load(), m.Log)).Must(t)
 				if got := fmt.Sprint(r.Findings); len(r.Findings) != len(want) || !containsAll(got, want...) {
 					return fmt.Sprintf("%s finds %s, want %q", m.place.MachineName, got, want)
 				}
@@ -444,8 +411,7 @@ func TestInspectOnMachines(t *testing.T) {
 		m2.stop()
 		p1.Configure(func(*config.Config) {})
 		made = m1.begin(m1.newTask("! say hello"))
-		b, err := m1.Store(ctx)
-		must(t, err)
+		b := testkit.Get(m1.Store(ctx)).Must(t)
 		must(t, m1.Members.Enter(ctx))
 		x, err := b.ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, b, p1.Config.Load()), task.Limits{})
 		if err != nil || x == nil || x.AttemptID != made.AttemptID || x.Place != m1.place {
@@ -457,9 +423,7 @@ func TestInspectOnMachines(t *testing.T) {
 		m1.stop()
 		f.gone(m1.place, time.Hour)
 		m2 = p2.machine("bbbb", f)
-		if r := m2.reaches(made.AttemptID, task.Interrupted); !strings.Contains(deref(r.Error), "It has no workspace there yet; ") {
-			t.Errorf("given up: %s", deref(r.Error))
-		}
+		testkit.Contains(t, deref(m2.reaches(made.AttemptID, task.Interrupted).Error), "It has no workspace there yet; ", "given up")
 		if gone, err = m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID}); err != nil || gone.Notice != nil {
 			t.Errorf("%+v, %v", gone, err)
 		}
@@ -544,8 +508,7 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 		}
 		_, err := m.StartTaskAttempt(ctx, me, args)
 		busy(err)
-		r, err := m.StartTaskAttempt(ctx, me, args)
-		must(t, err)
+		r := testkit.Get(m.StartTaskAttempt(ctx, me, args)).Must(t)
 		_, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
 		busy(err)
 		if r, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)}); err != nil || r.State != string(task.Stopped) {
@@ -592,8 +555,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			tree := old.reaches(made.AttemptID, task.Completed).Repos[0].WorktreePath
 			old.stop()
 			pg := attempttest.OpenIn(f.name, place)
-			_, err := transfer.Copy(ctx, files.NewFile(folder), pg.Side(place))
-			must(t, err)
+			testkit.Get(transfer.Copy(ctx, files.NewFile(folder), pg.Side(place))).Must(t)
 			if gone, err := pg.GoneFor(ctx, place); err != nil || gone > time.Minute {
 				t.Errorf("the machine counts as gone for %v, %v", gone, err)
 			}
@@ -603,8 +565,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			must(t, os.Remove(folder.Database()))
 			old = onFiles()
 			old.newTask("something")
-			b, err := old.Store(ctx)
-			must(t, err)
+			b := testkit.Get(old.Store(ctx)).Must(t)
 			must(t, old.recoverWorktrees(ctx, b, p.Config.Load()))
 			old.stop()
 			if !Exists(tree) {
@@ -615,18 +576,10 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			p2.without()
 			m2 := p2.machine("bbbb", f)
 			f.gone(place, time.Hour)
-			_, err = m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-			must(t, err)
+			testkit.Get(m2.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Must(t)
 			p.machine("aaaa", f)
-			eventually(t, func() string {
-				if Exists(tree) {
-					return "the worktree is still there"
-				}
-				return ""
-			})
-			if refs := p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"); !strings.Contains(refs, made.AttemptID) {
-				t.Errorf("its work was not kept: %q", refs)
-			}
+			vanishes(t, tree)
+			testkit.Contains(t, p.Git(p.Root, "for-each-ref", "refs/deepwork/rescue"), made.AttemptID, "its work was not kept")
 		})
 	}
 }
@@ -643,8 +596,7 @@ func TestTheEndOfTheOutput(t *testing.T) {
 	for what, entries := range map[string][]runner.Entry{
 		"lines": lines, "one": {entry(0, "hello")}, "escapes": {entry(0, "before"), entry(1, strings.Repeat("\x01", runner.MaxLine))},
 	} {
-		data, err := lastOf(slices.Clone(entries))
-		must(t, err)
+		data := testkit.Get(lastOf(slices.Clone(entries))).Must(t)
 		var got []runner.Entry
 		must(t, json.Unmarshal(data, &got))
 		last := entries[len(entries)-1]

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
@@ -18,8 +19,7 @@ import (
 // stream returns the lines that a real agent printed.
 func stream(t *testing.T, name string) []string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("transcript", "testdata", name+".jsonl"))
-	must(t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join("transcript", "testdata", name+".jsonl"))).Must(t)
 	return strings.Split(strings.TrimSpace(string(data)), "\n")
 }
 
@@ -60,9 +60,7 @@ func TestMessagesByPage(t *testing.T) {
 			}
 			all, after = append(all, got...), now
 		}
-		if !reflect.DeepEqual(all, whole) {
-			t.Errorf("with pages of %d lines:\n%.2000s\nwant\n%.2000s", most, fmt.Sprint(all), fmt.Sprint(whole))
-		}
+		testkit.Same(t, all, whole, "with pages of %d lines", most)
 	}
 }
 
@@ -103,11 +101,9 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 		t.Errorf("%s, %q, want %q", r.State, deref(r.Error), want)
 	}
 	want := &board.Cost{USD: new(0.01574), Executions: 1, Input: new(int64(48)), Cached: new(int64(9200)), Output: new(int64(160)), Turns: new(int64(5))}
-	if !reflect.DeepEqual(r.Cost, want) || !reflect.DeepEqual(s.task(v.TaskID).Cost, want) {
-		t.Errorf("it cost %s", asJSON(r.Cost))
-	}
-	tail, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: new(int64(-1))})
-	must(t, err)
+	testkit.Same(t, r.Cost, want, "it cost")
+	testkit.Same(t, s.task(v.TaskID).Cost, want, "it cost")
+	tail := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: new(int64(-1))})).Must(t)
 	var said []Message
 	var kinds []string
 	for _, m := range tail.Messages {
@@ -122,12 +118,9 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 		t.Errorf("%+v", said[3:5])
 	}
 	raw := s.output(r.AttemptID)
-	if !strings.Contains(raw, stream(t, "claude")[0]) {
-		t.Errorf("the raw output is\n%s", raw)
-	}
+	testkit.Contains(t, raw, stream(t, "claude")[0], "the raw output")
 	// A follow-up of an agent that reports nothing.
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say more")})
-	must(t, err)
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say more")})).Must(t)
 	want.Executions, want.Unknown = 2, 1
 	if r = s.ends(r.AttemptID); !reflect.DeepEqual(r.Cost, want) || r.State != "completed" {
 		t.Errorf("%s, it cost %s", r.State, asJSON(r.Cost))
@@ -135,8 +128,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	if sum := s.task(v.TaskID).Cost; !reflect.DeepEqual(sum, want) {
 		t.Errorf("all cost %s", asJSON(sum))
 	}
-	full, err := s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
-	must(t, err)
+	full := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Must(t)
 	first := &board.ExecutionCost{USD: want.USD, Input: want.Input, Cached: want.Cached, Output: want.Output, Turns: want.Turns}
 	if each := full.Executions; !reflect.DeepEqual(each[0].Cost, &board.ExecutionCost{}) || !reflect.DeepEqual(each[1].Cost, first) {
 		t.Errorf("they cost %s", asJSON(each))
@@ -168,8 +160,7 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 	}
 	tail := func(execution string, raw bool) (text string, reply *TailReply) {
 		t.Helper()
-		reply, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &execution, Raw: &raw, Limit: new(MaxTail)})
-		must(t, err)
+		reply = testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &execution, Raw: &raw, Limit: new(MaxTail)})).Must(t)
 		for _, e := range reply.Entries {
 			text += e.Text + "\n"
 		}
@@ -203,8 +194,7 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 	if third, reply := tail(x[0].ExecutionID, true); !strings.Contains(third, "third") || strings.Contains(third, "second") || strings.Contains(third, "git worktree") || reply.State != "running" {
 		t.Errorf("of the third, which is %s:\n%s", reply.State, third)
 	}
-	_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &r.AttemptID})
-	refused(t, err, session.ToolError, "unknown_execution", r.AttemptID)
+	refused(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &r.AttemptID})).Err(), session.ToolError, "unknown_execution", r.AttemptID)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
 }

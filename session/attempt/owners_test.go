@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -19,8 +20,7 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	ann := session.Caller{Identity: "ann", Rights: session.RightAgents}
-	v, err := s.CreateTask(ctx, ann, board.CreateTaskArgs{ProjectID: project, Title: "Mine"})
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, ann, board.CreateTaskArgs{ProjectID: project, Title: "Mine"})).Must(t)
 	start := func(who session.Caller, id string) error {
 		_, err := s.StartTaskAttempt(ctx, who, StartArgs{TaskID: id, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("r")})
 		return err
@@ -34,12 +34,9 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 	for _, id := range []string{v.TaskID, nobody} {
 		refused(t, start(without, id), session.StateError, "right_needed", "ann", "deepwork token new ann --rights agents")
 	}
-	if r, err := s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || r.Total != 0 {
-		t.Fatal(r, err)
-	}
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 0)
 	must(t, start(ann, v.TaskID))
-	r, err := s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})
-	must(t, err)
+	r := testkit.Get(s.ListTaskAttempts(ctx, ann, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
 	id := r.Attempts[0].AttemptID
 	s.ends(id)
 	for _, action := range []string{ActionSend, ActionQueue} {
@@ -66,8 +63,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	first := s.begin(s.newTask("! await " + hold))
 	s.reaches(first.AttemptID, task.Running)
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents}
-	v, err := s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: project, Title: "Hers"})
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: project, Title: "Hers"})).Must(t)
 	begin := func(who session.Caller, branch string) (*AttemptReply, error) {
 		return s.StartTaskAttempt(ctx, who, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, branch}}})
 	}
@@ -77,18 +73,13 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	if got, want := strings.ReplaceAll(hidden.Error(), first.WorkspaceBranch, "deepwork/none"), missing.Error(); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	r, err := begin(eve, "main")
-	must(t, err)
-	if deref(r.Notice) != "It waits for a slot." {
-		t.Errorf("it says %q", deref(r.Notice))
-	}
-	if got := s.get(r.AttemptID); !strings.Contains(deref(got.Notice), "and 0 wait before it") {
-		t.Errorf("the owner is told %q", deref(got.Notice))
-	}
+	r := testkit.Get(begin(eve, "main")).Must(t)
+	testkit.Equal(t, deref(r.Notice), "It waits for a slot.")
+	testkit.Contains(t, deref(s.get(r.AttemptID).Notice), "and 0 wait before it", "the owner is told")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	s.ends(r.AttemptID)
-	r, err = begin(me, first.WorkspaceBranch) // the owner may begin anywhere
+	r, err := begin(me, first.WorkspaceBranch) // the owner may begin anywhere
 	must(t, err)
 	s.ends(r.AttemptID)
 	r, err = begin(eve, r.WorkspaceBranch) // of the owner, at her task
@@ -103,13 +94,11 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	if strings.Contains(strings.SplitAfter(err.Error(), "Its branches: ")[1], first.WorkspaceBranch) {
 		t.Error(err)
 	}
-	second, err := begin(eve, r.WorkspaceBranch+"-2")
-	must(t, err)
+	second := testkit.Get(begin(eve, r.WorkspaceBranch+"-2")).Must(t)
 	s.ends(second.AttemptID)
 	// A branch stays hidden when its task is deleted; with commits it is kept.
 	p.Git(p.Root, "branch", "kept", first.WorkspaceBranch)
-	_, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})
-	must(t, err)
+	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})).Must(t)
 	p.Git(p.Root, "branch", first.WorkspaceBranch, "kept")
 	_, err = begin(eve, first.WorkspaceBranch)
 	refused(t, err, session.ToolError, "unknown_branch", "main")
@@ -125,8 +114,7 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	of := func(who session.Caller, title string) *board.Task {
-		v, err := s.CreateTask(ctx, who, board.CreateTaskArgs{ProjectID: project, Title: title})
-		must(t, err)
+		v := testkit.Get(s.CreateTask(ctx, who, board.CreateTaskArgs{ProjectID: project, Title: title})).Must(t)
 		return v
 	}
 	ann := session.Caller{Identity: "ann", Group: "team", Rights: session.RightAgents}
@@ -145,31 +133,23 @@ func TestAnAgentIsItsMaker(t *testing.T) {
 		{me, hers, "ann's bob's"}, // the text of a task leads no agent to what only the owner sees
 		{me, alone, "bob's alone bob's"},
 	} {
-		r, err := s.StartTaskAttempt(ctx, c.who, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-		must(t, err)
+		r := testkit.Get(s.StartTaskAttempt(ctx, c.who, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Must(t)
 		s.ends(r.AttemptID)
 		inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })
-		got, err := inside.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})
-		must(t, err)
+		got := testkit.Get(inside.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t)
 		var titles []string
 		for _, v := range got.Tasks {
 			titles = append(titles, v.Title)
 		}
-		if strings.Join(titles, " ") != c.sees || got.Total != len(titles) {
-			t.Errorf("an agent of %s at %q sees %q of %d", c.who.Identity, c.task.Title, titles, got.Total)
-		}
-		_, err = inside.StartTaskAttempt(ctx, me, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-		refused(t, err, session.StateError, "right_needed", "Create a task")
-		_, err = inside.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "more", Executor: new("TEST")})
-		refused(t, err, session.StateError, "right_needed")
-		_, err = inside.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("more")})
-		refused(t, err, session.StateError, "right_needed")
+		testkit.Equal(t, strings.Join(titles, " "), c.sees, "an agent")
+		testkit.Equal(t, got.Total, len(titles), "an agent")
+		refused(t, testkit.Get(inside.StartTaskAttempt(ctx, me, StartArgs{TaskID: c.task.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "right_needed", "Create a task")
+		refused(t, testkit.Get(inside.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "more", Executor: new("TEST")})).Err(), session.StateError, "right_needed")
+		refused(t, testkit.Get(inside.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("more")})).Err(), session.StateError, "right_needed")
 		inside.stop()
 	}
 	gone := p.open(func(o *Options) { o.Passive, o.Attempt = true, nobody })
-	if got, err := gone.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project}); err != nil || got.Total != 0 {
-		t.Error(got, err)
-	}
+	testkit.Equal(t, testkit.Get(gone.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t).Total, 0)
 }
 
 // What an agent makes is its maker's.
@@ -181,9 +161,6 @@ func TestTasksOfAnAgentAreItsMakers(t *testing.T) {
 	s.ends(r.AttemptID)
 	inside := p.open(func(o *Options) { o.Passive, o.Attempt = true, r.AttemptID })
 	a := board.CreateTaskArgs{ProjectID: project, Title: "More", RequestID: new("one")}
-	v, err := inside.CreateTask(ctx, session.Caller{}, a)
-	must(t, err)
-	if again, err := s.CreateTask(ctx, me, a); err != nil || again.TaskID != v.TaskID {
-		t.Error(again, err)
-	}
+	v := testkit.Get(inside.CreateTask(ctx, session.Caller{}, a)).Must(t)
+	testkit.Equal(t, testkit.Get(s.CreateTask(ctx, me, a)).Must(t).TaskID, v.TaskID)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -67,14 +68,11 @@ func TestSettle(t *testing.T) {
 	for _, id := range []string{ended.AttemptID, runs.AttemptID} {
 		s.reaches(id, task.Running)
 	}
-	dirs, err := filepath.Glob(filepath.Join(s.records(ended.AttemptID), "runs", "*"))
-	must(t, err)
-	proc, err := s.local.Find(ctx, ended.AttemptID, filepath.Base(dirs[0]))
-	must(t, err)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(ended.AttemptID), "runs", "*"))).Must(t)
+	proc := testkit.Get(s.local.Find(ctx, ended.AttemptID, filepath.Base(dirs[0]))).Must(t)
 	s.die()
 	must(t, os.WriteFile(hold, nil, 0o644))
-	_, err = proc.Wait(ctx)
-	must(t, err)
+	testkit.Get(proc.Wait(ctx)).Must(t)
 
 	c := p.open(func(o *Options) { o.Passive = true })
 	waits := c.begin(c.newTask("! say never"))
@@ -85,22 +83,16 @@ func TestSettle(t *testing.T) {
 	if x := c.get(runs.AttemptID); x.State != "running" {
 		t.Errorf("the one that runs: %+v", x)
 	}
-	if x, err := c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)}); err != nil || x.State != "stopped" {
-		t.Errorf("stopped: %+v, %v", x, err)
-	}
+	testkit.Equal(t, testkit.Get(c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)})).Must(t).State, "stopped", "stopped")
 	if x := c.get(waits.AttemptID); x.State != "waiting" {
 		t.Errorf("the one that waits: %+v", x)
 	}
-	all, err := c.FindAttempts(ctx, me, runs.AttemptID[:8])
-	must(t, err)
+	all := testkit.Get(c.FindAttempts(ctx, me, runs.AttemptID[:8])).Must(t)
 	if len(all) != 1 || all[0].ID != runs.AttemptID {
 		t.Errorf("found %+v", all)
 	}
-	stranger, err := c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")
-	must(t, err)
-	if len(stranger) != 0 {
-		t.Errorf("a stranger found %+v", stranger)
-	}
+	stranger := testkit.Get(c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")).Must(t)
+	testkit.Equal(t, len(stranger), 0, "a stranger found %+v", stranger)
 	c.Serve()
 	c.reaches(waits.AttemptID, task.Completed)
 }
@@ -114,16 +106,13 @@ func TestEndedWithoutServer(t *testing.T) {
 	bad := s.begin(s.newTask("! await "+hold, "! touch "+gone, "! exit 5"))
 	s.reaches(good.AttemptID, task.Running)
 	s.reaches(bad.AttemptID, task.Running)
-	dirs, err := filepath.Glob(filepath.Join(s.records("*"), "runs", "*"))
-	must(t, err)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records("*"), "runs", "*"))).Must(t)
 	s.die()
 	must(t, os.WriteFile(hold, nil, 0o644))
 	var last time.Time
 	for _, dir := range dirs {
-		proc, err := s.local.Find(ctx, filepath.Base(filepath.Dir(filepath.Dir(dir))), filepath.Base(dir))
-		must(t, err)
-		exit, err := proc.Wait(ctx)
-		must(t, err)
+		proc := testkit.Get(s.local.Find(ctx, filepath.Base(filepath.Dir(filepath.Dir(dir))), filepath.Base(dir))).Must(t)
+		exit := testkit.Get(proc.Wait(ctx)).Must(t)
 		last = exit.EndedAt
 	}
 	next := p.open(func(o *Options) {
@@ -167,10 +156,8 @@ func TestInterrupted(t *testing.T) {
 	if now := next.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
 		t.Errorf("%+v", now)
 	}
-	pid, err := os.ReadFile(up)
-	must(t, err)
-	n, err := strconv.Atoi(string(pid))
-	must(t, err)
+	pid := testkit.Get(os.ReadFile(up)).Must(t)
+	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
 	groupEnds(t, n)
 	next.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = next.ends(r.AttemptID)
@@ -187,23 +174,20 @@ func TestClaimedAndNeverRun(t *testing.T) {
 			p := newProject(t)
 			first := p.open(func(o *Options) { o.Passive = true })
 			r := first.begin(first.newTask("! say once"))
-			b, err := first.Store(ctx)
-			must(t, err)
+			b := testkit.Get(first.Store(ctx)).Must(t)
 			_, at := first.claimed()
 			switch where {
 			case "workspace made":
 				must(t, first.makeWorkspace(ctx, b, p.Config.Load(), at, nil))
 			case "workspace made and not recorded":
 				k := first.Worktrees(at)
-				_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
-				must(t, err)
+				testkit.Get(k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)).Must(t)
 			}
 			first.die()
 			next := p.open()
 			r = next.ends(r.AttemptID)
-			if r.State != "completed" || strings.Count(next.output(r.AttemptID), "once") != 1 {
-				t.Errorf("%+v, %s: %s", r, deref(r.Error), next.output(r.AttemptID))
-			}
+			testkit.Equal(t, r.State, "completed")
+			testkit.Equal(t, strings.Count(next.output(r.AttemptID), "once"), 1)
 		})
 	}
 }
@@ -214,13 +198,11 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 	p := newProject(t)
 	first := p.open(func(o *Options) { o.Passive = true })
 	r := first.begin(first.newTask("! say never"))
-	b, err := first.Store(ctx)
-	must(t, err)
+	b := testkit.Get(first.Store(ctx)).Must(t)
 	x, at := first.claimed()
 	k := first.Worktrees(at)
-	_, err = k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)
-	must(t, err)
-	_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
+	testkit.Get(k.Create(ctx, at.ID, at.Branch, treesOf(at), nil)).Must(t)
+	_, _, err := b.EndExecution(ctx, x.ID, task.Ending{State: task.Failed, Error: new("no room")})
 	must(t, err)
 	first.die()
 	next := p.open()
@@ -244,12 +226,7 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	})
 	s := p.open()
 	r := s.begin(s.newTask("! say once"))
-	eventually(t, func() string {
-		if !Exists(up) {
-			return "the setup command does not run"
-		}
-		return ""
-	})
+	appears(t, up)
 	s.stop()
 	looking := p.open(func(o *Options) { o.Passive = true })
 	if now := looking.get(r.AttemptID); now.State != "waiting" {
@@ -269,17 +246,14 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 // of memory.
 func killShim(t *testing.T, s *server, attempt string) {
 	t.Helper()
-	dirs, err := filepath.Glob(filepath.Join(s.records(attempt), "runs", "*"))
-	must(t, err)
+	dirs := testkit.Get(filepath.Glob(filepath.Join(s.records(attempt), "runs", "*"))).Must(t)
 	for _, dir := range dirs {
-		text, err := os.ReadFile(filepath.Join(dir, "started.json"))
-		must(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(dir, "started.json"))).Must(t)
 		var started struct {
 			PID int `json:"shim_pid"`
 		}
 		must(t, json.Unmarshal(text, &started))
-		proc, err := os.FindProcess(started.PID)
-		must(t, err)
+		proc := testkit.Get(os.FindProcess(started.PID)).Must(t)
 		must(t, proc.Kill())
 	}
 }
@@ -385,9 +359,7 @@ func TestWhatHasEndedIsNotLedAgain(t *testing.T) {
 		}
 		return ""
 	})
-	if n := slow.ends.Load(); n != 1 {
-		t.Errorf("its end was recorded %d times", n)
-	}
+	testkit.Equal(t, slow.ends.Load(), 1, "its end was recorded … times")
 }
 
 // A slowStore keeps a list of the open executions back for once, after it has read it, and counts.

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/attempttest"
@@ -50,17 +52,13 @@ func TestAttemptRuns(t *testing.T) {
 	out := s.output(r.AttemptID)
 	for _, want := range []string{"agent first", "# Add a basket", "Put things into it.", "Be quick.", "pwd " + repo.WorktreePath, "MODE=quick",
 		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + s.boardPath(), config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs")} {
-		if !strings.Contains(out+"\n", want+"\n") {
-			t.Errorf("the agent did not print %q but:\n%s", want, out)
-		}
+		testkit.Contains(t, out+"\n", want+"\n", "the agent did not print %q but: %s", want, out)
 	}
 	if !strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") || p.Git(p.Root, "log", "-1", "--format=%s", r.WorkspaceBranch) != "Add the basket" {
 		t.Errorf("the branch %s has no commit", r.WorkspaceBranch)
 	}
 	// The main checkout is as it was, and git does not see what is ours.
-	if status := p.Git(p.Root, "status", "--porcelain"); status != " M README" {
-		t.Errorf("the main checkout: %q", status)
-	}
+	testkit.Equal(t, p.Git(p.Root, "status", "--porcelain"), " M README", "the main checkout")
 }
 
 // Seed 004, "list_task_attempts returns attempt details".
@@ -73,8 +71,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	first := s.begin(v)
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
-	r, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})
-	must(t, err)
+	r := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
 	if r.Count != 2 || r.Total != 2 || r.Filters.TaskID != v.TaskID || deref(r.LatestAttemptID) != second.AttemptID || r.LatestSessionID != nil {
 		t.Fatalf("%+v", r)
 	}
@@ -86,10 +83,8 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 		t.Errorf("the older: %+v", b)
 	}
 	attempttest.Times(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
-	page, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})
-	must(t, err)
-	page, err = s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})
-	must(t, err)
+	page := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})).Must(t)
+	page = testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})).Must(t)
 	if page.Count != 1 || page.Attempts[0].AttemptID != first.AttemptID || deref(page.LatestAttemptID) != second.AttemptID {
 		t.Errorf("the second page: %+v", page)
 	}
@@ -127,8 +122,7 @@ func TestOwnStatusIsKept(t *testing.T) {
 			v := s.newTask("! await " + hold)
 			r := s.begin(v)
 			s.reaches(r.AttemptID, task.Running)
-			_, err := s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: &status})
-			must(t, err)
+			testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: &status})).Must(t)
 			must(t, os.WriteFile(hold, nil, 0o644))
 			if r := s.ends(r.AttemptID); r.State != "completed" {
 				t.Errorf("%+v", r)
@@ -157,36 +151,30 @@ func TestSeveralRepos(t *testing.T) {
 		}}}
 	})
 	s := p.open()
-	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	must(t, err)
+	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	var v *board.Task
 	var repos []RepoArgs
 	for _, project := range projects.Projects {
 		if project.Name != "front" {
 			continue
 		}
-		all, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project.ProjectID})
-		must(t, err)
+		all := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project.ProjectID})).Must(t)
 		for _, r := range all.Repos {
 			repos = append(repos, RepoArgs{r.RepoID, "release"})
 		}
-		v, err = s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})
-		must(t, err)
+		v = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project.ProjectID, Title: "Both", Description: new("! pwd\n! write web/a.txt a\n! write the-api/b.txt b")})).Must(t)
 	}
 	r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos = repos }).AttemptID)
 	if r.State != "completed" {
 		t.Fatalf("%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
 	}
 	around := filepath.Join(state.Of(p.Root).Worktrees(), r.AttemptID)
-	if !strings.Contains(s.output(r.AttemptID), "pwd "+around) {
-		t.Errorf("the agent ran elsewhere: %s", s.output(r.AttemptID))
-	}
+	testkit.Contains(t, s.output(r.AttemptID), "pwd "+around, "the agent ran elsewhere")
 	changed := map[string]string{}
 	for _, repo := range r.Repos {
 		changed[repo.RepoName] = strings.Join(repo.ChangedFiles, " ")
-		if filepath.Dir(repo.WorktreePath) != around || repo.TargetBranch != "release" {
-			t.Errorf("%+v", repo)
-		}
+		testkit.Equal(t, filepath.Dir(repo.WorktreePath), around)
+		testkit.Equal(t, repo.TargetBranch, "release")
 	}
 	if want := "map[the api:b.txt web:.env a.txt setup.txt]"; fmt.Sprint(changed) != want {
 		t.Errorf("changed: %v", changed)
@@ -214,9 +202,7 @@ func TestSetupFails(t *testing.T) {
 	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
 		t.Errorf("worktrees are left:\n%s", list)
 	}
-	if out := p.Git(p.Root, "branch", "--list", "deepwork/*"); out != "" {
-		t.Errorf("branches are left: %s", out)
-	}
+	testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
 }
 
 // A prompt given as an argument is never taken for an option.
@@ -228,8 +214,7 @@ func TestPromptAsArgument(t *testing.T) {
 	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "# Add a basket") {
 		t.Errorf("%s: %s", r.State, out)
 	}
-	_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})
-	must(t, err)
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("--version\n! prompt")})).Must(t)
 	s.reaches(r.AttemptID, task.Completed)
 	eventually(t, func() string {
 		if out := s.output(r.AttemptID); !strings.Contains(out, "\n--version\n") {
@@ -260,9 +245,7 @@ func TestStartOnce(t *testing.T) {
 	if again := s.begin(v, once); again.AttemptID != first.AttemptID || again.State != "completed" {
 		t.Errorf("again: %+v", again)
 	}
-	if list, err := s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID}); err != nil || list.Total != 1 {
-		t.Errorf("%+v, %v", list, err)
-	}
+	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1)
 }
 
 // tail_attempt follows an agent line by line, and waits for the next one.
@@ -279,12 +262,9 @@ func TestTail(t *testing.T) {
 	follow := func(after int64, until func(*TailReply) bool) int64 {
 		t.Helper()
 		for range 100 {
-			got, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})
-			must(t, err)
+			got := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), AfterIndex: &after, Wait: new(10.0), Raw: new(true)})).Must(t)
 			for i, e := range got.Entries {
-				if e.Index != after+1+int64(i) {
-					t.Errorf("entry %d after %d", e.Index, after)
-				}
+				testkit.Equal(t, e.Index, after+1+int64(i), "the entry after %d", after)
 			}
 			after = got.NextIndex
 			if until(got) {
@@ -298,8 +278,7 @@ func TestTail(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	after = follow(after, seen("done"))
 	follow(after, func(r *TailReply) bool { return r.State == "completed" })
-	few, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1), Raw: new(true)})
-	must(t, err)
+	few := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), Limit: new(1), Raw: new(true)})).Must(t)
 	if len(few.Entries) != 1 || few.NextIndex != few.Entries[0].Index {
 		t.Errorf("the last one: %+v", few)
 	}
@@ -309,8 +288,7 @@ func TestTail(t *testing.T) {
 func TestListExecutors(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
-	r, err := s.ListExecutors(ctx, me)
-	must(t, err)
+	r := testkit.Get(s.ListExecutors(ctx, me)).Must(t)
 	byName := map[string]ExecutorInfo{}
 	for _, x := range r.Executors {
 		byName[x.Name] = x
@@ -346,7 +324,101 @@ func TestAnAgentEndsAfterItBegan(t *testing.T) {
 
 func parsed(t *testing.T, s string) time.Time {
 	t.Helper()
-	at, err := time.Parse(time.RFC3339Nano, s)
-	must(t, err)
+	at := testkit.Get(time.Parse(time.RFC3339Nano, s)).Must(t)
 	return at
+}
+
+// A limit is waited for until the time that was named, or, if none was or that did not help, for longer each
+// time.
+func TestLimitsAreWaitedForEverLonger(t *testing.T) {
+	ended := time.Now()
+	limit := func(until time.Duration) task.Execution {
+		return task.Execution{State: task.Failed, EndedAt: &ended, LimitedUntil: new(ended.Add(until))}
+	}
+	unnamed, failed := limit(0), task.Execution{State: task.Failed, EndedAt: &ended}
+	many := make([]task.Execution, 50)
+	for i := range many {
+		many[i] = unnamed
+	}
+	for name, c := range map[string]struct {
+		before []task.Execution // the newest first
+		want   time.Duration    // after the end of the newest
+	}{
+		"named":                     {[]task.Execution{limit(time.Second)}, time.Second},
+		"not named":                 {[]task.Execution{unnamed}, time.Minute},
+		"named again, too early":    {[]task.Execution{limit(time.Second), limit(time.Second)}, 2 * time.Minute},
+		"named again":               {[]task.Execution{limit(time.Hour), unnamed}, time.Hour},
+		"three times":               {[]task.Execution{unnamed, unnamed, unnamed, failed, unnamed}, 4 * time.Minute},
+		"all the time":              {many, 30 * time.Minute},
+		"named after another error": {[]task.Execution{limit(time.Second), failed, unnamed}, time.Second},
+	} {
+		if got := LimitOver(c.before); !got.Equal(ended.Add(c.want)) {
+			t.Errorf("%s: waits for %v, want %v", name, got.Sub(ended), c.want)
+		}
+	}
+	for name, before := range map[string][]task.Execution{"first": nil, "error": {failed, unnamed}} {
+		if got := LimitOver(before); !got.IsZero() {
+			t.Errorf("%s: waits until %v", name, got)
+		}
+	}
+}
+
+// What agents say about limits of their providers, and until when they are to be waited for.
+func TestLimitsAreRead(t *testing.T) {
+	now := time.Date(2026, 1, 1, 10, 30, 0, 0, time.UTC)
+	for said, want := range map[string]time.Duration{ // negative: it is no limit
+		"Claude AI usage limit reached|1767265200":                                                   30 * time.Minute,
+		"You've hit your session limit · resets 3pm":                                                 4*time.Hour + 30*time.Minute,
+		"You've hit your weekly limit, it resets at 9:15 AM":                                         22*time.Hour + 45*time.Minute,
+		"You've hit your usage limit. Try again in 2 days 3 hours 12 minutes.":                       51*time.Hour + 12*time.Minute,
+		"You've hit your usage limit. Upgrade to Pro, or try again in 5 days, 1 hour and 3 minutes.": 121*time.Hour + 3*time.Minute,
+		"429 Too Many Requests, retry-after: 20":                                                     20 * time.Second,
+		"rate limit reached, please try again in 1.5s":                                               1500 * time.Millisecond,
+		"rate limit: try again at 2026-01-01T12:30:00+01:00":                                         time.Hour,
+		`{"type":"error","error":{"type":"rate_limit_error"}}`:                                       0,
+		"usage limit reached|9999999999":                                                             0, // nobody waits for centuries
+		"RESOURCE_EXHAUSTED":                                                                         0,
+		"I give up, try again in 2 hours":                                                            -1,
+		"":                                                                                           -1,
+	} {
+		until := limitOf(now, said)
+		switch {
+		case want < 0 && until != nil, want >= 0 && until == nil:
+			t.Errorf("%q: %v", said, until)
+		case want >= 0 && !until.Equal(now.Add(want)):
+			t.Errorf("%q: until %v, want %v", said, until, now.Add(want))
+		}
+	}
+}
+
+// Whatever a repository is called, its worktree has its own folder in the attempt's.
+func TestFoldersOfWorktrees(t *testing.T) {
+	var repos []task.AttemptRepo
+	for _, name := range []string{"web", "WEB", "web-2", "", ".", "..", "../x", "a/b", ".git", "a\nb", "the api", strings.Repeat("x", 201)} {
+		repos = append(repos, task.AttemptRepo{RepoName: name})
+	}
+	setWorktrees("/dir", repos)
+	fit, seen := regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,70}$`), make(map[string]bool)
+	for _, r := range repos {
+		dir, name := filepath.Split(r.Worktree)
+		if low := strings.ToLower(name); dir != filepath.FromSlash("/dir/") || !fit.MatchString(name) || seen[low] {
+			t.Errorf("%q is in %q", r.RepoName, r.Worktree)
+		} else {
+			seen[low] = true
+		}
+	}
+}
+
+func TestIgnore(t *testing.T) {
+	root := t.TempDir()
+	read := func(parts ...string) string {
+		text := testkit.Get(os.ReadFile(filepath.Join(append([]string{root}, parts...)...))).Must(t)
+		return string(text)
+	}
+	must(t, ignore(root, filepath.Join(root, "trees")))
+	testkit.Equal(t, read("trees", ".gitignore"), "*\n")
+	must(t, ignore(root, filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")))
+	if Exists(filepath.Join(filepath.Dir(root), filepath.Base(root)+"-trees")) {
+		t.Error("a folder outside the project was made")
+	}
 }

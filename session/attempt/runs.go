@@ -26,7 +26,7 @@ type RunWorkflowArgs struct {
 	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor"`
 	MaxCostUSD   *float64     `json:"max_cost_usd" arg:"Pauses the run at this cost" min:"0" max:"100000000"`
 	Inputs       board.Inputs `json:"inputs,omitempty" arg:"Values of its inputs"`
-	RequestID    *string      `json:"request_id" arg:"Makes retries safe"`
+	RequestID    *string      `json:"request_id" arg:"Any text, for retries"`
 
 	// Agents rarely need the others, and a model is shown every listed one; the README lists them.
 
@@ -53,7 +53,7 @@ const (
 type RunMade struct {
 	RunID     string  `json:"run_id" jsonschema:"UUID of the run, for get_run; as attempt_id for other tools"`
 	TaskID    string  `json:"task_id" jsonschema:"UUID of its task"`
-	State     string  `json:"state" jsonschema:"as in get_run"`
+	State     string  `json:"state" jsonschema:"waiting, starting, running, complete, stopped (at a step, or by a person), paused (by a budget) or interrupted"`
 	Branch    *string `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string  `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/task"
@@ -30,9 +31,7 @@ func leads(t *testing.T, end board.RunEnd, advised chan<- string, prompts ...str
 		agent := uuid.NewString()
 		for _, prompt := range prompts {
 			x := task.Execution{ID: uuid.NewString(), LogID: agent, WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
-			if _, err := l.RunAgent(ctx, Agent{Execution: x, Prompt: prompt}); err != nil {
-				t.Errorf("running an agent: %v", err)
-			}
+			testkit.Works(t, testkit.Get(l.RunAgent(ctx, Agent{Execution: x, Prompt: prompt})).Err(), "running an agent")
 			l.Note("step write: ended")
 		}
 		return end
@@ -52,16 +51,14 @@ func texts(all []Message, kind string) (found []string) {
 func (s *server) tailOf(a TailArgs) *TailReply {
 	s.t.Helper()
 	a.AfterIndex = new(int64(-1))
-	r, err := s.TailAttempt(ctx, me, a)
-	must(s.t, err)
+	r := testkit.Get(s.TailAttempt(ctx, me, a)).Must(s.t)
 	return r
 }
 
 // startRun starts a run in a worktree, or in place.
 func (s *server) startRun(inPlace bool) *board.RunReply {
 	s.t.Helper()
-	r, err := s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})
-	must(s.t, err)
+	r := testkit.Get(s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), InPlace: &inPlace})).Must(s.t)
 	return r
 }
 
@@ -75,8 +72,7 @@ func TestTailOfARun(t *testing.T) {
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-	must(t, err)
+	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	if run.State != string(board.RunStopped) || len(run.Steps) != 2 {
 		t.Fatalf("%+v", run)
 	}
@@ -96,11 +92,9 @@ func TestTailOfARun(t *testing.T) {
 	if at := s.get(made.RunID); at.Lead != task.ServerLeads {
 		t.Errorf("get_attempt says lead %q", at.Lead)
 	}
-	kept, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})
-	must(t, err)
-	if kept.Lead != task.ServerLeads || s.newTask().Lead != task.AgentLeads {
-		t.Errorf("get_task says lead %q", kept.Lead)
-	}
+	kept := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})).Must(t)
+	testkit.Equal(t, kept.Lead, task.ServerLeads, "get_task says lead")
+	testkit.Equal(t, s.newTask().Lead, task.AgentLeads, "get_task says lead")
 }
 
 // A follow-up lets a run go on, with the message as advice, unless it is complete.
@@ -115,24 +109,17 @@ func TestFollowUpOfARun(t *testing.T) {
 		t.Errorf("the first leader was advised %q", first)
 	}
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
-	_, err := s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})
-	refused(t, err, session.ToolError, "unknown_run")
-	_, err = s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})
-	refused(t, err, session.ToolError, "unknown_attempt")
+	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError, "unknown_run")
+	refused(t, testkit.Get(s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})).Err(), session.ToolError, "unknown_attempt")
 	s.stop()
 	end = board.RunEnd{State: board.RunComplete}
 	s = p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
-	_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})
-	must(t, err)
-	if got := <-advised; got != "use short words" {
-		t.Errorf("the second leader was advised %q", got)
-	}
+	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})).Must(t)
+	testkit.Equal(t, <-advised, "use short words", "the second leader was advised")
 	s.reaches(made.RunID, task.Completed)
 	for _, action := range []string{ActionSend, ActionQueue} {
-		_, err = s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: action, Prompt: new("more")})
-		if session.CodeOf(err) != "run_complete" {
-			t.Errorf("%s to a complete run: %v", action, err)
-		}
+		_, err := s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: action, Prompt: new("more")})
+		testkit.Equal(t, session.CodeOf(err), "run_complete", "%s to a complete run: %v", action, err)
 	}
 }
 
@@ -140,8 +127,7 @@ func TestFollowUpOfARun(t *testing.T) {
 func TestResumeOfARunThatNeverBegan(t *testing.T) {
 	s := newProject(t).open(func(o *Options) { o.Passive = true })
 	made := s.startRun(false)
-	_, err := s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})
-	must(t, err)
+	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(made.RunID)})).Must(t)
 	if _, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {}); session.CodeOf(err) != "no_session" {
 		t.Errorf("resuming it: %v", err)
 	}
@@ -167,14 +153,8 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 		if i == 0 {
 			made = s.startRun(false)
 		} else {
-			_, err := s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
-			must(t, err)
-			eventually(t, func() string {
-				if !Exists(up) {
-					return "the setup command does not run"
-				}
-				return ""
-			})
+			testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
+			appears(t, up)
 			if c.state == board.RunInterrupted {
 				if !s.Interrupt(made.RunID) {
 					t.Error("it is not led here")
@@ -184,8 +164,7 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 			}
 		}
 		s.ends(made.RunID)
-		run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-		must(t, err)
+		run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 		if run.State != string(c.state) || run.Reason == nil || i == 0 && !strings.Contains(*run.Reason, "no compiler here") {
 			t.Errorf("after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
 		}
@@ -194,11 +173,9 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 		}
 	}
 	p.Configure(func(*config.Config) {})
-	_, err := s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})
-	must(t, err)
+	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})).Must(t)
 	s.reaches(made.RunID, task.Completed)
-	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-	must(t, err)
+	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	if got := <-advised; got != "use short words" || !Exists(filepath.Join(run.Workspace, "new.txt")) {
 		t.Errorf("it was advised %q, and worked in %s", got, run.Workspace)
 	}
@@ -221,24 +198,17 @@ func TestLeaderPanics(t *testing.T) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			agents.Go(func() { _, _ = l.RunAgent(ctx, Agent{Execution: x, Prompt: "! touch " + up + "\n! sleep 1h"}) })
-			eventually(t, func() string {
-				if !Exists(up) {
-					return "the agent does not run"
-				}
-				return ""
-			})
+			appears(t, up)
 			panic("no idea")
 		}
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	run, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-	must(t, err)
+	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	if run.State != string(board.RunStopped) || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != string(task.Stopped) {
 		t.Errorf("%+v: %s", run, deref(run.Reason))
 	}
-	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
-	must(t, err)
+	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 	s.reaches(made.RunID, task.Completed)
 }
 
@@ -298,15 +268,12 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Completed)
-	r, err := s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})
-	must(t, err)
+	r := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	var states []string
 	for _, x := range r.Steps {
 		states = append(states, x.State)
 	}
-	if got := strings.Join(states, " "); got != "stopped stopped completed" {
-		t.Errorf("the agents are %s", got)
-	}
+	testkit.Equal(t, strings.Join(states, " "), "stopped stopped completed", "the agents")
 }
 
 // The owner of the workflow must be named if a server is to lead.
@@ -315,9 +282,7 @@ func TestLeadOfATaskIsChecked(t *testing.T) {
 	project, _ := s.rootProject()
 	for lead, code := range map[string]string{"server": "missing_argument", "me": "invalid_argument", "agent": ""} {
 		_, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "x", Lead: &lead})
-		if session.CodeOf(err) != code {
-			t.Errorf("lead %s: %v", lead, err)
-		}
+		testkit.Equal(t, session.CodeOf(err), code, "lead %s: %v", lead, err)
 	}
 }
 

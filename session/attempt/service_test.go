@@ -226,19 +226,15 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	defer func() { closed(e) }()
 	me := session.LocalCaller(session.ChannelStdio)
 
-	listed, err := e.ListExecutors(ctx, me)
-	testkit.Must(t, err)
+	listed := testkit.Get(e.ListExecutors(ctx, me)).Must(t)
 	if i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" }); i < 0 || !listed.Executors[i].Available || !listed.Executors[i].CanContinue || listed.Executors[i].Program != web.URL {
 		t.Errorf("it is not among %+v", listed.Executors)
 	}
-	projects, err := e.ListProjects(ctx, me, board.ListProjectsArgs{})
-	testkit.Must(t, err)
+	projects := testkit.Get(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	project := projects.Projects[0].ProjectID
-	repos, err := e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})
-	testkit.Must(t, err)
+	repos := testkit.Get(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Must(t)
 	start := func(title string, variant *string) (*attempt.AttemptReply, error) {
-		made, err := e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: title})
-		testkit.Must(t, err)
+		made := testkit.Get(e.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: title})).Must(t)
 		return e.StartTaskAttempt(ctx, me, attempt.StartArgs{TaskID: made.TaskID, Executor: "SERVICE", Variant: variant, Repos: []attempt.RepoArgs{{RepoID: repos.Repos[0].RepoID, TargetBranch: "main"}}})
 	}
 	reaches := func(id string, state task.AttemptState) (r *attempt.FullAttemptReply) {
@@ -254,16 +250,12 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	}
 	refusals := map[string]error{"unknown_variant": second(start("one", new("BIG"))), "refused": second(start("refuse", nil))}
 	for code, err := range refusals {
-		if session.CodeOf(err) != code {
-			t.Errorf("%v is not %s", err, code)
-		}
+		testkit.Equal(t, session.CodeOf(err), code, "%v", err)
 	}
 
-	quick, err := start("quick", nil)
-	testkit.Must(t, err)
+	quick := testkit.Get(start("quick", nil)).Must(t)
 	reaches(quick.AttemptID, task.Completed)
-	_, err = e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: board.Target{AttemptID: &quick.AttemptID}, Action: attempt.ActionSend, Prompt: new("more")})
-	testkit.Must(t, err)
+	testkit.Get(e.FollowUp(ctx, me, attempt.FollowUpArgs{Target: board.Target{AttemptID: &quick.AttemptID}, Action: attempt.ActionSend, Prompt: new("more")})).Must(t)
 	now := reaches(quick.AttemptID, task.Completed)
 	if said := now.FinalMessage; said == nil || *said != "done, continued: true" || now.Cost == nil || now.Cost.USD == nil || *now.Cost.USD != 0.5 {
 		t.Errorf("after a follow-up: %+v %+v", said, now.Cost)
@@ -277,8 +269,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 		t.Errorf("the output of the follow-up: %+v %v", tail, err)
 	}
 
-	long, err := start("wait", nil)
-	testkit.Must(t, err)
+	long := testkit.Get(start("wait", nil)).Must(t)
 	reaches(long.AttemptID, task.Running)
 	closed(e)
 	e = open() // and the agent goes on
@@ -287,9 +278,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	if err != nil || stopped.State != string(task.Stopped) {
 		t.Errorf("after a stop: %+v %v", stopped, err)
 	}
-	if _, err := e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID}); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID})).Err())
 	remotes.mu.Lock()
 	defer remotes.mu.Unlock()
 	if len(remotes.jobs) != 3 || len(remotes.logs) != 1 {

@@ -20,8 +20,7 @@ import (
 
 func (s *server) stopAttempt(id string) *AttemptReply {
 	s.t.Helper()
-	r, err := s.StopAttempt(ctx, me, AttemptArgs{the(id)})
-	must(s.t, err)
+	r := testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(id)})).Must(s.t)
 	return r
 }
 
@@ -33,12 +32,7 @@ func TestStop(t *testing.T) {
 	s := p.open()
 	v := s.newTask("! stubborn", "! write work.txt precious", "! fork", "! touch "+up, "! sleep 1h")
 	r := s.begin(v)
-	eventually(t, func() string {
-		if !Exists(up) {
-			return "the agent is not up: " + s.get(r.AttemptID).State
-		}
-		return ""
-	})
+	appears(t, up)
 	s.reaches(r.AttemptID, task.Running)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	r = s.stopAttempt(r.AttemptID)
@@ -51,10 +45,8 @@ func TestStop(t *testing.T) {
 	if now := s.task(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed || now.HasInProgressAttempt {
 		t.Errorf("%+v", now)
 	}
-	pid, err := os.ReadFile(up)
-	must(t, err)
-	n, err := strconv.Atoi(string(pid))
-	must(t, err)
+	pid := testkit.Get(os.ReadFile(up)).Must(t)
+	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
 	groupEnds(t, n)
 	if again := s.stopAttempt(r.AttemptID); again.State != "stopped" || !strings.Contains(deref(again.Notice), "already") {
 		t.Errorf("stopped again: %+v", again)
@@ -101,9 +93,7 @@ func TestRecordsBehindALink(t *testing.T) {
 	for _, why := range []string{"a", "a", "b", "a"} {
 		last.log(x, "doubtful", errors.New(why))
 	}
-	if n := strings.Count(log.String(), "doubtful"); n != 3 {
-		t.Errorf("logged %d times:\n%s", n, log)
-	}
+	testkit.Equal(t, strings.Count(log.String(), "doubtful"), 3, "logged … times: %s", log)
 }
 
 // One whose worktree and journal are links by now is stopped, and what they lead to stays.
@@ -130,9 +120,7 @@ func TestStopBehindLinks(t *testing.T) {
 	if r := s.stopAttempt(r.AttemptID); r.State != "stopped" {
 		t.Errorf("%+v", r)
 	}
-	if _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); err == nil || !strings.Contains(err.Error(), "link") {
-		t.Errorf("delete_task: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), "link", "delete_task")
 	if text, err := os.ReadFile(filepath.Join(theirs, "work.txt")); string(text) != "unsaved" {
 		t.Errorf("%q, %v", text, err)
 	}
@@ -177,12 +165,7 @@ func TestStopWhileStarting(t *testing.T) {
 			})
 			s := p.open()
 			r := s.begin(s.newTask("! say never"))
-			eventually(t, func() string {
-				if !Exists(up) {
-					return "the setup command does not run"
-				}
-				return ""
-			})
+			appears(t, up)
 			stopper := s
 			if where == "elsewhere" {
 				stopper = p.open(func(o *Options) { o.Passive = true })
@@ -206,8 +189,7 @@ func TestStopElsewhere(t *testing.T) {
 	other := p.open(func(o *Options) { o.Passive = true })
 	eve := session.Caller{Identity: "eve", Group: "team", Rights: session.RightAgents, Channel: session.ChannelHTTP}
 	for _, who := range []session.Caller{eve, {}} {
-		_, err := other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})
-		refused(t, err, session.ToolError, "unknown_attempt")
+		refused(t, testkit.Get(other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
 	}
 	if x := s.latest(r.AttemptID); x.StopAsked != nil || x.State != task.Running {
 		t.Errorf("a call that was refused has asked for its end: %+v", x)
@@ -230,10 +212,8 @@ func TestStopElsewhere(t *testing.T) {
 // latest returns an attempt's newest execution.
 func (s *server) latest(attempt string) *task.Execution {
 	s.t.Helper()
-	b, err := s.Store(ctx)
-	must(s.t, err)
-	x, err := b.LatestExecution(ctx, attempt)
-	must(s.t, err)
+	b := testkit.Get(s.Store(ctx)).Must(s.t)
+	x := testkit.Get(b.LatestExecution(ctx, attempt)).Must(s.t)
 	return x
 }
 
@@ -245,9 +225,7 @@ func (s *server) givenUp(attempt string) {
 	s.t.Helper()
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if _, err := s.StopAttempt(bounded, me, AttemptArgs{the(attempt)}); !errors.Is(err, context.DeadlineExceeded) {
-		s.t.Errorf("a stop that nobody carries out: %v", err)
-	}
+	testkit.FailsWith(s.t, testkit.Get(s.StopAttempt(bounded, me, AttemptArgs{the(attempt)})).Err(), context.DeadlineExceeded, "a stop that nobody carries out")
 	if x := s.latest(attempt); x.State != task.Running || x.StopAsked == nil {
 		s.t.Errorf("it is %s, asked to stop at %v", x.State, x.StopAsked)
 	}

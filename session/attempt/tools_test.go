@@ -4,15 +4,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/attempttest"
 	"deepwork/session/board"
+	"deepwork/session/state"
 )
 
 // Every list is a list in JSON, however empty, and every field is there (seed
@@ -66,8 +72,7 @@ func TestBlockedTask(t *testing.T) {
 	s := p.open()
 	project, repo := s.rootProject()
 	first := s.newTask("! say hello")
-	second, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})
-	must(t, err)
+	second := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
 	if want := []string{first.TaskID}; !slices.Equal(second.DependsOn, want) || !slices.Equal(second.BlockedBy, want) {
 		t.Errorf("%+v", second)
 	}
@@ -78,7 +83,7 @@ func TestBlockedTask(t *testing.T) {
 		_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: second.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}, RequestID: new("once")})
 		return err
 	}
-	err = start()
+	err := start()
 	refused(t, err, session.StateError, "blocked", first.TaskID, "Add a basket", "todo", "update_task")
 	if e, _ := errors.AsType[*session.Error](err); fmt.Sprint(e.Details["blocked_by"]) != fmt.Sprint([]string{first.TaskID}) {
 		t.Errorf("%+v", e.Details)
@@ -95,8 +100,7 @@ func TestBlockedTask(t *testing.T) {
 	refused(t, update(first.TaskID, []string{nobody}), session.ToolError, "bad_dependency", nobody)
 	refused(t, update(first.TaskID, []string{"web"}), session.ToolError, "malformed_id", "depends_on[0]")
 	refused(t, update(first.TaskID, make([]string, task.MaxDependencies+1)), session.ToolError, "too_many_dependencies", "51", "50")
-	_, err = s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})
-	must(t, err)
+	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
 	if now := s.task(second.TaskID); len(now.BlockedBy) != 0 || len(now.DependsOn) != 1 {
 		t.Errorf("%+v", now)
 	}
@@ -110,4 +114,131 @@ func TestBlockedTask(t *testing.T) {
 		t.Errorf("%+v", now)
 	}
 	s.ends(*s.task(second.TaskID).LatestAttemptID)
+}
+
+// workspace_id is another name for attempt_id, at the top of the arguments.
+func TestArgumentsAreFlat(t *testing.T) {
+	var a FollowUpArgs
+	must(t, json.Unmarshal([]byte(`{"workspace_id": "`+nobody+`", "action": "send", "prompt": "x"}`), &a))
+	if id, err := a.id(); err != nil || deref(id) != nobody || a.Action != ActionSend {
+		t.Errorf("%+v, %v", a, err)
+	}
+	var tail TailArgs
+	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
+	if id, err := tail.ID(); err != nil || id != nobody || *tail.Wait != 1.5 || *tail.AfterIndex != 7 {
+		t.Errorf("%+v, %v", tail, err)
+	}
+}
+
+const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
+
+// Each wrong argument is told with code, value and remedy, and
+// nothing is made.
+func TestWrongArguments(t *testing.T) {
+	p := newProject(t)
+	p.Repo(filepath.Join(p.Root, "..", "web"))
+	must(t, os.MkdirAll(filepath.Join(p.Root, "..", "plain"), 0o755))
+	p.Git(filepath.Join(p.Root, "..", "plain"), "init", "-q", "-b", "main") // unborn
+	must(t, os.MkdirAll(filepath.Join(p.Root, "..", "bare"), 0o755))
+	p.Configure(func(c *config.Config) {
+		c.Executors = append(c.Executors, config.Executor{Name: "BARE"})
+		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "plain", Path: "../plain"}, {Name: "bare", Path: "../bare"}}}}
+	})
+	s := p.open()
+	_, rootRepo := s.rootProject()
+	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
+	repos := map[string]string{}
+	front := ""
+	for _, v := range projects.Projects {
+		if v.Name != "front" {
+			continue
+		}
+		front = v.ProjectID
+		all := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: v.ProjectID})).Must(t)
+		for _, r := range all.Repos {
+			repos[r.Name] = r.RepoID
+		}
+	}
+	rootTask, frontTask := s.newTask("x"), (*board.Task)(nil)
+	frontTask = testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "F"})).Must(t)
+
+	starting := func(change func(*StartArgs)) func() error {
+		return func() error {
+			a := StartArgs{TaskID: rootTask.TaskID, Executor: "TEST", Repos: []RepoArgs{{rootRepo, "main"}}}
+			change(&a)
+			_, err := s.StartTaskAttempt(ctx, me, a)
+			return err
+		}
+	}
+	onFront := func(repo, branch string) func() error {
+		return starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, []RepoArgs{{repos[repo], branch}} })
+	}
+	following := func(a FollowUpArgs) func() error {
+		return func() error { _, err := s.FollowUp(ctx, me, a); return err }
+	}
+	long := strings.Repeat("ä", board.MaxPrompt+1)
+	for name, c := range map[string]struct {
+		call     func() error
+		code     string
+		mentions []string
+	}{
+		"delete nobody":      {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
+		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
+		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
+		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
+		"no command":         {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command", []string{"BARE"}},
+		"unknown variant":    {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
+		"missing program":    {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable", []string{"no-such-agent"}},
+		"long prompt":        {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
+		"prompt as argument": {starting(func(a *StartArgs) { a.Executor = "ARGUMENT"; a.Prompt = new(long[:2*90_000]) }), "too_long", []string{"argument"}},
+		"no repos":           {starting(func(a *StartArgs) { a.Repos = nil }), "no_repos", []string{"list_repos"}},
+		"repo twice":         {starting(func(a *StartArgs) { a.Repos = append(a.Repos, a.Repos[0]) }), "repo_twice", []string{rootRepo}},
+		"too many repos":     {starting(func(a *StartArgs) { a.Repos = make([]RepoArgs, MaxRepos+1) }), "too_many_repos", nil},
+		"malformed repo":     {starting(func(a *StartArgs) { a.Repos[0].RepoID = "web" }), "malformed_id", []string{"repos[0].repo_id"}},
+		"unknown repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = nobody }), "unknown_repo", []string{nobody}},
+		"foreign repo":       {starting(func(a *StartArgs) { a.Repos[0].RepoID = repos["web"] }), "foreign_repo", []string{"web", front}},
+		"unknown branch":     {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "mian" }), "unknown_branch", []string{"mian", "main"}},
+		"option as branch":   {starting(func(a *StartArgs) { a.Repos[0].TargetBranch = "--force" }), "unknown_branch", nil},
+		"no commit":          {onFront("plain", "main"), "unknown_branch", nil},
+		"no repository":      {onFront("bare", "main"), "not_a_repository", []string{"bare", "git init"}},
+
+		"follow up nobody":   {following(FollowUpArgs{Target: the(nobody), Action: "send", Prompt: new("x")}), "unknown_attempt", nil},
+		"unknown session":    {following(FollowUpArgs{SessionID: new(nobody), Action: "send", Prompt: new("x")}), "unknown_session", nil},
+		"malformed session":  {following(FollowUpArgs{SessionID: new("x"), Action: "send", Prompt: new("x")}), "malformed_id", []string{"session_id"}},
+		"no target":          {following(FollowUpArgs{Action: "send", Prompt: new("x")}), "no_target", nil},
+		"two targets":        {following(FollowUpArgs{Target: the(nobody), SessionID: new(nobody), Action: "cancel"}), "two_targets", nil},
+		"two names":          {following(FollowUpArgs{Target: the(nobody), WorkspaceID: new(rootTask.TaskID), Action: "cancel"}), "two_targets", nil},
+		"workspace_id alone": {following(FollowUpArgs{WorkspaceID: new(nobody), Action: "cancel"}), "unknown_attempt", []string{nobody}},
+		"unknown action":     {following(FollowUpArgs{Target: the(nobody), Action: "push"}), "unknown_action", []string{"push", "queue"}},
+		"blank prompt":       {following(FollowUpArgs{Target: the(nobody), Action: "queue", Prompt: new("\n")}), "missing_prompt", nil},
+		"no prompt":          {following(FollowUpArgs{Target: the(nobody), Action: "send"}), "missing_prompt", nil},
+
+		"stop nobody": {func() error { _, err := s.StopAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nobody":  {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{the(nobody)}); return err }, "unknown_attempt", nil},
+		"get nothing": {func() error { _, err := s.GetAttempt(ctx, me, AttemptArgs{}); return err }, "missing_argument", nil},
+		"tail nobody": {func() error { _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody)}); return err }, "unknown_attempt", nil},
+		"tail waits": {func() error {
+			_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody), Wait: new(31.0)})
+			return err
+		}, "out_of_range", []string{"31"}},
+		"tail before": {func() error {
+			_, err := s.TailAttempt(ctx, me, TailArgs{Target: the(nobody), AfterIndex: new(int64(-2))})
+			return err
+		}, "out_of_range", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "missing program" && s.Shared != nil {
+				t.Skip("another machine may have it")
+			}
+			attempttest.Wrong(t, c.call(), c.code, c.mentions...)
+		})
+	}
+	for _, v := range []*board.Task{rootTask, frontTask} {
+		if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
+			t.Errorf("a refused call changed the task: %+v", now)
+		}
+	}
+	if Exists(state.Of(p.Root).Worktrees()) {
+		t.Error("a refused call made a worktree")
+	}
 }

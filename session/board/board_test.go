@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/task"
@@ -26,8 +27,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 		c.Projects = []config.Project{{Name: "shop front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Path: filepath.Join(p.Root, "nothing")}}}}
 	})
 	s := p.open()
-	r, err := s.ListProjects(ctx, me, ListProjectsArgs{})
-	must(t, err)
+	r := testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Must(t)
 	if r.Count != 2 || r.Total != 2 || r.NextCursor != nil || r.Filters.Limit != DefaultLimit {
 		t.Fatalf("%+v", r)
 	}
@@ -39,8 +39,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	if !byName["shop"].IsRoot || byName["shop front"].IsRoot {
 		t.Errorf("%+v", r.Projects)
 	}
-	repos, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop front"].ProjectID})
-	must(t, err)
+	repos := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop front"].ProjectID})).Must(t)
 	paths := map[string]string{}
 	for _, v := range repos.Repos {
 		paths[v.Name] = v.Path
@@ -48,24 +47,19 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	if want := map[string]string{"web": filepath.Join(p.Root, "..", "web"), "nothing": filepath.Join(p.Root, "nothing")}; !reflect.DeepEqual(paths, want) {
 		t.Errorf("the repositories are %v; expected %v", paths, want)
 	}
-	root, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})
-	must(t, err)
+	root := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})).Must(t)
 	if len(root.Repos) != 1 || root.Repos[0].Path != p.Root || root.Repos[0].Name != "shop" {
 		t.Errorf("the root's: %+v", root.Repos)
 	}
 	// Ids outlive a restart and an edit of the config; a page is a part of the list.
 	s.stop()
 	again := p.open()
-	first, err := again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})
-	must(t, err)
+	first := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})).Must(t)
 	if first.Count != 1 || first.Total != 2 || first.NextCursor == nil {
 		t.Fatalf("the first page: %+v", first)
 	}
-	second, err := again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})
-	must(t, err)
-	if got := append(first.Projects, second.Projects...); !reflect.DeepEqual(got, r.Projects) {
-		t.Errorf("pages give %+v, the list %+v", got, r.Projects)
-	}
+	second := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})).Must(t)
+	testkit.Same(t, append(first.Projects, second.Projects...), r.Projects, "the pages and the list")
 	p.Configure(func(*config.Config) {})
 	if r, err := again.ListProjects(ctx, me, ListProjectsArgs{}); err != nil || r.Total != 1 && again.Shared == nil { // else another machine may have it
 		t.Errorf("after the project left the config: %+v, %v", r, err)
@@ -93,8 +87,7 @@ func TestReq004_Tasks(t *testing.T) {
 	project, _ := s.rootProject()
 	var ids []string
 	for i := range 3 {
-		v, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: fmt.Sprintf("  Task %d ", i), Description: new("More.")})
-		must(t, err)
+		v := testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: fmt.Sprintf("  Task %d ", i), Description: new("More.")})).Must(t)
 		if v.Title != fmt.Sprintf("Task %d", i) || v.Status != "todo" || OrEmpty(v.Description) != "More." || v.LatestAttemptID != nil ||
 			v.HasInProgressAttempt || v.LastAttemptFailed || v.ProjectID != project {
 			t.Errorf("made: %+v", v)
@@ -102,8 +95,7 @@ func TestReq004_Tasks(t *testing.T) {
 		attempttest.Times(t, v.CreatedAt, v.UpdatedAt)
 		ids = append([]string{v.TaskID}, ids...)
 	}
-	list, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})
-	must(t, err)
+	list := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})).Must(t)
 	var got []string
 	for _, v := range list.Tasks {
 		got = append(got, v.TaskID)
@@ -111,23 +103,19 @@ func TestReq004_Tasks(t *testing.T) {
 	if !slices.Equal(got, ids) || list.Total != 3 || list.Count != 3 || list.Filters.Limit != 50 || list.Filters.Status != nil {
 		t.Errorf("newest first they are %v, and listed as %+v", ids, list)
 	}
-	v, err := s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})
-	must(t, err)
+	v := testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})).Must(t)
 	if v.Title != "Other" || v.Description != nil || v.Status != "done" {
 		t.Errorf("changed: %+v", v)
 	}
 	if v, err := s.GetTask(ctx, me, TaskArgs{ids[1]}); err != nil || v.Title != "Task 1" || v.Status != "todo" {
 		t.Errorf("another was changed: %+v", v)
 	}
-	done, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})
-	must(t, err)
+	done := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})).Must(t)
 	if done.Count != 1 || done.Total != 1 || done.Tasks[0].TaskID != ids[0] || OrEmpty(done.Filters.Status) != "done" || done.Filters.Limit != 7 {
 		t.Errorf("done are %+v", done)
 	}
-	one, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2)})
-	must(t, err)
-	two, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2), Cursor: one.NextCursor})
-	must(t, err)
+	one := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2)})).Must(t)
+	two := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2), Cursor: one.NextCursor})).Must(t)
 	if one.Count != 2 || two.Count != 1 || two.Tasks[0].TaskID != ids[2] || two.NextCursor != nil {
 		t.Errorf("pages: %+v and %+v", one, two)
 	}
@@ -138,21 +126,15 @@ func TestCreateTaskOnce(t *testing.T) {
 	s := p.open()
 	project, _ := s.rootProject()
 	a := CreateTaskArgs{ProjectID: project, Title: "One", RequestID: new("call-1")}
-	first, err := s.CreateTask(ctx, me, a)
-	must(t, err)
-	second, err := s.CreateTask(ctx, me, a)
-	must(t, err)
-	if first.TaskID != second.TaskID {
-		t.Error("a repeated call made a second task")
-	}
-	other, err := s.CreateTask(ctx, session.Caller{Identity: "you"}, a)
-	must(t, err)
+	first := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
+	second := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
+	testkit.Equal(t, first.TaskID, second.TaskID, "a repeated call made a second task")
+	other := testkit.Get(s.CreateTask(ctx, session.Caller{Identity: "you"}, a)).Must(t)
 	if other.TaskID == first.TaskID {
 		t.Error("another caller's request_id counted")
 	}
 	a.Title = "Two"
-	_, err = s.CreateTask(ctx, me, a)
-	refused(t, err, session.ToolError, "request_id_reused")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, a)).Err(), session.ToolError, "request_id_reused")
 }
 
 // A workflow is named as a whole, or not at all, and exists.
@@ -170,19 +152,13 @@ func TestTaskWithWorkflow(t *testing.T) {
 	create := func(job, workflow *string) (*Task, error) {
 		return s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "T", JobName: job, WorkflowName: workflow})
 	}
-	_, err := create(new("release"), nil)
-	refused(t, err, session.ToolError, "half_a_workflow")
-	_, err = create(new("release"), new("other"))
-	refused(t, err, session.ToolError, "unknown_workflow", "other")
-	v, err := create(new(" release "), new("write"))
-	must(t, err)
-	if OrEmpty(v.JobName) != "release" || OrEmpty(v.WorkflowName) != "write" {
-		t.Errorf("%+v", v)
-	}
-	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})
-	refused(t, err, session.ToolError, "half_a_workflow")
-	v, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})
-	must(t, err)
+	refused(t, testkit.Get(create(new("release"), nil)).Err(), session.ToolError, "half_a_workflow")
+	refused(t, testkit.Get(create(new("release"), new("other"))).Err(), session.ToolError, "unknown_workflow", "other")
+	v := testkit.Get(create(new(" release "), new("write"))).Must(t)
+	testkit.Equal(t, OrEmpty(v.JobName), "release")
+	testkit.Equal(t, OrEmpty(v.WorkflowName), "write")
+	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})).Err(), session.ToolError, "half_a_workflow")
+	v = testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})).Must(t)
 	if v.JobName != nil || v.WorkflowName != nil {
 		t.Errorf("not cleared: %+v", v)
 	}
@@ -242,17 +218,12 @@ func TestEmptyListsAreLists(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	project, _ := s.rootProject()
-	tasks, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})
-	must(t, err)
+	tasks := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project})).Must(t)
 	v := s.newTask("")
-	attempts, err := s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})
-	must(t, err)
+	attempts := testkit.Get(s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
 	for _, r := range []any{tasks, attempts} {
-		text, err := json.Marshal(r)
-		must(t, err)
-		if !strings.Contains(string(text), `:[]`) {
-			t.Errorf("%s", text)
-		}
+		text := testkit.Get(json.Marshal(r)).Must(t)
+		testkit.Contains(t, string(text), `:[]`, "%s", text)
 	}
 }
 
@@ -261,8 +232,7 @@ func TestDependenciesCountForTheBoundOfAList(t *testing.T) {
 	many := task.Summary{Task: task.Task{DependsOn: make([]string, task.MaxDependencies)}, BlockedBy: make([]string, task.MaxDependencies)}
 	all := slices.Repeat([]task.Summary{many}, MaxLimit)
 	n := fitting(all)
-	id, err := json.Marshal("3b241101-e2bb-4255-8caf-4136c566a962")
-	must(t, err)
+	id := testkit.Get(json.Marshal("3b241101-e2bb-4255-8caf-4136c566a962")).Must(t)
 	if size := n * 2 * task.MaxDependencies * (len(id) + 1); n < 100 || size > listBytes {
 		t.Errorf("%d tasks with %d bytes", n, size)
 	}
@@ -276,14 +246,12 @@ func TestListTasksIsBounded(t *testing.T) {
 	id, _ := s.rootProject()
 	const tasks = 25
 	for range tasks {
-		_, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Long", Description: new(strings.Repeat("d", MaxPrompt))})
-		must(t, err)
+		testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Long", Description: new(strings.Repeat("d", MaxPrompt))})).Must(t)
 	}
 	seen := map[string]bool{}
 	pages := 0
 	for next := (*string)(nil); ; pages++ {
-		r, err := s.ListTasks(ctx, me, ListTasksArgs{ProjectID: id, Limit: new(MaxLimit), Cursor: next})
-		must(t, err)
+		r := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: id, Limit: new(MaxLimit), Cursor: next})).Must(t)
 		size := 0
 		for _, v := range r.Tasks {
 			size += len(*v.Description)
@@ -310,8 +278,7 @@ func TestBadConfig(t *testing.T) {
 	s := p.open(func(o *Options) {
 		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
 	})
-	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
-	refused(t, err, session.StateError, "config_invalid", ".deepwork/config.yml")
+	refused(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), session.StateError, "config_invalid", ".deepwork/config.yml")
 	if exists(s.State().Database()) {
 		t.Error("a board was made")
 	}
@@ -323,8 +290,7 @@ func TestDamagedBoard(t *testing.T) {
 	s := p.open()
 	must(t, os.MkdirAll(filepath.Dir(s.State().Database()), 0o755))
 	must(t, os.WriteFile(s.State().Database(), []byte(strings.Repeat("no board ", 1000)), 0o600))
-	_, err := s.ListProjects(ctx, me, ListProjectsArgs{})
-	refused(t, err, session.StateError, "board_damaged", s.State().Database())
+	refused(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), session.StateError, "board_damaged", s.State().Database())
 	if text, _ := os.ReadFile(s.State().Database()); !strings.HasPrefix(string(text), "no board ") {
 		t.Error("the file was overwritten")
 	}

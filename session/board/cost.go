@@ -16,22 +16,22 @@ import (
 // Cost is what the executions of a task or an attempt that have ended used, as their agents reported
 // it. What is not known is null, never 0.
 type Cost struct {
-	USD        *float64 `json:"usd" jsonschema:"cost in USD of the executions whose cost is known, or null if none is"`
-	Executions int      `json:"executions" jsonschema:"number of executions that have ended, reviews of a run by an executor included"`
+	USD        *float64 `json:"usd" jsonschema:"cost in USD of those whose cost is known, or null"`
+	Executions int      `json:"executions" jsonschema:"executions that have ended, with reviews by executors"`
 	Unknown    int      `json:"unknown" jsonschema:"number of those whose cost is not known"`
-	Input      *int64   `json:"input_tokens" jsonschema:"tokens of input, without those of a cache, or null"`
-	Cached     *int64   `json:"cached_tokens" jsonschema:"tokens of input that were read from a cache or written to it, or null"`
+	Input      *int64   `json:"input_tokens" jsonschema:"tokens of input that were not cached, or null"`
+	Cached     *int64   `json:"cached_tokens" jsonschema:"tokens of input from or to a cache, or null"`
 	Output     *int64   `json:"output_tokens" jsonschema:"tokens of output, or null"`
 	Turns      *int64   `json:"turns" jsonschema:"turns as the agents count them, or null"`
 }
 
 // ExecutionCost is what one execution used, as Cost.
 type ExecutionCost struct {
-	USD    *float64 `json:"usd" jsonschema:"cost in USD"`
-	Input  *int64   `json:"input_tokens" jsonschema:"without cached ones"`
-	Cached *int64   `json:"cached_tokens" jsonschema:"read or written"`
-	Output *int64   `json:"output_tokens" jsonschema:"tokens"`
-	Turns  *int64   `json:"turns" jsonschema:"number"`
+	USD    *float64 `json:"usd" jsonschema:"cost in USD, or null"`
+	Input  *int64   `json:"input_tokens" jsonschema:"tokens of input that were not cached, or null"`
+	Cached *int64   `json:"cached_tokens" jsonschema:"tokens of input from or to a cache, or null"`
+	Output *int64   `json:"output_tokens" jsonschema:"tokens of output, or null"`
+	Turns  *int64   `json:"turns" jsonschema:"turns as the agent counts them, or null"`
 }
 
 // Cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt

@@ -64,15 +64,13 @@ func (p *project) open(change ...func(*Options)) *server {
 // rootProject is the id of the project root and of its repository, which may be "".
 func (s *server) rootProject() (projectID, repoID string) {
 	s.t.Helper()
-	r, err := s.ListProjects(ctx, me, ListProjectsArgs{})
-	must(s.t, err)
+	r := testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Must(s.t)
 	for _, v := range r.Projects {
 		if v.IsRoot {
 			projectID = v.ProjectID
 		}
 	}
-	repos, err := s.ListRepos(ctx, me, ListReposArgs{ProjectID: projectID})
-	must(s.t, err)
+	repos := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: projectID})).Must(s.t)
 	if len(repos.Repos) == 1 {
 		repoID = repos.Repos[0].RepoID
 	}
@@ -82,7 +80,6 @@ func (s *server) rootProject() (projectID, repoID string) {
 func (s *server) newTask(lines ...string) *Task {
 	s.t.Helper()
 	id, _ := s.rootProject()
-	t, err := s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: OrNull(strings.Join(lines, "\n"))})
-	must(s.t, err)
+	t := testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: id, Title: "Add a basket", Description: OrNull(strings.Join(lines, "\n"))})).Must(s.t)
 	return t
 }

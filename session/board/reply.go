@@ -71,7 +71,7 @@ type Task struct {
 	Inputs                machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs that are known, by name"`
 	Lead                  string          `json:"lead" jsonschema:"agent: one agent does the workflow; server: each attempt is a run, with an agent per step"`
 	DependsOn             []string        `json:"depends_on" jsonschema:"UUIDs of tasks that must be done before an attempt starts"`
-	BlockedBy             []string        `json:"blocked_by" jsonschema:"those of depends_on that are not done"`
+	BlockedBy             []string        `json:"blocked_by" jsonschema:"UUIDs of those that are not done"`
 	CreatedAt             string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	LatestAttemptID       *string         `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`

@@ -17,7 +17,7 @@ import (
 type RunReply struct {
 	RunID     string          `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
 	TaskID    string          `json:"task_id" jsonschema:"UUID of its task"`
-	State     string          `json:"state" jsonschema:"stopped: at a step, or by a person; paused: by a budget"`
+	State     string          `json:"state" jsonschema:"waiting, starting, running, complete, stopped (at a step, or by a person), paused (by a budget) or interrupted"`
 	Step      *string         `json:"step" jsonschema:"step at which it stopped, or null"`
 	Reason    *string         `json:"reason" jsonschema:"why it ended or waits, or null"`
 	Workflow  string          `json:"workflow" jsonschema:"name, as job/workflow"`
@@ -51,10 +51,10 @@ type RunStep struct {
 	SessionID    string         `json:"session_id" jsonschema:"workflow session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
 	StepID       string         `json:"step_id" jsonschema:"id of the step"`
 	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
-	State        string         `json:"state" jsonschema:"state of the process; the step is done when its session says so"`
+	State        string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; the step is done when its session says so"`
 	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
 	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
-	LimitedUntil *string        `json:"limited_until" jsonschema:"when the provider's limit that ended it is over, or null"`
+	LimitedUntil *string        `json:"limited_until" jsonschema:"when the provider's limit that ended it is over, RFC 3339, or null"`
 	FinalMessage *string        `json:"final_message" jsonschema:"what the agent said last, or null"`
 	Error        *string        `json:"error" jsonschema:"why it failed, or null"`
 	Cost         *ExecutionCost `json:"cost" jsonschema:"what it used, or null"`

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func TestBranchNamesAreLegalRefs(t *testing.T) {
@@ -15,16 +17,10 @@ func TestBranchNamesAreLegalRefs(t *testing.T) {
 		"größe": "größe", "a/b": "a-b", ".lock": "lock", strings.Repeat("x", 300): strings.Repeat("x", 101), "\x00\xff": "2026-03-04",
 	} {
 		got := Name("job", "flow", &instance, at)
-		if got != "deepwork/job-flow-"+want {
-			t.Errorf("%q gives %q, want …%q", instance, got, want)
-		}
-		if err := exec.Command("git", "check-ref-format", "--branch", got).Run(); err != nil {
-			t.Errorf("git does not take %q", got)
-		}
+		testkit.Equal(t, got, "deepwork/job-flow-"+want, "%q", instance)
+		testkit.Works(t, exec.Command("git", "check-ref-format", "--branch", got).Run(), "git does not take %q", got)
 	}
-	if got := Name("job", "flow", nil, at); got != "deepwork/job-flow-2026-03-04" {
-		t.Error(got)
-	}
+	testkit.Equal(t, Name("job", "flow", nil, at), "deepwork/job-flow-2026-03-04")
 }
 
 func FuzzBranchName(f *testing.F) {

@@ -34,8 +34,7 @@ func at(revision int64) *machine.State {
 // has checks which revision the export in a root has.
 func has(t *testing.T, root string, want int64) {
 	t.Helper()
-	dir, err := os.OpenRoot(filepath.Join(root, ".deepwork", "tmp"))
-	testkit.Must(t, err)
+	dir := testkit.Get(os.OpenRoot(filepath.Join(root, ".deepwork", "tmp"))).Must(t)
 	defer dir.Close()
 	if got, _ := revisionOf(dir, state.ExportName(id)); got != want {
 		t.Fatalf("the export in %s has revision %d, want %d", root, got, want)
@@ -77,8 +76,7 @@ func TestExportsOverLinksAndPipes(t *testing.T) {
 				*newest = n
 				x.Write(store.Session{ID: id, Root: root}, at(n))
 				has(t, root, n)
-				all, err := filepath.Glob(filepath.Join(tmp, sparePrefix+"*"))
-				testkit.Must(t, err)
+				all := testkit.Get(filepath.Glob(filepath.Join(tmp, sparePrefix+"*"))).Must(t)
 				if n%2 == 0 {
 					all = append(all, filepath.Join(tmp, state.ExportName(id)))
 				}
@@ -87,9 +85,7 @@ func TestExportsOverLinksAndPipes(t *testing.T) {
 					testkit.Must(t, plant(path))
 				}
 			}
-			if text, err := os.ReadFile(trap); err != nil || string(text) != "precious" {
-				t.Errorf("the other file has %q, %v", text, err)
-			}
+			testkit.Equal(t, string(testkit.Get(os.ReadFile(trap)).Must(t)), "precious", "the other file")
 		})
 	}
 }
@@ -104,15 +100,11 @@ func TestInspectionOfPipes(t *testing.T) {
 	}
 	s := at(1)
 	x.Write(row, s)
-	if path := x.Behind(row, s); path != "" {
-		t.Errorf("%s differs", path)
-	}
+	testkit.Equal(t, x.Behind(row, s), "", "differs")
 	path := filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))
 	testkit.Must(t, os.Remove(path))
 	testkit.Must(t, syscall.Mkfifo(path, 0o600))
-	if got := x.Behind(row, s); got != path {
-		t.Errorf("differing export %q, want %q", got, path)
-	}
+	testkit.Equal(t, x.Behind(row, s), path, "differing export")
 }
 
 // A checkout on another machine may have another path than the one where the session began: it has its own
@@ -126,9 +118,7 @@ func TestTheExportOfACheckoutAtAnotherPath(t *testing.T) {
 	has(t, root, 2)
 	for place, want := range map[string]string{root: filepath.Join(root, ".deepwork", "tmp", state.ExportName(id)), "/home/red/p": ""} {
 		row.Place = place
-		if got := x.Behind(row, at(3)); got != want {
-			t.Errorf("moved last at %s: differing export %q, want %q", place, got, want)
-		}
+		testkit.Equal(t, x.Behind(row, at(3)), want, "moved last at %s: differing export", place)
 	}
 	testkit.Must(t, x.Remove(row))
 	if _, err := os.Stat(filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))); !os.IsNotExist(err) {

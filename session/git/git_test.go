@@ -21,8 +21,7 @@ func repo(t *testing.T) (dir string, run func(args ...string) string) {
 	dir = t.TempDir()
 	run = func(args ...string) string {
 		t.Helper()
-		out, err := Line(t.Context(), Command{Dir: dir, Args: args})
-		must(t, err)
+		out := testkit.Get(Line(t.Context(), Command{Dir: dir, Args: args})).Must(t)
 		return out
 	}
 	testkit.Git(t, dir, "init", "--quiet", "--initial-branch=main")
@@ -50,18 +49,13 @@ func TestRunIsGuarded(t *testing.T) {
 	}
 	t.Setenv("GIT_AUTHOR_NAME", "Someone")
 	t.Setenv("GIT_EXTERNAL_DIFF", "false")
-	before, err := os.ReadFile(filepath.Join(dir, ".git", "config"))
-	must(t, err)
+	before := testkit.Get(os.ReadFile(filepath.Join(dir, ".git", "config"))).Must(t)
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a\n"), 0o644))
 	run("add", "a")
 	commit(run)
-	if got := run("show", "--no-patch", "--format=%an %ae %cn"); got != "deepwork deepwork@localhost deepwork" {
-		t.Errorf("the commit is by %s", got)
-	}
+	testkit.Equal(t, run("show", "--no-patch", "--format=%an %ae %cn"), "deepwork deepwork@localhost deepwork", "the commit is by")
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("b\n"), 0o644))
-	if got := run("diff", "--name-only"); got != "a" {
-		t.Errorf("changed: %q", got)
-	}
+	testkit.Equal(t, run("diff", "--name-only"), "a", "changed")
 	if run("diff"); slices.ContainsFunc(Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") }) {
 		t.Error("GIT_DIR is passed on")
 	}
@@ -69,9 +63,7 @@ func TestRunIsGuarded(t *testing.T) {
 	if err != nil || string(after) != string(before) {
 		t.Errorf("the repository's settings are now %s, %v", after, err)
 	}
-	if _, err := os.Stat(filepath.Join(other, ".git", "index")); err == nil {
-		t.Error("git worked in the other repository")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(other, ".git", "index"))).Err(), "", "git worked in the other repository")
 }
 
 // A lock of another git is waited for.
@@ -90,17 +82,13 @@ func TestRunWaitsForLocks(t *testing.T) {
 func TestErrors(t *testing.T) {
 	dir, _ := repo(t)
 	_, err := Output(t.Context(), Command{Dir: dir, Args: []string{"rev-parse", "--verify", "--quiet", "no-such-branch"}})
-	if ExitCode(err) != 1 {
-		t.Errorf("%d, %v", ExitCode(err), err)
-	}
+	testkit.Equal(t, ExitCode(err), 1, "%v", err)
 	_, err = Output(t.Context(), Command{Dir: dir, Args: []string{"config", "--list"}, Limit: 10})
 	if !errors.Is(err, process.ErrTooMuchOutput) || ExitCode(err) != -1 {
 		t.Errorf("%d, %v", ExitCode(err), err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err = Output(t.Context(), Command{Dir: dir, Args: []string{"status"}}); err == nil || !strings.Contains(err.Error(), "git program is not in PATH") {
-		t.Error(err)
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"status"}})).Err(), "git program is not in PATH")
 	if got := Fields("a\x00b\x00"); !slices.Equal(got, []string{"a", "b"}) || Fields("") != nil {
 		t.Errorf("%q", got)
 	}
@@ -114,8 +102,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	own := "touch " + mark + "; cat"
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := Line(t.Context(), Command{Dir: dir, Filters: true, Args: args})
-		must(t, err)
+		out := testkit.Get(Line(t.Context(), Command{Dir: dir, Filters: true, Args: args})).Must(t)
 		if _, err := os.Stat(mark); err == nil {
 			t.Errorf("a program of the repository's config ran in git %s", args)
 			os.Remove(mark)
@@ -145,42 +132,28 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("2\n"), 0o644))
 	run("status", "--porcelain")
 	run("diff", "--no-textconv", "--no-ext-diff")
-	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"fetch", "origin"}}); err == nil {
-		t.Error("it fetched")
-	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a program of the repository's config ran")
-	}
-	if _, err := os.Stat(users); err != nil {
-		t.Error("the filter of the user's config did not run")
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"fetch", "origin"}})).Err(), "", "it fetched")
+	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a program of the repository's config ran")
+	testkit.Works(t, testkit.Get(os.Stat(users)).Err(), "the filter of the user's config did not run")
 	// A setting that comes later counts at once.
 	run("config", "filter.late.clean", own)
 	must(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("d filter=late\n"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "d"), []byte("1\n"), 0o644))
 	run("add", ".")
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a program of a later setting ran")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a program of a later setting ran")
 	// A bare repository that lies in the folder is not used, and one that works elsewhere is refused.
 	bare := filepath.Join(dir, "bare")
 	testkit.Git(t, dir, "init", "--quiet", "--bare", "bare")
-	if _, err := Output(t.Context(), Command{Dir: bare, Args: []string{"rev-parse", "--git-dir"}}); err == nil {
-		t.Error("a bare repository was taken")
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: bare, Args: []string{"rev-parse", "--git-dir"}})).Err(), "", "a bare repository was taken")
 	run("config", "core.worktree", t.TempDir())
-	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"status"}}); err == nil || !strings.Contains(err.Error(), "core.worktree") {
-		t.Errorf("a repository that works elsewhere: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"status"}})).Err(), "core.worktree", "a repository that works elsewhere")
 }
 
 func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
 	for _, path := range []string{"", "refs", "refs/heads", "refs/heads/deepwork", "refs/heads/deepwork/b", "logs", "logs/refs/heads/deepwork/b", "packed-refs", "worktrees"} {
 		dir := t.TempDir()
 		if path != "" {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755))
 			if err := os.Symlink(t.TempDir(), filepath.Join(dir, path)); err != nil {
 				t.Skip(err)
 			}
@@ -210,22 +183,14 @@ func TestFilters(t *testing.T) {
 		}
 		index := filepath.Join(t.TempDir(), "index")
 		c := Command{Dir: dir, Index: index, Filters: filters, Args: []string{"add", "."}}
-		if _, err := Output(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(Output(t.Context(), c)).Must(t)
 		for name, want := range map[string]string{"a.mine": want, "a.theirs": "text"} {
-			if got, err := Line(t.Context(), Command{Dir: dir, Index: index, Args: []string{"cat-file", "blob", ":" + name}}); err != nil || got != want {
-				t.Errorf("filters %v: %s is %q, %v, want %q", filters, name, got, err, want)
-			}
+			testkit.Equal(t, testkit.Get(Line(t.Context(), Command{Dir: dir, Index: index, Args: []string{"cat-file", "blob", ":" + name}})).Must(t), want, "filters %v: %s", filters, name)
 		}
 	}
-	if _, err := os.Stat(mark); err == nil {
-		t.Error("a filter of the repository ran")
-	}
+	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a filter of the repository ran")
 	run("config", "hook.a=b.command", "touch "+mark)
-	if _, err := Output(t.Context(), Command{Dir: dir, Args: []string{"add", "."}}); err == nil || !strings.Contains(err.Error(), "remove or rename it") {
-		t.Errorf("a setting that cannot be switched off: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"add", "."}})).Err(), "remove or rename it", "a setting that cannot be switched off")
 }
 
 // What a killed git has left is named, with the command that removes it; so is a git that is too old.
@@ -234,9 +199,8 @@ func TestErrorsSayWhatHelps(t *testing.T) {
 	lock := filepath.Join(dir, ".git", "index.lock")
 	must(t, os.WriteFile(lock, nil, 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644))
-	real, err := filepath.EvalSymlinks(dir)
-	must(t, err)
-	_, err = Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}})
+	real := testkit.Get(filepath.EvalSymlinks(dir)).Must(t)
+	_, err := Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}})
 	if err == nil || !strings.Contains(filepath.ToSlash(err.Error()), "rm \""+filepath.ToSlash(filepath.Join(real, ".git", "index.lock"))) {
 		t.Errorf("the error is %v", err)
 	}

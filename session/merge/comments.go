@@ -21,9 +21,9 @@ import (
 type CommentArgs struct {
 	board.Target
 	Comments  []CommentArg `json:"comments" arg:"To add" max:"100"`
-	Remove    []string     `json:"remove" arg:"comment_ids, or all" max:"100"`
+	Remove    []string     `json:"remove" arg:"UUIDs of comments, or all" max:"100"`
 	Send      bool         `json:"send" arg:"Default: false"`
-	RequestID *string      `json:"request_id" arg:"Makes retries safe"`
+	RequestID *string      `json:"request_id" arg:"Any text, for retries"`
 }
 
 // A CommentArg is one comment of comment_attempt.

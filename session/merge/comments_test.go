@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -16,8 +17,7 @@ import (
 
 func (s *server) comment(a CommentArgs) *CommentsReply {
 	s.t.Helper()
-	r, err := CommentAttempt(ctx, s.Engine, me, a)
-	must(s.t, err)
+	r := testkit.Get(CommentAttempt(ctx, s.Engine, me, a)).Must(s.t)
 	return r
 }
 
@@ -52,9 +52,8 @@ func TestCommentsBecomeOneFollowUp(t *testing.T) {
 			more = s.comment(CommentArgs{Target: target, Remove: []string{c.CommentID}})
 		}
 	}
-	if more.Count != 5 || !reflect.DeepEqual(s.comment(CommentArgs{Target: target}), more) {
-		t.Errorf("%s", asJSON(more))
-	}
+	testkit.Equal(t, more.Count, 5)
+	testkit.Same(t, s.comment(CommentArgs{Target: target}), more)
 	sent := s.comment(CommentArgs{Target: target, Send: true})
 	const want = `These are review comments on your changes. Address each of them, and commit. A quoted line is as it was when the comment was made.
 
@@ -95,13 +94,11 @@ Why?
 		t.Errorf("sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
 	}
 	r = s.ends(r.AttemptID)
-	b, err := s.Store(ctx)
-	must(t, err)
+	b := testkit.Get(s.Store(ctx)).Must(t)
 	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != want || !x.FollowUp {
 		t.Errorf("the agent got %q, %v", x.Prompt, err)
 	}
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
-	refused(t, err, session.StateError, "no_comments", r.AttemptID)
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "no_comments", r.AttemptID)
 	if now := s.get(r.AttemptID).Executions; len(now) != 2 {
 		t.Errorf("sent twice: %s", asJSON(now))
 	}
@@ -135,16 +132,13 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	if q := s.get(r.AttemptID).QueuedFollowUp; deref(both.Sent) != "queued" || both.Count != 2 || q == nil || !containsAll(q.Prompt, "First.", "Second.") {
 		t.Errorf("%s, queued is %+v", asJSON(both), q)
 	}
-	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})
-	refused(t, err, session.ToolError, "unknown_comment", both.Comments[0].CommentID)
-	_, err = s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})
-	must(t, err)
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})).Err(), session.ToolError, "unknown_comment", both.Comments[0].CommentID)
+	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})).Must(t)
 	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
 	if kept.Sent != nil || kept.Count != 3 || kept.Comments[0].Queued || !containsAll(deref(kept.Notice), "kept", "queued") {
 		t.Errorf("another one is queued: %s", asJSON(kept))
 	}
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
-	refused(t, err, session.StateError, "follow_up_queued", "cancel")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "follow_up_queued", "cancel")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	eventually(t, func() string {
 		if now := s.get(r.AttemptID).Executions; len(now) < 2 || now[0].Prompt != "! say of a person" {
@@ -168,8 +162,7 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	target := the(r.AttemptID)
 	refuse := func(c CommentArg, code string, mentions ...string) {
 		t.Helper()
-		_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}})
-		refused(t, err, session.ToolError, code, append(mentions, "comments[1]")...)
+		refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}})).Err(), session.ToolError, code, append(mentions, "comments[1]")...)
 	}
 	refuse(on("dir/a.txt", 3, "x"), "not_in_diff", "line 3", "last line is 1")
 	refuse(on("dir/a.txt", 0, "x"), "not_in_diff", "line 0")
@@ -189,28 +182,22 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	for i := range many {
 		many[i] = on("dir/a.txt", 1, "x")
 	}
-	_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many})
-	refused(t, err, session.ToolError, "too_many_comments", "101")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many})).Err(), session.ToolError, "too_many_comments", "101")
 	long := make([]CommentArg, board.MaxPrompt/task.MaxComment)
 	for i := range long {
 		long[i] = on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))
 	}
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})
-	refused(t, err, session.ToolError, "too_long", "all comments")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})).Err(), session.ToolError, "too_long", "all comments")
 	if all := s.comment(CommentArgs{Target: target, Comments: many[1:]}); all.Count != task.MaxComments {
 		t.Errorf("%d comments", all.Count)
 	}
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})
-	refused(t, err, session.ToolError, "too_many_comments", "101")
-	_, err = CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})
-	refused(t, err, session.StateError, "right_needed")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})).Err(), session.ToolError, "too_many_comments", "101")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "right_needed")
 
 	// Its workspace is gone, so nothing can be sent.
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})
-	refused(t, err, session.StateError, "workspace_gone")
-	_, err = CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})
-	refused(t, err, session.StateError, "workspace_gone")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "workspace_gone")
+	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})).Err(), session.StateError, "workspace_gone")
 	if all := s.comment(CommentArgs{Target: target}); all.Count != task.MaxComments {
 		t.Errorf("a refused call left %d comments", all.Count)
 	}
@@ -222,8 +209,6 @@ func TestLinesOfADiff(t *testing.T) {
 		t.Errorf("%v", lines)
 	}
 	for side, want := range map[string]map[int]string{"new": {1: "++ b/y", 2: "same"}, "old": {1: "-- a/y", 2: "same"}} {
-		if lines := diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side); !reflect.DeepEqual(lines, want) {
-			t.Errorf("%s: %v", side, lines)
-		}
+		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want, "%s", side)
 	}
 }

@@ -69,8 +69,7 @@ func (p *project) open(change ...func(*attempt.Options)) *server {
 	for _, f := range change {
 		f(&o)
 	}
-	e, err := attempt.Open(ctx, o)
-	must(p.T, err)
+	e := testkit.Get(attempt.Open(ctx, o)).Must(p.T)
 	closed := false
 	s := &server{Engine: e, t: p.T, stop: func() {
 		if closed {
@@ -91,33 +90,28 @@ func (p *project) open(change ...func(*attempt.Options)) *server {
 // newTask makes a task of the root project whose description tells the agent what to do.
 func (s *server) newTask(lines ...string) *board.Task {
 	s.t.Helper()
-	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	must(s.t, err)
+	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(s.t)
 	root := projects.Projects[slices.IndexFunc(projects.Projects, func(p board.Project) bool { return p.IsRoot })]
-	t, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: root.ProjectID, Title: "Add a basket", Description: new(strings.Join(lines, "\n"))})
-	must(s.t, err)
+	t := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: root.ProjectID, Title: "Add a basket", Description: new(strings.Join(lines, "\n"))})).Must(s.t)
 	return t
 }
 
 // begin starts an attempt of a task in all repositories of its project.
 func (s *server) begin(t *board.Task) *attempt.AttemptReply {
 	s.t.Helper()
-	repos, err := s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: t.ProjectID})
-	must(s.t, err)
+	repos := testkit.Get(s.ListRepos(ctx, me, board.ListReposArgs{ProjectID: t.ProjectID})).Must(s.t)
 	a := attempt.StartArgs{TaskID: t.TaskID, Executor: "TEST"}
 	for _, repo := range repos.Repos {
 		a.Repos = append(a.Repos, attempt.RepoArgs{RepoID: repo.RepoID, TargetBranch: "main"})
 	}
-	r, err := s.StartTaskAttempt(ctx, me, a)
-	must(s.t, err)
+	r := testkit.Get(s.StartTaskAttempt(ctx, me, a)).Must(s.t)
 	return r
 }
 
 // get returns an attempt as it is now.
 func (s *server) get(id string) *attempt.FullAttemptReply {
 	s.t.Helper()
-	r, err := s.GetAttempt(ctx, me, attempt.AttemptArgs{Target: the(id)})
-	must(s.t, err)
+	r := testkit.Get(s.GetAttempt(ctx, me, attempt.AttemptArgs{Target: the(id)})).Must(s.t)
 	return r
 }
 
@@ -140,6 +134,5 @@ func (s *server) ends(id string) *attempt.FullAttemptReply {
 
 func (s *server) stopAttempt(id string) {
 	s.t.Helper()
-	_, err := s.StopAttempt(ctx, me, attempt.AttemptArgs{Target: the(id)})
-	must(s.t, err)
+	testkit.Get(s.StopAttempt(ctx, me, attempt.AttemptArgs{Target: the(id)})).Must(s.t)
 }

@@ -35,7 +35,7 @@ type Repo struct {
 	RepoID       string          `json:"repo_id" jsonschema:"UUID of the repository"`
 	RepoName     string          `json:"repo_name" jsonschema:"name of the repository"`
 	TargetBranch string          `json:"target_branch" jsonschema:"branch that the attempt is for"`
-	Status       string          `json:"status" jsonschema:"unchanged: there was nothing to do; updated: the target was merged into the attempt's branch; conflicts: the same, and files in the worktree must be resolved and committed"`
+	Status       string          `json:"status" jsonschema:"merged, unchanged (nothing to do), rebased, updated (the target was merged into the attempt's branch), conflicts (files in the worktree must be resolved and committed), aborted, pushed or retargeted"`
 	Commit       *string         `json:"commit" jsonschema:"commit of the branch that was moved or pushed, or null"`
 	Conflicts    []string        `json:"conflicts" jsonschema:"files with conflicts in the worktree"`
 	Untracked    []string        `json:"untracked" jsonschema:"files and folders in the worktree that are in no commit; at most 1000"`

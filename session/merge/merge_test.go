@@ -1,12 +1,14 @@
 package merge
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -49,8 +51,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	}
 	commit(path, "b.txt", "b\n")
 	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("mine\n"), 0o644))
-	_, err = merge("squash")
-	refused(t, err, session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
+	refused(t, testkit.Get(merge("squash")).Err(), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
 	p.Git(p.Root, "checkout", "-q", "README")
 	r, err = merge("squash")
 	if m := status(r, err, Merged); *m.Commit != p.Git(p.Root, "rev-parse", "main") {
@@ -59,9 +60,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 || !slices.Equal(at.ChangedFiles, []string{"a.txt", "b.txt"}) {
 		t.Errorf("%d ahead, %d behind, changed: %q", at.Ahead, at.Behind, at.ChangedFiles)
 	}
-	if d, err := Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}}); err != nil || !strings.Contains(d.Diffs[0].Diff, "+b\n") {
-		t.Errorf("the diff after the merge: %+v, %v", d, err)
-	}
+	testkit.Contains(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}})).Must(t).Diffs[0].Diff, "+b\n", "the diff after the merge")
 	r2, err := Push(ctx, s.Engine, me, PushArgs{Target: the(id)})
 	if m := status(r2, err, Pushed); *m.Commit != p.Git(remote, "rev-parse", s.get(id).WorkspaceBranch) {
 		t.Errorf("%+v", m)
@@ -73,8 +72,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	if m := status(r, err, Conflicts); !slices.Equal(m.Conflicts, []string{"b.txt"}) || m.Notice == nil {
 		t.Errorf("%+v", m)
 	}
-	_, err = merge("merge")
-	refused(t, err, session.StateError, "merge_unfinished", "abort_merge")
+	refused(t, testkit.Get(merge("merge")).Err(), session.StateError, "merge_unfinished", "abort_merge")
 	r, err = Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)})
 	if m := status(r, err, Aborted); m.Rescue == nil || p.Git(path, "status", "--porcelain") != "" {
 		t.Errorf("%+v", m)
@@ -92,19 +90,14 @@ func TestFromBranchToMerged(t *testing.T) {
 	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
 	status(r, err, Rebased)
 	must(t, os.WriteFile(filepath.Join(path, "d.txt"), []byte("more\n"), 0o644))
-	_, err = merge("rebase")
-	refused(t, err, session.StateError, "not_committed", "d.txt", "follow_up")
+	refused(t, testkit.Get(merge("rebase")).Err(), session.StateError, "not_committed", "d.txt", "follow_up")
 
-	_, err = merge("fast")
-	refused(t, err, session.ToolError, "unknown_way", "squash")
-	_, err = Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})
-	refused(t, err, session.StateError, "git_failed", "nowhere")
-	_, err = Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), RepoID: new(nobody)})
-	refused(t, err, session.ToolError, "unknown_repo", nobody)
+	refused(t, testkit.Get(merge("fast")).Err(), session.ToolError, "unknown_way", "squash")
+	refused(t, testkit.Get(Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})).Err(), session.StateError, "git_failed", "nowhere")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), RepoID: new(nobody)})).Err(), session.ToolError, "unknown_repo", nobody)
 	weak := me
 	weak.Rights = session.RightAgents
-	_, err = Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})
-	refused(t, err, session.StateError, "right_needed", "merge")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})).Err(), session.StateError, "right_needed", "merge")
 }
 
 // Nothing is merged under an agent that works.
@@ -122,9 +115,7 @@ func TestMergeOfAnAttemptThatRuns(t *testing.T) {
 			return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: "main"})
 		},
 	} {
-		if _, err := call(); err == nil || !strings.Contains(err.Error(), "waiting or running") {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Fails(t, testkit.Get(call()).Err(), "waiting or running", "%s", name)
 	}
 	s.stopAttempt(id)
 }
@@ -140,10 +131,8 @@ func TestChangeTarget(t *testing.T) {
 	target := func(branch string) (*Reply, error) {
 		return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: branch})
 	}
-	_, err := target("nowhere")
-	refused(t, err, session.ToolError, "unknown_branch", "nowhere", "release")
-	_, err = target(s.get(id).WorkspaceBranch)
-	refused(t, err, session.ToolError, "unknown_branch", "own branch")
+	refused(t, testkit.Get(target("nowhere")).Err(), session.ToolError, "unknown_branch", "nowhere", "release")
+	refused(t, testkit.Get(target(s.get(id).WorkspaceBranch)).Err(), session.ToolError, "unknown_branch", "own branch")
 	for _, want := range []string{Retargeted, Unchanged} {
 		if r, err := target("release"); err != nil || r.Repos[0].Status != want || r.Repos[0].TargetBranch != "release" {
 			t.Fatalf("%+v %v, want %s", r, err, want)
@@ -153,11 +142,9 @@ func TestChangeTarget(t *testing.T) {
 		t.Errorf("%+v", at)
 	}
 	main := p.Git(p.Root, "rev-parse", "main")
-	r, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})
-	must(t, err)
-	if *r.Repos[0].Commit != p.Git(p.Root, "rev-parse", "release") || p.Git(p.Root, "rev-parse", "main") != main {
-		t.Errorf("%+v", r)
-	}
+	r := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})).Must(t)
+	testkit.Equal(t, *r.Repos[0].Commit, p.Git(p.Root, "rev-parse", "release"))
+	testkit.Equal(t, p.Git(p.Root, "rev-parse", "main"), main)
 }
 
 // If a repository of several refuses, the error says which were merged before.
@@ -173,11 +160,9 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "api", Path: "../api"}}}}
 	})
 	s := p.open()
-	projects, err := s.ListProjects(ctx, me, board.ListProjectsArgs{})
-	must(t, err)
+	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	front := projects.Projects[slices.IndexFunc(projects.Projects, func(v board.Project) bool { return v.Name == "front" })].ProjectID
-	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})).Must(t)
 	r := s.ends(s.begin(v).AttemptID)
 	for _, at := range r.Repos {
 		must(t, os.WriteFile(filepath.Join(at.WorktreePath, "README"), []byte("new\n"), 0o644))
@@ -186,17 +171,14 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 	first, second := r.Repos[0], r.Repos[1]
 	dirty := filepath.Join(p.Root, "..", second.RepoName, "README")
 	must(t, os.WriteFile(dirty, []byte("mine\n"), 0o644))
-	_, err = Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})
-	refused(t, err, session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})).Err(), session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
 	if got := s.get(r.AttemptID).Repos; got[0].Ahead != 0 || got[1].Ahead != 1 {
 		t.Errorf("%+v", got)
 	}
 	p.Git(filepath.Dir(dirty), "checkout", "-q", "README")
-	done, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})
-	must(t, err)
-	if done.Repos[0].Status != Unchanged || done.Repos[1].Status != Merged {
-		t.Errorf("%+v", done)
-	}
+	done := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})).Must(t)
+	testkit.Equal(t, done.Repos[0].Status, Unchanged)
+	testkit.Equal(t, done.Repos[1].Status, Merged)
 }
 
 // A task is done once all of an attempt is merged, if the config says so.
@@ -211,8 +193,7 @@ func TestDoneWhenMerged(t *testing.T) {
 	path := s.get(id).Repos[0].WorktreePath
 	merge := func(done bool, status string) {
 		t.Helper()
-		r, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), Way: new("squash")})
-		must(t, err)
+		r := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), Way: new("squash")})).Must(t)
 		got, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
 		if must(t, err); r.TaskDone != done || got.Status != status {
 			t.Errorf("%+v, and the task is %s; want %v, %s", r, got.Status, done, status)
@@ -246,11 +227,125 @@ func TestPushAfterEachExecution(t *testing.T) {
 		t.Error("it was pushed, and get_attempt says that it was not")
 	}
 	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
-		_, err := s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})
-		must(t, err)
+		testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
 		r = s.ends(r.AttemptID)
 		if head := p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"); r.State != "failed" || r.PushError != nil || p.Git(remote, "rev-parse", r.WorkspaceBranch) != head {
 			t.Errorf("%s, %q", r.State, deref(r.PushError))
 		}
+	}
+}
+
+// A diff that is empty says why.
+func TestAnEmptyDiffSaysWhy(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	diff := func(id string, paths ...string) *DiffReply {
+		t.Helper()
+		r := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: paths})).Must(t)
+		return r
+	}
+	changed := s.ends(s.begin(s.newTask("! write a.txt hello\n! write dir/b.txt hello")).AttemptID)
+	for _, paths := range [][]string{nil, {"a.txt"}, {"dir"}, {"dir/"}, {"no-such-file", "a.txt"}} {
+		if r := diff(changed.AttemptID, paths...); r.Notice != nil || r.Diffs[0].Diff == "" {
+			t.Errorf("%q: %q, %s", paths, r.Diffs[0].Diff, deref(r.Notice))
+		}
+	}
+	r := diff(changed.AttemptID, "b.txt", "README")
+	if n := deref(r.Notice); r.Diffs[0].Diff != "" || !containsAll(n, "None of these paths is changed", `"b.txt", "README"`, "get_attempt") {
+		t.Errorf("of paths that are not changed: %+v, %q", r, n)
+	}
+	testkit.Contains(t, deref(diff(s.ends(s.begin(s.newTask("! say x")).AttemptID).AttemptID).Notice), "Nothing is changed", "of an attempt that changed nothing")
+
+	p.Configure(func(c *config.Config) { c.Attempts.Setup = []string{"no-such-setup-program"} })
+	failed := s.ends(s.begin(s.newTask("! say x")).AttemptID)
+	n := deref(diff(failed.AttemptID, "a.txt").Notice)
+	if failed.State != "failed" || !containsAll(n, "is failed", "no-such-setup-program", "start_task_attempt") || strings.Contains(n, "not made yet") {
+		t.Errorf("of an attempt without a workspace: %q", n)
+	}
+
+	hold := filepath.Join(p.Root, "..", "hold")
+	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
+	first := s.begin(s.newTask("! await " + hold))
+	s.reaches(first.AttemptID, task.Running)
+	waits := s.begin(s.newTask("! say x"))
+	if n := deref(diff(waits.AttemptID).Notice); !containsAll(n, "not created yet", "waiting", "get_attempt") {
+		t.Errorf("of one that waits: %q", n)
+	}
+	s.stopAttempt(waits.AttemptID)
+	if n := deref(diff(waits.AttemptID).Notice); !containsAll(n, "is stopped", "never ran") {
+		t.Errorf("of one that was stopped before it ran: %q", n)
+	}
+	s.stopAttempt(first.AttemptID)
+}
+
+// A diff has files of which git knows nothing; it can be cut, and be of one file. The arguments are checked.
+func TestDiff(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	r := s.ends(s.begin(s.newTask("! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose and more than fits")).AttemptID)
+	target := the(r.AttemptID)
+	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t)
+	if len(diff.Diffs) != 1 || diff.Truncated || !containsAll(diff.Diffs[0].Diff, "+package basket", "+loose") {
+		t.Errorf("the diff: %+v", diff)
+	}
+	diff = testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target, Paths: []string{"loose.txt"}, MaxBytes: new(40)})).Must(t)
+	if !diff.Truncated || !diff.Diffs[0].Truncated || len(diff.Diffs[0].Diff) > 40 || strings.Contains(diff.Diffs[0].Diff, "basket") {
+		t.Errorf("a part of the diff: %+v", diff)
+	}
+	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
+	testkit.Contains(t, deref(testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t).Notice), r.WorkspaceBranch, "without the worktree")
+	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
+	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
+		if _, err := Diff(ctx, s.Engine, me, a); session.CodeOf(err) == "" {
+			t.Errorf("%d paths, %v: %v", len(a.Paths), a.MaxBytes, err)
+		}
+	}
+}
+
+// A run in place has no repositories: what needs one is refused and says so.
+func TestRunInPlaceHasNothingToMerge(t *testing.T) {
+	p := newProject(t)
+	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "origin" })
+	s := p.open(func(o *attempt.Options) {
+		o.Leader = func(_ context.Context, l *attempt.Lead) board.RunEnd {
+			must(t, os.WriteFile(filepath.Join(l.Attempt.Workspace, "new.txt"), []byte("text"), 0o600))
+			return board.RunEnd{State: board.RunComplete}
+		}
+	})
+	if s.Shared != nil {
+		t.Skip("a project that machines share has no runs in place")
+	}
+	made := testkit.Get(s.RunWorkflow(ctx, me, attempt.RunWorkflowArgs{JobName: "job", WorkflowName: "flow", Goal: "do it", Executor: new("TEST"), InPlace: new(true)})).Must(t)
+	s.reaches(made.RunID, task.Completed)
+	at := the(made.RunID)
+	calls := map[string]func() error{
+		"merge":  func() error { _, err := Merge(ctx, s.Engine, me, MergeArgs{Target: at}); return err },
+		"rebase": func() error { _, err := Rebase(ctx, s.Engine, me, BranchArgs{Target: at}); return err },
+		"abort":  func() error { _, err := Abort(ctx, s.Engine, me, BranchArgs{Target: at}); return err },
+		"push":   func() error { _, err := Push(ctx, s.Engine, me, PushArgs{Target: at}); return err },
+		"target": func() error {
+			_, err := ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: at, TargetBranch: "main"})
+			return err
+		},
+		"comment": func() error {
+			_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: at, Comments: []CommentArg{{File: "new.txt", Line: 1, Text: "no"}}})
+			return err
+		},
+	}
+	for name, call := range calls {
+		if err := call(); session.CodeOf(err) != "in_place" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: at})).Must(t)
+	if len(diff.Diffs) > 0 || diff.Notice == nil || !strings.Contains(*diff.Notice, p.Root) {
+		t.Errorf("the diff is %+v", diff)
+	}
+	if now := s.get(made.RunID); len(now.Repos) > 0 || now.PushError != nil {
+		t.Errorf("%+v", now)
+	}
+	testkit.Get(s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})).Must(t)
+	if !exists(p.Root + "/new.txt") {
+		t.Error("its work was removed with its task")
 	}
 }

@@ -47,6 +47,7 @@ func (e *Engine) Call(ctx context.Context, identity string, t *source.Tool, argu
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
+	arguments = t.Original(arguments)
 	if err := t.Check(arguments); err != nil {
 		return nil, session.Wrong(codes.InvalidArguments, "The arguments of '%s' do not match its input schema: %s. Nothing was started; correct them and call again.",
 			t.Name, clip(err.Error(), maxWords)).Because(err)

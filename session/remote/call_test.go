@@ -21,15 +21,12 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
 		c := s.start(workflow(t, "sum", false, script{lasts: time.Second, answer: source.Answer{State: source.Completed, Output: json.RawMessage(`{"sum":3}`)}}), `{"a":1,"b":2}`)
-		r, err := c.wait()
-		testkit.Must(t, err)
+		r := testkit.Get(c.wait()).Must(t)
 		if string(r.Result) != `{"sum":3}` || r.State != Completed || r.Error != nil || r.WorkflowName != "sum" || r.Source != "plant" ||
 			r.ExecutionID != c.id() || r.SourceExecutionID != nil || r.EndedAt == nil || r.EndedAt.Sub(r.StartedAt) != time.Second || !r.StatusSupported {
 			t.Errorf("%+v", r)
 		}
-		if p.inputs[0] != `{"a":1,"b":2}` {
-			t.Errorf("the source got %s", p.inputs)
-		}
+		testkit.Equal(t, p.inputs[0], `{"a":1,"b":2}`, "the source got %s", p.inputs)
 	})
 }
 
@@ -38,11 +35,7 @@ func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		c := s.start(workflow(t, "broken", false, script{err: &source.RefusedError{Text: "disk 7 is full"}}), `{}`)
 		e := c.over(Failed, "workflow_failed")
-		for _, w := range []string{"'broken'", "'plant'", "disk 7 is full", c.id()} {
-			if !strings.Contains(e.Message, w) {
-				t.Errorf("%q is not in %q", w, e.Message)
-			}
-		}
+		testkit.ContainsAll(t, e.Message, []string{"'broken'", "'plant'", "disk 7 is full", c.id()})
 		if !s.log.has("level=WARN", "disk 7 is full", c.id()) {
 			t.Errorf("not logged: %s", s.log)
 		}
@@ -114,9 +107,7 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 				began := time.Now()
 				call := s.start(workflow(t, "slow", c.async, script{lasts: 10 * time.Hour}), `{}`)
 				if c.want == 0 {
-					if _, err := call.wait(); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Get(call.wait()).Must(t)
 					return
 				}
 				e := call.over(TimedOut, "workflow_timed_out")
@@ -141,9 +132,7 @@ func TestReq003_7_2_TheTimeoutCountsFromTheSlot(t *testing.T) {
 		})
 		w := workflow(t, "slow", false, script{lasts: 9 * time.Second})
 		for _, c := range []*pending{s.start(w, `1`), s.start(w, `2`), s.start(w, `3`)} {
-			if _, err := c.wait(); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(c.wait()).Err())
 		}
 	})
 }
@@ -173,23 +162,16 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 				}
 				halves := 0
 				for _, r := range c.progress() {
-					if r.State != Running || r.ExecutionID != c.id() {
-						t.Errorf("told %+v", r)
-					}
+					testkit.Equal(t, r.State, Running, "told")
+					testkit.Equal(t, r.ExecutionID, c.id(), "told")
 					if r.Progress != nil && r.Progress.Message == "half way" {
 						halves++
 					}
 				}
-				if halves != 1 {
-					t.Errorf("told %d times, and it changed once", halves)
-				}
+				testkit.Equal(t, halves, 1, "told … times, and it changed once")
 				told := len(c.progress())
-				if _, err := c.wait(); err != nil {
-					t.Fatal(err)
-				}
-				if len(c.progress()) != told {
-					t.Error("told of the end by progress")
-				}
+				testkit.Get(c.wait()).Must(t)
+				testkit.Equal(t, len(c.progress()), told, "told of the end by progress")
 			})
 		})
 	}
@@ -200,13 +182,10 @@ func TestReq003_7_4_AsyncFailure(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		c := s.start(workflow(t, "w", true, script{lasts: time.Second, answer: source.Answer{State: source.Failed, Error: "row 12 is bad", Output: json.RawMessage(`{"row":12}`)}}), `{}`)
 		e := c.over(Failed, "workflow_failed")
-		if !strings.Contains(e.Message, "row 12 is bad") || string(e.Details["run"].(*Run).Result) != `{"row":12}` {
-			t.Errorf("%q %+v", e.Message, e.Details["run"])
-		}
+		testkit.Contains(t, e.Message, "row 12 is bad")
+		testkit.Equal(t, string(e.Details["run"].(*Run).Result), `{"row":12}`)
 		c = s.start(workflow(t, "v", true, script{lasts: time.Second, answer: source.Answer{State: source.Cancelled, Error: "by an operator"}}), `{}`)
-		if e := c.over(Cancelled, "workflow_cancelled"); !strings.Contains(e.Message, "by an operator") {
-			t.Errorf("%q", e.Message)
-		}
+		testkit.Contains(t, c.over(Cancelled, "workflow_cancelled").Message, "by an operator")
 	})
 }
 
@@ -221,9 +200,8 @@ func TestReq003_7_5_CancelledByTheCaller(t *testing.T) {
 				c.cancel(ErrCancelled)
 				c.over(Cancelled, "workflow_cancelled")
 				p.with(func() {
-					if p.count() != 0 || async != (len(p.cancelled) == 1) {
-						t.Errorf("%d at the source, cancelled %v", p.count(), p.cancelled)
-					}
+					testkit.Equal(t, p.count(), 0)
+					testkit.Equal(t, async, (len(p.cancelled) == 1))
 				})
 				if r := mustStatus(t, s.Engine, c.id()); r.State != Cancelled {
 					t.Errorf("%+v", r)
@@ -281,9 +259,7 @@ func TestReq003_7_5_ACancelIsToldAsTheSourceAnsweredIt(t *testing.T) {
 			c := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
 			time.Sleep(time.Second)
 			c.cancel(ErrCancelled)
-			if e := c.over(Cancelled, "workflow_cancelled"); !strings.Contains(e.Message, want) {
-				t.Errorf("%q, want %q", e.Message, want)
-			}
+			testkit.Contains(t, c.over(Cancelled, "workflow_cancelled").Message, want)
 		})
 	}
 }
@@ -363,9 +339,7 @@ func TestSourceAwayAndOtherRefusalsOfExecute(t *testing.T) {
 				state = Unknown
 			}
 			e := s.start(workflow(t, "w", true, script{err: c.err}), `{}`).over(state, c.code)
-			if !strings.Contains(e.Message, c.word) {
-				t.Errorf("%q is not in %q", c.word, e.Message)
-			}
+			testkit.Contains(t, e.Message, c.word)
 		}
 	})
 }
@@ -390,9 +364,7 @@ func TestBadSettingsRefuseACall(t *testing.T) {
 	if _, err := s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil); !errors.Is(err, bad) || session.CodeOf(err) != "config_invalid" {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := Open(t.Context(), Options{Sources: newPlant(), Settings: s.current}); err == nil {
-		t.Error("opened without a database")
-	}
+	testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Sources: newPlant(), Settings: s.current})).Err(), "", "opened without a database")
 }
 
 func TestARefusedCallHoldsNoSlot(t *testing.T) {
@@ -404,10 +376,7 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 			t.Errorf("err = %v", err)
 		}
 		s.stop()
-		_, err := s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
-		wantCode(t, err, session.StateError, "shutting_down")
-		if n := s.Stats(); n != (Stats{}) {
-			t.Errorf("%+v", n)
-		}
+		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)).Err(), session.StateError, "shutting_down")
+		testkit.Equal(t, s.Stats(), (Stats{}))
 	})
 }

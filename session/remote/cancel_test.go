@@ -1,7 +1,9 @@
 package remote
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -48,8 +50,7 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 				if err != nil || r.State != Running {
 					t.Fatalf("%+v, %v", r, err)
 				}
-				_, err = s.Cancel(t.Context(), "you", r.ExecutionID)
-				wantCode(t, err, session.StateError, "unknown_run")
+				wantCode(t, testkit.Get(s.Cancel(t.Context(), "you", r.ExecutionID)).Err(), session.StateError, "unknown_run")
 				for range 3 { // the second is harmless, and so is one after a restart
 					got, err := s.Cancel(t.Context(), "me", r.ExecutionID)
 					if err != nil || got.State != Cancelled || got.EndedAt == nil || !strings.Contains(*got.Error, c.says) {
@@ -105,17 +106,14 @@ func TestCancelDuringAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &hanging{plant: newPlant(), hangs: 1}
 		s := open(t, newRoot(t), h, nil)
-		r, err := s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)
-		testkit.Must(t, err)
+		r := testkit.Get(s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)).Must(t)
 		h.with(func() { h.hangs = 1 })
 		time.Sleep(5 * time.Second) // the poll hangs, for up to 30 s
 		began := time.Now()
 		if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled || time.Since(began) > time.Second {
 			t.Errorf("%+v, %v after %v", r, err, time.Since(began))
 		}
-		if len(h.cancelled) != 1 {
-			t.Errorf("the source was told of %v", h.cancelled)
-		}
+		testkit.Equal(t, len(h.cancelled), 1, "the source was told of %v", h.cancelled)
 	})
 }
 
@@ -124,20 +122,147 @@ func TestCancelOnAFullDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		s := open(t, root, p, nil)
-		r, err := s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)
-		testkit.Must(t, err)
+		r := testkit.Get(s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)).Must(t)
 		s.disk.full.Store(true)
 		for range 2 {
-			_, err = s.Cancel(t.Context(), "me", r.ExecutionID)
-			wantCode(t, err, session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
+			wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Err(), session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
 		}
 		s.stop()
 		s = open(t, root, p, nil)
 		synctest.Wait()
 		for range 2 {
-			if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled {
-				t.Errorf("%+v, %v", r, err)
+			testkit.Equal(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Must(t).State, Cancelled)
+		}
+	})
+}
+
+// TestWhoLeavesWaitsForNoRun: and the run goes on.
+func TestWhoLeavesWaitsForNoRun(t *testing.T) {
+	for name, async := range map[string]bool{"async": true, "sync": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPlant()
+				s := open(t, newRoot(t), p, nil)
+				w := workflow(t, "w", async, script{lasts: time.Minute, answer: source.Answer{Output: json.RawMessage(`1`)}})
+				enough := errors.New("enough")
+				leaving, leave := context.WithCancelCause(t.Context())
+				time.AfterFunc(10*time.Second, func() { leave(enough) })
+				began := time.Now()
+				var id string
+				_, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID })
+				if took := time.Since(began); !errors.Is(err, enough) || took != 10*time.Second {
+					t.Fatalf("%v after %v", err, took)
+				}
+				if r := mustStatus(t, s.Engine, id); r.State != Running {
+					t.Errorf("%+v", r)
+				}
+				// Who comes after that is told as well which run it has begun.
+				id = ""
+				if _, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID }); !errors.Is(err, enough) || id == "" {
+					t.Errorf("%v, run %q", err, id)
+				}
+				time.Sleep(time.Minute + 3*time.Second)
+				if r := mustStatus(t, s.Engine, id); r.State != Completed || string(r.Result) != `1` {
+					t.Errorf("%+v", r)
+				}
+			})
+		})
+	}
+}
+
+// performed makes an asynchronous workflow whose steps an agent performs.
+func performed(t testing.TB, id string, lasts time.Duration) *source.Workflow {
+	w := workflow(t, id, true, script{lasts: lasts})
+	w.Performer = source.ByAgent
+	return w
+}
+
+// TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the
+// config says otherwise; also after a restart.
+func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		root, p := newRoot(t), newPlant()
+		one := func(w *config.WorkflowTools) { w.MaxConcurrent = 1 }
+		s := open(t, root, p, one)
+		began := time.Now()
+		long := performed(t, "long", 3*time.Hour)
+		var ids []string
+		for range 3 {
+			r, err := s.call(t.Context(), "me", long, nil, nil)
+			if err != nil || r.State != Running || r.Progress != nil {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			ids = append(ids, r.ExecutionID)
+		}
+		if took := time.Since(began); took != 3*performedReply {
+			t.Errorf("three answers took %v", took)
+		}
+		other := workflow(t, "other", true, script{lasts: time.Second})
+		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", other, nil, nil)).Must(t).State, Completed, "a slot was occupied")
+		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
+		s.stop()
+		s = open(t, root, p, one)
+		if n := s.Stats(); n != (Stats{Running: 3}) || s.slots.used != 0 {
+			t.Errorf("after a restart %+v, %d slots", n, s.slots.used)
+		}
+		time.Sleep(2 * time.Hour)
+		for _, id := range ids {
+			if r := mustStatus(t, s.Engine, id); r.State != Running {
+				t.Errorf("after 2 hours: %+v", r)
 			}
 		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if r := mustStatus(t, s.Engine, ids[0]); r.State != Completed || s.Stats() != (Stats{}) {
+			t.Errorf("at the end: %+v, %+v", r, s.Stats())
+		}
+
+		s.configure(func(w *config.WorkflowTools) {
+			w.ReplyWithin, w.ExecutionTimeout = new(time.Second), new(time.Minute)
+		})
+		began = time.Now()
+		r, err := s.call(t.Context(), "me", long, nil, nil)
+		if err != nil || r.State != Running || time.Since(began) != time.Second {
+			t.Fatalf("%+v, %v after %v", r, err, time.Since(began))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if r = mustStatus(t, s.Engine, r.ExecutionID); r.State != TimedOut {
+			t.Errorf("with a timeout in the config: %+v", r)
+		}
+	})
+}
+
+func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		root, p := newRoot(t), newPlant()
+		s := open(t, root, p, nil)
+		w := performed(t, "w", time.Hour)
+		var calls []*pending
+		refused := 0
+		for i := range 150 {
+			if i < maxPerformed {
+				calls = append(calls, s.start(w, fmt.Sprint(i)))
+				continue
+			}
+			wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "too_many_runs", "source 'plant'", "100", "cancel_execution")
+			refused++
+		}
+		synctest.Wait()
+		if refused != 50 || p.started["w"] != maxPerformed || s.Stats().Running != maxPerformed {
+			t.Fatalf("%d refused, %d started, %+v", refused, p.started["w"], s.Stats())
+		}
+		calls[7].cancel(ErrCancelled)
+		calls[7].over(Cancelled, "workflow_cancelled")
+		s.start(w, "once more").id()
+		elsewhere := *w
+		elsewhere.Source = "another plant"
+		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", &elsewhere, nil, nil)).Must(t).State, Running, "another source")
+		s.stop()
+		s = open(t, root, p, nil)
+		wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "too_many_runs")
+		time.Sleep(time.Hour + time.Minute)
+		synctest.Wait()
+		testkit.Equal(t, s.Stats(), (Stats{}), "at the end")
 	})
 }

@@ -357,10 +357,8 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 	if time.Now().Year() == 2000 {
 		t.Skip("its clock is not the database's")
 	}
-	url, err := oneURL()
-	testkit.Must(t, err)
-	pg, err := postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})
-	testkit.Must(t, err)
+	url := testkit.Get(oneURL()).Must(t)
+	pg := testkit.Get(postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})).Must(t)
 	stores := backend.Of(pg, session.NewMember(state.Of(root), nil), &task.Place{MachineID: "12345678", Root: root}, root)
 	return stores.Database, stores.Members, func() error { return stores.Close(context.Background()) }
 }
@@ -368,8 +366,7 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 // stored is a run as it is stored.
 func stored(t testing.TB, s *server, id string) *store.Execution {
 	t.Helper()
-	x, err := s.disk.Executions().Execution(context.Background(), id)
-	testkit.Must(t, err)
+	x := testkit.Get(s.disk.Executions().Execution(context.Background(), id)).Must(t)
 	return x
 }
 
@@ -431,9 +428,7 @@ func (s *server) stop() {
 	if stuck := s.Close(ctx); stuck != nil {
 		s.t.Errorf("did not stop: %v", stuck)
 	}
-	if err := s.leave(); err != nil {
-		s.t.Error(err)
-	}
+	testkit.Works(s.t, s.leave())
 }
 
 // A pending call runs on its own goroutine.
@@ -528,11 +523,7 @@ func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...
 	if !ok || e.Kind != kind || e.Code != code {
 		t.Fatalf("err = %v, want %s %s", err, kind, code)
 	}
-	for _, w := range words {
-		if !strings.Contains(e.Message, w) {
-			t.Errorf("%q is not in %q", w, e.Message)
-		}
-	}
+	testkit.ContainsAll(t, e.Message, words)
 }
 
 // bubble runs a test with simulated time.

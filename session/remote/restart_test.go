@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,13 +48,9 @@ func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
 		time.Sleep(time.Second)
 		go s.stop()
 		e := c.over(Running, "shutting_down")
-		if !strings.Contains(e.Message, c.id()) || !strings.Contains(e.Message, "workflow_status") {
-			t.Errorf("%q", e.Message)
-		}
+		testkit.ContainsAll(t, e.Message, []string{c.id(), "workflow_status"})
 		synctest.Wait()
-		if len(p.cancelled) != 0 {
-			t.Error("it was cancelled at its source")
-		}
+		testkit.Equal(t, len(p.cancelled), 0, "it was cancelled at its source")
 		time.Sleep(10 * time.Second)
 		s = open(t, root, p, nil)
 		if r := mustStatus(t, s.Engine, c.id()); r.State != Running || *r.SourceExecutionID != "x-1" || s.Stats().Running != 1 {
@@ -83,9 +78,8 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 			}
 			for _, n := range []int{2, 3} {
 				r := mustStatus(t, s.Engine, testID(n))
-				if r.State != Running || s.Stats().Running != 0 {
-					t.Errorf("%+v, %+v", r, s.Stats())
-				}
+				testkit.Equal(t, r.State, Running)
+				testkit.Equal(t, s.Stats().Running, 0)
 				// Nobody follows it: who asks is told so, and why, and does not wait in vain.
 				if r.Error == nil || !strings.Contains(*r.Error, "server that followed it is gone") || !strings.Contains(*r.Error, syscall.ENOSPC.Error()) {
 					t.Errorf("it says %v", r.Error)
@@ -93,9 +87,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Hour)
-		if n := strings.Count(s.log.String(), "taken up now"); n != 1 {
-			t.Errorf("it is logged %d times that it is tried again", n)
-		}
+		testkit.Equal(t, strings.Count(s.log.String(), "taken up now"), 1, "it is logged … times that it is tried again")
 		s.disk.full.Store(false)
 		if r := mustStatus(t, s.Engine, testID(2)); r.State != Running || r.Error != nil || s.Stats().Running != 1 {
 			t.Errorf("it was not taken up: %+v, %+v", r, s.Stats())
@@ -116,14 +108,11 @@ func TestARunThatCannotBeStored(t *testing.T) {
 		c := s.start(w, `{}`)
 		synctest.Wait()
 		s.disk.full.Store(true)
-		_, err := s.call(t.Context(), "me", w, nil, nil)
-		wantCode(t, err, session.StateError, "run_not_saved", syscall.ENOSPC.Error())
+		wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "run_not_saved", syscall.ENOSPC.Error())
 		if n := s.Stats(); n != (Stats{Running: 1}) || p.started["w"] != 1 {
 			t.Errorf("%+v, started %d", n, p.started["w"])
 		}
-		if r, err := c.wait(); err != nil || string(r.Result) != `7` {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.Equal(t, string(testkit.Get(c.wait()).Must(t).Result), `7`)
 		if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || string(r.Result) != `7` || !s.log.has("level=ERROR", "cannot be written down") {
 			t.Errorf("%+v", r)
 		}
@@ -140,11 +129,8 @@ func TestARunThatCannotBeStored(t *testing.T) {
 func TestWhatCannotBeRead(t *testing.T) {
 	root := newRoot(t)
 	s := open(t, root, newPlant(), nil)
-	_, err := s.Status(t.Context(), "me", testID(1))
-	wantCode(t, err, session.StateError, "unknown_run")
-	if _, err := os.Stat(filepath.Join(root, ".deepwork")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("made before the first run: %v", err)
-	}
+	wantCode(t, testkit.Get(s.Status(t.Context(), "me", testID(1))).Err(), session.StateError, "unknown_run")
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, ".deepwork"))).Err(), fs.ErrNotExist, "made before the first run")
 	s.start(workflow(t, "w", false, script{}), `{"password":"hunter2"}`).wait()
 	s.stop()
 	path := state.Of(root).Database()
@@ -152,15 +138,11 @@ func TestWhatCannotBeRead(t *testing.T) {
 	if err != nil || bytes.Contains(data, []byte("hunter2")) {
 		t.Errorf("the arguments are in the database; %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(root, ".deepwork")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("made in the project: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, ".deepwork"))).Err(), fs.ErrNotExist, "made in the project")
 	testkit.Must(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600))
 	s = open(t, root, newPlant(), nil)
-	_, err = s.Status(t.Context(), "me", testID(1))
-	wantCode(t, err, session.StateError, "runs_unread", path)
-	_, err = s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
-	wantCode(t, err, session.StateError, "run_not_saved", path)
+	wantCode(t, testkit.Get(s.Status(t.Context(), "me", testID(1))).Err(), session.StateError, "runs_unread", path)
+	wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)).Err(), session.StateError, "run_not_saved", path)
 	testkit.Until(t, "logged that nothing can be taken up now", func() bool { return s.log.has("level=WARN", "taken up now") })
 }
 
@@ -187,9 +169,8 @@ func TestARestartGoesOnCountingTheTime(t *testing.T) {
 				for range 24 * 60 {
 					time.Sleep(time.Minute)
 					if r := mustStatus(t, s.Engine, call.id()); r.State != Running {
-						if r.State != c.ends || r.EndedAt.Sub(r.StartedAt) != c.want {
-							t.Errorf("%s after %v: %v", r.State, r.EndedAt.Sub(r.StartedAt), r.Error)
-						}
+						testkit.Equal(t, r.State, c.ends)
+						testkit.Equal(t, r.EndedAt.Sub(r.StartedAt), c.want)
 						if cancelled := len(p.cancelled) == 1; cancelled != (c.ends == TimedOut) {
 							t.Errorf("cancelled %v", p.cancelled)
 						}
@@ -215,16 +196,13 @@ func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
 				}
 				synctest.Wait()
 				s.stop()
-				if e := c.over(state, "shutting_down"); !strings.Contains(e.Message, says) {
-					t.Errorf("%q", e.Message)
-				}
+				testkit.Contains(t, c.over(state, "shutting_down").Message, says)
 				s = open(t, root, p, nil)
 				if r := mustStatus(t, s.Engine, c.id()); r.State != state || !strings.Contains(*r.Error, says) {
 					t.Errorf("%+v", r)
 				}
-				if p.started["w"] != 1 || p.busy != 0 {
-					t.Errorf("started %d, busy %d", p.started["w"], p.busy)
-				}
+				testkit.Equal(t, p.started["w"], 1, "started")
+				testkit.Equal(t, p.busy, 0, "started")
 			})
 		})
 	}
@@ -264,11 +242,8 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 			}
-			_, err := s.Status(t.Context(), "you", c.id())
-			wantCode(t, err, session.StateError, "unknown_run")
-			if n := s.Stats(); n != (Stats{}) {
-				t.Errorf("%+v: it took up what another server has", n)
-			}
+			wantCode(t, testkit.Get(s.Status(t.Context(), "you", c.id())).Err(), session.StateError, "unknown_run")
+			testkit.Equal(t, s.Stats(), (Stats{}), "it took up what another server has")
 		}
 		late.stop()
 		a.stop()
@@ -282,9 +257,7 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 		}
 		late = open(t, root, p, nil)
 		mustStatus(t, late.Engine, c.id())
-		if n := late.Stats(); n != (Stats{}) {
-			t.Errorf("%+v: two servers follow it", n)
-		}
+		testkit.Equal(t, late.Stats(), (Stats{}), "two servers follow it")
 		// What ended at one server is known to the others.
 		d := b.start(workflow(t, "v", false, script{answer: source.Answer{Output: json.RawMessage(`2`)}}), `{}`)
 		d.wait()

@@ -59,7 +59,7 @@ type Run struct {
 	WorkflowID        string           `json:"workflow_id" jsonschema:"id of the workflow at its source"`
 	WorkflowName      string           `json:"workflow_name" jsonschema:"name of the workflow at its source"`
 	Source            string           `json:"source" jsonschema:"name of the source"`
-	State             State            `json:"state" jsonschema:"state of the execution; unknown: the source can no longer be asked"`
+	State             State            `json:"state" jsonschema:"running, completed, failed, cancelled, timed_out or unknown (the source can no longer be asked)"`
 	Progress          *source.Progress `json:"progress" jsonschema:"progress at the source, or null"`
 	Result            json.RawMessage  `json:"result" jsonschema:"result, any JSON; null until completed"`
 	Error             *string          `json:"error" jsonschema:"what went wrong, or null"`

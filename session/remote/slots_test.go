@@ -1,13 +1,22 @@
 package remote
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/store"
 )
@@ -24,9 +33,7 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 			want = append(want, fmt.Sprint(i))
 			time.Sleep(300 * time.Millisecond) // so that no two end at once
 		}
-		if n := s.Stats(); n != (Stats{Running: 2, Waiting: 5}) {
-			t.Errorf("%+v", n)
-		}
+		testkit.Equal(t, s.Stats(), (Stats{Running: 2, Waiting: 5}))
 		for i, c := range calls {
 			r := mustStatus(t, s.Engine, c.id())
 			if waits := r.Progress != nil && r.Progress.Message == "waiting for a slot"; r.State != Running || waits != (i >= 2) {
@@ -34,17 +41,14 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 			}
 		}
 		for i, c := range calls {
-			if _, err := c.wait(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Get(c.wait()).Must(t)
 			told := c.progress()
 			if i >= 2 && (told[0].Progress == nil || told[len(told)-1].Progress != nil) {
 				t.Errorf("run %d was told %+v", i, told)
 			}
 		}
-		if p.most != 2 || !slices.Equal(p.inputs, want) {
-			t.Errorf("%d at once, in the order %v", p.most, p.inputs)
-		}
+		testkit.Equal(t, p.most, 2)
+		testkit.Same(t, p.inputs, want)
 	})
 }
 
@@ -78,15 +82,9 @@ func TestAWaitingRunCanBeCancelled(t *testing.T) {
 		second, third := s.start(w, `2`), s.start(w, `3`)
 		second.cancel(ErrCancelled)
 		second.over(Cancelled, "workflow_cancelled")
-		if _, err := first.wait(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := third.wait(); err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(p.inputs, []string{"1", "3"}) {
-			t.Errorf("the source got %v", p.inputs)
-		}
+		testkit.Get(first.wait()).Must(t)
+		testkit.Get(third.wait()).Must(t)
+		testkit.Same(t, p.inputs, []string{"1", "3"}, "the source")
 	})
 }
 
@@ -131,8 +129,7 @@ func TestTooManyWait(t *testing.T) {
 				t.Fatalf("run %d: waits: %v, taken: %v", i, ticket != nil, ok)
 			}
 		}
-		_, err := s.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)
-		wantCode(t, err, session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
+		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)).Err(), session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
 		if s.Going() {
 			t.Error("a refused call is kept")
 		}
@@ -166,16 +163,128 @@ func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 			calls = append(calls, s.start(w, fmt.Sprint(i)))
 		}
 		for _, c := range calls {
-			if r, err := c.wait(); err != nil || r.State != Completed {
-				t.Errorf("%+v, %v", r, err)
-			}
+			testkit.Equal(t, testkit.Get(c.wait()).Must(t).State, Completed)
 		}
-		if p.most != 10 || p.started["w"] != 200 {
-			t.Errorf("%d at once, %d started", p.most, p.started["w"])
-		}
+		testkit.Equal(t, p.most, 10)
+		testkit.Equal(t, p.started["w"], 200)
 		synctest.Wait()
-		if n := s.Stats(); n != (Stats{}) {
-			t.Errorf("%+v", n)
+		testkit.Equal(t, s.Stats(), (Stats{}))
+	})
+}
+
+// TestWhoMayHaveHadItDoneIsToldToLookFirst: nothing is called again that may have been
+// carried out, and what was certainly not is not looked for.
+func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
+	running := func(string) (*source.Answer, error) { return &source.Answer{State: source.Running}, nil }
+	failing := func(string) (*source.Answer, error) {
+		return &source.Answer{State: source.Failed, Error: "too late"}, nil
+	}
+	for name, c := range map[string]struct {
+		does   script
+		async  bool
+		limit  time.Duration
+		change func(*plant)
+		cancel bool // by its caller
+		stop   bool // the server
+		code   string
+		look   bool
+		says   string
+	}{
+		"its source refused it":       {script{err: &source.RefusedError{Text: "no ink"}}, false, 0, nil, false, false, "workflow_failed", false, "failed: no ink. Correct that and call again"},
+		"an answer that is null":      {script{err: &source.RefusedError{Text: "its answer is not what MCP asks of a tool's: it is null; expected an object", Garbled: true}}, false, 0, nil, false, false, "workflow_failed", true, "it is null"},
+		"neither a status nor an id":  {script{accepted: &source.Answer{}}, true, 0, nil, false, false, "workflow_failed", true, "executionType: sync"},
+		"another error":               {script{err: errors.New("odd")}, false, 0, nil, false, false, "workflow_failed", true, "odd"},
+		"nothing was sent":            {script{err: source.ErrAway}, false, 0, nil, false, false, "source_away", false, "Call again when the source can be reached"},
+		"the connection was lost":     {script{err: fmt.Errorf("%w: %w", source.ErrAway, source.ErrLost)}, false, 0, nil, false, false, "workflow_unknown", true, "not known"},
+		"a sync one in time out":      {script{lasts: time.Hour}, false, time.Minute, nil, false, false, "workflow_timed_out", true, "raise workflow_tools.execution_timeout in"},
+		"it was cancelled in time":    {script{lasts: time.Hour}, true, time.Minute, nil, false, false, "workflow_timed_out", false, "raise workflow_tools.execution_timeout in"},
+		"it cannot be cancelled":      {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.cancels = false }, false, false, "workflow_timed_out", true, "no cancel tool"},
+		"it still runs":               {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.onCancel = running }, false, false, "workflow_timed_out", true, "still runs there"},
+		"it failed to be cancelled":   {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = failing }, true, false, "workflow_cancelled", true, "too late"},
+		"cancelling is broken":        {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = func(string) (*source.Answer, error) { return nil, errors.New("odd") } }, true, false, "workflow_cancelled", true, "odd"},
+		"its caller cancelled it":     {script{lasts: time.Hour}, true, 0, nil, true, false, "workflow_cancelled", false, "Call again if it is still needed"},
+		"a sync one is cancelled":     {script{lasts: time.Hour}, false, 0, nil, true, false, "workflow_cancelled", true, "was told that the request is cancelled"},
+		"a sync one as the end comes": {script{lasts: time.Hour}, false, 0, nil, false, true, "shutting_down", true, "not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newPlant()
+				if c.change != nil {
+					c.change(p)
+				}
+				s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = new(c.limit) })
+				call := s.start(workflow(t, "w", c.async, c.does), `{}`)
+				synctest.Wait()
+				if c.cancel {
+					call.cancel(ErrCancelled)
+				}
+				if c.stop {
+					s.stop()
+				}
+				_, err := call.wait()
+				wantCode(t, err, session.StateError, c.code, c.says)
+				testkit.Equal(t, strings.Contains(err.Error(), seeFirst), c.look, "it is told to look first: %v", err)
+				if again := strings.Contains(err.Error(), "and call again") || strings.Contains(err.Error(), "Call again"); again && c.look {
+					t.Errorf("it is told to call again: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestTheTimeoutThatCountsIsNamed: raising another one would be of no use.
+func TestTheTimeoutThatCountsIsNamed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) {
+			w.ExecutionTimeout = new(time.Hour)
+			w.Sources = []config.WorkflowSource{{Name: "plant", ExecutionTimeout: new(time.Second)}}
+		})
+		e := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`).over(TimedOut, "workflow_timed_out")
+		if !strings.Contains(e.Message, "raise workflow_tools.sources[plant].execution_timeout in .deepwork/config.yml") {
+			t.Error(e)
 		}
 	})
+}
+
+// TestReq003_2_2_ACallThroughTheCatalog runs a workflow of an MCP server through the real catalog. Nothing
+// is started by a call whose arguments do not fit, or whose source is away (2.5, 5.4).
+func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "system", Version: "1"}, nil)
+	answers := map[string]string{
+		"workflows-list-tool":    `[{"id":"w-add","name":"add","description":"adds","executionType":"sync","inputSchema":{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]}}]`,
+		"workflows-execute-tool": `{"sum": 3}`,
+	}
+	for name, answer := range answers {
+		server.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: answer}}}, nil
+		})
+	}
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(web.Close)
+	cfg := config.Default()
+	cfg.WorkflowTools.Sources = []config.WorkflowSource{{Name: "system", URL: web.URL, ListTool: "workflows-list-tool", ExecuteTool: "workflows-execute-tool"}}
+	root := newRoot(t)
+	c := source.Open(source.Options{Root: root, Version: "test", Settings: func(context.Context) (*config.Config, error) { return cfg, nil }})
+	t.Cleanup(func() { testkit.Must(t, c.Close(context.Background())) })
+	s := open(t, root, c, nil)
+	testkit.Until(t, "the tool", func() bool { return c.Snapshot().Tool("add") != nil })
+	add := c.Snapshot().Tool("add")
+
+	r, err := s.Call(t.Context(), "me", add, json.RawMessage(`{"a":1}`), nil)
+	if err != nil || string(r.Result) != `{"sum": 3}` || r.State != Completed || r.Source != "system" || r.WorkflowID != "w-add" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, arguments := range []string{``, `{"a":"one"}`} {
+		wantCode(t, testkit.Get(s.Call(t.Context(), "me", add, json.RawMessage(arguments), nil)).Err(), session.ToolError, "invalid_arguments", "'add'", "a")
+	}
+	away := *add
+	away.Away = "it is being moved"
+	_, err = s.Call(t.Context(), "me", &away, json.RawMessage(`{"a":1}`), nil)
+	wantCode(t, err, session.StateError, "source_away", "it is being moved", "'system'")
+	if e, _ := errors.AsType[*session.Error](err); e.Details["run"] != nil {
+		t.Error("a run was made")
+	}
+	if _, total, err := s.Newest(t.Context(), "me", 1); total != 1 || err != nil {
+		t.Errorf("%d runs, want 1; %v", total, err)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 	"deepwork/session"
@@ -24,9 +25,7 @@ func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
 				t.Errorf("%q: %+v", id, r)
 			}
 		}
-		if _, err := c.wait(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(c.wait()).Must(t)
 		for _, id := range []string{c.id(), "x-1"} {
 			if r := mustStatus(t, s.Engine, id); r.State != Completed || string(r.Result) != `[1]` || r.EndedAt == nil {
 				t.Errorf("%q: %+v", id, r)
@@ -52,7 +51,7 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 					t.Fatalf("%+v, %v", r, err)
 				}
 				for range 2 { // now, and after a restart
-					_, err = s.Status(t.Context(), "me", c.id())
+					_, err := s.Status(t.Context(), "me", c.id())
 					wantCode(t, err, session.StateError, "status_not_supported", "not supported", c.id(), "'plant'")
 					refusedAs(t, err, Running, "status_not_supported")
 					synctest.Wait()
@@ -77,31 +76,26 @@ func TestStatusIsForWhoStartedIt(t *testing.T) {
 		if strings.Contains(err.Error(), "(w,") {
 			t.Errorf("%v reveals another's execution", err)
 		}
-		_, err = s.Status(t.Context(), "other", "x-1")
-		wantCode(t, err, session.ToolError, "invalid_execution_id", "x-1")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "other", "x-1")).Err(), session.ToolError, "invalid_execution_id", "x-1")
 	})
 }
 
 func TestStatusOfWhatIsNotThere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
-		_, err := s.Status(t.Context(), "me", "")
-		wantCode(t, err, session.ToolError, "invalid_execution_id", "empty")
-		_, err = s.Status(t.Context(), "me", "0190-nonsense")
-		wantCode(t, err, session.ToolError, "invalid_execution_id", "0190-nonsense", "UUID")
-		_, err = s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
-		wantCode(t, err, session.StateError, "unknown_run", "019aa000")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "")).Err(), session.ToolError, "invalid_execution_id", "empty")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "0190-nonsense")).Err(), session.ToolError, "invalid_execution_id", "0190-nonsense", "UUID")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")).Err(), session.StateError, "unknown_run", "019aa000")
 		for i := range listed + 3 {
 			s.start(workflow(t, fmt.Sprint("w", i), false, script{}), `{}`).wait()
 			time.Sleep(time.Second)
 		}
-		_, err = s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
+		_, err := s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
 		wantCode(t, err, session.StateError, "unknown_run", "(w22, completed)", "(w3, completed)", "and 3 older")
 		if strings.Contains(err.Error(), "(w2,") {
 			t.Errorf("%v", err)
 		}
-		_, err = s.Status(t.Context(), "me", "../../x")
-		wantCode(t, err, session.ToolError, "invalid_execution_id")
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "../../x")).Err(), session.ToolError, "invalid_execution_id")
 	})
 }
 
@@ -116,8 +110,7 @@ func TestASourcesIdThatIsNotUnique(t *testing.T) {
 		}
 		b := s.start(w, `{}`)
 		b.wait()
-		_, err := s.Status(t.Context(), "me", "17")
-		wantCode(t, err, session.ToolError, "ambiguous_execution_id", "2 executions", a.id(), b.id())
+		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "17")).Err(), session.ToolError, "ambiguous_execution_id", "2 executions", a.id(), b.id())
 	})
 }
 
@@ -153,9 +146,8 @@ func TestASourceThatIsAwayForTooLong(t *testing.T) {
 		synctest.Wait()
 		p.with(func() { p.away = fmt.Errorf("%w: it burnt down", source.ErrAway) })
 		e := c.over(TimedOut, "workflow_timed_out")
-		if time.Since(began) != 5*time.Minute || !strings.Contains(e.Message, "it burnt down") {
-			t.Errorf("%q after %v", e.Message, time.Since(began))
-		}
+		testkit.Equal(t, time.Since(began), 5*time.Minute)
+		testkit.Contains(t, e.Message, "it burnt down")
 	})
 }
 
@@ -167,9 +159,8 @@ func TestASourceThatForgotTheRun(t *testing.T) {
 		synctest.Wait()
 		p.with(func() { clear(p.jobs) })
 		e := c.over(Unknown, "workflow_unknown")
-		if !strings.Contains(e.Message, "no such execution: x-1") || p.polls != refusals {
-			t.Errorf("%q after %d polls", e.Message, p.polls)
-		}
+		testkit.Contains(t, e.Message, "no such execution: x-1")
+		testkit.Equal(t, p.polls, refusals)
 	})
 }
 
@@ -205,9 +196,7 @@ func TestAStatusOfProgressAloneIsOne(t *testing.T) {
 			return &source.Answer{Progress: &source.Progress{Message: "busy"}}, nil
 		}
 		s := open(t, newRoot(t), p, nil)
-		if r, err := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`).wait(); err != nil || r.State != Completed {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.Equal(t, testkit.Get(s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`).wait()).Must(t).State, Completed)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -26,31 +27,21 @@ func TestWhatCountsAsATry(t *testing.T) {
 	limited := x(task.Failed, 1)
 	limited.LimitedUntil = &since
 	none := []task.Execution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
-	if why := d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1))}); why != "" {
-		t.Error(why)
-	}
-	if why := d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}); why != "3 agents ended without finishing it. its error" {
-		t.Error(why)
-	}
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1))}), "")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error")
 	loggedOut := x(task.Failed, 1)
 	loggedOut.FinalMessage = new("Please run\n/login")
 	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
-	if why := d.exhausted(job{state: new(machine.State), before: before}); why != `3 agents ended without finishing it. its error The last one said: "Please run /login".` {
-		t.Error(why)
-	}
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: before}), `3 agents ended without finishing it. its error The last one said: "Please run /login".`)
 	before[0].Error = new("On stderr: Please run /login")
 	if why := d.exhausted(job{state: new(machine.State), before: before}); strings.Contains(why, "said") {
 		t.Error(why)
 	}
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
-	if why := d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}); why != "3 agents ended without finishing it. its error" {
-		t.Error(why)
-	}
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error")
 	d.silent = map[place]bool{{}: true}
-	if why := d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}); !strings.Contains(why, "never connected to the MCP server deepwork-run") {
-		t.Error(why)
-	}
+	testkit.Contains(t, d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
 }
 
 // An away is a Workplace whose database does not answer for a while, and then says something else.

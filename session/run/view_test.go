@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	jobs "deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/board"
@@ -60,9 +61,7 @@ func TestStates(t *testing.T) {
 	} {
 		b := viewBuilder{run: &View{RunReply: &board.RunReply{}, Live: !test.closed}}
 		test.step.Session = test.state
-		if got := b.state(&test.step); got != test.want {
-			t.Errorf("%+v, ended %v: %q, not %q", test.step, test.closed, got, test.want)
-		}
+		testkit.Equal(t, b.state(&test.step), test.want, "%+v, ended %v", test.step, test.closed)
 	}
 }
 
@@ -94,9 +93,7 @@ func TestLook(t *testing.T) {
 		t.Fatalf("live %v, %v", v.Live, v.Fault)
 	}
 	want := "[{s a waits for its workflow} {n a running} {n b not begun} {n c not begun} {s b not begun} {s c not begun}]"
-	if got := fmt.Sprint(r.Plan); got != want {
-		t.Errorf("the plan is %s, want %s", got, want)
-	}
+	testkit.Equal(t, fmt.Sprint(r.Plan), want, "the plan")
 	first := v.Tree.Entries[0][0]
 	if first.Took != 7*time.Second || *first.USD != 1 || first.Last != "said" || len(first.Agents) != 2 || first.Agents[0].EndedAt == r.Steps[0].EndedAt {
 		t.Errorf("the first step is %+v", first)
@@ -106,9 +103,7 @@ func TestLook(t *testing.T) {
 	}
 	depths := ""
 	v.Tree.Each(func(_ *Step, depth int) { depths += fmt.Sprint(depth) })
-	if depths != "011100" {
-		t.Errorf("the depths are %s", depths)
-	}
+	testkit.Equal(t, depths, "011100", "the depths")
 }
 
 // Without its sessions, a run has the steps for which agents were started, and what its leader says of them.

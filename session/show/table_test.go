@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"deepwork/actor/testkit"
 )
 
 func printed(columns int, print func(*Screen)) string {
@@ -38,22 +40,14 @@ func TestATableFitsTheScreen(t *testing.T) {
 				t.Errorf("at %d it ends with blanks: %q", width, line)
 			}
 		}
-		for _, want := range []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "} {
-			if !strings.Contains(got, want) {
-				t.Errorf("at %d it has no %q:\n%s", width, want, got)
-			}
-		}
+		testkit.ContainsAll(t, got, []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "}, "at %d", width)
 		if strings.Contains(got, "NONE") || strings.Contains(got, "\x1b") {
 			t.Errorf("at %d: %q", width, got)
 		}
 	}
-	if got := printed(0, func(s *Screen) { s.Table(columns, rows) }); !strings.Contains(got, `everybody who \u001b[31mwaits for it`) {
-		t.Errorf("without a limit: %q", got)
-	}
+	testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns, rows) }), `everybody who \u001b[31mwaits for it`, "without a limit")
 	for _, emoji := range []string{"👩\u200d💻 x", "👍🏽 x", "🏳️\u200d🌈 x"} {
-		if got := printed(0, func(s *Screen) { s.Table(columns[4:5], [][]string{{emoji}}) }); !strings.Contains(got, emoji) {
-			t.Errorf("%s is cut without a limit: %q", emoji, got)
-		}
+		testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns[4:5], [][]string{{emoji}}) }), emoji, "is cut without a limit")
 	}
 }
 
@@ -73,8 +67,6 @@ func TestProseFitsTheScreen(t *testing.T) {
 		"a heading":        {func(s *Screen) { s.Heading("", "notes", long) }, "notes one two three four\n  five six seven eight\n"},
 		"a judgement":      {func(s *Screen) { s.Judge("9 sessions, 12 tasks, 1 attempt: ", true, "all is well") }, "9 sessions, 12 tasks, 1\nattempt: all is well\n"},
 	} {
-		if got := printed(30, c.print); got != c.want {
-			t.Errorf("%s: %q, not %q", name, got, c.want)
-		}
+		testkit.Equal(t, printed(30, c.print), c.want, "%s", name)
 	}
 }

@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,8 +15,7 @@ import (
 // newProject makes an empty project, and a base for its state.
 func newProject(t *testing.T) (root, base string) {
 	t.Helper()
-	dir, err := Canonical(t.TempDir())
-	must(t, err)
+	dir := testkit.Get(Canonical(t.TempDir())).Must(t)
 	root, base = filepath.Join(dir, "my project"), filepath.Join(dir, "state")
 	must(t, os.Mkdir(root, 0o700))
 	t.Setenv(Env, base)
@@ -28,23 +26,19 @@ var must = testkit.Must
 
 func find(t *testing.T, root string) *Folder {
 	t.Helper()
-	f, err := Find(root)
-	must(t, err)
+	f := testkit.Get(Find(root)).Must(t)
 	return f
 }
 
 func TestTheStateIsOutsideTheProject(t *testing.T) {
 	root, base := newProject(t)
 	f := find(t, root)
-	if _, err := f.ID(); !errors.Is(err, ErrMissing) {
-		t.Errorf("the id of a project without state: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(f.ID()).Err(), ErrMissing, "the id of a project without state")
 	if left, _ := filepath.Glob(base + "*"); left != nil {
 		t.Errorf("finding made %v", left)
 	}
 	must(t, f.Make())
-	id, err := f.ID()
-	must(t, err)
+	id := testkit.Get(f.ID()).Must(t)
 	if dir := filepath.Base(f.Dir); filepath.Dir(filepath.Dir(f.Dir)) != base || !strings.HasPrefix(dir, "my_project-") || len(dir) != len("my_project-")+12 {
 		t.Errorf("the state is in %s", f.Dir)
 	}
@@ -73,24 +67,18 @@ func TestPlacesThatAreRefused(t *testing.T) {
 	}
 	must(t, os.Symlink(root, base))
 	t.Setenv(Env, base)
-	if _, err := Find(root); err == nil || !strings.Contains(err.Error(), "inside the project") {
-		t.Errorf("through a link: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(Find(root)).Err(), "inside the project", "through a link")
 	if runtime.GOOS == "windows" {
 		return
 	}
 	must(t, os.Remove(base))
 	must(t, os.Mkdir(base, 0o700))
 	must(t, os.Chmod(base, 0o777))
-	if _, err := Find(root); err == nil || !strings.Contains(err.Error(), "others may write") {
-		t.Errorf("for everybody: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(Find(root)).Err(), "others may write", "for everybody")
 	must(t, os.Chmod(base, 0o700))
 	if os.Geteuid() == 0 {
 		must(t, os.Chown(base, 12345, -1))
-		if _, err := Find(root); err == nil || !strings.Contains(err.Error(), "12345") {
-			t.Errorf("of another user: %v", err)
-		}
+		testkit.Fails(t, testkit.Get(Find(root)).Err(), "12345", "of another user")
 	}
 }
 
@@ -149,49 +137,35 @@ func TestManyBeginAtOnce(t *testing.T) {
 func TestAKeySignsProjectNameAndContent(t *testing.T) {
 	root, base := newProject(t)
 	f := find(t, root)
-	if _, err := f.Key(false); !errors.Is(err, ErrMissing) {
-		t.Errorf("a key that nobody made: %v", err)
-	}
-	k, err := f.Key(true)
-	must(t, err)
+	testkit.FailsWith(t, testkit.Get(f.Key(false)).Err(), ErrMissing, "a key that nobody made")
+	k := testkit.Get(f.Key(true)).Must(t)
 	seen := map[string]bool{}
 	for _, c := range [][3]string{{"p", "n", "c"}, {"q", "n", "c"}, {"p", "m", "c"}, {"p", "n", "d"}, {"p", "n\n", "c"}, {"p", "n", "\nc"}} {
 		seen[string(k.Sign(c[0], c[1], []byte(c[2])))] = true
 	}
-	if len(seen) != 6 {
-		t.Errorf("%d of 6 signatures differ", len(seen))
-	}
+	testkit.Equal(t, len(seen), 6, "of 6 signatures differ")
 	if runtime.GOOS == "windows" {
 		return
 	}
 	must(t, os.Chmod(filepath.Join(base, keyFile), 0o644))
-	if _, err := f.Key(true); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a key that all can read: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(f.Key(true)).Err(), "chmod 600", "a key that all can read")
 }
 
 func TestAdoptFollowsAMovedProject(t *testing.T) {
 	root, _ := newProject(t)
 	f := find(t, root)
 	must(t, f.Make())
-	id, err := f.ID()
-	must(t, err)
+	id := testkit.Get(f.ID()).Must(t)
 	must(t, os.WriteFile(f.Database(), []byte("board"), 0o600))
 	moved := root + " 2"
 	must(t, os.Mkdir(moved, 0o700))
-	if err := find(t, moved).Adopt(root, func() error { return nil }); err == nil {
-		t.Error("a project that is there was adopted")
-	}
+	testkit.Fails(t, find(t, moved).Adopt(root, func() error { return nil }), "", "a project that is there was adopted")
 	must(t, os.Remove(moved))
 	must(t, os.Rename(root, moved))
 	must(t, find(t, moved).Adopt(root, func() error { return nil }))
 	now := find(t, moved)
-	if other, err := now.ID(); err != nil || other != id {
-		t.Errorf("the id is %s (%v) and was %s", other, err, id)
-	}
-	if text, err := os.ReadFile(now.Database()); err != nil || string(text) != "board" {
-		t.Errorf("the board: %q, %v", text, err)
-	}
+	testkit.Equal(t, testkit.Get(now.ID()).Must(t), id)
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(now.Database())).Must(t)), "board", "the board")
 	// Another project where it was does not get its state.
 	must(t, os.Mkdir(root, 0o700))
 	other := find(t, root)
@@ -208,9 +182,7 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
 	root, _ := newProject(t)
 	f := find(t, root)
-	if _, err := Open(f.Dir); err == nil {
-		t.Error("a folder that is missing was opened")
-	}
+	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a folder that is missing was opened")
 	must(t, f.Make())
 	t.Setenv(Env, t.TempDir()) // as for another program
 	if again, err := Open(f.Dir); err != nil || again.Root != root || again.Dir != f.Dir {
@@ -218,13 +190,9 @@ func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
 	}
 	planted := filepath.Join(root, ".deepwork")
 	must(t, os.CopyFS(planted, os.DirFS(f.Dir)))
-	if _, err := Open(planted); err == nil {
-		t.Errorf("a copy in the project: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")
 	must(t, os.RemoveAll(root))
-	if _, err := Open(f.Dir); err == nil {
-		t.Error("a project that is gone was found")
-	}
+	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a project that is gone was found")
 }
 
 // A path among the worktrees of a project leads to its state, also if that is gone. No other path does.

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,9 +12,7 @@ import (
 // Many servers that need the user's token at once have the same one.
 func TestTokenIsMadeOnce(t *testing.T) {
 	root, _ := newProject(t)
-	if _, err := find(t, root).Token(false); !errors.Is(err, ErrMissing) {
-		t.Errorf("before: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(find(t, root).Token(false)).Err(), ErrMissing, "before")
 	got := make([]string, 20)
 	var all sync.WaitGroup
 	for i := range got {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session"
 )
 
@@ -18,9 +19,7 @@ func TestRefused(t *testing.T) {
 	if e, is := errors.AsType[*session.Error](busy); !is || e.Code != CodeBusy || e.Waiting() == nil || !strings.Contains(e.Message, "board.db") {
 		t.Errorf("a busy store is refused with %v", busy)
 	}
-	if again := Refused(busy); again != busy {
-		t.Errorf("refused twice: %v", again)
-	}
+	testkit.Equal(t, Refused(busy), busy, "refused twice")
 	unsure := session.NotNow("session_uncertain", "It may have moved or not.").Because(ErrUnavailable)
 	if err := Refused(unsure); err != error(unsure) {
 		t.Errorf("a call that may have been carried out is refused: %v", err)

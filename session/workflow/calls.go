@@ -102,14 +102,14 @@ func (e *Engine) claimRequest(ctx context.Context, k store.Key) (end func(), err
 
 // FinishArgs are the parameters of finished_step (seed 000, 001.4.2 and 3).
 type FinishArgs struct {
-	Outputs        json.RawMessage `json:"outputs" arg:"Output names with their path, list of paths for type files, or text for type string; paths relative to the project root, such as {\"report\":\"out/report.md\",\"sources\":[\"a.md\"]}" required:"true"` // untyped: 001.5 judges it
-	Notes          *string         `json:"notes" arg:"What reviewers should know: your account of the work" max:"100000"`
+	Outputs        json.RawMessage `json:"outputs" arg:"Paths by output name, a list for type files, a text for type string, relative to the project root, such as {\"report\":\"out/report.md\",\"sources\":[\"a.md\"]}" required:"true"` // untyped: 001.5 judges it
+	Notes          *string         `json:"notes" arg:"What reviewers should know: how you did it" max:"100000"`
 	WorkSummary    *string         `json:"work_summary" arg:"Another name of notes." max:"100000" unlisted:"true"`
 	OverrideReason *string         `json:"quality_review_override_reason" arg:"Reason to skip the review, recorded. Only after a self-review that feedback asked for, or if a review is wrong" max:"100000"`
 	SessionID      *string         `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
 	StepID         *string         `json:"step_id" arg:"The step you finished; always give it. Default: the current one"`
 	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]"`
-	RequestID      *string         `json:"request_id" arg:"Makes retries safe"`
+	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
 }
 
 // Finish reports a step as finished (seed 000, 001.4). If it is repeated with the step_id and
@@ -267,7 +267,7 @@ func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error
 type AbortArgs struct {
 	Explanation string  `json:"explanation" arg:"Why, recorded with the session" max:"100000"`
 	SessionID   *string `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	RequestID   *string `json:"request_id" arg:"Makes retries safe"`
+	RequestID   *string `json:"request_id" arg:"Any text, for retries"`
 }
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
@@ -332,9 +332,9 @@ func (c *Conn) here(info *machine.StepInfo) *machine.StepInfo {
 // GoToArgs are the parameters of go_to_step.
 type GoToArgs struct {
 	StepID    string  `json:"step_id" arg:"The current step or an earlier one"`
-	All       bool    `json:"all,omitempty" arg:"true: if step_id is in a concurrent group, restart the whole group; default: that member alone"`
+	All       bool    `json:"all,omitempty" arg:"Restart the whole concurrent group of step_id. Default: that member"`
 	SessionID *string `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	RequestID *string `json:"request_id" arg:"Makes retries safe"`
+	RequestID *string `json:"request_id" arg:"Any text, for retries"`
 }
 
 // GoTo goes back to an earlier step, or restarts the current one: the progress of that step and all

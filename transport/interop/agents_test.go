@@ -177,15 +177,9 @@ func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 					m.saw(t, i+1, want)
 				}
 				// However long the agent waits in all, a repeated call gets the verdict of the one review.
-				if last := m.turns[len(m.turns)-1].result; !strings.Contains(last, "workflow_complete") {
-					t.Errorf("at the end the model saw %q", last)
-				}
-				if n := strings.Count(m.turns[4].result, "as a giraffe would"); n != 1 {
-					t.Errorf("the model sees the instructions %d times:\n%s", n, m.turns[4].result)
-				}
-				if !strings.Contains(out, "It is done.") {
-					t.Errorf("the agent ended with %s", out)
-				}
+				testkit.Contains(t, m.turns[len(m.turns)-1].result, "workflow_complete", "at the end the model saw")
+				testkit.Equal(t, strings.Count(m.turns[4].result, "as a giraffe would"), 1, "the model sees the instructions … times: %s", m.turns[4].result)
+				testkit.Contains(t, out, "It is done.", "the agent ended with")
 				shown := 0
 				for _, tool := range m.turns[0].tools {
 					shown += len(tool)
@@ -207,16 +201,13 @@ func (m *model) saw(t *testing.T, n int, want string) {
 	if len(m.turns) <= n {
 		t.Fatalf("the model was asked %d times only", len(m.turns))
 	}
-	if got := m.turns[n].result; !strings.Contains(got, want) {
-		t.Errorf("after move %d the model saw %q, without %q", n, got, want)
-	}
+	testkit.Contains(t, m.turns[n].result, want, "after move %d the model saw", n)
 }
 
 // work has the agent work on a prompt in the project, with a reviewer of 5 s, and returns what it prints.
 func (p project) work(t *testing.T, a agent, m *model, over, prompt string, args ...string) string {
 	t.Helper()
-	self, err := os.Executable()
-	testkit.Must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	reviewer := fmt.Sprintf("'%s' review-slowly %s", self, callLimit+2*time.Second)
 	args = append(args, "--quality-gate", reviewer)
 	var s server

@@ -3,13 +3,13 @@
 package interop
 
 import (
-	"deepwork/session/board"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +20,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 )
 
 // A taskBoard is a client of a server on a project with a git repository.
@@ -35,8 +37,7 @@ func openBoard(t *testing.T, p project, programs string, env ...string) taskBoar
 	server := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	server.Env = append(append(os.Environ(), "PATH="+programs+string(filepath.ListSeparator)+os.Getenv("PATH")), env...)
 	server.Stderr = t.Output()
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: server}, nil)
-	testkit.Must(t, err)
+	client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: server}, nil)).Must(t)
 	t.Cleanup(func() { client.Close() })
 	return taskBoard{t, client}
 }
@@ -44,8 +45,7 @@ func openBoard(t *testing.T, p project, programs string, env ...string) taskBoar
 // ask calls a tool and decodes its reply.
 func ask[Reply any](b taskBoard, tool string, args map[string]any) (r Reply) {
 	b.Helper()
-	res, err := b.CallTool(b.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	testkit.Must(b, err)
+	res := testkit.Get(b.CallTool(b.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(b)
 	text := res.Content[0].(*mcp.TextContent).Text
 	if res.IsError {
 		b.Fatalf("%s %v: %s", tool, args, text)
@@ -130,11 +130,8 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 	stopped := b.ends(id, "stopped")
 	checkCost(t, stopped.Cost, 3, 1, 4)
 	for _, pid := range running {
-		n, err := strconv.Atoi(pid)
-		testkit.Must(t, err)
-		if err := syscall.Kill(n, 0); !errors.Is(err, syscall.ESRCH) {
-			t.Errorf("process %d goes on: %v", n, err)
-		}
+		n := testkit.Get(strconv.Atoi(pid)).Must(t)
+		testkit.FailsWith(t, syscall.Kill(n, 0), syscall.ESRCH, "process %d goes on", n)
 	}
 	if whole := ask[board.TaskReply](b, "get_task", map[string]any{"task_id": task.TaskID}); encoded(whole.Cost) != encoded(stopped.Cost) {
 		t.Errorf("the task costs %s, and its attempt %s", encoded(whole.Cost), encoded(stopped.Cost))
@@ -158,4 +155,143 @@ func checkCost(t *testing.T, c *board.Cost, executions, unknown int, output int6
 	if c == nil || c.Executions != executions || c.Unknown != unknown || c.Output == nil || *c.Output < output || c.Turns == nil || c.USD == nil {
 		t.Errorf("the cost is %s", encoded(c))
 	}
+}
+
+// report is a job whose first step is reviewed.
+const report = `name: report
+version: "1.0.0"
+summary: Write and judge
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+steps:
+  - id: write
+    name: Write
+    description: Write it
+    instructions_file: write.md
+    outputs: {text: {type: file, description: The text}}
+    reviews: [{run_each: text, quality_criteria: {good: "Is it good?"}}]
+  - id: judge
+    name: Judge
+    description: Judge it
+    instructions_file: judge.md
+    outputs: {text: {type: file, description: The verdict}}
+    reviews: []
+workflows:
+  - {name: main, summary: All of it, steps: [write, judge]}
+`
+
+// A run is led with the known executors: each reaches the server of the run, and no other one of the same
+// name in its user's settings; gets the feedback of a review that did not pass; is sent back in its
+// conversation when it ends without finishing its step; and, if its provider's limit is reached, goes on
+// when that is over.
+func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
+	for i, executor := range []string{"CLAUDE_CODE", "CODEX", "GEMINI", "OPENCODE"} {
+		t.Run(executor, func(t *testing.T) {
+			finish := func(file string) move {
+				return move{tool: "finished_step", args: map[string]any{"outputs": map[string]any{"text": file}}}
+			}
+			script := []move{finish("bad.md"), {text: "I stop here."}, finish("good.md"), {text: "It is written."}}
+			if executor == "CLAUDE_CODE" {
+				script = append(script, move{limit: "This request would exceed your rate limit. Try again in 2 seconds."})
+			}
+			script = append(script, finish("bad.md"), move{text: "It is judged."})
+			a := slices.Concat(codingAgents, []agent{openCodeAgent})[i]
+			m := startModel(t, a.api, script...)
+			events := lead(t, a, m, executor)
+			if end := events[len(events)-1]; end.Event != "run_ended" || end.State != "complete" {
+				t.Fatalf("%+v", events)
+			}
+			for i, want := range []string{"say that it is good", "", `"next_step"`} {
+				m.saw(t, i+1, want)
+			}
+			if told := m.turns[2].told; !strings.Contains(told, "say that it is good") || !strings.Contains(told, "its last review did not pass") || !strings.Contains(told, "I stop here.") {
+				t.Errorf("the agent was sent back with %s", told)
+			}
+			if told := m.turns[4].told; strings.Contains(told, "I stop here.") || !strings.Contains(told, "Judge as a giraffe") || !strings.Contains(told, "Ask zebras") {
+				t.Errorf("the second step begins with %s", told)
+			}
+			testkit.Equal(t, strings.Join(names(m.turns[0].tools), " "), "finished_step get_step start_workflow", "the model was shown the tools")
+			if m.others > 0 && executor == "OPENCODE" {
+				t.Errorf("%d requests to the model have a cost that is not reported", m.others)
+			}
+			limits := 0
+			for _, e := range events {
+				if reports := executor == "CLAUDE_CODE" || executor == "OPENCODE"; e.Event == "step_ended" && e.Until == nil && reports != (e.CostUSD != nil) {
+					t.Errorf("its cost is known: %v, want %v: %+v", !reports, reports, e)
+				}
+				if e.Event == "step_ended" && e.Until != nil {
+					limits++
+				}
+			}
+			if want := len(script) - 6; limits != want {
+				t.Errorf("%d limits, want %d: %+v", limits, want, events)
+			}
+		})
+	}
+}
+
+// An event is a line of deepwork run --json.
+type event struct {
+	Event, State    string
+	Reason, Message *string
+	Until           *string
+	CostUSD         *float64 `json:"cost_usd"`
+}
+
+// lead has a run led with an agent, in whose settings there is a server of another project.
+func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
+	t.Helper()
+	p, other := newProject(t), careProject(t)
+	job := filepath.Join(p.root, ".deepwork", "jobs", "report")
+	testkit.Must(t, os.MkdirAll(job, 0o755))
+	self := testkit.Get(os.Executable()).Must(t)
+	p.configure(t, fmt.Sprintf("quality_gate: {agent_review_command: %q}\nrun: {retries: 1}\n", fmt.Sprintf("'%s' review '%s'", self, p.told)))
+	for name, text := range map[string]string{
+		p.told: "", filepath.Join(job, "job.yml"): report, filepath.Join(job, "write.md"): "Write.\n", filepath.Join(job, "judge.md"): "Judge as a giraffe would.\n",
+		filepath.Join(p.root, "bad.md"): "bad\n", filepath.Join(p.root, "good.md"): "this is good\n",
+	} {
+		write(t, name, text)
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "first"}} {
+		testkit.Git(t, p.root, args...)
+	}
+	m.server = runner.MCPName
+	home, programs := t.TempDir(), t.TempDir()
+	command := other.command(t)
+	argv, env := a.setup(t, home, m.URL, server{command: command})
+	program := "'" + argv[0] + "'"
+	if executor != "OPENCODE" { // the others are scripts
+		program += " '" + argv[1] + "'"
+	}
+	write(t, filepath.Join(home, ".claude.json"), encoded(map[string]any{"hasCompletedOnboarding": true,
+		"mcpServers": map[string]any{"deepwork": map[string]any{"command": command[0], "args": command[1:]}}}))
+	settings := filepath.Join(home, ".gemini", "settings.json")
+	if data, err := os.ReadFile(settings); err == nil { // what the README has its user add
+		var v map[string]any
+		testkit.Must(t, json.Unmarshal(data, &v))
+		v["mcpServers"].(map[string]any)[runner.MCPName] = map[string]any{"httpUrl": "$DEEPWORK_MCP_URL", "headers": map[string]any{"Authorization": "Bearer $DEEPWORK_MCP_TOKEN"}}
+		write(t, settings, encoded(v))
+	}
+	name := map[string]string{"CLAUDE_CODE": "claude", "CODEX": "codex", "GEMINI": "gemini", "OPENCODE": "opencode"}[executor]
+	testkit.Must(t, os.WriteFile(filepath.Join(programs, name), fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", program), 0o755))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary(t), "run", "report/main", "--goal", "Ask zebras", "--executor", executor, "--json", "--path", p.root)
+	cmd.Env = append(append(os.Environ(), env...), "HOME="+home, "IS_SANDBOX=1", // which root needs
+		"PATH="+programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	cmd.Stderr, cmd.Cancel, cmd.WaitDelay = t.Output(), func() error { return cmd.Process.Signal(os.Interrupt) }, 20*time.Second
+	out, err := cmd.Output()
+	for line := range strings.Lines(string(out)) {
+		var e event
+		testkit.Must(t, json.Unmarshal([]byte(line), &e))
+		events = append(events, e)
+		t.Log(strings.TrimSpace(line))
+	}
+	if err != nil {
+		for i, turn := range m.turns {
+			t.Logf("%d: %.1500s", i, turn.result)
+		}
+		t.Fatal(err)
+	}
+	return events
 }

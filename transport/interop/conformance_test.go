@@ -8,13 +8,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/attempt/transcript"
 )
 
 // A check is what the suite wrote of one of its checks.
@@ -73,8 +76,7 @@ func play(t *testing.T, url, version string) map[string][]check {
 	}
 	found := map[string][]check{}
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(out, e.Name(), "checks.json"))
-		testkit.Must(t, err)
+		data := testkit.Get(os.ReadFile(filepath.Join(out, e.Name(), "checks.json"))).Must(t)
 		var checks []check
 		if err := json.Unmarshal(data, &checks); err != nil {
 			t.Fatalf("%s: %v", e.Name(), err)
@@ -137,9 +139,7 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	for name, versions := range applying {
-		if played[name] != versions {
-			t.Errorf("scenario %s ran in %d versions, not %d", name, played[name], versions)
-		}
+		testkit.Equal(t, played[name], versions, "versions of scenario %s", name)
 	}
 	for id := range beyond {
 		if !needed[id] {
@@ -147,4 +147,160 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	p.whole(t)
+}
+
+// applying are the scenarios of the suite that a server like this one has to pass in
+// every protocol version that the suite has them for, and how many versions those
+// are; every check in them has to be passed but for those of beyond.
+var applying = map[string]int{
+	"server-initialize":           2,
+	"server-session-lifecycle":    2,
+	"server-stateless":            1,
+	"ping":                        2,
+	"tools-list":                  3,
+	"prompts-list":                3,
+	"resources-list":              3,
+	"json-schema-2020-12":         2,
+	"server-sse-multiple-streams": 2,
+	"dns-rebinding-protection":    2,
+	"caching":                     1,
+	"http-header-validation":      1,
+	"input-required-result-unsupported-methods": 1,
+	"input-required-result-validate-input":      1,
+}
+
+// beyond are checks of applying scenarios that ask for what the server does not
+// have, and why. Each must be needed: one that is passed after all is to be taken out.
+var beyond = map[string]string{
+	"sep-2575-server-rejects-undeclared-capability":              "the server asks its clients for nothing, so it needs no capability of theirs",
+	"sep-2575-missing-capability-http-400":                       "the same",
+	"sep-2575-http-server-no-independent-requests-on-stream":     "there is no tool that would ask the user",
+	"sep-2575-server-no-log-without-loglevel":                    "there is no logging: what happened is in the server's log",
+	"sep-2575-server-sends-prompts-list-changed-on-subscription": "there is no tool that changes the prompts, as a server made for the suite has",
+}
+
+// Why scenarios do not apply.
+const (
+	testTool     = "it calls a tool that only a server made for the suite has"
+	testPrompt   = "it gets a prompt that only a server made for the suite has"
+	testResource = "it reads a resource that only a server made for the suite has"
+	noSkills     = "it is of an extension that the server does not declare: skills"
+	noTasks      = "it is of an extension that the server does not declare: tasks"
+	noQuestions  = "the server asks its clients for nothing, and the scenario calls a tool that would"
+)
+
+// others are the scenarios that do not apply, each with the reason.
+var others = map[string]string{
+	"logging-set-level":                             "there is no logging, and none is declared",
+	"completion-complete":                           "there are no completions, and none are declared",
+	"tools-call-simple-text":                        testTool,
+	"tools-call-image":                              testTool,
+	"tools-call-audio":                              testTool,
+	"tools-call-embedded-resource":                  testTool,
+	"tools-call-mixed-content":                      testTool,
+	"tools-call-with-logging":                       testTool,
+	"tools-call-error":                              testTool,
+	"tools-call-with-progress":                      testTool,
+	"tools-call-sampling":                           testTool,
+	"tools-call-elicitation":                        testTool,
+	"server-sse-polling":                            "streams are not resumed: a lost call is called again, and gets the reply that was kept",
+	"elicitation-sep1034-defaults":                  noQuestions,
+	"elicitation-sep1330-enums":                     noQuestions,
+	"resources-read-text":                           testResource,
+	"resources-read-binary":                         testResource,
+	"resources-templates-read":                      testResource,
+	"resources-subscribe":                           testResource,
+	"resources-unsubscribe":                         testResource,
+	"sep-2164-resource-not-found":                   testResource,
+	"sep-2640-skills-directory":                     noSkills,
+	"sep-2640-skills-enumeration":                   noSkills,
+	"sep-2640-skills-manifest":                      noSkills,
+	"prompts-get-simple":                            testPrompt,
+	"prompts-get-with-args":                         testPrompt,
+	"prompts-get-embedded-resource":                 testPrompt,
+	"prompts-get-with-image":                        testPrompt,
+	"http-custom-header-server-validation":          "no tool asks for headers; where the schema of a source does, that is taken out",
+	"tasks-lifecycle":                               noTasks,
+	"tasks-capability-negotiation":                  noTasks,
+	"tasks-wire-fields":                             noTasks,
+	"tasks-request-state-removal":                   noTasks,
+	"tasks-mrtr-input":                              noTasks,
+	"tasks-request-headers":                         noTasks,
+	"tasks-dispatch-and-envelope":                   noTasks,
+	"tasks-status-notifications":                    noTasks,
+	"tasks-required-task-error":                     noTasks,
+	"tasks-mrtr-composition":                        noTasks,
+	"input-required-result-basic-elicitation":       noQuestions,
+	"input-required-result-basic-sampling":          noQuestions,
+	"input-required-result-basic-list-roots":        noQuestions,
+	"input-required-result-request-state":           noQuestions,
+	"input-required-result-multiple-input-requests": noQuestions,
+	"input-required-result-multi-round":             noQuestions,
+	"input-required-result-missing-input-response":  noQuestions,
+	"input-required-result-non-tool-request":        testPrompt,
+	"input-required-result-result-type":             noQuestions,
+	"input-required-result-tampered-state":          noQuestions,
+	"input-required-result-capability-check":        noQuestions,
+	"input-required-result-ignore-extra-params":     noQuestions,
+}
+
+// What Claude Code and Codex print as JSON is read as messages and usage, also of a follow-up in the
+// same conversation, which has used only its own.
+func TestTranscriptsOfCodingAgents(t *testing.T) {
+	for i, flags := range []struct{ first, again []string }{
+		{[]string{"--output-format", "stream-json", "--verbose"}, []string{"--output-format", "stream-json", "--verbose", "--continue"}},
+		{[]string{"--json", "-"}, []string{"--json", "resume", "--last", "-"}},
+	} {
+		a := codingAgents[i]
+		t.Run(a.name, func(t *testing.T) {
+			p := careProject(t)
+			home := t.TempDir()
+			m := startModel(t, a.api, move{tool: "get_workflows", args: map[string]any{}}, move{text: "It is done."}, move{text: "It is still done."})
+			argv, env := a.setup(t, home, m.URL, server{command: p.command(t)})
+			run := func(flags []string) (said []transcript.Message, u *transcript.Usage) {
+				cmd := exec.CommandContext(t.Context(), argv[0], slices.Concat(argv[1:], flags)...)
+				cmd.Dir, cmd.WaitDelay, cmd.Stdin = p.root, time.Second, strings.NewReader("Take care")
+				cmd.Env = append(os.Environ(), append(env, "HOME="+home)...)
+				out, err := cmd.Output()
+				if err != nil {
+					t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+				}
+				var r transcript.Reader
+				for line := range bytes.Lines(out) {
+					r.Line(line, func(m transcript.Message) {
+						if m.Kind == transcript.Output {
+							t.Errorf("not understood: %s", m.Text)
+						}
+						said = append(said, m)
+					})
+				}
+				return said, r.Usage()
+			}
+			said, first := run(flags.first)
+			var called *transcript.Message
+			for _, m := range said {
+				switch {
+				case m.Kind == transcript.Call && strings.Contains(m.Tool, "get_workflows"):
+					called = &m
+				case m.Kind == transcript.Result && called != nil && m.CallID == called.CallID && strings.Contains(m.Text, "care"):
+					called.Failed = m.Failed
+				}
+			}
+			if last := said[len(said)-1]; called == nil || called.Failed || last.Kind != transcript.Said || last.Text != "It is done." {
+				t.Errorf("%+v", said)
+			}
+			said, again := run(flags.again)
+			if last := said[len(said)-1]; last.Text != "It is still done." {
+				t.Errorf("%+v", said)
+			}
+			var before map[string]transcript.Tokens
+			for i, u := range []*transcript.Usage{first, again} {
+				n := transcript.CostOf(u, before, nil, "").Tokens.Output
+				before = u.Models
+				if want := int64(2 - i); n != want || u.Partial || (u.USD == nil) == (a.name == "Claude Code") {
+					t.Errorf("run %d has used %+v", i, u)
+				}
+			}
+		})
+	}
 }

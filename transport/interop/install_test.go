@@ -123,24 +123,21 @@ func installPython() (string, error) {
 // binary is the built deepwork.
 func binary(t *testing.T) string {
 	t.Helper()
-	path, err := builtBinary()
-	testkit.Must(t, err)
+	path := testkit.Get(builtBinary()).Must(t)
 	return path
 }
 
 // packages is the folder of npm's packages and of the scripts.
 func packages(t *testing.T) string {
 	t.Helper()
-	dir, err := nodePackages()
-	testkit.Must(t, err)
+	dir := testkit.Get(nodePackages()).Must(t)
 	return dir
 }
 
 // agentPackages is the folder of the coding agents.
 func agentPackages(t *testing.T) string {
 	t.Helper()
-	dir, err := codingAgentsAt()
-	testkit.Must(t, err)
+	dir := testkit.Get(codingAgentsAt()).Must(t)
 	return dir
 }
 
@@ -170,7 +167,6 @@ func node(t *testing.T) string {
 
 func python(t *testing.T) string {
 	t.Helper()
-	path, err := pythonProgram()
-	testkit.Must(t, err)
+	path := testkit.Get(pythonProgram()).Must(t)
 	return path
 }

@@ -47,8 +47,7 @@ func serveSource(t *testing.T) *session {
 			s.progress = append(s.progress, r.Params.Message)
 		},
 	})
-	cs, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
-	testkit.Must(t, err)
+	cs := testkit.Get(client.Connect(t.Context(), &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
 	t.Cleanup(func() { cs.Close() })
 	s.ClientSession = cs
 	return s
@@ -81,8 +80,7 @@ func (s *session) call(t *testing.T, name, arguments string) string {
 	t.Helper()
 	params := &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}
 	params.SetProgressToken(name)
-	res, err := s.CallTool(t.Context(), params)
-	testkit.Must(t, err)
+	res := testkit.Get(s.CallTool(t.Context(), params)).Must(t)
 	var got struct {
 		State  string          `json:"state"`
 		Result json.RawMessage `json:"result"`
@@ -98,19 +96,11 @@ func words(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextCon
 func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	s := serveSource(t)
 	all := s.until(t, "greet", "count", "break", "wait", "grow", "ask")
-	if all["greet"].Description != "[From the source typescript] Greets somebody" {
-		t.Errorf("got %+v", all["greet"])
-	}
-	if got := s.call(t, "greet", `{"name":"Ada"}`); got != `{"greeting":"Hello, Ada"}` {
-		t.Errorf("greet: %s", got)
-	}
-	if got := s.call(t, "count", `{}`); got != `{"counted":3}` {
-		t.Errorf("count: %s", got)
-	}
+	testkit.Equal(t, all["greet"].Description, "[From the source typescript] Greets somebody", "got %+v", all["greet"])
+	testkit.Equal(t, s.call(t, "greet", `{"name":"Ada"}`), `{"greeting":"Hello, Ada"}`, "greet")
+	testkit.Equal(t, s.call(t, "count", `{}`), `{"counted":3}`, "count")
 	s.mu.Lock()
-	if told := strings.Join(s.progress, "\n"); !strings.Contains(told, "of 3, at") {
-		t.Errorf("progress:\n%s", told)
-	}
+	testkit.Contains(t, strings.Join(s.progress, "\n"), "of 3, at", "progress")
 	s.mu.Unlock()
 	for name, want := range map[string]string{"break": "StateError: ", "greet": "ToolError: "} {
 		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})
@@ -152,9 +142,7 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 		json.Unmarshal([]byte(words(res)), &now)
 		state = now.State
 	}
-	if state != "cancelled" {
-		t.Errorf("the run is %q", state)
-	}
+	testkit.Equal(t, state, "cancelled", "the run")
 
 	// Another call cancels what a person must do there.
 	if all["ask"].Description != "[From the source typescript; a person must perform the steps there] Asks somebody" {

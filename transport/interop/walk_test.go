@@ -3,15 +3,25 @@
 package interop
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/state"
 )
 
 // instructions are what a client is told, as the JSON of its one argument.
@@ -45,8 +55,7 @@ type sight struct {
 // walk runs a client, a minute at most, and returns what it saw, by name.
 func walk(t *testing.T, told instructions, argv ...string) map[string]sight {
 	t.Helper()
-	argument, err := json.Marshal(told)
-	testkit.Must(t, err)
+	argument := testkit.Get(json.Marshal(told)).Must(t)
 	out := runClient(t, append(argv, string(argument))...)
 	all := map[string]sight{}
 	for line := range bytes.Lines(out) {
@@ -140,17 +149,13 @@ func judge(t *testing.T, told instructions, saw map[string]sight, wants ...want)
 			continue
 		}
 		if w.path == "text" {
-			if !strings.Contains(s.Text, w.is) {
-				t.Errorf("%s: %q has no %q", w.at, s.Text, w.is)
-			}
+			testkit.Contains(t, s.Text, w.is, "%s", w.at)
 		} else if got := s.value(t, w.path); got != w.is {
 			t.Errorf("%s: %s is %s, not %s", w.at, w.path, got, w.is)
 		}
 	}
 	for at, s := range saw {
-		if s.Error != slices.Contains(refusals, at) {
-			t.Errorf("%s: refused is %t: %s", at, s.Error, s.Text)
-		}
+		testkit.Equal(t, s.Error, slices.Contains(refusals, at), "%s: refused: %s", at, s.Text)
 		if s.Error && s.Structured != nil {
 			t.Errorf("%s is refused and has structured content: %s", at, s.Structured)
 		}
@@ -171,9 +176,7 @@ func judge(t *testing.T, told instructions, saw map[string]sight, wants ...want)
 		t.Errorf("session %s was resumed as %s", before, after)
 	}
 	progress := saw["progress"]
-	if got := progress.value(t, "0.message"); !strings.Contains(got, "quality review of step 'judge'") {
-		t.Errorf("progress %s", progress.Structured)
-	}
+	testkit.Contains(t, progress.value(t, "0.message"), "quality review of step 'judge'", "progress %s", progress.Structured)
 }
 
 func sameJSON(t *testing.T, a, b []byte) bool {
@@ -182,9 +185,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 	if err := json.Unmarshal(a, &x); err != nil {
 		t.Fatalf("%s: %v", a, err)
 	}
-	if err := json.Unmarshal(b, &y); err != nil {
-		t.Errorf("%s: %v", b, err)
-	}
+	testkit.Works(t, json.Unmarshal(b, &y), "%s", b)
 	return reflect.DeepEqual(x, y)
 }
 
@@ -212,7 +213,134 @@ func (s sight) value(t *testing.T, path string) string {
 			return "nothing"
 		}
 	}
-	out, err := json.Marshal(at)
-	testkit.Must(t, err)
+	out := testkit.Get(json.Marshal(at)).Must(t)
 	return string(out)
+}
+
+// A project is a folder with the job trip, and where its reviewer looks for a sign
+// of the client.
+type project struct {
+	root string
+	told string
+}
+
+func newProject(t *testing.T) project {
+	t.Helper()
+	p := project{root: t.TempDir(), told: filepath.Join(t.TempDir(), "told")}
+	testkit.Must(t, os.CopyFS(filepath.Join(p.root, ".deepwork", "jobs"), os.DirFS("testdata")))
+	p.configure(t, "workflow_tools: {enabled: true}\n")
+	return p
+}
+
+func (p project) config() string { return filepath.Join(p.root, ".deepwork", "config.yml") }
+
+func (p project) configure(t *testing.T, text string) {
+	t.Helper()
+	testkit.Must(t, os.WriteFile(p.config(), []byte(text), 0o644))
+}
+
+// sources is a config with the source that is written with the TypeScript SDK.
+func sources(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("workflow_tools:\n  status_interval: 150ms\n  sources:\n    - {name: typescript, command: [%q, %q]}\n",
+		node(t), filepath.Join(packages(t), "source.mjs"))
+}
+
+// command is what serves the project, with the test binary as the reviewer. Clients pass few
+// variables on to servers that they start, so env sets those of the state and of the user's config.
+func (p project) command(t *testing.T, args ...string) []string {
+	t.Helper()
+	self := testkit.Get(os.Executable()).Must(t)
+	reviewer := fmt.Sprintf("'%s' review '%s'", self, p.told)
+	command := []string{"env"}
+	for _, name := range []string{state.Env, "XDG_CONFIG_HOME"} {
+		command = append(command, name+"="+os.Getenv(name))
+	}
+	return append(append(command, binary(t), "serve", "--path", p.root, "--quality-gate", reviewer), args...)
+}
+
+var listening = regexp.MustCompile(`msg=listening.* url=(\S+)`)
+
+// serve starts a server of many clients on a free port, and returns its URL. When
+// the test is over the server is asked to end, and has to.
+func (p project) serve(t *testing.T, transport string, args ...string) string {
+	t.Helper()
+	argv := p.command(t, append(args, "--transport", transport, "--port", "0")...)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	log := testkit.Get(cmd.StderrPipe()).Must(t)
+	testkit.Must(t, cmd.Start())
+	url := make(chan string, 1) // one value; closed when the log ends
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(url)
+		lines, found := bufio.NewScanner(io.TeeReader(log, t.Output())), false
+		for lines.Scan() {
+			if m := listening.FindStringSubmatch(lines.Text()); m != nil && !found {
+				found = true
+				url <- m[1]
+			}
+		}
+		io.Copy(io.Discard, log)
+	}()
+	t.Cleanup(func() {
+		defer cancel()
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			cmd.Process.Kill()
+		}
+		<-read
+		testkit.Works(t, cmd.Wait(), "the server")
+	})
+	at, ok := <-url
+	if !ok {
+		t.Fatal("the server did not start")
+	}
+	return at
+}
+
+// newToken makes a token, and returns it with the file that lets it in.
+func newToken(t *testing.T) (token, file string) {
+	t.Helper()
+	var line bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), binary(t), "token", "new", "ann")
+	cmd.Stderr = &line
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("making a token: %v\n%s", err, &line)
+	}
+	file = filepath.Join(t.TempDir(), "tokens")
+	testkit.Must(t, os.WriteFile(file, line.Bytes(), 0o600))
+	return strings.TrimSpace(string(out)), file
+}
+
+// whole has deepwork check judge what is on disk.
+func (p project) whole(t *testing.T) {
+	t.Helper()
+	testkit.Works(t, command(p.root, binary(t), "check", "--path", p.root))
+}
+
+// review is the reviewer: it passes what says that it is good. Before it says
+// anything the client must have been told that a review runs.
+func review(told string) {
+	task, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "reading the task:", err)
+		os.Exit(1)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(told); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintln(os.Stderr, "the client heard nothing of its review for 20 s")
+			os.Exit(1)
+		}
+	}
+	passed := bytes.Contains(task, []byte("this is good"))
+	feedback := ""
+	if !passed {
+		feedback = "say that it is good"
+	}
+	fmt.Printf(`{"passed": %t, "feedback": %q, "criteria_results": [{"criterion": "good", "passed": %t, "feedback": null}]}`+"\n", passed, feedback, passed)
 }

@@ -2,9 +2,12 @@ package page_test
 
 import (
 	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptrace"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -48,12 +51,10 @@ func (s *server) fill(t testing.TB, sessions, tasks int) (allSessions, allTasks 
 
 // firstByte returns a page's time to its first byte.
 func (b *browser) firstByte(path string) time.Duration {
-	r, err := http.NewRequestWithContext(b.t.Context(), "GET", b.at+path, nil)
-	testkit.Must(b.t, err)
+	r := testkit.Get(http.NewRequestWithContext(b.t.Context(), "GET", b.at+path, nil)).Must(b.t)
 	var sent, first time.Time
 	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent = time.Now() }, GotFirstResponseByte: func() { first = time.Now() }}
-	res, err := b.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
-	testkit.Must(b.t, err)
+	res := testkit.Get(b.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))).Must(b.t)
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		b.t.Fatalf("%s: %s", path, res.Status)
@@ -83,3 +84,81 @@ func BenchmarkNow(b *testing.B) {
 	b.ReportMetric(ms(nothing[len(shown)/2]), "empty-ms")
 	b.ReportMetric(float64(shown[len(shown)/2])/float64(nothing[len(shown)/2]), "by-empty(<=4)")
 }
+
+// maxPage is how large a page may be before it is compressed, in bytes.
+const maxPage = 100 << 10
+
+// large makes a project with many jobs, one of them with many long steps and many workflows.
+func large(t testing.TB) (root string) {
+	t.Helper()
+	root = pagetest.Project(t)
+	files := map[string]string{}
+	for i := range 100 {
+		files[fmt.Sprintf(".deepwork/jobs/other%d/job.yml", i)] = fmt.Sprintf("name: other%d\nversion: 1.0.0\ncommon_job_info_provided_to_all_steps_at_runtime: x\nsummary: %s\nworkflows:\n  - {name: all, summary: %s, steps: [one]}\n"+
+			"steps:\n  - {id: one, name: One, description: x, instructions_file: one.md, outputs: {}, reviews: []}\n", i, strings.Repeat("long ", 40), strings.Repeat("long ", 40))
+		files[fmt.Sprintf(".deepwork/jobs/other%d/one.md", i)] = "Do it."
+	}
+	var ids, steps []string
+	for i := range 60 {
+		ids = append(ids, fmt.Sprint("step", i))
+		steps = append(steps, fmt.Sprintf("  - {id: step%d, name: Step, description: x, instructions_file: long.md, outputs: {}, reviews: []}\n", i))
+	}
+	files[".deepwork/jobs/long/job.yml"] = "name: long\nversion: 1.0.0\ncommon_job_info_provided_to_all_steps_at_runtime: x\nsummary: Long\nworkflows:\n  - {name: all, summary: All, steps: [" + strings.Join(ids, ", ") + "]}\nsteps:\n" + strings.Join(steps, "")
+	files[".deepwork/jobs/long/long.md"] = strings.Repeat("Think of <everything> & more.\n", 1000)
+	testkit.WriteAll(t, root, files)
+	testkit.Git(t, root, "add", "-A")
+	testkit.Git(t, root, "commit", "-q", "-m", "more")
+	return root
+}
+
+// Every page has a limit, and leads to what it leaves out.
+func TestPagesStayUnder100KB(t *testing.T) {
+	s := serve(t, large(t), web.Options{})
+	call := pagetest.Connect(t, s.url, "")
+	sessions, tasks := s.fill(t, 120, 120)
+	long := call.Start(pagetest.Args{"goal": strings.Repeat("A long <goal>. ", 300), "job_name": "long", "workflow_name": "all"})
+	for range 40 {
+		call("finished_step", map[string]any{"session_id": long, "outputs": map[string]any{}, "notes": strings.Repeat("A long <note>. ", 300)}, nil)
+	}
+	diff, talk := call.Script("A large diff", strings.Join([]string{"",
+		"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i; done > numbers.txt",
+		"mkdir many; i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo $i > many/file$i; done",
+		"git add -A; git commit -qm work",
+		"cat numbers.txt; i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo '<warning>' " + strings.Repeat("long ", 300) + " >&2; echo $i; done", ""}, "\n! "))
+	call.Await(t, talk, "completed", "failed")
+	call("update_task", map[string]any{"task_id": tasks[0], "description": strings.Repeat("A long <text>. ", 6000)}, nil)
+	b := s.browser(t)
+	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300", "/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/board", "/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
+		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
+		text := b.get(path)
+		t.Logf("%6d %s", len(text), path)
+		if len(text) > maxPage {
+			t.Errorf("%s has %d bytes", path, len(text))
+		}
+	}
+	// What a page leaves out is behind its links.
+	for path, want := range map[string]struct {
+		entry *regexp.Regexp
+		count int
+	}{
+		"/?list=working":                          {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
+		"/board?status=todo":                      {regexp.MustCompile(`<a href="/tasks/([^"]+)"`), len(tasks)},
+		"/attempts/" + talk:                       {regexp.MustCompile(`many%2F(file[0-9]+)"|aria-label="many/(file[0-9]+)"`), 400},
+		"/attempts/" + talk + "?path=numbers.txt": {regexp.MustCompile(`<td>[+]([0-9]+)</td>`), 2000},
+	} {
+		found := map[string]bool{}
+		for at := path; at != ""; {
+			text := b.get(at)
+			for _, m := range want.entry.FindAllStringSubmatch(text, -1) {
+				found[m[len(m)-1]+m[1]] = true
+			}
+			at = ""
+			if all := moreLink.FindAllStringSubmatch(text, -1); all != nil {
+				at = html.UnescapeString(all[len(all)-1][1]) // the one of the list is the last
+			}
+		}
+		testkit.Equal(t, len(found), want.count, "%s", path)
+	}
+}
+
+var moreLink = regexp.MustCompile(`<p><a href="([^"]+)">(?:[0-9]+ more(?: lines| files)?|Older)</a></p>`)

@@ -1,13 +1,27 @@
 package page
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
 
 	"deepwork/actor/testkit"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
+	"deepwork/session/run"
+	"deepwork/session/store"
 )
 
 // short writes parts of a diff in a few words.
@@ -44,9 +58,7 @@ func TestParseDiff(t *testing.T) {
 		"two files":      {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-b\n+c\ndiff --git a/y b/y\n--- a/y\n+++ b/y\n@@ -9 +9 @@\n-b\n+c\n", "x +1 -1 hunk/0/0/@@ -1 +1 @@ del/1/0/b add/0/1/c\ny +1 -1 hunk/0/0/@@ -9 +9 @@ del/9/0/b add/0/9/c\n"},
 		"cut off":        {"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1", "x +0 -0 hunk/0/0/@@ -1 +1\n"},
 	} {
-		if got := short(parseDiff("", c.diff)); got != c.want {
-			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
-		}
+		testkit.Equal(t, short(parseDiff("", c.diff)), c.want, "%s", name)
 	}
 }
 
@@ -66,9 +78,8 @@ func TestParseDiffOfGit(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, f := range parseDiff("", testkit.Git(t, root, "diff")+"\n") {
 		seen[f.File] = true
-		if f.Added != 1 || f.Removed != 1 {
-			t.Errorf("%q: +%d -%d", f.File, f.Added, f.Removed)
-		}
+		testkit.Equal(t, f.Added, 1)
+		testkit.Equal(t, f.Removed, 1)
 	}
 	for _, name := range names {
 		if !seen[name] {
@@ -103,13 +114,10 @@ func FuzzParseDiff(f *testing.F) {
 				case "del":
 					removed++
 				}
-				if !strings.Contains(text, l.Text) {
-					t.Errorf("%q is not in the diff", l.Text)
-				}
+				testkit.Contains(t, text, l.Text, "is not in the diff")
 			}
-			if added != file.Added || removed != file.Removed {
-				t.Errorf("+%d -%d, counted as +%d -%d", added, removed, file.Added, file.Removed)
-			}
+			testkit.Equal(t, added, file.Added)
+			testkit.Equal(t, removed, file.Removed)
 			for _, p := range file.Pairs() {
 				if p[0].Kind == p[1].Kind && p[0].Kind != "" {
 					pairs++
@@ -121,9 +129,160 @@ func FuzzParseDiff(f *testing.F) {
 					}
 				}
 			}
-			if pairs != len(file.Lines) {
-				t.Errorf("%d of %d lines are side by side", pairs, len(file.Lines))
-			}
+			testkit.Equal(t, pairs, len(file.Lines), "lines side by side")
 		}
 	})
+}
+
+// What an action says is shown to its caller alone, and no link makes a page say anything else.
+func TestNotices(t *testing.T) {
+	s, ann := &Site{Options: Options{Key: []byte("key")}}, session.Caller{Identity: "ann"}
+	next := testkit.Get(url.Parse(s.said(ann, "/board?project=p", "Done & merged."))).Must(t)
+	given := next.Query().Get("notice")
+	if got := s.notice(ann, next.Query()); got != "Done & merged." || next.Query().Get("project") != "p" {
+		t.Errorf("%s shows %q", next, got)
+	}
+	for _, forged := range []string{"", "x", given[:2*signature], given + "x", "x" + given[1:]} {
+		testkit.Equal(t, s.notice(ann, url.Values{"notice": {forged}}), "", "%q shows", forged)
+	}
+	testkit.Equal(t, s.notice(session.Caller{Identity: "bob"}, next.Query()), "", "another caller is shown")
+	testkit.Equal(t, s.said(ann, "/board", ""), "/board", "nothing to say is said")
+}
+
+// A run of many steps whose agents say much, with many tries, fits on a page, beside a diff.
+func TestRunFits(t *testing.T) {
+	const most = 100<<10 - maxDiff - 8000 // the rest of the page
+	views := testkit.Get(parseViews()).Must(t)
+	long := strings.Repeat("<b> & ", 2000)
+	of := func(id, state string, tries int) *run.Step {
+		v := &run.Step{ID: id, Name: strings.Repeat("A name ", 5), SessionID: "0a1b2c3d", State: state, Last: long, Took: 3 * time.Minute}
+		for range tries {
+			v.Agents = append(v.Agents, board.RunStep{ExecutionID: uuid.NewString(), StepID: id, Executor: "WRITER", State: "failed", Error: &long, EndedAt: new("2026-01-01T00:00:00Z")})
+		}
+		return v
+	}
+	for _, finished := range []int{0, 50, 250} {
+		v := &runView{View: &run.View{RunReply: &board.RunReply{RunID: uuid.NewString(), State: "running", SessionID: new("0a1b2c3d")}, Live: true}}
+		for i := range 250 {
+			step := of(fmt.Sprint("step", i), "not begun", 0)
+			if i < finished {
+				step = of(step.ID, "finished", 30)
+			} else if i == finished {
+				step = of(step.ID, "running", 30)
+			}
+			v.Tree.Entries = append(v.Tree.Entries, []*run.Step{step})
+		}
+		v.fit()
+		p := &attemptPage{FullAttemptReply: &attempt.FullAttemptReply{}, Task: &board.TaskReply{}, Run: v}
+		var b bytes.Buffer
+		testkit.Must(t, views.of["attempt"].Execute(&b, frame{Data: p, Caller: session.LocalCaller("page")}))
+		if b.Len() > most {
+			t.Errorf("with %d finished, the page has %d bytes, more than %d", finished, b.Len(), most)
+		}
+		if shown := len(v.Tree.Entries); shown+v.Before+v.After != 250 || shown > maxSteps {
+			t.Errorf("with %d finished, %d are shown, %d and %d left out", finished, shown, v.Before, v.After)
+		}
+		if finished < 250 && !strings.Contains(b.String(), "running</span>") {
+			t.Errorf("with %d finished, the one that runs is left out", finished)
+		}
+	}
+}
+
+func (f *folder) String() string {
+	var parts []string
+	for _, sub := range f.Folders {
+		parts = append(parts, fmt.Sprintf("%s(%s)", sub.Name, sub))
+	}
+	for _, file := range f.Files {
+		parts = append(parts, file.Name)
+	}
+	return strings.Join(parts, " ")
+}
+
+func TestTree(t *testing.T) {
+	v := review{Diffs: parseDiff("p", "diff --git a/a/b/c.go b/a/b/c.go\n--- a/a/b/c.go\n+++ b/a/b/c.go\n@@ -1 +1 @@\n-x\n+y\n")}
+	v.Comments = []merge.Comment{{RepoName: "p", File: "a/b/c.go", Line: 1, Side: "new"}}
+	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{RepoName: "p", ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"}}}}}, 0)
+	if got, want := v.Tree.String(), "a/b(d(e.go) c.go) g/h(i) f"; got != want {
+		t.Errorf("the tree is %s, want %s", got, want)
+	}
+	if f := v.Tree.Folders[0].Files[0]; f.Comments != 1 || f.Link != "#file-0" || f.Added != 1 {
+		t.Errorf("the file in the diff is %+v", f)
+	}
+	if f := v.Tree.Folders[0].Folders[0].Files[0]; f.Link != "?path=a%2Fb%2Fd%2Fe.go" {
+		t.Errorf("the file that is left out is %+v", f)
+	}
+}
+
+func TestPlaceComments(t *testing.T) {
+	f := parseDiff("p", "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n")[0]
+	f.RepoID = "r"
+	f.place([]merge.Comment{{RepoID: "r", File: "f", Line: 2, Side: "old", Text: "a"}, {RepoID: "r", File: "f", Line: 2, Side: "new", Text: "b"}, {RepoID: "other", File: "f", Line: 1, Side: "new"}})
+	for i, want := range []string{"", "", "a", "b"} { // the first is the hunk
+		got := ""
+		for _, c := range f.Lines[i].Comments {
+			got += c.Text
+		}
+		testkit.Equal(t, got, want, "line %d has the comments", i)
+	}
+}
+
+// Open pages are told of the first change at once, and of those that follow together, later the more time
+// pages take.
+func TestPagesAreToldTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFeed(nil)
+		change := func() { f.batch([]store.Change{{Kind: store.TaskChanged, ID: "a"}}, false) }
+		_, more := f.changed(nil)
+		change()
+		<-more
+		for _, c := range []struct{ work, pause time.Duration }{{0, minPause}, {time.Millisecond, minPause}, {time.Hour, maxPause}} {
+			f.worked(c.work)
+			_, more = f.changed(nil)
+			began := time.Now()
+			change()
+			change()
+			<-more
+			testkit.Equal(t, time.Since(began), c.pause, "after %v of work they are told after", c.work)
+		}
+	})
+}
+
+// The feed keeps a bounded number of topics, and forgets none of the changes.
+func TestFeedIsBounded(t *testing.T) {
+	f := newFeed(nil)
+	at := f.position()
+	for i := range maxTopics + 10 {
+		f.batch([]store.Change{{Kind: "task", ID: fmt.Sprint(i)}}, false)
+	}
+	if len(f.last) > maxTopics+10 {
+		t.Errorf("%d topics", len(f.last))
+	}
+	if last, _ := f.changed([]string{"task:0"}); last <= at {
+		t.Error("a change was forgotten")
+	}
+	if _, all := f.since(at, "task"); !all {
+		t.Error("the ids that have changed are not all there, and it does not say so")
+	}
+}
+
+// A browser that leaves while changes are read is no reason to make every page again.
+func TestGivenUpRequestsAreNoNews(t *testing.T) {
+	f := newFeed(away{})
+	at := f.position()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if f.catchUp(gone) == nil || f.position() != at {
+		t.Errorf("batch %d, want %d", f.position(), at)
+	}
+	if f.catchUp(t.Context()) == nil || f.position() == at {
+		t.Error("no news although the changes cannot be read")
+	}
+}
+
+// away is a feed of a store that does not answer.
+type away struct{ store.Changes }
+
+func (away) Since(context.Context, string) (store.News, error) {
+	return store.News{}, errors.New("away")
 }

@@ -11,6 +11,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/store"
+	"deepwork/transport/web"
 )
 
 // A refusal is an error of a request itself.
@@ -142,18 +143,18 @@ func (s *Site) recovered(w http.ResponseWriter, r *http.Request) {
 // toLogin sends a caller that is not known to the login, and from there to the page that it asked for.
 func (s *Site) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	if r.Method != http.MethodGet {
-		w.Header().Set("HX-Redirect", "/login")
+		w.Header().Set("HX-Redirect", web.Link(r, "/login"))
 		s.fail(w, r, &refusal{http.StatusUnauthorized, "You are not logged in, or no longer: the login was ended, or your token withdrawn."})
 		return
 	}
 	if r.Header.Get("HX-Request") == "" {
-		http.Redirect(w, r, loginURL(r.URL.RequestURI()), http.StatusSeeOther)
+		http.Redirect(w, r, web.Link(r, loginURL(r.URL.RequestURI())), http.StatusSeeOther)
 		return
 	}
 	next := "/"
 	if from, err := url.Parse(r.Header.Get("HX-Current-URL")); err == nil {
-		next = here(from.RequestURI(), next)
+		next = here(strings.TrimPrefix(from.RequestURI(), web.Link(r, "")), next)
 	}
-	w.Header().Set("HX-Redirect", loginURL(next))
+	w.Header().Set("HX-Redirect", web.Link(r, loginURL(next)))
 	http.Error(w, why.Error(), http.StatusUnauthorized)
 }

@@ -36,13 +36,11 @@ func (b *browser) stream(path string) string {
 func (b *browser) listen(stream, last string) (ids <-chan string, hangUp func()) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
-	r, err := http.NewRequestWithContext(ctx, "GET", b.at+stream, nil)
-	testkit.Must(b.t, err)
+	r := testkit.Get(http.NewRequestWithContext(ctx, "GET", b.at+stream, nil)).Must(b.t)
 	if last != "" {
 		r.Header.Set("Last-Event-ID", last)
 	}
-	res, err := b.Do(r)
-	testkit.Must(b.t, err)
+	res := testkit.Get(b.Do(r)).Must(b.t)
 	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
 		b.t.Fatalf("%s: %s %v", stream, res.Status, res.Header)
 	}
@@ -162,9 +160,7 @@ func TestEditsAreShown(t *testing.T) {
 	output := "/sessions/" + p.session + "/output?path=idea.txt"
 	testkit.Until(t, "the output", func() bool { return strings.Contains(b.get(output), "first") })
 	testkit.Write(t, s.root+"/idea.txt", "then")
-	if text := b.get(output); !strings.Contains(text, "then") {
-		t.Error("the output is not shown as it is now")
-	}
+	testkit.Contains(t, b.get(output), "then", "the output is not shown as it is now")
 }
 
 // A caller that does not see an attempt does not keep its output from one that does.
@@ -219,9 +215,7 @@ func TestPagesAreNeverOld(t *testing.T) {
 		call.Task(title, title)
 		call.Plan(title)
 		for _, path := range []string{"/", "/board"} {
-			if !strings.Contains(b.get(path), title) {
-				t.Errorf("%s has no %q", path, title)
-			}
+			testkit.Contains(t, b.get(path), title, "%s has no", path)
 		}
 	}
 }
@@ -246,11 +240,9 @@ func TestETag(t *testing.T) {
 	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
 	first := call.Plan("first")
 	ask := func(path, etag string) (status int, tag string) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", b.at+path, nil)
-		testkit.Must(t, err)
+		r := testkit.Get(http.NewRequestWithContext(t.Context(), "GET", b.at+path, nil)).Must(t)
 		r.Header.Set("If-None-Match", etag)
-		res, err := b.Do(r)
-		testkit.Must(t, err)
+		res := testkit.Get(b.Do(r)).Must(t)
 		res.Body.Close()
 		return res.StatusCode, res.Header.Get("ETag")
 	}

@@ -27,6 +27,7 @@ import (
 	"deepwork/session/codes"
 	"deepwork/session/merge"
 	"deepwork/transport/tool"
+	"deepwork/transport/web"
 )
 
 // maxForm bounds the body of a form.
@@ -61,9 +62,9 @@ func (s *Site) post(pattern string, do action) {
 		case err != nil:
 			s.fail(w, r, err)
 		case r.Header.Get("HX-Request") != "" && elsewhere(r, next):
-			w.Header().Set("HX-Redirect", next) // it follows other changes
+			w.Header().Set("HX-Redirect", web.Link(r, next)) // it follows other changes
 		default:
-			http.Redirect(w, r, next, http.StatusSeeOther)
+			http.Redirect(w, r, web.Link(r, next), http.StatusSeeOther)
 		}
 	}))
 }
@@ -98,7 +99,7 @@ func (s *Site) titled(ctx context.Context, who session.Caller, message string) s
 func elsewhere(r *http.Request, next string) bool {
 	from, err := url.Parse(r.Header.Get("HX-Current-URL"))
 	to, terr := url.Parse(next)
-	return err != nil || terr != nil || from.Path != to.Path
+	return err != nil || terr != nil || from.Path != web.Link(r, to.Path)
 }
 
 // alert answers with a message that the page shows beside what it has.

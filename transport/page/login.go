@@ -9,6 +9,7 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/transport/web"
 )
 
 // A loginPage asks for a token.
@@ -37,7 +38,7 @@ func (s *Site) loginForm(w http.ResponseWriter, r *http.Request) {
 	cookie, err := s.Callers.WithSecret(r, secret)
 	if err != nil && s.Callers.LoggedIn(r) {
 		if _, unknown := s.Callers.Caller(r); unknown == nil { // the same browser again
-			http.Redirect(w, r, "/", http.StatusSeeOther)
+			http.Redirect(w, r, web.Link(r, "/"), http.StatusSeeOther)
 			return
 		}
 	}
@@ -59,7 +60,7 @@ func (s *Site) enter(w http.ResponseWriter, r *http.Request, cookie *http.Cookie
 		return
 	}
 	http.SetCookie(w, cookie)
-	http.Redirect(w, r, cmp.Or(p.Next, "/"), http.StatusSeeOther)
+	http.Redirect(w, r, web.Link(r, cmp.Or(p.Next, "/")), http.StatusSeeOther)
 }
 
 func (s *Site) askLogin(w http.ResponseWriter, r *http.Request, status int, p loginPage) {
@@ -78,7 +79,7 @@ func (s *Site) logout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, s.Callers.Logout(r))
-	http.Redirect(w, r, "/login?out", http.StatusSeeOther)
+	http.Redirect(w, r, web.Link(r, "/login?out"), http.StatusSeeOther)
 }
 
 // readForm reads a form, which must be of the caller's own pages.

@@ -53,7 +53,5 @@ func TestOutputFiles(t *testing.T) {
 	testkit.Must(t, os.RemoveAll(file))
 	testkit.Write(t, filepath.Join(root, "there.txt"), "moved")
 	testkit.Must(t, os.Symlink(filepath.Join(root, "there.txt"), file))
-	if text := b.get(at + "idea.txt"); !strings.Contains(text, "moved") {
-		t.Errorf("a link inside of the project is not followed:\n%s", text)
-	}
+	testkit.Contains(t, b.get(at+"idea.txt"), "moved", "a link inside of the project is not followed")
 }

@@ -20,14 +20,12 @@ var postRoute = regexp.MustCompile(`(?:post\("|"POST )(/[^"]+)"`)
 // writes returns the path of every route that takes a form, as the source registers them.
 func (p started) writes(t *testing.T) (paths []string) {
 	t.Helper()
-	files, err := filepath.Glob("*.go")
-	testkit.Must(t, err)
+	files := testkit.Get(filepath.Glob("*.go")).Must(t)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		source, err := os.ReadFile(file)
-		testkit.Must(t, err)
+		source := testkit.Get(os.ReadFile(file)).Must(t)
 		for _, route := range postRoute.FindAllStringSubmatch(string(source), -1) {
 			id := p.session
 			if strings.HasPrefix(route[1], "/tasks/") {
@@ -72,9 +70,7 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 			"with the token in a URL": ann.do("POST", path+"?csrf="+good, url.Values{}),
 		}
 		for name, a := range cases {
-			if a.StatusCode != http.StatusForbidden {
-				t.Errorf("%s %s: %s\n%s", path, name, a.Status, a.text)
-			}
+			testkit.Equal(t, a.StatusCode, http.StatusForbidden, "%s %s: %s %s", path, name, a.Status, a.text)
 		}
 		if a := s.browser(t).do("POST", path, url.Values{"csrf": {good}}); a.StatusCode != http.StatusUnauthorized && path != "/login" {
 			t.Errorf("%s without a login: %s", path, a.Status)
@@ -92,9 +88,7 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 		}
 	}
 	ann.login(tokens[0])
-	if after := now(); after != before {
-		t.Errorf("something has changed from\n%s\nto\n%s", before, after)
-	}
+	testkit.Equal(t, now(), before, "something has changed")
 	s.stop()
 	s = serve(t, root, web.Options{TokenFile: file, ReadOnly: true})
 	ann.at = s.url
@@ -182,9 +176,7 @@ func TestLoginAndLogout(t *testing.T) {
 	if a := b.do("GET", "/board?status=done", nil); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login?next=%2Fboard%3Fstatus%3Ddone" {
 		t.Errorf("%s to %s", a.Status, a.Header.Get("Location"))
 	}
-	if text := b.get("/login?next=%2Fboard%3Fstatus%3Ddone"); !strings.Contains(text, `name="next" value="/board?status=done"`) {
-		t.Errorf("the form does not know the page:\n%s", text)
-	}
+	testkit.Contains(t, b.get("/login?next=%2Fboard%3Fstatus%3Ddone"), `name="next" value="/board?status=done"`, "the form does not know the page")
 	for next, want := range map[string]string{"": "/", "/board?status=done": "/board?status=done", "//evil.example": "/", "https://evil.example/": "/", `/\evil.example`: "/",
 		"javascript:alert(1)": "/", "///evil.example": "/", "/%2f/evil.example": "/", "\t//evil.example": "/", "board": "/"} {
 		if text := b.get("/login?next=" + url.QueryEscape(next)); strings.Contains(text, "evil") || strings.Contains(text, "alert(1)") {
@@ -221,9 +213,7 @@ func TestLoginAndLogout(t *testing.T) {
 	if a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login?out" || len(a.Cookies()) != 1 || a.Cookies()[0].MaxAge >= 0 {
 		t.Errorf("%s %v", a.Status, a.Header)
 	}
-	if text := b.get("/login?out"); !strings.Contains(text, "You are logged out") {
-		t.Errorf("%s", text)
-	}
+	testkit.Contains(t, b.get("/login?out"), "You are logged out")
 	if a := b.do("GET", "/", nil); a.StatusCode != http.StatusSeeOther {
 		t.Errorf("after the logout: %s", a.Status)
 	}
@@ -231,8 +221,7 @@ func TestLoginAndLogout(t *testing.T) {
 
 func port(t *testing.T, address string) string {
 	t.Helper()
-	u, err := url.Parse(address)
-	testkit.Must(t, err)
+	u := testkit.Get(url.Parse(address)).Must(t)
 	return u.Port()
 }
 

@@ -41,10 +41,8 @@ func serve(t testing.TB, root string, o web.Options) *server {
 func serveOf(t testing.TB, of transport.Options, o web.Options) *server {
 	t.Helper()
 	t.Setenv(config.JobsFoldersEnv, "")
-	s, err := transport.NewServer(of)
-	testkit.Must(t, err)
-	h, err := s.Listen(t.Context(), o)
-	testkit.Must(t, err)
+	s := testkit.Get(transport.NewServer(of)).Must(t)
+	h := testkit.Get(s.Listen(t.Context(), o)).Must(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(ctx) }()
@@ -55,12 +53,8 @@ func serveOf(t testing.TB, of transport.Options, o web.Options) *server {
 		}
 		stopped = true
 		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, <-served)
+		testkit.Works(t, s.Close(context.Background()))
 	}
 	t.Cleanup(stop)
 	return &server{strings.TrimSuffix(h.URL(), "/mcp"), of.ProjectRoot, stop}
@@ -89,8 +83,7 @@ type answer struct {
 // do sends a request. Headers are "Name: value"; a form is sent if it is not nil.
 func (b *browser) do(method, path string, form url.Values, headers ...string) answer {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.at+path, strings.NewReader(form.Encode()))
-	testkit.Must(b.t, err)
+	r := testkit.Get(http.NewRequestWithContext(b.t.Context(), method, b.at+path, strings.NewReader(form.Encode()))).Must(b.t)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -101,11 +94,9 @@ func (b *browser) do(method, path string, form url.Values, headers ...string) an
 	if host := r.Header.Get("Host"); host != "" {
 		r.Host = host
 	}
-	res, err := b.Do(r)
-	testkit.Must(b.t, err)
+	res := testkit.Get(b.Do(r)).Must(b.t)
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	testkit.Must(b.t, err)
+	text := testkit.Get(io.ReadAll(res.Body)).Must(b.t)
 	return answer{res, string(text)}
 }
 
@@ -185,20 +176,12 @@ func TestHeaders(t *testing.T) {
 	for _, path := range append(p.paths(), "/login", "/none") {
 		a := b.do("GET", path, nil, "Accept: text/html")
 		policy := a.Header.Get("Content-Security-Policy")
-		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"} {
-			if !strings.Contains(policy, part) {
-				t.Errorf("%s: the policy lacks %s: %s", path, part, policy)
-			}
-		}
+		testkit.ContainsAll(t, policy, []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'"}, "%s: the policy lacks", path)
 		if strings.Contains(policy, "unsafe") || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Referrer-Policy") != "same-origin" {
 			t.Errorf("%s: %v", path, a.Header)
 		}
-		if a.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s may be kept: %v", path, a.Header)
-		}
-		if found := inline.FindString(a.text); found != "" {
-			t.Errorf("%s has %q", path, found)
-		}
+		testkit.Equal(t, a.Header.Get("Cache-Control"), "no-store", "%s may be kept: %v", path, a.Header)
+		testkit.Equal(t, inline.FindString(a.text), "", "%s", path)
 	}
 }
 
@@ -280,4 +263,175 @@ func TestBackStaysHere(t *testing.T) {
 			t.Errorf("%q: %s to %q", back, a.Status, got)
 		}
 	}
+}
+
+// A session that an attempt's agent has in its workspace has a page for callers that see the attempt, with
+// its outputs and its actions, whichever server its agent uses.
+func TestSessionsInWorkspaces(t *testing.T) {
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob", Rights: config.RightAgents})
+	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	_, id := call.Script("plan it", "! echo from the workspace > idea.txt\n")
+	call.Await(t, id, "completed")
+	var attempt struct {
+		Repos []struct {
+			Path string `json:"worktree_path"`
+		}
+	}
+	call("get_attempt", map[string]any{"attempt_id": id}, &attempt)
+	inside := pagetest.Connect(t, serve(t, attempt.Repos[0].Path, web.Options{}).url, "")
+	session := inside.Plan(pagetest.Hostile)
+	inside("finished_step", map[string]any{"session_id": session, "outputs": map[string]any{"idea": "idea.txt"}}, nil)
+
+	b, bob, at := s.browser(t), s.browser(t), "/sessions/"+session
+	bob.login(tokens[1])
+	for _, page := range []string{at, at + "/output?path=idea.txt", "/attempts/" + id} {
+		if a := bob.do("GET", page, nil); a.StatusCode != http.StatusNotFound || strings.Contains(a.text, "from the workspace") {
+			t.Errorf("bob sees %s: %s\n%s", page, a.Status, a.text)
+		}
+	}
+	b.login(tokens[0])
+	text := b.get(at)
+	testkit.ContainsAll(t, text, []string{"window.hit", `href="/attempts/` + id, "output?path=idea.txt", "/go-to", "/abort"}, "the page lacks")
+	if strings.Contains(text, "<script>window") {
+		t.Errorf("the page has a script of its goal:\n%s", text)
+	}
+	testkit.Contains(t, b.get(at+"/output?path=idea.txt"), "from the workspace", "the output is another")
+	for _, action := range []string{"/go-to?step=idea", "/abort?reason=x"} {
+		if a := bob.act(at+action, bob.csrf("/board")); a.StatusCode != http.StatusNotFound {
+			t.Errorf("bob may do %s: %s\n%s", action, a.Status, a.text)
+		}
+		if a := b.act(at+action, b.csrf("/board")); a.StatusCode != http.StatusSeeOther {
+			t.Errorf("%s: %s\n%s", action, a.Status, a.text)
+		}
+	}
+	testkit.Contains(t, b.get(at), "aborted", "the session goes on")
+}
+
+// The person at deepwork ui sees every step that waits for a person, also those of callers with tokens,
+// who may not override, and where no board is served.
+func TestStepsOfOthersNeedThePerson(t *testing.T) {
+	root := pagetest.Project(t)
+	testkit.WriteAll(t, root, map[string]string{
+		".deepwork/config.yml":        "quality_gate: {override: human}\n",
+		".deepwork/jobs/memo/do.md":   "Do it.\n",
+		".deepwork/jobs/memo/job.yml": "name: memo\nversion: 1.0.0\nsummary: M\ncommon_job_info_provided_to_all_steps_at_runtime: I\nworkflows:\n  - {name: w, summary: W, steps: [a]}\nsteps:\n  - {id: a, name: A, description: A, instructions_file: do.md, outputs: {out: {type: file, description: Out, required: true}}, reviews: [{run_each: out, quality_criteria: {good: \"Is it good?\"}}]}\n",
+	})
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"}, config.Token{Name: "bob"})
+	s := serve(t, root, web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	id := call.Start(pagetest.Args{"goal": "write a memo", "job_name": "memo", "workflow_name": "w"})
+	call("finished_step", map[string]any{"session_id": id, "outputs": map[string]any{"out": "idea.txt"}}, nil)
+	waits := "Step a: write a memo"
+	bob := s.browser(t)
+	bob.login(tokens[1])
+	if text := bob.get("/"); strings.Contains(text, waits) {
+		t.Errorf("bob sees it:\n%s", text)
+	}
+	for _, sets := range [][]string{nil, {"workflows"}} {
+		ui := serveOf(t, transport.Options{ProjectRoot: root, Toolsets: sets}, web.Options{Secret: "once"})
+		person := ui.browser(t)
+		person.do("GET", "/login?secret=once", nil)
+		testkit.Contains(t, person.get("/"), waits, "with the toolsets %v", sets)
+		if text := person.get("/?q=elephant"); strings.Contains(text, waits) || strings.Contains(text, "Nothing waits") || !strings.Contains(text, "matches the filter") {
+			t.Errorf("a filter hides what waits, and the page does not say so:\n%s", text)
+		}
+	}
+}
+
+const signJob = `name: sign
+version: 1.0.0
+summary: Has a text signed
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+workflows:
+  - {name: full, summary: All of it, steps: [text, send]}
+steps:
+  - id: text
+    name: Text
+    description: Write it
+    instructions_file: text.md
+    outputs: {text: {type: file, description: The text}}
+    reviews: [{run_each: step, by: human, quality_criteria: {Sound: "Would you <sign> it?"}}]
+  - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
+`
+
+// A person answers on the pages Now and of the session, about the outputs that they show; another caller
+// sees no form, and what they send is refused.
+func TestAPersonPassesAStepOnAPage(t *testing.T) {
+	root := pagetest.Project(t)
+	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/sign/job.yml": signJob, ".deepwork/jobs/sign/text.md": "Write.", "text.txt": "Dear all"})
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightPerson}, config.Token{Name: "ann2", Group: "ann"})
+	s := serve(t, root, web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	id := call.Start(pagetest.Args{"goal": pagetest.Hostile, "job_name": "sign", "workflow_name": "full"})
+	type finished struct {
+		Status   string
+		Feedback *string
+	}
+	finish := func() (r finished) {
+		t.Helper()
+		call("finished_step", map[string]any{"session_id": id, "step_id": "text", "outputs": map[string]any{"text": "text.txt"}, "notes": pagetest.Hostile}, &r)
+		return r
+	}
+	if r := finish(); r.Status != "needs_work" || !strings.HasPrefix(*r.Feedback, "Waiting: ") {
+		t.Fatalf("%+v", r)
+	}
+	ann, bob := s.browser(t), s.browser(t)
+	ann.login(tokens[0])
+	bob.login(tokens[1])
+	digest := regexp.MustCompile(`name="digest" value="([0-9a-f]{64})"`)
+	form := func(page string) string {
+		t.Helper()
+		found := digest.FindStringSubmatch(page)
+		if found == nil || !strings.Contains(page, "Would you &lt;sign&gt; it?") || !strings.Contains(page, "/output?path=text.txt") || strings.Contains(page, "<img") {
+			t.Fatalf("no form, or a bad one: %s", page)
+		}
+		return found[1]
+	}
+	shown := form(ann.get("/sessions/" + id))
+	testkit.Equal(t, form(ann.get("/")), shown, "the digest on the page Now")
+	testkit.Contains(t, ann.get("/sessions/"+id+"/output?path=text.txt"), "Dear all", "the output")
+	csrf := ann.csrf("/sessions/" + id)
+	review := func(b *browser, csrf, decision, digest, feedback string) answer {
+		q := url.Values{"step": {"text"}, "decision": {decision}, "digest": {digest}, "feedback": {feedback}}
+		return b.act("/sessions/"+id+"/review?"+q.Encode(), csrf)
+	}
+	if text := bob.get("/"); strings.Contains(text, `name="digest"`) {
+		t.Errorf("a caller who is no person sees a form: %s", text)
+	}
+	for name, a := range map[string]answer{
+		"no person":     review(bob, bob.csrf("/board"), "pass", shown, ""),
+		"no decision":   review(ann, csrf, "", shown, "Yes"),
+		"no digest":     review(ann, csrf, "pass", "", ""),
+		"other outputs": review(ann, csrf, "pass", strings.Repeat("0", 64), ""),
+		"no feedback":   review(ann, csrf, "fail", shown, " "),
+	} {
+		testkit.Equal(t, a.StatusCode/100, 4, "%s: %s", name, a.Status)
+	}
+	if r := finish(); !strings.HasPrefix(*r.Feedback, "Waiting: ") {
+		t.Fatalf("answered by what was refused: %+v", r)
+	}
+	if a := review(ann, csrf, "fail", shown, "Too short"); a.StatusCode != http.StatusSeeOther {
+		t.Fatalf("fail: %s %s", a.Status, a.text)
+	}
+	if r := finish(); r.Status != "needs_work" || *r.Feedback != "Too short" {
+		t.Errorf("after a fail: %+v", r)
+	}
+	testkit.WriteAll(t, root, map[string]string{"text.txt": "Dear all, more"})
+	finish()
+	var next string
+	testkit.Until(t, "the other outputs on the page", func() bool {
+		next = form(ann.get("/sessions/" + id))
+		return next != shown
+	})
+	if a := review(ann, csrf, "pass", next, "Good"); a.StatusCode != http.StatusSeeOther {
+		t.Fatalf("pass: %s %s", a.Status, a.text)
+	}
+	if r := finish(); r.Status != "next_step" {
+		t.Errorf("after a pass: %+v", r)
+	}
+	testkit.Until(t, "the evidence", func() bool {
+		text := ann.get("/sessions/" + id)
+		return strings.Contains(text, "Passed by a person: ann over page: Good") && !strings.Contains(text, `name="digest"`)
+	})
 }

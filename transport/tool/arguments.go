@@ -1,12 +1,15 @@
 package tool
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -23,7 +26,11 @@ const (
 	MaxName          = 200     // names and ids
 	MaxArgumentBytes = 1 << 20 // any other value, as JSON
 	maxArgumentDepth = 10
+	maxWhole         = 1 << 53 // up to here every whole number is exact in JSON
 )
+
+// outputs is the argument whose values the engine judges as they were given.
+const outputs = "outputs"
 
 // arguments checks and decodes the arguments of a tool.
 type arguments struct {
@@ -31,14 +38,18 @@ type arguments struct {
 	input *jsonschema.Schema
 	check *schema.Schema // without what the engines check with better hints
 	known map[string]*jsonschema.Schema
+	loose map[string]*jsonschema.Schema // those whose values are corrected (see loosened)
 	free  []string
 }
 
 // newArguments returns the arguments of a tool, which are those of a struct and some more.
 func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 	all := append(Arguments(of), more...)
-	a := &arguments{tool: tool, input: inputSchema(all), known: map[string]*jsonschema.Schema{}}
+	a := &arguments{tool: tool, input: inputSchema(all), known: map[string]*jsonschema.Schema{}, loose: map[string]*jsonschema.Schema{}}
 	for _, arg := range all {
+		if arg.Name != outputs {
+			a.loose[arg.Name] = arg.Schema
+		}
 		if a.known[arg.Name] = arg.Schema.CloneSchemas(); arg.Free {
 			a.known[arg.Name] = &jsonschema.Schema{Description: arg.Description}
 			a.free = append(a.free, arg.Name)
@@ -54,15 +65,18 @@ func newArguments(tool string, of reflect.Type, more ...Argument) *arguments {
 	return a
 }
 
-// typesAndLengths removes from a schema the ranges of numbers and the values of texts, and lets it
+// typesAndLengths removes from a schema the own ranges of numbers and the values of texts, and lets it
 // accept a list for an object with any members (outputs as in seed 001).
 func typesAndLengths(s *jsonschema.Schema) {
 	for name, p := range s.Properties {
 		p.Enum, p.Minimum, p.Maximum, p.MinItems = nil, nil, nil, nil
 		p.Types = slices.DeleteFunc(slices.Clone(p.Types), func(t string) bool { return t == "null" }) // null is removed before
+		if p.Type == "integer" || slices.Contains(p.Types, "integer") {
+			p.Minimum, p.Maximum = new(-float64(maxWhole)), new(float64(maxWhole))
+		}
 		if p.Type == "object" && p.Properties == nil {
 			p.Type, p.Types = "", []string{"object", "array"}
-			if name == "outputs" { // the engine names the outputs that the step declares
+			if name == outputs { // the engine names the outputs that the step declares
 				p.Types = append(p.Types, "string")
 			}
 		}
@@ -79,12 +93,17 @@ func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *sess
 	if jsontext.IsNull(raw) {
 		raw = json.RawMessage("{}")
 	}
-	given, tooLarge, err := a.members(raw)
+	raw = jsontext.Unquote(raw)
+	var corrected jsontext.OrderedMap[json.RawMessage]
+	given, tooLarge, err := a.members(raw, &corrected)
 	if err == nil && len(tooLarge) == 0 {
 		err = a.check.Validate(given)
 	}
 	if wrong, ok := errors.AsType[*schema.Error](err); ok || len(tooLarge) > 0 {
 		return nil, a.refuse(tooLarge, wrong)
+	}
+	if err == nil && corrected != nil {
+		raw, err = jsontext.Encode(corrected)
 	}
 	if err == nil {
 		err = json.Unmarshal(raw, args)
@@ -96,13 +115,15 @@ func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *sess
 }
 
 // members decodes the arguments that are not null. A duplicate name is an error: it is not known
-// which of the two was meant.
-func (a *arguments) members(raw json.RawMessage) (given map[string]any, tooLarge []fault, err error) {
+// which of the two was meant. If a value was corrected, it sets corrected to all arguments.
+func (a *arguments) members(raw json.RawMessage, corrected *jsontext.OrderedMap[json.RawMessage]) (given map[string]any, tooLarge []fault, err error) {
 	if kind := jsontext.Kind(raw); kind != "object" {
 		return nil, nil, fmt.Errorf("they are %s, not an object", jsontext.WithArticle(kind))
 	}
 	seen := map[string]bool{}
 	given = map[string]any{}
+	var all jsontext.OrderedMap[json.RawMessage]
+	changed := false
 	for m, err := range jsontext.Members(raw) {
 		if err != nil {
 			return nil, nil, err
@@ -113,8 +134,13 @@ func (a *arguments) members(raw json.RawMessage) (given map[string]any, tooLarge
 		if seen[m.Name] = true; len(seen) > 1000 {
 			return nil, nil, errors.New("there are more than 1000 of them")
 		}
-		if m.Name == "outputs" {
+		if m.Name == outputs {
 			m.Value = jsontext.Unquote(m.Value)
+		}
+		value := loosened(a.loose[m.Name], m.Value)
+		all = append(all, jsontext.Pair[json.RawMessage]{Key: m.Name, Value: value})
+		if !bytes.Equal(value, m.Value) {
+			m.Value, changed = value, true
 		}
 		if kind := jsontext.Kind(m.Value); kind != "null" && !slices.Contains(a.free, m.Name) {
 			if kind != "string" && len(m.Value) > MaxArgumentBytes {
@@ -128,17 +154,68 @@ func (a *arguments) members(raw json.RawMessage) (given map[string]any, tooLarge
 		} else if kind == "null" && a.known[m.Name] != nil {
 			continue
 		}
-		var value any
-		if err := json.Unmarshal(m.Value, &value); err != nil {
-			return nil, nil, err
+		var decoded any
+		if json.Unmarshal(m.Value, &decoded) != nil { // it is JSON
+			return nil, nil, fmt.Errorf("%q has a number that is too large", jsontext.Clip(m.Name, MaxName))
 		}
-		given[m.Name] = value
+		given[m.Name] = decoded
+	}
+	if changed {
+		*corrected = all
 	}
 	return given, tooLarge, nil
 }
 
 // replaced says what to use instead of arguments that agents know from other programs.
 var replaced = map[string]string{"agent_id": ": leave it out. A subagent passes the session_id of the session on which it works."}
+
+// loosened returns a value as a schema takes it, where it can only mean one thing: a whole number that is written
+// as 5.0, and a number, a boolean, a list or an object that is written as a text. Other values are returned as
+// they are, also those of a nil schema.
+func loosened(s *jsonschema.Schema, value json.RawMessage) json.RawMessage {
+	takes := func(kind string) bool { return s.Type == kind || slices.Contains(s.Types, kind) }
+	if s == nil {
+		return value
+	}
+	switch kind := jsontext.Kind(value); {
+	case kind == "number" && takes("integer"):
+		if f, err := strconv.ParseFloat(string(value), 64); err == nil && f == math.Trunc(f) && math.Abs(f) <= maxWhole {
+			return strconv.AppendInt(nil, int64(f), 10)
+		}
+	case kind == "string" && !takes("string"):
+		var text string
+		if json.Unmarshal(value, &text) != nil || !json.Valid([]byte(text)) {
+			return value
+		}
+		inner := json.RawMessage(strings.TrimSpace(text))
+		if kind := jsontext.Kind(inner); takes(kind) && kind != "null" || kind == "number" && takes("integer") {
+			return loosened(s, inner)
+		}
+	case kind == "array" && s.Items != nil:
+		var items []json.RawMessage
+		if json.Unmarshal(value, &items) != nil {
+			return value
+		}
+		for i, item := range items {
+			items[i] = loosened(s.Items, item)
+		}
+		if data, err := jsontext.Encode(items); err == nil {
+			return data
+		}
+	case kind == "object" && s.Properties != nil:
+		var members jsontext.OrderedMap[json.RawMessage]
+		if json.Unmarshal(value, &members) != nil {
+			return value
+		}
+		for i, m := range members {
+			members[i].Value = loosened(s.Properties[m.Key], m.Value)
+		}
+		if data, err := jsontext.Encode(members); err == nil {
+			return data
+		}
+	}
+	return value
+}
 
 type fault struct{ code, argument, text string }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -46,8 +47,12 @@ func (l *Login) cookieName() string {
 
 func (l *Login) secure() bool { return l.server.http.TLSConfig != nil }
 
-func (l *Login) cookie(value string) *http.Cookie {
-	return &http.Cookie{Name: l.cookieName(), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: l.secure()}
+func (l *Login) cookie(r *http.Request, value string) *http.Cookie {
+	path := "/"
+	if !l.secure() {
+		path = cmp.Or(Link(r, ""), path) // other servers may be behind the same proxy
+	}
+	return &http.Cookie{Name: l.cookieName(), Value: value, Path: path, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: l.secure()}
 }
 
 // Caller returns the caller of a request, or an error that says why the browser must log in.
@@ -107,7 +112,7 @@ func (l *Login) WithToken(r *http.Request, token string) (*http.Cookie, error) {
 	if _, err := l.server.access.holder(hash, l.server.Settings(r.Context())); err != nil {
 		return nil, l.refused(r, "this token is not known here: it was mistyped or withdrawn; ask the person who runs the server for another")
 	}
-	return l.cookie(l.sign(hash)), nil
+	return l.cookie(r, l.sign(hash)), nil
 }
 
 // WithSecret returns the cookie of the browser that gave the one-time secret first, or an error for the
@@ -125,7 +130,7 @@ func (l *Login) WithSecret(r *http.Request, secret string) (*http.Cookie, error)
 		return nil, l.refused(r, "this URL was opened before, and works once: run deepwork ui again")
 	}
 	l.used, l.person = true, rand.Text()
-	return l.cookie(l.person), nil
+	return l.cookie(r, l.person), nil
 }
 
 func (l *Login) refused(r *http.Request, why string) error {
@@ -147,7 +152,7 @@ func (l *Login) Logout(r *http.Request) *http.Cookie {
 		l.person = ""
 		l.mu.Unlock()
 	}
-	gone := l.cookie("")
+	gone := l.cookie(r, "")
 	gone.MaxAge = -1
 	return gone
 }

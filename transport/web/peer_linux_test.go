@@ -41,8 +41,7 @@ func connect(t *testing.T, l net.Listener, family, user int) (client int, server
 		made <- err
 	}()
 	testkit.Must(t, <-made)
-	server, err := l.Accept()
-	testkit.Must(t, err)
+	server = testkit.Get(l.Accept()).Must(t)
 	t.Cleanup(func() { server.Close() })
 	return client, server
 }
@@ -73,9 +72,7 @@ func TestOwnerOfAConnection(t *testing.T) {
 		for _, user := range users {
 			client, server := connect(t, l, c.family, user)
 			from, to := unmapped(server.RemoteAddr().(*net.TCPAddr)), unmapped(server.LocalAddr().(*net.TCPAddr))
-			if got, err := ownerOf(from, to); err != nil || int(got) != user {
-				t.Errorf("%s: the owner is %d (%v), want %d", c.name, got, err, user)
-			}
+			testkit.Equal(t, int(testkit.Get(ownerOf(from, to)).Must(t)), user)
 			unix.Close(client) // the server's end is still open: the kernel keeps the client's, as root's
 			if got, err := ownerOf(from, to); !errors.Is(err, errNoSocket) {
 				t.Errorf("%s, closed: the owner is %d (%v)", c.name, got, err)

@@ -62,6 +62,9 @@ type Options struct {
 	// AllowedHosts and AllowedOrigins are allowed beside those of the config, in the
 	// form that config.HostName and config.Origin return.
 	AllowedHosts, AllowedOrigins []string
+	// BasePath is the path under which a proxy serves this server, as BasePath returns it, if the proxy does not
+	// say it in the header X-Forwarded-Prefix. Requests may have it or not.
+	BasePath string
 
 	// HeaderTimeout is how long a client may take to send the header of a request, TLS
 	// handshake included (default 10 s), and BodyTimeout its body (30 s). WriteTimeout is
@@ -319,5 +322,5 @@ func (h *Server) routes(path string, pages http.Handler) http.Handler {
 	if pages != nil {
 		mux.Handle("/", h.guardPages(h.admitPages(pages)))
 	}
-	return h.timely(mux)
+	return h.timely(h.locate(mux))
 }

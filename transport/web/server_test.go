@@ -1,13 +1,20 @@
 package web
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session"
 	"deepwork/transport/tool"
 )
 
@@ -15,9 +22,7 @@ func TestMessagesOfABody(t *testing.T) {
 	for body, want := range map[string]int{
 		``: 1, `{"id":1}`: 1, `[`: 1, `[1,2]`: 2, ` [{"a":[1,2,{"b":",\","}]},{}]`: 2, `{"a":[1,2]}`: 1,
 	} {
-		if n := messages([]byte(body)); n != want {
-			t.Errorf("%s: %d, want %d", body, n, want)
-		}
+		testkit.Equal(t, messages([]byte(body)), want, "%s", body)
 	}
 }
 
@@ -45,9 +50,7 @@ func TestSlots(t *testing.T) {
 	}()
 	release()
 	(<-served)()
-	if len(s.all) != 0 {
-		t.Errorf("%d are taken at the end", len(s.all))
-	}
+	testkit.Equal(t, len(s.all), 0, "are taken at the end")
 }
 
 // A reply that is being written when its call is over keeps the server, too.
@@ -69,8 +72,7 @@ func TestStopWaitsForReplies(t *testing.T) {
 
 // A connection beyond those that can be open is accepted when another one has ended.
 func TestConnectionsBeyondTheFilesWait(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	listener := testkit.Get(net.Listen("tcp", "127.0.0.1:0")).Must(t)
 	s := newSockets(listener, 1, time.Second, func(net.Conn) peer { return peer{} })
 	accepted := make(chan net.Conn)
 	ended := make(chan struct{})
@@ -81,8 +83,7 @@ func TestConnectionsBeyondTheFilesWait(t *testing.T) {
 		}
 	}()
 	for range 2 {
-		c, err := net.Dial("tcp", listener.Addr().String())
-		testkit.Must(t, err)
+		c := testkit.Get(net.Dial("tcp", listener.Addr().String())).Must(t)
 		defer c.Close()
 	}
 	first := <-accepted
@@ -94,9 +95,7 @@ func TestConnectionsBeyondTheFilesWait(t *testing.T) {
 	first.Close()
 	first.Close() // it counts once
 	(<-accepted).Close()
-	if n := s.open.Load(); n != 0 {
-		t.Errorf("%d are open at the end", n)
-	}
+	testkit.Equal(t, s.open.Load(), 0, "are open at the end")
 	testkit.Must(t, s.Close())
 	<-ended
 }
@@ -122,4 +121,135 @@ func TestTheUsersSlotIsHandedOn(t *testing.T) {
 		last()
 		<-others
 	})
+}
+
+func TestHosts(t *testing.T) {
+	loopback := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1")}
+	one := sites{host: "build.example.com", addr: netip.MustParseAddr("10.0.0.7")}
+	all := sites{host: "0.0.0.0", addr: netip.IPv4Unspecified()}
+	named := config.HTTP{AllowedHosts: []string{"deep.example.com", "::7"}}
+	for _, test := range []struct {
+		sites    sites
+		settings config.HTTP
+		hosts    string
+		taken    bool
+	}{
+		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.", true},
+		{loopback, config.HTTP{}, "example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost x.localhost 127.0.0.1. 127.0.0.1@evil.com 2130706433 0x7f.1", false},
+		{loopback, named, "deep.example.com Deep.Example.com:443 [::7]:8000 localhost:1", true},
+		{loopback, named, "example.com x.deep.example.com", false},
+		{one, config.HTTP{}, "build.example.com BUILD.example.com:8000 10.0.0.7 10.0.0.7:8000 [::ffff:10.0.0.7]:1", true},
+		{one, config.HTTP{}, "localhost example.com 10.0.0.8 127.0.0.1", false},
+		{all, config.HTTP{}, "whatever.example.com 10.0.0.7:1 localhost", true},
+		{all, named, "deep.example.com:1", true},
+		{all, named, "whatever.example.com 10.0.0.7", false},
+	} {
+		for host := range strings.FieldsSeq(test.hosts) {
+			testkit.Equal(t, test.sites.takesHost(host, test.settings), test.taken, "%s on %s", host, test.sites.host)
+		}
+		if test.sites.loopback && test.sites.takesHost("", test.settings) {
+			t.Error("no host is taken")
+		}
+	}
+}
+
+func TestOrigins(t *testing.T) {
+	own := sites{loopback: true, host: "localhost", origin: "http://127.0.0.1:8000"}
+	named := config.HTTP{AllowedOrigins: []string{"https://app.example.com", "http://localhost:3000"}}
+	for _, test := range []struct {
+		settings config.HTTP
+		origins  string
+		taken    bool
+	}{
+		{config.HTTP{}, "http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000", false},
+		{config.HTTP{}, "http://127.0.0.1:8000", true},
+		{config.HTTP{}, "https://127.0.0.1:8000 http://127.0.0.1:8001 http://127.0.0.1 http://localhost:8000 http://127.0.0.2:8000 http://[::ffff:127.0.0.1]:8000", false},
+		{config.HTTP{}, "null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost", false},
+		{named, "https://app.example.com https://APP.example.com http://localhost:3000", true},
+		{named, "http://app.example.com https://app.example.com:444 https://x.app.example.com http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null", false},
+	} {
+		for origin := range strings.FieldsSeq(test.origins) {
+			testkit.Equal(t, own.takesOrigin(origin, test.settings), test.taken, "%s with %v", origin, test.settings.AllowedOrigins)
+		}
+		if !own.takesOrigin("", test.settings) {
+			t.Error("what is no browser is refused")
+		}
+	}
+}
+
+// What a proxy adds or passes on shows that a request is not of this machine; what clients and
+// browsers send here does not.
+func TestRequestsThroughProxies(t *testing.T) {
+	for _, name := range []string{
+		"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix",
+		"X-Forwarded-Client-Cert", "X-Forwarded", "Forwarded-For", "X-Forward-For", "X-Real-IP", "X-Real-Port", "X-Original-Host", "X-Original-URL", "X-Original-Forwarded-For",
+		"CF-Connecting-IP", "CF-Connecting-IPv6", "CF-Ray", "CF-IPCountry", "CF-Visitor", "CF-Warp-Tag-ID", "Cf-Access-Jwt-Assertion", "CDN-Loop",
+		"Ngrok-Trace-Id", "Ngrok-Auth-User-Email", "ngrok-skip-browser-warning", "X-Ngrok-Host",
+		"Tailscale-User-Login", "Tailscale-User-Name", "Tailscale-Funnel-Request", "Tailscale-Headers-Info",
+		"True-Client-IP", "X-Client-IP", "Client-IP", "X-Cluster-Client-IP", "Fly-Client-IP", "Fastly-Client-IP", "DO-Connecting-IP", "WL-Proxy-Client-IP", "X-Envoy-External-Address",
+	} {
+		for _, value := range []string{"127.0.0.1", ""} {
+			r := httptest.NewRequest("GET", "http://127.0.0.1:8000/", nil)
+			r.Header.Set(name, value)
+			if got := sentByProxy(r); !strings.EqualFold(got, name) {
+				t.Errorf("%s: %q: the proxy is recognized by %q", name, value, got)
+			}
+		}
+	}
+	for _, name := range []string{
+		"Accept", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length", "Content-Type", "Cookie", "DNT", "HX-Current-URL", "HX-Request",
+		"Last-Event-ID", "Mcp-Method", "Mcp-Protocol-Version", "Mcp-Session-Id", "Origin", "Pragma", "Priority", "Referer", "Sec-Ch-Ua", "Sec-Fetch-Site", "Sec-GPC",
+		"Traceparent", "Upgrade-Insecure-Requests", "User-Agent", "X-Client-Version", "X-Request-Id", "X-Requested-With",
+	} {
+		r := httptest.NewRequest("GET", "http://127.0.0.1:8000/", nil)
+		r.Header.Set(name, "x")
+		testkit.Equal(t, sentByProxy(r), "", "%s: a proxy is recognized by", name)
+	}
+	for hosts, want := range map[string]string{
+		"localhost LOCALHOST localhost. localhost:1 127.0.0.1 127.0.0.1:8000 127.1.2.3:65535 [::1] [::1]:443 ::1 [::ffff:127.0.0.1]:80":                                                                    "",
+		"deep.example.com deep.example.com:8000 x.localhost x.localhost:8000 localhost.example.com 127.0.0.1. 127.0.0.1.nip.io 10.0.0.7:8000 0.0.0.0:8000 [::] [::ffff:10.0.0.7] [::1%25lo] localhost:1:2": "Host",
+	} {
+		for host := range strings.FieldsSeq(hosts + " ") {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Host = host
+			testkit.Equal(t, sentByProxy(r), want, "Host %s: the proxy is recognized by", host)
+		}
+	}
+	r := httptest.NewRequest("GET", "/", nil)
+	if r.Host = ""; sentByProxy(r) == "" {
+		t.Error("a request without Host is the user's")
+	}
+}
+
+// Without tokens the start says who may call, and refuses --allowed-host.
+func TestStartWithoutTokens(t *testing.T) {
+	hosts := []string{"deep.example.com"}
+	own := config.HTTP{Tokens: []config.Token{{Name: "ann", SHA256: strings.Repeat("0", 64)}}}
+	for _, c := range []struct {
+		name        string
+		o           Options
+		settings    config.HTTP
+		says, fails string
+	}{
+		{"no tokens", Options{}, config.HTTP{}, "only your own programs on this machine may call; behind a proxy, tokens are needed", ""},
+		{"tokens", Options{}, own, "", ""},
+		{"a host without tokens", Options{AllowedHosts: hosts}, config.HTTP{}, "", "Run deepwork token new NAME"},
+		{"a host where peers are unknown", Options{AllowedHosts: hosts, UnknownPeers: true}, config.HTTP{}, "", "leave out --allowed-host"},
+		{"a host and tokens", Options{AllowedHosts: hosts}, own, "", ""},
+		{"a host of the config", Options{}, config.HTTP{AllowedHosts: hosts}, "only your own programs", ""}, // it is there for all servers
+	} {
+		if !CanKnowPeers() && c.says != "" {
+			continue
+		}
+		var log bytes.Buffer
+		h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.NewTextHandler(&log, nil)), Sessions: noSessions{}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""),
+			LastSettings: func() config.HTTP { return c.settings }, Settings: func(context.Context) config.HTTP { return c.settings },
+			Token: func(bool) (string, error) { return "token", nil }}, c.o)
+		if err == nil {
+			testkit.Must(t, h.Close())
+		}
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) || !strings.Contains(log.String(), c.says) || c.says == "" && strings.Contains(log.String(), "may call") {
+			t.Errorf("%s: %v; the log says %s", c.name, err, log.String())
+		}
+	}
 }

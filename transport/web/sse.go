@@ -62,7 +62,7 @@ func (s *sse) open(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cache-Control", "no-cache, no-transform")
 	head.Set("X-Accel-Buffering", "no") // proxies must not buffer messages
 	opened := &sseSession{id: id, who: session.CallerOf(r.Context()), SSEServerTransport: &mcp.SSEServerTransport{
-		Endpoint:            "/sse?sessionid=" + url.QueryEscape(id),
+		Endpoint:            Link(r, "/sse?sessionid="+url.QueryEscape(id)),
 		Response:            w,
 		MaxRequestBodyBytes: -1, // admit has read it, within its limit
 	}}

@@ -3,11 +3,12 @@ package web
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -33,8 +34,7 @@ func TestNewToken(t *testing.T) {
 			t.Fatalf("%q %q %v", token, line, err)
 		}
 		seen[token] = true
-		all, err := parseTokens([]byte(line))
-		testkit.Must(t, err)
+		all := testkit.Get(parseTokens([]byte(line))).Must(t)
 		if got, ok := identify(all, hashOf(token)); !ok || got.Name != "ci.build-1" {
 			t.Errorf("its own token gives %+v %v", got, ok)
 		}
@@ -64,9 +64,7 @@ func TestTokenFile(t *testing.T) {
 		"::":                  {},
 	} {
 		want.Name, want.SHA256 = "ann", lower
-		if all, err := parseTokens([]byte("ann:" + hash + text)); err != nil || !slices.Equal(all, []config.Token{want}) {
-			t.Errorf("%q: %+v %v", text, all, err)
-		}
+		testkit.Same(t, testkit.Get(parseTokens([]byte("ann:"+hash+text))).Must(t), []config.Token{want}, "%q", text)
 	}
 	for text, want := range map[string]string{
 		"ann":                                   "line 1 is not name:sha256",
@@ -94,13 +92,9 @@ func TestFilesOfEverybodyAreRefused(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "tokens")
 	testkit.Must(t, os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)+"\n"), 0o600))
-	if _, err := openTokenFile(file, slog.New(slog.DiscardHandler)); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(openTokenFile(file, slog.New(slog.DiscardHandler))).Err())
 	testkit.Must(t, os.Chmod(file, 0o644))
-	if _, err := openTokenFile(file, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("got %v", err)
-	}
+	testkit.Fails(t, testkit.Get(openTokenFile(file, nil)).Err(), "chmod 600")
 	testkit.Must(t, os.Chmod(file, 0o602))
 	_, err := openTokenFile(file, slog.New(slog.DiscardHandler))
 	_, keyErr := Listen(t.Context(), Backend{}, Options{TLSCert: file, TLSKey: file})
@@ -118,10 +112,8 @@ func TestTokenFileChangedInOneTick(t *testing.T) {
 	testkit.Must(t, err)
 	file := filepath.Join(t.TempDir(), "tokens")
 	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
-	f, err := openTokenFile(file, nil)
-	testkit.Must(t, err)
-	info, err := os.Stat(file)
-	testkit.Must(t, err)
+	f := testkit.Get(openTokenFile(file, nil)).Must(t)
+	info := testkit.Get(os.Stat(file)).Must(t)
 	_, another, err := NewToken(config.Token{Name: "ann"})
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(file, []byte(another), 0o600))
@@ -141,8 +133,7 @@ func TestFaultyTokenFile(t *testing.T) {
 		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	put("ann:" + ann + "::agents\nbob:" + bob + "\n")
-	f, err := openTokenFile(file, slog.New(slog.DiscardHandler))
-	testkit.Must(t, err)
+	f := testkit.Get(openTokenFile(file, slog.New(slog.DiscardHandler))).Must(t)
 	check := func(what, want string, wantClosed bool) {
 		t.Helper()
 		var got []string
@@ -150,9 +141,8 @@ func TestFaultyTokenFile(t *testing.T) {
 		for _, c := range all {
 			got = append(got, strings.TrimSuffix(c.Name+"/"+c.Rights.String(), "/"))
 		}
-		if strings.Join(got, " ") != want || closed != wantClosed {
-			t.Errorf("%s: %q %v, want %q %v", what, got, closed, want, wantClosed)
-		}
+		testkit.Equal(t, strings.Join(got, " "), want, "%s", what)
+		testkit.Equal(t, closed, wantClosed, "%s", what)
 	}
 	check("good", "ann/agents bob", false)
 	for _, c := range []struct {
@@ -178,4 +168,70 @@ func TestFaultyTokenFile(t *testing.T) {
 	check("gone for long", "", true)
 	put("bob:" + bob)
 	check("back", "bob", false)
+}
+
+// The faults of a token file
+// never show a hash, which may be a token that was put there by mistake.
+func FuzzTokens(f *testing.F) {
+	hash := strings.Repeat("9f", 32)
+	for _, s := range []string{"ann:" + hash, "# c\n\nann : " + hash + "\r\nbob:" + strings.ToUpper(hash), "ann:" + hash + "\nann:" + hash, "ann", "ann:" + hash + ":web:agents, merge,person", "ann:" + hash + "::" + hash, ":" + hash, "ann:secret-secret", "\xff:" + hash} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		all, err := parseTokens(data)
+		if err != nil {
+			names := "" // what is before the colons may be shown
+			for line := range strings.Lines(string(data)) {
+				before, _, _ := strings.Cut(line, ":")
+				names += before + "\n"
+			}
+			for line := range strings.Lines(string(data)) {
+				if _, secret, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && len(secret) >= 20 && !strings.Contains(names, secret) && strings.Contains(err.Error(), secret) {
+					t.Errorf("%v shows %q", err, secret)
+				}
+			}
+			return
+		}
+		var again strings.Builder
+		for _, c := range all {
+			if config.CheckTokenName(c.Name) != nil || c.Rights&^config.AllRights != 0 {
+				t.Errorf("the token %+v", c)
+			}
+			fmt.Fprintf(&again, "%s:%s:%s:%s\n", c.Name, c.SHA256, c.Group, c.Rights)
+		}
+		second, err := parseTokens([]byte(again.String()))
+		if err != nil || len(second) != len(all) {
+			t.Fatalf("%q: %v", again.String(), err)
+		}
+		for i := range all {
+			testkit.Equal(t, all[i], second[i])
+		}
+	})
+}
+
+// A server on loopback takes no Host but this machine's own, however it is written,
+// and no Origin (DNS rebinding).
+func FuzzSites(f *testing.F) {
+	for _, s := range []string{"localhost:8000", "LOCALHOST.", "127.0.0.1", "[::1]:80", "127.0.0.1.evil.example", "localhost.evil.example", "http://localhost:1", "https://[::1]",
+		"http://localhost@evil.example", "http://evil.example#localhost", "null", "file://localhost", "[::ffff:127.0.0.1]", "0x7f.1", "::1%lo", "[localhost]:1", "localhost:1:2"} {
+		f.Add(s)
+	}
+	own := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1")}
+	f.Fuzz(func(t *testing.T, header string) {
+		if own.takesHost(header, config.HTTP{}) {
+			// By hand, and from the other end: what may be before a port, and nothing else.
+			name := strings.ToLower(header)
+			if i := strings.LastIndexByte(name, ':'); i >= 0 && (strings.Count(name, ":") == 1 || strings.HasSuffix(name[:i], "]")) {
+				name = name[:i]
+			}
+			name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+			addr, err := netip.ParseAddr(name)
+			if name != "localhost" && name != "localhost." && (err != nil || addr.Zone() != "" || !addr.Unmap().IsLoopback()) {
+				t.Errorf("the Host %q is taken", header)
+			}
+		}
+		if header != "" && own.takesOrigin(header, config.HTTP{}) {
+			t.Errorf("the Origin %q is taken", header)
+		}
+	})
 }

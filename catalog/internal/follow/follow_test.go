@@ -26,19 +26,15 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 		if want == Absent && runtime.GOOS == "windows" && got.Kind == Failed {
 			continue // it has other words for names that cannot be
 		}
-		if got.Kind != want {
-			t.Errorf("%q is %+v, want kind %d", name, got, want)
-		}
+		testkit.Equal(t, got.Kind, want, "%q is %+v", name, got)
 	}
 	if Path("").Stat().Kind == Regular {
 		t.Error("the zero Path is a file")
 	}
-	fi, err := os.Stat(file)
-	must(t, err)
+	fi := testkit.Get(os.Stat(file)).Must(t)
 	s := Path(file).Stat()
-	if s.Size != 5 || s.Mod != fi.ModTime().UnixNano() {
-		t.Errorf("%+v, os.Stat says %v", s, fi)
-	}
+	testkit.Equal(t, s.Size, 5)
+	testkit.Equal(t, s.Mod, fi.ModTime().UnixNano())
 	if s.Changed().Before(fi.ModTime()) || s.Age(s.Changed().Add(-time.Hour)) != 0 {
 		t.Errorf("changed at %v", s.Changed())
 	}
@@ -71,9 +67,7 @@ func TestEveryChangeGivesAnotherStamp(t *testing.T) {
 		last = now
 	}
 	must(t, os.Remove(file))
-	if p.Stat().Kind != Absent {
-		t.Error("still there")
-	}
+	testkit.Equal(t, p.Stat().Kind, Absent, "still there")
 }
 
 func TestReadGivesTheWholeFileOrNothing(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 type item struct {
@@ -129,9 +131,7 @@ func TestDecodedValues(t *testing.T) {
 	if v := d.Find("x", 0); v.Node != d.root || !d.Has([]any{1}, "kind") || d.Has([]any{1, "kind", "x"}) || d.Has([]any{2}) {
 		t.Error("what is at a path is not found")
 	}
-	if got := d.At("odd", 0, "more", "y").String(); got != "f:1:99: [0].more.y: odd" {
-		t.Error(got)
-	}
+	testkit.Equal(t, d.At("odd", 0, "more", "y").String(), "f:1:99: [0].more.y: odd")
 }
 
 // A key that may not be in the file is reported if it has a value.
@@ -143,9 +143,7 @@ func TestForeignKeys(t *testing.T) {
 			Own []string `yaml:"own" own:"--own"`
 		}
 		d.Decode(Self(d.Open([]byte(source))), &one)
-		if got := d.Diagnostics().Error(); got != want {
-			t.Errorf("%s: %s", source, got)
-		}
+		testkit.Equal(t, d.Diagnostics().Error(), want, "%s", source)
 	}
 }
 
@@ -154,9 +152,7 @@ func TestWarnings(t *testing.T) {
 	d, _ := decoder("- name: a\n  kind: odd\n", false)
 	d.WarnAt([]any{0, "name"}, "is %s", "short")
 	d.WarnAt(nil, "is short")
-	if got := d.Warnings().Error(); got != "f: warning: is short\nf:1:9: warning: [0].name: is short" {
-		t.Error(got)
-	}
+	testkit.Equal(t, d.Warnings().Error(), "f: warning: is short\nf:1:9: warning: [0].name: is short")
 	if got := d.All().Error(); d.Diagnostics().Err() == nil || got != d.Warnings().Error()+"\n"+d.Diagnostics().Error() {
 		t.Error(got)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/BurntSushi/toml"
+
+	"deepwork/actor/testkit"
 )
 
 func TestAdd(t *testing.T) {
@@ -40,9 +42,7 @@ func TestAdd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if string(got) != tt.want {
-				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
-			}
+			testkit.Equal(t, string(got), tt.want, "got %s", got)
 			again, _, err := All[0].Stdio().addTo(got, false)
 			if err != nil || !bytes.Equal(again, got) {
 				t.Errorf("the second time: %v\n%s", err, again)
@@ -194,9 +194,8 @@ func TestHTTPNamesTheVariable(t *testing.T) {
 		}
 		for _, c := range All {
 			e, named := c.HTTP(u, true)
-			if named != want || strings.Contains(e.Whole(), TokenVariable) != want {
-				t.Errorf("%s, %s: %v, %s", c.Name, address, named, e.Whole())
-			}
+			testkit.Equal(t, named, want)
+			testkit.Equal(t, strings.Contains(e.Whole(), TokenVariable), want)
 			if e, named := c.HTTP(u, false); !named || !strings.Contains(e.Whole(), TokenVariable) {
 				t.Errorf("%s, %s, where nobody knows the callers: %v, %s", c.Name, address, named, e.Whole())
 			}

@@ -167,8 +167,7 @@ func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
 // spec makes the test binary the agent, in a mode.
 func (b *bench) spec(run, mode string) Spec {
-	self, err := os.Executable()
-	must(b.t, err)
+	self := testkit.Get(os.Executable()).Must(b.t)
 	return Spec{
 		Dir: b.path(run), Log: b.path("log"), Command: []string{self}, Work: b.path("work"),
 		Env: []string{modeEnv + "=" + mode, b.hub.Env(), ranEnv + "=" + b.path("ran"), "BENCH=" + b.dir},
@@ -177,8 +176,7 @@ func (b *bench) spec(run, mode string) Spec {
 
 func (b *bench) start(spec Spec) *Process {
 	b.t.Helper()
-	p, err := testRunner().Start(b.t.Context(), spec)
-	must(b.t, err)
+	p := testkit.Get(testRunner().Start(b.t.Context(), spec)).Must(b.t)
 	return p
 }
 
@@ -200,15 +198,13 @@ func (b *bench) wait(p *Process) Exit {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 2*time.Minute)
 	defer cancel()
-	e, err := p.Wait(ctx)
-	must(b.t, err)
+	e := testkit.Get(p.Wait(ctx)).Must(b.t)
 	return e
 }
 
 // ran is how many agents have run.
 func (b *bench) ran() int {
-	names, err := os.ReadDir(b.path("ran"))
-	must(b.t, err)
+	names := testkit.Get(os.ReadDir(b.path("ran"))).Must(b.t)
 	return len(names)
 }
 

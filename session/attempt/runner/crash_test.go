@@ -40,11 +40,8 @@ func TestShimKilled(t *testing.T) {
 	v.Gone()
 	inGroup.Gone()
 	syscall.Kill(away.PID, syscall.SIGKILL) // it has left the group, and nothing else ends it
-	found, err := testRunner().Find(t.Context(), b.path("1"))
-	must(t, err)
-	if e := b.wait(found); e != exits[0] {
-		t.Errorf("found %+v", e)
-	}
+	found := testkit.Get(testRunner().Find(t.Context(), b.path("1"))).Must(t)
+	testkit.Equal(t, b.wait(found), exits[0], "found")
 	if e := b.run(b.spec("1", "hang")); e != exits[0] || b.ran() != 1 {
 		t.Errorf("started again: %+v, %d ran", e, b.ran())
 	}
@@ -96,27 +93,20 @@ func TestForeignProcessesAreLeftAlone(t *testing.T) {
 func TestServerKilled(t *testing.T) {
 	b := newBench(t)
 	s := b.spec("1", "obedient")
-	text, err := json.Marshal(s)
-	must(t, err)
+	text := testkit.Get(json.Marshal(s)).Must(t)
 	server := exec.Command(s.Command[0])
 	server.Env = append(os.Environ(), modeEnv+"=server", "RUNNER_TEST_SPEC="+string(text))
 	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := server.StdoutPipe()
-	must(t, err)
+	out := testkit.Get(server.StdoutPipe()).Must(t)
 	must(t, server.Start())
 	line := make([]byte, 100)
 	n, err := out.Read(line)
-	if string(line[:n]) != "true <nil>\n" {
-		t.Errorf("the server says %q, %v", line[:n], err)
-	}
+	testkit.Equal(t, string(line[:n]), "true <nil>\n", "the server says %q, %v", line[:n], err)
 	v := b.next()
 	must(t, syscall.Kill(-server.Process.Pid, syscall.SIGKILL)) // its whole group
 	server.Wait()
-	p, err := testRunner().Find(t.Context(), s.Dir)
-	must(t, err)
-	if p.pid() != v.PID {
-		t.Errorf("found %d, the agent is %d", p.pid(), v.PID)
-	}
+	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
+	testkit.Equal(t, p.pid(), v.PID, "the process that was found")
 	if e := b.stop(p, time.Minute); !e.Stopped || e.FinalMessage != "tidied up" {
 		t.Errorf("%+v", e)
 	}
@@ -129,8 +119,7 @@ func TestServerKilledWhileStarting(t *testing.T) {
 	for i := range 12 {
 		s := b.spec(fmt.Sprint(i), "hang")
 		s.Env = append(s.Env, testkit.HubEnv+"=")
-		text, err := json.Marshal(s)
-		must(t, err)
+		text := testkit.Get(json.Marshal(s)).Must(t)
 		server := exec.Command(s.Command[0])
 		server.Env = append(os.Environ(), modeEnv+"=server", "RUNNER_TEST_SPEC="+string(text))
 		must(t, server.Start())
@@ -159,8 +148,7 @@ func TestNestedRun(t *testing.T) {
 	b := newBench(t)
 	inner := b.spec("inner", "obedient")
 	inner.Log = b.path("log2")
-	text, err := json.Marshal(inner)
-	must(t, err)
+	text := testkit.Get(json.Marshal(inner)).Must(t)
 	outer := b.spec("outer", "nested")
 	outer.Env = append(outer.Env, "RUNNER_TEST_SPEC="+string(text))
 	p := b.start(outer)
@@ -168,19 +156,15 @@ func TestNestedRun(t *testing.T) {
 	if e := b.wait(p); e.Code != 0 {
 		t.Errorf("%+v", e)
 	}
-	found, err := testRunner().Find(t.Context(), inner.Dir)
-	must(t, err)
-	if found.pid() != v.PID {
-		t.Errorf("found %d, want %d", found.pid(), v.PID)
-	}
+	found := testkit.Get(testRunner().Find(t.Context(), inner.Dir)).Must(t)
+	testkit.Equal(t, found.pid(), v.PID, "found")
 	if e := b.stop(found, time.Minute); !e.Stopped || e.Interrupted {
 		t.Errorf("%+v", e)
 	}
 }
 
 func clearFolder(t *testing.T, dir string) {
-	names, err := os.ReadDir(dir)
-	must(t, err)
+	names := testkit.Get(os.ReadDir(dir)).Must(t)
 	for _, name := range names {
 		must(t, os.Remove(filepath.Join(dir, name.Name())))
 	}

@@ -1,11 +1,16 @@
 package runner
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
 )
@@ -18,8 +23,7 @@ func TestKnown(t *testing.T) {
 			if variant != "" && len(e.Variants) == 0 {
 				continue
 			}
-			r, err := Resolve(Known(), e.Name, variant)
-			must(t, err)
+			r := testkit.Get(Resolve(Known(), e.Name, variant)).Must(t)
 			if r.Prompt != config.PromptStdin || slices.Equal(r.Command, r.Resume) || r.Command[0] != r.Resume[0] {
 				t.Errorf("%s %s: %+v", e.Name, variant, r)
 			}
@@ -28,19 +32,13 @@ func TestKnown(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Join(names, " "); got != "CLAUDE_CODE CODEX GEMINI CURSOR_AGENT OPENCODE" {
-		t.Error(got)
-	}
+	testkit.Equal(t, strings.Join(names, " "), "CLAUDE_CODE CODEX GEMINI CURSOR_AGENT OPENCODE")
 	// What one caller does to its list is not seen by another.
 	Known()[0].Command[0] = "x"
-	if Known()[0].Command[0] != "claude" || Known()[0].Resume[0] != "claude" {
-		t.Error("the list is shared")
-	}
-	r, err := Resolve(Known(), "CODEX", "")
-	must(t, err)
-	if got := strings.Join(r.Resume, " "); got != "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last -" {
-		t.Error(got)
-	}
+	testkit.Equal(t, Known()[0].Command[0], "claude", "the list is shared")
+	testkit.Equal(t, Known()[0].Resume[0], "claude", "the list is shared")
+	r := testkit.Get(Resolve(Known(), "CODEX", "")).Must(t)
+	testkit.Equal(t, strings.Join(r.Resume, " "), "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume --last -")
 }
 
 func TestMergeAndResolve(t *testing.T) {
@@ -108,8 +106,7 @@ func TestForStep(t *testing.T) {
 		"OPENCODE":     {"opencode run --format ", " --session talk", `{"mcp":{"deepwork-run":{"type":"remote","url":"http://127.0.0.1:1/mcp"`},
 		"MINE":         {"./a --mcp=/state/x.json ", " --go-on talk", ""},
 	} {
-		r, err := Resolve(Merge([]config.Executor{mine}), name, "")
-		must(t, err)
+		r := testkit.Get(Resolve(Merge([]config.Executor{mine}), name, "")).Must(t)
 		before := slices.Concat(r.Command, r.Resume)
 		step := r.ForStep(name, mcp, "talk")
 		if got := strings.Join(step.Command, " ") + " "; !strings.HasPrefix(got, want.command) {
@@ -118,17 +115,105 @@ func TestForStep(t *testing.T) {
 		if got := strings.Join(step.Resume, " "); !strings.HasSuffix(got, want.resume) || !r.Names(name) {
 			t.Errorf("%s continues with %s", name, got)
 		}
-		if got := strings.Join(step.Env, " "); !strings.Contains(got, want.env) {
-			t.Errorf("%s has the environment %s", name, got)
-		}
-		if !slices.Equal(before, slices.Concat(r.Command, r.Resume)) {
-			t.Errorf("the recipe of %s was changed", name)
-		}
+		testkit.Contains(t, strings.Join(step.Env, " "), want.env, "%s has the environment", name)
+		testkit.Same(t, before, slices.Concat(r.Command, r.Resume), "the recipe of %s was changed", name)
 	}
 	// A program of the user's own under a known name gets what its command says, and no more.
-	r, err := Resolve(Merge([]config.Executor{{Name: "CODEX", Command: []string{"./my-codex"}}}), "CODEX", "")
-	must(t, err)
+	r := testkit.Get(Resolve(Merge([]config.Executor{{Name: "CODEX", Command: []string{"./my-codex"}}}), "CODEX", "")).Must(t)
 	if got := r.ForStep("CODEX", mcp, "").Command; !slices.Equal(got, []string{"./my-codex"}) || r.Names("CODEX") {
 		t.Error(got)
+	}
+}
+
+// A link in the place of a file or folder of a run is not followed: nothing is read,
+// written, emptied or run where it leads to.
+func TestLinksAreNotFollowed(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		at      string // of the link, in the bench's folder
+		dir     bool   // it leads to a folder
+		started bool   // the agent runs regardless
+	}{
+		{"log folder", "log", true, false},
+		{"segment", "log/00000000000000000000.jsonl", false, false},
+		{"run folder", "runs/a", true, false},
+		{"spec", "runs/a/spec.json", false, true}, // it is replaced
+		{"spare", "runs/a/exit.spare", false, true},
+		{"started", "runs/a/started.json", false, false},
+		{"exit", "runs/a/exit.json", false, false},
+		{"stop", "runs/a/stop.0", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			victim := b.path("victim")
+			must(t, os.MkdirAll(victim, 0o700))
+			must(t, os.WriteFile(filepath.Join(victim, "profile"), []byte("mine\n"), 0o600))
+			target := victim
+			if !c.dir {
+				target = filepath.Join(victim, "profile")
+			}
+			must(t, os.MkdirAll(filepath.Dir(b.path(c.at)), 0o700))
+			if err := os.Symlink(target, b.path(c.at)); err != nil {
+				t.Skip("no symlinks here:", err)
+			}
+			s := b.spec("runs/a", "echo")
+			p, err := testRunner().Start(t.Context(), s)
+			if p != nil {
+				e, werr := p.Wait(t.Context())
+				err = werr
+				if e.NotStarted != "" {
+					err = errors.New(e.NotStarted)
+				}
+			}
+			if (err == nil) != c.started {
+				t.Errorf("%v", err)
+			}
+			if entries, _, err := Tail(t.Context(), s.Log, nil, 10, 0); strings.HasPrefix(c.at, "log") && err == nil {
+				t.Errorf("the log is %+v", entries)
+			}
+			if err := Note(s.Log, "text"); strings.HasPrefix(c.at, "log") && err == nil {
+				t.Error("a note was written")
+			}
+			text, err := os.ReadFile(filepath.Join(victim, "profile"))
+			list, _ := os.ReadDir(victim)
+			if string(text) != "mine\n" || err != nil || len(list) != 1 {
+				t.Errorf("outside there is %v now, and %q (%v)", list, text, err)
+			}
+			must(t, os.RemoveAll(b.path(c.at)))
+		})
+	}
+}
+
+// A request to stop leaves alone what a link in its place leads to.
+func TestStopThroughALink(t *testing.T) {
+	dir := t.TempDir()
+	victim := filepath.Join(dir, "profile")
+	must(t, os.WriteFile(victim, []byte("mine\n"), 0o600))
+	if err := os.Symlink(victim, filepath.Join(dir, "stop.1000")); err != nil {
+		t.Skip("no symlinks here:", err)
+	}
+	must(t, requestStop(dir, time.Second))
+	if text, err := os.ReadFile(victim); string(text) != "mine\n" || err != nil {
+		t.Errorf("it has %q now: %v", text, err)
+	}
+}
+
+// What a stored Spec says is not what is run, and a log elsewhere is not written.
+func TestAStoredSpecIsNotRun(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("runs/a", "echo")
+	must(t, os.MkdirAll(s.Dir, 0o700))
+	planted := s
+	planted.Command, planted.Log = []string{"sh", "-c", "touch " + b.path("planted")}, b.path("elsewhere/log")
+	must(t, writeJSON(s.Dir, specFile, &planted))
+	if e := b.wait(b.start(s)); e.Code != 0 || e.NotStarted != "" {
+		t.Errorf("%+v", e)
+	}
+	if exists(b.dir, "planted") || exists(b.dir, "elsewhere") {
+		t.Error("what was stored was run")
+	}
+	planted.Dir = b.path("runs/b")
+	if e := b.wait(b.start(planted)); !strings.Contains(e.NotStarted, "opening the log") || exists(b.dir, "planted") {
+		t.Errorf("%+v", e)
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"deepwork/actor/testkit"
+	"deepwork/session/git"
 )
 
 // A flood fills neither the disk nor the shim's memory.
@@ -26,9 +29,8 @@ func TestFlood(t *testing.T) {
 		must(t, pause.Wait(t.Context()))
 	}
 	e := b.wait(p)
-	if e.Code != 0 || e.FinalMessage != "the end, without a line break" {
-		t.Errorf("%+v", e)
-	}
+	testkit.Equal(t, e.Code, 0)
+	testkit.Equal(t, e.FinalMessage, "the end, without a line break")
 	if most > 100<<10 || most == 0 {
 		t.Errorf("the shim took %d KiB", most)
 	}
@@ -58,9 +60,7 @@ func mount(t *testing.T, options string) string {
 		t.Skipf("cannot mount: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 	return dir
 }
@@ -92,17 +92,13 @@ func TestFullDisk(t *testing.T) {
 	s2.Dir, s2.Log = filepath.Join(disk, "run2"), s.Log
 	p, err := testRunner().Start(t.Context(), s2)
 	if err == nil {
-		if e := b.wait(p); !strings.Contains(e.NotStarted, "no space left") {
-			t.Errorf("%+v", e)
-		}
+		testkit.Contains(t, b.wait(p).NotStarted, "no space left")
 	} else if !strings.Contains(err.Error(), "no space left") {
 		t.Error(err)
 	}
 	must(t, os.Remove(filepath.Join(disk, "ballast")))
 	must(t, os.RemoveAll(s.Log))
-	if b.ran() != 1 {
-		t.Errorf("%d agents ran", b.ran())
-	}
+	testkit.Equal(t, b.ran(), 1, "agents ran")
 	// The disk has room again: it is begun.
 	if err != nil {
 		if e := b.run(s2); e.Code != 0 || b.ran() != 2 {
@@ -114,9 +110,9 @@ func TestFullDisk(t *testing.T) {
 // fillUp takes what room there is.
 func fillUp(t *testing.T, path string) {
 	t.Helper()
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	must(t, err)
+	f := testkit.Get(os.OpenFile(path, os.O_WRONLY, 0)).Must(t)
 	defer f.Close()
+	var err error
 	for block := make([]byte, 4096); err == nil; {
 		_, err = f.Write(block)
 	}
@@ -160,4 +156,39 @@ func TestInheritedFilesAreClosed(t *testing.T) {
 		t.Errorf("the pipe is open: %v", err)
 	}
 	b.stop(p, 0)
+}
+
+// processesOf lists the processes that were started with a text in their command
+// line or environment, but for this one.
+func processesOf(text string) []int {
+	var found []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		for _, file := range []string{"cmdline", "environ"} { // both are empty for zombies
+			data, err := os.ReadFile(filepath.Join(dir, file))
+			if err == nil && bytes.Contains(data, []byte(text)) && pid != os.Getpid() {
+				found = append(found, pid)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// A server that git has started has variables by which git would work on the main
+// checkout, wherever it is called.
+func TestAgentIsBoundToNoRepository(t *testing.T) {
+	b := newBench(t)
+	for _, name := range git.Bound {
+		t.Setenv(name, "/main/.git")
+	}
+	t.Setenv("GIT_SSH_COMMAND", "ssh -x")
+	s := b.spec("1", "")
+	s.Command = []string{"sh", "-c", "env | grep -e =/main -e ^GIT_N -e ^GIT_SSH | sort"}
+	s.Env = []string{"GIT_NAMESPACE=own"} // what the config says counts
+	b.run(s)
+	if got, want := texts(b.log(), Stdout), "GIT_NAMESPACE=own|GIT_SSH_COMMAND=ssh -x"; got != want {
+		t.Errorf("the agent has %q, want %q", got, want)
+	}
 }

@@ -3,16 +3,21 @@ package runner
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"deepwork/actor/testkit"
+	"deepwork/session/attempt/transcript"
 )
 
 // maxEncoded bounds an encoded entry: each byte of its text may need six.
@@ -20,8 +25,7 @@ const maxEncoded = 6*MaxLine + 200
 
 func openedLog(t *testing.T, dir string) *logFile {
 	t.Helper()
-	l, err := openLog(dir, notePatience)
-	must(t, err)
+	l := testkit.Get(openLog(dir, notePatience)).Must(t)
 	t.Cleanup(func() { l.close() })
 	return l
 }
@@ -29,8 +33,7 @@ func openedLog(t *testing.T, dir string) *logFile {
 // size is what a log takes on disk.
 func size(t *testing.T, dir string) (n int64) {
 	t.Helper()
-	segs, err := segments(dir)
-	must(t, err)
+	segs := testkit.Get(segments(dir)).Must(t)
 	for _, s := range segs {
 		n += s.size
 	}
@@ -126,13 +129,10 @@ func TestNote(t *testing.T) {
 	must(t, Note(dir, "one"))
 	must(t, Note(dir, "two\nthree\n"))
 	entries, _ := tailed(t, dir, nil, 10)
-	if texts(entries, System) != "one|two|three" || entries[2].Index != 2 {
-		t.Errorf("%v", entries)
-	}
+	testkit.Equal(t, texts(entries, System), "one|two|three")
+	testkit.Equal(t, entries[2].Index, 2)
 	openedLog(t, dir)
-	if err := Note(dir, "four"); err == nil || !strings.Contains(err.Error(), "a run writes it now") {
-		t.Error(err)
-	}
+	testkit.Fails(t, Note(dir, "four"), "a run writes it now")
 }
 
 // A log keeps 32 MiB, of which the oldest go first, and its indexes go on.
@@ -159,9 +159,7 @@ func TestLogRotates(t *testing.T) {
 	for i, after := 0, oldest[0].Index-1; ; i++ {
 		entries, next := tailed(t, dir, &after, 1000)
 		if len(entries) == 0 {
-			if after != n-1 {
-				t.Errorf("it ends with %d", after)
-			}
+			testkit.Equal(t, after, n-1, "it ends with")
 			break
 		}
 		for j, e := range entries {
@@ -199,19 +197,16 @@ func TestTornLog(t *testing.T) {
 	} {
 		dir := filepath.Join(t.TempDir(), "log")
 		must(t, Note(dir, "0\n1\n2"))
-		f, err := os.OpenFile(segmentPath(dir, 0), os.O_WRONLY|os.O_APPEND, 0)
-		must(t, err)
-		_, err = f.WriteString(torn)
-		must(t, err)
+		f := testkit.Get(os.OpenFile(segmentPath(dir, 0), os.O_WRONLY|os.O_APPEND, 0)).Must(t)
+		testkit.Get(f.WriteString(torn)).Must(t)
 		must(t, f.Close())
 		if entries, next := tailed(t, dir, nil, 10); texts(entries, System) != "0|1|2" && name != "no line break" || next != 2 {
 			t.Errorf("%s: read %v, %d", name, entries, next)
 		}
 		must(t, Note(dir, "3"))
 		entries, next := tailed(t, dir, new(int64(-1)), 10)
-		if texts(entries, System) != "0|1|2|3" || next != 3 {
-			t.Errorf("%s: then %v, %d", name, entries, next)
-		}
+		testkit.Equal(t, texts(entries, System), "0|1|2|3", "%s", name)
+		testkit.Equal(t, next, 3, "%s", name)
 	}
 	// A segment that was begun and not written to.
 	dir := filepath.Join(t.TempDir(), "log")
@@ -244,4 +239,106 @@ func FuzzDecodeEntry(f *testing.F) {
 		decodeEntry(text) // whatever it is, it is no panic
 		indexOf(text)
 	})
+}
+
+func TestFinal(t *testing.T) {
+	lines := func(stream string, texts ...string) (es []Entry) {
+		for _, text := range texts {
+			es = append(es, Entry{Stream: stream, Text: text})
+		}
+		return es
+	}
+	final := func(entries []Entry) string {
+		s, e := newSummary(), Exit{}
+		for _, entry := range entries {
+			s.line(entry.Stream, []byte(entry.Text))
+		}
+		s.put(&e)
+		return e.FinalMessage
+	}
+	long := strings.Repeat("é", MaxFinal+5)
+	big := `{"type":"result","subtype":"success","result":"` + strings.Repeat("x", 3*MaxLine) + `"}`
+	for name, c := range map[string]struct {
+		entries []Entry
+		want    string
+	}{
+		"nothing":  {nil, ""},
+		"plain":    {append(lines(Stdout, "one", " two ", "", "  "), lines(Stderr, "oops")...), "two"},
+		"stderr":   {append(lines(Stdout, " "), lines(Stderr, "oops", "")...), "oops"},
+		"system":   {lines(System, "started"), ""},
+		"too long": {lines(Stdout, long), strings.Repeat("é", MaxFinal)},
+		"binary":   {lines(Stdout, "a\xffb"), "a\ufffdb"},
+		"claude": {lines(Stdout,
+			`{"type":"system","subtype":"init","session_id":"x"}`,
+			`{"type":"assistant","message":{"content":[{"type":"text","text":"Hm"}]}}`,
+			`{"type":"result","subtype":"success","is_error":false,"result":"All\ndone.","session_id":"x"}`, "bye"), "All\ndone."},
+		"codex": {lines(Stdout,
+			`{"type":"thread.started","thread_id":"x"}`,
+			`{"type":"item.completed","item":{"id":"0","type":"agent_message","text":"First"}}`,
+			`{"type":"item.completed","item":{"id":"1","type":"command_execution","command":"ls","aggregated_output":"x","exit_code":0}}`,
+			`{"type":"item.completed","item":{"id":"2","type":"agent_message","text":"Last"}}`,
+			`{"type":"turn.completed","usage":{"input_tokens":1}}`), "Last"},
+		"gemini stream": {lines(Stdout,
+			`{"type":"init","session_id":"x","model":"m"}`,
+			`{"type":"message","role":"user","content":"do it"}`,
+			`{"type":"message","role":"assistant","content":"I will. ","delta":true}`,
+			`{"type":"tool_use","tool_name":"t","tool_id":"1","parameters":{}}`,
+			`{"type":"message","role":"assistant","content":"It is ","delta":true}`,
+			`{"type":"message","role":"assistant","content":"done.","delta":true}`,
+			`{"type":"result","status":"success","stats":{}}`), "It is done."},
+		"gemini json":  {lines(Stdout, `{"session_id":"x","response":"Fine","stats":{}}`), "Fine"},
+		"opencode":     {lines(Stdout, `{"type":"step_start","part":{"type":"step-start"}}`, `{"type":"text","sessionID":"s","part":{"type":"text","text":"Ready"}}`, `{"type":"step_finish","part":{"type":"step-finish"}}`), "Ready"},
+		"split":        {lines(Stdout, big[:MaxLine], big[MaxLine:2*MaxLine], big[2*MaxLine:3*MaxLine], big[3*MaxLine:]), strings.Repeat("x", MaxFinal)},
+		"no words":     {lines(Stdout, `{"type":"result","subtype":"error_during_execution","is_error":true}`), `{"type":"result","subtype":"error_during_execution","is_error":true}`},
+		"other json":   {lines(Stdout, `{"result":[1]}`), `{"result":[1]}`},
+		"broken json":  {lines(Stdout, `{"type":"result","result":`), `{"type":"result","result":`},
+		"other shapes": {lines(Stdout, `{"type":"item.completed","item":"text"}`, "end"), "end"},
+	} {
+		testkit.Equal(t, final(c.entries), c.want, "%s", name)
+	}
+	if got := final(lines(Stdout, long)); utf8.RuneCountInString(got) != MaxFinal {
+		t.Errorf("%d characters", utf8.RuneCountInString(got))
+	}
+}
+
+// An exit has the last lines on stderr, without colors, and the usage that an agent reports, also in a
+// line that is logged in pieces.
+func TestSummary(t *testing.T) {
+	s := newSummary()
+	for i := range 100_000 {
+		s.line(Stderr, fmt.Appendf(nil, "warning %d", i))
+	}
+	s.line(Stderr, []byte("\x1b[31mno network\x1b[0m"))
+	result := `{"type":"result","subtype":"success","result":"` + strings.Repeat("x", 2*MaxLine) + `","total_cost_usd":0.5,"num_turns":2,"modelUsage":{"m":{"inputTokens":3,"outputTokens":4}}}`
+	for ; len(result) > MaxLine; result = result[MaxLine:] {
+		s.line(Stdout, []byte(result[:MaxLine]))
+	}
+	s.line(Stdout, []byte(result))
+	var e Exit
+	s.put(&e)
+	if lines := strings.Split(e.Stderr, "\n"); len(e.Stderr) > maxStderr || len(lines) < 10 || lines[len(lines)-2] != "warning 99999" || lines[len(lines)-1] != "no network" {
+		t.Errorf("%q", e.Stderr)
+	}
+	if want := (&transcript.Usage{Models: map[string]transcript.Tokens{"m": {Input: 3, Output: 4}}, USD: new(0.5), Turns: 2}); !reflect.DeepEqual(e.Usage, want) {
+		t.Errorf("%+v", e.Usage)
+	}
+	if cap(s.stderr) > 8*MaxLine {
+		t.Errorf("%d bytes of stderr are kept", cap(s.stderr))
+	}
+}
+
+// There is room for any exit in the space that is reserved for it.
+func TestRoomForAnExit(t *testing.T) {
+	s := newSummary()
+	s.line(Stderr, []byte(strings.Repeat("<", 2*maxStderr)))
+	for i := range 100 {
+		s.line(Stdout, fmt.Appendf(nil, `{"type":"assistant","message":{"id":"%d","model":"%d%s","usage":{"input_tokens":%d}}}`, i, i, strings.Repeat("<", 300), 1<<49))
+	}
+	s.line(Stdout, fmt.Appendf(nil, `{"type":"result","result":%q}`, strings.Repeat("<", MaxFinal)))
+	var e Exit
+	s.put(&e)
+	data, err := json.Marshal(&e)
+	if err != nil || len(data) > spareSize || len(data) < spareSize/2 || len(e.Usage.Models) < 16 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
 }

@@ -10,11 +10,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func TestRun(t *testing.T) {
@@ -34,26 +37,19 @@ func TestRun(t *testing.T) {
 	if got, want := texts(log, Stdout), "reading|héllo||last words"; got != want {
 		t.Errorf("stdout %q, want %q", got, want)
 	}
-	if got := texts(log, Stderr); got != "to stderr" {
-		t.Errorf("stderr %q", got)
-	}
+	testkit.Equal(t, texts(log, Stderr), "to stderr", "stderr")
 	for _, file := range []string{specFile, startedFile, exitFile} {
-		if fi, err := os.Stat(filepath.Join(s.Dir, file)); err != nil || fi.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", file, fi, err)
-		}
+		testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(s.Dir, file))).Must(t).Mode().Perm(), 0o600, "%s", file)
 	}
 	// A later caller finds the same.
-	again, err := testRunner().Find(t.Context(), s.Dir)
-	must(t, err)
+	again := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
 	if got := b.wait(again); got != e || again.pid() != p.pid() {
 		t.Errorf("found %+v, want %+v", got, e)
 	}
 	if got := b.run(s); got != e || b.ran() != 1 {
 		t.Errorf("started again: %+v, %d agents ran", got, b.ran())
 	}
-	if got, err := again.Stop(t.Context(), 0); err != nil || got != e {
-		t.Errorf("stopped after its end: %+v, %v", got, err)
-	}
+	testkit.Equal(t, testkit.Get(again.Stop(t.Context(), 0)).Must(t), e, "stopped after its end")
 }
 
 func TestSurroundings(t *testing.T) {
@@ -120,9 +116,7 @@ func TestNotStarted(t *testing.T) {
 			t.Errorf("%d: %+v", i, e)
 		}
 	}
-	if b.ran() != 0 {
-		t.Error("an agent ran")
-	}
+	testkit.Equal(t, b.ran(), 0, "an agent ran")
 	// The program is looked up in the PATH that the agent is given.
 	must(t, os.MkdirAll(b.path("bin"), 0o700))
 	must(t, os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700))
@@ -136,9 +130,7 @@ func TestNotStarted(t *testing.T) {
 func TestStartRefuses(t *testing.T) {
 	b := newBench(t)
 	must(t, os.WriteFile(b.path("file"), nil, 0o600))
-	if _, err := testRunner().Start(t.Context(), b.spec("file/run", "echo")); err == nil || !strings.Contains(err.Error(), "not a directory") {
-		t.Error(err)
-	}
+	testkit.Fails(t, testkit.Get(testRunner().Start(t.Context(), b.spec("file/run", "echo"))).Err(), "not a directory")
 	s := b.spec("2", "echo")
 	for want, r := range map[string]*Runner{
 		"no command line":        {},
@@ -147,9 +139,7 @@ func TestStartRefuses(t *testing.T) {
 		"starting the shim":      {Shim: []string{"false"}},
 		"something to say about": {Shim: []string{"sh", "-c", "echo something to say about it; exit 0"}},
 	} {
-		if _, err := r.Start(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		testkit.Fails(t, testkit.Get(r.Start(t.Context(), s)).Err(), want, "%s", want)
 	}
 	// All that is no hindrance to a start that goes well.
 	if e := b.run(s); e.Code != 0 || b.ran() != 1 {
@@ -167,9 +157,7 @@ func TestFindNothing(t *testing.T) {
 	// a late shim does nothing.
 	s := b.spec("1", "echo")
 	must(t, putSpec(t.Context(), s))
-	if _, err := r.Find(t.Context(), s.Dir); !errors.Is(err, ErrNoRun) {
-		t.Errorf("a spec alone: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(r.Find(t.Context(), s.Dir)).Err(), ErrNoRun, "a spec alone")
 	out, err := exec.Command(r.Shim[0], r.Shim[1], s.Dir).CombinedOutput()
 	if err != nil || string(out) != "\x00" || exists(s.Dir, startedFile) || b.ran() != 0 {
 		t.Errorf("a late shim: %v %s, %d ran", err, out, b.ran())
@@ -205,14 +193,11 @@ func TestStartTwice(t *testing.T) {
 			break
 		}
 	}
-	p, err := testRunner().Find(t.Context(), s.Dir)
-	must(t, err)
+	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
 	if e, err := p.Stop(t.Context(), time.Minute); err != nil || !e.Stopped || e.Signal != "SIGTERM" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if b.ran() != 1 {
-		t.Errorf("%d agents ran", b.ran())
-	}
+	testkit.Equal(t, b.ran(), 1, "agents ran")
 }
 
 func TestWaitEndsWithContext(t *testing.T) {
@@ -223,9 +208,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := p.Wait(ctx); done <- err }()
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, <-done, context.Canceled)
 	if _, err := testRunner().Start(ctx, b.spec("2", "hang")); !errors.Is(err, context.Canceled) || b.ran() != 1 {
 		t.Errorf("%v, %d ran", err, b.ran())
 	}
@@ -249,4 +232,113 @@ func TestEndOf(t *testing.T) {
 	if got := endOf(early, began); !got.Equal(early) {
 		t.Errorf("the clock was set back by an hour: %v, and it began at %v", got, early)
 	}
+}
+
+func (b *bench) stop(p *Process, grace time.Duration) Exit {
+	b.t.Helper()
+	e := testkit.Get(p.Stop(b.t.Context(), grace)).Must(b.t)
+	return e
+}
+
+func TestStop(t *testing.T) {
+	b := newBench(t)
+	p := b.start(b.spec("1", "obedient"))
+	b.next()
+	if e := b.stop(p, time.Minute); !e.Stopped || e.Code != 0 || e.Signal != "" || e.FinalMessage != "tidied up" || e.Interrupted {
+		t.Errorf("obedient: %+v", e)
+	}
+	// One that does not listen, with a child that does not either.
+	p = b.start(b.spec("2", "stubborn"))
+	v, child := b.next(), b.next()
+	if e := b.stop(p, 50*time.Millisecond); !e.Stopped || e.Signal != "SIGKILL" {
+		t.Errorf("stubborn: %+v", e)
+	}
+	v.Gone()
+	child.Gone()
+	// The child of one that listens has the grace period, too.
+	p = b.start(b.spec("3", "tidyfamily"))
+	v, child = b.next(), b.next()
+	if e := b.stop(p, time.Minute); !e.Stopped || e.Signal != "SIGTERM" || e.FinalMessage != "the child tidied up" {
+		t.Errorf("family: %+v", e)
+	}
+	v.Gone()
+	child.Gone()
+	// No grace at all; and it is stopped by one that has found it.
+	b.start(b.spec("4", "stubborn"))
+	b.next()
+	b.next()
+	found := testkit.Get(testRunner().Find(t.Context(), b.path("4"))).Must(t)
+	if e := b.stop(found, 0); !e.Stopped || e.Signal != "SIGKILL" {
+		t.Errorf("no grace: %+v", e)
+	}
+}
+
+// Of several stops the least patient counts, whichever comes first.
+func TestStopAgain(t *testing.T) {
+	b := newBench(t)
+	p := b.start(b.spec("1", "stubborn"))
+	b.next()
+	b.next()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if e, err := p.Stop(t.Context(), time.Hour); err != nil || !e.Stopped {
+			t.Errorf("%+v, %v", e, err)
+		}
+	})
+	if e := b.stop(p, 0); e.Signal != "SIGKILL" {
+		t.Errorf("%+v", e)
+	}
+	wg.Wait()
+}
+
+func TestStopBeforeItBegan(t *testing.T) {
+	b := newBench(t)
+	s := b.spec("1", "hang")
+	must(t, os.MkdirAll(s.Dir, 0o700))
+	must(t, requestStop(s.Dir, 0))
+	if e := b.run(s); !e.Stopped || e.NotStarted == "" || b.ran() != 0 {
+		t.Errorf("%+v, %d ran", e, b.ran())
+	}
+}
+
+// Shims do not die of what terminals and people send to everybody.
+func TestShimSurvivesSignals(t *testing.T) {
+	b := newBench(t)
+	p := b.start(b.spec("1", "hang"))
+	v := b.next()
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGUSR2} {
+		must(t, syscall.Kill(p.started.ShimPID, s))
+	}
+	sid, err := sessionOf(p.started.ShimPID)
+	if err != nil || sid != p.started.ShimPID {
+		t.Errorf("the shim's session is %d, %v", sid, err)
+	}
+	must(t, syscall.Kill(v.PID, syscall.SIGTERM))
+	if e := b.wait(p); e.Signal != "SIGTERM" || e.Stopped || e.Interrupted {
+		t.Errorf("%+v", e)
+	}
+}
+
+// What an agent leaves behind ends with it, whatever session it has moved to.
+func TestOrphans(t *testing.T) {
+	b := newBench(t)
+	p := b.start(b.spec("1", "orphans"))
+	inGroup, away := b.next(), b.next()
+	if e := b.wait(p); e.Code != 0 || e.FinalMessage != "done" || e.Left && runtime.GOOS == "linux" {
+		t.Errorf("%+v", e)
+	}
+	inGroup.Gone()
+	if runtime.GOOS == "linux" {
+		away.Gone()
+	} else {
+		syscall.Kill(away.PID, syscall.SIGKILL)
+	}
+}
+
+func sessionOf(pid int) (int, error) {
+	sid, _, e := syscall.Syscall(syscall.SYS_GETSID, uintptr(pid), 0, 0)
+	if e != 0 {
+		return 0, e
+	}
+	return int(sid), nil
 }

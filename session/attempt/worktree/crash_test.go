@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // twoTrees are two repositories, one with all that creation can do.
@@ -57,9 +59,7 @@ func eachPoint(t *testing.T, least int, prepare func(t *testing.T, k *Keeper, tr
 			do = prepare(t, k, trees)
 		}
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			if _, err := dieAt(k, n, do); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Get(dieAt(k, n, do)).Must(t)
 			check(t, New(Options{Dir: k.dir, Logger: k.log}), trees)
 		})
 	}
@@ -78,21 +78,16 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 		if did, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil || len(did) > 0 {
 			t.Errorf("a known attempt: %v, %v", did, err)
 		}
-		done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-		must(t, err)
+		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
 		if read(t, done[0].Path, ".env") != "SECRET=1" || read(t, done[1].Path, "lib/b.txt") != "bee\n" || runtime.GOOS != "windows" && read(t, done[0].Path, "setup.log") != "set up\n" {
 			t.Error("a worktree is not complete")
 		}
 		clean(t, done[0].Path, done[1].Path)
-		if did, err := k.Recover(t.Context(), func(string) bool { return false }); err != nil || len(did) != 1 {
-			t.Errorf("an unknown attempt: %v, %v", did, err)
-		}
+		testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1, "an unknown attempt")
 		nothingLeft(t, k)
 		for _, tr := range trees {
 			sound(t, tr.Repo, 0)
-			if out := gitIn(t, tr.Repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
-				t.Errorf("refs are left: %s", out)
-			}
+			testkit.Equal(t, gitIn(t, tr.Repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
 		}
 	})
 }
@@ -101,8 +96,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 func TestCrashAtEachPointOfRemove(t *testing.T) {
 	t.Parallel()
 	prepare := func(t *testing.T, k *Keeper, trees []Tree) func() error {
-		done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-		must(t, err)
+		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
 		for _, m := range done {
 			write(t, m.Path, "untracked", "u")
 			must(t, os.Remove(filepath.Join(m.Path, "lib", "b.txt")))
@@ -115,22 +109,17 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 	}
 	eachPoint(t, 8, prepare, func(t *testing.T, k *Keeper, trees []Tree) {
 		half := isThere(k.gone(attemptID))
-		if did, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil || (len(did) > 0) != half {
-			t.Errorf("half-done: %v, did %v, %v", half, did, err)
-		}
+		testkit.Equal(t, (len(testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t)) > 0), half, "half-done")
 		_, _, err := k.Remove(t.Context(), attemptID, false, nil)
 		must(t, err)
 		nothingLeft(t, k)
 		for _, tr := range trees {
 			ref := rescueRefs + attemptID
-			if show(t, tr.Repo, ref, "untracked") != "u" || len(files(t, tr.Repo, ref)) != 3 {
-				t.Errorf("kept are %q", files(t, tr.Repo, ref))
-			}
+			testkit.Equal(t, show(t, tr.Repo, ref, "untracked"), "u", "kept")
+			testkit.Equal(t, len(files(t, tr.Repo, ref)), 3, "kept")
 			sound(t, tr.Repo, 0)
 		}
-		if show(t, trees[0].Repo, rescueRefs+attemptID+"-2", "notes") != "beside" {
-			t.Error("what lay beside is lost")
-		}
+		testkit.Equal(t, show(t, trees[0].Repo, rescueRefs+attemptID+"-2", "notes"), "beside", "what lay beside is lost")
 	})
 }
 
@@ -146,17 +135,12 @@ func TestCrashOfMerges(t *testing.T) {
 			head := gitIn(t, path, "rev-parse", "HEAD")
 			write(t, repo, "lib/b.txt", "moved on\n")
 			commit(t, repo, "meanwhile")
-			if points, err := dieAt(k, 1, func() error { _, err := k.Merge(t.Context(), landing(path, way)); return err }); err != nil || points != 1 {
-				t.Fatalf("%d points, %v", points, err)
-			}
+			testkit.Equal(t, testkit.Get(dieAt(k, 1, func() error { _, err := k.Merge(t.Context(), landing(path, way)); return err })).Must(t), 1)
 			k.at = func(string) {}
 			clean(t, repo, path)
-			if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-				t.Fatal(err)
-			}
-			if read(t, repo, "a.txt") != "one\ntwo\nthree\n" || read(t, repo, "lib/b.txt") != "moved on\n" {
-				t.Error("it is not merged")
-			}
+			testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
+			testkit.Equal(t, read(t, repo, "a.txt"), "one\ntwo\nthree\n", "it is not merged")
+			testkit.Equal(t, read(t, repo, "lib/b.txt"), "moved on\n", "it is not merged")
 			if _, err := tryGit(repo, "merge-base", "--is-ancestor", head, "refs/deepwork/before/"+attemptID+"-"+head[:12]); way != WayMerge && err != nil {
 				t.Errorf("the old commits are lost: %v", err)
 			}
@@ -183,9 +167,7 @@ func TestWhatAKilledGitLeavesIsNamed(t *testing.T) {
 		_, err := k.Merge(t.Context(), landing(path, WayMerge))
 		expectError(t, err, ErrUnfinished, fmt.Sprintf("git -C %q rebase --abort", path))
 		gitIn(t, path, "rebase", "--abort")
-		if _, err := k.Update(t.Context(), landing(path, "")); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err())
 		_, err = k.Rebase(t.Context(), landing(path, ""))
 		expectError(t, err, ErrUnfinished, fmt.Sprintf("git -C %q merge --abort", path))
 	})

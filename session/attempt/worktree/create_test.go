@@ -2,6 +2,7 @@ package worktree
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/testkit"
 )
 
 func TestCreateAndRemove(t *testing.T) {
@@ -21,31 +23,20 @@ func TestCreateAndRemove(t *testing.T) {
 	repo := newRepo(t)
 	base := gitIn(t, repo, "rev-parse", "main")
 	k, _ := newKeeper(t)
-	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Must(t)
 	want := Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: base}
 	if len(done) != 1 || done[0] != want {
 		t.Fatalf("made %+v, want %+v", done, want)
 	}
-	if got := read(t, want.Path, "lib/b.txt"); got != "bee\n" {
-		t.Errorf("the worktree has %q", got)
-	}
-	if out := gitIn(t, want.Path, "status", "--porcelain", "--branch"); out != "## "+branchName {
-		t.Errorf("git status says %q", out)
-	}
+	testkit.Equal(t, read(t, want.Path, "lib/b.txt"), "bee\n", "the worktree")
+	testkit.Equal(t, gitIn(t, want.Path, "status", "--porcelain", "--branch"), "## "+branchName, "git status")
 	again, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
 	if err != nil || !slices.Equal(again, done) {
 		t.Errorf("called again: %v, %v", again, err)
 	}
-	if _, err := k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil); err == nil {
-		t.Error("an attempt was given other worktrees while it has some")
-	}
-	if r := remove(t, k); r != (Rescue{}) {
-		t.Errorf("of a clean worktree was kept: %+v", r)
-	}
-	if out := gitIn(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
-		t.Errorf("refs are left: %s", out)
-	}
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil)).Err(), "", "an attempt was given other worktrees while it has some")
+	testkit.Equal(t, remove(t, k), (Rescue{}), "of a clean worktree was kept")
+	testkit.Equal(t, gitIn(t, repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
 	sound(t, repo, 0)
 	if kept, _, err := k.Remove(t.Context(), attemptID, false, nil); kept != nil || err != nil {
 		t.Errorf("removed again: %v, %v", kept, err)
@@ -76,18 +67,14 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	write(t, path, "new", "work")
-	if _, err := k.Status(t.Context(), path, "", "main"); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Err())
 	if _, _, err := k.Diff(t.Context(), path, "", "main", nil, 0); err != nil {
 		t.Error(err)
 	}
 	if r := remove(t, k); r.Ref == "" {
 		t.Error("nothing was kept")
 	}
-	if after := digest(t, repo); after != before {
-		t.Errorf("the main checkout changed:\n%s", gitIn(t, repo, "status", "--short"))
-	}
+	testkit.Equal(t, digest(t, repo), before, "the main checkout changed: %s", gitIn(t, repo, "status", "--short"))
 	sound(t, repo, 0)
 }
 
@@ -103,9 +90,7 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 			k, _ := newKeeper(t)
 			must(t, CheckRepo(t.Context(), path, "main"))
 			at := create(t, k, path)
-			if read(t, at, "lib/b.txt") != "bee\n" {
-				t.Error("the worktree is not of the whole repository")
-			}
+			testkit.Equal(t, read(t, at, "lib/b.txt"), "bee\n", "the worktree is not of the whole repository")
 			write(t, at, "x", "kept")
 			if r := remove(t, k); show(t, path, r.Commit, "x") != "kept" {
 				t.Error("work is lost")
@@ -142,9 +127,7 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 				t.Errorf("CheckRepo: %v", err)
 			}
 			good, bad := tree(repo), Tree{RepoID: "r2", Name: "bad", Repo: c.repo, TargetBranch: c.branch}
-			if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{good, bad}, nil); !errors.Is(err, c.want) {
-				t.Errorf("Create: %v", err)
-			}
+			testkit.FailsWith(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{good, bad}, nil)).Err(), c.want, "Create")
 			nothingLeft(t, k)
 			sound(t, repo, 0)
 		})
@@ -156,14 +139,10 @@ func TestBranchThatExistsIsRefusedAndStays(t *testing.T) {
 	k, _ := newKeeper(t)
 	repo := newRepo(t)
 	gitIn(t, repo, "branch", branchName)
-	if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil); !errors.Is(err, ErrBranchTaken) {
-		t.Errorf("got %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Err(), ErrBranchTaken)
 	gitIn(t, repo, "rev-parse", "--verify", branchName)
 	nothingLeft(t, k)
-	if _, err := k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "not a valid branch name") {
-		t.Errorf("got %v", err)
-	}
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/a..b", []Tree{tree(repo)}, nil)).Err(), "not a valid branch name")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 }
@@ -173,8 +152,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 	k, _ := newKeeper(t)
 	repo := newRepo(t)
 	trees := []Tree{tree(repo), {RepoID: "r2", Name: "api", Repo: filepath.Join(repo, "lib"), TargetBranch: "main"}}
-	done, err := k.Create(t.Context(), attemptID, branchName, trees, nil)
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
 	for _, m := range done {
 		write(t, m.Path, "work", m.Path)
 	}
@@ -184,21 +162,13 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 		t.Fatalf("kept %+v, %v", kept, err)
 	}
 	for i, suffix := range []string{"", "-2", "-3"} {
-		if kept[i].Ref != "refs/deepwork/rescue/"+attemptID+suffix {
-			t.Errorf("ref %d is %s", i, kept[i].Ref)
-		}
-		if gitIn(t, repo, "rev-parse", kept[i].Ref) != kept[i].Commit {
-			t.Errorf("%s is not the commit that was told", kept[i].Ref)
-		}
+		testkit.Equal(t, kept[i].Ref, "refs/deepwork/rescue/"+attemptID+suffix, "ref %d", i)
+		testkit.Equal(t, gitIn(t, repo, "rev-parse", kept[i].Ref), kept[i].Commit, "%s is not the commit that was told", kept[i].Ref)
 	}
 	for i, m := range done {
-		if show(t, repo, kept[i].Commit, "work") != m.Path {
-			t.Error("the work of two worktrees is mixed up")
-		}
+		testkit.Equal(t, show(t, repo, kept[i].Commit, "work"), m.Path, "the work of two worktrees is mixed up")
 	}
-	if show(t, repo, kept[2].Commit, "NOTES.md") != "beside them" {
-		t.Error("what lay beside the worktrees is lost")
-	}
+	testkit.Equal(t, show(t, repo, kept[2].Commit, "NOTES.md"), "beside them", "what lay beside the worktrees is lost")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 }
@@ -212,18 +182,13 @@ func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
 	repo := newRepo(t)
 	tr := tree(repo)
 	tr.Setup = []string{"sh", "-c", `pwd >where.log; echo "$KEY" >key.log; git rev-parse --show-toplevel >top.log`}
-	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, []string{"KEY=value"})
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, []string{"KEY=value"})).Must(t)
 	real, _ := filepath.EvalSymlinks(done[0].Path)
 	if got := strings.TrimSpace(read(t, done[0].Path, "where.log")); got != real && got != done[0].Path {
 		t.Errorf("it ran in %s", got)
 	}
-	if got := read(t, done[0].Path, "key.log"); got != "value\n" {
-		t.Errorf("KEY is %q", got)
-	}
-	if got := strings.TrimSpace(read(t, done[0].Path, "top.log")); got != real {
-		t.Errorf("git is at work in %s", got)
-	}
+	testkit.Equal(t, read(t, done[0].Path, "key.log"), "value\n", "KEY")
+	testkit.Equal(t, strings.TrimSpace(read(t, done[0].Path, "top.log")), real, "git is at work in")
 }
 
 func TestFailedSetupIsUndoneAndTold(t *testing.T) {
@@ -239,17 +204,11 @@ func TestFailedSetupIsUndoneAndTold(t *testing.T) {
 	if !errors.Is(err, ErrSetup) || !ok || p.ExitCode != 7 {
 		t.Errorf("got %v", err)
 	}
-	for _, want := range []string{"no luck", "exit code 7", "api"} {
-		if !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("the message lacks %q: %v", want, err)
-		}
-	}
+	testkit.ContainsAll(t, fmt.Sprint(err), []string{"no luck", "exit code 7", "api"}, "the message")
 	nothingLeft(t, k)
 	for _, repo := range []string{first, second} {
 		sound(t, repo, 0)
-		if out := gitIn(t, repo, "for-each-ref", "--format=%(refname)"); out != "refs/heads/main" {
-			t.Errorf("refs are left: %s", out)
-		}
+		testkit.Equal(t, gitIn(t, repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
 	}
 }
 
@@ -268,9 +227,7 @@ func TestCancelledCreateIsUndone(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := k.Create(ctx, attemptID, branchName, []Tree{tr}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Create(ctx, attemptID, branchName, []Tree{tr}, nil)).Err(), context.Canceled)
 	nothingLeft(t, k)
 	sound(t, repo, 0)
 }
@@ -289,9 +246,7 @@ func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 		t.Errorf("it did not wait: %v", err)
 	}
 	must(t, os.Truncate(half, 0))
-	if _, err := k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil); err == nil || !strings.Contains(err.Error(), "commondir") {
-		t.Errorf("one that is broken for good: %v", err)
-	}
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil)).Err(), "commondir", "one that is broken for good")
 }
 
 func TestBranches(t *testing.T) {
@@ -332,4 +287,77 @@ func TestBranchForIsALegalRef(t *testing.T) {
 	if len(seen) < 25 {
 		t.Error("the same title gives the same branch again and again")
 	}
+}
+
+const journaledAttempt = "3b241101-e2bb-4255-8caf-4136c566a962"
+
+func journalText(tree string) string {
+	return `{"version":2,"attempt":"` + journaledAttempt + `","branch":"deepwork/a-0001","phase":"made","trees":[` + tree + `],"board":"b"}`
+}
+
+const wholeTree = `{"repo_id":"r","name":"web","repo":"/p/web","target_branch":"main","git_dir":"/p/web/.git","branch":"b","base":"","begun":true}`
+
+// A journal that is damaged is told, and nothing is done by it.
+func TestDamagedJournals(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("the paths in the texts are no absolute ones there")
+	}
+	testkit.Get(parseJournal("/p/w", journaledAttempt, []byte(journalText(wholeTree)))).Must(t)
+	for text, want := range map[string]string{
+		``:                               "is damaged",
+		`null`:                           "another version (0)",
+		journalText(`null`):              "worktree 0 is null",
+		journalText(wholeTree + `,null`): "worktree 1 is null",
+		journalText(`{}`):                "must be an absolute path",
+		journalText(strings.Replace(wholeTree, "/p/web/.git", "../x", 1)):        "must be an absolute path",
+		journalText(strings.Replace(wholeTree, "/p/web/.git", `/p/\u0000`, 1)):   "must be an absolute path",
+		journalText(strings.Replace(wholeTree, `"web"`, `"../web"`, 1)):          "cannot be the name",
+		journalText(strings.ReplaceAll(wholeTree, "web\"", ".journal/..\"")):     "cannot be the name",
+		strings.Replace(journalText(wholeTree), `"made"`, `"maid"`, 1):           `no phase "maid"`,
+		strings.Replace(journalText(wholeTree), `"version":2`, `"version":1`, 1): "another version (1)",
+		strings.Replace(journalText(wholeTree), `3b24`, `3b25`, 1):               "or attempt",
+	} {
+		if j, err := parseJournal("/p/w", journaledAttempt, []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v; want %q", text, j, err, want)
+		}
+	}
+	// Recovery passes it by, and says which file it is.
+	k, _ := newKeeper(t)
+	path := k.journalPath(journaledAttempt)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, []byte(journalText(`null`)), 0o600))
+	did, err := k.Recover(t.Context(), func(string) bool { return false })
+	if err == nil || !strings.Contains(err.Error(), path) || len(did) > 0 {
+		t.Errorf("%v, %v", did, err)
+	}
+	testkit.Works(t, testkit.Get(os.Stat(path)).Err())
+}
+
+// Whatever a journal's file holds, what is taken from it is whole, and is written as
+// it was read.
+func FuzzJournal(f *testing.F) {
+	for _, tree := range []string{wholeTree, wholeTree + "," + wholeTree, `null`, `{}`, `{"name":"x","git_dir":"/","begun":true}`, `[]`} {
+		f.Add([]byte(journalText(tree)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		j, err := parseJournal("/p/w", journaledAttempt, data)
+		if err != nil {
+			return
+		}
+		for _, e := range j.Trees {
+			if e == nil || !filepath.IsAbs(e.Path) {
+				t.Fatalf("%+v", e)
+			}
+		}
+		text, err := json.Marshal(j)
+		if err != nil {
+			t.Skip() // a year that JSON cannot write is not ours
+		}
+		again, err := parseJournal("/p/w", journaledAttempt, text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		testkit.Equal(t, string(testkit.Get(json.Marshal(again)).Must(t)), string(text), "%s", text)
+	})
 }

@@ -55,8 +55,7 @@ func write(t testing.TB, dir, name, text string) {
 
 func read(t testing.TB, path ...string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(path...))
-	must(t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join(path...))).Must(t)
 	return string(data)
 }
 
@@ -111,8 +110,7 @@ const branchName = "deepwork/do-it-1a2b"
 // make creates a worktree of a repository, and returns its path.
 func create(t testing.TB, k *Keeper, repo string) string {
 	t.Helper()
-	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	must(t, err)
+	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Must(t)
 	return done[0].Path
 }
 
@@ -153,9 +151,7 @@ func sound(t testing.TB, repo string, worktrees int) {
 		}
 		return nil
 	})
-	if n := len(admins(common)); n != worktrees {
-		t.Errorf("the repository has %d worktrees, not %d: %v", n, worktrees, admins(common))
-	}
+	testkit.Equal(t, len(admins(common)), worktrees, "worktrees of the repository: %v", admins(common))
 }
 
 // digest is of everything in a checkout that attempts must not touch.

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // newVictim makes a folder outside, of which nothing may be touched. The result checks it.
@@ -118,9 +121,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	}
 	admin := adminOf(filepath.Join(repo, ".git"), path)
 	write(t, admin, "commondir", at+"\n")
-	if _, err = k.Status(t.Context(), path, base, "main"); !errors.Is(err, ErrNotOurs) {
-		t.Errorf("with another commondir: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, base, "main")).Err(), ErrNotOurs, "with another commondir")
 	if _, _, err = k.Remove(t.Context(), attemptID, false, nil); !errors.Is(err, ErrNotOurs) {
 		t.Errorf("with another commondir: %v", err)
 	}
@@ -129,16 +130,121 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	if err != nil || len(kept) == 0 || show(t, repo, kept[0].Commit, "new.txt") != "work" {
 		t.Errorf("%+v, %v", kept, err)
 	}
-	if refs := gitIn(t, other, "for-each-ref", "refs/deepwork"); refs != "" {
-		t.Errorf("the other repository has %s", refs)
-	}
+	testkit.Equal(t, gitIn(t, other, "for-each-ref", "refs/deepwork"), "", "the other repository")
 	// Without a journal nothing is ours, whatever a .git file says.
 	stray := filepath.Join(k.dir, journaledAttempt, "web")
 	gitIn(t, repo, "worktree", "add", "-q", "--detach", stray)
-	if _, err := k.Status(t.Context(), stray, "", "main"); !errors.Is(err, ErrNoWorktree) {
-		t.Errorf("a worktree of no journal: %v", err)
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), stray, "", "main")).Err(), ErrNoWorktree, "a worktree of no journal")
+	testkit.FailsWith(t, k.Check(journaledAttempt, []string{stray}), ErrNotOurs, "a worktree of no journal")
+}
+
+func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	path := create(t, k, repo)
+	write(t, path, "new", "work")
+	if did, err := k.Recover(t.Context(), func(a string) bool { return a == attemptID }); len(did) > 0 || err != nil {
+		t.Errorf("a known attempt: %v, %v", did, err)
 	}
-	if err := k.Check(journaledAttempt, []string{stray}); !errors.Is(err, ErrNotOurs) {
-		t.Errorf("a worktree of no journal: %v", err)
+	did, err := k.Recover(t.Context(), func(string) bool { return false })
+	if err != nil || len(did) != 2 || !strings.Contains(did[1], rescueRefs+attemptID) {
+		t.Errorf("did %v, %v", did, err)
+	}
+	testkit.Equal(t, show(t, repo, rescueRefs+attemptID, "new"), "work", "the work is lost")
+	nothingLeft(t, k)
+	sound(t, repo, 0)
+}
+
+// A git that was killed while it added a worktree keeps git from working in the whole repository.
+func TestRecoverRemovesAHalfMadeWorktree(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	admin := adminOf(filepath.Join(repo, ".git"), create(t, k, repo))
+	j := testkit.Get(k.load(attemptID)).Must(t)
+	j.Phase = creating
+	must(t, k.save(j))
+	write(t, admin, "locked", initializing)
+	write(t, admin, "commondir", "")
+	if _, err := tryGit(repo, "rev-list", "--all"); err == nil {
+		t.Skip("this git does without the file")
+	}
+	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1)
+	nothingLeft(t, k)
+	sound(t, repo, 0)
+	gitIn(t, repo, "rev-list", "--all")
+}
+
+// A git that was killed while it changed the attempt's branch leaves the lock file of that branch.
+func TestRecoverBreaksTheLockOfItsBranch(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	create(t, k, repo)
+	j := testkit.Get(k.load(attemptID)).Must(t)
+	lock := filepath.Join(".git", "refs", "heads", j.Branch+".lock")
+	write(t, repo, lock, "")
+	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1)
+	nothingLeft(t, k)
+	sound(t, repo, 0)
+	if isThere(filepath.Join(repo, lock)) {
+		t.Error("the lock file was left")
+	}
+}
+
+func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	k.at = func(point string) {
+		if point != "copied web" {
+			return
+		}
+		if did, err := New(Options{Dir: k.dir}).Recover(t.Context(), func(string) bool { return false }); len(did) > 0 || err != nil {
+			t.Errorf("did %v, %v", did, err)
+		}
+	}
+	if path := create(t, k, repo); !isThere(filepath.Join(path, "a.txt")) {
+		t.Error("the worktree is gone")
+	}
+}
+
+func TestRecoverGoesOnAfterAFault(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, _ := newKeeper(t)
+	testkit.Get(k.Create(t.Context(), "good", branchName, []Tree{tree(repo)}, nil)).Must(t)
+	for name, text := range map[string]string{"broken": "{", "newer": `{"version": 99, "attempt": "newer"}`} {
+		write(t, k.journal, name+".json", text)
+	}
+	_, err := k.Recover(t.Context(), nil)
+	if err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "99") {
+		t.Errorf("got %v", err)
+	}
+	if isThere(filepath.Join(k.dir, "good")) {
+		t.Error("another attempt's fault hindered this one")
+	}
+	testkit.Contains(t, read(t, k.journal, "newer.json"), "99", "a newer journal was overwritten")
+	for _, attempt := range []string{"broken", "newer"} {
+		testkit.Fails(t, testkit.Get(k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil)).Err(), "", "%s was made", attempt)
+		if _, _, err := k.Remove(t.Context(), attempt, false, nil); err == nil {
+			t.Errorf("%s was removed", attempt)
+		}
+	}
+}
+
+func TestWaitingForALockEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	k, _ := newKeeper(t)
+	unlock := testkit.Get(k.lockAttempt(t.Context(), attemptID)).Must(t)
+	defer unlock()
+	other := New(Options{Dir: k.dir})
+	for name, waiter := range map[string]*Keeper{"this process": k, "another": other} {
+		ctx, cancel := contextThatEnds(t, 50*time.Millisecond)
+		if _, _, err := waiter.Remove(ctx, attemptID, false, nil); !errors.Is(err, ctx.Err()) || err == nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+		cancel()
 	}
 }

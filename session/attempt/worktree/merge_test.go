@@ -35,9 +35,7 @@ func attemptIn(t *testing.T, repo string) (*Keeper, string) {
 func clean(t *testing.T, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
-		if out := gitIn(t, dir, "status", "--porcelain"); out != "" {
-			t.Errorf("%s has changes:\n%s", dir, out)
-		}
+		testkit.Equal(t, gitIn(t, dir, "status", "--porcelain"), "", "%s has changes", dir)
 	}
 }
 
@@ -60,15 +58,11 @@ func TestMergeEachWay(t *testing.T) {
 				if away {
 					gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
 				}
-				got, err := k.Merge(t.Context(), landing(path, way))
-				must(t, err)
-				if got.Before != before || got.Commit != gitIn(t, repo, "rev-parse", "main") {
-					t.Errorf("landed %+v", got)
-				}
+				got := testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
+				testkit.Equal(t, got.Before, before, "landed")
+				testkit.Equal(t, got.Commit, gitIn(t, repo, "rev-parse", "main"), "landed")
 				for name, want := range map[string]string{"new.txt": "new\n", "a.txt": "one\ntwo\nthree\n", "lib/b.txt": "moved on\n"} {
-					if show(t, repo, "main", name) != want {
-						t.Errorf("%s is %q", name, show(t, repo, "main", name))
-					}
+					testkit.Equal(t, show(t, repo, "main", name), want, "%s", name)
 				}
 				parents := strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", "main"))
 				by := gitIn(t, repo, "show", "-s", "--format=%an %ae %cn %s", "main")
@@ -133,9 +127,7 @@ func TestMergeKeepsIgnoredFilesAndFolders(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(repo, "data")))
 	must(t, os.RemoveAll(filepath.Join(repo, "out")))
-	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
 	clean(t, repo)
 }
 
@@ -188,12 +180,8 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 					t.Fatalf("%s: %+v, %v", way, refused, err)
 				}
 			}
-			if gitIn(t, repo, "rev-parse", "main", branchName) != before {
-				t.Error("a branch was moved")
-			}
-			if gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
-				t.Error("a ref is left")
-			}
+			testkit.Equal(t, gitIn(t, repo, "rev-parse", "main", branchName), before, "a branch was moved")
+			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "a ref is left")
 			clean(t, path)
 		})
 	}
@@ -223,9 +211,7 @@ func TestConflicts(t *testing.T) {
 				t.Fatalf("%s: %v", way, err)
 			}
 		}
-		if _, err := k.Rebase(t.Context(), landing(path, "")); err == nil {
-			t.Error("rebased")
-		}
+		testkit.Fails(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), "", "rebased")
 		clean(t, repo, path)
 		for range 2 {
 			got, err := k.Update(t.Context(), landing(path, ""))
@@ -238,9 +224,7 @@ func TestConflicts(t *testing.T) {
 			if out := gitIn(t, path, "status", "--porcelain", "--untracked-files=all"); !strings.Contains(out, "UU a.txt") || !strings.Contains(out, "A  added.txt") || !strings.Contains(out, "AA pic.bin") && !strings.Contains(out, "UU pic.bin") {
 				t.Errorf("status: %s", out)
 			}
-			if _, err := k.Update(t.Context(), landing(path, "")); !errors.Is(err, ErrUnfinished) {
-				t.Errorf("again: %v", err)
-			}
+			testkit.FailsWith(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err(), ErrUnfinished, "again")
 			if st, err := k.Status(t.Context(), path, "", "main"); err != nil || !st.Merging || !slices.Equal(st.Conflicts, want) {
 				t.Errorf("status: %+v, %v", st, err)
 			}
@@ -257,24 +241,17 @@ func TestConflicts(t *testing.T) {
 				t.Errorf("status after abort: %+v, %v", st, err)
 			}
 		}
-		if _, err := k.Abort(t.Context(), path, nil); !errors.Is(err, ErrNoMerge) {
-			t.Errorf("again: %v", err)
-		}
+		testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
 		// The agent resolves it with git, and the merge goes through.
-		if _, err := k.Update(t.Context(), landing(path, "")); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
 		write(t, path, "a.txt", "both\n")
 		commit(t, path, "resolved")
 		if parents := gitIn(t, path, "show", "-s", "--format=%P"); parents != head+" "+main {
 			t.Errorf("parents %s", parents)
 		}
-		if _, err := k.Merge(t.Context(), landing(path, WaySquash)); err != nil {
-			t.Fatal(err)
-		}
-		if show(t, repo, "main", "a.txt") != "both\n" || read(t, repo, "a.txt") != "both\n" {
-			t.Error("the resolution is not in main")
-		}
+		testkit.Get(k.Merge(t.Context(), landing(path, WaySquash))).Must(t)
+		testkit.Equal(t, show(t, repo, "main", "a.txt"), "both\n", "the resolution is not in main")
+		testkit.Equal(t, read(t, repo, "a.txt"), "both\n", "the resolution is not in main")
 		clean(t, repo)
 		sound(t, repo, 1)
 	}
@@ -295,9 +272,7 @@ func TestUpdateAndRebase(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	clean(t, path)
-	if again, err := k.Rebase(t.Context(), landing(path, "")); err != nil || again.Commit != got.Commit {
-		t.Errorf("%+v, %v", again, err)
-	}
+	testkit.Equal(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Must(t).Commit, got.Commit)
 	write(t, path, "a.txt", "not committed\n")
 	gitIn(t, path, "add", "a.txt")
 	if _, err := k.Rebase(t.Context(), landing(path, "")); err == nil {
@@ -306,18 +281,12 @@ func TestUpdateAndRebase(t *testing.T) {
 		t.Error(err)
 	}
 	gitIn(t, path, "rm", "-q", "--cached", "a.txt")
-	if got, err := k.Merge(t.Context(), landing(path, WayRebase)); err != nil || !slices.Equal(got.Untracked, []string{"a.txt"}) {
-		t.Errorf("%+v, %v", got, err)
-	}
+	testkit.Same(t, testkit.Get(k.Merge(t.Context(), landing(path, WayRebase))).Must(t).Untracked, []string{"a.txt"})
 	gitIn(t, path, "checkout", "-q", "--detach")
-	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); !errors.Is(err, ErrOtherBranch) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Err(), ErrOtherBranch)
 	inUse := landing(path, WayMerge)
 	inUse.InUse = func() bool { return true }
-	if _, err := k.Merge(t.Context(), inUse); !errors.Is(err, ErrInUse) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), inUse)).Err(), ErrInUse)
 }
 
 // A submodule's commit is merged as git merges it.
@@ -331,12 +300,8 @@ func TestMergeSubmodule(t *testing.T) {
 	id := commit(t, sub, "newer")
 	gitIn(t, path, "update-index", "--cacheinfo", "160000,"+id+",sub")
 	gitIn(t, path, "commit", "-q", "-m", "newer submodule")
-	if _, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil {
-		t.Fatal(err)
-	}
-	if got := gitIn(t, repo, "ls-tree", "main", "sub"); !strings.Contains(got, id) {
-		t.Errorf("the submodule is %s", got)
-	}
+	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	testkit.Contains(t, gitIn(t, repo, "ls-tree", "main", "sub"), id, "the submodule")
 	if !isThere(filepath.Join(repo, "sub", "a.txt")) {
 		t.Error("the files of the submodule were touched")
 	}
@@ -364,9 +329,7 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 			t.Errorf("%s: something was changed", way)
 		}
 		clean(t, repo, path)
-		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err())
 		clean(t, repo, path)
 	}
 }
@@ -378,13 +341,10 @@ func TestPush(t *testing.T) {
 	gitIn(t, repo, "remote", "add", "origin", remote)
 	k, path := attemptIn(t, repo)
 	push := func(force bool) (string, error) { return k.Push(context.Background(), path, "origin", force) }
-	if _, err := push(false); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(push(false)).Must(t)
 	tip := func(dir, ref string) string { out, _ := tryGit(dir, "rev-parse", ref); return out }
-	if tip(remote, branchName) != tip(path, "HEAD") || tip(repo, "refs/remotes/origin/"+branchName) != tip(path, "HEAD") {
-		t.Error("the branch was not pushed")
-	}
+	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "the branch was not pushed")
+	testkit.Equal(t, tip(repo, "refs/remotes/origin/"+branchName), tip(path, "HEAD"), "the branch was not pushed")
 	gitIn(t, path, "commit", "-q", "--amend", "-m", "again")
 	if _, err := push(false); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "non-fast-forward") {
 		t.Fatal(err)
@@ -407,9 +367,7 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"nowhere", "--all", remote, ""} {
-		if _, err := k.Push(t.Context(), path, name, false); err == nil {
-			t.Errorf("pushed to %q", name)
-		}
+		testkit.Fails(t, testkit.Get(k.Push(t.Context(), path, name, false)).Err(), "", "pushed to %q", name)
 	}
 	mark := filepath.Join(t.TempDir(), "mark")
 	gitIn(t, repo, "config", "remote.origin.url", "ext::touch "+mark)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -33,19 +32,14 @@ func TestMergeSignsAsTheUser(t *testing.T) {
 		commit(t, repo, "meanwhile")
 		asUser(t, "\tsigningKey = "+filepath.ToSlash(key)+".pub\n[commit]\n\tgpgSign = true\n[gpg]\n\tformat = ssh\n[gpg \"ssh\"]\n\tallowedSignersFile = "+filepath.ToSlash(allowed)+
 			"\n[includeIf \"gitdir:"+filepath.ToSlash(canonical(repo))+"/\"]\n\tpath = "+filepath.ToSlash(included)+"\n")
-		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-			t.Fatal(err)
-		}
-		if by := gitIn(t, repo, "show", "-s", "--format=%G? %ce", "main"); by != "G una@work.example" {
-			t.Errorf("%s: the signature and committer are %s", way, by)
-		}
+		testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
+		testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%G? %ce", "main"), "G una@work.example", "%s: the signature and committer", way)
 	}
 }
 
 // Pushing asks the user's credential helper, and none of the repository's.
 func TestPushHasTheUsersCredentials(t *testing.T) {
-	home, err := exec.Command("git", "--exec-path").Output()
-	testkit.Must(t, err)
+	home := testkit.Get(exec.Command("git", "--exec-path").Output()).Must(t)
 	backend := filepath.Join(strings.TrimSpace(string(home)), "git-http-backend")
 	if !isThere(backend) {
 		t.Skip(backend + " is not installed")
@@ -77,9 +71,7 @@ func TestPushHasTheUsersCredentials(t *testing.T) {
 	if _, err := k.Push(t.Context(), path, "origin", false); err != nil || isThere(mark) {
 		t.Fatal(err)
 	}
-	if gitIn(t, remote, "rev-parse", branchName) != gitIn(t, path, "rev-parse", "HEAD") {
-		t.Error("it was not pushed")
-	}
+	testkit.Equal(t, gitIn(t, remote, "rev-parse", branchName), gitIn(t, path, "rev-parse", "HEAD"), "it was not pushed")
 }
 
 // needLFS skips a test where git-lfs is not installed, unless DEEPWORK_TEST_LFS_REQUIRED is 1.
@@ -109,30 +101,22 @@ func TestMergeLFS(t *testing.T) {
 		commit(t, path, "second")
 		write(t, repo, "three.bin", "\x00third")
 		commit(t, repo, "third")
-		if _, err := k.Push(t.Context(), path, "origin", false); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
 		pointer := gitIn(t, path, "show", "HEAD:two.bin")
 		_, id, _ := strings.Cut(pointer, "sha256:")
 		if id = id[:64]; !isThere(filepath.Join(remote, "lfs", "objects", id[:2], id[2:4], id)) {
 			t.Error("the object of two.bin was not pushed")
 		}
-		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
 		for name, want := range map[string]string{"one.bin": "\x00first", "two.bin": "\x00second", "three.bin": "\x00third"} {
-			if got := read(t, repo, name); got != want {
-				t.Errorf("%s: %s is %q", way, name, got)
-			}
+			testkit.Equal(t, read(t, repo, name), want, "%s: %s", way, name)
 		}
 		clean(t, repo, path)
 		write(t, path, "one.bin", "\x00ours")
 		commit(t, path, "ours")
 		write(t, repo, "one.bin", "\x00theirs")
 		commit(t, repo, "theirs")
-		if got, err := k.Update(t.Context(), landing(path, "")); err != nil || !slices.Equal(got.Conflicts, []string{"one.bin"}) {
-			t.Fatalf("%+v, %v", got, err)
-		}
+		testkit.Same(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t).Conflicts, []string{"one.bin"})
 		if _, err := k.Abort(t.Context(), path, nil); err != nil || read(t, path, "one.bin") != "\x00ours" {
 			t.Errorf("after abort: %q, %v", read(t, path, "one.bin"), err)
 		}
@@ -167,12 +151,8 @@ func TestMergeIntoATargetThatIsGone(t *testing.T) {
 	gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
 	gitIn(t, repo, "branch", "-q", "-D", "main")
 	for name, call := range map[string]func(context.Context, Landing) (*Landed, error){"merge": k.Merge, "rebase": k.Rebase, "update": k.Update} {
-		if _, err := call(t.Context(), landing(path, WayMerge)); !errors.Is(err, ErrNoBranch) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.FailsWith(t, testkit.Get(call(t.Context(), landing(path, WayMerge))).Err(), ErrNoBranch, "%s", name)
 	}
-	if _, err := tryGit(repo, "rev-parse", "--verify", "refs/heads/main"); err == nil {
-		t.Error("main exists again")
-	}
+	testkit.Fails(t, testkit.Get(tryGit(repo, "rev-parse", "--verify", "refs/heads/main")).Err(), "", "main exists again")
 	clean(t, repo, path)
 }

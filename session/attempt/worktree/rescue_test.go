@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
@@ -48,34 +50,20 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 		t.Fatalf("kept as %+v", r)
 	}
 	for _, name := range awkward {
-		if got := show(t, repo, r.Commit, name); got != "content of "+name {
-			t.Errorf("%q holds %q", name, got)
-		}
+		testkit.Equal(t, show(t, repo, r.Commit, name), "content of "+name, "%q holds", name)
 	}
-	if got := show(t, repo, r.Commit, "a.txt"); got != "unstaged\n" {
-		t.Errorf("a.txt holds %q", got)
-	}
-	if show(t, repo, r.Commit, "forced.log") != "ignored, but added" {
-		t.Error("an ignored file that was added is lost")
-	}
-	if gitIn(t, repo, "rev-parse", r.Commit+"^1") != head {
-		t.Error("the first parent is not HEAD")
-	}
-	if got := show(t, repo, r.Commit+"^2", "a.txt"); got != "staged\n" {
-		t.Errorf("staged was %q", got)
-	}
-	if show(t, repo, r.Commit+"^2", "staged-only") != "was staged, then deleted" {
-		t.Error("a file that was only staged is lost")
-	}
+	testkit.Equal(t, show(t, repo, r.Commit, "a.txt"), "unstaged\n", "a.txt holds")
+	testkit.Equal(t, show(t, repo, r.Commit, "forced.log"), "ignored, but added", "an ignored file that was added is lost")
+	testkit.Equal(t, gitIn(t, repo, "rev-parse", r.Commit+"^1"), head, "the first parent is not HEAD")
+	testkit.Equal(t, show(t, repo, r.Commit+"^2", "a.txt"), "staged\n", "staged")
+	testkit.Equal(t, show(t, repo, r.Commit+"^2", "staged-only"), "was staged, then deleted", "a file that was only staged is lost")
 	all := files(t, repo, r.Commit)
 	for _, gone := range []string{"lib/b.txt", "other.log", "node_modules/x/y.js", ".git"} {
 		if slices.Contains(all, gone) {
 			t.Errorf("%s is in the rescue commit", gone)
 		}
 	}
-	if got := gitIn(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit); got != "deepwork <deepwork@localhost>" {
-		t.Errorf("it is by %s", got)
-	}
+	testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit), "deepwork <deepwork@localhost>", "it is by")
 	sound(t, repo, 0)
 }
 
@@ -89,9 +77,7 @@ func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
 	if r := remove(t, k); r.Ref != "" {
 		t.Errorf("kept %+v, though all is committed", r)
 	}
-	if gitIn(t, repo, "rev-parse", branchName) != tip {
-		t.Error("the branch lost its commit")
-	}
+	testkit.Equal(t, gitIn(t, repo, "rev-parse", branchName), tip, "the branch lost its commit")
 	sound(t, repo, 0)
 }
 
@@ -115,15 +101,11 @@ func TestBranchWithTheLastRefToItsBaseStays(t *testing.T) {
 	k, _ := newKeeper(t)
 	tr := tree(repo)
 	tr.TargetBranch = "gone"
-	if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
 	gitIn(t, repo, "checkout", "-q", "main")
 	gitIn(t, repo, "branch", "-q", "-D", "gone")
 	remove(t, k)
-	if got := gitIn(t, repo, "rev-parse", branchName); got != base {
-		t.Errorf("the branch is at %s", got)
-	}
+	testkit.Equal(t, gitIn(t, repo, "rev-parse", branchName), base, "the branch")
 }
 
 func TestCommitsOnNoBranchAreKept(t *testing.T) {
@@ -143,17 +125,11 @@ func TestCommitsOnNoBranchAreKept(t *testing.T) {
 	if r.Ref == "" {
 		t.Fatal("nothing was kept")
 	}
-	if gitIn(t, repo, "rev-parse", r.Commit+"^1") != head {
-		t.Error("the first parent is not HEAD")
-	}
+	testkit.Equal(t, gitIn(t, repo, "rev-parse", r.Commit+"^1"), head, "the first parent is not HEAD")
 	for _, id := range []string{left, private} {
-		if _, err := tryGit(repo, "merge-base", "--is-ancestor", id, r.Commit); err != nil {
-			t.Errorf("commit %s is lost", id)
-		}
+		testkit.Works(t, testkit.Get(tryGit(repo, "merge-base", "--is-ancestor", id, r.Commit)).Err(), "commit %s is lost", id)
 	}
-	if show(t, repo, r.Commit, "here") != "2" {
-		t.Error("the tree is not HEAD's")
-	}
+	testkit.Equal(t, show(t, repo, r.Commit, "here"), "2", "the tree is not HEAD's")
 	sound(t, repo, 0)
 }
 
@@ -176,9 +152,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 		}
 		conflict := read(t, path, "a.txt")
 		r := remove(t, k)
-		if show(t, repo, r.Commit, "a.txt") != conflict {
-			t.Error("the file in conflict is lost")
-		}
+		testkit.Equal(t, show(t, repo, r.Commit, "a.txt"), conflict, "the file in conflict is lost")
 		sound(t, repo, 0)
 	})
 	t.Run("rebase with autostash", func(t *testing.T) {
@@ -207,9 +181,8 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 		gitIn(t, path, "checkout", "-q", "--orphan", "fresh")
 		write(t, path, "new", "n")
 		r := remove(t, k)
-		if show(t, repo, r.Commit, "new") != "n" || show(t, repo, r.Commit, "a.txt") != "ours\n" {
-			t.Error("work on a branch without commits is lost")
-		}
+		testkit.Equal(t, show(t, repo, r.Commit, "new"), "n", "work on a branch without commits is lost")
+		testkit.Equal(t, show(t, repo, r.Commit, "a.txt"), "ours\n", "work on a branch without commits is lost")
 		sound(t, repo, 0)
 	})
 }
@@ -256,9 +229,8 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			for _, text := range c.says {
 				expectError(t, err, ErrNotKept, text)
 			}
-			if read(t, path, "mine") != "work" || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
-				t.Error("something was changed")
-			}
+			testkit.Equal(t, read(t, path, "mine"), "work", "something was changed")
+			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "something was changed")
 			kept, discarded, err := k.Remove(t.Context(), attemptID, true, nil)
 			if err != nil || len(kept) != 1 || len(discarded) != 1 {
 				t.Fatalf("kept %+v, discarded %+v, %v", kept, discarded, err)
@@ -303,15 +275,11 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 			r := remove(t, k)
 			want := map[string]string{"new": "work", "a.txt": "changed", "staged": "staged"}
 			if c == "deleted by hand" {
-				if show(t, repo, r.Commit+"^2", "staged") != "staged" {
-					t.Error("what was staged is lost")
-				}
+				testkit.Equal(t, show(t, repo, r.Commit+"^2", "staged"), "staged", "what was staged is lost")
 				want = map[string]string{"a.txt": "one\ntwo\n"}
 			}
 			for name, text := range want {
-				if got := show(t, repo, r.Commit, name); got != text {
-					t.Errorf("%s holds %q", name, got)
-				}
+				testkit.Equal(t, show(t, repo, r.Commit, name), text, "%s holds", name)
 			}
 			sound(t, repo, 0)
 		})
@@ -389,9 +357,7 @@ func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	}
 	r := remove(t, k)
 	for _, name := range []string{"new.up", "new.bad", "binary"} {
-		if got := show(t, repo, r.Commit, name); got != "\x00\x01\r\n\n\r\xff"+name {
-			t.Errorf("%s holds %q", name, got)
-		}
+		testkit.Equal(t, show(t, repo, r.Commit, name), "\x00\x01\r\n\n\r\xff"+name, "%s holds", name)
 	}
 	if isThere(mark) {
 		t.Error("the repository's filter ran")
@@ -417,9 +383,7 @@ func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 	write(t, path, "big/x", "changed behind its back")
 	r := remove(t, k)
 	for name, want := range map[string]string{"a.txt": "hidden change", "lib/b.txt": "hidden too", "big/x": "changed behind its back", "big/y": "y"} {
-		if got := show(t, repo, r.Commit, name); got != want {
-			t.Errorf("%s holds %q", name, got)
-		}
+		testkit.Equal(t, show(t, repo, r.Commit, name), want, "%s holds", name)
 	}
 }
 
@@ -444,9 +408,7 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 	if did, err := k.Recover(t.Context(), func(string) bool { return true }); len(did) > 0 || err != nil {
 		t.Errorf("recovered %v, %v", did, err)
 	}
-	if read(t, path, "new") != "work" {
-		t.Error("the work is gone")
-	}
+	testkit.Equal(t, read(t, path, "new"), "work", "the work is gone")
 	gitIn(t, repo, "worktree", "unlock", path)
 	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
 		t.Error("the work is lost")
@@ -461,15 +423,11 @@ func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
 	for _, text := range []string{"first", "second", "third"} {
 		write(t, create(t, k, repo), "new", text)
 		r := remove(t, k)
-		if seen[r.Ref] != "" {
-			t.Errorf("%s was overwritten", r.Ref)
-		}
+		testkit.Equal(t, seen[r.Ref], "", "%s was overwritten", r.Ref)
 		seen[r.Ref] = text
 	}
 	for ref, text := range seen {
-		if show(t, repo, ref, "new") != text {
-			t.Errorf("%s is lost", text)
-		}
+		testkit.Equal(t, show(t, repo, ref, "new"), text, "is lost")
 	}
 }
 
@@ -508,9 +466,7 @@ func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
 	if _, _, err := k.Remove(t.Context(), attemptID, false, nil); !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), "put it back") {
 		t.Errorf("got %v", err)
 	}
-	if read(t, path, "new") != "work" {
-		t.Error("the work is gone")
-	}
+	testkit.Equal(t, read(t, path, "new"), "work", "the work is gone")
 	must(t, os.Rename(away, repo))
 	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
 		t.Error("the work is lost")
@@ -530,9 +486,7 @@ func TestRepositoriesWithSHA256(t *testing.T) {
 	path := create(t, k, repo)
 	write(t, path, "a", "changed")
 	os.Remove(filepath.Join(path, "b"))
-	if st, err := k.Status(t.Context(), path, gitIn(t, repo, "rev-parse", "HEAD"), ""); err != nil || !slices.Equal(st.Changed, []string{"a", "b"}) {
-		t.Errorf("status: %+v, %v", st, err)
-	}
+	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, gitIn(t, repo, "rev-parse", "HEAD"), "")).Must(t).Changed, []string{"a", "b"}, "status")
 	r := remove(t, k)
 	if show(t, repo, r.Commit, "a") != "changed" || slices.Contains(files(t, repo, r.Commit), "b") {
 		t.Error("work is lost")

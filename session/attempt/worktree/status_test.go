@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 func TestStatus(t *testing.T) {
@@ -18,8 +20,7 @@ func TestStatus(t *testing.T) {
 	path := create(t, k, repo)
 	check := func(target string, want Status) {
 		t.Helper()
-		got, err := k.Status(t.Context(), path, base, target)
-		must(t, err)
+		got := testkit.Get(k.Status(t.Context(), path, base, target)).Must(t)
 		if !got.Exists || got.Ahead != want.Ahead || got.Behind != want.Behind || !slices.Equal(got.Changed, want.Changed) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -58,12 +59,8 @@ func TestStatus(t *testing.T) {
 	if st, err := k.Status(t.Context(), path+"-none", base, "main"); err != nil || st.Exists {
 		t.Errorf("of no folder: %+v, %v", st, err)
 	}
-	if _, err := k.Status(t.Context(), t.TempDir(), base, "main"); !errors.Is(err, ErrNoWorktree) {
-		t.Errorf("of a plain folder: %v", err)
-	}
-	if _, err := k.Status(t.Context(), path, "--all", "vanished"); err == nil {
-		t.Error("a base that is no commit was taken")
-	}
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree, "of a plain folder")
+	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "", "a base that is no commit was taken")
 }
 
 func commitEmpty(t *testing.T, dir string) {
@@ -114,11 +111,7 @@ func TestDiff(t *testing.T) {
 	if err != nil || truncated {
 		t.Fatal(truncated, err)
 	}
-	for _, want := range []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the diff lacks %q:\n%s", want, text)
-		}
-	}
+	testkit.ContainsAll(t, text, []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"}, "the diff lacks")
 	for _, not := range []string{"ignored", "upstream", "\x1b"} {
 		if strings.Contains(text, not) {
 			t.Errorf("the diff has %q", not)
@@ -138,15 +131,11 @@ func TestDiff(t *testing.T) {
 	if got := only("untracked *.txt"); !strings.Contains(got, "+new") || strings.Contains(got, "other") {
 		t.Errorf("a path was taken for a pattern: %s", got)
 	}
-	if got := only("*.txt"); got != "" {
-		t.Errorf("a path was taken for a pattern: %s", got)
-	}
+	testkit.Equal(t, only("*.txt"), "", "a path was taken for a pattern")
 	if got := only("other.txt", "./lib/"); !strings.Contains(got, "+other") || strings.Contains(got, "TWO") {
 		t.Errorf("of two paths: %s", got)
 	}
-	if only(".") != text {
-		t.Error("of . there is less")
-	}
+	testkit.Equal(t, only("."), text, "of . there is less")
 	for n := 1; n < len(text); n += 7 {
 		part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, n)
 		if err != nil || !truncated || len(part) > n || !strings.HasPrefix(text, part) ||
@@ -163,8 +152,113 @@ func TestDiff(t *testing.T) {
 func TestCutKeepsCharactersWhole(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{"one\ntwo": "one\n", "abc": "abc", "日本"[:5]: "日", "": "", "ü": "ü", "\n": "\n"} {
-		if got := cut([]byte(in)); got != want {
-			t.Errorf("cut(%q) = %q, want %q", in, got, want)
+		testkit.Equal(t, cut([]byte(in)), want, "cut(%q)", in)
+	}
+}
+
+// changedBy returns the files that an attempt is said to have changed, which are the same in its diff.
+func changedBy(t *testing.T, k *Keeper, path, target string) []string {
+	t.Helper()
+	j := testkit.Get(k.load(attemptID)).Must(t)
+	st := testkit.Get(k.Status(t.Context(), path, j.Trees[0].Base, target)).Must(t)
+	diff, _, err := k.Diff(t.Context(), path, j.Trees[0].Base, target, nil, 1<<28)
+	must(t, err)
+	var files []string
+	for line := range strings.Lines(diff) {
+		if _, name, is := strings.Cut(line, " b/"); is && strings.HasPrefix(line, "diff ") {
+			files = append(files, strings.TrimSpace(name))
 		}
 	}
+	if slices.Sort(files); !slices.Equal(files, st.Changed) {
+		t.Errorf("changed are %q, and in the diff %q", st.Changed, files)
+	}
+	return files
+}
+
+func expectChanged(t *testing.T, k *Keeper, path, target string, want ...string) {
+	t.Helper()
+	testkit.Same(t, changedBy(t, k, path, target), want, "changed")
+}
+
+// What an attempt has changed is its own work, however often it is merged, while others work on the
+// target, too.
+func TestDiffAfterMerges(t *testing.T) {
+	for _, way := range ways {
+		for _, others := range []bool{false, true} {
+			t.Run(string(way)+map[bool]string{true: ", others too"}[others], func(t *testing.T) {
+				t.Parallel()
+				repo := newRepo(t)
+				k, path := attemptIn(t, repo)
+				other := func(name string) {
+					if others {
+						write(t, repo, name, "theirs\n")
+						commit(t, repo, name)
+					}
+				}
+				merge := func() {
+					t.Helper()
+					testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
+				}
+				// After a squash or a rebase on what others have changed, earlier merges are not shown.
+				after := func(earlier string, names ...string) []string {
+					if way == WayMerge || !others {
+						names = append(strings.Fields(earlier), names...)
+					}
+					return names
+				}
+				other("x.txt")
+				expectChanged(t, k, path, "main", "a.txt", "new.txt")
+				merge()
+				expectChanged(t, k, path, "main", "a.txt", "new.txt")
+				other("y.txt")
+				expectChanged(t, k, path, "main", "a.txt", "new.txt")
+				write(t, path, "more.txt", "more\n")
+				expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt")
+				commit(t, path, "more")
+				merge()
+				expectChanged(t, k, path, "main", slices.Sorted(slices.Values(after("a.txt new.txt", "more.txt")))...)
+				other("z.txt")
+				gitIn(t, repo, "gc", "-q", "--prune=now")
+				expectChanged(t, k, path, "main", slices.Sorted(slices.Values(after("a.txt new.txt", "more.txt")))...)
+				write(t, path, "third.txt", "third\n")
+				commit(t, path, "third")
+				other("zz.txt")
+				testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Must(t)
+				clean(t, repo, path)
+				if way == WayMerge || others {
+					expectChanged(t, k, path, "main", "third.txt")
+				} else {
+					expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt", "third.txt")
+				}
+				// The agent takes over the target itself: the work that both have is not shown.
+				write(t, repo, "w.txt", "theirs\n")
+				commit(t, repo, "theirs")
+				gitIn(t, path, "merge", "-q", "main")
+				write(t, path, "fourth.txt", "fourth\n")
+				expectChanged(t, k, path, "main", "fourth.txt", "third.txt")
+			})
+		}
+	}
+}
+
+// Compared with another target, the attempt has not made what its first target has, and does not take
+// it along.
+func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	gitIn(t, repo, "branch", "release")
+	write(t, repo, "x.txt", "theirs\n")
+	commit(t, repo, "theirs")
+	k, path := attemptIn(t, repo)
+	expectChanged(t, k, path, "release", "a.txt", "new.txt")
+	gitIn(t, repo, "checkout", "-q", "release")
+	write(t, repo, "r.txt", "released\n")
+	release := commit(t, repo, "released")
+	l := landing(path, WayRebase)
+	l.Target = "release"
+	testkit.Get(k.Rebase(t.Context(), l)).Must(t)
+	testkit.Equal(t, gitIn(t, path, "log", "--format=%s", release+"..HEAD"), "the work", "rebased")
+	expectChanged(t, k, path, "release", "a.txt", "new.txt")
+	testkit.Get(k.Merge(t.Context(), l)).Must(t)
+	expectChanged(t, k, path, "release", "a.txt", "new.txt")
 }

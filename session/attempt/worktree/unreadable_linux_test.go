@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // nobody is a user without rights, as root reads everything.
@@ -37,9 +39,8 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			os.Chmod(at, 0o755)
-			if read(t, path, "secret") != "s" || read(t, path, "closed/x") != "x" {
-				t.Error("work is gone")
-			}
+			testkit.Equal(t, read(t, path, "secret"), "s", "work is gone")
+			testkit.Equal(t, read(t, path, "closed/x"), "x", "work is gone")
 			if r := remove(t, k); show(t, repo, r.Commit, "secret") != "s" || show(t, repo, r.Commit, "closed/x") != "x" {
 				t.Error("work is lost")
 			}
@@ -49,11 +50,9 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 
 // asNobody runs the test again, as a user without rights.
 func asNobody(t *testing.T) {
-	dir, err := os.MkdirTemp("", "worktree-nobody-*")
-	must(t, err)
+	dir := testkit.Get(os.MkdirTemp("", "worktree-nobody-*")).Must(t)
 	defer os.RemoveAll(dir)
-	self, err := os.Executable()
-	must(t, err)
+	self := testkit.Get(os.Executable()).Must(t)
 	program := filepath.Join(dir, "test")
 	data, err := os.ReadFile(self)
 	must(t, errors.Join(err, os.WriteFile(program, data, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)))

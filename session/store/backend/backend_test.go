@@ -18,8 +18,7 @@ import (
 
 // parsed calls f with each file of the program below a folder of the module, as Go parses it.
 func parsed(t *testing.T, below string, f func(dir string, file *ast.File)) {
-	root, err := filepath.Abs("../../..")
-	testkit.Must(t, err)
+	root := testkit.Get(filepath.Abs("../../..")).Must(t)
 	testkit.Must(t, filepath.WalkDir(filepath.Join(root, below), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -60,9 +59,7 @@ func TestOneImporterOfEachDatabase(t *testing.T) {
 		"modernc.org/sqlite":         {"session/store/local/sqlite"},
 		"github.com/jackc/pgx/v5":    {"session/store/postgres"},
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("importers (-want +got)\n%s", d)
-	}
+	testkit.Equal(t, cmp.Diff(want, got), "", "importers (-want +got)")
 }
 
 // What the stores do and say in SQL does not name a database, so that none is treated otherwise.

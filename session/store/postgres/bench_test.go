@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/store"
 	"deepwork/session/store/postgres/pgtest"
 
@@ -101,20 +102,16 @@ func BenchmarkTransitions(b *testing.B) {
 	const callers = 64
 	server := pgtest.New(b, "max_connections=200")
 	s := openAt(b, server.URL())
-	config, err := pgx.ParseConfig(server.At(""))
-	must(b, err)
+	config := testkit.Get(pgx.ParseConfig(server.At(""))).Must(b)
 	config.DefaultQueryExecMode = pgx.QueryExecModeExec
 	config.StatementCacheCapacity, config.DescriptionCacheCapacity = 0, 0
 	bare := make([]*pgx.Conn, callers)
 	for i := range bare {
-		bare[i], err = pgx.ConnectConfig(b.Context(), config)
-		must(b, err)
+		bare[i] = testkit.Get(pgx.ConnectConfig(b.Context(), config)).Must(b)
 		defer bare[i].Close(context.Background())
 	}
-	_, err = bare[0].Exec(b.Context(), `CREATE TABLE bare (id bigint PRIMARY KEY, version bigint NOT NULL, body text NOT NULL) WITH (fillfactor = 60)`)
-	must(b, err)
-	_, err = bare[0].Exec(b.Context(), `INSERT INTO bare SELECT n, 0, '' FROM generate_series(0, $1) n`, callers-1)
-	must(b, err)
+	testkit.Get(bare[0].Exec(b.Context(), `CREATE TABLE bare (id bigint PRIMARY KEY, version bigint NOT NULL, body text NOT NULL) WITH (fillfactor = 60)`)).Must(b)
+	testkit.Get(bare[0].Exec(b.Context(), `INSERT INTO bare SELECT n, 0, '' FROM generate_series(0, $1) n`, callers-1)).Must(b)
 	updating := func(size int) func(caller, n int) error {
 		bodies := []string{text(size), text(size)}
 		return func(caller, n int) error {

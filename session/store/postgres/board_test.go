@@ -21,8 +21,7 @@ func boardOf(t testing.TB, url, project string) (*Store, store.Board) {
 	t.Helper()
 	o := options(url)
 	o.Project = project
-	s, err := Open(o)
-	must(t, err)
+	s := testkit.Get(Open(o)).Must(t)
 	t.Cleanup(func() { must(t, s.Close(context.Background())) })
 	return s, s.Database().Board()
 }
@@ -63,36 +62,25 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 	var made []*task.Summary
 	for _, b := range []store.Board{one, two} {
 		must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
-		s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "A task"}, request)
-		must(t, err)
+		s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "A task"}, request)).Must(t)
 		made = append(made, s)
 	}
 	if made[0].ID == made[1].ID {
 		t.Error("the request of one project gave the result of the other")
 	}
-	if _, err := two.Task(t.Context(), made[0].ID); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("the task of another project: %v", err)
-	}
-	if _, err := two.BeginDelete(t.Context(), made[0].ID); !errors.Is(err, task.ErrNotFound) {
-		t.Errorf("deleting the task of another project: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(two.Task(t.Context(), made[0].ID)).Err(), task.ErrNotFound, "the task of another project")
+	testkit.FailsWith(t, testkit.Get(two.BeginDelete(t.Context(), made[0].ID)).Err(), task.ErrNotFound, "deleting the task of another project")
 	err := other.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 		_, err := q.ExecContext(ctx, `UPDATE tasks SET scope = scope - 1`)
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "check option") {
-		t.Errorf("moving a row to another project: %v", err)
-	}
+	testkit.Fails(t, err, "check option", "moving a row to another project")
 	change(t, other, `UPDATE @tasks_all SET id = 'same'`)
 	for _, b := range []store.Board{one, two} {
-		if _, err := b.UpdateTask(t.Context(), "same", task.TaskChange{Status: new(task.Done)}); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, testkit.Get(b.UpdateTask(t.Context(), "same", task.TaskChange{Status: new(task.Done)})).Err())
 	}
 	must(t, one.DeleteTask(t.Context(), "same"))
-	if s, err := two.Task(t.Context(), "same"); err != nil || s.Title != "A task" {
-		t.Errorf("%+v, %v", s, err)
-	}
+	testkit.Equal(t, testkit.Get(two.Task(t.Context(), "same")).Must(t).Title, "A task")
 	for b, tasks := range map[store.Board]int{one: 0, two: 1} {
 		if found, s, err := b.Inspect(t.Context()); len(found) > 0 || s.Tasks != tasks || err != nil {
 			t.Errorf("%v, %+v, %v", found, s, err)
@@ -113,22 +101,16 @@ func TestMachinesWithDifferentProjects(t *testing.T) {
 	for name, want := range map[string][2]string{"shop": {"/red/shop", "/blue/shop-2"}, "site": {"/red/site", ""}, "tool": {"", "/blue/tool"}} {
 		for i, b := range []store.Board{red, blue} {
 			p := listed(t, b)[name]
-			if p != before[name] {
-				t.Errorf("%+v, was %+v", p, before[name])
-			}
+			testkit.Equal(t, p, before[name])
 			repos, _, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 5})
 			if err != nil || len(repos) != 1 || repos[0].Path != want[i] {
 				t.Errorf("%s has %+v, want the path %q; %v", name, repos, want[i], err)
 				continue
 			}
-			if r, err := b.Repo(t.Context(), repos[0].ID); err != nil || *r != repos[0] {
-				t.Errorf("%+v, %v", r, err)
-			}
+			testkit.Equal(t, *testkit.Get(b.Repo(t.Context(), repos[0].ID)).Must(t), repos[0])
 		}
 	}
-	if paths, err := blue.RepoPaths(t.Context(), task.Place{}); err != nil || fmt.Sprint(paths) != "[/blue/shop-2 /blue/tool]" {
-		t.Errorf("%q, %v", paths, err)
-	}
+	testkit.Equal(t, fmt.Sprint(testkit.Get(blue.RepoPaths(t.Context(), task.Place{})).Must(t)), "[/blue/shop-2 /blue/tool]")
 	_, third := boardOf(t, url, "shop") // without a config
 	if repos, _, _, err := third.Repos(t.Context(), before["site"].ID, task.Page{Limit: 5}); err != nil || len(repos) != 1 || repos[0].Path != "" {
 		t.Errorf("%+v, %v", repos, err)
@@ -141,10 +123,8 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 	s, b := boardOf(t, url, "shop")
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
 	p := listed(t, b)["shop"]
-	made, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})
-	must(t, err)
-	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
-	must(t, err)
+	made := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})).Must(t)
+	a := testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 	executions := s.Database().Executions()
 	x := &store.Execution{ID: "x", Owner: "0011223344556677", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
 	must(t, executions.Save(t.Context(), x, time.Hour))
@@ -161,10 +141,8 @@ func TestInspectionsOfDamagedRows(t *testing.T) {
 		change(t, s, c.repair)
 	}
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true), spec("front", "/srv/front", false)}, true))
-	other, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["front"].ID, Title: "In front"}, task.Request{})
-	must(t, err)
-	next, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Next", DependsOn: []string{made.ID}}, task.Request{})
-	must(t, err)
+	other := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["front"].ID, Title: "In front"}, task.Request{})).Must(t)
+	next := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "Next", DependsOn: []string{made.ID}}, task.Request{})).Must(t)
 	for want, damage := range map[string][2]string{
 		" depends on itself through others":                                     {made.ID, next.ID},
 		"task " + next.ID + " depends on " + other.ID + ", which is of another": {next.ID, other.ID},
@@ -223,10 +201,8 @@ func TestListsUseIndexes(t *testing.T) {
 	p := listed(t, b)["shop"]
 	queries := make(map[string][]any)
 	spied := sqlstore.New(spy{database{Store: s}, func(query string, args []any) { queries[query] = args }}, sqlstore.Options{Shared: true}).Board()
-	made, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})
-	must(t, err)
-	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
-	must(t, err)
+	made := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "A task"}, task.Request{})).Must(t)
+	a := testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 	change(t, s,
 		`INSERT INTO @tasks_all (scope, id, project_id, title, status, created_at, updated_at, identity, caller_group)
 			SELECT scope, md5(n::text), project_id, title, (ARRAY['todo', 'done'])[n % 2 + 1], '2026-01-01T' || to_char(interval '1 s' * n, 'HH24:MI:SS') || '.000000Z', updated_at, identity, caller_group FROM @tasks_all, generate_series(1, 2000) n`,
@@ -237,7 +213,7 @@ func TestListsUseIndexes(t *testing.T) {
 			SELECT scope, id, id, id, FALSE, '', 'X', 'completed', created_at, created_at FROM @attempts_all WHERE state = 'completed'`,
 		`ANALYZE @tasks_all, @attempts_all, @sessions_all, @executions_all`)
 	page := task.Page{Limit: 50}
-	_, _, _, err = spied.Tasks(t.Context(), p.ID, "", page)
+	_, _, _, err := spied.Tasks(t.Context(), p.ID, "", page)
 	must(t, err)
 	_, _, _, err = spied.Tasks(t.Context(), p.ID, task.Done, page)
 	must(t, err)
@@ -295,16 +271,12 @@ func TestTheBoardWithoutItsDatabase(t *testing.T) {
 		"reading": func(ctx context.Context) error { return second(b.Task(ctx, "x")) },
 		"writing": func(ctx context.Context) error { return b.DeleteTask(ctx, "x") },
 	} {
-		if err := call(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.FailsWith(t, call(t.Context()), store.ErrUnavailable, "%s", what)
 	}
 	must(t, server.Start())
 	testkit.Until(t, "calls succeed", func() bool { return errors.Is(second(b.Task(t.Context(), "x")), task.ErrNotFound) })
 	must(t, s.Close(t.Context()))
 	for _, err := range []error{second(b.Task(t.Context(), "x")), b.DeleteTask(t.Context(), "x")} {
-		if !errors.Is(err, task.ErrClosed) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, err, task.ErrClosed)
 	}
 }

@@ -32,8 +32,7 @@ func pruneAll(t testing.TB, s *Store) {
 // since returns the ids of the changes after a position, "reset" for all others, and the next position.
 func since(t testing.TB, s *Store, position string) (ids []string, next string) {
 	t.Helper()
-	news, err := s.Database().Changes().Since(t.Context(), position)
-	must(t, err)
+	news := testkit.Get(s.Database().Changes().Since(t.Context(), position)).Must(t)
 	if news.Reset {
 		ids = append(ids, "reset")
 	}
@@ -51,8 +50,7 @@ type openTx struct {
 
 func begin(t testing.TB, s *Store) openTx {
 	t.Helper()
-	c, err := s.pool.Conn(t.Context())
-	must(t, err)
+	c := testkit.Get(s.pool.Conn(t.Context())).Must(t)
 	x := openTx{t, c}
 	t.Cleanup(func() { c.Close() })
 	x.exec("BEGIN")
@@ -63,8 +61,7 @@ func begin(t testing.TB, s *Store) openTx {
 
 func (x openTx) exec(query string) {
 	x.t.Helper()
-	_, err := x.c.ExecContext(context.Background(), query)
-	must(x.t, err)
+	testkit.Get(x.c.ExecContext(context.Background(), query)).Must(x.t)
 }
 
 func (x openTx) change(id string) {
@@ -82,9 +79,7 @@ func TestALateCommitIsNotPassedOver(t *testing.T) {
 	want := func(position string, want ...string) (next string) {
 		t.Helper()
 		got, next := since(t, other, position)
-		if !slices.Equal(got, want) {
-			t.Errorf("followed %v, want %v", got, want)
-		}
+		testkit.Same(t, got, want, "followed")
 		if len(want) == 0 && next != position {
 			t.Errorf("the position %s became %s", position, next)
 		}

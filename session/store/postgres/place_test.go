@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -16,8 +17,7 @@ import (
 // touched returns which version of the row of a place the database has.
 func touched(t *testing.T, s *Store, root string) (version string) {
 	t.Helper()
-	found, err := s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)
-	must(t, err)
+	found := testkit.Get(s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)).Must(t)
 	if !found {
 		t.Fatalf("the place %s has no row", root)
 	}
@@ -30,17 +30,14 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 	two := openAt(t, url)
 	o := options(url)
 	o.Root = "/home/shop"
-	other, err := Open(o)
-	must(t, err)
+	other := testkit.Get(Open(o)).Must(t)
 	t.Cleanup(func() { must(t, other.Close(context.Background())) })
 	for _, s := range []*Store{one, two, other} {
 		must(t, s.Enter(t.Context()))
 	}
 	before, elsewhere := touched(t, one, "/srv/shop"), touched(t, one, "/home/shop")
 	must(t, errors.Join(one.look(), two.look()))
-	if now := touched(t, one, "/srv/shop"); now != before {
-		t.Error("it was touched again at once")
-	}
+	testkit.Equal(t, touched(t, one, "/srv/shop"), before, "it was touched again at once")
 	for _, next := range []*Store{one, two} {
 		change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
 		before := touched(t, one, "/srv/shop")
@@ -50,13 +47,9 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 			t.Error("it was not touched after ten seconds")
 		}
 		must(t, errors.Join(one.look(), two.look()))
-		if now := touched(t, one, "/srv/shop"); now != after {
-			t.Error("both have touched it")
-		}
+		testkit.Equal(t, touched(t, one, "/srv/shop"), after, "both have touched it")
 	}
-	if now := touched(t, one, "/home/shop"); now != elsewhere {
-		t.Error("another place was touched with it")
-	}
+	testkit.Equal(t, touched(t, one, "/home/shop"), elsewhere, "another place was touched with it")
 }
 
 // A place is gone since its row was not touched in time, or since the last of its processes has closed its store.
@@ -68,33 +61,26 @@ func TestPlacesThatAreGone(t *testing.T) {
 	asker := openAt(t, url)
 	gone := func(p task.Place) time.Duration {
 		t.Helper()
-		d, err := asker.GoneFor(t.Context(), p)
-		must(t, err)
+		d := testkit.Get(asker.GoneFor(t.Context(), p)).Must(t)
 		return d
 	}
 	elsewhere := func(want bool) {
 		t.Helper()
 		far := options(url)
 		far.Root = "/far"
-		s, err := Open(far)
-		must(t, err)
+		s := testkit.Get(Open(far)).Must(t)
 		defer s.Close(t.Context())
 		if used, err := s.Elsewhere(t.Context()); used != want || err != nil {
 			t.Errorf("another place uses the project: %v, %v", used, err)
 		}
 	}
 	here := task.Place{MachineID: o.Machine, Root: o.Root}
-	if got := gone(here); got != unknownFor {
-		t.Errorf("a place that nobody knows is gone for %v", got)
-	}
+	testkit.Equal(t, gone(here), unknownFor, "a place that nobody knows is gone for")
 	elsewhere(false)
 	enter := func() *Store {
-		s, err := Open(o)
-		must(t, err)
+		s := testkit.Get(Open(o)).Must(t)
 		must(t, s.Enter(t.Context()))
-		if got := gone(here); got != 0 {
-			t.Errorf("a place with a process is gone for %v", got)
-		}
+		testkit.Equal(t, gone(here), 0, "a place with a process is gone for")
 		return s
 	}
 	s := enter()
@@ -104,9 +90,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 	}
 	alone = false
 	must(t, s.Close(t.Context()))
-	if got := gone(here); got != 0 {
-		t.Errorf("a place with another process is gone for %v", got)
-	}
+	testkit.Equal(t, gone(here), 0, "a place with another process is gone for")
 	s = enter()
 	alone = true
 	must(t, s.Close(t.Context()))
@@ -120,9 +104,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 		t.Errorf("a place whose processes were killed is gone for %v", got)
 	}
 	must(t, s.look()) // they were not: they were cut off
-	if got := gone(here); got != 0 {
-		t.Errorf("a place that is back is gone for %v", got)
-	}
+	testkit.Equal(t, gone(here), 0, "a place that is back is gone for")
 	must(t, s.Close(t.Context()))
 }
 
@@ -131,8 +113,7 @@ func TestPlacesThatAreForgotten(t *testing.T) {
 	s, _ := openNew(t)
 	must(t, s.Enter(t.Context()))
 	for root, left := range map[string]string{"/old": "31 days", "/recent": "29 days", "/used": "-1 minute"} {
-		_, err := s.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, s.scope.Load(), root, left)
-		must(t, err)
+		testkit.Get(s.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, s.scope.Load(), root, left)).Must(t)
 	}
 	must(t, s.look())
 	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
@@ -159,8 +140,7 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 // What is known of a transaction whose reply was lost.
 func TestOutcomes(t *testing.T) {
 	s, _ := openNew(t)
-	scope, err := s.connect(t.Context())
-	must(t, err)
+	scope := testkit.Get(s.connect(t.Context())).Must(t)
 	refused, lost := errors.New("refused"), errors.New("lost")
 	run := func(end error, within func(id commit)) (id commit) {
 		t.Helper()
@@ -194,7 +174,5 @@ func TestOutcomes(t *testing.T) {
 		go func() { outcome <- s.outcome(id, lost) }()
 		time.Sleep(100 * time.Millisecond) // it asks
 	})
-	if err := <-outcome; err != nil {
-		t.Errorf("one that is committed later: %v", err)
-	}
+	testkit.Works(t, <-outcome, "one that is committed later")
 }

@@ -81,9 +81,7 @@ func TestATransitionWithoutAReply(t *testing.T) {
 					t.Errorf("written %v, %v", written, err)
 				}
 				<-caught
-				if is := revisionOf(t, direct, id) == before+1; is != made[how] {
-					t.Errorf("it was made: %v", is)
-				}
+				testkit.Equal(t, revisionOf(t, direct, id) == before+1, made[how], "it was made")
 				written, err = cut.WriteSession(t.Context(), w) // the same transition again
 				if written == made[how] || err != nil && !errors.Is(err, store.ErrExists) {
 					t.Errorf("again: written %v, %v", written, err)
@@ -93,9 +91,7 @@ func TestATransitionWithoutAReply(t *testing.T) {
 				if how == "delayed" { // what was on its way arrives
 					time.Sleep(3 * time.Second)
 				}
-				if got := revisionOf(t, direct, id); got != before+2 {
-					t.Errorf("at last it has revision %d, want %d", got, before+2)
-				}
+				testkit.Equal(t, revisionOf(t, direct, id), before+2, "at last it has revision")
 				if found, err := direct.FindRequest(t.Context(), key); found != id || err != nil {
 					t.Errorf("its call is found in %q, %v", found, err)
 				}
@@ -117,9 +113,7 @@ func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
 		t.Errorf("written %v, %v", written, err)
 	}
 	<-caught
-	if got := revisionOf(t, sessionsOf(s), id); got != 1 {
-		t.Errorf("it has revision %d", got)
-	}
+	testkit.Equal(t, revisionOf(t, sessionsOf(s), id), 1, "it has revision")
 }
 
 // A transition waits for the session's row no longer than its call, and may be made later.
@@ -129,11 +123,9 @@ func TestATransitionThatWaitsForItsRow(t *testing.T) {
 	must(t, second(sessions.WriteSession(t.Context(), transition(id, 1))))
 	other := openAt(t, url)
 	must(t, other.Open(t.Context()))
-	tx, err := other.pool.BeginTx(t.Context(), nil)
-	must(t, err)
+	tx := testkit.Get(other.pool.BeginTx(t.Context(), nil)).Must(t)
 	defer tx.Rollback()
-	_, err = tx.ExecContext(t.Context(), s.text(`SELECT FROM @workflow_sessions_all FOR UPDATE`))
-	must(t, err)
+	testkit.Get(tx.ExecContext(t.Context(), s.text(`SELECT FROM @workflow_sessions_all FOR UPDATE`))).Must(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second/5)
 	defer cancel()
 	began := time.Now()
@@ -145,11 +137,8 @@ func TestATransitionThatWaitsForItsRow(t *testing.T) {
 	}
 	must(t, second(sessions.WriteSession(t.Context(), transition("00000001", 1)))) // others do not wait
 	must(t, tx.Rollback())
-	written, err := sessions.WriteSession(t.Context(), transition(id, 2))
-	must(t, err)
-	if got := revisionOf(t, sessions, id); got != 2 {
-		t.Errorf("written %v, and it has revision %d", written, got)
-	}
+	written := testkit.Get(sessions.WriteSession(t.Context(), transition(id, 2))).Must(t)
+	testkit.Equal(t, revisionOf(t, sessions, id), 2, "written %v, and it has revision", written)
 }
 
 // Statements of other projects in the same schema have other sessions, also with the same ids and requests.
@@ -157,8 +146,7 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	s, url := openNew(t)
 	o := options(pgtest.Bouncer(t, url))
 	o.Project = "another"
-	other, err := Open(o)
-	must(t, err)
+	other := testkit.Get(Open(o)).Must(t)
 	t.Cleanup(func() { must(t, other.Close(context.Background())) })
 	one, two := sessionsOf(s), sessionsOf(other)
 	w := transition(id, 1)
@@ -166,12 +154,8 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: "1"}}
 	w.Began = &store.Review{Step: "one", Runner: "r", Life: time.Minute}
 	must(t, second(one.WriteSession(t.Context(), w)))
-	if _, err := two.ReadSession(t.Context(), id, -1); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("read from another project: %v", err)
-	}
-	if _, err := two.Definition(t.Context(), "d1"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a definition of another project: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(two.ReadSession(t.Context(), id, -1)).Err(), store.ErrNotFound, "read from another project")
+	testkit.FailsWith(t, testkit.Get(two.Definition(t.Context(), "d1")).Err(), store.ErrNotFound, "a definition of another project")
 	if found, err := two.FindRequest(t.Context(), *w.Request); found != "" || err != nil {
 		t.Errorf("a request of another project: %q, %v", found, err)
 	}
@@ -206,12 +190,9 @@ func TestExhaustedConnections(t *testing.T) {
 	s := openAt(t, server.URL())
 	r := sessionsOf(s)
 	must(t, second(r.WriteSession(t.Context(), transition(id, 1))))
-	release, err := pgtest.Exhaust(server.At(""))
-	must(t, err)
+	release := testkit.Get(pgtest.Exhaust(server.At(""))).Must(t)
 	other := openAt(t, server.URL())
-	if err := other.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("opened: %v", err)
-	}
+	testkit.FailsWith(t, other.Open(t.Context()), store.ErrUnavailable, "opened")
 	must(t, second(r.WriteSession(t.Context(), transition(id, 2)))) // it keeps its connections
 	release()
 	testkit.Until(t, "it opens", func() bool { return other.Open(t.Context()) == nil })
@@ -273,8 +254,6 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 	stop()
 	all.Wait()
 	for w := range writers {
-		if got := revisionOf(t, r, fmt.Sprintf("%08x", w)); got != acked[w] {
-			t.Errorf("writer %d: %d was acknowledged last, and %d is stored", w, acked[w], got)
-		}
+		testkit.Equal(t, revisionOf(t, r, fmt.Sprintf("%08x", w)), acked[w], "what is stored of writer %d", w)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 	"deepwork/session/store/postgres/pgtest"
@@ -76,10 +77,8 @@ func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 			url := pgtest.URL(t)
 			_, b := boardOf(t, through(t, url), "shop")
 			must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
-			made, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "A task"}, task.Request{})
-			must(t, err)
-			a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})
-			must(t, err)
+			made := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "A task"}, task.Request{})).Must(t)
+			a := testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 			child := start(t, "claim", through(t, url))
 			if child.Line() == "" {
 				t.Fatal(&child.Err)
@@ -92,9 +91,7 @@ func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 			io.WriteString(child.In, "\n"+x.ID+"\n")
 			resume(t, child.Process.Pid)
 			for _, want := range []string{"true true", "false <nil>", "true <nil>"} {
-				if got := child.Line(); got != want {
-					t.Errorf("the child said %q, want %q; %s", got, want, &child.Err)
-				}
+				testkit.Equal(t, child.Line(), want, "the child: %s", &child.Err)
 			}
 			if now, err := b.LatestExecution(t.Context(), a.ID); err != nil || now.Owner != "other" || now.State != task.Starting {
 				t.Errorf("the execution is %+v, %v", now, err)

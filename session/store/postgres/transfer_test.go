@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/state"
@@ -159,27 +160,19 @@ func TestCopyKilled(t *testing.T) {
 // What is copied is found as if it had been made here, and what belongs to this machine says so.
 func TestCopiedRows(t *testing.T) {
 	s := openAt(t, pgtest.Bouncer(t, pgtest.URL(t)))
-	_, err := transfer.Copy(t.Context(), shop(), s.Side(here))
-	must(t, err)
+	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	sessions := sessionsOf(s)
-	if found, err := sessions.FindRequest(t.Context(), store.Key{7}); err != nil || found != id {
-		t.Errorf("the session of the request id: %v, %v", found, err)
-	}
+	testkit.Equal(t, testkit.Get(sessions.FindRequest(t.Context(), store.Key{7})).Must(t), id, "the session of the request id")
 	if data, err := sessions.Definition(t.Context(), "00"); string(data) != `{"text":"\u0000"}` {
 		t.Errorf("the definition is %s, %v", data, err)
 	}
-	copied, err := sessions.ReadSession(t.Context(), id, -1)
-	must(t, err)
+	copied := testkit.Get(sessions.ReadSession(t.Context(), id, -1)).Must(t)
 	if copied.Revision != 3 || copied.Goal != "a\x00b\uFFFD" || copied.Frame != `{"n":3}` || len(copied.Parts) != 1 || copied.Parts[0].Body != `{"x":1}` || *copied.PlaceOf() != here {
 		t.Errorf("the session is %+v", copied)
 	}
 	board := s.Database().Board()
-	if a, err := board.Attempt(t.Context(), "a1"); err != nil || a.Place != here {
-		t.Errorf("the attempt lies at %+v, %v", a, err)
-	}
-	if x, err := board.Task(t.Context(), "t1"); err != nil || x.Title != "a\x00b\uFFFD" {
-		t.Errorf("the task is %+v, %v", x, err)
-	}
+	testkit.Equal(t, testkit.Get(board.Attempt(t.Context(), "a1")).Must(t).Place, here, "the attempt lies")
+	testkit.Equal(t, testkit.Get(board.Task(t.Context(), "t1")).Must(t).Title, "a\x00b\uFFFD", "the task")
 	if paths, err := board.RepoPaths(t.Context(), here); err != nil || len(paths) > 0 {
 		t.Errorf("the paths of repositories: %v, %v", paths, err)
 	}
@@ -208,12 +201,9 @@ func TestCopyExcludesServers(t *testing.T) {
 	elsewhere := options(url)
 	elsewhere.Root = "/home/shop"
 	for _, o := range []Options{options(url), elsewhere} {
-		server, err := Open(o)
-		must(t, err)
+		server := testkit.Get(Open(o)).Must(t)
 		soon, cancel := context.WithTimeout(t.Context(), touchTime)
-		if err := server.Enter(soon); err == nil {
-			t.Errorf("a server has begun in %s", o.Root)
-		}
+		testkit.Fails(t, server.Enter(soon), "", "a server has begun in %s", o.Root)
 		cancel()
 		must(t, server.Close(t.Context()))
 	}
@@ -255,8 +245,7 @@ func TestCopyOverLeftovers(t *testing.T) {
 	must(t, second(r.WriteSession(t.Context(), ended)))
 	must(t, r.RemoveSessions(t.Context(), []string{id}))
 	must(t, earlier.Close(t.Context()))
-	_, err := transfer.Copy(t.Context(), shop(), s.Side(here))
-	must(t, err)
+	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	whole(t, s, true)
 }
 
@@ -264,13 +253,11 @@ func TestCopyOverLeftovers(t *testing.T) {
 // target that has something is refused, and is left as it is.
 func TestCopyToAFileAndBack(t *testing.T) {
 	s, url := openNew(t)
-	_, err := transfer.Copy(t.Context(), shop(), s.Side(here))
-	must(t, err)
+	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	t.Setenv(state.Env, filepath.Join(t.TempDir(), "state"))
 	f := state.Of(t.TempDir())
 	must(t, session.MakeState(f))
-	mine, err := session.PlaceOf(f)
-	must(t, err)
+	mine := testkit.Get(session.PlaceOf(f)).Must(t)
 	file := local.NewFile(f)
 	counts, err := transfer.Copy(t.Context(), s.Side(mine), file)
 	if err != nil || counts.String() != "1 session, 1 task, 1 attempt, 1 request_id of the board" {
@@ -278,9 +265,7 @@ func TestCopyToAFileAndBack(t *testing.T) {
 	}
 	before := textOf(t, file, file)
 	for _, sides := range [][2]transfer.Side{{shop(), file}, {s.Side(mine), file}, {file, s.Side(mine)}} {
-		if _, err := transfer.Copy(t.Context(), sides[0], sides[1]); err == nil || !strings.Contains(err.Error(), "of this project already") {
-			t.Errorf("copied over something: %v", err)
-		}
+		testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), sides[0], sides[1])).Err(), "of this project already", "copied over something")
 	}
 	if after := textOf(t, file, file); !slices.Equal(after, before) {
 		t.Errorf("the file has\n%s\nwant\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
@@ -288,11 +273,9 @@ func TestCopyToAFileAndBack(t *testing.T) {
 
 	o := options(url)
 	o.Project = "another"
-	other, err := Open(o)
-	must(t, err)
+	other := testkit.Get(Open(o)).Must(t)
 	t.Cleanup(func() { must(t, other.Close(context.Background())) })
-	_, err = transfer.Copy(t.Context(), file, other.Side(mine))
-	must(t, err)
+	testkit.Get(transfer.Copy(t.Context(), file, other.Side(mine))).Must(t)
 	one, two := s.Side(mine), other.Side(mine)
 	must(t, one.Hold(t.Context()))
 	defer one.Release()

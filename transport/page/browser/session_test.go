@@ -1,11 +1,19 @@
 package browser
 
 import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp/kb"
+
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/transport/page/pagetest"
 )
 
@@ -52,6 +60,7 @@ func step(name string) string {
 
 // A person at deepwork ui follows a session of another server, and acts on it.
 func TestSession(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, report)
 	s, ui := serve(t, root, overHTTP...), serve(t, root, "ui", "--no-open")
@@ -134,6 +143,7 @@ func TestSession(t *testing.T) {
 
 // The page of a job says every fault with its line, and shows each step as an agent reads it.
 func TestJobs(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, report)
 	s := serve(t, root, overHTTP...)
@@ -159,4 +169,108 @@ func TestJobs(t *testing.T) {
 	testkit.Write(t, filepath.Join(root, ".deepwork/jobs/report/do.md"), "Do it well.\n")
 	b.open("/jobs/report?again#step-draft") // a URL of another fragment alone is the same page
 	b.until(has("Do it well."))
+}
+
+// Comments on lines are made with the mouse and with keys, removed, and sent as one follow-up; the diff
+// is unified or split, and has a tree.
+func TestComments(t *testing.T) {
+	t.Parallel()
+	root := pagetest.Project(t)
+	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), "executors:\n  SCRIPT:\n    command: [sh, -c, 'sed -n \"s/^! //p\" | sh -e']\n    resume: [cat]\n")
+	s := serve(t, root, overHTTP...)
+	call := pagetest.Connect(t, s.url, "")
+	id := s.works(call, "Three lines", `mkdir -p src/deep; printf 'a\nb\nc\n' > src/deep/three.txt; echo x > top.txt; git add -A; git commit -qm work`)
+	b := browse(t, s)
+	b.open("/attempts/" + id)
+	comment := func(text string) {
+		t.Helper()
+		b.until(`document.getElementById('comment').open`)
+		b.fill("#comment-text", text)
+		b.click("Add the comment")
+		b.until(`!document.getElementById('comment').open && [...document.querySelectorAll('.diff .remark')].some(e => e.innerText.includes('` + text + `'))`)
+	}
+	// With the mouse, at a number.
+	b.clickOn(`[data-file="src/deep/three.txt"] tr:nth-child(3) .no:nth-child(2)`, "")
+	b.until(`document.querySelector('#comment [data-where]').textContent === 'src/deep/three.txt:2' && document.querySelector('#comment [data-quote]').textContent === 'b'`)
+	b.check("commenting")
+	comment("why b")
+	b.until(`document.querySelector('.tree').innerText.includes('1 comment') && document.querySelector('.tree summary').innerText === 'src/deep'`)
+	// With keys: the arrows walk the lines.
+	b.use(`.scroll:has([data-file="top.txt"])`, "", ``)
+	b.press(kb.ArrowDown, kb.ArrowDown, kb.Enter)
+	b.until(`document.querySelector('#comment [data-where]').textContent === 'top.txt:1'`)
+	comment("why x")
+	b.clickOn(`.diff tr:nth-child(2) .no:nth-child(2)`, "")
+	comment("never mind")
+	testkit.Equal(t, eval[string](b, `document.getElementById('comment-text').value`), "", "the dialog")
+	b.clickOn(`.comments li:has(p.text) button[aria-label*="three.txt:1"]`, "Remove")
+	b.until(`document.querySelectorAll('.comments li').length === 2 && !(` + has("never mind") + `)`)
+	// Split, and back; the address is a link.
+	b.click("split")
+	b.until(`location.search.includes('diff=split') && document.querySelectorAll('.diff.split .remark').length === 2`)
+	b.check("comments-split")
+	b.click("Send 2 comments to the agent")
+	b.until(said("goes on with the comments") + ` && !document.querySelector('.comments')`)
+	b.until(`document.querySelectorAll('#runs li').length === 2`)
+	for _, part := range []string{"src/deep/three.txt", "why b", "top.txt", "why x"} { // the agent prints what it is sent
+		b.until(`document.querySelector('.messages').innerText.includes('` + part + `')`)
+	}
+	// One file alone, from a fresh address.
+	b.open("/attempts/" + id + "?path=top.txt")
+	b.until(`document.querySelectorAll('.file').length === 1 && ` + has("all files"))
+}
+
+var csrfField = regexp.MustCompile(`name="csrf" value="([0-9a-f]+)"`)
+
+// What the rights of a token do not allow is not offered, and refused with the name of the right.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Group: "web", Rights: config.AllRights}, config.Token{Name: "bob", Group: "web"})
+	s := serve(t, pagetest.Project(t), append(overHTTP, "--token-file", file)...)
+	w := s.begin(pagetest.Connect(t, s.url, tokens[0]))
+	needs := map[string]string{ // the right for each kind of action
+		"/runs": "agents", "/attempts/" + w.attempt + "/resume": "agents", "/tasks/" + w.task + "/start": "agents", "/attempts/" + w.attempt + "/follow-up": "agents", "/attempts/" + w.attempt + "/comments": "agents", "/attempts/" + w.attempt + "/comments/send": "agents",
+		"/attempts/" + w.attempt + "/git/merge": "merge", "/attempts/" + w.attempt + "/git/rebase": "merge", "/attempts/" + w.attempt + "/git/push": "merge", "/attempts/" + w.attempt + "/git/target": "merge",
+	}
+	form := url.Values{"executor": {"SCRIPT"}, "workflow": {"trip/plan"}, "goal": {"x"}, "action": {"send"}, "prompt": {"x"}, "remote": {"origin"}, "branch": {"main"}, "file": {"idea.txt"}, "line": {"1"}, "text": {"x"}}
+	for i, name := range []string{"ann", "bob"} {
+		jar, _ := cookiejar.New(nil) // without options it does not fail
+		client := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		ask := func(path string, form url.Values) (status int, text string) {
+			t.Helper()
+			send := func() (*http.Response, error) { return client.Get(s.url + path) }
+			if form != nil {
+				send = func() (*http.Response, error) { return client.PostForm(s.url+path, form) }
+			}
+			res := testkit.Get(send()).Must(t)
+			defer res.Body.Close()
+			all := testkit.Get(io.ReadAll(res.Body)).Must(t)
+			return res.StatusCode, string(all)
+		}
+		if status, text := ask("/login", url.Values{"token": {tokens[i]}}); status != http.StatusSeeOther {
+			t.Fatalf("%d %s", status, text)
+		}
+		_, task := ask("/tasks/"+w.task, nil)
+		_, attempt := ask("/attempts/"+w.attempt, nil)
+		_, job := ask("/jobs/trip", nil)
+		if !strings.Contains(task, w.attempt) || !strings.Contains(attempt, "idea.txt") {
+			t.Fatalf("%s does not see the work of the group:\n%s", name, task)
+		}
+		form.Set("csrf", csrfField.FindStringSubmatch(task)[1])
+		for path, right := range needs {
+			offered := strings.Contains(task+attempt+job, `action="`+path+`"`)
+			if name == "bob" && offered {
+				t.Errorf("bob is offered %s", path)
+			}
+			if name == "ann" && (path == "/runs" || strings.HasSuffix(path, "/start") || strings.HasSuffix(path, "/merge") || strings.HasSuffix(path, "/follow-up")) && !offered {
+				t.Errorf("ann is not offered %s", path)
+			}
+			if name == "ann" {
+				continue
+			}
+			status, text := ask(path, form)
+			testkit.Equal(t, status, http.StatusForbidden, "bob")
+			testkit.Contains(t, text, "the right "+right, "bob")
+		}
+	}
 }

@@ -2,18 +2,25 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"deepwork/actor/testkit"
+	"deepwork/transport/page/pagetest"
 )
 
 // A tab is a page of a browser with cookies of its own.
@@ -52,8 +59,7 @@ func needBrowser(t testing.TB) {
 func browse(t testing.TB, s *server) *tab {
 	t.Helper()
 	needBrowser(t)
-	shared, err := browserOf()
-	testkit.Must(t, err)
+	shared := testkit.Get(browserOf()).Must(t)
 	ctx, cancel := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx, at: s.url}
@@ -107,8 +113,7 @@ func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
 	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
-	testkit.Must(b.t, err)
+	value := testkit.Get(chromedp.Run(ctx, chromedp.Evaluate[T](expression))).Must(b.t)
 	return value
 }
 
@@ -198,7 +203,152 @@ func (b *tab) shoot(name string) {
 		return
 	}
 	testkit.Must(b.t, os.MkdirAll(screenshots, 0o755))
-	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-	testkit.Must(b.t, err)
+	picture := testkit.Get(chromedp.Run(b.ctx, chromedp.FullScreenshot(100))).Must(b.t)
 	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"), picture, 0o644))
+}
+
+// overHTTP are the arguments of a server with MCP and pages.
+var overHTTP = []string{"serve", "--transport", "http"}
+
+// dark emulates a system with a dark theme, or a light one.
+func dark(yes bool) chromedp.Action[chromedp.Void] {
+	scheme := map[bool]string{true: "dark", false: "light"}[yes]
+	return func(ctx context.Context, t *chromedp.Target) (none chromedp.Void, err error) {
+		_, err = cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+		return none, err
+	}
+}
+
+// Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no
+// serious objection.
+func TestEveryPage(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	w := s.begin(pagetest.Connect(t, s.url, ""))
+	paths := w.paths()
+	paths["missing"], paths["login"] = "/sessions/ffffffff", "/login"
+	for _, name := range slices.Sorted(maps.Keys(paths)) {
+		b.open(paths[name])
+		b.check(name)
+	}
+	if os.Getenv("DEEPWORK_TEST_AXE") == "" {
+		t.Skip("accessibility was not tested: DEEPWORK_TEST_AXE is not set")
+	}
+}
+
+// axe is the text of axe-core, "" if it is not to be used.
+var axe = sync.OnceValues(func() (string, error) {
+	file := os.Getenv("DEEPWORK_TEST_AXE")
+	if file == "" && os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") != "" {
+		return "", errors.New("DEEPWORK_TEST_AXE is not set: it is the path of axe-core's axe.min.js")
+	} else if file == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(file)
+	return string(text), err
+})
+
+// check looks at the page that is open, with everything unfolded: wide and narrow, light and dark.
+func (b *tab) check(name string) {
+	b.t.Helper()
+	script := testkit.Get(axe()).Must(b.t)
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true)`))
+	if eval[bool](b, `'hit' in window || !!document.querySelector('img')`) {
+		b.t.Errorf("%s ran a script of a text", name)
+	}
+	if title := eval[string](b, `document.title`); !strings.HasSuffix(title, "· deepwork") {
+		b.t.Errorf("%s has the title %q", name, title)
+	}
+	if script != "" {
+		b.do(chromedp.Evaluate[chromedp.Void](script))
+	}
+	for _, width := range []int64{1200, 400} {
+		b.do(chromedp.EmulateViewport(width, 900))
+		b.until(fmt.Sprintf(`innerWidth === %d`, width))
+		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
+			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, width, eval[string](b, widest))
+		}
+		for _, night := range []bool{false, true} {
+			b.do(dark(night))
+			b.until(fmt.Sprintf(`matchMedia('(prefers-color-scheme: dark)').matches === %v`, night))
+			if light := eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`); light == night {
+				b.t.Errorf("%s: a light page is %v although dark is %v", name, light, night)
+			}
+			b.shoot(fmt.Sprintf("%s-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
+			if script == "" {
+				continue
+			}
+			for _, v := range b.violations() {
+				b.t.Errorf("%s, %d pixels, dark %v: %s", name, width, night, v)
+			}
+		}
+	}
+	b.do(dark(false), chromedp.EmulateViewport(1200, 900))
+}
+
+// widest names what is wider than the page.
+const widest = `[...document.querySelectorAll('main *, header *')].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.parentElement.closest('.scroll, pre')).slice(0, 5).map(e => e.outerHTML.slice(0, 150)).join('\n')`
+
+// violations returns what axe-core finds that is serious.
+func (b *tab) violations() []string {
+	b.t.Helper()
+	b.do(chromedp.Evaluate[chromedp.Void](`window.found = undefined; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}).then(r => { window.found = r.violations; }); 0`))
+	b.until(`window.found`)
+	return eval[[]string](b, `window.found.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' + v.help + v.nodes.slice(0, 3).map(n => '\n' + n.html.slice(0, 200) + '\n' + n.failureSummary).join(''))`)
+}
+
+// Every page of a project in which much happens, and of one that is new, fits its window. The
+// pictures are for people to look at: DEEPWORK_TEST_SCREENSHOTS is the folder that they are
+// written to. Those of the README are in ../pictures.
+func TestPictures(t *testing.T) {
+	needBrowser(t)
+	project := openShop(t)
+	b := person(t, project.root)
+	project.override(b)
+	for name, path := range project.paths() {
+		b.pictures(name, path)
+	}
+
+	t.Setenv("XDG_CONFIG_HOME", testkit.Dir(t)) // where no folder is trusted
+	b = person(t, project.root)
+	b.pictures("trust-waiting", "/trust")
+	b.pictures("now-waiting", "/")
+
+	empty := testkit.Dir(t)
+	testkit.Git(t, empty, "init", "-q", "-b", "main")
+	b = person(t, empty)
+	for name, path := range map[string]string{"now-empty": "/", "board-empty": "/board", "jobs-empty": "/jobs", "sources-empty": "/sources", "trust-empty": "/trust", "login": "/login"} {
+		b.pictures(name, path)
+	}
+}
+
+// person opens the pages of the project at root as the one who runs deepwork ui.
+func person(t *testing.T, root string) *tab {
+	t.Helper()
+	pages := serve(t, root, "ui", "--no-open")
+	b := browse(t, pages)
+	secret := testkit.Get(url.Parse(pages.login)).Must(t)
+	b.open(secret.RequestURI())
+	return b
+}
+
+// pictures takes pictures of a page in light, dark and on a narrow screen, and writes them if somebody looks at them.
+func (b *tab) pictures(name, path string) {
+	b.t.Helper()
+	for _, as := range []struct {
+		name  string
+		width int64
+		dark  bool
+	}{{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 400, false}} {
+		if as.dark && screenshots == "" {
+			continue // it is as wide as the light one
+		}
+		b.do(chromedp.EmulateViewport(as.width, 900), dark(as.dark))
+		b.open(path)
+		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
+			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, as.width, eval[string](b, widest))
+		}
+		b.shoot(name + "-" + as.name)
+	}
 }

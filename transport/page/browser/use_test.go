@@ -1,6 +1,8 @@
 package browser
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,13 +16,16 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/state/statetest"
 	"deepwork/transport/page/pagetest"
 )
 
 // Everything can be done without a mouse.
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	call := pagetest.Connect(t, s.url, "")
@@ -41,9 +46,7 @@ func TestKeys(t *testing.T) {
 	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.value = ''`)) // the driver types the slash, too
 	b.press("active")
 	b.until(`document.querySelectorAll('.entry').length === 1 && location.search === '?q=active'`)
-	if eval[string](b, `document.activeElement.id + document.activeElement.value`) != "qactive" {
-		t.Error("the filter lost the focus or its text")
-	}
+	testkit.Equal(t, eval[string](b, `document.activeElement.id + document.activeElement.value`), "qactive", "the filter lost the focus or its text")
 	b.press(kb.Escape, "j", kb.Enter)
 	b.until(`location.pathname === '/sessions/` + w.session + `' && document.readyState === 'complete' && typeof walk === 'function'`)
 	b.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => history.back())`))
@@ -75,15 +78,14 @@ func TestKeys(t *testing.T) {
 
 	// A skip link is the first thing that Tab reaches.
 	b.press(kb.Tab)
-	if got := eval[string](b, `document.activeElement.textContent`); got != "Skip to the content" {
-		t.Errorf("Tab reaches %q", got)
-	}
+	testkit.Equal(t, eval[string](b, `document.activeElement.textContent`), "Skip to the content", "Tab reaches")
 	b.press(kb.Enter)
 	b.until(`document.activeElement.id === 'main'`)
 }
 
 // Tab reaches everything that can be used, and the focus is visible at each.
 func TestTab(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	w := s.begin(pagetest.Connect(t, s.url, ""))
@@ -106,6 +108,7 @@ func TestTab(t *testing.T) {
 
 // Times are relative, with the exact time at hand; a page without anything says what to do first.
 func TestTimesAndEmptyPages(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	s := serve(t, root, overHTTP...)
 	b := browse(t, s)
@@ -123,6 +126,7 @@ func TestTimesAndEmptyPages(t *testing.T) {
 
 // A change that one person makes is on the page of another, without a reload.
 func TestTwoBrowsers(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	ann, bob := browse(t, s), browse(t, s)
 	call := pagetest.Connect(t, s.url, "")
@@ -149,6 +153,7 @@ func TestTwoBrowsers(t *testing.T) {
 
 // A page stays open while its server is killed: it says so, and is renewed when there is a server again.
 func TestRestartUnderAPage(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	call := pagetest.Connect(t, s.url, "")
@@ -169,9 +174,9 @@ func TestRestartUnderAPage(t *testing.T) {
 
 // A stream whose first request fails is asked for again, and so is a page that could not be fetched.
 func TestRequestsThatFail(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), overHTTP...)
-	behind, err := url.Parse(s.url)
-	testkit.Must(t, err)
+	behind := testkit.Get(url.Parse(s.url)).Must(t)
 	var streams, pages atomic.Int64
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { // without X-Forwarded-For, which needs a token
 		r.SetURL(behind)
@@ -195,17 +200,15 @@ func TestRequestsThatFail(t *testing.T) {
 	if streams.Load() < 2 || pages.Load() < 2 {
 		t.Errorf("%d streams, %d pages", streams.Load(), pages.Load())
 	}
-	if got := eval[int](b, `htmx.config.sse.reconnectMaxDelay`); got != 5000 {
-		t.Errorf("a page may wait %d ms before it reconnects", got)
-	}
+	testkit.Equal(t, eval[int](b, `htmx.config.sse.reconnectMaxDelay`), 5000, "ms that a page may wait before it reconnects")
 }
 
 // The URL of deepwork ui lets one browser in, as a person, who can override a review.
 func TestDeepworkUI(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), "ui", "--no-open")
 	b, other := browse(t, s), browse(t, s)
-	secret, err := url.Parse(s.login)
-	testkit.Must(t, err)
+	secret := testkit.Get(url.Parse(s.login)).Must(t)
 	other.open("/")
 	other.until(`location.pathname === '/login'`)
 	b.open(secret.RequestURI())
@@ -214,10 +217,116 @@ func TestDeepworkUI(t *testing.T) {
 	other.until(has("run deepwork ui again"))
 	b.open("/board")
 	b.until(`!!document.querySelector('form[action="/tasks"]')`)
-	res, err := http.Post(s.url+"/mcp", "application/json", strings.NewReader(`{}`))
-	testkit.Must(t, err)
+	res := testkit.Get(http.Post(s.url+"/mcp", "application/json", strings.NewReader(`{}`))).Must(t)
 	res.Body.Close()
 	if res.StatusCode/100 == 2 {
 		t.Errorf("there is MCP: %s", res.Status)
 	}
+}
+
+// source serves a system whose workflows run until they are cancelled. It offers those that offers has.
+func source(t *testing.T, offers *atomic.Pointer[string]) (url string) {
+	t.Helper()
+	var cancelled atomic.Bool
+	replies := map[string]func() string{
+		"workflows-list-tool":    func() string { return *offers.Load() },
+		"workflows-execute-tool": func() string { return `{"execution_id":"e-1","status":"running"}` },
+		"workflows-status-tool": func() string {
+			if cancelled.Load() {
+				return `{"status":"cancelled"}`
+			}
+			return `{"status":"running","progress":{"progress":2,"total":3,"message":"two of three"}}`
+		},
+		"workflows-cancel-tool": func() string { cancelled.Store(true); return `{"status":"cancelled"}` },
+	}
+	s := mcp.NewServer(&mcp.Implementation{Name: "factory", Version: "1"}, nil)
+	for name, reply := range replies {
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: reply()}}}, nil
+		})
+	}
+	h := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
+	t.Cleanup(func() {
+		for session := range s.Sessions() {
+			session.Close()
+		}
+		h.CloseClientConnections()
+		h.Close()
+	})
+	return h.URL
+}
+
+// Sources say how they are and what they offer; their executions are followed and cancelled.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	var offers atomic.Pointer[string]
+	offer := func(names ...string) {
+		var all []string
+		for _, n := range names {
+			all = append(all, fmt.Sprintf(`{"id":%[1]q,"name":%[1]q,"description":%[2]q,"executionType":"async"}`, n, "does "+pagetest.Hostile))
+		}
+		list := "[" + strings.Join(all, ",") + "]"
+		offers.Store(&list)
+	}
+	offer("assemble")
+	root := pagetest.Project(t)
+	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), fmt.Sprintf(`workflow_tools:
+  refresh_interval: 0
+  reply_within: 1ms
+  status_interval: 100ms
+  sources:
+    - {name: factory, url: %q}
+    - {name: away, command: [sh, -c, 'echo the line is dead >&2; exit 1']}
+`, source(t, &offers)))
+	s := serve(t, root, overHTTP...)
+	b := browse(t, s)
+	b.open("/sources")
+	b.until(`document.querySelector('#source-factory').innerText.includes('connected') && ` + has("assemble"))
+	b.until(`document.querySelector('[aria-labelledby=source-away] .alert')`)
+	offer("assemble", "paint")
+	b.click("Ask all for their workflows now")
+	b.until(said("New (1): paint") + ` && document.querySelector('#source-factory').innerText.includes('2 workflows')`)
+	b.click("Ask all for their workflows now")
+	b.until(said("Nothing has changed."))
+
+	call := pagetest.Connect(t, s.url, "")
+	call("call_workflow_tool", args{"name": "assemble", "arguments": args{}}, nil)
+	b.until(`document.querySelector('#executions ~ ul .status.running') && ` + has("2 of 3") + " && " + has("two of three"))
+	b.shoot("sources-running")
+	b.open("/")
+	b.until(`document.querySelector('[aria-labelledby=working]').innerText.includes('assemble')`)
+	b.open("/sources")
+	b.click("assemble")
+	b.until(at("/sources/executions/") + " && " + state("running"))
+	b.check("execution")
+	b.open("/sources")
+	b.click("Cancel")
+	b.click("Cancel the execution")
+	b.until(said("assemble: cancelled") + ` && !document.querySelector('#executions ~ ul .status.running')`)
+	b.clickOn("#executions ~ ul a", "assemble")
+	b.until(at("/sources/executions/") + " && " + state("cancelled") + " && " + has("It has no result."))
+}
+
+// What a project asks for and nobody has approved is shown in full, with the command that approves it.
+func TestTrust(t *testing.T) {
+	root := pagetest.Project(t)
+	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), variants+"quality_gate:\n  agent_review_command: [./review.sh, --strict]\n")
+	env, err := statetest.Write(testkit.Dir(t)) // which trusts no folder
+	testkit.Must(t, err)
+	for name, value := range env {
+		t.Setenv(name, value)
+	}
+	s := serve(t, root, overHTTP...)
+	b := browse(t, s)
+	b.open("/")
+	b.until(`document.querySelector('[aria-labelledby=needs]').innerText.includes('Not approved')`)
+	b.clickOn("[aria-labelledby=needs] .entry a", "")
+	b.until(at("/trust"))
+	for _, text := range []string{"Until you do, none of it happens", "deepwork trust", "echo LOUD", "./review.sh", "--strict", "config.yml:2", "config.yml:8"} {
+		b.until(has(text))
+	}
+	if eval[bool](b, `!!document.querySelector('main form, main button')`) {
+		t.Error("the page approves")
+	}
+	b.check("trust-waiting")
 }

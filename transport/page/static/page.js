@@ -1,6 +1,9 @@
 'use strict';
 // Times, keys, the link to the server, and what is copied by a click. Everything else is htmx.
 
+// Where the pages are: behind a proxy, it may be below another path.
+const base = document.documentElement.dataset.base;
+
 const units = [[60, 's'], [60, 'min'], [24, 'h'], [Infinity, 'd']];
 
 function ago(ms) {
@@ -29,7 +32,7 @@ function linked(yes) { if (link) link.hidden = yes; }
 document.addEventListener('htmx:sse:after:connection', () => linked(true));
 document.addEventListener('htmx:sse:error', e => {
   linked(false);
-  if (e.detail.status === 401) location.assign('/login');
+  if (e.detail.status === 401) location.assign(base + 'login');
 });
 document.addEventListener('htmx:sse:close', () => linked(false));
 
@@ -59,7 +62,7 @@ function walk(by) {
   next.querySelector('a, button, summary')?.focus();
 }
 
-const goTo = { n: '/', b: '/board', j: '/jobs', s: '/sources', t: '/trust' };
+const goTo = { n: '', b: 'board', j: 'jobs', s: 'sources', t: 'trust' };
 let going = 0;
 
 document.addEventListener('keydown', e => {
@@ -73,8 +76,8 @@ document.addEventListener('keydown', e => {
     return;
   }
   if (field || document.querySelector('dialog[open]')) return;
-  if (Date.now() - going < 1500 && goTo[e.key]) {
-    location.assign(goTo[e.key]);
+  if (Date.now() - going < 1500 && e.key in goTo) {
+    location.assign(base + goTo[e.key]);
   } else if (e.key === 'g') {
     going = Date.now();
     return;

@@ -125,12 +125,8 @@ func outputSchema[R any](of string) *jsonschema.Schema {
 	return s
 }
 
-// refinements say of some tools what is only so in their replies: the values of fields, and which tool
-// has the fields of an object, since clients get every schema at every start.
+// refinements say of some tools what is only so in their replies: the values of fields.
 var refinements = map[string]func(*jsonschema.Schema){
-	"get_task":           func(s *jsonschema.Schema) { fieldsIn("get_attempt", s, "cost") },
-	"start_task_attempt": func(s *jsonschema.Schema) { fieldsIn("get_attempt", s, "cost", "queued_follow_up", "repos") },
-	"stop_attempt":       func(s *jsonschema.Schema) { fieldsIn("get_attempt", s, "cost", "queued_follow_up", "repos") },
 	"follow_up": func(s *jsonschema.Schema) {
 		s.Properties["status"].Enum = []any{attempt.FollowUpStarted, attempt.FollowUpQueued, attempt.FollowUpCancelled, attempt.FollowUpEmpty}
 	},
@@ -144,10 +140,8 @@ var refinements = map[string]func(*jsonschema.Schema){
 	"get_run": func(s *jsonschema.Schema) {
 		runStates(s)
 		s.Properties["plan"].Items.Properties["state"].Enum = nil
-		fieldsIn("get_attempt", s, "cost")
-		fieldsIn("executions of get_attempt", s.Properties["steps"].Items, "cost")
 	},
-	"merge_attempt": mergeStatuses, "rebase_attempt": mergeStatuses, "abort_merge": mergeStatuses, "push_attempt": mergeStatuses, "change_target": mergeStatuses,
+	"merge_attempt": mergeStatuses, "rebase_attempt": mergeStatuses, "abort_merge": abortStatuses, "push_attempt": mergeStatuses, "change_target": mergeStatuses,
 }
 
 func runStates(s *jsonschema.Schema) {
@@ -155,6 +149,11 @@ func runStates(s *jsonschema.Schema) {
 }
 
 func mergeStatuses(s *jsonschema.Schema) {
+	abortStatuses(s)
+	s.Properties["repos"].Items.Properties["rescue"] = &jsonschema.Schema{Type: "null", Description: "null; only abort_merge has it"}
+}
+
+func abortStatuses(s *jsonschema.Schema) {
 	s.Properties["repos"].Items.Properties["status"].Enum = []any{merge.Merged, merge.Unchanged, merge.Rebased, merge.Updated,
 		merge.Conflicts, merge.Aborted, merge.Pushed, merge.Retargeted}
 }
@@ -162,17 +161,4 @@ func mergeStatuses(s *jsonschema.Schema) {
 // kinds sets the values that kind has in a list of a reply.
 func kinds(s *jsonschema.Schema, list string, kinds ...any) {
 	s.Properties[list].Items.Properties["kind"].Enum = kinds
-}
-
-// fieldsIn describes objects of a reply by the tool whose output schema has their fields.
-func fieldsIn(other string, s *jsonschema.Schema, names ...string) {
-	for _, name := range names {
-		p := s.Properties[name]
-		of := p
-		if p.Items != nil {
-			of = p.Items
-		}
-		of.Properties, of.PropertyOrder, of.Required = nil, nil, nil
-		p.Description += "; fields: see " + other
-	}
 }

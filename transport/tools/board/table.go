@@ -46,7 +46,7 @@ var agents = []row{
 	}, Engine.UpdateTask),
 	method(tool.Tool{
 		Name: "delete_task", Title: "Delete a task", Hints: sets,
-		Description: "Deletes a task with its worktrees. Branches stay; uncommitted work is kept under the git refs in rescued.",
+		Description: "Deletes a task with its worktrees. Branches stay; uncommitted work is kept in the git refs of rescued.",
 		Recheck:     "call get_task: the task was deleted only if it is no longer found",
 	}, Engine.DeleteTask),
 	bare(tool.Tool{
@@ -55,7 +55,7 @@ var agents = []row{
 	}, Engine.ListExecutors),
 	method(tool.Tool{
 		Name: "start_task_attempt", Title: "Start an attempt", Hints: starts,
-		Description: "Starts an agent on a task, in a new worktree and branch per repository. Returns at once; see get_attempt. " +
+		Description: "Starts an agent on a task, in a new worktree and branch per repository, and returns at once. " +
 			"When it completes, the task is inreview.",
 		Recheck: "call list_task_attempts: the attempt was created only if it is listed there",
 	}, Engine.StartTaskAttempt),
@@ -94,7 +94,7 @@ var agents = []row{
 	}, Engine.StopAttempt),
 	method(tool.Tool{
 		Name: "run_workflow", Title: "Run a workflow", Hints: starts, Outcome: runOutcome,
-		Description: "Runs agents through a workflow, one per step, in a new worktree. Returns at once; see get_run. Its run_id is also an attempt_id.",
+		Description: "Runs agents through a workflow, one per step, in a new worktree, and returns at once. Its run_id is also an attempt_id.",
 		Recheck:     "call list_tasks: the run was made only if its task is listed there",
 	}, runWorkflow),
 	bare(tool.Tool{
@@ -128,7 +128,7 @@ var merges = []row{
 	}, merge.Rebase),
 	function(tool.Tool{
 		Name: "abort_merge", Title: "Abort a merge", Hints: sets, Outcome: mergeOutcome,
-		Description: "Undoes a merge with conflicts. What was resolved is kept under the git refs in rescue.",
+		Description: "Undoes a merge with conflicts; what was resolved is kept in the git refs of rescue.",
 		Recheck:     "call get_attempt to see whether the worktree has changes",
 	}, merge.Abort),
 	function(tool.Tool{

@@ -24,7 +24,7 @@ const (
 
 type listArgs struct {
 	Name   *string `json:"name" arg:"Name or pattern such as data-*: only these, with input_schema"`
-	Cursor *string `json:"cursor" arg:"next_cursor of a reply"`
+	Cursor *string `json:"cursor" arg:"next_cursor"`
 }
 
 // A ListReply is the reply of list_workflow_tools.
@@ -36,26 +36,22 @@ type ListReply struct {
 
 // A toolInfo describes a tool.
 type toolInfo struct {
-	Name          string  `json:"name"`
-	Description   string  `json:"description"` // cut, unless a name was given
-	Source        *string `json:"source"`      // nil means this project
-	WorkflowID    string  `json:"workflow_id"`
-	Category      string  `json:"category"`
-	Version       string  `json:"version"`
-	ExecutionType string  `json:"execution_type"`
-	Available     bool    `json:"available"` // its source can be reached
+	Name          string  `json:"name" jsonschema:"name of the tool"`
+	Description   string  `json:"description" jsonschema:"what it does; cut unless name is given"`
+	Source        *string `json:"source" jsonschema:"name of its source, or null for this project"`
+	WorkflowID    string  `json:"workflow_id" jsonschema:"id of the workflow at its source"`
+	Category      string  `json:"category" jsonschema:"the source's word"`
+	Version       string  `json:"version" jsonschema:"the source's version"`
+	ExecutionType string  `json:"execution_type" jsonschema:"sync or async"`
+	Available     bool    `json:"available" jsonschema:"whether its source can be reached"`
 	// DescriptionChanged is when its source last changed the description or the input schema.
-	DescriptionChanged *time.Time      `json:"description_changed"`
-	InputSchema        json.RawMessage `json:"input_schema"` // null, unless a name was given
+	DescriptionChanged *time.Time      `json:"description_changed" jsonschema:"when the source last changed it, RFC 3339, or null"`
+	InputSchema        json.RawMessage `json:"input_schema" jsonschema:"JSON Schema of the arguments, or null unless name is given"`
 }
-
-const toolItem = "{name, description, source (null: this project), workflow_id, category, version, execution_type (sync or async), " +
-	"available (its source can be reached), description_changed (when the source last changed it, or null), input_schema (null unless name is given)}"
 
 func addListWorkflowTools(s *tool.Set, r *Tools) {
 	output := tool.OutputSchema[ListReply](tool.Words{})
-	listOf(output, "tools", toolItem)
-	listOf(output, "skipped", skippedItem)
+	tool.OpenProperty(output.Properties["tools"].Items, "input_schema", "null", "object")
 	tool.Add(s, tool.Tool{
 		Name: "list_workflow_tools", Title: "List workflow tools",
 		Description: "Lists the tools that run workflows of other systems. Call it if your tool list may be outdated.",

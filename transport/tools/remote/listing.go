@@ -76,12 +76,14 @@ type listedMeta struct {
 	Version       string          `json:"version"`
 	ExecutionType string          `json:"execution_type"`
 	Metadata      json.RawMessage `json:"metadata"`
+
+	InputSchema *sources.Adaptation `json:"input_schema,omitempty"`
 }
 
 func metaOf(w *sources.Workflow) listedMeta {
 	m := listedMeta{
 		Source: w.Source, ID: w.ID, Category: tool.Plain(w.Category), Version: tool.Plain(w.Version),
-		ExecutionType: executionType(w.Async), Metadata: w.Metadata,
+		ExecutionType: executionType(w.Async), Metadata: w.Metadata, InputSchema: w.Adapted,
 	}
 	if len(m.Metadata) == 0 {
 		m.Metadata = json.RawMessage("null")

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
@@ -25,23 +23,12 @@ type RefreshReply struct {
 	Skipped []sources.Skipped `json:"skipped" jsonschema:"what is not offered, and sources that did not answer"`
 }
 
-// listOf sets the schema of a list whose items are described in prose: every client reads
-// tools/list at each start, and few read this.
-func listOf(s *jsonschema.Schema, name, item string) {
-	s.Properties[name].Items = &jsonschema.Schema{Type: "object", Description: item}
-}
-
-const skippedItem = "{source, workflow, reason}; workflow is empty if a whole source is meant, and both if it is config.yml"
-
 // addRefreshWorkflowTools registers refresh_workflow_tools (seed 003, 4.3).
 func addRefreshWorkflowTools(s *tool.Set, r *Tools) {
-	output := tool.OutputSchema[RefreshReply](tool.Words{})
-	listOf(output, "skipped", skippedItem)
 	tool.Add(s, tool.Tool{
 		Name: "refresh_workflow_tools", Title: "Refresh workflow tools",
 		Description: "Asks all sources for their workflows now; only needed right after a change.",
 		Hints:       tool.Hints{Idempotent: true, Open: true},
-		Output:      output,
 		Outcome: func(reply any) string {
 			r := reply.(*RefreshReply)
 			if len(r.Added)+len(r.Removed)+len(r.Changed) == 0 {

@@ -56,7 +56,7 @@ func sendable(x *remote.Run) *remote.Run {
 func addCancelExecution(s *tool.Set, r *Tools) {
 	tool.Add(s, tool.Tool{
 		Name: "cancel_execution", Title: "Cancel an execution",
-		Description: "Cancels an execution, at its source too if that has a cancel tool. One that has ended does not change.",
+		Description: "Cancels an execution, at its source too if that can. One that has ended does not change.",
 		Hints:       tool.Hints{Destructive: true, Idempotent: true, Open: true},
 		Output:      runSchema(),
 		Recheck:     "call workflow_status with the execution_id to see its state",

@@ -59,16 +59,7 @@ func Add(s *tool.Set, o Options) {
 		Name: "workflows-list-tool", Title: "Workflows as a source",
 		Description: "For other servers, which make tools of this project's workflows; agents call get_workflows.",
 		Hints:       tool.Hints{ReadOnly: true, Idempotent: true},
-		Output: &jsonschema.Schema{
-			Type: "object",
-			Properties: map[string]*jsonschema.Schema{
-				"workflows": {Type: "array", Description: "the workflows: {id, name, description, category, version, inputSchema, executionType, metadata}",
-					Items: &jsonschema.Schema{Type: "object", Description: "one workflow"}},
-				"nextCursor": {Types: []string{"null", "string"}, Description: "cursor of the next page; null: this is the last"},
-			},
-			PropertyOrder: []string{"workflows", "nextCursor"},
-			Required:      []string{"workflows"},
-		},
+		Output:      listSchema(),
 	}, func(ctx context.Context, _ *tool.Caller, args listArgs) (*listReply, error) {
 		return list(Workflows(o.Jobs(ctx)), args.Cursor)
 	})
@@ -100,14 +91,14 @@ func Add(s *tool.Set, o Options) {
 
 // A Workflow is a workflow of this project in the schema of seed 003, 6.1.
 type Workflow struct {
-	ID            string          `json:"id"`
-	Name          string          `json:"name"` // valid for a tool
-	Description   string          `json:"description"`
-	Category      string          `json:"category"`
-	Version       string          `json:"version"`
-	InputSchema   json.RawMessage `json:"inputSchema"`
-	ExecutionType string          `json:"executionType"`
-	Metadata      json.RawMessage `json:"metadata"`
+	ID            string          `json:"id" jsonschema:"workflow_id for workflows-execute-tool, job/workflow"`
+	Name          string          `json:"name" jsonschema:"name for a tool"`
+	Description   string          `json:"description" jsonschema:"what it does"`
+	Category      string          `json:"category" jsonschema:"workflow"`
+	Version       string          `json:"version" jsonschema:"version of the job, three numbers"`
+	InputSchema   json.RawMessage `json:"inputSchema" jsonschema:"JSON Schema of input for workflows-execute-tool"`
+	ExecutionType string          `json:"executionType" jsonschema:"async"`
+	Metadata      json.RawMessage `json:"metadata" jsonschema:"job, workflow, number of steps, and performer: agent"`
 
 	JobName  string        `json:"-"`
 	Workflow *job.Workflow `json:"-"`
@@ -186,8 +177,17 @@ const pageSize = 1000
 
 // A listReply is the reply of workflows-list-tool.
 type listReply struct {
-	Workflows  []Workflow `json:"workflows"`
-	NextCursor *string    `json:"nextCursor"`
+	Workflows  []Workflow `json:"workflows" jsonschema:"the workflows"`
+	NextCursor *string    `json:"nextCursor" jsonschema:"cursor of the next page; null: this is the last"`
+}
+
+func listSchema() *jsonschema.Schema {
+	s := tool.OutputSchema[listReply](tool.Words{})
+	s.Required = []string{"workflows"}
+	for _, name := range []string{"inputSchema", "metadata"} {
+		tool.OpenProperty(s.Properties["workflows"].Items, name, "object")
+	}
+	return s
 }
 
 // TextValue returns the value of the text content: the bare array.
@@ -225,7 +225,7 @@ type executeArgs struct {
 
 // A StartedReply describes a session that was just started.
 type StartedReply struct {
-	ExecutionID string       `json:"execution_id" jsonschema:"the session's session_id"`
+	ExecutionID string       `json:"execution_id" jsonschema:"the session's session_id, 8 hex digits"`
 	Status      remote.State `json:"status" jsonschema:"running"`
 }
 
@@ -251,17 +251,17 @@ type executionArgs struct {
 
 // An executionReply describes an execution to callers of this source.
 type executionReply struct {
-	ExecutionID string           `json:"execution_id" jsonschema:"the session's session_id"`
-	Status      remote.State     `json:"status" jsonschema:"how it is now"`
-	Progress    ownProgress      `json:"progress" jsonschema:"{progress, total, message}: steps done, number of steps, and current step"`
+	ExecutionID string           `json:"execution_id" jsonschema:"the session's session_id, 8 hex digits"`
+	Status      remote.State     `json:"status" jsonschema:"running, completed or cancelled"`
+	Progress    ownProgress      `json:"progress" jsonschema:"how far it is"`
 	Output      *machine.Outputs `json:"output" jsonschema:"all outputs, once completed, else null"`
 	Error       *string          `json:"error" jsonschema:"why it was cancelled, else null"`
 }
 
 type ownProgress struct {
-	Progress int    `json:"progress"`
-	Total    int    `json:"total"`
-	Message  string `json:"message"`
+	Progress int    `json:"progress" jsonschema:"steps done"`
+	Total    int    `json:"total" jsonschema:"number of steps"`
+	Message  string `json:"message" jsonschema:"the current step, or complete"`
 }
 
 // executionWords are those of executionReply.
@@ -269,8 +269,10 @@ var executionWords = tool.Words{Enums: map[string][]any{"status": {string(remote
 
 func executionSchema() *jsonschema.Schema {
 	s := tool.OutputSchema[executionReply](executionWords)
-	tool.OpenProperty(s, "output", "null", "object")
-	tool.OpenProperty(s, "progress", "object")
+	output := tool.OutputSchema[struct {
+		Output machine.Outputs `json:"output"`
+	}](tool.Words{}).Properties["output"]
+	s.Properties["output"] = &jsonschema.Schema{Types: []string{"null", "object"}, Description: s.Properties["output"].Description, AdditionalProperties: output.AdditionalProperties}
 	return s
 }
 

@@ -113,7 +113,7 @@ type row func(*tool.Set)
 var (
 	getWorkflows = method(tool.Tool{
 		Name: "get_workflows", Title: "List workflows", Hints: tool.Hints{ReadOnly: true, Idempotent: true},
-		Description: "Lists this project's jobs and workflows; start one with start_workflow. Call it first, and again after editing a job.yml: it shows the files as they are now. To go on with one of resumable, call get_step with its session_id.",
+		Description: "Lists this project's jobs and workflows; start one with start_workflow. Call it first, and again after editing a job.yml. To go on with one of resumable, call get_step with its session_id.",
 	}, func(w tool.WorkflowCaller, ctx context.Context, _ tool.NoArgs) (*machine.WorkflowsReply, error) {
 		return w.GetWorkflows(ctx)
 	})

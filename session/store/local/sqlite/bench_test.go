@@ -15,6 +15,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 	"deepwork/session/store/sqlstore"
 )
 
@@ -77,8 +78,7 @@ func BenchmarkListTasks(b *testing.B) {
 	board := openAt(b, path, noon)
 	p := rootOf(b, board)
 	fill(b, board, p)
-	db, err := sql.Open("sqlite", Source(path, "ro"))
-	testkit.Must(b, err)
+	db := testkit.Get(sql.Open("sqlite", Source(path, "ro"))).Must(b)
 	defer db.Close()
 	var summary string
 	testkit.Must(b, second(spied(board, func(query string, _ []any) { summary = strings.TrimSuffix(query, "WHERE t.id = ?") }).Task(b.Context(), id(1, 1))))
@@ -91,9 +91,7 @@ func BenchmarkListTasks(b *testing.B) {
 		}
 		spent += time.Since(begun)
 		begun = time.Now()
-		if n, err := bare(db, summary, p.ID); err != nil || n != 50 {
-			b.Fatal(n, err)
-		}
+		testkit.Equal(b, testkit.Get(bare(db, summary, p.ID)).Must(b), 50)
 		spentBare += time.Since(begun)
 	}
 	b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "µs/list")
@@ -131,8 +129,7 @@ func BenchmarkConcurrentWriters(b *testing.B) {
 	dir := b.TempDir()
 	board := openAt(b, filepath.Join(dir, "board.db"), time.Now)
 	p := rootOf(b, board)
-	f, err := os.Create(filepath.Join(dir, "file"))
-	testkit.Must(b, err)
+	f := testkit.Get(os.Create(filepath.Join(dir, "file"))).Must(b)
 	defer f.Close()
 	page := make([]byte, 4096)
 	var calls, writes int
@@ -143,8 +140,7 @@ func BenchmarkConcurrentWriters(b *testing.B) {
 		spent, calls = spent+time.Since(begun), calls+320
 		begun = time.Now()
 		for range 100 {
-			_, err := f.WriteAt(page, 0)
-			testkit.Must(b, err)
+			testkit.Get(f.WriteAt(page, 0)).Must(b)
 			testkit.Must(b, f.Sync())
 		}
 		spentOnFile, writes = spentOnFile+time.Since(begun), writes+100
@@ -188,5 +184,68 @@ func BenchmarkOneWriter(b *testing.B) {
 	board, p := newBoard(b)
 	for b.Loop() {
 		create(b, board, p, 1, 1)
+	}
+}
+
+// transition is the transition of a session of 25 steps to a revision: it ends a step, begins the next one
+// and stores its reply.
+func transition(id string, revision int64) *store.SessionWrite {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(revision) * time.Second)
+	text := strings.Repeat("step wrote output.md; ", 60)
+	w := &store.SessionWrite{Before: revision - 1, Frame: text[:1<<10], Session: store.Session{ID: id, Revision: revision, Root: "/srv/shop",
+		Job: "alpha", Workflow: "main", Step: "one", Status: "active", Identity: "local", StartedAt: at, UpdatedAt: at}}
+	if revision == 1 {
+		w.Before = -1
+	}
+	step := revision % 25
+	w.Put = []store.SessionPart{
+		{Kind: "step", Key: fmt.Sprint(step), Position: step, Body: text[:300]}, {Kind: "step", Key: fmt.Sprint(step + 1), Position: step + 1, Body: text[:100]},
+		{Kind: "reply", Key: fmt.Sprint(revision), Position: revision, Body: text[:1200]},
+	}
+	w.Gone = []store.SessionPart{{Kind: "reply", Key: fmt.Sprint(revision - 2)}}
+	return w
+}
+
+// BenchmarkTransition measures one transition after the other, and beside it a write of 4 KB that is synced.
+func BenchmarkTransition(b *testing.B) {
+	dir := b.TempDir()
+	board := openAt(b, filepath.Join(dir, "board.db"), noon)
+	sessions := board.Sessions()
+	f := testkit.Get(os.Create(filepath.Join(dir, "plain"))).Must(b)
+	defer f.Close()
+	page := make([]byte, 4<<10)
+	var moved, written time.Duration
+	for n := int64(1); b.Loop(); n++ { // in turns, so that both meet the same machine
+		begun := time.Now()
+		if ok, err := sessions.WriteSession(b.Context(), transition("0123abcd", n)); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
+		moved += time.Since(begun)
+		begun = time.Now()
+		testkit.Get(f.WriteAt(page, n%64*int64(len(page)))).Must(b)
+		testkit.Must(b, f.Sync())
+		written += time.Since(begun)
+	}
+	b.ReportMetric(float64(moved.Microseconds())/float64(b.N), "µs/transition")
+	b.ReportMetric(float64(written.Microseconds())/float64(b.N), "µs/write")
+	b.ReportMetric(float64(moved)/float64(written), "ratio")
+}
+
+// BenchmarkReadSession reads a session whose revision is known, and a whole one.
+func BenchmarkReadSession(b *testing.B) {
+	board := openAt(b, filepath.Join(b.TempDir(), "board.db"), noon)
+	sessions := board.Sessions()
+	for n := range int64(25) {
+		testkit.Must(b, second(sessions.WriteSession(b.Context(), transition("0123abcd", n+1))))
+	}
+	for name, known := range map[string]int64{"known": 25, "whole": -1} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				r, err := sessions.ReadSession(b.Context(), "0123abcd", known)
+				if err != nil || r.Revision != 25 {
+					b.Fatal(r, err)
+				}
+			}
+		})
 	}
 }

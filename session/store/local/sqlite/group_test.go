@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -68,15 +71,11 @@ func TestChangesThatWaitShareOneCommit(t *testing.T) {
 		want = append(want, fmt.Sprint("title ", i))
 		changes = append(changes, retitle(s.ID, want[i]))
 	}
-	if err := errors.Join(together(b, changes...)...); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, errors.Join(together(b, changes...)...))
 	if n != 2 { // the other one is that of the change that they waited for
 		t.Errorf("%d commits, want 2", n)
 	}
-	if got := titles(t, b, tasks); !slices.Equal(got, want) {
-		t.Errorf("titles %q, want %q", got, want)
-	}
+	testkit.Same(t, titles(t, b, tasks), want, "titles")
 }
 
 func TestAMemberThatFailsIsUndoneAlone(t *testing.T) {
@@ -145,9 +144,7 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 			if got, want := titles(t, b, tasks), []string{"task 0", "task 1", "third"}; !slices.Equal(got, want) {
 				t.Errorf("titles %q, want %q", got, want)
 			}
-			if n != 2 {
-				t.Errorf("%d commits, want 2", n)
-			}
+			testkit.Equal(t, n, 2, "commits")
 		})
 	}
 }
@@ -170,9 +167,7 @@ func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	if errs[0] != nil {
 		want[0] = "task 0"
 	}
-	if got := titles(t, b, tasks); !slices.Equal(got, want) {
-		t.Errorf("titles %q, want %q", got, want)
-	}
+	testkit.Same(t, titles(t, b, tasks), want, "titles")
 }
 
 func TestACommitThatFailsFailsAllMembers(t *testing.T) {
@@ -205,9 +200,7 @@ func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 	unsynced := func() {
 		t.Helper()
 		testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error { return look(q) }))
-		if synced != 1 {
-			t.Errorf("an unsynced change alone: synchronous is %d, want 1", synced)
-		}
+		testkit.Equal(t, synced, 1, "an unsynced change alone: synchronous")
 	}
 	unsynced()
 	errs := together(b, func(sqlstore.Querier) error { return nil }, look)
@@ -234,9 +227,8 @@ func TestAStatementRunsWhileItsRowsAreRead(t *testing.T) {
 				if err := errors.Join(rows.Scan(&outer), q.QueryRowContext(ctx, query).Scan(&inner)); err != nil {
 					return err
 				}
-				if outer != fmt.Sprint("task ", i) || inner != "task 0" {
-					t.Errorf("row %d: %q, and within %q", i, outer, inner)
-				}
+				testkit.Equal(t, outer, fmt.Sprint("task ", i), "row")
+				testkit.Equal(t, inner, "task 0", "row")
 			}
 			return rows.Err()
 		})
@@ -265,9 +257,7 @@ func TestACallGivesUpItsPlace(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := change(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a call whose context ends: %v", err)
-	}
+	testkit.FailsWith(t, change(ctx, 0), context.DeadlineExceeded, "a call whose context ends")
 	b.patience = 20 * time.Millisecond
 	if err := change(t.Context(), 1); !errors.Is(err, store.ErrBusy) || !strings.Contains(err.Error(), b.Where()) {
 		t.Errorf("a call that waits too long: %v", err)
@@ -277,4 +267,82 @@ func TestACallGivesUpItsPlace(t *testing.T) {
 	if got, want := titles(t, b, tasks), []string{"task 0", "task 1"}; !slices.Equal(got, want) {
 		t.Errorf("titles %q, want %q", got, want)
 	}
+}
+
+// Of two processes that write without a pause, each gets at least a fifth.
+func TestNoProcessStarves(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	rootOf(t, openAt(t, path, time.Now))
+	both := []*testkit.Child{another(t, "some", path), another(t, "some", path)}
+	for _, c := range both {
+		testkit.Get(io.WriteString(c.In, "go\n")).Must(t)
+	}
+	var made []int
+	sum := 0
+	for _, c := range both {
+		n, err := strconv.Atoi(c.Line())
+		if err != nil {
+			t.Fatal(err, c.Err.String())
+		}
+		made, sum = append(made, n), sum+n
+	}
+	t.Log("tasks made:", made)
+	for _, n := range made {
+		if 5*n < sum {
+			t.Errorf("tasks made by each process: %v", made)
+		}
+	}
+}
+
+// What a killed process has acknowledged is there, and the locks that it held are free.
+func TestWhatAKilledProcessAcknowledgedIsThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	p := rootOf(t, b)
+	for range 3 {
+		c := another(t, "say", path)
+		var ids []string
+		for range 50 {
+			ids = append(ids, c.Line())
+		}
+		testkit.Must(t, c.Process.Kill())
+		rest, _ := io.ReadAll(c.Out)
+		for line := range strings.Lines(string(rest)) {
+			if strings.HasSuffix(line, "\n") {
+				ids = append(ids, strings.TrimSpace(line))
+			}
+		}
+		for _, id := range ids {
+			taskOf(t, b, id)
+		}
+		addTask(t, b, p, "afterwards")
+	}
+}
+
+// A group is made whole or not at all.
+func TestAKillInMidGroupLeavesNothingOfIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	s := addTask(t, b, rootOf(t, b), "before")
+	c := another(t, "die", path)
+	if c.Wait() == nil {
+		t.Fatal("the child has ended well")
+	}
+	if got := taskOf(t, b, s.ID); got.Title != "before" {
+		t.Errorf("title %q, want %q", got.Title, "before")
+	}
+	addTask(t, b, rootOf(t, b), "afterwards")
+}
+
+// A process that is stopped while it has the turn, but is in no transaction, is passed over.
+func TestAProcessThatIsStoppedBetweenTransactions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, path, time.Now)
+	p := rootOf(t, b)
+	end, err := b.writer.turn(new(time.Time)) // its goroutine waits
+	testkit.Must(t, err)
+	defer end()
+	other := openAt(t, path, time.Now)
+	other.patience = 400 * time.Millisecond
+	addTask(t, other, p, "passes it over")
 }

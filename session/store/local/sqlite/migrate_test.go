@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -36,9 +35,7 @@ func TestMigrationByManyServers(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := b.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.Works(t, b.Close())
 			})
 		}
 		boards.Wait()
@@ -52,12 +49,8 @@ func TestMigrationByManyServers(t *testing.T) {
 	testkit.Must(t, b.Close())
 	with(t, "CREATE TABLE second (x)", "ALTER TABLE second ADD COLUMN y")
 	openByMany(latest())
-	if got := schemaOf(t, path)["table second"]; got != "CREATE TABLE second (x, y)" {
-		t.Errorf("the later scripts made %q", got)
-	}
-	if got := taskOf(t, openAt(t, path, noon), s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("the task is %+v, want %+v", got, s)
-	}
+	testkit.Equal(t, schemaOf(t, path)["table second"], "CREATE TABLE second (x, y)", "the later scripts made")
+	testkit.Same(t, taskOf(t, openAt(t, path, noon), s.ID), s, "the task")
 }
 
 // A migration that fails leaves the board at its version, and nothing of itself.
@@ -68,12 +61,8 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	with(t, "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);")
 	before := schemaOf(t, path)
 	_, err := openBoard(t.Context(), Options{Path: path})
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("migrating it from version %d to %d", version, version+1)) {
-		t.Error(err)
-	}
-	if got := schemaOf(t, path); !reflect.DeepEqual(got, before) {
-		t.Errorf("left behind: %v", got)
-	}
+	testkit.Fails(t, err, fmt.Sprintf("migrating it from version %d to %d", version, version+1))
+	testkit.Same(t, schemaOf(t, path), before, "left behind")
 }
 
 // A reader does not migrate.
@@ -85,9 +74,7 @@ func TestReadingNeedsTheCurrentVersion(t *testing.T) {
 	if _, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true}); !errors.Is(err, task.ErrVersion) || !strings.Contains(err.Error(), "must be migrated") {
 		t.Error(err)
 	}
-	if got := schemaOf(t, path); !reflect.DeepEqual(got, before) {
-		t.Errorf("reading has changed it to %v", got)
-	}
+	testkit.Same(t, schemaOf(t, path), before, "reading has changed it")
 }
 
 // schemaOf returns the statements of what is in a database by its type and name, its version and its

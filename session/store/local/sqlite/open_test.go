@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,8 +26,7 @@ func dbPath(t testing.TB) string {
 // raw opens the file without the board.
 func raw(t testing.TB, path string, statements ...string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", Source(path, "rwc"))
-	testkit.Must(t, err)
+	db := testkit.Get(sql.Open("sqlite", Source(path, "rwc"))).Must(t)
 	t.Cleanup(func() { db.Close() })
 	for _, s := range statements {
 		if _, err := db.Exec(s); err != nil {
@@ -46,12 +44,9 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 	b := openAt(t, path, time.Now)
 	rootOf(t, b)
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
-		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
-			t.Error(name, info.Mode(), err)
-		}
+		testkit.Equal(t, testkit.Get(os.Stat(name)).Must(t).Mode().Perm(), 0o600)
 	}
-	reader, err := b.reader.Conn(t.Context())
-	testkit.Must(t, err)
+	reader := testkit.Get(b.reader.Conn(t.Context())).Must(t)
 	defer reader.Close()
 	for _, c := range []*sql.Conn{b.writer.conn, reader} {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
@@ -64,9 +59,7 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 }
 
 func TestOpenRefusesARelativePath(t *testing.T) {
-	if _, err := openBoard(t.Context(), Options{Path: "board.db"}); !errors.Is(err, task.ErrInvalid) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: "board.db"})).Err(), task.ErrInvalid)
 }
 
 func TestWhatWasWrittenIsThereAgain(t *testing.T) {
@@ -75,19 +68,11 @@ func TestWhatWasWrittenIsThereAgain(t *testing.T) {
 	p := rootOf(t, b)
 	s := addTask(t, b, p, "one")
 	testkit.Must(t, b.Close())
-	if _, err := b.Task(t.Context(), s.ID); !errors.Is(err, task.ErrClosed) {
-		t.Error(err)
-	}
-	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrClosed) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(b.Task(t.Context(), s.ID)).Err(), task.ErrClosed)
+	testkit.FailsWith(t, b.DeleteTask(t.Context(), s.ID), task.ErrClosed)
 	again := openAt(t, path, noon)
-	if got := taskOf(t, again, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
-	if again := rootOf(t, again); again != p {
-		t.Errorf("%+v, want %+v", again, p)
-	}
+	testkit.Same(t, taskOf(t, again, s.ID), s)
+	testkit.Equal(t, rootOf(t, again), p)
 }
 
 func TestOtherVersionsAreLeftUntouched(t *testing.T) {
@@ -109,8 +94,7 @@ func TestOtherVersionsAreLeftUntouched(t *testing.T) {
 // unchanged opens a file, and sees that it is refused and left as it is.
 func unchanged(t *testing.T, path string, want error, text string) {
 	t.Helper()
-	before, err := os.ReadFile(path)
-	testkit.Must(t, err)
+	before := testkit.Get(os.ReadFile(path)).Must(t)
 	for _, readOnly := range []bool{false, true} {
 		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
 		if err == nil {
@@ -135,8 +119,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 		addTask(t, b, p, strings.Repeat("x", 1000))
 	}
 	testkit.Must(t, b.Close())
-	good, err := os.ReadFile(whole)
-	testkit.Must(t, err)
+	good := testkit.Get(os.ReadFile(whole)).Must(t)
 	for name, bad := range map[string][]byte{
 		"text":      []byte(strings.Repeat("this is no database\n", 100)),
 		"truncated": good[:len(good)/2],
@@ -170,9 +153,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 		unchanged(t, path, task.ErrDamaged, "the database of another program")
 	})
 	t.Run("a folder", func(t *testing.T) {
-		if _, err := openBoard(t.Context(), Options{Path: t.TempDir()}); !errors.Is(err, task.ErrDamaged) {
-			t.Error(err)
-		}
+		testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: t.TempDir()})).Err(), task.ErrDamaged)
 	})
 	for _, empty := range []bool{false, true} {
 		t.Run(fmt.Sprintf("log alone, file empty %v", empty), func(t *testing.T) {
@@ -182,9 +163,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 			}
 			testkit.Must(t, os.WriteFile(path+"-wal", good, 0o600))
 			_, err := openBoard(t.Context(), Options{Path: path})
-			if !errors.Is(err, task.ErrDamaged) {
-				t.Error(err)
-			}
+			testkit.FailsWith(t, err, task.ErrDamaged)
 			if kept, err := os.ReadFile(path + "-wal"); err != nil || !bytes.Equal(kept, good) {
 				t.Error("the log was changed", err)
 			}
@@ -221,20 +200,15 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	if !errors.Is(err, task.ErrFull) || code(err) == 0 || !strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path) {
 		t.Errorf("%v", err)
 	}
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
+	testkit.Same(t, taskOf(t, b, s.ID), s)
 	limit(1 << 20)
-	if _, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})).Err())
 }
 
 func TestReadOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "board.db")
 	open := func() board {
-		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: true})
-		testkit.Must(t, err)
+		b := testkit.Get(openBoard(t.Context(), Options{Path: path, ReadOnly: true})).Must(t)
 		t.Cleanup(func() { b.Close() })
 		return b
 	}
@@ -248,9 +222,7 @@ func TestReadOnly(t *testing.T) {
 	if err := b.SyncProjects(t.Context(), nil, false); err != nil {
 		t.Error("nothing differs:", err)
 	}
-	if err := b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false); !errors.Is(err, task.ErrFull) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false), task.ErrFull)
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("reading made a folder", err)
 	}
@@ -258,9 +230,7 @@ func TestReadOnly(t *testing.T) {
 	p := rootOf(t, w)
 	s := addTask(t, w, p, "one")
 	b = open()
-	if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-		t.Errorf("%+v, want %+v", got, s)
-	}
+	testkit.Same(t, taskOf(t, b, s.ID), s)
 	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrFull) || !strings.Contains(err.Error(), "for reading only") {
 		t.Error(err)
 	}
@@ -282,9 +252,7 @@ func TestReadOnlyFile(t *testing.T) {
 		defer b.Close()
 		err = b.SyncProjects(t.Context(), nil, false)
 	}
-	if !errors.Is(err, task.ErrFull) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, err, task.ErrFull)
 }
 
 // On a disk that is not writable a board can be read.
@@ -299,29 +267,16 @@ func TestReadOnlyFolder(t *testing.T) {
 	testkit.Must(t, b.Close())
 	testkit.Must(t, os.Chmod(filepath.Dir(path), 0o500))
 	t.Cleanup(func() {
-		if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, os.Chmod(filepath.Dir(path), 0o700))
 	})
 	for _, readOnly := range []bool{false, true} {
-		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
-		testkit.Must(t, err)
-		if got := taskOf(t, b, s.ID); !reflect.DeepEqual(got, s) {
-			t.Errorf("%+v, want %+v", got, s)
-		}
-		if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, task.ErrFull) {
-			t.Error(err)
-		}
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		b := testkit.Get(openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})).Must(t)
+		testkit.Same(t, taskOf(t, b, s.ID), s)
+		testkit.FailsWith(t, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), task.ErrFull)
+		testkit.Works(t, b.Close())
 	}
-	if _, err := openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "x", "board.db")}); !errors.Is(err, task.ErrFull) {
-		t.Error(err)
-	}
-	if _, err := openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "new.db")}); !errors.Is(err, task.ErrFull) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "x", "board.db")})).Err(), task.ErrFull)
+	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "new.db")})).Err(), task.ErrFull)
 }
 
 // The writer of another process is waited for, as long as the caller's context
@@ -331,15 +286,12 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)
 	db := raw(t, path)
-	other, err := db.Conn(t.Context())
-	testkit.Must(t, err)
+	other := testkit.Get(db.Conn(t.Context())).Must(t)
 	defer other.Close()
 	testkit.Must(t, second(other.ExecContext(t.Context(), "BEGIN IMMEDIATE")))
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
-	if _, err := b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), context.DeadlineExceeded)
 	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); err != nil || total != 0 {
 		t.Error("a reader waits for a writer:", total, err)
 	}
@@ -349,17 +301,11 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 		done <- err
 	}()
 	testkit.Must(t, second(other.ExecContext(t.Context(), "COMMIT")))
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, <-done)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := b.CreateTask(ended, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := b.AllAttempts(ended); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	testkit.FailsWith(t, testkit.Get(b.CreateTask(ended, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), context.Canceled)
+	testkit.FailsWith(t, testkit.Get(b.AllAttempts(ended)).Err(), context.Canceled)
 }
 
 // A bug in a change undoes it, and leaves the board usable.
@@ -368,15 +314,11 @@ func TestPanicUndoesAChange(t *testing.T) {
 	func() {
 		defer func() { _ = recover() }()
 		_ = b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-			if _, err := q.ExecContext(ctx, `DELETE FROM projects`); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(q.ExecContext(ctx, `DELETE FROM projects`)).Err())
 			panic("a bug")
 		})
 	}()
-	if _, err := b.Project(t.Context(), p.ID); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(b.Project(t.Context(), p.ID)).Err())
 	addTask(t, b, p, "afterwards")
 }
 
@@ -392,3 +334,73 @@ func TestMigrationsAreNumbered(t *testing.T) {
 		}
 	}
 }
+
+// A reader that holds its transaction while a writer starts an execution goes on to
+// see what was before it: without that, what is read second is of another moment.
+func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
+	b, p := newBoard(t)
+	a := try(t, b, addTask(t, b, p, "one"))
+	statements := 0
+	before, err := spied(b, func(string, []any) {
+		if statements++; statements == 2 {
+			run(t, b) // in the middle of the reading
+		}
+	}).AttemptDetails(t.Context(), a.ID)
+	if err != nil || statements < 3 {
+		t.Fatal(statements, err)
+	}
+	if before.Attempt.State != task.Waiting || before.Attempt.LatestSessionID != nil || before.Execution.State != task.Waiting || before.Session != nil {
+		t.Errorf("two moments: %+v %+v", before.Attempt, before.Execution)
+	}
+	if now, err := b.AttemptDetails(t.Context(), a.ID); err != nil || now.Execution.State != task.Running || now.Session == nil {
+		t.Errorf("%+v %v", now, err)
+	}
+}
+
+// The cost of what is called often must not grow with the board: every access is by an index, and
+// nothing is sorted.
+func TestListsUseIndexes(t *testing.T) {
+	b, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	a := try(t, b, s)
+	testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{})))
+	seen := make(map[string][]any)
+	spy := spied(b, func(query string, args []any) { seen[query] = args })
+	page := task.Page{Limit: 50}
+	for what, err := range map[string]error{
+		"tasks":             last(spy.Tasks(t.Context(), p.ID, "", page)),
+		"tasks of a status": last(spy.Tasks(t.Context(), p.ID, task.Done, page)),
+		"attempts":          second(spy.TaskAttempts(t.Context(), s.ID, page)),
+		"details":           second(spy.AttemptDetails(t.Context(), a.ID)),
+		"open executions":   second(spy.OpenExecutions(t.Context())),
+		"a branch":          second(spy.BranchTaken(t.Context(), "b")),
+		"a creation":        second(spy.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two"}, task.Request{Identity: "me", Tool: "t", RequestID: "r"})),
+		"a claim":           second(spy.ClaimNext(t.Context(), "me", 5, nil, task.Limits{})),
+	} {
+		if err != nil {
+			t.Error(what, err)
+		}
+	}
+	if len(seen) < 15 {
+		t.Error("only", len(seen), "statements")
+	}
+	testkit.Must(t, b.DB.Run(t.Context(), "explaining", sqlstore.Reading, func(x sqlstore.Tx) {
+		for query, args := range seen {
+			if strings.HasPrefix(query, "DELETE FROM changes") {
+				continue // once a minute
+			}
+			for _, s := range sqlstore.List[struct {
+				ID, Parent, NotUsed int
+				Detail              string
+			}](x, "EXPLAIN QUERY PLAN "+query, args...) {
+				// Those that run are few: they may be sorted.
+				if strings.HasPrefix(s.Detail, "SCAN") && s.Detail != "SCAN CONSTANT ROW" || strings.Contains(s.Detail, "TEMP B-TREE") && !strings.Contains(query, "'running') AND step_id IS NULL ORDER BY") {
+					t.Errorf("%s\n%s", s.Detail, query)
+				}
+			}
+		}
+	}))
+}
+
+func second[T any](_ T, err error) error             { return err }
+func last[A, B, C any](_ A, _ B, _ C, e error) error { return e }

@@ -32,8 +32,7 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 			b := openAt(t, path, time.Now)
 			p := rootOf(t, b)
 			var log testkit.Log
-			hasty, err := openBoard(t.Context(), Options{Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			testkit.Must(t, err)
+			hasty := testkit.Get(openBoard(t.Context(), Options{Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})).Must(t)
 			defer hasty.Close()
 			hasty.patience = 400 * time.Millisecond
 			s := addTask(t, b, p, "before")

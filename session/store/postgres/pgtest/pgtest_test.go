@@ -102,9 +102,7 @@ func query(t *testing.T, url, sql string) (string, error) {
 
 func wants(t *testing.T, url, sql, want string) {
 	t.Helper()
-	if got, err := query(t, url, sql); err != nil || got != want {
-		t.Errorf("%s: %q, %v; want %q", sql, got, err, want)
-	}
+	testkit.Equal(t, testkit.Get(query(t, url, sql)).Must(t), want, "%s", sql)
 }
 
 func TestServerKeepsWhatWasCommitted(t *testing.T) {
@@ -114,9 +112,7 @@ func TestServerKeepsWhatWasCommitted(t *testing.T) {
 	wants(t, url, "SHOW max_connections", `"10";SHOW;`)
 	wants(t, url, "CREATE TABLE t(n int); INSERT INTO t VALUES (1)", "CREATE TABLE;INSERT 0 1;")
 	testkit.Must(t, s.Kill())
-	if _, err := query(t, url, "SELECT 1"); err == nil {
-		t.Error("a killed server answers")
-	}
+	testkit.Fails(t, testkit.Get(query(t, url, "SELECT 1")).Err(), "", "a killed server answers")
 	testkit.Must(t, s.Start())
 	wants(t, url, "SELECT n FROM t", `"1";SELECT 1;`)
 	testkit.Must(t, s.Stop())
@@ -126,8 +122,7 @@ func TestServerKeepsWhatWasCommitted(t *testing.T) {
 
 func TestExhaust(t *testing.T) {
 	s := New(t, "max_connections=5")
-	release, err := Exhaust(s.URL())
-	testkit.Must(t, err)
+	release := testkit.Get(Exhaust(s.URL())).Must(t)
 	if said, err := query(t, s.At(""), "SELECT 1"); err == nil {
 		t.Error("there is another connection:", said)
 	}
@@ -153,33 +148,26 @@ func TestProxyCuts(t *testing.T) {
 	wants(t, p.URL, insert, "BEGIN;INSERT 0 1;COMMIT;")
 
 	cut := p.CutAt(func(m Message) bool { return m.Commits })
-	if _, err := query(t, p.URL, "INSERT INTO cuts VALUES (2)"); err == nil {
-		t.Error("the reply of the commit arrived")
-	}
+	testkit.Fails(t, testkit.Get(query(t, p.URL, "INSERT INTO cuts VALUES (2)")).Err(), "", "the reply of the commit arrived")
 	<-cut
 	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 2", `"2";SELECT 1;`)
 
 	cut = p.CutAt(func(m Message) bool { return !m.FromServer && m.Type == 'Q' })
-	if _, err := query(t, p.URL, "INSERT INTO cuts VALUES (3)"); err == nil {
-		t.Error("there is a reply to what was not forwarded")
-	}
+	testkit.Fails(t, testkit.Get(query(t, p.URL, "INSERT INTO cuts VALUES (3)")).Err(), "", "there is a reply to what was not forwarded")
 	<-cut
 	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 3", `SELECT 0;`)
 
-	c, err := connect(t, p.URL)
-	testkit.Must(t, err)
+	c := testkit.Get(connect(t, p.URL)).Must(t)
 	held := p.HoldAt(func(m Message) bool { return m.Type == 'Q' }, 100*time.Millisecond)
 	testkit.Must(t, c.send("Q", "INSERT INTO cuts VALUES (4)\x00"))
 	<-held
 	c.Close()
 	wants(t, p.URL, "SELECT n FROM cuts WHERE n = 4", `SELECT 0;`)
 	for said := ""; said != `"4";SELECT 1;`; { // it arrives
-		said, err = query(t, p.URL, "SELECT n FROM cuts WHERE n = 4")
-		testkit.Must(t, err)
+		said = testkit.Get(query(t, p.URL, "SELECT n FROM cuts WHERE n = 4")).Must(t)
 	}
 
-	c, err = connect(t, p.URL)
-	testkit.Must(t, err)
+	c = testkit.Get(connect(t, p.URL)).Must(t)
 	p.CutAfter(8)
 	if said, err := c.do("SELECT 1"); err == nil {
 		t.Error("cut off, and it answers", said)
@@ -187,9 +175,7 @@ func TestProxyCuts(t *testing.T) {
 	wants(t, p.URL, "SELECT 1", `"1";SELECT 1;`)
 
 	p.Refuse(true)
-	if _, err := query(t, p.URL, "SELECT 1"); err == nil {
-		t.Error("it refuses, and there is an answer")
-	}
+	testkit.Fails(t, testkit.Get(query(t, p.URL, "SELECT 1")).Err(), "", "it refuses, and there is an answer")
 	p.Refuse(false)
 	p.DelayCommits(20 * time.Millisecond)
 	began := time.Now()
@@ -224,11 +210,9 @@ func startChild(t *testing.T, env ...string) child {
 	t.Helper()
 	c := exec.Command(os.Args[0])
 	c.Env = append(append(os.Environ(), urlVariable+"="), env...)
-	out, err := c.StdoutPipe()
-	testkit.Must(t, err)
+	out := testkit.Get(c.StdoutPipe()).Must(t)
 	testkit.Must(t, c.Start())
-	said, err := io.ReadAll(out)
-	testkit.Must(t, err)
+	said := testkit.Get(io.ReadAll(out)).Must(t)
 	url := strings.TrimSpace(string(said))
 	wants(t, url, "SELECT 1", `"1";SELECT 1;`)
 	return child{c, url}
@@ -261,15 +245,12 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 // A server that test binaries share ends with the last of them, and the next one starts another.
 func TestASharedServerEndsWithTheLastProcess(t *testing.T) {
 	URL(t) // is there PostgreSQL?
-	dir, err := os.MkdirTemp("", "shared")
-	testkit.Must(t, err)
+	dir := testkit.Get(os.MkdirTemp("", "shared")).Must(t)
 	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
 	testkit.Must(t, os.Chmod(dir, 0o777)) // the server's user enters it, and removes its folder
 	env := []string{"PGTEST_CHILD=shared", "TMPDIR=" + dir}
 	one, two := startChild(t, env...), startChild(t, env...)
-	if one.url != two.url {
-		t.Errorf("they have the servers %s and %s", one.url, two.url)
-	}
+	testkit.Equal(t, one.url, two.url, "they have the servers")
 	one.kill(t)
 	wants(t, two.url, "SELECT 1", `"1";SELECT 1;`)
 	two.kill(t)

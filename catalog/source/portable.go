@@ -1,0 +1,311 @@
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/jsontext"
+)
+
+const (
+	maxLevels    = 10   // of values in a listed schema
+	maxParts     = 2000 // of a listed schema, with its references written out
+	maxFormsText = 1000 // characters about the forms of the arguments
+)
+
+// An Adaptation is what the listed input schema of a workflow does differently from the source's own, which
+// model APIs would refuse. Arguments are checked against the source's own.
+type Adaptation struct {
+	// Changes say what was changed, each once.
+	Changes []string `json:"changes"`
+	// Renamed are the original names of properties, by their listed ones.
+	Renamed map[string]string `json:"renamed"`
+}
+
+// node is a decoded JSON object, with its order. Its values are nodes, []any, or json.RawMessage.
+type node = jsontext.OrderedMap[any]
+
+// portable makes schemas that model APIs accept; README.md has their rules.
+type portable struct {
+	Adaptation
+	root  node
+	names map[string]string // listed names, by the original ones
+	taken map[string]bool   // every key of the schema, and every listed name
+	parts int
+}
+
+// adapt returns a schema that model APIs accept and that describes the same objects as the given one, and what was
+// changed; nil means nothing, and the listed schema is the given one. tree is the listed schema if properties are
+// renamed.
+func adapt(object json.RawMessage) (listed json.RawMessage, tree node, a *Adaptation) {
+	p := &portable{Adaptation: Adaptation{Renamed: map[string]string{}}, names: map[string]string{}, taken: map[string]bool{}}
+	p.root, _ = p.decode(object).(node)
+	s, _ := p.schema(p.root, nil, 0).(node)
+	s = p.flattened(s)
+	if len(p.Changes) == 0 {
+		return object, nil, nil
+	}
+	listed, err := jsontext.Encode(s)
+	if err != nil { // every part of it was JSON
+		return anyObject, nil, nil
+	}
+	if len(p.Renamed) > 0 {
+		tree = s
+	}
+	return listed, tree, &p.Adaptation
+}
+
+// decode decodes valid JSON.
+func (p *portable) decode(raw json.RawMessage) any {
+	switch jsontext.Kind(raw) {
+	case "object":
+		o := node{}
+		for m := range jsontext.Members(raw) {
+			p.taken[m.Name] = true
+			o = o.Set(m.Name, p.decode(m.Value))
+		}
+		return o
+	case "array":
+		var items []json.RawMessage
+		_ = json.Unmarshal(raw, &items) // it is valid
+		list := make([]any, len(items))
+		for i, item := range items {
+			list[i] = p.decode(item)
+		}
+		return list
+	}
+	return raw
+}
+
+func (p *portable) changed(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(p.Changes, text) {
+		p.Changes = append(p.Changes, text)
+	}
+}
+
+// stringOf returns a value that is a string, else "".
+func stringOf(v any) (s string) {
+	raw, _ := v.(json.RawMessage)
+	_ = json.Unmarshal(raw, &s) // another type is ""
+	return s
+}
+
+// isLiteral reports whether a value is a literal such as true.
+func isLiteral(v any, literal string) bool {
+	raw, ok := v.(json.RawMessage)
+	return ok && string(raw) == literal
+}
+
+// get returns a member as a T, the zero value if it is missing or of another type.
+func get[T any](s node, key string) T {
+	v, _ := s.Get(key)
+	t, _ := v.(T)
+	return t
+}
+
+func without(s node, keys ...string) node {
+	return slices.DeleteFunc(slices.Clone(s), func(m jsontext.Pair[any]) bool { return slices.Contains(keys, m.Key) })
+}
+
+// schema adapts a schema and those in it. open are the references that led here, and level is the number of
+// values around it.
+func (p *portable) schema(v any, open []string, level int) any {
+	s, ok := v.(node)
+	switch {
+	case isLiteral(v, "true"):
+		p.changed("the schema true is an empty one")
+		return node{}
+	case isLiteral(v, "false"):
+		p.changed("the schema false is an empty one with not")
+		return node{{Key: "not", Value: node{}}}
+	case !ok:
+		return v
+	}
+	if p.parts++; level > maxLevels || p.parts > maxParts {
+		p.changed("what is nested more than %d deep, or comes after %d parts, is left out", maxLevels, maxParts)
+		return p.bare(s)
+	}
+	if ref := stringOf(get[any](s, "$ref")); ref != "" {
+		p.changed("references are written out")
+		target, found := p.find(ref)
+		if !found || slices.Contains(open, ref) {
+			return p.bare(merged(without(s, "$ref"), target))
+		}
+		return p.schema(merged(without(s, "$ref"), target), append(slices.Clone(open), ref), level)
+	}
+	out := node{}
+	for _, m := range s {
+		if v, keep := p.keyword(s, m.Key, m.Value, open, level); keep {
+			out = append(out, jsontext.Pair[any]{Key: m.Key, Value: v})
+		}
+	}
+	return p.arrays(s, out, open, level)
+}
+
+// keyword adapts a keyword of a schema, and reports whether the listed schema has it.
+func (p *portable) keyword(s node, key string, v any, open []string, level int) (any, bool) {
+	switch key {
+	case "$schema":
+		if strings.Contains(stringOf(v), "/draft/2020-12/") {
+			return v, true
+		}
+		fallthrough
+	case "id", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "additionalItems":
+		p.changed("it is written in draft 2020-12")
+		return nil, false
+	case "$defs", "definitions":
+		p.changed("references are written out")
+		return nil, false
+	case "minimum", "maximum":
+		return v, !isLiteral(get[any](s, "exclusive"+strings.ToUpper(key[:1])+key[1:]), "true")
+	case "exclusiveMinimum", "exclusiveMaximum":
+		if isLiteral(v, "true") || isLiteral(v, "false") {
+			p.changed("it is written in draft 2020-12")
+			limit, given := s.Get(strings.ToLower(strings.TrimPrefix(key, "exclusive")))
+			return limit, given && isLiteral(v, "true")
+		}
+	case "properties", "patternProperties", "dependentSchemas", "dependentRequired", "dependencies":
+		members, _ := v.(node)
+		out := slices.Clone(members)
+		for i, m := range out {
+			if out[i].Value = p.schema(m.Value, open, level+1); key != "patternProperties" {
+				out[i].Key = p.name(m.Key)
+			}
+			if names, ok := m.Value.([]any); ok {
+				out[i].Value = p.renamed(names)
+			}
+		}
+		return out, true
+	case "required":
+		names, _ := v.([]any)
+		return p.renamed(names), true
+	case "anyOf", "oneOf", "allOf":
+		return p.all(v, open, level), true
+	case "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "additionalProperties":
+		if _, ok := v.(node); ok {
+			return p.schema(v, open, level+1), true
+		}
+	}
+	return v, true
+}
+
+// all adapts a list of schemas.
+func (p *portable) all(v any, open []string, level int) []any {
+	out := []any{}
+	list, _ := v.([]any)
+	for _, s := range list {
+		out = append(out, p.schema(s, open, level))
+	}
+	return out
+}
+
+// arrays adapts the keywords of arrays. Model APIs require that items is an object.
+func (p *portable) arrays(s, out node, open []string, level int) node {
+	items, given := s.Get("items")
+	first, tuple := items.([]any)
+	if tuple {
+		p.changed("it is written in draft 2020-12")
+		out = without(out, "items").Set("prefixItems", p.all(first, open, level+1))
+		items, given = s.Get("additionalItems")
+	} else if prefix, ok := s.Get("prefixItems"); ok {
+		first, _ = prefix.([]any)
+		out = out.Set("prefixItems", p.all(first, open, level+1))
+	}
+	if o, ok := items.(node); ok {
+		return out.Set("items", p.schema(o, open, level+1))
+	}
+	if given || len(first) > 0 || hasType(s, "array") {
+		p.changed("each array has items")
+		out = out.Set("items", node{})
+	}
+	return out
+}
+
+// hasType reports whether a schema names a type, alone or among others.
+func hasType(s node, name string) bool {
+	v, _ := s.Get("type")
+	list, _ := v.([]any)
+	return stringOf(v) == name || slices.ContainsFunc(list, func(v any) bool { return stringOf(v) == name })
+}
+
+// bare is a schema without the schemas in it.
+func (p *portable) bare(s node) node {
+	out := node{}
+	for _, m := range s {
+		if slices.Contains([]string{"type", "title", "description", "enum", "const", "format"}, m.Key) {
+			out = append(out, m)
+		}
+	}
+	if hasType(out, "array") {
+		out = out.Set("items", node{})
+	}
+	return out
+}
+
+// find returns the target of a reference within the schema.
+func (p *portable) find(ref string) (node, bool) {
+	pointer, local := strings.CutPrefix(ref, "#")
+	if !local || pointer != "" && pointer[0] != '/' {
+		return nil, false
+	}
+	at := p.root
+	for _, token := range strings.Split(pointer, "/")[1:] {
+		if at = get[node](at, unescape.Replace(token)); at == nil {
+			return nil, false
+		}
+	}
+	return at, true
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~", "%24", "$", "%20", " ")
+
+// merged returns the members of a, and those of b that a does not have.
+func merged(a, b node) node {
+	out := slices.Clone(a)
+	for _, m := range b {
+		if _, has := a.Get(m.Key); !has {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+var (
+	acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+	strictName   = regexp.MustCompile(`^[a-zA-Z_]`)
+)
+
+// name returns the listed name of a property.
+func (p *portable) name(name string) string {
+	if acceptedName.MatchString(name) {
+		return name
+	}
+	if listed := p.names[name]; listed != "" {
+		return listed
+	}
+	listed := strings.ReplaceAll(legal(name), "-", "_")
+	if !strictName.MatchString(listed) { // as some APIs require
+		listed = "p_" + listed
+	}
+	if listed = shorten(listed, name, maxToolName); p.taken[listed] {
+		listed = shorten(listed+"_"+digest(name, 8), name, maxToolName)
+	}
+	p.changed("properties whose names model APIs refuse are renamed")
+	p.names[name], p.taken[listed], p.Renamed[listed] = listed, true, name
+	return listed
+}
+
+// renamed returns the listed names of a list of names.
+func (p *portable) renamed(names []any) []any {
+	out := []any{}
+	for _, v := range names {
+		if name := stringOf(v); name != "" && p.name(name) != name {
+			v = json.RawMessage(jsontext.Quote(p.name(name)))
+		}
+		out = append(out, v)
+	}
+	return out
+}

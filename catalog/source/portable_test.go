@@ -1,0 +1,203 @@
+package source
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Each schema that model APIs refuse is listed in a form that they accept, which takes what the source's own
+// takes; arguments are checked against the source's own.
+func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
+	deep := `{"type":"string"}`
+	for range 20 {
+		deep = `{"type":"object","properties":{"in":` + deep + `}}`
+	}
+	for name, test := range map[string]struct{ schema, listed, good, bad string }{
+		"either of two forms": {
+			`{"oneOf":[{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"b":{"type":"string"}},"required":["b"]}]}`,
+			`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"description":"The arguments have one of these forms: a; b."}`,
+			`{"a":"x"}`, `{"a":"x","b":"y"}`,
+		},
+		"one of two names": {
+			`{"type":"object","description":"d","properties":{"id":{"type":"string"},"name":{"type":"string"},"n":{}},"required":["n"],"anyOf":[{"required":["id"]},{"required":["name"]}]}`,
+			`{"type":"object","description":"d The arguments have one of these forms: id; name.","properties":{"id":{"type":"string"},"name":{"type":"string"},"n":{}},"required":["n"]}`,
+			`{"n":1,"id":"x"}`, `{"n":1}`,
+		},
+		"kinds": {
+			`{"$defs":{"a":{"properties":{"kind":{"const":"a"},"x":{"type":"integer"}},"required":["kind","x"]},"b":{"properties":{"kind":{"const":"b"}},"required":["kind"]}},"type":"object","oneOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}]}`,
+			`{"type":"object","properties":{"kind":{"anyOf":[{"const":"a"},{"const":"b"}]},"x":{"type":"integer"}},"required":["kind"],"description":"The arguments have one of these forms: kind, x; kind."}`,
+			`{"kind":"a","x":1}`, `{"kind":"a"}`,
+		},
+		"all of": {
+			`{"allOf":[{"properties":{"a":{"type":"string"}},"required":["a"]},{"properties":{"a":{"maxLength":1}},"required":["a"]}]}`,
+			`{"type":"object","properties":{"a":{"type":"string","maxLength":1}},"required":["a"]}`,
+			`{"a":"x"}`, `{"a":"xy"}`,
+		},
+		"not, enum and const": {
+			`{"type":"object","not":{"required":["a"]},"enum":[{"b":1},{}],"const":{"b":1}}`, `{"type":"object"}`, `{"b":1}`, `{"a":1}`,
+		},
+		"types at the top": {`{"type":["object","null"],"required":["a"]}`, `{"type":"object","required":["a"]}`, `{"a":1}`, `{}`},
+		"draft 4": {
+			`{"$schema":"http://json-schema.org/draft-04/schema#","id":"x","type":"object","properties":{"n":{"type":"integer","minimum":0,"exclusiveMinimum":true,"maximum":9,"exclusiveMaximum":false},"t":{"items":[{"type":"string"}],"additionalItems":{"type":"null"}}}}`,
+			`{"type":"object","properties":{"n":{"type":"integer","exclusiveMinimum":0,"maximum":9},"t":{"prefixItems":[{"type":"string"}],"items":{"type":"null"}}}}`,
+			`{"n":9,"t":["x",null]}`, `{"n":0}`,
+		},
+		"draft 4, said to be the newest": {
+			`{"$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"n":{"type":"integer","exclusiveMinimum":true,"minimum":0}}}`,
+			`{"type":"object","$schema":"https://json-schema.org/draft/2020-12/schema","properties":{"n":{"type":"integer","exclusiveMinimum":0}}}`,
+			`{"n":1}`, `{"n":0}`,
+		},
+		"lists of anything": {`{"properties":{"a":{"type":"array"},"b":{"type":["array","null"]},"c":{"items":true}}}`,
+			`{"type":"object","properties":{"a":{"type":"array","items":{}},"b":{"type":["array","null"],"items":{}},"c":{"items":{}}}}`, `{"a":[1]}`, `{"a":1}`},
+		"booleans":   {`{"properties":{"a":true,"b":false}}`, `{"type":"object","properties":{"a":{},"b":{"not":{}}}}`, `{"a":1}`, `{"b":1}`},
+		"references": {`{"definitions":{"x/y":{"type":"string"}},"properties":{"a":{"$ref":"#/definitions/x~1y","description":"d"}}}`, `{"type":"object","properties":{"a":{"description":"d","type":"string"}}}`, `{"a":"x"}`, `{"a":1}`},
+		"a tree": {
+			`{"$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"$ref":"#/$defs/node"}}}},"properties":{"t":{"$ref":"#/$defs/node"}}}`,
+			`{"type":"object","properties":{"t":{"type":"object","properties":{"v":{"type":"integer"},"next":{"type":"object"}}}}}`,
+			`{"t":{"next":{"next":{"v":1}}}}`, `{"t":{"next":{"next":{"v":"x"}}}}`,
+		},
+		"an anchor":  {`{"$defs":{"a":{"$anchor":"here","type":"string"}},"properties":{"a":{"$ref":"#here"}}}`, `{"type":"object","properties":{"a":{}}}`, `{"a":"x"}`, `{"a":1}`},
+		"deep":       {`{"properties":{"a":` + deep + `}}`, "", `{"a":{"in":{}}}`, `{"a":1}`},
+		"nothing":    {`{"type":"object","properties":{"user-id":{"type":["string","null"],"anyOf":[{"minLength":1},{"type":"null"}]}},"additionalProperties":false}`, "=", `{"user-id":"x"}`, `{"user-id":""}`},
+		"no members": {`{"type":"object"}`, "=", `{"a":1}`, `[]`},
+	} {
+		s := compileSchema(json.RawMessage(test.schema))
+		if s.err != nil {
+			t.Errorf("%s: %v", name, s.err)
+			continue
+		}
+		if test.listed == "=" {
+			test.listed = test.schema
+			if s.adapted != nil {
+				t.Errorf("%s: changed: %q", name, s.adapted.Changes)
+			}
+		} else if s.adapted == nil || len(s.adapted.Changes) == 0 {
+			t.Errorf("%s: nothing says what was changed", name)
+		}
+		if test.listed != "" && string(s.listed) != test.listed {
+			t.Errorf("%s:\n got %s\nwant %s", name, s.listed, test.listed)
+		}
+		if why := refusedByModelAPIs(t, s.listed); why != "" {
+			t.Errorf("%s: %s: %s", name, why, s.listed)
+		}
+		if err := s.check(json.RawMessage(test.good)); err != nil {
+			t.Errorf("%s refuses %s: %v", name, test.good, err)
+		}
+		if s.check(json.RawMessage(test.bad)) == nil {
+			t.Errorf("%s takes %s", name, test.bad)
+		}
+		if again := compileSchema(s.listed); again.check(json.RawMessage(test.good)) != nil {
+			t.Errorf("%s: the listed schema refuses %s", name, test.good)
+		}
+	}
+}
+
+// refusedByModelAPIs returns why a model API refuses a schema, as README.md lists their rules.
+func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
+	t.Helper()
+	var top map[string]any
+	if err := json.Unmarshal(listed, &top); err != nil {
+		t.Fatal(err)
+	}
+	if top["type"] != "object" {
+		return "its type is not object"
+	}
+	for _, key := range strings.Fields("oneOf anyOf allOf enum const not") {
+		if top[key] != nil {
+			return key + " at the top"
+		}
+	}
+	key := regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+	var walk func(v any, level int, names bool) string
+	walk = func(v any, level int, names bool) string {
+		o, ok := v.(map[string]any)
+		if !ok {
+			return ""
+		}
+		if level > 2*(maxLevels+1) {
+			return "it is too deep"
+		}
+		if !names {
+			_, min := o["exclusiveMinimum"].(bool)
+			_, list := o["items"].([]any)
+			items, _ := o["items"].(map[string]any)
+			switch {
+			case min, list, o["$ref"] != nil, o["definitions"] != nil, o["id"] != nil:
+				return "it is of draft 4, or has references"
+			case (o["type"] == "array" || o["prefixItems"] != nil) && items == nil:
+				return "an array has no items"
+			}
+		}
+		for name, child := range o {
+			if names && !key.MatchString(name) {
+				return "a property is named " + name
+			}
+			if why := walk(child, level+1, !names && name == "properties"); why != "" {
+				return why
+			}
+			list, _ := child.([]any)
+			for _, child := range list {
+				if why := walk(child, level, false); why != "" {
+					return why
+				}
+			}
+		}
+		return ""
+	}
+	return walk(top, 0, false)
+}
+
+// Properties whose names model APIs refuse have others, wherever they are, and go to the source under their
+// own names.
+func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
+	schema := `{"type":"object","required":["user id"],"additionalProperties":{"type":"object","properties":{"a b":{}}},"properties":{"filter[name]":{"type":"string"},"user id":{"type":"number"},
+		"user_id":{},"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object","additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},
+		"$defs":{"of":{"type":"object","properties":{"a b":{"type":"integer"}},"dependentRequired":{"a b":["filter[name]"]}}},"oneOf":[{"required":["filter[name]"]},{"required":["日本"]}]}`
+	w, _, err := parseWorkflow("s", json.RawMessage(`{"id":"1","name":"n","description":"d","inputSchema":`+schema+`}`))
+	if err != nil || w.Adapted == nil {
+		t.Fatal(err, w)
+	}
+	if why := refusedByModelAPIs(t, w.InputSchema); why != "" {
+		t.Fatalf("%s: %s", why, w.InputSchema)
+	}
+	listed := map[string]string{}
+	for name, original := range w.Adapted.Renamed {
+		listed[original] = name
+	}
+	if listed["filter[name]"] != "filter_name" || listed["a b"] != "a_b" || listed["2 x"] != "p_2_x" || len(listed) != 6 || listed["user id"] == "user_id" {
+		t.Fatalf("%v", listed)
+	}
+	tool := &Tool{Name: "n", Workflow: w.Workflow, origin: w, check: w.check}
+	user, japan := listed["user id"], listed["日本"]
+	for given, want := range map[string]string{
+		`{"filter_name":"x","` + user + `":1.50,"user_id":"` + user + `"}`:                        `{"filter[name]":"x","user id":1.50,"user_id":"` + user + `"}`,
+		`{"` + user + `":1,"` + japan + `":[null,{"a_b":2,"filter_name":3}],"other":{"a_b":[1]}}`: `{"user id":1,"日本":[null,{"a b":2,"filter_name":3}],"other":{"a b":[1]}}`,
+		`{"user id":1,"p_2_x":{"a_b":"free"},"filter[name]":"x"}`:                                 `{"user id":1,"2 x":{"a_b":"free"},"filter[name]":"x"}`,
+		`[1]`: `[1]`, `{"a`: `{"a`, ``: ``,
+	} {
+		if got := string(tool.Original(json.RawMessage(given))); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", given, got, want)
+		}
+	}
+	if err := tool.Check(tool.Original(json.RawMessage(`{"filter_name":"x"}`))); err == nil || !strings.Contains(err.Error(), `("user id" is `+user+` in the listed schema)`) {
+		t.Error(err)
+	}
+}
+
+// A schema that doubles with each reference, or leads back to itself, is listed in a bounded form.
+func TestField03_ListedSchemasAreBounded(t *testing.T) {
+	doubling := `{"type":"object","$defs":{"d0":{"type":"string"}`
+	for _, c := range strings.Fields("1:0 2:1 3:2 4:3 5:4 6:5 7:6 8:7 9:8") {
+		a, b, _ := strings.Cut(c, ":")
+		doubling += `,"d` + a + `":{"type":"object","properties":{"a":{"$ref":"#/$defs/d` + b + `"},"b":{"$ref":"#/$defs/d` + b + `"},"c":{"$ref":"#/$defs/d` + b + `"}}}`
+	}
+	s := compileSchema(json.RawMessage(doubling + `},"properties":{"x":{"$ref":"#/$defs/d9"}}}`))
+	if s.err != nil || len(s.listed) > 50*maxParts {
+		t.Errorf("%d bytes, %v", len(s.listed), s.err)
+	}
+	if why := refusedByModelAPIs(t, s.listed); why != "" {
+		t.Error(why)
+	}
+}

@@ -1,0 +1,444 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/state/statetest"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
+	"deepwork/transport/tool"
+	"deepwork/transport/web"
+	"deepwork/transport/wire"
+)
+
+func TestMain(m *testing.M) {
+	// A program built with -race sleeps for a second at its end, each child too.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Exit(statetest.Main(m, goleak.Find))
+}
+
+// A fakeAgent answers as the test wants, so that replies which the engine gives
+// only after much work, or never should, can be had at once. What the engine
+// really answers is tested in project_test.go.
+type fakeAgent struct {
+	identity string
+	stack    []machine.StackEntry
+	finish   func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
+	start    func(context.Context, workflow.StartArgs) (*machine.StartReply, error)
+	closed   chan struct{}
+}
+
+func (a *fakeAgent) Close()                      { close(a.closed) }
+func (a *fakeAgent) Stack() []machine.StackEntry { return a.stack }
+
+func (a *fakeAgent) StackOf(context.Context, *string) []machine.StackEntry { return a.stack }
+
+func (a *fakeAgent) GetWorkflows(context.Context) (*machine.WorkflowsReply, error) {
+	return &machine.WorkflowsReply{
+		Jobs:   json.RawMessage(`[{"name":"zebra","summary":"<z> & co","description":null,"workflows":[{"name":"w","summary":"s"}]}]`),
+		Errors: json.RawMessage(`[{"job_name":"bad","job_dir":"/p/bad","error":"job.yml:1:1: no"}]`),
+	}, nil
+}
+
+func (a *fakeAgent) Start(ctx context.Context, args workflow.StartArgs) (*machine.StartReply, error) {
+	if a.start != nil {
+		return a.start(ctx, args)
+	}
+	return &machine.StartReply{BeginStep: fullStep("a"), ConcurrentSteps: []machine.StepInfo{*fullStep("b")}, Notice: new("n"), Stack: a.stack}, nil
+}
+
+func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*machine.FinishReply, error) {
+	if a.finish != nil {
+		return a.finish(ctx, args)
+	}
+	return fullFinish(), nil
+}
+
+func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
+	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil
+}
+
+func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*machine.StepReply, error) {
+	return &machine.StepReply{BeginStep: fullStep("a"), Goal: "g",
+		Members: []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
+}
+
+func (a *fakeAgent) GoTo(_ context.Context, args workflow.GoToArgs) (*machine.GoToReply, error) {
+	return nil, session.NotNow("step_ahead", "Step %q lies ahead: call finished_step.", args.StepID).With("step_id", args.StepID)
+}
+
+// fullStep has something in every field.
+func fullStep(id string) *machine.StepInfo {
+	return &machine.StepInfo{
+		SessionID: "0a1b2c3d", BranchName: "deepwork/j-w-x", StepID: id, JobDir: "/p/.deepwork/jobs/j", BranchStatus: machine.BranchNamed,
+		Inputs: []machine.StepInput{{Name: "who", Description: "w"}, {Name: "bee", Description: "b", FromStep: "a", Paths: []string{"b.md"}, Omitted: 1}},
+		ExpectedOutputs: []machine.ExpectedOutput{{Name: "zoo", Type: "file", Description: "z", Required: true, Syntax: "filepath"},
+			{Name: "ant", Type: "files", Description: "a", Syntax: "array of filepaths for all individual files"}},
+		Reviews: []machine.ReviewInfo{{RunEach: "step", Criteria: jsontext.OrderedMap[string]{{Key: "zz", Value: "?"}, {Key: "aa", Value: "?"}},
+			Guidance: new("g")}},
+		QualityCriteria: []string{"?", "?"}, Instructions: "Do <b>this</b> & that.\n\u2028Done.", CommonJobInfo: new("c"),
+	}
+}
+
+func fullFinish() *machine.FinishReply {
+	outputs := machine.Outputs{{Key: "zoo", Value: machine.OutputValue{Paths: []string{"z.md"}}},
+		{Key: "ant", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}, List: true}}}
+	return &machine.FinishReply{
+		Status: machine.NeedsWork, Feedback: new("f"),
+		FailedReviews:  []machine.FailedReview{{RunEach: "zoo", TargetFile: new("z.md")}},
+		FailedCriteria: []machine.CriterionResult{{Criterion: "zz", Feedback: new("no"), TargetFile: new("z.md")}},
+		BeginStep:      fullStep("c"), ConcurrentSteps: []machine.StepInfo{*fullStep("d")}, ConcurrentGroup: new("g"), PendingConcurrentSteps: []string{"d"},
+		Summary: new("s"), AllOutputs: &outputs, ResumedWorkflow: new("j/w"), ResumedStep: new("a"), Notice: new("n"),
+		Stack: []machine.StackEntry{{Workflow: "j/w", Step: "a", SessionID: "0a1b2c3d"}},
+	}
+}
+
+// A blocked is the calls of finished_step of fake agents: each reports progress, and lasts until it is let
+// go or its context ends.
+type blocked struct {
+	began    chan struct{} // one value per call
+	ended    chan error    // of each call the cause of its end, or nil
+	free     chan struct{} // a value lets one call go, closing it all
+	stubborn bool          // calls last beyond the end of their contexts
+}
+
+func newBlocked() *blocked {
+	return &blocked{began: make(chan struct{}, 2*wire.MaxInFlight), ended: make(chan error, 2*wire.MaxInFlight), free: make(chan struct{})}
+}
+
+// agent sets up an agent whose calls are these.
+func (b *blocked) agent(a *fakeAgent) {
+	a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+		tool.Progress(ctx, "it has begun")
+		b.began <- struct{}{}
+		over := ctx.Done()
+		if b.stubborn {
+			over = nil
+		}
+		select {
+		case <-b.free:
+			b.ended <- nil
+			return fullFinish(), nil
+		case <-over:
+			b.ended <- context.Cause(ctx)
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// fakes makes the agents of a server under test, each set up by the test.
+type fakes struct {
+	setup  func(*fakeAgent)
+	mu     sync.Mutex
+	agents []*fakeAgent
+}
+
+func (f *fakes) agent(identity string) tool.WorkflowCaller {
+	a := &fakeAgent{identity: identity, closed: make(chan struct{})}
+	if f.setup != nil {
+		f.setup(a)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.agents = append(f.agents, a)
+	return a
+}
+
+// first waits for the first agent: its connection's client may be answered a moment
+// before it is made.
+func (f *fakes) first(t testing.TB) (a *fakeAgent) {
+	t.Helper()
+	waitFor(t, "an agent", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if len(f.agents) > 0 {
+			a = f.agents[0]
+		}
+		return a != nil
+	})
+	return a
+}
+
+// fakeServer makes a server over fake agents.
+func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*Server, *fakes) {
+	t.Helper()
+	f := &fakes{setup: setup}
+	p := engines{connect: f.agent, token: func(bool) (string, error) { return usersToken, nil }}
+	for _, m := range more {
+		m(&p)
+	}
+	s := testkit.Get(newServer(p, config.Toolsets, "1.2.3", slog.New(slog.DiscardHandler))).Must(t)
+	return s, f
+}
+
+// serverClosing is the code of the SDK for what a connection can no longer send.
+const serverClosing = -32004
+
+// client connects a real client to a server in memory, and checks every reply
+// against its tool's output schema on the way.
+func client(t testing.TB, s *Server) *mcp.ClientSession {
+	t.Helper()
+	here, there := mcp.NewInMemoryTransports()
+	done := make(chan error, 1)
+	go func() { done <- s.mcp.Run(localCall(), here) }()
+	cs := connect(t, there, "", nil)
+	t.Cleanup(func() {
+		cs.Close()
+		// A reply that nobody waits for may be on its way when the client leaves or the server closes.
+		err := <-done
+		closing, is := errors.AsType[*jsonrpc.Error](err)
+		if err != nil && !errors.Is(err, io.ErrClosedPipe) && !(is && closing.Code == serverClosing) {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return cs
+}
+
+// connect connects a client until the test ends, with a version of the protocol, "" for the newest.
+func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(context.Background(), over, &mcp.ClientSessionOptions{ProtocolVersion: version})).Must(t)
+	t.Cleanup(func() { cs.Close() })
+	return cs
+}
+
+// noError fails the test if there is an error, and lets it go on.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// callTool calls a tool with arguments as JSON.
+func callTool(t testing.TB, cs *mcp.ClientSession, name, args string) *mcp.CallToolResult {
+	t.Helper()
+	res, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
+	if err != nil {
+		t.Fatalf("%s(%s): %v", name, args, err)
+	}
+	return res
+}
+
+func text(res *mcp.CallToolResult) string {
+	return res.Content[0].(*mcp.TextContent).Text
+}
+
+// errorMetaOf returns what `_meta` says of an error.
+func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
+	t.Helper()
+	m, ok := res.Meta[tool.ErrorMeta].(map[string]any)
+	if !ok {
+		t.Fatalf("no %s in _meta of %+v", tool.ErrorMeta, res)
+	}
+	return m
+}
+
+// localCall returns the context of the user's calls over stdio.
+func localCall() context.Context {
+	return session.WithCaller(context.Background(), session.LocalCaller(session.ChannelStdio))
+}
+
+// withHTTP sets the config of a server over fake agents.
+func withHTTP(set func(*config.HTTP)) func(*engines) {
+	c := config.Default()
+	if set != nil {
+		set(&c.HTTP)
+	}
+	return func(p *engines) { p.check = func(context.Context) (*config.Config, error) { return c, nil } }
+}
+
+// overHTTP serves s on a free port until the test ends, which is an orderly stop.
+func overHTTP(t testing.TB, s *Server, o web.Options) *web.Server {
+	t.Helper()
+	h := testkit.Get(s.Listen(context.Background(), o)).Must(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- h.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		testkit.Works(t, <-served, "Serve")
+	})
+	return h
+}
+
+// at is another path of a server.
+func at(h *web.Server, path string) string {
+	u, _ := url.Parse(h.URL())
+	u.Path = path
+	return u.String()
+}
+
+// address is where a server listens.
+func address(h *web.Server) string { u, _ := url.Parse(h.URL()); return u.Host }
+
+// usersToken is the token of the user where one is needed.
+const usersToken = "users"
+
+// bearer sends a token with each request.
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token == "" && runtime.GOOS != "linux" {
+		b.token = usersToken // there a server cannot know that it is the user who connects
+	}
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// httpClient is a client with connections of its own, closed when the test ends.
+func httpClient(t testing.TB, token string) *http.Client {
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: bearer{transport, token}}
+}
+
+// stateful is a protocol version with sessions.
+const stateful = "2025-11-25"
+
+// dial connects a real client over streamable HTTP or SSE, with the protocol
+// version given, "" for the newest.
+func dial(t testing.TB, h *web.Server, version, token string) *mcp.ClientSession {
+	t.Helper()
+	return dialWith(t, h, version, httpClient(t, token))
+}
+
+func dialWith(t testing.TB, h *web.Server, version string, client *http.Client) *mcp.ClientSession {
+	t.Helper()
+	return dialAt(t, h.URL(), version, client)
+}
+
+func dialAt(t testing.TB, url, version string, client *http.Client) *mcp.ClientSession {
+	t.Helper()
+	var over mcp.Transport = &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: client}
+	if strings.HasSuffix(url, "/sse") {
+		over = &mcp.SSEClientTransport{Endpoint: url, HTTPClient: client}
+	}
+	return connect(t, over, version, nil)
+}
+
+// reply is what came of one request.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send makes one HTTP request. Headers are "Name: value".
+func send(t testing.TB, c *http.Client, method, url, body string, headers ...string) reply {
+	t.Helper()
+	req := testkit.Get(http.NewRequest(method, url, strings.NewReader(body))).Must(t)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "" {
+			continue
+		}
+		if req.Header.Set(name, value); name == "Host" {
+			req.Host = value
+		}
+	}
+	res := testkit.Get(c.Do(req)).Must(t)
+	defer res.Body.Close()
+	data := testkit.Get(io.ReadAll(res.Body)).Must(t)
+	return reply{res.StatusCode, res.Header, string(data)}
+}
+
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+
+// open opens an MCP session by hand and returns the header that belongs to it.
+func open(t testing.TB, c *http.Client, h *web.Server) string {
+	t.Helper()
+	r := send(t, c, "POST", h.URL(), initialize)
+	id := r.header.Get("Mcp-Session-Id")
+	if r.status != 200 || len(id) < 20 {
+		t.Fatalf("initialize: %+v", r)
+	}
+	header := "Mcp-Session-Id: " + id
+	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header); r.status != 202 {
+		t.Fatalf("initialized: %+v", r)
+	}
+	return header
+}
+
+// opened is a client with a session that open has opened.
+func opened(t testing.TB, h *web.Server) (c *http.Client, id string) {
+	t.Helper()
+	c = httpClient(t, "")
+	return c, open(t, c, h)
+}
+
+// raw opens a network connection and writes to it.
+func raw(t testing.TB, h *web.Server, text string) net.Conn {
+	t.Helper()
+	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)
+	t.Cleanup(func() { conn.Close() })
+	testkit.Get(io.WriteString(conn, text)).Must(t)
+	return conn
+}
+
+// answer reads a response from a connection.
+func answer(t testing.TB, conn net.Conn) reply {
+	t.Helper()
+	res := testkit.Get(http.ReadResponse(bufio.NewReader(conn), nil)).Must(t)
+	defer res.Body.Close()
+	data, _ := io.ReadAll(res.Body)
+	return reply{res.StatusCode, res.Header, string(data)}
+}
+
+// tokens makes a token file for the names, and returns the tokens.
+func tokens(t testing.TB, names ...string) (file string, out []string) {
+	t.Helper()
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# callers\n\n")
+	for _, name := range names {
+		token, line, err := web.NewToken(config.Token{Name: name})
+		must(t, err)
+		fmt.Fprintf(&b, "  %s\r\n", line)
+		out = append(out, token)
+	}
+	file = filepath.Join(t.TempDir(), "tokens")
+	must(t, os.WriteFile(file, b.Bytes(), 0o600))
+	return file, out
+}
+
+// works checks that a server is unharmed: a new client makes a call.
+func works(t testing.TB, h *web.Server) {
+	t.Helper()
+	cs := dial(t, h, stateful, "")
+	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
+		t.Errorf("get_workflows: %s", text(res))
+	}
+	cs.Close()
+}
