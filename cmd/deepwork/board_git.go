@@ -145,6 +145,9 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		if len(now.Repos) > 1 {
 			fmt.Fprintf(a.out, "%s: ", inline(m.RepoName))
 		}
+		if m.Adopted != "" {
+			fmt.Fprintf(a.out, "the worktree was on %s; moved %s to its commits\n", inline(m.Adopted), branch)
+		}
 		switch m.Status {
 		case merge.Merged:
 			a.out.Text("", fmt.Sprintf("merged %s into %s, which is at %s now", branch, target, commit))

@@ -194,7 +194,8 @@ func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 // A removal is how it went to remove the worktrees of an attempt for another machine, as JSON on the board.
 type removal struct {
 	Rescued   []Rescue       `json:"rescued"`
-	Discarded []string       `json:"-"`       // of DeleteArgs.Force, which only this machine has
+	Discarded []string       `json:"-"` // of DeleteArgs.Force, which only this machine has
+	Notice    string         `json:"notice,omitempty"`
 	Refusal   *session.Error `json:"refusal"` // nil if they are gone
 }
 

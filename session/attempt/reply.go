@@ -93,6 +93,8 @@ type AttemptRepo struct {
 	Merging   bool     `json:"-"`
 	Conflicts []string `json:"-"`
 	Loose     int      `json:"-"`
+
+	elsewhere string // what is checked out instead of the attempt's branch, or ""
 }
 
 // FollowUpReply answers follow_up (seed 004, "MCP follow-up tool").

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"deepwork/actor/process"
 	"deepwork/session/git"
@@ -75,7 +76,7 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 
 // plan records what to create. It creates nothing if any repository or branch is wrong.
 func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree) (*journal, error) {
-	j := &journal{Attempt: attempt, Branch: branch, Phase: creating}
+	j := &journal{Attempt: attempt, Branch: branch, Phase: creating, MadeAt: time.Now().Unix() - 1}
 	uses := map[string]int{}
 	for _, t := range trees {
 		common, base, err := findBase(ctx, t.Repo, t.TargetBranch)

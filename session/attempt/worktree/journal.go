@@ -31,6 +31,7 @@ type journal struct {
 	Attempt string    `json:"attempt"`
 	Branch  string    `json:"branch"`
 	Phase   phase     `json:"phase"`
+	MadeAt  int64     `json:"made_at,omitempty"` // a second before that, Unix time; 0 in journals of older versions
 	Trees   []*record `json:"trees"`
 	Board   string    `json:"board,omitempty"` // Options.Board
 }

@@ -48,12 +48,13 @@ type Landing struct {
 	InUse func() bool
 }
 
-// A Landed is the result of Merge, Rebase or Update.
+// A Landed is the result of Merge, Rebase, Update or Push.
 type Landed struct {
 	Before    string   // the commit of the branch that was moved, before
 	Commit    string   // and after; the same if there was nothing to do
 	Conflicts []string // of Update: files to resolve in the worktree; Commit is Before then
 	Untracked []string // files and folders of the worktree that no commit has
+	Adopted   string   // what the worktree had checked out instead of the attempt's branch, which has its commits now; or ""
 }
 
 // Merge brings the commits of an attempt's worktree into its target branch. If the target is checked
@@ -65,7 +66,7 @@ type Landed struct {
 // again later; its old commits stay under refs/deepwork/before.
 //
 // Other errors are *DirtyError, for tracked files of the worktree that are not committed;
-// *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrNoBranch, ErrMoved, ErrInUse,
+// *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrUnpublished, ErrNoBranch, ErrMoved, ErrInUse,
 // ErrNoWorktree. After an error nothing is changed. It blocks until all is done.
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *view) (r *Landed, err error) {
@@ -387,7 +388,15 @@ func treeOf(ctx context.Context, common, commit string) (string, error) {
 	return git.Line(ctx, inRepo(common, "rev-parse", "--verify", commit+"^{tree}"))
 }
 
-// onBranch calls do for a worktree that is on its own branch, with all its changes committed. The
+// finished returns ErrUnfinished if an operation is in progress.
+func (b *view) finished() error {
+	if operation := b.operation(); operation != "" {
+		return fmt.Errorf("%w: %s, which this undoes: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
+	}
+	return nil
+}
+
+// onBranch calls do for a worktree with all its changes committed, on its own branch: see adopt. The
 // attempt and the repository are locked.
 func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(*view) (*Landed, error)) (r *Landed, err error) {
 	defer wrap(&err, "%s of %s", doing, l.Path)
@@ -397,17 +406,17 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			return err
 		}
 		defer free()
-		if operation := b.operation(); operation != "" {
-			return fmt.Errorf("%w: %s, which this undoes: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
-		}
-		ref, err := git.Line(ctx, b.call("symbolic-ref", "--quiet", "HEAD"))
-		if err != nil && git.ExitCode(err) != 1 {
+		if err := b.finished(); err != nil {
 			return err
 		}
-		if ref != "refs/heads/"+b.Branch || b.head == "" || l.Target == b.Branch {
-			return fmt.Errorf("%w: it is on %q, expected %s", ErrOtherBranch, strings.TrimPrefix(ref, "refs/heads/"), b.Branch)
+		if l.Target == b.Branch {
+			return fmt.Errorf("%w: its target is its own branch %s", ErrNoBranch, b.Branch)
 		}
 		if b.target, err = baseOf(ctx, b.Common, l.Target); err != nil {
+			return err
+		}
+		was, err := b.adopt(ctx)
+		if err != nil {
 			return err
 		}
 		if b.from, b.common, err = b.begin(ctx, b.head, b.target); err != nil {
@@ -420,13 +429,16 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		if len(tracked) > 0 {
 			return &DirtyError{Path: b.Path, Files: tracked}
 		}
+		if err := b.published(ctx); err != nil {
+			return err
+		}
 		for _, branch := range []string{l.Target, b.Branch} {
 			if err := git.CheckBranch(b.Common, branch, "refs/deepwork/before", filepath.ToSlash(filepath.Join("logs", "HEAD"))); err != nil {
 				return err
 			}
 		}
 		if r, err = do(b); r != nil {
-			r.Untracked = others
+			r.Untracked, r.Adopted = others, was
 		}
 		return err
 	})

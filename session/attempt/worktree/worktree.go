@@ -19,6 +19,7 @@
 //   - Nested: a repository in a worktree.
 //   - Status, Diff, view: the changes of a worktree since the attempt's work begins; since.
 //   - Landing, Landed, Way, view: merging, rebasing, updating, aborting; Push.
+//   - adopt: an agent that left the worktree on another branch, or on none.
 //   - checkout: a worktree that has a branch checked out, such as the user's.
 //   - ConflictError, CheckedOutError, DirtyError and the Err values: why nothing was changed.
 //   - Recover, Claim, Relocate, Inspect: after crashes, copies and moves.
