@@ -95,7 +95,7 @@ set it.`,
 // init prepares the project for clients, of the server at a URL or, with nil, of one that each starts. It goes on
 // after what could not be done, which it prints.
 func (a *app) init(server *url.URL, chosen ...*clients.Client) error {
-	root, err := a.projectRoot()
+	root, err := a.givenRoot()
 	if err != nil {
 		return err
 	}

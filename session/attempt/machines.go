@@ -74,7 +74,7 @@ func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Con
 	if chosen {
 		return nil
 	}
-	setWorkspace(a, filepath.Join(e.worktreesDir(cfg), a.ID))
+	setWorkspace(ctx, a, filepath.Join(e.worktreesDir(cfg), a.ID))
 	return b.SetPaths(ctx, a.ID, a.Workspace, a.Repos)
 }
 

@@ -103,7 +103,7 @@ func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *
 			a.Repos[i].RepoPath = "" // the machine that takes it has its own
 		}
 	} else {
-		setWorkspace(a, filepath.Join(e.worktreesDir(cfg), a.ID))
+		setWorkspace(ctx, a, filepath.Join(e.worktreesDir(cfg), a.ID))
 	}
 	return a, first, nil
 }
@@ -214,12 +214,13 @@ func newBranch(ctx context.Context, b store.View, title string, repos []task.Att
 	return "", session.NotNow(codes.NoBranchLeft, "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(title))
 }
 
-// setWorkspace sets the paths of an attempt's workspace in its folder.
-func setWorkspace(a *task.Attempt, folder string) {
+// setWorkspace sets the paths of an attempt's workspace in its folder: agents start in the worktree, in the
+// folder that the project is in its repository, or around several worktrees.
+func setWorkspace(ctx context.Context, a *task.Attempt, folder string) {
 	setWorktrees(folder, a.Repos)
 	a.Workspace = folder
 	if len(a.Repos) == 1 {
-		a.Workspace = a.Repos[0].Worktree
+		a.Workspace = filepath.Join(a.Repos[0].Worktree, worktree.Folder(ctx, a.Repos[0].RepoPath))
 	}
 }
 

@@ -113,6 +113,20 @@ func baseOf(ctx context.Context, common, branch string) (tip string, err error) 
 	return tip, err
 }
 
+// Folder returns the path of a folder in the work tree of its repository, or "" at the top and for a bare
+// repository. It runs git.
+func Folder(ctx context.Context, repo string) string {
+	top, err := git.TopLevel(ctx, repo)
+	if err != nil {
+		return ""
+	}
+	rel, err := filepath.Rel(canonical(top), canonical(repo))
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return rel
+}
+
 // CheckRepo returns ErrNotRepo or ErrNoBranch if a worktree cannot be created from it: repo must be
 // a repository, bare or not, or a folder in one, and branch a local branch with commits. It runs
 // git and waits for it.

@@ -82,7 +82,7 @@ func New(o Options) *Keeper {
 type Tree struct {
 	RepoID       string   `json:"repo_id"`         // for the journal
 	Name         string   `json:"name"`            // the folder's name, unique in the attempt's
-	Repo         string   `json:"repo"`            // absolute path of the repository, or of a folder in it
+	Repo         string   `json:"repo"`            // absolute path of the repository, or of a folder in it, for Copy and Setup
 	TargetBranch string   `json:"target_branch"`   // a branch of it
 	Copy         []string `json:"copy,omitempty"`  // copied from Repo; missing files are skipped
 	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none

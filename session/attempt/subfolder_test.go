@@ -1,0 +1,51 @@
+package attempt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+)
+
+// An attempt of a project in a folder of its repository works in that folder of its worktree, also if its
+// branch lacks the folder, and copy and setup are relative to it.
+func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
+	p := newProject(t)
+	top := p.Root
+	p.Git(top, "branch", "without")
+	p.Root = filepath.Join(top, "packages", "app")
+	for name, text := range map[string]string{".gitignore": ".env\n", ".env": "SECRET=1\n", "app.txt": "app\n"} {
+		testkit.Write(t, filepath.Join(p.Root, name), text)
+	}
+	p.Git(top, "add", ".")
+	p.Git(top, "commit", "-q", "-m", "app")
+	p.Configure(func(c *config.Config) {
+		c.Attempts.Copy, c.Attempts.Setup = []string{".env"}, []string{"git", "config", "-f", "setup.txt", "made.by", "setup"}
+	})
+	s := p.open()
+	for _, branch := range []string{"main", "without"} {
+		v := s.newTask("! pwd", "! write work.txt done", "! commit work", "! exit 0")
+		r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos[0].TargetBranch = branch }).AttemptID)
+		if r.State != "completed" {
+			t.Fatalf("%s: %s, %s", branch, r.State, deref(r.Error))
+		}
+		dir := filepath.Join(r.Repos[0].WorktreePath, "packages", "app")
+		if out := s.output(r.AttemptID); !strings.Contains(out+"\n", "pwd "+dir+"\n") {
+			t.Errorf("%s: the agent worked elsewhere:\n%s", branch, out)
+		}
+		for _, name := range []string{".env", "setup.txt", "work.txt"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Errorf("%s: %v", branch, err)
+			}
+		}
+		if got := strings.Join(r.Repos[0].ChangedFiles, " "); !strings.Contains(got, "packages/app/work.txt") || strings.Contains(got, ".env") == (branch == "main") {
+			t.Errorf("%s: changed %s", branch, got)
+		}
+	}
+	if status := p.Git(top, "status", "--porcelain"); status != "" {
+		t.Errorf("the user's checkout: %s", status)
+	}
+}
