@@ -8,6 +8,9 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt/attempttest"
+	"deepwork/session/codes"
 )
 
 // An attempt of a project in a folder of its repository works in that folder of its worktree, also if its
@@ -47,5 +50,21 @@ func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
 	}
 	if status := p.Git(top, "status", "--porcelain"); status != "" {
 		t.Errorf("the user's checkout: %s", status)
+	}
+}
+
+// A branch named deepwork is in the way of the branches of attempts, unless another prefix is set.
+func TestField07_BranchPrefix(t *testing.T) {
+	p := newProject(t)
+	p.Git(p.Root, "branch", "deepwork")
+	s := p.open()
+	v := s.newTask("! write a.txt a", "! commit a", "! exit 0")
+	_, repo := s.rootProject()
+	_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	attempttest.Refused(t, err, session.StateError, codes.NoBranchLeft, "branch -m deepwork NEW-NAME", "attempts.branch_prefix")
+	p.Configure(func(c *config.Config) { c.Attempts.BranchPrefix = "agents/by-" })
+	r := s.ends(s.begin(v).AttemptID)
+	if r.State != "completed" || !strings.HasPrefix(r.WorkspaceBranch, "agents/by-add-a-basket-") || r.Repos[0].Ahead != 1 {
+		t.Errorf("%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
 	}
 }

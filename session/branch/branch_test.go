@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 func TestBranchNamesAreLegalRefs(t *testing.T) {
@@ -40,4 +42,36 @@ func FuzzBranchName(f *testing.F) {
 			t.Errorf("%q gives %q", s, got)
 		}
 	})
+}
+
+// A tag that is named like a branch of a session neither hides that branch nor is it checked out instead.
+func TestField07_TagsLikeBranches(t *testing.T) {
+	dir := t.TempDir()
+	git := func(args ...string) string { return testkit.Git(t, dir, args...) }
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "first")
+	git("commit", "-q", "--allow-empty", "-m", "second")
+	for _, tag := range []string{"deepwork/a", "deepwork/a-2", "main"} {
+		git("tag", tag, "HEAD~1")
+	}
+	git("branch", "deepwork/a", "HEAD")
+	name, err := Tree{Root: dir}.Free(t.Context(), "deepwork/a", true, map[string]bool{})
+	if err != nil || name != "deepwork/a-2" {
+		t.Fatalf("the free name is %q, %v", name, err)
+	}
+	if err := (Tree{Root: dir}).Make(t.Context(), name, true); err != nil || git("symbolic-ref", "HEAD") != "refs/heads/deepwork/a-2" || git("log", "-1", "--format=%s") != "second" {
+		t.Errorf("%v: on %s", err, git("symbolic-ref", "HEAD"))
+	}
+}
+
+// A branch named deepwork is in the way of those of sessions, and the error says how to rename it.
+func TestField07_ABranchNamedDeepwork(t *testing.T) {
+	dir := t.TempDir()
+	testkit.Git(t, dir, "init", "-q")
+	testkit.Git(t, dir, "commit", "-q", "--allow-empty", "-m", "first")
+	testkit.Git(t, dir, "branch", "deepwork")
+	_, err := Tree{Root: dir}.Free(t.Context(), "deepwork/a", false, map[string]bool{})
+	if err == nil || !strings.Contains(err.Error(), "git branch -m deepwork NEW-NAME") {
+		t.Errorf("the error is %v", err)
+	}
 }

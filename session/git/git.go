@@ -257,8 +257,14 @@ func leftOver(said string) string {
 	if m := halfMade.FindStringSubmatch(said); m != nil {
 		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this worktree half-made; remove it: rm -r %q", m[1])
 	}
+	if m := inTheWay.FindStringSubmatch(said); m != nil {
+		return fmt.Sprintf("\nWith the branch %s git allows none below that name, such as %s; rename it: git branch -m %[1]s NEW-NAME", m[1], m[2])
+	}
 	return ""
 }
+
+// inTheWay matches git's message that a branch has the name of a folder of another one.
+var inTheWay = regexp.MustCompile(`'refs/heads/([^']+)' exists; cannot create 'refs/heads/([^']+)'`)
 
 // Unwrap returns why the command failed.
 func (e *Error) Unwrap() error { return e.Err }

@@ -218,7 +218,7 @@ func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a 
 	if err != nil {
 		return nil, err
 	}
-	hidden, err := attempt.HiddenBranches(ctx, b)
+	hidden, err := e.HiddenBranches(ctx, b)
 	if err != nil {
 		return nil, err
 	}

@@ -209,7 +209,7 @@ func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	case WaySquash:
 		command = at + " merge --squash " + b.Branch + " && " + at + " commit"
 	case WayRebase:
-		command = "git -C " + strconv.Quote(b.Path) + " rebase " + l.Target + " && " + at + " merge --ff-only " + b.Branch
+		command = "git -C " + strconv.Quote(b.Path) + " rebase refs/heads/" + l.Target + " && " + at + " merge --ff-only " + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }

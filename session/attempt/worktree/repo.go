@@ -176,14 +176,14 @@ func Branches(ctx context.Context, repo string) ([]string, error) {
 // CurrentBranch returns the branch that is checked out at a repository, "" if none is. It runs git
 // and waits for it.
 func CurrentBranch(ctx context.Context, repo string) (string, error) {
-	branch, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "--short", "HEAD"}})
+	branch, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
 	if git.ExitCode(err) == 1 {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the current branch of %s: %w", repo, err)
 	}
-	return branch, nil
+	return strings.TrimPrefix(branch, "refs/heads/"), nil // not --short, which is longer if a tag has the same name
 }
 
 // isAncestor reports whether a commit, which may be missing, is another one or an ancestor of it.
