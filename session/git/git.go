@@ -334,14 +334,14 @@ func TopLevel(ctx context.Context, dir string) (string, error) {
 }
 
 // operations are the files of a git folder that exist while an operation is in progress.
-var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
+var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply/applying", "am"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
 	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick"}}
 
 // InProgress returns the operation, such as merge, that is in progress in the work tree of a git folder,
 // or "".
 func InProgress(gitDir string) string {
 	for _, o := range operations {
-		if _, err := os.Lstat(filepath.Join(gitDir, o[0])); err == nil {
+		if _, err := os.Lstat(filepath.Join(gitDir, filepath.FromSlash(o[0]))); err == nil {
 			return o[1]
 		}
 	}
