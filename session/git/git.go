@@ -13,7 +13,7 @@
 //   - guard: -c overrides for the programs that the config of the command's repository names, whose
 //     names are not known in advance. Commands that only read the repository do without.
 //   - Environ, Bound: the environment without the variables that point to another repository.
-//   - Error, ExitCode, Said: why git failed.
+//   - Error, ExitCode, Said, NotFetched: why git failed, with the remedy in situations that are known.
 //   - Check: the version of git; TopLevel, CheckBranch: what else a prepared folder may lead astray.
 //   - InProgress: the merge or the like that a work tree is in the middle of.
 //   - Identity: what identifies a repository on every machine.
@@ -214,7 +214,7 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 		Stdin: c.Stdin, StdoutLimit: c.Limit, Tidy: true,
 	})
 	if err != nil {
-		return r, &Error{Command: c.Args[0], Err: err}
+		return r, &Error{Command: c.Args[0], Dir: c.Dir, Err: err}
 	}
 	return r, nil
 }
@@ -234,6 +234,7 @@ func alone(args []string) []string {
 // An Error is a git command that failed.
 type Error struct {
 	Command string // git's subcommand
+	Dir     string // its working directory
 	Err     error  // usually a *process.Error
 }
 
@@ -244,10 +245,37 @@ func (e *Error) Error() string {
 	case ok && p.Kind == process.NotFound:
 		return "the git program is not in PATH; install git, or start deepwork where it is found"
 	case ok && p.Kind == process.Exit && p.Tail != "":
+		if text := known(p.Tail, e.Dir); text != "" {
+			return text
+		}
 		return fmt.Sprintf("git %s: %s%s", e.Command, p.Tail, leftOver(p.Tail))
 	}
 	return fmt.Sprintf("git %s: %v", e.Command, e.Err)
 }
+
+// The messages of git about repositories that it cannot use as they are.
+var (
+	otherOwner = regexp.MustCompile(`dubious ownership in repository at '(.+)'`)
+	notFetched = regexp.MustCompile(`lazy fetching disabled|from promisor remote`)
+	readOnly   = regexp.MustCompile(`(?m)^.*(?:insufficient permission for adding an object|(?:[Uu]nable to|[Cc]annot|[Cc]ould not|[Ff]ailed to) .*: (?:Permission denied|Read-only file system)).*$`)
+)
+
+// known explains a message of git with its remedy, or returns "".
+func known(said, dir string) string {
+	if m := otherOwner.FindStringSubmatch(said); m != nil {
+		return fmt.Sprintf("the repository at %s belongs to another user, and git does not use it unless you say that you trust it: git config --global --add safe.directory %q", m[1], m[1])
+	}
+	if notFetched.MatchString(said) {
+		return fmt.Sprintf("the repository at %s is a partial clone, and objects that are needed here were not fetched yet, which deepwork does not do. This fetches all of them: git -C %q fetch --refetch --no-filter", dir, dir)
+	}
+	if line := readOnly.FindString(said); line != "" {
+		return fmt.Sprintf("git may not write to the repository of %s (%s): let this user write to its git folder, with the objects and refs in it", dir, strings.TrimSpace(line))
+	}
+	return ""
+}
+
+// NotFetched reports whether git failed since a partial clone lacks objects.
+func NotFetched(err error) bool { return Said(err, "lazy fetching disabled") || Said(err, "from promisor remote") }
 
 // leftOver says what to do about a file that a git which was killed has left.
 func leftOver(said string) string {

@@ -134,7 +134,10 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 	if admin == "" {
 		return fmt.Errorf("the worktree %s is gone already", e.Path) // git would find another
 	}
-	if _, err := git.Output(ctx, call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); err != nil {
+	if _, err := git.Output(ctx, call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); git.NotFetched(err) {
+		return fmt.Errorf("%s is a partial clone, and files of the branch %s were not fetched yet, which deepwork does not do. This fetches them: git -C %q diff --shortstat %s %.12s",
+			e.Repo, e.TargetBranch, e.Repo, emptyTrees[len(e.Base)/64], e.Base)
+	} else if err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
 	}
 	if e.Folder != "" { // a branch may lack it

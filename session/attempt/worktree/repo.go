@@ -48,7 +48,7 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 		itself = path
 	}
 	gitDir, err := git.Line(ctx, git.Command{Dir: path, GitDir: itself, Args: []string{"rev-parse", "--absolute-git-dir"}})
-	if err != nil && git.ExitCode(err) < 0 {
+	if err != nil && (git.ExitCode(err) < 0 || git.Said(err, "dubious ownership")) {
 		return "", fmt.Errorf("looking at %s: %w", path, err)
 	}
 	if err == nil {
