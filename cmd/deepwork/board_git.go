@@ -145,8 +145,8 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		if len(now.Repos) > 1 {
 			fmt.Fprintf(a.out, "%s: ", inline(m.RepoName))
 		}
-		if m.Adopted != "" {
-			fmt.Fprintf(a.out, "the worktree was on %s; moved %s to its commits\n", inline(m.Adopted), branch)
+		for _, remark := range m.Remarks {
+			a.note(&remark)
 		}
 		switch m.Status {
 		case merge.Merged:

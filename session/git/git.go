@@ -14,6 +14,7 @@
 //     names are not known in advance. Commands that only read the repository do without.
 //   - Environ, Bound: the environment without the variables that point to another repository.
 //   - Error, ExitCode, Said, NotFetched: why git failed, with the remedy in situations that are known.
+//   - Signing: which programs of the repository do not run for it.
 //   - Check: the version of git; TopLevel, CheckBranch: what else a prepared folder may lead astray.
 //   - InProgress: the merge or the like that a work tree is in the middle of.
 //   - Identity: what identifies a repository on every machine.
@@ -275,7 +276,9 @@ func known(said, dir string) string {
 }
 
 // NotFetched reports whether git failed since a partial clone lacks objects.
-func NotFetched(err error) bool { return Said(err, "lazy fetching disabled") || Said(err, "from promisor remote") }
+func NotFetched(err error) bool {
+	return Said(err, "lazy fetching disabled") || Said(err, "from promisor remote")
+}
 
 // leftOver says what to do about a file that a git which was killed has left.
 func leftOver(said string) string {

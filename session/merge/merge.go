@@ -42,7 +42,7 @@ type Repo struct {
 	Rescue       *attempt.Rescue `json:"rescue" jsonschema:"where abort_merge kept the files of the merge, or null"`
 	Notice       *string         `json:"notice" jsonschema:"a hint, or null"`
 
-	Adopted string `json:"-"` // what the worktree had checked out instead of the attempt's branch, which has its commits now
+	Remarks []string `json:"-"` // what else there is to say, which Notice has, too
 
 	attempt, path, branch string
 }
@@ -153,14 +153,21 @@ func (r *Repo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landin
 	}
 	r.Status, r.Commit, r.Conflicts = status, &done.Commit, board.NonNil(done.Conflicts)
 	r.Untracked = board.NonNil(done.Untracked[:min(len(done.Untracked), attempt.MaxListedFiles)])
-	r.adopted(done)
+	r.remark(done)
 	return nil
 }
 
-// adopted says that the attempt's branch has the commits of what was checked out instead.
-func (r *Repo) adopted(done *worktree.Landed) {
-	if r.Adopted = done.Adopted; r.Adopted != "" {
-		r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " " + fmt.Sprintf("The worktree was on %s; its branch %s was moved to those commits.", r.Adopted, r.branch)))
+// remark says that the attempt's branch has the commits of what was checked out instead, and which programs
+// did not sign.
+func (r *Repo) remark(done *worktree.Landed) {
+	if done.Adopted != "" {
+		r.Remarks = append(r.Remarks, fmt.Sprintf("The worktree was on %s; its branch %s was moved to those commits.", done.Adopted, r.branch))
+	}
+	if len(done.Unused) > 0 {
+		r.Remarks = append(r.Remarks, worktree.NotRun(done.Unused))
+	}
+	if len(r.Remarks) > 0 {
+		r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " " + strings.Join(r.Remarks, " ")))
 	}
 }
 
@@ -192,7 +199,7 @@ func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs
 			return err
 		}
 		r.Status, r.Commit = Pushed, &done.Commit
-		r.adopted(done)
+		r.remark(done)
 		return nil
 	})
 	if err != nil || a.RepoID != nil {

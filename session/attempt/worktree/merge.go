@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,6 +57,17 @@ type Landed struct {
 	Conflicts []string // of Update: files to resolve in the worktree; Commit is Before then
 	Untracked []string // files and folders of the worktree that no commit has
 	Adopted   string   // what the worktree had checked out instead of the attempt's branch, which has its commits now; or ""
+	// Unused has the settings of the repository's config with programs for signing that did not run: see NotRun.
+	Unused map[string]string
+}
+
+// NotRun says that the programs for signing in a repository's config do not run, and how to allow them.
+func NotRun(programs map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		all = append(all, fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a repository names do not run. If you trust it, set it in your own: git config --global %s %q", name, name, programs[name]))
+	}
+	return strings.Join(all, ". ")
 }
 
 // Merge brings the commits of an attempt's worktree into its target branch. If the target is checked
@@ -182,11 +195,7 @@ func (k *Keeper) landed(ctx context.Context, l Landing, b *view) (string, error)
 	} else if tree, err := treeOf(ctx, b.Common, b.target); err != nil || tree == fields[0] {
 		return b.target, err
 	}
-	sign, err := git.Line(ctx, b.asUser("config", "--type=bool", "--get", "commit.gpgSign"))
-	if err != nil && git.ExitCode(err) != 1 {
-		return "", err
-	}
-	if sign == "true" { // which commit-tree does not look at
+	if b.signs { // which commit-tree does not look at
 		c.Args = append(c.Args, "-S")
 	}
 	c.Stdin, c.Config = []byte(l.message(b.Branch, l.Target)), []string{"core.fsync=all"}
@@ -437,8 +446,17 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 				return err
 			}
 		}
+		var unused map[string]string
+		if b.signs, unused, err = git.Signing(ctx, b.asUser("config")); err != nil {
+			return err
+		}
 		if r, err = do(b); r != nil {
 			r.Untracked, r.Adopted = others, was
+			if r.Before != r.Commit {
+				r.Unused = unused
+			}
+		} else if git.ExitCode(err) > 0 && len(unused) > 0 {
+			err = fmt.Errorf("%w\n%s", err, NotRun(unused))
 		}
 		return err
 	})

@@ -99,6 +99,7 @@ type view struct {
 	target  string // the target's commit
 	from    string // the commit at which its work begins
 	common  string // the commit that both have in common, or ""
+	signs   bool   // the user's commits are signed
 }
 
 // view returns what a worktree is compared with.
