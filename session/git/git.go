@@ -258,7 +258,8 @@ func (e *Error) Error() string {
 var (
 	otherOwner = regexp.MustCompile(`dubious ownership in repository at '(.+)'`)
 	notFetched = regexp.MustCompile(`lazy fetching disabled|from promisor remote`)
-	readOnly   = regexp.MustCompile(`(?m)^.*(?:insufficient permission for adding an object|(?:[Uu]nable to|[Cc]annot|[Cc]ould not|[Ff]ailed to) .*: (?:Permission denied|Read-only file system)).*$`)
+	readOnly   = regexp.MustCompile(`(?m)^(?:error|fatal): .*(?:insufficient permission for adding an object|` +
+		`(?:[Uu]nable to|[Cc]annot|[Cc]ould not|[Ff]ailed to) (?:create|write|append to|make) (?:temporary|loose|object|.*\.(?:git|lock)).*: (?:Permission denied|Read-only file system)).*$`)
 )
 
 // known explains a message of git with its remedy, or returns "".

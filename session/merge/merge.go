@@ -199,6 +199,9 @@ func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs
 			return err
 		}
 		r.Status, r.Commit = Pushed, &done.Commit
+		if done.Before == done.Commit {
+			r.Remarks = append(r.Remarks, "The branch has no commits of the attempt.")
+		}
 		r.remark(done)
 		return nil
 	})

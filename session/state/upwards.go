@@ -17,7 +17,7 @@ func Upwards(dir string) (project string) {
 		if err != nil || !alike(first, here) {
 			break
 		}
-		if own, err := os.Stat(filepath.Join(at, ".deepwork")); err == nil && own.IsDir() && alike(first, own) {
+		if own, err := os.Stat(filepath.Join(at, ".deepwork")); err == nil && (at == dir || own.IsDir() && alike(first, own)) {
 			return at
 		}
 		if f, err := Find(at); err == nil && f.id != "" {

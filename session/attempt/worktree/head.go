@@ -19,7 +19,11 @@ var ErrUnpublished = errors.New("a commit of a submodule is only in the worktree
 
 // elsewhere says what a worktree has checked out instead of its own branch, or returns "".
 func (v *view) elsewhere(ctx context.Context) (string, error) {
-	ref, err := git.Line(ctx, v.call("symbolic-ref", "--quiet", "HEAD"))
+	c := v.call("rev-parse", "--symbolic-full-name", "HEAD")
+	if v.head == "" { // a branch without commits
+		c = v.call("symbolic-ref", "--quiet", "HEAD")
+	}
+	ref, err := git.Line(ctx, c)
 	switch branch, is := strings.CutPrefix(ref, "refs/heads/"); {
 	case err != nil && git.ExitCode(err) != 1:
 		return "", err
@@ -43,15 +47,15 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	} else if was == "" {
 		return "", nil
 	}
-	refuse := func(why string) (string, error) {
-		return "", fmt.Errorf("%w: it is on %s, %s. This goes back to the attempt's branch: git -C %q switch %s; this moves that branch to what is checked out: git -C %[4]q switch -C %[5]s",
-			ErrOtherBranch, was, why, v.Path, v.Branch)
+	refuse := func(format string, args ...any) (string, error) {
+		return "", fmt.Errorf("%w: it is on %s, "+format, append([]any{ErrOtherBranch, was}, args...)...)
 	}
+	back := fmt.Sprintf("this goes back to the attempt's branch: git -C %q switch %s", v.Path, v.Branch)
 	used, err := checkoutsOf(ctx, v.Common, v.Branch)
 	if err != nil {
 		return "", err
 	} else if len(used) > 0 {
-		return refuse("and " + used[0].path + " has the attempt's branch")
+		return refuse("and the attempt's branch %s is checked out in %s. This frees it: git -C %q switch --detach", v.Branch, used[0].path, used[0].path)
 	}
 	own, err := branchTip(ctx, v.Common, v.Branch)
 	if err != nil {
@@ -61,7 +65,7 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	if contains, err := isAncestor(ctx, v.Common, begin, v.head); err != nil {
 		return "", err
 	} else if !contains {
-		return refuse("which lacks commits of the attempt's branch")
+		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %q merge refs/heads/%s; %s", v.Path, v.Branch, back)
 	}
 	target, err := branchTip(ctx, v.Common, v.TargetBranch) // what was merged from there is no reason to refuse
 	if err != nil {
@@ -71,7 +75,7 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 		v.head, "--not", begin, cmp.Or(target, begin), cmp.Or(v.target, begin))); err != nil {
 		return "", err
 	} else if id != "" {
-		return refuse(fmt.Sprintf("which has commits from before the attempt, such as %.12s", id))
+		return refuse("which has commits from before the attempt, such as %.12s. This adds them to the attempt's branch: git -C %q switch -C %s; %s", id, v.Path, v.Branch, back)
 	}
 	if err := git.CheckBranch(v.Common, v.Branch); err != nil {
 		return "", err
@@ -106,10 +110,13 @@ func (v *view) published(ctx context.Context) error {
 // submodule is published for a commit of one submodule, and of those inside of it.
 func (v *view) submodule(ctx context.Context, name, commit string) error {
 	at := filepath.Join(v.path, filepath.FromSlash(name))
-	if id, err := commitOf(ctx, within(at), commit); !isThere(filepath.Join(at, ".git")) || err == nil && id == "" {
+	if !isThere(filepath.Join(at, ".git")) {
 		return nil // it is not checked out, so the commit comes from elsewhere
-	} else if err != nil {
+	}
+	if id, err := commitOf(ctx, within(at), commit); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
+	} else if id == "" {
+		return nil
 	}
 	own, err := git.Line(ctx, within(at, "rev-list", "--max-count=1", commit, "--not", "--remotes"))
 	if err != nil {

@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"errors"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps   []string // git commands in the worktree, or after an @ in the user's checkout
 		refused string   // "" means that the commits are adopted
+		follow  string   // what is before the command that helps
 	}{
 		"a branch of its own":       {steps: []string{"checkout -q -b mine"}},
 		"a detached HEAD":           {steps: []string{"checkout -q --detach"}},
@@ -46,9 +48,9 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 		"a renamed branch":          {steps: []string{"branch -m mine"}},
 		"a branch like a tag":       {steps: []string{"tag mine", "checkout -q -b mine"}},
 		"with the target in it":     {steps: []string{"@merge -q --ff-only develop", "@" + empty + "new", "checkout -q -b mine", "merge -q main"}},
-		"commits on both":           {steps: []string{empty + "own", "checkout -q -b mine main"}, refused: "lacks commits"},
-		"a branch of the user":      {steps: []string{"checkout -q develop"}, refused: "from before the attempt"},
-		"its branch used elsewhere": {steps: []string{"checkout -q -b mine", "@worktree add -q ../other " + branchName}, refused: "has the attempt's branch"},
+		"commits on both":           {steps: []string{empty + "own", "checkout -q -b mine main"}, refused: "lacks commits", follow: "This adds them: "},
+		"a branch of the user":      {steps: []string{"checkout -q develop"}, refused: "from before the attempt", follow: "to the attempt's branch: "},
+		"its branch used elsewhere": {steps: []string{"checkout -q -b mine", "@worktree add -q ../other " + branchName}, refused: "is checked out in", follow: "This frees it: "},
 		"a bisect":                  {steps: []string{empty + "one", empty + "two", empty + "three", "bisect start HEAD main"}, refused: "bisect reset"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,11 +100,13 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 			if digest(t, repo) != before {
 				t.Error("the user's checkout was touched")
 			}
-			if name == "a branch of the user" {
-				follow(t, err, "to what is checked out: ", "\n")
-				if _, err := k.Push(t.Context(), path, "origin", false); err != nil || tip(remote, branchName) != head {
+			if c.follow != "" {
+				follow(t, err, c.follow, ";")
+				if _, err := k.Push(t.Context(), path, "origin", false); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
 					t.Errorf("after the command: %v", err)
 				}
+				gitIn(t, path, "merge-base", "--is-ancestor", head, branchName)
+				gitIn(t, path, "merge-base", "--is-ancestor", cmp.Or(branch, head), branchName)
 			}
 		})
 	}

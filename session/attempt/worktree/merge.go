@@ -52,7 +52,7 @@ type Landing struct {
 
 // A Landed is the result of Merge, Rebase, Update or Push.
 type Landed struct {
-	Before    string   // the commit of the branch that was moved, before
+	Before    string   // the commit of the branch that was moved, before; of Push: at which the attempt began
 	Commit    string   // and after; the same if there was nothing to do
 	Conflicts []string // of Update: files to resolve in the worktree; Commit is Before then
 	Untracked []string // files and folders of the worktree that no commit has

@@ -39,7 +39,7 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 		if err != nil {
 			return err
 		}
-		r.Commit = commit
+		r.Before, r.Commit = b.Base, commit
 		before, err := refTip(ctx, inRepo(b.Common), seen)
 		if err != nil {
 			return err
