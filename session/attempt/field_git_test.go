@@ -68,3 +68,21 @@ func TestField07_BranchPrefix(t *testing.T) {
 		t.Errorf("%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
 	}
 }
+
+// An attempt says that its worktree is on another branch, and the removal of its task that this branch stays.
+func TestField04_AWorktreeOnAnotherBranch(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! exit 0")
+	r := s.ends(s.begin(v).AttemptID)
+	path := r.Repos[0].WorktreePath
+	p.Git(path, "checkout", "-q", "-b", "mine")
+	p.Git(path, "commit", "-q", "--allow-empty", "-m", "the work")
+	if r = s.get(r.AttemptID); r.Repos[0].Ahead != 1 || !strings.Contains(deref(r.Notice), "is on the branch mine, not on the attempt's branch "+r.WorkspaceBranch) {
+		t.Errorf("ahead %d, notice %q", r.Repos[0].Ahead, deref(r.Notice))
+	}
+	gone, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
+	if err != nil || !strings.Contains(deref(gone.Notice), "on the branch mine, which stays") || p.Git(p.Root, "log", "-1", "--format=%s", "mine") != "the work" {
+		t.Errorf("removed: %+v, %v", gone, err)
+	}
+}
