@@ -53,6 +53,8 @@ type Attempts struct {
 	Setup          []string `yaml:"setup" as:"command"`                          // Repo.Setup of the project root's own repository
 	DoneWhenMerged bool     `yaml:"done_when_merged"`                            // a task is done once an attempt of it is merged, with nothing left
 	PushTo         string   `yaml:"push_to" as:"remote"`                         // the remote to which the branch is pushed after each execution; "" means none
+	// BranchPrefix begins the names of the branches of attempts; default "deepwork/".
+	BranchPrefix string `yaml:"branch_prefix" as:"branch prefix"`
 	// MachineLostAfter is how long a machine may be gone before its attempts are given up; default 10
 	// min. Only for stores that several machines share.
 	MachineLostAfter time.Duration `yaml:"machine_lost_after" min:"1s"`
@@ -87,5 +89,5 @@ type AutoStart struct {
 }
 
 func defaultAttempts() Attempts {
-	return Attempts{MaxConcurrent: 4, MachineLostAfter: 10 * time.Minute}
+	return Attempts{MaxConcurrent: 4, BranchPrefix: "deepwork/", MachineLostAfter: 10 * time.Minute}
 }

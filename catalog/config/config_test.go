@@ -115,6 +115,7 @@ attempts:
   machine_lost_after: 15m
   done_when_merged: true
   push_to: origin
+  branch_prefix: agents/
   worktrees: ../trees
   copy: [.env]
   setup: make deps
@@ -143,7 +144,7 @@ attempts:
 		{Name: "Läden und mehr", Repos: []Repo{{Name: "Web", Path: "/srv/web"}}},
 	}
 	sameAs(t, c.Projects, wantProjects)
-	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}, MachineLostAfter: 15 * time.Minute, DoneWhenMerged: true, PushTo: "origin"}
+	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}, MachineLostAfter: 15 * time.Minute, DoneWhenMerged: true, PushTo: "origin", BranchPrefix: "agents/"}
 	sameAs(t, c.Attempts, want)
 }
 

@@ -28,6 +28,8 @@ var texts = map[string]yamltree.Text{
 	"host":       quoting(HostName),
 	"origin":     quoting(Origin),
 	"constant":   like(`^[A-Z][A-Z0-9_]*$`, "is not a name of upper-case letters, digits and '_', as in CLAUDE_CODE"),
+	// Part of a ref, and of a branch name that needs no quotes; git check-ref-format(1).
+	"branch prefix": like(`^([A-Za-z0-9_][A-Za-z0-9_-]{0,30}[/-]){1,3}$`, "is not the beginning of a branch name: expected letters, digits, _ and -, with a / or - at the end, such as agents/"),
 	// A URL or path is not the name of a remote.
 	"remote":      like(`^([A-Za-z0-9_][A-Za-z0-9._-]{0,99})?$`, `is not the name of a remote, as git remote lists them; "" means no remote`),
 	"prefix":      like(`^[A-Za-z0-9_-]{0,32}$`, "is not a prefix: expected at most 32 letters, digits, '_' and '-'"),

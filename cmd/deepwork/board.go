@@ -70,15 +70,14 @@ servers may run at the same time.`,
 // board. It starts no agents unless use lets the engine serve. If use only reads and there is no board
 // yet, it gets a temporary one.
 func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attempt.Engine) error) (err error) {
-	root, err := a.projectRoot()
-	if err != nil {
-		return err
-	}
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
 	ctx = session.WithCaller(ctx, atTerminal)
+	root, folder, err := a.boardFolder(ctx)
+	if err != nil {
+		return err
+	}
 	logger := a.logger()
-	folder := state.Of(root)
 	settings := approvedConfig(folder, logger)
 	choice, err := a.choice(ctx, root)
 	if err != nil {

@@ -142,6 +142,9 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		i := slices.IndexFunc(now.Repos, func(r attempt.AttemptRepo) bool { return r.RepoID == m.RepoID })
 		path, target, commit := inline(now.Repos[i].WorktreePath), inline(m.TargetBranch), optional(m.Commit)
 		commit = commit[:min(len(commit), 12)]
+		for _, remark := range m.Remarks {
+			a.note(&remark)
+		}
 		if len(now.Repos) > 1 {
 			fmt.Fprintf(a.out, "%s: ", inline(m.RepoName))
 		}

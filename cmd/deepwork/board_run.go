@@ -19,7 +19,6 @@ import (
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/show"
-	"deepwork/session/state"
 )
 
 // onDetach adds the flag of the commands that start agents.
@@ -92,11 +91,11 @@ func (a *app) start(ctx context.Context, engine *attempt.Engine, t *board.Task, 
 
 // onlyExecutor returns the executor to use if none is named.
 func (a *app) onlyExecutor(ctx context.Context, engine *attempt.Engine) (string, error) {
-	root, err := a.projectRoot()
+	root, folder, err := a.boardFolder(ctx)
 	if err != nil {
 		return "", err
 	}
-	cfg, err := approvedConfig(state.Of(root), a.logger()).Current(ctx)
+	cfg, err := approvedConfig(folder, a.logger()).Current(ctx)
 	if err == nil {
 		err = session.Untrusted(root, cfg.Approval, config.AgentsKey)
 	}

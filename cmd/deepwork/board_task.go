@@ -211,6 +211,7 @@ changes or commits that are nowhere else is refused, or discarded with --force.`
 				for _, what := range r.Discarded {
 					fmt.Fprintf(a.out, "discarded %s\n", inline(what))
 				}
+				a.note(r.Notice)
 				return nil
 			})
 		},

@@ -98,7 +98,7 @@ set it.`,
 // init prepares the project for clients, of the server at a URL or, with nil, of one that each starts. It goes on
 // after what could not be done, which it prints. With replace it replaces entries of clients that start another program.
 func (a *app) init(server *url.URL, replace bool, chosen ...*clients.Client) error {
-	root, err := a.projectRoot()
+	root, err := a.givenRoot()
 	if err != nil {
 		return err
 	}

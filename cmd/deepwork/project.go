@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
@@ -17,6 +19,8 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
 	"deepwork/session"
+	"deepwork/session/board"
+	"deepwork/session/git"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -26,7 +30,7 @@ import (
 // onProject adds to cmd the --path that all commands on a project share, and --json if asJSON
 // describes it.
 func (a *app) onProject(asJSON string, cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.path, "path", "", "project root `directory` (default: the current directory)")
+	cmd.Flags().StringVar(&a.path, "path", "", "project root `directory` (default: that of the current directory)")
 	_ = cmd.MarkFlagDirname("path")
 	if asJSON != "" {
 		cmd.Flags().BoolVar(&a.json, "json", false, asJSON)
@@ -34,15 +38,23 @@ func (a *app) onProject(asJSON string, cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// projectRoot returns the project's root, absolute; it must be a directory.
+// projectRoot returns the project's root, absolute; it must be a directory. Without --path it is the project
+// that the current directory is in, which a note names.
 func (a *app) projectRoot() (string, error) {
-	path := a.path
-	if path == "" {
-		path = "."
+	if here, err := os.Getwd(); err == nil && a.path == "" {
+		if found := state.Upwards(here); found != here {
+			a.path = relative(here, found)
+			fmt.Fprintf(a.err, "deepwork: note: this folder is inside the project %s, which is used; --path . means this folder\n", inline(found))
+		}
 	}
-	root, err := filepath.Abs(path)
+	return a.givenRoot()
+}
+
+// givenRoot is projectRoot without a search: --path, or the current directory.
+func (a *app) givenRoot() (string, error) {
+	root, err := filepath.Abs(a.path)
 	if err != nil {
-		return "", fmt.Errorf("finding the project root %q: %w", path, err)
+		return "", fmt.Errorf("finding the project root %q: %w", a.path, err)
 	}
 	info, err := os.Stat(root)
 	switch {
@@ -52,10 +64,6 @@ func (a *app) projectRoot() (string, error) {
 		return "", fmt.Errorf("looking at the project root: %w", err)
 	case !info.IsDir():
 		return "", fmt.Errorf("the project root %s is not a directory; name one with --path", root)
-	}
-	if parent, _ := parentProject(root); parent != "" && a.path == "" && !a.saidParent && fileExists(filepath.Join(parent, ".deepwork")) {
-		a.saidParent = true
-		fmt.Fprintf(a.err, "deepwork: note: this folder is inside the project %s; --path %s works on that one\n", inline(parent), inline(relative(root, parent)))
 	}
 	process.Avoid(root)
 	return root, nil
@@ -103,15 +111,59 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 	return use(root, jobs)
 }
 
+// boardFolder returns the root of the project whose board commands use, and its state: in the workspace of an
+// attempt these are of the attempt's project, which a note names.
+func (a *app) boardFolder(ctx context.Context) (root string, folder *state.Folder, err error) {
+	if root, err = a.projectRoot(); err != nil {
+		return "", nil, err
+	}
+	if folder, err = a.stateOf(ctx, root); err != nil {
+		return "", nil, err
+	}
+	if real, err := state.Canonical(root); err != nil || real == folder.Root {
+		return root, folder, nil
+	}
+	if !a.saidProject {
+		a.saidProject = true
+		fmt.Fprintf(a.err, "deepwork: note: this is the worktree of an attempt; the board is that of its project %s\n", inline(folder.Root))
+	}
+	return folder.Root, folder, nil
+}
+
 // stateOf returns the state in which the sessions of a folder are: in the workspace of an attempt, that of
 // its project.
 func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 	folder := state.Of(root)
 	w, err := transport.Workspace(ctx, transport.Options{Store: a.store, Project: a.project}, folder, os.Getenv, a.logger())
-	if err != nil || w == nil {
+	if err != nil {
 		return folder, err
+	} else if w == nil {
+		return cmp.Or(ofWorktree(ctx, folder.Root), folder), nil
 	}
 	return w.State()
+}
+
+// ofWorktree returns the state of the project whose attempt has a worktree around root, in a folder that
+// attempts.worktrees names, or nil.
+func ofWorktree(ctx context.Context, root string) *state.Folder {
+	top := board.TopLevel(root)
+	if info, err := os.Lstat(filepath.Join(top, ".git")); top == "" || err != nil || !info.Mode().IsRegular() || uuid.Validate(filepath.Base(filepath.Dir(top))) != nil {
+		return nil
+	}
+	common, err := git.Line(ctx, git.Command{Dir: top, Args: []string{"rev-parse", "--path-format=absolute", "--git-common-dir"}})
+	if err != nil {
+		return nil
+	}
+	below, _ := filepath.Rel(top, root) // top is a prefix of root
+	project, err := state.Find(state.Upwards(filepath.Join(filepath.Dir(filepath.FromSlash(common)), below)))
+	if err != nil {
+		return nil
+	}
+	journals, _ := filepath.Glob(filepath.Join(project.Worktrees(), ".journal", "of-*", filepath.Base(filepath.Dir(top))+".json"))
+	if len(journals) == 0 { // a branch cannot contain it
+		return nil
+	}
+	return project
 }
 
 // openEngine opens the sessions of the project, those of its attempts too, without reviewers, and with or

@@ -155,7 +155,7 @@ func (a *app) serve(f serveFlags) error {
 
 // serveUntil is serve until ctx ends, which a signal does.
 func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
-	root, err := a.projectRoot()
+	root, err := a.givenRoot()
 	if err != nil {
 		return err
 	}

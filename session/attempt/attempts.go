@@ -77,6 +77,9 @@ func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*
 		if err != nil { // a repository that was moved does not prevent the reply
 			r.Notice = new(fmt.Sprintf("The changes are not known: %v.", err))
 		}
+		if v.Elsewhere != "" {
+			r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " The worktree of " + v.RepoName + " is on " + v.Elsewhere + ", not on the attempt's branch " + a.Branch + ". merge_attempt and push_attempt first move that branch to its commits, or say what is in the way."))
+		}
 		r.Repos = append(r.Repos, *v)
 	}
 	return r, now, nil
@@ -125,7 +128,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 		return r, fmt.Errorf("looking at the worktree %s: %w", repo.Worktree, err)
 	}
 	r.Exists, r.Ahead, r.Behind, r.ChangedCount = s.Exists, s.Ahead, s.Behind, len(s.Changed)
-	r.Merging, r.Conflicts, r.Loose = s.Merging, s.Conflicts, s.Loose
+	r.Merging, r.Conflicts, r.Loose, r.Elsewhere = s.Merging, s.Conflicts, s.Loose, s.Elsewhere
 	r.ChangedFiles = board.NonNil(s.Changed[:min(len(s.Changed), MaxListedFiles)])
 	return r, nil
 }

@@ -74,7 +74,7 @@ func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Con
 	if chosen {
 		return nil
 	}
-	setWorkspace(a, filepath.Join(e.worktreesDir(cfg), a.ID))
+	setWorkspace(ctx, a, filepath.Join(e.worktreesDir(cfg), a.ID))
 	return b.SetPaths(ctx, a.ID, a.Workspace, a.Repos)
 }
 
@@ -194,7 +194,8 @@ func (e *Engine) unreachable(ctx context.Context, a *task.Attempt) error {
 // A removal is how it went to remove the worktrees of an attempt for another machine, as JSON on the board.
 type removal struct {
 	Rescued   []Rescue       `json:"rescued"`
-	Discarded []string       `json:"-"`       // of DeleteArgs.Force, which only this machine has
+	Discarded []string       `json:"-"` // of DeleteArgs.Force, which only this machine has
+	Notice    string         `json:"notice,omitempty"`
 	Refusal   *session.Error `json:"refusal"` // nil if they are gone
 }
 

@@ -221,7 +221,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		if !errors.Is(err, worktree.ErrBranchTaken) || tries == branchTries {
 			return err
 		}
-		if a.Branch, err = newBranch(ctx, b, t.Title, a.Repos); err != nil {
+		if a.Branch, err = newBranch(ctx, b, cfg.Attempts.BranchPrefix, t.Title, a.Repos); err != nil {
 			return err
 		}
 		if err = b.SetBranch(ctx, a.ID, a.Branch); err != nil {

@@ -74,12 +74,13 @@ func checkLayout(a *task.Attempt) error {
 		return fmt.Errorf("the board has an attempt %q with %d repositories; restore it from a copy", a.ID, len(a.Repos))
 	}
 	folder := filepath.Join(worktreesOf(a), a.ID)
-	workspace := folder
+	inside := a.Workspace == folder
 	if len(a.Repos) == 1 {
-		workspace = a.Repos[0].Worktree
+		rel, err := filepath.Rel(a.Repos[0].Worktree, a.Workspace)
+		inside = err == nil && filepath.IsLocal(rel)
 	}
 	for _, r := range a.Repos {
-		if !filepath.IsAbs(folder) || filepath.Dir(r.Worktree) != folder || a.Workspace != workspace {
+		if !filepath.IsAbs(folder) || filepath.Dir(r.Worktree) != folder || !inside {
 			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are not in its own folder; restore it from a copy", r.Worktree, a.Workspace, a.ID)
 		}
 	}

@@ -62,7 +62,7 @@ func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts [
 			return nil, withRescued(err, reply.Rescued)
 		}
 		reply.Rescued, reply.Discarded = append(reply.Rescued, done.Rescued...), append(reply.Discarded, done.Discarded...)
-		if left != "" {
+		if left += done.Notice; left != "" {
 			reply.Notice = new(strings.TrimSpace(board.OrEmpty(reply.Notice) + " " + left))
 		}
 	}
@@ -150,6 +150,12 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 		return done, nil // no machine has taken it, or it works in place
 	}
 	k := e.Worktrees(at)
+	for _, r := range at.Repos {
+		s, err := k.Status(ctx, r.Worktree, board.OrEmpty(r.BaseCommit), r.TargetBranch)
+		if branch, is := strings.CutPrefix(s.Elsewhere, "the branch "); is && err == nil { // an error must not prevent the removal
+			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in the repository with its commits.", done.Notice, r.RepoName, branch))
+		}
+	}
 	removed, discarded, err := k.Remove(ctx, id, force, func() bool { // by a follow-up, if another call took the mark away
 		open, err := IsOpen(ctx, b, id)
 		return open || err != nil

@@ -88,11 +88,12 @@ type AttemptRepo struct {
 	ChangedFiles []string `json:"changed_files" jsonschema:"files that the attempt changed, even if merged, including untracked ones, relative to the worktree; at most 1000"`
 	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
 
-	// Of the worktree, for people: whether a merge is in progress, its files that are not resolved, and
-	// how many files no commit has.
+	// Of the worktree, for people: whether a merge is in progress, its files that are not resolved, how
+	// many files no commit has, and what is checked out instead of the attempt's branch, or "".
 	Merging   bool     `json:"-"`
 	Conflicts []string `json:"-"`
 	Loose     int      `json:"-"`
+	Elsewhere string   `json:"-"`
 }
 
 // FollowUpReply answers follow_up (seed 004, "MCP follow-up tool").

@@ -267,7 +267,7 @@ func (r *execution) push() {
 	for _, repo := range a.Repos {
 		k := e.Worktrees(a)
 		s, err := k.Status(ctx, repo.Worktree, *repo.BaseCommit, repo.TargetBranch)
-		if err == nil && s.Ahead > 0 {
+		if err == nil && (s.Ahead > 0 || s.Elsewhere != "") {
 			_, err = k.Push(ctx, repo.Worktree, cfg.Attempts.PushTo, true) // its agent may have amended or rebased
 		}
 		if ctx.Err() == context.DeadlineExceeded {

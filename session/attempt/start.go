@@ -94,7 +94,7 @@ func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *
 	if a.Repos, err = e.attemptRepos(ctx, b, t, repos); err != nil {
 		return nil, first, err
 	}
-	if a.Branch, err = newBranch(ctx, b, t.Title, a.Repos); err != nil {
+	if a.Branch, err = newBranch(ctx, b, cfg.Attempts.BranchPrefix, t.Title, a.Repos); err != nil {
 		return nil, first, err
 	}
 	if e.Shared != nil {
@@ -102,7 +102,7 @@ func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *
 			a.Repos[i].RepoPath = "" // the machine that takes it has its own
 		}
 	} else {
-		setWorkspace(a, filepath.Join(e.worktreesDir(cfg), a.ID))
+		setWorkspace(ctx, a, filepath.Join(e.worktreesDir(cfg), a.ID))
 	}
 	return a, first, nil
 }
@@ -115,7 +115,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, a
 	case len(args) > MaxRepos:
 		return nil, session.Wrong(codes.TooManyRepos, "repos names %d repositories, and at most %d are allowed.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
 	}
-	hidden, err := HiddenBranches(ctx, b)
+	hidden, err := e.HiddenBranches(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, a
 
 // HiddenBranches returns a function that reports whether a branch is hidden from the caller: one that
 // is named like those of attempts, and is of none that the caller sees. The attempt may be deleted.
-func HiddenBranches(ctx context.Context, b board.View) (func(string) bool, error) {
+func (e *Engine) HiddenBranches(ctx context.Context, b board.View) (func(string) bool, error) {
 	if b.Who.Owner {
 		return func(string) bool { return false }, nil
 	}
@@ -160,9 +160,15 @@ func HiddenBranches(ctx context.Context, b board.View) (func(string) bool, error
 	if err != nil {
 		return nil, board.Fault("reading the branches of attempts", err)
 	}
+	cfg, err := e.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return func(name string) bool {
-		prefix := worktree.BranchPrefix
-		return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) && !slices.Contains(seen, name) && !slices.Contains(seen, worktree.Main(name))
+		like := func(prefix string) bool {
+			return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+		}
+		return (like(cfg.Attempts.BranchPrefix) || like(config.Default().Attempts.BranchPrefix)) && !slices.Contains(seen, name) && !slices.Contains(seen, worktree.Main(name))
 	}, nil
 }
 
@@ -195,10 +201,18 @@ func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden f
 }
 
 // newBranch chooses a branch name that neither the repositories nor another attempt uses.
-func newBranch(ctx context.Context, b store.View, title string, repos []task.AttemptRepo) (string, error) {
+func newBranch(ctx context.Context, b store.View, prefix, title string, repos []task.AttemptRepo) (string, error) {
 	const tries = 100
+	for at, c := range prefix {
+		for _, repo := range repos {
+			if c == '/' && repo.RepoPath != "" && worktree.CheckRepo(ctx, repo.RepoPath, prefix[:at]) == nil {
+				return "", session.NotNow(codes.NoBranchLeft, "The repository %s has a branch %q, and with it git allows no branch %s…, as attempts have. Rename it (git -C %q branch -m %s NEW-NAME), or set attempts.branch_prefix in the config, such as to agents/.",
+					repo.RepoName, prefix[:at], prefix, repo.RepoPath, prefix[:at])
+			}
+		}
+	}
 	for range tries {
-		branch := worktree.BranchFor(title)
+		branch := worktree.BranchFor(prefix, title)
 		taken, err := b.BranchTaken(ctx, branch)
 		if err != nil {
 			return "", board.Fault("looking for a free branch", err)
@@ -210,15 +224,16 @@ func newBranch(ctx context.Context, b store.View, title string, repos []task.Att
 			return branch, nil
 		}
 	}
-	return "", session.NotNow(codes.NoBranchLeft, "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(title))
+	return "", session.NotNow(codes.NoBranchLeft, "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(prefix, title))
 }
 
-// setWorkspace sets the paths of an attempt's workspace in its folder.
-func setWorkspace(a *task.Attempt, folder string) {
+// setWorkspace sets the paths of an attempt's workspace in its folder: agents start in the worktree, in the
+// folder that the project is in its repository, or around several worktrees.
+func setWorkspace(ctx context.Context, a *task.Attempt, folder string) {
 	setWorktrees(folder, a.Repos)
 	a.Workspace = folder
 	if len(a.Repos) == 1 {
-		a.Workspace = a.Repos[0].Worktree
+		a.Workspace = filepath.Join(a.Repos[0].Worktree, worktree.Folder(ctx, a.Repos[0].RepoPath))
 	}
 }
 

@@ -44,11 +44,11 @@ func (b *Board) SyncProjects(ctx context.Context, records store.Board, cfg *conf
 }
 
 // ProjectSpecs returns the projects of the config and the one of its root, whose repository is at top, which
-// may be "".
+// may be "". The path of a repository may be a folder in it, in which agents start.
 func ProjectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 	own := task.ProjectSpec{Name: filepath.Base(root), Root: true}
 	if top != "" {
-		own.Repos = []task.RepoSpec{{Name: filepath.Base(top), Path: top}}
+		own.Repos = []task.RepoSpec{{Name: filepath.Base(top), Path: root}}
 	}
 	all := []task.ProjectSpec{own}
 	for _, c := range cfg.Projects {

@@ -99,9 +99,13 @@ func (w *Workspace) Confirm(ctx context.Context, db store.Database) (is bool, er
 // in reports whether the process is in the workspace that the database names. An attempt without
 // repositories works in the project itself.
 func (w *Workspace) in(a *task.Attempt) bool {
-	dir, err := state.Canonical(a.Workspace)
+	workspace := a.Workspace
+	if len(a.Repos) == 1 { // the workspace may be a folder in it
+		workspace = a.Repos[0].Worktree
+	}
+	dir, err := state.Canonical(workspace)
 	if err != nil {
-		dir = a.Workspace // as seen from a container, perhaps
+		dir = workspace // as seen from a container, perhaps
 	}
 	rel, err := filepath.Rel(dir, w.root)
 	return len(a.Repos) > 0 && err == nil && filepath.IsLocal(rel)

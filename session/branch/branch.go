@@ -76,7 +76,7 @@ func (t Tree) Outside() bool {
 // Free returns the name of a branch that Make can make: the given one, or that with a number. Those in taken,
 // to which it adds, are used.
 func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[string]bool) (free string, err error) {
-	out, err := t.run(ctx, "for-each-ref", "--format=%(refname:short)", "refs/heads/"+name+"*")
+	out, err := t.run(ctx, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/"+name+"*")
 	if err != nil {
 		return "", err
 	}
@@ -195,8 +195,20 @@ func (e *DirtyError) Error() string {
 }
 
 // Switchable refuses a tree with changes to tracked files, which a switch of branches would take along
-// (untracked files do not matter), and one in which git is in the middle of something.
+// (untracked files do not matter), one in which git is in the middle of something, and one without a branch.
 func (t Tree) Switchable(ctx context.Context) error {
+	dirs, err := t.gitDirs(ctx)
+	if err != nil {
+		return err
+	}
+	if operation := git.InProgress(dirs[0]); operation != "" {
+		return fmt.Errorf("a git %s is in progress: finish or abort it first", operation)
+	}
+	if ref, commit, err := t.head(ctx); err != nil {
+		return err
+	} else if ref == "" {
+		return fmt.Errorf("no branch is checked out (a detached HEAD at %.12s), and a switch to another one could lose track of that commit: git switch BRANCH first, or set git.branch to create", commit)
+	}
 	out, err := t.run(ctx, "status", "--porcelain", "--untracked-files=no")
 	if err != nil {
 		return err
@@ -212,13 +224,6 @@ func (t Tree) Switchable(ctx context.Context) error {
 	}
 	if files != nil {
 		return &DirtyError{files}
-	}
-	dirs, err := t.gitDirs(ctx)
-	if err != nil {
-		return err
-	}
-	if operation := git.InProgress(dirs[0]); operation != "" {
-		return fmt.Errorf("a %s is in progress: finish or abort it first", operation)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package branch
 
 import (
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,4 +37,101 @@ func FuzzBranchName(f *testing.F) {
 			t.Errorf("%q gives %q", s, got)
 		}
 	})
+}
+
+// A tag that is named like a branch of a session neither hides that branch nor is it checked out instead.
+func TestField07_TagsLikeBranches(t *testing.T) {
+	dir := t.TempDir()
+	git := func(args ...string) string { return testkit.Git(t, dir, args...) }
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "first")
+	git("commit", "-q", "--allow-empty", "-m", "second")
+	for _, tag := range []string{"deepwork/a", "deepwork/a-2", "main"} {
+		git("tag", tag, "HEAD~1")
+	}
+	git("branch", "deepwork/a", "HEAD")
+	name, err := Tree{Root: dir}.Free(t.Context(), "deepwork/a", true, map[string]bool{})
+	if err != nil || name != "deepwork/a-2" {
+		t.Fatalf("the free name is %q, %v", name, err)
+	}
+	if err := (Tree{Root: dir}).Make(t.Context(), name, true); err != nil || git("symbolic-ref", "HEAD") != "refs/heads/deepwork/a-2" || git("log", "-1", "--format=%s") != "second" {
+		t.Errorf("%v: on %s", err, git("symbolic-ref", "HEAD"))
+	}
+}
+
+// A branch named deepwork is in the way of those of sessions, and the error says how to rename it.
+func TestField07_ABranchNamedDeepwork(t *testing.T) {
+	dir := t.TempDir()
+	testkit.Git(t, dir, "init", "-q")
+	testkit.Git(t, dir, "commit", "-q", "--allow-empty", "-m", "first")
+	testkit.Git(t, dir, "branch", "deepwork")
+	_, err := Tree{Root: dir}.Free(t.Context(), "deepwork/a", false, map[string]bool{})
+	if err == nil || !strings.Contains(err.Error(), "git branch -m deepwork NEW-NAME") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// In the middle of an operation of git, or without a branch, no branch is switched.
+func TestField06_OperationsInProgress(t *testing.T) {
+	for state, c := range map[string]struct {
+		steps   []string // git commands; the last one may fail
+		refused string
+	}{
+		"rebase":            {[]string{"rebase -q other"}, "git rebase is in progress"},
+		"rebase by patches": {[]string{"rebase -q --apply other"}, "git rebase is in progress"},
+		"stopped rebase":    {[]string{"-c sequence.editor=true rebase -q -i --exec false HEAD~1"}, "git rebase is in progress"},
+		"merge":             {[]string{"merge -q other"}, "git merge is in progress"},
+		"clean merge":       {[]string{"merge -q --no-ff --no-commit -X ours other"}, "git merge is in progress"},
+		"cherry-pick":       {[]string{"cherry-pick other"}, "git cherry-pick is in progress"},
+		"revert":            {[]string{"revert --no-edit HEAD~1"}, "git revert is in progress"},
+		"bisect":            {[]string{"bisect start HEAD HEAD~2"}, "git bisect is in progress"},
+		"am":                {[]string{"format-patch -q -1 other", "am -q 0001-other.patch"}, "git am is in progress"},
+		"detached":          {[]string{"switch -q --detach"}, "detached HEAD"},
+		"a tag":             {[]string{"tag v1", "checkout -q v1"}, "detached HEAD"},
+		"changes":           {[]string{"rm -q --cached file"}, "uncommitted changes: file"},
+		"nothing":           {},
+	} {
+		t.Run(state, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			commit := func(text string) {
+				testkit.Write(t, filepath.Join(dir, "file"), text)
+				testkit.Git(t, dir, "add", "file")
+				testkit.Git(t, dir, "commit", "-q", "-m", text)
+			}
+			testkit.Git(t, dir, "init", "-q")
+			commit("first")
+			testkit.Git(t, dir, "switch", "-q", "-c", "other")
+			commit("other")
+			testkit.Git(t, dir, "switch", "-q", "main")
+			commit("second")
+			commit("third")
+			for i, step := range c.steps {
+				if out, err := testkit.TryGit(dir, strings.Fields(step)...); err != nil && i < len(c.steps)-1 {
+					t.Fatal(out, err)
+				}
+			}
+			head := func() string {
+				on, _ := testkit.TryGit(dir, "symbolic-ref", "HEAD")
+				return on + testkit.Git(t, dir, "rev-parse", "HEAD") + testkit.Git(t, dir, "status", "--porcelain")
+			}
+			before := head()
+			err := Tree{Root: dir}.Switchable(t.Context())
+			made := Tree{Root: dir}.Make(t.Context(), "deepwork/a", true)
+			if c.refused == "" {
+				if err != nil || made != nil || testkit.Git(t, dir, "symbolic-ref", "HEAD") != "refs/heads/deepwork/a" {
+					t.Errorf("%v, %v", err, made)
+				}
+				return
+			}
+			for _, err := range []error{err, made} {
+				if err == nil || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("the error is %v, expected %q", err, c.refused)
+				}
+			}
+			if now := head(); now != before {
+				t.Errorf("it was %s, and is %s", before, now)
+			}
+		})
+	}
 }

@@ -64,7 +64,7 @@ const (
 	NoActiveSession        = "no_active_session"        // Start a workflow, or pass the session_id of one of the sessions that the error lists
 	NoBoard                = "no_board"                 // Have a person check whether the attempt's task board still exists, or start the server with the toolset `board`
 	NoBranch               = "no_branch"                // Check out a branch that has a commit, and make the same call again
-	NoBranchLeft           = "no_branch_left"           // Delete branches of old attempts, or change the task's title
+	NoBranchLeft           = "no_branch_left"           // Delete branches of old attempts, change the task's title, or do as the message says
 	NoComments             = "no_comments"              // Pass comments, or check with `get_attempt` whether they were sent before
 	NoDatabase             = "no_database"              // Have a person make the path or the variable that the error names available to this server
 	NoRepos                = "no_repos"                 // Name at least one repository from `list_repos`; for a run, pass `in_place`

@@ -13,7 +13,8 @@
 //   - guard: -c overrides for the programs that the config of the command's repository names, whose
 //     names are not known in advance. Commands that only read the repository do without.
 //   - Environ, Bound: the environment without the variables that point to another repository.
-//   - Error, ExitCode, Said: why git failed.
+//   - Error, ExitCode, Said, NotFetched: why git failed, with the remedy in situations that are known.
+//   - Signing: which programs of the repository do not run for it.
 //   - Check: the version of git; TopLevel, CheckBranch: what else a prepared folder may lead astray.
 //   - InProgress: the merge or the like that a work tree is in the middle of.
 //   - Identity: what identifies a repository on every machine.
@@ -214,7 +215,7 @@ func once(ctx context.Context, c Command, overrides []string) (process.Result, e
 		Stdin: c.Stdin, StdoutLimit: c.Limit, Tidy: true,
 	})
 	if err != nil {
-		return r, &Error{Command: c.Args[0], Err: err}
+		return r, &Error{Command: c.Args[0], Dir: c.Dir, Err: err}
 	}
 	return r, nil
 }
@@ -234,6 +235,7 @@ func alone(args []string) []string {
 // An Error is a git command that failed.
 type Error struct {
 	Command string // git's subcommand
+	Dir     string // its working directory
 	Err     error  // usually a *process.Error
 }
 
@@ -244,9 +246,39 @@ func (e *Error) Error() string {
 	case ok && p.Kind == process.NotFound:
 		return "the git program is not in PATH; install git, or start deepwork where it is found"
 	case ok && p.Kind == process.Exit && p.Tail != "":
+		if text := known(p.Tail, e.Dir); text != "" {
+			return text
+		}
 		return fmt.Sprintf("git %s: %s%s", e.Command, p.Tail, leftOver(p.Tail))
 	}
 	return fmt.Sprintf("git %s: %v", e.Command, e.Err)
+}
+
+// The messages of git about repositories that it cannot use as they are.
+var (
+	otherOwner = regexp.MustCompile(`dubious ownership in repository at '(.+)'`)
+	notFetched = regexp.MustCompile(`lazy fetching disabled|from promisor remote`)
+	readOnly   = regexp.MustCompile(`(?m)^(?:error|fatal): .*(?:insufficient permission for adding an object|` +
+		`(?:[Uu]nable to|[Cc]annot|[Cc]ould not|[Ff]ailed to) (?:create|write|append to|make) (?:temporary|loose|object|.*\.(?:git|lock)).*: (?:Permission denied|Read-only file system)).*$`)
+)
+
+// known explains a message of git with its remedy, or returns "".
+func known(said, dir string) string {
+	if m := otherOwner.FindStringSubmatch(said); m != nil {
+		return fmt.Sprintf("the repository at %s belongs to another user, and git does not use it unless you say that you trust it: git config --global --add safe.directory %q", m[1], m[1])
+	}
+	if notFetched.MatchString(said) {
+		return fmt.Sprintf("the repository at %s is a partial clone, and objects that are needed here were not fetched yet, which deepwork does not do. This fetches all of them: git -C %q fetch --refetch --no-filter", dir, dir)
+	}
+	if line := readOnly.FindString(said); line != "" {
+		return fmt.Sprintf("git may not write to the repository of %s (%s): let this user write to its git folder, with the objects and refs in it", dir, strings.TrimSpace(line))
+	}
+	return ""
+}
+
+// NotFetched reports whether git failed since a partial clone lacks objects.
+func NotFetched(err error) bool {
+	return Said(err, "lazy fetching disabled") || Said(err, "from promisor remote")
 }
 
 // leftOver says what to do about a file that a git which was killed has left.
@@ -257,8 +289,14 @@ func leftOver(said string) string {
 	if m := halfMade.FindStringSubmatch(said); m != nil {
 		return fmt.Sprintf("\nIf no git is running there, one that was killed has left this worktree half-made; remove it: rm -r %q", m[1])
 	}
+	if m := inTheWay.FindStringSubmatch(said); m != nil {
+		return fmt.Sprintf("\nWith the branch %s git allows none below that name, such as %s; rename it: git branch -m %[1]s NEW-NAME", m[1], m[2])
+	}
 	return ""
 }
+
+// inTheWay matches git's message that a branch has the name of a folder of another one.
+var inTheWay = regexp.MustCompile(`'refs/heads/([^']+)' exists; cannot create 'refs/heads/([^']+)'`)
 
 // Unwrap returns why the command failed.
 func (e *Error) Unwrap() error { return e.Err }
@@ -328,14 +366,14 @@ func TopLevel(ctx context.Context, dir string) (string, error) {
 }
 
 // operations are the files of a git folder that exist while an operation is in progress.
-var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
+var operations = [][2]string{{"MERGE_HEAD", "merge"}, {"rebase-merge", "rebase"}, {"rebase-apply/applying", "am"}, {"rebase-apply", "rebase"}, {"CHERRY_PICK_HEAD", "cherry-pick"},
 	{"REVERT_HEAD", "revert"}, {"BISECT_LOG", "bisect"}, {"sequencer", "cherry-pick"}}
 
 // InProgress returns the operation, such as merge, that is in progress in the work tree of a git folder,
 // or "".
 func InProgress(gitDir string) string {
 	for _, o := range operations {
-		if _, err := os.Lstat(filepath.Join(gitDir, o[0])); err == nil {
+		if _, err := os.Lstat(filepath.Join(gitDir, filepath.FromSlash(o[0]))); err == nil {
 			return o[1]
 		}
 	}

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -55,18 +56,11 @@ const configTimeout = 8 * time.Second
 // guard returns settings that override the programs in the config of a command's repository with
 // those of the user's own config, or with nothing. It runs git once.
 func guard(ctx context.Context, c Command) (overrides []string, err error) {
-	list := Command{Dir: c.Dir, GitDir: c.GitDir, WorkTree: c.WorkTree, Args: []string{"config", "--list", "--show-scope", "--includes", "-z"}}
-	bounded, cancel := context.WithTimeout(ctx, configTimeout)
-	defer cancel()
-	r, err := once(bounded, list, nil)
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return nil, &Error{Command: "config", Err: fmt.Errorf("git does not read the config of the repository at %s within %v: see whether one of its files, or of those that it includes, is a pipe or a device", c.Dir, configTimeout)}
-	}
+	s, err := scopesOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	s := readScopes(string(r.Stdout), c.Filters)
-	if s.own["core.worktree"] && c.WorkTree == "" {
+	if _, own := s.own["core.worktree"]; own && c.WorkTree == "" {
 		if _, err := TopLevel(ctx, c.Dir); err != nil {
 			return nil, err
 		}
@@ -88,10 +82,68 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 	return overrides, err
 }
 
+// Signing returns whether the commits of a command are signed and, if so, which settings of the repository's own
+// config name a program for it, with their values: such a program does not run, unless the user's config names
+// it too. It runs git.
+func Signing(ctx context.Context, c Command) (signs bool, unused map[string]string, err error) {
+	value := func(name string, kind ...string) string {
+		c.Args = append(append([]string{"config"}, kind...), "--get", name)
+		text, failed := Line(ctx, c)
+		if failed != nil && ExitCode(failed) != 1 && err == nil {
+			err = failed
+		}
+		return text
+	}
+	if value("commit.gpgSign", "--type=bool") != "true" || err != nil {
+		return false, nil, err
+	}
+	format := cmp.Or(value("gpg.format"), "openpgp")
+	if err != nil {
+		return false, nil, err
+	}
+	s, err := scopesOf(ctx, c)
+	if err != nil {
+		return false, nil, err
+	}
+	unused = map[string]string{}
+	for name, program := range s.own {
+		_, users := s.users[name]
+		if !users && (strings.HasPrefix(name, "gpg."+format+".") || format == "openpgp" && name == "gpg.program") && instead(name) != nil && *instead(name) != program {
+			unused[name] = program
+		}
+	}
+	return true, unused, nil
+}
+
+// scopesOf reads the config of a command's repository.
+func scopesOf(ctx context.Context, c Command) (*scopes, error) {
+	list := Command{Dir: c.Dir, GitDir: c.GitDir, WorkTree: c.WorkTree, Args: []string{"config", "--list", "--show-scope", "--includes", "-z"}}
+	bounded, cancel := context.WithTimeout(ctx, configTimeout)
+	defer cancel()
+	r, err := once(bounded, list, nil)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return nil, &Error{Command: "config", Err: fmt.Errorf("git does not read the config of the repository at %s within %v: see whether one of its files, or of those that it includes, is a pipe or a device", c.Dir, configTimeout)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readScopes(string(r.Stdout), c.Filters), nil
+}
+
+// instead returns what overrides a setting that names a program, or nil for other settings.
+func instead(name string) *string {
+	for i, pattern := range patterns() {
+		if pattern.MatchString(name) {
+			return &programs[i].instead
+		}
+	}
+	return nil
+}
+
 // scopes are the settings in a repository, by who has made them.
 type scopes struct {
 	users     map[string]string // of the user and the system
-	own       map[string]bool   // names of those of the repository
+	own       map[string]string // of the repository
 	filters   map[string]bool   // names of the filters that the repository or, if none may run, anybody has set
 	helpers   []string          // overrides with the user's credential helpers
 	ownHelper bool              // the repository has one
@@ -100,7 +152,7 @@ type scopes struct {
 // readScopes reads what git config --list prints.
 func readScopes(listed string, filters bool) *scopes {
 	// The empty helper removes those before it.
-	s := &scopes{users: map[string]string{}, own: map[string]bool{}, filters: map[string]bool{}, helpers: []string{"credential.helper="}}
+	s := &scopes{users: map[string]string{}, own: map[string]string{}, filters: map[string]bool{}, helpers: []string{"credential.helper="}}
 	for fields := Fields(listed); len(fields) >= 2; fields = fields[2:] {
 		name, value, _ := strings.Cut(fields[1], "\n")
 		isOwn := fields[0] == "local" || fields[0] == "worktree"
@@ -109,7 +161,7 @@ func readScopes(listed string, filters bool) *scopes {
 		case fields[0] == "command": // settings of once, and of the user's environment
 			continue
 		case isOwn:
-			s.own[name] = true
+			s.own[name] = value
 			s.ownHelper = s.ownHelper || isHelper
 		default:
 			s.users[name] = value
@@ -137,14 +189,12 @@ func (s *scopes) programs(override func(name, value string)) {
 		if hook, is := section(name, "hook."); is {
 			override("hook."+hook+".enabled", "false")
 		}
-		for i, pattern := range patterns() {
-			if pattern.MatchString(name) {
-				value, has := s.users[name]
-				if !has {
-					value = programs[i].instead
-				}
-				override(name, value)
+		if program := instead(name); program != nil {
+			value, has := s.users[name]
+			if !has {
+				value = *program
 			}
+			override(name, value)
 		}
 	}
 }
@@ -153,7 +203,8 @@ func (s *scopes) programs(override func(name, value string)) {
 func (s *scopes) filter(usersRun bool, override func(name, value string)) {
 	for filter := range s.filters {
 		_, process := s.users["filter."+filter+".process"]
-		works := usersRun && (process || !s.own["filter."+filter+".process"])
+		_, own := s.own["filter."+filter+".process"]
+		works := usersRun && (process || !own)
 		for _, key := range []string{"clean", "smudge", "process", "required"} {
 			name := "filter." + filter + "." + key
 			value, has := s.users[name]

@@ -42,7 +42,9 @@ type Repo struct {
 	Rescue       *attempt.Rescue `json:"rescue" jsonschema:"where abort_merge kept the files of the merge, or null"`
 	Notice       *string         `json:"notice" jsonschema:"a hint, or null"`
 
-	attempt, path string
+	Remarks []string `json:"-"` // what else there is to say, which Notice has, too
+
+	attempt, path, branch string
 }
 
 // The values of MergedRepo.Status.
@@ -151,7 +153,22 @@ func (r *Repo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landin
 	}
 	r.Status, r.Commit, r.Conflicts = status, &done.Commit, board.NonNil(done.Conflicts)
 	r.Untracked = board.NonNil(done.Untracked[:min(len(done.Untracked), attempt.MaxListedFiles)])
+	r.remark(done)
 	return nil
+}
+
+// remark says that the attempt's branch has the commits of what was checked out instead, and which programs
+// did not sign.
+func (r *Repo) remark(done *worktree.Landed) {
+	if done.Adopted != "" {
+		r.Remarks = append(r.Remarks, fmt.Sprintf("The worktree was on %s; its branch %s was moved to those commits.", done.Adopted, r.branch))
+	}
+	if len(done.Unused) > 0 {
+		r.Remarks = append(r.Remarks, worktree.NotRun(done.Unused))
+	}
+	if len(r.Remarks) > 0 {
+		r.Notice = new(strings.TrimSpace(board.OrEmpty(r.Notice) + " " + strings.Join(r.Remarks, " ")))
+	}
 }
 
 // Abort undoes the merges in progress in the worktrees of an attempt.
@@ -177,9 +194,16 @@ func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs
 		remote = *a.Remote
 	}
 	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
-		commit, err := k.Push(ctx, l.Path, remote, a.Force != nil && *a.Force)
-		r.Status, r.Commit = Pushed, &commit
-		return err
+		done, err := k.Push(ctx, l.Path, remote, a.Force != nil && *a.Force)
+		if err != nil {
+			return err
+		}
+		r.Status, r.Commit = Pushed, &done.Commit
+		if done.Before == done.Commit {
+			r.Remarks = append(r.Remarks, "The branch has no commits of the attempt.")
+		}
+		r.remark(done)
+		return nil
 	})
 	if err != nil || a.RepoID != nil {
 		return reply, err
@@ -204,7 +228,7 @@ func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a 
 	if err != nil {
 		return nil, err
 	}
-	hidden, err := attempt.HiddenBranches(ctx, b)
+	hidden, err := e.HiddenBranches(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +295,7 @@ func settled(ctx context.Context, e *attempt.Engine, who session.Caller, t board
 }
 
 func newRepo(at *task.Attempt, r task.AttemptRepo) Repo {
-	return Repo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: at.ID, path: r.RepoPath}
+	return Repo{RepoID: r.RepoID, RepoName: r.RepoName, TargetBranch: r.TargetBranch, Conflicts: []string{}, Untracked: []string{}, attempt: at.ID, path: r.RepoPath, branch: at.Branch}
 }
 
 // eachRepo calls do for the repositories of an attempt, or for one of them.
@@ -328,7 +352,7 @@ func notMerged(id string, r task.AttemptRepo, err error) error {
 		return refuse(codes.MergeUnfinished, "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
 	case errors.Is(err, worktree.ErrRejected):
 		return refuse(codes.PushRejected, "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
-	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
+	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
 		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("merging attempt %s: %w", id, err)

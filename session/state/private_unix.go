@@ -32,6 +32,12 @@ func private(dir string) error {
 	return nil
 }
 
+// alike reports whether two folders belong to the same user and are in the same file system.
+func alike(a, b fs.FileInfo) bool {
+	one, other := a.Sys().(*syscall.Stat_t), b.Sys().(*syscall.Stat_t)
+	return one.Uid == other.Uid && one.Dev == other.Dev
+}
+
 // privateFile returns what is wrong with a file that only this user may read.
 func privateFile(path string, fi fs.FileInfo) error {
 	switch owner := fi.Sys().(*syscall.Stat_t).Uid; {

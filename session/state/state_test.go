@@ -212,3 +212,37 @@ func TestAround(t *testing.T) {
 		}
 	}
 }
+
+// A project is searched upwards as git searches a repository, and no further.
+func TestField09_Upwards(t *testing.T) {
+	root, base := newProject(t)
+	top := filepath.Dir(root)
+	t.Setenv("HOME", filepath.Join(top, "home"))
+	t.Setenv("USERPROFILE", filepath.Join(top, "home"))
+	for _, dir := range []string{"app/.deepwork", "app/src/deep", "app/mod/.git", "app/mod/src", "home/work/x", "repo/.git", "repo/src", "with state/src"} {
+		must(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	must(t, os.MkdirAll(filepath.Join(top, "home", "x"), 0o755))
+	must(t, os.MkdirAll(filepath.Join(top, ".deepwork"), 0o755))
+	must(t, find(t, filepath.Join(root, "with state")).Make())
+	for dir, want := range map[string]string{
+		"my project/app": "my project/app", "my project/app/src/deep": "my project/app", "my project/app/mod/src": "my project/app/mod/src",
+		"my project/repo/src": "my project/repo/src", "my project/with state/src": "my project/with state",
+		"my project/home/work": ".", "home/x": "home/x", "home": "home",
+	} {
+		if got := Upwards(filepath.Join(top, dir)); got != filepath.Join(top, want) {
+			t.Errorf("from %s it is %s, expected %s", dir, got, want)
+		}
+	}
+	around := filepath.Join(base, "projects", "x-0123456789ab", "worktrees", "some-attempt")
+	must(t, os.MkdirAll(around, 0o755))
+	if got := Upwards(around); got != around {
+		t.Errorf("from around worktrees it is %s", got)
+	}
+	if runtime.GOOS == "linux" && os.Geteuid() == 0 { // only root can make a folder of another user
+		must(t, os.Chown(filepath.Join(root, "app"), 12345, -1))
+		if got := Upwards(filepath.Join(root, "app", "src")); got != filepath.Join(root, "app", "src") {
+			t.Errorf("it went into the folder of another user: %s", got)
+		}
+	}
+}

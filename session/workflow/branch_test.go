@@ -84,7 +84,7 @@ func TestGitBranchModes(t *testing.T) {
 
 	p.write(".git/MERGE_HEAD", "x")
 	_, err = begin()
-	refused(t, err, session.StateError, "git_failed", "a merge is in progress", "no session was started")
+	refused(t, err, session.StateError, "git_failed", "a git merge is in progress", "no session was started")
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".git", "MERGE_HEAD")))
 	p.git("branch", "other")
 	p.git("update-ref", "refs/heads/deepwork/alpha-main-j/x", "HEAD") // no branch can be above it

@@ -18,17 +18,14 @@ import (
 // slugLength is the maximum number of characters of a title in a branch name.
 const slugLength = 40
 
-// BranchPrefix begins the names of all branches of attempts.
-const BranchPrefix = "deepwork/"
-
-// BranchFor returns a branch name for a task's title: deepwork/<slug>-<4 hex>. The slug consists of
+// BranchFor returns a branch name for a task's title: <prefix><slug>-<4 hex>. The slug consists of
 // the title's ASCII letters, in lower case, and digits, with hyphens for everything between them,
 // at most 40 characters, or "task" if nothing is left. The hex digits are random. It is a valid git
 // ref.
-func BranchFor(title string) string {
+func BranchFor(prefix, title string) string {
 	var random [2]byte
 	rand.Read(random[:]) // never fails
-	return BranchPrefix + slug(title, "task") + "-" + hex.EncodeToString(random[:])
+	return prefix + slug(title, "task") + "-" + hex.EncodeToString(random[:])
 }
 
 // Main returns the branch of an attempt, given that of one of its worktrees: further worktrees of one

@@ -34,7 +34,7 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 		return nil
 	}
 	defer wrap(&err, "copying files")
-	c := &copier{log: k.log.With("repo", e.Name)}
+	c := &copier{log: k.log.With("repo", e.Name), prefix: e.Folder}
 	top, err := git.TopLevel(ctx, e.Repo)
 	if git.ExitCode(err) > 0 {
 		c.log.Warn("a bare repository has no files to copy", "copy", e.Copy)
@@ -43,9 +43,6 @@ func (k *Keeper) copyAll(ctx context.Context, e *record) (err error) {
 		return err
 	}
 	c.real = canonical(top)
-	if c.prefix, err = filepath.Rel(c.real, canonical(e.Repo)); err != nil {
-		return err
-	}
 	if c.from, err = os.OpenRoot(c.real); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"deepwork/actor/process"
 	"deepwork/session/git"
@@ -20,7 +21,7 @@ const setupOutput = 64 << 20
 // undoes everything before it returns. If two of the trees are of one repository, the second one's
 // branch ends with "-2", as a branch can be checked out only once. If a crash interrupted it,
 // calling it again begins the creation again. After that, it returns the existing worktrees. env is
-// added to the environment of setup commands, which run at the top of the worktree. Hooks of the
+// added to the environment of setup commands, which run in the worktree, in the folder of Tree.Repo. Hooks of the
 // repository do not run.
 //
 // It blocks until everything is done, setup commands included, and waits for other calls that work
@@ -75,7 +76,7 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 
 // plan records what to create. It creates nothing if any repository or branch is wrong.
 func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree) (*journal, error) {
-	j := &journal{Attempt: attempt, Branch: branch, Phase: creating}
+	j := &journal{Attempt: attempt, Branch: branch, Phase: creating, MadeAt: time.Now().Unix() - 1}
 	uses := map[string]int{}
 	for _, t := range trees {
 		common, base, err := findBase(ctx, t.Repo, t.TargetBranch)
@@ -87,7 +88,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 			own = fmt.Sprintf("%s-%d", branch, uses[common])
 		}
 		j.Trees = append(j.Trees, &record{
-			Tree: t, Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base,
+			Tree: t, Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Folder: Folder(ctx, t.Repo),
 		})
 	}
 	if err := k.unlinked(j.paths()...); err != nil {
@@ -133,8 +134,20 @@ func (k *Keeper) build(ctx context.Context, j *journal, e *record, env []string)
 	if admin == "" {
 		return fmt.Errorf("the worktree %s is gone already", e.Path) // git would find another
 	}
-	if _, err := git.Output(ctx, call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); err != nil {
+	if _, err := git.Output(ctx, call(e.Path, admin, "reset", "--hard", "--quiet", "--no-recurse-submodules")); git.NotFetched(err) {
+		return fmt.Errorf("%s is a partial clone, and files of the branch %s were not fetched yet, which deepwork does not do. This fetches them: git -C %q diff --shortstat %s %.12s",
+			e.Repo, e.TargetBranch, e.Repo, emptyTrees[len(e.Base)/64], e.Base)
+	} else if err != nil {
 		return fmt.Errorf("checking the files out: %w", err)
+	}
+	if e.Folder != "" { // a branch may lack it
+		root, err := os.OpenRoot(e.Path)
+		if err == nil {
+			err = errors.Join(root.MkdirAll(e.Folder, 0o755), root.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("making the folder %s of the project in the worktree: %w", e.Folder, err)
+		}
 	}
 	k.at("checked out " + e.Name)
 	if err := k.copyAll(ctx, e); err != nil {
@@ -179,13 +192,14 @@ func (k *Keeper) setup(ctx context.Context, e *record, env []string) error {
 	if len(e.Setup) == 0 {
 		return nil
 	}
+	dir := filepath.Join(e.Path, e.Folder)
 	if e.Allowed != nil {
-		if err := e.Allowed(e.Path); err != nil {
+		if err := e.Allowed(dir); err != nil {
 			return err
 		}
 	}
 	_, err := process.Run(ctx, process.Spec{
-		Command: e.Setup, Dir: e.Path, Env: process.With(git.Environ(), env...), StdoutLimit: setupOutput,
+		Command: e.Setup, Dir: dir, Env: process.With(git.Environ(), env...), StdoutLimit: setupOutput,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrSetup, err)

@@ -275,14 +275,14 @@ func TestBranchForIsALegalRef(t *testing.T) {
 		"refs/heads/x.lock": "refs-heads-x-lock", strings.Repeat("word ", 30): "word-word-word-word-word-word-word-word",
 		strings.Repeat("x", 100): strings.Repeat("x", 40), "Ärger mit Öl": "rger-mit-l", "HEAD": "head",
 	} {
-		b := BranchFor(title)
+		b := BranchFor("deepwork/", title)
 		if !legal.MatchString(b) || !strings.HasPrefix(b, "deepwork/"+slug+"-") {
 			t.Errorf("BranchFor(%q) = %q", title, b)
 		}
 		gitIn(t, ".", "check-ref-format", "--branch", b)
 	}
 	for range 50 {
-		seen[BranchFor("same")] = true
+		seen[BranchFor("deepwork/", "same")] = true
 	}
 	if len(seen) < 25 {
 		t.Error("the same title gives the same branch again and again")

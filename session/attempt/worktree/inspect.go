@@ -126,7 +126,11 @@ func (i *inspection) tree(ctx context.Context, e Expected, t task.AttemptRepo) e
 	if ctx.Err() != nil {
 		return ctx.Err()
 	} else if err != nil {
-		i.report.Fault(t.RepoPath, fmt.Sprintf("the repository of attempt %s cannot be used: %v", e.ID, err), "put the repository back, or "+doDelete)
+		do := "put the repository back, or " + doDelete
+		if !errors.Is(err, ErrNotRepo) {
+			do = "correct that"
+		}
+		i.report.Fault(t.RepoPath, fmt.Sprintf("the repository of attempt %s cannot be used: %v", e.ID, err), do)
 		return nil
 	}
 	if !isDir(t.Worktree) {

@@ -31,6 +31,7 @@ type journal struct {
 	Attempt string    `json:"attempt"`
 	Branch  string    `json:"branch"`
 	Phase   phase     `json:"phase"`
+	MadeAt  int64     `json:"made_at,omitempty"` // a second before that, Unix time; 0 in journals of older versions
 	Trees   []*record `json:"trees"`
 	Board   string    `json:"board,omitempty"` // Options.Board
 }
@@ -50,8 +51,9 @@ type record struct {
 	Path   string `json:"-"`       // in the folder of the attempt, by its name
 	Branch string `json:"branch"`
 	Base   string `json:"base"`
-	Begun  bool   `json:"begun"`           // something of it may exist
-	Since  *since `json:"since,omitempty"` // of the last merge; nil means that it was not merged
+	Folder string `json:"folder,omitempty"` // in the worktree, that of Repo in the repository; "" means its top
+	Begun  bool   `json:"begun"`            // something of it may exist
+	Since  *since `json:"since,omitempty"`  // of the last merge; nil means that it was not merged
 }
 
 func (k *Keeper) journalPath(attempt string) string {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,12 +50,24 @@ type Landing struct {
 	InUse func() bool
 }
 
-// A Landed is the result of Merge, Rebase or Update.
+// A Landed is the result of Merge, Rebase, Update or Push.
 type Landed struct {
-	Before    string   // the commit of the branch that was moved, before
+	Before    string   // the commit of the branch that was moved, before; of Push: at which the attempt began
 	Commit    string   // and after; the same if there was nothing to do
 	Conflicts []string // of Update: files to resolve in the worktree; Commit is Before then
 	Untracked []string // files and folders of the worktree that no commit has
+	Adopted   string   // what the worktree had checked out instead of the attempt's branch, which has its commits now; or ""
+	// Unused has the settings of the repository's config with programs for signing that did not run: see NotRun.
+	Unused map[string]string
+}
+
+// NotRun says that the programs for signing in a repository's config do not run, and how to allow them.
+func NotRun(programs map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		all = append(all, fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a repository names do not run. If you trust it, set it in your own: git config --global %s %q", name, name, programs[name]))
+	}
+	return strings.Join(all, ". ")
 }
 
 // Merge brings the commits of an attempt's worktree into its target branch. If the target is checked
@@ -65,7 +79,7 @@ type Landed struct {
 // again later; its old commits stay under refs/deepwork/before.
 //
 // Other errors are *DirtyError, for tracked files of the worktree that are not committed;
-// *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrNoBranch, ErrMoved, ErrInUse,
+// *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrUnpublished, ErrNoBranch, ErrMoved, ErrInUse,
 // ErrNoWorktree. After an error nothing is changed. It blocks until all is done.
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *view) (r *Landed, err error) {
@@ -181,11 +195,7 @@ func (k *Keeper) landed(ctx context.Context, l Landing, b *view) (string, error)
 	} else if tree, err := treeOf(ctx, b.Common, b.target); err != nil || tree == fields[0] {
 		return b.target, err
 	}
-	sign, err := git.Line(ctx, b.asUser("config", "--type=bool", "--get", "commit.gpgSign"))
-	if err != nil && git.ExitCode(err) != 1 {
-		return "", err
-	}
-	if sign == "true" { // which commit-tree does not look at
+	if b.signs { // which commit-tree does not look at
 		c.Args = append(c.Args, "-S")
 	}
 	c.Stdin, c.Config = []byte(l.message(b.Branch, l.Target)), []string{"core.fsync=all"}
@@ -208,7 +218,7 @@ func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	case WaySquash:
 		command = at + " merge --squash " + b.Branch + " && " + at + " commit"
 	case WayRebase:
-		command = "git -C " + strconv.Quote(b.Path) + " rebase " + l.Target + " && " + at + " merge --ff-only " + b.Branch
+		command = "git -C " + strconv.Quote(b.Path) + " rebase refs/heads/" + l.Target + " && " + at + " merge --ff-only " + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
@@ -387,7 +397,15 @@ func treeOf(ctx context.Context, common, commit string) (string, error) {
 	return git.Line(ctx, inRepo(common, "rev-parse", "--verify", commit+"^{tree}"))
 }
 
-// onBranch calls do for a worktree that is on its own branch, with all its changes committed. The
+// finished returns ErrUnfinished if an operation is in progress.
+func (b *view) finished() error {
+	if operation := b.operation(); operation != "" {
+		return fmt.Errorf("%w: %s, which this undoes: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
+	}
+	return nil
+}
+
+// onBranch calls do for a worktree with all its changes committed, on its own branch: see adopt. The
 // attempt and the repository are locked.
 func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(*view) (*Landed, error)) (r *Landed, err error) {
 	defer wrap(&err, "%s of %s", doing, l.Path)
@@ -397,17 +415,17 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			return err
 		}
 		defer free()
-		if operation := b.operation(); operation != "" {
-			return fmt.Errorf("%w: %s, which this undoes: git -C %q %s", ErrUnfinished, operation, b.Path, ending(operation))
-		}
-		ref, err := git.Line(ctx, b.call("symbolic-ref", "--quiet", "HEAD"))
-		if err != nil && git.ExitCode(err) != 1 {
+		if err := b.finished(); err != nil {
 			return err
 		}
-		if ref != "refs/heads/"+b.Branch || b.head == "" || l.Target == b.Branch {
-			return fmt.Errorf("%w: it is on %q, expected %s", ErrOtherBranch, strings.TrimPrefix(ref, "refs/heads/"), b.Branch)
+		if l.Target == b.Branch {
+			return fmt.Errorf("%w: its target is its own branch %s", ErrNoBranch, b.Branch)
 		}
 		if b.target, err = baseOf(ctx, b.Common, l.Target); err != nil {
+			return err
+		}
+		was, err := b.adopt(ctx)
+		if err != nil {
 			return err
 		}
 		if b.from, b.common, err = b.begin(ctx, b.head, b.target); err != nil {
@@ -420,13 +438,25 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		if len(tracked) > 0 {
 			return &DirtyError{Path: b.Path, Files: tracked}
 		}
+		if err := b.published(ctx); err != nil {
+			return err
+		}
 		for _, branch := range []string{l.Target, b.Branch} {
 			if err := git.CheckBranch(b.Common, branch, "refs/deepwork/before", filepath.ToSlash(filepath.Join("logs", "HEAD"))); err != nil {
 				return err
 			}
 		}
+		var unused map[string]string
+		if b.signs, unused, err = git.Signing(ctx, b.asUser("config")); err != nil {
+			return err
+		}
 		if r, err = do(b); r != nil {
-			r.Untracked = others
+			r.Untracked, r.Adopted = others, was
+			if r.Before != r.Commit {
+				r.Unused = unused
+			}
+		} else if git.ExitCode(err) > 0 && len(unused) > 0 {
+			err = fmt.Errorf("%w\n%s", err, NotRun(unused))
 		}
 		return err
 	})

@@ -283,7 +283,9 @@ func TestUpdateAndRebase(t *testing.T) {
 	gitIn(t, path, "rm", "-q", "--cached", "a.txt")
 	testkit.Same(t, testkit.Get(k.Merge(t.Context(), landing(path, WayRebase))).Must(t).Untracked, []string{"a.txt"})
 	gitIn(t, path, "checkout", "-q", "--detach")
-	testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Err(), ErrOtherBranch)
+	if got, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil || got.Adopted == "" {
+		t.Errorf("a detached HEAD: %+v, %v", got, err)
+	}
 	inUse := landing(path, WayMerge)
 	inUse.InUse = func() bool { return true }
 	testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), inUse)).Err(), ErrInUse)
@@ -340,9 +342,8 @@ func TestPush(t *testing.T) {
 	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
 	gitIn(t, repo, "remote", "add", "origin", remote)
 	k, path := attemptIn(t, repo)
-	push := func(force bool) (string, error) { return k.Push(context.Background(), path, "origin", force) }
+	push := func(force bool) (*Landed, error) { return k.Push(context.Background(), path, "origin", force) }
 	testkit.Get(push(false)).Must(t)
-	tip := func(dir, ref string) string { out, _ := tryGit(dir, "rev-parse", ref); return out }
 	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "the branch was not pushed")
 	testkit.Equal(t, tip(repo, "refs/remotes/origin/"+branchName), tip(path, "HEAD"), "the branch was not pushed")
 	gitIn(t, path, "commit", "-q", "--amend", "-m", "again")

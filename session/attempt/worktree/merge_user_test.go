@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -155,4 +156,74 @@ func TestMergeIntoATargetThatIsGone(t *testing.T) {
 	}
 	testkit.Fails(t, testkit.Get(tryGit(repo, "rev-parse", "--verify", "refs/heads/main")).Err(), "", "main exists again")
 	clean(t, repo, path)
+}
+
+// The repository's own signing set-up is used as far as it names keys and formats. Its programs do not run; a
+// merge names them with the command that allows them, which then works.
+func TestField08_TheRepositorysSigning(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the programs are shell scripts")
+	}
+	dir := t.TempDir()
+	key, mark := filepath.Join(dir, "key"), filepath.Join(dir, "mark")
+	if out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key).CombinedOutput(); err != nil {
+		t.Skipf("ssh-keygen: %v %s", err, out)
+	}
+	script := func(name, text string) string {
+		testkit.Write(t, filepath.Join(dir, name), "#!/bin/sh\n"+text)
+		must(t, os.Chmod(filepath.Join(dir, name), 0o755))
+		return filepath.Join(dir, name)
+	}
+	const signs = "cat >/dev/null\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2\nprintf -- '-----BEGIN %s-----\\nby '\"$*\"'\\n-----END %s-----\\n'\n"
+	script("gpgsm", strings.ReplaceAll(signs, "%s", "SIGNED MESSAGE"))
+	script("gpg", strings.ReplaceAll(signs, "%s", "PGP SIGNATURE"))
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	for format, c := range map[string]struct{ setting, key, begins, program string }{
+		"ssh":     {"gpg.ssh.program", key + ".pub", "gpgsig -----BEGIN SSH SIGNATURE-----", "ssh-keygen"},
+		"x509":    {"gpg.x509.program", "una", "gpgsig -----BEGIN SIGNED MESSAGE-----", "gpgsm"},
+		"openpgp": {"gpg.program", "una", "gpgsig -----BEGIN PGP SIGNATURE-----", "gpg"},
+	} {
+		for _, way := range ways {
+			os.Remove(mark)
+			asUser(t, "")
+			repo := newRepo(t)
+			k, path := attemptIn(t, repo)
+			write(t, repo, "meanwhile", "x\n")
+			commit(t, repo, "meanwhile")
+			own := script("own", "touch "+mark+"\nexec "+c.program+" \"$@\"\n")
+			for name, value := range map[string]string{"gpg.format": format, "user.signingKey": c.key, "commit.gpgSign": "true", c.setting: own, "gpg.other.program": own} {
+				gitIn(t, repo, "config", name, value)
+			}
+			got, err := k.Merge(t.Context(), landing(path, way))
+			if err != nil || isThere(mark) || !strings.Contains(gitIn(t, repo, "cat-file", "commit", "main"), c.begins) {
+				t.Errorf("%s, %s: the repository's program ran: %v; %v\n%s", format, way, isThere(mark), err, gitIn(t, repo, "cat-file", "commit", "main"))
+				continue
+			}
+			if len(got.Unused) != 1 || got.Unused[c.setting] != own {
+				t.Errorf("%s, %s: unused are %q", format, way, got.Unused)
+			}
+			follow(t, errors.New(NotRun(got.Unused)), "in your own: ", "\n")
+			testkit.Age(os.Getenv("GIT_CONFIG_GLOBAL"))
+			write(t, path, "more", "x\n")
+			gitIn(t, path, "-c", "commit.gpgSign=false", "add", "more")
+			gitIn(t, path, "-c", "commit.gpgSign=false", "commit", "-q", "-m", "more")
+			if got, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil || len(got.Unused) > 0 || !isThere(mark) {
+				t.Errorf("%s, %s, after the command: %+v, %v; it ran: %v", format, way, got, err, isThere(mark))
+			}
+		}
+	}
+	// Where signing fails without the program, the error says so.
+	repo := newRepo(t)
+	asUser(t, "")
+	k, path := attemptIn(t, repo)
+	asUser(t, "[commit]\n\tgpgSign = true\n")
+	gitIn(t, repo, "config", "gpg.format", "ssh")
+	gitIn(t, repo, "config", "user.signingKey", filepath.Join(dir, "missing"))
+	gitIn(t, repo, "config", "gpg.ssh.program", "/opt/sign")
+	before := tip(repo, "main")
+	_, err := k.Merge(t.Context(), landing(path, WayMerge))
+	expectError(t, err, nil, "git config --global gpg.ssh.program \"/opt/sign\"")
+	if tip(repo, "main") != before {
+		t.Error("it was merged")
+	}
 }

@@ -17,23 +17,29 @@ var ErrRejected = errors.New("the remote refuses the branch")
 var remoteName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // Push pushes the commits of an attempt's branch to a remote of its repository, to a branch of the
-// same name, with the user's credentials. The objects of Git LFS are pushed first if the user's config
+// same name, with the user's credentials. Commits that its agent made elsewhere are moved to that branch first:
+// see adopt. The objects of Git LFS are pushed first if the user's config
 // has LFS; no hook of the repository runs. With force it replaces the branch, which is refused if
 // another than this repository has pushed to it since. It changes nothing in the worktree, whose
 // changes that are not committed stay behind; a call that was interrupted may be repeated. It returns
-// the commit. Errors: ErrRejected, ErrNoWorktree, or git's, for example that it cannot connect.
-func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (commit string, err error) {
+// the commit and what was adopted. Errors: ErrRejected, ErrNoWorktree, ErrUnfinished, ErrOtherBranch,
+// ErrUnpublished, or git's, for example that it cannot connect.
+func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *Landed, err error) {
 	defer wrap(&err, "pushing the branch of %s to %q", path, remote)
 	if !remoteName.MatchString(remote) {
-		return "", errors.New("it is not the name of a remote; git remote lists them")
+		return nil, errors.New("it is not the name of a remote; git remote lists them")
 	}
+	r = &Landed{}
 	err = k.onWorktree(ctx, path, nil, func(b *view) error {
 		ref, seen := "refs/heads/"+b.Branch, "refs/remotes/"+remote+"/"+b.Branch
-		if commit, err = refTip(ctx, inRepo(b.Common), ref); err != nil {
+		if r.Adopted, err = k.ready(ctx, b); err != nil {
 			return err
-		} else if commit == "" {
-			return fmt.Errorf("%w: %q in %s", ErrNoBranch, b.Branch, b.Common)
 		}
+		commit, err := baseOf(ctx, b.Common, b.Branch)
+		if err != nil {
+			return err
+		}
+		r.Before, r.Commit = b.Base, commit
 		before, err := refTip(ctx, inRepo(b.Common), seen)
 		if err != nil {
 			return err
@@ -59,12 +65,43 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (com
 		out, said, err := git.Run(ctx, c)
 		for line := range strings.Lines(out) {
 			if why, is := strings.CutPrefix(line, "!\t"); is && err != nil {
+				if strings.Contains(why, "directory file conflict") || strings.Contains(said, "cannot create '"+ref+"'") {
+					why += "\nA branch of the remote has a name that the pushed one begins with, and git allows only one of the two: set attempts.branch_prefix."
+				}
 				return fmt.Errorf("%w: %s\n%s", ErrRejected, strings.TrimSpace(why), strings.TrimSpace(said))
 			}
 		}
 		return err
 	})
-	return commit, err
+	return r, err
+}
+
+// ready puts the commits of a worktree on the attempt's branch and refuses to push without those of its
+// submodules. adopted is what was checked out instead of the branch, or "".
+func (k *Keeper) ready(ctx context.Context, b *view) (adopted string, err error) {
+	free, err := k.lockRepo(ctx, b.Common)
+	if err != nil {
+		return "", err
+	}
+	defer free()
+	if was, err := b.elsewhere(ctx); err != nil {
+		return "", err
+	} else if was != "" {
+		if err := b.finished(); err != nil {
+			return "", err
+		}
+	}
+	if adopted, err = b.adopt(ctx); err != nil {
+		return "", err
+	}
+	moved, err := b.moved(ctx)
+	if err != nil {
+		return "", err
+	} else if len(moved) > 0 {
+		return "", &DirtyError{Path: b.Path, Files: moved}
+	}
+	b.from = b.Base
+	return adopted, b.published(ctx)
 }
 
 // pushLFS pushes the objects of Git LFS that a commit needs, as its pre-push hook does, if the user has

@@ -81,6 +81,7 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 	for _, e := range j.Trees {
 		if e.Begun {
 			k.dropping(e.Path)
+			k.dropping(filepath.Join(e.Path, e.Folder))
 		}
 	}
 	k.dropping(folder)

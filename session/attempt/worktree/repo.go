@@ -48,7 +48,7 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 		itself = path
 	}
 	gitDir, err := git.Line(ctx, git.Command{Dir: path, GitDir: itself, Args: []string{"rev-parse", "--absolute-git-dir"}})
-	if err != nil && git.ExitCode(err) < 0 {
+	if err != nil && (git.ExitCode(err) < 0 || git.Said(err, "dubious ownership")) {
 		return "", fmt.Errorf("looking at %s: %w", path, err)
 	}
 	if err == nil {
@@ -113,6 +113,20 @@ func baseOf(ctx context.Context, common, branch string) (tip string, err error) 
 	return tip, err
 }
 
+// Folder returns the path of a folder in the work tree of its repository, or "" at the top and for a bare
+// repository. It runs git.
+func Folder(ctx context.Context, repo string) string {
+	top, err := git.TopLevel(ctx, repo)
+	if err != nil {
+		return ""
+	}
+	rel, err := filepath.Rel(canonical(top), canonical(repo))
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return rel
+}
+
 // CheckRepo returns ErrNotRepo or ErrNoBranch if a worktree cannot be created from it: repo must be
 // a repository, bare or not, or a folder in one, and branch a local branch with commits. It runs
 // git and waits for it.
@@ -162,14 +176,14 @@ func Branches(ctx context.Context, repo string) ([]string, error) {
 // CurrentBranch returns the branch that is checked out at a repository, "" if none is. It runs git
 // and waits for it.
 func CurrentBranch(ctx context.Context, repo string) (string, error) {
-	branch, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "--short", "HEAD"}})
+	branch, err := git.Line(ctx, git.Command{Dir: repo, Args: []string{"symbolic-ref", "--quiet", "HEAD"}})
 	if git.ExitCode(err) == 1 {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the current branch of %s: %w", repo, err)
 	}
-	return branch, nil
+	return strings.TrimPrefix(branch, "refs/heads/"), nil // not --short, which is longer if a tag has the same name
 }
 
 // isAncestor reports whether a commit, which may be missing, is another one or an ancestor of it.

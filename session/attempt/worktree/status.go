@@ -22,6 +22,7 @@ type Status struct {
 	Loose   int      // its changed and untracked files that no commit has
 	Changed []string // committed, uncommitted and untracked files, sorted, relative, with slashes
 
+	Elsewhere string   // what is checked out instead of the attempt's branch, or ""
 	Merging   bool     // a merge is in progress: git commit ends it, or Abort undoes it
 	Conflicts []string // the files of it that are not resolved
 }
@@ -40,6 +41,9 @@ func (k *Keeper) Status(ctx context.Context, path, base, target string) (st Stat
 	}
 	st.Merging = v.operation() == "merge"
 	st.Exists, st.Merged = true, v.Since != nil
+	if st.Elsewhere, err = v.elsewhere(ctx); err != nil {
+		return Status{}, err
+	}
 	changed := map[string]bool{}
 	if v.head != "" && v.head != v.target {
 		out, err := git.Line(ctx, v.call("rev-list", "--left-right", "--count", v.target+"..."+v.head))
@@ -95,6 +99,7 @@ type view struct {
 	target  string // the target's commit
 	from    string // the commit at which its work begins
 	common  string // the commit that both have in common, or ""
+	signs   bool   // the user's commits are signed
 }
 
 // view returns what a worktree is compared with.

@@ -61,7 +61,48 @@ func asNobody(t *testing.T) {
 	cmd.Env = append(os.Environ(), unreadableEnv+"=1", "TMPDIR="+filepath.Join(dir, "tmp"), fmt.Sprintf("GOTMPDIR=%s", filepath.Join(dir, "tmp")))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()+"/a_folder") {
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()+"/") {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// A repository that this user may not write to is named, with what has to be writable; nothing is left.
+func TestField12_RepositoryThatIsReadOnly(t *testing.T) {
+	if os.Geteuid() == 0 && os.Getenv(unreadableEnv) == "" {
+		asNobody(t)
+		return
+	}
+	for _, folder := range []string{"objects", "refs/heads", "."} {
+		t.Run(folder, func(t *testing.T) {
+			repo := newRepo(t)
+			k, path := attemptIn(t, repo)
+			write(t, path, "loose.txt", "work")
+			write(t, repo, "lib/b.txt", "meanwhile\n")
+			commit(t, repo, "meanwhile")
+			readOnly(t, filepath.Join(repo, ".git", folder))
+			_, err := k.Merge(t.Context(), landing(path, WayMerge))
+			expectError(t, err, nil, "git may not write to the repository")
+			if folder == "objects" {
+				_, _, err = k.Remove(t.Context(), attemptID, false, nil)
+				expectError(t, err, ErrNotKept, "git may not write to the repository")
+			}
+			if read(t, path, "loose.txt") != "work" {
+				t.Error("the work is gone")
+			}
+		})
+	}
+}
+
+// readOnly takes the right to write away from a folder and those below it until the end of the test.
+func readOnly(t *testing.T, dir string) {
+	change := func(mode os.FileMode) {
+		must(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return err
+			}
+			return os.Chmod(path, mode)
+		}))
+	}
+	change(0o555)
+	t.Cleanup(func() { change(0o755) })
 }

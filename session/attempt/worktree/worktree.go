@@ -19,6 +19,7 @@
 //   - Nested: a repository in a worktree.
 //   - Status, Diff, view: the changes of a worktree since the attempt's work begins; since.
 //   - Landing, Landed, Way, view: merging, rebasing, updating, aborting; Push.
+//   - adopt: an agent that left the worktree on another branch, or on none.
 //   - checkout: a worktree that has a branch checked out, such as the user's.
 //   - ConflictError, CheckedOutError, DirtyError and the Err values: why nothing was changed.
 //   - Recover, Claim, Relocate, Inspect: after crashes, copies and moves.
@@ -81,7 +82,7 @@ func New(o Options) *Keeper {
 type Tree struct {
 	RepoID       string   `json:"repo_id"`         // for the journal
 	Name         string   `json:"name"`            // the folder's name, unique in the attempt's
-	Repo         string   `json:"repo"`            // absolute path of the repository, or of a folder in it
+	Repo         string   `json:"repo"`            // absolute path of the repository, or of a folder in it, for Copy and Setup
 	TargetBranch string   `json:"target_branch"`   // a branch of it
 	Copy         []string `json:"copy,omitempty"`  // copied from Repo; missing files are skipped
 	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none

@@ -1,0 +1,88 @@
+package attempt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/attempt/attempttest"
+	"deepwork/session/codes"
+)
+
+// An attempt of a project in a folder of its repository works in that folder of its worktree, also if its
+// branch lacks the folder, and copy and setup are relative to it.
+func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
+	p := newProject(t)
+	top := p.Root
+	p.Git(top, "branch", "without")
+	p.Root = filepath.Join(top, "packages", "app")
+	for name, text := range map[string]string{".gitignore": ".env\n", ".env": "SECRET=1\n", "app.txt": "app\n"} {
+		testkit.Write(t, filepath.Join(p.Root, name), text)
+	}
+	p.Git(top, "add", ".")
+	p.Git(top, "commit", "-q", "-m", "app")
+	p.Configure(func(c *config.Config) {
+		c.Attempts.Copy, c.Attempts.Setup = []string{".env"}, []string{"git", "config", "-f", "setup.txt", "made.by", "setup"}
+	})
+	s := p.open()
+	for _, branch := range []string{"main", "without"} {
+		v := s.newTask("! pwd", "! write work.txt done", "! commit work", "! exit 0")
+		r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos[0].TargetBranch = branch }).AttemptID)
+		if r.State != "completed" {
+			t.Fatalf("%s: %s, %s", branch, r.State, deref(r.Error))
+		}
+		dir := filepath.Join(r.Repos[0].WorktreePath, "packages", "app")
+		if out := s.output(r.AttemptID); !strings.Contains(out+"\n", "pwd "+dir+"\n") {
+			t.Errorf("%s: the agent worked elsewhere:\n%s", branch, out)
+		}
+		for _, name := range []string{".env", "setup.txt", "work.txt"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+				t.Errorf("%s: %v", branch, err)
+			}
+		}
+		if got := strings.Join(r.Repos[0].ChangedFiles, " "); !strings.Contains(got, "packages/app/work.txt") || strings.Contains(got, ".env") == (branch == "main") {
+			t.Errorf("%s: changed %s", branch, got)
+		}
+	}
+	if status := p.Git(top, "status", "--porcelain"); status != "" {
+		t.Errorf("the user's checkout: %s", status)
+	}
+}
+
+// A branch named deepwork is in the way of the branches of attempts, unless another prefix is set.
+func TestField07_BranchPrefix(t *testing.T) {
+	p := newProject(t)
+	p.Git(p.Root, "branch", "deepwork")
+	s := p.open()
+	v := s.newTask("! write a.txt a", "! commit a", "! exit 0")
+	_, repo := s.rootProject()
+	_, err := s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
+	attempttest.Refused(t, err, session.StateError, codes.NoBranchLeft, "branch -m deepwork NEW-NAME", "attempts.branch_prefix")
+	p.Configure(func(c *config.Config) { c.Attempts.BranchPrefix = "agents/by-" })
+	r := s.ends(s.begin(v).AttemptID)
+	if r.State != "completed" || !strings.HasPrefix(r.WorkspaceBranch, "agents/by-add-a-basket-") || r.Repos[0].Ahead != 1 {
+		t.Errorf("%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
+	}
+}
+
+// An attempt says that its worktree is on another branch, and the removal of its task that this branch stays.
+func TestField04_AWorktreeOnAnotherBranch(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	v := s.newTask("! exit 0")
+	r := s.ends(s.begin(v).AttemptID)
+	path := r.Repos[0].WorktreePath
+	p.Git(path, "checkout", "-q", "-b", "mine")
+	p.Git(path, "commit", "-q", "--allow-empty", "-m", "the work")
+	if r = s.get(r.AttemptID); r.Repos[0].Ahead != 1 || !strings.Contains(deref(r.Notice), "is on the branch mine, not on the attempt's branch "+r.WorkspaceBranch) {
+		t.Errorf("ahead %d, notice %q", r.Repos[0].Ahead, deref(r.Notice))
+	}
+	gone, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
+	if err != nil || !strings.Contains(deref(gone.Notice), "on the branch mine, which stays") || p.Git(p.Root, "log", "-1", "--format=%s", "mine") != "the work" {
+		t.Errorf("removed: %+v, %v", gone, err)
+	}
+}

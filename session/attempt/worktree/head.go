@@ -1,0 +1,156 @@
+package worktree
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"deepwork/session/git"
+)
+
+// ErrUnpublished is returned for commits that refer to a commit of a submodule that only the worktree has.
+var ErrUnpublished = errors.New("a commit of a submodule is only in the worktree")
+
+// elsewhere says what a worktree has checked out instead of its own branch, or returns "".
+func (v *view) elsewhere(ctx context.Context) (string, error) {
+	c := v.call("rev-parse", "--symbolic-full-name", "HEAD")
+	if v.head == "" { // a branch without commits
+		c = v.call("symbolic-ref", "--quiet", "HEAD")
+	}
+	ref, err := git.Line(ctx, c)
+	switch branch, is := strings.CutPrefix(ref, "refs/heads/"); {
+	case err != nil && git.ExitCode(err) != 1:
+		return "", err
+	case branch == v.Branch:
+		return "", nil
+	case is:
+		return "the branch " + branch, nil
+	}
+	return fmt.Sprintf("no branch (a detached HEAD at %.12s)", v.head), nil
+}
+
+// adopt moves the attempt's branch to the commits that an agent has made elsewhere, on a branch of its own
+// or on none, and puts the worktree on the attempt's branch. No file changes, and the other branch stays.
+// was is what the worktree was on before, or "". It refuses commits that may not be the attempt's. The
+// repository must be locked, and no operation be in progress.
+func (v *view) adopt(ctx context.Context) (was string, err error) {
+	if was, err = v.elsewhere(ctx); err != nil {
+		return "", err
+	} else if v.head == "" {
+		return "", fmt.Errorf("%w: what is checked out in %s has no commit", ErrNoBranch, v.Path)
+	} else if was == "" {
+		return "", nil
+	}
+	refuse := func(format string, args ...any) (string, error) {
+		return "", fmt.Errorf("%w: it is on %s, "+format, append([]any{ErrOtherBranch, was}, args...)...)
+	}
+	back := fmt.Sprintf("this goes back to the attempt's branch: git -C %q switch %s", v.Path, v.Branch)
+	used, err := checkoutsOf(ctx, v.Common, v.Branch)
+	if err != nil {
+		return "", err
+	} else if len(used) > 0 {
+		return refuse("and the attempt's branch %s is checked out in %s. This frees it: git -C %q switch --detach", v.Branch, used[0].path, used[0].path)
+	}
+	own, err := branchTip(ctx, v.Common, v.Branch)
+	if err != nil {
+		return "", err
+	}
+	begin := cmp.Or(own, v.Base) // an agent may have renamed the branch
+	if contains, err := isAncestor(ctx, v.Common, begin, v.head); err != nil {
+		return "", err
+	} else if !contains {
+		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %q merge refs/heads/%s; %s", v.Path, v.Branch, back)
+	}
+	target, err := branchTip(ctx, v.Common, v.TargetBranch) // what was merged from there is no reason to refuse
+	if err != nil {
+		return "", err
+	}
+	if id, err := git.Line(ctx, inRepo(v.Common, "rev-list", "--max-count=1", "--min-age="+strconv.FormatInt(v.journal.MadeAt, 10),
+		v.head, "--not", begin, cmp.Or(target, begin), cmp.Or(v.target, begin))); err != nil {
+		return "", err
+	} else if id != "" {
+		return refuse("which has commits from before the attempt, such as %.12s. This adds them to the attempt's branch: git -C %q switch -C %s; %s", id, v.Path, v.Branch, back)
+	}
+	if err := git.CheckBranch(v.Common, v.Branch); err != nil {
+		return "", err
+	}
+	ctx = context.WithoutCancel(ctx)
+	c := inRepo(v.Common, "update-ref", "refs/heads/"+v.Branch, v.head, cmp.Or(own, strings.Repeat("0", len(v.head))))
+	c.Config = []string{git.NoReflog}
+	if _, err := git.Output(ctx, c); err != nil {
+		return "", err
+	}
+	_, err = git.Output(ctx, v.call("symbolic-ref", "HEAD", "refs/heads/"+v.Branch))
+	return was, err
+}
+
+// published returns ErrUnpublished, with the command that publishes it, for the commit of a submodule that
+// the attempt's commits refer to and that only the worktree has.
+func (v *view) published(ctx context.Context) error {
+	out, err := git.Output(ctx, v.call("diff-tree", "-r", "-z", "--no-renames", "--ignore-submodules=none", v.from, v.head))
+	if err != nil {
+		return err
+	}
+	for fields := git.Fields(out); len(fields) > 1; fields = fields[2:] { // ":mode mode id id status", path
+		if entry := strings.Fields(fields[0]); len(entry) > 3 && entry[1] == modeRepo {
+			if err := v.submodule(ctx, fields[1], entry[3]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// submodule is published for a commit of one submodule, and of those inside of it.
+func (v *view) submodule(ctx context.Context, name, commit string) error {
+	at := filepath.Join(v.path, filepath.FromSlash(name))
+	if !isThere(filepath.Join(at, ".git")) {
+		return nil // it is not checked out, so the commit comes from elsewhere
+	}
+	if id, err := commitOf(ctx, within(at), commit); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	} else if id == "" {
+		return nil
+	}
+	own, err := git.Line(ctx, within(at, "rev-list", "--max-count=1", commit, "--not", "--remotes"))
+	if err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	if top, _ := git.TopLevel(ctx, v.Repo); own != "" && top != "" { // a bare repository has none
+		users := filepath.Join(top, filepath.FromSlash(name))
+		if id, err := commitOf(ctx, within(users), commit); err == nil && id != "" && isThere(filepath.Join(users, ".git")) {
+			own = ""
+		}
+	}
+	if own != "" {
+		remotes, err := git.Line(ctx, within(at, "remote"))
+		if err != nil {
+			return fmt.Errorf("%s: %w", at, err)
+		}
+		remote, _, _ := strings.Cut(remotes, "\n")
+		if remote == "" {
+			return fmt.Errorf("%w: %.12s of %s, which has no remote. Add one to it and push there, or commit its files instead of it", ErrUnpublished, commit, at)
+		}
+		return fmt.Errorf("%w: %.12s of %s. This publishes it: git -C %q push %s %s:refs/heads/%s", ErrUnpublished, commit, at, at, remote, commit, v.Branch)
+	}
+	inside, err := git.Output(ctx, within(at, "ls-tree", "-r", "-z", commit))
+	for _, line := range git.Fields(inside) {
+		info, file, _ := strings.Cut(line, "\t")
+		if entry := strings.Fields(info); err == nil && len(entry) > 2 && entry[0] == modeRepo {
+			err = v.submodule(ctx, path.Join(name, file), entry[2])
+		}
+	}
+	return err
+}
+
+// moved returns the submodules whose commits are in no commit of the worktree.
+func (v *view) moved(ctx context.Context) ([]string, error) {
+	files, _, err := v.changed(ctx)
+	return slices.DeleteFunc(files, func(name string) bool { return !isThere(filepath.Join(v.path, filepath.FromSlash(name), ".git")) }), err
+}

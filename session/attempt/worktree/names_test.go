@@ -1,0 +1,88 @@
+package worktree
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Tags, remotes and folders that are named like branches do not change which branches are meant.
+func TestField07_NamesLikeBranches(t *testing.T) {
+	t.Parallel()
+	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
+	write(t, repo, "main/readme", "a folder")
+	commit(t, repo, "folder")
+	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
+	for _, name := range []string{"main", "origin", "deepwork"} {
+		gitIn(t, repo, "remote", "add", name, remote)
+		gitIn(t, repo, "fetch", "-q", name)
+		gitIn(t, repo, "remote", "set-head", name, "main")
+	}
+	for _, tag := range []string{"main", "heads/main", "other", branchName} {
+		gitIn(t, repo, "tag", tag, "HEAD~1")
+	}
+	gitIn(t, repo, "branch", "other", "refs/heads/main")
+	for _, branch := range []string{"other", "main"} {
+		gitIn(t, repo, "switch", "-q", branch)
+		if got, err := CurrentBranch(t.Context(), repo); err != nil || got != branch {
+			t.Errorf("the current branch is %q, %v, expected %s", got, err, branch)
+		}
+	}
+	if got, err := Branches(t.Context(), repo); err != nil || strings.Join(got, " ") != "main other" {
+		t.Errorf("the branches are %q, %v", got, err)
+	}
+	for _, way := range ways {
+		k, path := attemptIn(t, repo)
+		if base := tip(path, "HEAD~1"); base != tip(repo, "refs/heads/main") {
+			t.Errorf("%s: it begins at %s", way, base)
+		}
+		write(t, repo, "lib/b.txt", string(way))
+		commit(t, repo, "meanwhile")
+		st, err := k.Status(t.Context(), path, "", "main")
+		if err != nil || st.Ahead != 1 || st.Behind != 1 || st.Elsewhere != "" {
+			t.Errorf("%s: %+v, %v", way, st, err)
+		}
+		if _, err := k.Push(t.Context(), path, "main", true); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
+			t.Errorf("%s: pushed %v", way, err)
+		}
+		if way == WayRebase {
+			if _, err := k.Rebase(t.Context(), landing(path, "")); err != nil {
+				t.Error(err)
+			}
+		} else if r, err := k.Update(t.Context(), landing(path, "")); err != nil || len(r.Conflicts) > 0 {
+			t.Errorf("%s: %+v, %v", way, r, err)
+		}
+		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil || read(t, repo, "new.txt") != "new\n" || read(t, repo, "lib/b.txt") != string(way) {
+			t.Errorf("%s: %v", way, err)
+		}
+		clean(t, repo, path)
+		if tip(repo, "refs/tags/main") != tip(repo, "refs/heads/other~1") {
+			t.Error("a tag was moved")
+		}
+		if kept := remove(t, k); kept.Ref != "" {
+			t.Errorf("kept %+v", kept)
+		}
+		gitIn(t, repo, "branch", "-q", "-D", branchName)
+		gitIn(t, repo, "rm", "-q", "new.txt")
+		write(t, repo, "a.txt", "one\ntwo\n")
+		commit(t, repo, "undo")
+	}
+}
+
+// A branch whose name is the beginning of another one is named, here and at a remote.
+func TestField07_BranchInTheWay(t *testing.T) {
+	t.Parallel()
+	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
+	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
+	gitIn(t, remote, "branch", "deepwork", "main")
+	gitIn(t, repo, "remote", "add", "origin", remote)
+	k, path := attemptIn(t, repo)
+	_, err := k.Push(t.Context(), path, "origin", false)
+	expectError(t, err, ErrRejected, "attempts.branch_prefix")
+	remove(t, k)
+	gitIn(t, repo, "branch", "-q", "-D", branchName)
+	gitIn(t, repo, "branch", "deepwork")
+	_, err = k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
+	expectError(t, err, nil, "git branch -m deepwork NEW-NAME")
+	nothingLeft(t, k)
+}
