@@ -18,13 +18,14 @@ import (
 func (a *app) sessionsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "sessions",
-		Short: "List, show, abort, review, override, prune and import the sessions of a project",
+		Short: "List, show, abort, review, override, drop, prune and import the sessions of a project",
 	},
 		a.onStore(a.sessionsListCommand()),
 		a.onStore(a.sessionsShowCommand()),
 		a.onStore(a.sessionsAbortCommand()),
 		a.onStore(a.sessionsReviewCommand()),
 		a.onStore(a.sessionsOverrideCommand()),
+		a.onStore(a.sessionsDropCommand()),
 		a.onStore(a.sessionsPruneCommand()),
 		a.onStore(a.sessionsImportCommand()),
 	)

@@ -166,14 +166,14 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	}
 	unfit := s.Progress(stepID).Unfit
 	if len(st.Reviews) == 0 && unfit == nil {
-		return errors.New("the step has no reviews, and no outputs that do not satisfy their schemas, so there is nothing to override")
+		return errors.New("the step has no reviews, and nothing was handed in that was not accepted, so there is nothing to override")
 	}
 	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
 	for _, r := range st.Reviews {
 		a.criteria("skipped", r)
 	}
 	if unfit != nil {
-		a.line("handed in %s, and not as the schemas of its outputs demand:\n%s", show.Ago(unfit.At), show.Indent(unfit.Faults, "  "))
+		a.line("handed in %s, and not accepted:\n%s", show.Ago(unfit.At), show.Indent(unfit.Faults, "  "))
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
 		show.Attempts(a.line, []*machine.Attempt{last})
@@ -197,6 +197,39 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 		fmt.Fprintf(a.out, "Overridden. The agent can finish %s now.\n", plain(stepID))
 	}
 	return err
+}
+
+func (a *app) sessionsDropCommand() *cobra.Command {
+	var why string
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "drop ID STEP[N]",
+		Short: "Leave out an item of a list; " + idsHelp,
+		Long: `Leave out the item that a step is about, such as port[3], after a question at the terminal.
+The other items go on. The session records it as a person's decision.`,
+		Example: "deepwork sessions drop 1a2b3c4d 'port[3]' --reason \"it is obsolete\"",
+		Args:    sessionIDs.first(2, 2, "a session id and a step of an item, such as port[3]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if strings.TrimSpace(why) == "" {
+				return usagef(cmd, "--reason is missing or blank; say why the item is left out")
+			}
+			if err := byPerson(); err != nil {
+				return err
+			}
+			return a.withSession(cmd.Context(), false, args[0], func(engine *workflow.Engine, id string) error {
+				if err := confirm(fmt.Sprintf("Leave out the item of %s, with the reason %s? Type yes: ", plain(args[1]), plain(fmt.Sprintf("%q", why))), "nothing was dropped", ""); err != nil {
+					return err
+				}
+				err := engine.DropFor(cmd.Context(), id, args[1], machine.Override{Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})
+				if err != nil {
+					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
+				}
+				fmt.Fprintf(a.out, "Dropped. The agent goes on with the other items; get_step shows them.\n")
+				return nil
+			})
+		},
+	})
+	cmd.Flags().StringVar(&why, "reason", "", "`REASON`, as the session records it")
+	return cmd
 }
 
 // readBoth reads a session and what is known of it.

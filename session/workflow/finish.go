@@ -192,8 +192,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	f := machine.FinishInput{Call: c.m.Call, At: e.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence}
 	if why := base.Exhausted(c.def, c.plan, c.outputs); why != "" && (f.Evidence == nil || f.Evidence.Kind != machine.ByPerson) {
 		if f.Evidence = a.override(c, Reviewing{Override: config.OverrideHuman}); f.Evidence == nil || f.Evidence.Kind != machine.ByPerson {
-			return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after which you call finished_step again with the same outputs; go_to_step starts the steps of this round again.",
-				c.plan.Step.ID, why, overrideCommand(a.id, c.plan.Step.ID))), nil
+			return a.exhausted(c, why)
 		}
 	}
 	var err error
@@ -233,6 +232,20 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	}
 	made.written(e)
 	return &finished{Row: a.row, Reply: r, Recorded: true, Began: made.began()}, nil
+}
+
+// exhausted answers a call that would end the last round of a form although what ends the rounds does not hold: a
+// person has to let the workflow go on.
+func (a *sessionActor) exhausted(c *candidate, why string) (*finished, error) {
+	st := c.plan.Step
+	if was := a.state.Progress(st.ID); was == nil || was.Unfit == nil || was.Unfit.Digest != c.digest {
+		next := a.state.Misfit(st.ID, machine.Shown{At: a.engine.now(), Digest: c.digest, Files: c.files, Faults: why})
+		if err := a.commit(c.m.MovedBy, next, nil); err != nil {
+			return nil, err
+		}
+	}
+	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is done, but %s. Tell the user: a person may let the workflow go on with `%s`, after which you call finished_step again with the same outputs; go_to_step starts the steps of this round again.",
+		st.ID, why, overrideCommand(a.id, st.ID))), nil
 }
 
 // advance makes the transition that a finished step is, with the definition that it is to be stored with.

@@ -294,3 +294,32 @@ func TestReq036_CallsInACircle(t *testing.T) {
 		t.Errorf("it has moved: %s, %v", toJSON(t, r), err)
 	}
 }
+
+// A person may drop an item: the others go on, and the last one that is dropped ends the entry.
+func TestReq036_DroppedItem(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port", outputs: oneText}, {id: "sum"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 2}, sum]"})
+	srv := p.open()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
+	drop := func(step string) error {
+		return srv.DropFor(ctx, id, step, machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"})
+	}
+	refused(t, drop("port[9]"), session.StateError, codes.StepNotCurrent)
+	testkit.Must(t, drop("port[0]"))
+	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"said":"x"},"step_id":"port[0]"}`))
+	refused(t, err, session.StateError, codes.StepFinished, "obsolete")
+	if r := p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`); fmt.Sprint(r.PendingConcurrentSteps) != "[port[2]]" {
+		t.Errorf("after an item: %s", toJSON(t, r))
+	}
+	testkit.Must(t, drop("port[2]"))
+	step, err := c.Step(ctx, StepArgs{SessionID: &id})
+	if err != nil || step.BeginStep.StepID != "sum" {
+		t.Errorf("after the last item: %s, %v", toJSON(t, step), err)
+	}
+	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) {
+		t.Errorf("at the end: %s", toJSON(t, r))
+	}
+}

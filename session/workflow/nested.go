@@ -241,7 +241,7 @@ func (a *sessionActor) leave(before, next *machine.State, reason string) {
 	e := a.engine
 	for _, p := range before.StepProgress {
 		now := next.Progress(p.Key)
-		if p.Value.Child == "" || p.Value.Done() || next.Status == machine.Active && now != nil && now.Child == p.Value.Child {
+		if p.Value.Child == "" || p.Value.Done() || next.Status == machine.Active && now != nil && now.Child == p.Value.Child && now.Dropped == nil {
 			continue
 		}
 		e.aside(func() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -163,6 +164,38 @@ func (e *Engine) AbortOf(ctx context.Context, attemptID, reason string) error {
 func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o machine.Override) error {
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
 		return a.grant(ctx, grant{stepID, o})
+	})
+}
+
+// DropFor records that a person leaves out the item that a step is about, such as port[3].
+func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Override) error {
+	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
+		def, err := a.definition(ctx)
+		if err != nil {
+			return err
+		}
+		how, err := e.Reviewing(ctx)
+		if err != nil {
+			return err
+		}
+		o.At = e.now()
+		next, err := a.state.Drop(def, stepID, o, func(entry job.Entry) (machine.Instructions, error) { return e.definitions.Texts(def, entry) })
+		if err != nil {
+			return err
+		}
+		before, made, none := a.state, &with{}, &machine.StepInfo{}
+		if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
+			return err
+		}
+		if err := a.resume(ctx, next, def, nil, machine.NewFinishReply(machine.WorkflowComplete), made); err != nil {
+			return err
+		}
+		if err := a.commit(nil, next, &store.SessionWrite{Also: made.writes}); err != nil {
+			return err
+		}
+		made.written(e)
+		a.leave(before, next, "A person has dropped its item.")
+		return nil
 	})
 }
 

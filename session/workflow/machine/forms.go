@@ -387,19 +387,32 @@ func (s *State) roundInfo(def *Definition, id string) *Round {
 	return nil
 }
 
-// Drop records that a person leaves out an item, whose steps are then over.
-func (s *State) Drop(def *Definition, id string, o Override) (*State, error) {
-	stepID, _, item := job.SplitItem(id)
-	index := def.Workflow.Find(stepID)
+// Drop records that a person leaves out an item, and goes on with what then has its turn, whose instructions texts
+// returns.
+func (s *State) Drop(def *Definition, id string, o Override, texts func(job.Entry) (Instructions, error)) (*State, error) {
+	stepID, i, item := job.SplitItem(id)
+	if s.Status != Active {
+		return nil, s.Ended()
+	}
 	here, members, _ := s.Position(def)
-	if s.Status != Active || !item || index != here || !slices.Contains(members, id) || s.Progress(id).Done() {
-		return nil, session.NotNow(codes.StepNotCurrent, "'%s' is no step of an item that is to be done now in session '%s'; %s.", id, s.SessionID, s.current(s.Open(def, here, nil)))
+	entry := def.Workflow.Entries[here]
+	if !item || def.Workflow.Find(stepID) != here || !slices.Contains(members, id) || s.byID().pending(entry, i) == nil {
+		return nil, session.NotNow(codes.StepNotCurrent, "'%s' is no step of an item that is left to do in session '%s'.", id, s.SessionID)
 	}
 	n := s.Next(o.At)
-	p := n.ProgressOrNew(id, o.At).voided(movedOn, o.At)
-	p = p.clone()
+	p := n.ProgressOrNew(id, o.At).voided(movedOn, o.At).clone()
 	p.Dropped = &o
 	n.setProgress(p)
+	_, _, pending := n.Position(def)
+	f := FinishInput{At: o.At}
+	if _, ids := n.opening(def, here, pending); ids != nil {
+		var err error
+		if f.Texts, err = texts(ids); err != nil {
+			return nil, err
+		}
+	}
+	n.move(def, here, pending, f, &FinishReply{})
+	n.settle(o.At)
 	return n, nil
 }
 
