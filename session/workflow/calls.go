@@ -108,7 +108,7 @@ type FinishArgs struct {
 	OverrideReason *string         `json:"quality_review_override_reason" arg:"Reason to skip the review, recorded. Only after a self-review that feedback asked for, or if a review is wrong" max:"100000"`
 	SessionID      *string         `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
 	StepID         *string         `json:"step_id" arg:"The step you finished; always give it. Default: the current one"`
-	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]"`
+	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]" min:"0" max:"9999"`
 	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
 }
 
