@@ -83,7 +83,7 @@ func start(spec Spec, input bool) (*Child, error) {
 		}
 	}
 	c := &Child{
-		cmd: exec.Command(program, spec.Command[1:]...), group: &group{all: spec.Descendants, tidy: spec.Tidy}, exited: make(chan struct{}),
+		cmd: exec.Command(program, spec.Command[1:]...), group: &group{all: spec.Descendants, detachedToo: spec.detachedToo, tidy: spec.Tidy}, exited: make(chan struct{}),
 	}
 	c.cmd.Args[0] = spec.Command[0]
 	c.cmd.Dir, c.cmd.Env = spec.Dir, spec.Env
