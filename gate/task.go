@@ -5,6 +5,7 @@
 package gate
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -37,6 +38,8 @@ type Task struct {
 	// step's description, and each file's output, path and content. A verdict is valid for this
 	// digest only. The author's notes are not included.
 	Digest string
+	// Do is run in the pool in place of a reviewer; its error is the verdict's. nil means a reviewer.
+	Do func(context.Context) error
 }
 
 // Plan returns the reviews of a submission by reviewers, in the author's order: one task for a review

@@ -285,6 +285,9 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
 		return nil, err
 	}
+	if def, err = a.engine.protect(ctx, a.root(), def, def.Workflow.Entries[to]); err != nil {
+		return nil, err
+	}
 	how, err := a.reviewing(ctx)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/store"
@@ -49,6 +50,7 @@ type finishCall struct {
 	// joined is the digest of the outputs on whose verdict the call waits, or waited; "" at first.
 	joined  string
 	outputs machine.Outputs // validated
+	subject *check.Subject  // what is judged of the step
 	notice  string          // about a person's override that is not for these outputs, or ""
 }
 
@@ -64,8 +66,11 @@ type candidate struct {
 	plan     *machine.Plan
 	outputs  machine.Outputs
 	evidence *machine.Evidence
-	files    []machine.FileHash // of the outputs, if the step has reviews
+	files    []machine.FileHash // of the outputs, if the step has reviews or checks
 	digest   string             // of what is judged
+	bound    string             // of that and of what the checks are about; "" without checks
+	checks   []*machine.Verdict // the results of the checks, all passed
+	over     []string           // the checks that a person passes over
 }
 
 // finish carries out a finished_step: find the step, check its outputs, have them reviewed, and
@@ -77,7 +82,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		return done, err
 	}
 	switch st := c.plan.Step; {
-	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0:
+	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0, len(st.Checks) > 0:
 		// The call is about the step that is current as it arrives, whatever this process knew.
 		if changed, err := a.refresh(ctx); err != nil {
 			return nil, err
@@ -85,7 +90,8 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 			return nil, errOvertaken
 		}
 		m.step = st.ID
-		a.hash(m, c.outputs)
+		m.subject = a.subject(c)
+		a.hash(m)
 		return nil, errLater
 	case len(st.Reviews) > 0:
 		c.evidence = a.evidence(c, machine.Unreviewed, "")
@@ -147,13 +153,23 @@ func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
-	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence}
+	f := machine.FinishInput{Call: c.m.Call, At: a.engine.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence, Over: c.over}
+	if c.checks != nil {
+		if c.evidence == nil {
+			c.evidence = a.evidence(c, machine.ByChecks, "")
+		}
+		f.Evidence = new(*c.evidence)
+		f.Evidence.Checks = c.checks
+	}
 	var err error
 	if f.Weakened, err = a.weakened(ctx, c.def); err != nil {
 		return nil, err
 	}
 	if c.plan.Next != nil {
 		if f.Texts, err = a.engine.definitions.Texts(c.def, c.plan.Next); err != nil {
+			return nil, err
+		}
+		if c.def, err = a.engine.protect(ctx, a.root(), c.def, c.plan.Next); err != nil {
 			return nil, err
 		}
 	}

@@ -50,7 +50,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		c.evidence = q.Evidence()
 		return a.complete(ctx, base, c)
 	case q.Answer != nil:
-		if p.Newest().Digest == c.digest {
+		if p.NewestReview().Digest == c.digest {
 			base = base.CollectAttempt(stepID, a.engine.now())
 		}
 		return a.conclude(ctx, base, c)

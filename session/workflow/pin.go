@@ -53,7 +53,7 @@ func (a *sessionActor) reviewing(ctx context.Context) (Reviewing, error) {
 }
 
 // definition returns the definition that the session goes on with: that of the job as it is now or,
-// if the session is pinned and an edit has weakened the reviews, the one that was kept.
+// if an edit has dropped or changed checks or, in a pinned session, weakened the reviews, the one that was kept.
 func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, error) {
 	def, err := a.engine.definitions.Current(ctx, a.state, a.engine.placeKey())
 	if err != nil {
@@ -63,10 +63,18 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 		return def, nil
 	}
 	how, err := a.reviewing(ctx)
-	if err != nil || !how.Pin {
-		return def, err
+	if err != nil {
+		return nil, err
 	}
-	weaker, err := a.weaker(def)
+	var weaker []string
+	if was, err := a.engine.definitions.Kept(a.state.Pinned.Definition); err == nil {
+		weaker = a.state.LessChecked(was, def)
+	}
+	why := fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began with (%s). The edit counts for the next session: this one goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
+	if len(weaker) == 0 && how.Pin {
+		weaker, err = a.weaker(def)
+		why = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
+	}
 	if err != nil || len(weaker) == 0 {
 		return def, err
 	}
@@ -75,7 +83,7 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' is pinned to the reviews that it began with, which cannot be read (%v). Restore job '%s' as it was, or abort the session.", a.id, err, a.state.JobName).
 			With("session_id", a.id).Because(err)
 	}
-	kept.Notice = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
+	kept.Notice = why
 	return kept, nil
 }
 

@@ -44,9 +44,10 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		p.Step, p.ByStepID = def.Job.Step(id), true
 	case stepID == nil && !s.ReportedByStepID:
 		p.Step = def.Job.Step(s.CurrentStepID)
-		// The group does not go on without a member that a person has to pass.
+		// The group does not go on without a member that a person, or a check, has to pass.
 		p.ByStepID = slices.ContainsFunc(pending, func(id string) bool {
-			return id != p.Step.ID && len(def.Job.Step(id).ReviewsBy(true)) > 0
+			st := def.Job.Step(id)
+			return id != p.Step.ID && (len(st.ReviewsBy(true)) > 0 || len(st.Checks) > 0)
 		})
 	case stepID == nil && slices.Contains(pending, s.CurrentStepID):
 		p.Step, p.ByStepID = def.Job.Step(s.CurrentStepID), true
@@ -152,7 +153,8 @@ type FinishInput struct {
 	At       time.Time
 	Outputs  Outputs // validated, in the author's order
 	Notes    *string
-	Evidence *Evidence    // nil if the step has no reviews
+	Evidence *Evidence    // nil if the step has no reviews and no checks
+	Over     []string     // the checks that a person passes over
 	Texts    Instructions // of plan.Next
 	Weakened []string     // how the reviews are weaker than those of State.Pinned
 	Lost     []string     // if the workflow is complete then: outputs of earlier steps that no longer exist
@@ -178,6 +180,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 		if !r.ByHuman || f.Evidence != nil && f.Evidence.Kind == ByPerson {
 			skipped = append(skipped, r.RunEach)
 		}
+	}
+	for _, name := range f.Over {
+		skipped = append(skipped, "check "+name)
 	}
 	done.prove(f.Evidence, skipped)
 	changed := append(make([]*StepProgress, 0, 1+len(p.Next)), done)

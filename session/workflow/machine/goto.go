@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -70,6 +71,15 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 			r.InvalidatedSteps = append(r.InvalidatedSteps, id)
 		}
 	}
+	// What a step protects stays as it was when it began first: beginning it again must not make edits of it good.
+	again := *def
+	again.Protected = maps.Clone(def.Protected)
+	for _, id := range entry {
+		if p := s.Progress(id); p != nil && p.Protected != nil && again.Protected[id] != nil {
+			again.Protected[id] = p.Protected
+		}
+	}
+	def = &again
 	n.History = append(slices.Clone(s.History), w)
 	n.StepProgress = slices.DeleteFunc(slices.Clone(s.StepProgress), func(p jsontext.Pair[*StepProgress]) bool {
 		return slices.Contains(r.InvalidatedSteps, p.Key)
@@ -92,7 +102,7 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 		for _, id := range def.Workflow.Entries[to] {
 			p := n.Progress(id)
 			if p == nil { // the step, or one that an edit added
-				p = &StepProgress{StepID: id, StartedAt: at}
+				p = &StepProgress{StepID: id, StartedAt: at, Protected: def.Protected[id]}
 			}
 			members = append(members, p)
 		}

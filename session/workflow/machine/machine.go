@@ -94,7 +94,7 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 		if p := s.Progress(id); p != nil {
 			over = append(over, jsontext.Pair[*StepProgress]{Key: id, Value: p.voided(movedOn, at)})
 		}
-		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
+		changed = append(changed, &StepProgress{StepID: id, StartedAt: at, Protected: def.Protected[id]})
 	}
 	if over != nil {
 		s.History = append(slices.Clone(s.History), &Withdrawal{At: at, From: from, To: entry[0], Progress: over})
