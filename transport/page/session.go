@@ -60,8 +60,10 @@ func (p *sessionPage) fit(only string) {
 	}
 }
 
-// Reviewed reports whether the step has reviews that a person can override now.
-func (v stepView) Reviewed() bool { return v.Current && v.Step != nil && len(v.Step.Reviews) > 0 }
+// Reviewed reports whether the step has reviews or checks that a person can override now.
+func (v stepView) Reviewed() bool {
+	return v.Current && v.Step != nil && len(v.Step.Reviews)+len(v.Step.Checks) > 0
+}
 
 // Unfold reports whether an attempt at the reviews is shown unfolded: the newest one of a step that has to
 // be done again.
