@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -101,9 +100,9 @@ func contain() int {
 }
 
 func (c *Contained) run(stop <-chan os.Signal) (o Outcome) {
-	out := &sharedTail{tail: tail{limit: cmp.Or(c.Output, DefaultStderrLimit)}}
+	out := &tail{limit: cmp.Or(c.Output, DefaultStderrLimit)}
 	// On Windows, Descendants would let members leave the job object.
-	spec := Spec{Command: c.Command, Dir: c.Dir, Descendants: runtime.GOOS == "linux", detachedToo: true}
+	spec := Spec{Command: c.Command, Dir: c.Dir, Descendants: runtime.GOOS == "linux", detachedToo: true, oneOutput: true}
 	child, err := Spawn(spec, out, out)
 	if err != nil {
 		e, _ := errors.AsType[*Error](err)
@@ -141,17 +140,4 @@ func (c *Child) leaves() bool {
 		}
 	}
 	return false
-}
-
-// A sharedTail is a tail of two streams.
-type sharedTail struct {
-	mu sync.Mutex
-	tail
-}
-
-// Write stores the end of everything written so far.
-func (t *sharedTail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.tail.Write(p)
 }

@@ -61,6 +61,7 @@ type Spec struct {
 	Tidy bool
 
 	detachedToo bool // with Descendants: also those started by Detach
+	oneOutput   bool // standard error goes where standard output goes, in order
 }
 
 func (s *Spec) withDefaults() (Spec, error) {
