@@ -295,7 +295,7 @@ func (p *opening) engines() engines {
 		execution:        p.engine.Execution,
 		session:          p.engine.Session,
 		children:         p.engine.Children,
-		executor:         p.engine.Executor,
+		defined:          p.engine.Defined,
 		token:            p.folder.Token,
 		unavailable:      p.stores.Unavailable,
 		metrics:          sessionMetrics(p.engine.Stats),
