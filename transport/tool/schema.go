@@ -133,6 +133,8 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 		} else {
 			s.Items = &jsonschema.Schema{Type: "string", MaxLength: name(whole("each"))}
 		}
+	case t.Kind() == reflect.Map: // of names to texts, or lists of them
+		s.AdditionalProperties = &jsonschema.Schema{Types: []string{"null", "string", "array"}, Description: "a text, a path, or paths", Items: &jsonschema.Schema{Type: "string"}}
 	default:
 		panic(fmt.Sprintf("transport: no schema for the argument %s, a %s", f.Name, t))
 	}
