@@ -136,7 +136,8 @@ func (c *Content) digest(i int) string {
 // write writes what identifies the files that one of the patterns names.
 func (t *tree) write(w io.Writer, patterns []string) {
 	for _, name := range t.named(patterns) {
-		fmt.Fprintf(w, "%q %s\n", name, t.ids[name])
+		io.WriteString(w, name)
+		io.WriteString(w, "\x00"+t.ids[name]+"\x00")
 	}
 }
 
@@ -158,6 +159,9 @@ const maxNamed = 20
 
 // differs names the files of a check that differ from an earlier content.
 func (c *Content) differs(i int, was *Content) (names []string) {
+	if c.Digest(i) == was.Digest(i) {
+		return nil
+	}
 	for _, path := range c.subject.Outputs {
 		if c.Outputs[path] != was.Outputs[path] {
 			names = append(names, path)

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"crypto/sha256"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"deepwork/catalog/job"
 	"deepwork/session/git"
@@ -61,16 +63,24 @@ func inGit(root string) bool {
 	}
 }
 
-// fromGit lists the files by one run of git, at about the cost of git status. Those that the index has as they
-// are count by their blobs, others are read: so neither a commit nor git add changes anything.
+// fromGit lists the files, at about the cost of git status. Those that the index has as they are count by their
+// blobs, others are read: so neither a commit nor git add changes anything.
 func (t *tree) fromGit(ctx context.Context) error {
-	out, err := git.Output(ctx, git.Command{Dir: t.root, Config: exact, Content: true, Limit: maxListed,
-		Args: []string{"ls-files", "-z", "-v", "--stage", "--cached", "--modified", "--deleted", "--others", "--exclude-standard"}})
-	if err != nil {
+	var changed string
+	var failed error
+	var beside sync.WaitGroup
+	beside.Go(func() {
+		changed, failed = git.Output(ctx, git.Command{Dir: t.root, Config: exact, Limit: maxListed,
+			Args: []string{"diff-files", "-z", "--name-only", "--relative", "--no-renames", "--ignore-submodules=all"}})
+	})
+	out, err := git.Output(ctx, git.Command{Dir: t.root, Config: exact, Limit: maxListed,
+		Args: []string{"ls-files", "-z", "-v", "--stage", "--cached", "--others", "--exclude-standard"}})
+	beside.Wait()
+	if err = cmp.Or(err, failed); err != nil {
 		return fmt.Errorf("listing the files of %s: %w", t.root, err)
 	}
 	newHash := sha1.New
-	var read []string
+	read := git.Fields(changed)
 	for line := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
 		tag, rest, _ := strings.Cut(line, " ")
 		entry, name, staged := strings.Cut(rest, "\t")
@@ -87,7 +97,7 @@ func (t *tree) fromGit(ctx context.Context) error {
 				newHash = sha256.New
 			}
 			t.ids[name] = mode + " " + blob
-		} else { // modified, removed, untracked, in conflict, or with a mark that hides changes
+		} else { // untracked, in conflict, or with a mark that hides changes
 			read = append(read, name)
 		}
 	}

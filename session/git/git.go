@@ -57,7 +57,6 @@ type Command struct {
 	Args     []string
 	Stdin    []byte
 	Limit    int  // of standard output, in bytes; default: process's
-	Content  bool // it looks at the content of files in the work tree, though commands of its name only read
 	Filters  bool // run the filters of the user's own config, such as LFS: only in folders that the user has approved
 	User     bool // commit as the user, with the identity and signing of the user's config
 	Network  bool // reach remotes, with the user's credentials
@@ -169,7 +168,7 @@ func Once(ctx context.Context, c Command) (r process.Result, err error) {
 	if err := Check(ctx); err != nil {
 		return r, err
 	}
-	overrides, simple, at := inert, !c.User && !c.Content && slices.Contains(reading, c.Args[0]), c.Dir+"\x00"+c.GitDir
+	overrides, simple, at := inert, !c.User && slices.Contains(reading, c.Args[0]), c.Dir+"\x00"+c.GitDir
 	if _, known := looked.Load(at); !simple || !known {
 		found, err := guard(ctx, c)
 		if err != nil {
