@@ -51,6 +51,8 @@ type sessionActor struct {
 
 	branchMade bool // though the state says that it is due
 
+	begun *machine.Definition // with which the session began, once it is needed
+
 	reviews map[string]*review // those that run in this process, by step
 	gone    bool               // the session was pruned
 }

@@ -386,6 +386,24 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 	}
 }
 
+// A step that is done again has its checks again, also if they were dropped while it was done.
+func TestGoingBackBringsNoCheckAway(t *testing.T) {
+	s := newScript(t, "grep -q good src/a")
+	k := checkedProject(t, true, "["+s.yaml("")+"]", "")
+	k.write("src/a", "good")
+	k.begin()
+	k.hands(machine.NextStep)
+	k.job("alpha", []testStep{{id: "one", outputs: oneFile}, {id: "two"}, {id: "three"}}, map[string]string{"main": "[one, two, three]"})
+	if r := k.finish(k.c, `{"outputs":{},"step_id":"two"}`); r.Status != machine.NextStep {
+		t.Fatalf("reply %s", toJSON(t, r))
+	}
+	testkit.Must(t, errOf(k.c.GoTo(t.Context(), GoToArgs{StepID: "one"})))
+	k.write("src/a", "bad")
+	k.hands(machine.NeedsWork, "Checks failed")
+	k.job("alpha", []testStep{{id: "one", outputs: oneFile}, {id: "two"}}, map[string]string{"main": "[one, two]"})
+	k.hands(machine.NeedsWork, "Checks failed")
+}
+
 func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
 	s := newScript(t, "exit 0")
 	allowed := error(session.NotNow(session.CodeUntrusted, "not approved"))

@@ -59,22 +59,17 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	if err != nil {
 		return nil, err
 	}
-	if def.Kept || !a.edited(def) {
+	if !a.edited(def) {
 		return def, nil
 	}
+	if kept := a.keepingChecks(def); kept != nil || def.Kept {
+		return cmp.Or(kept, def), nil
+	}
 	how, err := a.reviewing(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || !how.Pin {
+		return def, err
 	}
-	var weaker []string
-	if was, err := a.engine.definitions.Kept(a.state.Pinned.Definition); err == nil {
-		weaker = a.state.LessChecked(was, def)
-	}
-	why := fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began with (%s). The edit counts for the next session: this one goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
-	if len(weaker) == 0 && how.Pin {
-		weaker, err = a.weaker(def)
-		why = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
-	}
+	weaker, err := a.weaker(def)
 	if err != nil || len(weaker) == 0 {
 		return def, err
 	}
@@ -83,8 +78,33 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' is pinned to the reviews that it began with, which cannot be read (%v). Restore job '%s' as it was, or abort the session.", a.id, err, a.state.JobName).
 			With("session_id", a.id).Because(err)
 	}
-	kept.Notice = why
+	kept.Notice = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
 	return kept, nil
+}
+
+// keepingChecks returns the definition with which the session goes on instead of one that drops or changes checks
+// or schemas that it began with: that which was stored last, or else the one that it began with. It returns nil if
+// that one drops nothing.
+func (a *sessionActor) keepingChecks(def *machine.Definition) *machine.Definition {
+	if a.begun == nil || a.begun.Ref != a.state.Pinned.Definition {
+		begun, err := a.engine.definitions.Kept(a.state.Pinned.Definition)
+		if err != nil {
+			a.engine.Logger.Warn("the definition that a session began with cannot be read", "session", a.id, "error", err)
+			return nil
+		}
+		a.begun = begun
+	}
+	less := a.state.LessChecked(a.begun, def)
+	if len(less) == 0 {
+		return nil
+	}
+	kept, err := a.engine.definitions.Kept(a.state.Definition)
+	if err != nil || len(a.state.LessChecked(a.begun, kept)) > 0 { // a step was done when its checks were dropped, and is done again
+		begun := *a.begun
+		kept = &begun
+	}
+	kept.Notice = fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began with (%s). The edit counts for the next session: this one goes on with the definition it has.", a.state.JobName, strings.Join(less, "; "))
+	return kept
 }
 
 // edited reports whether a definition is another than the one that the session began with, if that
