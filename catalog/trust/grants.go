@@ -31,7 +31,7 @@ type Record struct {
 	Path   string  `json:"path"` // of the project, without links
 	Denied bool    `json:"denied,omitempty"`
 	Grants []Grant `json:"grants"` // the latest last
-	// Checks are the checks of steps that are approved, each by itself, the latest last.
+	// Checks are the checks of steps that are approved, each separately, the latest last.
 	Checks Set `json:"checks,omitempty"`
 }
 

@@ -318,7 +318,7 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	is("", true, false)
 }
 
-// A check is approved by itself: its command, folder, limit and variables, and the content of the script that it
+// A check is approved separately: its command, folder, limit and variables, and the content of the script that it
 // names. Everything else of a job may change.
 func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	root := testkit.Dir(t)

@@ -90,7 +90,7 @@ func limitReached(before *task.Execution) string {
 	if before == nil || before.Error == nil || !strings.HasPrefix(*before.Error, attempt.LimitReached) {
 		return ""
 	}
-	return "\nThe last agent of this step did not end by itself. " + *before.Error + " Work so that this does not happen again.\n"
+	return "\nThe last agent of this step did not finish. " + *before.Error + " Work so that this does not happen again.\n"
 }
 
 // expects names the outputs of a step, as an agent may have forgotten one.
