@@ -2,7 +2,6 @@ package job
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -230,13 +229,6 @@ func CheckFiles(j *Job) Diagnostics {
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		check(s.InstructionsFile, "steps", i, "instructions_file")
-		for _, o := range s.Outputs {
-			if o.Schema.File != "" && j.Format == 1 {
-				if fault := schemaFault(j.Dir, o.Schema.File); fault != "" {
-					d.FaultAt([]any{"steps", i, "outputs", o.Name, "schema"}, "%s %s", yamltree.Quote(o.Schema.File), fault)
-				}
-			}
-		}
 		for moment, hooks := range map[string][]Hook{"after_agent": s.Hooks.AfterAgent, "before_tool": s.Hooks.BeforeTool, "before_prompt": s.Hooks.BeforePrompt} {
 			for k, h := range hooks {
 				check(h.PromptFile, "steps", i, "hooks", moment, k, "prompt_file")
@@ -249,50 +241,6 @@ func CheckFiles(j *Job) Diagnostics {
 		}
 	}
 	return d.All()
-}
-
-// MaxSchemaBytes is the maximum size of the file of a schema.
-const MaxSchemaBytes = 256 << 10
-
-// schemaFault returns what is wrong with the file of a JSON Schema in a job's folder, or "".
-func schemaFault(dir, name string) string {
-	data, fault := readInside(dir, name)
-	switch {
-	case fault != nil:
-		return fault.message
-	case len(data) > MaxSchemaBytes:
-		return fmt.Sprintf("has %d bytes, and a schema at most %d: shorten it", len(data), MaxSchemaBytes)
-	}
-	var schema any
-	if err := json.Unmarshal(data, &schema); err != nil {
-		return fmt.Sprintf("is not a JSON Schema: %v", err)
-	}
-	if ref := foreignRef(schema); ref != "" {
-		return fmt.Sprintf("refers to %s, and a schema may refer to nothing outside of it: copy that into the file, under $defs", yamltree.Quote(ref))
-	}
-	return ""
-}
-
-// foreignRef returns a reference of a schema that leads out of it, or "".
-func foreignRef(schema any) string {
-	switch v := schema.(type) {
-	case map[string]any:
-		for key, value := range v {
-			if ref, is := value.(string); is && (key == "$ref" || key == "$dynamicRef") && !strings.HasPrefix(ref, "#") {
-				return ref
-			}
-			if ref := foreignRef(value); ref != "" {
-				return ref
-			}
-		}
-	case []any:
-		for _, value := range v {
-			if ref := foreignRef(value); ref != "" {
-				return ref
-			}
-		}
-	}
-	return ""
 }
 
 // texts caches the instructions of a job. A file is read again when its stamp shows that it may

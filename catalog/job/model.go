@@ -9,7 +9,6 @@ import (
 	_ "embed"
 	"slices"
 	"strings"
-	"time"
 )
 
 //go:embed job.schema.json
@@ -118,24 +117,20 @@ type Step struct {
 	Instructions     string `yaml:"instructions" as:"filled"`
 	InstructionsFile string `yaml:"instructions_file" as:"path"`
 
-	Inputs       []Input     `yaml:"inputs" is:"a list of inputs"`
-	Outputs      []Output    `yaml:"outputs" is:"a mapping of output names ({} for none)" keys:"name" add:"a mapping of output names, or outputs: {} for none"`
-	Reviews      []Review    `yaml:"reviews" is:"a list of reviews ([] for none)" add:"a list of reviews, or reviews: [] for none"`
-	Checks       []StepCheck `yaml:"checks" is:"a list of checks"` // in the order in which they run
-	Dependencies []string    `yaml:"dependencies" is:"a list of step ids" each:"filled"`
-	Hooks        Hooks       `yaml:"hooks"`
-	StopHooks    []Hook      `yaml:"stop_hooks" is:"a list of hooks"` // the former name of Hooks.AfterAgent
-	Exposed      bool        `yaml:"exposed"`
-	Hidden       bool        `yaml:"hidden"`
-	Agent        *string     `yaml:"agent"`
+	Inputs       []Input  `yaml:"inputs" is:"a list of inputs"`
+	Outputs      []Output `yaml:"outputs" is:"a mapping of output names ({} for none)" keys:"name" add:"a mapping of output names, or outputs: {} for none"`
+	Reviews      []Review `yaml:"reviews" is:"a list of reviews ([] for none)" add:"a list of reviews, or reviews: [] for none"`
+	Dependencies []string `yaml:"dependencies" is:"a list of step ids" each:"filled"`
+	Hooks        Hooks    `yaml:"hooks"`
+	StopHooks    []Hook   `yaml:"stop_hooks" is:"a list of hooks"` // the former name of Hooks.AfterAgent
+	Exposed      bool     `yaml:"exposed"`
+	Hidden       bool     `yaml:"hidden"`
+	Agent        *string  `yaml:"agent"`
 	// Executor is of the agent that does the step in runs, NAME or NAME:VARIANT; "" means that of the
 	// run.
 	Executor string `yaml:"executor" as:"executor"`
-	// Model is passed to the executor; "" means the one that its own settings name.
-	Model string `yaml:"model" as:"model"`
-	// Timeout and IdleTimeout limit the agent of the step in runs; 0 means no limit.
-	Timeout     time.Duration `yaml:"timeout" min:"1s" max:"168h"`
-	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"168h"`
+	AgentLimits
+	Checks []StepCheck `yaml:"checks" is:"a list of checks"` // in the order in which they run
 }
 
 // Output returns the declared output with this name, or nil.

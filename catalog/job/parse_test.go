@@ -230,24 +230,3 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 }
-
-// The file of a schema is checked by validate: its size, its form, and that it refers to nothing else.
-func TestSchemaFiles(t *testing.T) {
-	dir := t.TempDir()
-	write(t, string(readFile(t, "testdata/valid/checks.yml")), dir, FileName)
-	for text, want := range map[string]string{
-		`{"type": "object", "$defs": {"x": {"$ref": "#/$defs/y"}}}`: "",
-		`{"items": [{"$ref": "https://example.com/x.json"}]}`:       "refers to \"https://example.com/x.json\"",
-		`{`: "is not a JSON Schema",
-		`"` + strings.Repeat("x", MaxSchemaBytes) + `"`: "and a schema at most 262144",
-	} {
-		write(t, text, dir, "report.schema.json")
-		j, ds := Load(dir)
-		if j == nil {
-			t.Fatal(ds)
-		}
-		if got := CheckFiles(j); (want == "") != (len(got) == 0) || want != "" && !strings.Contains(got[0].String(), want) {
-			t.Errorf("%.50s: %v", text, got)
-		}
-	}
-}

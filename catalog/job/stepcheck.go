@@ -10,6 +10,13 @@ import (
 	"time"
 )
 
+// AgentLimits are of the agent of a step in runs.
+type AgentLimits struct {
+	Model       string        `yaml:"model" as:"model"`                 // "" means the one that the executor's own settings name
+	Timeout     time.Duration `yaml:"timeout" min:"1s" max:"168h"`      // 0 means no limit
+	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"168h"` // likewise
+}
+
 // A StepCheck is a program that says whether a step is done: it passes with exit code 0.
 type StepCheck struct {
 	Run      []string      `yaml:"run" is:"a program and its arguments, as a list such as [go, test, ./...]" each:"filled" add:"the program and its arguments, such as run: [go, test, ./...]" nonempty:"name the program"` // without a shell
