@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -206,7 +207,7 @@ func lessChecked(was, now *job.Step, grouped bool) (what []string) {
 	for _, o := range was.Outputs {
 		switch n := now.Output(o.Name); {
 		case o.Schema.File == "" && o.Schema.JSON == nil:
-		case n == nil || !reflect.DeepEqual(n.Schema, o.Schema):
+		case n == nil || n.Schema.File != o.Schema.File || o.Schema.File == "" && !bytes.Equal(n.Schema.JSON, o.Schema.JSON):
 			what = append(what, of+fmt.Sprintf("the schema of the output '%s' was dropped or changed", o.Name))
 		case o.Required && !n.Required:
 			what = append(what, of+fmt.Sprintf("the output '%s', which has a schema, is no longer required", o.Name))
