@@ -162,8 +162,8 @@ func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 	return out
 }
 
-// keptVoids and keptChecks limit the stored void attempts of a step, and those of its checks: a reviewer that
-// always fails must not let the record grow forever.
+// keptVoids limits the stored void attempts of a step, and keptChecks those of its checks, that passed and that
+// failed: a reviewer that always fails must not let the record grow forever.
 const (
 	keptVoids  = 10
 	keptChecks = 20
@@ -177,7 +177,7 @@ func (s *State) OpenAttempt(stepID string, a Attempt) *State {
 	if a.Number, a.State = p.QualityAttempts+1, AttemptOpen; a.Checks {
 		a.Number = p.FailedChecks + 1
 	}
-	attempts, voids, checks := append(slices.Clone(p.Attempts), &a), 0, 0
+	attempts, voids, checks := append(slices.Clone(p.Attempts), &a), 0, map[AttemptState]int{}
 	slices.Reverse(attempts)
 	attempts = slices.DeleteFunc(attempts, func(a *Attempt) bool {
 		switch {
@@ -185,8 +185,8 @@ func (s *State) OpenAttempt(stepID string, a Attempt) *State {
 			voids++
 			return voids > keptVoids
 		case a.Checks:
-			checks++
-			return checks > keptChecks
+			checks[a.State]++
+			return checks[a.State] > keptChecks
 		}
 		return false
 	})
