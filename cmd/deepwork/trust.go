@@ -112,10 +112,7 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		return nil
 	}
 	if n := len(record.Grants); n > 0 {
-		a.showChanges(record.Grants[n-1], set)
-		for _, e := range fresh {
-			fmt.Fprintf(a.out, "  new: %s\n", trust.Word(e.Key))
-		}
+		a.showChanges(record.Grants[n-1], set, fresh)
 	}
 	summary := summaryOf(set, record.Grants)
 	if len(checks) > 0 {
@@ -170,7 +167,7 @@ func summaryOf(set trust.Set, grants []trust.Grant) string {
 	return text
 }
 
-func (a *app) showChanges(last trust.Grant, set trust.Set) {
+func (a *app) showChanges(last trust.Grant, set, fresh trust.Set) {
 	fmt.Fprintf(a.out, "\nSince it was approved on %s:\n", last.At.Local().Format("2006-01-02 15:04"))
 	for _, c := range set.Changes(last.Set) {
 		switch {
@@ -182,6 +179,9 @@ func (a *app) showChanges(last trust.Grant, set trust.Set) {
 			fmt.Fprintf(a.out, "  changed: %s, which was\n", trust.Word(c.Is.Key))
 			c.Was.Print(a.out, "    ")
 		}
+	}
+	for _, e := range fresh {
+		fmt.Fprintf(a.out, "  new: %s\n", trust.Word(e.Key))
 	}
 }
 

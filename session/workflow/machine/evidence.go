@@ -178,9 +178,9 @@ func (s *State) LessChecked(was, now *Definition) (what []string) {
 		for _, id := range entry {
 			st := was.Job.Step(id)
 			hasSchema := slices.ContainsFunc(st.Outputs, func(o job.Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })
-			at := now.Workflow.Find(id)
+			at, p := now.Workflow.Find(id), s.Progress(id)
 			switch {
-			case len(st.Checks) == 0 && !hasSchema || s.Progress(id).Done():
+			case len(st.Checks) == 0 && !hasSchema, p.Done(), p != nil && p.Unreported:
 			case at < 0, at < here:
 				what = append(what, fmt.Sprintf("step '%s', which has checks, is gone from what is still to do", id))
 			default:
