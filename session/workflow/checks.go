@@ -64,7 +64,7 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 			c.over = append(c.over, checks[i].Name)
 			continue
 		}
-		known[i] = p.CheckedBefore(check.Key(&checks[i]), content.Digest(i))
+		known[i] = a.state.CheckedBefore(stepID, check.Key(&checks[i]), content.Digest(i))
 		missing = missing || known[i] == nil
 	}
 	if missing {

@@ -404,6 +404,19 @@ func TestGoingBackBringsNoCheckAway(t *testing.T) {
 	k.hands(machine.NeedsWork, "Checks failed")
 }
 
+// A check that passes once in a while is no way through: the result of a content stands, also if the step begins again.
+func TestBeginningAStepAgainIsNoOtherTry(t *testing.T) {
+	s := newScript(t, "")
+	s.says("[ $(wc -l < " + s.path + ".calls) -gt 1 ]")
+	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
+	k.hands(machine.NeedsWork, "Checks failed")
+	testkit.Must(t, errOf(k.c.GoTo(t.Context(), GoToArgs{StepID: "one"})))
+	k.hands(machine.NeedsWork, "Checks failed")
+	if s.runs() != 1 {
+		t.Errorf("%d runs", s.runs())
+	}
+}
+
 func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
 	s := newScript(t, "exit 0")
 	allowed := error(session.NotNow(session.CodeUntrusted, "not approved"))

@@ -122,8 +122,23 @@ func (p *StepProgress) Judged(digest string) *Attempt {
 	return nil
 }
 
-// CheckedBefore returns the newest result of a check for exactly this content, or nil. Imported ones do not count.
-func (p *StepProgress) CheckedBefore(key, digest string) *Verdict {
+// CheckedBefore returns the newest result of a check of a step for exactly this content, or nil: also one from
+// before go_to_step, so that beginning a step again is no way to another try. Imported ones do not count.
+func (s *State) CheckedBefore(stepID, key, digest string) *Verdict {
+	v := s.Progress(stepID).checkedBefore(key, digest)
+	for _, w := range slices.Backward(s.History) {
+		if v == nil {
+			p, _ := w.Progress.Get(stepID)
+			v = p.checkedBefore(key, digest)
+		}
+	}
+	return v
+}
+
+func (p *StepProgress) checkedBefore(key, digest string) *Verdict {
+	if p == nil {
+		return nil
+	}
 	for _, a := range slices.Backward(p.Attempts) {
 		for _, v := range a.Verdicts {
 			if a.Checks && !a.Imported && v.Key == key && v.Digest == digest {
