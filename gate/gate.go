@@ -240,6 +240,8 @@ func (g *Gate) log(r *review, v Verdict) {
 	attrs := []any{"session", r.batch.session, "step", r.batch.sub.Step.ID, "review", r.task.Key,
 		"reviewer", v.Reviewer, "took_ms", v.EndedAt.Sub(v.StartedAt).Milliseconds()}
 	switch e, failed := errors.AsType[*Error](v.Err); {
+	case r.task.Do != nil:
+		g.options.Logger.Info("checks ended", append(attrs, "error", v.Err)...)
 	case failed && e.Code == Cancelled:
 		g.options.Logger.Info("review cancelled", append(attrs, "reason", e.What)...)
 	case failed:

@@ -20,6 +20,11 @@ const ReviewEnv = "DEEPWORK_REVIEW"
 // review runs one review to its end.
 func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 	v := Verdict{Task: r.task, Reviewer: s.Reviewer(), StartedAt: time.Now().UTC()}
+	if r.task.Do != nil {
+		v.Err = r.task.Do(ctx)
+		v.Passed, v.EndedAt = v.Err == nil, time.Now().UTC()
+		return v
+	}
 	got, err := g.judge(ctx, r, s)
 	if err != nil {
 		v.Err = err
@@ -99,7 +104,7 @@ func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (proces
 	result, err := process.Run(timed, process.Spec{
 		Command:     s.argv(p, t),
 		Dir:         g.options.Root,
-		Env:         process.With(environment(g.options.Root, s.Secrets), s.Env...),
+		Env:         process.With(Environment(g.options.Root, s.Secrets), s.Env...),
 		Stdin:       stdin,
 		StdoutLimit: stdoutLimit,
 		StderrLimit: stderrLimit,
@@ -162,9 +167,9 @@ func (s Settings) argv(p prompt, t *Task) []string {
 // maxArgument is the longest task, in bytes, that is passed as an argument: Linux allows 128 KiB.
 const maxArgument = 120_000
 
-// environment is the server's own without its secrets, and ReviewEnv. CLAUDECODE is left out: a
+// Environment is the server's own without its secrets, and ReviewEnv. CLAUDECODE is left out: a
 // server started within Claude Code inherits it, and claude refuses to start with it.
-func environment(root string, secrets []string) []string {
+func Environment(root string, secrets []string) []string {
 	return append(process.Without(os.Environ(), append(secrets, "CLAUDECODE")...), ReviewEnv+"=1", "PWD="+root)
 }
 

@@ -5,6 +5,7 @@
 package gate
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -42,6 +43,8 @@ type Task struct {
 	// step's description, each file's output, path and content, and the names in Others. A verdict is
 	// valid for this digest only. The author's notes are included only if they are the account that is judged.
 	Digest string
+	// Do is run in the pool in place of a reviewer; its error is the verdict's. nil means a reviewer.
+	Do func(context.Context) error
 }
 
 // Plan returns the reviews of a submission by reviewers, in the author's order: one task for a review

@@ -20,6 +20,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/board"
+	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -103,6 +104,7 @@ type opening struct {
 	stores *store.Stores
 	jobs   *catalog.Catalog
 	judge  *gate.Gate // nil if nothing is reviewed
+	checks *check.Runner
 	board  *taskBoard
 	engine *workflow.Engine
 	server *Server
@@ -234,12 +236,13 @@ func (p *opening) freshJobs(ctx context.Context) *catalog.Snapshot {
 	return p.jobs.Snapshot()
 }
 
-// openReviews opens the pool of reviews.
+// openReviews opens the pools of reviews and of checks.
 func (p *opening) openReviews() error {
 	if p.reviews.enabled() {
 		p.judge = gate.Open(gate.Options{Root: p.root, Logger: p.logger, Settings: p.reviews.settings})
 		p.opened.add("reviews that did not stop", p.judge.Close)
 	}
+	p.openChecks()
 	return nil
 }
 
@@ -247,7 +250,7 @@ func (p *opening) openReviews() error {
 func (p *opening) openSessions() (err error) {
 	p.engine, err = workflow.Open(p.ctx, workflow.Options{
 		Root: p.root, State: p.folder, Catalog: p.jobs, Config: p.settings, Logger: p.logger, Stores: p.stores, Place: p.stores.Place, Attempt: p.attempt(),
-		Reviews: p.reviews.enabled(), Gate: p.judge, Reviewing: p.reviews.now, Moved: p.options.moved,
+		Reviews: p.reviews.enabled(), Gate: p.judge, Checks: p.checks, Reviewing: p.reviews.now, Moved: p.options.moved,
 	})
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", p.root, err)
@@ -292,7 +295,7 @@ func (p *opening) engines() engines {
 		execution:        p.engine.Execution,
 		session:          p.engine.Session,
 		children:         p.engine.Children,
-		executor:         p.engine.Executor,
+		defined:          p.engine.Defined,
 		token:            p.folder.Token,
 		unavailable:      p.stores.Unavailable,
 		metrics:          sessionMetrics(p.engine.Stats),
@@ -303,7 +306,7 @@ func (p *opening) engines() engines {
 	p.board.share(&e, p.engine)
 	e.pages = func() (page.Options, error) {
 		key, err := p.folder.Sign("web pages", nil)
-		return page.Options{Project: filepath.Base(p.root), Root: p.root, Board: p.board.engine, Engine: p.engine, Jobs: p.freshJobs, Config: p.current, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger}, err
+		return page.Options{Project: filepath.Base(p.root), Root: p.root, Board: p.board.engine, Engine: p.engine, Jobs: p.freshJobs, Config: p.current, Approves: p.approvesCheck, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger}, err
 	}
 	return e
 }

@@ -43,6 +43,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -77,7 +78,7 @@ type engines struct {
 	execution        func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
 	session          func(ctx context.Context, identity, sessionID string) (*machine.State, error)
 	children         func(ctx context.Context, identity string, parents map[string]bool) ([]*machine.State, error)
-	executor         func(ctx context.Context, s *machine.State, stepID string) (string, error) // that the job of a session names for a step
+	defined          func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) // a step by the job of a session
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun

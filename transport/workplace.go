@@ -19,6 +19,7 @@ import (
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
@@ -82,8 +83,10 @@ type grant struct {
 	hash string
 
 	mu       sync.Mutex
-	called   bool     // its agent has connected
-	children []string // the workflows that its agent has started, over whatever connection
+	called   bool      // its agent has connected
+	inFlight int       // calls
+	lastCall time.Time // when the last one ended
+	children []string  // the workflows that its agent has started, over whatever connection
 }
 
 func newWorkplace(logger *slog.Logger, folder *state.Folder, l *attempt.Lead) *workplace {
@@ -167,6 +170,7 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called boo
 	if err != nil {
 		return c, nil, err
 	}
+	admitted := &grant{Grant: g, hash: strings.TrimPrefix(line, identity+":")}
 	c.MCP = runner.MCP{File: filepath.Join(w.dir, g.Execution+".json"), URL: w.web.URL()}
 	data, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{runner.MCPName: map[string]any{
 		"type": "http", "url": c.MCP.URL, "headers": map[string]string{"Authorization": "Bearer " + token},
@@ -177,10 +181,10 @@ func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called boo
 	if err != nil {
 		return c, nil, fmt.Errorf("writing how an agent reaches its server: %w", err)
 	}
+	c.Called = admitted.lastActive
 	c.Env = []string{config.MCPURLEnv + "=" + c.MCP.URL, runner.TokenEnv + "=" + token, config.MCPConfigEnv + "=" + c.MCP.File,
 		config.SessionEnv + "=" + g.Session, config.StepEnv + "=" + g.Step}
 	w.mu.Lock()
-	admitted := &grant{Grant: g, hash: strings.TrimPrefix(line, identity+":")}
 	w.grants[identity] = admitted
 	w.mu.Unlock()
 	return c, func() bool {
@@ -268,9 +272,9 @@ func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Qu
 	return w.own.Finish(w.as(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
 }
 
-// Executor implements run.Workplace.
-func (w *workplace) Executor(ctx context.Context, s *machine.State, stepID string) (string, error) {
-	return w.base.executor(ctx, s, stepID)
+// Defined implements run.Workplace.
+func (w *workplace) Defined(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) {
+	return w.base.defined(ctx, s, stepID)
 }
 
 // Moved implements run.Workplace.
@@ -290,6 +294,29 @@ func (w *workplace) retries(ctx context.Context) int {
 type stepCaller struct {
 	tool.WorkflowCaller
 	grant *grant
+}
+
+// use notes that a call is in flight until its result is called.
+func (g *grant) use() (over func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inFlight++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.inFlight--
+		g.lastCall = time.Now()
+	}
+}
+
+// lastActive returns when the agent was last in a call: now, if it is.
+func (g *grant) lastActive() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inFlight > 0 {
+		return time.Now()
+	}
+	return g.lastCall
 }
 
 // own checks the session and the step of a call; those that it leaves out are those of the agent.
@@ -325,6 +352,7 @@ func (c *stepCaller) request(id string) *string {
 }
 
 func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.StepReply, error) {
+	defer c.grant.use()()
 	if err := c.own(&a.SessionID, &a.StepID); err != nil {
 		return nil, err
 	}
@@ -332,6 +360,7 @@ func (c *stepCaller) Step(ctx context.Context, a workflow.StepArgs) (*machine.St
 }
 
 func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machine.FinishReply, error) {
+	defer c.grant.use()()
 	if err := c.own(&a.SessionID, &a.StepID); err != nil {
 		return nil, err
 	}
@@ -356,6 +385,7 @@ func (c *stepCaller) Finish(ctx context.Context, a workflow.FinishArgs) (*machin
 const personFeedback = "Waiting: a person must pass these outputs and has been asked to. Change nothing in them, and do not wait for the answer: end now, unless you have other steps to do. If they pass, the step is finished without you; if not, you are told what to change. This is not a failed attempt, and quality_review_override_reason does not skip it."
 
 func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.StartReply, error) {
+	defer c.grant.use()()
 	if err := c.own(&a.ParentSessionID, new(*string)); err != nil {
 		return nil, err
 	}

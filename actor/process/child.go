@@ -57,7 +57,9 @@ func Spawn(spec Spec, stdout, stderr io.Writer) (*Child, error) {
 		})
 	}
 	c.read(c.pipes[1], stdout)
-	c.read(c.pipes[2], stderr)
+	if !spec.oneOutput {
+		c.read(c.pipes[2], stderr)
+	}
 	return c, nil
 }
 
@@ -83,11 +85,11 @@ func start(spec Spec, input bool) (*Child, error) {
 		}
 	}
 	c := &Child{
-		cmd: exec.Command(program, spec.Command[1:]...), group: &group{all: spec.Descendants, tidy: spec.Tidy}, exited: make(chan struct{}),
+		cmd: exec.Command(program, spec.Command[1:]...), group: &group{all: spec.Descendants, detachedToo: spec.detachedToo, tidy: spec.Tidy}, exited: make(chan struct{}),
 	}
 	c.cmd.Args[0] = spec.Command[0]
 	c.cmd.Dir, c.cmd.Env = spec.Dir, spec.Env
-	theirs, err := c.makePipes(input)
+	theirs, err := c.makePipes(input, spec.oneOutput)
 	if err == nil {
 		begun := make(chan error, 1)
 		c.owner.Go(func() { c.own(begun) })
@@ -103,9 +105,13 @@ func start(spec Spec, input bool) (*Child, error) {
 
 // makePipes creates the pipes. They are ours, not exec's, so that the end of the command is noticed
 // while descendants hold them open.
-func (c *Child) makePipes(input bool) (theirs [3]*os.File, err error) {
+func (c *Child) makePipes(input, oneOutput bool) (theirs [3]*os.File, err error) {
 	for i := range c.pipes {
 		if i == 0 && !input {
+			continue
+		}
+		if i == 2 && oneOutput {
+			theirs[2] = theirs[1]
 			continue
 		}
 		r, w, err := os.Pipe()

@@ -16,6 +16,9 @@ func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 // endDescendants does nothing: only the group is known on macOS.
 func (g *group) endDescendants() (left bool) { return false }
 
+// strays reports false: only the group is known on macOS.
+func (g *group) strays() bool { return false }
+
 // Boot identifies the system's current boot.
 func Boot() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")

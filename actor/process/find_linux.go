@@ -84,7 +84,7 @@ func (g *group) endDescendants() (left bool) {
 	for pause := (wait.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}); ; {
 		left = false
 		for _, pid := range children() { // whose numbers are not reused before they are reaped
-			if !detached(pid) {
+			if g.detachedToo || !detached(pid) {
 				left = true
 				unix.Kill(pid, unix.SIGKILL)
 			}
@@ -94,4 +94,13 @@ func (g *group) endDescendants() (left bool) {
 			return left
 		}
 	}
+}
+
+// strays reports whether descendants of this process run, outside of the group too, if all is set and the leader has ended.
+func (g *group) strays() bool {
+	if !g.all {
+		return false
+	}
+	g.reap()
+	return len(children()) > 0
 }

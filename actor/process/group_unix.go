@@ -15,10 +15,11 @@ import (
 
 // A group is a process group: a child and all descendants that have not left it on purpose.
 type group struct {
-	all     bool // Spec.Descendants
-	tidy    bool // Spec.Tidy
-	id      int
-	orphans chan os.Signal // SIGCHLD, if all; one is enough, since reap reaps every ended child
+	all         bool // Spec.Descendants
+	tidy        bool // Spec.Tidy
+	id          int
+	detachedToo bool           // Spec.detachedToo
+	orphans     chan os.Signal // SIGCHLD, if all; one is enough, since reap reaps every ended child
 }
 
 // start starts a command as the leader of a new group.

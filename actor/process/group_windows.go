@@ -14,10 +14,11 @@ import (
 // A group is a child and all its descendants: a job object, which its members cannot leave unless
 // all is set.
 type group struct {
-	all  bool // Spec.Descendants
-	tidy bool // Spec.Tidy
-	job  windows.Handle
-	pid  uint32
+	all         bool // Spec.Descendants
+	tidy        bool // Spec.Tidy
+	detachedToo bool // Spec.detachedToo
+	job         windows.Handle
+	pid         uint32
 }
 
 // start starts a command in a new job object. The command begins suspended, so that it cannot start
@@ -129,6 +130,9 @@ func (g *group) alive() bool {
 
 // endDescendants does nothing: members cannot leave the job unnoticed.
 func (g *group) endDescendants() (left bool) { return false }
+
+// strays reports false: members cannot leave the job unnoticed.
+func (g *group) strays() bool { return false }
 
 func (g *group) close() { windows.CloseHandle(g.job) }
 

@@ -4,6 +4,7 @@
 //   - [Run] feeds a command its input, waits for its end and returns its output.
 //   - [Serve] starts a long-lived command that is spoken to over pipes.
 //   - [Spawn] starts a command whose output is handled while it runs.
+//   - [Contain] runs a command of which nothing is left afterwards.
 //   - [Detach] starts a command that outlives this process.
 //   - [EndGroup] ends the group of a command whose parent was killed.
 package process
@@ -58,6 +59,9 @@ type Spec struct {
 	// Tidy ends the child by SIGTERM instead of SIGKILL when this process is killed, on Linux, so that
 	// it can remove its lock files. Only for programs that SIGTERM ends.
 	Tidy bool
+
+	detachedToo bool // with Descendants: also those started by Detach
+	oneOutput   bool // standard error goes where standard output goes, in order
 }
 
 func (s *Spec) withDefaults() (Spec, error) {

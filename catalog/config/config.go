@@ -57,6 +57,7 @@ type Config struct {
 	Executors     []Executor       `yaml:"executors" is:"a mapping of executors by name" keys:"constant"` // in the file's order
 	Attempts      Attempts         `yaml:"attempts"`
 	Run           Run              `yaml:"run"`
+	Checks        Checks           `yaml:"checks"`
 	Sessions      Sessions         `yaml:"sessions"`
 	Prices        map[string]Price `yaml:"prices" own:"" each:"price" is:"a mapping of the names of models to their prices"`
 	Notify        []string         `yaml:"notify" own:"" as:"command"` // gets what needs a person
@@ -75,6 +76,11 @@ type QualityGate struct {
 	MaxInlineFiles       int           `yaml:"max_inline_files" max:"10000"`               // default 5
 	Pin                  bool          `yaml:"pin"`                                        // sessions keep to the reviewer and the criteria that they began with
 	Override             Override      `yaml:"override" oneof:"agent,human,never"`         // default OverrideAgent; a project's config can only make it stricter, the user's own wins
+}
+
+// Checks configures the checks of steps (key checks).
+type Checks struct {
+	MaxConcurrent int `yaml:"max_concurrent" min:"1" max:"10000"` // steps whose checks run at once; default the number of processors
 }
 
 // Git configures the use of branch names.
@@ -114,6 +120,7 @@ func Default() *Config {
 		WorkflowTools: defaultWorkflowTools(),
 		Attempts:      defaultAttempts(),
 		Run:           Run{Retries: 2},
+		Checks:        Checks{MaxConcurrent: runtime.GOMAXPROCS(0)},
 	}
 }
 

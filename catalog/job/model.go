@@ -146,6 +146,8 @@ type Step struct {
 	// Executor is of the agent that does the step in runs, NAME or NAME:VARIANT; "" means that of the
 	// run.
 	Executor string `yaml:"executor" as:"executor"`
+	AgentLimits
+	Checks []StepCheck `yaml:"checks" is:"a list of checks"` // in the order in which they run
 }
 
 // Ref returns the text by which Job.Step finds the step: its id, or workflow/id where workflows have their
@@ -259,11 +261,11 @@ func (s *Step) HasSchema() bool {
 
 // An Output is a declared result of a step.
 type Output struct {
-	Name        string     `yaml:",key"`
-	Type        OutputType `yaml:"type" oneof:"file,files,string" add:"type: file, type: files, or type: string"`
-	Description string     `yaml:"description" add:"what the output is"`
-	Required    bool       `yaml:"required" default:"true"`
-	Schema      ContentSchema
+	Name        string        `yaml:",key"`
+	Type        OutputType    `yaml:"type" oneof:"file,files,string" add:"type: file, type: files, or type: string"`
+	Description string        `yaml:"description" add:"what the output is"`
+	Required    bool          `yaml:"required" default:"true"`
+	Schema      ContentSchema `yaml:"schema" as:"schema"`
 }
 
 // A Review says which part of a step is judged, and by which questions.

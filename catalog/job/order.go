@@ -107,6 +107,7 @@ func (o *order) checkWorkflow(w *Workflow, at place) {
 		}
 	}
 	for _, r := range refs {
+		o.warnShared(w, r)
 		o.entries[r.step] = 0
 	}
 }
@@ -162,6 +163,19 @@ func (o *order) checkStep(r ref) {
 			o.d.FaultAt(r.at, "%s comes before %s, which it depends on: move it after that step", id, need)
 		case there == here:
 			o.d.FaultAt(r.at, "%s is in one group with %s, which it depends on: put it into a later entry", id, need)
+		}
+	}
+}
+
+// warnShared warns of checks that say less in a group, whose members change the same folder.
+func (o *order) warnShared(w *Workflow, r ref) {
+	step := &o.job.Steps[r.step]
+	if len(w.Entries[o.entries[r.step]-1]) < 2 {
+		return
+	}
+	for _, c := range step.Checks {
+		if c.Files == nil {
+			o.d.WarnAt(r.at, "%s has the check %q without files, which here is bound to the outputs alone, since other agents change the folder at the same time: name its files, or give the step an entry of its own", yamltree.Quote(step.ID), c.Name)
 		}
 	}
 }

@@ -204,3 +204,29 @@ func TestEdges(t *testing.T) {
 		})
 	}
 }
+
+// A check without files is bound to less in a group, which validate says.
+func TestAGroupsCheckWithoutFilesIsAWarning(t *testing.T) {
+	source := strings.Replace(string(readFile(t, "testdata/valid/checks.yml")), "steps: [port]", "steps: [[port, other]]", 1)
+	source = strings.Replace(source, "workflows:", "  - {id: other, name: O, description: O, instructions: O, outputs: {}, reviews: []}\nworkflows:", 1)
+	j, ds := Parse("/d", FileName, []byte(source))
+	if j == nil || len(j.Warnings) != 2 || !strings.Contains(j.Warnings[0].Message, `the check "lint.sh" without files, which here is bound to the outputs alone`) {
+		t.Errorf("%v, %v", ds, j)
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"tests/**", "tests/a", true}, {"tests/**", "tests/a/b", true}, {"tests/**", "tests", false}, {"tests/**", "mytests/a", false},
+		{"**/*_test.go", "a_test.go", true}, {"**/*_test.go", "x/y/a_test.go", true}, {"**/*_test.go", "x/a.go", false},
+		{"*.go", "a.go", true}, {"*.go", "x/a.go", false}, {"./go.mod", "go.mod", true}, {"a?c", "abc", true}, {"a?c", "a/c", false},
+		{"**", "anything/at/all", true}, {"src/**/x", "src/x", true}, {"src/**/x", "src/a/b/x", true}, {"a.c", "abc", false}, {"(a+)", "(a+)", true},
+	} {
+		if got := Matches([]string{c.pattern}, c.name); got != c.want {
+			t.Errorf("%s names %s: %t", c.pattern, c.name, got)
+		}
+	}
+}

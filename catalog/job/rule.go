@@ -33,6 +33,10 @@ var rules = map[string]yamltree.Text{
 	"name":          rule(freeName),
 	"filled":        rule(filled),
 	"judge":         rule(judge),
+	"folder":        rule(insideFolder),
+	"pattern":       rule(pattern),
+	"variable":      rule(form(`^[A-Za-z_][A-Za-z0-9_]*$`, " is not the name of an environment variable: use letters, digits and _")),
+	"model":         rule(form(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`, " is not the name of a model: use letters, digits and any of . _ : / @ -, beginning with a letter or digit")),
 	"executor":      func(s string) (string, error) { return s, CheckExecutor(s) },
 	"path": func(s string) (string, error) {
 		_, err := rule(insidePath)(s)
@@ -136,6 +140,39 @@ func insidePath(s string) string {
 		return yamltree.Quote(s) + " is a folder, not a file: " + rule
 	}
 	return ""
+}
+
+// insideFolder is the rule of folders below the project's root.
+func insideFolder(s string) string {
+	if s == "project" {
+		return ""
+	}
+	const rule = "write project, or the path of a folder below its root, such as backend"
+	switch clean := path.Clean(s); {
+	case s == "":
+		return "is empty: " + rule
+	case strings.ContainsFunc(s, unicode.IsControl), strings.Contains(s, `\`):
+		return yamltree.Quote(s) + " has control characters or backslashes in it: " + rule
+	case path.IsAbs(s), clean == "..", strings.HasPrefix(clean, "../"), len(s) >= 2 && s[1] == ':':
+		return yamltree.Quote(s) + " is not below the project's root: " + rule
+	}
+	return ""
+}
+
+// pattern is the rule of patterns of files below the project's root; see Matches.
+func pattern(s string) string {
+	const rule = "write a pattern relative to the project's root, such as tests/** or go.mod"
+	switch clean := path.Clean(s); {
+	case s == "":
+		return "is empty: " + rule
+	case strings.ContainsFunc(s, unicode.IsControl), strings.Contains(s, `\`), strings.ContainsAny(s, "[]{}!"):
+		return yamltree.Quote(s) + " has other special characters in it than * and ?: " + rule
+	case path.IsAbs(s), clean == "..", strings.HasPrefix(clean, "../"), len(s) >= 2 && s[1] == ':':
+		return yamltree.Quote(s) + " is not below the project's root: " + rule
+	case s[len(s)-1] == '/':
+		return yamltree.Quote(s) + " is a folder: add **, as in " + s + "**"
+	}
+	return tooLong(s, maxName)
 }
 
 // tooLong checks the length of a text, in characters.

@@ -118,6 +118,7 @@ func TestSchemaHasTheShapes(t *testing.T) {
 	checkShape(t, use2{}, parse(root.Defs["use"]))
 	checkShape(t, Parameter{}, parse(root.Defs["parameter"]))
 	checkShape(t, Step{}, step)
+	checkShape(t, StepCheck{}, parse(root.Defs["check"]))
 	checkShape(t, Output{}, parse(root.Defs["output"]))
 	checkShape(t, Review{}, parse(root.Defs["review"]))
 	checkShape(t, Input{}, parse(root.Defs["input"]))

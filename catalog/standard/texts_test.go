@@ -29,8 +29,8 @@ var tools = map[string][]string{
 // What else of the program the texts may name: fields of replies, keys of a
 // session's record, subcommands.
 var (
-	fields   = []string{"jobs", "errors", "stack", "begin_step", "job_dir", "job_name", "error", "status", "step_progress", "quality_attempts"}
-	commands = []string{"serve", "init", "validate", "run", "jobs", "sessions", "schema", "version", "completion", "demo"}
+	fields   = []string{"jobs", "errors", "stack", "begin_step", "job_dir", "job_name", "error", "status", "step_progress", "quality_attempts", "idle_timeout"}
+	commands = []string{"serve", "init", "validate", "run", "jobs", "sessions", "schema", "version", "completion", "demo", "trust"}
 )
 
 var (

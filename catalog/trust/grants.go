@@ -31,6 +31,8 @@ type Record struct {
 	Path   string  `json:"path"` // of the project, without links
 	Denied bool    `json:"denied,omitempty"`
 	Grants []Grant `json:"grants"` // the latest last
+	// Checks are the checks of steps that are approved, each separately, the latest last.
+	Checks Set `json:"checks,omitempty"`
 }
 
 // A Ledger stores the user's decisions about one project in a file outside of it. Its methods may
@@ -103,12 +105,12 @@ func (l *Ledger) Grant(ctx context.Context, s Set, now time.Time) error {
 
 // Revoke removes all grants.
 func (l *Ledger) Revoke(ctx context.Context) error {
-	return l.change(ctx, func(r *Record) { r.Grants = nil })
+	return l.change(ctx, func(r *Record) { r.Grants, r.Checks = nil, nil })
 }
 
 // Deny removes all grants, and refuses everything until the next Grant.
 func (l *Ledger) Deny(ctx context.Context) error {
-	return l.change(ctx, func(r *Record) { r.Denied, r.Grants = true, nil })
+	return l.change(ctx, func(r *Record) { r.Denied, r.Grants, r.Checks = true, nil, nil })
 }
 
 func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
@@ -122,7 +124,7 @@ func (l *Ledger) change(ctx context.Context, change func(*Record)) error {
 	}
 	r, err := l.Read()
 	if err == nil {
-		r = &Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants)}
+		r = &Record{Path: l.root, Denied: r.Denied, Grants: slices.Clone(r.Grants), Checks: r.Checks}
 		change(r)
 		var text []byte
 		if text, err = json.Marshal(r); err == nil { // with indentation, values would not be equal to those of a config

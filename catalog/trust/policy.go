@@ -224,7 +224,7 @@ func Check(root string, a *config.Approval, command []string) error {
 		return nil
 	}
 	approvals := a.Files
-	for _, f := range filesOf(root, command) {
+	for _, f := range filesOf(root, root, command) {
 		sum, fault, err := f.read()
 		if err != nil {
 			return err

@@ -27,8 +27,8 @@ type file struct {
 
 // filesOf returns the files inside the project that are a command's program or its first argument
 // that is not an option. Those that are missing count: node runs tool.js, or tool/index.js, in place
-// of a file tool that was removed.
-func filesOf(root string, command []string) (all []file) {
+// of a file tool that was removed. dir is the folder in which the command runs.
+func filesOf(root, dir string, command []string) (all []file) {
 	for n, word := range command {
 		if n > 1 && !strings.HasPrefix(command[n-1], "-") {
 			break
@@ -38,7 +38,7 @@ func filesOf(root string, command []string) (all []file) {
 		}
 		path := word
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(root, path)
+			path = filepath.Join(dir, path)
 		}
 		if with, err := exec.LookPath(path); n == 0 && err == nil {
 			path = with // the extension, on Windows
@@ -62,15 +62,15 @@ func filesOf(root string, command []string) (all []file) {
 
 // unchecked returns the words of a command that name something in the project whose content filesOf
 // does not cover: scripts after its first argument, folders.
-func unchecked(root string, command []string) (words []string) {
+func unchecked(root, dir string, command []string) (words []string) {
 	covered := map[string]bool{}
-	for _, f := range filesOf(root, command) {
+	for _, f := range filesOf(root, dir, command) {
 		covered[f.name] = f.path != ""
 	}
 	for n, word := range command {
 		path := word
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(root, path)
+			path = filepath.Join(dir, path)
 		}
 		rel, err := filepath.Rel(root, path)
 		if _, serr := os.Lstat(path); n == 0 && process.Bare(word) || word == "" || err != nil || serr != nil || !filepath.IsLocal(rel) {

@@ -44,7 +44,7 @@ type Entry struct {
 
 // SetOf returns the set of a project's config. It reads the files that commands name.
 func SetOf(root string, c *config.Config) (Set, error) {
-	b := builder{root: root}
+	b := builder{root: root, dir: root}
 	b.add(config.AgentsKey, "may be started")
 	a, q := c.Attempts, c.QualityGate
 	for _, e := range []struct {
@@ -107,6 +107,7 @@ func SetOf(root string, c *config.Config) (Set, error) {
 
 type builder struct {
 	root string
+	dir  string // in which commands run
 	set  Set
 	err  error
 }
@@ -119,8 +120,8 @@ func (b *builder) add(key string, value any, commands ...[]string) {
 	}
 	for _, command := range commands {
 		e.Runs = e.Runs || len(command) > 0
-		e.Unchecked = append(e.Unchecked, unchecked(b.root, command)...)
-		for _, f := range filesOf(b.root, command) {
+		e.Unchecked = append(e.Unchecked, unchecked(b.root, b.dir, command)...)
+		for _, f := range filesOf(b.root, b.dir, command) {
 			sum, fault, err := f.read()
 			if err != nil && b.err == nil {
 				b.err = fmt.Errorf("%s: %w", key, err)

@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
 )
 
 const asks = `
@@ -287,4 +288,67 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	}
 	must(t, ledger.Deny(ctx))
 	is("", true, false)
+}
+
+// A check is approved separately: its command, folder, limit and variables, and the content of the script that it
+// names. Everything else of a job may change.
+func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
+	root := testkit.Dir(t)
+	testkit.Write(t, filepath.Join(root, "sub", "check.sh"), "exit 0")
+	ledger := OpenLedger(filepath.Join(testkit.Dir(t), "grants"), root)
+	base := job.StepCheck{Run: []string{"sh", "check.sh", "arg"}, Name: "tests", In: "sub"}
+	entry := func(root string, c job.StepCheck) Entry {
+		t.Helper()
+		e, err := CheckOf(root, "job", "step", &c)
+		testkit.Must(t, err)
+		return e
+	}
+	approves := func(want bool, what string, e Entry, trusted ...string) {
+		t.Helper()
+		if err := ledger.ApprovesCheck(e, trusted); (err == nil) != want {
+			t.Errorf("%s: %v, want approved %t", what, err, want)
+		}
+	}
+	approves(false, "before", entry(root, base))
+	approves(true, "a trusted folder", entry(root, base), filepath.Dir(root))
+	granted := entry(root, base)
+	if granted.Files["sub/check.sh"] == "" {
+		t.Fatalf("the script is not a part of it: %+v", granted)
+	}
+	testkit.Must(t, ledger.GrantChecks(t.Context(), Set{granted}))
+	approves(true, "as it is", entry(root, base))
+	for what, change := range map[string]func(*job.StepCheck){
+		"command":  func(c *job.StepCheck) { c.Run = []string{"sh", "check.sh", "other"} },
+		"folder":   func(c *job.StepCheck) { c.In = "project" },
+		"limit":    func(c *job.StepCheck) { c.Timeout = time.Hour },
+		"pass_env": func(c *job.StepCheck) { c.PassEnv = []string{"TOKEN"} },
+	} {
+		c := base
+		change(&c)
+		approves(false, what, entry(root, c))
+	}
+	other := base
+	other.Name, other.Files, other.Protect = "renamed", []string{"src/**"}, []string{"tests/**"}
+	approves(true, "name, files and protect", entry(root, other))
+
+	workspace := testkit.Dir(t)
+	testkit.Write(t, filepath.Join(workspace, "sub", "check.sh"), "exit 0")
+	approves(true, "an attempt", entry(workspace, base))
+	testkit.Write(t, filepath.Join(workspace, "sub", "check.sh"), "exit 0 # edited")
+	approves(false, "another script in an attempt", entry(workspace, base))
+	testkit.Must(t, os.Remove(filepath.Join(workspace, "sub", "check.sh")))
+	approves(false, "a missing script in an attempt", entry(workspace, base))
+
+	testkit.Write(t, filepath.Join(root, "sub", "check.sh"), "exit 1")
+	approves(false, "an edited script", entry(root, base))
+	testkit.Write(t, filepath.Join(root, "sub", "check.sh"), "exit 0")
+	testkit.Must(t, ledger.Deny(t.Context()))
+	approves(false, "denied", entry(root, base), filepath.Dir(root))
+	if _, err := CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: "gone"}); err == nil {
+		t.Error("a missing folder is accepted")
+	}
+	testkit.Must(t, os.Symlink(workspace, filepath.Join(root, "away")))
+	if _, err := CheckOf(root, "job", "step", &job.StepCheck{Run: []string{"x"}, In: "away"}); err == nil {
+		t.Error("a folder outside is accepted")
+	}
 }

@@ -119,9 +119,9 @@ func (a *app) sessionsOverrideCommand() *cobra.Command {
 	var why string
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "override ID STEP",
-		Short: "Let a step continue without its review; " + idsHelp,
-		Long: `Show a step that waits for its review, and ask at the terminal whether it may continue
-without. The agent can then finish that step, once; going back to an earlier step
+		Short: "Let a step continue without its reviews and checks; " + idsHelp,
+		Long: `Show a step that waits for its review, or whose checks fail, and ask at the terminal
+whether it may continue without. A check with override: never is not skipped. The agent can then finish that step, once; going back to an earlier step
 withdraws the decision. The session records it as a person's.
 
 If quality_gate.override is human, this is the only way to finish a step without a
@@ -165,12 +165,19 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 		return err
 	}
 	unfit := s.Progress(stepID).Unfit
-	if len(st.Reviews) == 0 && unfit == nil {
-		return errors.New("the step has no reviews, and nothing was handed in that was not accepted, so there is nothing to override")
+	if len(st.Reviews)+len(st.Checks) == 0 && unfit == nil {
+		return errors.New("the step has no reviews, no checks, and nothing was handed in that was not accepted, so there is nothing to override")
 	}
 	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
 	for _, r := range st.Reviews {
 		a.criteria("skipped", r)
+	}
+	for _, c := range st.Checks {
+		what := "skipped"
+		if c.Never() {
+			what = "kept"
+		}
+		a.out.Field(9, what, fmt.Sprintf("the check %s: %s", c.Name, strings.Join(c.Run, " ")))
 	}
 	if unfit != nil {
 		a.line("handed in %s, and not accepted:\n%s", show.Ago(unfit.At), show.Indent(unfit.Faults, "  "))
@@ -187,9 +194,13 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	if given == "" {
 		fmt.Fprintln(a.out, "It would continue with whatever the agent hands in next.")
 	} else {
-		fmt.Fprintln(a.out, "This covers only these outputs, as they were then; others are reviewed.")
+		fmt.Fprintln(a.out, "This covers only these outputs, as they were then; others are reviewed and checked.")
 	}
-	if err := confirm(fmt.Sprintf("\nSkip these reviews of step %s, with the reason %s? Type yes: ", plain(stepID), plain(fmt.Sprintf("%q", why))), "nothing was overridden", ""); err != nil {
+	what := "reviews"
+	if len(st.Checks) > 0 {
+		what = "reviews and checks"
+	}
+	if err := confirm(fmt.Sprintf("\nSkip these %s of step %s, with the reason %s? Type yes: ", what, plain(stepID), plain(fmt.Sprintf("%q", why))), "nothing was overridden", ""); err != nil {
 		return err
 	}
 	err = engine.OverrideFor(ctx, id, stepID, machine.Override{GivenFor: given, Identity: session.LocalIdentity, Channel: session.ChannelTerminal, Reason: why})

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/validate"
@@ -31,7 +33,8 @@ Nothing of it runs until you approve. An approval lasts until it is revoked; if 
 config or a script that it names changes, you are asked again.
 
 An approval does not cover what an approved program itself runs (make, npm), or the
-instructions in jobs. Removing a reviewer from the config needs no approval. To trust
+instructions in jobs. The checks of steps in jobs are listed with the rest: of those, you approve
+the command, folder and limit, and the content of the script. Removing a reviewer from the config needs no approval. To trust
 all projects in a folder, name it under trusted_folders in your own config (deepwork
 where prints its path).`,
 		Args: takes(0, 0, ""),
@@ -89,24 +92,33 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if err != nil {
 		return err
 	}
+	checks, err := a.checksOf(ctx)
+	if err != nil {
+		return err
+	}
 	text, _ := os.ReadFile(file) // to find the lines; it was read before
-	a.showSet(folder.Root, file, set, config.Places(text))
+	a.showSet(folder.Root, file, slices.Concat(set, checks), config.Places(text))
 	if fi, err := os.Stat(file); err == nil {
 		if fault := trust.FaultOf(folder.Root, file, fi); fault != "" {
 			return fmt.Errorf("this cannot be approved: %s", fault)
 		}
 	}
-	if fault := set.Fault(); fault != "" {
+	if fault := slices.Concat(set, checks).Fault(); fault != "" {
 		return fmt.Errorf("this cannot be approved: %s", fault)
 	}
-	if record.Granted(set.Hash()) {
+	fresh := slices.DeleteFunc(slices.Clone(checks), record.ApprovedCheck)
+	if record.Granted(set.Hash()) && len(fresh) == 0 {
 		fmt.Fprintln(a.out, "\nIt is approved already.")
 		return nil
 	}
 	if n := len(record.Grants); n > 0 {
-		a.showChanges(record.Grants[n-1], set)
+		a.showChanges(record.Grants[n-1], set, fresh)
 	}
-	err = confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summaryOf(set, record.Grants), inline(folder.Root)),
+	summary := summaryOf(set, record.Grants)
+	if len(checks) > 0 {
+		summary += fmt.Sprintf(" Its jobs ask to run %s, of which %d were not approved before.", count(len(checks), "check"), len(fresh))
+	}
+	err = confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summary, inline(folder.Root)),
 		"the answer is not \"yes\": nothing was approved", ", or name the folder under trusted_folders in your own config, "+config.UserFile())
 	if err != nil {
 		return err
@@ -114,8 +126,20 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if err := ledger.Grant(ctx, set, time.Now()); err != nil {
 		return err
 	}
+	if err := ledger.GrantChecks(ctx, checks); err != nil {
+		return err
+	}
 	fmt.Fprintln(a.out, "Approved. Running servers use it from their next call on.")
 	return nil
+}
+
+// checksOf returns the checks of all jobs, those of additional folders too.
+func (a *app) checksOf(ctx context.Context) (checks trust.Set, err error) {
+	err = a.withCatalog(ctx, func(root string, jobs *catalog.Catalog) error {
+		checks = trust.ChecksOf(root, jobs.Snapshot().Jobs)
+		return nil
+	})
+	return checks, err
 }
 
 func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
@@ -143,7 +167,7 @@ func summaryOf(set trust.Set, grants []trust.Grant) string {
 	return text
 }
 
-func (a *app) showChanges(last trust.Grant, set trust.Set) {
+func (a *app) showChanges(last trust.Grant, set, fresh trust.Set) {
 	fmt.Fprintf(a.out, "\nSince it was approved on %s:\n", last.At.Local().Format("2006-01-02 15:04"))
 	for _, c := range set.Changes(last.Set) {
 		switch {
@@ -156,6 +180,9 @@ func (a *app) showChanges(last trust.Grant, set trust.Set) {
 			c.Was.Print(a.out, "    ")
 		}
 	}
+	for _, e := range fresh {
+		fmt.Fprintf(a.out, "  new: %s\n", trust.Word(e.Key))
+	}
 }
 
 func (a *app) listGrants(root string, record *trust.Record) {
@@ -164,6 +191,13 @@ func (a *app) listGrants(root string, record *trust.Record) {
 		fmt.Fprintf(a.out, "Everything that %s asks for is denied.\n", inline(root))
 	case len(record.Grants) == 0:
 		fmt.Fprintf(a.out, "Nothing was approved for %s.\n", inline(root))
+	}
+	if len(record.Checks) > 0 {
+		fmt.Fprintln(a.out, "Approved checks of steps, as these were then:")
+	}
+	for _, e := range record.Checks {
+		fmt.Fprintf(a.out, "  %s\n", trust.Word(e.Key))
+		e.Print(a.out, "    ")
 	}
 	for _, g := range record.Grants {
 		fmt.Fprintf(a.out, "Approved on %s:\n", g.At.Local().Format("2006-01-02 15:04"))

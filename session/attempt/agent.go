@@ -22,6 +22,53 @@ type Agent struct {
 	Env       []string // for this process alone, never stored on the board
 	MCP       runner.MCP
 	Started   func() // called once it has a slot and runs; may be nil
+
+	Model       string           // "" means that of the executor's own settings
+	Timeout     time.Duration    // after which it is ended; 0 means no limit
+	IdleTimeout time.Duration    // of no output and no call; 0 means no limit
+	Called      func() time.Time // when it was last in a call: now, if it is; needed with IdleTimeout
+}
+
+// LimitReached is how the error of an execution begins that was ended by a limit of its step.
+const LimitReached = "It was ended by a limit of the step: "
+
+// limited ends an agent that reaches a limit of its step, once it runs, and returns which that is, or "".
+func (a *Agent) limited(r *execution, log string, ended <-chan struct{}) string {
+	if a.Timeout == 0 && a.IdleTimeout == 0 {
+		return ""
+	}
+	began, last, printed := time.Now(), int64(-1), time.Now()
+	for pause := time.Second; ; {
+		if a.Timeout > 0 {
+			pause = min(pause, max(time.Until(began.Add(a.Timeout)), time.Millisecond))
+		}
+		select {
+		case <-ended:
+			return ""
+		case <-r.stopping.Done():
+			return ""
+		case <-time.After(pause):
+		}
+		why := ""
+		if a.Timeout > 0 && time.Since(began) >= a.Timeout {
+			why = fmt.Sprintf("timeout, %v.", a.Timeout)
+		}
+		if a.IdleTimeout > 0 {
+			if _, next, err := runner.Tail(r.ctx, log, nil, 1, 0); err != nil || next != last {
+				last, printed = next, time.Now()
+			}
+			if called := a.Called(); called.After(printed) {
+				printed = called
+			}
+			if time.Since(printed) >= a.IdleTimeout {
+				why = fmt.Sprintf("idle_timeout, %v without any output and without a call.", a.IdleTimeout)
+			}
+		}
+		if why != "" {
+			r.stop()
+			return why
+		}
+	}
 }
 
 // RunAgent runs one process of an agent, when a slot is free, until it ends, and returns how. When ctx
@@ -45,7 +92,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		return nil, err
 	}
 	w := Work{Log: x.LogID, Execution: x.ID, Workspace: l.Attempt.Workspace, OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
-		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
+		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Model: a.Model, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}
@@ -70,7 +117,13 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		if a.Started == nil {
 			a.Started = func() {}
 		}
+		over, reached := make(chan struct{}), make(chan string, 1)
+		go func() { reached <- a.limited(r, e.local.log(w.Log), over) }()
 		end = r.waitFor(proc, a.Started)
+		close(over)
+		if why := <-reached; why != "" && end.State == task.Stopped {
+			end.State, end.Error = task.Failed, new(LimitReached+why)
+		}
 	}
 	switch end.fate {
 	case left:

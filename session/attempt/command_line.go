@@ -75,6 +75,10 @@ func (c commandLine) ready(ctx context.Context, w Work) (*recipe, error) {
 	}
 	if w.MCP != nil {
 		r.Recipe = r.ForStep(c.name, *w.MCP, w.Conversation)
+		if w.Model != "" && !r.With(c.name, w.Model) {
+			return nil, session.Wrong(codes.ExecutorUnavailable, "The step names the model %s, and the executor %s is not one of those whose options deepwork knows (%s). Remove model from the step, or give it one of these executors with its own command.",
+				w.Model, c.name, strings.Join(config.KnownExecutors, ", "))
+		}
 	}
 	if err := r.check(w.Prompt); err != nil {
 		return nil, err

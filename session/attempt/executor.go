@@ -69,6 +69,7 @@ type Work struct {
 	Continue       bool        // go on with the last conversation of the workspace
 	Conversation   string      // go on with that of this name; "" means another one
 	MCP            *runner.MCP // the server to which the agent of a step reports
+	Model          string      // that it uses; "" means that of its own settings
 	Env            []string    // for what the agent runs: NAME=value sets a variable, and NAME alone removes it
 }
 

@@ -312,7 +312,7 @@ func waitingOf(s *machine.State) string {
 		if p.Shown != nil {
 			step.Shown = p.Shown.At
 		}
-		if last := p.Newest(); last != nil {
+		if last := p.NewestReview(); last != nil {
 			step.Given = true
 			if last.State == machine.AttemptFailed && last.ClosedAt != nil {
 				step.Failed = *last.ClosedAt

@@ -50,7 +50,7 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			x.cancel()
 			return err
 		}
-		a.Env, a.MCP = c.Env, c.MCP
+		a.Env, a.MCP, a.Called = c.Env, c.MCP, c.Called
 		a.Started = func() { d.lead.Note("step %s: started with %s", j.step, a.Execution.Executor) }
 		d.agents[j.place] = x
 		delete(d.before, j.place)

@@ -83,6 +83,12 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 			}
 			continue
 		}
+		if why := checksFailed(s.Progress(m.StepID), d.lead.Since); why != "" {
+			if d.failed[p] = why; a != nil {
+				a.cancel() // it would only try again
+			}
+			continue
+		}
 		told, waits, err := d.person(ctx, s, p, now)
 		if err != nil {
 			return err

@@ -48,9 +48,15 @@ func (d *leader) person(ctx context.Context, s *machine.State, p place, now *due
 	if err != nil {
 		return "", false, err
 	}
-	if now.moved = true; r.Status != machine.NeedsWork {
+	switch {
+	case r.Status != machine.NeedsWork:
+		now.moved = true
 		delete(now.open, p)
 		d.lead.Note("step %s: a person passed it", p.step)
+	case r.Waiting() != nil:
+		now.lookAt(time.Now().Add(time.Second))
+	default: // its checks do not pass any more
+		return deref(r.Feedback), false, nil
 	}
 	return "", true, nil
 }

@@ -19,12 +19,13 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	r, at := &d.lead.Run, d.lead.Attempt
 	a := &attempt.Agent{Execution: task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: j.session, StepID: j.step, Executor: at.Executor, Variant: at.Variant}}
 	x := &a.Execution
-	named, err := d.at.Executor(ctx, j.state, j.step)
+	def, err := d.at.Defined(ctx, j.state, j.step)
 	if err != nil {
 		return nil, err
 	}
-	if named != "" {
-		name, variant, has := strings.Cut(named, ":")
+	a.Model, a.Timeout, a.IdleTimeout = def.Model, def.Timeout, def.IdleTimeout
+	if def.Executor != "" {
+		name, variant, has := strings.Cut(def.Executor, ":")
 		if x.Executor, x.Variant = name, nil; has {
 			x.Variant = &variant
 		}
@@ -55,7 +56,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			default:
 				a.Prompt = againPrompt(step, j.state, "")
 			}
-			a.Prompt = adviceFor(a.Prompt, d.lead.Advice)
+			a.Prompt = adviceFor(a.Prompt+limitReached(before), d.lead.Advice)
 			return a, nil
 		}
 	} else if r.Resume && len(j.reply.Members) == 1 {
@@ -64,7 +65,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
 		a.Prompt += "\n" + childPrompt(step, j.ended)
 	}
-	a.Prompt = adviceFor(a.Prompt, d.lead.Advice)
+	a.Prompt = adviceFor(a.Prompt+limitReached(before), d.lead.Advice)
 	return a, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/task"
+	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/workflow/machine"
 )
@@ -51,8 +52,16 @@ func missing(step *machine.StepInfo, s *machine.State, told string) string {
 	if told != "" {
 		return told
 	}
+	p := s.Progress(step.StepID)
+	if failed := failedChecks(p); failed != nil {
+		text := "its checks failed."
+		for _, v := range failed {
+			text += fmt.Sprintf("\n\nCheck '%s' (%s): %s", v.RunEach, strings.Join(v.Check.Command, " "), strings.TrimSpace(v.Feedback))
+		}
+		return text
+	}
 	var last *machine.Attempt
-	if p := s.Progress(step.StepID); p != nil {
+	if p != nil {
 		last = p.LastCounted()
 	}
 	if last == nil || last.State != machine.AttemptFailed {
@@ -66,6 +75,22 @@ func missing(step *machine.StepInfo, s *machine.State, told string) string {
 		text += "\n\n" + strings.TrimSpace(v.Feedback)
 	}
 	return text
+}
+
+// failedChecks returns what failed of a step's checks, if those were what was judged last, or nil.
+func failedChecks(p *machine.StepProgress) []*machine.Verdict {
+	if last := p.Newest(); last != nil && last.Checks && last.State == machine.AttemptFailed {
+		return last.Failed()
+	}
+	return nil
+}
+
+// limitReached tells an agent that the one before it was ended by a limit of the step, or returns "".
+func limitReached(before *task.Execution) string {
+	if before == nil || before.Error == nil || !strings.HasPrefix(*before.Error, attempt.LimitReached) {
+		return ""
+	}
+	return "\nThe last agent of this step did not finish. " + *before.Error + " Work so that this does not happen again.\n"
 }
 
 // expects names the outputs of a step, as an agent may have forgotten one.

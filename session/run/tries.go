@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
@@ -64,6 +65,27 @@ func (d *leader) exhausted(j job) string {
 	return text
 }
 
+// maxFailedChecks is how often the checks of a step may fail before the run stops.
+const maxFailedChecks = 10
+
+// checksFailed returns why a step is given up whose checks have failed too often since a time, or "".
+func checksFailed(p *machine.StepProgress, since time.Time) string {
+	if p == nil {
+		return ""
+	}
+	n, last := 0, ""
+	for _, a := range p.Attempts {
+		if a.Checks && a.State == machine.AttemptFailed && a.ClosedAt != nil && a.ClosedAt.After(since) {
+			n++
+			last = fmt.Sprintf("Check '%s': %s", a.Failed()[0].RunEach, a.Failed()[0].Feedback)
+		}
+	}
+	if n < maxFailedChecks || p.Done() {
+		return ""
+	}
+	return fmt.Sprintf("Its checks failed %d times. %s", n, jsontext.Clip(last, maxSaid))
+}
+
 // asked reports whether an agent has handed in the outputs that a person is asked about: it has done its work.
 func asked(x *task.Execution, p *machine.StepProgress) bool {
 	return p != nil && p.Question != nil && x.EndedAt != nil && !p.Question.AskedAt.Before(x.CreatedAt) && !p.Question.AskedAt.After(*x.EndedAt)
@@ -106,6 +128,9 @@ func lastSaid(p *machine.StepProgress, told string) string {
 	}
 	if p == nil {
 		return ""
+	}
+	if failed := failedChecks(p); failed != nil {
+		return jsontext.Clip(fmt.Sprintf(" Its check '%s' failed: %s", failed[0].RunEach, failed[0].Feedback), maxSaid)
 	}
 	last := p.LastCounted()
 	if last == nil || last.State != machine.AttemptFailed {

@@ -8,7 +8,9 @@ package run
 
 import (
 	"context"
+	"time"
 
+	definition "deepwork/catalog/job"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
@@ -25,8 +27,8 @@ type Workplace interface {
 	Started(ctx context.Context, parents map[string]bool) ([]Started, error)
 	// Step returns what get_step does for a step of the current entry, or for all if that is nil.
 	Step(ctx context.Context, sessionID string, stepID *string) (*machine.StepReply, error)
-	// Executor returns the executor that a session's job names for a step, NAME or NAME:VARIANT, or "".
-	Executor(ctx context.Context, s *machine.State, stepID string) (string, error)
+	// Defined returns a step as a session's job defines it; an empty one if it has no such step.
+	Defined(ctx context.Context, s *machine.State, stepID string) (*definition.Step, error)
 	// Changed says how the files of a question to a person are no longer as they were handed in, or "".
 	Changed(ctx context.Context, q *machine.Question) string
 	// Finish finishes a step with the outputs that a person has passed. Its error is session.Error if they
@@ -58,6 +60,7 @@ type Started struct {
 
 // A Connection is how an agent reaches the endpoint.
 type Connection struct {
-	MCP runner.MCP
-	Env []string
+	MCP    runner.MCP
+	Env    []string
+	Called func() time.Time // returns when the agent was last in a call: now, if it is
 }

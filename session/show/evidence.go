@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
-// printEvidence prints why a step with reviews was finished, and the content that this is about.
+// printEvidence prints why a step with reviews or checks was finished, and the content that this is about.
 func printEvidence(detail func(format string, args ...any), p *machine.StepProgress) {
 	e := p.Evidence
 	if e == nil { // it is not finished, or has no reviews
@@ -30,6 +31,9 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	}
 	if e.GivenFor != "" && e.GivenFor != e.Digest {
 		detail("  a person had overridden its reviews, but with other outputs or criteria than these")
+	}
+	for _, c := range e.Checks {
+		detail("  check %s passed %s: exit code %d in %s, bound to %s sha256:%s", c.RunEach, Ago(c.At), c.Check.Code, took(time.Duration(c.Seconds*float64(time.Second))), c.Check.Bound, c.Digest[:min(shortHash, len(c.Digest))])
 	}
 	if !judged(p.Newest(), e.Files) {
 		Hashes(detail, "  finished with", e.Files)
@@ -65,6 +69,8 @@ func kind(e *machine.Evidence) string {
 		return "passed by a person, as the caller's client says"
 	case machine.Unreviewed:
 		return "not reviewed, because the server ran without reviews"
+	case machine.ByChecks:
+		return "its checks passed"
 	case machine.NotDue:
 		return "no review is of the outputs that were submitted"
 	}

@@ -72,6 +72,15 @@ func Step(w io.Writer, j *job.Job, s *job.Step, info *machine.StepInfo) {
 	if len(info.Inputs) == 0 {
 		fmt.Fprintln(w, "none")
 	}
+	if len(info.Checks) > 0 {
+		fmt.Fprintf(w, "\n--- step_checks ---\n")
+	}
+	for _, c := range info.Checks {
+		fmt.Fprintf(w, "%s: %s\n", Inline(c.Name), Inline(strings.Join(c.Run, " ")))
+		if c.Protect != nil {
+			fmt.Fprintf(w, "  protects %s\n", Inline(strings.Join(c.Protect, ", ")))
+		}
+	}
 	fmt.Fprintf(w, "\n--- step_expected_outputs ---\n")
 	for _, o := range info.ExpectedOutputs {
 		need := "optional"

@@ -71,6 +71,9 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 			detail("notes: %s", notes)
 		}
 		Attempts(detail, p.Attempts)
+		if p.FailedChecks > 0 {
+			detail("calls whose checks failed: %d", p.FailedChecks)
+		}
 		for _, o := range p.Overrides {
 			detail("review overridden %s by %s (skipped: %s): %s", Ago(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
 		}
@@ -126,25 +129,32 @@ func took(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Attempts prints the results of a step's external reviews: each attempt, each verdict once, and
+// Attempts prints the results of a step's external reviews and checks: each attempt, each verdict once, and
 // the content that it is about, so that a person who doubts a verdict can compare the files with
 // it.
 func Attempts(detail func(format string, args ...any), attempts []*machine.Attempt) {
 	for i, at := range attempts {
+		what := fmt.Sprintf("review attempt %d", at.Number)
+		if at.Checks {
+			what = "checks"
+		}
 		switch at.State {
 		case machine.AttemptOpen:
-			detail("review attempt %d, open, begun %s: its review runs, or was cut off with its server and begins again", at.Number, Ago(at.OpenedAt))
+			detail("%s, open, begun %s: running, or cut off with the server and to begin again", what, Ago(at.OpenedAt))
 		case machine.AttemptVoid:
-			detail("review attempt, void, %s: %s", ended(at), OneLine(advice.ReplaceAllString(Optional(at.Error), ""), 400))
+			if !at.Checks {
+				what = "review attempt"
+			}
+			detail("%s, void, %s: %s", what, ended(at), OneLine(advice.ReplaceAllString(Optional(at.Error), ""), 400))
 		default:
 			told := ""
-			if !at.Collected {
+			if !at.Collected && !at.Checks {
 				told = ", not yet seen by the agent"
 			}
 			if at.Imported {
 				told = ", imported"
 			}
-			detail("review attempt %d, %s, %s%s", at.Number, at.State, ended(at), told)
+			detail("%s, %s, %s%s", what, at.State, ended(at), told)
 		}
 		kept := 0
 		for _, v := range at.Verdicts {
@@ -165,6 +175,14 @@ func Attempts(detail func(format string, args ...any), attempts []*machine.Attem
 
 // printVerdict shows one verdict of an attempt.
 func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
+	if c := v.Check; c != nil {
+		detail("  check %s: %s, %s in %s, exit code %d, bound to %s: %s", v.RunEach, passed(v.Passed), Ago(v.At), took(time.Duration(v.Seconds*float64(time.Second))), c.Code, c.Bound, strings.Join(c.Command, " "))
+		if v.Feedback != "" {
+			detail("    %s", IndentRest(v.Feedback, "      "))
+		}
+		Hashes(detail, "    checked", v.Files)
+		return
+	}
 	of, came := v.RunEach, ""
 	if v.TargetFile != nil {
 		of += " (" + *v.TargetFile + ")"

@@ -52,6 +52,8 @@ type sessionActor struct {
 
 	branchMade bool // though the state says that it is due
 
+	begun *machine.Definition // with which the session began, once it is needed
+
 	reviews map[string]*review // those that run in this process, by step
 	gone    bool               // the session was pruned
 }
@@ -288,6 +290,9 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 		return nil, err
 	}
 	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
+		return nil, err
+	}
+	if def, err = a.engine.protect(ctx, a.root(), def, a.state.Restarts(def, to, stepID, all)); err != nil {
 		return nil, err
 	}
 	how, err := a.reviewing(ctx)

@@ -13,6 +13,7 @@
 //   - stack, ended, root, resumable, in use: which session a call is about;
 //   - finishCall, candidate, review, waiter, runner, Reviewing, pin: how a step is finished, who reviews it, and
 //     by which settings;
+//   - checked, bound: which programs must pass first (package check), and the content that this is about;
 //   - evidence, grant, question, decision: what a person does, and why a step is finished;
 //   - branch due, export, follower: what follows from a transition;
 //   - of package machine: State, part, definition, entry, plan, attempt, stored reply, withdrawal.
@@ -35,6 +36,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/definition"
 	"deepwork/session/export"
@@ -62,6 +64,8 @@ type Options struct {
 	// Gate is the external reviewer. nil means none: agents have their work reviewed by a subagent
 	// (seed 000, 001.1.7 and 001.1.8).
 	Gate *gate.Gate
+	// Checks runs the checks of steps. nil, as for commands, means that steps with checks are not finished.
+	Checks *check.Runner
 	// Reviewing returns how steps are reviewed; it is called for each call, so that an edited
 	// config takes effect. nil means by the agents themselves.
 	Reviewing func(context.Context) (Reviewing, error)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -55,17 +56,17 @@ func (e *Engine) Children(ctx context.Context, identity string, parents map[stri
 	return all, err
 }
 
-// Executor returns the executor that the definition of a session names for a step, "" if it names none:
-// that of the job or, if the job no longer has the session's workflow, the one that was kept.
-func (e *Engine) Executor(ctx context.Context, s *machine.State, stepID string) (string, error) {
+// Defined returns a step by the definition of a session: that of the job or, if the job no longer has the
+// session's workflow, the one that was kept. A step that it does not have is an empty one.
+func (e *Engine) Defined(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) {
 	def, err := e.definitions.Current(ctx, s, e.placeKey())
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if step := def.Job.Step(stepID); step != nil {
-		return step.Executor, nil
+		return step, nil
 	}
-	return "", nil
+	return &job.Step{}, nil
 }
 
 // Execution returns the progress of a session of this identity, whichever connection or server owns

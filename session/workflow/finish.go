@@ -18,6 +18,7 @@ import (
 	"deepwork/catalog/schema"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/store"
@@ -59,6 +60,7 @@ type finishCall struct {
 	outputs machine.Outputs           // validated, with the files in folders
 	schemas map[string]*schema.Schema // of the step's outputs, by name
 	misfits string                    // what is wrong with the outputs by these schemas, or ""
+	subject *check.Subject            // what is judged of the step
 	notice  string                    // about a person's override that is not for these outputs, or ""
 }
 
@@ -75,8 +77,11 @@ type candidate struct {
 	outputs  machine.Outputs // as submitted
 	expanded machine.Outputs // with the files in folders
 	evidence *machine.Evidence
-	files    []machine.FileHash // of the outputs, if the step has reviews
+	files    []machine.FileHash // of the outputs, if the step has reviews or checks
 	digest   string             // of what is judged
+	bound    string             // of that and of what the checks are about; "" without checks
+	checks   []*machine.Verdict // the results of the checks, all passed
+	over     []string           // the checks that a person passes over
 }
 
 // finish carries out a finished_step: find the step, check its outputs, have them reviewed, and
@@ -92,7 +97,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		return nil, err
 	}
 	switch {
-	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0, len(m.schemas) > 0:
+	case a.engine.reviewed(st), len(st.ReviewsBy(true)) > 0, len(m.schemas) > 0, len(st.Checks) > 0:
 		// The call is about the step that is current as it arrives, whatever this process knew.
 		if changed, err := a.refresh(ctx); err != nil {
 			return nil, err
@@ -100,7 +105,8 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 			return nil, errOvertaken
 		}
 		m.step = st.ID
-		a.hash(m, c.expanded)
+		m.outputs, m.subject = c.expanded, a.subject(c)
+		a.hash(m)
 		return nil, errLater
 	case len(st.Reviews) > 0:
 		c.evidence = a.evidence(c, machine.Unreviewed, "")
@@ -189,11 +195,21 @@ func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	e := a.engine
-	f := machine.FinishInput{Call: c.m.Call, At: e.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence}
-	if why := base.Exhausted(c.def, c.plan, c.outputs); why != "" && (f.Evidence == nil || f.Evidence.Kind != machine.ByPerson) {
-		if f.Evidence = a.override(c, Reviewing{Override: config.OverrideHuman}); f.Evidence == nil || f.Evidence.Kind != machine.ByPerson {
+	f := machine.FinishInput{Call: c.m.Call, At: e.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence, Over: c.over}
+	if why := base.Exhausted(c.def, c.plan, c.outputs); why != "" && (c.evidence == nil || c.evidence.Kind != machine.ByPerson) {
+		by := a.override(c, Reviewing{Override: config.OverrideHuman})
+		if by == nil || by.Kind != machine.ByPerson {
 			return a.exhausted(c, why)
 		}
+		c.evidence = by
+		f.Evidence = by
+	}
+	if c.checks != nil {
+		if c.evidence == nil {
+			c.evidence = a.evidence(c, machine.ByChecks, "")
+		}
+		f.Evidence = new(*c.evidence)
+		f.Evidence.Checks = c.checks
 	}
 	var err error
 	if f.Weakened, err = a.weakened(ctx, c.def); err != nil {
@@ -257,6 +273,9 @@ func (e *Engine) advance(ctx context.Context, base *machine.State, def *machine.
 	begins := base.Begins(def, plan, f.Outputs, f.Lists)
 	if begins != nil {
 		if f.Texts, err = e.definitions.Texts(def, begins); err != nil {
+			return nil, nil, nil, err
+		}
+		if def, err = e.protect(ctx, root, def, begins); err != nil {
 			return nil, nil, nil, err
 		}
 	}

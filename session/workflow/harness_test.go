@@ -15,10 +15,14 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/check"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 	"deepwork/session/store"
@@ -109,6 +113,7 @@ func (p *project) write(name, text string) string {
 // A testStep is a step of a job that a test writes.
 type testStep struct {
 	id      string
+	checks  string // YAML flow sequence; "" is []
 	outputs string // YAML flow mapping; "" is {}
 	reviews string // YAML flow sequence; "" is []
 }
@@ -125,7 +130,10 @@ func (p *project) job(name string, steps []testStep, workflows map[string]string
 		if s.reviews == "" {
 			s.reviews = "[]"
 		}
-		fmt.Fprintf(&b, "  - id: %s\n    name: Step %s\n    description: Does %s\n    instructions_file: steps/%s.md\n    outputs: %s\n    reviews: %s\n", s.id, s.id, s.id, s.id, s.outputs, s.reviews)
+		if s.checks == "" {
+			s.checks = "[]"
+		}
+		fmt.Fprintf(&b, "  - id: %s\n    name: Step %s\n    description: Does %s\n    instructions_file: steps/%s.md\n    outputs: %s\n    reviews: %s\n    checks: %s\n", s.id, s.id, s.id, s.id, s.outputs, s.reviews, s.checks)
 		p.write(".deepwork/jobs/"+name+"/steps/"+s.id+".md", "Do "+s.id+".\n")
 	}
 	b.WriteString("workflows:\n")
@@ -179,7 +187,12 @@ func (p *project) open(change ...func(*Options)) *server {
 	ctx := context.Background()
 	c, err := catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})
 	testkit.Must(p.t, err)
-	o := Options{Root: p.root, Catalog: c, Config: config.Open(p.root), Reviews: true}
+	pool := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings { return gate.Settings{MaxConcurrent: 2} }})
+	p.t.Cleanup(func() { testkit.Must(p.t, pool.Close(ctx)) })
+	o := Options{Root: p.root, Catalog: c, Config: config.Open(p.root), Reviews: true, Checks: &check.Runner{
+		Pool: pool, Secrets: func() []string { return []string{"DEEPWORK_TEST_SECRET"} }, Program: func(name string) (string, error) { return process.Look(name) },
+		Allowed: func(context.Context, *check.Subject, *job.StepCheck) error { return nil },
+	}}
 	for _, f := range change {
 		f(&o)
 	}

@@ -137,6 +137,9 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		return refuse(machine.NothingToDo(def))
 	}
 	texts, err := e.definitions.Texts(def, first)
+	if err == nil {
+		def, err = e.protect(ctx, e.Root, def, first)
+	}
 	if err != nil {
 		return refuse(err)
 	}

@@ -57,7 +57,7 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 func (a *sessionActor) override(c *candidate, how Reviewing) (e *machine.Evidence) {
 	given := a.state.Progress(c.plan.Step.ID)
 	switch {
-	case given.HasGrant() && how.Override != config.OverrideNever && (given.Granted.GivenFor == "" || given.Granted.GivenFor == c.digest):
+	case given.HasGrant() && how.Override != config.OverrideNever && slices.Contains([]string{"", c.digest, c.bound}, given.Granted.GivenFor):
 		g := given.Granted
 		return &machine.Evidence{Kind: machine.ByPerson, At: g.At, Identity: g.Identity, Channel: g.Channel, Reason: g.Reason, GivenFor: g.GivenFor, Digest: c.digest, Files: c.files}
 	case c.m.reason() == "", given.HasGrant() && how.Override != config.OverrideAgent && !c.m.Person: // the person saw other outputs
@@ -83,6 +83,11 @@ func (a *sessionActor) grant(ctx context.Context, g grant) error {
 	}
 	if how.Override == config.OverrideNever {
 		return nobodyMay(a.id, g.Step)
+	}
+	if def, err := a.definition(ctx); err == nil {
+		if st := def.Job.Step(g.Step); st != nil && len(st.Checks) > 0 && len(st.Reviews) == 0 && !slices.ContainsFunc(st.Checks, func(c job.StepCheck) bool { return !c.Never() }) {
+			return session.NotNow(codeNeedsPerson, "Nobody may pass over the checks of step '%s' of session '%s', not even a person: they have override: never.", g.Step, a.id)
+		}
 	}
 	g.Override.At = a.engine.now()
 	next, err := a.state.Grant(g.Step, g.Override)

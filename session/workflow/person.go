@@ -51,7 +51,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		c.evidence = q.Evidence()
 		return a.complete(ctx, base, c)
 	case q.Answer != nil:
-		if p.Newest().Digest == c.digest {
+		if p.NewestReview().Digest == c.digest {
 			base = base.CollectAttempt(stepID, a.engine.now())
 		}
 		return a.conclude(ctx, base, c)
@@ -179,7 +179,14 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 			return err
 		}
 		o.At = e.now()
-		next, err := a.state.Drop(def, stepID, o, func(entry job.Entry) (machine.Instructions, error) { return e.definitions.Texts(def, entry) })
+		next, err := a.state.Drop(def, stepID, o, func(entry job.Entry) (*machine.Definition, machine.Instructions, error) {
+			texts, err := e.definitions.Texts(def, entry)
+			if err != nil {
+				return nil, nil, err
+			}
+			with, err := e.protect(ctx, a.root(), def, entry)
+			return with, texts, err
+		})
 		if err != nil {
 			return err
 		}

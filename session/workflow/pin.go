@@ -53,14 +53,17 @@ func (a *sessionActor) reviewing(ctx context.Context) (Reviewing, error) {
 }
 
 // definition returns the definition that the session goes on with: that of the job as it is now or,
-// if the session is pinned and an edit has weakened the reviews, the one that was kept.
+// if an edit has dropped or changed checks or, in a pinned session, weakened the reviews, the one that was kept.
 func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, error) {
 	def, err := a.engine.definitions.Current(ctx, a.state, a.engine.placeKey())
 	if err != nil {
 		return nil, err
 	}
-	if def.Kept || !a.edited(def) {
+	if !a.edited(def) {
 		return def, nil
+	}
+	if kept := a.keepingChecks(def); kept != nil || def.Kept {
+		return cmp.Or(kept, def), nil
 	}
 	how, err := a.reviewing(ctx)
 	if err != nil || !how.Pin {
@@ -77,6 +80,31 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 	}
 	kept.Notice = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
 	return kept, nil
+}
+
+// keepingChecks returns the definition with which the session goes on instead of one that drops or changes checks
+// or schemas that it began with: that which was stored last, or else the one that it began with. It returns nil if
+// that one drops nothing.
+func (a *sessionActor) keepingChecks(def *machine.Definition) *machine.Definition {
+	if a.begun == nil || a.begun.Ref != a.state.Pinned.Definition {
+		begun, err := a.engine.definitions.Kept(a.state.Pinned.Definition)
+		if err != nil {
+			a.engine.Logger.Warn("the definition that a session began with cannot be read", "session", a.id, "error", err)
+			return nil
+		}
+		a.begun = begun
+	}
+	less := a.state.LessChecked(a.begun, def)
+	if len(less) == 0 {
+		return nil
+	}
+	kept, err := a.engine.definitions.Kept(a.state.Definition)
+	if err != nil || len(a.state.LessChecked(a.begun, kept)) > 0 { // a step was done when its checks were dropped, and is done again
+		begun := *a.begun
+		kept = &begun
+	}
+	kept.Notice = fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began with (%s). The edit counts for the next session: this one goes on with the definition it has.", a.state.JobName, strings.Join(less, "; "))
+	return kept
 }
 
 // edited reports whether a definition is another than the one that the session began with, if that

@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/check"
 	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
@@ -47,7 +48,8 @@ type review struct {
 	total    int            // of running tasks
 	order    map[string]int // of the tasks, by key
 	verdicts []gate.Verdict
-	done     atomic.Int64 // of the verdicts, for the store
+	done     atomic.Int64 // of the verdicts, or of the checks
+	round    *check.Round // if it is of the step's checks; total is their number, and there is one verdict
 	reused   []*machine.Verdict
 	waiters  []*waiter
 	awake    actor.Reply[struct{}] // an ask that keeps the actor awake
@@ -66,30 +68,31 @@ func (a *sessionActor) self() actor.Address[message] { return a.engine.sessions.
 // tell sends the actor a message from outside.
 func (a *sessionActor) tell(m message) error { return a.self().Tell(a.engine.ctx, m) }
 
-// hash reads the submitted files outside the actor, which continues to receive, and checks them by their schemas.
-func (a *sessionActor) hash(m *finishCall, outputs machine.Outputs) {
-	var paths []string
-	for _, o := range outputs {
-		paths = append(paths, o.Value.Paths...)
-	}
-	root := a.root()
+// hash reads the submitted files, and what the checks are about, outside the actor, which continues to receive, and
+// checks them by their schemas.
+func (a *sessionActor) hash(m *finishCall) {
 	a.engine.background.Go(func() {
-		hashes, err := gate.HashFiles(a.engine.ctx, root, paths)
+		content, err := m.subject.Look(a.engine.ctx)
 		if err == nil {
-			m.misfits, err = misfits(a.engine.ctx, root, outputs, m.schemas, hashes)
+			m.misfits, err = misfits(a.engine.ctx, m.subject.Root, m.outputs, m.schemas, content.Outputs)
 		}
-		decide := func(ctx context.Context, a *sessionActor) (*finished, error) { return a.hashed(ctx, m, hashes, err) }
-		if told := a.tell(command[*finished]{decide, m.reply}); told != nil {
+		if told := a.tell(m.decideOn(content, err)); told != nil {
 			m.reply.Fail(told)
 		}
 	})
 }
 
+// decideOn has the call decided on a content.
+func (m *finishCall) decideOn(content *check.Content, err error) message {
+	return command[*finished]{func(ctx context.Context, a *sessionActor) (*finished, error) { return a.hashed(ctx, m, content, err) }, m.reply}
+}
+
 // hashed decides about a call after its files were hashed.
-func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[string]string, err error) (*finished, error) {
+func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check.Content, err error) (*finished, error) {
 	if err != nil {
-		return nil, session.Wrong(codes.FileUnreadable, "The outputs cannot be read for their review, so nothing has moved: %v. Correct that and make the same call again.", err).Because(err)
+		return nil, session.Wrong(codes.FileUnreadable, "The outputs, or what their checks are about, cannot be read, so nothing has moved: %v. Correct that and make the same call again.", err).Because(err)
 	}
+	hashes := content.Outputs
 	if m.from.Err() != nil {
 		return nil, context.Canceled // nobody would learn the result
 	}
@@ -105,7 +108,8 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 	for _, o := range c.expanded {
 		for _, path := range o.Value.Paths {
 			if hashes[path] == "" { // it came into a folder meanwhile
-				a.hash(m, c.expanded)
+				m.outputs, m.subject = c.expanded, a.subject(c)
+				a.hash(m)
 				return nil, errLater
 			}
 		}
@@ -126,8 +130,17 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 			return nil, err
 		}
 	}
+	if m.outputs = c.expanded; len(c.plan.Step.Checks) > 0 {
+		c.bound = content.Bound(digest)
+	}
 	c.evidence = a.override(c, how)
-	if c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "") {
+	overridden := c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "")
+	if len(c.plan.Step.Checks) > 0 && (overridden || m.misfits == "") {
+		if f, err := a.checked(ctx, c, content, how); f != nil || err != nil {
+			return f, err
+		}
+	}
+	if overridden {
 		c.evidence.Misfits = m.misfits
 		return a.approve(ctx, a.state, c)
 	}
@@ -161,7 +174,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, hashes map[str
 func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string, how Reviewing) (*finished, error) {
 	m, stepID, digest := c.m, c.plan.Step.ID, c.digest
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
-	running, last := a.reviews[stepID], p.Newest()
+	running, last, reviewed := a.reviews[stepID], p.Newest(), p.NewestReview()
 	m.outputs = c.expanded
 	switch {
 	case m.joined == "" || last != nil && (last.Digest == m.joined || last.Digest == digest):
@@ -180,7 +193,7 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 		}
 	}
 	waited := m.joined == digest // then another call that joined it may have collected it first
-	if running == nil && last.Counts() && !last.Imported && last.Digest == digest && (!last.Collected || waited) {
+	if running == nil && reviewed.Counts() && !reviewed.Imported && reviewed.Digest == digest && (!reviewed.Collected || waited) {
 		m.joined = digest // if this is applied again, it has collected the verdict
 		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
 	}
@@ -213,12 +226,17 @@ func (a *sessionActor) join(r *review, m *finishCall, how Reviewing) {
 
 func (w *waiter) progress(r *review) {
 	if w.m.progress != nil {
-		w.m.progress(len(r.verdicts), r.total, progressText(r.stepID, len(r.verdicts), r.total))
+		done := int(r.done.Load())
+		w.m.progress(done, r.total, progressText(r.round != nil, r.stepID, done, r.total))
 	}
 }
 
-func progressText(stepID string, done, total int) string {
-	return fmt.Sprintf("quality review of step '%s': %d of %d done", stepID, done, total)
+func progressText(checks bool, stepID string, done, total int) string {
+	what := "quality review"
+	if checks {
+		what = "checks"
+	}
+	return fmt.Sprintf("%s of step '%s': %d of %d done", what, stepID, done, total)
 }
 
 // A judgement is one verdict of a review, which may have been cancelled meanwhile.
@@ -232,7 +250,10 @@ func (m judgement) receive(ctx context.Context, a *sessionActor) {
 	if a.reviews[r.stepID] != r {
 		return
 	}
-	r.verdicts = append(r.verdicts, m.verdict)
+	if r.verdicts = append(r.verdicts, m.verdict); r.round != nil {
+		a.judged(ctx, r)
+		return
+	}
 	r.done.Add(1)
 	for _, w := range r.waiters {
 		w.progress(r)
@@ -255,13 +276,17 @@ func (m waitOver) receive(_ context.Context, a *sessionActor) {
 		return
 	}
 	r.waiters = slices.Delete(r.waiters, at, at+1)
-	w.m.reply.Send(a.stillRunning(w.m, r.stepID, len(r.verdicts), r.total, r.began))
+	w.m.reply.Send(a.stillRunning(w.m, r.stepID, int(r.done.Load()), r.total, r.began))
 }
 
 // stillRunning is the reply to a call whose budget is over before its review.
 func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total int, began time.Time) *finished {
+	what, counts := "Review running: the quality review of step '%s' is", "its verdict; it counts as the same attempt"
+	if last := a.state.Progress(stepID).Newest(); last != nil && last.Checks {
+		what, counts = "Checks running: the checks of step '%s' are", "their results"
+	}
 	return a.needsWork(m.notice, fmt.Sprintf(
-		"Review running: the quality review of step '%s' is still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for its verdict; it counts as the same attempt.",
+		what+" still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for "+counts+".",
 		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
 }
 
@@ -309,10 +334,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		}
 	}
 	r.total = len(todo)
-	base := a.state
-	if old := a.reviews[stepID]; old != nil {
-		base = base.CloseAttempt(stepID, nil, "other outputs were submitted while the review ran", r.began)
-	}
+	base := a.replacing(r)
 	if len(tasks) == 0 {
 		c.evidence = a.evidence(c, machine.NotDue, "")
 		return a.approve(ctx, base, c)
@@ -327,8 +349,24 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		c.evidence = a.evidence(c, machine.ByReviewer, r.reused[0].Reviewer)
 		return a.approve(ctx, next, c)
 	}
+	return a.begin(c.m, r, next, how, func(ctx context.Context, each func(gate.Verdict)) error {
+		return a.engine.Gate.Run(ctx, a.id, sub, todo, each)
+	})
+}
+
+// replacing returns the state without the running review of a step, if another one is to begin.
+func (a *sessionActor) replacing(r *review) *machine.State {
+	if a.reviews[r.stepID] == nil {
+		return a.state
+	}
+	return a.state.CloseAttempt(r.stepID, nil, "other outputs were submitted while the review ran", r.began)
+}
+
+// begin stores next, in which the attempt of a review is open, starts the review, and lets the call wait for it.
+func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, how Reviewing, start func(ctx context.Context, each func(gate.Verdict)) error) (*finished, error) {
+	stepID := r.stepID
 	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
-	if err := a.commit(c.m.MovedBy, next, w); err != nil {
+	if err := a.commit(m.MovedBy, next, w); err != nil {
 		return nil, err
 	}
 	if old := a.reviews[stepID]; old != nil {
@@ -338,7 +376,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 	r.cancel = cancel
 	a.reviews[stepID] = r
 	a.engine.ran.Store(true)
-	err := a.engine.Gate.Run(runCtx, a.id, sub, todo, func(v gate.Verdict) {
+	err := start(runCtx, func(v gate.Verdict) {
 		if err := a.tell(judgement{r, v}); err != nil && runCtx.Err() == nil {
 			a.engine.Logger.Warn("a verdict came to a session that is gone", "session", a.id, "step", stepID, "error", err)
 		}
@@ -357,7 +395,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message { return hold{r, reply} })
 		cancel()
 	})
-	a.join(r, c.m, how)
+	a.join(r, m, how)
 	return nil, errLater
 }
 

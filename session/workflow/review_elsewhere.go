@@ -57,7 +57,7 @@ func (look) receive(ctx context.Context, a *sessionActor) {
 // A takenUp says that another process has taken up a review.
 type takenUp struct{ review *review }
 
-func (m takenUp) receive(_ context.Context, a *sessionActor) {
+func (m takenUp) receive(ctx context.Context, a *sessionActor) {
 	r := m.review
 	if a.reviews[r.stepID] != r {
 		return
@@ -66,7 +66,7 @@ func (m takenUp) receive(_ context.Context, a *sessionActor) {
 	delete(a.reviews, r.stepID)
 	r.cancel()
 	r.awake.Send(struct{}{})
-	a.decided(r, nil)
+	a.decided(ctx, r, nil)
 }
 
 // leaveReviews gives up the reviews of an engine that closes, so that others need not wait.
@@ -158,7 +158,7 @@ func (a *sessionActor) looked(ctx context.Context, m *finishCall, stepID string)
 			return nil, err
 		case running != nil && left > 0:
 			if m.progress != nil {
-				m.progress(running.Done, running.Total, progressText(stepID, running.Done, running.Total))
+				m.progress(running.Done, running.Total, progressText(last.Checks, stepID, running.Done, running.Total))
 			}
 			a.lookAgain(m, stepID, min(left, lookEvery))
 			return nil, errLater
@@ -166,6 +166,6 @@ func (a *sessionActor) looked(ctx context.Context, m *finishCall, stepID string)
 			return a.stillRunning(m, stepID, running.Done, running.Total, a.state.Progress(stepID).Newest().OpenedAt), nil
 		}
 	}
-	a.hash(m, m.outputs)
+	a.hash(m)
 	return nil, errLater
 }

@@ -22,7 +22,7 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 	delete(a.reviews, r.stepID)
 	r.cancel()
 	r.awake.Send(struct{}{})
-	verdicts, failure := recorded(r)
+	verdicts, failure := r.results()
 	_, err := apply(ctx, a, func(_ context.Context, a *sessionActor) (none struct{}, err error) {
 		if last := a.state.Progress(r.stepID).Newest(); !last.Open() || last.Digest != r.digest {
 			return none, store.ErrReviewTaken
@@ -32,14 +32,23 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 	switch {
 	case errors.Is(err, store.ErrReviewTaken):
 		err = nil // the calls wait for that one
+		if r.round != nil {
+			r.round.After = nil
+		}
+	case err == nil && failure != "" && r.round != nil:
+		for _, w := range r.waiters {
+			w.timer.Stop()
+			answer(w.m.reply, func() (*finished, error) { return a.notChecked(r, w.m) })
+		}
+		return
 	case err == nil && failure != "":
 		err = session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", failure).With("step_id", r.stepID)
 	}
-	a.decided(r, err)
+	a.decided(ctx, r, err)
 }
 
 // decided looks at the calls that waited for a review again, or answers them with an error.
-func (a *sessionActor) decided(r *review, err error) {
+func (a *sessionActor) decided(ctx context.Context, r *review, err error) {
 	for _, w := range r.waiters {
 		w.timer.Stop()
 		switch {
@@ -47,8 +56,10 @@ func (a *sessionActor) decided(r *review, err error) {
 			w.m.reply.Fail(err)
 		case w.m.from.Err() != nil:
 			w.m.reply.Fail(context.Canceled)
+		case r.round != nil && r.round.After != nil && len(w.m.schemas) == 0: // it was looked at a moment ago
+			w.m.decideOn(r.round.After, nil).receive(ctx, a)
 		default:
-			a.hash(w.m, w.m.outputs)
+			a.hash(w.m)
 		}
 	}
 }
@@ -147,9 +158,12 @@ func combined(failed []*machine.Verdict) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// recorded converts the gate's results for the session, in the order of the step's reviews;
+// results converts the gate's results for the session, in the order of the step's reviews;
 // failure says what prevented a verdict, or "".
-func recorded(r *review) (verdicts []*machine.Verdict, failure string) {
+func (r *review) results() (verdicts []*machine.Verdict, failure string) {
+	if r.round != nil {
+		return r.checkResults()
+	}
 	verdicts = slices.Clone(r.reused)
 	slices.SortStableFunc(r.verdicts, func(a, b gate.Verdict) int { return cmp.Compare(r.order[a.Task.Key], r.order[b.Task.Key]) })
 	var failures []string

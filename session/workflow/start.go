@@ -101,6 +101,9 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if def, err = e.definitions.Keep(def, texts); err != nil {
 		return nil, "", err
 	}
+	if def, err = e.protect(ctx, e.Root, def, first); err != nil {
+		return nil, "", err
+	}
 	b := machine.NewSession{
 		Goal: a.Goal, Inputs: inputs, InstanceID: a.InstanceID, Identity: c.identity, Place: e.Place, AttemptID: e.Attempt,
 		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),

@@ -108,7 +108,7 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		m := machine.Member{StepID: id, State: "started", ReviewRunning: slices.Contains(running, id)}
 		if p := s.Progress(id); p != nil {
 			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
-			m.QualityAttempts = p.QualityAttempts
+			m.QualityAttempts, m.FailedChecks = p.QualityAttempts, p.FailedChecks
 			if p.CompletedAt != nil {
 				m.State, m.CompletedAt = "completed", new(p.CompletedAt.Format(time.RFC3339Nano))
 			}

@@ -17,6 +17,7 @@ import (
 
 	"deepwork/catalog"
 	"deepwork/catalog/config"
+	"deepwork/catalog/trust"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -39,6 +40,7 @@ type Options struct {
 	Engine   *workflow.Engine
 	Jobs     func(context.Context) *catalog.Snapshot
 	Config   func(context.Context) (*config.Config, error)
+	Approves func(trust.Entry) bool // whether the user has approved a check; nil means that nothing is asked
 	Changes  store.Changes
 	Sources  *remote.Tools // nil if workflows of other systems are not served
 	ReadOnly bool          // no page changes anything

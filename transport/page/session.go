@@ -60,9 +60,9 @@ func (p *sessionPage) fit(only string) {
 	}
 }
 
-// Reviewed reports whether the step has reviews, or misses its schemas, so that a person can override that now.
+// Reviewed reports whether the step has reviews or checks, or misses its schemas, so that a person can override that now.
 func (v stepView) Reviewed() bool {
-	return v.Current && v.Step != nil && (len(v.Step.Reviews) > 0 || v.Progress.Unfit != nil)
+	return v.Current && v.Step != nil && (len(v.Step.Reviews)+len(v.Step.Checks) > 0 || v.Progress.Unfit != nil)
 }
 
 // Unfold reports whether an attempt at the reviews is shown unfolded: the newest one of a step that has to

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/config"
@@ -57,7 +58,9 @@ func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (
 		return nil, err
 	}
 	lines := config.Places(text)
-	for _, e := range set {
+	checks := trust.ChecksOf(s.Root, s.Jobs(ctx).Jobs)
+	p.Waiting = p.Waiting || slices.ContainsFunc(checks, func(e trust.Entry) bool { return s.Approves != nil && !s.Approves(e) })
+	for _, e := range slices.Concat(set, checks) {
 		var b strings.Builder
 		e.Print(&b, "")
 		p.Entries = append(p.Entries, trustEntry{trust.Word(e.Key), b.String(), lines[e.Key]})

@@ -255,6 +255,15 @@ func (r Recipe) ForStep(executor string, m MCP, conversation string) Recipe {
 	return r
 }
 
+// With has the known program of an executor use a model. It reports false if the recipe runs another program.
+func (r *Recipe) With(executor, model string) bool {
+	if r.program(executor).name == "" {
+		return false
+	}
+	r.Command, r.Resume = insert(slices.Clone(r.Command), []string{"--model", model}), insert(slices.Clone(r.Resume), []string{"--model", model})
+	return true
+}
+
 // Names reports whether a conversation can be continued by its name, also beside others in the folder.
 func (r Recipe) Names(executor string) bool {
 	return slices.ContainsFunc(r.named(executor), func(word string) bool { return strings.Contains(word, ConversationPlaceholder) })

@@ -20,6 +20,7 @@ type Attempt struct {
 	Error     *string      `json:"error"`     // void: why there is no verdict
 	Verdicts  []*Verdict   `json:"verdicts"`
 	Imported  bool         `json:"imported,omitempty"` // it is what an export says: its verdicts pass nothing
+	Checks    bool         `json:"checks,omitempty"`   // it is of the step's checks, by programs: no try of its reviews
 }
 
 // AttemptState is the state of an attempt.
@@ -61,7 +62,23 @@ type Verdict struct {
 	Feedback   string            `json:"feedback"`
 	Criteria   []CriterionResult `json:"criteria_results"`
 	Seconds    float64           `json:"seconds"`
-	Reused     bool              `json:"reused"` // given in an earlier attempt, for the same content
+	Reused     bool              `json:"reused"`          // given in an earlier attempt, for the same content
+	Check      *CheckRun         `json:"check,omitempty"` // if it is of a check, whose name is RunEach
+}
+
+// A CheckRun is how a check ended. Verdict.Digest is of what it was about, and of its definition.
+type CheckRun struct {
+	Command []string `json:"command"`
+	Code    int      `json:"exit_code"`         // -1 if it has none
+	Bound   string   `json:"bound_to"`          // tree, files or outputs: see package check
+	NotRun  bool     `json:"not_run,omitempty"` // protected files differ, so that it was not run
+}
+
+// Protected is how the files that a step's checks protect were when it began.
+type Protected struct {
+	Patterns []string   `json:"patterns"`
+	Files    []FileHash `json:"files"`             // by their paths below the root of the session; the hash is of git's blob, after the mode
+	Ignored  []string   `json:"ignored,omitempty"` // the rules by which git ignored files then
 }
 
 // Newest returns the newest attempt of a step, or nil. p may be nil.
@@ -75,9 +92,22 @@ func (p *StepProgress) Newest() *Attempt {
 // Open reports whether an attempt has no verdict yet. a may be nil.
 func (a *Attempt) Open() bool { return a != nil && a.State == AttemptOpen }
 
-// Counts reports whether an attempt has a verdict. a may be nil.
+// NewestReview returns the newest attempt at the reviews of a step, or nil. p may be nil.
+func (p *StepProgress) NewestReview() *Attempt {
+	if p == nil {
+		return nil
+	}
+	for _, a := range slices.Backward(p.Attempts) {
+		if !a.Checks {
+			return a
+		}
+	}
+	return nil
+}
+
+// Counts reports whether an attempt is a try of the reviews with a verdict. a may be nil.
 func (a *Attempt) Counts() bool {
-	return a != nil && (a.State == AttemptPassed || a.State == AttemptFailed)
+	return a != nil && !a.Checks && (a.State == AttemptPassed || a.State == AttemptFailed)
 }
 
 // LastCounted returns the newest attempt with a verdict, or nil.
@@ -96,6 +126,33 @@ func (p *StepProgress) Judged(digest string) *Attempt {
 	for _, a := range slices.Backward(p.Attempts) {
 		if a.Counts() && !a.Imported && a.Digest == digest {
 			return a
+		}
+	}
+	return nil
+}
+
+// CheckedBefore returns the newest result of a check of a step for exactly this content, or nil: also one from
+// before go_to_step, so that beginning a step again is no way to another try. Imported ones do not count.
+func (s *State) CheckedBefore(stepID, key, digest string) *Verdict {
+	v := s.Progress(stepID).checkedBefore(key, digest)
+	for _, w := range slices.Backward(s.History) {
+		if v == nil {
+			p, _ := w.Progress.Get(stepID)
+			v = p.checkedBefore(key, digest)
+		}
+	}
+	return v
+}
+
+func (p *StepProgress) checkedBefore(key, digest string) *Verdict {
+	if p == nil {
+		return nil
+	}
+	for _, a := range slices.Backward(p.Attempts) {
+		for _, v := range a.Verdicts {
+			if a.Checks && !a.Imported && v.Key == key && v.Digest == digest {
+				return v
+			}
 		}
 	}
 	return nil
@@ -132,23 +189,33 @@ func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 	return out
 }
 
-// keptVoids limits the stored void attempts of a step: a reviewer that always fails must not let
-// the record grow forever.
-const keptVoids = 10
+// keptVoids limits the stored void attempts of a step, and keptChecks those of its checks, that passed and that
+// failed: a reviewer that always fails must not let the record grow forever.
+const (
+	keptVoids  = 10
+	keptChecks = 20
+)
 
 // OpenAttempt records an attempt before its reviewer is called. An open one of a server that died
 // becomes void.
 func (s *State) OpenAttempt(stepID string, a Attempt) *State {
 	n := s.Next(a.OpenedAt)
 	p := n.ProgressOrNew(stepID, a.OpenedAt).voided("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
-	a.Number, a.State = p.QualityAttempts+1, AttemptOpen
-	attempts, voids := append(slices.Clone(p.Attempts), &a), 0
+	if a.Number, a.State = p.QualityAttempts+1, AttemptOpen; a.Checks {
+		a.Number = p.FailedChecks + 1
+	}
+	attempts, voids, checks := append(slices.Clone(p.Attempts), &a), 0, map[AttemptState]int{}
 	slices.Reverse(attempts)
 	attempts = slices.DeleteFunc(attempts, func(a *Attempt) bool {
-		if a.State == AttemptVoid {
+		switch {
+		case a.State == AttemptVoid:
 			voids++
+			return voids > keptVoids
+		case a.Checks:
+			checks[a.State]++
+			return checks[a.State] > keptChecks
 		}
-		return a.State == AttemptVoid && voids > keptVoids
+		return false
 	})
 	slices.Reverse(attempts)
 	p.Attempts = attempts
@@ -167,25 +234,34 @@ func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at
 	a := p.Newest() // a copy
 	a.Verdicts = verdicts
 	if void == "" {
-		p.QualityAttempts++
 		a.State, a.Error = AttemptPassed, nil
 		if slices.ContainsFunc(verdicts, func(v *Verdict) bool { return !v.Passed }) {
 			a.State = AttemptFailed
+		}
+		switch {
+		case !a.Checks:
+			p.QualityAttempts++
+		case a.State == AttemptFailed:
+			p.FailedChecks++
 		}
 	}
 	n.setProgress(p)
 	return n
 }
 
-// CollectAttempt records that a call received the verdict of the newest attempt. It returns s if
+// CollectAttempt records that a call received the verdict of the newest attempt at the reviews. It returns s if
 // that was recorded before.
 func (s *State) CollectAttempt(stepID string, at time.Time) *State {
 	p := s.Progress(stepID)
-	if a := p.Newest(); a == nil || a.Collected {
+	a := p.NewestReview()
+	if a == nil || a.Collected {
 		return s
 	}
-	n, p := s.Next(at), p.withOwnNewest()
-	p.Newest().Collected = true
+	n, p := s.Next(at), p.clone()
+	collected := *a
+	collected.Collected = true
+	p.Attempts = slices.Clone(p.Attempts)
+	p.Attempts[slices.Index(p.Attempts, a)] = &collected
 	n.setProgress(p)
 	return n
 }

@@ -64,7 +64,7 @@ func (s *State) Faults() []string {
 			if a.Counts() {
 				counted++
 			}
-			c.fault(!a.Counts() && !a.Open() && a.State != AttemptVoid, "step %q has a review attempt that is %.60q", e.Key, a.State)
+			c.fault(!slices.Contains([]AttemptState{AttemptOpen, AttemptPassed, AttemptFailed, AttemptVoid}, a.State), "step %q has a review attempt that is %.60q", e.Key, a.State)
 		}
 		c.fault(p.QualityAttempts < counted, "step %q has %d review attempts that count, and says %d", e.Key, counted, p.QualityAttempts)
 	}

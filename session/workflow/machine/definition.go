@@ -25,6 +25,9 @@ type Definition struct {
 	// with instructions.
 	Kept bool
 
+	// Protected is how the files are now that the steps which a transition begins protect, by step.
+	Protected map[string]*Protected
+
 	Texts map[string]string // if stored: the instructions by step
 	Data  []byte            // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
 }
@@ -160,6 +163,9 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		if r.ByHuman {
 			info.Reviews[i].By = "human"
 		}
+	}
+	for _, c := range st.Checks {
+		info.Checks = append(info.Checks, CheckInfo{c.Name, c.Run, c.Protect})
 	}
 	return info
 }

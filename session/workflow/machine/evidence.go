@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -11,7 +13,7 @@ import (
 	"deepwork/session/codes"
 )
 
-// Evidence says why a step with reviews was finished. Steps without reviews have none.
+// Evidence says why a step with reviews or checks was finished. Other steps have none.
 type Evidence struct {
 	Kind     EvidenceKind `json:"kind"`
 	At       time.Time    `json:"at"`
@@ -25,6 +27,7 @@ type Evidence struct {
 	Misfits  string       `json:"misfits,omitempty"`  // what is wrong with the outputs by their schemas, which a person has passed over
 	Others   *Evidence    `json:"others,omitempty"`   // why the step's reviews by others than people passed, if a person passed it
 	Imported bool         `json:"imported,omitempty"` // it is what an export said
+	Checks   []*Verdict   `json:"checks,omitempty"`   // the results of the step's checks that no person passed over
 }
 
 // EvidenceKind is what a finished step relies on.
@@ -40,6 +43,7 @@ const (
 	PassedIn   EvidenceKind = "passed_in_client" // likewise, as the caller's client says, which nothing proves
 	Unreviewed EvidenceKind = "off"              // the server ran without reviews
 	NotDue     EvidenceKind = "not_due"          // no review is of the outputs that were submitted
+	ByChecks   EvidenceKind = "checks"           // its checks passed, and it has no reviews
 )
 
 // Grant records that a person overrides the reviews of a current step: its next finished_step goes
@@ -173,6 +177,52 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 		best = []string{of + "it is gone"}
 	}
 	return best
+}
+
+// LessChecked returns how a definition checks the unfinished steps of the session less than an earlier one did: its
+// checks and schemas. A check that it adds is none of that.
+func (s *State) LessChecked(was, now *Definition) (what []string) {
+	here := now.Workflow.Find(s.CurrentStepID)
+	for _, entry := range was.Workflow.Entries {
+		for _, id := range entry {
+			st := was.Job.Step(id)
+			hasSchema := slices.ContainsFunc(st.Outputs, func(o job.Output) bool { return o.Schema.File != "" || o.Schema.JSON != nil })
+			at, p := now.Workflow.Find(id), s.Progress(id)
+			switch {
+			case len(st.Checks) == 0 && !hasSchema, p.Done(), p != nil && p.Unreported:
+			case at < 0, at < here:
+				what = append(what, fmt.Sprintf("step '%s', which has checks, is gone from what is still to do", id))
+			default:
+				what = append(what, lessChecked(st, now.Job.Step(id), len(entry) == 1 && len(now.Workflow.Entries[at]) > 1)...)
+			}
+		}
+	}
+	return what
+}
+
+func lessChecked(was, now *job.Step, grouped bool) (what []string) {
+	of := fmt.Sprintf("step '%s': ", was.ID)
+	for _, c := range was.Checks {
+		i := slices.IndexFunc(now.Checks, func(n job.StepCheck) bool { return n.Name == c.Name })
+		switch {
+		case i < 0:
+			what = append(what, of+fmt.Sprintf("the check %q is gone", c.Name))
+		case !reflect.DeepEqual(now.Checks[i], c):
+			what = append(what, of+fmt.Sprintf("the check %q was changed", c.Name))
+		case grouped && c.Files == nil:
+			what = append(what, of+fmt.Sprintf("the check %q is bound to the outputs alone, since the step is in a group now", c.Name))
+		}
+	}
+	for _, o := range was.Outputs {
+		switch n := now.Output(o.Name); {
+		case o.Schema.File == "" && o.Schema.JSON == nil:
+		case n == nil || n.Schema.File != o.Schema.File || o.Schema.File == "" && !bytes.Equal(n.Schema.JSON, o.Schema.JSON):
+			what = append(what, of+fmt.Sprintf("the schema of the output '%s' was dropped or changed", o.Name))
+		case o.Required && !n.Required:
+			what = append(what, of+fmt.Sprintf("the output '%s', which has a schema, is no longer required", o.Name))
+		}
+	}
+	return what
 }
 
 func guidance(r job.Review) string {

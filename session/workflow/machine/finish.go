@@ -51,9 +51,10 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		p.Step, p.ByStepID = def.Job.Step(id), true
 	case stepID == nil && !s.ReportedByStepID:
 		p.Step = def.Job.Step(s.CurrentStepID)
-		// The group does not go on without a member that a person has to pass.
+		// The group does not go on without a member that a person, or a check, has to pass.
 		p.ByStepID = slices.ContainsFunc(pending, func(id string) bool {
-			return id != p.Step.ID && len(def.Job.Step(id).ReviewsBy(true)) > 0
+			st := def.Job.Step(id)
+			return id != p.Step.ID && (len(st.ReviewsBy(true)) > 0 || len(st.Checks) > 0)
 		})
 	case stepID == nil && slices.Contains(pending, s.CurrentStepID):
 		p.Step, p.ByStepID = def.Job.Step(s.CurrentStepID), true
@@ -168,7 +169,8 @@ type FinishInput struct {
 	At       time.Time
 	Outputs  Outputs // validated, in the author's order
 	Notes    *string
-	Evidence *Evidence                    // nil if the step has no reviews
+	Evidence *Evidence                    // nil if the step has no reviews and no checks
+	Over     []string                     // the checks that a person passes over
 	Texts    Instructions                 // of Begins
 	Lists    map[string][]json.RawMessage // the items of the outputs of Lists
 	Weakened []string                     // how the reviews are weaker than those of State.Pinned
@@ -198,6 +200,9 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	}
 	if f.Evidence != nil && f.Evidence.Misfits != "" {
 		skipped = append(skipped, "schema")
+	}
+	for _, name := range f.Over {
+		skipped = append(skipped, "check "+name)
 	}
 	done.prove(f.Evidence, skipped)
 	changed := []*StepProgress{done}
@@ -248,7 +253,7 @@ func (s *State) move(def *Definition, index int, pending []string, f FinishInput
 		}
 		begun := make([]*StepProgress, len(ids))
 		for i, id := range ids {
-			begun[i] = &StepProgress{StepID: id, StartedAt: f.At}
+			begun[i] = &StepProgress{StepID: id, StartedAt: f.At, Protected: def.Protected[id]}
 		}
 		s.setProgress(begun...)
 		d = s.Describe(def, ids, f.Texts)
@@ -257,6 +262,7 @@ func (s *State) move(def *Definition, index int, pending []string, f FinishInput
 		return next
 	case next <= index: // another round
 		again := s.nextRound(def, def.Workflow.Form(next))
+		def = s.keepProtected(def)
 		_, after := def.Workflow.Span(def.Workflow.Form(next))
 		s.withdraw(def, f.At, ids[0], func(id string) bool { at := def.Workflow.Find(id); return next <= at && at < after })
 		s.enter(def, next, f.At, f.Texts)

@@ -387,9 +387,9 @@ func (s *State) roundInfo(def *Definition, id string) *Round {
 	return nil
 }
 
-// Drop records that a person leaves out an item, and goes on with what then has its turn, whose instructions texts
-// returns.
-func (s *State) Drop(def *Definition, id string, o Override, texts func(job.Entry) (Instructions, error)) (*State, error) {
+// Drop records that a person leaves out an item, and goes on with what then has its turn, for which begin
+// returns the definition and the instructions.
+func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entry) (*Definition, Instructions, error)) (*State, error) {
 	stepID, i, item := job.SplitItem(id)
 	if s.Status != Active {
 		return nil, s.Ended()
@@ -407,7 +407,7 @@ func (s *State) Drop(def *Definition, id string, o Override, texts func(job.Entr
 	f := FinishInput{At: o.At}
 	if _, ids := n.opening(def, here, pending); ids != nil {
 		var err error
-		if f.Texts, err = texts(ids); err != nil {
+		if def, f.Texts, err = begin(ids); err != nil {
 			return nil, err
 		}
 	}

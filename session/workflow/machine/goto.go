@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -60,6 +61,7 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, at time.Time, texts Instructions) (*State, *GoToReply) {
 	here, _, _ := s.Position(def)
 	restart := s.restarts(def, to, stepID, all)
+	def = s.keepProtected(def)
 	n := s.Next(at)
 	n.Definition = def.Ref
 	round := n.sameRound(def, here, to)
@@ -75,7 +77,7 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 			n.CurrentStepID = def.Workflow.Entries[to][0]
 			n.regroup(def, to, at)
 		} else {
-			n.setProgress(&StepProgress{StepID: stepID, StartedAt: at})
+			n.setProgress(&StepProgress{StepID: stepID, StartedAt: at, Protected: def.Protected[stepID]})
 		}
 		r.BeginStep = n.Describe(def, job.Entry{stepID}, texts).First
 	} else {
@@ -131,6 +133,19 @@ func (s *State) sameRound(def *Definition, here, to int) *Round {
 	return new(s.round(f))
 }
 
+// keepProtected returns the definition with what steps protect as it was when they began first: beginning them again
+// must not make edits of it good.
+func (s *State) keepProtected(def *Definition) *Definition {
+	kept := *def
+	kept.Protected = maps.Clone(def.Protected)
+	for id := range kept.Protected {
+		if p := s.Progress(id); p != nil && p.Protected != nil {
+			kept.Protected[id] = p.Protected
+		}
+	}
+	return &kept
+}
+
 // withdraw moves the progress of steps to the history, with their stored replies, and returns their ids in
 // the workflow's order. s is being made.
 func (s *State) withdraw(def *Definition, at time.Time, to string, of func(id string) bool) []string {
@@ -179,7 +194,7 @@ func (s *State) regroup(def *Definition, to int, at time.Time) {
 	for _, id := range def.Workflow.Entries[to] {
 		p := s.Progress(id)
 		if p == nil { // the step, or one that an edit added
-			p = &StepProgress{StepID: id, StartedAt: at}
+			p = &StepProgress{StepID: id, StartedAt: at, Protected: def.Protected[id]}
 		}
 		members = append(members, p)
 	}

@@ -113,7 +113,7 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 		})
 	}
 	for _, id := range entry {
-		changed = append(changed, &StepProgress{StepID: id, StartedAt: at})
+		changed = append(changed, &StepProgress{StepID: id, StartedAt: at, Protected: def.Protected[id]})
 	}
 	s.setProgress(changed...)
 	return s.Describe(def, entry, texts)

@@ -103,6 +103,7 @@ type StepInfo struct {
 	Inputs          []StepInput      `json:"step_inputs" jsonschema:"inputs with their values, in the author's order"`
 	ExpectedOutputs []ExpectedOutput `json:"step_expected_outputs" jsonschema:"outputs to hand in with finished_step, in the author's order"`
 	Reviews         []ReviewInfo     `json:"step_reviews" jsonschema:"reviews of the outputs"`
+	Checks          []CheckInfo      `json:"step_checks,omitzero" jsonschema:"programs that must pass when finished_step is called, before the reviews"`
 	QualityCriteria []string         `json:"step_quality_criteria" jsonschema:"all questions of all reviews, in order"`
 	Instructions    string           `json:"step_instructions" jsonschema:"what to do, in Markdown"`
 	CommonJobInfo   *string          `json:"common_job_info,omitempty" jsonschema:"information for every step of this job"`
@@ -135,6 +136,13 @@ type ExpectedOutput struct {
 	Description string `json:"description" jsonschema:"description of the output"`
 	Required    bool   `json:"required" jsonschema:"whether finished_step requires it"`
 	Syntax      string `json:"syntax_for_finished_step_tool" jsonschema:"form of its value for finished_step"`
+}
+
+// CheckInfo is one check of a step.
+type CheckInfo struct {
+	Name    string   `json:"name" jsonschema:"name of the check"`
+	Run     []string `json:"run" jsonschema:"program and its arguments; exit code 0 passes"`
+	Protect []string `json:"protect,omitzero" jsonschema:"patterns of files that must be as they were when the step began"`
 }
 
 // ReviewInfo is one review of a step.
@@ -240,6 +248,8 @@ func (r *FinishReply) Waiting() *session.Waiting {
 		return &session.Waiting{Code: PersonAwaited, RetryAfterMS: 30_000}
 	case r.Status == NeedsWork && r.FailedReviews == nil && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Review running:"):
 		return &session.Waiting{Code: "review_running", RetryAfterMS: 1000} // that call waits, too
+	case r.Status == NeedsWork && r.Feedback != nil && strings.HasPrefix(*r.Feedback, "Checks running:"):
+		return &session.Waiting{Code: "review_running", RetryAfterMS: 1000}
 	}
 	return nil
 }
@@ -261,7 +271,8 @@ type Member struct {
 	StartedAt       *string `json:"started_at" jsonschema:"when it was started, RFC 3339 in UTC, or null"`
 	CompletedAt     *string `json:"completed_at" jsonschema:"when it was finished, RFC 3339 in UTC, or null"`
 	QualityAttempts int     `json:"quality_attempts" jsonschema:"number of reviews with a verdict"`
-	ReviewRunning   bool    `json:"review_running" jsonschema:"whether a review is running"`
+	ReviewRunning   bool    `json:"review_running" jsonschema:"whether a review, or a check, is running"`
+	FailedChecks    int     `json:"failed_checks,omitzero" jsonschema:"number of finished_step calls whose checks failed"`
 }
 
 // StepReply is the reply of get_step.

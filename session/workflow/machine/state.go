@@ -89,8 +89,10 @@ type StepProgress struct {
 	CompletedAt     *time.Time  `json:"completed_at"`
 	Outputs         Outputs     `json:"outputs"`
 	Notes           *string     `json:"notes"`
-	QualityAttempts int         `json:"quality_attempts"` // those that count
-	Unreported      bool        `json:"unreported"`       // a member whose group advanced without a report of it
+	QualityAttempts int         `json:"quality_attempts"`        // those that count
+	FailedChecks    int         `json:"failed_checks,omitempty"` // attempts at its checks that failed
+	Protected       *Protected  `json:"protected,omitempty"`     // by its checks; nil if they protect nothing
+	Unreported      bool        `json:"unreported"`              // a member whose group advanced without a report of it
 	Overrides       []Override  `json:"overrides"`
 	Attempts        []*Attempt  `json:"attempts"`                   // of external reviews
 	Granted         *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
@@ -349,7 +351,7 @@ func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsont
 	all := slices.Clone(steps)
 	for i, entry := range all {
 		p := entry.Value.clone()
-		p.Granted, p.Question, p.Shown, p.Unfit, p.Place = nil, nil, nil, nil, nil
+		p.Granted, p.Question, p.Shown, p.Unfit, p.Place, p.Protected = nil, nil, nil, nil, nil, nil
 		p.Evidence = p.Evidence.imported()
 		p.Attempts, p.QualityAttempts = slices.Clone(p.Attempts), 0
 		for j, was := range p.Attempts {

@@ -1,0 +1,99 @@
+package job
+
+import (
+	"cmp"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// AgentLimits are of the agent of a step in runs.
+type AgentLimits struct {
+	Model       string        `yaml:"model" as:"model"`                 // "" means the one that the executor's own settings name
+	Timeout     time.Duration `yaml:"timeout" min:"1s" max:"168h"`      // 0 means no limit
+	IdleTimeout time.Duration `yaml:"idle_timeout" min:"1s" max:"168h"` // likewise
+}
+
+// A StepCheck is a program that says whether a step is done: it passes with exit code 0.
+type StepCheck struct {
+	Run      []string      `yaml:"run" is:"a program and its arguments, as a list such as [go, test, ./...]" each:"filled" add:"the program and its arguments, such as run: [go, test, ./...]" nonempty:"name the program"` // without a shell
+	Name     string        `yaml:"name" as:"name"`                                                                                                                                                                          // default: the program
+	Timeout  time.Duration `yaml:"timeout" min:"1s" max:"24h"`                                                                                                                                                              // 0 means DefaultCheckTimeout; see Limit
+	In       string        `yaml:"in" as:"folder"`                                                                                                                                                                          // below the project's root, with slashes; "" means the root
+	Files    []string      `yaml:"files" is:"a list of patterns, such as [src/**]" each:"pattern"`                                                                                                                          // what it is about; nil means everything
+	Protect  []string      `yaml:"protect" is:"a list of patterns, such as [tests/**]" each:"pattern"`                                                                                                                      // what must be as it was when the step began
+	PassEnv  []string      `yaml:"pass_env" is:"a list of the names of environment variables" each:"variable"`
+	Override string        `yaml:"override" oneof:"human,never"` // never: not even a person passes over it; "" and human mean that one may
+}
+
+// DefaultCheckTimeout is the time limit of a check that names none.
+const DefaultCheckTimeout = 5 * time.Minute
+
+// Limit returns how long the check may run.
+func (c *StepCheck) Limit() time.Duration { return cmp.Or(c.Timeout, DefaultCheckTimeout) }
+
+// Never reports whether nobody may pass over the check.
+func (c *StepCheck) Never() bool { return c.Override == "never" }
+
+// patterns has the regular expressions of patterns.
+var patterns sync.Map
+
+// Matches reports whether one of these patterns names a path with slashes: ** stands for any folders, *
+// and ? for characters of one name.
+func Matches(all []string, name string) bool {
+	return slices.ContainsFunc(all, func(p string) bool {
+		known, ok := patterns.Load(p)
+		if !ok {
+			known, _ = patterns.LoadOrStore(p, compilePattern(p))
+		}
+		return known.(*regexp.Regexp).MatchString(name)
+	})
+}
+
+func compilePattern(p string) *regexp.Regexp {
+	var b strings.Builder
+	b.WriteString(`^`)
+	for rest := path.Clean(p); rest != ""; {
+		switch {
+		case strings.HasPrefix(rest, "**/"):
+			b.WriteString(`(?:.*/)?`)
+			rest = rest[3:]
+		case strings.HasPrefix(rest, "**"):
+			b.WriteString(`.*`)
+			rest = rest[2:]
+		case rest[0] == '*':
+			b.WriteString(`[^/]*`)
+			rest = rest[1:]
+		case rest[0] == '?':
+			b.WriteString(`[^/]`)
+			rest = rest[1:]
+		default:
+			end := strings.IndexAny(rest, "*?")
+			if end < 0 {
+				end = len(rest)
+			}
+			b.WriteString(regexp.QuoteMeta(rest[:end]))
+			rest = rest[end:]
+		}
+	}
+	b.WriteString(`$`)
+	return regexp.MustCompile(`(?s)` + b.String())
+}
+
+// nameChecks gives the checks of a step their names, and reports two of one name.
+func (d *decoder) nameChecks(s *Step, at place) {
+	seen := map[string]bool{}
+	for i := range s.Checks {
+		c, at := &s.Checks[i], append(slices.Clip(at), "checks", i)
+		if c.Name == "" && len(c.Run) > 0 {
+			c.Name = path.Base(c.Run[0])
+		}
+		if seen[c.Name] && c.Name != "" && !d.Full() {
+			d.FaultAt(at, "is the second check of this step with the name %q: give each a name of its own, such as name: tests", c.Name)
+		}
+		seen[c.Name] = true
+	}
+}

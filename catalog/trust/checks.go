@@ -1,0 +1,121 @@
+package trust
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"deepwork/catalog/job"
+)
+
+// checkValue is what is approved of a check, besides the content of the project's scripts that it names.
+type checkValue struct {
+	Command []string `json:"command"`
+	In      string   `json:"in,omitempty"`
+	Timeout string   `json:"timeout"`
+	PassEnv []string `json:"pass_env,omitempty"`
+}
+
+// CheckOf returns the entry of a check of a step. root is the folder whose scripts count: the project's or,
+// in an attempt, its workspace. The key is for people: a check is approved under any.
+func CheckOf(root, jobName, stepID string, c *job.StepCheck) (Entry, error) {
+	dir, err := CheckDir(root, c)
+	if err != nil {
+		return Entry{}, err
+	}
+	b := builder{root: root, dir: dir}
+	in, _ := filepath.Rel(root, dir)
+	if in = filepath.ToSlash(in); in == "." {
+		in = ""
+	}
+	b.add(fmt.Sprintf("checks.%s.%s.%s", jobName, stepID, c.Name), checkValue{c.Run, in, c.Limit().String(), c.PassEnv}, c.Run)
+	return b.set[0], b.err
+}
+
+// CheckDir returns the folder in which a check runs, with its links resolved; it must be in root, which has none.
+func CheckDir(root string, c *job.StepCheck) (string, error) {
+	if c.In == "" || c.In == "project" {
+		return root, nil
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Join(root, filepath.FromSlash(c.In)))
+	if err != nil {
+		return "", fmt.Errorf("its folder %s cannot be reached: %w", c.In, err)
+	}
+	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) {
+		return "", fmt.Errorf("its folder %s leads out of the project", c.In)
+	}
+	return dir, nil
+}
+
+// ChecksOf returns the entries of all checks of jobs, each once, in the order of the jobs. One that cannot be
+// read has the reason as its Fault.
+func ChecksOf(root string, jobs []*job.Job) (all Set) {
+	for _, j := range jobs {
+		for i := range j.Steps {
+			for k := range j.Steps[i].Checks {
+				c := &j.Steps[i].Checks[k]
+				e, err := CheckOf(root, j.Name, j.Steps[i].ID, c)
+				if err != nil {
+					e = Entry{Key: fmt.Sprintf("checks.%s.%s.%s", j.Name, j.Steps[i].ID, c.Name), Fault: err.Error(), Runs: true}
+					e.Value, _ = json.Marshal(c.Run)
+				}
+				if !slices.ContainsFunc(all, func(o Entry) bool { return o.sameCheck(e) && o.Fault == e.Fault }) {
+					all = append(all, e)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// sameCheck reports whether two entries are of the same check: what it runs, and the content of its scripts.
+func (e Entry) sameCheck(o Entry) bool {
+	return bytes.Equal(e.Value, o.Value) && maps.Equal(e.Files, o.Files)
+}
+
+// ErrUnapproved means that the user has not approved a check as it is.
+var ErrUnapproved = errors.New("the user has not approved it")
+
+// ErrDenied means that the user denied everything that would run in the project.
+var ErrDenied = errors.New("the user denied what would run in the project")
+
+// ApprovesCheck returns nil if the user has approved a check, as its entry is now. trusted are the folders whose
+// projects need no grant.
+func (l *Ledger) ApprovesCheck(e Entry, trusted []string) error {
+	r, err := l.Read()
+	switch {
+	case err != nil:
+		return err
+	case r.Denied:
+		return ErrDenied
+	case e.Fault != "":
+		return fmt.Errorf("%w: %s", ErrUnapproved, e.Fault)
+	case InFolders(l.root, trusted), r.ApprovedCheck(e):
+		return nil
+	}
+	return ErrUnapproved
+}
+
+// ApprovedCheck reports whether a check is among those that the user approved.
+func (r *Record) ApprovedCheck(e Entry) bool {
+	return !r.Denied && e.Fault == "" && slices.ContainsFunc(r.Checks, e.sameCheck)
+}
+
+// maxChecks bounds the approved checks of a project; the oldest are forgotten first.
+const maxChecks = 1000
+
+// GrantChecks approves checks from now on, and cancels a Deny.
+func (l *Ledger) GrantChecks(ctx context.Context, checks Set) error {
+	return l.change(ctx, func(r *Record) {
+		r.Denied = false
+		for _, e := range checks {
+			r.Checks = append(slices.DeleteFunc(slices.Clone(r.Checks), e.sameCheck), e)
+		}
+		r.Checks = r.Checks[max(0, len(r.Checks)-maxChecks):]
+	})
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
+	"deepwork/session"
+)
+
+// A check runs only once the user has approved it at the terminal, as it is; other edits of the job need nothing.
+// Checks of additional folders need it too.
+func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
+	root, additional := testkit.Dir(t), testkit.Dir(t)
+	ownUser(t, "")
+	t.Setenv("DEEPWORK_ADDITIONAL_JOBS_FOLDERS", additional)
+	jobOf := func(name, more string) string {
+		return runJob(name, "a, b", "a checks: [{run: [sh, check.sh], name: tests"+more+"}]", "b")
+	}
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": jobOf("one", ""), ".deepwork/jobs/one/a.md": "Do it.",
+		"out.txt": "done\n", "check.sh": "echo tried >> tried; grep -q good out.txt",
+	})
+	writeFiles(t, additional, map[string]string{"two/job.yml": jobOf("two", ", timeout: 1m"), "two/a.md": "Do it."})
+	client, _ := startClient(t, root)
+	finish := func(id string) (text, code string) {
+		t.Helper()
+		r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"text": "out.txt"}, "step_id": "a", "session_id": id}})
+		must(t, err)
+		return resultText(r), codeOf(r)
+	}
+	one, two := beginSession(t, client, "one", "Check it"), beginSession(t, client, "two", "Check it")
+	for _, id := range []string{one, two} {
+		if text, code := finish(id); code != session.CodeUntrusted || !strings.Contains(text, "'tests' (sh check.sh)") || !strings.Contains(text, "deepwork trust --path") {
+			t.Fatalf("before: %s %s", code, text)
+		}
+	}
+	if fileExists(filepath.Join(root, "tried")) {
+		t.Fatal("a check ran before it was approved")
+	}
+	trust := []string{"deepwork", "trust", "--path", root}
+	out, screen, err := typing(t, "yes", trust...)
+	for _, want := range []string{"checks.one.a.tests", "checks.two.a.tests", `"sh" "check.sh"`, `checks the content of "check.sh"`, "5m0s", "Approved."} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("it does not show %q: %v %s", want, err, out)
+		}
+	}
+	if !strings.Contains(screen, "2 checks, of which 2 were not approved before") {
+		t.Errorf("at the terminal: %s", screen)
+	}
+	if list := mustPrint(t, root, "trust", "--list"); !strings.Contains(list, "checks.two.a.tests") {
+		t.Errorf("the list: %s", list)
+	}
+	if text, code := finish(one); code != "" || !strings.Contains(text, "Checks failed: 1 of 1") || !strings.Contains(text, "exit code 1") {
+		t.Fatalf("a failed check: %s %s", code, text)
+	}
+	if got := mustPrint(t, root, "sessions", "show", one); !strings.Contains(got, "check tests: failed") || !strings.Contains(got, "calls whose checks failed: 1") {
+		t.Errorf("sessions show: %s", got)
+	}
+
+	// Another edit of the job needs nothing; another script does.
+	writeFiles(t, root, map[string]string{".deepwork/jobs/one/job.yml": strings.Replace(jobOf("one", ""), "name: A,", "name: B,", 2), "out.txt": "good\n", "check.sh": "exit 0 # edited"})
+	if text, code := finish(one); code != session.CodeUntrusted {
+		t.Errorf("an edited script: %s %s", code, text)
+	}
+	writeFiles(t, root, map[string]string{"check.sh": "echo tried >> tried; grep -q good out.txt"})
+	if text, code := finish(one); code != "" || !strings.Contains(text, `"next_step"`) {
+		t.Errorf("after an edit of something else: %s %s", code, text)
+	}
+	if got := mustPrint(t, root, "sessions", "show", one); !strings.Contains(got, "evidence: its checks passed") || !strings.Contains(got, "check tests passed") || !strings.Contains(got, "bound to outputs") {
+		t.Errorf("sessions show: %s", got)
+	}
+	mustPrint(t, root, "trust", "--revoke")
+	if text, code := finish(two); code != session.CodeUntrusted {
+		t.Errorf("after the approval was taken back: %s %s", code, text)
+	}
+	out, _, err = typing(t, "yes", "deepwork", "sessions", "override", two, "a", "--reason", "known", "--path", root)
+	if err != nil || !strings.Contains(out, "the check tests: sh check.sh") {
+		t.Errorf("an override: %v %s", err, out)
+	}
+	if text, code := finish(two); code != "" || !strings.Contains(text, `"next_step"`) {
+		t.Errorf("after a person passed over it: %s %s", code, text)
+	}
+}
+
+// The tenth failed try of a step's checks stops the run, and its agent is ended.
+func TestRunStopsAfterTenFailedChecks(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a", `a checks: [{run: [sh, -c, "echo no way; exit 1"], name: tests}]`))
+	plan := []string{}
+	for i := range 12 {
+		plan = append(plan, "a write STEP.md "+strings.Repeat("x", i+1), "a call finished_step {\"outputs\": {\"text\": \"STEP.md\"}}")
+	}
+	p.plan(append(plan, "a await never")...)
+	events := p.begin().exits(1)
+	end := events[len(events)-1]
+	// The agent may fail once more before it is ended.
+	if !regexp.MustCompile(`Its checks failed 1[0-2] times\. Check 'tests': .*\s+no way`).MatchString(optional(end.Reason)) || len(p.recorded("begin", "a")) != 1 {
+		t.Errorf("%s", optional(end.Reason))
+	}
+	p.clean()
+}
+
+// A limit of the step ends its agent, which counts as a try, and the next one is told.
+func TestRunEndsAnAgentAtALimitOfItsStep(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ limit, plan string }{
+		"timeout":      {"timeout: 2", "a:1 await never"},
+		"idle_timeout": {"idle_timeout: 2", "a:1 await never"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newRunProject(t, "", runJob("NAME", "a", "a "+c.limit))
+			p.plan(c.plan, "a:2 finish")
+			p.begin().exits(0)
+			begun := p.recorded("begin", "a")
+			if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "It was ended by a limit of the step: "+name) {
+				t.Errorf("%+v", begun)
+			}
+			p.clean()
+		})
+	}
+}

@@ -1,0 +1,121 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"deepwork/actor/process"
+	"deepwork/actor/testkit"
+	"deepwork/catalog/job"
+	"deepwork/session/workflow/machine"
+)
+
+// free runs every check.
+func free() *Runner {
+	return &Runner{Allowed: func(context.Context, *Subject, *job.StepCheck) error { return nil },
+		Program: func(name string) (string, error) { return process.Look(name) }, Secrets: func() []string { return nil }}
+}
+
+// repository is a git repository with n committed files in folders of a hundred.
+func repository(t testing.TB, n int) string {
+	t.Helper()
+	root := testkit.Dir(t)
+	for i := range n {
+		testkit.Write(t, filepath.Join(root, fmt.Sprint("d", i/100), fmt.Sprint("f", i)), fmt.Sprintf("file %d\n", i))
+	}
+	testkit.Git(t, root, "init", "-q")
+	testkit.Git(t, root, "add", "-A")
+	testkit.Git(t, root, "commit", "-qm", "begin")
+	return root
+}
+
+// The digest of a tree is of the content alone: neither git add, a commit, nor a new time of a file changes it.
+func TestATreeIsItsContent(t *testing.T) {
+	root := repository(t, 3)
+	s := &Subject{Root: root, Checks: []job.StepCheck{{Run: []string{"true"}, Name: "x"}}}
+	look := func() string {
+		t.Helper()
+		c, err := s.Look(t.Context())
+		testkit.Must(t, err)
+		return c.Digest(0)
+	}
+	begin := look()
+	testkit.Write(t, filepath.Join(root, "new"), "new")
+	edited := look()
+	testkit.Git(t, root, "add", "-A")
+	staged := look()
+	testkit.Git(t, root, "commit", "-qm", "new")
+	committed := look()
+	then := time.Now().Add(-time.Hour)
+	testkit.Must(t, os.Chtimes(filepath.Join(root, "new"), then, then))
+	if touched := look(); begin == edited || edited != staged || staged != committed || committed != touched {
+		t.Errorf("%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
+	}
+	testkit.Write(t, filepath.Join(root, ".deepwork/tmp/session_1.json"), "{}")
+	if look() != committed {
+		t.Error("the export of a session is a part of the tree")
+	}
+	// A time that is as it was hides nothing: git looks at the change of the inode too.
+	info, err := os.Stat(filepath.Join(root, "new"))
+	testkit.Must(t, err)
+	testkit.Git(t, root, "config", "core.trustctime", "false")
+	testkit.Git(t, root, "config", "core.checkStat", "minimal")
+	testkit.Git(t, root, "status")
+	second := time.Now().Unix()
+	testkit.Until(t, "another second, which git tells apart", func() bool { return time.Now().Unix() > second })
+	testkit.Write(t, filepath.Join(root, "new"), "wen")
+	testkit.Must(t, os.Chtimes(filepath.Join(root, "new"), info.ModTime(), info.ModTime()))
+	if runtime.GOOS != "windows" && look() == committed {
+		t.Error("an edit with the old time and size is not seen")
+	}
+}
+
+// A round gives each check one more run if the content differs, and then names the files.
+func TestARoundNamesTheCheckThatChangesWhatAnotherIsAbout(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("uses a shell")
+	}
+	root := repository(t, 1)
+	count := filepath.Join(t.TempDir(), "count")
+	s := &Subject{Root: root, Checks: []job.StepCheck{
+		{Run: []string{"sh", "-c", "echo a >> " + count}, Name: "first"},
+		{Run: []string{"sh", "-c", "echo formatted > d0/f0"}, Name: "second"},
+	}}
+	before, err := s.Look(t.Context())
+	testkit.Must(t, err)
+	r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 2), Over: make([]bool, 2), Done: func(int) {}}
+	testkit.Must(t, free().Run(t.Context(), r))
+	if runs, _ := os.ReadFile(count); len(runs) != 4 || r.Undecided != nil || !r.Verdicts[0].Passed || r.Verdicts[0].Digest != r.After.Digest(0) {
+		t.Errorf("%q, undecided %v", runs, r.Undecided)
+	}
+}
+
+// BenchmarkCheck is what a check costs beside its command, in a repository of 10,000 files, in times of one git
+// status there. Wanted: at most 4.
+func BenchmarkCheck(b *testing.B) {
+	root := repository(b, 10_000)
+	s := &Subject{Root: root, Checks: []job.StepCheck{{Run: []string{"true"}, Name: "x"}}}
+	median := func(of []time.Duration) float64 { slices.Sort(of); return of[len(of)/2].Seconds() }
+	var status, check []time.Duration
+	for b.Loop() {
+		cmd := exec.Command("git", "status", "--porcelain")
+		cmd.Dir = root
+		began := time.Now()
+		testkit.Must(b, cmd.Run())
+		status = append(status, time.Since(began))
+		began = time.Now()
+		before, err := s.Look(b.Context())
+		testkit.Must(b, err)
+		r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 1), Over: make([]bool, 1), Done: func(int) {}}
+		testkit.Must(b, free().Run(b.Context(), r))
+		check = append(check, time.Since(began)-time.Duration(r.Verdicts[0].Seconds*float64(time.Second)))
+	}
+	b.ReportMetric(median(check)/median(status), "status/check")
+}

@@ -1,0 +1,189 @@
+package workflow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/gate"
+	"deepwork/session"
+	"deepwork/session/check"
+	"deepwork/session/codes"
+	"deepwork/session/workflow/machine"
+)
+
+// The checks of a step run like its reviews: as an attempt that is open in the record, with a row that the
+// process which runs them renews, and calls that wait for it. See review.
+
+// subject returns what the checks of a call's step are about; without checks, the files of its outputs.
+func (a *sessionActor) subject(c *candidate) *check.Subject {
+	s := &check.Subject{Root: a.root(), Job: a.state.JobName, Step: c.plan.Step.ID, Checks: c.plan.Step.Checks,
+		Shared: shared(c.def.Workflow, c.plan.Index)}
+	for _, o := range c.expanded {
+		s.Outputs = append(s.Outputs, o.Value.Paths...)
+	}
+	if p := a.state.Progress(s.Step); p != nil {
+		s.Began = p.Protected
+	}
+	return s
+}
+
+// shared reports whether several agents may work in the folder at the same time.
+func shared(w *job.Workflow, index int) bool {
+	f := w.Form(index)
+	return len(w.Entries[index]) > 1 && (f == nil || f.ForEach == nil) || f != nil && f.ForEach != nil && (f.ForEach.AtOnce > 1 || len(w.Entries[index]) > 1)
+}
+
+// protect returns the definition with the files that the steps of an entry protect, as they are now.
+func (e *Engine) protect(ctx context.Context, root string, def *machine.Definition, entry job.Entry) (*machine.Definition, error) {
+	with := *def
+	with.Protected = map[string]*machine.Protected{}
+	for _, id := range entry {
+		p, err := check.Protect(ctx, root, def.Job.Step(id).Checks)
+		if err != nil {
+			return nil, session.NotNow(codes.FileUnreadable, "Step '%s' of job '%s' cannot begin, so nothing has moved: the files that its checks protect cannot be recorded: %v. Correct that and make the same call again.", id, def.Job.Name, err).With("step_id", id).Because(err)
+		}
+		if p != nil {
+			with.Protected[id] = p
+		}
+	}
+	return &with, nil
+}
+
+// checked decides about the checks of a step. It returns neither a reply nor an error if all of them have passed
+// on the content, or a person passes over those that have not.
+func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check.Content, how Reviewing) (*finished, error) {
+	m, checks := c.m, c.plan.Step.Checks
+	stepID, p := c.plan.Step.ID, a.state.ProgressOrNew(c.plan.Step.ID, a.engine.now())
+	running, last := a.reviews[stepID], p.Newest()
+	if running != nil && running.digest == c.bound {
+		a.join(running, m, how)
+		return nil, errLater
+	}
+	over, known, missing := a.passedOver(c, how), make([]*machine.Verdict, len(checks)), false
+	for i := range checks {
+		if over[i] {
+			c.over = append(c.over, checks[i].Name)
+			continue
+		}
+		known[i] = a.state.CheckedBefore(stepID, check.Key(&checks[i]), content.Digest(i))
+		missing = missing || known[i] == nil
+	}
+	if missing {
+		if m.joined != "" && last != nil && !slices.Contains([]string{m.joined, c.bound, c.digest}, last.Digest) {
+			return nil, superseded(stepID)
+		}
+		if running == nil && last.Open() && last.Digest == c.bound {
+			if f, err := a.elsewhere(ctx, m, stepID, how); f != nil || err != nil {
+				return f, err
+			}
+		}
+		return a.beginChecks(c, &check.Round{Subject: m.subject, Before: content, Known: known, Over: over}, how)
+	}
+	var failed []*machine.Verdict
+	for _, v := range known {
+		switch {
+		case v == nil:
+		case v.Passed:
+			c.checks = append(c.checks, v)
+		default:
+			failed = append(failed, v)
+		}
+	}
+	if failed == nil {
+		return nil, nil
+	}
+	f := a.needsWork(c.def.Notice, a.failedChecks(c, p.FailedChecks, failed))
+	if next := a.state.KeepAnswer(m.Call, c.plan.Index, f.Reply, nil); next != a.state {
+		if err := a.commit(m.MovedBy, next, nil); err != nil {
+			return nil, err
+		}
+		f.Row, f.Recorded = a.row, true
+	}
+	return f, nil
+}
+
+// failedChecks says which checks have failed, and what to do.
+func (a *sessionActor) failedChecks(c *candidate, times int, failed []*machine.Verdict) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Checks failed: %d of %d of step '%s'; calls whose checks failed so far: %d. Correct the work, then call finished_step again; as long as nothing has changed, the result stands.",
+		len(failed), len(c.plan.Step.Checks), c.plan.Step.ID, times)
+	if c.m.reason() != "" {
+		fmt.Fprintf(&b, " quality_review_override_reason skips no check: only a person passes over one, by `%s` at a terminal.", overrideCommand(a.id, c.plan.Step.ID))
+	}
+	for _, v := range failed {
+		fmt.Fprintf(&b, "\n\nCheck '%s' (%s) failed. %s", v.RunEach, strings.Join(v.Check.Command, " "), v.Feedback)
+	}
+	return b.String()
+}
+
+// passedOver reports of each check of a step whether a person passes over it.
+func (a *sessionActor) passedOver(c *candidate, how Reviewing) []bool {
+	over, given := make([]bool, len(c.plan.Step.Checks)), a.state.Progress(c.plan.Step.ID)
+	if !given.HasGrant() || how.Override == config.OverrideNever || given.Granted.GivenFor != "" && given.Granted.GivenFor != c.bound {
+		return over
+	}
+	for i := range over {
+		over[i] = !c.plan.Step.Checks[i].Never()
+	}
+	return over
+}
+
+// beginChecks records an attempt at the checks, durably, and runs those that have no result for the content.
+func (a *sessionActor) beginChecks(c *candidate, round *check.Round, how Reviewing) (*finished, error) {
+	e, stepID := a.engine, c.plan.Step.ID
+	if e.Checks == nil {
+		return nil, session.NotNow(codes.CheckNotRun, "Step '%s' has checks, and this process does not run any. Call a server of the project.", stepID)
+	}
+	r := &review{stepID: stepID, digest: c.bound, began: e.now(), round: round}
+	for i := range round.Known {
+		if !round.Over[i] {
+			r.total++
+		}
+	}
+	round.Done = func(n int) { r.done.Store(int64(n)) }
+	next := a.replacing(r).OpenAttempt(stepID, machine.Attempt{Checks: true, OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: c.bound})
+	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
+		next.ReportedByStepID = true // its group waits for it from now on
+	}
+	task := gate.Task{Key: "checks", RunEach: "step", Do: func(ctx context.Context) error { return e.Checks.Run(ctx, round) }}
+	sub := gate.Submission{SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step}
+	return a.begin(c.m, r, next, how, func(ctx context.Context, each func(gate.Verdict)) error {
+		return e.Checks.Pool.Run(ctx, a.id, sub, []gate.Task{task}, each)
+	})
+}
+
+// checkResults returns what the attempt at the checks has: the result of each, or why it is void.
+func (r *review) checkResults() (verdicts []*machine.Verdict, void string) {
+	switch err := r.verdicts[0].Err; {
+	case err != nil:
+		return nil, err.Error()
+	case len(r.round.Undecided) > 0:
+		return nil, "not decided, because files went on changing: " + strings.Join(r.round.Undecided, ", ")
+	}
+	return slices.DeleteFunc(slices.Clone(r.round.Verdicts), func(v *machine.Verdict) bool { return v == nil }), ""
+}
+
+// notChecked is the answer to calls that wait for checks which could not be run, or were not decided.
+func (a *sessionActor) notChecked(r *review, m *finishCall) (*finished, error) {
+	if err := r.verdicts[0].Err; err != nil {
+		if refused, ok := errors.AsType[*session.Error](err); ok {
+			return nil, refused
+		}
+		return nil, session.NotNow(codes.CheckNotRun, "Step '%s': %v. Nothing counts and nothing has moved; correct that, or tell the user, and make the same call again.", r.stepID, err).
+			With("step_id", r.stepID).Because(err)
+	}
+	files, more := r.round.Undecided, ""
+	if n := len(files) - maxUndecided; n > 0 {
+		files, more = files[:maxUndecided], fmt.Sprintf(", and %d more", n)
+	}
+	return a.needsWork(m.notice, fmt.Sprintf("Not decided: while the checks of step '%s' ran, and when they ran once more, these files changed: %s%s. Nothing has failed, and nothing has passed. See to it that nothing changes them (if the program of a check makes them, git must ignore them, or the check must name its files), then call finished_step again.",
+		r.stepID, strings.Join(files, ", "), more)), nil
+}
+
+// maxUndecided is how many files the reply names that went on changing.
+const maxUndecided = 20
