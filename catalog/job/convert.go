@@ -32,9 +32,11 @@ var ErrCurrent = errors.New("the file is of a format that deepwork reads as it i
 // Errors: ErrCurrent, and what is not YAML.
 func Convert(dir string, source []byte) (*Conversion, error) {
 	d := newDecoder(FileName)
-	root := d.Open(source)
-	if root == nil {
-		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, d.Diagnostics().Err())
+	root := d.Open(bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))) // else comments are lost
+	if err := d.Diagnostics().Err(); err != nil {
+		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, err)
+	} else if root == nil {
+		return nil, fmt.Errorf("%s cannot be converted: it is empty", FileName)
 	}
 	was := d.earlier()
 	if was == "" && !isListed(root) {
@@ -127,12 +129,31 @@ func (c *converter) did(format string, args ...any) {
 	c.note(format, args...)
 }
 
-// expand returns a copy of a tree without aliases, in which each value can be changed alone.
+// expand returns a copy of a tree without aliases and merge keys, in which each value can be changed alone.
 func expand(n *yaml.Node) *yaml.Node {
-	made := *yamltree.Target(n)
+	n = yamltree.Target(n)
+	made := *n
 	made.Anchor, made.Content = "", nil
-	for _, child := range yamltree.Target(n).Content {
+	var merged []*yaml.Node
+	for i, child := range n.Content {
 		made.Content = append(made.Content, expand(child))
+		if made.Kind != yaml.MappingNode || i%2 == 0 || n.Content[i-1].Tag != "!!merge" {
+			continue
+		}
+		last := len(made.Content) - 1
+		if value := made.Content[last]; value.Kind == yaml.SequenceNode {
+			merged = append(merged, value.Content...)
+		} else {
+			merged = append(merged, value)
+		}
+		made.Content = made.Content[:last-1]
+	}
+	for _, m := range merged {
+		for i := 0; m.Kind == yaml.MappingNode && i < len(m.Content); i += 2 {
+			if get(&made, m.Content[i].Value) == nil { // what is written at the place itself wins
+				made.Content = append(made.Content, m.Content[i:i+2]...)
+			}
+		}
 	}
 	return &made
 }
@@ -248,7 +269,7 @@ func (c *converter) checks(s *yaml.Node, id string) {
 	if hooks := get(s, "hooks"); hooks != nil {
 		dropEmpty(hooks, "after_agent")
 		dropEmpty(s, "hooks")
-		if len(hooks.Content) > 0 && get(hooks, "after_agent") == nil {
+		if get(hooks, "before_tool") != nil || get(hooks, "before_prompt") != nil {
 			c.note("step %s: nothing runs its hooks before_tool and before_prompt", id)
 		}
 	}
