@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"deepwork/session/board"
 )
 
 // An argument that is given twice has two meanings.
@@ -44,7 +46,9 @@ func TestUnlistedArguments(t *testing.T) {
 func TestMapOfTextsAndLists(t *testing.T) {
 	type value struct{ json.RawMessage }
 	type all struct {
-		Inputs map[string]value `json:"inputs" arg:"Values"`
+		Inputs  map[string]value `json:"inputs" arg:"Values"`
+		Board   board.Inputs     `json:"board" arg:"Values"`
+		Outputs *string          `json:"outputs" arg:"A text"`
 	}
 	check := newArguments("t", reflect.TypeFor[all]())
 	for raw, want := range map[string]string{
@@ -53,14 +57,17 @@ func TestMapOfTextsAndLists(t *testing.T) {
 		`{"inputs":{"a":["y",{}]}}`:               `"inputs.a[1]"`,
 		`{"inputs":{"a":{"text":"x"}}}`:           `"inputs.a"`,
 		`{"inputs":"a"}`:                          `"inputs"`,
-		`{"agent_id":"x"}`:                        `"agent_id": leave it out. A subagent passes the session_id`,
+		`{"inputs":"{\"a\":1}"}`:                  `"inputs.a"`,
+		`{"board":{"a":5}}`:                       `"board.a"`,
+		`{"inputs":"{\"a\":\"x\",\"b\":[],\"c\":\"\"}","outputs":"{}"}`: "",
+		`{"agent_id":"x"}`: `"agent_id": leave it out. A subagent passes the session_id`,
 	} {
 		var got all
 		_, fault := check.decode(json.RawMessage(raw), &got)
 		if (fault == nil) != (want == "") || fault != nil && !strings.Contains(fault.Message, want) {
 			t.Errorf("%s: %v, want %q", raw, fault, want)
 		}
-		if want == "" && len(got.Inputs) != 3 {
+		if want == "" && len(got.Inputs) != 3 || got.Outputs != nil && *got.Outputs != "{}" {
 			t.Errorf("%s: %v", raw, got.Inputs)
 		}
 	}
