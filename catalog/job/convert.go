@@ -287,11 +287,13 @@ func (c *converter) output(made, o *yaml.Node) {
 			path, kind = scalar(get(o, "directory")), "files"
 		}
 		if path == "" && len(o.Content) > 0 { // "- report.md: what it is"
-			path, kind, about = o.Content[0].Value, "file", "; "+scalar(o.Content[1])
+			path, kind, about = o.Content[0].Value, "file", "; "+allText(o.Content[1])
+		} else if told := scalar(get(o, "description")); told != "" {
+			about = "; " + told
 		}
 		for _, key := range []string{"doc_spec", "document_type", "dtd"} {
 			if spec := scalar(get(o, key)); spec != "" {
-				about = "; it must conform to " + spec
+				about += "; it must conform to " + spec
 			}
 		}
 	}
@@ -318,11 +320,11 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 	for i, q := range criteria.Content {
 		if q.Kind == yaml.MappingNode { // "- Complete: Is it complete?", which YAML takes for a mapping
 			for k := 0; k < len(q.Content); k += 2 {
-				set(made, unused(made, q.Content[k].Value), text(scalar(q.Content[k+1])))
+				set(made, unused(made, q.Content[k].Value), text(allText(q.Content[k+1])))
 			}
 			continue
 		}
-		question, name := scalar(q), fmt.Sprintf("criterion_%d", i+1)
+		question, name := allText(q), fmt.Sprintf("criterion_%d", i+1)
 		if m := bold.FindStringSubmatch(question); m != nil && get(made, m[1]) == nil && strings.TrimSpace(question[len(m[0]):]) != "" {
 			name, question = m[1], question[len(m[0]):]
 		}
@@ -470,7 +472,7 @@ func remove(m *yaml.Node, key string) *yaml.Node {
 }
 
 func dropEmpty(m *yaml.Node, key string) {
-	if v := get(m, key); v != nil && len(v.Content) == 0 {
+	if v := get(m, key); v != nil && v.Kind != yaml.ScalarNode && len(v.Content) == 0 {
 		remove(m, key)
 	}
 }
@@ -518,4 +520,16 @@ func scalar(n *yaml.Node) string {
 		return ""
 	}
 	return n.Value
+}
+
+// allText returns the text of a scalar, or those in a list or mapping one after the other.
+func allText(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode {
+		return scalar(n)
+	}
+	all := make([]string, len(n.Content))
+	for i, child := range n.Content {
+		all[i] = allText(child)
+	}
+	return strings.Join(all, " ")
 }
