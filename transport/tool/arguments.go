@@ -87,9 +87,7 @@ func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *sess
 		return nil, a.refuse(tooLarge, wrong)
 	}
 	if err == nil {
-		if err = json.Unmarshal(raw, args); err != nil { // an object that was given as text is one in given
-			err = json.Unmarshal(MustJSON(given), args)
-		}
+		err = json.Unmarshal(raw, args)
 	}
 	if err != nil {
 		return nil, session.Wrong(codes.InvalidArguments, "The arguments of %s are not valid: %v. %s", a.tool, err, a.usage())
@@ -115,7 +113,7 @@ func (a *arguments) members(raw json.RawMessage) (given map[string]any, tooLarge
 		if seen[m.Name] = true; len(seen) > 1000 {
 			return nil, nil, errors.New("there are more than 1000 of them")
 		}
-		if known := a.known[m.Name]; known != nil && slices.Contains(known.Types, "object") {
+		if m.Name == "outputs" {
 			m.Value = jsontext.Unquote(m.Value)
 		}
 		if kind := jsontext.Kind(m.Value); kind != "null" && !slices.Contains(a.free, m.Name) {
