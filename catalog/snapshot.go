@@ -38,14 +38,14 @@ func (s *Snapshot) Job(name string) *job.Job { return s.byName[name] }
 // that is still served; nil means none.
 func (s *Snapshot) Err(name string) *LoadError { return s.errs[name] }
 
-// Missing returns the jobs that load, but name an instructions file that does not exist, with a fault for each such
-// step. It looks at the disk, one stat for each file.
+// Missing returns the jobs that load, but name files that do not exist, with a fault for each.
+// It looks at the disk, one stat for each file.
 func (s *Snapshot) Missing() (all []LoadError) {
 	for _, j := range s.Jobs {
 		if j.Bundled {
 			continue // its files are written before a session needs them
 		}
-		if faults := job.MissingInstructions(j); len(faults) > 0 {
+		if faults := job.MissingFiles(j); len(faults) > 0 {
 			all = append(all, LoadError{JobName: filepath.Base(j.Dir), JobDir: j.Dir, Diagnostics: faults})
 		}
 	}

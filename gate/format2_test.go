@@ -38,6 +38,8 @@ func TestRules14And18And21And26_Reviews(t *testing.T) {
 			[]string{"Scope: output `summary`, a text.", "output `summary`, a text ====\nThe text\n==== END"}, []string{"Scope: output `summary`.\n\n- **complete**", "- `summary`, a text:\n\n> The text\n"}, "content of"},
 		{"others", func(r *job.Review) { r.RunEach, r.OtherOutputs = "summary", true }, []string{"0/summary"},
 			[]string{"## Other outputs of the step (for reference; not judged here)\n\n- `docs`: a.md, b.md\n"}, nil, "content of"},
+		{"another text", func(r *job.Review) { r.Together, r.OtherOutputs = true, true }, []string{"0/docs"},
+			[]string{"not judged here)\n\n- `summary`: a text\n"}, nil, "The text"},
 		{"account", func(r *job.Review) { r.RunEach, r.Account = "step", true }, []string{"0/step"},
 			[]string{"by its author's account and its outputs", "## The author's account of the work\n", "> in one go.", "the author's account or the outputs show it", "give your verdict on the account"},
 			[]string{"Scope: how the step was done", "## The author's account of the work\n"}, "Author notes"},

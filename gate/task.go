@@ -123,7 +123,11 @@ func plan(s *Submission, i int, target *string, files []File) Task {
 	}
 	if r.OtherOutputs {
 		for _, o := range s.Outputs {
-			if o.Name != r.RunEach {
+			switch {
+			case o.Name == r.RunEach:
+			case o.Text != nil:
+				t.Others = append(t.Others, "`"+o.Name+"`: a text")
+			default:
 				t.Others = append(t.Others, "`"+o.Name+"`: "+jsontext.Clip(strings.Join(o.Paths, ", "), maxOthers))
 			}
 		}

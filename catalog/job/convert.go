@@ -32,9 +32,11 @@ var ErrCurrent = errors.New("the file is of a format that deepwork reads as it i
 // Errors: ErrCurrent, and what is not YAML.
 func Convert(dir string, source []byte) (*Conversion, error) {
 	d := newDecoder(FileName)
-	root := d.Open(source)
-	if root == nil {
-		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, d.Diagnostics().Err())
+	root := d.Open(bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))) // else comments are lost
+	if err := d.Diagnostics().Err(); err != nil {
+		return nil, fmt.Errorf("%s cannot be converted: %w", FileName, err)
+	} else if root == nil {
+		return nil, fmt.Errorf("%s cannot be converted: it is empty", FileName)
 	}
 	was := d.earlier()
 	if was == "" && !isListed(root) {
@@ -127,12 +129,31 @@ func (c *converter) did(format string, args ...any) {
 	c.note(format, args...)
 }
 
-// expand returns a copy of a tree without aliases, in which each value can be changed alone.
+// expand returns a copy of a tree without aliases and merge keys, in which each value can be changed alone.
 func expand(n *yaml.Node) *yaml.Node {
-	made := *yamltree.Target(n)
+	n = yamltree.Target(n)
+	made := *n
 	made.Anchor, made.Content = "", nil
-	for _, child := range yamltree.Target(n).Content {
+	var merged []*yaml.Node
+	for i, child := range n.Content {
 		made.Content = append(made.Content, expand(child))
+		if made.Kind != yaml.MappingNode || i%2 == 0 || n.Content[i-1].Tag != "!!merge" {
+			continue
+		}
+		last := len(made.Content) - 1
+		if value := made.Content[last]; value.Kind == yaml.SequenceNode {
+			merged = append(merged, value.Content...)
+		} else {
+			merged = append(merged, value)
+		}
+		made.Content = made.Content[:last-1]
+	}
+	for _, m := range merged {
+		for i := 0; m.Kind == yaml.MappingNode && i < len(m.Content); i += 2 {
+			if get(&made, m.Content[i].Value) == nil { // what is written at the place itself wins
+				made.Content = append(made.Content, m.Content[i:i+2]...)
+			}
+		}
 	}
 	return &made
 }
@@ -248,7 +269,7 @@ func (c *converter) checks(s *yaml.Node, id string) {
 	if hooks := get(s, "hooks"); hooks != nil {
 		dropEmpty(hooks, "after_agent")
 		dropEmpty(s, "hooks")
-		if len(hooks.Content) > 0 && get(hooks, "after_agent") == nil {
+		if get(hooks, "before_tool") != nil || get(hooks, "before_prompt") != nil {
 			c.note("step %s: nothing runs its hooks before_tool and before_prompt", id)
 		}
 	}
@@ -266,11 +287,13 @@ func (c *converter) output(made, o *yaml.Node) {
 			path, kind = scalar(get(o, "directory")), "files"
 		}
 		if path == "" && len(o.Content) > 0 { // "- report.md: what it is"
-			path, kind, about = o.Content[0].Value, "file", "; "+scalar(o.Content[1])
+			path, kind, about = o.Content[0].Value, "file", "; "+allText(o.Content[1])
+		} else if told := scalar(get(o, "description")); told != "" {
+			about = "; " + told
 		}
 		for _, key := range []string{"doc_spec", "document_type", "dtd"} {
 			if spec := scalar(get(o, key)); spec != "" {
-				about = "; it must conform to " + spec
+				about += "; it must conform to " + spec
 			}
 		}
 	}
@@ -297,11 +320,11 @@ func criteriaOf(criteria *yaml.Node) *yaml.Node {
 	for i, q := range criteria.Content {
 		if q.Kind == yaml.MappingNode { // "- Complete: Is it complete?", which YAML takes for a mapping
 			for k := 0; k < len(q.Content); k += 2 {
-				set(made, unused(made, q.Content[k].Value), text(scalar(q.Content[k+1])))
+				set(made, unused(made, q.Content[k].Value), text(allText(q.Content[k+1])))
 			}
 			continue
 		}
-		question, name := scalar(q), fmt.Sprintf("criterion_%d", i+1)
+		question, name := allText(q), fmt.Sprintf("criterion_%d", i+1)
 		if m := bold.FindStringSubmatch(question); m != nil && get(made, m[1]) == nil && strings.TrimSpace(question[len(m[0]):]) != "" {
 			name, question = m[1], question[len(m[0]):]
 		}
@@ -449,7 +472,7 @@ func remove(m *yaml.Node, key string) *yaml.Node {
 }
 
 func dropEmpty(m *yaml.Node, key string) {
-	if v := get(m, key); v != nil && len(v.Content) == 0 {
+	if v := get(m, key); v != nil && v.Kind != yaml.ScalarNode && len(v.Content) == 0 {
 		remove(m, key)
 	}
 }
@@ -497,4 +520,16 @@ func scalar(n *yaml.Node) string {
 		return ""
 	}
 	return n.Value
+}
+
+// allText returns the text of a scalar, or those in a list or mapping one after the other.
+func allText(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode {
+		return scalar(n)
+	}
+	all := make([]string, len(n.Content))
+	for i, child := range n.Content {
+		all[i] = allText(child)
+	}
+	return strings.Join(all, " ")
 }

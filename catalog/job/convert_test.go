@@ -127,6 +127,13 @@ func TestConvertEachPart(t *testing.T) {
 		{"criteria of a review as a list", base + workflows + "steps: [{" + step + "instructions: A, outputs: {o: {type: file, description: O}}, reviews: [{run_each: o, quality_criteria: [\"Is it good?\"]}]}]\n", "criterion_1:", "now have names"},
 		{"criteria that YAML takes for mappings, and one that is a text", strings.Replace(base, "common_job_info_provided_to_all_steps_at_runtime", "description", 1) + "steps: [{" + step + "instructions: A, outputs: [{a.md: The text}], quality_criteria: [{Complete: \"Is it complete?\"}, {Complete: \"Is it all?\"}]}, {id: b, name: B, description: B, instructions: B, outputs: , reviews: , quality_criteria: \"Is it good?\"}]\n",
 			"Complete_: 'Is it all?'", "step b: its quality_criteria are now a review"},
+		{"criteria in lists of their own", base + workflows + "steps: [{" + step + "outputs: [a.md], quality_criteria: [{Complete: [\"Is it complete?\", \"Is it all?\"]}, [\"Is it good?\"]]}]\n",
+			"Is it complete? Is it all?", "its quality_criteria are now a review"},
+		{"a described output", base + workflows + "steps: [{" + step + "outputs: [{file: a.md, doc_spec: s.md, description: The text}], reviews: []}]\n", "a.md; The text; it must conform to s.md", "named by its path"},
+		{"merge keys", base + workflows + "steps:\n  - &a {" + step + "outputs: [a.md], quality_criteria: [\"Is it good?\"]}\n  - {<<: *a, id: b, outputs: [b.md]}\n  - {<<: [*a], id: c}\n",
+			"id: c", "step c: its quality_criteria are now a review"},
+		{"comments of lines that end with CRLF", strings.ReplaceAll("# Mine.\n"+base+"steps: [{"+step+"instructions: A, outputs: {}, reviews: []}]\n", "\n", "\r\n"), "# Mine.\n", "the new workflow full has all of them"},
+		{"hooks before and after", base + workflows + "steps: [{" + step + "instructions: A, outputs: {}, reviews: [], hooks: {after_agent: [{script: x.sh}], before_tool: [{prompt: B}]}, stop_hooks: [{prompt: Good}]}]\n", "check_1", "hooks before_tool and before_prompt"},
 		{"an approval", base + "steps: [{id: approve_it, name: A, description: A, instructions: A, outputs: {}, reviews: []}]\n", "approve_it", "by: human"},
 	} {
 		made, err := Convert(dir, []byte(c.source))
@@ -139,6 +146,19 @@ func TestConvertEachPart(t *testing.T) {
 		}
 		if !strings.Contains(string(made.Source), c.has) || !strings.Contains(strings.Join(made.Notes, "\n"), c.note) {
 			t.Errorf("%s: want %q and %q in\n%s\n%s", c.name, c.has, c.note, made.Source, made.Notes)
+		}
+	}
+}
+
+// What is not one whole document is not converted, since something of it would be lost.
+func TestConvertRefuses(t *testing.T) {
+	for source, want := range map[string]string{
+		"":   "job.yml cannot be converted: it is empty",
+		"# ": "job.yml cannot be converted: it is empty",
+		earlierFiles["0.7"] + "---\nname: second\n": "a second document begins here",
+	} {
+		if _, err := Convert("", []byte(source)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", source, err, want)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"gopkg.in/yaml.v3"
+
 	"deepwork/actor/durable"
 	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/internal/yamltree"
@@ -218,7 +220,12 @@ func CheckFiles(j *Job) Diagnostics {
 	d := newDecoder(FileName)
 	d.Open(j.Source)
 	if j.Format == 2 {
-		return nil // it names no files but schemas
+		for name, schema := range j.schemaFiles() { // it names no other files
+			if _, err := schema.Compile(j.Dir); err != nil {
+				d.FaultAt(d.schemaAt(name), "%v", err)
+			}
+		}
+		return d.All()
 	}
 	for i := range j.Steps {
 		s := &j.Steps[i]
@@ -229,11 +236,6 @@ func CheckFiles(j *Job) Diagnostics {
 				d.FaultAt(at, "%s %s", yamltree.Quote(s.InstructionsFile), fault.message)
 			} else if len(bytes.TrimSpace(data)) == 0 {
 				d.WarnAt(at, "%s is empty: write what it should say", yamltree.Quote(s.InstructionsFile))
-			}
-		}
-		for _, o := range s.Outputs {
-			if _, err := o.Schema.Compile(j.Dir); err != nil && o.Schema.File != "" {
-				d.FaultAt([]any{"step_arguments"}, "output %s: %v", yamltree.Quote(o.Name), err)
 			}
 		}
 		d.warnOfHooks(j.Dir, s.StopHooks, place{"steps", i, "stop_hooks"})
@@ -272,23 +274,52 @@ func (d *decoder) warnOfHooks(dir string, hooks []Hook, at place) {
 	}
 }
 
-// MissingInstructions returns a fault for each step whose instructions file does not exist. It costs one stat for each
-// file.
-func MissingInstructions(j *Job) Diagnostics {
-	var d *decoder
-	for i := range j.Steps {
-		file := j.Steps[i].InstructionsFile
-		if file == "" {
-			continue
+// schemaFiles returns the schemas in files of their own, by the names of their outputs.
+func (j *Job) schemaFiles() map[string]ContentSchema {
+	all := map[string]ContentSchema{}
+	for _, s := range j.Steps {
+		for _, o := range s.Outputs {
+			if o.Schema.File != "" {
+				all[o.Name] = o.Schema
+			}
 		}
-		if _, err := os.Stat(filepath.Join(j.Dir, filepath.FromSlash(file))); !errors.Is(err, fs.ErrNotExist) {
-			continue
+	}
+	return all
+}
+
+// schemaAt returns the place of the schema of a step argument.
+func (d *decoder) schemaAt(name string) place {
+	i := slices.IndexFunc(d.Find("step_arguments").Target().Content, func(a *yaml.Node) bool { return scalar(get(yamltree.Target(a), "name")) == name })
+	return place{"step_arguments", i, "json_schema"}
+}
+
+// MissingFiles returns a fault for each instructions file, and each file of a schema, that does not exist. It costs
+// one stat for each file.
+func MissingFiles(j *Job) Diagnostics {
+	var d *decoder
+	missing := func(file string) bool {
+		_, err := os.Stat(filepath.Join(j.Dir, filepath.FromSlash(file)))
+		if file == "" || !errors.Is(err, fs.ErrNotExist) {
+			return false
 		}
 		if d == nil {
 			d = newDecoder(FileName)
 			d.Open(j.Source)
 		}
-		d.FaultAt(place{"steps", i, "instructions_file"}, "%s %s", yamltree.Quote(file), textFile.systemFault(fs.ErrNotExist, j.Dir).message)
+		return true
+	}
+	fault := func(at place, file string) {
+		d.FaultAt(at, "%s %s", yamltree.Quote(file), textFile.systemFault(fs.ErrNotExist, j.Dir).message)
+	}
+	for i := range j.Steps {
+		if file := j.Steps[i].InstructionsFile; missing(file) {
+			fault(place{"steps", i, "instructions_file"}, file)
+		}
+	}
+	for name, schema := range j.schemaFiles() {
+		if missing(schema.File) {
+			fault(d.schemaAt(name), schema.File)
+		}
 	}
 	if d == nil {
 		return nil

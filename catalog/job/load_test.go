@@ -315,15 +315,38 @@ func TestCheckFilesInputs(t *testing.T) {
 	}
 }
 
+// A schema in a file that does not exist, or that cannot be used, is a fault for those who check.
+func TestSchemaFiles(t *testing.T) {
+	dir := t.TempDir()
+	j, ds := Parse(dir, FileName, readFile(t, "testdata/valid/format2.yml"))
+	testkit.Must(t, ds.Err())
+	for _, c := range []struct{ schema, want string }{
+		{"", "does not exist in " + dir},
+		{"{", "is not YAML or JSON"},
+		{"type: nothing", "the JSON Schema cannot be used"},
+		{"type: object", ""},
+	} {
+		if c.schema != "" {
+			write(t, c.schema, dir, "schemas", "summary.json")
+		}
+		if got := CheckFiles(j).Error(); !strings.Contains(got, c.want) || c.want != "" && !strings.HasPrefix(got, "job.yml:23:18: step_arguments[3].json_schema: ") {
+			t.Errorf("%q: got %s, want %s", c.schema, got, c.want)
+		}
+		if got := MissingFiles(j); (len(got) > 0) != (c.schema == "") {
+			t.Errorf("%q: missing: %v", c.schema, got)
+		}
+	}
+}
+
 // A missing instructions file is found without reading the files.
-func TestMissingInstructions(t *testing.T) {
+func TestMissingFiles(t *testing.T) {
 	dir, j := baseJob(t)
-	if ds := MissingInstructions(j); len(ds) > 0 {
+	if ds := MissingFiles(j); len(ds) > 0 {
 		t.Errorf("got %v", ds)
 	}
 	testkit.Must(t, os.Remove(filepath.Join(dir, "steps", "draft.md")))
 	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir + ": write the file, or correct the path in job.yml"
-	if got := MissingInstructions(j).Error(); got != want {
+	if got := MissingFiles(j).Error(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -60,10 +60,14 @@ func (f *inputFlag) Set(given string) error {
 	return nil
 }
 
-// printInputs prints the values of the inputs of a task or a run.
+// printInputs prints the values of the inputs of a task or a run; a long text is shortened.
 func (a *app) printInputs(values machine.Outputs) {
 	for _, in := range values {
-		a.fields("input", in.Key+": "+strings.Join(in.Value.Paths, ", "))
+		value := in.Value
+		if !value.List && len(value.Paths) == 1 {
+			value = machine.OutputValue{Text: &value.Paths[0]}
+		}
+		a.fields("input", in.Key+": "+value.Shown())
 	}
 }
 

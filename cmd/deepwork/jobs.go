@@ -316,7 +316,11 @@ func (a *app) convertJobs(root string, names []string, write bool) error {
 		case all:
 			fmt.Fprintf(a.err, "deepwork: %s is left out: %s\n", inline(name), inline(err.Error()))
 		case errors.Is(err, job.ErrCurrent):
-			fmt.Fprintf(a.out, "%s needs no conversion: it is read as it is.\n", inline(name))
+			says := "needs no conversion: it is read as it is"
+			if j, _ := job.Load(dir); j == nil && fileExists(filepath.Join(dir, job.FileName)) {
+				says = "has nothing to convert, but it does not load; 'deepwork validate' says why"
+			}
+			fmt.Fprintf(a.out, "%s %s.\n", inline(name), says)
 		default:
 			return fmt.Errorf("converting %s: %w", name, err)
 		}

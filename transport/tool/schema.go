@@ -110,7 +110,7 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 		t = t.Elem()
 	}
 	switch {
-	case t == reflect.TypeFor[json.RawMessage](), t == reflect.TypeFor[board.Inputs](): // listed in few characters
+	case t == reflect.TypeFor[json.RawMessage](): // of any form
 	case t.Kind() == reflect.String:
 		kind, s.MaxLength = "string", name(whole("max"))
 		if values := f.Tag.Get("enum"); values != "" {
@@ -135,7 +135,10 @@ func schemaOf(f reflect.StructField, required bool) (kind string, s *jsonschema.
 			s.Items = &jsonschema.Schema{Type: "string", MaxLength: name(whole("each"))}
 		}
 	case t.Kind() == reflect.Map: // of names to texts, or lists of them
-		s.AdditionalProperties = &jsonschema.Schema{Types: []string{"null", "string", "array"}, Description: "a text, a path, or paths", Items: &jsonschema.Schema{Type: "string"}}
+		s.AdditionalProperties = &jsonschema.Schema{Types: []string{"null", "string", "array"}, Items: &jsonschema.Schema{Type: "string"}}
+		if t != reflect.TypeFor[board.Inputs]() { // which is listed in few characters
+			s.AdditionalProperties.Description = "a text, a path, or paths"
+		}
 	default:
 		panic(fmt.Sprintf("transport: no schema for the argument %s, a %s", f.Name, t))
 	}
@@ -188,7 +191,11 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 			p.Items = listedInput(p.Items)
 			p.Items.MaxLength = nil
 		}
-		if p.AdditionalProperties != nil {
+		switch {
+		case p.AdditionalProperties == nil:
+		case p.AdditionalProperties.Description == "":
+			p.AdditionalProperties = nil
+		default:
 			p.AdditionalProperties.Types = p.AdditionalProperties.Types[1:] // without null
 		}
 	}

@@ -122,17 +122,22 @@ func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error
 	}
 	there, has := servers[serverName]
 	program := otherProgram(there)
+	fields, _ := there.(map[string]any)
+	remedy := "run init with --replace to put this one in its place"
+	if e.key == "" {
+		remedy = "remove [mcp_servers." + serverName + "] first, since a table of TOML is not replaced"
+	}
 	switch {
 	case !has:
 		out = []byte(insert(string(text), len(servers) > 0))
-	case reflect.DeepEqual(there, own) || !e.required && program == "":
+	case reflect.DeepEqual(there, own) || !e.required && program == "" && (!replace || fields["command"] != nil):
 		return text, true, nil
 	case !replace && program != "":
-		return nil, true, leftAlone("its entry %q starts another program, %s; run init with --replace to put this one in its place", serverName, program)
+		return nil, true, leftAlone("its entry %q starts another program, %s; %s", serverName, program, remedy)
 	case !replace:
 		return nil, true, leftAlone("it has another entry of the name %q, which must be removed first", serverName)
 	case e.key == "":
-		return nil, true, leftAlone("a table of TOML is not replaced: remove [mcp_servers.%s] first", serverName)
+		return nil, true, leftAlone("it has another entry of the name %q; %s", serverName, remedy)
 	default:
 		out = e.replace(text)
 	}

@@ -84,6 +84,7 @@ func TestReplace(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"deepwork": 1, "mcpServers": {"a": {"deepwork": {}}, "deepwork": {"command": "python"}}, "z": 1}`: "{\"deepwork\": 1, \"mcpServers\": {\"a\": {\"deepwork\": {}}, \"deepwork\": {\n  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", \".\"]\n}}, \"z\": 1}",
 		"{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\"command\": \"uvx\"}\r\n\t}\r\n}":                  "{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\r\n\t\t  \"command\": \"deepwork\",\r\n\t\t  \"args\": [\"serve\", \"--path\", \".\"]\r\n\t\t}\r\n\t}\r\n}",
+		`{"mcpServers":{"deepwork":{"type":"http","url":"http://h/"}}}`:                                     "{\"mcpServers\":{\"deepwork\":{\n  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", \".\"]\n}}}",
 		`{"mcpServers": {"deepwork": {"command": ` + strconv.Quote(own) + `}}}`:                             "",
 		`{"mcpServers": {"deepwork": {"command": "deepwork", "args": ["serve", "--pin"]}}}`:                 "",
 	} {
@@ -95,8 +96,11 @@ func TestReplace(t *testing.T) {
 			t.Errorf("%q becomes %q, %v, %v; want %q", in, out, has, err, want)
 		}
 	}
-	if _, _, err := Named("codex").Stdio().addTo([]byte("[mcp_servers.deepwork]\ncommand = \"uvx\"\n"), true); err == nil || !strings.Contains(err.Error(), "remove [mcp_servers.deepwork] first") {
-		t.Errorf("a table of TOML: %v", err)
+	for _, replace := range []bool{false, true} {
+		_, _, err := Named("codex").Stdio().addTo([]byte("[mcp_servers.deepwork]\ncommand = \"uvx\"\n"), replace)
+		if err == nil || !strings.Contains(err.Error(), "remove [mcp_servers.deepwork] first") || strings.Contains(err.Error(), "--replace") {
+			t.Errorf("a table of TOML: %v", err)
+		}
 	}
 }
 
