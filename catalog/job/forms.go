@@ -269,6 +269,15 @@ func (w *Workflow) SameForms(other *Workflow) bool {
 	return reflect.DeepEqual(mine, theirs) && reflect.DeepEqual(calls, otherCalls)
 }
 
+// Shared reports whether several agents may work in the folder at the same time while an entry is done.
+func (w *Workflow) Shared(index int) bool {
+	f := w.Form(index)
+	if f != nil && f.ForEach != nil {
+		return f.ForEach.AtOnce > 1 || slices.ContainsFunc(f.Body, func(e Entry) bool { return len(e) > 1 })
+	}
+	return len(w.Entries[index]) > 1
+}
+
 // Span returns the indices of the entries that belong to a form: from first to before after.
 func (w *Sequence) Span(f *Form) (first, after int) {
 	first = slices.Index(w.Forms, f)

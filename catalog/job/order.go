@@ -167,10 +167,10 @@ func (o *order) checkStep(r ref) {
 	}
 }
 
-// warnShared warns of checks that say less in a group, whose members change the same folder.
+// warnShared warns of checks that say less where others change the same folder.
 func (o *order) warnShared(w *Workflow, r ref) {
 	step := &o.job.Steps[r.step]
-	if len(w.Entries[o.entries[r.step]-1]) < 2 {
+	if !w.Shared(w.Find(step.ID)) {
 		return
 	}
 	for _, c := range step.Checks {

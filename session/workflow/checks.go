@@ -22,7 +22,7 @@ import (
 // subject returns what the checks of a call's step are about; without checks, the files of its outputs.
 func (a *sessionActor) subject(c *candidate) *check.Subject {
 	s := &check.Subject{Root: a.root(), Job: a.state.JobName, Step: c.plan.Step.ID, Checks: c.plan.Step.Checks,
-		Shared: shared(c.def.Workflow, c.plan.Index)}
+		Shared: c.def.Workflow.Shared(c.plan.Index)}
 	for _, o := range c.expanded {
 		s.Outputs = append(s.Outputs, o.Value.Paths...)
 	}
@@ -30,12 +30,6 @@ func (a *sessionActor) subject(c *candidate) *check.Subject {
 		s.Began = p.Protected
 	}
 	return s
-}
-
-// shared reports whether several agents may work in the folder at the same time.
-func shared(w *job.Workflow, index int) bool {
-	f := w.Form(index)
-	return len(w.Entries[index]) > 1 && (f == nil || f.ForEach == nil) || f != nil && f.ForEach != nil && (f.ForEach.AtOnce > 1 || len(w.Entries[index]) > 1)
 }
 
 // protect returns the definition with the files that the steps of an entry protect, as they are now.
