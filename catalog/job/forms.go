@@ -170,7 +170,7 @@ func (w *Sequence) addForm(d *yamltree.Decoder, n int, v value) {
 	if stray != nil {
 		d.Fault(v.At(), "%s does not go with %s: remove it", strings.Join(stray, ", "), kind[0])
 	}
-	f := entryFile{ForEach: ForEach{AtOnce: defaultAtOnce, MaxItems: defaultMaxItems}}
+	f, faults := entryFile{ForEach: ForEach{AtOnce: defaultAtOnce, MaxItems: defaultMaxItems}}, d.Faults()
 	d.Decode(v, &f)
 	if kind[0] == "workflow" {
 		w.call(f.call(), n)
@@ -192,7 +192,7 @@ func (w *Sequence) addForm(d *yamltree.Decoder, n int, v value) {
 	}
 	made.Body, w.calls = steps.Entries, append(w.calls, steps.calls...)
 	if len(made.Body) == 0 {
-		if kind[0] != "repeat" {
+		if d.Faults() == faults {
 			d.Fault(v.At(), "has no steps: add steps: [id], what is done")
 		}
 		made.Body = []Entry{{""}}
@@ -387,7 +387,7 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 			d.checkCondition(j, w, f.When, w.Entries[:first], append(here, "when"), "before this entry")
 			d.warnLeftOut(j, w, first, after, at)
 		case f.Repeat != nil && d.Has(here, "repeat", "until"):
-			d.checkCondition(j, w, &f.Repeat.Until, w.Entries[first:after], append(here, "repeat", "until"), "in the steps that are repeated")
+			d.checkCondition(j, w, &f.Repeat.Until, w.Entries[first:after], append(here, "repeat", "until"), "that is repeated")
 		}
 	}
 }
@@ -415,7 +415,11 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, entries []En
 		}
 	}
 	if !slices.Contains(names, c.Input) {
-		d.FaultAt(append(slices.Clip(at), "input"), "the workflow has no input %s: %s", yamltree.Quote(c.Input), nearest(c.Input, names, "its inputs are "))
+		hint := "declare it in its inputs"
+		if len(names) > 0 {
+			hint = nearest(c.Input, names, "its inputs are ")
+		}
+		d.FaultAt(append(slices.Clip(at), "input"), "the workflow has no input %s: %s", yamltree.Quote(c.Input), hint)
 	}
 }
 
