@@ -99,7 +99,12 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 	if j, ds := job.Parse(t.TempDir(), "other_form", other); j == nil || len(j.Warnings) > 0 {
 		t.Errorf("the example of the other form: %v", ds)
 	}
-	info := load(t)["deepwork_jobs"].CommonInfo + string(other)
+	forms, err := fs.ReadFile(standard.FS(), "deepwork_jobs/templates/forms.yml.example")
+	testkit.Must(t, err)
+	if j, ds := job.Parse(t.TempDir(), "forms", forms); j == nil || len(j.Warnings) > 0 {
+		t.Errorf("the example of forms: %v", ds)
+	}
+	info := load(t)["deepwork_jobs"].CommonInfo + string(other) + string(forms)
 	seen := 0
 	var walk func(v any)
 	walk = func(v any) {
@@ -110,7 +115,7 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 					seen++
 					// The old name of hooks.after_agent is for old files alone.
 					if key != "stop_hooks" && !regexp.MustCompile(`\b`+regexp.QuoteMeta(key)+`\b`).MatchString(info) {
-						t.Errorf("neither the common info nor the other form's example names the key %s", key)
+						t.Errorf("neither the common info nor an example names the key %s", key)
 					}
 				}
 			}
