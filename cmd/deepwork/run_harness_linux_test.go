@@ -72,6 +72,14 @@ func (p *runProject) plan(lines ...string) {
 	must(p.t, os.WriteFile(filepath.Join(p.dir, "plan"), []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 }
 
+// also adds lines to the plan.
+func (p *runProject) also(lines ...string) {
+	p.t.Helper()
+	plan, err := os.ReadFile(filepath.Join(p.dir, "plan"))
+	must(p.t, err)
+	p.plan(strings.TrimSpace(string(plan)) + "\n" + strings.Join(lines, "\n"))
+}
+
 // touch lets steppers go on that await a file.
 func (p *runProject) touch(name string) {
 	p.t.Helper()

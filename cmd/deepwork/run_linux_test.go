@@ -223,3 +223,27 @@ func TestRunExecutors(t *testing.T) {
 		t.Errorf("%+v", end)
 	}
 }
+
+// A run gives each item of a list, and each step of a workflow that is a step, an agent of its own.
+func TestRunForms(t *testing.T) {
+	t.Parallel()
+	inner := runJob("NAME", "x, y", "x outputs: {}", "y outputs: {}")
+	p := newRunProject(t, "attempts: {max_concurrent: 8}\n", runJob("NAME", "list, {for_each: text, steps: [port, look], at_once: 2}, {workflow: job1/w}, last",
+		"list", "port outputs: {code: {type: file, description: C}}", "look outputs: {}", "last outputs: {}"), inner)
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second")
+	for i := range 3 {
+		step := fmt.Sprintf("port[%d]", i)
+		p.also(step+" write out x", step+` call finished_step {"outputs":{"code":"out"}}`)
+	}
+	p.begin().exits(0)
+	got := strings.Fields(p.steps())
+	if len(got) != 10 || got[0] != "list" || strings.Join(got[7:], " ") != "x y last" {
+		t.Errorf("the steps were begun as %v", got)
+	}
+	for _, x := range p.recorded("begin", "port[2]") {
+		if !strings.Contains(x.Prompt, `"c"`) {
+			t.Errorf("an item was told:\n%s", x.Prompt)
+		}
+	}
+	p.clean()
+}

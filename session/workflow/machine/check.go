@@ -82,6 +82,10 @@ func (s *State) ClockWentBack() bool {
 
 // replies checks the stored replies: each must be of its tool and of this session.
 func (c *checker) replies(s *State) {
+	related := s.CalledAs != "" // a reply may have the first step of a workflow that is a step, or what follows that
+	for _, steps := range append(withdrawals(s), s.StepProgress) {
+		related = related || slices.ContainsFunc(steps, func(p jsontext.Pair[*StepProgress]) bool { return p.Value.Child != "" })
+	}
 	for i, r := range s.Replies {
 		var reply *struct {
 			BeginStep *StepInfo `json:"begin_step"`
@@ -91,7 +95,7 @@ func (c *checker) replies(s *State) {
 		c.fault(err != nil, "its reply %d, to %s, cannot be read: %v", i, r.Tool, err)
 		c.fault((reply == nil) != (r.Refusal != nil) && err == nil, "its reply %d, to %s, cannot be read: it is null", i, r.Tool)
 		if reply != nil && reply.BeginStep != nil {
-			c.fault(reply.BeginStep.SessionID != s.SessionID, "its reply %d, to %s, is of session %.60q", i, r.Tool, reply.BeginStep.SessionID)
+			c.fault(reply.BeginStep.SessionID != s.SessionID && !related, "its reply %d, to %s, is of session %.60q", i, r.Tool, reply.BeginStep.SessionID)
 		}
 		c.fault(r.EntryIndex < 0, "its reply %d, to %s, is of entry %d", i, r.Tool, r.EntryIndex)
 		c.fault(r.Tool == ToolAbort && s.Status != Aborted, "it keeps the reply to an abort, and was not aborted")
@@ -125,4 +129,12 @@ func (s *State) FaultsWith(def *Definition) []string {
 	c.fault(s.Status == Active && len(pending) == 0, "all steps of its current entry are completed, and it is active")
 	c.fault(s.Status == Active && err != nil, "its definition %s lacks instructions of the current entry", s.Definition.Hash)
 	return c
+}
+
+// withdrawals returns what go_to_steps and rounds have cleared.
+func withdrawals(s *State) (all []jsontext.OrderedMap[*StepProgress]) {
+	for _, w := range s.History {
+		all = append(all, w.Progress)
+	}
+	return all
 }
