@@ -113,10 +113,39 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 		j.Steps = append(j.Steps, made.Steps...)
 	}
 	j.index()
+	for i := range j.Workflows {
+		j.passOn(&j.Workflows[i], map[string]bool{})
+	}
 	d.checkCalls(j, func(i int, s *Step) place {
 		w := &j.Workflows[i]
 		return place{"workflows", w.Name, "steps", w.Find(s.ID), "sub_workflow", "workflow_name"}
 	})
+}
+
+// passOn adds to the inputs of a workflow what the workflows of this job that are its steps take and no earlier step
+// makes: it has to be given from outside.
+func (j *Job) passOn(w *Workflow, busy map[string]bool) {
+	if busy[w.Name] {
+		return // a circle, which is a fault
+	}
+	busy[w.Name] = true
+	made := map[string]bool{}
+	for _, s := range w.Steps {
+		for _, o := range s.Outputs {
+			made[o.Name] = true
+		}
+		if s.Call == nil || s.Call.Job != "" && s.Call.Job != j.Name || j.Workflow(s.Call.Workflow) == nil {
+			continue
+		}
+		of := j.Workflow(s.Call.Workflow)
+		j.passOn(of, busy)
+		for _, p := range of.Inputs {
+			if !made[p.Name] && w.Input(p.Name) == nil {
+				w.Inputs = append(w.Inputs, p)
+			}
+		}
+	}
+	busy[w.Name] = false
 }
 
 // A builder2 makes the model of a file.

@@ -360,9 +360,11 @@ func callInputs(d *yamltree.Decoder, v value, to any) {
 	d.Mapping(v, "a mapping of the workflow's inputs to outputs or inputs here, or to {value: text}", func(v value) {
 		in := CallInput{Name: v.Key.Value}
 		if v.Target().Kind == yaml.MappingNode {
-			d.Decode(v, &struct {
-				Value **string `yaml:"value" written:"" add:"value: the text"`
-			}{&in.Value})
+			var given struct {
+				Value *string `yaml:"value" written:"" add:"value: the text"`
+			}
+			d.Decode(v, &given)
+			in.Value = given.Value
 		} else {
 			in.From, _ = d.Text(v, "the name of an output or input here, or {value: text}", "name")
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,9 +77,20 @@ func walkFile(t *testing.T, path string) {
 			t.Fatalf("it does not load when converted: %v", faults)
 		}
 	}
+	for i := range j.Workflows {
+		for _, s := range j.Of(j.Workflows[i].Name).Steps {
+			if c := s.Call; c != nil && c.Job != "" && c.Job != j.Name {
+				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job), map[string]string{
+					"job.yml": strings.NewReplacer("name: w,", "name: "+c.Workflow+",", "a.md", "a.md").Replace(runJob(c.Job, "only", "only outputs: {}")), "a.md": "Do it."})
+			}
+		}
+	}
 	w := walker{t, root, passingClient(t, root), j, asMap(file), converted}
 	for i := range j.Workflows {
-		if len(j.Workflows[i].Entries) > 0 {
+		checked := slices.ContainsFunc(j.Of(j.Workflows[i].Name).Steps, func(s job.Step) bool {
+			return len(s.Checks) > 0 && j.Workflows[i].Find(s.ID) >= 0
+		})
+		if len(j.Workflows[i].Entries) > 0 && !checked { // checks run programs, which these projects do not have
 			w.walk(&j.Workflows[i])
 		}
 	}
@@ -108,7 +120,7 @@ func makeUp(t *testing.T, dir string, value any) {
 			name, is := v.(string)
 			text := "What " + name + " says.\n"
 			switch key {
-			case "json_schema":
+			case "json_schema", "schema":
 				text = "{}"
 			case "instructions_file", "prompt_file", "script":
 			default:
@@ -144,6 +156,7 @@ type shown struct {
 	Instructions string `json:"step_instructions"`
 	CommonInfo   string `json:"common_job_info"`
 	texts        string // all of it
+	workflow     string // of its session, as job/workflow
 }
 
 func (s *shown) UnmarshalJSON(data []byte) error {
@@ -162,43 +175,100 @@ type progress struct {
 	BeginStep  *shown   `json:"begin_step"`
 	Concurrent []*shown `json:"concurrent_steps"`
 	Closing    string   `json:"post_workflow_instructions"`
+	Stack      []struct {
+		SessionID string `json:"session_id"`
+		Workflow  string
+	}
 }
 
 func (w *walker) walk(wf *job.Workflow) {
 	args := map[string]any{"goal": "walk", "job_name": w.job.Name, "workflow_name": wf.Name}
 	inputs := map[string]any{}
 	for _, p := range wf.Inputs {
-		inputs[p.Name] = w.value("in/"+wf.Name, p.Name, p.Type, job.ContentSchema{})
+		inputs[p.Name] = w.value("in/"+wf.Name, p.Name, p.Type, job.ContentSchema{}, wanted(wf, p.Name))
 	}
 	if len(inputs) > 0 {
 		args["inputs"] = inputs
 	}
 	now := w.call("start_workflow", args)
-	session := now.BeginStep.SessionID
-	view := w.job.Of(wf.Name)
-	for range len(view.Steps) + 1 {
-		if now.Status == "workflow_complete" {
-			if !strings.Contains(now.Closing, strings.TrimSpace(wf.Closing)) {
-				w.t.Errorf("%s: the reply lacks the closing instructions %q: %q", wf.Name, wf.Closing, now.Closing)
-			}
-			return
+	given := map[string]map[string]any{now.BeginStep.SessionID: inputs}
+	todo := now.steps()
+	for n := 0; len(todo) > 0; n++ {
+		s := todo[0]
+		todo = todo[1:]
+		if n > 200 {
+			w.t.Fatalf("%s does not end", wf.Name)
 		}
-		steps := append([]*shown{now.BeginStep}, now.Concurrent...)
-		common := now.BeginStep.CommonInfo
-		for _, s := range steps {
-			w.compare(wf, view, s, common, inputs)
-			outputs := map[string]any{}
+		jobName, name, _ := strings.Cut(s.workflow, "/")
+		outputs := map[string]any{}
+		at := w.job.Workflow(name)
+		if jobName == w.job.Name { // else it is a workflow that makeUp has made
+			view := w.job.Of(name)
+			w.compare(at, view, s, given[s.SessionID])
 			for _, o := range s.Outputs {
 				declared := view.Step(s.StepID).Output(o.Name)
-				outputs[o.Name] = w.value("out/"+wf.Name+"/"+s.StepID, o.Name, declared.Type, declared.Schema)
-			}
-			now = w.call("finished_step", map[string]any{"outputs": outputs, "notes": "It was made up.", "step_id": s.StepID, "session_id": session})
-			if now.Status == "needs_work" {
-				w.t.Fatalf("%s: step %s: %s", wf.Name, s.StepID, now.Feedback)
+				outputs[o.Name] = w.value("out/"+name+"/"+s.StepID, o.Name, declared.Type, declared.Schema, wanted(at, o.Name))
 			}
 		}
+		now = w.call("finished_step", map[string]any{"outputs": outputs, "notes": "It was made up.", "step_id": s.StepID, "session_id": s.SessionID})
+		switch {
+		case now.Status == "needs_work":
+			w.t.Fatalf("%s: step %s: %s", s.workflow, s.StepID, now.Feedback)
+		case now.Status == "workflow_complete" && at != nil && jobName == w.job.Name && !strings.Contains(now.Closing, strings.TrimSpace(at.Closing)):
+			w.t.Errorf("%s: the reply lacks the closing instructions %q: %q", s.workflow, at.Closing, now.Closing)
+		}
+		todo = append(todo, now.steps()...)
 	}
-	w.t.Errorf("%s does not end", wf.Name)
+	if now.Status != "workflow_complete" {
+		w.t.Errorf("%s does not end", wf.Name)
+	}
+}
+
+// steps returns the steps that a reply begins, each with its session and workflow.
+func (p *progress) steps() (all []*shown) {
+	if p.BeginStep == nil {
+		return nil
+	}
+	for _, s := range append([]*shown{p.BeginStep}, p.Concurrent...) {
+		if s.SessionID == "" {
+			s.SessionID, s.CommonInfo = p.BeginStep.SessionID, p.BeginStep.CommonInfo
+		}
+		for _, e := range p.Stack {
+			if e.SessionID == s.SessionID {
+				s.workflow = e.Workflow
+			}
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// wanted returns the text that an output or input must have for the forms of a workflow: its lists have an item each, all
+// conditions hold, and there is one round. It is "" if they say nothing of it.
+func wanted(wf *job.Workflow, name string) string {
+	for _, f := range wf.Forms {
+		var c *job.Condition
+		switch {
+		case f == nil:
+			continue
+		case f.ForEach != nil && f.ForEach.Output == name:
+			return `["first", {"second": 2}]`
+		case f.When != nil:
+			c = f.When
+		case f.Repeat != nil:
+			c = &f.Repeat.Until
+		}
+		switch {
+		case c == nil || c.Output != name && c.Input != name:
+		case c.Is != nil:
+			return *c.Is
+		case c.In != nil:
+			return c.In[0]
+		case c.IsNot != nil:
+			return "not " + *c.IsNot
+		}
+	}
+	return ""
 }
 
 func (w *walker) call(tool string, args map[string]any) (now progress) {
@@ -210,8 +280,8 @@ func (w *walker) call(tool string, args map[string]any) (now progress) {
 var unfit = regexp.MustCompile(`[^a-zA-Z0-9._-]+`)
 
 // value makes a value of a type up; files are in a folder.
-func (w *walker) value(folder, name string, kind job.OutputType, schema job.ContentSchema) any {
-	text := "A value of " + name + ".\n"
+func (w *walker) value(folder, name string, kind job.OutputType, schema job.ContentSchema, wanted string) any {
+	text := cmp.Or(wanted, "A value of "+name+".\n")
 	if schema.JSON != nil {
 		s := new(jsonschema.Schema)
 		must(w.t, json.Unmarshal(schema.JSON, s))
@@ -274,14 +344,16 @@ func orZero(n *int) int {
 }
 
 // compare compares what is shown of a step with the file.
-func (w *walker) compare(wf *job.Workflow, view *job.Job, s *shown, common string, inputs map[string]any) {
+func (w *walker) compare(wf *job.Workflow, view *job.Job, s *shown, inputs map[string]any) {
 	w.t.Helper()
+	common := s.CommonInfo
 	place := wf.Name + "/" + s.StepID
-	of := view.Step(s.StepID)
+	template, _, _ := job.SplitItem(s.StepID)
+	of := view.Step(template)
 	if of == nil {
 		w.t.Fatalf("%s: the job has no such step", place)
 	}
-	for what, text := range inFile(w.file, wf.Name, s.StepID, w.converted) {
+	for what, text := range inFile(w.file, wf.Name, of.ID, w.converted) {
 		for _, text := range text {
 			if text = strings.TrimSpace(text); !strings.Contains(s.texts+"\n"+common, text) {
 				w.t.Errorf("%s: the step does not show its %s %q", place, what, text)
