@@ -39,7 +39,7 @@ func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error
 	}
 	switch {
 	case unknown != nil:
-		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' has no input %s. It takes: %s", wf.Name, quoteList(unknown), describeInputs(wf)).With("unknown", unknown)
+		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' has no input %s. It takes:%s", wf.Name, quoteList(unknown), describeInputs(wf)).With("unknown", unknown)
 	case missing != nil:
 		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\nAsk the user for what you do not know, and pass them as inputs, by name.", wf.Name, strings.Join(missing, "")).With("missing", len(missing))
 	}
@@ -78,7 +78,7 @@ func describeInput(p job.Parameter) string {
 
 func describeInputs(wf *job.Workflow) string {
 	if len(wf.Inputs) == 0 {
-		return "none."
+		return " none."
 	}
 	var b strings.Builder
 	for _, p := range wf.Inputs {
