@@ -52,7 +52,7 @@ const maxFolder = 1000
 
 // filesOf returns the files that a submitted path means. kind is Output or Input.
 func filesOf(root, kind, name string, of job.OutputType, path string) ([]string, error) {
-	real, info, err := gate.Locate(root, path)
+	real, info, _ := gate.Locate(root, path)
 	if of != job.FilePath || info == nil || !info.IsDir() {
 		return []string{path}, checkPath(root, kind, name, path)
 	}
