@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -46,13 +47,24 @@ const (
 )
 
 // A Condition compares a text, which an earlier step or the caller has given, without blanks at its ends.
-// Exactly one of Output and Input is set, and one of Is, IsNot and In.
+// Exactly one of Output and Input is set, and one of Is, IsNot and In; or, where rounds end, Run alone.
 type Condition struct {
 	Output string   `yaml:"output" as:"name"`
 	Input  string   `yaml:"input" as:"name"`
 	Is     *string  `yaml:"is" written:""`
 	IsNot  *string  `yaml:"is_not" written:""`
 	In     []string `yaml:"in" is:"a list of texts" written:"" nonempty:"name the texts that it may be"`
+
+	Run     []string      `yaml:"run" is:"a program and its arguments, as a list such as [go, test, ./...]" each:"filled" nonempty:"name the program"`
+	Timeout time.Duration `yaml:"timeout" min:"1s" max:"24h"` // of Run; 0 means DefaultCheckTimeout
+}
+
+// check returns the check that Run is, nil if it is none. It fails no step: it ends the rounds when it passes.
+func (c *Condition) check() *StepCheck {
+	if c.Run == nil {
+		return nil
+	}
+	return &StepCheck{Name: "until", Run: c.Run, Timeout: c.Timeout, Ends: true}
 }
 
 // Holds reports whether a text is as the condition wants it.
@@ -69,6 +81,9 @@ func (c *Condition) Holds(text string) bool {
 
 // String returns the condition in words, such as: output verdict is "ready".
 func (c *Condition) String() string {
+	if c.Run != nil {
+		return strings.Join(c.Run, " ") + " passes"
+	}
 	what := "output " + c.Output
 	if c.Input != "" {
 		what = "input " + c.Input
@@ -397,6 +412,21 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 // checkCondition checks that a condition has one subject, which is a text, and one comparison. It may be
 // about the outputs of the steps in entries, which are where the words say.
 func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, entries []Entry, at place, where string) {
+	if c.Run != nil || d.Has(at, "run") {
+		last := entries[len(entries)-1]
+		switch given, _ := d.given(at, "output", "input", "is", "is_not", "in"); {
+		case given != "":
+			d.FaultAt(at, "has run and %s: write run alone, or a text and what it must be", given)
+		case at[len(at)-1] == "when":
+			d.FaultAt(at, "has run: a program ends rounds (repeat), and a condition compares a text: have a step run the program, and say in an output what it found")
+		case len(last) > 1 || strings.HasPrefix(last[0], callPrefix):
+			d.FaultAt(at, "has run, and the steps that are repeated do not end with one step, after which it could run: add one")
+		}
+		return
+	}
+	if d.Has(at, "timeout") {
+		d.FaultAt(at, "has timeout without run: remove it")
+	}
 	if given, count := d.given(at, "output", "input"); count != 1 && given != notMapping {
 		d.FaultAt(at, "has %d of output and input: write exactly one, the text that it is about", count)
 	}
@@ -479,6 +509,21 @@ func (w *Workflow) place(call string) place {
 	e := w.Find(call)
 	at := w.at[e][slices.Index(w.Entries[e], call)]
 	return at[:len(at)-1] // its entry has one member
+}
+
+// endChecks returns the checks that end rounds of a workflow, by the step after which they run.
+func (w *Workflow) endChecks() map[string]*StepCheck {
+	var all map[string]*StepCheck
+	for _, f := range w.Forms {
+		if f == nil || f.Repeat == nil || f.Repeat.Until.Run == nil {
+			continue
+		}
+		if all == nil {
+			all = map[string]*StepCheck{}
+		}
+		all[f.Body[len(f.Body)-1][0]] = f.Repeat.Until.check()
+	}
+	return all
 }
 
 // called returns the steps of a workflow that are workflows.

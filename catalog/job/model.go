@@ -97,7 +97,8 @@ func (j *Job) index() {
 func (j *Job) see() {
 	j.views = map[string]*Job{}
 	for _, w := range j.Workflows {
-		if w.Steps == nil && w.CommonInfo == "" && w.calls == nil {
+		ends := w.endChecks()
+		if w.Steps == nil && w.CommonInfo == "" && w.calls == nil && ends == nil {
 			continue
 		}
 		view := *j
@@ -108,6 +109,11 @@ func (j *Job) see() {
 			view.Steps = w.Steps
 		}
 		view.Steps = slices.Concat(view.Steps, w.calls)
+		for i := range view.Steps {
+			if c := ends[view.Steps[i].ID]; c != nil {
+				view.Steps[i].Checks = append(slices.Clip(view.Steps[i].Checks), *c)
+			}
+		}
 		view.index()
 		j.views[w.Name] = &view
 	}

@@ -27,6 +27,8 @@ type StepCheck struct {
 	Protect  []string      `yaml:"protect" is:"a list of patterns, such as [tests/**]" each:"pattern"`                                                                                                                      // what must be as it was when the step began
 	PassEnv  []string      `yaml:"pass_env" is:"a list of the names of environment variables" each:"variable"`
 	Override string        `yaml:"override" oneof:"human,never"` // never: not even a person passes over it; "" and human mean that one may
+
+	Ends bool // it fails no step: it ends the rounds of a form when it passes
 }
 
 // DefaultCheckTimeout is the time limit of a check that names none.

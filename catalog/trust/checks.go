@@ -56,12 +56,16 @@ func CheckDir(root string, c *job.StepCheck) (string, error) {
 // read has the reason as its Fault.
 func ChecksOf(root string, jobs []*job.Job) (all Set) {
 	for _, j := range jobs {
-		for i := range j.Steps {
-			for k := range j.Steps[i].Checks {
-				c := &j.Steps[i].Checks[k]
-				e, err := CheckOf(root, j.Name, j.Steps[i].ID, c)
+		steps := slices.Clone(j.Steps)
+		for i := range j.Workflows { // with the programs that end rounds
+			steps = append(steps, j.Of(j.Workflows[i].Name).Steps...)
+		}
+		for i := range steps {
+			for k := range steps[i].Checks {
+				c := &steps[i].Checks[k]
+				e, err := CheckOf(root, j.Name, steps[i].ID, c)
 				if err != nil {
-					e = Entry{Key: fmt.Sprintf("checks.%s.%s.%s", j.Name, j.Steps[i].ID, c.Name), Fault: err.Error(), Runs: true}
+					e = Entry{Key: fmt.Sprintf("checks.%s.%s.%s", j.Name, steps[i].ID, c.Name), Fault: err.Error(), Runs: true}
 					e.Value, _ = json.Marshal(c.Run)
 				}
 				if !slices.ContainsFunc(all, func(o Entry) bool { return o.sameCheck(e) && o.Fault == e.Fault }) {

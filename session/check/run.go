@@ -101,7 +101,7 @@ const (
 func (r *Runner) one(ctx context.Context, c *Content, i int) (*machine.Verdict, error) {
 	s, k := c.subject, &c.subject.Checks[i]
 	v := &machine.Verdict{At: time.Now().UTC(), RunEach: k.Name, Key: Key(k), Digest: c.Digest(i), Files: []machine.FileHash{},
-		Check: &machine.CheckRun{Command: k.Run, Bound: c.bound(i)}}
+		Check: &machine.CheckRun{Command: k.Run, Bound: c.bound(i), Ends: k.Ends}}
 	for _, path := range s.Outputs {
 		v.Files = append(v.Files, machine.FileHash{Path: path, SHA256: c.Outputs[path]})
 	}

@@ -21,7 +21,7 @@ import (
 
 // subject returns what the checks of a call's step are about; without checks, the files of its outputs.
 func (a *sessionActor) subject(c *candidate) *check.Subject {
-	s := &check.Subject{Root: a.root(), Job: a.state.JobName, Step: c.plan.Step.ID, Checks: c.plan.Step.Checks,
+	s := &check.Subject{Root: a.root(), Job: a.state.JobName, Step: c.plan.Step.ID, Checks: a.checksOf(c),
 		Shared: c.def.Workflow.Shared(c.plan.Index)}
 	for _, o := range c.expanded {
 		s.Outputs = append(s.Outputs, o.Value.Paths...)
@@ -30,6 +30,18 @@ func (a *sessionActor) subject(c *candidate) *check.Subject {
 		s.Began = p.Protected
 	}
 	return s
+}
+
+// checksOf returns the checks of a call's step. One that ends rounds is another one in each: what it said in an
+// earlier round does not stand.
+func (a *sessionActor) checksOf(c *candidate) []job.StepCheck {
+	checks := slices.Clone(c.plan.Step.Checks)
+	for i := range checks {
+		if r := a.state.RoundOf(c.def, c.plan.Step.ID); checks[i].Ends && r != nil {
+			checks[i].Name = fmt.Sprintf("%s, round %d", checks[i].Name, r.Number)
+		}
+	}
+	return checks
 }
 
 // protect returns the definition with the files that the steps of an entry protect, as they are now.
@@ -51,7 +63,7 @@ func (e *Engine) protect(ctx context.Context, root string, def *machine.Definiti
 // checked decides about the checks of a step. It returns neither a reply nor an error if all of them have passed
 // on the content, or a person passes over those that have not.
 func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check.Content, how Reviewing) (*finished, error) {
-	m, checks := c.m, c.plan.Step.Checks
+	m, checks := c.m, a.checksOf(c)
 	stepID, p := c.plan.Step.ID, a.state.ProgressOrNew(c.plan.Step.ID, a.engine.now())
 	running, last := a.reviews[stepID], p.Newest()
 	if running != nil && running.digest == c.bound {
@@ -62,6 +74,9 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 	for i := range checks {
 		if over[i] {
 			c.over = append(c.over, checks[i].Name)
+			if checks[i].Ends {
+				c.ended = &machine.RoundEnd{Passed: true}
+			}
 			continue
 		}
 		known[i] = a.state.CheckedBefore(stepID, check.Key(&checks[i]), content.Digest(i))
@@ -80,10 +95,14 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 	}
 	var failed []*machine.Verdict
 	for _, v := range known {
+		if v != nil && v.Check.Ends {
+			c.ended = &machine.RoundEnd{Passed: v.Passed, Why: v.Feedback}
+		}
 		switch {
 		case v == nil:
 		case v.Passed:
 			c.checks = append(c.checks, v)
+		case !v.Fails():
 		default:
 			failed = append(failed, v)
 		}

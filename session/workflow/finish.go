@@ -82,6 +82,7 @@ type candidate struct {
 	bound    string             // of that and of what the checks are about; "" without checks
 	checks   []*machine.Verdict // the results of the checks, all passed
 	over     []string           // the checks that a person passes over
+	ended    *machine.RoundEnd  // what the program said that ends the rounds; nil if there is none
 }
 
 // finish carries out a finished_step: find the step, check its outputs, have them reviewed, and
@@ -195,8 +196,8 @@ func (a *sessionActor) root() string { return a.engine.exports.RootOf(a.row) }
 // complete makes the transition from base.
 func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *candidate) (*finished, error) {
 	e := a.engine
-	f := machine.FinishInput{Call: c.m.Call, At: e.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence, Over: c.over}
-	if why := base.Exhausted(c.def, c.plan, c.outputs); why != "" && (c.evidence == nil || c.evidence.Kind != machine.ByPerson) {
+	f := machine.FinishInput{Call: c.m.Call, At: e.now(), Outputs: c.outputs, Notes: c.m.args.Notes, Evidence: c.evidence, Over: c.over, Ended: c.ended}
+	if why := base.Exhausted(c.def, c.plan, f); why != "" && (c.evidence == nil || c.evidence.Kind != machine.ByPerson) {
 		by := a.override(c, Reviewing{Override: config.OverrideHuman})
 		if by == nil || by.Kind != machine.ByPerson {
 			return a.exhausted(c, why)
@@ -215,7 +216,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if f.Weakened, err = a.weakened(ctx, c.def); err != nil {
 		return nil, err
 	}
-	if base.Ends(c.def, c.plan, c.outputs) {
+	if base.Ends(c.def, c.plan, f) {
 		f.Lost = a.lost(c.plan.Step.ID)
 	}
 	next, r, def, err := e.advance(ctx, base, c.def, c.plan, f, a.root())
@@ -270,7 +271,7 @@ func (e *Engine) advance(ctx context.Context, base *machine.State, def *machine.
 	if f.Lists, err = lists(root, def, plan.Step, f.Outputs); err != nil {
 		return nil, nil, nil, err
 	}
-	begins := base.Begins(def, plan, f.Outputs, f.Lists)
+	begins := base.Begins(def, plan, f)
 	if begins != nil {
 		if f.Texts, err = e.definitions.Texts(def, begins); err != nil {
 			return nil, nil, nil, err

@@ -1,9 +1,11 @@
 package workflow
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
@@ -321,5 +323,38 @@ func TestReq036_DroppedItem(t *testing.T) {
 	}
 	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) {
 		t.Errorf("at the end: %s", toJSON(t, r))
+	}
+}
+
+// A program ends the rounds: it runs when the last step of a round is done, and what it says is told to the next one.
+func TestReq036_RepeatUntilAProgramPasses(t *testing.T) {
+	s := newScript(t, "echo three tests fail; exit 3")
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "look"}, {id: "fix"}, {id: "end"}},
+		map[string]string{"main": fmt.Sprintf(`[{repeat: {steps: [look, fix], until: {run: [sh, %s]}, at_most: 3}}, end]`, s.path)})
+	c := p.open(func(o *Options) {
+		o.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute}, nil }
+	}).Connect("local")
+	began := p.start(c, "alpha", "main").BeginStep
+	if began.Round == nil || !strings.HasSuffix(began.Round.Until, "check.sh passes") {
+		t.Errorf("the first round: %s", toJSON(t, began))
+	}
+	p.finish(c, `{"outputs":{}}`)
+	if s.runs() != 0 {
+		t.Error("it ran before the last step of the round")
+	}
+	r := p.finish(c, `{"outputs":{}}`)
+	if r.BeginStep == nil || r.BeginStep.StepID != "look" || r.BeginStep.Round.Number != 2 || !strings.Contains(r.BeginStep.Round.Failed, "exit code 3") || !strings.Contains(r.BeginStep.Round.Failed, "three tests fail") {
+		t.Fatalf("the second round: %s", toJSON(t, r))
+	}
+	p.finish(c, `{"outputs":{}}`)
+	s.says("exit 0")
+	p.write("work", "changed") // else the result of the same content stands
+	if r = p.finish(c, `{"outputs":{}}`); s.runs() < 2 || r.BeginStep == nil || r.BeginStep.StepID != "end" {
+		t.Errorf("after it has passed, %d runs: %s", s.runs(), toJSON(t, r))
+	}
+	fix := p.record(began.SessionID).Progress("fix")
+	if fix.FailedChecks != 0 || fix.Ended == nil || !fix.Ended.Passed || len(fix.Evidence.Checks) != 1 {
+		t.Errorf("the record of its last step: %s", toJSON(t, fix))
 	}
 }

@@ -186,7 +186,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 		return err
 	}
 	f := machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: next.UpdatedAt, Outputs: next.AllOutputs(def)}
-	if why := parent.State.Exhausted(pdef, plan, f.Outputs); why != "" {
+	if why := parent.State.Exhausted(pdef, plan, f); why != "" {
 		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. They may let it go on with `%s`, after which you call finished_step with session_id '%s' and step_id '%s'.",
 			why, overrideCommand(parent.State.SessionID, next.CalledAs), parent.State.SessionID, next.CalledAs))
 		return nil

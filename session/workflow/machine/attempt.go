@@ -72,7 +72,11 @@ type CheckRun struct {
 	Code    int      `json:"exit_code"`         // -1 if it has none
 	Bound   string   `json:"bound_to"`          // tree, files or outputs: see package check
 	NotRun  bool     `json:"not_run,omitempty"` // protected files differ, so that it was not run
+	Ends    bool     `json:"ends,omitempty"`    // it ends rounds, and fails no step
 }
+
+// Fails reports whether the verdict fails the step.
+func (v *Verdict) Fails() bool { return !v.Passed && (v.Check == nil || !v.Check.Ends) }
 
 // Protected is how the files that a step's checks protect were when it began.
 type Protected struct {
@@ -235,7 +239,7 @@ func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at
 	a.Verdicts = verdicts
 	if void == "" {
 		a.State, a.Error = AttemptPassed, nil
-		if slices.ContainsFunc(verdicts, func(v *Verdict) bool { return !v.Passed }) {
+		if slices.ContainsFunc(verdicts, (*Verdict).Fails) {
 			a.State = AttemptFailed
 		}
 		switch {

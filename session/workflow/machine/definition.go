@@ -115,7 +115,7 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		st := def.Job.Step(id)
 		infos[i] = stepInfo(def, st, texts[id])
 		infos[i].Inputs = s.stepInputs(def, st, room)
-		infos[i].Item, infos[i].Round = s.itemInfo(def, id), s.roundInfo(def, id)
+		infos[i].Item, infos[i].Round = s.itemInfo(def, id), s.RoundOf(def, id)
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
 		} else {

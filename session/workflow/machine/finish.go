@@ -173,6 +173,7 @@ type FinishInput struct {
 	Over     []string                     // the checks that a person passes over
 	Texts    Instructions                 // of Begins
 	Lists    map[string][]json.RawMessage // the items of the outputs of Lists
+	Ended    *RoundEnd                    // what the program said that ends the rounds; nil if there is none
 	Weakened []string                     // how the reviews are weaker than those of State.Pinned
 	Lost     []string                     // if the workflow is complete then: outputs of earlier steps that no longer exist
 }
@@ -190,7 +191,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	n.weaken(p.Step.ID, f.Weakened, f.At)
 	done := n.ProgressOrNew(p.Step.ID, f.At)
 	at := f.At
-	done.CompletedAt, done.Outputs, done.Notes, done.Unreported, done.Lists = &at, f.Outputs, f.Notes, false, f.Lists
+	done.CompletedAt, done.Outputs, done.Notes, done.Unreported, done.Lists, done.Ended = &at, f.Outputs, f.Notes, false, f.Lists, f.Ended
 	done.Place = n.Place
 	var skipped []string
 	for _, r := range p.Step.Reviews {

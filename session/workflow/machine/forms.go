@@ -30,6 +30,12 @@ type Round struct {
 	Failed string `json:"failed,omitempty" jsonschema:"why the last round did not end them"`
 }
 
+// A RoundEnd is what the program has said that ends the rounds of a form.
+type RoundEnd struct {
+	Passed bool   `json:"passed"`
+	Why    string `json:"why,omitempty"` // it has not passed
+}
+
 // ListBytes is the largest list of items, in bytes.
 const ListBytes = 1 << 20
 
@@ -251,6 +257,10 @@ func (s *State) leftOut(def *Definition, index int) bool {
 
 // ends reports whether what ends the rounds of a repeated form holds.
 func (s *State) ends(def *Definition, f *job.Form) bool {
+	if f.Repeat.Until.Run != nil {
+		p := s.Progress(f.Body[len(f.Body)-1][0])
+		return p != nil && p.Ended != nil && p.Ended.Passed
+	}
 	return f.Repeat.Until.Holds(s.text(def, &f.Repeat.Until, f.Body))
 }
 
@@ -270,13 +280,17 @@ func (s *State) lastRound(f *job.Form) bool { return s.round(f).Number >= f.Repe
 func (s *State) nextRound(def *Definition, f *job.Form) *Round {
 	r := s.round(f)
 	r.Number++
+	if p := s.Progress(f.Body[len(f.Body)-1][0]); f.Repeat.Until.Run != nil && p != nil && p.Ended != nil {
+		r.Failed = p.Ended.Why
+		return &r
+	}
 	r.Failed = fmt.Sprintf("The text was %s.", jsontext.Clip(strconv.Quote(strings.TrimSpace(s.text(def, &f.Repeat.Until, f.Body))), 500))
 	return &r
 }
 
 // Exhausted returns why a step cannot be finished with these outputs although it is done: its round was the
 // last one, and what ends the rounds does not hold. It is "" otherwise.
-func (s *State) Exhausted(def *Definition, p *Plan, outputs Outputs) string {
+func (s *State) Exhausted(def *Definition, p *Plan, fin FinishInput) string {
 	f := def.Workflow.Form(p.Index)
 	if p.Pending != nil || f == nil || f.Repeat == nil || !s.lastRound(f) {
 		return ""
@@ -286,7 +300,7 @@ func (s *State) Exhausted(def *Definition, p *Plan, outputs Outputs) string {
 	}
 	n := s.Next(s.UpdatedAt)
 	done := n.ProgressOrNew(p.Step.ID, s.UpdatedAt)
-	done.CompletedAt, done.Outputs = new(s.UpdatedAt), outputs
+	done.CompletedAt, done.Outputs, done.Ended = new(s.UpdatedAt), fin.Outputs, fin.Ended
 	n.setProgress(done)
 	if n.ends(def, f) {
 		return ""
@@ -346,7 +360,7 @@ func First(def *Definition, inputs Outputs) job.Entry {
 }
 
 // Begins returns the steps that a finished_step begins, for which it needs the texts.
-func (s *State) Begins(def *Definition, p *Plan, outputs Outputs, lists map[string][]json.RawMessage) job.Entry {
+func (s *State) Begins(def *Definition, p *Plan, fin FinishInput) job.Entry {
 	if def.Workflow.Forms == nil { // the usual case
 		if p.Pending == nil && p.Index+1 < len(def.Workflow.Entries) {
 			return def.Workflow.Entries[p.Index+1]
@@ -355,15 +369,15 @@ func (s *State) Begins(def *Definition, p *Plan, outputs Outputs, lists map[stri
 	}
 	n := s.Next(s.UpdatedAt)
 	done := n.ProgressOrNew(p.Step.ID, s.UpdatedAt)
-	done.CompletedAt, done.Outputs, done.Lists = new(s.UpdatedAt.Add(time.Hour)), outputs, lists
+	done.CompletedAt, done.Outputs, done.Lists, done.Ended = new(s.UpdatedAt.Add(time.Hour)), fin.Outputs, fin.Lists, fin.Ended
 	n.setProgress(done)
 	_, ids := n.opening(def, p.Index, p.Pending)
 	return ids
 }
 
 // Ends reports whether a finished_step completes the workflow.
-func (s *State) Ends(def *Definition, p *Plan, outputs Outputs) bool {
-	return p.Pending == nil && s.Begins(def, p, outputs, nil) == nil
+func (s *State) Ends(def *Definition, p *Plan, fin FinishInput) bool {
+	return p.Pending == nil && s.Begins(def, p, fin) == nil
 }
 
 // itemInfo returns the item that a step is about, or nil.
@@ -379,8 +393,8 @@ func (s *State) itemInfo(def *Definition, id string) *ItemInfo {
 	return &ItemInfo{Index: i, Count: len(all), Value: all[i]}
 }
 
-// roundInfo returns the round that a step is in, or nil.
-func (s *State) roundInfo(def *Definition, id string) *Round {
+// RoundOf returns the round that a step is in, or nil.
+func (s *State) RoundOf(def *Definition, id string) *Round {
 	if f := def.Workflow.Form(def.Workflow.Find(id)); f != nil && f.Repeat != nil {
 		return new(s.round(f))
 	}

@@ -105,6 +105,7 @@ type StepProgress struct {
 	Lists   map[string][]json.RawMessage `json:"lists,omitempty"`   // the items of its outputs that a for_each goes through
 	Round   *Round                       `json:"round,omitempty"`   // of the first step of a repeated form; nil means the first round
 	Child   string                       `json:"child,omitempty"`   // the session that the step is, if it is a workflow
+	Ended   *RoundEnd                    `json:"ended,omitempty"`   // what the program said that ends the rounds; of the last step of one
 	Dropped *Override                    `json:"dropped,omitempty"` // a person leaves out its item
 
 	encoded []byte // its JSON, cached by State.Encode
