@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
@@ -321,5 +322,55 @@ func TestReq036_DroppedItem(t *testing.T) {
 	}
 	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) {
 		t.Errorf("at the end: %s", toJSON(t, r))
+	}
+}
+
+// go_to_step leads to no item that has not come to a step, that a person has dropped, or that the list does not have.
+func TestReq036_GoToLeadsBackOnly(t *testing.T) {
+	for _, c := range []struct{ name, list, drop, to, code string }{
+		{"an empty list", `[]`, "", "port", codes.StepNotCurrent},
+		{"an item that has not had its turn", `["a","b","c"]`, "", "port[2]", codes.StepAhead},
+		{"a later step of an item", `["a","b","c"]`, "", "verify[0]", codes.StepAhead},
+		{"a dropped item", `["a","b","c"]`, "port[0]", "port[0]", codes.StepAhead},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, conn, id := items(t, 3)
+			p.write("list.json", c.list)
+			p.finish(conn, `{"outputs":{"todo":"list.json"}}`)
+			if c.drop != "" {
+				testkit.Must(t, p.open().DropFor(ctx, id, c.drop, machine.Override{Reason: "obsolete"}))
+			}
+			_, err := conn.GoTo(ctx, GoToArgs{StepID: c.to})
+			refused(t, err, session.StateError, c.code, "'"+c.to+"'")
+		})
+	}
+}
+
+// The first member of a group with which a round begins keeps the round when it is done again.
+func TestReq036_GoToAMemberKeepsTheRound(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "look"}, {id: "peek"}, {id: "fix", outputs: oneText}},
+		map[string]string{"main": `[{repeat: {steps: [[look, peek], fix], until: {output: said, is: done}, at_most: 3}}]`})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	p.finish(c, `{"outputs":{}}`)
+	p.finish(c, `{"outputs":{"said":"no"}}`)
+	for _, step := range []string{"peek", "look"} {
+		if r, err := c.GoTo(ctx, GoToArgs{StepID: step}); err != nil || r.BeginStep.Round.Number != 2 {
+			t.Errorf("to %s: %s, %v", step, toJSON(t, r), err)
+		}
+	}
+}
+
+// Where several steps of a round have the output that ends it, the last one decides, also in the last round.
+func TestReq036_TheLastStepOfARoundDecides(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "fix", outputs: oneText}, {id: "look", outputs: oneText}, {id: "end"}},
+		map[string]string{"main": `[{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 1}}, end]`})
+	c := p.open(func(o *Options) { o.Now = func() time.Time { return time.Unix(1_700_000_000, 0).UTC() } }).Connect("local")
+	p.start(c, "alpha", "main")
+	p.finish(c, `{"outputs":{"said":"broken"}}`)
+	if r := p.finish(c, `{"outputs":{"said":"done"}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
+		t.Errorf("after the round: %s", toJSON(t, r))
 	}
 }

@@ -185,7 +185,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	if err != nil {
 		return err
 	}
-	f := machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: next.UpdatedAt, Outputs: next.AllOutputs(def)}
+	f := machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: next.UpdatedAt, Outputs: next.Results(def)}
 	if why := parent.State.Exhausted(pdef, plan, f.Outputs); why != "" {
 		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. They may let it go on with `%s`, after which you call finished_step with session_id '%s' and step_id '%s'.",
 			why, overrideCommand(parent.State.SessionID, next.CalledAs), parent.State.SessionID, next.CalledAs))
@@ -235,7 +235,7 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 	if err != nil {
 		return nil, err
 	}
-	return child.State.AllOutputs(def), nil
+	return child.State.Results(def), nil
 }
 
 // leave ends the sessions of steps that are workflows which a go_to_step or an abort has left. One that is

@@ -150,8 +150,8 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 		e = session.NotNow(codes.StepFinished, "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
 	case p != nil && p.Unreported:
 		e = session.NotNow(codes.GroupMovedOn, "Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
-	case p != nil && p.Dropped != nil:
-		e = session.NotNow(codes.StepFinished, "A person has dropped the item of step '%s' (%s); %s.", stepID, p.Dropped.Reason, current)
+	case s.droppedItem(def, stepID) != nil:
+		e = session.NotNow(codes.StepFinished, "A person has dropped the item of step '%s' (%s); %s.", stepID, s.droppedItem(def, stepID).Reason, current)
 	case at >= 0 && slices.Contains(pending, stepID):
 		e = session.NotNow(codes.StepNotCurrent, "Step '%s' has not had its turn yet: what may be finished now is %s.", stepID, some(s.Open(def, at, pending)))
 	case at >= 0:

@@ -140,10 +140,15 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 	return index, entry, pending
 }
 
-// AllOutputs merges the outputs of all completed steps in the workflow's order, including members;
-// later ones win. Texts are plain strings, and shortened where they are too many. Steps removed by an edit come first (seed 000, 001.4.16). A nil def is a workflow
-// without steps.
+// AllOutputs returns the Results as replies have them: texts are plain strings, and shortened where they are too
+// many (seed 000, 001.4.16).
 func (s *State) AllOutputs(def *Definition) Outputs {
+	return plainWithin(s.Results(def), maxRepliedTexts)
+}
+
+// Results merges the outputs of all completed steps in the workflow's order, including members; later ones win.
+// Steps removed by an edit come first. A nil def is a workflow without steps.
+func (s *State) Results(def *Definition) Outputs {
 	all, steps := Outputs{}, []string{}
 	for _, p := range s.StepProgress {
 		if def == nil || def.Workflow.Find(p.Key) < 0 {
@@ -169,14 +174,14 @@ func (s *State) AllOutputs(def *Definition) Outputs {
 			continue
 		}
 		for _, id := range entry {
-			for _, o := range def.Job.Step(id).Outputs {
-				if v := s.each(def, i, id, o.Name); len(v.Each) > 0 {
-					all = all.Set(o.Name, v)
+			for _, name := range s.outputsOf(def, i, id) {
+				if v := s.each(def, i, id, name); len(v.Each) > 0 {
+					all = all.Set(name, v)
 				}
 			}
 		}
 	}
-	return plainWithin(all, maxRepliedTexts)
+	return all
 }
 
 // maxLostNamed is the maximum number of missing files that a summary names.
