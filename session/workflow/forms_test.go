@@ -374,3 +374,73 @@ func TestReq036_TheLastStepOfARoundDecides(t *testing.T) {
 		t.Errorf("after the round: %s", toJSON(t, r))
 	}
 }
+
+// A repeated call leads to the workflow that it has begun, over another connection, too, and the step says which it is.
+func TestReq036_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
+	p, srv, c, began := called(t)
+	const call = `{"outputs":{"said":"hello"},"request_id":"r1"}`
+	child := p.finish(c, call).BeginStep.SessionID
+	c = srv.Connect("local")
+	if r := p.finish(c, call); r.BeginStep.SessionID != child || len(r.Stack) != 2 || r.Stack[1].SessionID != child {
+		t.Errorf("the same call: %s", toJSON(t, r))
+	}
+	if r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID}); err != nil || !strings.Contains(r.BeginStep.Instructions, "get_step with session_id '"+child+"'") {
+		t.Errorf("get_step: %s, %v", toJSON(t, r), err)
+	}
+	p.finish(c, `{"outputs":{"page":"r.md"}}`)
+	const last = `{"outputs":{},"request_id":"r2","session_id":"%s"}`
+	done := p.finish(c, fmt.Sprintf(last, child))
+	if r := p.finish(srv.Connect("local"), fmt.Sprintf(last, child)); toJSON(t, r.BeginStep) != toJSON(t, done.BeginStep) || len(r.Stack) != 1 || r.Stack[0].Step != "last" {
+		t.Errorf("the last call again: %s", toJSON(t, r))
+	}
+}
+
+// When the session of a step that is a workflow was removed, go_to_step starts it again.
+func TestReq036_TheWorkflowOfAStepIsGone(t *testing.T) {
+	p, srv, c, _ := called(t)
+	p.finish(c, `{"outputs":{"said":"hello"}}`)
+	_, err := c.Abort(ctx, AbortArgs{Explanation: "no"})
+	testkit.Must(t, err)
+	_, _, err = srv.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.Must(t, err)
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
+	refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+	if r, err := c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"}); err != nil || r.BeginStep.StepID != "write" {
+		t.Errorf("again: %s, %v", toJSON(t, r), err)
+	}
+}
+
+// Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
+// stay texts, and the values of all are outputs of the entry.
+func TestReq036_ItemsThatAreWorkflows(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "last"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [{workflow: beta/publish}], at_once: 2}, last]"})
+	srv := p.open()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	r := p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
+	if len(r.ConcurrentSteps) != 1 || r.BeginStep.SessionID == id || r.BeginStep.Item == nil || r.ConcurrentSteps[0].Item == nil || string(r.ConcurrentSteps[0].Item.Value) != `"b"` || !strings.Contains(*r.ConcurrentGroup, "session_id of its own") {
+		t.Fatalf("the items: %s", toJSON(t, r))
+	}
+	long := strings.Repeat("long ", 2000)
+	finish := func(session, said string) *machine.FinishReply {
+		return p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q},"session_id":"%s"}`, said, session))
+	}
+	second := r.ConcurrentSteps[0].SessionID
+	r = finish(r.BeginStep.SessionID, long)
+	if r.Status != machine.WorkflowComplete || r.BeginStep == nil || string(r.BeginStep.Item.Value) != `"c"` {
+		t.Fatalf("the third: %s", toJSON(t, r))
+	}
+	finish(second, "two")
+	srv.stop()
+	c = p.open().Connect("local")
+	if r = finish(r.BeginStep.SessionID, "three"); r.BeginStep == nil || r.BeginStep.StepID != "last" {
+		t.Fatalf("after the items: %s", toJSON(t, r))
+	}
+	r = p.finish(c, `{"outputs":{}}`)
+	if !strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) || strings.Contains(*r.Summary, "no longer there") {
+		t.Errorf("at the end: %s", toJSON(t, r))
+	}
+}

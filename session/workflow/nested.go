@@ -65,10 +65,12 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 			return err
 		}
 		if (*begin).StepID == st.ID {
+			r.BeginStep.Item, r.BeginStep.Round = (*begin).Item, (*begin).Round
 			*begin = r.BeginStep
 		}
 		for i := range others {
 			if others[i].StepID == st.ID {
+				r.BeginStep.Item = others[i].Item
 				others[i] = *r.BeginStep
 			}
 		}
@@ -137,6 +139,9 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		return refuse(machine.NothingToDo(def))
 	}
 	texts, err := e.definitions.Texts(def, first)
+	if err == nil {
+		err = e.definitions.CheckSchemas(def)
+	}
 	if err == nil {
 		def, err = e.protect(ctx, e.Root, def, first)
 	}
@@ -225,7 +230,9 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 		return nil, session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow that has not begun: call go_to_step with step_id '%s'.", stepID, stepID).With("session_id", a.id)
 	}
 	child, err := a.engine.records.Read(ctx, p.Child, nil)
-	if err != nil {
+	if session.CodeOf(err) == codes.UnknownSession {
+		return nil, a.state.CallOpen(stepID, nil)
+	} else if err != nil {
 		return nil, err
 	}
 	if child.State.Status != machine.Completed {
