@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -442,5 +443,29 @@ func TestReq036_ItemsThatAreWorkflows(t *testing.T) {
 	r = p.finish(c, `{"outputs":{}}`)
 	if !strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) || strings.Contains(*r.Summary, "no longer there") {
 		t.Errorf("at the end: %s", toJSON(t, r))
+	}
+}
+
+// The workflow of a step works where the session of the step does, also if a server of another folder begins it for a
+// person.
+func TestReq036_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
+	p, srv, _, _ := called(t)
+	worktree := filepath.Join(p.root, "worktree")
+	p.write("worktree/r.md", "x")
+	there := p.open(func(o *Options) { o.Root, o.Attempt, o.Stores = worktree, "attempt-1", p.stores() })
+	c := there.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"said":"hello"}}`)
+	const step = "workflow:beta/publish"
+	testkit.Must(t, srv.GoToFor(ctx, id, step))
+	parent, err := srv.records.Read(ctx, id, nil)
+	testkit.Must(t, err)
+	child, err := srv.records.Read(ctx, parent.State.Progress(step).Child, nil)
+	if err != nil || child.Row.Root != worktree || child.Row.AttemptID != "attempt-1" {
+		t.Fatalf("the row %+v, %v", child.Row, err)
+	}
+	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
+	if r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" || r.BeginStep.SessionID != id {
+		t.Errorf("the end of the call: %s", toJSON(t, r))
 	}
 }

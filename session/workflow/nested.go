@@ -18,6 +18,7 @@ const maxDepth = 16
 
 // with are the transitions of other sessions that are made together with one: of workflows that are steps.
 type with struct {
+	root   string // where they work
 	writes []*store.SessionWrite
 	states []*machine.State // of each
 }
@@ -51,7 +52,7 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		if err != nil {
 			return err
 		}
-		child, r, w, err := e.callee(ctx, how, next, def, st.ID, by)
+		child, r, w, err := e.callee(ctx, how, next, def, st.ID, made.root)
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		if err := e.calls(ctx, how, child, r.def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
 			return err
 		}
-		if err := record.Fill(made.writes[at], nil, store.Session{Root: e.Root, MovedBy: by}, child); err != nil {
+		if err := record.Fill(made.writes[at], nil, store.Session{Root: made.root, MovedBy: by}, child); err != nil {
 			return err
 		}
 		if (*begin).StepID == st.ID {
@@ -106,7 +107,7 @@ type begunCall struct {
 }
 
 // callee makes the session of a step that is a workflow.
-func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.State, of *machine.Definition, stepID, by string) (*machine.State, *begunCall, *store.SessionWrite, error) {
+func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.State, of *machine.Definition, stepID, root string) (*machine.State, *begunCall, *store.SessionWrite, error) {
 	st := of.Job.Step(stepID)
 	refuse := func(err error) (*machine.State, *begunCall, *store.SessionWrite, error) {
 		if refused, ok := err.(*session.Error); ok {
@@ -130,7 +131,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	if len(wf.Entries) == 0 {
 		return refuse(machine.NoSteps(def))
 	}
-	inputs, err := CheckInputs(e.Root, wf, parent.CallValues(of, st, wf))
+	inputs, err := CheckInputs(root, wf, parent.CallValues(of, st, wf))
 	if err != nil {
 		return refuse(err)
 	}
@@ -143,7 +144,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		err = e.definitions.CheckSchemas(def)
 	}
 	if err == nil {
-		def, err = e.protect(ctx, e.Root, def, first)
+		def, err = e.protect(ctx, root, def, first)
 	}
 	if err != nil {
 		return refuse(err)

@@ -168,7 +168,7 @@ func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definit
 			return nil, nil, err
 		}
 		s = s.WithSource(e.placeKey(), def.Job.Hash)
-		w, made := record.Defining(def), &with{}
+		w, made := record.Defining(def), &with{root: e.Root}
 		if err := e.calls(ctx, how, s, def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
 			return nil, nil, err
 		}

@@ -51,10 +51,10 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		p.Step, p.ByStepID = def.Job.Step(id), true
 	case stepID == nil && !s.ReportedByStepID:
 		p.Step = def.Job.Step(s.CurrentStepID)
-		// The group does not go on without a member that a person, or a check, has to pass.
+		// The group does not go on without a member that a person, or a check, has to pass, or that is a workflow.
 		p.ByStepID = slices.ContainsFunc(pending, func(id string) bool {
 			st := def.Job.Step(id)
-			return id != p.Step.ID && (len(st.ReviewsBy(true)) > 0 || len(st.Checks) > 0)
+			return id != p.Step.ID && (len(st.ReviewsBy(true)) > 0 || len(st.Checks) > 0 || st.Call != nil)
 		})
 	case stepID == nil && slices.Contains(pending, s.CurrentStepID):
 		p.Step, p.ByStepID = def.Job.Step(s.CurrentStepID), true
