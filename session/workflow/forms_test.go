@@ -157,7 +157,8 @@ func TestReq036_When(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "ask", outputs: "{said: {type: string, description: d, required: false}}"}, {id: "docs"}, {id: "more"}, {id: "end"}},
 		map[string]string{"main": `[ask, {when: {output: said, is: "yes"}, steps: [docs, more]}, {when: {output: said, in: ["", no]}, steps: [end]}]`})
-	c := p.open().Connect("local")
+	srv := p.open()
+	c := srv.Connect("local")
 	p.start(c, "alpha", "main")
 	if r := p.finish(c, `{"outputs":{"said":" yes\n"}}`); r.BeginStep == nil || r.BeginStep.StepID != "docs" {
 		t.Fatalf("yes: %s", toJSON(t, r))
@@ -166,9 +167,12 @@ func TestReq036_When(t *testing.T) {
 	if r := p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete {
 		t.Fatalf("yes, at the end: %s", toJSON(t, r))
 	}
-	p.start(c, "alpha", "main")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	if r := p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
 		t.Fatalf("nothing: %s", toJSON(t, r))
+	}
+	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 3 || x.Total != 4 {
+		t.Errorf("%d of %d steps are done, want 3 of 4: %v", x.Done, x.Total, err)
 	}
 	_, err := c.GoTo(ctx, GoToArgs{StepID: "docs"})
 	refused(t, err, session.StateError, codes.StepNotCurrent, `output said is "yes"`)
@@ -317,11 +321,14 @@ func TestReq036_DroppedItem(t *testing.T) {
 		t.Errorf("after an item: %s", toJSON(t, r))
 	}
 	testkit.Must(t, drop("port[2]"))
+	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 4 || x.Total != 5 {
+		t.Errorf("%d of %d steps are done, want 4 of 5: %v", x.Done, x.Total, err)
+	}
 	step, err := c.Step(ctx, StepArgs{SessionID: &id})
 	if err != nil || step.BeginStep.StepID != "sum" {
 		t.Errorf("after the last item: %s, %v", toJSON(t, step), err)
 	}
-	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) {
+	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) || !strings.Contains(*r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)") {
 		t.Errorf("at the end: %s", toJSON(t, r))
 	}
 }

@@ -487,6 +487,36 @@ func (v OutputValue) flat() OutputValue {
 	return all
 }
 
+// Counts returns how many steps a session has, and how many of them are done, were left out, or have been dropped:
+// those of items as soon as their list is known. A nil def is a lost one.
+func (s *State) Counts(def *Definition) (done, total int) {
+	all := s.byID()
+	over := func(id string) bool { p := all[id]; return p.Done() || p != nil && p.Unreported }
+	if def == nil {
+		for _, p := range s.StepProgress {
+			if total++; over(p.Key) {
+				done++
+			}
+		}
+		return done, total
+	}
+	here := def.Workflow.Find(s.CurrentStepID)
+	for i, entry := range def.Workflow.Entries {
+		ids, passed := entry, i < here || s.Status == Completed
+		if passed || i == here {
+			ids = s.members(def, i)
+		}
+		total += len(ids)
+		leftOut := passed && s.leftOut(def, i)
+		for _, id := range ids {
+			if _, item, is := job.SplitItem(id); leftOut || over(id) || is && all.dropped(entry, item) {
+				done++
+			}
+		}
+	}
+	return done, total
+}
+
 // inOrder returns the ids of the steps in the workflow's order, with those of items that have begun.
 func (s *State) inOrder(def *Definition) (ids []string) {
 	for i := range def.Workflow.Entries {

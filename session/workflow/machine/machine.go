@@ -188,7 +188,7 @@ func (s *State) Results(def *Definition) Outputs {
 const maxLostNamed = 20
 
 func (s *State) summary(def *Definition, lost []string) string {
-	done, unreported := 0, []string(nil)
+	done, unreported, dropped := 0, []string(nil), []string(nil)
 	for _, p := range s.StepProgress {
 		switch {
 		case p.Value.Done():
@@ -196,10 +196,19 @@ func (s *State) summary(def *Definition, lost []string) string {
 		case p.Value.Unreported:
 			unreported = append(unreported, p.Key)
 		}
+		if d := p.Value.Dropped; d != nil {
+			dropped = append(dropped, fmt.Sprintf("'%s' (%s)", p.Key, jsontext.Clip(d.Reason, 200)))
+		}
 	}
 	text := fmt.Sprintf("Workflow '%s/%s' is completed: %s finished.", s.JobName, def.Workflow.Name, Count(done, "step"))
 	if unreported != nil {
 		text += " Members of concurrent groups that were never reported: " + quoteList(unreported) + "."
+	}
+	if more := len(dropped) - ShownItems; more > 0 {
+		dropped = append(slices.Clip(dropped[:ShownItems]), Count(more, "other"))
+	}
+	if dropped != nil {
+		text += " Items that a person has dropped: " + strings.Join(dropped, ", ") + "."
 	}
 	for _, p := range s.StepProgress {
 		if where := s.elsewhere(p.Value); p.Value.Done() && where != "" {

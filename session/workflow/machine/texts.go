@@ -152,6 +152,9 @@ func (s *State) setTexts(texts map[string]string) (err error) {
 
 // Shown returns a value as lists show it: a text in one line, shortened.
 func (v OutputValue) Shown() string {
+	if v.Each != nil {
+		v = v.flat()
+	}
 	if v.Text == nil {
 		return strings.Join(v.Paths, ", ")
 	}
