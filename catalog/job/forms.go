@@ -398,22 +398,22 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 		switch {
 		case f.ForEach != nil:
 			if d.Has(here, "for_each") {
-				d.made(j, w.Entries[:first], f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
+				d.made(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
 			}
 		case f.When != nil:
-			d.checkCondition(j, w, f.When, w.Entries[:first], append(here, "when"), "before this entry")
+			d.checkCondition(j, w, f.When, 0, first, append(here, "when"), "before this entry")
 			d.warnLeftOut(j, w, first, after, at)
 		case f.Repeat != nil && d.Has(here, "repeat", "until"):
-			d.checkCondition(j, w, &f.Repeat.Until, w.Entries[first:after], append(here, "repeat", "until"), "that is repeated")
+			d.checkCondition(j, w, &f.Repeat.Until, first, after, append(here, "repeat", "until"), "that is repeated")
 		}
 	}
 }
 
 // checkCondition checks that a condition has one subject, which is a text, and one comparison. It may be
-// about the outputs of the steps in entries, which are where the words say.
-func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, entries []Entry, at place, where string) {
+// about the outputs of the steps in the entries from first to before after, which are where the words say.
+func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after int, at place, where string) {
 	if c.Run != nil || d.Has(at, "run") {
-		last := entries[len(entries)-1]
+		last := w.Entries[after-1]
 		switch given, _ := d.given(at, "output", "input", "is", "is_not", "in"); {
 		case given != "":
 			d.FaultAt(at, "has run and %s: write run alone, or a text and what it must be", given)
@@ -434,7 +434,7 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, entries []En
 		d.FaultAt(at, "has %d of is, is_not and in: write exactly one, as in is: \"yes\"", count)
 	}
 	if c.Output != "" {
-		d.made(j, entries, c.Output, append(slices.Clip(at), "output"), where, Text)
+		d.made(j, w, first, after, c.Output, append(slices.Clip(at), "output"), where, Text)
 	}
 	if c.Input == "" {
 		return
@@ -455,25 +455,38 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, entries []En
 	}
 }
 
-// made checks that a step in these entries has an output of one of the types.
-func (d *decoder) made(j *Job, entries []Entry, output string, at place, where string, types ...OutputType) {
+// made checks that a step in the entries from first to before after has an output of one of the types.
+func (d *decoder) made(j *Job, w *Workflow, first, after int, output string, at place, where string, types ...OutputType) {
 	var names []string
-	for _, id := range slices.Concat(entries...) {
-		s := j.Step(id)
-		if s == nil {
-			return // which is a fault already
-		}
-		for _, o := range s.Outputs {
-			switch {
-			case o.Name != output:
-				names = append(names, o.Name)
-			case !slices.Contains(types, o.Type) && o.Type != "":
-				d.FaultAt(at, "%s is of type %s: only a text can be compared, type: string", yamltree.Quote(output), o.Type)
+	many, wanted := false, "only a text can be compared, type: string"
+	if len(types) > 1 {
+		wanted = "a list of items is of type string, file or files"
+	}
+	for e := first; e < after; e++ {
+		each := w.Form(e) != nil && w.Form(e).ForEach != nil
+		for _, id := range w.Entries[e] {
+			s := j.Step(id)
+			if s == nil {
+				return // which is a fault already
+			}
+			switch o := s.Output(output); {
+			case o != nil && each:
+				many = true
+			case o != nil && !slices.Contains(types, o.Type) && o.Type != "":
+				d.FaultAt(at, "%s is of type %s: %s", yamltree.Quote(output), o.Type, wanted)
 				return
-			default:
+			case o != nil:
 				return
+			case !each:
+				for _, o := range s.Outputs {
+					names = append(names, o.Name)
+				}
 			}
 		}
+	}
+	if many {
+		d.FaultAt(at, "%s is made for each item, so that it is many values: name an output of a step that is done once", yamltree.Quote(output))
+		return
 	}
 	if names == nil {
 		d.FaultAt(at, "no step %s has an output: name the step that makes %s there", where, yamltree.Quote(output))

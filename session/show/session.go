@@ -58,12 +58,20 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 		}
 		how := "in progress, started " + Ago(p.StartedAt)
 		switch {
+		case p.Dropped != nil:
+			how = fmt.Sprintf("its item was dropped %s by %s: %s", Ago(p.Dropped.At), Inline(p.Dropped.Identity), Inline(p.Dropped.Reason))
 		case p.CompletedAt != nil:
 			how = fmt.Sprintf("finished %s, after %s", Ago(*p.CompletedAt), took(p.CompletedAt.Sub(p.StartedAt)))
 		case p.Unreported:
 			how = fmt.Sprintf("started %s, never reported: its group went on without it", Ago(p.StartedAt))
 		}
 		fmt.Fprintf(w, "  %s: %s\n", Inline(step.Key), how)
+		if p.Round != nil {
+			detail("round %d", p.Round.Number)
+		}
+		if p.Child != "" {
+			detail("is the workflow of session %s", p.Child)
+		}
 		for _, o := range p.Outputs {
 			detail("output %s: %s", o.Key, o.Value.Shown())
 		}

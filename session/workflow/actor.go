@@ -302,7 +302,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	before := a.state
 	next, r := before.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
 	r.Notice = machine.Notice(r.Notice, a.engine.unclosable(how, def, to))
-	w, made := record.Defining(def), &with{}
+	w, made := record.Defining(def), &with{root: a.root()}
 	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made); err != nil {
 		return nil, err
 	}

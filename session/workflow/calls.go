@@ -139,6 +139,7 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 		c.push(f.Began)
 		return f.Reply, row.ID, nil
 	}, func(r *machine.FinishReply, id string, replayed bool) {
+		c.follow(ctx, r.BeginStep, id)
 		r.BeginStep = c.here(r.BeginStep)
 		if r.Status == machine.WorkflowComplete {
 			r.ResumedWorkflow, r.ResumedStep = c.resumed(ctx, id)
@@ -319,6 +320,14 @@ func (c *Conn) Step(ctx context.Context, args StepArgs) (*machine.StepReply, err
 	return r, nil
 }
 
+// follow puts the session of the step that a call about another one has begun on the stack: that of a workflow which is
+// a step, also if the call is repeated.
+func (c *Conn) follow(ctx context.Context, info *machine.StepInfo, id string) {
+	if info != nil && info.SessionID != id && !c.holds(info.SessionID) {
+		_, _ = c.resume(ctx, info.SessionID) // else the next call names it
+	}
+}
+
 // here returns a copy of the description of a step with the folder in which its agent works. info may be nil.
 func (c *Conn) here(info *machine.StepInfo) *machine.StepInfo {
 	if info == nil {
@@ -348,9 +357,7 @@ func (c *Conn) GoTo(ctx context.Context, a GoToArgs) (*machine.GoToReply, error)
 			return s.goTo(ctx, who, a.StepID, a.All)
 		})
 	}, func(r *machine.GoToReply, id string, _ bool) {
-		if began := r.BeginStep.SessionID; began != id { // the step is a workflow
-			_, _ = c.resume(ctx, began) // else the next call names it
-		}
+		c.follow(ctx, r.BeginStep, id)
 		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
 	})
 }

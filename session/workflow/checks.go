@@ -70,6 +70,8 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 		a.join(running, m, how)
 		return nil, errLater
 	}
+	// Whether this call is to tell the result of the last attempt: it has waited for it, or nobody was told.
+	reported := m.joined == c.bound || last != nil && last.Checks && !last.Collected && last.State == machine.AttemptFailed && last.Digest == c.bound
 	over, known, missing := a.passedOver(c, how), make([]*machine.Verdict, len(checks)), false
 	for i := range checks {
 		if over[i] {
@@ -80,6 +82,9 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 			continue
 		}
 		known[i] = a.state.CheckedBefore(stepID, check.Key(&checks[i]), content.Digest(i))
+		if v := known[i]; v != nil && !v.Passed && v.Check.Bound == check.ToOutputs && !reported {
+			known[i] = nil // what it failed for may be in other files, which nobody has looked at
+		}
 		missing = missing || known[i] == nil
 	}
 	if missing {
@@ -110,8 +115,9 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 	if failed == nil {
 		return nil, nil
 	}
+	m.joined = c.bound // if this is applied again, it has told the result
 	f := a.needsWork(c.def.Notice, a.failedChecks(c, p.FailedChecks, failed))
-	if next := a.state.KeepAnswer(m.Call, c.plan.Index, f.Reply, nil); next != a.state {
+	if next := a.state.CollectChecks(stepID, a.engine.now()).KeepAnswer(m.Call, c.plan.Index, f.Reply, nil); next != a.state {
 		if err := a.commit(m.MovedBy, next, nil); err != nil {
 			return nil, err
 		}
@@ -123,8 +129,12 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 // failedChecks says which checks have failed, and what to do.
 func (a *sessionActor) failedChecks(c *candidate, times int, failed []*machine.Verdict) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Checks failed: %d of %d of step '%s'; calls whose checks failed so far: %d. Correct the work, then call finished_step again; as long as nothing has changed, the result stands.",
-		len(failed), len(c.plan.Step.Checks), c.plan.Step.ID, times)
+	then := "as long as nothing has changed, the result stands"
+	if slices.ContainsFunc(failed, func(v *machine.Verdict) bool { return v.Check.Bound == check.ToOutputs }) {
+		then = "the checks that failed run again"
+	}
+	fmt.Fprintf(&b, "Checks failed: %d of %d of step '%s'; calls whose checks failed so far: %d. Correct the work, then call finished_step again; %s.",
+		len(failed), len(c.plan.Step.Checks), c.plan.Step.ID, times, then)
 	if c.m.reason() != "" {
 		fmt.Fprintf(&b, " quality_review_override_reason skips no check: only a person passes over one, by `%s` at a terminal.", overrideCommand(a.id, c.plan.Step.ID))
 	}

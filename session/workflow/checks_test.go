@@ -495,3 +495,35 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 		t.Errorf("record %s", toJSON(t, p))
 	}
 }
+
+// What a check bound to the outputs alone has failed for may lie in other files: once its call was told, it runs again.
+func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
+	for name, workflow := range map[string]string{"outside git": "[one, two]", "of an item": "[list, {for_each: todo, steps: [one]}, two]"} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, "until test -e go.cache; do sleep 0.02; done; grep -q good src/a")
+			k := checkedProject(t, name != "outside git", "", "")
+			k.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, {id: "two"}}, map[string]string{"main": workflow})
+			k.begin()
+			step := "one"
+			if strings.Contains(workflow, "todo") {
+				k.finish(k.c, `{"outputs":{"todo":"[\"a\"]"}}`)
+				step = "one[0]"
+			}
+			call := `{"outputs":{"report":"r.md"},"step_id":"` + step + `"}`
+			k.how.ReplyWithin = time.Nanosecond
+			if r := k.finish(k.c, call); !strings.Contains(*r.Feedback, "Checks running") {
+				t.Fatalf("reply %s", toJSON(t, r))
+			}
+			k.write("go.cache", "")
+			testkit.Until(t, "the check has ended", func() bool { return !k.record(k.id).Progress(step).Newest().Open() })
+			k.how.ReplyWithin = time.Minute
+			if r := k.finish(k.c, call); s.runs() != 1 || !strings.Contains(*r.Feedback, "run again") {
+				t.Fatalf("%d runs, and nobody was told: %s", s.runs(), toJSON(t, r))
+			}
+			k.write("src/a", "good")
+			if r := k.finish(k.c, call); s.runs() != 2 || r.BeginStep == nil || r.BeginStep.StepID != "two" {
+				t.Errorf("%d runs: %s", s.runs(), toJSON(t, r))
+			}
+		})
+	}
+}

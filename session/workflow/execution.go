@@ -86,24 +86,11 @@ func (e *Engine) Execution(ctx context.Context, identity, sessionID string) (*Ex
 	if err != nil && ctx.Err() != nil {
 		return nil, err
 	}
-	var steps []string
-	if err == nil {
-		for i := range def.Workflow.Entries {
-			steps = append(steps, s.Displayed(def, i)...)
-		}
-	} else {
-		// The definition is lost, but the progress is known.
+	if err != nil { // the definition is lost, but the progress is known
 		e.Logger.Warn("telling of a session without its definition", "session", sessionID, "error", err)
 		def = nil
-		for _, p := range s.StepProgress {
-			steps = append(steps, p.Key)
-		}
 	}
-	x.Outputs, x.Total = s.AllOutputs(def), len(steps)
-	for _, id := range steps {
-		if p := s.Progress(id); p.Done() || p != nil && p.Unreported {
-			x.Done++
-		}
-	}
+	x.Outputs = s.AllOutputs(def)
+	x.Done, x.Total = s.Counts(def)
 	return x, nil
 }

@@ -227,7 +227,7 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if err != nil {
 		return nil, err
 	}
-	made := &with{}
+	made := &with{root: a.root()}
 	if r.BeginStep != nil {
 		err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made)
 	}

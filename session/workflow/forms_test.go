@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -157,7 +158,8 @@ func TestReq036_When(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "ask", outputs: "{said: {type: string, description: d, required: false}}"}, {id: "docs"}, {id: "more"}, {id: "end"}},
 		map[string]string{"main": `[ask, {when: {output: said, is: "yes"}, steps: [docs, more]}, {when: {output: said, in: ["", no]}, steps: [end]}]`})
-	c := p.open().Connect("local")
+	srv := p.open()
+	c := srv.Connect("local")
 	p.start(c, "alpha", "main")
 	if r := p.finish(c, `{"outputs":{"said":" yes\n"}}`); r.BeginStep == nil || r.BeginStep.StepID != "docs" {
 		t.Fatalf("yes: %s", toJSON(t, r))
@@ -166,9 +168,12 @@ func TestReq036_When(t *testing.T) {
 	if r := p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete {
 		t.Fatalf("yes, at the end: %s", toJSON(t, r))
 	}
-	p.start(c, "alpha", "main")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	if r := p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
 		t.Fatalf("nothing: %s", toJSON(t, r))
+	}
+	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 3 || x.Total != 4 {
+		t.Errorf("%d of %d steps are done, want 3 of 4: %v", x.Done, x.Total, err)
 	}
 	_, err := c.GoTo(ctx, GoToArgs{StepID: "docs"})
 	refused(t, err, session.StateError, codes.StepNotCurrent, `output said is "yes"`)
@@ -317,11 +322,14 @@ func TestReq036_DroppedItem(t *testing.T) {
 		t.Errorf("after an item: %s", toJSON(t, r))
 	}
 	testkit.Must(t, drop("port[2]"))
+	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 4 || x.Total != 5 {
+		t.Errorf("%d of %d steps are done, want 4 of 5: %v", x.Done, x.Total, err)
+	}
 	step, err := c.Step(ctx, StepArgs{SessionID: &id})
 	if err != nil || step.BeginStep.StepID != "sum" {
 		t.Errorf("after the last item: %s, %v", toJSON(t, step), err)
 	}
-	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) {
+	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) || !strings.Contains(*r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)") {
 		t.Errorf("at the end: %s", toJSON(t, r))
 	}
 }
@@ -333,7 +341,9 @@ func TestReq036_RepeatUntilAProgramPasses(t *testing.T) {
 	p.job("alpha", []testStep{{id: "look"}, {id: "fix"}, {id: "end"}},
 		map[string]string{"main": fmt.Sprintf(`[{repeat: {steps: [look, fix], until: {run: [sh, %s]}, at_most: 3}}, end]`, s.path)})
 	c := p.open(func(o *Options) {
-		o.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute}, nil }
+		o.Reviewing = func(context.Context) (Reviewing, error) {
+			return Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute}, nil
+		}
 	}).Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
 	if began.Round == nil || !strings.HasSuffix(began.Round.Until, "check.sh passes") {
@@ -356,5 +366,149 @@ func TestReq036_RepeatUntilAProgramPasses(t *testing.T) {
 	fix := p.record(began.SessionID).Progress("fix")
 	if fix.FailedChecks != 0 || fix.Ended == nil || !fix.Ended.Passed || len(fix.Evidence.Checks) != 1 {
 		t.Errorf("the record of its last step: %s", toJSON(t, fix))
+	}
+}
+
+// go_to_step leads to no item that has not come to a step, that a person has dropped, or that the list does not have.
+func TestReq036_GoToLeadsBackOnly(t *testing.T) {
+	for _, c := range []struct{ name, list, drop, to, code string }{
+		{"an empty list", `[]`, "", "port", codes.StepNotCurrent},
+		{"an item that has not had its turn", `["a","b","c"]`, "", "port[2]", codes.StepAhead},
+		{"a later step of an item", `["a","b","c"]`, "", "verify[0]", codes.StepAhead},
+		{"a dropped item", `["a","b","c"]`, "port[0]", "port[0]", codes.StepAhead},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, conn, id := items(t, 3)
+			p.write("list.json", c.list)
+			p.finish(conn, `{"outputs":{"todo":"list.json"}}`)
+			if c.drop != "" {
+				testkit.Must(t, p.open().DropFor(ctx, id, c.drop, machine.Override{Reason: "obsolete"}))
+			}
+			_, err := conn.GoTo(ctx, GoToArgs{StepID: c.to})
+			refused(t, err, session.StateError, c.code, "'"+c.to+"'")
+		})
+	}
+}
+
+// The first member of a group with which a round begins keeps the round when it is done again.
+func TestReq036_GoToAMemberKeepsTheRound(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "look"}, {id: "peek"}, {id: "fix", outputs: oneText}},
+		map[string]string{"main": `[{repeat: {steps: [[look, peek], fix], until: {output: said, is: done}, at_most: 3}}]`})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	p.finish(c, `{"outputs":{}}`)
+	p.finish(c, `{"outputs":{"said":"no"}}`)
+	for _, step := range []string{"peek", "look"} {
+		if r, err := c.GoTo(ctx, GoToArgs{StepID: step}); err != nil || r.BeginStep.Round.Number != 2 {
+			t.Errorf("to %s: %s, %v", step, toJSON(t, r), err)
+		}
+	}
+}
+
+// Where several steps of a round have the output that ends it, the last one decides, also in the last round.
+func TestReq036_TheLastStepOfARoundDecides(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "fix", outputs: oneText}, {id: "look", outputs: oneText}, {id: "end"}},
+		map[string]string{"main": `[{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 1}}, end]`})
+	c := p.open(func(o *Options) { o.Now = func() time.Time { return time.Unix(1_700_000_000, 0).UTC() } }).Connect("local")
+	p.start(c, "alpha", "main")
+	p.finish(c, `{"outputs":{"said":"broken"}}`)
+	if r := p.finish(c, `{"outputs":{"said":"done"}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
+		t.Errorf("after the round: %s", toJSON(t, r))
+	}
+}
+
+// A repeated call leads to the workflow that it has begun, over another connection, too, and the step says which it is.
+func TestReq036_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
+	p, srv, c, began := called(t)
+	const call = `{"outputs":{"said":"hello"},"request_id":"r1"}`
+	child := p.finish(c, call).BeginStep.SessionID
+	c = srv.Connect("local")
+	if r := p.finish(c, call); r.BeginStep.SessionID != child || len(r.Stack) != 2 || r.Stack[1].SessionID != child {
+		t.Errorf("the same call: %s", toJSON(t, r))
+	}
+	if r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID}); err != nil || !strings.Contains(r.BeginStep.Instructions, "get_step with session_id '"+child+"'") {
+		t.Errorf("get_step: %s, %v", toJSON(t, r), err)
+	}
+	p.finish(c, `{"outputs":{"page":"r.md"}}`)
+	const last = `{"outputs":{},"request_id":"r2","session_id":"%s"}`
+	done := p.finish(c, fmt.Sprintf(last, child))
+	if r := p.finish(srv.Connect("local"), fmt.Sprintf(last, child)); toJSON(t, r.BeginStep) != toJSON(t, done.BeginStep) || len(r.Stack) != 1 || r.Stack[0].Step != "last" {
+		t.Errorf("the last call again: %s", toJSON(t, r))
+	}
+}
+
+// When the session of a step that is a workflow was removed, go_to_step starts it again.
+func TestReq036_TheWorkflowOfAStepIsGone(t *testing.T) {
+	p, srv, c, _ := called(t)
+	p.finish(c, `{"outputs":{"said":"hello"}}`)
+	_, err := c.Abort(ctx, AbortArgs{Explanation: "no"})
+	testkit.Must(t, err)
+	_, _, err = srv.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.Must(t, err)
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
+	refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+	if r, err := c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"}); err != nil || r.BeginStep.StepID != "write" {
+		t.Errorf("again: %s, %v", toJSON(t, r), err)
+	}
+}
+
+// Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
+// stay texts, and the values of all are outputs of the entry.
+func TestReq036_ItemsThatAreWorkflows(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "last"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [{workflow: beta/publish}], at_once: 2}, last]"})
+	srv := p.open()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	r := p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
+	if len(r.ConcurrentSteps) != 1 || r.BeginStep.SessionID == id || r.BeginStep.Item == nil || r.ConcurrentSteps[0].Item == nil || string(r.ConcurrentSteps[0].Item.Value) != `"b"` || !strings.Contains(*r.ConcurrentGroup, "session_id of its own") {
+		t.Fatalf("the items: %s", toJSON(t, r))
+	}
+	long := strings.Repeat("long ", 2000)
+	finish := func(session, said string) *machine.FinishReply {
+		return p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q},"session_id":"%s"}`, said, session))
+	}
+	second := r.ConcurrentSteps[0].SessionID
+	r = finish(r.BeginStep.SessionID, long)
+	if r.Status != machine.WorkflowComplete || r.BeginStep == nil || string(r.BeginStep.Item.Value) != `"c"` {
+		t.Fatalf("the third: %s", toJSON(t, r))
+	}
+	finish(second, "two")
+	srv.stop()
+	c = p.open().Connect("local")
+	if r = finish(r.BeginStep.SessionID, "three"); r.BeginStep == nil || r.BeginStep.StepID != "last" {
+		t.Fatalf("after the items: %s", toJSON(t, r))
+	}
+	r = p.finish(c, `{"outputs":{}}`)
+	if !strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) || strings.Contains(*r.Summary, "no longer there") {
+		t.Errorf("at the end: %s", toJSON(t, r))
+	}
+}
+
+// The workflow of a step works where the session of the step does, also if a server of another folder begins it for a
+// person.
+func TestReq036_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
+	p, srv, _, _ := called(t)
+	worktree := filepath.Join(p.root, "worktree")
+	p.write("worktree/r.md", "x")
+	there := p.open(func(o *Options) { o.Root, o.Attempt, o.Stores = worktree, "attempt-1", p.stores() })
+	c := there.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"said":"hello"}}`)
+	const step = "workflow:beta/publish"
+	testkit.Must(t, srv.GoToFor(ctx, id, step))
+	parent, err := srv.records.Read(ctx, id, nil)
+	testkit.Must(t, err)
+	child, err := srv.records.Read(ctx, parent.State.Progress(step).Child, nil)
+	if err != nil || child.Row.Root != worktree || child.Row.AttemptID != "attempt-1" {
+		t.Fatalf("the row %+v, %v", child.Row, err)
+	}
+	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
+	if r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" || r.BeginStep.SessionID != id {
+		t.Errorf("the end of the call: %s", toJSON(t, r))
 	}
 }

@@ -18,6 +18,7 @@ const maxDepth = 16
 
 // with are the transitions of other sessions that are made together with one: of workflows that are steps.
 type with struct {
+	root   string // where they work
 	writes []*store.SessionWrite
 	states []*machine.State // of each
 }
@@ -51,7 +52,7 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		if err != nil {
 			return err
 		}
-		child, r, w, err := e.callee(ctx, how, next, def, st.ID, by)
+		child, r, w, err := e.callee(ctx, how, next, def, st.ID, made.root)
 		if err != nil {
 			return err
 		}
@@ -61,14 +62,16 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		if err := e.calls(ctx, how, child, r.def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
 			return err
 		}
-		if err := record.Fill(made.writes[at], nil, store.Session{Root: e.Root, MovedBy: by}, child); err != nil {
+		if err := record.Fill(made.writes[at], nil, store.Session{Root: made.root, MovedBy: by}, child); err != nil {
 			return err
 		}
 		if (*begin).StepID == st.ID {
+			r.BeginStep.Item, r.BeginStep.Round = (*begin).Item, (*begin).Round
 			*begin = r.BeginStep
 		}
 		for i := range others {
 			if others[i].StepID == st.ID {
+				r.BeginStep.Item = others[i].Item
 				others[i] = *r.BeginStep
 			}
 		}
@@ -104,7 +107,7 @@ type begunCall struct {
 }
 
 // callee makes the session of a step that is a workflow.
-func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.State, of *machine.Definition, stepID, by string) (*machine.State, *begunCall, *store.SessionWrite, error) {
+func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.State, of *machine.Definition, stepID, root string) (*machine.State, *begunCall, *store.SessionWrite, error) {
 	st := of.Job.Step(stepID)
 	refuse := func(err error) (*machine.State, *begunCall, *store.SessionWrite, error) {
 		if refused, ok := err.(*session.Error); ok {
@@ -128,7 +131,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	if len(wf.Entries) == 0 {
 		return refuse(machine.NoSteps(def))
 	}
-	inputs, err := CheckInputs(e.Root, wf, parent.CallValues(of, st, wf))
+	inputs, err := CheckInputs(root, wf, parent.CallValues(of, st, wf))
 	if err != nil {
 		return refuse(err)
 	}
@@ -138,7 +141,10 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	}
 	texts, err := e.definitions.Texts(def, first)
 	if err == nil {
-		def, err = e.protect(ctx, e.Root, def, first)
+		err = e.definitions.CheckSchemas(def)
+	}
+	if err == nil {
+		def, err = e.protect(ctx, root, def, first)
 	}
 	if err != nil {
 		return refuse(err)
@@ -185,7 +191,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	if err != nil {
 		return err
 	}
-	f := machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: next.UpdatedAt, Outputs: next.AllOutputs(def)}
+	f := machine.FinishInput{Call: machine.Call{Tool: machine.ToolFinish}, At: next.UpdatedAt, Outputs: next.Results(def)}
 	if why := parent.State.Exhausted(pdef, plan, f); why != "" {
 		r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The workflow that this one is a step of waits for a person: %s. They may let it go on with `%s`, after which you call finished_step with session_id '%s' and step_id '%s'.",
 			why, overrideCommand(parent.State.SessionID, next.CalledAs), parent.State.SessionID, next.CalledAs))
@@ -225,7 +231,9 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 		return nil, session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow that has not begun: call go_to_step with step_id '%s'.", stepID, stepID).With("session_id", a.id)
 	}
 	child, err := a.engine.records.Read(ctx, p.Child, nil)
-	if err != nil {
+	if session.CodeOf(err) == codes.UnknownSession {
+		return nil, a.state.CallOpen(stepID, nil)
+	} else if err != nil {
 		return nil, err
 	}
 	if child.State.Status != machine.Completed {
@@ -235,7 +243,7 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 	if err != nil {
 		return nil, err
 	}
-	return child.State.AllOutputs(def), nil
+	return child.State.Results(def), nil
 }
 
 // leave ends the sessions of steps that are workflows which a go_to_step or an abort has left. One that is

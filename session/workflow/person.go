@@ -190,7 +190,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 		if err != nil {
 			return err
 		}
-		before, made, none := a.state, &with{}, &machine.StepInfo{}
+		before, made, none := a.state, &with{root: a.root()}, &machine.StepInfo{}
 		if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
 			return err
 		}

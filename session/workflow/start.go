@@ -43,6 +43,9 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 	return call(ctx, c, machine.ToolStart, request, &a, func(who caller) (*machine.StartReply, string, error) {
 		return c.start(ctx, who, a)
 	}, func(r *machine.StartReply, id string, replayed bool) {
+		if replayed {
+			c.follow(ctx, r.BeginStep, id)
+		}
 		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
 		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
 			return
@@ -165,7 +168,7 @@ func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definit
 			return nil, nil, err
 		}
 		s = s.WithSource(e.placeKey(), def.Job.Hash)
-		w, made := record.Defining(def), &with{}
+		w, made := record.Defining(def), &with{root: e.Root}
 		if err := e.calls(ctx, how, s, def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
 			return nil, nil, err
 		}

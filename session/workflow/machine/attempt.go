@@ -256,12 +256,23 @@ func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at
 // CollectAttempt records that a call received the verdict of the newest attempt at the reviews. It returns s if
 // that was recorded before.
 func (s *State) CollectAttempt(stepID string, at time.Time) *State {
-	p := s.Progress(stepID)
-	a := p.NewestReview()
+	return s.collect(stepID, s.Progress(stepID).NewestReview(), at)
+}
+
+// CollectChecks records that a call received the results of the newest attempt, which is at the checks. It returns s
+// if that was recorded before.
+func (s *State) CollectChecks(stepID string, at time.Time) *State {
+	if a := s.Progress(stepID).Newest(); a != nil && a.Checks {
+		return s.collect(stepID, a, at)
+	}
+	return s
+}
+
+func (s *State) collect(stepID string, a *Attempt, at time.Time) *State {
 	if a == nil || a.Collected {
 		return s
 	}
-	n, p := s.Next(at), p.clone()
+	n, p := s.Next(at), s.Progress(stepID).clone()
 	collected := *a
 	collected.Collected = true
 	p.Attempts = slices.Clone(p.Attempts)

@@ -98,5 +98,5 @@ func (s *State) CallOpen(stepID string, child *State) error {
 		return session.NotNow(codes.StepIsWorkflow, "Step '%s' is the workflow '%s', in session '%s', which is at step '%s'. Follow that (get_step with its session_id): when it is complete, this step is finished.",
 			stepID, child.WorkflowName, child.SessionID, child.CurrentStepID).With("session_id", p.Child)
 	}
-	return session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow, whose session '%s' was aborted. Call go_to_step with step_id '%s' to start it again, or abort_workflow to end this one.", stepID, p.Child, stepID).With("session_id", s.SessionID)
+	return session.NotNow(codes.StepIsWorkflow, "Step '%s' is a workflow, whose session '%s' was aborted, or is gone. Call go_to_step with step_id '%s' to start it again, or abort_workflow to end this one.", stepID, p.Child, stepID).With("session_id", s.SessionID)
 }

@@ -116,6 +116,9 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		infos[i] = stepInfo(def, st, texts[id])
 		infos[i].Inputs = s.stepInputs(def, st, room)
 		infos[i].Item, infos[i].Round = s.itemInfo(def, id), s.RoundOf(def, id)
+		if p := s.Progress(id); st.Call != nil && p != nil && p.Child != "" {
+			infos[i].Instructions += fmt.Sprintf(" Follow it: call get_step with session_id '%s'. If that session was aborted, go_to_step with step_id '%s' starts it again.", p.Child, id)
+		}
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
 		} else {
@@ -188,7 +191,7 @@ func handOut(sessionID string) string {
 // handOutItems says how the items of a list are distributed.
 func handOutItems(sessionID string, items []json.RawMessage) string {
 	return fmt.Sprintf("This is done for each of %s; begin_step and concurrent_steps have those that may be worked on now, each with its item. ", Count(len(items), "item")) +
-		"Start one subagent for each and have it call get_step with session_id '" + sessionID + "' and its step_id. " +
+		"Start one subagent for each and have it call get_step with session_id '" + sessionID + "' and its step_id; one that has a session_id of its own is a workflow, of which it calls get_step with that. " +
 		"Report each step with finished_step and its step_id: the reply has the next step of that item, or the next item. Without subagents, do them one after the other."
 }
 

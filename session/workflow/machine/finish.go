@@ -51,10 +51,10 @@ func (s *State) PlanFinish(def *Definition, stepID *string, same func(Outputs) b
 		p.Step, p.ByStepID = def.Job.Step(id), true
 	case stepID == nil && !s.ReportedByStepID:
 		p.Step = def.Job.Step(s.CurrentStepID)
-		// The group does not go on without a member that a person, or a check, has to pass.
+		// The group does not go on without a member that a person, or a check, has to pass, or that is a workflow.
 		p.ByStepID = slices.ContainsFunc(pending, func(id string) bool {
 			st := def.Job.Step(id)
-			return id != p.Step.ID && (len(st.ReviewsBy(true)) > 0 || len(st.Checks) > 0)
+			return id != p.Step.ID && (len(st.ReviewsBy(true)) > 0 || len(st.Checks) > 0 || st.Call != nil)
 		})
 	case stepID == nil && slices.Contains(pending, s.CurrentStepID):
 		p.Step, p.ByStepID = def.Job.Step(s.CurrentStepID), true
@@ -150,8 +150,8 @@ func (s *State) NotCurrent(def *Definition, stepID string, pending []string) err
 		e = session.NotNow(codes.StepFinished, "Step '%s' is finished already; %s. To do it again, call go_to_step first.", stepID, current)
 	case p != nil && p.Unreported:
 		e = session.NotNow(codes.GroupMovedOn, "Step '%s' can no longer be reported: its concurrent group was finished without it and has moved on; %s. To do it again, call go_to_step with step_id '%s'.", stepID, current, stepID)
-	case p != nil && p.Dropped != nil:
-		e = session.NotNow(codes.StepFinished, "A person has dropped the item of step '%s' (%s); %s.", stepID, p.Dropped.Reason, current)
+	case s.droppedItem(def, stepID) != nil:
+		e = session.NotNow(codes.StepFinished, "A person has dropped the item of step '%s' (%s); %s.", stepID, s.droppedItem(def, stepID).Reason, current)
 	case at >= 0 && slices.Contains(pending, stepID):
 		e = session.NotNow(codes.StepNotCurrent, "Step '%s' has not had its turn yet: what may be finished now is %s.", stepID, some(s.Open(def, at, pending)))
 	case at >= 0:

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
@@ -81,12 +80,12 @@ func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 	return all
 }
 
-// newest returns the progress of the step that finished last of those in some entries that have an
-// output, or nil.
+// newest returns the progress of the last finished step in some entries that has an output, or nil: a later one
+// was finished later, and counts in all_outputs.
 func (s *State) newest(def *Definition, entries []job.Entry, output string) (last *StepProgress) {
 	for _, id := range slices.Concat(entries...) {
 		st := def.Job.Step(id)
-		if p := s.Progress(id); st != nil && st.Output(output) != nil && p.Done() && (last == nil || p.CompletedAt.After(*last.CompletedAt)) {
+		if p := s.Progress(id); st != nil && st.Output(output) != nil && p.Done() {
 			last = p
 		}
 	}
@@ -144,6 +143,21 @@ func (all progress) dropped(entry job.Entry, item int) bool {
 		p := all[job.Item(id, item)]
 		return p != nil && p.Dropped != nil
 	})
+}
+
+// droppedItem returns the word of the person who has dropped the item of a step, or nil.
+func (s *State) droppedItem(def *Definition, stepID string) *Override {
+	_, i, item := job.SplitItem(stepID)
+	index := def.Workflow.Find(stepID)
+	if !item || index < 0 {
+		return nil
+	}
+	for _, id := range def.Workflow.Entries[index] {
+		if p := s.Progress(job.Item(id, i)); p != nil && p.Dropped != nil {
+			return p.Dropped
+		}
+	}
+	return nil
 }
 
 // pending returns the steps that are left to do of an item; nil if a person dropped it.
@@ -369,7 +383,7 @@ func (s *State) Begins(def *Definition, p *Plan, fin FinishInput) job.Entry {
 	}
 	n := s.Next(s.UpdatedAt)
 	done := n.ProgressOrNew(p.Step.ID, s.UpdatedAt)
-	done.CompletedAt, done.Outputs, done.Lists, done.Ended = new(s.UpdatedAt.Add(time.Hour)), fin.Outputs, fin.Lists, fin.Ended
+	done.CompletedAt, done.Outputs, done.Lists, done.Ended = new(s.UpdatedAt), fin.Outputs, fin.Lists, fin.Ended
 	n.setProgress(done)
 	_, ids := n.opening(def, p.Index, p.Pending)
 	return ids
@@ -430,6 +444,27 @@ func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entr
 	return n, nil
 }
 
+// outputsOf returns the names of the outputs of a step of a for_each. A workflow declares none: they are those that
+// its items have.
+func (s *State) outputsOf(def *Definition, index int, stepID string) (names []string) {
+	st := def.Job.Step(stepID)
+	for _, o := range st.Outputs {
+		names = append(names, o.Name)
+	}
+	if done := s.byID(); st.Call != nil {
+		for i := range s.items(def, index) {
+			if p := done[job.Item(stepID, i)]; p.Done() {
+				for _, o := range p.Outputs {
+					if !slices.Contains(names, o.Key) {
+						names = append(names, o.Key)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
 // each returns the values of an output for each item, null for those that have none.
 func (s *State) each(def *Definition, index int, stepID, output string) OutputValue {
 	v, done := OutputValue{Each: []*OutputValue{}}, s.byID()
@@ -453,6 +488,9 @@ func (v OutputValue) flat() OutputValue {
 			texts = append(texts, nil)
 			continue
 		}
+		if one.Each != nil { // its step is a workflow with items of its own
+			one = new(one.flat())
+		}
 		all.Paths, texts = append(all.Paths, one.Paths...), append(texts, one.Text)
 	}
 	if slices.ContainsFunc(texts, func(t *string) bool { return t != nil }) {
@@ -461,6 +499,36 @@ func (v OutputValue) flat() OutputValue {
 		}
 	}
 	return all
+}
+
+// Counts returns how many steps a session has, and how many of them are done, were left out, or have been dropped:
+// those of items as soon as their list is known. A nil def is a lost one.
+func (s *State) Counts(def *Definition) (done, total int) {
+	all := s.byID()
+	over := func(id string) bool { p := all[id]; return p.Done() || p != nil && p.Unreported }
+	if def == nil {
+		for _, p := range s.StepProgress {
+			if total++; over(p.Key) {
+				done++
+			}
+		}
+		return done, total
+	}
+	here := def.Workflow.Find(s.CurrentStepID)
+	for i, entry := range def.Workflow.Entries {
+		ids, passed := entry, i < here || s.Status == Completed
+		if passed || i == here {
+			ids = s.members(def, i)
+		}
+		total += len(ids)
+		leftOut := passed && s.leftOut(def, i)
+		for _, id := range ids {
+			if _, item, is := job.SplitItem(id); leftOut || over(id) || is && all.dropped(entry, item) {
+				done++
+			}
+		}
+	}
+	return done, total
 }
 
 // inOrder returns the ids of the steps in the workflow's order, with those of items that have begun.

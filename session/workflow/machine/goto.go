@@ -48,11 +48,21 @@ func (s *State) PlanGoTo(def *Definition, stepID string) (int, error) {
 		return 0, session.NotNow(codes.StepNotCurrent, "Step '%s' is left out, since it does not hold that %s. To have it done, go back to the step that decides that.", stepID, def.Workflow.Form(to).When)
 	case !slices.Contains(s.members(def, to), stepID) && !slices.Contains(def.Workflow.Entries[to], stepID):
 		return 0, session.Wrong(codes.UnknownStep, "'%s' is no item of the list, which has %d: its items are counted from 0.", stepID, len(s.items(def, to)))
+	case forEach(def, to) != nil && len(s.items(def, to)) == 0:
+		return 0, session.NotNow(codes.StepNotCurrent, "Step '%s' has nothing to do: the list of its items is empty. To have it done, go back to the step that makes the list.", stepID)
+	case to <= here && s.notBegun(def, stepID):
+		return 0, session.NotNow(codes.StepAhead, "Step '%s' has not begun, or a person has dropped its item; go_to_step only leads back. To do all items again, pass the id without the index.", stepID).With("current_step", s.CurrentStepID)
 	case to > here:
 		return 0, session.NotNow(codes.StepAhead, "Step '%s' is ahead of the current step '%s'; go_to_step only leads back. To go forward, finish the current step with finished_step.",
 			stepID, s.CurrentStepID).With("current_step", s.CurrentStepID)
 	}
 	return to, nil
+}
+
+// notBegun reports whether a step is that of an item that has not come to it, or was dropped.
+func (s *State) notBegun(def *Definition, stepID string) bool {
+	_, _, item := job.SplitItem(stepID)
+	return item && (s.Progress(stepID) == nil || s.droppedItem(def, stepID) != nil)
 }
 
 // GoTo moves the progress of an entry and all later ones to the history, and starts the entry again.
@@ -76,6 +86,9 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 		if forEach(def, to) == nil {
 			n.CurrentStepID = def.Workflow.Entries[to][0]
 			n.regroup(def, to, at)
+			if round != nil && stepID == n.CurrentStepID {
+				n.Progress(stepID).Round = round // which regroup has made
+			}
 		} else {
 			n.setProgress(&StepProgress{StepID: stepID, StartedAt: at, Protected: def.Protected[stepID]})
 		}

@@ -140,10 +140,15 @@ func (s *State) Position(def *Definition) (index int, entry job.Entry, pending [
 	return index, entry, pending
 }
 
-// AllOutputs merges the outputs of all completed steps in the workflow's order, including members;
-// later ones win. Texts are plain strings, and shortened where they are too many. Steps removed by an edit come first (seed 000, 001.4.16). A nil def is a workflow
-// without steps.
+// AllOutputs returns the Results as replies have them: texts are plain strings, and shortened where they are too
+// many (seed 000, 001.4.16).
 func (s *State) AllOutputs(def *Definition) Outputs {
+	return plainWithin(s.Results(def), maxRepliedTexts)
+}
+
+// Results merges the outputs of all completed steps in the workflow's order, including members; later ones win.
+// Steps removed by an edit come first. A nil def is a workflow without steps.
+func (s *State) Results(def *Definition) Outputs {
 	all, steps := Outputs{}, []string{}
 	for _, p := range s.StepProgress {
 		if def == nil || def.Workflow.Find(p.Key) < 0 {
@@ -169,21 +174,21 @@ func (s *State) AllOutputs(def *Definition) Outputs {
 			continue
 		}
 		for _, id := range entry {
-			for _, o := range def.Job.Step(id).Outputs {
-				if v := s.each(def, i, id, o.Name); len(v.Each) > 0 {
-					all = all.Set(o.Name, v)
+			for _, name := range s.outputsOf(def, i, id) {
+				if v := s.each(def, i, id, name); len(v.Each) > 0 {
+					all = all.Set(name, v)
 				}
 			}
 		}
 	}
-	return plainWithin(all, maxRepliedTexts)
+	return all
 }
 
 // maxLostNamed is the maximum number of missing files that a summary names.
 const maxLostNamed = 20
 
 func (s *State) summary(def *Definition, lost []string) string {
-	done, unreported := 0, []string(nil)
+	done, unreported, dropped := 0, []string(nil), []string(nil)
 	for _, p := range s.StepProgress {
 		switch {
 		case p.Value.Done():
@@ -191,10 +196,19 @@ func (s *State) summary(def *Definition, lost []string) string {
 		case p.Value.Unreported:
 			unreported = append(unreported, p.Key)
 		}
+		if d := p.Value.Dropped; d != nil {
+			dropped = append(dropped, fmt.Sprintf("'%s' (%s)", p.Key, jsontext.Clip(d.Reason, 200)))
+		}
 	}
 	text := fmt.Sprintf("Workflow '%s/%s' is completed: %s finished.", s.JobName, def.Workflow.Name, Count(done, "step"))
 	if unreported != nil {
 		text += " Members of concurrent groups that were never reported: " + quoteList(unreported) + "."
+	}
+	if more := len(dropped) - ShownItems; more > 0 {
+		dropped = append(slices.Clip(dropped[:ShownItems]), Count(more, "other"))
+	}
+	if dropped != nil {
+		text += " Items that a person has dropped: " + strings.Join(dropped, ", ") + "."
 	}
 	for _, p := range s.StepProgress {
 		if where := s.elsewhere(p.Value); p.Value.Done() && where != "" {

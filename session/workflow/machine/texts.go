@@ -63,14 +63,18 @@ func (s *State) CheckRoom(values Outputs) error {
 
 // values calls f with each value that a state keeps. f may change it only while the state is being made.
 func (s *State) values(f func(v *OutputValue)) {
+	var one func(v *OutputValue)
+	one = func(v *OutputValue) {
+		f(v)
+		for _, of := range v.Each {
+			if of != nil {
+				one(of)
+			}
+		}
+	}
 	each := func(all Outputs) {
 		for i := range all {
-			f(&all[i].Value)
-			for _, of := range all[i].Value.Each {
-				if of != nil {
-					f(of)
-				}
-			}
+			one(&all[i].Value)
 		}
 	}
 	steps := func(all jsontext.OrderedMap[*StepProgress]) {
@@ -148,6 +152,9 @@ func (s *State) setTexts(texts map[string]string) (err error) {
 
 // Shown returns a value as lists show it: a text in one line, shortened.
 func (v OutputValue) Shown() string {
+	if v.Each != nil {
+		v = v.flat()
+	}
 	if v.Text == nil {
 		return strings.Join(v.Paths, ", ")
 	}
