@@ -140,7 +140,8 @@ func TestInterrupted(t *testing.T) {
 	r := s.begin(v)
 	s.reaches(r.AttemptID, task.Running)
 	eventually(t, func() string {
-		if !Exists(up) || !strings.Contains(s.output(r.AttemptID), "agent first") { // which its shim writes down
+		// The number of its process may be on its way to the file.
+		if pid, _ := os.ReadFile(up); len(pid) == 0 || !strings.Contains(s.output(r.AttemptID), "agent first") { // which its shim writes down
 			return "the agent is not up"
 		}
 		return ""
