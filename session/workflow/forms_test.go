@@ -262,7 +262,7 @@ func TestReq036_WorkflowAsStep(t *testing.T) {
 func TestReq036_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, began := called(t)
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
-	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" {
+	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" || r.Notice == nil || !strings.Contains(*r.Notice, "session '"+began.BeginStep.SessionID+"'") {
 		t.Fatalf("%s, %v", toJSON(t, r), err)
 	}
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
