@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 )
 
@@ -474,5 +476,70 @@ func TestReq036_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
 	if r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" || r.BeginStep.SessionID != id {
 		t.Errorf("the end of the call: %s", toJSON(t, r))
+	}
+}
+
+// A command, which begins no workflows, may drop the item before a step that is one: the agent begins that.
+func TestReq036_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]"})
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port]}, {workflow: beta/publish}]"})
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
+	testkit.Must(t, p.command(Reviewing{}).DropFor(ctx, id, "port[0]", machine.Override{Identity: "me", Reason: "obsolete"}))
+	step, err := c.Step(ctx, StepArgs{SessionID: &id})
+	if err != nil || step.BeginStep.StepID != "workflow:beta/publish" || !strings.Contains(step.BeginStep.Instructions, "has not begun yet: call go_to_step") {
+		t.Fatalf("get_step: %s, %v", toJSON(t, step), err)
+	}
+	if r, err := c.GoTo(ctx, GoToArgs{StepID: step.BeginStep.StepID}); err != nil || r.BeginStep.StepID != "write" {
+		t.Errorf("go_to_step: %s, %v", toJSON(t, r), err)
+	}
+}
+
+// Exports of sessions with items in progress, and of those that are steps, are imported and go on: together, or alone.
+func TestReq036_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
+	project := func() *project {
+		p := newProject(t)
+		p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})
+		p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}, {id: "end"}},
+			map[string]string{"main": "[list, {for_each: todo, steps: [port, {workflow: beta/publish}], at_once: 1}, end]"})
+		return p
+	}
+	from := project()
+	srv := from.open()
+	c := srv.Connect("local")
+	id := from.start(c, "alpha", "main").BeginStep.SessionID
+	from.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
+	child := from.finish(c, `{"outputs":{}}`).BeginStep.SessionID
+	srv.stop()
+	for name, sessions := range map[string][]string{"both": {id, child}, "the workflow of the step": {child}, "the one that calls it": {id}} {
+		t.Run(name, func(t *testing.T) {
+			p := project()
+			for _, of := range sessions {
+				text, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))
+				testkit.Must(t, err)
+				p.write(filepath.Join(".deepwork", "tmp", state.ExportName(of)), string(text))
+			}
+			srv := p.open()
+			paths, err := srv.Importer().All()
+			testkit.Must(t, err)
+			all, err := srv.Importer().Examine(ctx, paths)
+			testkit.Must(t, err)
+			if n, err := srv.Importer().Import(ctx, all); n != len(sessions) || err != nil {
+				t.Fatalf("imported %d: %v, %v", n, err, all[0].Err)
+			}
+			c := srv.Connect("local")
+			if len(sessions) == 1 && sessions[0] == id {
+				_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+id+`"}`))
+				refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+				return
+			}
+			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)
+			if r.Status != machine.WorkflowComplete || len(sessions) == 2 && (r.BeginStep == nil || r.BeginStep.StepID != "end") {
+				t.Errorf("at the end: %s", toJSON(t, r))
+			}
+		})
 	}
 }
