@@ -71,17 +71,24 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		now.open[p] = true
 		if of := s.Progress(m.StepID); of != nil && of.Child != "" {
 			child, err := d.at.State(ctx, of.Child)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case child.Status == machine.Active: // its steps have agents of their own
+			}
+			if child.Status == machine.Active { // its steps have agents of their own
 				if err := d.walk(ctx, child, now); err != nil {
 					return err
 				}
-			default:
-				d.failed[p] = "its workflow was aborted"
+				continue
 			}
-			continue
+			if at, err := d.at.State(ctx, s.SessionID); err != nil || at.Revision != s.Revision {
+				now.moved = err == nil // with the workflow, which ended a moment ago
+				return err
+			}
+			if child.Status == machine.Aborted {
+				d.failed[p] = "its workflow was aborted"
+				continue
+			}
+			// It is complete, and its step waits for a person: an agent reports that.
 		}
 		if why := checksFailed(s.Progress(m.StepID), d.lead.Since); why != "" {
 			if d.failed[p] = why; a != nil {
