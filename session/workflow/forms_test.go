@@ -90,7 +90,7 @@ func TestReq036_ListsOfItems(t *testing.T) {
 // go_to_step starts one item again, or all, and that to the step with the list drops them.
 func TestReq036_GoToItems(t *testing.T) {
 	p, c, id := items(t, 3)
-	p.write("list.json", `["a", "b"]`)
+	p.write("list.json", `["a", "b", "c"]`)
 	p.finish(c, `{"outputs":{"todo":"list.json"}}`)
 	p.finish(c, `{"outputs":{"out":"r.md"},"step_id":"port[0]"}`)
 	p.finish(c, `{"outputs":{},"step_id":"verify[0]"}`)
@@ -99,6 +99,8 @@ func TestReq036_GoToItems(t *testing.T) {
 	if fmt.Sprint(r.InvalidatedSteps) != "[port[0] verify[0]]" || r.BeginStep.StepID != "port[0]" {
 		t.Errorf("to an item: %s", toJSON(t, r))
 	}
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"port[2]"}`))
+	testkit.Must(t, err) // it has begun in the place of the item that is done again
 	_, err = c.GoTo(ctx, GoToArgs{StepID: "port[7]"})
 	refused(t, err, session.ToolError, codes.UnknownStep, "port[7]")
 	if r, err = c.GoTo(ctx, GoToArgs{StepID: "port"}); err != nil || r.BeginStep.StepID != "port[0]" || len(r.ConcurrentSteps) != 1 {

@@ -192,13 +192,20 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	if f == nil {
 		return pending
 	}
-	entry, busy, done := def.Workflow.Entries[index], 0, s.byID()
-	for i := range s.items(def, index) {
-		if done.pending(entry, i) == nil {
-			continue
+	entry, done, items := def.Workflow.Entries[index], s.byID(), s.items(def, index)
+	begun, room := make([]bool, len(items)), f.ForEach.AtOnce
+	for i := range items {
+		begun[i] = done.pending(entry, i) != nil && slices.ContainsFunc(entry, func(id string) bool { return done[job.Item(id, i)] != nil })
+		if begun[i] { // go_to_step may have led back to others
+			room--
 		}
-		if busy++; busy > f.ForEach.AtOnce {
-			break
+	}
+	for i := range items {
+		if !begun[i] {
+			if room <= 0 || done.pending(entry, i) == nil {
+				continue
+			}
+			room--
 		}
 		for _, part := range f.Body {
 			if todo := done.pending(part, i); todo != nil {
