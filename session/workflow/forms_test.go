@@ -110,7 +110,7 @@ func TestReq036_GoToItems(t *testing.T) {
 		t.Errorf("to the list: %s, %v", toJSON(t, r), err)
 	}
 	p.write("list.json", `["new"]`)
-	if r := p.finish(c, `{"outputs":{"todo":"list.json"}}`); string(r.BeginStep.Item.Value) != `"new"` || r.ConcurrentSteps != nil && len(r.ConcurrentSteps) > 0 {
+	if r := p.finish(c, `{"outputs":{"todo":"list.json"}}`); string(r.BeginStep.Item.Value) != `"new"` || len(r.ConcurrentSteps) > 0 {
 		t.Errorf("with another list: %s", toJSON(t, r))
 	}
 }
