@@ -60,6 +60,22 @@ func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine
 	return p, err
 }
 
+// Changed returns how the files that a step protects differ from those of its beginning.
+func Changed(ctx context.Context, root string, was *machine.Protected) (all []string, err error) {
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return nil, err
+	}
+	t, err := look(ctx, root, was.Patterns)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := t.changed(ctx, was)
+	for _, c := range changed {
+		all = append(all, c.String())
+	}
+	return all, err
+}
+
 // onDisk identifies a file by reading it, without the help of git's index; "" if it is gone. A file that is
 // reached through a link counts as another one.
 func (t *tree) onDisk(ctx context.Context, name string) (string, error) {

@@ -36,6 +36,7 @@ const (
 	ExecutorUnavailable    = "executor_unavailable"     // Install the executor's program, or choose another one from `list_executors`
 	ExecutorWithoutCommand = "executor_without_command" // Add the command of the executor to the configuration, or choose another one from `list_executors`
 	FileNotFound           = "file_not_found"           // Create the file first, or correct its path
+	FileProtected          = "file_protected"           // Restore the files that the step protects, and call again
 	FileUnreadable         = "file_unreadable"          // Make the file readable, and call again
 	FollowUpQueued         = "follow_up_queued"         // Send the comments when the queued follow-up has started, or drop it with `follow_up`
 	ForeignRepo            = "foreign_repo"             // Choose a repository of the task's project from `list_repos`

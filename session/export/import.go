@@ -182,7 +182,7 @@ func (m *Importer) define(ctx context.Context, i *Import) error {
 		if def, err = m.Definitions.Now(ctx, s); err != nil {
 			return err
 		}
-		if at := def.Workflow.Find(s.CurrentStepID); !slices.ContainsFunc(def.Workflow.Entries[at], s.IsCurrent) {
+		if at := def.Workflow.Find(s.CurrentStepID); !slices.ContainsFunc(s.Displayed(def, at), s.IsCurrent) {
 			return errors.New("all steps of its current entry are finished, and it is active: it was edited")
 		}
 		s.Definition, s.CurrentEntryIndex = def.Ref, def.Workflow.Find(s.CurrentStepID)
@@ -221,7 +221,7 @@ func (m *Importer) importOne(ctx context.Context, i *Import) error {
 			return err
 		}
 		if len(up) == 0 || up[0].Identity != s.Identity || up[0].AttemptID != "" {
-			s.ParentSessionID = nil
+			s.ParentSessionID, s.CalledAs = nil, "" // nothing waits for it here
 		}
 	}
 	w := &store.SessionWrite{}

@@ -53,6 +53,26 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 	return now, nil
 }
 
+// called looks at the workflow that a step is. done is false if it is complete and its step waits for a person: an
+// agent reports that.
+func (d *leader) called(ctx context.Context, s *machine.State, p place, id string, now *due) (done bool, err error) {
+	child, err := d.at.State(ctx, id)
+	if err != nil {
+		return true, err
+	}
+	if child.Status == machine.Active { // its steps have agents of their own
+		return true, d.walk(ctx, child, now)
+	}
+	if at, err := d.at.State(ctx, s.SessionID); err != nil || at.Revision != s.Revision {
+		now.moved = err == nil // with the workflow, which ended a moment ago
+		return true, err
+	}
+	if child.Status == machine.Aborted {
+		d.failed[p] = "its workflow was aborted"
+	}
+	return child.Status == machine.Aborted, nil
+}
+
 func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 	reply, err := d.at.Step(ctx, s.SessionID, nil)
 	if outdated(err) {
@@ -70,18 +90,12 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		}
 		now.open[p] = true
 		if of := s.Progress(m.StepID); of != nil && of.Child != "" {
-			child, err := d.at.State(ctx, of.Child)
-			switch {
-			case err != nil:
-				return err
-			case child.Status == machine.Active: // its steps have agents of their own
-				if err := d.walk(ctx, child, now); err != nil {
+			if done, err := d.called(ctx, s, p, of.Child, now); done || err != nil {
+				if err != nil || now.moved {
 					return err
 				}
-			default:
-				d.failed[p] = "its workflow was aborted"
+				continue
 			}
-			continue
 		}
 		if why := checksFailed(s.Progress(m.StepID), d.lead.Since); why != "" {
 			if d.failed[p] = why; a != nil {

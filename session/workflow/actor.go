@@ -282,6 +282,9 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 		return nil, err
 	}
 	to, err := a.state.PlanGoTo(def, stepID)
+	if err == nil && !who.Anywhere { // a person may
+		err = a.leavesEdits(ctx, def, to, stepID)
+	}
 	if err != nil {
 		return nil, err
 	}

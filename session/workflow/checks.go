@@ -60,6 +60,31 @@ func (e *Engine) protect(ctx context.Context, root string, def *machine.Definiti
 	return &with, nil
 }
 
+// leavesEdits refuses a go_to_step that leaves a step which protects files, and has not passed, while they are not as
+// they were when it began: they would count as they are when it begins again. to is the index of the entry that it
+// leads to, with the step.
+func (a *sessionActor) leavesEdits(ctx context.Context, def *machine.Definition, to int, stepID string) error {
+	_, i, item := job.SplitItem(stepID)
+	for _, p := range a.state.StepProgress {
+		_, k, is := job.SplitItem(p.Key)
+		at := def.Workflow.Find(p.Key)
+		later := at > to || at == to && item && is && i == k && p.Key != stepID
+		if !later || p.Value.Protected == nil || !a.state.IsCurrent(p.Key) {
+			continue
+		}
+		changed, err := check.Changed(ctx, a.root(), p.Value.Protected)
+		if err == nil && changed == nil {
+			continue
+		}
+		what := fmt.Sprintf("it cannot be found out whether they are (%v)", err)
+		if err == nil {
+			what = strings.Join(changed[:min(len(changed), maxUndecided)], ", ")
+		}
+		return session.NotNow(codes.FileProtected, "The files that the checks of step '%s' protect are not as they were when it began: %s. Restore them first, and edit them after going back, if that is what the earlier step is for. Nothing has moved.", p.Key, what).With("step_id", p.Key)
+	}
+	return nil
+}
+
 // checked decides about the checks of a step. It returns neither a reply nor an error if all of them have passed
 // on the content, or a person passes over those that have not.
 func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check.Content, how Reviewing) (*finished, error) {

@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/check"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -526,4 +527,26 @@ func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Going back over an earlier step does not make edits of protected files good.
+func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
+	s := newScript(t, "exit 0")
+	k := checkedProject(t, true, "", "")
+	k.job("alpha", []testStep{{id: "first"}, {id: "one", outputs: oneFile, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}, {id: "two"}}, map[string]string{"main": "[first, one, two]"})
+	k.begin()
+	k.finish(k.c, `{"outputs":{}}`)
+	k.write("tests/t", "edited")
+	k.hands(machine.NeedsWork, "'tests/t' was changed")
+	_, err := k.c.GoTo(ctx, GoToArgs{StepID: "first"})
+	refused(t, err, session.StateError, codes.FileProtected, "'one'", "'tests/t' was changed")
+	_, err = k.c.GoTo(ctx, GoToArgs{StepID: "one"})
+	testkit.Must(t, err)
+	k.hands(machine.NeedsWork, "'tests/t' was changed")
+	k.write("tests/t", "t")
+	_, err = k.c.GoTo(ctx, GoToArgs{StepID: "first"})
+	testkit.Must(t, err)
+	k.write("tests/t", "edited by the step that may")
+	k.finish(k.c, `{"outputs":{}}`)
+	k.hands(machine.NextStep)
 }

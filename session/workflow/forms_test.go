@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 )
 
@@ -89,7 +91,7 @@ func TestReq036_ListsOfItems(t *testing.T) {
 // go_to_step starts one item again, or all, and that to the step with the list drops them.
 func TestReq036_GoToItems(t *testing.T) {
 	p, c, id := items(t, 3)
-	p.write("list.json", `["a", "b"]`)
+	p.write("list.json", `["a", "b", "c"]`)
 	p.finish(c, `{"outputs":{"todo":"list.json"}}`)
 	p.finish(c, `{"outputs":{"out":"r.md"},"step_id":"port[0]"}`)
 	p.finish(c, `{"outputs":{},"step_id":"verify[0]"}`)
@@ -98,6 +100,8 @@ func TestReq036_GoToItems(t *testing.T) {
 	if fmt.Sprint(r.InvalidatedSteps) != "[port[0] verify[0]]" || r.BeginStep.StepID != "port[0]" {
 		t.Errorf("to an item: %s", toJSON(t, r))
 	}
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"port[2]"}`))
+	testkit.Must(t, err) // it has begun in the place of the item that is done again
 	_, err = c.GoTo(ctx, GoToArgs{StepID: "port[7]"})
 	refused(t, err, session.ToolError, codes.UnknownStep, "port[7]")
 	if r, err = c.GoTo(ctx, GoToArgs{StepID: "port"}); err != nil || r.BeginStep.StepID != "port[0]" || len(r.ConcurrentSteps) != 1 {
@@ -263,7 +267,7 @@ func TestReq036_WorkflowAsStep(t *testing.T) {
 func TestReq036_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, began := called(t)
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
-	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" {
+	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" || r.Notice == nil || !strings.Contains(*r.Notice, "session '"+began.BeginStep.SessionID+"'") {
 		t.Fatalf("%s, %v", toJSON(t, r), err)
 	}
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
@@ -510,5 +514,90 @@ func TestReq036_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
 	if r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" || r.BeginStep.SessionID != id {
 		t.Errorf("the end of the call: %s", toJSON(t, r))
+	}
+}
+
+// A command, which begins no workflows, may drop the item before a step that is one: the agent begins that.
+func TestReq036_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]"})
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port]}, {workflow: beta/publish}]"})
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
+	testkit.Must(t, p.command(Reviewing{}).DropFor(ctx, id, "port[0]", machine.Override{Identity: "me", Reason: "obsolete"}))
+	step, err := c.Step(ctx, StepArgs{SessionID: &id})
+	if err != nil || step.BeginStep.StepID != "workflow:beta/publish" || !strings.Contains(step.BeginStep.Instructions, "has not begun yet: call go_to_step") {
+		t.Fatalf("get_step: %s, %v", toJSON(t, step), err)
+	}
+	if r, err := c.GoTo(ctx, GoToArgs{StepID: step.BeginStep.StepID}); err != nil || r.BeginStep.StepID != "write" {
+		t.Errorf("go_to_step: %s, %v", toJSON(t, r), err)
+	}
+}
+
+// Exports of sessions with items in progress, and of those that are steps, are imported and go on: together, or alone.
+func TestReq036_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
+	project := func() *project {
+		p := newProject(t)
+		p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})
+		p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}, {id: "end"}},
+			map[string]string{"main": "[list, {for_each: todo, steps: [port, {workflow: beta/publish}], at_once: 1}, end]"})
+		return p
+	}
+	from := project()
+	srv := from.open()
+	c := srv.Connect("local")
+	id := from.start(c, "alpha", "main").BeginStep.SessionID
+	from.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
+	child := from.finish(c, `{"outputs":{}}`).BeginStep.SessionID
+	srv.stop()
+	for name, sessions := range map[string][]string{"both": {id, child}, "the workflow of the step": {child}, "the one that calls it": {id}} {
+		t.Run(name, func(t *testing.T) {
+			p := project()
+			for _, of := range sessions {
+				text, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))
+				testkit.Must(t, err)
+				p.write(filepath.Join(".deepwork", "tmp", state.ExportName(of)), string(text))
+			}
+			srv := p.open()
+			paths, err := srv.Importer().All()
+			testkit.Must(t, err)
+			all, err := srv.Importer().Examine(ctx, paths)
+			testkit.Must(t, err)
+			if n, err := srv.Importer().Import(ctx, all); n != len(sessions) || err != nil {
+				t.Fatalf("imported %d: %v, %v", n, err, all[0].Err)
+			}
+			c := srv.Connect("local")
+			if len(sessions) == 1 && sessions[0] == id {
+				_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+id+`"}`))
+				refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+				return
+			}
+			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)
+			if r.Status != machine.WorkflowComplete || len(sessions) == 2 && (r.BeginStep == nil || r.BeginStep.StepID != "end") {
+				t.Errorf("at the end: %s", toJSON(t, r))
+			}
+		})
+	}
+}
+
+// An item that waits for a person holds up only itself: it takes no place of those in progress.
+func TestReq036_AnItemThatWaitsForAPerson(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port", outputs: "{out: {type: file, description: d}}", reviews: "[{run_each: out, by: human, quality_criteria: {good: \"Is it good?\"}}]"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 1}]"})
+	p.write("r.md", "x")
+	c := p.open().Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
+	for i := range 3 {
+		if r := p.finish(c, fmt.Sprintf(`{"outputs":{"out":"r.md"},"step_id":"port[%d]"}`, i)); r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "a person must pass") {
+			t.Fatalf("item %d: %s", i, toJSON(t, r))
+		}
+		step, err := c.Step(ctx, StepArgs{SessionID: &id})
+		if want := min(i+1, 2); err != nil || len(step.ConcurrentSteps) != want {
+			t.Errorf("after item %d: %s, %v", i, toJSON(t, step), err)
+		}
 	}
 }

@@ -135,22 +135,9 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	if err != nil {
 		return refuse(err)
 	}
-	first := machine.First(def, inputs)
-	if first == nil {
-		return refuse(machine.NothingToDo(def))
-	}
-	texts, err := e.definitions.Texts(def, first)
-	if err == nil {
-		err = e.definitions.CheckSchemas(def)
-	}
-	if err == nil {
-		def, err = e.protect(ctx, root, def, first)
-	}
+	def, texts, err := e.beginning(ctx, root, def, inputs)
 	if err != nil {
 		return refuse(err)
-	}
-	if def, err = e.definitions.Keep(def, texts); err != nil {
-		return nil, nil, nil, err
 	}
 	child, r, err := machine.Begin(def, machine.NewSession{
 		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID,

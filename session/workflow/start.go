@@ -90,21 +90,8 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err := e.enter(ctx); err != nil {
 		return nil, "", err
 	}
-	if err := e.definitions.CheckSchemas(def); err != nil {
-		return nil, "", err
-	}
-	first := machine.First(def, inputs)
-	if first == nil {
-		return nil, "", machine.NothingToDo(def)
-	}
-	texts, err := e.definitions.Texts(def, first)
+	def, texts, err := e.beginning(ctx, e.Root, def, inputs)
 	if err != nil {
-		return nil, "", err
-	}
-	if def, err = e.definitions.Keep(def, texts); err != nil {
-		return nil, "", err
-	}
-	if def, err = e.protect(ctx, e.Root, def, first); err != nil {
 		return nil, "", err
 	}
 	b := machine.NewSession{
@@ -139,6 +126,25 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		}
 	}
 	return r, row.ID, nil
+}
+
+// beginning returns the definition with which a session of it begins, and the texts of its first steps.
+func (e *Engine) beginning(ctx context.Context, root string, def *machine.Definition, inputs machine.Outputs) (*machine.Definition, machine.Instructions, error) {
+	if err := e.definitions.CheckSchemas(def); err != nil {
+		return nil, nil, err
+	}
+	first := machine.First(def, inputs)
+	if first == nil {
+		return nil, nil, machine.NothingToDo(def)
+	}
+	texts, err := e.definitions.Texts(def, first)
+	if err == nil {
+		def, err = e.protect(ctx, root, def, first)
+	}
+	if err == nil {
+		def, err = e.definitions.Keep(def, texts)
+	}
+	return def, texts, err
 }
 
 // push adds sessions that a call has begun to the stack.

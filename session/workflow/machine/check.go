@@ -50,6 +50,7 @@ func (s *State) Faults() []string {
 	c.fault(s.Status == Active && (s.CompletedAt != nil || s.AbortReason != nil), "it is active, and has an end")
 	c.fault(s.Status == Completed && s.AbortReason != nil, "it is completed, and has the reason of an abort")
 	c.fault(s.Status == Aborted && s.AbortReason == nil, "it was aborted, and has no reason")
+	c.fault(s.CalledAs != "" && s.ParentSessionID == nil, "it is a step of no session")
 	if s.ParentSessionID != nil {
 		c.fault(!IsSessionID(*s.ParentSessionID), "its parent %.60q is the id of no session", *s.ParentSessionID)
 	}

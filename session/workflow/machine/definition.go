@@ -116,7 +116,11 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		infos[i] = stepInfo(def, st, texts[id])
 		infos[i].Inputs = s.stepInputs(def, st, room)
 		infos[i].Item, infos[i].Round = s.itemInfo(def, id), s.RoundOf(def, id)
-		if p := s.Progress(id); st.Call != nil && p != nil && p.Child != "" {
+		switch p := s.Progress(id); {
+		case st.Call == nil || p == nil:
+		case p.Child == "":
+			infos[i].Instructions += fmt.Sprintf(" It has not begun yet: call go_to_step with step_id '%s'.", id)
+		default:
 			infos[i].Instructions += fmt.Sprintf(" Follow it: call get_step with session_id '%s'. If that session was aborted, go_to_step with step_id '%s' starts it again.", p.Child, id)
 		}
 		if i == 0 {

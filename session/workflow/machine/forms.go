@@ -198,13 +198,20 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	if f == nil {
 		return pending
 	}
-	entry, busy, done := def.Workflow.Entries[index], 0, s.byID()
-	for i := range s.items(def, index) {
-		if done.pending(entry, i) == nil {
-			continue
+	entry, done, items := def.Workflow.Entries[index], s.byID(), s.items(def, index)
+	begun, room := make([]bool, len(items)), f.ForEach.AtOnce
+	for i := range items {
+		begun[i] = done.pending(entry, i) != nil && slices.ContainsFunc(entry, func(id string) bool { return done[job.Item(id, i)] != nil })
+		if begun[i] && !done.waits(entry, i) { // go_to_step may have led back to others
+			room--
 		}
-		if busy++; busy > f.ForEach.AtOnce {
-			break
+	}
+	for i := range items {
+		if !begun[i] {
+			if room <= 0 || done.pending(entry, i) == nil {
+				continue
+			}
+			room--
 		}
 		for _, part := range f.Body {
 			if todo := done.pending(part, i); todo != nil {
@@ -214,6 +221,14 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 		}
 	}
 	return open
+}
+
+// waits reports whether an item waits for a person, which holds up no other one.
+func (all progress) waits(entry job.Entry, item int) bool {
+	return slices.ContainsFunc(entry, func(id string) bool {
+		p := all[job.Item(id, item)]
+		return !p.Done() && p != nil && p.Question != nil && p.Question.Answer == nil
+	})
 }
 
 // text returns what a condition is about, "" if nobody gave it.

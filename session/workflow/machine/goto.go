@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -20,6 +21,9 @@ func (s *State) Abort(c Call, explanation string, at time.Time) (*State, *AbortR
 		AbortedWorkflow: s.JobName + "/" + s.WorkflowName,
 		AbortedStep:     s.CurrentStepID,
 		Explanation:     explanation,
+	}
+	if s.CalledAs != "" {
+		r.Notice = new(fmt.Sprintf("It was step '%s' of session '%s', which stands before that step now: go_to_step with this session_id and step_id starts it again, abort_workflow ends that session, too.", s.CalledAs, *s.ParentSessionID))
 	}
 	n.remember(c.stored(r), s.CurrentEntryIndex)
 	return n, r

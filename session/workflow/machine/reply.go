@@ -261,6 +261,7 @@ type AbortReply struct {
 	Explanation     string       `json:"explanation" jsonschema:"the given explanation"`
 	ResumedWorkflow *string      `json:"resumed_workflow" jsonschema:"parent that is current again, as job/workflow, or null"`
 	ResumedStep     *string      `json:"resumed_step" jsonschema:"current step of the parent, or null"`
+	Notice          *string      `json:"notice,omitempty" jsonschema:"a hint"`
 	Stack           []StackEntry `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 }
 
