@@ -80,8 +80,13 @@ func walkFile(t *testing.T, path string) {
 	for i := range j.Workflows {
 		for _, s := range j.Of(j.Workflows[i].Name).Steps {
 			if c := s.Call; c != nil && c.Job != "" && c.Job != j.Name {
-				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job), map[string]string{
-					"job.yml": strings.NewReplacer("name: w,", "name: "+c.Workflow+",", "a.md", "a.md").Replace(runJob(c.Job, "only", "only outputs: {}")), "a.md": "Do it."})
+				writeFiles(t, filepath.Join(root, ".deepwork", "jobs", c.Job), map[string]string{"job.yml": fmt.Sprintf(`name: %s
+version: "1.0.0"
+summary: Made up
+common_job_info_provided_to_all_steps_at_runtime: Nothing
+workflows: [{name: %s, summary: Made up, steps: [only]}]
+steps: [{id: only, name: Only, description: Only, instructions: Do it., outputs: {}, reviews: []}]
+`, c.Job, c.Workflow)})
 			}
 		}
 	}
