@@ -177,6 +177,9 @@ var beyond = map[string]string{
 	"sep-2575-http-server-no-independent-requests-on-stream":     "there is no tool that would ask the user",
 	"sep-2575-server-no-log-without-loglevel":                    "there is no logging: what happened is in the server's log",
 	"sep-2575-server-sends-prompts-list-changed-on-subscription": "there is no tool that changes the prompts, as a server made for the suite has",
+	"json-schema-2020-12-$defs":                                  "schemas of sources are listed in the form that model APIs accept: references are written out",
+	"sep-2106-composition-keywords-preserved":                    "the same: what is composed at the top is one object",
+	"sep-2106-anchor-keyword-preserved":                          "the same",
 }
 
 // Why scenarios do not apply.
