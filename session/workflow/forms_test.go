@@ -29,7 +29,7 @@ func items(t *testing.T, most int) (*project, *Conn, string) {
 }
 
 // Items are done as members of a group, as many at once as the form says, each in the order of its steps.
-func TestReq036_ForEach(t *testing.T) {
+func TestForms_ForEach(t *testing.T) {
 	p, c, id := items(t, 3)
 	p.write("list.json", `["a", {"b": 1}, "c"]`)
 	r := p.finish(c, `{"outputs":{"todo":"list.json"}}`)
@@ -75,7 +75,7 @@ func TestReq036_ForEach(t *testing.T) {
 }
 
 // A list that cannot be gone through is an error of the step that made it, and an empty one is nothing to do.
-func TestReq036_ListsOfItems(t *testing.T) {
+func TestForms_ListsOfItems(t *testing.T) {
 	p, c, _ := items(t, 3)
 	for list, want := range map[string]string{`{"a": 1}`: "is not a JSON list", `["a", 1]`: "element 1", `["a","b","c","d"]`: "4 items", `["a"`: "not a JSON list"} {
 		p.write("list.json", list)
@@ -89,7 +89,7 @@ func TestReq036_ListsOfItems(t *testing.T) {
 }
 
 // go_to_step starts one item again, or all, and that to the step with the list drops them.
-func TestReq036_GoToItems(t *testing.T) {
+func TestForms_GoToItems(t *testing.T) {
 	p, c, id := items(t, 3)
 	p.write("list.json", `["a", "b", "c"]`)
 	p.finish(c, `{"outputs":{"todo":"list.json"}}`)
@@ -117,7 +117,7 @@ func TestReq036_GoToItems(t *testing.T) {
 }
 
 // Many items are shown in pages, and their replies do not grow with their number.
-func TestReq036_PagesOfItems(t *testing.T) {
+func TestForms_PagesOfItems(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: files, description: d}}"}, {id: "port"}},
 		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 50}]"})
@@ -158,7 +158,7 @@ func TestReq036_PagesOfItems(t *testing.T) {
 }
 
 // Steps on a condition are done or left out by the text of an output, and a later text decides anew.
-func TestReq036_When(t *testing.T) {
+func TestForms_When(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "ask", outputs: "{said: {type: string, description: d, required: false}}"}, {id: "docs"}, {id: "more"}, {id: "end"}},
 		map[string]string{"main": `[ask, {when: {output: said, is: "yes"}, steps: [docs, more]}, {when: {output: said, in: ["", no]}, steps: [end]}]`})
@@ -190,7 +190,7 @@ func TestReq036_When(t *testing.T) {
 }
 
 // Steps are repeated until the condition holds; after the last round a person lets the workflow go on.
-func TestReq036_Repeat(t *testing.T) {
+func TestForms_Repeat(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "look"}, {id: "fix", outputs: oneText}, {id: "end"}},
 		map[string]string{"main": `[{repeat: {steps: [look, fix], until: {output: said, is: done}, at_most: 2}}, end]`})
@@ -242,7 +242,7 @@ func called(t *testing.T) (*project, *server, *Conn, *machine.StartReply) {
 
 // A workflow is a step: its session begins with the transition that reaches it, and the one that calls it goes on with
 // the transition that completes it.
-func TestReq036_WorkflowAsStep(t *testing.T) {
+func TestForms_WorkflowAsStep(t *testing.T) {
 	p, _, c, began := called(t)
 	r := p.finish(c, `{"outputs":{"said":"hello"}}`)
 	child := r.BeginStep.SessionID
@@ -264,7 +264,7 @@ func TestReq036_WorkflowAsStep(t *testing.T) {
 }
 
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
-func TestReq036_AbortedWorkflowOfAStep(t *testing.T) {
+func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	p, srv, c, began := called(t)
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
 	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" || r.Notice == nil || !strings.Contains(*r.Notice, "session '"+began.BeginStep.SessionID+"'") {
@@ -292,7 +292,7 @@ func TestReq036_AbortedWorkflowOfAStep(t *testing.T) {
 }
 
 // Workflows that call each other in a circle over several jobs are refused where they become too deep, and nothing moves.
-func TestReq036_CallsInACircle(t *testing.T) {
+func TestForms_CallsInACircle(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a, {workflow: beta/main}]"})
 	p.job("beta", []testStep{{id: "b"}}, map[string]string{"main": "[{workflow: alpha/other}]"})
@@ -307,7 +307,7 @@ func TestReq036_CallsInACircle(t *testing.T) {
 }
 
 // A person may drop an item: the others go on, and the last one that is dropped ends the entry.
-func TestReq036_DroppedItem(t *testing.T) {
+func TestForms_DroppedItem(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port", outputs: oneText}, {id: "sum"}},
 		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 2}, sum]"})
@@ -339,7 +339,7 @@ func TestReq036_DroppedItem(t *testing.T) {
 }
 
 // A program ends the rounds: it runs when the last step of a round is done, and what it says is told to the next one.
-func TestReq036_RepeatUntilAProgramPasses(t *testing.T) {
+func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	s := newScript(t, "echo three tests fail; exit 3")
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "look"}, {id: "fix"}, {id: "end"}},
@@ -374,7 +374,7 @@ func TestReq036_RepeatUntilAProgramPasses(t *testing.T) {
 }
 
 // go_to_step leads to no item that has not come to a step, that a person has dropped, or that the list does not have.
-func TestReq036_GoToLeadsBackOnly(t *testing.T) {
+func TestForms_GoToLeadsBackOnly(t *testing.T) {
 	for _, c := range []struct{ name, list, drop, to, code string }{
 		{"an empty list", `[]`, "", "port", codes.StepNotCurrent},
 		{"an item that has not had its turn", `["a","b","c"]`, "", "port[2]", codes.StepAhead},
@@ -395,7 +395,7 @@ func TestReq036_GoToLeadsBackOnly(t *testing.T) {
 }
 
 // The first member of a group with which a round begins keeps the round when it is done again.
-func TestReq036_GoToAMemberKeepsTheRound(t *testing.T) {
+func TestForms_GoToAMemberKeepsTheRound(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "look"}, {id: "peek"}, {id: "fix", outputs: oneText}},
 		map[string]string{"main": `[{repeat: {steps: [[look, peek], fix], until: {output: said, is: done}, at_most: 3}}]`})
@@ -411,7 +411,7 @@ func TestReq036_GoToAMemberKeepsTheRound(t *testing.T) {
 }
 
 // Where several steps of a round have the output that ends it, the last one decides, also in the last round.
-func TestReq036_TheLastStepOfARoundDecides(t *testing.T) {
+func TestForms_TheLastStepOfARoundDecides(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "fix", outputs: oneText}, {id: "look", outputs: oneText}, {id: "end"}},
 		map[string]string{"main": `[{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 1}}, end]`})
@@ -424,7 +424,7 @@ func TestReq036_TheLastStepOfARoundDecides(t *testing.T) {
 }
 
 // A repeated call leads to the workflow that it has begun, over another connection, too, and the step says which it is.
-func TestReq036_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
+func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	p, srv, c, began := called(t)
 	const call = `{"outputs":{"said":"hello"},"request_id":"r1"}`
 	child := p.finish(c, call).BeginStep.SessionID
@@ -444,7 +444,7 @@ func TestReq036_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 }
 
 // When the session of a step that is a workflow was removed, go_to_step starts it again.
-func TestReq036_TheWorkflowOfAStepIsGone(t *testing.T) {
+func TestForms_TheWorkflowOfAStepIsGone(t *testing.T) {
 	p, srv, c, _ := called(t)
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
 	_, err := c.Abort(ctx, AbortArgs{Explanation: "no"})
@@ -460,7 +460,7 @@ func TestReq036_TheWorkflowOfAStepIsGone(t *testing.T) {
 
 // Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
 // stay texts, and the values of all are outputs of the entry.
-func TestReq036_ItemsThatAreWorkflows(t *testing.T) {
+func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	p := newProject(t)
 	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "last"}},
@@ -495,7 +495,7 @@ func TestReq036_ItemsThatAreWorkflows(t *testing.T) {
 
 // The workflow of a step works where the session of the step does, also if a server of another folder begins it for a
 // person.
-func TestReq036_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
+func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p, srv, _, _ := called(t)
 	worktree := filepath.Join(p.root, "worktree")
 	p.write("worktree/r.md", "x")
@@ -518,7 +518,7 @@ func TestReq036_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 }
 
 // A command, which begins no workflows, may drop the item before a step that is one: the agent begins that.
-func TestReq036_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
+func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 	p := newProject(t)
 	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]"})
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}},
@@ -537,7 +537,7 @@ func TestReq036_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 }
 
 // Exports of sessions with items in progress, and of those that are steps, are imported and go on: together, or alone.
-func TestReq036_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
+func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 	project := func() *project {
 		p := newProject(t)
 		p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})
@@ -583,7 +583,7 @@ func TestReq036_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 }
 
 // An item that waits for a person holds up only itself: it takes no place of those in progress.
-func TestReq036_AnItemThatWaitsForAPerson(t *testing.T) {
+func TestForms_AnItemThatWaitsForAPerson(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port", outputs: "{out: {type: file, description: d}}", reviews: "[{run_each: out, by: human, quality_criteria: {good: \"Is it good?\"}}]"}},
 		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 1}]"})
