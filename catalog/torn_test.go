@@ -136,7 +136,7 @@ func whole(t *testing.T, s *Snapshot) bool {
 }
 
 // inBubble runs a test on a clock that moves only when all else waits. A watch
-// waits for the system and would stop that clock, so there is none.
+// waits for the system and would stop that clock, so it has no watch.
 func inBubble(t *testing.T, test func(t *testing.T, p *project, c *Catalog)) {
 	p := newProject(t)
 	p.put("one", source("one", "first"))

@@ -67,7 +67,7 @@ func TestFormat2Rules(t *testing.T) {
 		{"a review without instructions", ", instructions: \"Is it what they said?\"", ""},
 		{"a requirement that is a list", "Read first: \"The author MUST read what exists.\"", "Read first: [a]"},
 		{"a schema outside of the folder", "schemas/summary.json", "../summary.json"},
-		{"a schema that is none", "{type: object, required: [title]}", "{type: objekt}"},
+		{"no valid schema", "{type: object, required: [title]}", "{type: objekt}"},
 		{"a schema that refers to another", "{type: object, required: [title]}", "{$ref: \"https://x.test/schema\"}"},
 		{"a schema that cannot be checked", "{type: object, required: [title]}", "{pattern: \"(?!a)\"}"},
 		{"a schema that is too large", "{type: object, required: [title]}", "{title: \"" + strings.Repeat("x", MaxSchemaBytes) + "\"}"},

@@ -1,8 +1,9 @@
 // Package job is the model of a job.yml: its types, its parser with positioned diagnostics, its
 // validator and its JSON Schema. It neither watches nor caches; package catalog does.
 //
-// The tags of the types are the format of the file: see yamltree.Decoder.Decode. Another format
-// would be structs of its own, from which a Job is made before it is checked.
+// The tags of the types are the format of the file: see yamltree.Decoder.Decode. Format 2 is structs of its own, from
+// which a Job is made (format2.go); older ones are converted first (convert.go). A Sequence is what a workflow does:
+// entries, some of which belong to a Form.
 package job
 
 import (

@@ -1,0 +1,217 @@
+package job
+
+import (
+	"slices"
+	"strings"
+
+	"deepwork/catalog/internal/yamltree"
+)
+
+// checkForms checks the forms of a workflow: that what they name was made before, as a text or a list.
+func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
+	for i, f := range w.Forms {
+		if f == nil || i > 0 && w.Forms[i-1] == f || d.Full() {
+			continue
+		}
+		here := slices.Concat(at, w.at[i][0][:1])
+		first, after := w.Span(f)
+		switch {
+		case f.ForEach != nil:
+			if d.Has(here, "for_each") {
+				d.made(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
+			}
+		case f.When != nil:
+			d.checkCondition(j, w, f.When, 0, first, append(here, "when"), "before this entry")
+			d.warnLeftOut(j, w, first, after, at)
+		case f.Repeat != nil && d.Has(here, "repeat", "until"):
+			d.checkCondition(j, w, &f.Repeat.Until, first, after, append(here, "repeat", "until"), "that is repeated")
+		}
+	}
+}
+
+// checkCondition checks that a condition has one subject, which is a text, and one comparison. It may be
+// about the outputs of the steps in the entries from first to before after, which are where the words say.
+func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after int, at place, where string) {
+	if c.Run != nil || d.Has(at, "run") {
+		last := w.Entries[after-1]
+		switch given, _ := d.given(at, "output", "input", "is", "is_not", "in"); {
+		case given != "":
+			d.FaultAt(at, "has run and %s: write run alone, or a text and what it must be", given)
+		case at[len(at)-1] == "when":
+			d.FaultAt(at, "has run: a program ends rounds (repeat), and a condition compares a text: have a step run the program, and say in an output what it found")
+		case len(last) > 1 || strings.HasPrefix(last[0], callPrefix):
+			d.FaultAt(at, "has run, and the steps that are repeated do not end with one step, after which it could run: add one")
+		}
+		return
+	}
+	if d.Has(at, "timeout") {
+		d.FaultAt(at, "has timeout without run: remove it")
+	}
+	if given, count := d.given(at, "output", "input"); count != 1 && given != notMapping {
+		d.FaultAt(at, "has %d of output and input: write exactly one, the text that it is about", count)
+	}
+	if given, count := d.given(at, "is", "is_not", "in"); count != 1 && given != notMapping {
+		d.FaultAt(at, "has %d of is, is_not and in: write exactly one, as in is: \"yes\"", count)
+	}
+	if c.Output != "" {
+		d.made(j, w, first, after, c.Output, append(slices.Clip(at), "output"), where, Text)
+	}
+	if c.Input == "" {
+		return
+	}
+	names := make([]string, len(w.Inputs))
+	for i, p := range w.Inputs {
+		names[i] = p.Name
+		if p.Name == c.Input && p.Type != Text {
+			d.FaultAt(append(slices.Clip(at), "input"), "%s is of type %s: only a text can be compared, type: string", yamltree.Quote(c.Input), p.Type)
+		}
+	}
+	if !slices.Contains(names, c.Input) {
+		hint := "declare it in its inputs"
+		if len(names) > 0 {
+			hint = nearest(c.Input, names, "its inputs are ")
+		}
+		d.FaultAt(append(slices.Clip(at), "input"), "the workflow has no input %s: %s", yamltree.Quote(c.Input), hint)
+	}
+}
+
+// made checks that a step in the entries from first to before after has an output of one of the types.
+func (d *decoder) made(j *Job, w *Workflow, first, after int, output string, at place, where string, types ...OutputType) {
+	var names []string
+	many, wanted := false, "only a text can be compared, type: string"
+	if len(types) > 1 {
+		wanted = "a list of items is of type string, file or files"
+	}
+	for e := first; e < after; e++ {
+		each := w.Form(e) != nil && w.Form(e).ForEach != nil
+		for _, id := range w.Entries[e] {
+			s := j.Step(id)
+			if s == nil {
+				return // which is a fault already
+			}
+			switch o := s.Output(output); {
+			case o != nil && each:
+				many = true
+			case o != nil && !slices.Contains(types, o.Type) && o.Type != "":
+				d.FaultAt(at, "%s is of type %s: %s", yamltree.Quote(output), o.Type, wanted)
+				return
+			case o != nil:
+				return
+			case !each:
+				for _, o := range s.Outputs {
+					names = append(names, o.Name)
+				}
+			}
+		}
+	}
+	if many {
+		d.FaultAt(at, "%s is made for each item, so that it is many values: name an output of a step that is done once", yamltree.Quote(output))
+		return
+	}
+	if names == nil {
+		d.FaultAt(at, "no step %s has an output: name the step that makes %s there", where, yamltree.Quote(output))
+		return
+	}
+	d.FaultAt(at, "no step %s has an output %s: %s", where, yamltree.Quote(output), nearest(output, names, "their outputs are "))
+}
+
+// warnLeftOut warns of steps after a condition that need what it may leave out.
+func (d *decoder) warnLeftOut(j *Job, w *Workflow, first, after int, at place) {
+	inside := slices.Concat(w.Entries[first:after]...)
+	for e := after; e < len(w.Entries); e++ {
+		for m, id := range w.Entries[e] {
+			s := j.Step(id)
+			if s == nil {
+				return
+			}
+			for _, in := range s.Inputs {
+				if slices.Contains(inside, in.FromStep) {
+					at := slices.Concat(at, w.at[e][m])
+					if !d.Has(at) {
+						at = at[:len(at)-1]
+					}
+					d.WarnAt(at, "%s takes %s from %s, which the condition may leave out: it is then shown as not made", yamltree.Quote(id), yamltree.Quote(in.File), yamltree.Quote(in.FromStep))
+				}
+			}
+		}
+	}
+}
+
+// checkCalls checks that the workflows of this job that others call exist, get what they need, and do not
+// call each other in a circle.
+func (d *decoder) checkCalls(j *Job, at func(workflow int, step *Step) place) {
+	names := make([]string, len(j.Workflows))
+	for i := range j.Workflows {
+		names[i] = j.Workflows[i].Name
+	}
+	const open, closed = 1, 2
+	state := map[string]int{}
+	var trail []string
+	var visit func(i int)
+	visit = func(i int) {
+		w := &j.Workflows[i]
+		state[w.Name] = open
+		trail = append(trail, w.Name)
+		for _, s := range w.called() {
+			if d.Full() || s.Call.Job != "" && s.Call.Job != j.Name {
+				continue // it is checked when a session begins
+			}
+			to := slices.Index(names, s.Call.Workflow)
+			switch {
+			case to < 0 && s.Call.Workflow != "":
+				d.FaultAt(at(i, s), "this job has no workflow %s: %s", yamltree.Quote(s.Call.Workflow), nearest(s.Call.Workflow, names, "its workflows are "))
+			case to < 0 || state[s.Call.Workflow] == closed:
+			case state[s.Call.Workflow] == open:
+				circle := append(slices.Clone(trail[slices.Index(trail, s.Call.Workflow):]), s.Call.Workflow)
+				d.FaultAt(at(i, s), "the workflows call each other in a circle, %s: remove one of the calls", strings.Join(circle, " -> "))
+			default:
+				visit(to)
+			}
+			if to >= 0 {
+				d.checkCallInputs(j, w, s, &j.Workflows[to], at(i, s))
+			}
+		}
+		trail = trail[:len(trail)-1]
+		state[w.Name] = closed
+	}
+	for i := range j.Workflows {
+		if state[j.Workflows[i].Name] == 0 {
+			visit(i)
+		}
+	}
+}
+
+// checkCallInputs checks the values that a call gives to a workflow.
+func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at place) {
+	if s.Call.Inputs == nil {
+		return // what has the name of an input is given
+	}
+	here := w.Find(s.ID)
+	var available []string
+	for _, p := range w.Inputs {
+		available = append(available, p.Name)
+	}
+	for _, id := range slices.Concat(w.Entries[:max(here, 0)]...) {
+		if s := j.Step(id); s != nil {
+			for _, o := range s.Outputs {
+				available = append(available, o.Name)
+			}
+		}
+	}
+	var takes []string
+	for _, p := range of.Inputs {
+		takes = append(takes, p.Name)
+		if p.Required && p.Default == nil && !slices.ContainsFunc(s.Call.Inputs, func(in CallInput) bool { return in.Name == p.Name }) {
+			d.FaultAt(at, "the workflow %s needs the input %s: add it to inputs, with the name of an output or input here, or {value: text}", of.Name, yamltree.Quote(p.Name))
+		}
+	}
+	for _, in := range s.Call.Inputs {
+		at := append(slices.Clip(at), "inputs", in.Name)
+		switch {
+		case !slices.Contains(takes, in.Name):
+			d.FaultAt(at, "the workflow %s has no input %s: %s", of.Name, yamltree.Quote(in.Name), nearest(in.Name, takes, "its inputs are "))
+		case in.From != "" && !slices.Contains(available, in.From):
+			d.FaultAt(at, "no earlier step has an output %s, and the workflow has no input of this name: %s", yamltree.Quote(in.From), nearest(in.From, available, "there are "))
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/codes"
+)
+
+// An ItemInfo is the item of a list that a step is about.
+type ItemInfo struct {
+	Index int             `json:"index" jsonschema:"position in the list, from 0"`
+	Count int             `json:"count" jsonschema:"number of items in the list"`
+	Value json.RawMessage `json:"value" jsonschema:"the item: a text or an object"`
+}
+
+// ListBytes is the largest list of items, in bytes.
+const ListBytes = 1 << 20
+
+// ShownItems is the number of steps of items that a reply describes or names.
+const ShownItems = 20
+
+// ParseItems reads the list of an output: a JSON list of texts or objects.
+func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, err error) {
+	refuse := func(format string, args ...any) error {
+		return session.Wrong(codes.BadList, "Output '%s' is the list of items of a later entry, and "+format, append([]any{output}, args...)...).With("output", output)
+	}
+	if len(raw) > ListBytes {
+		return nil, refuse("has %d bytes, more than %d: hand in a shorter list, whose items name files.", len(raw), ListBytes)
+	}
+	if err := json.Unmarshal(raw, &items); err != nil {
+		return nil, refuse("is not a JSON list (%v). Hand in a list such as [\"a\", \"b\"].", err)
+	}
+	for i, item := range items {
+		if kind := jsontext.Kind(item); kind != "string" && kind != "object" {
+			return nil, refuse("its element %d is %s. Its elements must be texts or objects.", i, kindOf(item))
+		}
+	}
+	if len(items) > most {
+		return nil, refuse("has %d items, more than max_items allows (%d). Make fewer, larger items, or have the user raise max_items in job.yml.", len(items), most)
+	}
+	return items, nil
+}
+
+// A ListWanted is an output of a step that a later for_each goes through.
+type ListWanted struct {
+	Output string
+	Most   int // items
+}
+
+// Lists returns the outputs of a step that later entries go through.
+func Lists(def *Definition, st *job.Step) (all []ListWanted) {
+	here := def.Workflow.Find(st.ID)
+	for i, f := range def.Workflow.Forms {
+		if f != nil && f.ForEach != nil && i > here && st.Output(f.ForEach.Output) != nil {
+			all = append(all, ListWanted{f.ForEach.Output, f.ForEach.MaxItems})
+		}
+	}
+	return all
+}
+
+// items returns the items of the for_each at an index, as its list was when the step that made it was
+// finished.
+func (s *State) items(def *Definition, index int) []json.RawMessage {
+	each := def.Workflow.Form(index).ForEach
+	if p := s.newest(def, def.Workflow.Entries[:index], each.Output); p != nil {
+		return p.Lists[each.Output]
+	}
+	return nil
+}
+
+// forEach returns the form of an entry if it is a for_each, or nil.
+func forEach(def *Definition, index int) *job.Form {
+	if f := def.Workflow.Form(index); f != nil && f.ForEach != nil {
+		return f
+	}
+	return nil
+}
+
+// members returns the ids of the steps of an entry, those of a for_each for each item.
+func (s *State) members(def *Definition, index int) job.Entry {
+	entry := def.Workflow.Entries[index]
+	if forEach(def, index) == nil {
+		return entry
+	}
+	n := len(s.items(def, index))
+	all := make(job.Entry, 0, n*len(entry))
+	for i := range n {
+		for _, id := range entry {
+			all = append(all, job.Item(id, i))
+		}
+	}
+	return all
+}
+
+// progress is that of steps by id: a list of items has too many to be searched for each.
+type progress map[string]*StepProgress
+
+func (s *State) byID() progress {
+	all := make(progress, len(s.StepProgress))
+	for _, p := range s.StepProgress {
+		all[p.Key] = p.Value
+	}
+	return all
+}
+
+// dropped reports whether a person has dropped an item.
+func (all progress) dropped(entry job.Entry, item int) bool {
+	return slices.ContainsFunc(entry, func(id string) bool {
+		p := all[job.Item(id, item)]
+		return p != nil && p.Dropped != nil
+	})
+}
+
+// droppedItem returns the word of the person who has dropped the item of a step, or nil.
+func (s *State) droppedItem(def *Definition, stepID string) *Override {
+	_, i, item := job.SplitItem(stepID)
+	index := def.Workflow.Find(stepID)
+	if !item || index < 0 {
+		return nil
+	}
+	for _, id := range def.Workflow.Entries[index] {
+		if p := s.Progress(job.Item(id, i)); p != nil && p.Dropped != nil {
+			return p.Dropped
+		}
+	}
+	return nil
+}
+
+// pending returns the steps that are left to do of an item; nil if a person dropped it.
+func (all progress) pending(entry job.Entry, item int) (ids []string) {
+	if all.dropped(entry, item) {
+		return nil
+	}
+	for _, id := range entry {
+		if id = job.Item(id, item); !all[id].Done() {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Displayed returns the ids of the steps of an entry, those of items only if they have begun: the steps of the
+// form if none has.
+func (s *State) Displayed(def *Definition, index int) (ids []string) {
+	entry := def.Workflow.Entries[index]
+	if forEach(def, index) == nil {
+		return entry
+	}
+	for _, p := range s.StepProgress {
+		if def.Workflow.Find(p.Key) == index {
+			ids = append(ids, p.Key)
+		}
+	}
+	if ids == nil {
+		return entry
+	}
+	return ids
+}
+
+// Open returns the steps that may be worked on now: all that are pending or, of a for_each, of as many
+// items as may be in progress, those whose turn it is.
+func (s *State) Open(def *Definition, index int, pending []string) (open []string) {
+	f := forEach(def, index)
+	if f == nil {
+		return pending
+	}
+	entry, done, items := def.Workflow.Entries[index], s.byID(), s.items(def, index)
+	begun, room := make([]bool, len(items)), f.ForEach.AtOnce
+	for i := range items {
+		begun[i] = done.pending(entry, i) != nil && slices.ContainsFunc(entry, func(id string) bool { return done[job.Item(id, i)] != nil })
+		if begun[i] && !done.waits(entry, i) { // go_to_step may have led back to others
+			room--
+		}
+	}
+	for i := range items {
+		if !begun[i] {
+			if room <= 0 || done.pending(entry, i) == nil {
+				continue
+			}
+			room--
+		}
+		for _, part := range f.Body {
+			if todo := done.pending(part, i); todo != nil {
+				open = append(open, todo...)
+				break
+			}
+		}
+	}
+	return open
+}
+
+// waits reports whether an item waits for a person, which holds up no other one.
+func (all progress) waits(entry job.Entry, item int) bool {
+	return slices.ContainsFunc(entry, func(id string) bool {
+		p := all[job.Item(id, item)]
+		return !p.Done() && p != nil && p.Question != nil && p.Question.Answer == nil
+	})
+}
+
+// itemInfo returns the item that a step is about, or nil.
+func (s *State) itemInfo(def *Definition, id string) *ItemInfo {
+	stepID, i, item := job.SplitItem(id)
+	if !item || s == nil {
+		return nil
+	}
+	all := s.items(def, def.Workflow.Find(stepID))
+	if i >= len(all) {
+		return nil
+	}
+	return &ItemInfo{Index: i, Count: len(all), Value: all[i]}
+}
+
+// Drop records that a person leaves out an item, and goes on with what then has its turn, for which begin
+// returns the definition and the instructions.
+func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entry) (*Definition, Instructions, error)) (*State, error) {
+	stepID, i, item := job.SplitItem(id)
+	if s.Status != Active {
+		return nil, s.Ended()
+	}
+	here, members, _ := s.Position(def)
+	entry := def.Workflow.Entries[here]
+	if !item || def.Workflow.Find(stepID) != here || !slices.Contains(members, id) || s.byID().pending(entry, i) == nil {
+		return nil, session.NotNow(codes.StepNotCurrent, "'%s' is no step of an item that is left to do in session '%s'.", id, s.SessionID)
+	}
+	n := s.Next(o.At)
+	p := n.ProgressOrNew(id, o.At).voided(movedOn, o.At).clone()
+	p.Dropped = &o
+	n.setProgress(p)
+	_, _, pending := n.Position(def)
+	f := FinishInput{At: o.At}
+	if _, ids := n.opening(def, here, pending); ids != nil {
+		var err error
+		if def, f.Texts, err = begin(ids); err != nil {
+			return nil, err
+		}
+	}
+	n.move(def, here, pending, f, &FinishReply{})
+	n.settle(o.At)
+	return n, nil
+}
+
+// outputsOf returns the names of the outputs of a step of a for_each. A workflow declares none: they are those that
+// its items have.
+func (s *State) outputsOf(def *Definition, index int, stepID string) (names []string) {
+	st := def.Job.Step(stepID)
+	for _, o := range st.Outputs {
+		names = append(names, o.Name)
+	}
+	if done := s.byID(); st.Call != nil {
+		for i := range s.items(def, index) {
+			if p := done[job.Item(stepID, i)]; p.Done() {
+				for _, o := range p.Outputs {
+					if !slices.Contains(names, o.Key) {
+						names = append(names, o.Key)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// each returns the values of an output for each item, null for those that have none.
+func (s *State) each(def *Definition, index int, stepID, output string) OutputValue {
+	v, done := OutputValue{Each: []*OutputValue{}}, s.byID()
+	for i := range s.items(def, index) {
+		var one *OutputValue
+		if p := done[job.Item(stepID, i)]; p.Done() {
+			if value, ok := p.Outputs.Get(output); ok {
+				one = &value
+			}
+		}
+		v.Each = append(v.Each, one)
+	}
+	return v
+}
+
+// flat returns the values of all items as one: a list of their paths or, of texts, a JSON list.
+func (v OutputValue) flat() OutputValue {
+	all, texts := OutputValue{List: true}, []*string{}
+	for _, one := range v.Each {
+		if one == nil {
+			texts = append(texts, nil)
+			continue
+		}
+		if one.Each != nil { // its step is a workflow with items of its own
+			one = new(one.flat())
+		}
+		all.Paths, texts = append(all.Paths, one.Paths...), append(texts, one.Text)
+	}
+	if slices.ContainsFunc(texts, func(t *string) bool { return t != nil }) {
+		if list, err := jsontext.Encode(texts); err == nil {
+			return OutputValue{Text: new(string(list))}
+		}
+	}
+	return all
+}
+
+// inOrder returns the ids of the steps in the workflow's order, with those of items that have begun.
+func (s *State) inOrder(def *Definition) (ids []string) {
+	for i := range def.Workflow.Entries {
+		ids = append(ids, s.Displayed(def, i)...)
+	}
+	return ids
+}
+
+// appendEach appends the list of the values of items as JSON.
+func appendEach(each []*OutputValue) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	for i, v := range each {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		one := []byte("null")
+		if v != nil {
+			var err error
+			if one, err = v.MarshalJSON(); err != nil {
+				return nil, err
+			}
+		}
+		b.Write(one)
+	}
+	b.WriteByte(']')
+	return b.Bytes(), nil
+}
