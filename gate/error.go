@@ -3,11 +3,9 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"deepwork/actor/process"
-	"deepwork/catalog/jsontext"
 )
 
 // The reasons why Run refuses tasks; test for them with errors.Is.
@@ -100,14 +98,3 @@ func (c Code) remedy() string {
 }
 
 func indent(s string) string { return "    " + strings.ReplaceAll(s, "\n", "\n    ") }
-
-// words formats a command for a message, with quotes around words that need them.
-func words(command []string) string {
-	quoted := make([]string, len(command))
-	for i, w := range command {
-		if quoted[i] = w; w == "" || strings.ContainsAny(w, " \t\n\r\"'\\") {
-			quoted[i] = strconv.Quote(w)
-		}
-	}
-	return jsontext.Clip(strings.Join(quoted, " "), 200)
-}

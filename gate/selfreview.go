@@ -99,15 +99,8 @@ func (s *Submission) writeReview(b *strings.Builder, r *job.Review) {
 	}
 }
 
-// JudgesAccount reports whether a reviewer judges the author's account of a step.
-func JudgesAccount(st *job.Step) bool {
-	return slices.ContainsFunc(st.ReviewsBy(false), func(r job.Review) bool { return r.Account })
-}
-
 func writePaths(b *strings.Builder, paths []string) {
 	for _, p := range paths {
 		fmt.Fprintf(b, "  - `%s`\n", p)
 	}
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

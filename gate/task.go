@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/job"
@@ -259,3 +260,10 @@ func (s *Submission) output(name string) (o Output, ok bool) {
 	}
 	return Output{}, false
 }
+
+// JudgesAccount reports whether a reviewer judges the author's account of a step.
+func JudgesAccount(st *job.Step) bool {
+	return slices.ContainsFunc(st.ReviewsBy(false), func(r job.Review) bool { return r.Account })
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

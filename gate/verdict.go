@@ -3,13 +3,269 @@ package gate
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 )
+
+// parseVerdict reads the one verdict in a reviewer's output: a JSON object, bare, fenced, with text
+// around it, or in the envelope of `claude --output-format json`. Any other output is a
+// *misreading.
+func parseVerdict(out []byte, criteria []job.Criteria) (*reading, error) {
+	if len(bytes.TrimSpace(out)) == 0 {
+		return nil, &misreading{NoVerdict, "it ended without an answer"}
+	}
+	var found, partial []*reading // partial: feedback alone, "passed" defaults to false
+	for object, err := range objects(out) {
+		if err != nil {
+			return nil, err
+		}
+		r, whole, err := readObject(object)
+		switch {
+		case err != nil:
+			return nil, err
+		case r != nil && whole:
+			found = append(found, r)
+		case r != nil:
+			partial = append(partial, r)
+		}
+	}
+	if len(found) == 0 {
+		found = partial
+	}
+	switch len(found) {
+	case 0:
+		return nil, &misreading{NoVerdict, `its answer holds no JSON object with "passed"`}
+	case 1:
+		if m := found[0].check(criteria); m != nil {
+			return nil, m
+		}
+		return found[0], nil
+	}
+	return nil, &misreading{TwoVerdicts, fmt.Sprintf("its answer holds %d verdicts", len(found))}
+}
+
+// readObject reads an object that may be a verdict, an envelope with one in it, or neither: then it
+// returns nil. whole reports whether it is certainly intended as one, and is not an object that
+// happens to have feedback.
+func readObject(object []byte) (r *reading, whole bool, err error) {
+	fields, err := members(object)
+	if err != nil {
+		return nil, false, err
+	}
+	has := func(name string) bool { _, ok := fields[name]; return ok }
+	var kind, result string
+	json.Unmarshal(fields["type"], &kind)
+	switch {
+	case has("structured_output"), kind == "result" && !has("passed"):
+		r, err = readEnvelope(fields)
+		return r, true, err
+	case has("passed"):
+		r, err = readVerdict(fields)
+		return r, true, err
+	case has("result") && json.Unmarshal(fields["result"], &result) == nil:
+		// Another program's envelope, or an object that is not a verdict.
+		r, err = parseVerdict([]byte(result), nil)
+		if m, ok := errors.AsType[*misreading](err); ok && m.code == NoVerdict {
+			return nil, false, nil
+		}
+		return r, true, err
+	case has("criteria_results"), has("feedback"):
+		r, err = readVerdict(fields)
+		return r, has("criteria_results"), err
+	}
+	return nil, false, nil
+}
+
+// readEnvelope reads claude's output: the verdict is in structured_output, possibly repeated in
+// result, or it is in result alone.
+func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
+	var result, subtype string
+	var failed bool
+	json.Unmarshal(fields["result"], &result)
+	json.Unmarshal(fields["subtype"], &subtype)
+	json.Unmarshal(fields["is_error"], &failed)
+	if failed {
+		what := "it says of itself that it failed"
+		if subtype != "" && subtype != "success" {
+			what += " (" + jsontext.Clip(subtype, 100) + ")"
+		}
+		if result != "" {
+			what += ": " + jsontext.Clip(strings.Join(strings.Fields(result), " "), 300)
+		}
+		return nil, &misreading{Crashed, what}
+	}
+	if fields["passed"] != nil {
+		return nil, &misreading{TwoVerdicts, "its answer holds a verdict, and another in structured_output"}
+	}
+	text, textErr := parseVerdict([]byte(result), nil)
+	structured := fields["structured_output"]
+	if structured == nil || string(structured) == "null" {
+		return text, textErr
+	}
+	inner, err := members(structured)
+	if err != nil {
+		return nil, err
+	}
+	r, err := readVerdict(inner)
+	if err != nil {
+		return nil, err
+	}
+	if text != nil && text.passed != r.passed {
+		return nil, &misreading{TwoVerdicts, "its structured_output and its result hold verdicts that differ"}
+	}
+	if m, ok := errors.AsType[*misreading](textErr); ok && m.code != NoVerdict {
+		return nil, m
+	}
+	return r, nil
+}
+
+// readVerdict reads the members of a verdict. A missing passed is false (DESIGN
+// "Reviews").
+func readVerdict(fields map[string]json.RawMessage) (*reading, error) {
+	r := &reading{}
+	if err := read(fields, "passed", "true or false", &r.passed); err != nil {
+		return nil, err
+	}
+	var feedback string
+	if err := read(fields, "feedback", "a string", &feedback); err != nil {
+		return nil, err
+	}
+	r.feedback = clean(feedback, feedbackLimit)
+	var list []json.RawMessage
+	if err := read(fields, "criteria_results", "a list of objects", &list); err != nil {
+		return nil, err
+	}
+	for i, item := range list {
+		at := fmt.Sprintf("criteria_results[%d].", i)
+		inner, err := members(item)
+		if err != nil {
+			return nil, fmt.Errorf("reading criteria_results[%d]: %w", i, err)
+		}
+		var c CriterionResult
+		if err := read(inner, "criterion", "a string", &c.Criterion, at); err != nil {
+			return nil, err
+		}
+		if err := read(inner, "passed", "true or false", &c.Passed, at); err != nil {
+			return nil, err
+		}
+		if err := read(inner, "feedback", "a string, or null", &c.Feedback, at); err != nil {
+			return nil, err
+		}
+		c.Criterion = clean(c.Criterion, criterionLimit)
+		if c.Feedback != nil {
+			*c.Feedback = clean(*c.Feedback, criterionLimit)
+		}
+		r.criteria = append(r.criteria, c)
+	}
+	return r, nil
+}
+
+// read decodes one member; a missing or null one keeps its default.
+func read(fields map[string]json.RawMessage, name, wants string, to any, at ...string) error {
+	raw, ok := fields[name]
+	if !ok || string(raw) == "null" {
+		return nil
+	}
+	if err := json.Unmarshal(raw, to); err != nil {
+		return &misreading{NoVerdict, fmt.Sprintf("%s%s in its answer is %s; expected %s",
+			strings.Join(at, ""), name, jsontext.Clip(string(raw), 100), wants)}
+	}
+	return nil
+}
+
+// ours are the members that make a verdict.
+var ours = []string{"passed", "feedback", "criteria_results", "criterion", "structured_output", "result", "is_error", "type"}
+
+// members returns the members of an object. A repeated member of a verdict is an error: the last
+// one is not simply taken.
+func members(object []byte) (map[string]json.RawMessage, error) {
+	fields := make(map[string]json.RawMessage)
+	for m, err := range jsontext.Members(object) {
+		switch _, twice := fields[m.Name]; {
+		case errors.Is(err, jsontext.ErrNotObject):
+			return nil, &misreading{NoVerdict, "its answer has " + jsontext.Clip(string(object), 100) + " where an object is expected"}
+		case err != nil:
+			return nil, fmt.Errorf("reading an object: %w", err)
+		case twice && slices.Contains(ours, m.Name):
+			return nil, &misreading{TwoVerdicts, fmt.Sprintf("an object in its answer has %q twice", jsontext.Clip(m.Name, 100))}
+		}
+		fields[m.Name] = m.Value
+	}
+	return fields, nil
+}
+
+// objects yields each JSON object of a text that is not inside another.
+func objects(text []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		// Text that begins like an object but is not one is parsed once; nested a thousand times it
+		// would be parsed a thousand times.
+		budget := 8*int64(len(text)) + 1<<20
+		for {
+			i := bytes.IndexByte(text, '{')
+			if i < 0 {
+				return
+			}
+			text = text[i:]
+			if next := bytes.TrimLeft(text[1:], " \t\r\n"); len(next) > 0 && next[0] != '"' && next[0] != '}' {
+				text = text[1:] // a brace of another language
+				continue
+			}
+			d := json.NewDecoder(bytes.NewReader(text))
+			var object json.RawMessage
+			err := d.Decode(&object)
+			switch {
+			case err == nil:
+				if !yield(object, nil) {
+					return
+				}
+				text = text[d.InputOffset():]
+				continue
+			case errors.Is(err, io.ErrUnexpectedEOF):
+				// The rest is one truncated object: nothing in it is a verdict.
+				return
+			}
+			tried := int64(512) // the minimum cost of an attempt
+			if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+				tried = max(tried, e.Offset)
+			}
+			if budget -= tried; budget < 0 {
+				yield(nil, &misreading{NoVerdict, "its answer is too tangled to be read"})
+				return
+			}
+			text = text[1:]
+		}
+	}
+}
+
+// declaredName returns the name of the criterion that a reviewer refers to, by name or question,
+// ignoring case and blanks.
+func declaredName(said string, criteria []job.Criteria) string {
+	said = strings.Join(strings.Fields(said), " ")
+	for _, c := range criteria {
+		if strings.EqualFold(said, strings.Join(strings.Fields(c.Name), " ")) {
+			return c.Name
+		}
+	}
+	for _, c := range criteria {
+		if strings.EqualFold(said, strings.Join(strings.Fields(c.Question), " ")) {
+			return c.Name
+		}
+	}
+	return said
+}
+
+// clean prepares a reviewer's text to be stored and shown.
+func clean(s string, limit int) string {
+	return jsontext.Clip(strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "\uFFFD")), limit)
+}
 
 // A Verdict is the result of a Task.
 type Verdict struct {

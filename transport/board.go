@@ -18,7 +18,6 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
-	"deepwork/session/codes"
 	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -191,15 +190,3 @@ func Workspace(ctx context.Context, o Options, folder *state.Folder, getenv func
 
 // confirmFor is how long the start waits for the database that says whether the server is in a workspace.
 const confirmFor = 2 * time.Second
-
-// confirm refuses calls in the workspace of an attempt until the database has confirmed it.
-func confirm(ctx context.Context, w *board.Workspace, db store.Database) error {
-	if w == nil {
-		return nil
-	}
-	is, err := w.Confirm(ctx, db)
-	if err == nil && !is {
-		err = session.NotNow(codes.RestartNeeded, "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
-	}
-	return err
-}

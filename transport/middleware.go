@@ -173,3 +173,12 @@ func attemptMetrics(read func() attempt.Stats) []prometheus.Collector {
 		ended(task.Completed), ended(task.Failed), ended(task.Stopped), ended(task.Interrupted),
 	}
 }
+
+// needs reports whether a request is answered from the jobs as they are now.
+func (l *library) needs(method string) bool {
+	switch method {
+	case "initialize", "server/discover", "prompts/list", "prompts/get", "resources/list", "resources/read":
+		return true
+	}
+	return false
+}

@@ -318,3 +318,15 @@ func notStopped(names []string) error {
 	}
 	return errors.New(strings.Join(names, ", "))
 }
+
+// confirm refuses calls in the workspace of an attempt until the database has confirmed it.
+func confirm(ctx context.Context, w *board.Workspace, db store.Database) error {
+	if w == nil {
+		return nil
+	}
+	is, err := w.Confirm(ctx, db)
+	if err == nil && !is {
+		err = session.NotNow(codes.RestartNeeded, "This server was started while the database of attempt %s could not be used, and has nothing to do with that attempt. Tell the user: the server must be restarted.", w.Attempt)
+	}
+	return err
+}

@@ -59,15 +59,6 @@ func newLibrary(e engines, server *mcp.Server) *library {
 	return l
 }
 
-// needs reports whether a request is answered from the jobs as they are now.
-func (l *library) needs(method string) bool {
-	switch method {
-	case "initialize", "server/discover", "prompts/list", "prompts/get", "resources/list", "resources/read":
-		return true
-	}
-	return false
-}
-
 // follow refreshes after each change of the jobs until ctx ends.
 func (l *library) follow(ctx context.Context, changes <-chan struct{}) {
 	for {

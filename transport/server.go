@@ -213,14 +213,15 @@ func (s *Server) exposesJobs(ctx context.Context) bool {
 
 // settings returns the HTTP settings of the config, or the defaults if it was never good.
 func (s *Server) settings(ctx context.Context) config.HTTP {
-	now := config.Default().HTTP
+	var c *config.Config
 	if s.check != nil {
-		if c, err := s.check(ctx); err == nil {
-			now = c.HTTP
-		}
+		c, _ = s.check(ctx) // the error is the caller's to answer
 	}
-	s.network.Store(&now)
-	return now
+	if c == nil {
+		c = config.Default()
+	}
+	s.network.Store(&c.HTTP)
+	return c.HTTP
 }
 
 // lastHTTP returns the last result of settings, which is no older than the start of the current

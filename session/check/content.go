@@ -8,17 +8,24 @@
 package check
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"deepwork/catalog/job"
 	"deepwork/gate"
+	"deepwork/session/git"
 	"deepwork/session/workflow/machine"
 )
 
@@ -181,4 +188,189 @@ func (c *Content) differs(i int, was *Content) (names []string) {
 		}
 	}
 	return names
+}
+
+// maxProtected is how many files the checks of a step may protect, and maxRules how many rules of git about
+// ignored files are kept.
+const (
+	maxProtected = 5000
+	maxRules     = 5000
+)
+
+// Protect returns how the files that checks protect are now, or nil if they protect nothing.
+func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine.Protected, error) {
+	s := &Subject{Checks: checks}
+	patterns := s.protect()
+	if len(patterns) == 0 {
+		return nil, nil
+	}
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, err
+	}
+	t, err := look(ctx, root, patterns)
+	if err != nil {
+		return nil, err
+	}
+	names := t.named(patterns)
+	if len(names) > maxProtected {
+		return nil, fmt.Errorf("its checks protect %d files (%s), and %d are the most: name fewer under protect", len(names), strings.Join(patterns, ", "), maxProtected)
+	}
+	p := &machine.Protected{Patterns: patterns, Files: []machine.FileHash{}}
+	for _, name := range names {
+		id, err := t.onDisk(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if id != "" {
+			p.Files = append(p.Files, machine.FileHash{Path: name, SHA256: id})
+		}
+	}
+	if t.git {
+		p.Ignored, err = t.rules(ctx)
+	}
+	return p, err
+}
+
+// Changed returns how the files that a step protects differ from those of its beginning.
+func Changed(ctx context.Context, root string, was *machine.Protected) (all []string, err error) {
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return nil, err
+	}
+	t, err := look(ctx, root, was.Patterns)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := t.changed(ctx, was)
+	for _, c := range changed {
+		all = append(all, c.String())
+	}
+	return all, err
+}
+
+// onDisk identifies a file by reading it, without the help of git's index; "" if it is gone. A file that is
+// reached through a link counts as another one.
+func (t *tree) onDisk(ctx context.Context, name string) (string, error) {
+	full := filepath.Join(t.root, filepath.FromSlash(name))
+	if real, err := filepath.EvalSymlinks(filepath.Dir(full)); err == nil && real != filepath.Dir(full) {
+		return "behind a link", nil
+	}
+	id, err := fileID(ctx, full, sha256.New())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	return id, nil
+}
+
+// A change is a protected file that is not as it was.
+type change struct{ name, how string }
+
+func (c change) String() string { return fmt.Sprintf("'%s' was %s", c.name, c.how) }
+
+// changed returns how protected files differ from those of the beginning.
+func (t *tree) changed(ctx context.Context, was *machine.Protected) (all []change, err error) {
+	known := map[string]bool{}
+	for _, f := range was.Files {
+		known[f.Path] = true
+		switch id, err := t.onDisk(ctx, f.Path); {
+		case err != nil:
+			return nil, err
+		case id == "":
+			all = append(all, change{f.Path, "deleted"})
+		case id != f.SHA256:
+			all = append(all, change{f.Path, "changed"})
+		}
+	}
+	names := t.named(was.Patterns)
+	if t.git {
+		hidden, err := t.hidden(ctx, was)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, hidden...)
+	}
+	for _, name := range names {
+		if !known[name] {
+			all = append(all, change{name, "added"})
+		}
+	}
+	return all, nil
+}
+
+// rules returns the rules by which git ignores files: the file of each and its text. Those that are not of
+// a .gitignore count together.
+func (t *tree) rules(ctx context.Context) (all []string, err error) {
+	out, err := git.Output(ctx, git.Command{Dir: t.root, Limit: maxListed, Args: []string{"ls-files", "-z", "--full-name", "--cached", "--others", "--exclude-standard", "--", ":(top,glob)**/.gitignore"}})
+	if err != nil {
+		return nil, err
+	}
+	top, err := git.TopLevel(ctx, t.root)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	for _, name := range git.Fields(out) {
+		files[filepath.Join(top, filepath.FromSlash(name))] = name
+	}
+	if exclude, err := git.Line(ctx, git.Command{Dir: t.root, Args: []string{"rev-parse", "--path-format=absolute", "--git-path", "info/exclude"}}); err == nil {
+		files[exclude] = ""
+	}
+	if global, err := git.Line(ctx, git.Command{Dir: t.root, Args: []string{"config", "--path", "core.excludesFile"}}); err == nil {
+		files[global] = ""
+	} else if dir, err := os.UserConfigDir(); err == nil {
+		files[filepath.Join(dir, "git", "ignore")] = ""
+	}
+	for file, source := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			continue // without it, it ignores nothing
+		}
+		for lines := bufio.NewScanner(f); lines.Scan() && len(all) < maxRules; {
+			if text := strings.TrimRight(lines.Text(), " \r"); text != "" && text[0] != '#' {
+				all = append(all, source+"\t"+text)
+			}
+		}
+		f.Close()
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// hidden returns the protected files that git ignores, but not by a rule from the beginning, nor by one of a
+// .gitignore in a folder that has none of the files from then, as tools make for their caches.
+func (t *tree) hidden(ctx context.Context, was *machine.Protected) (names []string, err error) {
+	args := []string{"ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--"}
+	for _, p := range was.Patterns {
+		args = append(args, ":(glob)"+path.Clean(p))
+	}
+	out, err := git.Output(ctx, git.Command{Dir: t.root, Limit: maxListed, Args: args})
+	if err != nil || out == "" {
+		return nil, err
+	}
+	prefix, err := git.Line(ctx, git.Command{Dir: t.root, Args: []string{"rev-parse", "--show-prefix"}})
+	if err != nil {
+		return nil, err
+	}
+	verbose, err := git.Output(ctx, git.Command{Dir: t.root, Limit: maxListed, Stdin: []byte(out), Args: []string{"check-ignore", "-z", "--verbose", "--stdin"}})
+	if err != nil && git.ExitCode(err) != 1 {
+		return nil, err
+	}
+	for found := range slices.Chunk(git.Fields(verbose), 4) {
+		if len(found) < 4 || !job.Matches(was.Patterns, found[3]) {
+			continue
+		}
+		source, rule, name := filepath.ToSlash(found[0]), found[2], found[3]
+		if path.Base(source) != ".gitignore" {
+			source = ""
+		}
+		folder := strings.TrimPrefix(path.Dir(source)+"/", prefix)
+		tools := source != "" && folder != "./" && strings.HasPrefix(name, folder) && !slices.ContainsFunc(was.Files, func(f machine.FileHash) bool { return strings.HasPrefix(f.Path, folder) })
+		if _, old := slices.BinarySearch(was.Ignored, source+"\t"+strings.TrimRight(rule, " ")); !old && !tools {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }

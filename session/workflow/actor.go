@@ -10,6 +10,7 @@ import (
 	"deepwork/actor"
 	"deepwork/actor/wait"
 	"deepwork/session"
+	"deepwork/session/branch"
 	"deepwork/session/codes"
 	"deepwork/session/record"
 	"deepwork/session/store"
@@ -330,4 +331,20 @@ func (a *sessionActor) replay(ctx context.Context, who caller) (*machine.StoredR
 			*who.Call.RequestID, a.id).With("session_id", a.id)
 	}
 	return r, err
+}
+
+// branched makes the branch of a session that has begun, unless that is done: the first call in the session's
+// root does, if the server that began the session was killed before, or git failed there.
+func (a *sessionActor) branched(ctx context.Context, who caller) error {
+	s := a.state
+	if !s.BranchDue || s.Status != machine.Active || a.branchMade || who.Anywhere {
+		return nil
+	}
+	err := branch.Tree{Root: a.engine.Root}.Make(ctx, s.BranchName, s.BranchStatus == machine.BranchCheckedOut)
+	if err != nil {
+		return session.NotNow(codes.GitFailed, "Session '%s' has begun, but its branch '%s' could not be made: %v. Correct that and call get_step with session_id '%s', which makes it; or end the session with abort_workflow.", a.id, s.BranchName, err, a.id).
+			With("session_id", a.id).Because(err)
+	}
+	a.branchMade = true // the next transition records it
+	return nil
 }

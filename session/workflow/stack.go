@@ -379,3 +379,15 @@ func (c *Conn) lastEndedOf(ctx context.Context, stepID string, now bool, same fu
 	}
 	return ""
 }
+
+// push adds sessions that a call has begun to the stack.
+func (c *Conn) push(rows []store.Session) {
+	if c.stateless {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, row := range rows {
+		c.stack.push(row)
+	}
+}

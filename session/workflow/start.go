@@ -147,18 +147,6 @@ func (e *Engine) beginning(ctx context.Context, root string, def *machine.Defini
 	return def, texts, err
 }
 
-// push adds sessions that a call has begun to the stack.
-func (c *Conn) push(rows []store.Session) {
-	if c.stateless {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, row := range rows {
-		c.stack.push(row)
-	}
-}
-
 // create stores the session under a new id, with those of its first steps that are workflows, and, if its branch is to be made, a name for that which is free.
 func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definition, b machine.NewSession, by string) (rows []store.Session, r *machine.StartReply, err error) {
 	name, taken := b.BranchName, map[string]bool{}
@@ -277,22 +265,6 @@ func (e *Engine) planBranch(ctx context.Context, b *machine.NewSession) error {
 	} else if err != nil {
 		return gitFailed(b.BranchName, err)
 	}
-	return nil
-}
-
-// branched makes the branch of a session that has begun, unless that is done: the first call in the session's
-// root does, if the server that began the session was killed before, or git failed there.
-func (a *sessionActor) branched(ctx context.Context, who caller) error {
-	s := a.state
-	if !s.BranchDue || s.Status != machine.Active || a.branchMade || who.Anywhere {
-		return nil
-	}
-	err := branch.Tree{Root: a.engine.Root}.Make(ctx, s.BranchName, s.BranchStatus == machine.BranchCheckedOut)
-	if err != nil {
-		return session.NotNow(codes.GitFailed, "Session '%s' has begun, but its branch '%s' could not be made: %v. Correct that and call get_step with session_id '%s', which makes it; or end the session with abort_workflow.", a.id, s.BranchName, err, a.id).
-			With("session_id", a.id).Because(err)
-	}
-	a.branchMade = true // the next transition records it
 	return nil
 }
 
