@@ -78,7 +78,9 @@ func (o *owner) configure(ctx context.Context) error {
 		case s == nil:
 			s = o.start(def, nil, p)
 		case sameSource(s.def, def):
-			s.follow(p)
+			if old := s.policy.Swap(&p); *old != p {
+				s.adjusted.Wake()
+			}
 		default:
 			c.options.Logger.Info("a source's definition changed; connecting it again", "source", def.Name)
 			s.cancel()

@@ -180,13 +180,11 @@ func (s Set) Changes(was Set) []Change {
 	}
 	var all []Change
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		if c := byKey[key]; c.Was == nil || c.Is == nil || !c.Was.equal(*c.Is) {
+		if c := byKey[key]; c.Was == nil || c.Is == nil || !c.Was.sameValue(*c.Is) || !maps.Equal(c.Was.Files, c.Is.Files) {
 			all = append(all, *c)
 		}
 	}
 	return all
 }
-
-func (e Entry) equal(o Entry) bool { return e.sameValue(o) && maps.Equal(e.Files, o.Files) }
 
 func (e Entry) sameValue(o Entry) bool { return e.Key == o.Key && bytes.Equal(e.Value, o.Value) }
