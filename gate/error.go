@@ -68,7 +68,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The quality review of %s gave no verdict: %s.", e.Review, e.What)
 	if e.Tail != "" {
-		fmt.Fprintf(&b, " The last lines it wrote:\n%s\n", indent(e.Tail))
+		fmt.Fprintf(&b, " The last lines it wrote:\n    %s\n", strings.ReplaceAll(e.Tail, "\n", "\n    "))
 	} else if e.Code != ContentChanged && e.Code != Cancelled && e.Code != NotStarted {
 		b.WriteString(" It wrote nothing.")
 	}
@@ -98,8 +98,6 @@ func (c Code) remedy() string {
 	}
 	return "Call finished_step again with the same outputs to have it reviewed once more." + fix
 }
-
-func indent(s string) string { return "    " + strings.ReplaceAll(s, "\n", "\n    ") }
 
 // words formats a command for a message, with quotes around words that need them.
 func words(command []string) string {

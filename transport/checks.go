@@ -37,11 +37,6 @@ func (p *opening) openChecks() {
 	}
 }
 
-// approvesCheck reports whether the user has approved a check of the project.
-func (p *opening) approvesCheck(e trust.Entry) bool {
-	return p.policy.Ledger.ApprovesCheck(e, p.settings.User().TrustedFolders) == nil
-}
-
 // checkAllowed returns why a check may not run, or nil.
 func (p *opening) checkAllowed(ctx context.Context, s *check.Subject, c *job.StepCheck) error {
 	user, err := p.settings.Own(ctx)

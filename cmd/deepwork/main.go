@@ -130,19 +130,11 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		group(cmd)
 	}
 	groupHelp(root)
-	if width := a.width(); width > 0 {
-		fitHelp(root, width)
+	if a.out != nil && a.out.Width() > 0 { // without one, the tests read the commands
+		fitHelp(root, a.out.Width())
 	}
 	a.offer(root)
 	return root
-}
-
-// width is that of the screen, 0 without one.
-func (a *app) width() int {
-	if a.out == nil { // the tests read the commands
-		return 0
-	}
-	return a.out.Width()
 }
 
 var unindented = regexp.MustCompile(`\n(\S)`)

@@ -92,8 +92,11 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if err != nil {
 		return err
 	}
-	checks, err := a.checksOf(ctx)
-	if err != nil {
+	var checks trust.Set // of all jobs, those of additional folders too
+	if err := a.withCatalog(ctx, func(root string, jobs *catalog.Catalog) error {
+		checks = trust.ChecksOf(root, jobs.Snapshot().Jobs)
+		return nil
+	}); err != nil {
 		return err
 	}
 	text, _ := os.ReadFile(file) // to find the lines; it was read before
@@ -131,15 +134,6 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	}
 	fmt.Fprintln(a.out, "Approved. Running servers use it from their next call on.")
 	return nil
-}
-
-// checksOf returns the checks of all jobs, those of additional folders too.
-func (a *app) checksOf(ctx context.Context) (checks trust.Set, err error) {
-	err = a.withCatalog(ctx, func(root string, jobs *catalog.Catalog) error {
-		checks = trust.ChecksOf(root, jobs.Snapshot().Jobs)
-		return nil
-	})
-	return checks, err
 }
 
 func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/google/uuid"
@@ -35,15 +36,6 @@ func (e *Engine) journalOf(dir string) string {
 		return filepath.Join(own, ".journal", "of-"+hex.EncodeToString(sum[:6]))
 	}
 	return ""
-}
-
-// boardName distinguishes the boards that have worktrees on this machine; "" is that of the state
-// folder.
-func (e *Engine) boardName() string {
-	if e.Shared == nil {
-		return ""
-	}
-	return e.Shared.Project + " in " + e.Database.Where()
 }
 
 // worktreesDir returns the folder of the worktrees of new attempts.
@@ -108,7 +100,7 @@ func (e *Engine) dropState(workspace string) {
 	}
 	f, err := state.Find(workspace)
 	if err == nil {
-		err = f.Remove()
+		err = os.RemoveAll(f.Dir)
 	}
 	if err != nil {
 		e.Log.Warn("cannot remove the state of a workspace", "workspace", workspace, "error", err)
@@ -118,18 +110,9 @@ func (e *Engine) dropState(workspace string) {
 // ignore hides worktrees from the project's repository: a folder of worktrees in the project gets
 // its own .gitignore.
 func ignore(root, worktrees string) error {
-	if _, inside := below(root, worktrees); !inside {
-		return nil
+	if rel, err := filepath.Rel(root, worktrees); err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return nil // it is not inside
 	}
 	_, err := session.Ignore(filepath.Join(worktrees, ".gitignore"), []string{"*"})
 	return err
-}
-
-// below returns the relative path of something inside a folder, with slashes.
-func below(folder, path string) (rel string, inside bool) {
-	rel, err := filepath.Rel(folder, path)
-	if err != nil || rel == "." || !filepath.IsLocal(rel) {
-		return "", false
-	}
-	return filepath.ToSlash(rel), true
 }

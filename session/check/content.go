@@ -89,14 +89,6 @@ func (s *Subject) Look(ctx context.Context) (*Content, error) {
 	return c, nil
 }
 
-// protect returns all patterns of protected files.
-func (s *Subject) protect() (patterns []string) {
-	for _, k := range s.Checks {
-		patterns = append(patterns, k.Protect...)
-	}
-	return patterns
-}
-
 // bound returns what a check is about.
 func (c *Content) bound(i int) string {
 	switch {

@@ -27,8 +27,10 @@ const (
 
 // Protect returns how the files that checks protect are now, or nil if they protect nothing.
 func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine.Protected, error) {
-	s := &Subject{Checks: checks}
-	patterns := s.protect()
+	var patterns []string
+	for _, k := range checks {
+		patterns = append(patterns, k.Protect...)
+	}
 	if len(patterns) == 0 {
 		return nil, nil
 	}

@@ -142,7 +142,7 @@ func changeComments(ctx context.Context, e *attempt.Engine, b board.View, at *ta
 			}
 		}
 	}
-	lines, add := diffOf(e, b, at), []task.Comment(nil)
+	lines, add := &commented{e: e, b: b, at: at, files: map[[3]string]map[int]string{}}, []task.Comment(nil)
 	for i, given := range a.Comments {
 		c, err := lines.comment(ctx, fmt.Sprintf("comments[%d]", i), given)
 		if err != nil {
@@ -229,11 +229,6 @@ func nameOfRepo(at *task.Attempt, id string) string {
 		}
 	}
 	return id
-}
-
-// diffOf returns the lines of an attempt's diff, which are read file by file.
-func diffOf(e *attempt.Engine, b board.View, at *task.Attempt) *commented {
-	return &commented{e: e, b: b, at: at, files: map[[3]string]map[int]string{}}
 }
 
 // commented is the diff that comments of one call are about.

@@ -300,9 +300,6 @@ func (f *Folder) Adopt(old string, follow func() error) error {
 	return nil
 }
 
-// Remove removes the whole state of a project that is gone.
-func (f *Folder) Remove() error { return os.RemoveAll(f.Dir) }
-
 func readProject(dir string) (p project, err error) {
 	path := filepath.Join(dir, projectFile)
 	text, _, err := durable.Read(path, maxProject)

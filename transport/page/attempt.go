@@ -145,15 +145,13 @@ func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p
 func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session.Caller, A) (*merge.Reply, error)) action {
 	act := call(func(ctx context.Context, who session.Caller, args A) (*merge.Reply, error) {
 		return do(ctx, s.Board, who, args)
-	}, nil, s.integrated)
+	}, nil, func(who session.Caller, r *http.Request, done *merge.Reply) string {
+		return s.said(who, attemptURL(r), outcome(done))
+	})
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))
 		return act(ctx, who, r)
 	}
-}
-
-func (s *Site) integrated(who session.Caller, r *http.Request, done *merge.Reply) string {
-	return s.said(who, attemptURL(r), outcome(done))
 }
 
 // outcomes say in words what was done with a branch; they are followed by the branch that it is for.

@@ -102,13 +102,6 @@ func elsewhere(r *http.Request, next string) bool {
 	return err != nil || terr != nil || from.Path != web.Link(r, to.Path)
 }
 
-// alert answers with a message that the page shows beside what it has.
-func (s *Site) alert(w http.ResponseWriter, status int, message string) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_ = s.views.of["error"].ExecuteTemplate(w, "alert", message)
-}
-
 // assetsVersion returns a hash of what is in static, which is part of the URLs of scripts and styles.
 func assetsVersion() string {
 	sum := sha256.New()

@@ -229,15 +229,6 @@ type answerForm struct {
 	Criteria                       []job.Criteria
 }
 
-// answerForm returns the form for a step of a session, or nil if nobody is asked about it here.
-func (s *Site) answerForm(ctx context.Context, id, stepID string) *answerForm {
-	state, err := s.Engine.Read(ctx, id)
-	if err != nil {
-		return nil // it is gone
-	}
-	return answerFormOf(s.Engine, state, stepID)
-}
-
 // answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.
 func answerFormOf(e *workflow.Engine, state *machine.State, stepID string) *answerForm {
 	q, err := state.ToAnswer(stepID, "")

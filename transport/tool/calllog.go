@@ -69,7 +69,8 @@ func (l *CallLog) end(ctx context.Context, reply any) {
 	if l.slow != nil {
 		l.slow.Stop()
 	}
-	l.metrics.ended(l.label(), l.outcome, took)
+	l.metrics.calls.WithLabelValues(l.label(), l.outcome).Inc()
+	l.metrics.took.WithLabelValues(l.label(), l.outcome).Observe(took.Seconds())
 	if !l.logger.Enabled(ctx, l.level) {
 		return
 	}
@@ -212,10 +213,4 @@ func Gauge(name, help string, value func() int) prometheus.Collector {
 // Counter is like Gauge for a number that only grows.
 func Counter[N int | uint64](name, help string, labels prometheus.Labels, value func() N) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(value()) })
-}
-
-// ended counts a call.
-func (m *metrics) ended(tool, outcome string, took time.Duration) {
-	m.calls.WithLabelValues(tool, outcome).Inc()
-	m.took.WithLabelValues(tool, outcome).Observe(took.Seconds())
 }

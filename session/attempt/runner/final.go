@@ -44,7 +44,8 @@ func (s *summary) line(stream string, text []byte) {
 func (s *summary) put(e *Exit) {
 	s.reader.End(func(transcript.Message) {})
 	for _, text := range [][]byte{s.lastErr, s.lastOut, []byte(s.reader.Answer())} {
-		if text := clip(text); text != "" {
+		text := []rune(strings.TrimSpace(string(bytes.ToValidUTF8(text, []byte(string(utf8.RuneError))))))
+		if text := strings.TrimSpace(string(text[:min(len(text), MaxFinal)])); text != "" {
 			e.FinalMessage = text
 		}
 	}
@@ -56,10 +57,4 @@ func keep(last *[]byte, line []byte) {
 	if len(bytes.TrimSpace(line)) > 0 {
 		*last = append((*last)[:0], line[:min(len(line), utf8.UTFMax*MaxFinal+utf8.UTFMax)]...)
 	}
-}
-
-// clip makes a text displayable: valid UTF-8, trimmed, and not too long.
-func clip(text []byte) string {
-	s := []rune(strings.TrimSpace(string(bytes.ToValidUTF8(text, []byte(string(utf8.RuneError))))))
-	return strings.TrimSpace(string(s[:min(len(s), MaxFinal)]))
 }

@@ -82,7 +82,12 @@ func (r *Reader) Line(line []byte, give func(Message)) {
 	piece := r.Split > 0 && len(line) > r.Split-utf8.UTFMax // or just as long as one
 	if len(r.held) == 0 && (!piece || complete(line)) {
 		r.whole(line, give)
-	} else if r.hold(line); !piece || !r.long && complete(r.held) {
+		return
+	}
+	if len(r.held)+len(line) > MaxLine {
+		line, r.long = line[:MaxLine-len(r.held)], true
+	}
+	if r.held = append(r.held, line...); !piece || !r.long && complete(r.held) {
 		r.End(give)
 	}
 }
@@ -92,14 +97,6 @@ func complete(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) && j
 
 // Open reports whether the end of a line is missing.
 func (r *Reader) Open() bool { return len(r.held) > 0 }
-
-// hold adds a piece to a line.
-func (r *Reader) hold(piece []byte) {
-	if len(r.held)+len(piece) > MaxLine {
-		piece, r.long = piece[:MaxLine-len(r.held)], true
-	}
-	r.held = append(r.held, piece...)
-}
 
 // End reads a last line whose end is missing. The Reader is then ready for more lines.
 func (r *Reader) End(give func(Message)) {

@@ -40,7 +40,10 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 		return nil, err
 	}
 	if j != nil && j.Phase == made && !isThere(k.gone(attempt)) {
-		if j.is(branch, trees) && j.present() {
+		same := func(e *record, t Tree) bool { // and no worktree was deleted by hand
+			return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch && isThere(e.Path)
+		}
+		if j.Branch == branch && slices.EqualFunc(j.Trees, trees, same) {
 			return j.made(), nil
 		}
 		return nil, fmt.Errorf("it has worktrees already, on the branch %s; remove them first", j.Branch)
@@ -91,7 +94,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 			Tree: t, Common: common, Path: filepath.Join(k.folder(attempt), t.Name), Branch: own, Base: base, Folder: Folder(ctx, t.Repo),
 		})
 	}
-	if err := k.unlinked(j.paths()...); err != nil {
+	if err := k.Safe(j.paths()...); err != nil {
 		return nil, err
 	}
 	for _, at := range []string{k.folder(attempt), k.gone(attempt)} {
@@ -100,19 +103,6 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 		}
 	}
 	return j, k.save(j)
-}
-
-// is reports whether a journal has this branch and these trees, regardless of their copy lists and
-// setup commands.
-func (j *journal) is(branch string, trees []Tree) bool {
-	return j.Branch == branch && slices.EqualFunc(j.Trees, trees, func(e *record, t Tree) bool {
-		return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch
-	})
-}
-
-// present reports whether no worktree was deleted by hand.
-func (j *journal) present() bool {
-	return !slices.ContainsFunc(j.Trees, func(e *record) bool { return !isThere(e.Path) })
 }
 
 func (j *journal) made() []Made {

@@ -76,7 +76,7 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is repaired: save what is in them, then move that file away", attempt, path, err)
 	}
-	if err := k.unlinked(j.paths()...); err != nil {
+	if err := k.Safe(j.paths()...); err != nil {
 		return nil, err
 	}
 	return j, nil
@@ -121,14 +121,6 @@ func (k *Keeper) save(j *journal) error {
 	err = durable.Disk{}.Put(path, append(data, '\n'), durable.PutOptions{Temp: j.Attempt + ".new"}) // written by the holder of the attempt's lock alone
 	if err != nil {
 		return durable.Explain(fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err), path)
-	}
-	return nil
-}
-
-// forget removes the journal of an attempt of which nothing is left.
-func (k *Keeper) forget(attempt string) error {
-	if err := (durable.Disk{}).Drop(k.journalPath(attempt)); err != nil {
-		return fmt.Errorf("removing the journal of attempt %s: %w", attempt, err)
 	}
 	return nil
 }

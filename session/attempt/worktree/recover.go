@@ -19,7 +19,7 @@ const busyFor = 500 * time.Millisecond
 // is working on. It returns its actions, for the log, and the joined errors; one attempt's error
 // does not affect the others. It blocks until all is done.
 func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) ([]string, error) {
-	if err := k.unlinked(); err != nil {
+	if err := k.Safe(); err != nil {
 		return nil, err
 	}
 	all, err := k.attempts()

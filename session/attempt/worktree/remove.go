@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"deepwork/actor/durable"
 )
 
 // Remove removes the worktrees of an attempt. Uncommitted work is first saved under the rescue ref
@@ -75,7 +77,7 @@ func (k *Keeper) remove(ctx context.Context, j *journal, force bool, inUse func(
 // would look like one with deleted files.
 func (k *Keeper) drop(ctx context.Context, j *journal) error {
 	folder, gone := k.folder(j.Attempt), k.gone(j.Attempt)
-	if err := k.unlinked(folder, gone); err != nil {
+	if err := k.Safe(folder, gone); err != nil {
 		return err
 	}
 	for _, e := range j.Trees {
@@ -103,7 +105,10 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 		return fmt.Errorf("deleting %s: %w", gone, err)
 	}
 	k.at("deleted")
-	return k.forget(j.Attempt)
+	if err := (durable.Disk{}).Drop(k.journalPath(j.Attempt)); err != nil {
+		return fmt.Errorf("removing the journal of attempt %s: %w", j.Attempt, err)
+	}
+	return nil
 }
 
 func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {

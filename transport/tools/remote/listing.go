@@ -83,19 +83,12 @@ type listedMeta struct {
 func metaOf(w *sources.Workflow) listedMeta {
 	m := listedMeta{
 		Source: w.Source, ID: w.ID, Category: tool.Plain(w.Category), Version: tool.Plain(w.Version),
-		ExecutionType: executionType(w.Async), Metadata: w.Metadata, InputSchema: w.Adapted,
+		ExecutionType: map[bool]string{true: "async", false: "sync"}[w.Async], Metadata: w.Metadata, InputSchema: w.Adapted,
 	}
 	if len(m.Metadata) == 0 {
 		m.Metadata = json.RawMessage("null")
 	}
 	return m
-}
-
-func executionType(async bool) string {
-	if async {
-		return "async"
-	}
-	return "sync"
 }
 
 // performedBy says in a description who must perform the steps of a workflow.
@@ -157,7 +150,9 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 	}
 	size := 0
 	for i, t := range l.Tools[begin:] {
-		size += weight(t)
+		input, _ := t.InputSchema.(json.RawMessage)
+		meta, _ := t.Meta[WorkflowMeta].(listedMeta)
+		size += len(t.Description) + len(input) + len(meta.Metadata) // approximately what comes from the source
 		// Without a workflow on the page there would be no name for the cursor.
 		if i > 0 && (len(tools) >= PageTools || size > pageBytes) {
 			return tools, tool.Workflows.Encode(l.Tools[begin+i-1].Name)
@@ -165,11 +160,4 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 		tools = append(tools, t)
 	}
 	return tools, ""
-}
-
-// weight returns the approximate number of bytes that come from the source.
-func weight(t *mcp.Tool) int {
-	input, _ := t.InputSchema.(json.RawMessage)
-	meta, _ := t.Meta[WorkflowMeta].(listedMeta)
-	return len(t.Description) + len(input) + len(meta.Metadata)
 }
