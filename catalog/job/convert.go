@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/internal/yamltree"
 )
 
@@ -475,9 +476,5 @@ func allText(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return scalar(n)
 	}
-	all := make([]string, len(n.Content))
-	for i, child := range n.Content {
-		all[i] = allText(child)
-	}
-	return strings.Join(all, " ")
+	return strings.Join(xslices.Map(n.Content, allText), " ")
 }

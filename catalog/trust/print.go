@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 )
 
@@ -70,11 +71,7 @@ func showValue(w io.Writer, indent, name string, value any) {
 			showValue(w, indent, under, v[key])
 		}
 	case []any:
-		words := make([]string, len(v))
-		for i, word := range v {
-			words[i] = Quote(fmt.Sprint(word))
-		}
-		showLine(w, indent, name, strings.Join(words, " "))
+		showLine(w, indent, name, strings.Join(xslices.Map(v, func(word any) string { return Quote(fmt.Sprint(word)) }), " "))
 	case string:
 		if v != "" || strings.HasPrefix(name, "env.") || strings.Contains(name, ".env.") {
 			showLine(w, indent, name, Quote(v))

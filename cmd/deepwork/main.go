@@ -40,6 +40,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/show"
 )
@@ -194,11 +195,7 @@ func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subs...)
 	cmd.Args = unknownCommand
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var names []string
-		for _, sub := range cmd.Commands() {
-			names = append(names, sub.Name())
-		}
-		return usagef(cmd, "%s needs one of %s", below(cmd), strings.Join(names, ", "))
+		return usagef(cmd, "%s needs one of %s", below(cmd), strings.Join(xslices.Map(cmd.Commands(), func(sub *cobra.Command) string { return sub.Name() }), ", "))
 	}
 	return cmd
 }

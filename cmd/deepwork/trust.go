@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
@@ -150,10 +151,7 @@ func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
 
 // summaryOf names the entries of a set, and says how many have changed since the last of the grants.
 func summaryOf(set trust.Set, grants []trust.Grant) string {
-	keys := make([]string, len(set))
-	for i, e := range set {
-		keys[i] = trust.Word(e.Key)
-	}
+	keys := xslices.Map(set, func(e trust.Entry) string { return trust.Word(e.Key) })
 	text := fmt.Sprintf("It asks for %s: %s.", count(len(set), "thing"), oneLine(strings.Join(keys, ", "), 400))
 	if n := len(grants); n > 0 {
 		text += fmt.Sprintf(" Since the last approval: %s.", count(len(set.Changes(grants[n-1].Set)), "change"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -85,11 +86,7 @@ func (e *Engine) checkWorkspace(a *task.Attempt) error {
 	if err := checkLayout(a); err != nil {
 		return err
 	}
-	paths := make([]string, len(a.Repos))
-	for i, r := range a.Repos {
-		paths[i] = r.Worktree
-	}
-	return e.Worktrees(a).Check(a.ID, paths)
+	return e.Worktrees(a).Check(a.ID, xslices.Map(a.Repos, func(r task.AttemptRepo) string { return r.Worktree }))
 }
 
 // dropState removes the state of the servers that worked in a workspace that is about to be

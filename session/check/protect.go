@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/session/git"
 	"deepwork/session/workflow/machine"
@@ -72,10 +73,7 @@ func Changed(ctx context.Context, root string, was *machine.Protected) (all []st
 		return nil, err
 	}
 	changed, err := t.changed(ctx, was)
-	for _, c := range changed {
-		all = append(all, c.String())
-	}
-	return all, err
+	return xslices.Map(changed, change.String), err
 }
 
 // onDisk identifies a file by reading it, without the help of git's index; "" if it is gone. A file that is

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -93,10 +94,7 @@ func (c *comparison) compare(ctx context.Context) error {
 	switch {
 	case !compared || slices.ContainsFunc(c.diffs, func(d attempt.RepoDiff) bool { return d.Diff != "" || d.Truncated }):
 	case len(c.paths) > 0:
-		all := make([]string, len(c.paths))
-		for i, p := range c.paths {
-			all[i] = fmt.Sprintf("%q", board.Clip(p))
-		}
+		all := xslices.Map(c.paths, func(p string) string { return fmt.Sprintf("%q", board.Clip(p)) })
 		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", board.Enumerate(all, "none"))
 	default:
 		c.note("Nothing is changed.")

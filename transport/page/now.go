@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
@@ -151,10 +152,7 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Atten
 		return r.Items, nil
 	}
 	steps, err := s.Engine.Awaiting(ctx, who, nil)
-	for _, step := range steps {
-		all = append(all, board.StepAttention(step))
-	}
-	return all, err
+	return xslices.Map(steps, board.StepAttention), err
 }
 
 func sessionItem(i *workflow.SessionInfo) item {

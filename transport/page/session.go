@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -204,11 +205,7 @@ func (p *sessionPage) read(ctx context.Context) (err error) {
 		return nil
 	}
 	for i := range def.Workflow.Entries {
-		var group []stepView
-		for _, step := range p.State.Displayed(def, i) {
-			group = append(group, p.step(def.Job.Step(step), step))
-		}
-		p.Timeline = append(p.Timeline, group)
+		p.Timeline = append(p.Timeline, xslices.Map(p.State.Displayed(def, i), func(step string) stepView { return p.step(def.Job.Step(step), step) }))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/schema"
 	"deepwork/session"
@@ -256,10 +257,7 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 	}
 	faults = slices.Concat(unknown, faults, missing)
 	const shown = 20
-	var texts []string
-	for _, f := range faults[:min(shown, len(faults))] {
-		texts = append(texts, f.text)
-	}
+	texts := xslices.Map(faults[:min(shown, len(faults))], func(f fault) string { return f.text })
 	if more := len(faults) - shown; more > 0 {
 		texts = append(texts, fmt.Sprintf("And %d more.", more))
 	}

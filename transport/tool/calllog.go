@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -116,10 +117,7 @@ func (l *CallLog) sessionOf(reply any) string {
 // top.
 func stackAttr(stack []machine.StackEntry) slog.Attr {
 	top := stack[max(0, len(stack)-StackLogged):]
-	names := make([]string, len(top))
-	for i, e := range top {
-		names[i] = e.Workflow
-	}
+	names := xslices.Map(top, func(e machine.StackEntry) string { return e.Workflow })
 	if len(top) < len(stack) {
 		return slog.Group("stack", slog.Int("depth", len(stack)), slog.Any("top", names))
 	}

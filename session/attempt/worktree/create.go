@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/xslices"
 	"deepwork/session/git"
 )
 
@@ -106,11 +107,7 @@ func (k *Keeper) plan(ctx context.Context, attempt, branch string, trees []Tree)
 }
 
 func (j *journal) made() []Made {
-	out := make([]Made, len(j.Trees))
-	for i, e := range j.Trees {
-		out[i] = Made{RepoID: e.RepoID, Path: e.Path, Base: e.Base}
-	}
-	return out
+	return xslices.Map(j.Trees, func(e *record) Made { return Made{RepoID: e.RepoID, Path: e.Path, Base: e.Base} })
 }
 
 // build creates one worktree.

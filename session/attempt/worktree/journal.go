@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/xslices"
 )
 
 // journalVersion is the version of the journal's format; a journal of a newer version is not
@@ -37,11 +38,7 @@ type journal struct {
 }
 
 func (j *journal) paths() []string {
-	all := make([]string, len(j.Trees))
-	for i, e := range j.Trees {
-		all[i] = e.Path
-	}
-	return all
+	return xslices.Map(j.Trees, func(e *record) string { return e.Path })
 }
 
 // A record is the journal's entry of one worktree.

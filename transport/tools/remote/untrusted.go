@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	sources "deepwork/catalog/source"
 	"deepwork/catalog/trust"
@@ -53,10 +54,9 @@ func (r *Tools) withheld(ctx context.Context) []sources.Skipped {
 	if err != nil {
 		return nil
 	}
-	var all []sources.Skipped
-	for _, a := range settings.WithheldSources() {
-		all = append(all, sources.Skipped{Source: strings.TrimPrefix(a.Key, config.SourcesKey), Reason: fmt.Sprintf(
-			"the user has not approved it (%s): ask them to run `deepwork trust --path %s` in a terminal", a.Text, r.Root)})
-	}
+	all := xslices.Map(settings.WithheldSources(), func(a config.Asked) sources.Skipped {
+		return sources.Skipped{Source: strings.TrimPrefix(a.Key, config.SourcesKey), Reason: fmt.Sprintf(
+			"the user has not approved it (%s): ask them to run `deepwork trust --path %s` in a terminal", a.Text, r.Root)}
+	})
 	return all
 }
