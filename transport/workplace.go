@@ -47,7 +47,7 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 			}
 		}()
 		if err := w.open(ctx, w.options(ctx, o, folder, l)); err != nil {
-			return board.RunEnd{State: board.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
+			return board.RunEnd{State: board.RunStopped, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
 		}
 		c, err := w.base.check(ctx)
 		if err != nil {
@@ -55,13 +55,6 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 		}
 		return run.Lead(ctx, l, w, c.Run.Retries)
 	}
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // A workplace is the server of a run: of the sessions in the folder in which it works, and of an endpoint for
