@@ -67,11 +67,8 @@ func winners(folders []*folder) []served {
 	alive := make(map[string]*entry, count) // job name -> the first with that name that is on disk
 	for _, f := range folders {
 		for _, e := range f.entries {
-			if !e.isJob() {
-				continue
-			}
-			if _, shadowed := taken[e.name]; shadowed {
-				continue
+			if _, shadowed := taken[e.name]; shadowed || e.Good == nil && e.Bad == nil {
+				continue // it claims its directory's name only if there is a job.yml
 			}
 			if e.Good == nil && !f.standard && bundles(folders, e.name) {
 				list = append(list, served{entry: e, bundled: true})
@@ -127,11 +124,6 @@ func (s served) allFaults() job.Diagnostics {
 	return append(slices.Clone(s.faults()), s.Good.NameFault(job.FileName, fmt.Sprintf(
 		"%q is the name of the job in %s too, which comes first; rename one of the two (this one is in %s)",
 		s.Good.Name, s.twin.dir, s.dir)))
-}
-
-// sameView reports whether two snapshots look the same to readers.
-func sameView(a, b *Snapshot) bool {
-	return slices.Equal(a.Jobs, b.Jobs) && slices.EqualFunc(a.Errors, b.Errors, sameError)
 }
 
 func sameError(a, b LoadError) bool {

@@ -194,15 +194,10 @@ func (c *Catalog) lookWhenNeeded(ctx context.Context) {
 		}
 		st := c.state.Load()
 		if keys := st.stale(); len(keys) > 0 || st.overdue(time.Now()) {
-			c.tryLook(ctx, keys)
+			if _, err := c.ask(ctx, keys); err != nil && ctx.Err() == nil && !errors.Is(err, actor.ErrStopped) {
+				c.options.Logger.Error("job folders could not be looked at", "error", err)
+			}
 		}
-	}
-}
-
-// tryLook is ask for background goroutines: it logs the error.
-func (c *Catalog) tryLook(ctx context.Context, keys []key) {
-	if _, err := c.ask(ctx, keys); err != nil && ctx.Err() == nil && !errors.Is(err, actor.ErrStopped) {
-		c.options.Logger.Error("job folders could not be looked at", "error", err)
 	}
 }
 

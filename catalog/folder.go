@@ -170,9 +170,6 @@ func newEntry(folder, name string) *entry {
 	return &entry{File: &follow.File[job.Job]{Track: file}, name: name, dir: dir}
 }
 
-// isJob reports whether the entry claims its directory's name among the folders.
-func (e *entry) isJob() bool { return e.Good != nil || e.Bad != nil }
-
 // faults returns the faults of job.yml.
 func (e *entry) faults() job.Diagnostics {
 	ds, _ := e.Bad.(job.Diagnostics)

@@ -218,7 +218,8 @@ func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
 		},
 		"of a file that is too young": func(p *project, c *Catalog) {
 			p.put("one", source("one", "new"))
-			c.tryLook(p.t.Context(), c.state.Load().listings())
+			_, err := c.ask(p.t.Context(), c.state.Load().listings())
+			must(p.t, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"deepwork/actor"
@@ -48,7 +49,7 @@ func (c *Catalog) publish(next *state, visible, rewatch bool) {
 	changed := false
 	if first := old.snap.Version == 0; visible || first {
 		snap := assemble(next.folders, old.snap.Version+1)
-		if changed = first || !sameView(old.snap, snap); changed {
+		if changed = first || !slices.Equal(old.snap.Jobs, snap.Jobs) || !slices.EqualFunc(old.snap.Errors, snap.Errors, sameError); changed {
 			next.snap = snap
 			logErrors(c.options.Logger, old.snap, snap)
 		}

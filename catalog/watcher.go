@@ -136,12 +136,3 @@ func (w *watcher) lose(dir string) {
 	w.mu.Unlock()
 	w.rewatch.Wake()
 }
-
-// takeLost returns what was lost since it was last called.
-func (w *watcher) takeLost() (ended map[string]bool, unknown bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ended, unknown = w.ended, w.unknown
-	w.ended, w.unknown = make(map[string]bool), false
-	return ended, unknown
-}

@@ -47,7 +47,7 @@ func planFor(root string, s *state) plan {
 			if parent == at {
 				break
 			}
-			exists := isDir(parent)
+			exists := follow.Path(parent).Stat().Kind == follow.Dir
 			if exists {
 				add(parent, filepath.Base(at))
 			}
@@ -59,8 +59,6 @@ func planFor(root string, s *state) plan {
 	}
 	return p
 }
-
-func isDir(path string) bool { return follow.Path(path).Stat().Kind == follow.Dir }
 
 // An identity is a directory, whatever its name: two names of one directory share one watch, and
 // events carry one of them.
@@ -99,7 +97,10 @@ func (w *watcher) keepWatches(ctx context.Context, n notifier) error {
 
 // install makes one round, and reports whether there are new watches.
 func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (added bool, err error) {
-	ended, unknown := w.takeLost()
+	w.mu.Lock()
+	ended, unknown := w.ended, w.unknown // lost since the last round
+	w.ended, w.unknown = make(map[string]bool), false
+	w.mu.Unlock()
 	wanted := planFor(w.root, w.state())
 
 	// Names of one directory share one watch, if possible under the name that already has it.
@@ -145,7 +146,8 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 		switch {
 		case ctx.Err() != nil:
 			return false, ctx.Err()
-		case usedUp(err):
+		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+			// No watches are left.
 			return false, fmt.Errorf("watching %s: %w", name, err)
 		case errors.Is(err, fsnotify.ErrClosed):
 			return false, err
@@ -157,11 +159,4 @@ func (w *watcher) install(ctx context.Context, n notifier, installed watchSet) (
 		added = added || !has
 	}
 	return added, nil
-}
-
-// usedUp reports whether an error of Add means that no watches are left, and not that this
-// directory cannot be watched.
-func usedUp(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EMFILE) ||
-		errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }

@@ -66,7 +66,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The quality review of %s gave no verdict: %s.", e.Review, e.What)
 	if e.Tail != "" {
-		fmt.Fprintf(&b, " The last lines it wrote:\n%s\n", indent(e.Tail))
+		fmt.Fprintf(&b, " The last lines it wrote:\n    %s\n", strings.ReplaceAll(e.Tail, "\n", "\n    "))
 	} else if e.Code != ContentChanged && e.Code != Cancelled && e.Code != NotStarted {
 		b.WriteString(" It wrote nothing.")
 	}
@@ -96,5 +96,3 @@ func (c Code) remedy() string {
 	}
 	return "Call finished_step again with the same outputs to have it reviewed once more." + fix
 }
-
-func indent(s string) string { return "    " + strings.ReplaceAll(s, "\n", "\n    ") }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/actor/xslices"
 )
 
 // A Gate runs reviews in a pool of bounded size that all sessions share in turns. Its methods may
@@ -102,10 +103,7 @@ func (g *Gate) Run(ctx context.Context, session string, s Submission, tasks []Ta
 	}
 	b := &batch{session: session, sub: s, each: each, left: len(tasks)}
 	b.ctx, b.cancel = context.WithCancelCause(ctx)
-	reviews := make([]*review, len(tasks))
-	for i, t := range tasks {
-		reviews[i] = &review{b, t}
-	}
+	reviews := xslices.Map(tasks, func(t Task) *review { return &review{b, t} })
 	g.open[b] = struct{}{}
 	g.queue.push(session, reviews...)
 	g.wg.Go(func() {

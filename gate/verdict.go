@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 )
@@ -371,10 +372,7 @@ func verdictSchema(criteria []job.Criteria) string {
 		"feedback": {"description": "For the author: what is wrong, where, and what to do about it.", "type": "string"},
 		"passed": {"description": "True only if every criterion passes.", "type": "boolean"}},
 		"required": ["passed", "feedback", "criteria_results"], "type": "object"}`
-	var names []string
-	for _, c := range criteria {
-		names = append(names, c.Name)
-	}
+	names := xslices.Map(criteria, func(c job.Criteria) string { return c.Name })
 	enum := ""
 	if text, err := json.Marshal(names); err == nil && names != nil && len(text)+len(frame) <= schemaLimit {
 		enum = `"enum": ` + string(text) + ", "

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 )
 
@@ -44,10 +45,9 @@ func UntrustedSources(root string, cfg *config.Config, what string, only ...stri
 		return nil
 	}
 	const most = 5
-	var shown []string
-	for _, a := range asked[:min(len(asked), most)] {
-		shown = append(shown, "'"+strings.TrimPrefix(a.Key, config.SourcesKey)+"' ("+a.Text+")")
-	}
+	shown := xslices.Map(asked[:min(len(asked), most)], func(a config.Asked) string {
+		return "'" + strings.TrimPrefix(a.Key, config.SourcesKey) + "' (" + a.Text + ")"
+	})
 	if n := len(asked) - most; n > 0 {
 		shown = append(shown, fmt.Sprintf("%d more", n))
 	}

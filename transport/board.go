@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
-	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session"
@@ -20,7 +19,6 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/state"
-	"deepwork/session/store"
 	"deepwork/session/store/backend"
 	"deepwork/session/workflow"
 	boardtools "deepwork/transport/tools/board"
@@ -142,13 +140,6 @@ func keepApart(folder *state.Folder) error {
 		return fmt.Errorf("hiding the folder of sessions from git: %w", err)
 	}
 	return nil
-}
-
-// enter makes this process one of those that share a store, as soon as that answers, so that it is ready
-// before the first call and takes over from processes that are gone.
-func enter(ctx context.Context, members store.Members) {
-	for members.Enter(ctx) != nil && wait.For(ctx, time.Second) == nil {
-	}
 }
 
 // Workspace returns the attempt in whose workspace a program is, whose folder has this state, or nil. Of the

@@ -57,10 +57,6 @@ type connections struct {
 	wg     sync.WaitGroup // one per connection, and the goroutines that end them
 }
 
-func (c *connections) init(connect, stateless func(string) tool.WorkflowCaller, idle func() time.Duration) {
-	c.connect, c.stateless, c.idle, c.byKey = connect, stateless, idle, map[any]*connection{}
-}
-
 // Open opens the connection of a session whose client has made no call yet.
 func (c *connections) Open(ctx context.Context, ss *mcp.ServerSession) error {
 	_, err := c.of(ctx, ss)
@@ -125,7 +121,13 @@ func (c *connections) find(who session.Caller, ss *mcp.ServerSession) (*connecti
 	conn.workflows, conn.ss = c.connect(who.Identity), ss
 	if who.Remote() && c.idle != nil {
 		if conn.idle = c.idle(); conn.idle > 0 {
-			conn.timer = time.AfterFunc(conn.idle, func() { c.rested(conn) })
+			conn.timer = time.AfterFunc(conn.idle, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				if conn.calls == 0 { // else the time begins again with the end of the last one
+					c.finish(conn)
+				}
+			})
 		}
 	}
 	c.wg.Go(func() {
@@ -164,16 +166,6 @@ func (c *connections) release(conn *connection) {
 	defer c.mu.Unlock()
 	if conn.calls--; conn.calls == 0 && conn.timer != nil && !conn.over {
 		conn.timer.Reset(conn.idle)
-	}
-}
-
-// rested ends a connection that was idle for too long. During calls it does nothing: the time begins again
-// with the end of the last one.
-func (c *connections) rested(conn *connection) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if conn.calls == 0 {
-		c.finish(conn)
 	}
 }
 

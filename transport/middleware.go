@@ -58,12 +58,6 @@ var (
 	}
 )
 
-// notOffered is the answer to a method that the server does not support.
-func notOffered(method string) error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
-		Message: fmt.Sprintf("method not found: %q: this server does not offer it; tools/list lists its tools", method)}
-}
-
 // receive is the middleware for all requests: it recovers from panics of handlers, gives the
 // request its caller's connection and a context that ends with the server, computes the
 // instructions when they are requested, and finds the handler of a called tool.
@@ -71,7 +65,10 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				res, err = nil, s.survived(ctx, method, p)
+				s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
+					slog.String("method", method), slog.Any("panic", p), slog.String("trace", string(debug.Stack())))
+				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
+					Message: fmt.Sprintf("%s failed because of an error in the server; the server still runs, so try again", method)}
 			}
 		}()
 		ss, ok := req.GetSession().(*mcp.ServerSession)
@@ -79,7 +76,8 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return next(ctx, method, req)
 		}
 		if undeclared[method] || s.library == nil && offered[method] {
-			return nil, notOffered(method)
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound,
+				Message: fmt.Sprintf("method not found: %q: this server does not offer it; tools/list lists its tools", method)}
 		}
 		who := session.CallerOf(ctx)
 		if who == (session.Caller{}) { // a transport must set it
@@ -125,14 +123,6 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return res, nil
 	}
-}
-
-// survived logs a panic of a handler and returns the answer.
-func (s *Server) survived(ctx context.Context, method string, p any) error {
-	s.logger.LogAttrs(ctx, slog.LevelError, "panic while handling a request",
-		slog.String("method", method), slog.Any("panic", p), slog.String("trace", string(debug.Stack())))
-	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError,
-		Message: fmt.Sprintf("%s failed because of an error in the server; the server still runs, so try again", method)}
 }
 
 // sessionMetrics are the metrics of the workflow sessions, their actors and their

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"deepwork/actor/process"
 	"deepwork/actor/wait"
@@ -190,7 +191,11 @@ func (p *opening) openStores() error {
 	}
 	p.opened.add("closing the stores", p.stores.Close)
 	if p.stores.Unavailable != nil {
-		p.opened.follow("entering the store", func(ctx context.Context) { enter(ctx, p.stores.Members) })
+		// As soon as the store answers, so that it is ready before the first call and takes over from processes that are gone.
+		p.opened.follow("entering the store", func(ctx context.Context) {
+			for p.stores.Members.Enter(ctx) != nil && wait.For(ctx, time.Second) == nil {
+			}
+		})
 	}
 	return nil
 }
@@ -306,7 +311,9 @@ func (p *opening) engines() engines {
 	p.board.share(&e, p.engine)
 	e.pages = func() (page.Options, error) {
 		key, err := p.folder.Sign("web pages", nil)
-		return page.Options{Project: filepath.Base(p.root), Root: p.root, Board: p.board.engine, Engine: p.engine, Jobs: p.freshJobs, Config: p.current, Approves: p.approvesCheck, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger}, err
+		return page.Options{Project: filepath.Base(p.root), Root: p.root, Board: p.board.engine, Engine: p.engine, Jobs: p.freshJobs, Config: p.current, Approves: func(e trust.Entry) bool {
+			return p.policy.Ledger.ApprovesCheck(e, p.settings.User().TrustedFolders) == nil
+		}, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger}, err
 	}
 	return e
 }

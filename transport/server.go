@@ -111,8 +111,8 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	if e.local == (session.Caller{}) {
 		e.local = session.LocalCaller("")
 	}
-	s := &Server{engines: e, logger: logger}
-	s.conns.init(e.connect, e.connectStateless, func() time.Duration { return s.lastHTTP().IdleTimeout })
+	s := &Server{engines: e, logger: logger, conns: connections{connect: e.connect, stateless: e.connectStateless, byKey: map[any]*connection{}}}
+	s.conns.idle = func() time.Duration { return s.lastHTTP().IdleTimeout }
 	if sets == nil {
 		sets = config.DefaultToolsets
 	}
@@ -139,7 +139,11 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	if s.tools.Has("finished_step") {
 		source.Add(s.tools, source.Options{Jobs: e.jobs, Execution: e.execution, Offered: func(ctx context.Context) bool {
-			return slices.Contains(sets, "source") || s.exposesJobs(ctx)
+			if slices.Contains(sets, "source") || s.remote == nil || s.check == nil {
+				return slices.Contains(sets, "source")
+			}
+			c, err := s.check(ctx)
+			return err == nil && c.WorkflowTools.ExposeJobs
 		}})
 	}
 	if slices.Contains(sets, "board") {
@@ -200,15 +204,6 @@ func (s *Server) ready(ctx context.Context) error {
 		return store.Refused(s.unavailable())
 	}
 	return nil
-}
-
-// exposesJobs reports whether the config offers this project's workflows as tools.
-func (s *Server) exposesJobs(ctx context.Context) bool {
-	if s.remote == nil || s.check == nil {
-		return false
-	}
-	c, err := s.check(ctx)
-	return err == nil && c.WorkflowTools.ExposeJobs
 }
 
 // settings returns the HTTP settings of the config, or the defaults if it was never good.

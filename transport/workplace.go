@@ -37,7 +37,8 @@ import (
 // folder is its state.
 func Leader(o Options, folder *state.Folder) attempt.Leader {
 	return func(ctx context.Context, l *attempt.Lead) board.RunEnd {
-		w := newWorkplace(o.Logger, folder, l)
+		w := &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), root: l.Attempt.Workspace,
+			logger: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), who: session.LocalCaller("")}
 		defer func() {
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer cancel()
@@ -46,17 +47,14 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 			}
 		}()
 		if err := w.open(ctx, w.options(ctx, o, folder, l)); err != nil {
-			return board.RunEnd{State: board.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
+			return board.RunEnd{State: board.RunStopped, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
 		}
-		return run.Lead(ctx, l, w, w.retries(ctx))
+		c, err := w.base.check(ctx)
+		if err != nil {
+			c = config.Default()
+		}
+		return run.Lead(ctx, l, w, c.Run.Retries)
 	}
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // A workplace is the server of a run: of the sessions in the folder in which it works, and of an endpoint for
@@ -87,11 +85,6 @@ type grant struct {
 	inFlight int       // calls
 	lastCall time.Time // when the last one ended
 	children []string  // the workflows that its agent has started, over whatever connection
-}
-
-func newWorkplace(logger *slog.Logger, folder *state.Folder, l *attempt.Lead) *workplace {
-	return &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), root: l.Attempt.Workspace,
-		logger: cmp.Or(logger, slog.New(slog.DiscardHandler)), who: session.LocalCaller("")}
 }
 
 // options returns those of the server of the run's folder, from those of the project's.
@@ -279,15 +272,6 @@ func (w *workplace) Defined(ctx context.Context, s *machine.State, stepID string
 
 // Moved implements run.Workplace.
 func (w *workplace) Moved() <-chan struct{} { return w.moved }
-
-// retries returns run.retries.
-func (w *workplace) retries(ctx context.Context) int {
-	c, err := w.base.check(ctx)
-	if err != nil {
-		c = config.Default()
-	}
-	return c.Run.Retries
-}
 
 // A stepCaller is the agent of a step: it may get and finish that, and start workflows for it, with all
 // their steps.

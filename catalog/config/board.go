@@ -87,7 +87,3 @@ type AutoStart struct {
 	Variant     string // "" means the executor's own command
 	MaxInReview int
 }
-
-func defaultAttempts() Attempts {
-	return Attempts{MaxConcurrent: 4, BranchPrefix: "deepwork/", MachineLostAfter: 10 * time.Minute}
-}

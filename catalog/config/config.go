@@ -115,12 +115,15 @@ func Default() *Config {
 			MaxInlineFiles:       5,
 			Override:             OverrideAgent,
 		},
-		Git:           Git{Branch: BranchName},
-		HTTP:          defaultHTTP(),
-		WorkflowTools: defaultWorkflowTools(),
-		Attempts:      defaultAttempts(),
-		Run:           Run{Retries: 2},
-		Checks:        Checks{MaxConcurrent: runtime.GOMAXPROCS(0)},
+		Git:  Git{Branch: BranchName},
+		HTTP: HTTP{IdleTimeout: time.Hour, MaxConnections: 6000, MaxRequests: 1024, MaxBodyBytes: 4 << 20, Quotas: Quotas{Requests: 256}},
+		WorkflowTools: WorkflowTools{
+			Enabled: true, RefreshInterval: 5 * time.Minute,
+			StatusInterval: 2 * time.Second, MaxConcurrent: 10, KeepToolsFor: time.Minute, RetryAttempts: 3,
+		},
+		Attempts: Attempts{MaxConcurrent: 4, BranchPrefix: "deepwork/", MachineLostAfter: 10 * time.Minute},
+		Run:      Run{Retries: 2},
+		Checks:   Checks{MaxConcurrent: runtime.GOMAXPROCS(0)},
 	}
 }
 

@@ -49,11 +49,6 @@ type Token struct {
 	Rights Rights `yaml:"rights" as:"rights"`                                                                     // beyond the calls that are open to every caller
 }
 
-func defaultHTTP() HTTP {
-	return HTTP{IdleTimeout: time.Hour, MaxConnections: 6000, MaxRequests: 1024, MaxBodyBytes: 4 << 20,
-		Quotas: Quotas{Requests: 256}}
-}
-
 // CheckTokenName returns what is wrong with a token's name, or nil. Names are the identities of
 // callers and appear in logs and sessions.
 func CheckTokenName(name string) error {

@@ -181,13 +181,6 @@ func (c *Config) Secrets() []string {
 	return all
 }
 
-func defaultWorkflowTools() WorkflowTools {
-	return WorkflowTools{
-		Enabled: true, RefreshInterval: 5 * time.Minute,
-		StatusInterval: 2 * time.Second, MaxConcurrent: 10, KeepToolsFor: time.Minute, RetryAttempts: 3,
-	}
-}
-
 // CheckServerURL returns what is wrong with the URL of an MCP server, or "". It does not repeat the
 // URL, which may contain a password.
 func CheckServerURL(s string) string {

@@ -25,7 +25,18 @@ func (d *decoder) check(j *Job) {
 		d.checkDependencies(j, i, at)
 		d.checkRunEach(s, at)
 		d.nameChecks(s, at)
-		d.checkSchemas(s, at)
+		for k := range s.Outputs {
+			o, at := &s.Outputs[k], place{"steps", i, "outputs", s.Outputs[k].Name, "schema"}
+			if o.Schema.File != "" {
+				j.files = append(j.files, namedFile{o.Schema.File, &o.Schema, at})
+			}
+			if o.Type == Text && d.Has(at) {
+				d.FaultAt(at, "is of a text, and only files have a schema: write type: file, or remove schema")
+			}
+		}
+		if s.InstructionsFile != "" {
+			j.files = append(j.files, namedFile{s.InstructionsFile, nil, append(slices.Clip(at), "instructions_file")})
+		}
 		d.checkInputs(s, at)
 		switch given, count := d.given(at, "instructions", "instructions_file"); {
 		case given == notMapping || count == 1:
@@ -115,15 +126,6 @@ func (d *decoder) checkRunEach(s *Step, at place) {
 		if !known[r.RunEach] && !d.Full() {
 			d.FaultAt(append(slices.Clip(at), "reviews", k, "run_each"), "%s is neither step nor an output of this step: %s",
 				yamltree.Quote(r.RunEach), nearest(r.RunEach, names, "write one of "))
-		}
-	}
-}
-
-// checkSchemas checks that the outputs with a schema are files.
-func (d *decoder) checkSchemas(s *Step, at place) {
-	for _, o := range s.Outputs {
-		if o.Type == Text && (o.Schema.File != "" || o.Schema.JSON != nil) {
-			d.FaultAt(append(slices.Clip(at), "outputs", o.Name, "schema"), "is of a text, and only files have a schema: write type: file, or remove schema")
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/internal/yamltree"
 )
 
@@ -58,6 +59,8 @@ func Convert(dir string, source []byte) (*Conversion, error) {
 	return &c.Conversion, nil
 }
 
+const commonInfo = "common_job_info_provided_to_all_steps_at_runtime"
+
 // isListed reports whether a file has steps as a list, and workflows, if any, that name them: every format but that of
 // 0.10 and later.
 func isListed(root *yaml.Node) bool {
@@ -71,17 +74,15 @@ func (d *decoder) earlier() string {
 	if !isListed(root) {
 		return ""
 	}
-	criteria, lists := false, false
-	for _, s := range yamltree.Target(get(root, "steps")).Content {
-		if s = yamltree.Target(s); s.Kind == yaml.MappingNode {
-			outputs := get(s, "outputs")
-			criteria = criteria || get(s, "quality_criteria") != nil
-			lists = lists || outputs != nil && yamltree.Target(outputs).Kind == yaml.SequenceNode
-		}
+	has := func(key string, kinds ...yaml.Kind) bool { // whether a step has it
+		return slices.ContainsFunc(yamltree.Target(get(root, "steps")).Content, func(s *yaml.Node) bool {
+			v := yamltree.Target(get(yamltree.Target(s), key))
+			return v != nil && slices.Contains(kinds, v.Kind)
+		})
 	}
-	told := get(root, "common_job_info_provided_to_all_steps_at_runtime") != nil
+	told := get(root, commonInfo) != nil
 	switch {
-	case criteria, lists && !told:
+	case has("quality_criteria", yaml.SequenceNode, yaml.MappingNode, yaml.ScalarNode), !told && has("outputs", yaml.SequenceNode):
 		return "DeepWork 0.1 to 0.6"
 	case get(root, "changelog") != nil, !told && get(root, "description") != nil:
 		return "DeepWork 0.7"
@@ -111,10 +112,12 @@ func (d *decoder) reportEarlier(was, dir string) {
 	}
 }
 
+// A converter changes the tree of a file by rules, each of which is carried out on all steps before the next.
 type converter struct {
 	Conversion
 	dir     string
-	earlier bool // the file is of an earlier format than ours
+	earlier bool         // the file is of an earlier format than ours
+	steps   []*yaml.Node // those that are mappings
 	changed bool
 }
 
@@ -159,51 +162,54 @@ func expand(n *yaml.Node) *yaml.Node {
 }
 
 func (c *converter) job(root *yaml.Node) {
-	const commonInfo = "common_job_info_provided_to_all_steps_at_runtime"
 	if c.earlier && get(root, commonInfo) == nil {
-		if get(root, "description") != nil {
-			rename(root, "description", commonInfo)
+		if i := find(root, "description"); i >= 0 {
+			root.Content[i].Value = commonInfo
 			c.did("description is now what every step is told")
 		} else {
 			set(root, commonInfo, text("Nothing more is known of this job."))
 			c.did("%s is required: write what every step should know", commonInfo)
 		}
 	}
-	if log := remove(root, "changelog"); log != nil {
+	if log := get(root, "changelog"); log != nil {
+		set(root, "changelog", nil)
 		c.Changelog = changelog(log)
 		c.did("changelog is now CHANGELOG.md")
 	}
-	steps := get(root, "steps")
-	made := outputsOf(steps)
-	for _, s := range steps.Content {
+	for _, s := range get(root, "steps").Content {
 		if s.Kind == yaml.MappingNode {
-			c.step(s, made)
+			c.steps = append(c.steps, s)
+		}
+	}
+	for _, rule := range []func(s *yaml.Node, id string){c.outputs, c.checks, c.inputs} {
+		for _, s := range c.steps {
+			rule(s, scalar(get(s, "id")))
 		}
 	}
 	if w := get(root, "workflows"); w == nil || len(w.Content) == 0 {
-		remove(root, "workflows")
-		entries := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-		for _, id := range inOrder(steps) {
-			entries.Content = append(entries.Content, text(id))
-		}
 		summary := text("All steps, in their order")
-		set(root, "workflows", list(mapping("name", text("full"), "summary", summary, "steps", entries)))
+		set(root, "workflows", list(mapping("name", text("full"), "summary", summary, "steps", c.inOrder())))
 		c.did("each step was started alone; the new workflow full has all of them")
 	}
 }
 
-// byPerson matches what a step is called in which a person decides.
-var byPerson = regexp.MustCompile(`(?i)approv|sign.?off|(human|user|manual)[ _-]?(check|review|confirm|gate)`)
+// step returns the step with an id, or nil.
+func (c *converter) step(id string) *yaml.Node {
+	if i := slices.IndexFunc(c.steps, func(s *yaml.Node) bool { return scalar(get(s, "id")) == id }); i >= 0 {
+		return c.steps[i]
+	}
+	return nil
+}
 
-func (c *converter) step(s *yaml.Node, made map[string][]string) {
-	id := scalar(get(s, "id"))
+// outputs names the outputs of a step, and gives it instructions if it has none.
+func (c *converter) outputs(s *yaml.Node, id string) {
 	for _, key := range []string{"inputs", "outputs", "reviews", "quality_criteria", "hooks", "stop_hooks", "dependencies"} {
 		if v := get(s, key); v != nil && yamltree.IsNull(v) {
-			remove(s, key)
+			set(s, key, nil)
 		}
 	}
-	if get(s, "instructions_file") == nil && get(s, "instructions") == nil && scalar(get(s, "description")) != "" {
-		set(s, "instructions", text(scalar(get(s, "description"))))
+	if about := scalar(get(s, "description")); about != "" && get(s, "instructions_file") == nil && get(s, "instructions") == nil {
+		set(s, "instructions", text(about))
 		c.did("step %s: it had no instructions, so its description is the instructions", id)
 	}
 	if outputs := get(s, "outputs"); outputs == nil && c.earlier {
@@ -211,27 +217,25 @@ func (c *converter) step(s *yaml.Node, made map[string][]string) {
 	} else if outputs != nil && outputs.Kind == yaml.SequenceNode {
 		named := mapping()
 		for _, o := range outputs.Content {
-			c.output(named, o)
+			addOutput(named, o)
 		}
-		replace(s, "outputs", named)
+		set(s, "outputs", named)
 		c.did("step %s: each output is now named by its path", id)
-	}
-	c.checks(s, id)
-	c.inputs(s, id, made)
-	if byPerson.MatchString(id + " " + scalar(get(s, "name"))) {
-		c.note("step %s: if a person decides there, a review with by: human of the step before asks that person, and no agent can pass it", id)
 	}
 }
 
+// byPerson matches what a step is called in which a person decides.
+var byPerson = regexp.MustCompile(`(?i)approv|sign.?off|(human|user|manual)[ _-]?(check|review|confirm|gate)`)
+
 // checks makes reviews of the criteria and the hooks of a step.
 func (c *converter) checks(s *yaml.Node, id string) {
-	reviews := get(s, "reviews")
-	if reviews == nil {
-		reviews = list()
+	if byPerson.MatchString(id + " " + scalar(get(s, "name"))) {
+		c.note("step %s: if a person decides there, a review with by: human of the step before asks that person, and no agent can pass it", id)
 	}
+	reviews := cmp.Or(get(s, "reviews"), list())
 	for _, r := range reviews.Content {
 		if criteria := get(r, "quality_criteria"); criteria != nil && criteria.Kind != yaml.MappingNode {
-			replace(r, "quality_criteria", criteriaOf(criteria))
+			set(r, "quality_criteria", criteriaOf(criteria))
 			c.did("step %s: the criteria of its reviews now have names", id)
 		}
 	}
@@ -242,44 +246,49 @@ func (c *converter) checks(s *yaml.Node, id string) {
 			c.did("step %s: %s are now a review", id, what)
 		}
 	}
-	if criteria := remove(s, "quality_criteria"); criteria != nil {
+	if criteria := get(s, "quality_criteria"); criteria != nil {
+		set(s, "quality_criteria", nil)
 		review(criteriaOf(criteria), "its quality_criteria")
 	}
-	prompts := mapping()
-	for _, hooks := range []*yaml.Node{get(s, "stop_hooks"), get(get(s, "hooks"), "after_agent")} {
-		if hooks == nil || hooks.Kind != yaml.SequenceNode {
-			continue
+	prompts, hooks := mapping(), get(s, "hooks")
+	for _, at := range []struct {
+		of  *yaml.Node
+		key string
+	}{{s, "stop_hooks"}, {hooks, "after_agent"}, {s, "hooks"}} {
+		all := get(at.of, at.key)
+		if all != nil && all.Kind == yaml.SequenceNode {
+			all.Content = slices.DeleteFunc(all.Content, func(h *yaml.Node) bool { return c.hook(prompts, h, id) })
 		}
-		hooks.Content = slices.DeleteFunc(hooks.Content, func(h *yaml.Node) bool {
-			prompt := scalar(get(h, "prompt"))
-			if file := scalar(get(h, "prompt_file")); prompt == "" && file != "" && c.dir != "" {
-				data, _ := readInside(c.dir, file)
-				prompt = strings.TrimSpace(string(data))
-			}
-			if prompt == "" {
-				c.note("step %s: nothing runs its hook with a script or a prompt file that cannot be read: make it a review", id)
-				return false
-			}
-			set(prompts, fmt.Sprintf("check_%d", 1+len(prompts.Content)/2), text("Does it pass this check? "+prompt))
-			return true
-		})
+		if all != nil && all.Kind != yaml.ScalarNode && len(all.Content) == 0 {
+			set(at.of, at.key, nil)
+		}
 	}
 	review(prompts, "the prompts of its hooks")
-	dropEmpty(s, "stop_hooks")
-	if hooks := get(s, "hooks"); hooks != nil {
-		dropEmpty(hooks, "after_agent")
-		dropEmpty(s, "hooks")
-		if get(hooks, "before_tool") != nil || get(hooks, "before_prompt") != nil {
-			c.note("step %s: nothing runs its hooks before_tool and before_prompt", id)
-		}
+	if get(hooks, "before_tool") != nil || get(hooks, "before_prompt") != nil {
+		c.note("step %s: nothing runs its hooks before_tool and before_prompt", id)
 	}
 	if get(s, "reviews") == nil && (c.earlier || len(reviews.Content) > 0) {
 		set(s, "reviews", reviews)
 	}
 }
 
-// output adds an item of a list of outputs to a mapping.
-func (c *converter) output(made, o *yaml.Node) {
+// hook adds the prompt of a hook to criteria, and reports whether it has one.
+func (c *converter) hook(criteria, h *yaml.Node, id string) bool {
+	prompt := scalar(get(h, "prompt"))
+	if file := scalar(get(h, "prompt_file")); prompt == "" && file != "" && c.dir != "" {
+		data, _ := readInside(c.dir, file)
+		prompt = strings.TrimSpace(string(data))
+	}
+	if prompt == "" {
+		c.note("step %s: nothing runs its hook with a script or a prompt file that cannot be read: make it a review", id)
+		return false
+	}
+	set(criteria, fmt.Sprintf("check_%d", 1+len(criteria.Content)/2), text("Does it pass this check? "+prompt))
+	return true
+}
+
+// addOutput adds an item of a list of outputs to a mapping.
+func addOutput(made, o *yaml.Node) {
 	path, kind := scalar(o), "file"
 	about := ""
 	if o.Kind == yaml.MappingNode {
@@ -311,68 +320,39 @@ var bold = regexp.MustCompile(`^\*\*([^*]+)\*\*:?\s*`)
 // criteriaOf returns a mapping of names to questions for a list of criteria, or for a mapping of them.
 func criteriaOf(criteria *yaml.Node) *yaml.Node {
 	made := mapping()
-	if criteria.Kind == yaml.MappingNode {
-		return criteria
+	add := func(name, question string) {
+		for get(made, name) != nil {
+			name += "_"
+		}
+		set(made, name, text(question))
 	}
-	if criteria.Kind == yaml.ScalarNode {
+	switch criteria.Kind {
+	case yaml.MappingNode:
+		return criteria
+	case yaml.ScalarNode:
 		criteria = list(criteria)
 	}
 	for i, q := range criteria.Content {
 		if q.Kind == yaml.MappingNode { // "- Complete: Is it complete?", which YAML takes for a mapping
 			for k := 0; k < len(q.Content); k += 2 {
-				set(made, unused(made, q.Content[k].Value), text(allText(q.Content[k+1])))
+				add(q.Content[k].Value, allText(q.Content[k+1]))
 			}
 			continue
 		}
 		question, name := allText(q), fmt.Sprintf("criterion_%d", i+1)
-		if m := bold.FindStringSubmatch(question); m != nil && get(made, m[1]) == nil && strings.TrimSpace(question[len(m[0]):]) != "" {
+		if m := bold.FindStringSubmatch(question); m != nil && strings.TrimSpace(question[len(m[0]):]) != "" {
 			name, question = m[1], question[len(m[0]):]
 		}
 		if question != "" {
-			set(made, unused(made, name), text(question))
-		}
-	}
-	return made
-}
-
-// unused returns a name that a mapping does not have: this one, or this one with underscores.
-func unused(m *yaml.Node, name string) string {
-	for get(m, name) != nil {
-		name += "_"
-	}
-	return name
-}
-
-// outputsOf returns the names of the outputs of each step, as they will be.
-func outputsOf(steps *yaml.Node) map[string][]string {
-	made := map[string][]string{}
-	for _, s := range steps.Content {
-		id, outputs := scalar(get(s, "id")), get(s, "outputs")
-		switch {
-		case outputs == nil:
-		case outputs.Kind == yaml.SequenceNode:
-			for _, o := range outputs.Content {
-				named := mapping()
-				new(converter).output(named, o)
-				for i := 0; i < len(named.Content); i += 2 {
-					made[id] = append(made[id], named.Content[i].Value)
-				}
-			}
-		case outputs.Kind == yaml.MappingNode:
-			for i := 0; i < len(outputs.Content); i += 2 {
-				made[id] = append(made[id], outputs.Content[i].Value)
-			}
+			add(name, question)
 		}
 	}
 	return made
 }
 
 // inputs corrects the inputs of a step that are files: each names an output of a step that it depends on.
-func (c *converter) inputs(s *yaml.Node, id string, made map[string][]string) {
-	inputs := get(s, "inputs")
-	if inputs == nil {
-		return
-	}
+func (c *converter) inputs(s *yaml.Node, id string) {
+	inputs := cmp.Or(get(s, "inputs"), list())
 	for _, in := range inputs.Content {
 		file, from := scalar(get(in, "file")), scalar(get(in, "from_step"))
 		if from == "" && file != "" { // of a file that exists
@@ -382,13 +362,12 @@ func (c *converter) inputs(s *yaml.Node, id string, made map[string][]string) {
 		if from == "" {
 			continue
 		}
-		if outputs := made[from]; len(outputs) == 1 && file != outputs[0] {
-			replace(in, "file", text(outputs[0]))
-			c.did("step %s: the input %s of step %s is now the output %s, the only one that it makes", id, file, from, outputs[0])
+		if made := get(c.step(from), "outputs"); made != nil && len(made.Content) == 2 && file != made.Content[0].Value {
+			set(in, "file", text(made.Content[0].Value))
+			c.did("step %s: the input %s of step %s is now the output %s, the only one that it makes", id, file, from, made.Content[0].Value)
 		}
 		all := get(s, "dependencies")
 		if all == nil || all.Kind != yaml.SequenceNode {
-			remove(s, "dependencies")
 			all = list()
 			set(s, "dependencies", all)
 		}
@@ -400,35 +379,26 @@ func (c *converter) inputs(s *yaml.Node, id string, made map[string][]string) {
 	}
 }
 
-// inOrder returns the ids of steps as they are declared, each after those that it depends on.
-func inOrder(steps *yaml.Node) (ids []string) {
-	needs := map[string][]string{}
-	var declared []string
-	for _, s := range steps.Content {
-		id := scalar(get(s, "id"))
-		declared = append(declared, id)
-		if all := get(s, "dependencies"); all != nil {
-			for _, n := range all.Content {
-				needs[id] = append(needs[id], scalar(n))
-			}
-		}
-	}
+// inOrder returns a list of the ids of the steps as they are declared, each after those that it depends on.
+func (c *converter) inOrder() *yaml.Node {
+	entries := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
 	seen := map[string]bool{}
 	var visit func(id string)
 	visit = func(id string) {
-		if seen[id] || !slices.Contains(declared, id) {
+		s := c.step(id)
+		if s == nil || seen[id] {
 			return
 		}
 		seen[id] = true
-		for _, need := range needs[id] {
-			visit(need)
+		for _, need := range cmp.Or(get(s, "dependencies"), list()).Content {
+			visit(scalar(need))
 		}
-		ids = append(ids, id)
+		entries.Content = append(entries.Content, text(id))
 	}
-	for _, id := range declared {
-		visit(id)
+	for _, s := range c.steps {
+		visit(scalar(get(s, "id")))
 	}
-	return ids
+	return entries
 }
 
 const changelogTitle = "# Changelog\n"
@@ -446,55 +416,34 @@ func changelog(log *yaml.Node) string {
 	return b.String()
 }
 
+// find returns the index of a key in the Content of a mapping, or -1.
+func find(m *yaml.Node, key string) int {
+	for i := 0; m != nil && m.Kind == yaml.MappingNode && i+1 < len(m.Content); i += 2 {
+		if m.Content[i].Value == key {
+			return i
+		}
+	}
+	return -1
+}
+
 // get returns the value of a key of a mapping, or nil.
 func get(m *yaml.Node, key string) *yaml.Node {
-	if m == nil || m.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(m.Content); i += 2 {
-		if m.Content[i].Value == key {
-			return m.Content[i+1]
-		}
+	if i := find(m, key); i >= 0 {
+		return m.Content[i+1]
 	}
 	return nil
 }
 
-// remove removes a key of a mapping, and returns its value or nil.
-func remove(m *yaml.Node, key string) *yaml.Node {
-	value := get(m, key)
-	for i := 0; value != nil && i+1 < len(m.Content); i += 2 {
-		if m.Content[i].Value == key {
-			m.Content = slices.Delete(m.Content, i, i+2)
-			break
-		}
-	}
-	return value
-}
-
-func dropEmpty(m *yaml.Node, key string) {
-	if v := get(m, key); v != nil && v.Kind != yaml.ScalarNode && len(v.Content) == 0 {
-		remove(m, key)
-	}
-}
-
-func rename(m *yaml.Node, key, to string) {
-	for i := 0; i+1 < len(m.Content); i += 2 {
-		if m.Content[i].Value == key {
-			m.Content[i].Value = to
-		}
-	}
-}
-
-func replace(m *yaml.Node, key string, value *yaml.Node) {
-	for i := 0; i+1 < len(m.Content); i += 2 {
-		if m.Content[i].Value == key {
-			m.Content[i+1] = value
-		}
-	}
-}
-
+// set sets the value of a key of a mapping; nil removes the key.
 func set(m *yaml.Node, key string, value *yaml.Node) {
-	m.Content = append(m.Content, text(key), value)
+	switch i := find(m, key); {
+	case i >= 0 && value == nil:
+		m.Content = slices.Delete(m.Content, i, i+2)
+	case i >= 0:
+		m.Content[i+1] = value
+	case value != nil:
+		m.Content = append(m.Content, text(key), value)
+	}
 }
 
 // text returns a node of a text.
@@ -527,9 +476,5 @@ func allText(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return scalar(n)
 	}
-	all := make([]string, len(n.Content))
-	for i, child := range n.Content {
-		all[i] = allText(child)
-	}
-	return strings.Join(all, " ")
+	return strings.Join(xslices.Map(n.Content, allText), " ")
 }

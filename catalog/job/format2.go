@@ -7,6 +7,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/internal/yamltree"
 )
 
@@ -100,6 +101,11 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 	var f file2
 	d.Decode(root, &f)
 	j.Name, j.Summary, j.Format = f.Name, f.Summary, 2
+	for i := range f.Arguments {
+		if a := &f.Arguments[i]; a.Schema.File != "" {
+			j.files = append(j.files, namedFile{a.Schema.File, &a.Schema, place{"step_arguments", i, "json_schema"}})
+		}
+	}
 	b := builder2{d, &f}
 	for i := range f.Workflows {
 		w := &f.Workflows[i]
@@ -167,10 +173,7 @@ func (b *builder2) undeclared(name string, at place) {
 	if !b.d.Has(place{"step_arguments"}) || b.d.Full() {
 		return // the missing key is a fault already
 	}
-	names := make([]string, len(b.f.Arguments))
-	for i, a := range b.f.Arguments {
-		names[i] = a.Name
-	}
+	names := xslices.Map(b.f.Arguments, func(a argument2) string { return a.Name })
 	b.d.FaultAt(at, "%s is not among the step_arguments (%s): correct the name, or declare it there",
 		yamltree.Quote(name), nearest(name, names, "they are "))
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/internal/yamltree"
 )
 
@@ -140,10 +141,7 @@ func (d *decoder) warnLeftOut(j *Job, w *Workflow, first, after int, at place) {
 // checkCalls checks that the workflows of this job that others call exist, get what they need, and do not
 // call each other in a circle.
 func (d *decoder) checkCalls(j *Job, at func(workflow int, step *Step) place) {
-	names := make([]string, len(j.Workflows))
-	for i := range j.Workflows {
-		names[i] = j.Workflows[i].Name
-	}
+	names := xslices.Map(j.Workflows, func(x Workflow) string { return x.Name })
 	const open, closed = 1, 2
 	state := map[string]int{}
 	var trail []string
@@ -187,10 +185,7 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 		return // what has the name of an input is given
 	}
 	here := w.Find(s.ID)
-	var available []string
-	for _, p := range w.Inputs {
-		available = append(available, p.Name)
-	}
+	available := xslices.Map(w.Inputs, func(p Parameter) string { return p.Name })
 	for _, id := range slices.Concat(w.Entries[:max(here, 0)]...) {
 		if s := j.Step(id); s != nil {
 			for _, o := range s.Outputs {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/internal/yamltree"
 )
 
@@ -90,11 +91,7 @@ func (c *Condition) String() string {
 	case c.IsNot != nil:
 		return what + " is not " + yamltree.Quote(*c.IsNot)
 	}
-	quoted := make([]string, len(c.In))
-	for i, one := range c.In {
-		quoted[i] = yamltree.Quote(one)
-	}
-	return what + " is one of " + strings.Join(quoted, ", ")
+	return what + " is one of " + strings.Join(xslices.Map(c.In, yamltree.Quote), ", ")
 }
 
 // Repeat does the steps until a condition holds at the end of a round.

@@ -14,9 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
 	"deepwork/actor/durable"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/internal/follow"
 	"deepwork/catalog/internal/yamltree"
 )
@@ -219,25 +218,22 @@ func (e *instructionsError) Unwrap() error { return e.fault.err }
 func CheckFiles(j *Job) Diagnostics {
 	d := newDecoder(FileName)
 	d.Open(j.Source)
-	if j.Format == 2 {
-		for name, schema := range j.schemaFiles() { // it names no other files
-			if _, err := schema.Compile(j.Dir); err != nil {
-				d.FaultAt(d.schemaAt(name), "%v", err)
+	for _, f := range j.files {
+		if f.schema != nil {
+			if _, err := f.schema.Compile(j.Dir); err != nil {
+				d.FaultAt(f.at, "%v", err)
 			}
+		} else if data, fault := readInside(j.Dir, f.name); fault != nil {
+			d.FaultAt(f.at, "%s %s", yamltree.Quote(f.name), fault.message)
+		} else if len(bytes.TrimSpace(data)) == 0 {
+			d.WarnAt(f.at, "%s is empty: write what it should say", yamltree.Quote(f.name))
 		}
-		return d.All()
+	}
+	if j.Format == 2 {
+		return d.All() // it has no hooks
 	}
 	for i := range j.Steps {
 		s := &j.Steps[i]
-		if s.InstructionsFile != "" {
-			at := place{"steps", i, "instructions_file"}
-			data, fault := readInside(j.Dir, s.InstructionsFile)
-			if fault != nil {
-				d.FaultAt(at, "%s %s", yamltree.Quote(s.InstructionsFile), fault.message)
-			} else if len(bytes.TrimSpace(data)) == 0 {
-				d.WarnAt(at, "%s is empty: write what it should say", yamltree.Quote(s.InstructionsFile))
-			}
-		}
 		d.warnOfHooks(j.Dir, s.StopHooks, place{"steps", i, "stop_hooks"})
 		d.warnOfHooks(j.Dir, s.Hooks.AfterAgent, place{"steps", i, "hooks", "after_agent"})
 		d.warnOfHooks(j.Dir, s.Hooks.BeforeTool, place{"steps", i, "hooks", "before_tool"})
@@ -247,10 +243,7 @@ func CheckFiles(j *Job) Diagnostics {
 			if in.FromStep == "" || from == nil || from.Output(in.File) != nil {
 				continue
 			}
-			names := make([]string, len(from.Outputs))
-			for i, o := range from.Outputs {
-				names[i] = o.Name
-			}
+			names := xslices.Map(from.Outputs, func(o Output) string { return o.Name })
 			hint := "it has no outputs; add one, or remove the input"
 			if len(names) > 0 {
 				hint = nearest(in.File, names, "its outputs are ")
@@ -274,52 +267,26 @@ func (d *decoder) warnOfHooks(dir string, hooks []Hook, at place) {
 	}
 }
 
-// schemaFiles returns the schemas in files of their own, by the names of their outputs.
-func (j *Job) schemaFiles() map[string]ContentSchema {
-	all := map[string]ContentSchema{}
-	for _, s := range j.Steps {
-		for _, o := range s.Outputs {
-			if o.Schema.File != "" {
-				all[o.Name] = o.Schema
-			}
-		}
-	}
-	return all
-}
-
-// schemaAt returns the place of the schema of a step argument.
-func (d *decoder) schemaAt(name string) place {
-	i := slices.IndexFunc(d.Find("step_arguments").Target().Content, func(a *yaml.Node) bool { return scalar(get(yamltree.Target(a), "name")) == name })
-	return place{"step_arguments", i, "json_schema"}
+// A namedFile is a file that a job names: of instructions, or of a schema.
+type namedFile struct {
+	name   string
+	schema *ContentSchema // nil for instructions
+	at     place          // of its name in job.yml
 }
 
 // MissingFiles returns a fault for each instructions file, and each file of a schema, that does not exist. It costs
 // one stat for each file.
 func MissingFiles(j *Job) Diagnostics {
 	var d *decoder
-	missing := func(file string) bool {
-		_, err := os.Stat(filepath.Join(j.Dir, filepath.FromSlash(file)))
-		if file == "" || !errors.Is(err, fs.ErrNotExist) {
-			return false
+	for _, f := range j.files {
+		if _, err := os.Stat(filepath.Join(j.Dir, filepath.FromSlash(f.name))); !errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
 		if d == nil {
 			d = newDecoder(FileName)
 			d.Open(j.Source)
 		}
-		return true
-	}
-	fault := func(at place, file string) {
-		d.FaultAt(at, "%s %s", yamltree.Quote(file), textFile.systemFault(fs.ErrNotExist, j.Dir).message)
-	}
-	for i := range j.Steps {
-		if file := j.Steps[i].InstructionsFile; missing(file) {
-			fault(place{"steps", i, "instructions_file"}, file)
-		}
-	}
-	for name, schema := range j.schemaFiles() {
-		if missing(schema.File) {
-			fault(d.schemaAt(name), schema.File)
-		}
+		d.FaultAt(f.at, "%s %s", yamltree.Quote(f.name), textFile.systemFault(fs.ErrNotExist, j.Dir).message)
 	}
 	if d == nil {
 		return nil

@@ -47,6 +47,7 @@ type Job struct {
 	workflows map[string]int  // name -> index in Workflows
 	views     map[string]*Job // by workflow; see Of
 
+	files []namedFile
 	texts *texts // instructions as they were last read
 }
 

@@ -147,32 +147,32 @@ func insideFolder(s string) string {
 	if s == "project" {
 		return ""
 	}
-	const rule = "write project, or the path of a folder below its root, such as backend"
-	switch clean := path.Clean(s); {
-	case s == "":
-		return "is empty: " + rule
-	case strings.ContainsFunc(s, unicode.IsControl), strings.Contains(s, `\`):
-		return yamltree.Quote(s) + " has control characters or backslashes in it: " + rule
-	case path.IsAbs(s), clean == "..", strings.HasPrefix(clean, "../"), len(s) >= 2 && s[1] == ':':
-		return yamltree.Quote(s) + " is not below the project's root: " + rule
-	}
-	return ""
+	return belowRoot(s, `\`, "control characters or backslashes in it", "write project, or the path of a folder below its root, such as backend")
 }
 
 // pattern is the rule of patterns of files below the project's root; see Matches.
 func pattern(s string) string {
 	const rule = "write a pattern relative to the project's root, such as tests/** or go.mod"
-	switch clean := path.Clean(s); {
-	case s == "":
-		return "is empty: " + rule
-	case strings.ContainsFunc(s, unicode.IsControl), strings.Contains(s, `\`), strings.ContainsAny(s, "[]{}!"):
-		return yamltree.Quote(s) + " has other special characters in it than * and ?: " + rule
-	case path.IsAbs(s), clean == "..", strings.HasPrefix(clean, "../"), len(s) >= 2 && s[1] == ':':
-		return yamltree.Quote(s) + " is not below the project's root: " + rule
+	switch fault := belowRoot(s, `\[]{}!`, "other special characters in it than * and ?", rule); {
+	case fault != "":
+		return fault
 	case s[len(s)-1] == '/':
 		return yamltree.Quote(s) + " is a folder: add **, as in " + s + "**"
 	}
 	return tooLong(s, maxName)
+}
+
+// belowRoot is the rule of paths below the project's root that have none of some characters.
+func belowRoot(s, none, these, rule string) string {
+	switch clean := path.Clean(s); {
+	case s == "":
+		return "is empty: " + rule
+	case strings.ContainsFunc(s, unicode.IsControl), strings.ContainsAny(s, none):
+		return yamltree.Quote(s) + " has " + these + ": " + rule
+	case path.IsAbs(s), clean == "..", strings.HasPrefix(clean, "../"), len(s) >= 2 && s[1] == ':':
+		return yamltree.Quote(s) + " is not below the project's root: " + rule
+	}
+	return ""
 }
 
 // tooLong checks the length of a text, in characters.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 )
 
@@ -33,11 +34,7 @@ type Violation struct {
 
 // Error describes the violations in at most 1,000 characters.
 func (e *Error) Error() string {
-	texts := make([]string, len(e.Violations))
-	for i, v := range e.Violations {
-		texts[i] = v.String()
-	}
-	return jsontext.Clip(strings.Join(texts, "; "), 1000)
+	return jsontext.Clip(strings.Join(xslices.Map(e.Violations, func(v Violation) string { return v.String() }), "; "), 1000)
 }
 
 // String returns the text with the path before it.
@@ -134,10 +131,7 @@ func (w *wording) formless(e *jsonschema.ValidationError, value any) string {
 }
 
 func notOfType(value any, types []string) string {
-	articles := make([]string, len(types))
-	for i, t := range types {
-		articles[i] = jsontext.WithArticle(t)
-	}
+	articles := xslices.Map(types, jsontext.WithArticle)
 	slices.Sort(articles)
 	return fmt.Sprintf("%s is %s; expected %s", shown(value), jsontext.WithArticle(typeOf(value)), strings.Join(slices.Compact(articles), " or "))
 }
@@ -160,11 +154,7 @@ func typeOf(value any) string {
 
 // list returns values as JSON, with commas.
 func list[T any](values []T) string {
-	all := make([]string, len(values))
-	for i, value := range values {
-		all[i] = shown(value)
-	}
-	return jsontext.Clip(strings.Join(all, ", "), 500)
+	return jsontext.Clip(strings.Join(xslices.Map(values, func(value T) string { return shown(value) }), ", "), 500)
 }
 
 // shown returns a value as JSON, clipped.

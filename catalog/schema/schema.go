@@ -12,14 +12,17 @@
 package schema
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"gopkg.in/yaml.v3"
 
 	"deepwork/catalog/jsontext"
 )
@@ -287,4 +290,59 @@ func affordable(root *jsonschema.Schema, value any, most int) bool {
 		return true
 	}
 	return count(root, value)
+}
+
+// maxDocumentSteps is the limit of the steps of checking a document: seconds of work.
+const maxDocumentSteps = 20_000_000
+
+// Document decodes a YAML document, of which JSON is a subset, as json.Unmarshal decodes JSON. Dates are texts.
+func Document(data []byte) (value any, err error) {
+	if json.Valid(data) && jsontext.Depth(data) <= maxDepth {
+		err = json.Unmarshal(data, &value)
+		return value, err
+	}
+	var root, second yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	switch err := d.Decode(&root); {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("it is empty")
+	case err != nil:
+		return nil, err
+	}
+	if err := d.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, errors.New("it has more than one document")
+	}
+	if !asTexts(&root, 0) {
+		return nil, fmt.Errorf("it is nested more than %d deep", maxDepth)
+	}
+	if err := root.Decode(&value); err != nil {
+		return nil, err
+	}
+	data, err = json.Marshal(value) // one type for all numbers
+	if err != nil {
+		return nil, fmt.Errorf("it has what JSON cannot have: %w", err)
+	}
+	err = json.Unmarshal(data, &value)
+	return value, err
+}
+
+// asTexts makes texts of dates. It reports false if a document is nested too deep.
+func asTexts(n *yaml.Node, depth int) bool {
+	if n.ShortTag() == "!!timestamp" {
+		n.Tag = "!!str"
+	}
+	for _, child := range n.Content {
+		if depth > maxDepth || !asTexts(child, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckDocument checks a value that Document returned. The error is an *Error if it does not match the schema.
+func (s *Schema) CheckDocument(value any) error {
+	if !affordable(s.root, value, maxDocumentSteps) {
+		return errors.New("it is too large, or too deeply nested, for its schema to be checked: divide it")
+	}
+	return s.validate(value, "key")
 }

@@ -27,7 +27,7 @@ import (
 
 // A urlWire is a source that is reached over streamable HTTP.
 type urlWire struct {
-	endpoint string
+	endpoint *url.URL
 	headers  http.Header // from the config, for each request
 	client   *http.Client
 	base     *http.Transport
@@ -54,7 +54,7 @@ func openURL(s *config.WorkflowSource) (*urlWire, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	base.MaxIdleConns, base.MaxIdleConnsPerHost = 0, 16
-	w := &urlWire{endpoint: s.URL, headers: headers, base: base}
+	w := &urlWire{endpoint: endpoint, headers: headers, base: base}
 	w.cutting, w.cut = context.WithCancel(context.Background())
 	w.client = &http.Client{
 		Transport: w,
@@ -92,7 +92,7 @@ func expand(value string, lookup func(string) (string, bool)) (string, error) {
 
 func (w *urlWire) transport() mcp.Transport {
 	return &mcp.StreamableClientTransport{
-		Endpoint: w.endpoint, HTTPClient: w.client, MaxRetries: 2, MaxEventSize: maxMessage,
+		Endpoint: w.endpoint.String(), HTTPClient: w.client, MaxRetries: 2, MaxEventSize: maxMessage,
 	}
 }
 
@@ -125,7 +125,8 @@ func (w *urlWire) reason(err error) error {
 	if status == http.StatusUnauthorized || status == http.StatusForbidden {
 		hint = "; see headers of the source in config.yml"
 	}
-	return fmt.Errorf("%s answers %d %s%s: %w", shownURL(w.endpoint), status, http.StatusText(status), hint, err)
+	shown := url.URL{Scheme: w.endpoint.Scheme, Host: w.endpoint.Host, Path: w.endpoint.Path} // without its secret parts
+	return fmt.Errorf("%s answers %d %s%s: %w", shown.String(), status, http.StatusText(status), hint, err)
 }
 
 // listenWithin is how long a source may take to open the stream of its messages; some only
@@ -246,13 +247,4 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	defer b.release()
 	return b.ReadCloser.Close()
-}
-
-// shownURL returns an address without its secret parts.
-func shownURL(endpoint string) string {
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		return "its url"
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

@@ -65,7 +65,10 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 	defer l.calls.Add(-1)
 	// The SDK may hang in a write after its context has ended.
 	if !l.begin(func() {
-		answer, err := callRaw(sending, l.session, r)
+		answer, err := mcp.CallCustomMethod[*callRequest, *reply](sending, l.session, rawMethod, r)
+		if err != nil {
+			err = renamedError{err}
+		}
 		done <- outcome{answer, err}
 	}) {
 		cancel()

@@ -124,15 +124,6 @@ func (l *link) begin(f func()) bool {
 
 var errClosed = errors.New("the connection was closed by this server")
 
-// ping checks that the source is there. An error from the source counts as an answer.
-func (l *link) ping(ctx context.Context) error {
-	err := l.session.Ping(ctx, nil)
-	if errorOf(err) != nil {
-		return nil
-	}
-	return err
-}
-
 // learn finds out which of these tools the source has.
 func (l *link) learn(ctx context.Context, wanted ...string) error {
 	tools := make(map[string]bool)

@@ -125,14 +125,6 @@ func (l *listing) skip(workflow, reason string) {
 	l.skipped = append(l.skipped, Skipped{Source: l.source, Workflow: workflow, Reason: jsontext.Clip(reason, 500)})
 }
 
-// skipAll skips all workflows.
-func (l *listing) skipAll(reason string) {
-	for _, w := range l.workflows {
-		l.skip(jsontext.Clip(w.ID, 100), reason)
-	}
-	l.workflows = nil
-}
-
 // reasons returns why workflows were skipped.
 func (l *listing) reasons() []Skipped {
 	if l.more == 0 {

@@ -60,17 +60,6 @@ func plainName(prefix string, w *Workflow) string {
 	return shorten(prefix+base, prefix+w.Name, maxToolName)
 }
 
-// withID returns a name followed by the workflow's id (seed 003, 6.4).
-func withID(name string, w *Workflow) string {
-	id := shorten(cmp.Or(legal(w.ID), digest(w.ID, 8)), w.ID, maxIDSuffix)
-	return shorten(name, name, maxToolName-1-len(id)) + "_" + id
-}
-
-// withDigest returns a name that also depends on the source.
-func withDigest(name string, w *Workflow) string {
-	return shorten(name, name, maxToolName-13) + "_" + digest(w.Source+"\x00"+w.ID, 12)
-}
-
 // folded is a name without what readers overlook.
 func folded(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
@@ -110,7 +99,9 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 	}
 	clear(sharing)
 	for _, i := range second {
-		names[i] = withID(names[i], &all[i].Workflow)
+		of := all[i].ID // (seed 003, 6.4)
+		id := shorten(cmp.Or(legal(of), digest(of, 8)), of, maxIDSuffix)
+		names[i] = shorten(names[i], names[i], maxToolName-1-len(id)) + "_" + id
 		sharing[names[i]]++
 	}
 	var third []int
@@ -126,7 +117,7 @@ func nameAll(all []*offered, prefix string, reserved []string, sources map[strin
 		return cmp.Or(strings.Compare(all[a].Source, all[b].Source), strings.Compare(all[a].ID, all[b].ID))
 	})
 	for _, i := range third {
-		name := withDigest(names[i], &all[i].Workflow)
+		name := shorten(names[i], names[i], maxToolName-13) + "_" + digest(all[i].Source+"\x00"+all[i].ID, 12)
 		if taken[name] {
 			name = ""
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 )
@@ -78,7 +79,9 @@ func (o *owner) configure(ctx context.Context) error {
 		case s == nil:
 			s = o.start(def, nil, p)
 		case sameSource(s.def, def):
-			s.follow(p)
+			if old := s.policy.Swap(&p); *old != p {
+				s.adjusted.Wake()
+			}
 		default:
 			c.options.Logger.Info("a source's definition changed; connecting it again", "source", def.Name)
 			s.cancel()
@@ -128,10 +131,7 @@ func (o *owner) start(def config.WorkflowSource, before *source, p policy) *sour
 // publish makes a snapshot of all offers, if any of its inputs changed.
 func (o *owner) publish() {
 	c, now := o.c, time.Now()
-	offers := make([]*offer, len(o.order))
-	for i, s := range o.order {
-		offers[i] = s.offer.Load()
-	}
+	offers := xslices.Map(o.order, func(s *source) *offer { return s.offer.Load() })
 	reserved := slices.Sorted(slices.Values(c.options.Reserved()))
 	if slices.Equal(offers, o.offers) && slices.Equal(reserved, o.reserved) && o.made == c.applied.Load() && (o.expires.IsZero() || now.Before(o.expires)) {
 		return

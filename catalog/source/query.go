@@ -61,7 +61,10 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 		}
 		if next == "" {
 			if !l.has(s.def.ExecuteTool) {
-				all.skipAll(fmt.Sprintf("the source has no tool %q to run it; name its execute tool as execute_tool in the config", s.def.ExecuteTool))
+				for _, w := range all.workflows {
+					all.skip(jsontext.Clip(w.ID, 100), fmt.Sprintf("the source has no tool %q to run it; name its execute tool as execute_tool in the config", s.def.ExecuteTool))
+				}
+				all.workflows = nil
 			}
 			return all.workflows, all.reasons(), nil
 		}
@@ -69,34 +72,21 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 	}
 }
 
-// lost publishes that there is no connection, and why.
-func (s *source) lost(err error) {
+// failed publishes that a query failed, or that there is no connection, and why, and answers the requests that wait
+// for it; the workflows of the previous query remain.
+func (s *source) failed(err error, connected bool) {
+	defer s.answer(err)
 	old := s.offer.Load()
-	now := *old
-	now.connected, now.err = false, err
-	if old.connected {
-		now.since = time.Now()
-	}
-	s.publish(old, &now)
-	s.answer(err)
-}
-
-// failed publishes that a query failed, and answers the requests that wait for it; the workflows of
-// the previous query remain.
-func (s *source) failed(err error) {
-	old := s.offer.Load()
-	now := *old
-	now.connected, now.err = true, err
-	s.publish(old, &now)
-	s.answer(err)
-}
-
-func (s *source) publish(old, now *offer) {
-	if old.connected == now.connected && sameError(old.err, now.err) {
+	if old.connected == connected && sameError(old.err, err) {
 		return
 	}
-	s.offer.Store(now)
-	s.log(old, now)
+	now := *old
+	now.connected, now.err = connected, err
+	if old.connected && !connected {
+		now.since = time.Now()
+	}
+	s.offer.Store(&now)
+	s.log(old, &now)
 	s.changed.Wake()
 }
 

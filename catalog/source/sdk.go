@@ -38,15 +38,6 @@ type callRequest struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// callRaw calls a tool. Its error has the source's name of the method.
-func callRaw(ctx context.Context, s *mcp.ClientSession, r *callRequest) (*reply, error) {
-	answer, err := mcp.CallCustomMethod[*callRequest, *reply](ctx, s, rawMethod, r)
-	if err != nil {
-		return nil, renamedError{err}
-	}
-	return answer, nil
-}
-
 type renamedError struct{ error }
 
 // Error returns the text with the real name.

@@ -81,15 +81,6 @@ func newSource(def config.WorkflowSource, o Options, before *source, p policy, c
 
 var errConnecting = errors.New("the connection is not established yet")
 
-// follow changes the policy.
-func (s *source) follow(p policy) {
-	if *s.policy.Load() == p {
-		return
-	}
-	s.policy.Store(&p)
-	s.adjusted.Wake()
-}
-
 // run keeps the source connected until ctx ends.
 func (s *source) run(ctx context.Context) {
 	defer close(s.done)
@@ -113,7 +104,7 @@ func (s *source) run(ctx context.Context) {
 			continue
 		}
 		s.served = false
-		s.lost(err)
+		s.failed(err, false)
 		s.rest(ctx, pause.Next())
 	}
 	s.answer(errClosed)
@@ -298,7 +289,7 @@ func (s *source) queryNow(ctx context.Context, l *link, a *agenda) error {
 		// A source that is busy with a call may be slow to answer; otherwise it hangs.
 		return err
 	}
-	s.failed(err)
+	s.failed(err, true)
 	if a.failures++; a.failures <= s.policy.Load().retries {
 		a.due = time.Now().Add(a.pause.Next())
 		return nil
@@ -329,7 +320,8 @@ func (s *source) probe(ctx context.Context, l *link) error {
 	defer cancel()
 	stop := context.AfterFunc(l.ctx, cancel)
 	defer stop()
-	if err := l.ping(ctx); err != nil && l.calls.Load() == 0 {
+	// An error from the source counts as an answer.
+	if err := l.session.Ping(ctx, nil); err != nil && errorOf(err) == nil && l.calls.Load() == 0 {
 		if l.ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) && wait.For(l.ctx, closeTimeout) != nil {
 			return context.Cause(l.ctx) // says why
 		}

@@ -16,6 +16,7 @@ import (
 
 	"deepwork/actor/durable"
 	"deepwork/actor/process"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 )
 
@@ -125,10 +126,7 @@ func (p *Policy) log(was, is *config.Approval) {
 	switch {
 	case w != nil && w.Plain() && !w.Denied && w.Fault == "":
 	case w != nil:
-		var keys []string
-		for _, a := range w.Asked {
-			keys = append(keys, a.Key)
-		}
+		keys := xslices.Map(w.Asked, func(a config.Asked) string { return a.Key })
 		what := "the project's config asks for what the user has not approved: it does not run"
 		if w.Kept {
 			what = "the project's config asks for what the user has not approved: what was approved before stays in use"
@@ -170,11 +168,7 @@ func (s Set) files() map[string]string {
 
 // asked returns the entries for messages.
 func (s Set) asked() []config.Asked {
-	all := make([]config.Asked, len(s))
-	for i, e := range s {
-		all[i] = config.Asked{Key: e.Key, Text: e.Text()}
-	}
-	return all
+	return xslices.Map(s, func(e Entry) config.Asked { return config.Asked{Key: e.Key, Text: e.Text()} })
 }
 
 // Text is the command, URL or value of the entry, on one line.
@@ -195,11 +189,7 @@ func (e Entry) Text() string {
 	case string:
 		return fmt.Sprintf("%q", v)
 	case []any:
-		words := make([]string, len(v))
-		for i, w := range v {
-			words[i] = quoted(fmt.Sprint(w))
-		}
-		return strings.Join(words, " ")
+		return strings.Join(xslices.Map(v, func(w any) string { return quoted(fmt.Sprint(w)) }), " ")
 	}
 	return string(e.Value)
 }

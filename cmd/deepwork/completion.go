@@ -6,8 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog"
+	"deepwork/catalog/job"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/workflow"
 )
 
@@ -89,12 +92,9 @@ func (a *app) offerSessions(ctx context.Context) (all []candidate, err error) {
 	return all, err
 }
 
-func offerProjects(ctx context.Context, board *attempt.Engine) (all []candidate, err error) {
-	projects, err := allProjects(ctx, board)
-	for _, p := range projects {
-		all = append(all, candidate{id: p.Name, about: p.ProjectID})
-	}
-	return all, err
+func offerProjects(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
+	projects, err := allProjects(ctx, engine)
+	return xslices.Map(projects, func(p board.Project) candidate { return candidate{id: p.Name, about: p.ProjectID} }), err
 }
 
 func offerExecutors(ctx context.Context, board *attempt.Engine) (all []candidate, err error) {
@@ -114,9 +114,7 @@ func offerExecutors(ctx context.Context, board *attempt.Engine) (all []candidate
 
 func (a *app) offerJobs(ctx context.Context) (all []candidate, err error) {
 	err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error {
-		for _, j := range jobs.Snapshot().Jobs {
-			all = append(all, candidate{id: j.Name, about: j.Summary})
-		}
+		all = xslices.Map(jobs.Snapshot().Jobs, func(j *job.Job) candidate { return candidate{id: j.Name, about: j.Summary} })
 		return nil
 	})
 	return all, err

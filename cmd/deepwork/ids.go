@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -59,10 +60,9 @@ var (
 
 func listTasks(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
 	tasks, err := tasksOfAll(ctx, engine)
-	for _, t := range tasks {
-		all = append(all, candidate{t.TaskID, t.Status + ": " + t.Title, timeIn(t.CreatedAt), t.LatestAttemptID})
-	}
-	return all, err
+	return xslices.Map(tasks, func(t board.Task) candidate {
+		return candidate{t.TaskID, t.Status + ": " + t.Title, timeIn(t.CreatedAt), t.LatestAttemptID}
+	}), err
 }
 
 // listAttempts lists the tasks, too, which stand for their latest attempts.
@@ -113,10 +113,7 @@ func (k idKind) choose(given string, all []candidate) (chosen candidate, err err
 	case len(found) == 1:
 		return found[0], nil
 	}
-	names := make([]string, len(found))
-	for i, c := range found {
-		names[i] = fmt.Sprintf("%s (%s)", c.id, oneLine(c.about, titleWidth))
-	}
+	names := xslices.Map(found, func(c candidate) string { return fmt.Sprintf("%s (%s)", c.id, oneLine(c.about, titleWidth)) })
 	return chosen, fmt.Errorf("%d %ss have an id that begins with %q; give more of it: %s", len(found), noun, given, oneLine(strings.Join(names, ", "), 800))
 }
 
@@ -234,8 +231,7 @@ func (a *app) withSession(ctx context.Context, reads bool, given string, use fun
 
 func listSessions(ctx context.Context, engine *workflow.Engine) (all []candidate, err error) {
 	listed, err := engine.List(ctx)
-	for _, s := range listed {
-		all = append(all, candidate{id: s.ID, about: s.Status + ": " + s.Goal, created: s.StartedAt})
-	}
-	return all, err
+	return xslices.Map(listed, func(s workflow.SessionInfo) candidate {
+		return candidate{id: s.ID, about: s.Status + ": " + s.Goal, created: s.StartedAt}
+	}), err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/xslices"
 	"deepwork/catalog"
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
@@ -94,11 +95,9 @@ func (a *app) printJob(root string, j *job.Job) {
 		w := &j.Workflows[i]
 		of := j.Of(w.Name)
 		a.out.Heading("  ", w.Name, fmt.Sprintf("(%s)", w.Summary))
-		var inputs [][2]string
-		for _, p := range w.Inputs {
-			inputs = append(inputs, [2]string{"    takes " + p.Name, "(" + inline(show.Takes(p)+") "+p.Description)})
-		}
-		a.out.Pairs(inputs)
+		a.out.Pairs(xslices.Map(w.Inputs, func(p job.Parameter) [2]string {
+			return [2]string{"    takes " + p.Name, "(" + inline(show.Takes(p)+") "+p.Description)}
+		}))
 		var steps [][2]string
 		for n, entry := range w.Entries {
 			if f := w.Form(n); f != nil && f != w.Form(n-1) {
@@ -209,11 +208,7 @@ func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, n
 	}
 	step := j.Step(stepID)
 	if step == nil {
-		ids := make([]string, len(j.Steps))
-		for i := range j.Steps {
-			ids[i] = j.Steps[i].Ref()
-		}
-		return fmt.Errorf("job %s has no step %q; there are %s", j.Name, stepID, strings.Join(ids, ", "))
+		return fmt.Errorf("job %s has no step %q; there are %s", j.Name, stepID, strings.Join(xslices.Map(j.Steps, func(x job.Step) string { return x.Ref() }), ", "))
 	}
 	info, err := preview(step)
 	if err != nil {
@@ -237,11 +232,7 @@ func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 	if len(snapshot.Jobs) == 0 {
 		return nil, fmt.Errorf("there is no job %q: no jobs were found; make an example with 'deepwork init'", name)
 	}
-	names := make([]string, len(snapshot.Jobs))
-	for i, j := range snapshot.Jobs {
-		names[i] = j.Name
-	}
-	return nil, fmt.Errorf("there is no job %q; there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no job %q; there are %s", name, strings.Join(xslices.Map(snapshot.Jobs, func(j *job.Job) string { return j.Name }), ", "))
 }
 
 // showSteps prints every step of a job, even if the instructions of one cannot be read.

@@ -40,6 +40,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/show"
 )
@@ -130,19 +131,11 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		group(cmd)
 	}
 	groupHelp(root)
-	if width := a.width(); width > 0 {
-		fitHelp(root, width)
+	if a.out != nil && a.out.Width() > 0 { // without one, the tests read the commands
+		fitHelp(root, a.out.Width())
 	}
 	a.offer(root)
 	return root
-}
-
-// width is that of the screen, 0 without one.
-func (a *app) width() int {
-	if a.out == nil { // the tests read the commands
-		return 0
-	}
-	return a.out.Width()
 }
 
 var unindented = regexp.MustCompile(`\n(\S)`)
@@ -202,11 +195,7 @@ func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subs...)
 	cmd.Args = unknownCommand
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var names []string
-		for _, sub := range cmd.Commands() {
-			names = append(names, sub.Name())
-		}
-		return usagef(cmd, "%s needs one of %s", below(cmd), strings.Join(names, ", "))
+		return usagef(cmd, "%s needs one of %s", below(cmd), strings.Join(xslices.Map(cmd.Commands(), func(sub *cobra.Command) string { return sub.Name() }), ", "))
 	}
 	return cmd
 }

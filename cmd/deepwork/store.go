@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -127,10 +128,9 @@ func (a *app) describeStatus(s backend.Status) {
 		a.out.Field(9, "problem", oneLine(s.Problem, 2000))
 	}
 	if len(s.Counts) > 0 {
-		var all []string
-		for _, what := range []string{"active sessions", "ended sessions", "tasks", "attempts", "executions"} {
-			all = append(all, count(s.Counts[what], strings.TrimSuffix(what, "s")))
-		}
+		all := xslices.Map([]string{"active sessions", "ended sessions", "tasks", "attempts", "executions"}, func(what string) string {
+			return count(s.Counts[what], strings.TrimSuffix(what, "s"))
+		})
 		a.out.Field(9, "contents", strings.Join(all, ", "))
 	}
 	for _, m := range s.Servers {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
@@ -92,8 +93,11 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if err != nil {
 		return err
 	}
-	checks, err := a.checksOf(ctx)
-	if err != nil {
+	var checks trust.Set // of all jobs, those of additional folders too
+	if err := a.withCatalog(ctx, func(root string, jobs *catalog.Catalog) error {
+		checks = trust.ChecksOf(root, jobs.Snapshot().Jobs)
+		return nil
+	}); err != nil {
 		return err
 	}
 	text, _ := os.ReadFile(file) // to find the lines; it was read before
@@ -133,15 +137,6 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	return nil
 }
 
-// checksOf returns the checks of all jobs, those of additional folders too.
-func (a *app) checksOf(ctx context.Context) (checks trust.Set, err error) {
-	err = a.withCatalog(ctx, func(root string, jobs *catalog.Catalog) error {
-		checks = trust.ChecksOf(root, jobs.Snapshot().Jobs)
-		return nil
-	})
-	return checks, err
-}
-
 func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
 	fmt.Fprintf(a.out, "%s asks for this:\n", inline(root))
 	for _, e := range set {
@@ -156,10 +151,7 @@ func (a *app) showSet(root, file string, set trust.Set, lines map[string]int) {
 
 // summaryOf names the entries of a set, and says how many have changed since the last of the grants.
 func summaryOf(set trust.Set, grants []trust.Grant) string {
-	keys := make([]string, len(set))
-	for i, e := range set {
-		keys[i] = trust.Word(e.Key)
-	}
+	keys := xslices.Map(set, func(e trust.Entry) string { return trust.Word(e.Key) })
 	text := fmt.Sprintf("It asks for %s: %s.", count(len(set), "thing"), oneLine(strings.Join(keys, ", "), 400))
 	if n := len(grants); n > 0 {
 		text += fmt.Sprintf(" Since the last approval: %s.", count(len(set.Changes(grants[n-1].Set)), "change"))

@@ -181,7 +181,11 @@ func (e *Engine) MayMerge(who session.Caller) error {
 
 // keeper returns the keeper of the worktrees below a folder.
 func (e *Engine) keeper(dir string) *worktree.Keeper {
-	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.State().Root, Board: e.boardName(), Dropping: e.dropState, Logger: e.Log})
+	board := "" // that of the state folder
+	if e.Shared != nil {
+		board = e.Shared.Project + " in " + e.Database.Where()
+	}
+	return worktree.New(worktree.Options{Dir: dir, Journal: e.journalOf(dir), Project: e.State().Root, Board: board, Dropping: e.dropState, Logger: e.Log})
 }
 
 // Stats are counts of this server since the engine was opened.

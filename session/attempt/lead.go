@@ -3,17 +3,201 @@ package attempt
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
 	"deepwork/session/store"
 )
+
+// leadRun leads a run.
+func (r *execution) leadRun() *outcome {
+	l, end := r.beginLead()
+	if end == nil {
+		return l.follow()
+	}
+	if end.fate == stopped {
+		why := board.RunEnd{State: board.RunStopped, Reason: board.StoppedByPerson}
+		if r.interrupted.Load() {
+			why = board.RunEnd{State: board.RunInterrupted, Reason: interrupted}
+		}
+		end = outcomeOfRun(why)
+	}
+	if end.fate == ended && r.recordLead() != nil { // so that it can be resumed, also without a workspace
+		return &outcome{fate: left}
+	}
+	return end
+}
+
+// recordLead records that the run has a leader.
+func (r *execution) recordLead() error {
+	return r.record(func(ctx context.Context, b store.Board) error { return r.recordStart(ctx, b, time.Now()) })
+}
+
+// beginLead makes ready what a leader needs, or says why it cannot lead.
+func (r *execution) beginLead() (*Lead, *outcome) {
+	e := r.engine
+	if e.o.Leader == nil {
+		return nil, r.notRun() // another server can
+	}
+	cfg, err := e.Config(r.making)
+	if err != nil {
+		return nil, r.notRun()
+	}
+	b, err := e.Store(r.making)
+	if err != nil {
+		return nil, r.couldNot("opening the board", err)
+	}
+	now, err := b.Execution(r.making, r.row.ID)
+	if errors.Is(err, task.ErrNotFound) || err == nil && (now.State.Ended() || now.Owner != e.Members.ID()) {
+		return nil, &outcome{fate: left}
+	}
+	l := &Lead{execution: r, records: b, Since: r.row.CreatedAt}
+	if r.row.FollowUp {
+		l.Advice = r.row.Prompt
+	}
+	if err == nil {
+		l.Attempt, err = b.Attempt(r.making, r.row.AttemptID)
+	}
+	if err == nil {
+		err = json.Unmarshal(l.Attempt.Run, &l.Run)
+	}
+	if err != nil {
+		return nil, r.couldNot("reading the run", err)
+	}
+	l.Run.End = nil
+	if err := l.Save(r.making); err != nil {
+		return nil, r.couldNot("recording the run", err)
+	}
+	if err := session.Untrusted(e.Root(), cfg.Approval, config.AgentsKey); err != nil {
+		return nil, r.couldNot("starting the run", err)
+	}
+	if err := e.State().Make(); err != nil {
+		return nil, r.couldNot("making the state folder of the project", err)
+	}
+	if !l.Run.InPlace {
+		if end := r.workspace(b, cfg, l.Attempt, e.environment(cfg, l.Attempt.ID)); end != nil {
+			return nil, end
+		}
+	}
+	if err := r.recordLead(); err != nil {
+		return nil, &outcome{fate: left}
+	}
+	if err := l.endAgents(r.making); err != nil {
+		return nil, r.couldNot("ending the agents of an earlier leader", err)
+	}
+	return l, nil
+}
+
+// follow calls the leader, and records how the run has ended.
+func (l *Lead) follow() *outcome {
+	r := l.execution
+	ctx, cancel := r.making, context.CancelFunc(func() {})
+	if l.Run.MaxTime > 0 {
+		ctx, cancel = context.WithTimeout(ctx, l.Run.MaxTime)
+	}
+	defer cancel()
+	end := l.call(ctx)
+	switch {
+	case end.State == board.RunComplete: // whatever ended its last agents
+	case r.interrupted.Load():
+		end = board.RunEnd{State: board.RunInterrupted, Step: end.Step, Reason: interrupted}
+	case r.stopped():
+		end = board.RunEnd{State: board.RunStopped, Step: end.Step, Reason: board.StoppedByPerson}
+	case r.making.Err() != nil:
+		return &outcome{fate: left} // the server is closing: the next one goes on
+	case ctx.Err() != nil:
+		end = board.RunEnd{State: board.RunPaused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
+	}
+	l.Run.End = &end
+	if err := r.record(func(ctx context.Context, _ store.Board) error { return l.Save(ctx) }); err != nil {
+		return &outcome{fate: left}
+	}
+	return outcomeOfRun(end)
+}
+
+// call calls the leader. If it panics, the run stops, and can be resumed.
+func (l *Lead) call(ctx context.Context) (end board.RunEnd) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			l.execution.engine.Log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
+			end = board.RunEnd{State: board.RunStopped, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault)}
+		}
+	}()
+	return l.execution.engine.o.Leader(ctx, l)
+}
+
+// interrupted is the reason of runs whose process was asked to end.
+const interrupted = "It was interrupted."
+
+// outcomeOfRun returns the outcome of the leader's execution.
+func outcomeOfRun(end board.RunEnd) *outcome {
+	o := &outcome{Ending: task.Ending{Error: board.OrNull(end.Reason)}}
+	switch {
+	case end.State == board.RunComplete:
+		o.State, o.Error, o.FinalMessage = task.Completed, nil, board.OrNull(end.Reason)
+	case end.State == board.RunPaused, end.Reason == board.StoppedByPerson:
+		o.State = task.Stopped
+	case end.State == board.RunInterrupted:
+		o.State = task.Interrupted
+	default:
+		o.State = task.Failed
+	}
+	return o
+}
+
+// endAgents ends the agents of a leader that is gone, all at once: they can no longer reach it.
+func (l *Lead) endAgents(ctx context.Context) error {
+	steps, err := l.records.Steps(ctx, l.Attempt.ID)
+	if err != nil {
+		return err
+	}
+	var ending sync.WaitGroup
+	errs := make([]error, len(steps))
+	for i, x := range steps {
+		if !x.State.Ended() {
+			ending.Go(func() { errs[i] = l.endAgent(ctx, x) })
+		}
+	}
+	ending.Wait()
+	return errors.Join(append(errs, os.RemoveAll(l.execution.engine.State().MCP(l.Attempt.ID)))...)
+}
+
+// endAgent ends an agent of a leader that is gone.
+func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
+	r := &execution{engine: l.execution.engine, row: x}
+	end := &outcome{}
+	if x.State != task.Waiting {
+		p, err := r.executor().Find(ctx, x.LogID, x.ID)
+		if err == nil {
+			exit, err := p.Stop(ctx, r.engine.o.Grace)
+			if err != nil {
+				return err
+			}
+			end = outcomeOf(exit)
+			if at := p.StartedAt(); !at.IsZero() && x.StartedAt == nil { // so that what it used counts
+				if err := r.recordStart(ctx, l.records, at); err != nil {
+					return err
+				}
+			}
+		} else if !errors.Is(err, ErrNoRun) {
+			return err
+		}
+	}
+	end.State, end.Error = task.Interrupted, new("Its leader ended before it.") // it may have failed because it could not reach that
+	return r.recordEnd(ctx, l.records, end)
+}
 
 // A Leader leads the agents of a run through its workflow, each step with an agent of its own. It returns
 // when the workflow is complete or cannot go on, or when ctx ends: then it ends the agents first. If

@@ -4,10 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/google/uuid"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -35,15 +37,6 @@ func (e *Engine) journalOf(dir string) string {
 		return filepath.Join(own, ".journal", "of-"+hex.EncodeToString(sum[:6]))
 	}
 	return ""
-}
-
-// boardName distinguishes the boards that have worktrees on this machine; "" is that of the state
-// folder.
-func (e *Engine) boardName() string {
-	if e.Shared == nil {
-		return ""
-	}
-	return e.Shared.Project + " in " + e.Database.Where()
 }
 
 // worktreesDir returns the folder of the worktrees of new attempts.
@@ -93,11 +86,7 @@ func (e *Engine) checkWorkspace(a *task.Attempt) error {
 	if err := checkLayout(a); err != nil {
 		return err
 	}
-	paths := make([]string, len(a.Repos))
-	for i, r := range a.Repos {
-		paths[i] = r.Worktree
-	}
-	return e.Worktrees(a).Check(a.ID, paths)
+	return e.Worktrees(a).Check(a.ID, xslices.Map(a.Repos, func(r task.AttemptRepo) string { return r.Worktree }))
 }
 
 // dropState removes the state of the servers that worked in a workspace that is about to be
@@ -108,7 +97,7 @@ func (e *Engine) dropState(workspace string) {
 	}
 	f, err := state.Find(workspace)
 	if err == nil {
-		err = f.Remove()
+		err = os.RemoveAll(f.Dir)
 	}
 	if err != nil {
 		e.Log.Warn("cannot remove the state of a workspace", "workspace", workspace, "error", err)
@@ -118,18 +107,9 @@ func (e *Engine) dropState(workspace string) {
 // ignore hides worktrees from the project's repository: a folder of worktrees in the project gets
 // its own .gitignore.
 func ignore(root, worktrees string) error {
-	if _, inside := below(root, worktrees); !inside {
-		return nil
+	if rel, err := filepath.Rel(root, worktrees); err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return nil // it is not inside
 	}
 	_, err := session.Ignore(filepath.Join(worktrees, ".gitignore"), []string{"*"})
 	return err
-}
-
-// below returns the relative path of something inside a folder, with slashes.
-func below(folder, path string) (rel string, inside bool) {
-	rel, err := filepath.Rel(folder, path)
-	if err != nil || rel == "." || !filepath.IsLocal(rel) {
-		return "", false
-	}
-	return filepath.ToSlash(rel), true
 }

@@ -14,10 +14,6 @@ import (
 	"deepwork/session/store"
 )
 
-// firstPrompt returns the first prompt of an attempt's agent: the task, then the caller's own
-// words, how to run the workflow that the task names, and what it has to know of its worktree.
-func firstPrompt(t *task.Task, prompt *string) string { return taskPrompt(t, prompt) + aboutWorktree }
-
 // aboutWorktree ends the first prompt of a conversation.
 const aboutWorktree = `
 You work in a new git worktree: files that git does not track, such as .env or installed dependencies, are not there unless they were copied; install what you need.

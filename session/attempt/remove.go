@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt/worktree"
@@ -168,11 +169,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	}
 	// Include what an earlier removal has rescued but never reported: its server was killed, or its
 	// caller had gone.
-	var repos []string
-	for _, r := range at.Repos {
-		repos = append(repos, r.RepoPath)
-	}
-	kept, err := k.Rescues(ctx, id, repos)
+	kept, err := k.Rescues(ctx, id, xslices.Map(at.Repos, func(r task.AttemptRepo) string { return r.RepoPath }))
 	if err != nil { // the refs show it as well
 		e.Log.Warn("cannot list what was kept of an attempt", "attempt", id, "kept", removed, "error", err)
 	}

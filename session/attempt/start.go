@@ -86,7 +86,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 // plan returns an attempt of a task with its first execution, neither of which is on the board yet. It
 // refuses what could not be run.
 func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *task.Task, agent *choice, more *string, repos []RepoArgs) (a *task.Attempt, first task.Execution, err error) {
-	first = task.Execution{ID: uuid.NewString(), Prompt: firstPrompt(t, more), Variant: agent.variant}
+	first = task.Execution{ID: uuid.NewString(), Prompt: taskPrompt(t, more) + aboutWorktree, Variant: agent.variant}
 	if err := agent.check(ctx, first.Prompt); err != nil && !e.elsewhere(err) {
 		return nil, first, err
 	}
@@ -242,7 +242,8 @@ func setWorkspace(ctx context.Context, a *task.Attempt, folder string) {
 func setWorktrees(folder string, repos []task.AttemptRepo) {
 	taken := make(map[string]bool)
 	for i := range repos {
-		name := folderName(repos[i].RepoName)
+		name := strings.Trim(notInNames.ReplaceAllString(repos[i].RepoName, "-"), ".-")
+		name = cmp.Or(name[:min(len(name), 60)], "repo")
 		free := name
 		for n := 2; taken[strings.ToLower(free)]; n++ {
 			free = fmt.Sprintf("%s-%d", name, n)
@@ -254,9 +255,3 @@ func setWorktrees(folder string, repos []task.AttemptRepo) {
 
 // notInNames matches the characters that some file systems do not allow in names.
 var notInNames = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
-
-// folderName returns the part of a name that every file system allows.
-func folderName(name string) string {
-	clean := strings.Trim(notInNames.ReplaceAllString(name, "-"), ".-")
-	return cmp.Or(clean[:min(len(clean), 60)], "repo")
-}

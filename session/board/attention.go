@@ -50,7 +50,11 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		if a.State == task.Failed || a.State == task.Interrupted {
 			kind, command = AttentionFailed, "deepwork board tail "
 		}
-		end := endOf(a.Run)
+		run := Run{}
+		if json.Unmarshal([]byte(a.Run), &run) != nil {
+			run.End = nil // as for "" and what cannot be read
+		}
+		end := run.End
 		if end != nil && end.State != RunComplete {
 			kind, command = AttentionRun, "deepwork run resume "
 		}
@@ -82,15 +86,6 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: NonNil(all), Count: len(all), Truncated: more}, nil
-}
-
-// endOf returns how a run on the board has ended, nil for "" and for what cannot be read.
-func endOf(run string) *RunEnd {
-	r := Run{}
-	if run == "" || json.Unmarshal([]byte(run), &r) != nil {
-		return nil
-	}
-	return r.End
 }
 
 // StepAttention returns what a step that waits for a person is among the rest that needs one.

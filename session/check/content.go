@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/gate"
 	"deepwork/session/git"
@@ -94,14 +95,6 @@ func (s *Subject) Look(ctx context.Context) (*Content, error) {
 		c.digests = append(c.digests, c.digest(i))
 	}
 	return c, nil
-}
-
-// protect returns all patterns of protected files.
-func (s *Subject) protect() (patterns []string) {
-	for _, k := range s.Checks {
-		patterns = append(patterns, k.Protect...)
-	}
-	return patterns
 }
 
 // bound returns what a check is about.
@@ -199,8 +192,10 @@ const (
 
 // Protect returns how the files that checks protect are now, or nil if they protect nothing.
 func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine.Protected, error) {
-	s := &Subject{Checks: checks}
-	patterns := s.protect()
+	var patterns []string
+	for _, k := range checks {
+		patterns = append(patterns, k.Protect...)
+	}
 	if len(patterns) == 0 {
 		return nil, nil
 	}
@@ -242,10 +237,7 @@ func Changed(ctx context.Context, root string, was *machine.Protected) (all []st
 		return nil, err
 	}
 	changed, err := t.changed(ctx, was)
-	for _, c := range changed {
-		all = append(all, c.String())
-	}
-	return all, err
+	return xslices.Map(changed, change.String), err
 }
 
 // onDisk identifies a file by reading it, without the help of git's index; "" if it is gone. A file that is

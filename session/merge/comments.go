@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -142,7 +143,7 @@ func changeComments(ctx context.Context, e *attempt.Engine, b board.View, at *ta
 			}
 		}
 	}
-	lines, add := diffOf(e, b, at), []task.Comment(nil)
+	lines, add := &commented{e: e, b: b, at: at, files: map[[3]string]map[int]string{}}, []task.Comment(nil)
 	for i, given := range a.Comments {
 		c, err := lines.comment(ctx, fmt.Sprintf("comments[%d]", i), given)
 		if err != nil {
@@ -178,10 +179,7 @@ func sendComments(ctx context.Context, e *attempt.Engine, who session.Caller, b 
 		case len(all) == 0:
 			return session.NotNow(codes.NoComments, "No comments on attempt %s wait to be sent. Pass comments; what was sent is the prompt of an execution in get_attempt.", at.ID).With("attempt_id", at.ID)
 		}
-		ids := make([]string, len(all))
-		for i, c := range all {
-			ids[i] = c.ID
-		}
+		ids := xslices.Map(all, func(c task.Comment) string { return c.ID })
 		prompt := commentsPrompt(at, all)
 		f, err := e.FollowUp(ctx, who, attempt.FollowUpArgs{Target: board.Target{AttemptID: &at.ID}, Action: attempt.ActionQueue, Prompt: &prompt, Comments: ids})
 		if errors.Is(err, task.ErrSent) {
@@ -229,11 +227,6 @@ func nameOfRepo(at *task.Attempt, id string) string {
 		}
 	}
 	return id
-}
-
-// diffOf returns the lines of an attempt's diff, which are read file by file.
-func diffOf(e *attempt.Engine, b board.View, at *task.Attempt) *commented {
-	return &commented{e: e, b: b, at: at, files: map[[3]string]map[int]string{}}
 }
 
 // commented is the diff that comments of one call are about.

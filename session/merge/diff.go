@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -93,7 +94,8 @@ func (c *comparison) compare(ctx context.Context) error {
 	switch {
 	case !compared || slices.ContainsFunc(c.diffs, func(d attempt.RepoDiff) bool { return d.Diff != "" || d.Truncated }):
 	case len(c.paths) > 0:
-		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", quoted(c.paths))
+		all := xslices.Map(c.paths, func(p string) string { return fmt.Sprintf("%q", board.Clip(p)) })
+		c.note("None of these paths is changed: %s. get_attempt lists changed_files; leave out paths to see all changes.", board.Enumerate(all, "none"))
 	default:
 		c.note("Nothing is changed.")
 	}
@@ -145,15 +147,6 @@ func sentence(s string) string {
 		return s
 	}
 	return s + "."
-}
-
-// quoted lists paths for a notice, up to a limit.
-func quoted(paths []string) string {
-	all := make([]string, len(paths))
-	for i, p := range paths {
-		all[i] = fmt.Sprintf("%q", board.Clip(p))
-	}
-	return board.Enumerate(all, "none")
 }
 
 // checkPath refuses a path that is not inside a worktree.

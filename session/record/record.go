@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
@@ -69,10 +70,9 @@ func (r *Store) Read(ctx context.Context, id string, known *machine.State) (*Rec
 	if stored.Revision == revision {
 		return nil, nil
 	}
-	parts := make([]machine.Part, len(stored.Parts))
-	for i, p := range stored.Parts {
-		parts[i] = machine.Part{Kind: machine.PartKind(p.Kind), Key: p.Key, Position: p.Position, Body: []byte(p.Body)}
-	}
+	parts := xslices.Map(stored.Parts, func(p store.SessionPart) machine.Part {
+		return machine.Part{Kind: machine.PartKind(p.Kind), Key: p.Key, Position: p.Position, Body: []byte(p.Body)}
+	})
 	s, err := machine.Assemble(id, []byte(stored.Frame), parts)
 	if err == nil && s.Revision != stored.Revision {
 		err = fmt.Errorf("its row has revision %d, and its state %d", stored.Revision, s.Revision)
@@ -150,11 +150,9 @@ func Fill(w *store.SessionWrite, before *machine.State, row store.Session, next 
 }
 
 func partsOf(parts []machine.Part) []store.SessionPart {
-	all := make([]store.SessionPart, len(parts))
-	for i, p := range parts {
-		all[i] = store.SessionPart{Kind: string(p.Kind), Key: p.Key, Position: p.Position, Body: string(p.Body)}
-	}
-	return all
+	return xslices.Map(parts, func(p machine.Part) store.SessionPart {
+		return store.SessionPart{Kind: string(p.Kind), Key: p.Key, Position: p.Position, Body: string(p.Body)}
+	})
 }
 
 // Defining returns what a transition stores of the definition that it uses.

@@ -72,7 +72,10 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 	if t != nil {
 		if err := wait.Done(ctx, t); err != nil {
 			e.slots.leave(t, n.rec)
-			return notStarted(err), false
+			if err == ErrCancelled {
+				return outcome{state: Cancelled, words: "it was cancelled by its caller while it waited for a slot; nothing was started"}, false
+			}
+			return outcome{state: Failed, code: codes.ShuttingDown, words: "the server shut down while it waited for a slot; nothing was started. Call again"}, false
 		}
 	}
 	if timeout > 0 {
@@ -110,14 +113,6 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 		n.advance(*a.Progress)
 	}
 	return e.follow(ctx, n), true
-}
-
-// notStarted is the outcome of a run that never got a slot.
-func notStarted(cause error) outcome {
-	if cause == ErrCancelled {
-		return outcome{state: Cancelled, words: "it was cancelled by its caller while it waited for a slot; nothing was started"}
-	}
-	return outcome{state: Failed, code: codes.ShuttingDown, words: "the server shut down while it waited for a slot; nothing was started. Call again"}
 }
 
 // notExecuted is the outcome if Execute returned an error.

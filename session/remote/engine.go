@@ -139,20 +139,15 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if len(stuck) == 0 {
 		e.drivers.Wait()
 	}
-	if len(all) > 0 {
-		e.release(ctx)
+	if len(all) > 0 { // let other servers take up the runs of this one at once
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+		defer cancel()
+		if err := e.store.Release(ctx, e.member.ID()); err != nil {
+			e.log.Warn("the remote runs of this server cannot be left to others now; they take them up later", "after", e.life, "error", err)
+		}
 	}
 	slices.Sort(stuck)
 	return stuck
-}
-
-// release lets other servers take up the runs of this one at once.
-func (e *Engine) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
-	defer cancel()
-	if err := e.store.Release(ctx, e.member.ID()); err != nil {
-		e.log.Warn("the remote runs of this server cannot be left to others now; they take them up later", "after", e.life, "error", err)
-	}
 }
 
 // write stores a record, durably.

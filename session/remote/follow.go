@@ -22,7 +22,9 @@ func (e *Engine) follow(ctx context.Context, n *entry) outcome {
 		if wait.For(ctx, pause) != nil {
 			return e.broken(ctx, n.rec)
 		}
-		a, err := e.poll(ctx, n.rec)
+		bounded, cancel := context.WithTimeout(ctx, pollTime)
+		a, err := e.sources.Status(bounded, n.rec.Source, n.rec.WorkflowID, *n.rec.SourceExecutionID)
+		cancel()
 		interval = e.statusInterval(ctx)
 		if err == nil && a.State == "" && a.Progress == nil {
 			err = silent(a)
@@ -74,13 +76,6 @@ func silent(a *source.Answer) error {
 		said = "nothing"
 	}
 	return &source.RefusedError{Text: "its answer has no status; it says " + clip(said, maxMessage)}
-}
-
-// poll asks once, with a short timeout: the next poll may succeed.
-func (e *Engine) poll(ctx context.Context, x *store.Execution) (*source.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, pollTime)
-	defer cancel()
-	return e.sources.Status(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID)
 }
 
 // broken ends a run that must not continue: it cancels it at its source, if that is possible

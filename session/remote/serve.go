@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/source"
 	"deepwork/session/store"
 )
@@ -112,10 +113,7 @@ func (e *Engine) adopt(ctx context.Context) (next time.Duration, err error) {
 	case !e.db.Exists():
 		return next, nil
 	}
-	var following []string
-	for _, n := range e.all() {
-		following = append(following, n.id)
-	}
+	following := xslices.Map(e.all(), func(n *entry) string { return n.id })
 	in, found, err := e.store.Due(ctx, following)
 	switch {
 	case err != nil || !found:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -112,10 +113,7 @@ func (e *Engine) newest(ctx context.Context, identity string) string {
 	if total == 0 {
 		return "No execution is known: a call of a workflow tool starts one and returns its execution_id."
 	}
-	var found []*Run
-	for _, x := range all {
-		found = append(found, new(shown(&x)))
-	}
+	found := xslices.Map(all, func(x store.Execution) *Run { return new(shown(&x)) })
 	more := ""
 	if total > listed {
 		more = fmt.Sprintf(", and %d older", total-listed)
@@ -124,10 +122,9 @@ func (e *Engine) newest(ctx context.Context, identity string) string {
 }
 
 func describe(found []*Run) string {
-	var all []string
-	for _, x := range found[:min(len(found), listed)] {
-		all = append(all, fmt.Sprintf("%s (%s, %s)", x.ExecutionID, clip(x.WorkflowName, 60), x.State))
-	}
+	all := xslices.Map(found[:min(len(found), listed)], func(x *Run) string {
+		return fmt.Sprintf("%s (%s, %s)", x.ExecutionID, clip(x.WorkflowName, 60), x.State)
+	})
 	return strings.Join(all, ", ")
 }
 
@@ -143,10 +140,7 @@ func (e *Engine) Newest(ctx context.Context, identity string, limit int) (all []
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing the executions of %s: %w", identity, err)
 	}
-	for _, x := range stored {
-		all = append(all, *e.latest(&x))
-	}
-	return all, total, nil
+	return xslices.Map(stored, func(x store.Execution) Run { return *e.latest(&x) }), total, nil
 }
 
 // Inspect checks db for runs that this program never writes. It changes nothing and may run

@@ -1,9 +1,14 @@
 package show
 
 import (
+	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"deepwork/catalog/jsontext"
 )
 
 // Pairs prints texts and what belongs to each, beside each other; what does not fit continues on lines of its
@@ -101,4 +106,80 @@ func (s *Screen) Heading(indent, title, about string) {
 		line = indent + s.paint(strong, Inline(title)) + rest
 	}
 	s.styled(line + "\n")
+}
+
+// Plain makes a text safe for a terminal: goals, notes and names come from agents, and an escape
+// sequence in one of them must not reach the screen, nor a character that is not seen. They become
+// escapes as in JSON. Newlines and tabs remain.
+func Plain(text string) string {
+	var b strings.Builder
+	runes := []rune(strings.ReplaceAll(text, "\r\n", "\n"))
+	for i, r := range runes {
+		switch {
+		case r == '\n' || r == '\t' || i > 0 && i+1 < len(runes) && joins(runes[i-1], r, runes[i+1]):
+			b.WriteRune(r)
+		case unseen(r):
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// joins reports whether a character is a joiner between two that it may join: emoji, or letters of scripts in which
+// it changes their shape. Between others it would not be seen.
+func joins(before, r, after rune) bool {
+	joined := func(r rune) bool {
+		return r > unicode.MaxLatin1 && r != unicode.ReplacementChar && unicode.In(r, unicode.Letter, unicode.Mark, unicode.Symbol)
+	}
+	return (r == '\u200c' || r == '\u200d') && joined(before) && joined(after)
+}
+
+// unseen reports whether a character shows as nothing, or moves the text around it: control and
+// format characters, separators of lines and paragraphs, fillers, and those that are not assigned.
+// Blanks are seen, and the selector of an emoji's form.
+func unseen(r rune) bool {
+	switch {
+	case r == '\ufe0e' || r == '\ufe0f' || unicode.Is(unicode.Zs, r):
+		return false
+	case r == '\u2800': // a pattern of Braille without dots
+		return true
+	}
+	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Inline is Plain for a text that is to stay on one line: a name or path.
+func Inline(text string) string {
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Plain(text))
+}
+
+// OneLine converts a text to one line of at most limit characters.
+func OneLine(text string, limit int) string {
+	return jsontext.Clip(strings.Join(strings.Fields(Plain(text)), " "), limit)
+}
+
+// Indent inserts prefix before every line that is not empty.
+func Indent(text, prefix string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.TrimRight(line, "\r\n") != "" {
+			b.WriteString(prefix)
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// Columns returns how many columns of a terminal a line takes; wide characters take two.
+func Columns(line string) int { return text.StringWidthWithoutEscSequences(line) }
+
+// Count returns "1 job", "2 jobs".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
+
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 )
@@ -122,11 +124,7 @@ func (s *Screen) render(columns []Column, widths, shown []int, below int, cells 
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 	row := func(cell func(i int) string) table.Row {
-		var r table.Row
-		for _, i := range shown {
-			r = append(r, cell(i))
-		}
-		return r
+		return xslices.Map(shown, func(i int) any { return cell(i) })
 	}
 	t.AppendRow(row(func(i int) string { return s.paint(strong, columns[i].Title) }))
 	for _, c := range cells {

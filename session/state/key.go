@@ -57,7 +57,9 @@ func (f *Folder) secret(path, what, replace string, make bool) ([]byte, error) {
 		if err := f.Make(); err != nil {
 			return nil, err
 		}
-		if err := putNew(path, newSecret()); err != nil && !errors.Is(err, fs.ErrExist) {
+		var made [keySize]byte
+		rand.Read(made[:]) // never fails
+		if err := putNew(path, made[:]); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("making %s: %w", what, err)
 		}
 		secret, fi, err = durable.Read(path, keySize)
@@ -72,12 +74,6 @@ func (f *Folder) secret(path, what, replace string, make bool) ([]byte, error) {
 		return nil, err
 	}
 	return secret, nil
-}
-
-func newSecret() []byte {
-	secret := make([]byte, keySize)
-	rand.Read(secret) // never fails
-	return secret
 }
 
 // ID identifies a key by 8 hexadecimal digits that reveal nothing about the secret.

@@ -96,11 +96,11 @@ func isOpen(state string) bool {
 }
 
 func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {
-	return s.said(who, attemptURL(r), inPages(text(a.Notice)))
+	return s.said(who, attemptURL(r), inPages(board.OrEmpty(a.Notice)))
 }
 
 func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.FollowUpReply) string {
-	said := inPages(text(f.Notice))
+	said := inPages(board.OrEmpty(f.Notice))
 	switch {
 	case f.Status == attempt.FollowUpStarted:
 		said = "The agent goes on with it as soon as a slot is free."
@@ -111,14 +111,6 @@ func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.Follow
 }
 
 func attemptURL(r *http.Request) string { return "/attempts/" + r.PathValue("attempt_id") }
-
-// text returns an optional text, "" if it is missing.
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
 
 // An agentPage shows one process of an agent of a run.
 type agentPage struct {
@@ -145,15 +137,13 @@ func (s *Site) agent(ctx context.Context, who session.Caller, r *http.Request, p
 func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session.Caller, A) (*merge.Reply, error)) action {
 	act := call(func(ctx context.Context, who session.Caller, args A) (*merge.Reply, error) {
 		return do(ctx, s.Board, who, args)
-	}, nil, s.integrated)
+	}, nil, func(who session.Caller, r *http.Request, done *merge.Reply) string {
+		return s.said(who, attemptURL(r), outcome(done))
+	})
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))
 		return act(ctx, who, r)
 	}
-}
-
-func (s *Site) integrated(who session.Caller, r *http.Request, done *merge.Reply) string {
-	return s.said(who, attemptURL(r), outcome(done))
 }
 
 // outcomes say in words what was done with a branch; they are followed by the branch that it is for.

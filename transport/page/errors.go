@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"strings"
 
 	"deepwork/session"
@@ -69,7 +68,10 @@ func statusOf(r *http.Request, err error) int {
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(r, err)
 	who := session.CallerOf(r.Context())
-	what := forPeople(err)
+	what := err.Error()
+	if refused, is := errors.AsType[*session.Error](err); is {
+		what = inPages(refused.Message) // without the word that names its kind for agents
+	}
 	switch {
 	case status == http.StatusServiceUnavailable:
 		what = "The store of the sessions and the board does not answer. The log of the server says why."
@@ -85,7 +87,9 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		what = s.titled(r.Context(), who, what)
 	}
 	if r.Method != http.MethodGet && r.Header.Get("HX-Request") != "" {
-		s.alert(w, status, what)
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(status)
+		_ = s.views.of["error"].ExecuteTemplate(w, "alert", what) // the page shows it beside what it has
 		return
 	}
 	body, rerr := s.render(&shown{view: "error", title: titles[status], data: errorPage{what, nexts[status]}}, who, 0, r)
@@ -94,14 +98,6 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	send(w, r, status, body)
-}
-
-// forPeople returns the message of an error without the word that names its kind for agents.
-func forPeople(err error) string {
-	if refused, is := errors.AsType[*session.Error](err); is {
-		return inPages(refused.Message)
-	}
-	return err.Error()
 }
 
 // lost answers a request that no page is for: with an error page for browsers, and for MCP clients, which
@@ -132,13 +128,6 @@ type headerOnly struct {
 func (h *headerOnly) Header() http.Header         { return h.head }
 func (h *headerOnly) WriteHeader(status int)      { h.status = status }
 func (h *headerOnly) Write(p []byte) (int, error) { return len(p), nil }
-
-// recovered answers a request whose handler has panicked.
-func (s *Site) recovered(w http.ResponseWriter, r *http.Request) {
-	if p := recover(); p != nil {
-		s.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-	}
-}
 
 // toLogin sends a caller that is not known to the login, and from there to the page that it asked for.
 func (s *Site) toLogin(w http.ResponseWriter, r *http.Request, why error) {

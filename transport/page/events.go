@@ -104,15 +104,6 @@ func (s *Site) look(ctx context.Context) {
 	}
 }
 
-// followEdits looks while pages are open, until ctx ends.
-func (s *Site) followEdits(ctx context.Context) {
-	for wait.For(ctx, lookEvery) == nil {
-		if s.edits.streams.Load() > 0 {
-			s.look(ctx)
-		}
-	}
-}
-
 // outputTopic is the topic of what the agent of an attempt prints, which the feed of the stores does
 // not have: output:ATTEMPT.
 const outputTopic = "output"

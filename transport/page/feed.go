@@ -128,7 +128,8 @@ func (f *feed) tell() {
 	if f.later {
 		return
 	}
-	if left := f.pause(); left > 0 {
+	needed := time.Duration(f.work.Load()) * share / time.Duration(runtime.GOMAXPROCS(0))
+	if left := min(max(needed, minPause), maxPause) - time.Since(f.toldAt); left > 0 {
 		f.later = true
 		time.AfterFunc(left, func() {
 			f.mu.Lock()
@@ -142,12 +143,6 @@ func (f *feed) tell() {
 	f.work.Store(0)
 	close(f.more)
 	f.more = make(chan struct{})
-}
-
-// pause returns how long it is until pages may be told, 0 for now. f.mu is held.
-func (f *feed) pause() time.Duration {
-	needed := time.Duration(f.work.Load()) * share / time.Duration(runtime.GOMAXPROCS(0))
-	return min(max(needed, minPause), maxPause) - time.Since(f.toldAt)
 }
 
 // worked notes the time that a page took.

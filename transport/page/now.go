@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
-	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 )
@@ -111,7 +111,9 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 			part := l.part(p.Filter, p.Only != "", from)
 			for i := range part.Items {
 				if it := &part.Items[i]; it.waits != nil && it.waits.Review {
-					it.Answer = s.answerForm(ctx, it.waits.SessionID, it.waits.Step)
+					if state, err := s.Engine.Read(ctx, it.waits.SessionID); err == nil { // else it is gone
+						it.Answer = answerFormOf(s.Engine, state, it.waits.Step)
+					}
 				}
 			}
 			p.Lists = append(p.Lists, part)
@@ -150,10 +152,7 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Atten
 		return r.Items, nil
 	}
 	steps, err := s.Engine.Awaiting(ctx, who, nil)
-	for _, step := range steps {
-		all = append(all, board.StepAttention(step))
-	}
-	return all, err
+	return xslices.Map(steps, board.StepAttention), err
 }
 
 func sessionItem(i *workflow.SessionInfo) item {
@@ -246,9 +245,11 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 			return nil, nil, err
 		}
 		for _, x := range list {
-			if i := executionItem(x); x.EndedAt == nil {
+			i := item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
+			if x.EndedAt == nil {
 				working = append(working, i)
 			} else {
+				i.Since = *x.EndedAt
 				recent = append(recent, i)
 			}
 		}
@@ -264,14 +265,6 @@ func workItem(w task.Work) item {
 		}
 	}
 	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(w.State), Since: w.Since}
-}
-
-func executionItem(x remote.Run) item {
-	i := item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
-	if x.EndedAt != nil {
-		i.Since = *x.EndedAt
-	}
-	return i
 }
 
 // newestFirst sorts items by their times, and returns them.

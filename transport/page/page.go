@@ -9,12 +9,15 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
@@ -148,7 +151,13 @@ func (s *Site) missing(why error, patterns ...string) {
 // Run follows the changes of the project until ctx ends.
 func (s *Site) Run(ctx context.Context) {
 	var others sync.WaitGroup
-	others.Go(func() { s.followEdits(ctx) })
+	others.Go(func() {
+		for wait.For(ctx, lookEvery) == nil {
+			if s.edits.streams.Load() > 0 {
+				s.look(ctx)
+			}
+		}
+	})
 	s.feed.follow(ctx, s.Logger, func() { s.readSessions(ctx) })
 	others.Wait()
 }
@@ -167,7 +176,11 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range security {
 		w.Header().Set(name, value)
 	}
-	defer s.recovered(w, r)
+	defer func() {
+		if p := recover(); p != nil {
+			s.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
 	if s.sites.Check(r) != nil {
 		s.fail(w, r, &refusal{http.StatusForbidden, "This form is of another site: open the page here and use its form."})
 		return

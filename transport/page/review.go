@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/merge"
 )
 
@@ -187,7 +188,7 @@ func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Reque
 		return "", err
 	}
 	s.Touch(commentsTopic + ":" + done.AttemptID)
-	said := inPages(text(done.Notice))
+	said := inPages(board.OrEmpty(done.Notice))
 	if done.Sent != nil {
 		said = cmp.Or(said, "The agent goes on with the comments as soon as a slot is free.")
 	}

@@ -1,13 +1,17 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -204,11 +208,7 @@ func (p *sessionPage) read(ctx context.Context) (err error) {
 		return nil
 	}
 	for i := range def.Workflow.Entries {
-		var group []stepView
-		for _, step := range p.State.Displayed(def, i) {
-			group = append(group, p.step(def.Job.Step(step), step))
-		}
-		p.Timeline = append(p.Timeline, group)
+		p.Timeline = append(p.Timeline, xslices.Map(p.State.Displayed(def, i), func(step string) stepView { return p.step(def.Job.Step(step), step) }))
 	}
 	return nil
 }
@@ -227,15 +227,6 @@ type answerForm struct {
 	SessionID, Step, Digest, Notes string
 	Files                          []machine.FileHash
 	Criteria                       []job.Criteria
-}
-
-// answerForm returns the form for a step of a session, or nil if nobody is asked about it here.
-func (s *Site) answerForm(ctx context.Context, id, stepID string) *answerForm {
-	state, err := s.Engine.Read(ctx, id)
-	if err != nil {
-		return nil // it is gone
-	}
-	return answerFormOf(s.Engine, state, stepID)
 }
 
 // answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.
@@ -270,4 +261,84 @@ func (s *Site) answer(ctx context.Context, who session.Caller, id string, form u
 		return session.Wrong(codes.ReasonNeeded, "Say what the agent is to change.")
 	}
 	return s.Engine.ReviewFor(ctx, id, form.Get("step"), digest, a)
+}
+
+// An index has the heads of all sessions, so that a page does not read each record again. It reads
+// those that the feed says have changed. The zero value is empty.
+type index struct {
+	mu  sync.Mutex
+	at  uint64 // the number of the feed that it is as of; 0 means never
+	all map[string]*workflow.SessionInfo
+	// newest has the same, the last changed one first; nil if that is not known. It is replaced, never
+	// changed.
+	newest []*workflow.SessionInfo
+}
+
+// childrenTopic is the topic of sessions that begin in another one: children:SESSION.
+const childrenTopic = "children"
+
+// readSessions reads the sessions that have changed while pages are open, and all at the start, so that
+// the first page does not wait for that.
+func (s *Site) readSessions(ctx context.Context) {
+	x := &s.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.at == 0 || s.edits.streams.Load() > 0 {
+		_ = x.read(ctx, s) // a page meets the error
+	}
+}
+
+// read reads what has changed. x.mu is held.
+func (x *index) read(ctx context.Context, s *Site) error {
+	at := s.feed.position()
+	ids, all := s.feed.since(x.at, store.SessionChanged)
+	switch {
+	case all || x.at == 0:
+		list, err := s.Engine.List(ctx)
+		if err != nil {
+			return err
+		}
+		x.newest, x.all = nil, make(map[string]*workflow.SessionInfo, len(list))
+		for _, i := range list {
+			x.all[i.ID] = &i
+		}
+	case len(ids) > 0:
+		x.newest = nil
+		for _, id := range ids {
+			switch i, err := s.Engine.Info(ctx, id); {
+			case session.CodeOf(err) == codes.UnknownSession:
+				delete(x.all, id)
+			case err != nil:
+				return err
+			default:
+				if x.all[id] == nil && i.Parent != "" {
+					s.Touch(childrenTopic + ":" + i.Parent)
+				}
+				x.all[id] = i
+			}
+		}
+	}
+	x.at = at
+	return nil
+}
+
+// sessions returns all sessions, the last changed one first. The caller does not change them.
+func (s *Site) sessions(ctx context.Context) ([]*workflow.SessionInfo, error) {
+	x := &s.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.read(ctx, s); err != nil {
+		return nil, err
+	}
+	if x.newest == nil {
+		x.newest = slices.SortedFunc(maps.Values(x.all), func(a, b *workflow.SessionInfo) int {
+			return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), strings.Compare(a.ID, b.ID))
+		})
+	}
+	return x.newest, nil
+}
+
+// sees reports whether a caller sees a session: its own, and the owner of the server all.
+func sees(who session.Caller, i *workflow.SessionInfo) bool {
+	return who.Owner || i.Identity == who.Identity
 }

@@ -74,7 +74,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		return nil, err
 	}
 	p := &taskPage{TaskReply: t, Move: others(t.Status)}
-	size := len(text(t.Description))
+	size := len(board.OrEmpty(t.Description))
 	for _, in := range t.Inputs {
 		size += len(strings.Join(in.Value.Paths, "\n"))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
@@ -69,7 +70,8 @@ func (l *CallLog) end(ctx context.Context, reply any) {
 	if l.slow != nil {
 		l.slow.Stop()
 	}
-	l.metrics.ended(l.label(), l.outcome, took)
+	l.metrics.calls.WithLabelValues(l.label(), l.outcome).Inc()
+	l.metrics.took.WithLabelValues(l.label(), l.outcome).Observe(took.Seconds())
 	if !l.logger.Enabled(ctx, l.level) {
 		return
 	}
@@ -115,10 +117,7 @@ func (l *CallLog) sessionOf(reply any) string {
 // top.
 func stackAttr(stack []machine.StackEntry) slog.Attr {
 	top := stack[max(0, len(stack)-StackLogged):]
-	names := make([]string, len(top))
-	for i, e := range top {
-		names[i] = e.Workflow
-	}
+	names := xslices.Map(top, func(e machine.StackEntry) string { return e.Workflow })
 	if len(top) < len(stack) {
 		return slog.Group("stack", slog.Int("depth", len(stack)), slog.Any("top", names))
 	}
@@ -212,10 +211,4 @@ func Gauge(name, help string, value func() int) prometheus.Collector {
 // Counter is like Gauge for a number that only grows.
 func Counter[N int | uint64](name, help string, labels prometheus.Labels, value func() N) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(value()) })
-}
-
-// ended counts a call.
-func (m *metrics) ended(tool, outcome string, took time.Duration) {
-	m.calls.WithLabelValues(tool, outcome).Inc()
-	m.took.WithLabelValues(tool, outcome).Observe(took.Seconds())
 }

@@ -176,14 +176,6 @@ func peerOf(conn net.Conn) peer {
 	return peer{user, err}
 }
 
-// peerFrom returns the peer of the connection of a request.
-func peerFrom(ctx context.Context) peer {
-	if c, _ := ctx.Value(socketKey{}).(*socket); c != nil {
-		return c.peer
-	}
-	return peer{err: errNoPeers}
-}
-
 func unmapped(a *net.TCPAddr) netip.AddrPort {
 	p := a.AddrPort()
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
@@ -238,5 +230,8 @@ func notOwner(r *http.Request) error {
 		return errForeign{fmt.Errorf("this request came through a proxy, as its header %s shows, and needs a token, since it is not known who sent it: %s",
 			jsontext.Clip(header, 100), howToGetToken)}
 	}
-	return peerFrom(r.Context()).refused()
+	if c, _ := r.Context().Value(socketKey{}).(*socket); c != nil {
+		return c.peer.refused()
+	}
+	return peer{err: errNoPeers}.refused()
 }

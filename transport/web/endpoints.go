@@ -32,11 +32,6 @@ const (
 	refusedSlow     = "slow"     // the body did not arrive in time
 )
 
-func newRefused() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_refused_total",
-		Help: "HTTP requests and connections that were refused, by reason."}, []string{"reason"})
-}
-
 // metrics returns the handler of /metrics. It has its own registry: nothing is registered globally.
 func (h *Server) metrics() http.Handler {
 	r := prometheus.NewRegistry()

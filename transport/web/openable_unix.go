@@ -18,7 +18,5 @@ func openable() int {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files) != nil || files.Cur > math.MaxInt32 {
 		return math.MaxInt32
 	}
-	return connectionsOf(int(files.Cur))
+	return max(1, int(files.Cur)-max(filesKept, int(files.Cur)/4))
 }
-
-func connectionsOf(files int) int { return max(1, files-max(filesKept, files/4)) }

@@ -154,11 +154,18 @@ func (h *Server) Stats() Stats {
 // Serve; a server that will not be served must be closed with Close.
 func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	o.complete()
-	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && CanKnowPeers()}, refused: newRefused()}
+	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && CanKnowPeers()}}
+	h.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_refused_total",
+		Help: "HTTP requests and connections that were refused, by reason."}, []string{"reason"})
 	h.ending, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	h.stopping, h.stop = context.WithCancel(h.ending)
 	h.slots.limit = func() int { return h.LastSettings().MaxConnections }
-	h.Settings = func(ctx context.Context) config.HTTP { return o.allow(b.Settings(ctx)) }
+	h.Settings = func(ctx context.Context) config.HTTP {
+		now := b.Settings(ctx)
+		now.AllowedHosts = slices.Concat(now.AllowedHosts, o.AllowedHosts)
+		now.AllowedOrigins = slices.Concat(now.AllowedOrigins, o.AllowedOrigins)
+		return now
+	}
 	certificates, err := o.certificates()
 	if err != nil {
 		return nil, err
@@ -216,13 +223,6 @@ func (o *Options) complete() {
 	o.WriteTimeout, o.Grace = cmp.Or(o.WriteTimeout, writeTimeout), cmp.Or(o.Grace, grace)
 }
 
-// allow adds the allowed hosts and origins of the options to the settings.
-func (o *Options) allow(now config.HTTP) config.HTTP {
-	now.AllowedHosts = slices.Concat(now.AllowedHosts, o.AllowedHosts)
-	now.AllowedOrigins = slices.Concat(now.AllowedOrigins, o.AllowedOrigins)
-	return now
-}
-
 // certificates loads the TLS certificate; nil means that there is none.
 func (o *Options) certificates() ([]tls.Certificate, error) {
 	if o.TLSCert == "" && o.TLSKey == "" {
@@ -248,7 +248,10 @@ func (h *Server) listen(ctx context.Context) (net.Listener, error) {
 	var listening net.ListenConfig
 	listener, err := listening.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("listening on %s: %w; choose another --port (0 picks a free one) or --host", address, bareNet(err))
+		if e, ok := errors.AsType[*net.OpError](err); ok {
+			err = e.Err // what is around it is in the message
+		}
+		return nil, fmt.Errorf("listening on %s: %w; choose another --port (0 picks a free one) or --host", address, err)
 	}
 	bound := listener.Addr().(*net.TCPAddr)
 	addr, _ := netip.AddrFromSlice(bound.IP)
@@ -289,14 +292,6 @@ func (h *Server) Close() error {
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
-	}
-	return err
-}
-
-// bareNet removes from an error what the message around it already says.
-func bareNet(err error) error {
-	if e, ok := errors.AsType[*net.OpError](err); ok {
-		return e.Err
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 )
 
@@ -243,11 +244,8 @@ type shape struct {
 }
 
 // names returns the keys in the order of the fields.
-func (s *shape) names() (all []string) {
-	for _, f := range s.fields {
-		all = append(all, f.name)
-	}
-	return all
+func (s *shape) names() []string {
+	return xslices.Map(s.fields, func(f *field) string { return f.name })
 }
 
 // A field is what the tags of a field say; see Decode. The zero value is that of a variable.

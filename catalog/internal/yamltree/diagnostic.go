@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"deepwork/actor/xslices"
 )
 
 // A Diagnostic is one fault, or one warning, of a file. Line and Column count from
@@ -51,11 +53,7 @@ func (ds Diagnostics) Err() error {
 }
 
 func (ds Diagnostics) Error() string {
-	lines := make([]string, len(ds))
-	for i, d := range ds {
-		lines[i] = d.String()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(xslices.Map(ds, func(d Diagnostic) string { return d.String() }), "\n")
 }
 
 // MaxDiagnostics is the number of faults of one file that are reported in full; one more Diagnostic

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/transport/web"
 )
 
@@ -54,12 +55,7 @@ func Named(name string) *Client {
 }
 
 // Names lists the names of all clients.
-func Names() (names []string) {
-	for _, c := range All {
-		names = append(names, c.Name)
-	}
-	return names
-}
+func Names() []string { return xslices.Map(All, func(c Client) string { return c.Name }) }
 
 // Speaks reports whether the client supports the transport of a server at a URL.
 func (c *Client) Speaks(u *url.URL) bool { return !isSSE(u) || c.sseKey != "" }

@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/process"
+	"deepwork/actor/xslices"
 	"deepwork/session/show"
 )
 
@@ -173,11 +174,7 @@ func lookup(raw json.RawMessage, path string) string {
 	if key == "*" {
 		var all []json.RawMessage
 		_ = json.Unmarshal(raw, &all) // else it has none
-		parts := make([]string, len(all))
-		for i := range all {
-			parts[i] = lookup(all[i], rest)
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
+		return "[" + strings.Join(xslices.Map(all, func(x json.RawMessage) string { return lookup(x, rest) }), ", ") + "]"
 	}
 	if key != "" {
 		var object map[string]json.RawMessage

@@ -1,18 +1,22 @@
 package runner
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"deepwork/actor/durable"
 	"deepwork/actor/process"
+	"deepwork/catalog/jsontext"
 )
 
 // MaxLogBytes is the maximum size of an attempt's log; the oldest entries go first.
@@ -202,4 +206,54 @@ func Note(log, text string) error {
 		return fmt.Errorf("noting something in the log %s: %w", log, err)
 	}
 	return nil
+}
+
+// An Entry is one line of an attempt's log.
+type Entry struct {
+	Index  int64     `json:"index" jsonschema:"number of the entry, from 0, without gaps"`
+	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
+	Stream string    `json:"stream" jsonschema:"stdout, stderr, or system for messages of deepwork"`
+	Text   string    `json:"text" jsonschema:"the line, without its line break"`
+}
+
+// The streams of an Entry.
+const (
+	Stdout = "stdout"
+	Stderr = "stderr"
+	System = "system"
+)
+
+// MaxLine is the longest text of an Entry in bytes; a longer line is split into several entries.
+const MaxLine = 64 << 10
+
+// appendEntry encodes an entry as one line of JSON that begins with the index, so that a reader can
+// skip it without parsing. Invalid UTF-8 is replaced.
+func appendEntry(dst []byte, e Entry) []byte {
+	line, err := jsontext.Encode(e)
+	if err != nil {
+		panic(err) // the year is in range
+	}
+	return append(append(dst, line...), '\n')
+}
+
+// decodeEntry decodes a line.
+func decodeEntry(line []byte) (e Entry, err error) {
+	if err = json.Unmarshal(line, &e); err == nil && e.Stream != Stdout && e.Stream != Stderr && e.Stream != System {
+		err = fmt.Errorf("unknown stream %q", e.Stream)
+	}
+	return e, err
+}
+
+// indexOf parses only the index of a line.
+func indexOf(line []byte) (int64, bool) {
+	rest, ok := bytes.CutPrefix(line, []byte(`{"index":`))
+	if !ok {
+		return 0, false
+	}
+	digits, _, ok := bytes.Cut(rest[:min(len(rest), 21)], []byte(","))
+	if !ok {
+		return 0, false
+	}
+	i, err := strconv.ParseInt(string(digits), 10, 64)
+	return i, err == nil && i >= 0
 }

@@ -122,9 +122,6 @@ func look(dir string) (p *Process, err error) {
 	return p, err
 }
 
-// running reports whether the agent runs.
-func (p *Process) running() bool { return p.alive && !p.StartedAt().IsZero() }
-
 // await reads a folder repeatedly until an exit is recorded, there is certainly no run, or enough
 // returns true. If a shim died, it ends the agent and records that. It looks at once when life ends,
 // which may be nil.
@@ -165,7 +162,7 @@ func waitEnd(ctx context.Context, pipe *os.File, d time.Duration) bool {
 
 // find returns the run of a folder, or nil if no agent was ever started and no shim is about to.
 func find(ctx context.Context, dir string) (*Process, error) {
-	p, err := await(ctx, dir, lookMax, nil, (*Process).running)
+	p, err := await(ctx, dir, lookMax, nil, func(p *Process) bool { return p.alive && !p.StartedAt().IsZero() })
 	if err != nil {
 		return nil, fmt.Errorf("looking for a run in %s: %w", dir, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -47,11 +48,7 @@ func Merge(configured []config.Executor) []config.Executor {
 
 // Names returns the names of executors.
 func Names(all []config.Executor) []string {
-	names := make([]string, len(all))
-	for i, e := range all {
-		names[i] = e.Name
-	}
-	return names
+	return xslices.Map(all, func(e config.Executor) string { return e.Name })
 }
 
 func variantOf(e *config.Executor, name string) int {
@@ -137,10 +134,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 }
 
 func noVariant(e config.Executor, variant string) error {
-	names := make([]string, len(e.Variants))
-	for i, v := range e.Variants {
-		names[i] = v.Name
-	}
+	names := xslices.Map(e.Variants, func(v config.Variant) string { return v.Name })
 	there := "it has none: leave 'variant' out"
 	if len(names) > 0 {
 		there = "name one of " + strings.Join(names, ", ") + ", or leave 'variant' out"

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"strings"
+
+	"deepwork/actor/xslices"
 )
 
 // A claudeMessage is what an event of the type assistant or user has.
@@ -89,11 +91,7 @@ func flat(content json.RawMessage) string {
 	if json.Unmarshal(content, &blocks) != nil {
 		return string(content)
 	}
-	texts := make([]string, len(blocks))
-	for i, b := range blocks {
-		texts[i] = cmp.Or(b.Text, "["+b.Type+"]")
-	}
-	return strings.Join(texts, "\n")
+	return strings.Join(xslices.Map(blocks, func(b block) string { return cmp.Or(b.Text, "["+b.Type+"]") }), "\n")
 }
 
 // clip bounds a name.

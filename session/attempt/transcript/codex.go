@@ -97,14 +97,20 @@ func (i *codexItem) read(event string, give func(Message)) {
 		if ended {
 			return
 		}
-		text, event = i.list(), "item.started"
+		for _, t := range i.Items {
+			text += map[bool]string{false: "[ ] ", true: "[x] "}[t.Completed] + t.Text + "\n"
+		}
+		text, event = strings.TrimSuffix(text, "\n"), "item.started"
 	case "command_execution":
 		text = i.Command
 		if ended {
 			text = i.Output
 		}
 	case "file_change":
-		text = i.files()
+		for _, c := range i.Changes {
+			text += c.Kind + " " + c.Path + "\n"
+		}
+		text = strings.TrimSuffix(text, "\n")
 	case "mcp_tool_call":
 		text, tool = string(i.Arguments), i.Server+"."+i.Tool
 		if ended {
@@ -124,22 +130,6 @@ func (i *codexItem) read(event string, give func(Message)) {
 		m.Tool = clip(tool)
 	}
 	give(m)
-}
-
-func (i *codexItem) files() string {
-	var b strings.Builder
-	for _, c := range i.Changes {
-		b.WriteString(c.Kind + " " + c.Path + "\n")
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
-
-func (i *codexItem) list() string {
-	var b strings.Builder
-	for _, t := range i.Items {
-		b.WriteString(map[bool]string{false: "[ ] ", true: "[x] "}[t.Completed] + t.Text + "\n")
-	}
-	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // codexUsage is what a run of Codex has reported.

@@ -85,19 +85,9 @@ var emptyBlobs = []string{"e69de29bb2d1d6434b8b29ae775ad8c2e48c5391", "473a0f4c3
 // tracked files, looks into submodules, and fails if a file has just vanished.
 func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 	index := filepath.Join(tmp, "index")
-	run := func(stdin string, args ...string) error {
-		c := v.call(args...)
-		c.Index, c.Stdin = index, []byte(stdin)
-		_, err := git.Output(ctx, c)
-		return err
-	}
-	err := copyIndex(filepath.Join(v.admin, "index"), index)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = nil; v.head != "" {
-			err = run("", "read-tree", v.head)
-		}
-	}
-	if err != nil {
+	c := v.call()
+	c.Index = index
+	if err := copyIndex(ctx, c, v.admin, v.head); err != nil {
 		return "", err
 	}
 	loose, err := v.loose(ctx, "all")
@@ -118,7 +108,9 @@ func (v *view) indexWithLoose(ctx context.Context, tmp string) (string, error) {
 		}
 		fmt.Fprintf(&add, "%s %s\t%s\x00", mode, emptyBlobs[len(v.target)/64], name) // by the length of the repository's ids
 	}
-	return index, run(add.String(), "update-index", "-z", "--index-info")
+	c.Args, c.Stdin = []string{"update-index", "-z", "--index-info"}, []byte(add.String())
+	_, err = git.Output(ctx, c)
+	return index, err
 }
 
 func readable(path string) bool {
@@ -130,16 +122,23 @@ func readable(path string) bool {
 	return true
 }
 
-// copyIndex copies an index with its time, from which git infers which files may have changed just
-// after it was written.
-func copyIndex(from, to string) error {
-	info, err := os.Stat(from) // before the copy: an older time is safer
+// copyIndex copies the index of a worktree to that of a command, with its time, from which git infers which files may
+// have changed just after it was written. Without an index it makes that of head.
+func copyIndex(ctx context.Context, to git.Command, admin, head string) error {
+	info, err := os.Stat(filepath.Join(admin, "index")) // before the copy: an older time is safer
+	if admin == "" || errors.Is(err, fs.ErrNotExist) {
+		if to.Args = []string{"read-tree", head}; head == "" {
+			return nil
+		}
+		_, err = git.Output(ctx, to)
+		return err
+	}
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(from)
+	data, err := os.ReadFile(filepath.Join(admin, "index"))
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(to, data, 0o600), os.Chtimes(to, info.ModTime(), info.ModTime()))
+	return errors.Join(os.WriteFile(to.Index, data, 0o600), os.Chtimes(to.Index, info.ModTime(), info.ModTime()))
 }

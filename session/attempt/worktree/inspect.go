@@ -34,7 +34,7 @@ func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Repo
 	for _, e := range expected {
 		i.expected[e.ID] = e
 	}
-	if err := k.unlinked(); err != nil {
+	if err := k.Safe(); err != nil {
 		i.report.Fault(k.dir, err.Error(), doByHand)
 		return i.report, nil
 	}

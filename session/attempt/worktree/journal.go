@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/xslices"
 )
 
 // journalVersion is the version of the journal's format; a journal of a newer version is not
@@ -37,11 +38,7 @@ type journal struct {
 }
 
 func (j *journal) paths() []string {
-	all := make([]string, len(j.Trees))
-	for i, e := range j.Trees {
-		all[i] = e.Path
-	}
-	return all
+	return xslices.Map(j.Trees, func(e *record) string { return e.Path })
 }
 
 // A record is the journal's entry of one worktree.
@@ -76,7 +73,7 @@ func (k *Keeper) load(attempt string) (*journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal of attempt %s: %s %w; its worktrees are left alone until it is repaired: save what is in them, then move that file away", attempt, path, err)
 	}
-	if err := k.unlinked(j.paths()...); err != nil {
+	if err := k.Safe(j.paths()...); err != nil {
 		return nil, err
 	}
 	return j, nil
@@ -121,14 +118,6 @@ func (k *Keeper) save(j *journal) error {
 	err = durable.Disk{}.Put(path, append(data, '\n'), durable.PutOptions{Temp: j.Attempt + ".new"}) // written by the holder of the attempt's lock alone
 	if err != nil {
 		return durable.Explain(fmt.Errorf("writing the journal of attempt %s: %w", j.Attempt, err), path)
-	}
-	return nil
-}
-
-// forget removes the journal of an attempt of which nothing is left.
-func (k *Keeper) forget(attempt string) error {
-	if err := (durable.Disk{}).Drop(k.journalPath(attempt)); err != nil {
-		return fmt.Errorf("removing the journal of attempt %s: %w", attempt, err)
 	}
 	return nil
 }

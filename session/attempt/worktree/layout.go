@@ -38,9 +38,9 @@ func (k *Keeper) locks() string { return filepath.Join(k.journal, "locks") }
 // private reports whether nobody else writes to the folder of worktrees.
 func (k *Keeper) private() bool { return k.journal == filepath.Join(k.dir, privateFolder) }
 
-// unlinked returns ErrNotOurs if one of the keeper's own folders, a worktree, or the folder that it
+// Safe returns ErrNotOurs if one of the keeper's own folders, a worktree, or the folder that it
 // is in is a link: its target is not ours.
-func (k *Keeper) unlinked(paths ...string) error {
+func (k *Keeper) Safe(paths ...string) error {
 	own := []string{filepath.Join(k.dir, privateFolder), k.journal, k.locks()}
 	if rel, err := filepath.Rel(k.project, k.dir); k.project != "" && err == nil && filepath.IsLocal(rel) {
 		for at := k.dir; at != k.project; at = filepath.Dir(at) {
@@ -63,9 +63,6 @@ func (k *Keeper) unlinked(paths ...string) error {
 	}
 	return nil
 }
-
-// Safe returns ErrNotOurs if one of the keeper's folders is a link.
-func (k *Keeper) Safe() error { return k.unlinked() }
 
 // empty deletes what was renamed to gone.
 func (k *Keeper) empty(attempt string) error {
@@ -147,7 +144,7 @@ func (k *Keeper) lockRepo(ctx context.Context, common string) (unlock func(), er
 // lockAttempt waits until no other call works on an attempt. unlock removes the lock's file if the
 // attempt no longer has a journal.
 func (k *Keeper) lockAttempt(ctx context.Context, attempt string) (unlock func(), err error) {
-	if err := k.unlinked(k.folder(attempt)); err != nil {
+	if err := k.Safe(k.folder(attempt)); err != nil {
 		return nil, err
 	}
 	lock, err := k.lock(ctx, k.attemptLock(attempt))

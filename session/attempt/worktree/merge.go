@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/session/git"
 )
 
@@ -63,10 +64,9 @@ type Landed struct {
 
 // NotRun says that the programs for signing in a repository's config do not run, and how to allow them.
 func NotRun(programs map[string]string) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(programs)) {
-		all = append(all, fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a repository names do not run. If you trust it, set it in your own: git config --global %s %q", name, name, programs[name]))
-	}
+	all := xslices.Map(slices.Sorted(maps.Keys(programs)), func(name string) string {
+		return fmt.Sprintf("%s of the repository's own git config was not used for signing, since programs that a repository names do not run. If you trust it, set it in your own: git config --global %s %q", name, name, programs[name])
+	})
 	return strings.Join(all, ". ")
 }
 

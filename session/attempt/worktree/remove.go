@@ -8,6 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
+
+	"deepwork/actor/durable"
+	"deepwork/session/git"
 )
 
 // Remove removes the worktrees of an attempt. Uncommitted work is first saved under the rescue ref
@@ -75,7 +79,7 @@ func (k *Keeper) remove(ctx context.Context, j *journal, force bool, inUse func(
 // would look like one with deleted files.
 func (k *Keeper) drop(ctx context.Context, j *journal) error {
 	folder, gone := k.folder(j.Attempt), k.gone(j.Attempt)
-	if err := k.unlinked(folder, gone); err != nil {
+	if err := k.Safe(folder, gone); err != nil {
 		return err
 	}
 	for _, e := range j.Trees {
@@ -103,7 +107,10 @@ func (k *Keeper) drop(ctx context.Context, j *journal) error {
 		return fmt.Errorf("deleting %s: %w", gone, err)
 	}
 	k.at("deleted")
-	return k.forget(j.Attempt)
+	if err := (durable.Disk{}).Drop(k.journalPath(j.Attempt)); err != nil {
+		return fmt.Errorf("removing the journal of attempt %s: %w", j.Attempt, err)
+	}
+	return nil
 }
 
 func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
@@ -117,4 +124,118 @@ func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
 	}
 	k.at("unregistered " + e.Name)
 	return dropBranch(ctx, e.Common, e.Branch, e.Base)
+}
+
+// busyFor bounds the wait for an attempt's lock: processes that a killed server had started may
+// hold it a moment longer.
+const busyFor = 500 * time.Millisecond
+
+// Recover finishes or undoes work that crashes interrupted: for attempts that keep reports as known
+// it finishes removals and leaves creations to Create; for others it undoes everything, saving
+// uncommitted work under rescue refs. It skips attempts that a Create or Remove of another process
+// is working on. It returns its actions, for the log, and the joined errors; one attempt's error
+// does not affect the others. It blocks until all is done.
+func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) ([]string, error) {
+	if err := k.Safe(); err != nil {
+		return nil, err
+	}
+	all, err := k.attempts()
+	if err != nil {
+		return nil, err
+	}
+	var did []string
+	var faults []error
+	for _, attempt := range all {
+		what, err := k.recoverOne(ctx, attempt, known)
+		did = append(did, what...)
+		if ctx.Err() != nil {
+			return did, errors.Join(append(faults, ctx.Err())...)
+		} else if err != nil {
+			faults = append(faults, fmt.Errorf("recovering attempt %s: %w", attempt, err))
+		}
+	}
+	return did, errors.Join(faults...)
+}
+
+// Claim records this keeper's board in the journals of another board's attempts that ours reports as
+// those of this one: a copy has brought them.
+func (k *Keeper) Claim(ctx context.Context, ours func(attempt string) bool) error {
+	all, err := k.attempts()
+	for _, attempt := range all {
+		if j, _ := k.load(attempt); j != nil && j.Board != k.board && ours(attempt) {
+			err = errors.Join(err, k.locked(ctx, attempt, k.save))
+		}
+	}
+	return err
+}
+
+// locked calls do with the journal of an attempt, if it has one, while the attempt is locked.
+func (k *Keeper) locked(ctx context.Context, attempt string, do func(*journal) error) error {
+	unlock, err := k.lockAttempt(ctx, attempt)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	j, err := k.load(attempt)
+	if err != nil || j == nil {
+		return err
+	}
+	return do(j)
+}
+
+func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(string) bool) ([]string, error) {
+	waiting, cancel := context.WithTimeout(ctx, busyFor)
+	defer cancel()
+	unlock, err := k.lockAttempt(waiting, attempt)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil // another call is working on it
+	} else if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	j, err := k.load(attempt)
+	if err != nil || j == nil || j.Board != k.board {
+		return nil, err
+	}
+	isKnown := known != nil && known(attempt)
+	if isKnown && !isThere(k.gone(attempt)) {
+		return nil, nil
+	}
+	kept, _, err := k.remove(ctx, j, false, func() bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	did := []string{"removed the worktrees of attempt " + attempt}
+	for _, r := range kept {
+		did = append(did, fmt.Sprintf("kept the work in %s as %s (%s)", r.Path, r.Ref, r.Commit))
+	}
+	return did, nil
+}
+
+// Relocate rewrites the journals after repositories, or the folder of worktrees, were moved. to returns
+// the current path of what was at a path. It blocks for the disk, and may be called again after an
+// error.
+func (k *Keeper) Relocate(ctx context.Context, to func(path string) string) error {
+	all, err := k.attempts()
+	if err != nil {
+		return err
+	}
+	for _, attempt := range all {
+		fault := k.locked(ctx, attempt, func(j *journal) error {
+			for _, e := range j.Trees {
+				e.Repo, e.Common = to(e.Repo), to(e.Common)
+				if !isDir(e.Common) || !isDir(e.Path) {
+					continue
+				}
+				if _, err := git.Output(ctx, inRepo(e.Common, "worktree", "repair", e.Path)); err != nil {
+					return err
+				}
+			}
+			return k.save(j)
+		})
+		if fault != nil {
+			err = errors.Join(err, fmt.Errorf("following the worktrees of attempt %s: %w", attempt, fault))
+		}
+	}
+	return err
 }

@@ -237,16 +237,7 @@ var emptyTrees = []string{"4b825dc642cb6eb9a060e54bf8d69288fbee4904", "6ef19b412
 
 // trees returns the tree of what is staged, or "" if there are conflicts, and that of the files.
 func (s *source) trees(ctx context.Context, k *Keeper, before string) (staged, tree string, err error) {
-	err = fs.ErrNotExist
-	if s.admin != "" {
-		err = copyIndex(filepath.Join(s.admin, "index"), s.index)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = nil; s.head != "" {
-			_, err = git.Output(ctx, s.call("read-tree", s.head))
-		}
-	}
-	if err != nil {
+	if err := copyIndex(ctx, s.call(), s.admin, s.head); err != nil {
 		return "", "", err
 	}
 	write := s.call("write-tree")

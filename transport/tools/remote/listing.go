@@ -7,13 +7,17 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/catalog"
 	"deepwork/catalog/jsontext"
 	sources "deepwork/catalog/source"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
+	"deepwork/transport/tools/source"
+	"deepwork/transport/tools/workflows"
 )
 
 const (
@@ -83,19 +87,12 @@ type listedMeta struct {
 func metaOf(w *sources.Workflow) listedMeta {
 	m := listedMeta{
 		Source: w.Source, ID: w.ID, Category: tool.Plain(w.Category), Version: tool.Plain(w.Version),
-		ExecutionType: executionType(w.Async), Metadata: w.Metadata, InputSchema: w.Adapted,
+		ExecutionType: map[bool]string{true: "async", false: "sync"}[w.Async], Metadata: w.Metadata, InputSchema: w.Adapted,
 	}
 	if len(m.Metadata) == 0 {
 		m.Metadata = json.RawMessage("null")
 	}
 	return m
-}
-
-func executionType(async bool) string {
-	if async {
-		return "async"
-	}
-	return "sync"
 }
 
 // performedBy says in a description who must perform the steps of a workflow.
@@ -157,7 +154,9 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 	}
 	size := 0
 	for i, t := range l.Tools[begin:] {
-		size += weight(t)
+		input, _ := t.InputSchema.(json.RawMessage)
+		meta, _ := t.Meta[WorkflowMeta].(listedMeta)
+		size += len(t.Description) + len(input) + len(meta.Metadata) // approximately what comes from the source
 		// Without a workflow on the page there would be no name for the cursor.
 		if i > 0 && (len(tools) >= PageTools || size > pageBytes) {
 			return tools, tool.Workflows.Encode(l.Tools[begin+i-1].Name)
@@ -167,9 +166,37 @@ func (l *Listing) page(first []*mcp.Tool, after string) (tools []*mcp.Tool, next
 	return tools, ""
 }
 
-// weight returns the approximate number of bytes that come from the source.
-func weight(t *mcp.Tool) int {
-	input, _ := t.InputSchema.(json.RawMessage)
-	meta, _ := t.Meta[WorkflowMeta].(listedMeta)
-	return len(t.Description) + len(input) + len(meta.Metadata)
+// A jobTool is a workflow of this project that is offered as its own tool (expose_jobs). It is
+// immutable.
+type jobTool struct {
+	source.Workflow
+	listed *mcp.Tool
+}
+
+// startJSON is the output schema of start_workflow.
+var startJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(workflows.OutputSchema[machine.StartReply]()) })
+
+// jobTools makes the tools of all workflows of the exposed jobs; nil exposes none. Unchanged tools
+// are taken from old.
+func jobTools(exposed *catalog.Snapshot, old map[string]*jobTool) map[string]*jobTool {
+	if exposed == nil {
+		return nil
+	}
+	all := map[string]*jobTool{}
+	for _, w := range source.Workflows(exposed) {
+		title := tool.OneLine(w.Workflow.Summary, 200)
+		t := &jobTool{w, &mcp.Tool{
+			Meta: mcp.Meta{WorkflowMeta: listedMeta{ID: w.ID, Category: w.Category, Version: w.Version, ExecutionType: w.ExecutionType, Metadata: w.Metadata}},
+			Name: w.Name, Title: title,
+			Description: jsontext.Clip("Starts a workflow of this project: "+w.Description+"\n\n"+
+				"Returns its first step at once, as start_workflow does. Do what begin_step says, and report it with finished_step and the session_id given there.", descriptionChars),
+			InputSchema: w.InputSchema, OutputSchema: startJSON(),
+			Annotations: &mcp.ToolAnnotations{Title: title, DestructiveHint: new(false), OpenWorldHint: new(false)},
+		}}
+		if was := old[w.Name]; was != nil && reflect.DeepEqual(was.listed, t.listed) {
+			t.listed = was.listed
+		}
+		all[w.Name] = t
+	}
+	return all
 }

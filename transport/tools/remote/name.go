@@ -28,7 +28,9 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 				return nil, err
 			}
 		}
-		return r.runOf(t), nil
+		return func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, error) {
+			return r.run(ctx, c, t, arguments)
+		}, nil
 	}
 	if j := r.Listing(ctx).jobs[name]; j != nil {
 		return func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, error) {
@@ -54,13 +56,6 @@ func (r *Tools) target(ctx context.Context, name string) (target, error) {
 			jsontext.Clip(name, tool.MaxName), away).With("source", gone[0].Source)
 	}
 	return nil, r.untrusted(ctx, fmt.Sprintf("There is no workflow tool '%s'. A source that the user has not approved may offer it:", jsontext.Clip(name, tool.MaxName)))
-}
-
-// runOf returns the target that runs a workflow.
-func (r *Tools) runOf(t *sources.Tool) target {
-	return func(ctx context.Context, c *tool.Caller, arguments json.RawMessage) (any, error) {
-		return r.run(ctx, c, t, arguments)
-	}
 }
 
 // ambiguous refuses a name that several workflows have or had. away says which of their sources cannot
