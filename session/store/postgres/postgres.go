@@ -76,6 +76,7 @@ type Store struct {
 	contact  contact
 	stores   *sqlstore.Store // of the database
 	hints    hints
+	groups   groups
 	closing  context.Context
 	halt     context.CancelFunc
 	finished sync.WaitGroup // the goroutines of the contact and the hints
