@@ -119,7 +119,7 @@ func (a *access) holder(hash string, settings config.HTTP) (session.Caller, erro
 // context of the request that opened an MCP session for all calls of the session.
 func (h *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, given, err := h.access.caller(r, h.Settings(r.Context()))
+		who, given, err := h.access.caller(r, h.LastSettings()) // guard has just asked for them
 		if err != nil {
 			challenge := `Bearer realm="deepwork"`
 			if given {

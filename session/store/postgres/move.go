@@ -15,22 +15,44 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-const moveText = `CALL @move_session(NULL, ROW($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)::@workflow_sessions_all,
-	$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42)`
+const moveText = `CALL @move_sessions(NULL, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`
 
-// refusals are what move_session raises, by their codes.
+// refusals are what move_sessions raises, by their codes.
 var refusals = map[string]error{"DW001": store.ErrReviewTaken, "DW002": store.ErrRequested}
 
-// MoveSession implements sqlstore.Mover. The statement is a transaction of its own: it
+// MoveSession implements sqlstore.Mover. The statement is a transaction of its own, or of a group: it
 // names the revision that it replaces. If its reply is lost, the row itself says whether it was made.
 func (d database) MoveSession(ctx context.Context, w *store.SessionWrite, now time.Time) (written bool, err error) {
 	ctx, cancel := d.deadline(ctx)
 	defer cancel()
+	made, err := d.inGroup(ctx, w, now)
+	if made == nil && err == nil {
+		var all []*bool
+		if all, err = d.move(ctx, now, w); err == nil {
+			made = all[0]
+		}
+	}
+	if said, refused := errors.AsType[*pgconn.PgError](err); refused && refusals[said.Code] != nil {
+		err = refusals[said.Code]
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case !*made && w.Before < 0:
+		return false, store.ErrExists
+	case *made:
+		d.hint()
+	}
+	return *made, nil
+}
+
+// move makes transitions in one transaction. Of several, the result is nil for one that is to be tried alone.
+func (d database) move(ctx context.Context, now time.Time, writes ...*store.SessionWrite) (made []*bool, err error) {
 	scope, err := d.connect(ctx)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	args := moveArgs(scope, w, now)
+	args := moveArgs(scope, now, writes)
 	err = d.again(ctx, func() error {
 		c, err := d.pool.Conn(ctx)
 		if err != nil {
@@ -38,59 +60,72 @@ func (d database) MoveSession(ctx context.Context, w *store.SessionWrite, now ti
 		}
 		defer c.Close()
 		err = c.Raw(func(driver any) error {
-			return driver.(*stdlib.Conn).Conn().QueryRow(ctx, d.text(moveText), args...).Scan(&written)
+			return driver.(*stdlib.Conn).Conn().QueryRow(ctx, d.text(moveText), args...).Scan(&made)
 		})
 		if err != nil && !sure(err) {
 			err = fmt.Errorf("%w: the database did not confirm the change: %w", store.ErrPending, err)
 		}
 		return err
 	})
-	if said, refused := errors.AsType[*pgconn.PgError](err); refused && refusals[said.Code] != nil {
-		err = refusals[said.Code]
-	}
-	switch {
-	case err != nil:
-		return false, err
-	case !written && w.Before < 0:
-		return false, store.ErrExists
-	case written:
-		d.hint()
-	}
-	return written, nil
+	return made, err
 }
 
 // moveArgs returns the arguments of moveText.
-func moveArgs(scope int64, w *store.SessionWrite, now time.Time) []any {
+func moveArgs(scope int64, now time.Time, writes []*store.SessionWrite) []any {
+	var ids, sessions []string
+	var options []*string
+	var befores []int64
 	var put struct {
 		kinds, keys, bodies []string
-		positions           []int64
+		positions, ends     []int64
 	}
-	for _, p := range w.Put {
-		put.kinds, put.keys, put.bodies = append(put.kinds, p.Kind), append(put.keys, plainText(p.Key)), append(put.bodies, plainText(p.Body))
-		put.positions = append(put.positions, p.Position)
+	var gone struct {
+		kinds, keys []string
+		ends        []int64
 	}
-	var gone struct{ kinds, keys []string }
-	for _, p := range w.Gone {
-		gone.kinds, gone.keys = append(gone.kinds, p.Kind), append(gone.keys, plainText(p.Key))
+	var reviewed struct {
+		steps []string
+		ends  []int64
 	}
-	var request, hash, data, began, runner, total, life, verdict, judge any
+	for _, w := range writes {
+		ids, befores = append(ids, w.ID), append(befores, w.Before)
+		for _, v := range plain(sqlstore.Values(&w.Session)) { // in the order of the table's columns
+			sessions = append(sessions, fmt.Sprint(v))
+		}
+		sessions = append(sessions, plainText(w.Frame))
+		options = append(options, optionsOf(w)...)
+		for _, p := range w.Put {
+			put.kinds, put.keys, put.bodies = append(put.kinds, p.Kind), append(put.keys, plainText(p.Key)), append(put.bodies, plainText(p.Body))
+			put.positions = append(put.positions, int64(p.Position))
+		}
+		put.ends = append(put.ends, int64(len(put.keys)))
+		for _, p := range w.Gone {
+			gone.kinds, gone.keys = append(gone.kinds, p.Kind), append(gone.keys, plainText(p.Key))
+		}
+		gone.ends = append(gone.ends, int64(len(gone.keys)))
+		for _, step := range w.Reviewed {
+			reviewed.steps = append(reviewed.steps, plainText(step))
+		}
+		reviewed.ends = append(reviewed.ends, int64(len(reviewed.steps)))
+	}
+	return []any{scope, task.FormatTime(now), sqlstore.Fresh(now), ids, befores, sessions, options, put.ends, put.kinds, put.keys, put.positions, put.bodies,
+		gone.ends, gone.kinds, gone.keys, reviewed.ends, reviewed.steps}
+}
+
+// optionsOf returns what not every transition has: its request, its definition and its reviews.
+func optionsOf(w *store.SessionWrite) []*string {
+	all := make([]*string, 9)
 	if w.Request != nil {
-		request = hex.EncodeToString(w.Request[:])
+		all[0] = new(hex.EncodeToString(w.Request[:]))
 	}
 	if d := w.Define; d != nil {
-		hash, data = d.Hash, string(d.Data)
+		all[1], all[2] = &d.Hash, new(plainText(string(d.Data)))
 	}
 	if r := w.Began; r != nil {
-		began, runner, total, life = r.Step, r.Runner, r.Total, r.Life.Seconds()
+		all[3], all[4], all[5], all[6] = new(plainText(r.Step)), &r.Runner, new(fmt.Sprint(r.Total)), new(fmt.Sprint(r.Life.Seconds()))
 	}
 	if r := w.Verdict; r != nil {
-		verdict, judge = r.Step, r.Runner
+		all[7], all[8] = new(plainText(r.Step)), &r.Runner
 	}
-	var reviewed []string
-	for _, step := range w.Reviewed {
-		reviewed = append(reviewed, plainText(step))
-	}
-	row := append([]any{scope}, sqlstore.Values(&w.Session)...) // in the order of the table's columns
-	return plain(append(row, w.Frame, w.Before, task.FormatTime(now), put.kinds, put.keys, put.positions, put.bodies, gone.kinds, gone.keys,
-		request, hash, data, sqlstore.Fresh(now), began, runner, total, life, verdict, judge, reviewed))
+	return all
 }

@@ -5,7 +5,7 @@
 // lasts longer than a transaction, no startup parameters.
 //
 // Processes own nothing here. A move of a session is one statement that names the revision that it replaces
-// (move.go), and what a process claims on the board is a row that names it. A transaction of the board has the lock
+// (move.go), and moves that wait in a process share one (group.go); what a process claims on the board is a row that names it. A transaction of the board has the lock
 // of the project (tx.go). If the reply to a commit is lost, pg_xact_status says whether it was made, or the row itself.
 // A row of each place says whether the project is used there (place.go).
 package postgres
@@ -76,6 +76,7 @@ type Store struct {
 	contact  contact
 	stores   *sqlstore.Store // of the database
 	hints    hints
+	groups   groups
 	closing  context.Context
 	halt     context.CancelFunc
 	finished sync.WaitGroup // the goroutines of the contact and the hints

@@ -435,57 +435,76 @@ EXCEPTION WHEN OTHERS THEN
 	RETURN NULL;
 END $$;
 
--- move_session makes a transition of a session of no attempt, like the statements of package sqlstore. written is
--- false if the session does not have the revision before, or exists, if that is -1. Other refusals are errors with
--- codes of their own. It sets no search path, which would cost a tenth of its time.
-CREATE PROCEDURE move_session(INOUT written boolean, s workflow_sessions_all, before bigint, now text,
-	put_kinds text[], put_keys text[], put_positions bigint[], put_bodies text[], gone_kinds text[], gone_keys text[],
-	request text, definition_hash text, definition_data text, fresh text,
-	began_step text, began_runner text, began_total bigint, began_life double precision,
-	verdict_step text, verdict_runner text, reviewed text[]) LANGUAGE plpgsql AS $$
+-- move_sessions makes transitions of sessions of no attempt, like the statements of package sqlstore. written has an
+-- element for each: it is false if the session does not have its revision before, or exists, if that is -1. Of several,
+-- it is NULL for one whose row another transaction has now: so none waits for it, and it is to be tried alone. Other
+-- refusals are errors with codes of their own, of all of them. It sets no search path, and its arguments are few and
+-- of simple types, because parsing more of them would cost a tenth of its time.
+CREATE PROCEDURE move_sessions(INOUT written boolean[], project bigint, now text, fresh text, ids text[], befores bigint[],
+	sessions text[], -- for each in turn the columns of workflow_sessions_all after the first one
+	options text[],  -- for each its request, hash and data of its definition, step, runner, total and life of a review that begins, step and runner of one that ends
+	put_ends bigint[], put_kinds text[], put_keys text[], put_positions bigint[], put_bodies text[], -- the numbers of the last ones of each
+	gone_ends bigint[], gone_kinds text[], gone_keys text[], reviewed_ends bigint[], reviewed text[]) LANGUAGE plpgsql AS $$
+DECLARE
+	s text[];
+	o text[];
+	before bigint;
+	mine text[];
 BEGIN
-	IF before < 0 THEN
-		INSERT INTO @workflow_sessions_all SELECT s.* ON CONFLICT DO NOTHING;
+	written := array_fill(NULL::boolean, ARRAY[array_length(ids, 1)]);
+	IF array_length(ids, 1) > 1 THEN
+		SELECT array_agg(l.id) INTO mine FROM (SELECT w.id FROM @workflow_sessions_all w
+			WHERE w.scope = project AND w.id = ANY (ids) ORDER BY w.id FOR NO KEY UPDATE SKIP LOCKED) l;
 	ELSE
-		UPDATE @workflow_sessions_all w SET revision = s.revision, step = s.step, status = s.status, moved_by = s.moved_by, machine_id = s.machine_id,
-			machine = s.machine, place = s.place, definition = s.definition, waiting = s.waiting, updated_at = s.updated_at, frame = s.frame
-			WHERE w.scope = s.scope AND w.id = s.id AND w.revision = before;
+		mine := ids;
 	END IF;
-	written := FOUND;
-	IF NOT written THEN
-		RETURN;
-	END IF;
-	-- From here on it has the session's row, so nobody else changes what belongs to the session.
-	IF verdict_step IS NOT NULL THEN
-		DELETE FROM @session_reviews_all r WHERE r.scope = s.scope AND r.session_id = s.id AND r.step = verdict_step AND r.runner = verdict_runner;
-		IF NOT FOUND THEN
-			RAISE 'the review was taken up' USING ERRCODE = 'DW001';
+	FOR m IN 1 .. array_length(ids, 1) LOOP
+		CONTINUE WHEN mine IS NULL OR NOT ids[m] = ANY (mine);
+		before := befores[m];
+		s := sessions[22*m-21 : 22*m];
+		o := options[9*m-8 : 9*m];
+		IF before < 0 THEN
+			INSERT INTO @workflow_sessions_all VALUES (project, s[1], s[2]::bigint, s[3], s[4], s[5], s[6], s[7], s[8], s[9], s[10], s[11], s[12],
+				s[13], s[14], s[15], s[16], s[17], s[18], s[19], s[20], s[21], s[22]) ON CONFLICT DO NOTHING;
+		ELSE
+			UPDATE @workflow_sessions_all w SET revision = s[2]::bigint, step = s[7], status = s[8], moved_by = s[11], machine_id = s[13],
+				machine = s[14], place = s[15], definition = s[16], waiting = s[18], updated_at = s[21], frame = s[22]
+				WHERE w.scope = project AND w.id = s[1] AND w.revision = before;
 		END IF;
-	END IF;
-	IF reviewed IS NOT NULL THEN
-		DELETE FROM @session_reviews_all r WHERE r.scope = s.scope AND r.session_id = s.id AND r.step = ANY (reviewed);
-	END IF;
-	IF began_step IS NOT NULL THEN
-		INSERT INTO @session_reviews_all VALUES (s.scope, s.id, began_step, began_runner, began_total, 0, @unixepoch('subsec') + began_life)
-			ON CONFLICT (scope, session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until;
-	END IF;
-	IF definition_hash IS NOT NULL AND NOT EXISTS (SELECT FROM @definitions_all d WHERE d.scope = s.scope AND d.hash = definition_hash AND d.put_at > fresh) THEN
-		INSERT INTO @definitions_all VALUES (s.scope, definition_hash, definition_data, now) ON CONFLICT (scope, hash) DO UPDATE SET put_at = excluded.put_at;
-	END IF;
-	FOR i IN 1 .. coalesce(array_length(gone_keys, 1), 0) LOOP
-		DELETE FROM @session_parts_all p WHERE p.scope = s.scope AND p.session_id = s.id AND p.kind = gone_kinds[i] AND p.key = gone_keys[i];
-	END LOOP;
-	FOR i IN 1 .. coalesce(array_length(put_keys, 1), 0) LOOP
-		INSERT INTO @session_parts_all VALUES (s.scope, s.id, put_kinds[i], put_keys[i], put_positions[i], put_bodies[i])
-			ON CONFLICT (scope, session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body;
-	END LOOP;
-	INSERT INTO @changes_all (scope, kind, id, at) VALUES (s.scope, 'session', s.id, now);
-	IF request IS NOT NULL THEN
-		INSERT INTO @session_requests_all VALUES (s.scope, request, s.id) ON CONFLICT (scope, key) DO NOTHING;
-		IF NOT FOUND AND (before < 0 OR EXISTS (SELECT FROM @session_requests_all r WHERE r.scope = s.scope AND r.key = request AND r.session_id <> s.id)) THEN
-			RAISE 'the request has moved another session' USING ERRCODE = 'DW002';
+		written[m] := FOUND;
+		CONTINUE WHEN NOT FOUND;
+		-- From here on it has the session's row, so nobody else changes what belongs to the session.
+		IF o[8] IS NOT NULL THEN
+			DELETE FROM @session_reviews_all r WHERE r.scope = project AND r.session_id = s[1] AND r.step = o[8] AND r.runner = o[9];
+			IF NOT FOUND THEN
+				RAISE 'the review was taken up' USING ERRCODE = 'DW001';
+			END IF;
 		END IF;
-	END IF;
+		FOR i IN coalesce(reviewed_ends[m-1], 0) + 1 .. reviewed_ends[m] LOOP
+			DELETE FROM @session_reviews_all r WHERE r.scope = project AND r.session_id = s[1] AND r.step = reviewed[i];
+		END LOOP;
+		IF o[4] IS NOT NULL THEN
+			INSERT INTO @session_reviews_all VALUES (project, s[1], o[4], o[5], o[6]::bigint, 0, @unixepoch('subsec') + o[7]::double precision)
+				ON CONFLICT (scope, session_id, step) DO UPDATE SET runner = excluded.runner, total = excluded.total, done = 0, until = excluded.until;
+		END IF;
+		IF o[2] IS NOT NULL AND NOT EXISTS (SELECT FROM @definitions_all d WHERE d.scope = project AND d.hash = o[2] AND d.put_at > fresh) THEN
+			INSERT INTO @definitions_all VALUES (project, o[2], o[3], now) ON CONFLICT (scope, hash) DO UPDATE SET put_at = excluded.put_at;
+		END IF;
+		FOR i IN coalesce(gone_ends[m-1], 0) + 1 .. gone_ends[m] LOOP
+			DELETE FROM @session_parts_all p WHERE p.scope = project AND p.session_id = s[1] AND p.kind = gone_kinds[i] AND p.key = gone_keys[i];
+		END LOOP;
+		FOR i IN coalesce(put_ends[m-1], 0) + 1 .. put_ends[m] LOOP
+			INSERT INTO @session_parts_all VALUES (project, s[1], put_kinds[i], put_keys[i], put_positions[i], put_bodies[i])
+				ON CONFLICT (scope, session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body;
+		END LOOP;
+		INSERT INTO @changes_all (scope, kind, id, at) VALUES (project, 'session', s[1], now);
+		IF o[1] IS NOT NULL THEN
+			INSERT INTO @session_requests_all VALUES (project, o[1], s[1]) ON CONFLICT (scope, key) DO NOTHING;
+			IF NOT FOUND AND (before < 0 OR EXISTS (SELECT FROM @session_requests_all r WHERE r.scope = project AND r.key = o[1] AND r.session_id <> s[1])) THEN
+				RAISE 'the request has moved another session' USING ERRCODE = 'DW002';
+			END IF;
+		END IF;
+	END LOOP;
 END $$;
 
 -- make_views creates the view of each table, or adds new columns to it.

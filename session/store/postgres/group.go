@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"deepwork/session/store"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Transitions share transactions, and so syncs and round trips, only while as many as lanes are on
+// their way: then the others wait, and the next lane that is free takes them as a group. No transaction
+// waits for the rows of several sessions: a group leaves out what is locked elsewhere, and a
+// transition that was left out, or whose group was refused, is tried alone, outside of the lanes.
+const (
+	lanes      = 8       // transactions at once
+	groupSize  = 32      // members of a group at most
+	groupBytes = 1 << 18 // of their texts; a larger one goes alone
+)
+
+// A member is a transition that waits.
+type member struct {
+	write *store.SessionWrite
+	turn  chan []*member // receives the group that it has to lead, or is closed after its group has ended; holds 1
+	made  *bool          // with err, the outcome; if both are nil, it is to be tried alone
+	err   error
+}
+
+// groups are the lanes of a store.
+type groups struct {
+	mu      sync.Mutex // guards the following fields
+	busy    int        // lanes in use
+	waiting []*member
+}
+
+// enter returns nil if a lane is free, which is the caller's until it calls leave; else it waits.
+func (g *groups) enter(w *store.SessionWrite) *member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.busy < lanes {
+		g.busy++
+		return nil
+	}
+	m := &member{write: w, turn: make(chan []*member, 1)}
+	g.waiting = append(g.waiting, m)
+	return m
+}
+
+// withdraw reports whether a member was still waiting; it no longer does.
+func (g *groups) withdraw(m *member) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, other := range g.waiting {
+		if other == m {
+			g.waiting = append(g.waiting[:i:i], g.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// leave hands the caller's lane to those who wait longest.
+func (g *groups) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, size := 0, 0
+	for n < min(len(g.waiting), groupSize) {
+		if size += sizeOf(g.waiting[n].write); n > 0 && size > groupBytes {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		g.busy--
+		return
+	}
+	group := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	group[0].turn <- group
+}
+
+// sizeOf returns about how many bytes a transition sends.
+func sizeOf(w *store.SessionWrite) int {
+	n := len(w.Frame)
+	for _, p := range w.Put {
+		n += len(p.Body)
+	}
+	return n
+}
+
+// inGroup makes a transition in a lane, alone or with others. It returns nil and no error if it is to be tried
+// outside of the lanes, as are those whose rows others may wait for: new sessions and definitions.
+func (d database) inGroup(ctx context.Context, w *store.SessionWrite, now time.Time) (made *bool, err error) {
+	if w.Before < 0 || w.Define != nil {
+		return nil, nil
+	}
+	g := &d.groups
+	m := g.enter(w)
+	if m == nil {
+		defer g.leave()
+		all, err := d.move(ctx, now, w)
+		if err != nil {
+			return nil, err
+		}
+		return all[0], nil
+	}
+	var group []*member
+	select {
+	case group = <-m.turn:
+	case <-ctx.Done():
+		if g.withdraw(m) {
+			return nil, d.explain(ctx.Err())
+		}
+		group = <-m.turn // it is on its way, which takes no longer than callTime
+	}
+	if group != nil {
+		defer g.leave()
+		d.lead(ctx, now, group)
+	}
+	return m.made, m.err
+}
+
+// lead makes the transitions of a group, for all of its members: the end of the context of the one that
+// leads is none of the others'.
+func (d database) lead(ctx context.Context, now time.Time, group []*member) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+	defer func() {
+		for _, m := range group[1:] {
+			close(m.turn)
+		}
+	}()
+	writes := make([]*store.SessionWrite, len(group))
+	for i, m := range group {
+		writes[i] = m.write
+	}
+	made, err := d.move(ctx, now, writes...)
+	if _, said := errors.AsType[*pgconn.PgError](err); said && !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrPending) {
+		made, err = make([]*bool, len(group)), nil // one of them was refused
+	}
+	for i, m := range group {
+		if m.err = err; err == nil {
+			m.made = made[i]
+		}
+	}
+}
