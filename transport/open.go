@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ import (
 // error: calls are refused until it is good (seed 000, 001.1). Close releases all resources.
 func NewServer(o Options) (*Server, error) {
 	p := &opening{options: o, logger: o.Logger, getenv: o.getenv, ctx: context.Background()}
-	if p.logger == nil {
-		p.logger = slog.New(slog.DiscardHandler)
-	}
+	p.logger = cmp.Or(p.logger, slog.New(slog.DiscardHandler))
 	if p.getenv == nil {
 		p.getenv = os.Getenv
 	}
@@ -223,9 +222,7 @@ func (p *opening) openJobs() (err error) {
 			p.logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
 		}
 	}
-	if o.Standard == nil {
-		o.Standard = standard.FS()
-	}
+	o.Standard = cmp.Or(o.Standard, standard.FS())
 	if p.jobs, err = catalog.Open(p.ctx, o); err != nil {
 		return fmt.Errorf("loading the jobs of %s: %w", p.root, err)
 	}

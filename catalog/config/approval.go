@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -86,9 +87,7 @@ func (a *Approval) apply(project *Config) *Config {
 		return &c
 	}
 	from := a.Use
-	if from == nil {
-		from = Default()
-	}
+	from = cmp.Or(from, Default())
 	c.QualityGate.AgentReviewCommand, c.QualityGate.ReviewerExecutor = from.QualityGate.AgentReviewCommand, from.QualityGate.ReviewerExecutor
 	c.WorkflowTools.Sources = from.WorkflowTools.Sources
 	c.Projects, c.Executors = from.Projects, from.Executors

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -277,9 +278,7 @@ func firstLine(text string) string {
 			first = strings.TrimSpace(heading)
 			break
 		}
-		if first == "" {
-			first = line
-		}
+		first = cmp.Or(first, line)
 	}
 	const most = 300
 	if runes := []rune(first); len(runes) > most {

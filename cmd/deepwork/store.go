@@ -85,7 +85,15 @@ Exit 1 if the store cannot be used.`,
 			if err != nil {
 				return err
 			}
-			return a.printStatus(s)
+			if a.json {
+				err = a.printJSON(s)
+			} else {
+				a.describeStatus(s)
+			}
+			if err == nil && s.Problem != "" {
+				err = &exitError{exitFailure}
+			}
+			return err
 		},
 	})
 }
@@ -98,18 +106,6 @@ func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error)
 	}
 	choice, err := a.choice(ctx, folder.Root)
 	return folder, choice, err
-}
-
-func (a *app) printStatus(s backend.Status) (err error) {
-	if a.json {
-		err = a.printJSON(s)
-	} else {
-		a.describeStatus(s)
-	}
-	if err == nil && s.Problem != "" {
-		err = &exitError{exitFailure}
-	}
-	return err
 }
 
 func (a *app) describeStatus(s backend.Status) {

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/source"
 	"deepwork/session/codes"
 	"deepwork/session/store"
@@ -161,23 +163,14 @@ func ended(a *source.Answer) (outcome, bool) {
 }
 
 // words returns the source's description of what went wrong, if any.
-func words(said string) string {
-	if said == "" {
-		return "its source says that it failed, and not why"
-	}
-	return said
-}
+func words(said string) string { return cmp.Or(said, "its source says that it failed, and not why") }
 
 // valid returns a result as JSON; other text becomes a JSON string.
 func valid(result json.RawMessage) json.RawMessage {
 	if len(result) == 0 || json.Valid(result) {
 		return result
 	}
-	text, err := json.Marshal(string(result))
-	if err != nil {
-		return nil
-	}
-	return text
+	return jsontext.Quote(string(result))
 }
 
 // deadline returns when a run that starts now must end; nil means never.

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,13 +69,7 @@ func (e *Engine) follow(ctx context.Context, n *entry) outcome {
 // silent returns the error of an answer with neither a status nor progress: a run must not
 // wait forever for a source that answers something else.
 func silent(a *source.Answer) error {
-	said := a.Error
-	if said == "" {
-		said = string(a.Output)
-	}
-	if said == "" {
-		said = "nothing"
-	}
+	said := cmp.Or(a.Error, string(a.Output), "nothing")
 	return &source.RefusedError{Text: "its answer has no status; it says " + clip(said, maxMessage)}
 }
 

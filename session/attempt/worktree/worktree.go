@@ -26,6 +26,7 @@
 package worktree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -65,12 +66,8 @@ type Keeper struct {
 
 // New returns a keeper. It does not touch the disk.
 func New(o Options) *Keeper {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.Journal == "" {
-		o.Journal = filepath.Join(o.Dir, privateFolder)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Journal = cmp.Or(o.Journal, filepath.Join(o.Dir, privateFolder))
 	if o.Dropping == nil {
 		o.Dropping = func(string) {}
 	}

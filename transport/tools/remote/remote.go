@@ -170,10 +170,10 @@ func (r *Tools) Close(ctx context.Context) error {
 // runSchema is the schema of the replies of workflow calls and workflow_status (seed 003, 2.3
 // and 8.2).
 func runSchema() *jsonschema.Schema {
-	s := tool.OutputSchema[remote.Run](tool.Words{Enums: map[string][]any{"state": {
+	s := tool.OutputSchema[remote.Run](tool.Words{"state": {
 		string(remote.Running), string(remote.Completed), string(remote.Failed),
 		string(remote.Cancelled), string(remote.TimedOut), string(remote.Unknown),
-	}}})
+	}})
 	tool.OpenProperty(s, "result", "null", "boolean", "object", "array", "number", "string")
 	return s
 }
@@ -230,9 +230,8 @@ func (r *Tools) withheld(ctx context.Context) []sources.Skipped {
 	if err != nil {
 		return nil
 	}
-	all := xslices.Map(settings.WithheldSources(), func(a config.Asked) sources.Skipped {
+	return xslices.Map(settings.WithheldSources(), func(a config.Asked) sources.Skipped {
 		return sources.Skipped{Source: strings.TrimPrefix(a.Key, config.SourcesKey), Reason: fmt.Sprintf(
 			"the user has not approved it (%s): ask them to run `deepwork trust --path %s` in a terminal", a.Text, r.Root)}
 	})
-	return all
 }
