@@ -270,7 +270,17 @@ A project that was moved to another folder finds its state again after
 				return err
 			}
 			if cmd.Flags().Changed("adopt") {
-				if err := a.adoptMoved(context.Background(), folder, adopt); err != nil {
+				old, err := filepath.Abs(adopt)
+				if err != nil {
+					return fmt.Errorf("finding %q: %w", adopt, err)
+				}
+				err = folder.Adopt(old, func() error {
+					if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
+						return fmt.Errorf("a server runs on this project, which holds %s: stop it first", alive[0])
+					}
+					return attempt.Relocate(context.Background(), folder, old)
+				})
+				if err != nil {
 					return err
 				}
 			}
@@ -296,18 +306,4 @@ func (a *app) whereStore(ctx context.Context, folder *state.Folder) error {
 	}
 	fmt.Fprintf(a.err, "its sessions and its board: project %s in %s\n", stores.Project, stores.Database.Where())
 	return stores.Close(ctx)
-}
-
-// adoptMoved takes over the project's state from its old place, with the paths in it.
-func (a *app) adoptMoved(ctx context.Context, folder *state.Folder, old string) error {
-	old, err := filepath.Abs(old)
-	if err != nil {
-		return fmt.Errorf("finding %q: %w", old, err)
-	}
-	return folder.Adopt(old, func() error {
-		if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
-			return fmt.Errorf("a server runs on this project, which holds %s: stop it first", alive[0])
-		}
-		return attempt.Relocate(ctx, folder, old)
-	})
 }

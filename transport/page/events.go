@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,7 +31,8 @@ const (
 // events is the stream of a page: GET /events?at=NUMBER&on=TOPIC,… It sends the event "news" when one
 // of the topics has changed after the number, so that a page that was cut off catches up.
 func (s *Site) events(w http.ResponseWriter, r *http.Request) {
-	on := topics(r.URL.Query().Get("on"))
+	on := strings.SplitN(r.URL.Query().Get("on"), ",", maxFollows+1)
+	on = slices.DeleteFunc(on[:min(len(on), maxFollows)], func(t string) bool { return t == "" || len(t) > 100 })
 	at, err := strconv.ParseUint(r.URL.Query().Get("at"), 10, 64)
 	if err != nil {
 		http.Error(w, "at must be the number of the page", http.StatusBadRequest)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -172,13 +171,6 @@ func (f *feed) changed(topics []string) (last uint64, more <-chan struct{}) {
 
 // maxFollows is how many topics one stream follows: more than any page has.
 const maxFollows = 500
-
-// topics reads a list of topics from a URL.
-func topics(list string) []string {
-	all := strings.SplitN(list, ",", maxFollows+1)
-	all = all[:min(len(all), maxFollows)]
-	return slices.DeleteFunc(all, func(t string) bool { return t == "" || len(t) > 100 })
-}
 
 // since returns the ids of what changed of a kind after a batch, or that anything may have.
 func (f *feed) since(number uint64, kind string) (ids []string, all bool) {

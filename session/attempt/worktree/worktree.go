@@ -176,7 +176,7 @@ func (k *Keeper) Safe(paths ...string) error {
 	return nil
 }
 
-// empty deletes what was renamed to gone.
+// empty deletes what was renamed to gone, even if folders in it are read-only, as in package caches.
 func (k *Keeper) empty(attempt string) error {
 	root, err := os.OpenRoot(k.dir)
 	if missing(err) {
@@ -185,15 +185,11 @@ func (k *Keeper) empty(attempt string) error {
 		return err
 	}
 	defer root.Close()
-	return removeAll(root, filepath.Base(k.gone(attempt)))
-}
-
-// removeAll deletes a folder, even if folders in it are read-only, as in package caches.
-func removeAll(root *os.Root, name string) error {
+	name := filepath.Base(k.gone(attempt))
 	if root.RemoveAll(name) == nil {
 		return nil
 	}
-	fs.WalkDir(root.FS(), filepath.ToSlash(name), func(at string, d fs.DirEntry, _ error) error {
+	fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
 			root.Chmod(filepath.FromSlash(at), 0o700) // before it is read
 		}

@@ -77,7 +77,9 @@ func (r *Tools) Open(o Options) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.catalog = sources.Open(sources.Options{
-		Root: o.Root, Settings: o.Settings, Reserved: r.reserved, Version: o.Version, Logger: r.set.Logger,
+		Root: o.Root, Settings: o.Settings, Reserved: func() []string { // the names that no workflow of a source may have
+			return slices.AppendSeq(r.set.Names(), maps.Keys(r.listing.Load().jobs))
+		}, Version: o.Version, Logger: r.set.Logger,
 	})
 	var err error
 	r.Runs, err = remote.Open(ctx, remote.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
@@ -88,12 +90,6 @@ func (r *Tools) Open(o Options) error {
 	r.set.Unregistered = r.handler
 	r.running.Go(func() { r.watch(ctx, o.Changes(ctx)) })
 	return nil
-}
-
-// reserved returns the names that no workflow of a source may have.
-func (r *Tools) reserved() []string {
-	names := r.set.Names()
-	return slices.AppendSeq(names, maps.Keys(r.listing.Load().jobs))
 }
 
 // lookEvery is how often the settings are checked for changes that affect only the listing.
