@@ -259,7 +259,7 @@ func (s *Server) news(ctx context.Context, room int) string {
 		for _, e := range snapshot.Errors {
 			items = append(items, "- "+tool.OneLine(e.JobName, 80)+": "+firstFault(e))
 		}
-		return fit(fmt.Sprintf("%s failed to load (the workflow deepwork_jobs/repair fixes them; get_workflows lists all faults):", count(n, "job", "jobs")), items, "get_workflows lists all", room)
+		return fit(fmt.Sprintf("%s failed to load (the workflow deepwork_jobs/repair fixes them; get_workflows lists all faults):", show.Count(n, "job")), items, "get_workflows lists all", room)
 	}
 	var items []string
 	for _, j := range snapshot.Jobs {
@@ -302,10 +302,3 @@ func fit(title string, items []string, where string, room int) string {
 }
 
 func more(n int, where string) string { return fmt.Sprintf("\n… and %d more: %s.", n, where) }
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
