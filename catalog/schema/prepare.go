@@ -145,9 +145,7 @@ func isForeign(pattern string) bool {
 // inPlace returns the schemas that apply to the same value as s.
 func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := slices.Concat([]*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else}, s.AllOf, s.AnyOf, s.OneOf)
-	for _, child := range s.DependentSchemas {
-		all = append(all, child)
-	}
+	all = slices.AppendSeq(all, maps.Values(s.DependentSchemas))
 	for _, child := range s.Dependencies {
 		all = appendSchema(all, child)
 	}
@@ -158,9 +156,7 @@ func inPlace(s *jsonschema.Schema) []*jsonschema.Schema {
 // members and of items at an index.
 func inside(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := []*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems}
-	for _, child := range s.PatternProperties {
-		all = append(all, child)
-	}
+	all = slices.AppendSeq(all, maps.Values(s.PatternProperties))
 	for _, child := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
 		all = appendSchema(all, child)
 	}
