@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -69,9 +70,7 @@ func (c *cell[M]) deliver(ctx context.Context, e envelope[M]) error {
 		if c.retire != nil {
 			return errGone
 		}
-		if cause == nil {
-			cause = stoppedError(c.title())
-		}
+		cause = cmp.Or(cause, stoppedError(c.title()))
 		return cause
 	case c.closing:
 		c.mu.Unlock()

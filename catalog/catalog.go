@@ -23,6 +23,7 @@ import (
 
 	"deepwork/actor"
 	"deepwork/actor/wait"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/internal/follow"
 )
 
@@ -112,7 +113,8 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 			paths = append(paths, filepath.Clean(dir))
 		}
 	}
-	first := newState(paths)
+	first := &state{folders: xslices.Map(paths, newFolder)} // in which nothing has been checked
+	first.snap = assemble(first.folders, 0)
 	if c.standard != nil {
 		first.folders[1] = c.standard.folder()
 	}

@@ -3,11 +3,15 @@ package catalog
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepwork/actor"
 	"deepwork/actor/wait"
+	"deepwork/catalog/internal/follow"
 )
 
 // lookAt asks the catalog's goroutine to compare the entries of the keys, and what is due, with the
@@ -95,4 +99,138 @@ func logFolders(logger *slog.Logger, old, now []*folder) {
 				"folder", f.dir(), "error", f.fault)
 		}
 	}
+}
+
+// A look compares parts of a state with the disk. Its results are the fields up to wait.
+type look struct {
+	next    *state        // without a new snapshot; the old state if nothing changed
+	visible bool          // readers will see a difference
+	rewatch bool          // the directories to watch may have changed
+	wait    time.Duration // time until a file being written is checked again; 0 means settled
+
+	seen    map[key]struct{} // already listed or a target
+	targets []target
+}
+
+// A target is an entry to check, before and after.
+type target struct {
+	folder  int
+	was, is *entry
+}
+
+// look compares the entries of the keys, and what is due, with the disk. Only the owner of the
+// state calls it.
+func (s *state) look(keys []key, grace time.Duration) *look {
+	l := &look{
+		next: &state{snap: s.snap, folders: slices.Clone(s.folders)},
+		seen: make(map[key]struct{}, len(keys)),
+	}
+	for _, k := range keys {
+		if k.name == "" {
+			l.list(k.folder)
+		}
+	}
+	for _, k := range keys {
+		// A name without an entry is an ordinary file in the folder.
+		if k.name != "" && l.next.folders[k.folder].entry(k.name) != nil {
+			l.add(k.folder, k.name)
+		}
+	}
+	if now := time.Now(); s.overdue(now) {
+		for i, f := range s.folders {
+			if f.Awake(now) {
+				l.list(i)
+			}
+			for _, e := range f.entries {
+				if e.Awake(now) {
+					l.add(i, e.name)
+				}
+			}
+		}
+	}
+	// Parsing is CPU-bound, so more goroutines than processors do not help. Each checks many
+	// targets, since the stack of a new one must grow for the parser.
+	var checking sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(len(l.targets)))
+	for range min(runtime.GOMAXPROCS(0), (len(l.targets)+7)/8) {
+		checking.Go(func() {
+			for i := left.Add(-1); i >= 0; i = left.Add(-1) {
+				l.targets[i].is = l.targets[i].was.look(grace)
+			}
+		})
+	}
+	checking.Wait()
+	if !l.apply() && !l.rewatch {
+		l.next = s
+	} else {
+		l.next.due = l.next.nextDue()
+	}
+	return l
+}
+
+// first reports whether a key is seen for the first time.
+func (l *look) first(k key) bool {
+	_, seen := l.seen[k]
+	l.seen[k] = struct{}{}
+	return !seen
+}
+
+// list reads a folder's listing again and adds what was added or removed.
+func (l *look) list(i int) {
+	f := l.next.folders[i]
+	if f.standard || !l.first(key{folder: i}) {
+		return
+	}
+	f, touched := f.list()
+	l.next.folders[i], l.rewatch = f, true
+	for _, name := range touched {
+		l.add(i, name)
+	}
+	// A caller that asks for the listing waits for what is new in it, even if another check found
+	// it before.
+	for _, e := range f.entries {
+		if e.Phase == follow.Moving {
+			l.add(i, e.name)
+		}
+	}
+}
+
+// add makes an entry a target, even one not known yet.
+func (l *look) add(i int, name string) {
+	f := l.next.folders[i]
+	if f.standard || !l.first(key{i, name}) {
+		return
+	}
+	e := f.entry(name)
+	if e == nil {
+		e = newEntry(f.dir(), name)
+	}
+	l.targets = append(l.targets, target{folder: i, was: e})
+}
+
+// apply puts the changed targets into their folders, and reports whether there are any.
+func (l *look) apply() bool {
+	changed := make(map[int]map[string]*entry)
+	now := time.Now()
+	for _, t := range l.targets {
+		f := l.next.folders[t.folder]
+		if t.is.Phase == follow.Moving {
+			l.wait = max(l.wait, t.is.Due.Sub(now), time.Millisecond)
+		}
+		if t.is == t.was && f.entry(t.was.name) != nil && f.keeps(t.is) {
+			continue
+		}
+		vanished := (t.was.Phase == follow.Vanished) != (t.is.Phase == follow.Vanished)
+		l.visible = l.visible || vanished || t.was.Good != t.is.Good || !slices.Equal(t.was.faults(), t.is.faults())
+		l.rewatch = l.rewatch || vanished || t.was.link != t.is.link
+		if changed[t.folder] == nil {
+			changed[t.folder] = make(map[string]*entry)
+		}
+		changed[t.folder][t.was.name] = t.is
+	}
+	for i, m := range changed {
+		l.next.folders[i] = l.next.folders[i].with(m)
+	}
+	return len(changed) > 0
 }

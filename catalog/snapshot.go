@@ -129,16 +129,6 @@ type key struct {
 	name   string
 }
 
-// newState returns a state in which nothing has been checked.
-func newState(paths []string) *state {
-	s := &state{}
-	for _, p := range paths {
-		s.folders = append(s.folders, newFolder(p))
-	}
-	s.snap = assemble(s.folders, 0)
-	return s
-}
-
 // listings returns the keys of all folders.
 func (s *state) listings() []key {
 	keys := make([]key, len(s.folders))

@@ -99,7 +99,7 @@ func readEnvelope(fields map[string]json.RawMessage) (*reading, error) {
 			what += " (" + jsontext.Clip(subtype, 100) + ")"
 		}
 		if result != "" {
-			what += ": " + jsontext.Clip(strings.Join(strings.Fields(result), " "), 300)
+			what += ": " + jsontext.Clip(oneLine(result), 300)
 		}
 		return nil, &misreading{Crashed, what}
 	}
@@ -249,18 +249,15 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 // declaredName returns the name of the criterion that a reviewer refers to, by name or question,
 // ignoring case and blanks.
 func declaredName(said string, criteria []job.Criteria) string {
-	said = strings.Join(strings.Fields(said), " ")
-	for _, c := range criteria {
-		if strings.EqualFold(said, strings.Join(strings.Fields(c.Name), " ")) {
-			return c.Name
-		}
+	said = oneLine(said)
+	i := slices.IndexFunc(criteria, func(c job.Criteria) bool { return strings.EqualFold(said, oneLine(c.Name)) })
+	if i < 0 {
+		i = slices.IndexFunc(criteria, func(c job.Criteria) bool { return strings.EqualFold(said, oneLine(c.Question)) })
 	}
-	for _, c := range criteria {
-		if strings.EqualFold(said, strings.Join(strings.Fields(c.Question), " ")) {
-			return c.Name
-		}
+	if i < 0 {
+		return said
 	}
-	return said
+	return criteria[i].Name
 }
 
 // clean prepares a reviewer's text to be stored and shown.

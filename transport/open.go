@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ import (
 // error: calls are refused until it is good (seed 000, 001.1). Close releases all resources.
 func NewServer(o Options) (*Server, error) {
 	p := &opening{options: o, logger: o.Logger, getenv: o.getenv, ctx: context.Background()}
-	if p.logger == nil {
-		p.logger = slog.New(slog.DiscardHandler)
-	}
+	p.logger = cmp.Or(p.logger, slog.New(slog.DiscardHandler))
 	if p.getenv == nil {
 		p.getenv = os.Getenv
 	}
@@ -163,13 +162,19 @@ func (p *opening) configure() (err error) {
 	return nil
 }
 
+// config returns the current config, or the default one while it has a fault, which is logged where it is found: calls
+// are refused earlier.
+func (p *opening) config() *config.Config {
+	c, err := p.settings.Current(p.ctx)
+	if err != nil {
+		return config.Default()
+	}
+	return c
+}
+
 // chooseTools chooses the sets of tools.
 func (p *opening) chooseTools() error {
-	initial, err := p.settings.Current(p.ctx)
-	if err != nil {
-		initial = config.Default() // the fault is logged where it was found
-	}
-	for _, sets := range [][]string{p.options.Toolsets, initial.Toolsets, config.DefaultToolsets} {
+	for _, sets := range [][]string{p.options.Toolsets, p.config().Toolsets, config.DefaultToolsets} {
 		if p.sets == nil {
 			p.sets = sets
 		}
@@ -223,9 +228,7 @@ func (p *opening) openJobs() (err error) {
 			p.logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
 		}
 	}
-	if o.Standard == nil {
-		o.Standard = standard.FS()
-	}
+	o.Standard = cmp.Or(o.Standard, standard.FS())
 	if p.jobs, err = catalog.Open(p.ctx, o); err != nil {
 		return fmt.Errorf("loading the jobs of %s: %w", p.root, err)
 	}
@@ -244,7 +247,7 @@ func (p *opening) freshJobs(ctx context.Context) *catalog.Snapshot {
 // openReviews opens the pools of reviews and of checks.
 func (p *opening) openReviews() error {
 	if p.reviews.enabled() {
-		p.judge = gate.Open(gate.Options{Root: p.root, Logger: p.logger, Settings: p.reviews.settings})
+		p.judge = gate.Open(gate.Options{Root: p.root, Logger: p.logger, Settings: func() gate.Settings { return p.reviews.merge(p.config()) }})
 		p.opened.add("reviews that did not stop", p.judge.Close)
 	}
 	p.openChecks()

@@ -50,15 +50,6 @@ func newReviewing(o Options, root, work string, current func(context.Context) (*
 	return r, nil
 }
 
-// settings returns the current settings of the gate.
-func (r *reviewing) settings() gate.Settings {
-	c, err := r.current(context.Background())
-	if err != nil {
-		c = config.Default() // never loaded; calls are refused earlier
-	}
-	return r.merge(c)
-}
-
 func (r *reviewing) merge(c *config.Config) gate.Settings {
 	q := c.QualityGate
 	s := r.flags
@@ -211,21 +202,14 @@ func (r *reviewing) enabled() bool { return r.o.EnableQualityGate == nil || *r.o
 // openChecks opens the pool of checks. Those run that the user has approved, in attempts as in the project:
 // their scripts are compared as they are where the session works.
 func (p *opening) openChecks() {
-	now := func(ctx context.Context) *config.Config {
-		c, err := p.settings.Current(ctx)
-		if err != nil {
-			return config.Default() // calls are refused earlier
-		}
-		return c
-	}
 	pool := gate.Open(gate.Options{Root: p.root, Logger: p.logger, Settings: func() gate.Settings {
-		return gate.Settings{MaxConcurrent: now(context.Background()).Checks.MaxConcurrent}
+		return gate.Settings{MaxConcurrent: p.config().Checks.MaxConcurrent}
 	}})
 	p.opened.add("checks that did not stop", pool.Close)
 	p.checks = &check.Runner{
 		Pool:    pool,
 		Program: func(name string) (string, error) { return trust.Find(p.root, name) },
-		Secrets: func() []string { return append(now(context.Background()).Secrets(), config.StoreEnv) }, // which may have a password
+		Secrets: func() []string { return append(p.config().Secrets(), config.StoreEnv) }, // which may have a password
 		Allowed: p.checkAllowed,
 	}
 }

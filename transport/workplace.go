@@ -374,9 +374,7 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 		return nil, err
 	}
 	parent := *a.ParentSessionID
-	if a.RequestID == nil {
-		a.RequestID = new(uuid.NewString())
-	}
+	a.RequestID = cmp.Or(a.RequestID, new(uuid.NewString()))
 	a.RequestID = c.request(*a.RequestID)
 	r, err := c.WorkflowCaller.Start(ctx, a)
 	if err != nil {

@@ -10,6 +10,7 @@
 package durable
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -146,9 +147,7 @@ type PutOptions struct {
 func (d Disk) Put(path string, data []byte, o PutOptions) error {
 	dir, name := filepath.Split(path)
 	temp := o.Temp
-	if temp == "" {
-		temp = "." + name + ".*.tmp"
-	}
+	temp = cmp.Or(temp, "."+name+".*.tmp")
 	if before, after, star := strings.Cut(temp, "*"); star {
 		temp = before + rand.Text()[:12] + after
 	} else if err := os.Remove(dir + temp); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -56,21 +56,18 @@ func Open(root string) *Source {
 		c, faults := Parse(FileName, data)
 		return c, faults.Err()
 	})
-	s.user.open(UserFile(), &User{}, distrust, func(data []byte) (*User, error) {
+	s.user.open(UserFile(), &User{}, func() error {
+		if fi, err := os.Stat(UserFile()); err == nil { // one that cannot be read is another matter
+			if fault := durable.FaultOf("it", fi); fault != "" { // then it is not used whatever it says (catalog/trust/README.md)
+				return errors.New(fault)
+			}
+		}
+		return nil
+	}, func(data []byte) (*User, error) {
 		u, faults := ParseUser(FileName, data)
 		return u, faults.Err()
 	})
 	return s
-}
-
-// distrust returns why the user's own config is not used whatever it says (catalog/trust/README.md), or nil.
-func distrust() error {
-	if fi, err := os.Stat(UserFile()); err == nil {
-		if fault := durable.FaultOf("it", fi); fault != "" {
-			return errors.New(fault)
-		}
-	}
-	return nil // one that cannot be read is another matter
 }
 
 // Path returns the absolute path of the project's file.

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -86,4 +88,97 @@ func merged[E any](under, over []E, name func(E) string) []E {
 		}
 	}
 	return all
+}
+
+// An Approval determines which parts of a project's config are in force (catalog/trust/README.md). Parts that
+// run a program, connect to something or reach outside the project need the user's approval.
+type Approval struct {
+	// Use is the project's config whose programs and connections are in force: the current one, an
+	// earlier one that was approved, or nil for none.
+	Use *Config
+	// Withheld is what is not in force; nil means that everything is.
+	Withheld *Withheld
+	// Files are the files in the project that approved commands name, relative to its root with
+	// slashes, and the SHA-256 of each as approved; one map for each approval of this config, which
+	// differ if a script was changed in between. nil means that they need no check.
+	Files []map[string]string
+}
+
+// Withheld is what a project's config asks for without the user's approval.
+type Withheld struct {
+	Asked  []Asked
+	Denied bool   // the user refused, also what their own config would run here
+	Kept   bool   // earlier, approved values stay in force
+	Fault  string // why it cannot be approved until that is corrected, or ""
+}
+
+// Asked is one thing that a project's config asks for.
+type Asked struct {
+	Key string // as in the file: workflow_tools.sources.ci
+	// Text is the command or URL, for messages.
+	Text string
+}
+
+// AgentsKey is the key of what every project asks for: to start agents in it.
+const AgentsKey = "agents"
+
+// SourcesKey is the prefix of the keys of sources.
+const SourcesKey = "workflow_tools.sources."
+
+// Plain reports whether only the start of agents was asked for.
+func (w *Withheld) Plain() bool { return len(w.Asked) == 1 && w.Asked[0].Key == AgentsKey }
+
+// Of returns what was asked for under a key or, if that ends in a dot, under the first key with
+// that prefix. A nil Withheld has nothing.
+func (w *Withheld) Of(key string) (Asked, bool) {
+	if w == nil {
+		return Asked{}, false
+	}
+	for _, a := range w.Asked {
+		if a.Key == key || strings.HasSuffix(key, ".") && strings.HasPrefix(a.Key, key) {
+			return a, true
+		}
+	}
+	return Asked{}, false
+}
+
+// WithheldSources returns what the project's config asks for as sources of workflows that are not
+// in force at all, without the user's approval.
+func (c *Config) WithheldSources() (all []Asked) {
+	if c.Approval == nil || c.Approval.Withheld == nil || !c.WorkflowTools.Enabled {
+		return nil
+	}
+	for _, a := range c.Approval.Withheld.Asked {
+		name, is := strings.CutPrefix(a.Key, SourcesKey)
+		if is && !slices.ContainsFunc(c.WorkflowTools.Sources, func(s WorkflowSource) bool { return s.Name == name }) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// unasked is the approval if nobody is to be asked.
+var unasked = &Approval{}
+
+// apply returns the project's config with what is in force.
+func (a *Approval) apply(project *Config) *Config {
+	if a == unasked {
+		return project
+	}
+	c := *project
+	c.Approval = a
+	if a.Use == project {
+		return &c
+	}
+	from := a.Use
+	from = cmp.Or(from, Default())
+	c.QualityGate.AgentReviewCommand, c.QualityGate.ReviewerExecutor = from.QualityGate.AgentReviewCommand, from.QualityGate.ReviewerExecutor
+	c.WorkflowTools.Sources = from.WorkflowTools.Sources
+	c.Projects, c.Executors = from.Projects, from.Executors
+	c.Attempts.Worktrees, c.Attempts.Copy, c.Attempts.Setup = from.Attempts.Worktrees, from.Attempts.Copy, from.Attempts.Setup
+	c.Attempts.PushTo = from.Attempts.PushTo
+	c.Attempts.AutoStart = from.Attempts.AutoStart
+	c.Run.Executor = from.Run.Executor
+	c.Git.Branch = from.Git.Branch
+	return &c
 }

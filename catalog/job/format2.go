@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -106,11 +107,10 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 			j.files = append(j.files, namedFile{a.Schema.File, &a.Schema, place{"step_arguments", i, "json_schema"}})
 		}
 	}
-	b := builder2{d, &f}
 	for i := range f.Workflows {
 		w := &f.Workflows[i]
 		made := Workflow{Name: w.Name, Summary: w.Summary, CommonInfo: w.CommonInfo, Agent: w.Agent, Closing: w.Closing}
-		made.Steps = b.steps(w)
+		made.Steps = d.steps(&f, w)
 		made.Inputs = parameters(made.Steps)
 		for _, s := range made.Steps {
 			made.add(Entry{s.ID}, nil)
@@ -154,43 +154,37 @@ func (j *Job) passOn(w *Workflow, busy map[string]bool) {
 	busy[w.Name] = false
 }
 
-// A builder2 makes the model of a file.
-type builder2 struct {
-	d *decoder
-	f *file2
-}
-
 // argument returns the argument that a step uses; nil means that it is not declared.
-func (b *builder2) argument(name string) *argument2 {
-	if i := slices.IndexFunc(b.f.Arguments, func(a argument2) bool { return a.Name == name }); i >= 0 {
-		return &b.f.Arguments[i]
+func (f *file2) argument(name string) *argument2 {
+	if i := slices.IndexFunc(f.Arguments, func(a argument2) bool { return a.Name == name }); i >= 0 {
+		return &f.Arguments[i]
 	}
 	return nil
 }
 
 // undeclared reports an output that is not declared.
-func (b *builder2) undeclared(name string, at place) {
-	if !b.d.Has(place{"step_arguments"}) || b.d.Full() {
+func (d *decoder) undeclared(f *file2, name string, at place) {
+	if !d.Has(place{"step_arguments"}) || d.Full() {
 		return // the missing key is a fault already
 	}
-	names := xslices.Map(b.f.Arguments, func(a argument2) string { return a.Name })
-	b.d.FaultAt(at, "%s is not among the step_arguments (%s): correct the name, or declare it there",
+	names := xslices.Map(f.Arguments, func(a argument2) string { return a.Name })
+	d.FaultAt(at, "%s is not among the step_arguments (%s): correct the name, or declare it there",
 		yamltree.Quote(name), nearest(name, names, "they are "))
 }
 
 // steps makes the steps of a workflow.
-func (b *builder2) steps(w *workflow2) (all []Step) {
+func (d *decoder) steps(f *file2, w *workflow2) (all []Step) {
 	makers := map[string][]string{} // of an argument: the earlier steps that make it, the nearest first
 	for i := range w.Steps {
 		s, at := &w.Steps[i], place{"workflows", w.Name, "steps", i}
 		made := Step{ID: s.Name, Workflow: w.Name, Name: strings.ReplaceAll(s.Name, "_", " "), Instructions: s.Instructions}
 		switch {
 		case s.Sub != nil && s.Instructions != "":
-			b.d.FaultAt(at, "has instructions and sub_workflow: write exactly one")
+			d.FaultAt(at, "has instructions and sub_workflow: write exactly one")
 		case s.Sub != nil:
 			made.Call = &Call{Job: s.Sub.Job, Workflow: s.Sub.Workflow}
-		case s.Instructions == "" && !b.d.Has(at, "instructions"):
-			b.d.FaultAt(at, "has neither instructions nor sub_workflow: add instructions, what the agent is to do")
+		case s.Instructions == "" && !d.Has(at, "instructions"):
+			d.FaultAt(at, "has neither instructions nor sub_workflow: add instructions, what the agent is to do")
 		}
 		made.Description = firstLine(made.Instructions)
 		if made.Call != nil {
@@ -198,15 +192,15 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 		}
 		for _, use := range s.Inputs {
 			at := append(slices.Clip(at), "inputs", use.Name)
-			a := b.argument(use.Name)
+			a := f.argument(use.Name)
 			if a == nil {
-				if !b.d.Full() {
-					b.d.WarnAt(at, "%s is not among the step_arguments, so it is taken as a text: declare it there", yamltree.Quote(use.Name))
+				if !d.Full() {
+					d.WarnAt(at, "%s is not among the step_arguments, so it is taken as a text: declare it there", yamltree.Quote(use.Name))
 				}
 				a = &argument2{Name: use.Name, Type: Text}
 			}
 			if use.Review != nil {
-				b.d.FaultAt(append(slices.Clip(at), "review"), "an input has no review: move it to the output, or to the step argument")
+				d.FaultAt(append(slices.Clip(at), "review"), "an input has no review: move it to the output, or to the step argument")
 			}
 			in := Input{Name: a.Name, Description: a.Description, Optional: !use.Required, Type: a.Type}
 			if from := makers[a.Name]; from != nil {
@@ -220,9 +214,9 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 			made.Inputs = append(made.Inputs, in)
 		}
 		for _, use := range s.Outputs {
-			a := b.argument(use.Name)
+			a := f.argument(use.Name)
 			if a == nil {
-				b.undeclared(use.Name, append(slices.Clip(at), "outputs", use.Name))
+				d.undeclared(f, use.Name, append(slices.Clip(at), "outputs", use.Name))
 				continue
 			}
 			made.Outputs = append(made.Outputs, Output{Name: a.Name, Type: a.Type, Description: a.Description, Required: use.Required, Schema: a.Schema})
@@ -236,7 +230,7 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 			makers[o.Name] = append([]string{made.ID}, makers[o.Name]...)
 		}
 		if len(s.Attributes) > 0 {
-			b.d.WarnAt(append(slices.Clip(at), "process_quality_attributes"), "is the former name of process_requirements: rename it")
+			d.WarnAt(append(slices.Clip(at), "process_quality_attributes"), "is the former name of process_requirements: rename it")
 		}
 		if r := requirements(slices.Concat(s.Requirements, s.Attributes)); r != nil {
 			made.Reviews = append(made.Reviews, *r)
@@ -248,10 +242,8 @@ func (b *builder2) steps(w *workflow2) (all []Step) {
 
 // of returns the review of an output.
 func (r *review2) of(output string) Review {
-	made := Review{RunEach: output, Criteria: []Criteria{{Name: output, Question: strings.TrimSpace(r.Instructions)}},
-		Together: r.Strategy == "matches_together", Brief: r.Depth == "lightweight", OtherOutputs: r.Context.Changed}
-	made.Agent = r.Agent["claude"]
-	return made
+	return Review{RunEach: output, Criteria: []Criteria{{Name: output, Question: strings.TrimSpace(r.Instructions)}},
+		Together: r.Strategy == "matches_together", Brief: r.Depth == "lightweight", OtherOutputs: r.Context.Changed, Agent: r.Agent["claude"]}
 }
 
 // requirements returns the review of how a step was done, or nil.
@@ -262,9 +254,7 @@ func requirements(all []pair2) *Review {
 	r := &Review{RunEach: "step", Account: true, Guidance: new("Judge how the work was done, by the author's account of it and by the outputs. " +
 		"What a requirement says MUST or SHALL be fails if it is not so. What SHOULD be fails only if it was easy to do and was not done. " +
 		"What MAY be never fails: remark on it.")}
-	for _, p := range all {
-		r.Criteria = append(r.Criteria, Criteria{Name: p.Name, Question: p.Text})
-	}
+	r.Criteria = xslices.Map(all, func(p pair2) Criteria { return Criteria{Name: p.Name, Question: p.Text} })
 	return r
 }
 
@@ -277,9 +267,7 @@ func firstLine(text string) string {
 			first = strings.TrimSpace(heading)
 			break
 		}
-		if first == "" {
-			first = line
-		}
+		first = cmp.Or(first, line)
 	}
 	const most = 300
 	if runes := []rune(first); len(runes) > most {

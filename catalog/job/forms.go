@@ -56,14 +56,6 @@ type Condition struct {
 	Timeout time.Duration `yaml:"timeout" min:"1s" max:"24h"` // of Run; 0 means DefaultCheckTimeout
 }
 
-// check returns Run as a check, or nil. It fails no step: it ends the rounds when it passes.
-func (c *Condition) check() *StepCheck {
-	if c.Run == nil {
-		return nil
-	}
-	return &StepCheck{Name: "until", Run: c.Run, Timeout: c.Timeout, Ends: true}
-}
-
 // Holds reports whether a text is as the condition wants it.
 func (c *Condition) Holds(text string) bool {
 	text = strings.TrimSpace(text)

@@ -100,7 +100,7 @@ func (j *Job) see() {
 	j.views = map[string]*Job{}
 	for _, w := range j.Workflows {
 		ends := w.endChecks()
-		if w.Steps == nil && w.CommonInfo == "" && w.calls == nil && ends == nil {
+		if w.Steps == nil && w.CommonInfo == "" && w.calls == nil && len(ends) == 0 {
 			continue
 		}
 		view := *j

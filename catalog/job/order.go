@@ -107,8 +107,13 @@ func (o *order) checkWorkflow(w *Workflow, at place) {
 		}
 	}
 	for _, r := range refs {
-		o.warnShared(w, r)
+		step := &o.job.Steps[r.step]
 		o.entries[r.step] = 0
+		for _, c := range step.Checks {
+			if c.Files == nil && w.Shared(w.Find(step.ID)) {
+				o.d.WarnAt(r.at, "%s has the check %q without files, which here is bound to the outputs alone, since other agents change the folder at the same time: name its files, or give the step an entry of its own", yamltree.Quote(step.ID), c.Name)
+			}
+		}
 	}
 }
 
@@ -163,19 +168,6 @@ func (o *order) checkStep(r ref) {
 			o.d.FaultAt(r.at, "%s comes before %s, which it depends on: move it after that step", id, need)
 		case there == here:
 			o.d.FaultAt(r.at, "%s is in one group with %s, which it depends on: put it into a later entry", id, need)
-		}
-	}
-}
-
-// warnShared warns of checks that say less where others change the same folder.
-func (o *order) warnShared(w *Workflow, r ref) {
-	step := &o.job.Steps[r.step]
-	if !w.Shared(w.Find(step.ID)) {
-		return
-	}
-	for _, c := range step.Checks {
-		if c.Files == nil {
-			o.d.WarnAt(r.at, "%s has the check %q without files, which here is bound to the outputs alone, since other agents change the folder at the same time: name its files, or give the step an entry of its own", yamltree.Quote(step.ID), c.Name)
 		}
 	}
 }

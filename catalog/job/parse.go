@@ -3,8 +3,13 @@ package job
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
 
 	"deepwork/catalog/internal/yamltree"
+	"deepwork/catalog/jsontext"
 )
 
 // FileName is the name of the file that makes a folder a job.
@@ -95,4 +100,162 @@ var forms = map[string]yamltree.Form{
 	"judge": func(d *yamltree.Decoder, v value, to any) {
 		_, *to.(*bool) = d.Text(v, "human", "judge")
 	},
+}
+
+// A place is a path to a value of the file, of keys and indices.
+type place = []any
+
+// check checks what spans values: references to steps and outputs, cycles, the order of workflows.
+// Values that have a fault already are empty.
+func (d *decoder) check(j *Job) {
+	if d.Faults() >= MaxDiagnostics {
+		return // the file will be checked again
+	}
+	j.index()
+	for i := range j.Steps {
+		s, at := &j.Steps[i], place{"steps", i}
+		d.checkDependencies(j, i, at)
+		d.checkRunEach(s, at)
+		d.nameChecks(s, at)
+		for k := range s.Outputs {
+			o, at := &s.Outputs[k], place{"steps", i, "outputs", s.Outputs[k].Name, "schema"}
+			if o.Schema.File != "" {
+				j.files = append(j.files, namedFile{o.Schema.File, &o.Schema, at})
+			}
+			if o.Type == Text && d.Has(at) {
+				d.FaultAt(at, "is of a text, and only files have a schema: write type: file, or remove schema")
+			}
+		}
+		if s.InstructionsFile != "" {
+			j.files = append(j.files, namedFile{s.InstructionsFile, nil, append(slices.Clip(at), "instructions_file")})
+		}
+		d.checkInputs(s, at)
+		switch given, count := d.given(at, "instructions", "instructions_file"); {
+		case given == notMapping || count == 1:
+		case count == 0:
+			d.FaultAt(at, "instructions_file is missing: add the path of a Markdown file, such as instructions_file: steps/draft.md, or the text as instructions")
+		default:
+			d.FaultAt(at, "has instructions and instructions_file: write exactly one")
+		}
+		d.checkHooks(s.StopHooks, at, "stop_hooks")
+		d.checkHooks(s.Hooks.AfterAgent, at, "hooks", "after_agent")
+		d.checkHooks(s.Hooks.BeforeTool, at, "hooks", "before_tool")
+		d.checkHooks(s.Hooks.BeforePrompt, at, "hooks", "before_prompt")
+	}
+	n := len(j.Steps)
+	order := order{d: d, job: j, needs: needs(j), circular: make([]bool, n), used: make([]bool, n), entries: make([]int, n)}
+	order.checkCycles()
+	for i := range j.Workflows {
+		order.checkWorkflow(&j.Workflows[i], place{"workflows", i, "steps"})
+		d.checkForms(j, &j.Workflows[i], place{"workflows", i, "steps"})
+	}
+	d.checkCalls(j, func(i int, s *Step) place {
+		return append(place{"workflows", i, "steps"}, j.Workflows[i].place(s.ID)...)
+	})
+	if len(j.Workflows) == 0 && len(j.Steps) > 0 {
+		d.WarnAt(nil, "has no workflows, so none of its steps can be started: add workflows, or let 'deepwork jobs convert' add one of all steps")
+		return
+	}
+	for i := range j.Steps {
+		if id := j.Steps[i].ID; !order.used[i] && id != "" {
+			d.WarnAt(place{"steps", i, "id"}, "%s is in no workflow, so it never runs: name it in one, or remove it", yamltree.Quote(id))
+		}
+	}
+}
+
+func (d *decoder) checkDependencies(j *Job, i int, at place) {
+	s := &j.Steps[i]
+	declared := make(map[string]bool, len(s.Dependencies))
+	for k, dep := range s.Dependencies {
+		at := append(slices.Clip(at), "dependencies", k)
+		if declared[dep] && dep != "" {
+			d.WarnAt(at, "%s appears twice: remove one", yamltree.Quote(dep))
+		}
+		declared[dep] = true
+		d.step(j, dep, at)
+	}
+	for k, in := range s.Inputs {
+		at := append(slices.Clip(at), "inputs", k, "from_step")
+		switch from, ok := d.step(j, in.FromStep, at); {
+		case !ok:
+		case from == i:
+			d.FaultAt(at, "a step cannot take a file from itself: name the earlier step that makes it")
+		case !declared[in.FromStep]:
+			d.FaultAt(at, "%s is not among the dependencies of this step: add it to dependencies", yamltree.Quote(in.FromStep))
+		}
+	}
+}
+
+// step returns the index of a step, and reports a reference to one that does not exist.
+func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
+	if i, ok = j.steps[id]; ok || id == "" || d.Full() {
+		return i, ok
+	}
+	ids := make([]string, 0, len(j.Steps))
+	for i := range j.Steps {
+		if j.Steps[i].ID != "" {
+			ids = append(ids, j.Steps[i].ID)
+		}
+	}
+	d.FaultAt(at, "there is no step %s: %s", yamltree.Quote(id), nearest(id, ids, "the steps are "))
+	return 0, false
+}
+
+// nearest returns the hint which name was probably meant, or else all of them.
+func nearest(name string, all []string, these string) string {
+	if near := jsontext.Nearest(name, all); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return these + yamltree.Join(all)
+}
+
+func (d *decoder) checkRunEach(s *Step, at place) {
+	names, known := []string{"step"}, map[string]bool{"step": true, "": true}
+	for _, o := range s.Outputs {
+		names, known[o.Name] = append(names, o.Name), true
+	}
+	for k, r := range s.Reviews {
+		if !known[r.RunEach] && !d.Full() {
+			d.FaultAt(append(slices.Clip(at), "reviews", k, "run_each"), "%s is neither step nor an output of this step: %s",
+				yamltree.Quote(r.RunEach), nearest(r.RunEach, names, "write one of "))
+		}
+	}
+}
+
+// checkInputs checks that each input has the keys of one kind.
+func (d *decoder) checkInputs(s *Step, at place) {
+	const forms = "write either name and description, or file and from_step"
+	for k := range s.Inputs {
+		at := append(slices.Clip(at), "inputs", k)
+		switch given, _ := d.given(at, "name", "description", "file", "from_step"); given {
+		case "name, description", "file, from_step", notMapping:
+		case "":
+			d.FaultAt(at, "says nothing: %s", forms)
+		case "name", "description", "file", "from_step":
+			d.FaultAt(at, "has only %s: %s", given, forms)
+		default:
+			d.FaultAt(at, "mixes two kinds of input: %s", forms)
+		}
+	}
+}
+
+func (d *decoder) checkHooks(hooks []Hook, at place, path ...any) {
+	for k := range hooks {
+		at := append(slices.Concat(at, path), k)
+		if given, count := d.given(at, "prompt", "prompt_file", "script"); count != 1 && given != notMapping {
+			d.FaultAt(at, "has %d of prompt, prompt_file and script: write exactly one", count)
+		}
+	}
+}
+
+// notMapping is what given returns for a value that is no mapping, and has that fault already.
+const notMapping = "no mapping"
+
+// given returns which of these keys a mapping has, and their number.
+func (d *decoder) given(at place, keys ...string) (given string, count int) {
+	if d.Find(at...).Target().Kind != yaml.MappingNode {
+		return notMapping, 0
+	}
+	keys = slices.DeleteFunc(keys, func(key string) bool { return !d.Has(at, key) })
+	return strings.Join(keys, ", "), len(keys)
 }

@@ -274,15 +274,11 @@ func (w *Workflow) place(call string) place {
 
 // endChecks returns the checks that end rounds of a workflow, by the step after which they run.
 func (w *Workflow) endChecks() map[string]*StepCheck {
-	var all map[string]*StepCheck
+	all := map[string]*StepCheck{}
 	for _, f := range w.Forms {
-		if f == nil || f.Repeat == nil || f.Repeat.Until.Run == nil {
-			continue
+		if f != nil && f.Repeat != nil && f.Repeat.Until.Run != nil {
+			all[f.Body[len(f.Body)-1][0]] = &StepCheck{Name: "until", Run: f.Repeat.Until.Run, Timeout: f.Repeat.Until.Timeout, Ends: true}
 		}
-		if all == nil {
-			all = map[string]*StepCheck{}
-		}
-		all[f.Body[len(f.Body)-1][0]] = f.Repeat.Until.check()
 	}
 	return all
 }

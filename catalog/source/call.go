@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,10 +33,7 @@ type RefusedError struct {
 
 // Error returns the source's text.
 func (e *RefusedError) Error() string {
-	if e.Text == "" {
-		return "the source answered with an error that says nothing"
-	}
-	return e.Text
+	return cmp.Or(e.Text, "the source answered with an error that says nothing")
 }
 
 // Execute starts a workflow at its source, or runs it to its end if it is

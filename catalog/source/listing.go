@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -59,9 +60,7 @@ func (l *listing) add(page json.RawMessage) (next string, err error) {
 		if w == nil {
 			var label string
 			if w, label, err = parseWorkflow(l.source, item); err != nil {
-				if label == "" {
-					label = fmt.Sprintf("number %d", i)
-				}
+				label = cmp.Or(label, fmt.Sprintf("number %d", i))
 				l.skip(label, err.Error())
 				continue
 			}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -114,9 +115,7 @@ func sameSource(a, b config.WorkflowSource) bool {
 func (o *owner) start(def config.WorkflowSource, before *source, p policy) *source {
 	c := o.c
 	s := newSource(def, c.options, before, p, c.offers, c.grace)
-	if before == nil {
-		before = o.leaving[def.Name]
-	}
+	before = cmp.Or(before, o.leaving[def.Name])
 	ctx, cancel := context.WithCancel(c.ctx)
 	s.cancel = cancel
 	c.running.Go(func() {

@@ -105,7 +105,13 @@ func (s *source) run(ctx context.Context) {
 		}
 		s.served = false
 		s.failed(err, false)
-		s.rest(ctx, pause.Next())
+		next := time.NewTimer(pause.Next())
+		select { // until the next attempt, or until a query is requested
+		case <-ctx.Done():
+		case <-next.C:
+		case s.waiting = <-s.requests:
+		}
+		next.Stop()
 	}
 	s.answer(errClosed)
 }
@@ -117,17 +123,6 @@ func (s *source) ended() bool {
 		return true
 	default:
 		return false
-	}
-}
-
-// rest waits before the next attempt, or until a query is requested.
-func (s *source) rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case s.waiting = <-s.requests:
 	}
 }
 

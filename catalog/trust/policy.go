@@ -110,7 +110,8 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 		return &config.Approval{Use: project, Files: record.files(set)}
 	}
 	// No file in the project is approved, for a command of the user's own config neither.
-	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked()}}
+	asked := xslices.Map(set, func(e Entry) config.Asked { return config.Asked{Key: e.Key, Text: e.Text()} })
+	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: asked}}
 	if err == nil && p.good != nil && record.Granted(p.set.Hash()) {
 		a.Use, a.Files, a.Withheld.Kept = p.good, record.files(p.set), true
 	}
@@ -164,11 +165,6 @@ func (s Set) files() map[string]string {
 		}
 	}
 	return all
-}
-
-// asked returns the entries for messages.
-func (s Set) asked() []config.Asked {
-	return xslices.Map(s, func(e Entry) config.Asked { return config.Asked{Key: e.Key, Text: e.Text()} })
 }
 
 // Text is the command, URL or value of the entry, on one line.

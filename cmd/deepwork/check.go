@@ -21,7 +21,6 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/remote"
 	"deepwork/session/store/backend"
-	"deepwork/session/workflow"
 )
 
 // checkPauses are the times between the inspections that confirm the findings of the first one
@@ -143,7 +142,15 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	}
 	defer engine.Close(ctx)
 	for _, part := range []func() (session.Report, error){
-		func() (session.Report, error) { return inspectSessions(ctx, engine) },
+		func() (session.Report, error) {
+			r, err := engine.Inspect(ctx)
+			for i, f := range r.Findings {
+				if !filepath.IsAbs(f.Where) { // it is in the database
+					r.Findings[i].Where = engine.Stores.Database.Where() + ": " + f.Where
+				}
+			}
+			return r, err
+		},
 		func() (session.Report, error) { return attempt.Inspect(ctx, folder, stores, cfg, quiet) },
 		func() (session.Report, error) { return remote.Inspect(ctx, stores.Database) },
 	} {
@@ -159,17 +166,6 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 		all.Live = all.Live || r.Live
 	}
 	return all, nil
-}
-
-// inspectSessions names the database in what it finds there.
-func inspectSessions(ctx context.Context, engine *workflow.Engine) (session.Report, error) {
-	r, err := engine.Inspect(ctx)
-	for i, f := range r.Findings {
-		if !filepath.IsAbs(f.Where) {
-			r.Findings[i].Where = engine.Stores.Database.Where() + ": " + f.Where
-		}
-	}
-	return r, err
 }
 
 // printReport prints the findings. It returns an error if there is a fault.

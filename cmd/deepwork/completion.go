@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,8 @@ func (a *app) offer(root *cobra.Command) {
 		"board show,board rm,board done,board start":                                                   a.onBoard(listTasks),
 		"board tail,board send,board stop,board diff,board merge,board rebase,board push,board target": a.onBoard(listAttempts),
 		"run resume,run status,run stop":                                                               a.onBoard(listRuns),
-		"jobs show":                                                                                    a.offerJobs,
-		"run":                                                                                          a.offerWorkflows,
+		"jobs show":                                                                                    a.onJobs(offerJob),
+		"run":                                                                                          a.onJobs(offerWorkflows),
 	} {
 		for path := range strings.SplitSeq(commands, ",") {
 			cmd, _, err := root.Find(strings.Fields(path))
@@ -45,7 +46,7 @@ func (a *app) offer(root *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc("input", a.offerInputs)
 		}
 	}
-	for flag, of := range map[string]source{"project": a.onBoard(offerProjects), "job": a.offerJobs, "depends-on": a.onBoard(listTasks), "executor": a.onBoard(offerExecutors)} {
+	for flag, of := range map[string]source{"project": a.onBoard(offerProjects), "job": a.onJobs(offerJob), "depends-on": a.onBoard(listTasks), "executor": a.onBoard(offerExecutors)} {
 		for _, path := range []string{"board add", "board tasks", "board start", "run"} {
 			if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.Flags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -112,22 +113,19 @@ func offerExecutors(ctx context.Context, board *attempt.Engine) (all []candidate
 	return all, nil
 }
 
-func (a *app) offerJobs(ctx context.Context) (all []candidate, err error) {
-	err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error {
-		all = xslices.Map(jobs.Snapshot().Jobs, func(j *job.Job) candidate { return candidate{id: j.Name, about: j.Summary} })
-		return nil
-	})
-	return all, err
+// onJobs returns the source of what is in each job.
+func (a *app) onJobs(of func(*job.Job) []candidate) source {
+	return func(ctx context.Context) (all []candidate, err error) {
+		err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error {
+			all = slices.Concat(xslices.Map(jobs.Snapshot().Jobs, of)...)
+			return nil
+		})
+		return all, err
+	}
 }
 
-func (a *app) offerWorkflows(ctx context.Context) (all []candidate, err error) {
-	err = a.withCatalog(ctx, func(_ string, jobs *catalog.Catalog) error {
-		for _, j := range jobs.Snapshot().Jobs {
-			for _, w := range j.Workflows {
-				all = append(all, candidate{id: j.Name + "/" + w.Name, about: w.Summary})
-			}
-		}
-		return nil
-	})
-	return all, err
+func offerJob(j *job.Job) []candidate { return []candidate{{id: j.Name, about: j.Summary}} }
+
+func offerWorkflows(j *job.Job) []candidate {
+	return xslices.Map(j.Workflows, func(w job.Workflow) candidate { return candidate{id: j.Name + "/" + w.Name, about: w.Summary} })
 }

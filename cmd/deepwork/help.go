@@ -55,23 +55,18 @@ func fitHelp(root *cobra.Command, width int) {
 	).Replace(root.UsageTemplate()))
 	var fit func(*cobra.Command)
 	fit = func(cmd *cobra.Command) {
-		cmd.Long = reflowed(cmp.Or(cmd.Long, cmd.Short), min(width, widestHelp))
+		paragraphs := strings.Split(cmp.Or(cmd.Long, cmd.Short), "\n\n")
+		for i, p := range paragraphs { // except those with indented lines
+			if !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n ") {
+				paragraphs[i] = show.Wrap(strings.ReplaceAll(p, "\n", " "), min(width, widestHelp))
+			}
+		}
+		cmd.Long = strings.Join(paragraphs, "\n\n")
 		for _, sub := range cmd.Commands() {
 			fit(sub)
 		}
 	}
 	fit(root)
-}
-
-// reflowed fills the paragraphs of a text to a width, except those with indented lines.
-func reflowed(long string, width int) string {
-	paragraphs := strings.Split(long, "\n\n")
-	for i, p := range paragraphs {
-		if !strings.HasPrefix(p, " ") && !strings.Contains(p, "\n ") {
-			paragraphs[i] = show.Wrap(strings.ReplaceAll(p, "\n", " "), width)
-		}
-	}
-	return strings.Join(paragraphs, "\n\n")
 }
 
 func (a *app) versionCommand() *cobra.Command {

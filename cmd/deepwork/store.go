@@ -85,7 +85,15 @@ Exit 1 if the store cannot be used.`,
 			if err != nil {
 				return err
 			}
-			return a.printStatus(s)
+			if a.json {
+				err = a.printJSON(s)
+			} else {
+				a.describeStatus(s)
+			}
+			if err == nil && s.Problem != "" {
+				err = &exitError{exitFailure}
+			}
+			return err
 		},
 	})
 }
@@ -98,18 +106,6 @@ func (a *app) chosen(ctx context.Context) (*state.Folder, backend.Choice, error)
 	}
 	choice, err := a.choice(ctx, folder.Root)
 	return folder, choice, err
-}
-
-func (a *app) printStatus(s backend.Status) (err error) {
-	if a.json {
-		err = a.printJSON(s)
-	} else {
-		a.describeStatus(s)
-	}
-	if err == nil && s.Problem != "" {
-		err = &exitError{exitFailure}
-	}
-	return err
 }
 
 func (a *app) describeStatus(s backend.Status) {
@@ -274,7 +270,17 @@ A project that was moved to another folder finds its state again after
 				return err
 			}
 			if cmd.Flags().Changed("adopt") {
-				if err := a.adoptMoved(context.Background(), folder, adopt); err != nil {
+				old, err := filepath.Abs(adopt)
+				if err != nil {
+					return fmt.Errorf("finding %q: %w", adopt, err)
+				}
+				err = folder.Adopt(old, func() error {
+					if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
+						return fmt.Errorf("a server runs on this project, which holds %s: stop it first", alive[0])
+					}
+					return attempt.Relocate(context.Background(), folder, old)
+				})
+				if err != nil {
 					return err
 				}
 			}
@@ -300,18 +306,4 @@ func (a *app) whereStore(ctx context.Context, folder *state.Folder) error {
 	}
 	fmt.Fprintf(a.err, "its sessions and its board: project %s in %s\n", stores.Project, stores.Database.Where())
 	return stores.Close(ctx)
-}
-
-// adoptMoved takes over the project's state from its old place, with the paths in it.
-func (a *app) adoptMoved(ctx context.Context, folder *state.Folder, old string) error {
-	old, err := filepath.Abs(old)
-	if err != nil {
-		return fmt.Errorf("finding %q: %w", old, err)
-	}
-	return folder.Adopt(old, func() error {
-		if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
-			return fmt.Errorf("a server runs on this project, which holds %s: stop it first", alive[0])
-		}
-		return attempt.Relocate(ctx, folder, old)
-	})
 }

@@ -93,13 +93,10 @@ func (e *Engine) dropEnded(ctx context.Context, b store.Board, led []*execution,
 }
 
 // led returns the runs of this server.
-func (e *Engine) led() (all []*execution) {
+func (e *Engine) led() []*execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.leading {
-		all = append(all, r)
-	}
-	return all
+	return slices.Collect(maps.Values(e.leading))
 }
 
 // giveUp records the end of executions at places that have been gone for too long. Their agents may

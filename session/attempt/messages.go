@@ -82,7 +82,12 @@ type logPart struct {
 // partOf returns the part of an execution, of the attempt or of an agent of a run. If after is before its
 // first entry, it becomes the index before that.
 func (e *Engine) partOf(ctx context.Context, b board.View, a *task.Attempt, id string, after **int64) (s logPart, err error) {
-	all, err := e.executions(ctx, b, a)
+	all, err := b.Executions(ctx, a.ID)
+	if err == nil && a.Run != nil {
+		var steps []task.Execution
+		steps, err = b.Steps(ctx, a.ID)
+		all = append(all, steps...)
+	}
 	if err != nil {
 		return s, board.AttemptFault("reading the executions", err, a.ID)
 	}
@@ -118,16 +123,6 @@ func (e *Engine) partOf(ctx context.Context, b board.View, a *task.Attempt, id s
 		*after, err = e.lastBefore(ctx, b, a, s.log, *x.StartedAt)
 	}
 	return s, err
-}
-
-// executions returns those of an attempt, and of the agents of a run, the newest first.
-func (e *Engine) executions(ctx context.Context, b board.View, a *task.Attempt) ([]task.Execution, error) {
-	all, err := b.Executions(ctx, a.ID)
-	if err != nil || a.Run == nil {
-		return all, err
-	}
-	steps, err := b.Steps(ctx, a.ID)
-	return append(all, steps...), err
 }
 
 // lastBefore returns the index of the last entry of a log before a moment.

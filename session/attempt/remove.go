@@ -55,7 +55,14 @@ func (e *Engine) DeleteTask(ctx context.Context, who session.Caller, a DeleteArg
 func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts []string, force bool) (*DeleteReply, error) {
 	reply := &DeleteReply{TaskID: id, Deleted: true, Rescued: []Rescue{}, Discarded: []string{}}
 	for _, attempt := range attempts {
-		done, left, err := e.removeAnywhere(ctx, b, attempt, force)
+		var done removal
+		left := "" // where worktrees stay
+		at, err := b.Attempt(ctx, attempt)
+		if err == nil && at.Elsewhere(e.Here) {
+			done, left, err = e.removeElsewhere(ctx, b, at)
+		} else {
+			done, err = e.removeWorktrees(ctx, b, attempt, force) // which returns the error again
+		}
 		if errors.Is(err, task.ErrRunning) {
 			return nil, stillRunning(id)
 		}
@@ -119,16 +126,6 @@ func withRescued(err error, rescued []Rescue) error {
 		refused.With("rescued", rescued)
 	}
 	return err
-}
-
-// removeAnywhere is removeWorktrees for an attempt on any machine; left says where worktrees stay.
-func (e *Engine) removeAnywhere(ctx context.Context, b board.View, id string, force bool) (done removal, left string, err error) {
-	at, err := b.Attempt(ctx, id)
-	if err == nil && at.Elsewhere(e.Here) {
-		return e.removeElsewhere(ctx, b, at)
-	}
-	done, err = e.removeWorktrees(ctx, b, id, force) // which returns the error again
-	return done, "", err
 }
 
 // removeWorktrees removes the worktrees of an attempt of a task that is marked.

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ func (e *Engine) stopOpen(ctx context.Context, b board.View, attempt string) (wa
 		if err != nil {
 			return was, err
 		}
-		if was == "" {
-			was = x.State
-		}
+		was = cmp.Or(was, x.State)
 		if !x.State.Open() {
 			return was, nil
 		}

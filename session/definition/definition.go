@@ -60,9 +60,7 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	if code := session.CodeOf(err); code == store.CodeUnavailable || code == store.CodeBusy {
 		return nil, err
 	} else if err != nil {
-		if why == "" {
-			why = "has another version here"
-		}
+		why = cmp.Or(why, "has another version here")
 		return nil, session.NotNow(codes.DefinitionLost,
 			"Session '%s' cannot go on: job '%s' %s, and the definition it goes on with cannot be read (%v). Restore the job, or abort the session with abort_workflow.",
 			s.SessionID, s.JobName, why, err).With("session_id", s.SessionID).Because(err)

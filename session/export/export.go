@@ -308,7 +308,9 @@ func (s *spares) replace(dir *folder, name string, v version, keep bool) error {
 			}
 		}
 		if err == nil && usable && keep {
-			s.give(spare)
+			s.mu.Lock()
+			s.free = append(s.free, spare)
+			s.mu.Unlock()
 			return nil
 		}
 	}
@@ -368,12 +370,6 @@ func (s *spares) take(dir *folder, reuse bool) string {
 	}
 	s.made++
 	return ""
-}
-
-func (s *spares) give(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.free = append(s.free, name)
 }
 
 // drop forgets a spare that is gone.

@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -40,9 +41,7 @@ func (s *Screen) lines(columns []Column, rows [][]string, limit int) []string {
 		for n, row := range rows {
 			cell := OneLine(row[i], maxCell)
 			content = content || cell != ""
-			if cell == "" {
-				cell = "-"
-			}
+			cell = cmp.Or(cell, "-")
 			cells[n] = append(cells[n], cell)
 			widths[i] = max(widths[i], Columns(cell)) // as text.Snip counts: more than an emoji of several characters takes
 		}

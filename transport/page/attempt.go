@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"deepwork/catalog/task"
@@ -42,12 +43,7 @@ func (p *attemptPage) Merging() bool {
 }
 
 func (p *attemptPage) any(is func(attempt.AttemptRepo) bool) bool {
-	for _, r := range p.Repos {
-		if r.Exists && is(r) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Repos, func(r attempt.AttemptRepo) bool { return r.Exists && is(r) })
 }
 
 // Done reports whether no agent goes on with it: it is a run that is complete.

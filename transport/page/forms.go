@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 
+	"deepwork/actor/xslices"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -286,10 +287,7 @@ func inputsOf(r *http.Request) board.Inputs {
 			all[name] = machine.OutputValue{Paths: []string{text}}
 		}
 		if name, is := strings.CutPrefix(field, pathsField); is && strings.TrimSpace(text) != "" {
-			paths := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
-			for i := range paths {
-				paths[i] = strings.TrimSpace(paths[i])
-			}
+			paths := slices.DeleteFunc(xslices.Map(strings.Split(text, "\n"), strings.TrimSpace), func(line string) bool { return line == "" })
 			all[name] = machine.OutputValue{Paths: paths, List: len(paths) > 1}
 		}
 	}

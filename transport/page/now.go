@@ -44,12 +44,7 @@ type item struct {
 // matches reports whether an item has each word of a filter.
 func (i item) matches(filter string) bool {
 	text := strings.ToLower(i.Kind + " " + i.Title + " " + i.About + " " + i.Status)
-	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
-		if !strings.Contains(text, word) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(strings.Fields(strings.ToLower(filter)), func(word string) bool { return !strings.Contains(text, word) })
 }
 
 // A nowList is a list of the page Now: what is shown of it, and how many there are.
@@ -78,9 +73,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range waits {
-		needs = append(needs, attentionItem(a))
-	}
+	needs = xslices.Map(waits, attentionItem)
 	if s.Board != nil {
 		// What stops everything is not below hundreds of others.
 		slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
@@ -229,9 +222,7 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, w := range open {
-			working = append(working, workItem(w))
-		}
+		working = xslices.Map(open, workItem)
 		for _, w := range ended {
 			i := workItem(w)
 			if !slices.ContainsFunc(needs, func(n item) bool { return n.Link == i.Link }) {

@@ -77,7 +77,11 @@ func New(o Options) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mux.Handle("GET /static/", http.StripPrefix("/static/", forever(http.FileServerFS(static))))
+	files := http.StripPrefix("/static/", http.FileServerFS(static))
+	s.mux.HandleFunc("GET /static/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable") // the URL has the version of the program
+		files.ServeHTTP(w, r)
+	})
 	s.mux.HandleFunc("GET /login", s.loginForm)
 	s.mux.HandleFunc("POST /login", s.login)
 	s.mux.HandleFunc("POST /logout", s.known(s.logout))
@@ -190,14 +194,6 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mux.ServeHTTP(w, r)
-}
-
-// forever lets browsers keep what is embedded: its URL has the version of the program.
-func forever(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-		next.ServeHTTP(w, r)
-	})
 }
 
 // known calls a handler with the caller in the context, and sends others to the login.

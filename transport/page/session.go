@@ -82,9 +82,7 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	}
 	p.fit(r.URL.Query().Get("step"))
 	title := p.Goal
-	if title == "" {
-		title = p.ID
-	}
+	title = cmp.Or(title, p.ID)
 	return &shown{view: "session", title: title, data: p, on: p.topics()}, nil
 }
 
@@ -97,11 +95,8 @@ func (p *sessionPage) topics() []string {
 	if len(related) > maxRelated {
 		return []string{store.SessionChanged}
 	}
-	on := []string{childrenTopic + ":" + p.ID}
-	for _, i := range related {
-		on = append(on, store.SessionChanged+":"+i.ID)
-	}
-	return on
+	on := xslices.Map(related, func(i *workflow.SessionInfo) string { return store.SessionChanged + ":" + i.ID })
+	return append(on, childrenTopic+":"+p.ID)
 }
 
 // onSession returns the action that does something with a session that the caller sees.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
@@ -119,13 +120,9 @@ const maxFollowed = 20
 // the task.
 func (p *taskPage) topics() []string {
 	on := []string{configTopic, store.TaskChanged + ":" + p.TaskID}
-	for _, n := range p.Needs {
-		on = append(on, store.TaskChanged+":"+n.TaskID)
-	}
-	for _, a := range p.Attempts[:min(len(p.Attempts), maxFollowed)] {
-		on = append(on, store.AttemptChanged+":"+a.AttemptID)
-	}
-	return on
+	needs := xslices.Map(p.Needs, func(n need) string { return store.TaskChanged + ":" + n.TaskID })
+	newest := p.Attempts[:min(len(p.Attempts), maxFollowed)]
+	return slices.Concat(on, needs, xslices.Map(newest, func(a board.AttemptSummary) string { return store.AttemptChanged + ":" + a.AttemptID }))
 }
 
 // dependencies reads the tasks that a task waits for, and those that it could wait for.

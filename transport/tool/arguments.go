@@ -230,9 +230,7 @@ func large(name, is string) fault {
 // refuse returns the error for a call: first unknown arguments, then wrong ones, then missing ones.
 func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 	var unknown, missing []fault
-	if wrong == nil {
-		wrong = &schema.Error{}
-	}
+	wrong = cmp.Or(wrong, &schema.Error{})
 	for _, v := range wrong.Violations {
 		name, _, _ := strings.Cut(strings.ReplaceAll(v.Path, "[", "."), ".")
 		switch {
@@ -252,9 +250,7 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 			faults = append(faults, large(v.Path, "is too long ("+v.Text+")"))
 		default:
 			code := map[string]string{"required": codes.MissingArgument, "additionalProperties": codes.UnknownArgument}[v.Keyword]
-			if code == "" {
-				code = codes.InvalidArgument
-			}
+			code = cmp.Or(code, codes.InvalidArgument)
 			faults = append(faults, fault{code, v.Path, fmt.Sprintf("Argument %q: %s: %s", v.Path, v.Text, a.known[name].Description)})
 		}
 	}

@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,9 +64,7 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 	case t.Hints.ReadOnly:
 		what = "has a reply that is too large to send"
 		next = t.Smaller
-		if next == "" {
-			next = "ask for less, if " + tool + " has an argument for that, or read the files of the project yourself."
-		}
+		next = cmp.Or(next, "ask for less, if "+tool+" has an argument for that, or read the files of the project yourself.")
 	case x != nil:
 		next = fmt.Sprintf("execution %s is %s, and its result is at its source: get it there. "+
 			"Calling %s again runs the workflow again; first have it return a reference instead of a large result.", x.ExecutionID, x.State, tool)

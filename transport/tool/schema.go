@@ -202,10 +202,8 @@ func listedInput(s *jsonschema.Schema) *jsonschema.Schema {
 	return listed
 }
 
-// Words describe, by field name, what the types of replies cannot.
-type Words struct {
-	Enums map[string][]any // the allowed values of fields
-}
+// Words say, by field name, what the types of replies cannot: the allowed values.
+type Words map[string][]any
 
 // OutputSchema derives the schema of a reply from its type, the descriptions of its jsonschema tags
 // and the words of its toolset. It panics if that is not possible, a bug that any start of the
@@ -244,7 +242,7 @@ func complete(s *jsonschema.Schema, w Words) {
 		if len(p.Types) == 2 && p.Types[0] == "null" && (p.Types[1] == "array" || !slices.Contains(s.Required, name)) {
 			p.Type, p.Types = p.Types[1], nil
 		}
-		if values := w.Enums[name]; values != nil {
+		if values := w[name]; values != nil {
 			p.Enum = values
 			if slices.Contains(p.Types, "null") {
 				p.Enum = append(slices.Clip(values), nil)

@@ -14,6 +14,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,7 +98,7 @@ type NoArgs struct{}
 // program.
 func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, error)) {
 	if t.Output == nil {
-		t.Output = OutputSchema[R](Words{})
+		t.Output = OutputSchema[R](nil)
 	}
 	t.Input = inputSchema(Arguments(reflect.TypeFor[A]()))
 	// Made at the first call: those of all tools would delay the start, and most tools are never called.
@@ -117,9 +118,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 		encoded.InputSchema, encoded.OutputSchema = MustJSON(listed.InputSchema), MustJSON(listed.OutputSchema)
 		return &encoded
 	})
-	if s.first == nil {
-		s.first = listed
-	}
+	s.first = cmp.Or(s.first, listed)
 	s.MCP.AddTool(listed, dispatched)
 	s.tools[t.Name] = t
 	s.handlers[t.Name] = func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -2,6 +2,7 @@ package yamltree
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -245,9 +246,7 @@ func (w *aliasWalk) walk(n, via *yaml.Node) {
 			w.circle = n
 			return
 		}
-		if via == nil {
-			via = n
-		}
+		via = cmp.Or(via, n)
 		w.walk(n.Alias, via)
 		return
 	}

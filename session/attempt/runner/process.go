@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,9 +189,7 @@ func settle(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if spec == nil {
-		spec = &Spec{}
-	}
+	spec = cmp.Or(spec, &Spec{})
 	s := p.started
 	if s.Boot == process.Boot() {
 		process.EndGroup(s.PID, s.Start)

@@ -117,7 +117,12 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 	if variant != "" {
 		j := variantOf(&all[i], variant)
 		if j < 0 {
-			return Recipe{}, noVariant(all[i], variant)
+			names, there := xslices.Map(all[i].Variants, func(v config.Variant) string { return v.Name }), "it has none: leave 'variant' out"
+			if len(names) > 0 {
+				there = "name one of " + strings.Join(names, ", ") + ", or leave 'variant' out"
+			}
+			return Recipe{}, session.Wrong(codes.UnknownVariant, "The executor %q has no variant %q; %s.", name, variant, there).
+				With("argument", "variant").With("value", variant).With("variants", names)
 		}
 		v = over(v, all[i].Variants[j])
 	}
@@ -131,16 +136,6 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 		r.Env = append(r.Env, key+"="+v.Env[key])
 	}
 	return r, nil
-}
-
-func noVariant(e config.Executor, variant string) error {
-	names := xslices.Map(e.Variants, func(v config.Variant) string { return v.Name })
-	there := "it has none: leave 'variant' out"
-	if len(names) > 0 {
-		there = "name one of " + strings.Join(names, ", ") + ", or leave 'variant' out"
-	}
-	return session.Wrong(codes.UnknownVariant, "The executor %q has no variant %q; %s.", e.Name, variant, there).
-		With("argument", "variant").With("value", variant).With("variants", names)
 }
 
 // A program is a well-known coding agent that reads a prompt from standard input, works without asking,

@@ -2,6 +2,7 @@ package transcript
 
 import (
 	"bytes"
+	"cmp"
 
 	"deepwork/catalog/config"
 )
@@ -115,9 +116,7 @@ func CostOf(u *Usage, before map[string]Tokens, prices map[string]config.Price, 
 			t = t.minus(before[name])
 		}
 		c.Tokens = c.Tokens.plus(t)
-		if name == "" {
-			name = unnamed
-		}
+		name = cmp.Or(name, unnamed)
 		p, ok := prices[name]
 		known = known && (ok || t == Tokens{})
 		usd += (float64(t.Input)*p.Input + float64(t.CacheRead)*p.CacheRead + float64(t.CacheWrite)*p.CacheWrite + float64(t.Output)*p.Output) / 1e6

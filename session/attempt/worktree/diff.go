@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"deepwork/actor/process"
+	"deepwork/actor/xslices"
 	"deepwork/session/git"
 )
 
@@ -66,15 +67,12 @@ func cut(b []byte) string {
 
 // pathspecs converts paths to git's patterns, each of which matches literally.
 func pathspecs(paths []string) []string {
-	var out []string
-	for _, p := range paths {
+	return xslices.Map(paths, func(p string) string {
 		if p = path.Clean(filepath.ToSlash(p)); p == "." {
-			out = append(out, ":(top)")
-		} else {
-			out = append(out, ":(top,literal)"+p)
+			return ":(top)"
 		}
-	}
-	return out
+		return ":(top,literal)" + p
+	})
 }
 
 // emptyBlobs are the ids of an empty file, in both object formats of repositories.

@@ -59,7 +59,11 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	if err != nil {
 		return nil, err
 	}
-	others, err := listFiles(ctx, own.call(), "--others")
+	// An untracked repository is one entry, with a slash at its end.
+	others, warnings, err := git.Run(ctx, own.call("ls-files", "-z", "--exclude-standard", "--others"))
+	if err == nil {
+		err = unopened(warnings)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +102,7 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 		}
 		found = append(found, n)
 	}
-	for _, name := range others {
+	for _, name := range git.Fields(others) {
 		if dir, is := strings.CutSuffix(name, "/"); !is {
 			look(path.Dir(name))
 		} else if !slices.Contains(s.skip, dir) {
@@ -153,15 +157,4 @@ func (s *source) submodule(ctx context.Context, name string) (n Nested, err erro
 // within returns a git command for a repository inside the worktree, never for one around it.
 func within(dir string, args ...string) git.Command {
 	return git.Command{Dir: dir, Env: []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(canonical(dir))}, Args: args, Limit: listLimit, Filters: true}
-}
-
-// listFiles runs git ls-files without ignored files. An untracked repository is one entry, with a
-// slash at its end. Folders that cannot be read are an error.
-func listFiles(ctx context.Context, c git.Command, flags ...string) ([]string, error) {
-	c.Args = append([]string{"ls-files", "-z", "--exclude-standard"}, flags...)
-	out, warnings, err := git.Run(ctx, c)
-	if err == nil {
-		err = unopened(warnings)
-	}
-	return git.Fields(out), err
 }

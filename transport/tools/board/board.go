@@ -105,15 +105,13 @@ func mergeOutcome(r any) string {
 
 // words describe what the types of the board's replies cannot.
 var words = tool.Words{
-	Enums: map[string][]any{
-		"status":          {"todo", "inprogress", "inreview", "done", "cancelled"},
-		"task_status":     {"todo", "inprogress", "inreview", "done", "cancelled"},
-		"state":           {"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"},
-		"workflow_status": {board.WorkflowActive, board.WorkflowCompleted, board.WorkflowAborted},
-		"stream":          {"stdout", "stderr", "system"},
-		"lead":            {task.AgentLeads, task.ServerLeads},
-		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
-	},
+	"status":          {"todo", "inprogress", "inreview", "done", "cancelled"},
+	"task_status":     {"todo", "inprogress", "inreview", "done", "cancelled"},
+	"state":           {"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"},
+	"workflow_status": {board.WorkflowActive, board.WorkflowCompleted, board.WorkflowAborted},
+	"stream":          {"stdout", "stderr", "system"},
+	"lead":            {task.AgentLeads, task.ServerLeads},
+	"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
 }
 
 // outputSchema is the output schema of a tool of the board.

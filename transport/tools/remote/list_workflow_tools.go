@@ -50,7 +50,7 @@ type toolInfo struct {
 }
 
 func addListWorkflowTools(s *tool.Set, r *Tools) {
-	output := tool.OutputSchema[ListReply](tool.Words{})
+	output := tool.OutputSchema[ListReply](nil)
 	tool.OpenProperty(output.Properties["tools"].Items, "input_schema", "null", "object")
 	tool.Add(s, tool.Tool{
 		Name: "list_workflow_tools", Title: "List workflow tools",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"deepwork/actor/xslices"
 	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
@@ -111,9 +112,7 @@ func skipped(config []string, away, workflows []sources.Skipped) []sources.Skipp
 func (r *Tools) Offer(ctx context.Context) (now *sources.Snapshot, unused []sources.Skipped) {
 	r.follow(ctx)
 	now = r.Listing(ctx).From
-	for _, why := range r.unused(ctx) {
-		unused = append(unused, sources.Skipped{Reason: why})
-	}
+	unused = xslices.Map(r.unused(ctx), func(why string) sources.Skipped { return sources.Skipped{Reason: why} })
 	return now, append(unused, r.withheld(ctx)...)
 }
 

@@ -77,7 +77,9 @@ func (r *Tools) Open(o Options) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.catalog = sources.Open(sources.Options{
-		Root: o.Root, Settings: o.Settings, Reserved: r.reserved, Version: o.Version, Logger: r.set.Logger,
+		Root: o.Root, Settings: o.Settings, Reserved: func() []string { // the names that no workflow of a source may have
+			return slices.AppendSeq(r.set.Names(), maps.Keys(r.listing.Load().jobs))
+		}, Version: o.Version, Logger: r.set.Logger,
 	})
 	var err error
 	r.Runs, err = remote.Open(ctx, remote.Options{Database: o.Database, Member: o.Member, Sources: r.catalog, Settings: o.Settings, Logger: r.set.Logger})
@@ -88,12 +90,6 @@ func (r *Tools) Open(o Options) error {
 	r.set.Unregistered = r.handler
 	r.running.Go(func() { r.watch(ctx, o.Changes(ctx)) })
 	return nil
-}
-
-// reserved returns the names that no workflow of a source may have.
-func (r *Tools) reserved() []string {
-	names := r.set.Names()
-	return slices.AppendSeq(names, maps.Keys(r.listing.Load().jobs))
 }
 
 // lookEvery is how often the settings are checked for changes that affect only the listing.
@@ -170,10 +166,10 @@ func (r *Tools) Close(ctx context.Context) error {
 // runSchema is the schema of the replies of workflow calls and workflow_status (seed 003, 2.3
 // and 8.2).
 func runSchema() *jsonschema.Schema {
-	s := tool.OutputSchema[remote.Run](tool.Words{Enums: map[string][]any{"state": {
+	s := tool.OutputSchema[remote.Run](tool.Words{"state": {
 		string(remote.Running), string(remote.Completed), string(remote.Failed),
 		string(remote.Cancelled), string(remote.TimedOut), string(remote.Unknown),
-	}}})
+	}})
 	tool.OpenProperty(s, "result", "null", "boolean", "object", "array", "number", "string")
 	return s
 }
@@ -230,9 +226,8 @@ func (r *Tools) withheld(ctx context.Context) []sources.Skipped {
 	if err != nil {
 		return nil
 	}
-	all := xslices.Map(settings.WithheldSources(), func(a config.Asked) sources.Skipped {
+	return xslices.Map(settings.WithheldSources(), func(a config.Asked) sources.Skipped {
 		return sources.Skipped{Source: strings.TrimPrefix(a.Key, config.SourcesKey), Reason: fmt.Sprintf(
 			"the user has not approved it (%s): ask them to run `deepwork trust --path %s` in a terminal", a.Text, r.Root)}
 	})
-	return all
 }

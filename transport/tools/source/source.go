@@ -182,7 +182,7 @@ type listReply struct {
 }
 
 func listSchema() *jsonschema.Schema {
-	s := tool.OutputSchema[listReply](tool.Words{})
+	s := tool.OutputSchema[listReply](nil)
 	s.Required = []string{"workflows"}
 	for _, name := range []string{"inputSchema", "metadata"} {
 		tool.OpenProperty(s.Properties["workflows"].Items, name, "object")
@@ -265,13 +265,13 @@ type ownProgress struct {
 }
 
 // executionWords are those of executionReply.
-var executionWords = tool.Words{Enums: map[string][]any{"status": {string(remote.Running), string(remote.Completed), string(remote.Cancelled)}}}
+var executionWords = tool.Words{"status": {string(remote.Running), string(remote.Completed), string(remote.Cancelled)}}
 
 func executionSchema() *jsonschema.Schema {
 	s := tool.OutputSchema[executionReply](executionWords)
 	output := tool.OutputSchema[struct {
 		Output machine.Outputs `json:"output"`
-	}](tool.Words{}).Properties["output"]
+	}](nil).Properties["output"]
 	s.Properties["output"] = &jsonschema.Schema{Types: []string{"null", "object"}, Description: s.Properties["output"].Description, AdditionalProperties: output.AdditionalProperties}
 	return s
 }

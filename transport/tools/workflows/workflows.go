@@ -39,13 +39,11 @@ var Start = call(tool.WorkflowCaller.Start)
 
 // words describe the fields of these replies.
 var words = tool.Words{
-	Enums: map[string][]any{
-		"status":                        {string(machine.NeedsWork), string(machine.NextStep), string(machine.WorkflowComplete)},
-		"state":                         {"started", "completed"},
-		"branch_status":                 {string(machine.BranchNamed), string(machine.BranchOutsideGit), string(machine.BranchCreated), string(machine.BranchCheckedOut)},
-		"type":                          {"file", "files", "string", "file_path"},
-		"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files", "filepath or list of filepaths", "text, up to 100,000 characters"},
-	},
+	"status":                        {string(machine.NeedsWork), string(machine.NextStep), string(machine.WorkflowComplete)},
+	"state":                         {"started", "completed"},
+	"branch_status":                 {string(machine.BranchNamed), string(machine.BranchOutsideGit), string(machine.BranchCreated), string(machine.BranchCheckedOut)},
+	"type":                          {"file", "files", "string", "file_path"},
+	"syntax_for_finished_step_tool": {"filepath", "array of filepaths for all individual files", "filepath or list of filepaths", "text, up to 100,000 characters"},
 }
 
 // OutputSchema returns the schema of a reply of these tools. The fields of a step, the largest part,
