@@ -20,6 +20,9 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 			if d.Has(here, "for_each") {
 				d.made(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
 			}
+			if f.ForEach.Isolation != "" && slices.ContainsFunc(w.Entries[i], func(id string) bool { return strings.HasPrefix(id, callPrefix) }) {
+				d.FaultAt(append(here, "isolation"), "has a workflow in its steps, whose session would not work in the worktree of the item: name steps, or remove isolation")
+			}
 		case f.When != nil:
 			d.checkCondition(j, w, f.When, 0, first, append(here, "when"), "before this entry")
 			d.warnLeftOut(j, w, first, after, at)

@@ -156,15 +156,24 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in the repository with its commits.", done.Notice, r.RepoName, branch))
 		}
 	}
-	removed, discarded, err := k.Remove(ctx, id, force, func() bool { // by a follow-up, if another call took the mark away
-		open, err := IsOpen(ctx, b, id)
-		return open || err != nil
-	})
+	names, err := k.Items(id)
 	if err != nil {
 		return done, notRemoved(at, err)
 	}
-	for _, n := range discarded {
-		done.Discarded = append(done.Discarded, n.Path+": it "+n.Why)
+	for _, name := range append(names, id) {
+		removed, discarded, err := k.Remove(ctx, name, force, func() bool { // by a follow-up, if another call took the mark away
+			open, err := IsOpen(ctx, b, id)
+			return open || err != nil
+		})
+		if err != nil {
+			return done, notRemoved(at, err)
+		}
+		for _, r := range removed { // also if they cannot be listed
+			e.Log.Info("work of an attempt was kept", "attempt", id, "worktree", r.Path, "ref", r.Ref)
+		}
+		for _, n := range discarded {
+			done.Discarded = append(done.Discarded, n.Path+": it "+n.Why)
+		}
 	}
 	// Include what an earlier removal has rescued but never reported: its server was killed, or its
 	// caller had gone.
@@ -174,7 +183,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	}
 	kept, err := k.Rescues(ctx, id, repos)
 	if err != nil { // the refs show it as well
-		e.Log.Warn("cannot list what was kept of an attempt", "attempt", id, "kept", removed, "error", err)
+		e.Log.Warn("cannot list what was kept of an attempt", "attempt", id, "error", err)
 	}
 	for _, r := range kept {
 		done.Rescued = append(done.Rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})

@@ -38,6 +38,14 @@ type Store struct {
 // since the session was moved there last; then the edited job, if it still has the workflow and the current
 // step. So two checkouts with different jobs do not change a session's definition in turn. It writes nothing.
 func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*machine.Definition, error) {
+	def, err := d.current(ctx, s, place)
+	if err != nil {
+		return nil, err
+	}
+	return def.For(s), nil
+}
+
+func (d *Store) current(ctx context.Context, s *machine.State, place string) (*machine.Definition, error) {
 	j, why, err := d.Usable(ctx, s)
 	if err != nil {
 		return nil, err
@@ -271,7 +279,7 @@ func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition,
 	if j == nil {
 		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
 	}
-	def := machine.Define(j, s.WorkflowName)
+	def := machine.Define(j, s.WorkflowName).For(s)
 	texts, err := d.Texts(def, s.Shown(def))
 	if err != nil {
 		return nil, err

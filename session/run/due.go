@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	definition "deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -109,6 +110,14 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		}
 		if waits || a != nil || d.failed[p] != "" {
 			continue
+		}
+		if definition.IsMerge(p.step) {
+			if told = d.unmerged[p]; told == "" {
+				if mayMerge(p.step, reply.Members) {
+					now.steps = append(now.steps, job{place: p, state: s})
+				}
+				continue
+			}
 		}
 		children, ended, err := d.children(ctx, p)
 		if err != nil {

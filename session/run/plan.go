@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	definition "deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
@@ -23,6 +24,7 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.Workspace = j.state.RootOf(at.Workspace, j.step)
 	a.Model, a.Timeout, a.IdleTimeout = def.Model, def.Timeout, def.IdleTimeout
 	if def.Executor != "" {
 		name, variant, has := strings.Cut(def.Executor, ":")
@@ -47,6 +49,8 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			x.Conversation = before.Conversation
 			left := leftBy(before, j.ended)
 			switch {
+			case definition.IsMerge(j.step):
+				a.Prompt = mergePrompt(step, j.told)
 			case j.told != "" || failedSince(j.state.Progress(j.step), before):
 				a.Prompt = againPrompt(step, j.state, j.told)
 			case len(left) > 0:
@@ -59,20 +63,22 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			a.Prompt = adviceFor(a.Prompt+limitReached(before), d.lead.Advice)
 			return a, nil
 		}
-	} else if r.Resume && len(j.reply.Members) == 1 {
+	} else if r.Resume && len(j.reply.Members) == 1 && j.state.RootOf("", j.step) == "" {
 		x.Conversation = d.previous(ctx, j, x.Executor)
 	}
-	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
+	if definition.IsMerge(j.step) {
+		a.Prompt = mergePrompt(step, j.told)
+	} else if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
 		a.Prompt += "\n" + childPrompt(step, j.ended)
 	}
 	a.Prompt = adviceFor(a.Prompt+limitReached(before), d.lead.Advice)
 	return a, err
 }
 
-// others are the steps of the group that other agents do.
+// others are the steps that other agents do in the same folder.
 func others(j job) (all []string) {
 	for _, m := range j.reply.Members {
-		if m.StepID != j.step && m.State != "completed" {
+		if m.StepID != j.step && m.State != "completed" && j.state.RootOf("", m.StepID) == j.state.RootOf("", j.step) {
 			all = append(all, m.StepID)
 		}
 	}

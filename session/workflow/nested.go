@@ -127,7 +127,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		_, err := findWorkflow(j, st.Call.Workflow)
 		return refuse(cmp.Or[error](err, session.Wrong(codes.WorkflowNotFound, "Job '%s' has no workflow '%s'.", j.Name, st.Call.Workflow)))
 	}
-	def := machine.Define(j, wf.Name)
+	def := machine.Define(j, wf.Name).For(parent)
 	if len(wf.Entries) == 0 {
 		return refuse(machine.NoSteps(def))
 	}
@@ -140,7 +140,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		return refuse(err)
 	}
 	child, r, err := machine.Begin(def, machine.NewSession{
-		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID,
+		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID, Isolated: parent.Isolated,
 		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt), Branch: machine.BranchNamed,
 		Identity: parent.Identity, Place: e.Place, AttemptID: parent.AttemptID, At: parent.UpdatedAt, Call: machine.Call{Tool: machine.ToolStart}, Texts: texts,
 		Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),

@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -338,6 +339,34 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 		}
 		r.Commit, err = commitOf(ctx, b.call(), "HEAD")
 		return r, err
+	})
+}
+
+// Commit commits all changed and untracked files of a worktree, as the user; in a merge it ends that. The error is
+// ErrUnfinished while a merge has conflicts, or during another operation.
+func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
+	defer wrap(&err, "committing the changes in %s", path)
+	return k.onWorktree(ctx, path, nil, func(b *view) error {
+		free, err := k.lockRepo(ctx, b.Common)
+		if err != nil {
+			return err
+		}
+		defer free()
+		merging := b.operation() == "merge"
+		if files, err := b.unmerged(ctx); err != nil || !merging || len(files) > 0 {
+			if err := cmp.Or(err, b.finished()); err != nil {
+				return err
+			}
+		}
+		tracked, others, err := b.changed(ctx)
+		if err != nil || len(tracked)+len(others) == 0 && !merging {
+			return err
+		}
+		ctx := context.WithoutCancel(ctx)
+		if _, err = git.Output(ctx, b.call("add", "--all")); err == nil {
+			_, err = git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message))
+		}
+		return err
 	})
 }
 

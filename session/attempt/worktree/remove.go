@@ -116,5 +116,8 @@ func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
 		return err
 	}
 	k.at("unregistered " + e.Name)
+	if e.Passing && e.Since != nil {
+		return dropBranch(ctx, e.Common, e.Branch, e.Since.Common)
+	}
 	return dropBranch(ctx, e.Common, e.Branch, e.Base)
 }
