@@ -194,12 +194,21 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 	for _, p := range w.Inputs {
 		available = append(available, p.Name)
 	}
-	for _, id := range slices.Concat(w.Entries[:max(here, 0)]...) {
+	earlier := slices.Concat(w.Entries[:max(here, 0)]...)
+	if here >= 0 { // in a for_each, of its item
+		earlier = append(earlier, w.Entries[here][:slices.Index(w.Entries[here], s.ID)]...)
+	}
+	for _, id := range earlier {
 		if s := j.Step(id); s != nil {
 			for _, o := range s.Outputs {
 				available = append(available, o.Name)
 			}
 		}
+	}
+	named := slices.Contains(available, ItemName)
+	each := w.Form(here) != nil && w.Form(here).ForEach != nil
+	if each {
+		available = append(available, ItemName)
 	}
 	var takes []string
 	for _, p := range of.Inputs {
@@ -213,6 +222,8 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 		switch {
 		case !slices.Contains(takes, in.Name):
 			d.FaultAt(at, "the workflow %s has no input %s: %s", of.Name, yamltree.Quote(in.Name), nearest(in.Name, takes, "its inputs are "))
+		case in.From == ItemName && each && named:
+			d.FaultAt(at, "item is the item of the list here, and an output or input has this name, too: rename that")
 		case in.From != "" && !slices.Contains(available, in.From):
 			d.FaultAt(at, "no earlier step has an output %s, and the workflow has no input of this name: %s", yamltree.Quote(in.From), nearest(in.From, available, "there are "))
 		}

@@ -140,13 +140,16 @@ type Call struct {
 	Inputs   []CallInput // in format 2, nil: what has the name of an input is given
 }
 
-// A CallInput is the value of an input of a called workflow: that of an output or input of this name here,
-// or a text.
+// A CallInput is the value of an input of a called workflow: that of an output or input of this name here, in a for_each
+// that of its item, or a text.
 type CallInput struct {
 	Name  string  `yaml:",key"`
 	From  string  // "" if Value is set
 	Value *string `yaml:"value" written:""`
 }
+
+// ItemName is the name by which a workflow that is called in a for_each is given the item.
+const ItemName = "item"
 
 // callPrefix begins the id of a step that is a workflow, such as workflow:publish.
 const callPrefix = "workflow:"

@@ -102,9 +102,13 @@ func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	return done[0].Conversation
 }
 
-// alone reports whether a step that has begun is no member of a group: those begin at one time.
+// alone reports whether a step is no member of a group, which begin at one time, and is not done for items.
 func alone(s *machine.State, stepID string) bool {
-	began := s.Progress(stepID).StartedAt
+	p := s.Progress(stepID)
+	if p == nil { // for items
+		return false
+	}
+	began := p.StartedAt
 	return !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
 		return p.Key != stepID && p.Value.StartedAt.Equal(began)
 	})

@@ -66,6 +66,7 @@ func TestForms_ForEach(t *testing.T) {
 	if err != nil || step.BeginStep.StepID != "verify[0]" || len(step.ConcurrentSteps) > 0 {
 		t.Errorf("get_step: %s, %v", toJSON(t, step), err)
 	}
+	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"list","outputs":{"todo":"list.json"}},{"step_id":"port","items":"3 of 3","outputs":{}},{"step_id":"verify","items":"2 of 3","outputs":{}}]`)
 	if r = p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "sum" {
 		t.Errorf("after the last item: %s", toJSON(t, r))
 	}
@@ -462,15 +463,20 @@ func TestForms_TheWorkflowOfAStepIsGone(t *testing.T) {
 // stay texts, and the values of all are outputs of the entry.
 func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	p := newProject(t)
-	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})
+	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]\n    inputs: [{name: what, description: w}]"})
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "last"}},
-		map[string]string{"main": "[list, {for_each: todo, steps: [{workflow: beta/publish}], at_once: 2}, last]"})
+		map[string]string{"main": "[list, {for_each: todo, steps: [{workflow: beta/publish, inputs: {what: item}}], at_once: 2}, last]"})
 	srv := p.open()
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	r := p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
-	if len(r.ConcurrentSteps) != 1 || r.BeginStep.SessionID == id || r.BeginStep.Item == nil || r.ConcurrentSteps[0].Item == nil || string(r.ConcurrentSteps[0].Item.Value) != `"b"` || !strings.Contains(*r.ConcurrentGroup, "session_id of its own") {
+	r := p.finish(c, `{"outputs":{"todo":"[\"a\",{\"b\": 1},\"c\"]"}}`)
+	if len(r.ConcurrentSteps) != 1 || r.BeginStep.SessionID == id || r.BeginStep.Item == nil || r.ConcurrentSteps[0].Item == nil || string(r.ConcurrentSteps[0].Item.Value) != `{"b": 1}` || !strings.Contains(*r.ConcurrentGroup, "session_id of its own") {
 		t.Fatalf("the items: %s", toJSON(t, r))
+	}
+	for session, want := range map[string]string{r.BeginStep.SessionID: "a", r.ConcurrentSteps[0].SessionID: `{"b": 1}`} {
+		if v, _ := p.record(session).Inputs.Get("what"); v.Text == nil || *v.Text != want {
+			t.Errorf("the workflow was given %+v, want the item %s", v, want)
+		}
 	}
 	long := strings.Repeat("long ", 2000)
 	finish := func(session, said string) *machine.FinishReply {

@@ -20,6 +20,15 @@ type ItemInfo struct {
 	Value json.RawMessage `json:"value" jsonschema:"the item: a text or an object"`
 }
 
+// argument returns the item as an argument: its text, or an object as JSON.
+func (i *ItemInfo) argument() OutputValue {
+	text := string(i.Value)
+	if jsontext.Kind(i.Value) == "string" {
+		_ = json.Unmarshal(i.Value, &text) // which it is
+	}
+	return OutputValue{Paths: []string{text}}
+}
+
 // ListBytes is the largest list of items, in bytes.
 const ListBytes = 1 << 20
 
@@ -196,6 +205,16 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	return open
 }
 
+// done returns for how many of so many items a step is done.
+func (all progress) done(stepID string, items int) (done, of int) {
+	for i := range items {
+		if all[job.Item(stepID, i)].Done() {
+			done++
+		}
+	}
+	return done, items
+}
+
 // waits reports whether an item waits for a person, which holds up no other one.
 func (all progress) waits(entry job.Entry, item int) bool {
 	return slices.ContainsFunc(entry, func(id string) bool {
@@ -355,14 +374,6 @@ func (v OutputValue) flat() OutputValue {
 		}
 	}
 	return all
-}
-
-// inOrder returns the ids of the steps in the workflow's order, with those of items that have begun.
-func (s *State) inOrder(def *Definition) (ids []string) {
-	for i := range def.Workflow.Entries {
-		ids = append(ids, s.Displayed(def, i)...)
-	}
-	return ids
 }
 
 // appendEach appends the list of the values of items as JSON.
