@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -58,6 +59,10 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 // agent reports that.
 func (d *leader) called(ctx context.Context, s *machine.State, p place, id string, now *due) (done bool, err error) {
 	child, err := d.at.State(ctx, id)
+	if session.CodeOf(err) == codes.UnknownSession {
+		d.failed[p] = fmt.Sprintf("the session %s of its workflow is gone: it was pruned or removed. Begin the step again on the page of session %s, then resume the run.", id, p.session)
+		return true, nil
+	}
 	if err != nil {
 		return true, err
 	}

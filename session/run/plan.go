@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	definition "deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 
 	"github.com/google/uuid"
@@ -23,6 +26,10 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	def, err := d.at.Defined(ctx, j.state, j.step)
 	if err != nil {
 		return nil, err
+	}
+	if def.Call != nil { // reading it has begun it
+		_, err := d.at.Step(ctx, j.session, &j.step)
+		return nil, cmp.Or(err, error(session.NotNow(codes.StepNotCurrent, "Its workflow has begun.")))
 	}
 	a.Workspace = j.state.RootOf(at.Workspace, j.step)
 	a.Model, a.Timeout, a.IdleTimeout = def.Model, def.Timeout, def.IdleTimeout

@@ -79,6 +79,28 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 	return nil
 }
 
+// beginCalls begins the workflows of current steps that have none, because a command, which begins none, has moved the
+// session to these steps.
+func (a *sessionActor) beginCalls(ctx context.Context, def *machine.Definition) error {
+	e := a.engine
+	if e.Catalog == nil || len(a.state.DueCalls(def)) == 0 {
+		return nil
+	}
+	how, err := a.reviewing(ctx)
+	if err != nil {
+		return err
+	}
+	next, made, none := a.state.Next(e.now()), &with{root: a.root()}, &machine.StepInfo{}
+	if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
+		return err
+	}
+	if err := a.commit(nil, next, &store.SessionWrite{Also: made.writes}); err != nil {
+		return err
+	}
+	made.written(e)
+	return nil
+}
+
 // depth returns how many workflows a session that is begun now would be in, itself included.
 func (e *Engine) depth(ctx context.Context, parent *machine.State, made *with) (n int, err error) {
 	for n = 1; parent != nil && parent.CalledAs != "" && n <= maxDepth; n++ {
@@ -194,7 +216,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	}
 	w := record.Defining(pdef)
 	made.writes, made.states = append(made.writes, w), append(made.states, pnext)
-	if pr.BeginStep != nil {
+	if pr.BeginStep != nil && e.Catalog != nil { // else see beginCalls
 		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, &pr.BeginStep, pr.ConcurrentSteps, made); err != nil {
 			return err
 		}

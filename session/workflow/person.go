@@ -191,7 +191,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 			return err
 		}
 		before, made, none := a.state, &with{root: a.root()}, &machine.StepInfo{}
-		if e.Catalog != nil { // else the agent begins the workflow of a step that is one
+		if e.Catalog != nil { // else see beginCalls
 			if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
 				return err
 			}
