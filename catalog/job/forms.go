@@ -39,7 +39,7 @@ func mergeStep(id string) *Step {
 }
 
 // Merges reports whether the items of a form end with a merge, since each has a worktree of its own.
-func (f *Form) Merges() bool { return IsMerge(f.Body[len(f.Body)-1][0]) }
+func (f *Form) Merges() bool { return f != nil && IsMerge(f.Body[len(f.Body)-1][0]) }
 
 // Isolated returns the workflow as a run does it whose items have worktrees of their own: an item ends with its merge.
 func (w *Workflow) Isolated() *Workflow {

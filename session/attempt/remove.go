@@ -157,23 +157,20 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 		}
 	}
 	names, err := k.Items(id)
-	if err != nil {
-		return done, notRemoved(at, err)
-	}
 	for _, name := range append(names, id) {
-		removed, discarded, err := k.Remove(ctx, name, force, func() bool { // by a follow-up, if another call took the mark away
-			open, err := IsOpen(ctx, b, id)
-			return open || err != nil
-		})
-		if err != nil {
-			return done, notRemoved(at, err)
-		}
-		for _, r := range removed { // also if they cannot be listed
-			e.Log.Info("work of an attempt was kept", "attempt", id, "worktree", r.Path, "ref", r.Ref)
+		var discarded []worktree.Nested
+		if err == nil {
+			_, discarded, err = k.Remove(ctx, name, force, func() bool { // by a follow-up, if another call took the mark away
+				open, err := IsOpen(ctx, b, id)
+				return open || err != nil
+			})
 		}
 		for _, n := range discarded {
 			done.Discarded = append(done.Discarded, n.Path+": it "+n.Why)
 		}
+	}
+	if err != nil {
+		return done, notRemoved(at, err)
 	}
 	// Include what an earlier removal has rescued but never reported: its server was killed, or its
 	// caller had gone.

@@ -66,6 +66,9 @@ func (d *leader) run(ctx context.Context) board.RunEnd {
 		}
 		_ = d.wait(ctx, time.Time{}) // the end of ctx is noticed by the loop
 	}
+	if err == nil && end.State == board.RunComplete {
+		d.lead.RemoveItems(ctx, "") // of items that were dropped
+	}
 	if err != nil && ctx.Err() == nil {
 		end = board.RunEnd{State: board.RunStopped, Step: end.Step, Reason: reason(err)}
 	}
@@ -133,7 +136,6 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 		}
 		switch s.Status {
 		case machine.Completed:
-			d.lead.RemoveItems(ctx, "")
 			return board.RunEnd{State: board.RunComplete}, nil
 		case machine.Aborted:
 			return board.RunEnd{State: board.RunStopped, Step: s.CurrentStepID, Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given.")}, nil

@@ -111,12 +111,8 @@ func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 
 // alone reports whether a step is no member of a group, which begin at one time, and is not done for items.
 func alone(s *machine.State, stepID string) bool {
-	p := s.Progress(stepID)
-	if p == nil { // for items
-		return false
-	}
-	began := p.StartedAt
-	return !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
-		return p.Key != stepID && p.Value.StartedAt.Equal(began)
+	done := s.Progress(stepID) // nil for items
+	return done != nil && !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
+		return p.Key != stepID && p.Value.StartedAt.Equal(done.StartedAt)
 	})
 }

@@ -347,19 +347,13 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 	defer wrap(&err, "committing the changes in %s", path)
 	return k.onWorktree(ctx, path, nil, func(b *view) error {
-		free, err := k.lockRepo(ctx, b.Common)
-		if err != nil {
-			return err
-		}
-		defer free()
 		merging := b.operation() == "merge"
-		if files, err := b.unmerged(ctx); err != nil || !merging || len(files) > 0 {
-			if err := cmp.Or(err, b.finished()); err != nil {
-				return err
-			}
+		files, err := b.unmerged(ctx)
+		if err == nil && (!merging || len(files) > 0) {
+			err = b.finished()
 		}
-		tracked, others, err := b.changed(ctx)
-		if err != nil || len(tracked)+len(others) == 0 && !merging {
+		tracked, others, look := b.changed(ctx)
+		if err = cmp.Or(err, look); err != nil || !merging && len(tracked)+len(others) == 0 {
 			return err
 		}
 		ctx := context.WithoutCancel(ctx)
