@@ -1,7 +1,6 @@
 package worktree
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -342,8 +341,8 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	})
 }
 
-// Commit commits all changed and untracked files of a worktree, as the user; in a merge it ends that. The error is
-// ErrUnfinished while a merge has conflicts, or during another operation.
+// Commit commits all changed and untracked files of a worktree, as the user, without untracked copies (see Tree.Copy); in
+// a merge it ends that. The error is ErrUnfinished while a merge has conflicts, or during another operation.
 func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 	defer wrap(&err, "committing the changes in %s", path)
 	return k.onWorktree(ctx, path, nil, func(b *view) error {
@@ -352,14 +351,23 @@ func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 		if err == nil && (!merging || len(files) > 0) {
 			err = b.finished()
 		}
-		tracked, others, look := b.changed(ctx)
-		if err = cmp.Or(err, look); err != nil || !merging && len(tracked)+len(others) == 0 {
+		ctx, others := context.WithoutCancel(ctx), []string{"add", "--all", "--", ":/"}
+		for _, name := range b.Copy {
+			others = append(others, ":(exclude,top,literal)"+filepath.ToSlash(filepath.Join(b.Folder, name)))
+		}
+		for _, args := range [][]string{{"add", "--update", "--", ":/"}, others} {
+			if err == nil {
+				_, err = git.Output(ctx, b.call(args...))
+			}
+		}
+		if err != nil {
 			return err
 		}
-		ctx := context.WithoutCancel(ctx)
-		if _, err = git.Output(ctx, b.call("add", "--all")); err == nil {
-			_, err = git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message))
+		_, err = git.Output(ctx, b.call("diff", "--cached", "--quiet"))
+		if err == nil && !merging || err != nil && git.ExitCode(err) != 1 {
+			return err // nothing is staged, or that is not known
 		}
+		_, err = git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message))
 		return err
 	})
 }
