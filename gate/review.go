@@ -48,7 +48,7 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	if !s.External() {
 		return nil, t.fail(NotStarted, "no reviewer is configured any more", nil)
 	}
-	root, err := filepath.EvalSymlinks(g.options.Root)
+	root, err := filepath.EvalSymlinks(g.root(r))
 	if err != nil {
 		return nil, t.fail(NotStarted, fmt.Sprintf("the project root cannot be reached: %v", err), err)
 	}
@@ -80,6 +80,9 @@ func (g *Gate) judge(ctx context.Context, r *review, s Settings) (*reading, *Err
 	return got, nil
 }
 
+// root returns where a reviewer runs.
+func (g *Gate) root(r *review) string { return filepath.Join(g.options.Root, r.batch.sub.Root) }
+
 // fail returns the error of a review.
 func (t *Task) fail(code Code, what string, cause error) *Error {
 	return &Error{Code: code, Review: t.name(), What: what, Err: cause}
@@ -106,8 +109,8 @@ func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (proces
 	}
 	result, err := process.Run(timed, process.Spec{
 		Command:     s.argv(p, t),
-		Dir:         g.options.Root,
-		Env:         process.With(Environment(g.options.Root, s.Secrets), s.Env...),
+		Dir:         g.root(r),
+		Env:         process.With(Environment(g.root(r), s.Secrets), s.Env...),
 		Stdin:       stdin,
 		StdoutLimit: stdoutLimit,
 		StderrLimit: stderrLimit,

@@ -195,6 +195,7 @@ type Submission struct {
 	Workflow  string
 	Step      *job.Step
 	Goal      string
+	Root      string // where its files are, relative to the root of the settings; "" means there
 	Inputs    []Input
 	Outputs   []Output  // in the author's order
 	Notes     string    // the author's; may be empty

@@ -304,6 +304,7 @@ func (p *opening) engines() engines {
 		session:          p.engine.Session,
 		children:         p.engine.Children,
 		defined:          p.engine.Defined,
+		isolate:          p.engine.IsolateFor,
 		token:            p.folder.Token,
 		unavailable:      p.stores.Unavailable,
 		metrics:          sessionMetrics(p.engine.Stats),

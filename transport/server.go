@@ -78,6 +78,7 @@ type engines struct {
 	execution        func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
 	session          func(ctx context.Context, identity, sessionID string) (*machine.State, error)
 	children         func(ctx context.Context, identity string, parents map[string]bool) ([]*machine.State, error)
+	isolate          func(ctx context.Context, sessionID, stepID, folder string) error             // see Engine.IsolateFor
 	defined          func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) // a step by the job of a session
 
 	board     *attempt.Engine

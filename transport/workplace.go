@@ -211,7 +211,7 @@ func (w *workplace) as(ctx context.Context) context.Context { return session.Wit
 
 // Start implements run.Workplace.
 func (w *workplace) Start(ctx context.Context, run *board.Run, request string) (string, error) {
-	r, err := w.own.Start(w.as(ctx), workflow.StartArgs{Goal: run.Goal, JobName: run.JobName, WorkflowName: run.WorkflowName, Inputs: board.Given(run.Inputs), RequestID: &request})
+	r, err := w.own.Start(w.as(ctx), workflow.StartArgs{Goal: run.Goal, JobName: run.JobName, WorkflowName: run.WorkflowName, Inputs: board.Given(run.Inputs), RequestID: &request, Isolated: !run.InPlace})
 	if err != nil {
 		return "", err
 	}
@@ -245,8 +245,8 @@ func (w *workplace) Step(ctx context.Context, id string, stepID *string) (*machi
 }
 
 // Changed implements run.Workplace.
-func (w *workplace) Changed(ctx context.Context, q *machine.Question) string {
-	changed, err := workflow.Changed(ctx, w.root, q)
+func (w *workplace) Changed(ctx context.Context, s *machine.State, stepID string) string {
+	changed, err := workflow.Changed(ctx, s.RootOf(w.root, stepID), s.Progress(stepID).Question)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("Its outputs cannot be read as they were handed in: %v.", err)
@@ -258,11 +258,19 @@ func (w *workplace) Changed(ctx context.Context, q *machine.Question) string {
 
 // Finish implements run.Workplace.
 func (w *workplace) Finish(ctx context.Context, id, stepID string, q *machine.Question) (*machine.FinishReply, error) {
+	if q == nil {
+		return w.own.Finish(w.as(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: json.RawMessage("{}"), Merged: true})
+	}
 	outputs, err := json.Marshal(machine.Plain(q.Outputs))
 	if err != nil {
 		return nil, err
 	}
 	return w.own.Finish(w.as(ctx), workflow.FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes})
+}
+
+// Isolate implements run.Workplace.
+func (w *workplace) Isolate(ctx context.Context, id, stepID, folder string) error {
+	return w.base.isolate(w.as(ctx), id, stepID, folder)
 }
 
 // Defined implements run.Workplace.
@@ -372,6 +380,9 @@ func (c *stepCaller) Start(ctx context.Context, a workflow.StartArgs) (*machine.
 	defer c.grant.use()()
 	if err := c.own(&a.ParentSessionID, new(*string)); err != nil {
 		return nil, err
+	}
+	if c.grant.Isolated {
+		return nil, session.NotNow(codes.OtherSession, "You work in a worktree of the item of step '%s', in which no workflow can be started. Do the step without one, or have the user remove isolation from its for_each.", c.grant.Step)
 	}
 	parent := *a.ParentSessionID
 	a.RequestID = cmp.Or(a.RequestID, new(uuid.NewString()))

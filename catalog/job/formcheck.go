@@ -21,6 +21,9 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 			if d.Has(here, "for_each") {
 				d.made(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
 			}
+			if f.ForEach.Isolation != "" && slices.ContainsFunc(w.Entries[i], func(id string) bool { return strings.HasPrefix(id, callPrefix) }) {
+				d.FaultAt(append(here, "isolation"), "has a workflow in its steps, whose session would not work in the worktree of the item: name steps, or remove isolation")
+			}
 		case f.When != nil:
 			d.checkCondition(j, w, f.When, 0, first, append(here, "when"), "before this entry")
 			d.warnLeftOut(j, w, first, after, at)
@@ -186,12 +189,21 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 	}
 	here := w.Find(s.ID)
 	available := xslices.Map(w.Inputs, func(p Parameter) string { return p.Name })
-	for _, id := range slices.Concat(w.Entries[:max(here, 0)]...) {
+	earlier := slices.Concat(w.Entries[:max(here, 0)]...)
+	if here >= 0 { // in a for_each, of its item
+		earlier = append(earlier, w.Entries[here][:slices.Index(w.Entries[here], s.ID)]...)
+	}
+	for _, id := range earlier {
 		if s := j.Step(id); s != nil {
 			for _, o := range s.Outputs {
 				available = append(available, o.Name)
 			}
 		}
+	}
+	named := slices.Contains(available, ItemName)
+	each := w.Form(here) != nil && w.Form(here).ForEach != nil
+	if each {
+		available = append(available, ItemName)
 	}
 	var takes []string
 	for _, p := range of.Inputs {
@@ -205,6 +217,8 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 		switch {
 		case !slices.Contains(takes, in.Name):
 			d.FaultAt(at, "the workflow %s has no input %s: %s", of.Name, yamltree.Quote(in.Name), nearest(in.Name, takes, "its inputs are "))
+		case in.From == ItemName && each && named:
+			d.FaultAt(at, "item is the item of the list here, and an output or input has this name, too: rename that")
 		case in.From != "" && !slices.Contains(available, in.From):
 			d.FaultAt(at, "no earlier step has an output %s, and the workflow has no input of this name: %s", yamltree.Quote(in.From), nearest(in.From, available, "there are "))
 		}

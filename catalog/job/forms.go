@@ -21,9 +21,39 @@ type Form struct {
 
 // ForEach does the steps for each item of a list, several at once.
 type ForEach struct {
-	Output   string `yaml:"for_each" as:"name"` // an output of an earlier step: a JSON list of texts or objects, or files
-	AtOnce   int    `yaml:"at_once" min:"1" max:"100"`
-	MaxItems int    `yaml:"max_items" min:"1" max:"10000"`
+	Output    string `yaml:"for_each" as:"name"` // an output of an earlier step: a JSON list of texts or objects, or files
+	AtOnce    int    `yaml:"at_once" min:"1" max:"100"`
+	MaxItems  int    `yaml:"max_items" min:"1" max:"10000"`
+	Isolation string `yaml:"isolation" oneof:"worktree"` // "" means that the items share the folder
+}
+
+// mergePrefix begins the id of the step that merges the branch of an item whose first step follows, such as merge:port.
+const mergePrefix = "merge:"
+
+// IsMerge reports whether a step, perhaps of an item, merges the branch of its item into that of the run.
+func IsMerge(stepID string) bool { return strings.HasPrefix(stepID, mergePrefix) }
+
+// mergeStep returns the step that merges the branch of an item.
+func mergeStep(id string) *Step {
+	return &Step{ID: id, Name: "Merge", Description: "Merges the branch of the item into that of the run",
+		Instructions: "The run merges the branch of this item into its own, after those of the items before. An agent has something to do only if they conflict."}
+}
+
+// Merges reports whether the items of a form end with a merge, since each has a worktree of its own.
+func (f *Form) Merges() bool { return f != nil && IsMerge(f.Body[len(f.Body)-1][0]) }
+
+// Isolated returns the workflow as a run does it whose items have worktrees of their own: an item ends with its merge.
+func (w *Workflow) Isolated() *Workflow {
+	isolated := *w
+	isolated.Entries, isolated.Forms = slices.Clone(w.Entries), slices.Clone(w.Forms)
+	for i, f := range w.Forms {
+		if f != nil && f.ForEach != nil && f.ForEach.Isolation != "" && !f.Merges() {
+			merge := Entry{mergePrefix + f.Body[0][0]}
+			isolated.Entries[i] = slices.Concat(w.Entries[i], merge)
+			isolated.Forms[i] = &Form{ForEach: f.ForEach, Body: append(slices.Clip(f.Body), merge)}
+		}
+	}
+	return &isolated
 }
 
 // String returns what a form does with its steps, in a few words.
@@ -99,13 +129,16 @@ type Call struct {
 	Inputs   []CallInput // in format 2, nil: what has the name of an input is given
 }
 
-// A CallInput is the value of an input of a called workflow: that of an output or input of this name here,
-// or a text.
+// A CallInput is the value of an input of a called workflow: that of an output or input of this name here, in a for_each
+// that of its item, or a text.
 type CallInput struct {
 	Name  string  `yaml:",key"`
 	From  string  // "" if Value is set
 	Value *string `yaml:"value" written:""`
 }
+
+// ItemName is the name by which a workflow that is called in a for_each is given the item.
+const ItemName = "item"
 
 // callPrefix begins the id of a step that is a workflow, such as workflow:publish.
 const callPrefix = "workflow:"

@@ -66,6 +66,10 @@ func (j *Job) Step(id string) *Step {
 			s.ID = id
 			return s
 		}
+		return nil
+	}
+	if of, is := strings.CutPrefix(id, mergePrefix); is && j.Step(of) != nil {
+		return mergeStep(id)
 	}
 	return nil
 }
@@ -353,6 +357,6 @@ func (w *Workflow) Input(name string) *Parameter {
 
 // Find returns the index of the entry that has this step, perhaps for an item, or -1.
 func (w *Workflow) Find(stepID string) int {
-	stepID, _, _ = SplitItem(stepID)
+	stepID, _, _ = SplitItem(strings.TrimPrefix(stepID, mergePrefix))
 	return slices.IndexFunc(w.Entries, func(e Entry) bool { return slices.Contains(e, stepID) })
 }

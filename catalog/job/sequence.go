@@ -26,7 +26,7 @@ type entryFile struct {
 
 // kinds are the keys by which the kind of an entry is told, with what goes with each.
 var kinds = map[string][]string{
-	"for_each": {"steps", "at_once", "max_items"},
+	"for_each": {"steps", "at_once", "max_items", "isolation"},
 	"when":     {"steps"},
 	"repeat":   {},
 	"workflow": {"inputs"},
@@ -56,7 +56,7 @@ func (w *Sequence) addForm(d *yamltree.Decoder, n int, v value) {
 		return
 	}
 	for i := 0; i+1 < len(v.Target().Content); i += 2 {
-		if key := v.Target().Content[i].Value; key != kind[0] && !slices.Contains(kinds[kind[0]], key) && slices.Contains([]string{"steps", "at_once", "max_items", "inputs"}, key) {
+		if key := v.Target().Content[i].Value; key != kind[0] && !slices.Contains(kinds[kind[0]], key) && slices.Contains([]string{"steps", "at_once", "max_items", "isolation", "inputs"}, key) {
 			stray = append(stray, key)
 		}
 	}
@@ -166,7 +166,7 @@ func (w *Workflow) SameForms(other *Workflow) bool {
 func (w *Workflow) Shared(index int) bool {
 	f := w.Form(index)
 	if f != nil && f.ForEach != nil {
-		return f.ForEach.AtOnce > 1 || slices.ContainsFunc(f.Body, func(e Entry) bool { return len(e) > 1 })
+		return f.ForEach.AtOnce > 1 && !f.Merges() || slices.ContainsFunc(f.Body, func(e Entry) bool { return len(e) > 1 })
 	}
 	return len(w.Entries[index]) > 1
 }

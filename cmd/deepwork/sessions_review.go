@@ -84,6 +84,9 @@ func (a *app) review(ctx context.Context, engine *workflow.Engine, id, stepID st
 		return err
 	}
 	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
+	if folder := s.RootOf(info.Root, stepID); folder != info.Root {
+		a.out.Fields(9, "folder", folder) // of its item
+	}
 	for _, r := range st.ReviewsBy(true) {
 		a.criteria("judge", r)
 	}

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type Agent struct {
 	Env       []string // for this process alone, never stored on the board
 	MCP       runner.MCP
 	Started   func() // called once it has a slot and runs; may be nil
+	Workspace string // in which it works; "" means that of the run
 
 	Model       string           // "" means that of the executor's own settings
 	Timeout     time.Duration    // after which it is ended; 0 means no limit
@@ -91,7 +93,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	if err != nil {
 		return nil, err
 	}
-	w := Work{Log: x.LogID, Execution: x.ID, Workspace: l.Attempt.Workspace, OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
+	w := Work{Log: x.LogID, Execution: x.ID, Workspace: cmp.Or(a.Workspace, l.Attempt.Workspace), OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
 		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Model: a.Model, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err

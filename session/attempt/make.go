@@ -167,66 +167,9 @@ func (r *execution) workspace(b store.Board, cfg *config.Config, a *task.Attempt
 
 // makeWorkspace creates all worktrees of an attempt or none, or finishes that after a crash.
 func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string) error {
-	t, err := b.Task(ctx, a.TaskID)
+	base, err := e.makeWorktrees(ctx, b, cfg, a, env)
 	if err != nil {
 		return err
-	}
-	project, err := b.Project(ctx, t.ProjectID)
-	if err != nil {
-		return err
-	}
-	dir := worktreesOf(a)
-	if now := e.worktreesDir(cfg); dir != now && dir != e.State().Worktrees() {
-		return fmt.Errorf("its worktrees were to be in %s, and by now attempts.worktrees says %s; start a new attempt", dir, now)
-	}
-	if err := e.keeper(dir).Safe(); err != nil {
-		return err
-	}
-	if err := ignore(e.Root(), dir); err != nil {
-		e.Log.Warn("git may take the worktrees for the project's own files", "error", err)
-	}
-	k, trees := e.keeper(dir), make([]worktree.Tree, len(a.Repos))
-	for i, repo := range a.Repos {
-		files, setup := provision(cfg, project, repo.RepoName)
-		if len(setup) > 0 {
-			program, err := trust.Program(e.Root(), cfg.Approval, setup)
-			if errors.Is(err, trust.ErrChanged) {
-				return session.Changed(e.Root(), err)
-			}
-			if err == nil && !strings.ContainsAny(setup[0], `/\`) { // a path is one in the worktree
-				setup = append([]string{program}, setup[1:]...)
-			}
-		}
-		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
-			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
-		if repo.RepoPath == e.Root() { // where files were approved; a branch may have others
-			trees[i].Allowed = func(dir string) error {
-				if err := trust.Check(dir, cfg.Approval, setup); err != nil {
-					return session.Changed(e.Root(), err)
-				}
-				return nil
-			}
-		}
-	}
-	base := make(map[string]string, len(trees))
-	for tries := 0; ; tries++ {
-		all, err := k.Create(ctx, a.ID, a.Branch, trees, env)
-		for _, m := range all {
-			base[m.RepoID] = m.Base
-		}
-		if err == nil {
-			break
-		}
-		// Another server may have chosen the same name at the same moment.
-		if !errors.Is(err, worktree.ErrBranchTaken) || tries == branchTries {
-			return err
-		}
-		if a.Branch, err = newBranch(ctx, b, cfg.Attempts.BranchPrefix, t.Title, a.Repos); err != nil {
-			return err
-		}
-		if err = b.SetBranch(ctx, a.ID, a.Branch); err != nil {
-			return fmt.Errorf("recording the branch: %w", err)
-		}
 	}
 	// The worktrees exist: a board that is full for now must not make the attempt fail.
 	for {
@@ -243,6 +186,72 @@ func (e *Engine) makeWorkspace(ctx context.Context, b store.Board, cfg *config.C
 		return fmt.Errorf("recording the workspace: %w", err)
 	}
 	return nil
+}
+
+// makeWorktrees creates the worktrees of an attempt, or of an item of its run. It returns the commits at which they
+// begin, by repository.
+func (e *Engine) makeWorktrees(ctx context.Context, b store.Board, cfg *config.Config, a *task.Attempt, env []string) (map[string]string, error) {
+	t, err := b.Task(ctx, a.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	project, err := b.Project(ctx, t.ProjectID)
+	if err != nil {
+		return nil, err
+	}
+	dir := worktreesOf(a)
+	if now := e.worktreesDir(cfg); dir != now && dir != e.State().Worktrees() {
+		return nil, fmt.Errorf("its worktrees were to be in %s, and by now attempts.worktrees says %s; start a new attempt", dir, now)
+	}
+	if err := e.keeper(dir).Safe(); err != nil {
+		return nil, err
+	}
+	if err := ignore(e.Root(), dir); err != nil {
+		e.Log.Warn("git may take the worktrees for the project's own files", "error", err)
+	}
+	k, trees := e.keeper(dir), make([]worktree.Tree, len(a.Repos))
+	for i, repo := range a.Repos {
+		files, setup := provision(cfg, project, repo.RepoName)
+		if len(setup) > 0 {
+			program, err := trust.Program(e.Root(), cfg.Approval, setup)
+			if errors.Is(err, trust.ErrChanged) {
+				return nil, session.Changed(e.Root(), err)
+			}
+			if err == nil && !strings.ContainsAny(setup[0], `/\`) { // a path is one in the worktree
+				setup = append([]string{program}, setup[1:]...)
+			}
+		}
+		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
+			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup, Passing: worktree.OfAttempt(a.ID) != a.ID}
+		if repo.RepoPath == e.Root() { // where files were approved; a branch may have others
+			trees[i].Allowed = func(dir string) error {
+				if err := trust.Check(dir, cfg.Approval, setup); err != nil {
+					return session.Changed(e.Root(), err)
+				}
+				return nil
+			}
+		}
+	}
+	base := make(map[string]string, len(trees))
+	for tries := 0; ; tries++ {
+		all, err := k.Create(ctx, a.ID, a.Branch, trees, env)
+		for _, m := range all {
+			base[m.RepoID] = m.Base
+		}
+		if err == nil {
+			return base, nil
+		}
+		// Another server may have chosen the same name at the same moment.
+		if !errors.Is(err, worktree.ErrBranchTaken) || tries == branchTries {
+			return nil, err
+		}
+		if a.Branch, err = newBranch(ctx, b, cfg.Attempts.BranchPrefix, t.Title, a.Repos); err != nil {
+			return nil, err
+		}
+		if err = b.SetBranch(ctx, a.ID, a.Branch); err != nil {
+			return nil, fmt.Errorf("recording the branch: %w", err)
+		}
+	}
 }
 
 // branchTries bounds how often another name is chosen for an attempt's branch.

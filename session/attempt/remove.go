@@ -154,21 +154,27 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in the repository with its commits.", done.Notice, r.RepoName, branch))
 		}
 	}
-	removed, discarded, err := k.Remove(ctx, id, force, func() bool { // by a follow-up, if another call took the mark away
-		open, err := IsOpen(ctx, b, id)
-		return open || err != nil
-	})
+	names, err := k.Items(id)
+	for _, name := range append(names, id) {
+		var discarded []worktree.Nested
+		if err == nil {
+			_, discarded, err = k.Remove(ctx, name, force, func() bool { // by a follow-up, if another call took the mark away
+				open, err := IsOpen(ctx, b, id)
+				return open || err != nil
+			})
+		}
+		for _, n := range discarded {
+			done.Discarded = append(done.Discarded, n.Path+": it "+n.Why)
+		}
+	}
 	if err != nil {
 		return done, notRemoved(at, err)
-	}
-	for _, n := range discarded {
-		done.Discarded = append(done.Discarded, n.Path+": it "+n.Why)
 	}
 	// Include what an earlier removal has rescued but never reported: its server was killed, or its
 	// caller had gone.
 	kept, err := k.Rescues(ctx, id, xslices.Map(at.Repos, func(r task.AttemptRepo) string { return r.RepoPath }))
 	if err != nil { // the refs show it as well
-		e.Log.Warn("cannot list what was kept of an attempt", "attempt", id, "kept", removed, "error", err)
+		e.Log.Warn("cannot list what was kept of an attempt", "attempt", id, "error", err)
 	}
 	for _, r := range kept {
 		done.Rescued = append(done.Rescued, Rescue{AttemptID: id, Worktree: r.Path, RepoPath: r.Repo, Ref: r.Ref, Commit: r.Commit})

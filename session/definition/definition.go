@@ -45,14 +45,14 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	last, known := s.Sources[place]
 	switch {
 	case j != nil && j.Hash == s.Definition.Source:
-		def := machine.Define(j, s.WorkflowName)
+		def := machine.Define(j, s.WorkflowName).For(s)
 		def.Ref = s.Definition
 		return def, nil
 	case j != nil && known && j.Hash != last: // edited here, and not stored yet
-		def := machine.Define(j, s.WorkflowName)
-		if kept, err := d.Kept(s.Definition); err == nil && !def.Workflow.SameForms(kept.Workflow) {
+		def := machine.Define(j, s.WorkflowName).For(s)
+		if kept, err := d.Kept(s.Definition); err == nil && !def.Workflow.SameForms(kept.For(s).Workflow) {
 			kept.Notice = fmt.Sprintf("The forms of workflow '%s' of job '%s' (for_each, when, repeat or workflow) were edited. This session goes on as it began; the edit counts for the next one.", s.WorkflowName, s.JobName)
-			return kept, nil
+			return kept.For(s), nil
 		}
 		return def, nil
 	}
@@ -68,7 +68,7 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 	if why != "" && known {
 		def.Notice = fmt.Sprintf("Job '%s' %s. This session goes on with the definition it has, as it was kept; edits of the job do not reach it.", s.JobName, why)
 	}
-	return def, nil
+	return def.For(s), nil
 }
 
 // Usable returns the job as it is here, or why the session cannot go on with it.
@@ -269,7 +269,7 @@ func (d *Store) Now(ctx context.Context, s *machine.State) (*machine.Definition,
 	if j == nil {
 		return nil, session.NotNow(codes.DefinitionLost, "Session '%s' cannot go on: its definition is not stored here, and job '%s' %s.", s.SessionID, s.JobName, cmp.Or(why, "was not loaded"))
 	}
-	def := machine.Define(j, s.WorkflowName)
+	def := machine.Define(j, s.WorkflowName).For(s)
 	texts, err := d.Texts(def, s.Shown(def))
 	if err != nil {
 		return nil, err

@@ -17,8 +17,9 @@ type agent struct {
 	cancel context.CancelFunc
 	x      *task.Execution // how it ended
 	err    error
-	called bool // it has connected to the endpoint
-	done   bool // its step is finished
+	called bool   // it has connected to the endpoint
+	told   string // what an agent has to do before an item can be merged, or ""
+	done   bool   // its step is finished
 	timer  *time.Timer
 }
 
@@ -34,6 +35,10 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 		if most := d.lead.Run.Parallel; most > 0 && len(d.agents) >= most {
 			return nil
 		}
+		if do := d.itemWork(j.place, j.state); do != nil {
+			d.aside(ctx, j.place, do)
+			continue
+		}
 		a, err := d.plan(ctx, j)
 		if outdated(err) {
 			return err
@@ -45,7 +50,7 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 		x := &agent{place: j.place}
 		var running context.Context
 		running, x.cancel = context.WithCancel(ctx)
-		c, over, err := d.at.Admit(Grant{Execution: a.Execution.ID, Session: j.session, Step: j.step, Child: func(ctx context.Context, parent, id string) error { return d.adopt(ctx, j.place, parent, id) }})
+		c, over, err := d.at.Admit(Grant{Execution: a.Execution.ID, Session: j.session, Step: j.step, Isolated: j.state.RootOf("", j.step) != "", Child: func(ctx context.Context, parent, id string) error { return d.adopt(ctx, j.place, parent, id) }})
 		if err != nil {
 			x.cancel()
 			return err
@@ -101,8 +106,10 @@ func (d *leader) end(x *agent) {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
+	d.unmerged[x.place] = x.told
 	switch {
-	case x.err == nil && x.x.State == task.Interrupted:
+	case outdated(x.err): // the session moved while its item was made or merged
+	case x.err == nil && x.x != nil && x.x.State == task.Interrupted:
 		d.cut[x.x.ID] = true
 	case board.Passing(x.err):
 		d.trouble = x.err

@@ -2,9 +2,11 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	definition "deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
@@ -57,6 +59,10 @@ func (d *leader) due(ctx context.Context, root *machine.State) (now due, err err
 // agent reports that.
 func (d *leader) called(ctx context.Context, s *machine.State, p place, id string, now *due) (done bool, err error) {
 	child, err := d.at.State(ctx, id)
+	if session.CodeOf(err) == codes.UnknownSession {
+		d.failed[p] = fmt.Sprintf("the session %s of its workflow is gone: it was pruned or removed. Begin the step again on the page of session %s, then resume the run.", id, p.session)
+		return true, nil
+	}
 	if err != nil {
 		return true, err
 	}
@@ -109,6 +115,14 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		}
 		if waits || a != nil || d.failed[p] != "" {
 			continue
+		}
+		if definition.IsMerge(p.step) {
+			if told = d.unmerged[p]; told == "" {
+				if mayMerge(p.step, reply.Members) {
+					now.steps = append(now.steps, job{place: p, state: s})
+				}
+				continue
+			}
 		}
 		children, ended, err := d.children(ctx, p)
 		if err != nil {

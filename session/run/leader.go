@@ -29,13 +29,16 @@ type leader struct {
 	at   Workplace
 
 	retries int
-	agents  map[place]*agent           // that run
-	failed  map[place]string           // why no agent is started for it any more
-	cut     map[string]bool            // executions that were cut short while this leader led; they are tries
-	silent  map[place]bool             // whether the last agent for it has not connected to the endpoint
-	before  map[place][]task.Execution // the executions of a step without an agent, as last read
-	ended   chan *agent                // unbuffered; received until all agents have ended
-	running sync.WaitGroup
+	agents  map[place]*agent // that run
+	failed  map[place]string // why no agent is started for it any more
+	cut     map[string]bool  // executions that were cut short while this leader led; they are tries
+	silent  map[place]bool   // whether the last agent for it has not connected to the endpoint
+	// unmerged says of a step that merges an item what an agent has to do first, in the worktree of the item; "" means
+	// that the merge is to be tried.
+	unmerged map[place]string
+	before   map[place][]task.Execution // the executions of a step without an agent, as last read
+	ended    chan *agent                // unbuffered; received until all agents have ended
+	running  sync.WaitGroup
 
 	progress task.WorkflowProgress // that the board has
 	trouble  error                 // why an agent could not be run, if that may pass; or nil
@@ -51,7 +54,7 @@ func Lead(ctx context.Context, l *attempt.Lead, at Workplace, retries int) board
 }
 
 func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
-	return &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, before: map[place][]task.Execution{}, ended: make(chan *agent)}
+	return &leader{lead: l, at: at, retries: retries, agents: map[place]*agent{}, failed: map[place]string{}, silent: map[place]bool{}, cut: map[string]bool{}, unmerged: map[place]string{}, before: map[place][]task.Execution{}, ended: make(chan *agent)}
 }
 
 func (d *leader) run(ctx context.Context) board.RunEnd {
@@ -62,6 +65,9 @@ func (d *leader) run(ctx context.Context) board.RunEnd {
 			a.finished()
 		}
 		_ = d.wait(ctx, time.Time{}) // the end of ctx is noticed by the loop
+	}
+	if err == nil && end.State == board.RunComplete {
+		d.lead.RemoveItems(ctx, "") // of items that were dropped
 	}
 	if err != nil && ctx.Err() == nil {
 		end = board.RunEnd{State: board.RunStopped, Step: end.Step, Reason: reason(err)}

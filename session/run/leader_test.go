@@ -11,8 +11,10 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -111,13 +113,19 @@ type called struct {
 	states map[string]*machine.State
 }
 
-func (w called) State(_ context.Context, id string) (*machine.State, error) { return w.states[id], nil }
+func (w called) State(_ context.Context, id string) (*machine.State, error) {
+	if s := w.states[id]; s != nil {
+		return s, nil
+	}
+	return nil, session.NotNow(codes.UnknownSession, "There is no session %s.", id)
+}
 
 func (w called) Step(_ context.Context, id string, _ *string) (*machine.StepReply, error) {
 	return &machine.StepReply{Members: []machine.Member{{StepID: w.states[id].CurrentStepID, State: "started"}}}, nil
 }
 
-// The workflow of a step that ends while the leader looks moves the session that calls it: that is no failure.
+// The workflow of a step that ends while the leader looks moves the session that calls it: that is no failure. One whose
+// session was pruned is, with its remedy.
 func TestAWorkflowOfAStepEndsMeanwhile(t *testing.T) {
 	for _, c := range []struct {
 		child  machine.SessionStatus
@@ -128,6 +136,7 @@ func TestAWorkflowOfAStepEndsMeanwhile(t *testing.T) {
 		{machine.Completed, 2, true, ""},
 		{machine.Aborted, 2, true, ""},
 		{machine.Aborted, 1, false, "its workflow was aborted"},
+		{"", 1, false, "the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step again on the page of session 12345678, then resume the run."},
 	} {
 		at := func(revision int64) *machine.State {
 			s := &machine.State{SessionID: "12345678", Revision: revision, Status: machine.Active, CurrentStepID: "call"}
@@ -135,6 +144,9 @@ func TestAWorkflowOfAStepEndsMeanwhile(t *testing.T) {
 			return s
 		}
 		w := called{states: map[string]*machine.State{"12345678": at(c.stored), "87654321": {SessionID: "87654321", Status: c.child}}}
+		if c.child == "" {
+			delete(w.states, "87654321")
+		}
 		d := newLeader(&attempt.Lead{Run: board.Run{SessionID: "12345678"}}, w, 2)
 		now, err := d.due(t.Context(), at(1))
 		if failed := d.failed[place{"12345678", "call"}]; err != nil || now.moved != c.moved || failed != c.failed || len(now.steps) > 0 {

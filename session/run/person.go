@@ -33,7 +33,7 @@ func (d *leader) person(ctx context.Context, s *machine.State, p place, now *due
 	case a != nil:
 		a.handedIn()
 	}
-	if told = d.at.Changed(ctx, q); told != "" {
+	if told = d.at.Changed(ctx, s, p.step); told != "" {
 		return told, false, ctx.Err()
 	}
 	if q.Open() {

@@ -1,14 +1,18 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	definition "deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 
 	"github.com/google/uuid"
@@ -23,6 +27,11 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
+	if def.Call != nil { // reading it has begun it
+		_, err := d.at.Step(ctx, j.session, &j.step)
+		return nil, cmp.Or(err, error(session.NotNow(codes.StepNotCurrent, "Its workflow has begun.")))
+	}
+	a.Workspace = j.state.RootOf(at.Workspace, j.step)
 	a.Model, a.Timeout, a.IdleTimeout = def.Model, def.Timeout, def.IdleTimeout
 	if def.Executor != "" {
 		name, variant, has := strings.Cut(def.Executor, ":")
@@ -47,6 +56,8 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			x.Conversation = before.Conversation
 			left := leftBy(before, j.ended)
 			switch {
+			case definition.IsMerge(j.step):
+				a.Prompt = mergePrompt(step, j.told)
 			case j.told != "" || failedSince(j.state.Progress(j.step), before):
 				a.Prompt = againPrompt(step, j.state, j.told)
 			case len(left) > 0:
@@ -59,20 +70,22 @@ func (d *leader) plan(ctx context.Context, j job) (*attempt.Agent, error) {
 			a.Prompt = adviceFor(a.Prompt+limitReached(before), d.lead.Advice)
 			return a, nil
 		}
-	} else if r.Resume && len(j.reply.Members) == 1 {
+	} else if r.Resume && len(j.reply.Members) == 1 && j.state.RootOf("", j.step) == "" {
 		x.Conversation = d.previous(ctx, j, x.Executor)
 	}
-	if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
+	if definition.IsMerge(j.step) {
+		a.Prompt = mergePrompt(step, j.told)
+	} else if a.Prompt, err = firstPrompt(j.state.Goal, j.state, step, others(j), before, j.told, !r.InPlace); err == nil && len(j.ended) > 0 {
 		a.Prompt += "\n" + childPrompt(step, j.ended)
 	}
 	a.Prompt = adviceFor(a.Prompt+limitReached(before), d.lead.Advice)
 	return a, err
 }
 
-// others are the steps of the group that other agents do.
+// others are the steps that other agents do in the same folder.
 func others(j job) (all []string) {
 	for _, m := range j.reply.Members {
-		if m.StepID != j.step && m.State != "completed" {
+		if m.StepID != j.step && m.State != "completed" && j.state.RootOf("", m.StepID) == j.state.RootOf("", j.step) {
 			all = append(all, m.StepID)
 		}
 	}
@@ -96,10 +109,10 @@ func (d *leader) previous(ctx context.Context, j job, executor string) *string {
 	return done[0].Conversation
 }
 
-// alone reports whether a step that has begun is no member of a group: those begin at one time.
+// alone reports whether a step is no member of a group, which begin at one time, and is not done for items.
 func alone(s *machine.State, stepID string) bool {
-	began := s.Progress(stepID).StartedAt
-	return !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
-		return p.Key != stepID && p.Value.StartedAt.Equal(began)
+	done := s.Progress(stepID) // nil for items
+	return done != nil && !slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*machine.StepProgress]) bool {
+		return p.Key != stepID && p.Value.StartedAt.Equal(done.StartedAt)
 	})
 }

@@ -128,6 +128,12 @@ func childPrompt(step *machine.StepInfo, children []*machine.State) string {
 	return b.String()
 }
 
+// mergePrompt has an agent do what the merge of an item needs first.
+func mergePrompt(step *machine.StepInfo, told string) string {
+	return fmt.Sprintf("# Your step: %s\n\n%s %s\n\nResolve that so that what both branches want holds, see to it that what can be checked still passes, commit, and end. The branch is merged when you have ended: do not call finished_step, and change no other branch.\n",
+		step.StepID, step.Instructions, told)
+}
+
 // adviceFor is a message of a person who has resumed the run.
 func adviceFor(prompt, advice string) string {
 	if advice = strings.TrimSpace(advice); advice == "" {

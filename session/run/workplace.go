@@ -29,11 +29,13 @@ type Workplace interface {
 	Step(ctx context.Context, sessionID string, stepID *string) (*machine.StepReply, error)
 	// Defined returns a step as a session's job defines it; an empty one if it has no such step.
 	Defined(ctx context.Context, s *machine.State, stepID string) (*definition.Step, error)
-	// Changed says how the files of a question to a person are no longer as they were handed in, or "".
-	Changed(ctx context.Context, q *machine.Question) string
-	// Finish finishes a step with the outputs that a person has passed. Its error is session.Error if they
-	// are refused.
+	// Changed says how the files of the question to a person about a step are no longer as they were handed in, or "".
+	Changed(ctx context.Context, s *machine.State, stepID string) string
+	// Finish finishes a step with the outputs that a person has passed, or, if q is nil, one that merges an item
+	// whose branch is merged. Its error is session.Error if they are refused.
 	Finish(ctx context.Context, sessionID, stepID string, q *machine.Question) (*machine.FinishReply, error)
+	// Isolate records the folder, absolute, in which the item of a step is worked on from now on.
+	Isolate(ctx context.Context, sessionID, stepID, folder string) error
 	// Admit lets an agent call the endpoint until end is called, which cancels the calls that run, without
 	// waiting for them, and reports whether the agent had connected.
 	Admit(g Grant) (c Connection, end func() (called bool), err error)
@@ -47,6 +49,7 @@ type Grant struct {
 	Execution string // its id
 	Session   string // of the workflow
 	Step      string
+	Isolated  bool // it works in the worktree of its item, in which no nested workflow can be done
 	// Child is called with a workflow that the agent has started for a session, before the agent is
 	// told: that session is Session, or one that it has started before.
 	Child func(ctx context.Context, parent, sessionID string) error

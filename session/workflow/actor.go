@@ -296,7 +296,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if def, err = a.engine.definitions.Keep(def, texts); err != nil {
 		return nil, err
 	}
-	if def, err = a.engine.protect(ctx, a.root(), def, a.state.Restarts(def, to, stepID, all)); err != nil {
+	if def, err = a.engine.protect(ctx, a.root(), a.state, def, a.state.Restarts(def, to, stepID, all)); err != nil {
 		return nil, err
 	}
 	how, err := a.reviewing(ctx)

@@ -138,7 +138,7 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	return e.ask(ctx, within, who, id, question{decision{Step: stepID, Digest: q.Digest}, questionText(e.exports.RootOf(r.Row), r.State, stepID, q, step.ReviewsBy(true))})
+	return e.ask(ctx, within, who, id, question{decision{Step: stepID, Digest: q.Digest}, questionText(r.State.RootOf(e.exports.RootOf(r.Row), stepID), r.State, stepID, q, step.ReviewsBy(true))})
 }
 
 // A ProgressFunc receives the progress of a call, as done of total, and what it waits for. It must

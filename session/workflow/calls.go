@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -110,6 +111,8 @@ type FinishArgs struct {
 	StepID         *string         `json:"step_id" arg:"The step you finished; always give it. Default: the current one"`
 	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]" min:"0" max:"9999"`
 	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
+
+	Merged bool `json:"-"` // by the leader of a run, which has merged the branch of an item
 }
 
 // Finish reports a step as finished (seed 000, 001.4). If it is repeated with the step_id and
@@ -334,7 +337,7 @@ func (c *Conn) here(info *machine.StepInfo) *machine.StepInfo {
 		return nil
 	}
 	here := *info
-	here.ProjectRoot = c.engine.Root
+	here.ProjectRoot = filepath.Join(c.engine.Root, info.ProjectRoot)
 	return &here
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ import (
 
 // subject returns what the checks of a call's step are about; without checks, the files of its outputs.
 func (a *sessionActor) subject(c *candidate) *check.Subject {
-	s := &check.Subject{Root: a.root(), Job: a.state.JobName, Step: c.plan.Step.ID, Checks: a.checksOf(c),
+	s := &check.Subject{Root: a.state.RootOf(a.root(), c.plan.Step.ID), Job: a.state.JobName, Step: c.plan.Step.ID, Checks: a.checksOf(c),
 		Shared: c.def.Workflow.Shared(c.plan.Index)}
 	for _, o := range c.expanded {
 		s.Outputs = append(s.Outputs, o.Value.Paths...)
@@ -44,12 +45,13 @@ func (a *sessionActor) checksOf(c *candidate) []job.StepCheck {
 	return checks
 }
 
-// protect returns the definition with the files that the steps of an entry protect, as they are now.
-func (e *Engine) protect(ctx context.Context, root string, def *machine.Definition, entry job.Entry) (*machine.Definition, error) {
+// protect returns the definition with the files that the steps of an entry protect, as they are now. s is the state
+// that begins them, nil for a new session.
+func (e *Engine) protect(ctx context.Context, root string, s *machine.State, def *machine.Definition, entry job.Entry) (*machine.Definition, error) {
 	with := *def
 	with.Protected = map[string]*machine.Protected{}
 	for _, id := range entry {
-		p, err := check.Protect(ctx, root, def.Job.Step(id).Checks)
+		p, err := check.Protect(ctx, filepath.Join(root, s.Folder(def, id)), def.Job.Step(id).Checks)
 		if err != nil {
 			return nil, session.NotNow(codes.FileUnreadable, "Step '%s' of job '%s' cannot begin, so nothing has moved: the files that its checks protect cannot be recorded: %v. Correct that and make the same call again.", id, def.Job.Name, err).With("step_id", id).Because(err)
 		}
@@ -58,6 +60,33 @@ func (e *Engine) protect(ctx context.Context, root string, def *machine.Definiti
 		}
 	}
 	return &with, nil
+}
+
+// IsolateFor records the folder, absolute, in which the item of a current step is worked on from now on.
+func (e *Engine) IsolateFor(ctx context.Context, id, stepID, folder string) error {
+	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
+		def, err := a.definition(ctx)
+		if err != nil {
+			return err
+		}
+		_, i, item := job.SplitItem(stepID)
+		if !item || !a.state.IsCurrent(stepID) {
+			_, _, pending := a.state.Position(def)
+			return a.state.NotCurrent(def, stepID, pending)
+		}
+		var steps job.Entry
+		for _, step := range def.Workflow.Entries[def.Workflow.Find(stepID)] {
+			steps = append(steps, job.Item(step, i))
+		}
+		if folder, err = filepath.Rel(a.root(), folder); err != nil {
+			return err
+		}
+		def, err = e.protect(ctx, a.root(), a.state.Isolate(def, stepID, folder, e.now()), def, steps)
+		if err != nil {
+			return err
+		}
+		return a.commit(nil, a.state.Isolate(def, stepID, folder, e.now()), nil)
+	})
 }
 
 // leavesEdits refuses a go_to_step that leaves a step which protects files, and has not passed, while they are not as
@@ -72,7 +101,7 @@ func (a *sessionActor) leavesEdits(ctx context.Context, def *machine.Definition,
 		if !later || p.Value.Protected == nil || !a.state.IsCurrent(p.Key) {
 			continue
 		}
-		changed, err := check.Changed(ctx, a.root(), p.Value.Protected)
+		changed, err := check.Changed(ctx, a.state.RootOf(a.root(), p.Key), p.Value.Protected)
 		if err == nil && changed == nil {
 			continue
 		}

@@ -333,7 +333,7 @@ func FuzzOutputs(f *testing.F) {
 	step := &job.Step{ID: "a", Outputs: []job.Output{{Name: "a_out", Type: job.File, Required: true}}}
 	e := &Engine{Options: Options{Root: f.TempDir()}}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if out, _, err := e.checkOutputs(step, raw); err == nil {
+		if out, _, err := checkOutputs(e.Root, step, raw); err == nil {
 			t.Fatalf("accepted in an empty project: %v", out)
 		} else if session.CodeOf(err) == "" {
 			t.Fatalf("not a refusal: %v", err)

@@ -154,12 +154,15 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 	if err = a.mayOverride(ctx, c); err != nil {
 		return nil, nil, err
 	}
+	if job.IsMerge(c.plan.Step.ID) && !m.args.Merged && a.state.ImportedAt == nil {
+		return nil, nil, session.NotNow(codes.StepNotCurrent, "Step '%s' is the merge of its item, which the run does: if you are to resolve conflicts, commit, and end.", c.plan.Step.ID).With("step_id", c.plan.Step.ID)
+	}
 	if c.plan.Step.Call != nil {
 		c.outputs, err = a.calledOutputs(ctx, c.plan.Step.ID)
 		c.expanded = c.outputs
 		return c, nil, err
 	}
-	if c.outputs, c.expanded, err = a.engine.checkOutputs(c.plan.Step, m.args.Outputs); err != nil {
+	if c.outputs, c.expanded, err = checkOutputs(a.state.RootOf(a.engine.Root, c.plan.Step.ID), c.plan.Step, m.args.Outputs); err != nil {
 		return nil, nil, a.elsewhereThen(a.repeated(err, same))
 	}
 	if err = a.state.CheckRoom(c.outputs); err != nil {
@@ -276,7 +279,7 @@ func (e *Engine) advance(ctx context.Context, base *machine.State, def *machine.
 		if f.Texts, err = e.definitions.Texts(def, begins); err != nil {
 			return nil, nil, nil, err
 		}
-		if def, err = e.protect(ctx, root, def, begins); err != nil {
+		if def, err = e.protect(ctx, root, base, def, begins); err != nil {
 			return nil, nil, nil, err
 		}
 	}
@@ -373,7 +376,11 @@ func (a *sessionActor) again(ctx context.Context, stored *machine.StoredReply, c
 // reviewFile returns the name in the project, and the path, of the instructions of a self-review.
 func (a *sessionActor) reviewFile(stepID string) (name, path string) {
 	name = fmt.Sprintf(".deepwork/tmp/quality_review_%s_%s.md", a.id, stepID)
-	return name, filepath.Join(a.root(), filepath.FromSlash(name))
+	path = filepath.Join(a.root(), filepath.FromSlash(name))
+	if a.state.RootOf("", stepID) != "" { // the agent works in another folder
+		name = path
+	}
+	return name, path
 }
 
 // selfReview writes the review's instructions and has the agent carry them out (seed 000,

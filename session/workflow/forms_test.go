@@ -66,6 +66,7 @@ func TestForms_ForEach(t *testing.T) {
 	if err != nil || step.BeginStep.StepID != "verify[0]" || len(step.ConcurrentSteps) > 0 {
 		t.Errorf("get_step: %s, %v", toJSON(t, step), err)
 	}
+	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"list","outputs":{"todo":"list.json"}},{"step_id":"port","items":"3 of 3","outputs":{}},{"step_id":"verify","items":"2 of 3","outputs":{}}]`)
 	if r = p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "sum" {
 		t.Errorf("after the last item: %s", toJSON(t, r))
 	}
@@ -462,15 +463,20 @@ func TestForms_TheWorkflowOfAStepIsGone(t *testing.T) {
 // stay texts, and the values of all are outputs of the entry.
 func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	p := newProject(t)
-	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})
+	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]\n    inputs: [{name: what, description: w}]"})
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "last"}},
-		map[string]string{"main": "[list, {for_each: todo, steps: [{workflow: beta/publish}], at_once: 2}, last]"})
+		map[string]string{"main": "[list, {for_each: todo, steps: [{workflow: beta/publish, inputs: {what: item}}], at_once: 2}, last]"})
 	srv := p.open()
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	r := p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
-	if len(r.ConcurrentSteps) != 1 || r.BeginStep.SessionID == id || r.BeginStep.Item == nil || r.ConcurrentSteps[0].Item == nil || string(r.ConcurrentSteps[0].Item.Value) != `"b"` || !strings.Contains(*r.ConcurrentGroup, "session_id of its own") {
+	r := p.finish(c, `{"outputs":{"todo":"[\"a\",{\"b\": 1},\"c\"]"}}`)
+	if len(r.ConcurrentSteps) != 1 || r.BeginStep.SessionID == id || r.BeginStep.Item == nil || r.ConcurrentSteps[0].Item == nil || string(r.ConcurrentSteps[0].Item.Value) != `{"b": 1}` || !strings.Contains(*r.ConcurrentGroup, "session_id of its own") {
 		t.Fatalf("the items: %s", toJSON(t, r))
+	}
+	for session, want := range map[string]string{r.BeginStep.SessionID: "a", r.ConcurrentSteps[0].SessionID: `{"b": 1}`} {
+		if v, _ := p.record(session).Inputs.Get("what"); v.Text == nil || *v.Text != want {
+			t.Errorf("the workflow was given %+v, want the item %s", v, want)
+		}
 	}
 	long := strings.Repeat("long ", 2000)
 	finish := func(session, said string) *machine.FinishReply {
@@ -517,22 +523,31 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	}
 }
 
-// A command, which begins no workflows, may drop the item before a step that is one: the agent begins that.
+// A command, which begins no workflows, may drop the item before a step that is one, also if that is a step of the
+// workflow that called this one: reading the step begins it.
 func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
-	p := newProject(t)
-	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]"})
-	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}},
-		map[string]string{"main": "[list, {for_each: todo, steps: [port]}, {workflow: beta/publish}]"})
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
-	testkit.Must(t, p.command(Reviewing{}).DropFor(ctx, id, "port[0]", machine.Override{Identity: "me", Reason: "obsolete"}))
-	step, err := c.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || step.BeginStep.StepID != "workflow:beta/publish" || !strings.Contains(step.BeginStep.Instructions, "has not begun yet: call go_to_step") {
-		t.Fatalf("get_step: %s, %v", toJSON(t, step), err)
-	}
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: step.BeginStep.StepID}); err != nil || r.BeginStep.StepID != "write" {
-		t.Errorf("go_to_step: %s, %v", toJSON(t, r), err)
+	for _, c := range []struct{ main, last string }{
+		{"[list, {for_each: todo, steps: [port]}, {workflow: beta/publish}]", "[write]"},
+		{"[{workflow: alpha/last}, {workflow: beta/publish}]", "[list, {for_each: todo, steps: [port]}]"},
+	} {
+		p := newProject(t)
+		p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]"})
+		p.job("alpha", []testStep{{id: "write"}, {id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}}, map[string]string{"main": c.main, "last": c.last})
+		srv := p.open()
+		c := srv.Connect("local")
+		begun := p.start(c, "alpha", "main")
+		p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
+		testkit.Must(t, p.command(Reviewing{}).DropFor(ctx, begun.BeginStep.SessionID, "port[0]", machine.Override{Identity: "me", Reason: "obsolete"}))
+		id := begun.Stack[0].SessionID
+		step, err := c.Step(ctx, StepArgs{SessionID: &id})
+		if err != nil || step.BeginStep.StepID != "workflow:beta/publish" {
+			t.Fatalf("get_step: %s, %v", toJSON(t, step), err)
+		}
+		child := p.record(id).Progress("workflow:beta/publish").Child
+		testkit.Contains(t, step.BeginStep.Instructions, "call get_step with session_id '"+child+"'")
+		if step, err = c.Step(ctx, StepArgs{SessionID: &child}); err != nil || step.BeginStep.StepID != "write" {
+			t.Errorf("get_step of the workflow: %s, %v", toJSON(t, step), err)
+		}
 	}
 }
 

@@ -79,6 +79,28 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 	return nil
 }
 
+// beginCalls begins the workflows of current steps that have none, because a command, which begins none, has moved the
+// session to these steps.
+func (a *sessionActor) beginCalls(ctx context.Context, def *machine.Definition) error {
+	e := a.engine
+	if e.Catalog == nil || len(a.state.DueCalls(def)) == 0 {
+		return nil
+	}
+	how, err := a.reviewing(ctx)
+	if err != nil {
+		return err
+	}
+	next, made, none := a.state.Next(e.now()), &with{root: a.root()}, &machine.StepInfo{}
+	if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
+		return err
+	}
+	if err := a.commit(nil, next, &store.SessionWrite{Also: made.writes}); err != nil {
+		return err
+	}
+	made.written(e)
+	return nil
+}
+
 // depth returns how many workflows a session that is begun now would be in, itself included.
 func (e *Engine) depth(ctx context.Context, parent *machine.State, made *with) (n int, err error) {
 	for n = 1; parent != nil && parent.CalledAs != "" && n <= maxDepth; n++ {
@@ -127,7 +149,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		_, err := findWorkflow(j, st.Call.Workflow)
 		return refuse(cmp.Or[error](err, session.Wrong(codes.WorkflowNotFound, "Job '%s' has no workflow '%s'.", j.Name, st.Call.Workflow)))
 	}
-	def := machine.Define(j, wf.Name)
+	def := machine.Define(j, wf.Name).For(parent)
 	if len(wf.Entries) == 0 {
 		return refuse(machine.NoSteps(def))
 	}
@@ -140,7 +162,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		return refuse(err)
 	}
 	child, r, err := machine.Begin(def, machine.NewSession{
-		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID,
+		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID, Isolated: parent.Isolated,
 		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt), Branch: machine.BranchNamed,
 		Identity: parent.Identity, Place: e.Place, AttemptID: parent.AttemptID, At: parent.UpdatedAt, Call: machine.Call{Tool: machine.ToolStart}, Texts: texts,
 		Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),
@@ -194,7 +216,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 	}
 	w := record.Defining(pdef)
 	made.writes, made.states = append(made.writes, w), append(made.states, pnext)
-	if pr.BeginStep != nil {
+	if pr.BeginStep != nil && e.Catalog != nil { // else see beginCalls
 		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, &pr.BeginStep, pr.ConcurrentSteps, made); err != nil {
 			return err
 		}

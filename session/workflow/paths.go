@@ -24,14 +24,14 @@ import (
 )
 
 // checkOutputs reads the outputs argument by the step's declaration and checks that each path is a regular file
-// inside the project (seed 000, 001.5), or a folder for a file_path; expanded has the files in it in its place.
-func (e *Engine) checkOutputs(st *job.Step, raw json.RawMessage) (out, expanded machine.Outputs, err error) {
+// inside root (seed 000, 001.5), or a folder for a file_path; expanded has the files in it in its place.
+func checkOutputs(root string, st *job.Step, raw json.RawMessage) (out, expanded machine.Outputs, err error) {
 	if out, err = machine.ParseOutputs(st, raw); err != nil || len(out) == 0 {
 		return out, out, err
 	}
-	root, err := filepath.EvalSymlinks(e.Root)
+	root, err = filepath.EvalSymlinks(root)
 	if err != nil {
-		return nil, nil, record.ProjectGone(e.Root, err)
+		return nil, nil, record.ProjectGone(root, err)
 	}
 	expanded = slices.Clone(out)
 	for i, o := range out {

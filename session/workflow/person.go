@@ -65,7 +65,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Ask the user to look at them, and to answer by `deepwork sessions review %s %s --pass` at a terminal, in the project (or --fail --feedback TEXT), or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed attempt, and quality_review_override_reason does not skip it.",
 		stepID, a.id, stepID, a.id, stepID))
 	if how.Override == config.OverrideAgent || how.Override == "" {
-		f.question = &question{decision{Step: stepID, Digest: q.Digest}, questionText(a.root(), a.state, stepID, q, reviews)}
+		f.question = &question{decision{Step: stepID, Digest: q.Digest}, questionText(a.state.RootOf(a.root(), stepID), a.state, stepID, q, reviews)}
 	}
 	return f, nil
 }
@@ -101,7 +101,7 @@ func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 	if err != nil {
 		return err
 	}
-	changed, err := Changed(ctx, root, q)
+	changed, err := Changed(ctx, s.RootOf(root, stepID), q)
 	if err != nil {
 		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s' cannot be read here, so you cannot have judged them: %v. Answer where the agent works.", stepID, s.SessionID, err).Because(err)
 	}
@@ -184,14 +184,14 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 			if err != nil {
 				return nil, nil, err
 			}
-			with, err := e.protect(ctx, a.root(), def, entry)
+			with, err := e.protect(ctx, a.root(), a.state, def, entry)
 			return with, texts, err
 		})
 		if err != nil {
 			return err
 		}
 		before, made, none := a.state, &with{root: a.root()}, &machine.StepInfo{}
-		if e.Catalog != nil { // else the agent begins the workflow of a step that is one
+		if e.Catalog != nil { // else see beginCalls
 			if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
 				return err
 			}

@@ -82,7 +82,7 @@ func (a *sessionActor) definition(ctx context.Context) (*machine.Definition, err
 			With("session_id", a.id).Because(err)
 	}
 	kept.Notice = fmt.Sprintf("Job '%s' was edited, and reviews less than when this session began (%s). The session is pinned (quality_gate.pin): it goes on with the definition it has.", a.state.JobName, strings.Join(weaker, "; "))
-	return kept, nil
+	return kept.For(a.state), nil
 }
 
 // keepingChecks returns the definition with which the session goes on instead of one that drops or changes checks
@@ -107,7 +107,7 @@ func (a *sessionActor) keepingChecks(def *machine.Definition) *machine.Definitio
 		kept = &begun
 	}
 	kept.Notice = fmt.Sprintf("Job '%s' was edited, and drops or changes checks or schemas that this session began with (%s). The edit counts for the next session: this one goes on with the definition it has.", a.state.JobName, strings.Join(less, "; "))
-	return kept
+	return kept.For(a.state)
 }
 
 // edited reports whether a definition is another than the one that the session began with, if that

@@ -403,6 +403,7 @@ func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, how 
 func (a *sessionActor) submission(c *candidate) gate.Submission {
 	s := gate.Submission{
 		SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step, Goal: a.state.Goal,
+		Root: a.state.RootOf("", c.plan.Step.ID),
 	}
 	for _, in := range a.state.In(a.engine.Place).StepInputs(c.def, c.plan.Step) {
 		if in.FromStep != "" || in.Value != nil || in.Paths != nil || in.NotGiven {

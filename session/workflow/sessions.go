@@ -125,7 +125,7 @@ func (e *Engine) Definition(s *machine.State) (*machine.Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the definition of session %s: %w", s.SessionID, err)
 	}
-	return def, nil
+	return def.For(s), nil
 }
 
 // definitionsKept is how long definitions are kept that no session needs: a session that begins may need one.

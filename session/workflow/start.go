@@ -33,6 +33,8 @@ type StartArgs struct {
 	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
 	// which others continue. Nobody counts as working on it yet.
 	Root bool `json:"-"`
+	// Isolated is for runs, which give items worktrees of their own: see machine.State.
+	Isolated bool `json:"-"`
 }
 
 // Start starts a session and pushes it onto the stack (seed 000, 001.3). When it returns, the
@@ -69,7 +71,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
-	def := machine.Define(j, wf.Name)
+	def := machine.Define(j, wf.Name).For(&machine.State{Isolated: a.Isolated})
 	if len(wf.Entries) == 0 {
 		return nil, "", machine.NoSteps(def)
 	}
@@ -96,7 +98,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 	b := machine.NewSession{
 		Goal: a.Goal, Inputs: inputs, InstanceID: a.InstanceID, Identity: c.identity, Place: e.Place, AttemptID: e.Attempt,
-		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),
+		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def), Isolated: a.Isolated,
 	}
 	if parent != "" {
 		b.Parent = &parent
@@ -139,7 +141,7 @@ func (e *Engine) beginning(ctx context.Context, root string, def *machine.Defini
 	}
 	texts, err := e.definitions.Texts(def, first)
 	if err == nil {
-		def, err = e.protect(ctx, root, def, first)
+		def, err = e.protect(ctx, root, nil, def, first)
 	}
 	if err == nil {
 		def, err = e.definitions.Keep(def, texts)

@@ -31,6 +31,9 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	if err != nil {
 		return nil, err
 	}
+	if err := a.beginCalls(ctx, def); err != nil {
+		return nil, err
+	}
 	_, members, pending := a.state.Position(def)
 	entry := a.state.Shown(def)
 	shown, next, err := pageOf(entry, args.Cursor)

@@ -144,7 +144,7 @@ func (s *Site) output(ctx context.Context, who session.Caller, r *http.Request) 
 	if p.State == nil || !delivered(p, path) {
 		return nil, session.Wrong(codes.UnknownOutput, "Session %s has delivered no file %q.", p.ID, path)
 	}
-	file, fi, err := openFile(p.Root, path)
+	file, fi, err := openFile(p.State.RootOf(p.Root, r.URL.Query().Get("step")), path)
 	if err != nil {
 		return nil, session.NotNow(codes.UnreadableOutput, "The file cannot be read now: %v.", err)
 	}

@@ -72,7 +72,7 @@ func (i *inspection) journaled() error {
 	for _, attempt := range all {
 		j, err := i.k.load(attempt)
 		path := i.k.journalPath(attempt)
-		e, known := i.expected[attempt]
+		e, known := i.expected[OfAttempt(attempt)]
 		busy := i.k.busy(attempt)
 		i.journals[attempt] = busy || err != nil || j != nil
 		switch {
@@ -105,7 +105,7 @@ func (i *inspection) folders() error {
 	}
 	for _, f := range list {
 		name := strings.TrimSuffix(f.Name(), ".removing")
-		e, known := i.expected[name]
+		e, known := i.expected[OfAttempt(name)]
 		path := filepath.Join(i.k.dir, f.Name())
 		switch {
 		case !f.IsDir() || strings.HasPrefix(name, ".") || i.journals[name] || i.k.busy(name):

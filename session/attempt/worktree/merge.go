@@ -341,6 +341,37 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	})
 }
 
+// Commit commits all changed and untracked files of a worktree, as the user, without untracked copies (see Tree.Copy); in
+// a merge it ends that. The error is ErrUnfinished while a merge has conflicts, or during another operation.
+func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
+	defer wrap(&err, "committing the changes in %s", path)
+	return k.onWorktree(ctx, path, nil, func(b *view) error {
+		merging := b.operation() == "merge"
+		files, err := b.unmerged(ctx)
+		if err == nil && (!merging || len(files) > 0) {
+			err = b.finished()
+		}
+		ctx, others := context.WithoutCancel(ctx), []string{"add", "--all", "--", ":/"}
+		for _, name := range b.Copy {
+			others = append(others, ":(exclude,top,literal)"+filepath.ToSlash(filepath.Join(b.Folder, name)))
+		}
+		for _, args := range [][]string{{"add", "--update", "--", ":/"}, others} {
+			if err == nil {
+				_, err = git.Output(ctx, b.call(args...))
+			}
+		}
+		if err != nil {
+			return err
+		}
+		_, err = git.Output(ctx, b.call("diff", "--cached", "--quiet"))
+		if err == nil && !merging || err != nil && git.ExitCode(err) != 1 {
+			return err // nothing is staged, or that is not known
+		}
+		_, err = git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message))
+		return err
+	})
+}
+
 // Abort undoes a merge in progress in an attempt's worktree: its files are as in its last commit
 // again; untracked ones stay. What was there, such as conflicts that were resolved already, is first
 // saved as by Remove, and the Rescue says where, or is nil. It blocks until all is done. Errors: ErrNoMerge,

@@ -123,6 +123,9 @@ func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
 		return err
 	}
 	k.at("unregistered " + e.Name)
+	if e.Passing && e.Since != nil {
+		return dropBranch(ctx, e.Common, e.Branch, e.Since.Common)
+	}
 	return dropBranch(ctx, e.Common, e.Branch, e.Base)
 }
 

@@ -40,6 +40,7 @@ import (
 	"syscall"
 
 	"deepwork/actor/durable"
+	"slices"
 )
 
 // Options configure a Keeper.
@@ -91,6 +92,8 @@ type Tree struct {
 	TargetBranch string   `json:"target_branch"`   // a branch of it
 	Copy         []string `json:"copy,omitempty"`  // copied from Repo; missing files are skipped
 	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
+	// Passing is for items of a run: when it is removed, its branch goes too if it was merged.
+	Passing bool `json:"passing,omitempty"`
 	// Allowed is called before Setup is run in dir; its error is Create's. nil allows it.
 	Allowed func(dir string) error `json:"-"`
 }
@@ -118,6 +121,15 @@ var (
 // attemptName matches the valid names of attempts: each names a folder, a journal and a ref. The
 // ids of the board are valid.
 var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+
+// OfAttempt returns the id of the attempt that worktrees belong to: those of an item of its run have a name after it.
+func OfAttempt(name string) string { return name[:min(len(name), 36)] }
+
+// Items returns the names of the worktrees that items of an attempt's run have.
+func (k *Keeper) Items(attempt string) ([]string, error) {
+	all, err := k.attempts()
+	return slices.DeleteFunc(all, func(name string) bool { return name == attempt || OfAttempt(name) != attempt }), err
+}
 
 // wrap adds the context of an error.
 func wrap(err *error, format string, args ...any) {

@@ -120,6 +120,7 @@ func (s *State) FaultsWith(def *Definition) []string {
 		c.fault(true, "its definition %s is of %s/%s", s.Definition.Hash, def.Job.Name, def.Workflow.Name)
 		return c
 	}
+	def = def.For(s)
 	at := def.Workflow.Find(s.CurrentStepID)
 	if at < 0 || at != s.CurrentEntryIndex {
 		c.fault(true, "its current step %q is entry %d of its definition, and it says %d", s.CurrentStepID, at, s.CurrentEntryIndex)

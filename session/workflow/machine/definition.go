@@ -37,6 +37,16 @@ func Define(j *job.Job, workflow string) *Definition {
 	return &Definition{Job: j.Of(workflow), Workflow: j.Workflow(workflow)}
 }
 
+// For returns the definition as a session sees it: see State.Isolated.
+func (def *Definition) For(s *State) *Definition {
+	if !s.Isolated {
+		return def
+	}
+	isolated := *def
+	isolated.Workflow = def.Workflow.Isolated()
+	return &isolated
+}
+
 // A bundle is the file of a stored definition.
 type Bundle struct {
 	JobDir       string            `json:"job_dir"`
@@ -125,6 +135,7 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		}
 		if i == 0 {
 			infos[i].SessionID, infos[i].BranchName, infos[i].BranchStatus = s.SessionID, s.BranchName, s.BranchStatus
+			infos[i].ProjectRoot = s.Folder(def, id) // which is completed when the reply is sent
 		} else {
 			infos[i].JobDir, infos[i].CommonJobInfo = "", nil
 		}

@@ -218,6 +218,10 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	}
 	n.setProgress(changed...)
 
+	if job.IsMerge(p.Step.ID) {
+		n.StepProgress = n.Isolate(def, p.Step.ID, "", f.At).StepProgress
+	}
+
 	r := NewFinishReply(NextStep, def.Notice, f.Evidence.notice(p.Step.ID))
 	stored := f.Call.stored(r)
 	stored.StepID, stored.EntryIndex = p.Step.ID, p.Index
@@ -252,11 +256,7 @@ func (s *State) move(def *Definition, index int, pending []string, f FinishInput
 		if ids == nil {
 			return index
 		}
-		begun := make([]*StepProgress, len(ids))
-		for i, id := range ids {
-			begun[i] = &StepProgress{StepID: id, StartedAt: f.At, Protected: def.Protected[id]}
-		}
-		s.setProgress(begun...)
+		s.setProgress(s.begun(def, ids, f.At)...)
 		d = s.Describe(def, ids, f.Texts)
 	case ids == nil:
 		s.Status, s.CompletedAt = Completed, new(f.At)

@@ -294,11 +294,14 @@ func (s *State) CallValues(def *Definition, st *job.Step, of *job.Workflow) map[
 	return all
 }
 
-// value returns the newest value of an output before a step, or that of an input of the workflow, as an
-// argument.
+// value returns the newest value of an output before a step, or that of an input of the workflow or of the step's item,
+// as an argument.
 func (s *State) value(def *Definition, st *job.Step, name string) (v OutputValue, ok bool) {
 	index := def.Workflow.Find(st.ID)
 	if _, i, item := job.SplitItem(st.ID); item {
+		if name == job.ItemName {
+			return s.itemInfo(def, st.ID).argument(), true
+		}
 		for _, id := range slices.Backward(def.Workflow.Entries[index]) {
 			if p := s.Progress(job.Item(id, i)); !ok && p.Done() {
 				v, ok = p.Outputs.Get(name)

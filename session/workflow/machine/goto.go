@@ -94,7 +94,9 @@ func (s *State) GoTo(def *Definition, c Call, to int, stepID string, all bool, a
 				n.Progress(stepID).Round = round // which regroup has made
 			}
 		} else {
-			n.setProgress(&StepProgress{StepID: stepID, StartedAt: at, Protected: def.Protected[stepID]})
+			p := n.begun(def, []string{stepID}, at)[0]
+			p.Folder = s.Folder(def, stepID)
+			n.setProgress(p)
 		}
 		r.BeginStep = n.Describe(def, job.Entry{stepID}, texts).First
 	} else {
@@ -211,7 +213,7 @@ func (s *State) regroup(def *Definition, to int, at time.Time) {
 	for _, id := range def.Workflow.Entries[to] {
 		p := s.Progress(id)
 		if p == nil { // the step, or one that an edit added
-			p = &StepProgress{StepID: id, StartedAt: at, Protected: def.Protected[id]}
+			p = s.begun(def, []string{id}, at)[0]
 		}
 		members = append(members, p)
 	}

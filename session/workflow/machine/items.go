@@ -3,7 +3,9 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
@@ -16,6 +18,15 @@ type ItemInfo struct {
 	Index int             `json:"index" jsonschema:"position in the list, from 0"`
 	Count int             `json:"count" jsonschema:"number of items in the list"`
 	Value json.RawMessage `json:"value" jsonschema:"the item: a text or an object"`
+}
+
+// argument returns the item as an argument: its text, or an object as JSON.
+func (i *ItemInfo) argument() OutputValue {
+	text := string(i.Value)
+	if jsontext.Kind(i.Value) == "string" {
+		_ = json.Unmarshal(i.Value, &text) // which it is
+	}
+	return OutputValue{Paths: []string{text}}
 }
 
 // ListBytes is the largest list of items, in bytes.
@@ -194,6 +205,16 @@ func (s *State) Open(def *Definition, index int, pending []string) (open []strin
 	return open
 }
 
+// done returns for how many of so many items a step is done.
+func (all progress) done(stepID string, items int) (done, of int) {
+	for i := range items {
+		if all[job.Item(stepID, i)].Done() {
+			done++
+		}
+	}
+	return done, items
+}
+
 // waits reports whether an item waits for a person, which holds up no other one.
 func (all progress) waits(entry job.Entry, item int) bool {
 	return slices.ContainsFunc(entry, func(id string) bool {
@@ -229,7 +250,7 @@ func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entr
 	}
 	n := s.Next(o.At)
 	p := n.ProgressOrNew(id, o.At).voided(movedOn, o.At).clone()
-	p.Dropped = &o
+	p.Dropped, p.Folder = &o, s.Folder(def, id)
 	n.setProgress(p)
 	_, _, pending := n.Position(def)
 	f := FinishInput{At: o.At}
@@ -242,6 +263,60 @@ func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entr
 	n.move(def, here, pending, f, &FinishReply{})
 	n.settle(o.At)
 	return n, nil
+}
+
+// Folder returns the folder in which a step works that begins now, relative to that of the session: that of its item,
+// "." if it is to be given one, or "" for the same. A nil State is that of no session.
+func (s *State) Folder(def *Definition, id string) string {
+	_, i, item := job.SplitItem(id)
+	if s == nil || !s.Isolated || !item || !forEach(def, def.Workflow.Find(id)).Merges() {
+		return ""
+	}
+	folder := "."
+	for _, member := range def.Workflow.Entries[def.Workflow.Find(id)] {
+		p := s.Progress(job.Item(member, i))
+		if job.IsMerge(member) && p.Done() {
+			return "."
+		}
+		if p != nil && p.Folder != "" {
+			folder = p.Folder
+		}
+	}
+	return folder
+}
+
+// RootOf returns the folder in which a step is worked on that is not finished; root is that of the session.
+func (s *State) RootOf(root, stepID string) string {
+	if p := s.Progress(stepID); p != nil {
+		return filepath.Join(root, p.Folder)
+	}
+	return root
+}
+
+// begun returns the progress of steps that begin now.
+func (s *State) begun(def *Definition, ids []string, at time.Time) []*StepProgress {
+	all := make([]*StepProgress, len(ids))
+	for i, id := range ids {
+		all[i] = &StepProgress{StepID: id, StartedAt: at, Protected: def.Protected[id], Folder: s.Folder(def, id)}
+	}
+	return all
+}
+
+// Isolate records the folder in which the item of a step is worked on from now on, with the files that its steps
+// protect there, by def; "" means that it is merged, and only its merge keeps where it was.
+func (s *State) Isolate(def *Definition, id, folder string, at time.Time) *State {
+	_, i, _ := job.SplitItem(id)
+	n := s.Next(at)
+	for _, member := range def.Workflow.Entries[def.Workflow.Find(id)] {
+		if p := n.Progress(job.Item(member, i)); p != nil && (!p.Done() || folder == "" && !job.IsMerge(member)) {
+			p = p.clone()
+			if p.Folder = folder; folder != "" {
+				p.Protected = def.Protected[p.StepID]
+			}
+			n.setProgress(p)
+		}
+	}
+	return n
 }
 
 // outputsOf returns the names of the outputs of a step of a for_each. A workflow declares none: they are those that
@@ -299,14 +374,6 @@ func (v OutputValue) flat() OutputValue {
 		}
 	}
 	return all
-}
-
-// inOrder returns the ids of the steps in the workflow's order, with those of items that have begun.
-func (s *State) inOrder(def *Definition) (ids []string) {
-	for i := range def.Workflow.Entries {
-		ids = append(ids, s.Displayed(def, i)...)
-	}
-	return ids
 }
 
 // appendEach appends the list of the values of items as JSON.

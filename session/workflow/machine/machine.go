@@ -33,6 +33,7 @@ type NewSession struct {
 	BranchDue  bool // it is to be made
 	Parent     *string
 	CalledAs   string // the step of the parent that the session is
+	Isolated   bool   // see State.Isolated
 	Identity   string
 	Place      *task.Place // of the server, or nil
 	AttemptID  string      // see State.AttemptID
@@ -66,7 +67,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		FormatVersion: FormatVersion, SessionID: b.SessionID,
 		JobName: def.Job.Name, WorkflowName: def.Workflow.Name,
 		Goal: b.Goal, Inputs: b.Inputs, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
-		Status: Active, ParentSessionID: b.Parent, CalledAs: b.CalledAs,
+		Status: Active, ParentSessionID: b.Parent, CalledAs: b.CalledAs, Isolated: b.Isolated,
 		StartedAt: b.At, UpdatedAt: b.At,
 		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
 	}
@@ -112,10 +113,7 @@ func (s *State) enter(def *Definition, index int, at time.Time, texts Instructio
 			return def.Workflow.Find(p.Key) == index && !slices.Contains(entry, p.Key)
 		})
 	}
-	for _, id := range entry {
-		changed = append(changed, &StepProgress{StepID: id, StartedAt: at, Protected: def.Protected[id]})
-	}
-	s.setProgress(changed...)
+	s.setProgress(append(changed, s.begun(def, entry, at)...)...)
 	return s.Describe(def, entry, texts)
 }
 

@@ -263,6 +263,7 @@ type StepInput struct {
 // A CompletedStep is a finished step and its outputs.
 type CompletedStep struct {
 	StepID  string  `json:"step_id" jsonschema:"id of the step"`
+	Items   string  `json:"items,omitempty" jsonschema:"of a step that is done for each item of a list: for how many it is done, such as 412 of 1000; their outputs are in step_inputs and all_outputs"`
 	Outputs Outputs `json:"outputs" jsonschema:"files by output, as submitted; the beginning of a text"`
 	Omitted int     `json:"omitted,omitzero" jsonschema:"number of further files, not listed"`
 	Machine string  `json:"machine,omitempty" jsonschema:"other machine that has the files, with the project's folder there; absent if they are here"`
@@ -382,26 +383,34 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 	}
 }
 
-// CompletedSteps returns the finished steps, in the workflow's order, with their files.
+// CompletedSteps returns the finished steps, in the workflow's order, with their files; those of items in short.
 func (s *State) CompletedSteps(def *Definition) []CompletedStep {
-	room, out := newListing(), []CompletedStep{}
-	for _, id := range s.inOrder(def) {
-		p := s.Progress(id)
-		if !p.Done() {
-			continue
-		}
-		c := CompletedStep{StepID: id, Machine: s.elsewhere(p)}
-		for _, o := range p.Outputs {
-			paths, list := o.Value.Paths, o.Value.List
-			if o.Value.Text != nil {
-				paths = []string{o.Value.Shown()}
+	room, out, all := newListing(), []CompletedStep{}, s.byID()
+	for i, entry := range def.Workflow.Entries {
+		for _, id := range entry {
+			if forEach(def, i) != nil {
+				if done, n := all.done(id, len(s.items(def, i))); done > 0 {
+					out = append(out, CompletedStep{StepID: id, Items: fmt.Sprintf("%d of %d", done, n), Outputs: Outputs{}})
+				}
+				continue
 			}
-			paths, omitted := room.take(paths)
-			if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
-				c.Outputs = append(c.Outputs, jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: list}})
+			p := all[id]
+			if !p.Done() {
+				continue
 			}
+			c := CompletedStep{StepID: id, Machine: s.elsewhere(p)}
+			for _, o := range p.Outputs {
+				paths, list := o.Value.Paths, o.Value.List
+				if o.Value.Text != nil {
+					paths = []string{o.Value.Shown()}
+				}
+				paths, omitted := room.take(paths)
+				if c.Omitted += omitted; len(paths) > 0 || omitted == 0 {
+					c.Outputs = append(c.Outputs, jsontext.Pair[OutputValue]{Key: o.Key, Value: OutputValue{Paths: paths, List: list}})
+				}
+			}
+			out = append(out, c)
 		}
-		out = append(out, c)
 	}
 	return out
 }

@@ -51,6 +51,7 @@ type State struct {
 	StepProgress      jsontext.OrderedMap[*StepProgress] `json:"step_progress"`       // in the order the steps began
 	ParentSessionID   *string                            `json:"parent_session_id"`
 	CalledAs          string                             `json:"called_as,omitempty"` // the step of the parent that this session is; "" if an agent began it
+	Isolated          bool                               `json:"isolated,omitempty"`  // a run began it that gives items worktrees of their own, if their form asks for it
 	AbortReason       *string                            `json:"abort_reason"`
 	StartedAt         time.Time                          `json:"started_at"`
 	UpdatedAt         time.Time                          `json:"updated_at"` // of the last transition
@@ -107,6 +108,7 @@ type StepProgress struct {
 	Child   string                       `json:"child,omitempty"`   // the session that the step is, if it is a workflow
 	Ended   *RoundEnd                    `json:"ended,omitempty"`   // what the program said that ends the rounds; of the last step of one
 	Dropped *Override                    `json:"dropped,omitempty"` // a person leaves out its item
+	Folder  string                       `json:"folder,omitempty"`  // in which its item is worked on until it is merged, relative to that of the session; "" means the same, and "." that it is to be given one
 
 	encoded []byte // its JSON, cached by State.Encode
 }
@@ -352,7 +354,7 @@ func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsont
 	all := slices.Clone(steps)
 	for i, entry := range all {
 		p := entry.Value.clone()
-		p.Granted, p.Question, p.Shown, p.Unfit, p.Place, p.Protected = nil, nil, nil, nil, nil, nil
+		p.Granted, p.Question, p.Shown, p.Unfit, p.Place, p.Protected, p.Folder = nil, nil, nil, nil, nil, nil, ""
 		p.Evidence = p.Evidence.imported()
 		p.Attempts, p.QualityAttempts = slices.Clone(p.Attempts), 0
 		for j, was := range p.Attempts {
