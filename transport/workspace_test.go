@@ -142,8 +142,8 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 	into[machine.FinishReply](t, inside, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	inBoard(t, root, func(b store.Board) {
 		a := testkit.Get(b.Attempt(t.Context(), id)).Must(t)
-		if deref(a.WorkflowSessionID) != theirs || deref(a.WorkflowStatus) != "active" || deref(a.WorkflowStep) != "hotel" {
-			t.Errorf("the attempt is at %q %q %q", deref(a.WorkflowSessionID), deref(a.WorkflowStatus), deref(a.WorkflowStep))
+		if board.OrEmpty(a.WorkflowSessionID) != theirs || board.OrEmpty(a.WorkflowStatus) != "active" || board.OrEmpty(a.WorkflowStep) != "hotel" {
+			t.Errorf("the attempt is at %q %q %q", board.OrEmpty(a.WorkflowSessionID), board.OrEmpty(a.WorkflowStatus), board.OrEmpty(a.WorkflowStep))
 		}
 	})
 	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(workspace, ".deepwork", "tmp", "session_"+theirs+".json"))).Err(), "the export is not in the session's root")

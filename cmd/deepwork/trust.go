@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,12 +103,11 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	}
 	text, _ := os.ReadFile(file) // to find the lines; it was read before
 	a.showSet(folder.Root, file, slices.Concat(set, checks), config.Places(text))
+	fault := slices.Concat(set, checks).Fault()
 	if fi, err := os.Stat(file); err == nil {
-		if fault := trust.FaultOf(folder.Root, file, fi); fault != "" {
-			return fmt.Errorf("this cannot be approved: %s", fault)
-		}
+		fault = cmp.Or(trust.FaultOf(folder.Root, file, fi), fault)
 	}
-	if fault := slices.Concat(set, checks).Fault(); fault != "" {
+	if fault != "" {
 		return fmt.Errorf("this cannot be approved: %s", fault)
 	}
 	fresh := slices.DeleteFunc(slices.Clone(checks), record.ApprovedCheck)
@@ -122,9 +122,8 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	if len(checks) > 0 {
 		summary += fmt.Sprintf(" Its jobs ask to run %s, of which %d were not approved before.", count(len(checks), "check"), len(fresh))
 	}
-	err = confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summary, inline(folder.Root)),
-		"the answer is not \"yes\": nothing was approved", ", or name the folder under trusted_folders in your own config, "+config.UserFile())
-	if err != nil {
+	if err := confirm(fmt.Sprintf("\n%s\nMay the project in %s do all of this? Type yes: ", summary, inline(folder.Root)),
+		"the answer is not \"yes\": nothing was approved", ", or name the folder under trusted_folders in your own config, "+config.UserFile()); err != nil {
 		return err
 	}
 	if err := ledger.Grant(ctx, set, time.Now()); err != nil {
