@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -14,15 +15,21 @@ import (
 // properties of all of them, and its description says which go together.
 func (p *portable) flattened(s node) node {
 	out := without(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")
+	var conditional []any
 	for _, part := range get[[]any](s, "allOf") {
 		if o, ok := part.(node); ok {
 			out = conjoined(out, p.flattened(o))
+			conditional = append(conditional, get[any](o, "then"), get[any](o, "else"))
 		}
 	}
+	if _, has := s.Get("properties"); !has {
+		p.changed("the top has properties")
+	}
+	branches, _ := p.union(conditional)
+	out = out.Set("properties", merged(get[node](out, "properties"), get[node](branches, "properties")))
 	for _, key := range []string{"anyOf", "oneOf"} {
-		if forms := get[[]any](s, key); len(forms) > 0 {
-			union, named := p.union(forms)
-			out = conjoined(out, union)
+		union, named := p.union(get[[]any](s, key))
+		if out = conjoined(out, union); len(named) > 1 {
 			note := fmt.Sprintf("The arguments have one of these forms: %s.", strings.Join(named, "; "))
 			out = out.Set("description", json.RawMessage(jsontext.Quote(strings.TrimSpace(stringOf(get[any](out, "description"))+" "+jsontext.Clip(note, maxFormsText)))))
 		}
@@ -65,14 +72,14 @@ func conjoined(a, b node) node {
 	return a
 }
 
-// union returns the schema of an object that fits any of the forms, and what distinguishes each: the
-// properties that it requires, else those that it has.
+// union returns the schema of an object that fits any of the forms, and what distinguishes each of those that an
+// object can have: the properties that it requires, else those that it has.
 func (p *portable) union(forms []any) (union node, named []string) {
 	var properties node // the different schemas of each
 	var required []any
-	for i, form := range forms {
-		o, ok := form.(node)
-		if !ok {
+	for _, form := range forms {
+		o, _ := form.(node)
+		if _, typed := o.Get("type"); o == nil || typed && !hasType(o, "object") {
 			continue
 		}
 		o = p.flattened(o)
@@ -87,7 +94,7 @@ func (p *portable) union(forms []any) (union node, named []string) {
 			properties = properties.Set(m.Key, list)
 		}
 		needs := get[[]any](o, "required")
-		if i == 0 {
+		if named == nil {
 			required = needs
 		}
 		required = slices.DeleteFunc(slices.Clone(required), func(v any) bool {
@@ -99,7 +106,7 @@ func (p *portable) union(forms []any) (union node, named []string) {
 				names = append(names, stringOf(v))
 			}
 		}
-		named = append(named, strings.Join(names, ", "))
+		named = append(named, cmp.Or(strings.Join(names, ", "), "others"))
 	}
 	for i, m := range properties {
 		if list := m.Value.([]any); len(list) == 1 {
@@ -111,12 +118,12 @@ func (p *portable) union(forms []any) (union node, named []string) {
 	return node{{Key: "properties", Value: properties}, {Key: "required", Value: required}}, named
 }
 
-// original gives the properties in a value of the listed schemas their original names.
-func (a *Adaptation) original(value json.RawMessage, listed []node) json.RawMessage {
-	listed = inPlace(listed)
+// original gives the properties in a value their original names. own are the source's own schemas of the value.
+func (a *Adaptation) original(value json.RawMessage, own ...node) json.RawMessage {
+	own = a.inPlace(own)
 	var out any
 	switch kind := jsontext.Kind(value); {
-	case len(listed) == 0:
+	case len(own) == 0:
 		return value
 	case kind == "object":
 		object := jsontext.OrderedMap[json.RawMessage]{}
@@ -124,17 +131,8 @@ func (a *Adaptation) original(value json.RawMessage, listed []node) json.RawMess
 			if err != nil {
 				return value // the check says what is wrong
 			}
-			var properties, others []node
-			for _, s := range listed {
-				properties = appendNode(properties, get[any](get[node](s, "properties"), m.Name))
-				others = appendNode(others, get[any](s, "additionalProperties"))
-			}
-			if len(properties) == 0 {
-				properties = others
-			} else if name, ok := a.Renamed[m.Name]; ok {
-				m.Name = name
-			}
-			object = append(object, jsontext.Pair[json.RawMessage]{Key: m.Name, Value: a.original(m.Value, properties)})
+			name, inside := a.member(m.Name, own)
+			object = append(object, jsontext.Pair[json.RawMessage]{Key: name, Value: a.original(m.Value, inside...)})
 		}
 		out = object
 	case kind == "array":
@@ -143,14 +141,18 @@ func (a *Adaptation) original(value json.RawMessage, listed []node) json.RawMess
 			return value
 		}
 		for i := range items {
-			var of []node
-			for _, s := range listed {
-				of = appendNode(of, get[any](s, "items"))
-				if first := get[[]any](s, "prefixItems"); i < len(first) {
-					of = appendNode(of, first[i])
+			var inside []node
+			for _, s := range own {
+				for _, key := range []string{"items", "prefixItems"} { // as a list, items is of draft 4
+					if first := get[[]any](s, key); i < len(first) {
+						inside = appendNode(inside, first[i])
+					}
+				}
+				for _, key := range []string{"items", "additionalItems", "unevaluatedItems", "contains"} {
+					inside = appendNode(inside, get[any](s, key))
 				}
 			}
-			items[i] = a.original(items[i], of)
+			items[i] = a.original(items[i], inside...)
 		}
 		out = items
 	default:
@@ -163,6 +165,34 @@ func (a *Adaptation) original(value json.RawMessage, listed []node) json.RawMess
 	return data
 }
 
+// member returns the original name of a member of an object, and the schemas of its value.
+func (a *Adaptation) member(listed string, own []node) (name string, inside []node) {
+	name, renamed := a.Renamed[listed]
+	if !renamed {
+		name = listed
+	}
+	var others []node
+	declared, required := false, false
+	for _, s := range own {
+		v, has := get[node](s, "properties").Get(name)
+		declared, inside = declared || has, appendNode(inside, v)
+		required = required || slices.ContainsFunc(get[[]any](s, "required"), func(v any) bool { return stringOf(v) == name })
+		for _, key := range []string{"additionalProperties", "unevaluatedProperties"} {
+			others = appendNode(others, get[any](s, key))
+		}
+		for _, m := range get[node](s, "patternProperties") {
+			others = appendNode(others, m.Value)
+		}
+	}
+	switch {
+	case declared:
+		return name, inside
+	case required:
+		return name, others
+	}
+	return listed, others
+}
+
 func appendNode(all []node, v any) []node {
 	if s, ok := v.(node); ok {
 		return append(all, s)
@@ -171,11 +201,23 @@ func appendNode(all []node, v any) []node {
 }
 
 // inPlace returns schemas and those that apply to the same value.
-func inPlace(all []node) []node {
+func (a *Adaptation) inPlace(all []node) []node {
+	followed := map[string]bool{}
 	for i := 0; i < len(all); i++ {
+		if ref := stringOf(get[any](all[i], "$ref")); ref != "" && !followed[ref] {
+			followed[ref] = true
+			if target := find(a.own, ref); target != nil {
+				all = append(all, target)
+			}
+		}
 		for _, key := range []string{"anyOf", "oneOf", "allOf"} {
 			for _, v := range get[[]any](all[i], key) {
 				all = appendNode(all, v)
+			}
+		}
+		for _, key := range []string{"dependentSchemas", "dependencies"} {
+			for _, m := range get[node](all[i], key) {
+				all = appendNode(all, m.Value)
 			}
 		}
 		for _, key := range []string{"if", "then", "else"} {

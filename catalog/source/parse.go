@@ -16,7 +16,6 @@ import (
 type offered struct {
 	Workflow
 	check func(json.RawMessage) error
-	tree  node              // its input schema, if that has other names for properties
 	sum   [sha256.Size]byte // of its JSON
 	notes []string          // what was replaced by something usable
 }
@@ -84,7 +83,7 @@ func parseWorkflow(source string, text json.RawMessage) (_ *offered, label strin
 	if len(c.unchecked) > 0 {
 		w.note("its inputSchema is listed as it is, and arguments are checked against all of it but what this server cannot check: %s", strings.Join(c.unchecked, "; "))
 	}
-	w.InputSchema, w.Adapted, w.tree, w.check = c.listed, c.adapted, c.tree, c.check
+	w.InputSchema, w.Adapted, w.check = c.listed, c.adapted, c.check
 	return w, label, nil
 }
 

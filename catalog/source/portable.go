@@ -3,17 +3,19 @@ package source
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepwork/catalog/jsontext"
 )
 
 const (
-	maxLevels    = 10   // of values in a listed schema
-	maxParts     = 2000 // of a listed schema, with its references written out
-	maxFormsText = 1000 // characters about the forms of the arguments
+	maxLevels    = 10        // of values in a listed schema
+	maxWritten   = maxSchema // bytes of the targets of references that are written out
+	maxFormsText = 1000      // characters about the forms of the arguments
 )
 
 // An Adaptation is what the listed input schema of a workflow does differently from the source's own, which
@@ -23,6 +25,8 @@ type Adaptation struct {
 	Changes []string `json:"changes"`
 	// Renamed are the original names of properties, by their listed ones.
 	Renamed map[string]string `json:"renamed"`
+
+	own node // the source's own schema
 }
 
 // node is a decoded JSON object, with its order. Its values are nodes, []any, or json.RawMessage.
@@ -31,31 +35,27 @@ type node = jsontext.OrderedMap[any]
 // portable makes schemas that model APIs accept; README.md has their rules.
 type portable struct {
 	Adaptation
-	root  node
 	names map[string]string // listed names, by the original ones
 	taken map[string]bool   // every key of the schema, and every listed name
-	parts int
+
+	written int // bytes of the targets of references so far
 }
 
 // adapt returns a schema that model APIs accept and that describes the same objects as the given one, and what was
-// changed; nil means nothing, and the listed schema is the given one. tree is the listed schema if properties are
-// renamed.
-func adapt(object json.RawMessage) (listed json.RawMessage, tree node, a *Adaptation) {
+// changed; nil means nothing, and the listed schema is the given one.
+func adapt(object json.RawMessage) (listed json.RawMessage, a *Adaptation) {
 	p := &portable{Adaptation: Adaptation{Renamed: map[string]string{}}, names: map[string]string{}, taken: map[string]bool{}}
-	p.root, _ = p.decode(object).(node)
-	s, _ := p.schema(p.root, nil, 0).(node)
+	p.own, _ = p.decode(object).(node)
+	s, _ := p.schema(p.own, nil, 0).(node)
 	s = p.flattened(s)
 	if len(p.Changes) == 0 {
-		return object, nil, nil
+		return object, nil
 	}
 	listed, err := jsontext.Encode(s)
 	if err != nil { // every part of it was JSON
-		return anyObject, nil, nil
+		return anyObject, nil
 	}
-	if len(p.Renamed) > 0 {
-		tree = s
-	}
-	return listed, tree, &p.Adaptation
+	return listed, &p.Adaptation
 }
 
 // decode decodes valid JSON.
@@ -124,17 +124,26 @@ func (p *portable) schema(v any, open []string, level int) any {
 	case !ok:
 		return v
 	}
-	if p.parts++; level > maxLevels || p.parts > maxParts {
-		p.changed("what is nested more than %d deep, or comes after %d parts, is left out", maxLevels, maxParts)
-		return p.bare(s)
+	if level > maxLevels {
+		p.changed("what is nested more than %d deep is left out", maxLevels)
+		return bare(s)
 	}
 	if ref := stringOf(get[any](s, "$ref")); ref != "" {
 		p.changed("references are written out")
-		target, found := p.find(ref)
-		if !found || slices.Contains(open, ref) {
-			return p.bare(merged(without(s, "$ref"), target))
+		target := find(p.own, ref)
+		if p.written <= maxWritten {
+			text, _ := jsontext.Encode(target) // it was JSON
+			p.written += len(text)
 		}
-		return p.schema(merged(without(s, "$ref"), target), append(slices.Clone(open), ref), level)
+		if p.written > maxWritten {
+			p.changed("references to more than %d bytes are left out", maxWritten)
+			target = nil
+		}
+		both := conjoined(merged(without(s, "$ref"), target), target)
+		if target == nil || slices.Contains(open, ref) {
+			return bare(both)
+		}
+		return p.schema(both, append(slices.Clone(open), ref), level)
 	}
 	out := node{}
 	for _, m := range s {
@@ -184,7 +193,7 @@ func (p *portable) keyword(s node, key string, v any, open []string, level int) 
 		return p.renamed(names), true
 	case "anyOf", "oneOf", "allOf":
 		return p.all(v, open, level), true
-	case "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "additionalProperties":
+	case "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "additionalProperties", "contentSchema":
 		if _, ok := v.(node); ok {
 			return p.schema(v, open, level+1), true
 		}
@@ -232,7 +241,7 @@ func hasType(s node, name string) bool {
 }
 
 // bare is a schema without the schemas in it.
-func (p *portable) bare(s node) node {
+func bare(s node) node {
 	out := node{}
 	for _, m := range s {
 		if slices.Contains([]string{"type", "title", "description", "enum", "const", "format"}, m.Key) {
@@ -245,22 +254,29 @@ func (p *portable) bare(s node) node {
 	return out
 }
 
-// find returns the target of a reference within the schema.
-func (p *portable) find(ref string) (node, bool) {
+// find returns the target of a reference within a schema, or nil.
+func find(root node, ref string) node {
 	pointer, local := strings.CutPrefix(ref, "#")
-	if !local || pointer != "" && pointer[0] != '/' {
-		return nil, false
+	pointer, err := url.PathUnescape(pointer)
+	if !local || err != nil || pointer != "" && pointer[0] != '/' {
+		return nil
 	}
-	at := p.root
+	var at any = root
 	for _, token := range strings.Split(pointer, "/")[1:] {
-		if at = get[node](at, unescape.Replace(token)); at == nil {
-			return nil, false
+		switch in := at.(type) {
+		case node:
+			at, _ = in.Get(unescape.Replace(token))
+		case []any:
+			if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(in) {
+				at = in[i]
+			}
 		}
 	}
-	return at, true
+	target, _ := at.(node)
+	return target
 }
 
-var unescape = strings.NewReplacer("~1", "/", "~0", "~", "%24", "$", "%20", " ")
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
 // merged returns the members of a, and those of b that a does not have.
 func merged(a, b node) node {
@@ -302,10 +318,7 @@ func (p *portable) name(name string) string {
 func (p *portable) renamed(names []any) []any {
 	out := []any{}
 	for _, v := range names {
-		if name := stringOf(v); name != "" && p.name(name) != name {
-			v = json.RawMessage(jsontext.Quote(p.name(name)))
-		}
-		out = append(out, v)
+		out = append(out, json.RawMessage(jsontext.Quote(p.name(stringOf(v)))))
 	}
 	return out
 }

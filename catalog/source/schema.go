@@ -12,12 +12,11 @@ import (
 )
 
 // anyObject is the schema of a workflow without a usable one (seed 003, 3.5 and 6.3).
-var anyObject = json.RawMessage(`{"type":"object","additionalProperties":true}`)
+var anyObject = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":true}`)
 
 // An inputSchema is the input schema of a workflow.
 type inputSchema struct {
 	listed    json.RawMessage // an object schema that model APIs accept
-	tree      node            // the same, decoded, if it has other names for properties
 	check     func(json.RawMessage) error
 	unchecked []string // its keywords that are not checked
 	err       error    // why it was replaced by that of any object, or nil
@@ -39,7 +38,7 @@ func compileSchema(raw json.RawMessage) *inputSchema {
 		return s
 	}
 	s.check, s.unchecked = compiled.Check, compiled.Unchecked
-	s.listed, s.tree, s.adapted = adapt(object)
+	s.listed, s.adapted = adapt(object)
 	return s
 }
 
