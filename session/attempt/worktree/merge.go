@@ -213,12 +213,12 @@ func (l Landing) message(from, into string) string {
 // byHand describes why a target cannot be moved where it is checked out.
 func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	at := "git -C " + strconv.Quote(path)
-	command := at + " merge --no-ff " + b.Branch
+	command := at + " merge --no-ff refs/heads/" + b.Branch // a tag may have the same name
 	switch l.Way {
 	case WaySquash:
-		command = at + " merge --squash " + b.Branch + " && " + at + " commit"
+		command = at + " merge --squash refs/heads/" + b.Branch + " && " + at + " commit"
 	case WayRebase:
-		command = "git -C " + strconv.Quote(b.Path) + " rebase refs/heads/" + l.Target + " && " + at + " merge --ff-only " + b.Branch
+		command = "git -C " + strconv.Quote(b.Path) + " rebase refs/heads/" + l.Target + " && " + at + " merge --ff-only refs/heads/" + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
