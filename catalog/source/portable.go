@@ -51,10 +51,7 @@ func adapt(object json.RawMessage) (listed json.RawMessage, a *Adaptation) {
 	if len(p.Changes) == 0 {
 		return object, nil
 	}
-	listed, err := jsontext.Encode(s)
-	if err != nil { // every part of it was JSON
-		return anyObject, nil
-	}
+	listed, _ = jsontext.Encode(s) // every part of it was JSON
 	return listed, &p.Adaptation
 }
 
@@ -131,14 +128,12 @@ func (p *portable) schema(v any, open []string, level int) any {
 	if ref := stringOf(get[any](s, "$ref")); ref != "" {
 		p.changed("references are written out")
 		target := find(p.own, ref)
-		if p.written <= maxWritten {
-			text, _ := jsontext.Encode(target) // it was JSON
-			p.written += len(text)
-		}
 		if p.written > maxWritten {
 			p.changed("references to more than %d bytes are left out", maxWritten)
 			target = nil
 		}
+		text, _ := jsontext.Encode(target) // it was JSON
+		p.written += len(text)
 		both := conjoined(merged(without(s, "$ref"), target), target)
 		if target == nil || slices.Contains(open, ref) {
 			return bare(both)
@@ -165,7 +160,7 @@ func (p *portable) keyword(s node, key string, v any, open []string, level int) 
 	case "id", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "additionalItems":
 		p.changed("it is written in draft 2020-12")
 		return nil, false
-	case "$defs", "definitions":
+	case "$defs", "definitions", "components": // the last one is OpenAPI's
 		p.changed("references are written out")
 		return nil, false
 	case "minimum", "maximum":
@@ -263,13 +258,11 @@ func find(root node, ref string) node {
 	}
 	var at any = root
 	for _, token := range strings.Split(pointer, "/")[1:] {
-		switch in := at.(type) {
-		case node:
-			at, _ = in.Get(unescape.Replace(token))
-		case []any:
-			if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(in) {
-				at = in[i]
-			}
+		object, _ := at.(node)
+		list, _ := at.([]any)
+		at, _ = object.Get(unescape.Replace(token))
+		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(list) {
+			at = list[i]
 		}
 	}
 	target, _ := at.(node)

@@ -56,6 +56,10 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 			`{"type":"object","properties":{"a":{"type":"array","items":{}},"b":{"type":["array","null"],"items":{}},"c":{"items":{}}}}`, `{"a":[1]}`, `{"a":1}`},
 		"booleans":   {`{"properties":{"a":true,"b":false}}`, `{"type":"object","properties":{"a":{},"b":{"not":{}}}}`, `{"a":1}`, `{"b":1}`},
 		"references": {`{"definitions":{"x/y":{"type":"string"}},"properties":{"a":{"$ref":"#/definitions/x~1y","description":"d"}}}`, `{"type":"object","properties":{"a":{"description":"d","type":"string"}}}`, `{"a":"x"}`, `{"a":1}`},
+		"references of OpenAPI": {
+			`{"components":{"schemas":{"A b":{"items":{"$ref":"#/components/schemas/c"}},"c":{"type":"string"}}},"properties":{"components":{"$ref":"#/components/schemas/A%20b"}}}`,
+			`{"type":"object","properties":{"components":{"items":{"type":"string"}}}}`, `{"components":["x"]}`, `{"components":[1]}`,
+		},
 		"a tree": {
 			`{"$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"$ref":"#/$defs/node"}}}},"properties":{"t":{"$ref":"#/$defs/node"}}}`,
 			`{"type":"object","properties":{"t":{"type":"object","properties":{"v":{"type":"integer"},"next":{"type":"object"}}}}}`,

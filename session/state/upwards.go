@@ -10,11 +10,8 @@ import (
 // the top of the repository, and never past the home folder, into another file system, or into the folder of
 // another user. If the folder is the project, or there is none, it returns dir as given. It only reads the disk.
 func Upwards(dir string) (project string) {
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return dir
-	}
-	first, err := os.Stat(real)
+	real, _ := filepath.EvalSymlinks(dir)
+	first, err := os.Stat(real) // an error for ""
 	home, _ := os.UserHomeDir()
 	above, _ := os.Stat(home)
 	for at := real; err == nil; at = filepath.Dir(at) {

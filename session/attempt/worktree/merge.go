@@ -497,16 +497,17 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 
 // lost returns ErrNoWorktree with the command that brings a worktree back whose folder is gone.
 func (j *journal) lost(ctx context.Context, path string) error {
-	i := slices.IndexFunc(j.Trees, func(e *record) bool { return e.Path == path })
-	if i < 0 || isThere(path) {
-		return ErrNoWorktree
+	for _, e := range j.Trees {
+		if e.Path != path || isThere(path) {
+			continue
+		}
+		used, err := checkoutsOf(ctx, e.Common, e.Branch)
+		if err != nil {
+			return err
+		} else if len(used) > 0 && used[0].admin != e.Common {
+			return fmt.Errorf("%w; its branch %s is checked out in %s. If it was moved there, this moves it back: git -C %q worktree move %q %q", ErrNoWorktree, e.Branch, used[0].path, e.Common, used[0].path, path)
+		}
+		return fmt.Errorf("%w. This makes it again, without what was not committed: git -C %q worktree add --force %q %s", ErrNoWorktree, e.Common, path, e.Branch)
 	}
-	e := j.Trees[i]
-	used, err := checkoutsOf(ctx, e.Common, e.Branch)
-	if err != nil {
-		return err
-	} else if len(used) > 0 && used[0].admin != e.Common {
-		return fmt.Errorf("%w; its branch %s is checked out in %s. If it was moved there, this moves it back: git -C %q worktree move %q %q", ErrNoWorktree, e.Branch, used[0].path, e.Common, used[0].path, path)
-	}
-	return fmt.Errorf("%w. This makes it again, without what was not committed: git -C %q worktree add --force %q %s", ErrNoWorktree, e.Common, path, e.Branch)
+	return ErrNoWorktree
 }
