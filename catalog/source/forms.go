@@ -143,10 +143,10 @@ func (a *Adaptation) original(value json.RawMessage, own ...node) json.RawMessag
 		for i := range items {
 			var inside []node
 			for _, s := range own {
-				for _, key := range []string{"items", "prefixItems"} { // as a list, items is of draft 4
-					if first := get[[]any](s, key); i < len(first) {
-						inside = appendNode(inside, first[i])
-					}
+				first := slices.Concat(get[[]any](s, "items"), get[[]any](s, "prefixItems")) // draft 4 and 2020-12
+				if i < len(first) {
+					inside = appendNode(inside, first[i])
+					continue
 				}
 				for _, key := range []string{"items", "additionalItems", "unevaluatedItems", "contains"} {
 					inside = appendNode(inside, get[any](s, key))
@@ -168,26 +168,25 @@ func (a *Adaptation) member(listed string, own []node) (name string, inside []no
 	if !renamed {
 		name = listed
 	}
-	var others []node
-	declared, required := false, false
+	known := false
 	for _, s := range own {
-		v, has := get[node](s, "properties").Get(name)
-		declared, inside = declared || has, appendNode(inside, v)
-		required = required || slices.ContainsFunc(get[[]any](s, "required"), func(v any) bool { return stringOf(v) == name })
-		for _, key := range []string{"additionalProperties", "unevaluatedProperties"} {
-			others = appendNode(others, get[any](s, key))
+		v, declared := get[node](s, "properties").Get(name)
+		known = known || declared || slices.ContainsFunc(get[[]any](s, "required"), func(v any) bool { return stringOf(v) == name })
+		if declared {
+			inside = appendNode(inside, v)
+			continue
 		}
 		for _, m := range get[node](s, "patternProperties") {
-			others = appendNode(others, m.Value)
+			inside = appendNode(inside, m.Value)
+		}
+		for _, key := range []string{"additionalProperties", "unevaluatedProperties"} {
+			inside = appendNode(inside, get[any](s, key))
 		}
 	}
-	switch {
-	case declared:
-		return name, inside
-	case required:
-		return name, others
+	if !known {
+		name = listed
 	}
-	return listed, others
+	return name, inside
 }
 
 func appendNode(all []node, v any) []node {

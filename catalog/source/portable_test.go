@@ -179,7 +179,7 @@ func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
 // own names.
 func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 	schema := `{"type":"object","required":["user id"],"additionalProperties":{"type":"object","properties":{"a b":{}}},"properties":{"filter[name]":{"type":"string"},"user id":{"type":"number"},
-		"user_id":{},"a tree":{"$ref":"#/$defs/tree"},"deep":{"type":"object","required":["only required"]},"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object","additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},
+		"user_id":{},"a tree":{"$ref":"#/$defs/tree"},"pair":{"prefixItems":[{"additionalProperties":{"properties":{"filter[name]":{}}}}],"items":{"$ref":"#/$defs/of"}},"deep":{"type":"object","required":["only required"]},"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object","additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},
 		"patternProperties":{"^x-":{"$ref":"#/$defs/of"}},"$defs":{"tree":{"type":"object","properties":{"a tree":{"$ref":"#/$defs/tree"}},"dependentSchemas":{"a tree":{"properties":{"a b":{}}}}},"of":{"type":"object","properties":{"a b":{"type":"integer"}},"dependentRequired":{"a b":["filter[name]"]}}},"oneOf":[{"required":["filter[name]"]},{"required":["日本"]}]}`
 	w, _, err := parseWorkflow("s", json.RawMessage(`{"id":"1","name":"n","description":"d","inputSchema":`+schema+`}`))
 	if err != nil || w.Adapted == nil {
@@ -203,6 +203,7 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 		`{"user id":1,"p_2_x":{"a_b":"free"},"filter[name]":"x"}`:                                       `{"user id":1,"2 x":{"a_b":"free"},"filter[name]":"x"}`,
 		`{"` + user + `":1,"` + tree + `":{"` + tree + `":{"` + tree + `":{"a_b":1,"filter_name":2}}}}`: `{"user id":1,"a tree":{"a tree":{"a tree":{"a b":1,"filter_name":2}}}}`,
 		`{"` + user + `":1,"x-1":{"a_b":1},"deep":{"only_required":1,"other":{"only_required":2}}}`:     `{"user id":1,"x-1":{"a b":1},"deep":{"only required":1,"other":{"only_required":2}}}`,
+		`{"` + user + `":1,"pair":[{"a_b":{"filter_name":1}},{"a_b":1}]}`:                               `{"user id":1,"pair":[{"a_b":{"filter[name]":1}},{"a b":1}]}`,
 		`[1]`: `[1]`, `{"a`: `{"a`, ``: ``,
 	} {
 		if got := string(tool.Original(json.RawMessage(given))); got != want {
