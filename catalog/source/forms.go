@@ -22,9 +22,6 @@ func (p *portable) flattened(s node) node {
 			conditional = append(conditional, get[any](o, "then"), get[any](o, "else"))
 		}
 	}
-	if _, has := s.Get("properties"); !has {
-		p.changed("the top has properties")
-	}
 	branches, _ := p.union(conditional)
 	out = out.Set("properties", merged(get[node](out, "properties"), get[node](branches, "properties")))
 	for _, key := range []string{"anyOf", "oneOf"} {
@@ -36,10 +33,6 @@ func (p *portable) flattened(s node) node {
 	}
 	if len(without(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")) < len(s) {
 		p.changed("oneOf, anyOf, allOf, enum, const and not at the top are replaced by the properties of all forms")
-	}
-	if stringOf(get[any](s, "type")) != "object" {
-		p.changed("the type at the top is object alone")
-		out = out.Set("type", json.RawMessage(`"object"`))
 	}
 	return out
 }

@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	maxLevels    = 10        // of values in a listed schema
-	maxWritten   = maxSchema // bytes of the targets of references that are written out
-	maxFormsText = 1000      // characters about the forms of the arguments
+	maxLevels    = 10   // of values in a listed schema
+	maxFormsText = 1000 // characters about the forms of the arguments
 )
 
 // An Adaptation is what the listed input schema of a workflow does differently from the source's own, which
@@ -47,6 +46,13 @@ func adapt(object json.RawMessage) (listed json.RawMessage, a *Adaptation) {
 	p := &portable{Adaptation: Adaptation{Renamed: map[string]string{}}, names: map[string]string{}, taken: map[string]bool{}}
 	p.own, _ = p.decode(object).(node)
 	s, _ := p.schema(p.own, nil, 0).(node)
+	if _, has := s.Get("properties"); !has {
+		p.changed("the top has properties")
+	}
+	if stringOf(get[any](s, "type")) != "object" {
+		p.changed("the type at the top is object alone")
+		s = s.Set("type", json.RawMessage(`"object"`))
+	}
 	s = p.flattened(s)
 	if len(p.Changes) == 0 {
 		return object, nil
@@ -128,8 +134,8 @@ func (p *portable) schema(v any, open []string, level int) any {
 	if ref := stringOf(get[any](s, "$ref")); ref != "" {
 		p.changed("references are written out")
 		target := find(p.own, ref)
-		if p.written > maxWritten {
-			p.changed("references to more than %d bytes are left out", maxWritten)
+		if p.written > maxSchema {
+			p.changed("references to more than %d bytes are left out", maxSchema)
 			target = nil
 		}
 		text, _ := jsontext.Encode(target) // it was JSON

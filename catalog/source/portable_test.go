@@ -210,6 +210,9 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", given, got, want)
 		}
 	}
+	if changes := strings.Join(w.Adapted.Changes, "; "); strings.Contains(changes, "the top has properties") || strings.Contains(changes, "the type at the top") {
+		t.Errorf("it says that these were changed: %s", changes)
+	}
 	if err := tool.Check(tool.Original(json.RawMessage(`{"filter_name":"x"}`))); err == nil || !strings.Contains(err.Error(), `("user id" is `+user+` in the listed schema)`) {
 		t.Error(err)
 	}
@@ -229,7 +232,7 @@ func TestField03_ListedSchemasAreBounded(t *testing.T) {
 	}
 	for _, schema := range []string{doubling, long + "}}"} {
 		s := compileSchema(json.RawMessage(schema))
-		if s.err != nil || len(s.listed) > 2*maxWritten {
+		if s.err != nil || len(s.listed) > 2*maxSchema {
 			t.Errorf("%d bytes, %v", len(s.listed), s.err)
 		}
 		if why := refusedByModelAPIs(t, s.listed); why != "" {
