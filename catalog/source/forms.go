@@ -26,7 +26,8 @@ func (p *portable) flattened(s node) node {
 	out = out.Set("properties", merged(get[node](out, "properties"), get[node](branches, "properties")))
 	for _, key := range []string{"anyOf", "oneOf"} {
 		union, named := p.union(get[[]any](s, key))
-		if out = conjoined(out, union); len(named) > 1 {
+		out = conjoined(out, union)
+		if len(named) > 1 {
 			note := fmt.Sprintf("The arguments have one of these forms: %s.", strings.Join(named, "; "))
 			out = out.Set("description", json.RawMessage(jsontext.Quote(strings.TrimSpace(stringOf(get[any](out, "description"))+" "+jsontext.Clip(note, maxFormsText)))))
 		}
@@ -42,10 +43,10 @@ func (p *portable) flattened(s node) node {
 func conjoined(a, b node) node {
 	properties := slices.Clone(get[node](a, "properties"))
 	for _, m := range get[node](b, "properties") {
-		had, has := properties.Get(m.Key)
+		had, _ := properties.Get(m.Key)
 		x, ok := had.(node)
 		y, also := m.Value.(node)
-		if has && ok && also {
+		if ok && also {
 			m.Value = merged(x, y)
 		}
 		properties = properties.Set(m.Key, m.Value)
@@ -77,8 +78,14 @@ func (p *portable) union(forms []any) (union node, named []string) {
 		}
 		o = p.flattened(o)
 		var names []string
+		needs := get[[]any](o, "required")
+		for _, v := range needs {
+			names = append(names, stringOf(v))
+		}
 		for _, m := range get[node](o, "properties") {
-			names = append(names, m.Key)
+			if len(needs) == 0 {
+				names = append(names, m.Key)
+			}
 			had, _ := properties.Get(m.Key)
 			list, _ := had.([]any)
 			if !slices.ContainsFunc(list, func(v any) bool { return reflect.DeepEqual(v, m.Value) }) {
@@ -86,19 +93,10 @@ func (p *portable) union(forms []any) (union node, named []string) {
 			}
 			properties = properties.Set(m.Key, list)
 		}
-		needs := get[[]any](o, "required")
 		if named == nil {
 			required = needs
 		}
-		required = slices.DeleteFunc(slices.Clone(required), func(v any) bool {
-			return !slices.ContainsFunc(needs, func(n any) bool { return stringOf(n) == stringOf(v) })
-		})
-		if len(needs) > 0 {
-			names = nil
-			for _, v := range needs {
-				names = append(names, stringOf(v))
-			}
-		}
+		required = slices.DeleteFunc(slices.Clone(required), func(v any) bool { return len(needs) == 0 || !slices.Contains(names, stringOf(v)) })
 		named = append(named, cmp.Or(strings.Join(names, ", "), "others"))
 	}
 	for i, m := range properties {

@@ -24,8 +24,7 @@ type Adaptation struct {
 	Changes []string `json:"changes"`
 	// Renamed are the original names of properties, by their listed ones.
 	Renamed map[string]string `json:"renamed"`
-
-	own node // the source's own schema
+	own     node              // the source's own schema
 }
 
 // node is a decoded JSON object, with its order. Its values are nodes, []any, or json.RawMessage.
@@ -34,10 +33,9 @@ type node = jsontext.OrderedMap[any]
 // portable makes schemas that model APIs accept; README.md has their rules.
 type portable struct {
 	Adaptation
-	names map[string]string // listed names, by the original ones
-	taken map[string]bool   // every key of the schema, and every listed name
-
-	written int // bytes of the targets of references so far
+	names   map[string]string // listed names, by the original ones
+	taken   map[string]bool   // every key of the schema, and every listed name
+	written int               // bytes of the targets of references so far
 }
 
 // adapt returns a schema that model APIs accept and that describes the same objects as the given one, and what was
