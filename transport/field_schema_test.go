@@ -12,8 +12,10 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
+	"deepwork/catalog/schema"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/merge"
@@ -67,11 +69,12 @@ func fieldsOf(s *jsonschema.Schema, at string, found func(where, name string, p 
 // anyJSON are the fields whose members are those of a source, a job or a caller.
 var anyJSON = []string{"result", "input_schema", "inputSchema", "metadata"}
 
-// A walker looks for members of replies that the schemas of their tools do not name.
+// A walker checks replies against the schemas of their tools, and looks for members that these do not name.
 type walker struct {
-	t    *testing.T
-	of   map[string]*jsonschema.Schema // by tool
-	seen map[string]bool
+	t     *testing.T
+	of    map[string]*jsonschema.Schema // by tool
+	whole map[string]*schema.Schema     // the same, compiled
+	seen  map[string]bool
 }
 
 // watch walks every reply of a server, and of call_workflow_tool as that of the tool that it calls.
@@ -80,6 +83,7 @@ func (w *walker) watch(s *Server) {
 	must(w.t, err)
 	for _, tool := range list.Tools {
 		w.of[tool.Name] = schemaFrom(w.t, tool.OutputSchema)
+		w.whole[tool.Name] = testkit.Get(schema.Compile(testkit.Get(json.Marshal(tool.OutputSchema)).Must(w.t))).Must(w.t)
 	}
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -94,11 +98,14 @@ func (w *walker) watch(s *Server) {
 			must(w.t, json.Unmarshal(data, &value))
 			name := call.Params.Name
 			w.seen[name] = true
-			schema := w.of[name]
+			like := name
 			if name == "call_workflow_tool" {
-				schema = w.of["workflow_status"]
+				like = "workflow_status"
 			}
-			w.walk(name, "", value, schema)
+			if s := w.whole[like]; s != nil {
+				testkit.Works(w.t, s.Validate(value), "the reply of %s: %s", name, data)
+			}
+			w.walk(name, "", value, w.of[like])
 			return res, err
 		}
 	})
@@ -136,9 +143,9 @@ func (w *walker) walk(at, name string, value any, s *jsonschema.Schema) {
 	}
 }
 
-// No reply has a field that the schema of its tool does not name.
+// Each reply fits the schema of its tool, and has no field that this does not name.
 func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
-	w := &walker{t, map[string]*jsonschema.Schema{}, map[string]bool{}}
+	w := &walker{t, map[string]*jsonschema.Schema{}, map[string]*schema.Schema{}, map[string]bool{}}
 	calls := func(cs *mcp.ClientSession, all ...string) {
 		for _, call := range all {
 			name, args, _ := strings.Cut(call, " ")

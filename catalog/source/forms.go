@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -14,25 +15,25 @@ import (
 // properties of all of them, and its description says which go together.
 func (p *portable) flattened(s node) node {
 	out := without(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")
+	var conditional []any
 	for _, part := range get[[]any](s, "allOf") {
 		if o, ok := part.(node); ok {
 			out = conjoined(out, p.flattened(o))
+			conditional = append(conditional, get[any](o, "then"), get[any](o, "else"))
 		}
 	}
+	branches, _ := p.union(conditional)
+	out = out.Set("properties", merged(get[node](out, "properties"), get[node](branches, "properties")))
 	for _, key := range []string{"anyOf", "oneOf"} {
-		if forms := get[[]any](s, key); len(forms) > 0 {
-			union, named := p.union(forms)
-			out = conjoined(out, union)
+		union, named := p.union(get[[]any](s, key))
+		out = conjoined(out, union)
+		if len(named) > 1 {
 			note := fmt.Sprintf("The arguments have one of these forms: %s.", strings.Join(named, "; "))
 			out = out.Set("description", json.RawMessage(jsontext.Quote(strings.TrimSpace(stringOf(get[any](out, "description"))+" "+jsontext.Clip(note, maxFormsText)))))
 		}
 	}
 	if len(without(s, "anyOf", "oneOf", "allOf", "enum", "const", "not")) < len(s) {
 		p.changed("oneOf, anyOf, allOf, enum, const and not at the top are replaced by the properties of all forms")
-	}
-	if stringOf(get[any](s, "type")) != "object" {
-		p.changed("the type at the top is object alone")
-		out = out.Set("type", json.RawMessage(`"object"`))
 	}
 	return out
 }
@@ -42,10 +43,10 @@ func (p *portable) flattened(s node) node {
 func conjoined(a, b node) node {
 	properties := slices.Clone(get[node](a, "properties"))
 	for _, m := range get[node](b, "properties") {
-		had, has := properties.Get(m.Key)
+		had, _ := properties.Get(m.Key)
 		x, ok := had.(node)
 		y, also := m.Value.(node)
-		if has && ok && also {
+		if ok && also {
 			m.Value = merged(x, y)
 		}
 		properties = properties.Set(m.Key, m.Value)
@@ -65,20 +66,26 @@ func conjoined(a, b node) node {
 	return a
 }
 
-// union returns the schema of an object that fits any of the forms, and what distinguishes each: the
-// properties that it requires, else those that it has.
+// union returns the schema of an object that fits any of the forms, and what distinguishes each of those that an
+// object can have: the properties that it requires, else those that it has.
 func (p *portable) union(forms []any) (union node, named []string) {
 	var properties node // the different schemas of each
 	var required []any
-	for i, form := range forms {
-		o, ok := form.(node)
-		if !ok {
+	for _, form := range forms {
+		o, _ := form.(node)
+		if _, typed := o.Get("type"); o == nil || typed && !hasType(o, "object") {
 			continue
 		}
 		o = p.flattened(o)
 		var names []string
+		needs := get[[]any](o, "required")
+		for _, v := range needs {
+			names = append(names, stringOf(v))
+		}
 		for _, m := range get[node](o, "properties") {
-			names = append(names, m.Key)
+			if len(needs) == 0 {
+				names = append(names, m.Key)
+			}
 			had, _ := properties.Get(m.Key)
 			list, _ := had.([]any)
 			if !slices.ContainsFunc(list, func(v any) bool { return reflect.DeepEqual(v, m.Value) }) {
@@ -86,20 +93,11 @@ func (p *portable) union(forms []any) (union node, named []string) {
 			}
 			properties = properties.Set(m.Key, list)
 		}
-		needs := get[[]any](o, "required")
-		if i == 0 {
+		if named == nil {
 			required = needs
 		}
-		required = slices.DeleteFunc(slices.Clone(required), func(v any) bool {
-			return !slices.ContainsFunc(needs, func(n any) bool { return stringOf(n) == stringOf(v) })
-		})
-		if len(needs) > 0 {
-			names = nil
-			for _, v := range needs {
-				names = append(names, stringOf(v))
-			}
-		}
-		named = append(named, strings.Join(names, ", "))
+		required = slices.DeleteFunc(slices.Clone(required), func(v any) bool { return len(needs) == 0 || !slices.Contains(names, stringOf(v)) })
+		named = append(named, cmp.Or(strings.Join(names, ", "), "others"))
 	}
 	for i, m := range properties {
 		if list := m.Value.([]any); len(list) == 1 {
@@ -111,12 +109,12 @@ func (p *portable) union(forms []any) (union node, named []string) {
 	return node{{Key: "properties", Value: properties}, {Key: "required", Value: required}}, named
 }
 
-// original gives the properties in a value of the listed schemas their original names.
-func (a *Adaptation) original(value json.RawMessage, listed []node) json.RawMessage {
-	listed = inPlace(listed)
+// original gives the properties in a value their original names. own are the source's own schemas of the value.
+func (a *Adaptation) original(value json.RawMessage, own ...node) json.RawMessage {
+	own = a.inPlace(own)
 	var out any
 	switch kind := jsontext.Kind(value); {
-	case len(listed) == 0:
+	case len(own) == 0:
 		return value
 	case kind == "object":
 		object := jsontext.OrderedMap[json.RawMessage]{}
@@ -124,17 +122,8 @@ func (a *Adaptation) original(value json.RawMessage, listed []node) json.RawMess
 			if err != nil {
 				return value // the check says what is wrong
 			}
-			var properties, others []node
-			for _, s := range listed {
-				properties = appendNode(properties, get[any](get[node](s, "properties"), m.Name))
-				others = appendNode(others, get[any](s, "additionalProperties"))
-			}
-			if len(properties) == 0 {
-				properties = others
-			} else if name, ok := a.Renamed[m.Name]; ok {
-				m.Name = name
-			}
-			object = append(object, jsontext.Pair[json.RawMessage]{Key: m.Name, Value: a.original(m.Value, properties)})
+			name, inside := a.member(m.Name, own)
+			object = append(object, jsontext.Pair[json.RawMessage]{Key: name, Value: a.original(m.Value, inside...)})
 		}
 		out = object
 	case kind == "array":
@@ -143,24 +132,52 @@ func (a *Adaptation) original(value json.RawMessage, listed []node) json.RawMess
 			return value
 		}
 		for i := range items {
-			var of []node
-			for _, s := range listed {
-				of = appendNode(of, get[any](s, "items"))
-				if first := get[[]any](s, "prefixItems"); i < len(first) {
-					of = appendNode(of, first[i])
+			var inside []node
+			for _, s := range own {
+				first := slices.Concat(get[[]any](s, "items"), get[[]any](s, "prefixItems")) // draft 4 and 2020-12
+				if i < len(first) {
+					inside = appendNode(inside, first[i])
+					continue
+				}
+				for _, key := range []string{"items", "additionalItems", "unevaluatedItems", "contains"} {
+					inside = appendNode(inside, get[any](s, key))
 				}
 			}
-			items[i] = a.original(items[i], of)
+			items[i] = a.original(items[i], inside...)
 		}
 		out = items
 	default:
 		return value
 	}
-	data, err := jsontext.Encode(out)
-	if err != nil {
-		return value
-	}
+	data, _ := jsontext.Encode(out) // every part of it was JSON
 	return data
+}
+
+// member returns the original name of a member of an object, and the schemas of its value.
+func (a *Adaptation) member(listed string, own []node) (name string, inside []node) {
+	name, renamed := a.Renamed[listed]
+	if !renamed {
+		name = listed
+	}
+	known := false
+	for _, s := range own {
+		v, declared := get[node](s, "properties").Get(name)
+		known = known || declared || slices.ContainsFunc(get[[]any](s, "required"), func(v any) bool { return stringOf(v) == name })
+		if declared {
+			inside = appendNode(inside, v)
+			continue
+		}
+		for _, m := range get[node](s, "patternProperties") {
+			inside = appendNode(inside, m.Value)
+		}
+		for _, key := range []string{"additionalProperties", "unevaluatedProperties"} {
+			inside = appendNode(inside, get[any](s, key))
+		}
+	}
+	if !known {
+		name = listed
+	}
+	return name, inside
 }
 
 func appendNode(all []node, v any) []node {
@@ -171,11 +188,23 @@ func appendNode(all []node, v any) []node {
 }
 
 // inPlace returns schemas and those that apply to the same value.
-func inPlace(all []node) []node {
+func (a *Adaptation) inPlace(all []node) []node {
+	followed := map[string]bool{}
 	for i := 0; i < len(all); i++ {
+		if ref := stringOf(get[any](all[i], "$ref")); ref != "" && !followed[ref] {
+			followed[ref] = true
+			if target := find(a.own, ref); target != nil {
+				all = append(all, target)
+			}
+		}
 		for _, key := range []string{"anyOf", "oneOf", "allOf"} {
 			for _, v := range get[[]any](all[i], key) {
 				all = appendNode(all, v)
+			}
+		}
+		for _, key := range []string{"dependentSchemas", "dependencies"} {
+			for _, m := range get[node](all[i], key) {
+				all = appendNode(all, m.Value)
 			}
 		}
 		for _, key := range []string{"if", "then", "else"} {

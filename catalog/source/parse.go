@@ -19,7 +19,6 @@ import (
 type offered struct {
 	Workflow
 	check func(json.RawMessage) error
-	tree  node              // its input schema, if that has other names for properties
 	sum   [sha256.Size]byte // of its JSON
 	notes []string          // what was replaced by something usable
 }
@@ -87,7 +86,7 @@ func parseWorkflow(source string, text json.RawMessage) (_ *offered, label strin
 	if len(c.unchecked) > 0 {
 		w.note("its inputSchema is listed as it is, and arguments are checked against all of it but what this server cannot check: %s", strings.Join(c.unchecked, "; "))
 	}
-	w.InputSchema, w.Adapted, w.tree, w.check = c.listed, c.adapted, c.tree, c.check
+	w.InputSchema, w.Adapted, w.check = c.listed, c.adapted, c.check
 	return w, label, nil
 }
 
@@ -152,12 +151,11 @@ func kindOf(raw json.RawMessage) string {
 }
 
 // anyObject is the schema of a workflow without a usable one (seed 003, 3.5 and 6.3).
-var anyObject = json.RawMessage(`{"type":"object","additionalProperties":true}`)
+var anyObject = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":true}`)
 
 // An inputSchema is the input schema of a workflow.
 type inputSchema struct {
 	listed    json.RawMessage // an object schema that model APIs accept
-	tree      node            // the same, decoded, if it has other names for properties
 	check     func(json.RawMessage) error
 	unchecked []string // its keywords that are not checked
 	err       error    // why it was replaced by that of any object, or nil
@@ -179,7 +177,7 @@ func compileSchema(raw json.RawMessage) *inputSchema {
 		return s
 	}
 	s.check, s.unchecked = compiled.Check, compiled.Unchecked
-	s.listed, s.tree, s.adapted = adapt(object)
+	s.listed, s.adapted = adapt(object)
 	return s
 }
 

@@ -3,8 +3,10 @@ package source
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepwork/catalog/jsontext"
@@ -12,7 +14,6 @@ import (
 
 const (
 	maxLevels    = 10   // of values in a listed schema
-	maxParts     = 2000 // of a listed schema, with its references written out
 	maxFormsText = 1000 // characters about the forms of the arguments
 )
 
@@ -23,6 +24,7 @@ type Adaptation struct {
 	Changes []string `json:"changes"`
 	// Renamed are the original names of properties, by their listed ones.
 	Renamed map[string]string `json:"renamed"`
+	own     node              // the source's own schema
 }
 
 // node is a decoded JSON object, with its order. Its values are nodes, []any, or json.RawMessage.
@@ -31,31 +33,30 @@ type node = jsontext.OrderedMap[any]
 // portable makes schemas that model APIs accept; README.md has their rules.
 type portable struct {
 	Adaptation
-	root  node
-	names map[string]string // listed names, by the original ones
-	taken map[string]bool   // every key of the schema, and every listed name
-	parts int
+	names   map[string]string // listed names, by the original ones
+	taken   map[string]bool   // every key of the schema, and every listed name
+	written int               // bytes of the targets of references so far
 }
 
 // adapt returns a schema that model APIs accept and that describes the same objects as the given one, and what was
-// changed; nil means nothing, and the listed schema is the given one. tree is the listed schema if properties are
-// renamed.
-func adapt(object json.RawMessage) (listed json.RawMessage, tree node, a *Adaptation) {
+// changed; nil means nothing, and the listed schema is the given one.
+func adapt(object json.RawMessage) (listed json.RawMessage, a *Adaptation) {
 	p := &portable{Adaptation: Adaptation{Renamed: map[string]string{}}, names: map[string]string{}, taken: map[string]bool{}}
-	p.root, _ = p.decode(object).(node)
-	s, _ := p.schema(p.root, nil, 0).(node)
+	p.own, _ = p.decode(object).(node)
+	s, _ := p.schema(p.own, nil, 0).(node)
+	if _, has := s.Get("properties"); !has {
+		p.changed("the top has properties")
+	}
+	if stringOf(get[any](s, "type")) != "object" {
+		p.changed("the type at the top is object alone")
+		s = s.Set("type", json.RawMessage(`"object"`))
+	}
 	s = p.flattened(s)
 	if len(p.Changes) == 0 {
-		return object, nil, nil
+		return object, nil
 	}
-	listed, err := jsontext.Encode(s)
-	if err != nil { // every part of it was JSON
-		return anyObject, nil, nil
-	}
-	if len(p.Renamed) > 0 {
-		tree = s
-	}
-	return listed, tree, &p.Adaptation
+	listed, _ = jsontext.Encode(s) // every part of it was JSON
+	return listed, &p.Adaptation
 }
 
 // decode decodes valid JSON.
@@ -124,17 +125,24 @@ func (p *portable) schema(v any, open []string, level int) any {
 	case !ok:
 		return v
 	}
-	if p.parts++; level > maxLevels || p.parts > maxParts {
-		p.changed("what is nested more than %d deep, or comes after %d parts, is left out", maxLevels, maxParts)
-		return p.bare(s)
+	if level > maxLevels {
+		p.changed("what is nested more than %d deep is left out", maxLevels)
+		return bare(s)
 	}
 	if ref := stringOf(get[any](s, "$ref")); ref != "" {
 		p.changed("references are written out")
-		target, found := p.find(ref)
-		if !found || slices.Contains(open, ref) {
-			return p.bare(merged(without(s, "$ref"), target))
+		target := find(p.own, ref)
+		if p.written > maxSchema {
+			p.changed("references to more than %d bytes are left out", maxSchema)
+			target = nil
 		}
-		return p.schema(merged(without(s, "$ref"), target), append(slices.Clone(open), ref), level)
+		text, _ := jsontext.Encode(target) // it was JSON
+		p.written += len(text)
+		both := conjoined(merged(without(s, "$ref"), target), target)
+		if target == nil || slices.Contains(open, ref) {
+			return bare(both)
+		}
+		return p.schema(both, append(slices.Clone(open), ref), level)
 	}
 	out := node{}
 	for _, m := range s {
@@ -156,7 +164,7 @@ func (p *portable) keyword(s node, key string, v any, open []string, level int) 
 	case "id", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "additionalItems":
 		p.changed("it is written in draft 2020-12")
 		return nil, false
-	case "$defs", "definitions":
+	case "$defs", "definitions", "components": // the last one is OpenAPI's
 		p.changed("references are written out")
 		return nil, false
 	case "minimum", "maximum":
@@ -184,7 +192,7 @@ func (p *portable) keyword(s node, key string, v any, open []string, level int) 
 		return p.renamed(names), true
 	case "anyOf", "oneOf", "allOf":
 		return p.all(v, open, level), true
-	case "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "additionalProperties":
+	case "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedItems", "unevaluatedProperties", "additionalProperties", "contentSchema":
 		if _, ok := v.(node); ok {
 			return p.schema(v, open, level+1), true
 		}
@@ -232,7 +240,7 @@ func hasType(s node, name string) bool {
 }
 
 // bare is a schema without the schemas in it.
-func (p *portable) bare(s node) node {
+func bare(s node) node {
 	out := node{}
 	for _, m := range s {
 		if slices.Contains([]string{"type", "title", "description", "enum", "const", "format"}, m.Key) {
@@ -245,22 +253,27 @@ func (p *portable) bare(s node) node {
 	return out
 }
 
-// find returns the target of a reference within the schema.
-func (p *portable) find(ref string) (node, bool) {
+// find returns the target of a reference within a schema, or nil.
+func find(root node, ref string) node {
 	pointer, local := strings.CutPrefix(ref, "#")
-	if !local || pointer != "" && pointer[0] != '/' {
-		return nil, false
+	pointer, err := url.PathUnescape(pointer)
+	if !local || err != nil || pointer != "" && pointer[0] != '/' {
+		return nil
 	}
-	at := p.root
+	var at any = root
 	for _, token := range strings.Split(pointer, "/")[1:] {
-		if at = get[node](at, unescape.Replace(token)); at == nil {
-			return nil, false
+		object, _ := at.(node)
+		list, _ := at.([]any)
+		at, _ = object.Get(unescape.Replace(token))
+		if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(list) {
+			at = list[i]
 		}
 	}
-	return at, true
+	target, _ := at.(node)
+	return target
 }
 
-var unescape = strings.NewReplacer("~1", "/", "~0", "~", "%24", "$", "%20", " ")
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
 // merged returns the members of a, and those of b that a does not have.
 func merged(a, b node) node {
@@ -302,10 +315,7 @@ func (p *portable) name(name string) string {
 func (p *portable) renamed(names []any) []any {
 	out := []any{}
 	for _, v := range names {
-		if name := stringOf(v); name != "" && p.name(name) != name {
-			v = json.RawMessage(jsontext.Quote(p.name(name)))
-		}
-		out = append(out, v)
+		out = append(out, json.RawMessage(jsontext.Quote(p.name(stringOf(v)))))
 	}
 	return out
 }

@@ -2,9 +2,12 @@ package source
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // Each schema that model APIs refuse is listed in a form that they accept, which takes what the source's own
@@ -36,9 +39,9 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 			`{"a":"x"}`, `{"a":"xy"}`,
 		},
 		"not, enum and const": {
-			`{"type":"object","not":{"required":["a"]},"enum":[{"b":1},{}],"const":{"b":1}}`, `{"type":"object"}`, `{"b":1}`, `{"a":1}`,
+			`{"type":"object","not":{"required":["a"]},"enum":[{"b":1},{}],"const":{"b":1}}`, `{"type":"object","properties":{}}`, `{"b":1}`, `{"a":1}`,
 		},
-		"types at the top": {`{"type":["object","null"],"required":["a"]}`, `{"type":"object","required":["a"]}`, `{"a":1}`, `{}`},
+		"types at the top": {`{"type":["object","null"],"required":["a"]}`, `{"type":"object","required":["a"],"properties":{}}`, `{"a":1}`, `{}`},
 		"draft 4": {
 			`{"$schema":"http://json-schema.org/draft-04/schema#","id":"x","type":"object","properties":{"n":{"type":"integer","minimum":0,"exclusiveMinimum":true,"maximum":9,"exclusiveMaximum":false},"t":{"items":[{"type":"string"}],"additionalItems":{"type":"null"}}}}`,
 			`{"type":"object","properties":{"n":{"type":"integer","exclusiveMinimum":0,"maximum":9},"t":{"prefixItems":[{"type":"string"}],"items":{"type":"null"}}}}`,
@@ -53,6 +56,10 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 			`{"type":"object","properties":{"a":{"type":"array","items":{}},"b":{"type":["array","null"],"items":{}},"c":{"items":{}}}}`, `{"a":[1]}`, `{"a":1}`},
 		"booleans":   {`{"properties":{"a":true,"b":false}}`, `{"type":"object","properties":{"a":{},"b":{"not":{}}}}`, `{"a":1}`, `{"b":1}`},
 		"references": {`{"definitions":{"x/y":{"type":"string"}},"properties":{"a":{"$ref":"#/definitions/x~1y","description":"d"}}}`, `{"type":"object","properties":{"a":{"description":"d","type":"string"}}}`, `{"a":"x"}`, `{"a":1}`},
+		"references of OpenAPI": {
+			`{"components":{"schemas":{"A b":{"items":{"$ref":"#/components/schemas/c"}},"c":{"type":"string"}}},"properties":{"components":{"$ref":"#/components/schemas/A%20b"}}}`,
+			`{"type":"object","properties":{"components":{"items":{"type":"string"}}}}`, `{"components":["x"]}`, `{"components":[1]}`,
+		},
 		"a tree": {
 			`{"$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"$ref":"#/$defs/node"}}}},"properties":{"t":{"$ref":"#/$defs/node"}}}`,
 			`{"type":"object","properties":{"t":{"type":"object","properties":{"v":{"type":"integer"},"next":{"type":"object"}}}}}`,
@@ -61,7 +68,22 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 		"an anchor":  {`{"$defs":{"a":{"$anchor":"here","type":"string"}},"properties":{"a":{"$ref":"#here"}}}`, `{"type":"object","properties":{"a":{}}}`, `{"a":"x"}`, `{"a":1}`},
 		"deep":       {`{"properties":{"a":` + deep + `}}`, "", `{"a":{"in":{}}}`, `{"a":1}`},
 		"nothing":    {`{"type":"object","properties":{"user-id":{"type":["string","null"],"anyOf":[{"minLength":1},{"type":"null"}]}},"additionalProperties":false}`, "=", `{"user-id":"x"}`, `{"user-id":""}`},
-		"no members": {`{"type":"object"}`, "=", `{"a":1}`, `[]`},
+		"no members": {`{"type":"object"}`, `{"type":"object","properties":{}}`, `{"a":1}`, `[]`},
+		"references beside properties": {
+			`{"$ref":"#/$defs/base","properties":{"x":{"type":"string"}},"required":["x"],"$defs":{"base":{"properties":{"a":{"$ref":"#/allOf/0/properties/n"}},"required":["a"]}},"allOf":[{"properties":{"n":{"type":"integer"}}}]}`,
+			`{"type":"object","properties":{"x":{"type":"string"},"a":{"type":"integer"},"n":{"type":"integer"}},"required":["x","a"]}`, `{"a":1,"x":"x"}`, `{"x":"x"}`,
+		},
+		"conditions": {
+			`{"type":"object","properties":{"k":{"type":"string"}},"unevaluatedProperties":false,"allOf":[{"if":{"properties":{"k":{"const":"a"}}},"then":{"properties":{"x":{"type":"string"}},"required":["x"]}},{"if":{"properties":{"k":{"const":"b"}}},"then":{"properties":{"x":{"type":"integer"},"k":{"const":"b"}}}}]}`,
+			`{"type":"object","properties":{"k":{"type":"string"},"x":{"anyOf":[{"type":"string"},{"type":"integer"}]}},"unevaluatedProperties":false}`, `{"k":"a","x":"y"}`, `{"k":"a"}`,
+		},
+		"an object or null": {
+			`{"anyOf":[{"type":"null"},{"type":"object","properties":{"a":{}},"required":["a"]}]}`, `{"type":"object","properties":{"a":{}},"required":["a"]}`, `{"a":1}`, `{}`,
+		},
+		"a form without names": {
+			`{"type":"object","properties":{"a":{}},"anyOf":[{"required":["a"]},{"minProperties":2}]}`,
+			`{"type":"object","properties":{"a":{}},"description":"The arguments have one of these forms: a; others."}`, `{"b":1,"c":2}`, `{"b":1}`,
+		},
 	} {
 		s := compileSchema(json.RawMessage(test.schema))
 		if s.err != nil {
@@ -87,6 +109,10 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 		}
 		if s.check(json.RawMessage(test.bad)) == nil {
 			t.Errorf("%s takes %s", name, test.bad)
+		}
+		if s.adapted != nil {
+			again, _ := adapt(s.listed)
+			testkit.Equal(t, string(again), string(s.listed), "%s, adapted again", name)
 		}
 		if again := compileSchema(s.listed); again.check(json.RawMessage(test.good)) != nil {
 			t.Errorf("%s: the listed schema refuses %s", name, test.good)
@@ -153,8 +179,8 @@ func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
 // own names.
 func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 	schema := `{"type":"object","required":["user id"],"additionalProperties":{"type":"object","properties":{"a b":{}}},"properties":{"filter[name]":{"type":"string"},"user id":{"type":"number"},
-		"user_id":{},"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object","additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},
-		"$defs":{"of":{"type":"object","properties":{"a b":{"type":"integer"}},"dependentRequired":{"a b":["filter[name]"]}}},"oneOf":[{"required":["filter[name]"]},{"required":["日本"]}]}`
+		"user_id":{},"a tree":{"$ref":"#/$defs/tree"},"pair":{"prefixItems":[{"additionalProperties":{"properties":{"filter[name]":{}}}}],"items":{"$ref":"#/$defs/of"}},"deep":{"type":"object","required":["only required"]},"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object","additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},
+		"patternProperties":{"^x-":{"$ref":"#/$defs/of"}},"$defs":{"tree":{"type":"object","properties":{"a tree":{"$ref":"#/$defs/tree"}},"dependentSchemas":{"a tree":{"properties":{"a b":{}}}}},"of":{"type":"object","properties":{"a b":{"type":"integer"}},"dependentRequired":{"a b":["filter[name]"]}}},"oneOf":[{"required":["filter[name]"]},{"required":["日本"]}]}`
 	w, _, err := parseWorkflow("s", json.RawMessage(`{"id":"1","name":"n","description":"d","inputSchema":`+schema+`}`))
 	if err != nil || w.Adapted == nil {
 		t.Fatal(err, w)
@@ -166,38 +192,51 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 	for name, original := range w.Adapted.Renamed {
 		listed[original] = name
 	}
-	if listed["filter[name]"] != "filter_name" || listed["a b"] != "a_b" || listed["2 x"] != "p_2_x" || len(listed) != 6 || listed["user id"] == "user_id" {
+	if listed["filter[name]"] != "filter_name" || listed["a b"] != "a_b" || listed["2 x"] != "p_2_x" || len(listed) != 8 || listed["user id"] == "user_id" {
 		t.Fatalf("%v", listed)
 	}
 	tool := &Tool{Name: "n", Workflow: w.Workflow, origin: w, check: w.check}
-	user, japan := listed["user id"], listed["日本"]
+	user, japan, tree := listed["user id"], listed["日本"], listed["a tree"]
 	for given, want := range map[string]string{
-		`{"filter_name":"x","` + user + `":1.50,"user_id":"` + user + `"}`:                        `{"filter[name]":"x","user id":1.50,"user_id":"` + user + `"}`,
-		`{"` + user + `":1,"` + japan + `":[null,{"a_b":2,"filter_name":3}],"other":{"a_b":[1]}}`: `{"user id":1,"日本":[null,{"a b":2,"filter_name":3}],"other":{"a b":[1]}}`,
-		`{"user id":1,"p_2_x":{"a_b":"free"},"filter[name]":"x"}`:                                 `{"user id":1,"2 x":{"a_b":"free"},"filter[name]":"x"}`,
+		`{"filter_name":"x","` + user + `":1.50,"user_id":"` + user + `"}`:                              `{"filter[name]":"x","user id":1.50,"user_id":"` + user + `"}`,
+		`{"` + user + `":1,"` + japan + `":[null,{"a_b":2,"filter_name":3}],"other":{"a_b":[1]}}`:       `{"user id":1,"日本":[null,{"a b":2,"filter_name":3}],"other":{"a b":[1]}}`,
+		`{"user id":1,"p_2_x":{"a_b":"free"},"filter[name]":"x"}`:                                       `{"user id":1,"2 x":{"a_b":"free"},"filter[name]":"x"}`,
+		`{"` + user + `":1,"` + tree + `":{"` + tree + `":{"` + tree + `":{"a_b":1,"filter_name":2}}}}`: `{"user id":1,"a tree":{"a tree":{"a tree":{"a b":1,"filter_name":2}}}}`,
+		`{"` + user + `":1,"x-1":{"a_b":1},"deep":{"only_required":1,"other":{"only_required":2}}}`:     `{"user id":1,"x-1":{"a b":1},"deep":{"only required":1,"other":{"only_required":2}}}`,
+		`{"` + user + `":1,"pair":[{"a_b":{"filter_name":1}},{"a_b":1}]}`:                               `{"user id":1,"pair":[{"a_b":{"filter[name]":1}},{"a b":1}]}`,
 		`[1]`: `[1]`, `{"a`: `{"a`, ``: ``,
 	} {
 		if got := string(tool.Original(json.RawMessage(given))); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", given, got, want)
 		}
 	}
+	if changes := strings.Join(w.Adapted.Changes, "; "); strings.Contains(changes, "the top has properties") || strings.Contains(changes, "the type at the top") {
+		t.Errorf("it says that these were changed: %s", changes)
+	}
 	if err := tool.Check(tool.Original(json.RawMessage(`{"filter_name":"x"}`))); err == nil || !strings.Contains(err.Error(), `("user id" is `+user+` in the listed schema)`) {
 		t.Error(err)
 	}
 }
 
-// A schema that doubles with each reference, or leads back to itself, is listed in a bounded form.
+// A schema that doubles with each reference, or refers to a long text again and again, is listed in a bounded form.
 func TestField03_ListedSchemasAreBounded(t *testing.T) {
 	doubling := `{"type":"object","$defs":{"d0":{"type":"string"}`
 	for _, c := range strings.Fields("1:0 2:1 3:2 4:3 5:4 6:5 7:6 8:7 9:8") {
 		a, b, _ := strings.Cut(c, ":")
 		doubling += `,"d` + a + `":{"type":"object","properties":{"a":{"$ref":"#/$defs/d` + b + `"},"b":{"$ref":"#/$defs/d` + b + `"},"c":{"$ref":"#/$defs/d` + b + `"}}}`
 	}
-	s := compileSchema(json.RawMessage(doubling + `},"properties":{"x":{"$ref":"#/$defs/d9"}}}`))
-	if s.err != nil || len(s.listed) > 50*maxParts {
-		t.Errorf("%d bytes, %v", len(s.listed), s.err)
+	doubling += `},"properties":{"x":{"$ref":"#/$defs/d9"}}}`
+	long := `{"type":"object","$defs":{"long":{"description":"` + strings.Repeat("x", maxSchema/2) + `"}},"properties":{"p0":{}`
+	for i := range 3000 {
+		long += fmt.Sprintf(`,"p%d":{"$ref":"#/$defs/long"}`, i+1)
 	}
-	if why := refusedByModelAPIs(t, s.listed); why != "" {
-		t.Error(why)
+	for _, schema := range []string{doubling, long + "}}"} {
+		s := compileSchema(json.RawMessage(schema))
+		if s.err != nil || len(s.listed) > 2*maxSchema {
+			t.Errorf("%d bytes, %v", len(s.listed), s.err)
+		}
+		if why := refusedByModelAPIs(t, s.listed); why != "" {
+			t.Error(why)
+		}
 	}
 }

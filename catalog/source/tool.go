@@ -80,7 +80,7 @@ func (t *Tool) Original(arguments json.RawMessage) json.RawMessage {
 	if t.Adapted == nil || len(t.Adapted.Renamed) == 0 {
 		return arguments
 	}
-	return t.Adapted.original(arguments, []node{t.origin.tree})
+	return t.Adapted.original(arguments, t.Adapted.own)
 }
 
 // A Skipped is a workflow that is not offered, or a source that is not available, with the reason.

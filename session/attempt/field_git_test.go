@@ -85,4 +85,10 @@ func TestField04_AWorktreeOnAnotherBranch(t *testing.T) {
 	if err != nil || !strings.Contains(deref(gone.Notice), "on the branch mine, which stays") || p.Git(p.Root, "log", "-1", "--format=%s", "mine") != "the work" {
 		t.Errorf("removed: %+v, %v", gone, err)
 	}
+	v = s.newTask("! exit 0")
+	p.Git(s.ends(s.begin(v).AttemptID).Repos[0].WorktreePath, "checkout", "-q", "--orphan", "unborn")
+	gone, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
+	if err != nil || strings.Contains(deref(gone.Notice), "unborn") {
+		t.Errorf("a branch that does not exist stays: %+v, %v", gone, err)
+	}
 }

@@ -150,7 +150,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	k := e.Worktrees(at)
 	for _, r := range at.Repos {
 		s, err := k.Status(ctx, r.Worktree, board.OrEmpty(r.BaseCommit), r.TargetBranch)
-		if branch, is := strings.CutPrefix(s.Elsewhere, "the branch "); is && err == nil { // an error must not prevent the removal
+		if branch, is := strings.CutPrefix(s.Elsewhere, "the branch "); is && err == nil && s.Ahead > 0 { // an error must not prevent the removal
 			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in the repository with its commits.", done.Notice, r.RepoName, branch))
 		}
 	}

@@ -121,7 +121,7 @@ func Environ() []string { return process.Without(os.Environ(), foreign...) }
 
 // Run runs git and returns its standard output and standard error. While another git program holds
 // a lock, or is creating a worktree of the repository, it waits and tries again. It blocks until
-// git has ended. Errors: *Error; the context's cause if that ends during a pause.
+// git has ended. Errors: *Error, with the context's cause if that ends during a pause.
 func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 	began := time.Now()
 	for pause := (wait.Backoff{Min: 20 * time.Millisecond, Max: time.Second}); ; {
@@ -137,8 +137,8 @@ func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 		if time.Since(began) >= patience {
 			return string(r.Stdout), r.Stderr, err
 		}
-		if err := pause.Wait(ctx); err != nil {
-			return "", "", err
+		if ended := pause.Wait(ctx); ended != nil {
+			return "", "", fmt.Errorf("%w (%w)", err, ended)
 		}
 	}
 }

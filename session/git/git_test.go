@@ -1,6 +1,7 @@
 package git
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -75,6 +76,11 @@ func TestRunWaitsForLocks(t *testing.T) {
 	if _, err := Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}}); !Said(err, "index.lock': File exists") {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := Output(ctx, Command{Dir: dir, Args: []string{"add", "a"}})
+	testkit.FailsWith(t, err, context.DeadlineExceeded, "a lock that stays")
+	testkit.Fails(t, err, "remove it: rm ", "a lock that stays")
 	defer time.AfterFunc(50*time.Millisecond, func() { os.Remove(lock) }).Stop()
 	run("add", "a")
 }

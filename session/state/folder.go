@@ -330,25 +330,29 @@ func putNew(path string, data []byte) error {
 }
 
 // Upwards returns the project that a folder, an absolute path, is in: the nearest folder at or above it that
-// has .deepwork, or state of its own. As git does, it looks no further than the top of the repository, and
-// never past the home folder, into another file system, or into the folder of another user. Without a project
-// it returns the folder itself. It only reads the disk.
+// has .deepwork, or state of its own. As git does, it looks above the folder that a link leads to, no further than
+// the top of the repository, and never past the home folder, into another file system, or into the folder of
+// another user. If the folder is the project, or there is none, it returns dir as given. It only reads the disk.
 func Upwards(dir string) (project string) {
-	first, err := os.Stat(dir)
+	real, _ := filepath.EvalSymlinks(dir)
+	first, err := os.Stat(real) // an error for ""
 	home, _ := os.UserHomeDir()
-	for at := dir; err == nil; at = filepath.Dir(at) {
+	above, _ := os.Stat(home)
+	for at := real; err == nil; at = filepath.Dir(at) {
 		here, err := os.Stat(at)
 		if err != nil || !alike(first, here) {
 			break
 		}
-		if own, err := os.Stat(filepath.Join(at, ".deepwork")); err == nil && (at == dir || own.IsDir() && alike(first, own)) {
-			return at
-		}
-		if f, err := Find(at); err == nil && f.id != "" {
+		own, err := os.Stat(filepath.Join(at, ".deepwork"))
+		found := err == nil && (at == real || own.IsDir() && alike(first, own))
+		if f, err := Find(at); found || err == nil && f.id != "" {
+			if at == real {
+				break
+			}
 			return at
 		}
 		_, err = os.Lstat(filepath.Join(at, ".git"))
-		if of, _ := Around(at); err == nil || of != "" || at == home || at == filepath.Dir(at) {
+		if of, _ := Around(at); err == nil || of != "" || os.SameFile(above, here) || at == filepath.Dir(at) {
 			break
 		}
 	}

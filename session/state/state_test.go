@@ -234,6 +234,14 @@ func TestField09_Upwards(t *testing.T) {
 			t.Errorf("from %s it is %s, expected %s", dir, got, want)
 		}
 	}
+	for link, to := range map[string]string{"into": "my project/app/src", "my project/app/out": "home/x"} {
+		if err := os.Symlink(filepath.Join(top, to), filepath.Join(top, link)); err != nil {
+			t.Skip(err)
+		}
+	}
+	for dir, want := range map[string]string{"into/deep": "my project/app", "into": "my project/app", "my project/app/out": "my project/app/out"} {
+		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "through the link %s", dir)
+	}
 	around := filepath.Join(base, "projects", "x-0123456789ab", "worktrees", "some-attempt")
 	must(t, os.MkdirAll(around, 0o755))
 	if got := Upwards(around); got != around {

@@ -154,11 +154,8 @@ func (h *Server) locate(next http.Handler) http.Handler {
 
 // inside returns a path of a request without what a proxy may have left or added.
 func (h *Server) inside(path string) string {
-	if base := h.options.BasePath; path == base || strings.HasPrefix(path, base+"/") {
-		path = strings.TrimPrefix(path, base)
-		if path == "" && base != "" {
-			path = "/"
-		}
+	if base := h.options.BasePath; base != "" && (path == base || strings.HasPrefix(path, base+"/")) {
+		path = cmp.Or(strings.TrimPrefix(path, base), "/")
 	}
 	if len(path) > 1 && path != "/static/" {
 		path = cmp.Or(strings.TrimRight(path, "/"), "/")

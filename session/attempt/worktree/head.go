@@ -48,7 +48,7 @@ func (v *view) elsewhere(ctx context.Context) (string, error) {
 func (v *view) adopt(ctx context.Context) (was string, err error) {
 	if was, err = v.elsewhere(ctx); err != nil {
 		return "", err
-	} else if v.head == "" {
+	} else if was == "" && v.head == "" {
 		return "", fmt.Errorf("%w: what is checked out in %s has no commit", ErrNoBranch, v.Path)
 	} else if was == "" {
 		return "", nil
@@ -60,6 +60,8 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	used, err := checkoutsOf(ctx, v.Common, v.Branch)
 	if err != nil {
 		return "", err
+	} else if v.head == "" {
+		return refuse("which has no commit; %s", back)
 	} else if len(used) > 0 {
 		return refuse("and the attempt's branch %s is checked out in %s. This frees it: git -C %q switch --detach", v.Branch, used[0].path, used[0].path)
 	}
@@ -71,7 +73,7 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 	if contains, err := isAncestor(ctx, v.Common, begin, v.head); err != nil {
 		return "", err
 	} else if !contains {
-		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %q merge refs/heads/%s; %s", v.Path, v.Branch, back)
+		return refuse("which lacks commits of the attempt's branch. This adds them: git -C %q merge --allow-unrelated-histories refs/heads/%s; %s", v.Path, v.Branch, back)
 	}
 	target, err := branchTip(ctx, v.Common, v.TargetBranch) // what was merged from there is no reason to refuse
 	if err != nil {

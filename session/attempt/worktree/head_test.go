@@ -51,6 +51,7 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 		"commits on both":           {steps: []string{empty + "own", "checkout -q -b mine main"}, refused: "lacks commits", follow: "This adds them: "},
 		"a branch of the user":      {steps: []string{"checkout -q develop"}, refused: "from before the attempt", follow: "to the attempt's branch: "},
 		"its branch used elsewhere": {steps: []string{"checkout -q -b mine", "@worktree add -q ../other " + branchName}, refused: "is checked out in", follow: "This frees it: "},
+		"a branch of its own past":  {steps: []string{"checkout -q --orphan mine"}, refused: "lacks commits", follow: "This adds them: "},
 		"a bisect":                  {steps: []string{empty + "one", empty + "two", empty + "three", "bisect start HEAD main"}, refused: "bisect reset"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,6 +109,34 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 				gitIn(t, path, "merge-base", "--is-ancestor", head, branchName)
 				gitIn(t, path, "merge-base", "--is-ancestor", cmp.Or(branch, head), branchName)
 			}
+		})
+	}
+}
+
+// What a worktree lacks is brought back by the command in the refusal.
+func TestField04_LostWorktrees(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ step, refused, follow string }{
+		"moved":                      {"worktree move PATH PATH-elsewhere", "no git worktree in this folder", "this moves it back: "},
+		"removed":                    {"worktree remove PATH", "no git worktree in this folder", "was not committed: "},
+		"removed and checked out":    {"worktree remove PATH;checkout -q " + branchName, "no git worktree in this folder", "was not committed: "},
+		"on a branch with no commit": {"-C PATH checkout -q --orphan none", "has no commit", "to the attempt's branch: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			repo := newRepo(t)
+			k, path := attemptIn(t, repo)
+			head := tip(path, "HEAD")
+			for step := range strings.SplitSeq(c.step, ";") {
+				gitIn(t, repo, strings.Fields(strings.ReplaceAll(step, "PATH", path))...)
+			}
+			_, err := k.Push(t.Context(), path, "origin", false)
+			expectError(t, err, nil, c.refused)
+			follow(t, err, c.follow, "\n")
+			if now, err := tip(path, "HEAD"), k.Check(attemptID, []string{path}); now != head || err != nil {
+				t.Errorf("it is at %q, expected %s (%v)", now, head, err)
+			}
+			clean(t, path)
 		})
 	}
 }

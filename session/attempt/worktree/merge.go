@@ -213,12 +213,12 @@ func (l Landing) message(from, into string) string {
 // byHand describes why a target cannot be moved where it is checked out.
 func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	at := "git -C " + strconv.Quote(path)
-	command := at + " merge --no-ff " + b.Branch
+	command := at + " merge --no-ff refs/heads/" + b.Branch // a tag may have the same name
 	switch l.Way {
 	case WaySquash:
-		command = at + " merge --squash " + b.Branch + " && " + at + " commit"
+		command = at + " merge --squash refs/heads/" + b.Branch + " && " + at + " commit"
 	case WayRebase:
-		command = "git -C " + strconv.Quote(b.Path) + " rebase refs/heads/" + l.Target + " && " + at + " merge --ff-only " + b.Branch
+		command = "git -C " + strconv.Quote(b.Path) + " rebase refs/heads/" + l.Target + " && " + at + " merge --ff-only refs/heads/" + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
@@ -518,8 +518,27 @@ func (k *Keeper) onWorktree(ctx context.Context, path string, inUse func() bool,
 		return ErrInUse
 	}
 	b, err := j.view(ctx, path)
-	if err != nil {
+	if errors.Is(err, ErrNoWorktree) {
+		return j.lost(ctx, path)
+	} else if err != nil {
 		return err
 	}
 	return do(b)
+}
+
+// lost returns ErrNoWorktree with the command that brings a worktree back whose folder is gone.
+func (j *journal) lost(ctx context.Context, path string) error {
+	for _, e := range j.Trees {
+		if e.Path != path || isThere(path) {
+			continue
+		}
+		used, err := checkoutsOf(ctx, e.Common, e.Branch)
+		if err != nil {
+			return err
+		} else if len(used) > 0 && used[0].admin != e.Common {
+			return fmt.Errorf("%w; its branch %s is checked out in %s. If it was moved there, this moves it back: git -C %q worktree move %q %q", ErrNoWorktree, e.Branch, used[0].path, e.Common, used[0].path, path)
+		}
+		return fmt.Errorf("%w. This makes it again, without what was not committed: git -C %q worktree add --force %q %s", ErrNoWorktree, e.Common, path, e.Branch)
+	}
+	return ErrNoWorktree
 }

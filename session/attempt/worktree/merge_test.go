@@ -176,7 +176,7 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 			for _, way := range ways {
 				_, err := k.Merge(t.Context(), landing(path, way))
 				refused, is := errors.AsType[*CheckedOutError](err)
-				if !is || refused.Operation != c.in || !slices.Equal(refused.Files, c.files) || !strings.Contains(refused.Command, branchName) {
+				if !is || refused.Operation != c.in || !slices.Equal(refused.Files, c.files) || !strings.Contains(refused.Command, " refs/heads/"+branchName) {
 					t.Fatalf("%s: %+v, %v", way, refused, err)
 				}
 			}

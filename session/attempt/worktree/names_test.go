@@ -10,7 +10,9 @@ import (
 func TestField07_NamesLikeBranches(t *testing.T) {
 	t.Parallel()
 	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
-	write(t, repo, "main/readme", "a folder")
+	for _, name := range []string{"main/readme", "HEAD", "refs/x", "objects/x"} {
+		write(t, repo, name, "as in a git folder")
+	}
 	commit(t, repo, "folder")
 	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
 	for _, name := range []string{"main", "origin", "deepwork"} {

@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (k *Keeper) remove(ctx context.Context, j *journal, force bool, inUse func(
 		}
 		for _, e := range j.Trees {
 			if reason, locked := lockedBy(adminOf(e.Common, e.Path)); locked {
-				return nil, nil, fmt.Errorf("%w: %s is locked (%s); run git worktree unlock", ErrInUse, e.Path, reason)
+				return nil, nil, fmt.Errorf("%w: git has it locked (%s). This unlocks it: git -C %q worktree unlock %q", ErrInUse, cmp.Or(reason, "no reason is given"), e.Common, e.Path)
 			}
 		}
 		if out, discarded, err = k.keepAll(ctx, j, force); err != nil {

@@ -39,9 +39,9 @@ func findRepo(ctx context.Context, path string) (common string, err error) {
 	} else if !info.IsDir() {
 		return "", fmt.Errorf("%w: %s is a file", ErrNotRepo, path)
 	}
-	// The path of a bare repository must be its own, not that of a folder inside it.
+	// The path of a bare repository must be its own, not that of a folder inside it. A work tree may have such names.
 	itself := ""
-	if !slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, func(name string) bool {
+	if !isThere(filepath.Join(path, ".git")) && !slices.ContainsFunc([]string{"HEAD", "objects", "refs"}, func(name string) bool {
 		_, err := os.Stat(filepath.Join(path, name))
 		return err != nil
 	}) {

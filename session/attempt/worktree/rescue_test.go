@@ -401,7 +401,7 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 		t.Errorf("used just before it is removed: got %v", err)
 	}
 	gitIn(t, repo, "worktree", "lock", "--reason", "mine", path)
-	if _, _, err := k.Remove(t.Context(), attemptID, false, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "mine") {
+	if _, _, err := k.Remove(t.Context(), attemptID, false, nil); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "(mine). This unlocks it: git -C ") {
 		t.Errorf("locked: got %v", err)
 	}
 	// What was refused is not finished behind anybody's back.
