@@ -49,6 +49,9 @@ func TestRunItemsInWorktrees(t *testing.T) {
 	if len(merges) != 3 || strings.TrimSpace(text) != "all" {
 		t.Errorf("%q: %q", merges, text)
 	}
+	if files := testkit.Git(t, p.root, "ls-tree", "-r", "--name-only", *p.status().Branch); strings.Contains(files, ".deepwork/tmp") || !strings.Contains(files, "alone") {
+		t.Errorf("the branch has the files:\n%s", files)
+	}
 	folders := map[string]bool{}
 	for i := range 3 {
 		port, look := p.recorded("begin", fmt.Sprintf("port[%d]", i)), p.recorded("begin", fmt.Sprintf("look[%d]", i))
