@@ -46,7 +46,7 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 			}
 		}()
 		if err := w.open(ctx, w.options(ctx, o, folder, l)); err != nil {
-			return board.RunEnd{State: board.RunStopped, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
+			return board.RunEnd{State: board.Failed, Step: deref(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
 		}
 		return run.Lead(ctx, l, w, w.retries(ctx))
 	}

@@ -245,18 +245,18 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 		if ctx.Err() != nil {
 			return a.left(id)
 		}
-		full := err == nil && r.State == "waiting" && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) && time.Since(begun) > patience
+		full := err == nil && r.State == board.Queued && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) && time.Since(begun) > patience
 		switch {
 		case err != nil:
 			return err
 		case full:
 			fmt.Fprintf(a.out, "%s\nA running server starts it when it can, or 'deepwork board tail -f %s'.\n", *r.Notice, id[:shortID])
 			return nil
-		case r.State == "running":
+		case r.State == board.Running:
 			fmt.Fprintf(a.out, "The agent runs. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
 			return nil
-		case !isOpen(r.State):
-			return a.ended(&r.AttemptReply)
+		case !r.Open:
+			return a.ended(ctx, engine, &r.AttemptReply)
 		}
 		_ = wait.For(ctx, 50*time.Millisecond) // the next turn notices its end
 	}
@@ -277,25 +277,20 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 		if err != nil {
 			return err
 		}
-		open := isOpen(r.State)
-		if last := r.NextIndex == after; last && (!open || r.State == "waiting" && !said) {
+		open := r.State.Open()
+		if last := r.NextIndex == after; last && (!open || r.State == board.Queued && !said) {
 			now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
 			if err != nil {
 				return err
 			}
 			if !open {
-				return a.ended(&now.AttemptReply)
+				return a.ended(ctx, engine, &now.AttemptReply)
 			}
 			a.note(now.Notice)
 			said = true
 		}
 		after = r.NextIndex
 	}
-}
-
-// isOpen reports whether an attempt in a state waits or runs.
-func isOpen(state string) bool {
-	return slices.Contains([]string{"waiting", "starting", "running"}, state)
 }
 
 // left says what goes on after the command was interrupted.
@@ -305,9 +300,9 @@ func (a *app) left(id string) error {
 }
 
 // ended prints how an attempt has ended, which is the result of the command.
-func (a *app) ended(r *attempt.AttemptReply) error {
+func (a *app) ended(ctx context.Context, engine *attempt.Engine, r *attempt.AttemptReply) error {
 	var failed error
-	if r.State != "completed" {
+	if r.State != board.Completed {
 		failed = &exitError{exitFailure}
 	}
 	if a.json {
@@ -317,18 +312,7 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 	a.fields("state", stateText(r))
 	r.FinalMessage = nil // it was printed
 	a.printResult(r)
-	id := r.AttemptID[:shortID]
-	next := fmt.Sprintf("deepwork board send %s TEXT (to have more done)", id)
-	if slices.ContainsFunc(r.Repos, func(repo attempt.AttemptRepo) bool { return repo.Ahead > 0 }) {
-		next = fmt.Sprintf("deepwork board merge %s (to merge what it committed)\n", id) + next
-	}
-	if slices.ContainsFunc(r.Repos, func(repo attempt.AttemptRepo) bool { return repo.ChangedCount > 0 }) {
-		next = fmt.Sprintf("deepwork board diff %s (to see its changes)\n", id) + next
-	}
-	if failed != nil {
-		next = fmt.Sprintf("deepwork board send %s TEXT (to continue in its worktree)\ndeepwork board start %s (to begin again)", id, r.TaskID[:shortID])
-	}
-	a.fields("next", next)
+	a.printNext(ctx, engine, r)
 	return failed
 }
 
@@ -352,7 +336,7 @@ queued message is dropped; the worktrees stay.` + attemptsHelp,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "%s %s\n", r.State, r.AttemptID)
+				fmt.Fprintf(a.out, "%s %s\n", r.State.Words(), board.Short(r.AttemptID))
 				a.note(r.Notice)
 				return nil
 			})
@@ -375,7 +359,7 @@ func (a *app) boardDoneCommand() *cobra.Command {
 				if _, err := engine.UpdateTask(ctx, atTerminal, board.UpdateTaskArgs{TaskID: t.TaskID, Status: new("done")}); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "done %s\n", t.TaskID)
+				fmt.Fprintf(a.out, "done %s\n", board.Short(t.TaskID))
 				return nil
 			})
 		},

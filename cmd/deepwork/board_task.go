@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -56,9 +57,11 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 		return a.printJSON(full)
 	}
 	a.printTask(t)
-	for _, r := range full.Attempts {
+	for i, r := range full.Attempts {
 		fmt.Fprintln(a.out)
-		a.printAttempt(r)
+		if a.printAttempt(r); i == 0 {
+			a.printNext(ctx, engine, r)
+		}
 	}
 	return nil
 }
@@ -87,11 +90,78 @@ func (a *app) printAttempt(r *attempt.AttemptReply) {
 	a.printResult(r)
 }
 
+// stateText returns a state with the exit code of the agent, if it ended by itself with another one than 0.
 func stateText(r *attempt.AttemptReply) string {
-	if r.ExitCode != nil {
-		return fmt.Sprintf("%s (exit code %d)", r.State, *r.ExitCode)
+	if r.ExitCode != nil && *r.ExitCode > 0 {
+		return fmt.Sprintf("%s (exit code %d)", r.State.Words(), *r.ExitCode)
 	}
-	return r.State
+	return r.State.Words()
+}
+
+// printNext prints the commands that go on with an attempt.
+func (a *app) printNext(ctx context.Context, engine *attempt.Engine, r *attempt.AttemptReply) {
+	var run *board.RunReply
+	if r.Lead == task.ServerLeads {
+		run, _ = engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: r.AttemptID}) // without it, less is offered
+	}
+	if budgets, err := engine.ReachedBudgets(ctx, atTerminal); err == nil && !r.Open && r.State != board.Completed && r.State != board.Merged {
+		for _, b := range budgets {
+			a.fields("first", b.Command+" ("+b.Title+")")
+		}
+	}
+	a.fields("next", next(r, run))
+}
+
+// next returns the commands that go on with an attempt, or with a run, as it is: each works as it is printed.
+func next(r *attempt.AttemptReply, run *board.RunReply) string {
+	id, of := board.Short(r.AttemptID), board.Short(r.TaskID)
+	has := func(is func(attempt.AttemptRepo) bool) bool { return slices.ContainsFunc(r.Repos, is) }
+	var all []string
+	add := func(format string, args ...any) { all = append(all, "deepwork "+fmt.Sprintf(format, args...)) }
+	switch {
+	case r.Open && r.State != board.Interrupted, r.State == board.Merged:
+	case has(func(repo attempt.AttemptRepo) bool { return repo.Merging }):
+		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
+			add("board send %s \"Resolve the conflicts of the merge in your worktree, and commit it.\"", id)
+		}
+		add("board merge --abort %s (to undo the merge)", id)
+	case r.State == board.Completed, r.State == board.Conflicted:
+		if has(func(repo attempt.AttemptRepo) bool { return repo.ChangedCount > 0 }) {
+			add("board diff %s (to see its changes)", id)
+		}
+		if has(func(repo attempt.AttemptRepo) bool { return repo.Loose > 0 }) {
+			add("board merge --commit %s (to commit what it has left, and merge all)", id)
+		} else if has(func(repo attempt.AttemptRepo) bool { return repo.Ahead > 0 }) {
+			add("board merge %s (to merge what it committed)", id)
+		} else {
+			add("board done %s (to set its task done)", of)
+		}
+		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
+			add("board send %s \"Go on: ...\" (to have more done)", id)
+		}
+	case run != nil && run.Began:
+		add("run resume %s%s (to continue it)", id, largerBudget(run))
+	default:
+		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
+			add("board send %s \"Go on.\" (to continue in its worktree)", id)
+		}
+		add("board start %s --executor %s (to begin again)", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
+	}
+	return strings.Join(all, "\n")
+}
+
+// largerBudget returns the flags that double the budgets that a run has reached.
+func largerBudget(run *board.RunReply) (flags string) {
+	if run.State != board.Paused || run.Cost == nil {
+		return ""
+	}
+	if most := run.Kept.MaxCostUSD; most != nil && run.Cost.USD != nil && *run.Cost.USD >= *most {
+		flags += fmt.Sprintf(" --max-cost %.2f", max(2**run.Cost.USD, 1))
+	}
+	if most := run.Kept.MaxUnknown; most != nil && run.Cost.Unknown >= *most {
+		flags += fmt.Sprintf(" --max-unknown %d", 2*run.Cost.Unknown+1)
+	}
+	return flags
 }
 
 func executorText(r *attempt.AttemptReply) string {
@@ -112,7 +182,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		if repo.Exists {
 			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead, repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
 		}
-		a.fields("repo", repo.RepoName+": "+where)
+		a.fields("repo", repo.RepoName+": "+where, "conflicts", strings.Join(repo.Conflicts, "\n"))
 	}
 	a.fields("notice", inCommands(optional(r.Notice)))
 }

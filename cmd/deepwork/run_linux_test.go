@@ -36,7 +36,7 @@ func TestRunGroupOfEight(t *testing.T) {
 			t.Errorf("the agent of the step %s was told of steps of others: %s", said.Step, said.Text)
 		}
 	}
-	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "complete" || events[0].Event != "run_started" || events[0].Branch == nil {
+	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "completed" || events[0].Event != "run_started" || events[0].Branch == nil {
 		t.Errorf("%+v", events)
 	}
 	for _, x := range p.recorded("begin", "") {

@@ -25,7 +25,7 @@ func (p *runProject) waits(step string, since string) *board.RunReply {
 	var now *board.RunReply
 	testkit.Eventually(p.t, func() string {
 		now = p.status()
-		if i := slices.IndexFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "waiting" {
+		if i := slices.IndexFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "queued" {
 			return fmt.Sprintf("it is %s (%s), and waits for %+v", now.State, optional(now.Reason), now.Waits)
 		}
 		return ""
@@ -102,7 +102,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	must(t, r.cmd.Process.Kill())
 	_ = r.cmd.Wait()
 	for i, e := range waiting() {
-		if i > 1 || e.Command == nil || *e.StepID != "a" || e.State != "waiting" {
+		if i > 1 || e.Command == nil || *e.StepID != "a" || e.State != "queued" {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -115,7 +115,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "evidence: passed by a person, who reviewed these outputs") || strings.Contains(string(out), "I am sure") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if now := p.status(); now.State != "complete" || len(now.Waits) > 0 {
+	if now := p.status(); now.State != "completed" || len(now.Waits) > 0 {
 		t.Errorf("%+v", now)
 	}
 	p.clean()

@@ -41,7 +41,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	p.client, p.server = startClient(t, here)
 	p.find()
 	made := p.start(p.task("! write note.txt from the worker", "! context", "! say it works"))
-	if made.State != "waiting" {
+	if made.State != "queued" {
 		t.Fatalf("it was not left to the worker: %+v", made)
 	}
 

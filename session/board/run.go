@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
@@ -31,22 +30,11 @@ type Run struct {
 	End      *RunEnd             `json:"end,omitempty"`   // of the last leader; nil while one leads
 }
 
-// RunState is how a run has ended.
-type RunState string
-
-// The values of RunState.
-const (
-	RunComplete    RunState = "complete"
-	RunStopped     RunState = "stopped"     // at a step that no agent finished, or by a person
-	RunPaused      RunState = "paused"      // by a budget
-	RunInterrupted RunState = "interrupted" // its process was asked to end
-)
-
 // A RunEnd is how a run has ended, as far as its leader knows.
 type RunEnd struct {
-	State  RunState `json:"state"`
-	Step   string   `json:"step,omitempty"`   // at which it stopped
-	Reason string   `json:"reason,omitempty"` // a sentence for people; "" if it is complete
+	State  State  `json:"state"`            // Completed, Failed (at a step that no agent finished), Stopped (by a person), Paused or Interrupted
+	Step   string `json:"step,omitempty"`   // at which it stopped
+	Reason string `json:"reason,omitempty"` // a sentence for people; "" if it is complete
 }
 
 // StoppedByPerson is the reason of a run that somebody stopped.
@@ -106,16 +94,13 @@ func (w *RunWaits) Text() string {
 	return fmt.Sprintf("Step %s waits for the limit of its agent's provider, until %s", w.StepID, until)
 }
 
-// onlyWaits sets the state of a run in which no agent is at work, if steps of it wait.
-func (r *RunReply) onlyWaits() {
-	if len(r.Waits) == 0 {
-		return
-	}
+// waitsText says what the steps of a run wait for.
+func (r *RunReply) waitsText() string {
 	texts := make([]string, len(r.Waits))
 	for i := range r.Waits {
 		texts[i] = r.Waits[i].Text()
 	}
-	r.State, r.Reason = string(task.Waiting), new(strings.Join(texts, "\n"))
+	return strings.Join(texts, "\n")
 }
 
 // waitsOf returns what the steps of a run wait for; a run that has ended waits for no limit.

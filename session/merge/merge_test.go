@@ -309,7 +309,7 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	s := p.open(func(o *attempt.Options) {
 		o.Leader = func(_ context.Context, l *attempt.Lead) board.RunEnd {
 			must(t, os.WriteFile(filepath.Join(l.Attempt.Workspace, "new.txt"), []byte("text"), 0o600))
-			return board.RunEnd{State: board.RunComplete}
+			return board.RunEnd{State: board.Completed}
 		}
 	})
 	if s.Shared != nil {

@@ -64,13 +64,13 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := new(away)
 		l := &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
-		if end := Lead(t.Context(), l, at, 2); end.State != board.RunStopped || end.Reason != "it is damaged" || at.asked != 20 {
+		if end := Lead(t.Context(), l, at, 2); end.State != board.Failed || end.Reason != "it is damaged" || at.asked != 20 {
 			t.Errorf("%+v after %d looks", end, at.asked)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun := time.Now()
-		if *at = (away{}); Lead(ctx, l, at, 2).State == board.RunComplete || at.asked < 2 || time.Since(begun) > 5*time.Second {
+		if *at = (away{}); Lead(ctx, l, at, 2).State == board.Completed || at.asked < 2 || time.Since(begun) > 5*time.Second {
 			t.Errorf("%d looks in %v", at.asked, time.Since(begun))
 		}
 	})

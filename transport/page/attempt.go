@@ -67,7 +67,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
-	p := &attemptPage{FullAttemptReply: a, Open: isOpen(a.State)}
+	p := &attemptPage{FullAttemptReply: a, Open: a.Open}
 	if p.Task, err = s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: a.TaskID}); err != nil {
 		return nil, err
 	}
@@ -88,11 +88,6 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	return &shown{view: "attempt", title: p.Task.Title, data: p, on: []string{
 		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID,
 	}}, nil
-}
-
-// isOpen reports whether an agent in a state waits or runs.
-func isOpen(state string) bool {
-	return state == "waiting" || state == "starting" || state == "running"
 }
 
 func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -19,11 +20,12 @@ var words = map[string]string{
 }
 
 // word returns a state, or a value of an argument, as people read it.
-func word(state string) string {
-	if w, is := words[state]; is {
+func word(state any) string {
+	text := fmt.Sprint(state)
+	if w, is := words[text]; is {
 		return w
 	}
-	return state
+	return board.State(text).Words()
 }
 
 // heading returns a text that begins with a capital.

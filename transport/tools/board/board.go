@@ -92,7 +92,7 @@ func commentOutcome(r any) string {
 
 func followUpOutcome(r any) string { return r.(*attempt.FollowUpReply).Status }
 
-func runOutcome(r any) string { return r.(*attempt.RunMade).State }
+func runOutcome(r any) string { return string(r.(*attempt.RunMade).State) }
 
 // mergeOutcome is the status of the last repository.
 func mergeOutcome(r any) string {
@@ -106,13 +106,14 @@ func mergeOutcome(r any) string {
 // words describe what the types of the board's replies cannot.
 var words = tool.Words{
 	Enums: map[string][]any{
-		"status":          {"todo", "inprogress", "inreview", "done", "cancelled"},
-		"task_status":     {"todo", "inprogress", "inreview", "done", "cancelled"},
-		"state":           {"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"},
-		"workflow_status": {board.WorkflowActive, board.WorkflowCompleted, board.WorkflowAborted},
-		"stream":          {"stdout", "stderr", "system"},
-		"lead":            {task.AgentLeads, task.ServerLeads},
-		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
+		"status":               {"todo", "inprogress", "inreview", "done", "cancelled"},
+		"task_status":          {"todo", "inprogress", "inreview", "done", "cancelled"},
+		"state":                states(),
+		"latest_attempt_state": states(),
+		"workflow_status":      {board.WorkflowActive, board.WorkflowCompleted, board.WorkflowAborted},
+		"stream":               {"stdout", "stderr", "system"},
+		"lead":                 {task.AgentLeads, task.ServerLeads},
+		"action":               {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
 	},
 }
 
@@ -134,18 +135,19 @@ var refinements = map[string]func(*jsonschema.Schema){
 		kinds(s, "messages", "message", "reasoning", "tool_call", "tool_result", "error", "output", "stderr", "system")
 	},
 	"needs_attention": func(s *jsonschema.Schema) {
-		kinds(s, "items", board.AttentionFailed, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionStep)
+		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionStep)
 	},
-	"run_workflow": runStates,
 	"get_run": func(s *jsonschema.Schema) {
-		runStates(s)
-		s.Properties["plan"].Items.Properties["state"].Enum = nil
+		s.Properties["plan"].Items.Properties["state"].Enum = append(states(), string(board.NotBegun))
 	},
 	"merge_attempt": mergeStatuses, "rebase_attempt": mergeStatuses, "abort_merge": abortStatuses, "push_attempt": mergeStatuses, "change_target": mergeStatuses,
 }
 
-func runStates(s *jsonschema.Schema) {
-	s.Properties["state"].Enum = []any{"waiting", "starting", "running", string(board.RunComplete), string(board.RunStopped), string(board.RunPaused), string(board.RunInterrupted)}
+func states() (all []any) {
+	for _, s := range board.States {
+		all = append(all, string(s))
+	}
+	return all
 }
 
 func mergeStatuses(s *jsonschema.Schema) {
