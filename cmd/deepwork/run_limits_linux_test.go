@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/board"
 )
 
 // A limit of the provider is waited for, and is no try.

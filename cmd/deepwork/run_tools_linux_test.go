@@ -52,7 +52,7 @@ func TestRunFromTools(t *testing.T) {
 		t.Helper()
 		b.eventually(func() string {
 			if now := get(id); now.State != "completed" {
-				return now.State + " " + optional(now.Reason)
+				return now.State.Words() + " " + optional(now.Reason)
 			}
 			return ""
 		})
@@ -85,7 +85,7 @@ func TestRunFromTheBoard(t *testing.T) {
 		}
 		testkit.Eventually(t, func() string {
 			if now := p.status(); now.State != "completed" {
-				return now.State + " " + optional(now.Reason)
+				return now.State.Words() + " " + optional(now.Reason)
 			}
 			return ""
 		})

@@ -68,7 +68,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	var r *attempt.AttemptReply
 	testkit.Eventually(t, func() string {
 		if r = p.get(made.AttemptID); r.State != "completed" {
-			return "the attempt is " + r.State + "; the worker says\n" + log.String()
+			return "the attempt is " + r.State.Words() + "; the worker says\n" + log.String()
 		}
 		return ""
 	})

@@ -383,7 +383,7 @@ func notMerged(id string, r task.AttemptRepo, err error) error {
 			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
 	}
 	if dirty, is := errors.AsType[*worktree.DirtyError](err); is {
-		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there, or pass commit: true to commit all that the worktree has, and call again.", dirty).
+		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there and call again, or merge with commit: true, which first commits all that the worktree has.", dirty).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
 	}
 	if markers, is := errors.AsType[*worktree.MarkersError](err); is {

@@ -19,7 +19,7 @@ import (
 const situation = `coalesce(a.machine_id, '') AS machine_id, coalesce(a.machine_name, '') AS machine_name, coalesce(a.root, '') AS root,
 	coalesce(a.state, '') AS state, coalesce(a.landed, '') AS landed, a.run,
 	coalesce((SELECT owner FROM executions WHERE attempt_id = a.id AND step_id IS NULL ORDER BY seq DESC LIMIT 1), '') AS leader,
-	EXISTS (SELECT 1 FROM executions WHERE attempt_id = a.id AND step_id IS NOT NULL AND ended_at IS NULL) AS busy`
+	(SELECT count(*) FROM executions WHERE attempt_id = a.id AND step_id IS NOT NULL AND ended_at IS NULL) > 0 AS busy`
 
 const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.error, ` + situation + `,
 	a.workflow_session_id, a.workflow_status, a.workflow_step, a.push_error, a.created_at, a.updated_at,

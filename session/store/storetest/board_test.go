@@ -189,7 +189,7 @@ func TestAttention(t *testing.T) {
 			try(t, b, s)
 		}
 		if test.attended {
-			want = append([]task.Attention{{TaskID: s.ID, Title: test.title, AttemptID: a.ID, Situation: task.Situation{State: test.how}, Began: true, Since: c.at.UTC().Truncate(time.Microsecond)}}, want...)
+			want = append([]task.Attention{{TaskID: s.ID, Title: test.title, AttemptID: a.ID, Situation: task.Situation{State: test.how, Leader: "server"}, Began: true, Since: c.at.UTC().Truncate(time.Microsecond)}}, want...)
 		}
 	}
 	addTask(t, b, p, "never tried")
