@@ -78,9 +78,10 @@ type Task struct {
 	LatestWorkspaceBranch *string         `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
 	LatestSessionID       *string         `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null if its agent never ran"`
 	LatestSessionExecutor *string         `json:"latest_session_executor" jsonschema:"executor of that conversation, such as CLAUDE_CODE, or null"`
-	LatestAttemptState    *State          `json:"latest_attempt_state" jsonschema:"state of that attempt: queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged; or null"`
 	HasInProgressAttempt  bool            `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
 	LastAttemptFailed     bool            `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
+
+	LatestAttemptState *State `json:"-"` // of the newest attempt, nil if there is none
 }
 
 // TaskReply answers get_task.
@@ -109,7 +110,7 @@ type TasksReply struct {
 type Attention struct {
 	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_stopped (it failed, was interrupted, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts) or step_waits (only a person can pass it)"`
 	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
-	State   *State  `json:"state" jsonschema:"state of the attempt or run, as of get_attempt, or null for what is neither"`
+	State   *State  `json:"state" jsonschema:"of an attempt or a run: queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged; or null"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
 	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`

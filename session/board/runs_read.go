@@ -41,7 +41,7 @@ type RunReply struct {
 type PlanStep struct {
 	SessionID string `json:"session_id" jsonschema:"session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
 	StepID    string `json:"step_id" jsonschema:"id of the step"`
-	State     State  `json:"state" jsonschema:"not_begun or a state as of a run; of a step that a run which ended has not completed, how its agent or the run ended"`
+	State     State  `json:"state" jsonschema:"not_begun, queued, running, waiting_for_you, waiting_for_a_limit, completed or, once its agent or the run has ended, paused, interrupted, failed or stopped"`
 }
 
 // RunStep is one process of an agent of a run.

@@ -4,6 +4,7 @@ package board
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -106,14 +107,13 @@ func mergeOutcome(r any) string {
 // words describe what the types of the board's replies cannot.
 var words = tool.Words{
 	Enums: map[string][]any{
-		"status":               {"todo", "inprogress", "inreview", "done", "cancelled"},
-		"task_status":          {"todo", "inprogress", "inreview", "done", "cancelled"},
-		"state":                states(),
-		"latest_attempt_state": states(),
-		"workflow_status":      {board.WorkflowActive, board.WorkflowCompleted, board.WorkflowAborted},
-		"stream":               {"stdout", "stderr", "system"},
-		"lead":                 {task.AgentLeads, task.ServerLeads},
-		"action":               {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
+		"status":          {"todo", "inprogress", "inreview", "done", "cancelled"},
+		"task_status":     {"todo", "inprogress", "inreview", "done", "cancelled"},
+		"state":           {board.Queued, board.Running, board.Completed, board.Failed, board.Stopped, board.Interrupted},
+		"workflow_status": {board.WorkflowActive, board.WorkflowCompleted, board.WorkflowAborted},
+		"stream":          {"stdout", "stderr", "system"},
+		"lead":            {task.AgentLeads, task.ServerLeads},
+		"action":          {attempt.ActionSend, attempt.ActionQueue, attempt.ActionCancel},
 	},
 }
 
@@ -135,16 +135,30 @@ var refinements = map[string]func(*jsonschema.Schema){
 		kinds(s, "messages", "message", "reasoning", "tool_call", "tool_result", "error", "output", "stderr", "system")
 	},
 	"needs_attention": func(s *jsonschema.Schema) {
+		allStates(s.Properties["items"].Items)
 		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionStep)
 	},
 	"get_run": func(s *jsonschema.Schema) {
-		s.Properties["plan"].Items.Properties["state"].Enum = append(states(), string(board.NotBegun))
+		allStates(s)
+		plan := []board.State{board.NotBegun, board.Queued, board.Running, board.WaitingForYou, board.WaitingForLimit, board.Completed, board.Paused, board.Interrupted, board.Failed, board.Stopped}
+		s.Properties["plan"].Items.Properties["state"].Enum = values(plan)
 	},
-	"merge_attempt": mergeStatuses, "rebase_attempt": mergeStatuses, "abort_merge": abortStatuses, "push_attempt": mergeStatuses, "change_target": mergeStatuses,
+	"get_attempt": allStates, "start_task_attempt": allStates, "stop_attempt": allStates, "run_workflow": allStates,
+	"list_task_attempts": func(s *jsonschema.Schema) { allStates(s.Properties["attempts"].Items) },
+	"merge_attempt":      mergeStatuses, "rebase_attempt": mergeStatuses, "abort_merge": abortStatuses, "push_attempt": mergeStatuses, "change_target": mergeStatuses,
 }
 
-func states() (all []any) {
-	for _, s := range board.States {
+// allStates lets the state in a reply be any of an attempt or a run; null stays possible where it is.
+func allStates(s *jsonschema.Schema) {
+	of, all := s.Properties["state"], values(board.States)
+	if slices.Contains(of.Enum, nil) {
+		all = append(all, nil)
+	}
+	of.Enum = all
+}
+
+func values(states []board.State) (all []any) {
+	for _, s := range states {
 		all = append(all, string(s))
 	}
 	return all
