@@ -140,7 +140,7 @@ func next(r *attempt.AttemptReply, run *board.RunReply) string {
 			add("board send %s \"Go on: ...\" (to have more done)", id)
 		}
 	case run != nil && run.Began:
-		add("run resume %s%s (to continue it)", id, largerBudget(run))
+		add("run resume %s%s (to continue it)", id, run.Kept.LargerBudget(run.State, run.Cost))
 	default:
 		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
 			add("board send %s \"Go on.\" (to continue in its worktree)", id)
@@ -148,20 +148,6 @@ func next(r *attempt.AttemptReply, run *board.RunReply) string {
 		add("board start %s --executor %s (to begin again)", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
 	}
 	return strings.Join(all, "\n")
-}
-
-// largerBudget returns the flags that double the budgets that a run has reached.
-func largerBudget(run *board.RunReply) (flags string) {
-	if run.State != board.Paused || run.Cost == nil {
-		return ""
-	}
-	if most := run.Kept.MaxCostUSD; most != nil && run.Cost.USD != nil && *run.Cost.USD >= *most {
-		flags += fmt.Sprintf(" --max-cost %.2f", max(2**run.Cost.USD, 1))
-	}
-	if most := run.Kept.MaxUnknown; most != nil && run.Cost.Unknown >= *most {
-		flags += fmt.Sprintf(" --max-unknown %d", 2*run.Cost.Unknown+1)
-	}
-	return flags
 }
 
 func executorText(r *attempt.AttemptReply) string {
@@ -416,12 +402,8 @@ func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project str
 // attemptWord summarizes a task's latest attempt for a list.
 func attemptWord(t board.Task) string {
 	switch {
-	case t.HasInProgressAttempt:
-		return "in progress"
-	case t.LastAttemptFailed:
-		return "failed"
-	case t.LatestAttemptID != nil:
-		return "ended"
+	case t.LatestAttemptState != nil:
+		return t.LatestAttemptState.Words()
 	case len(t.BlockedBy) > 0:
 		return "blocked"
 	}

@@ -57,7 +57,13 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		case isRun && state != Completed && !a.Began:
 			kind, command = AttentionFailed, "deepwork board start "+Short(a.TaskID)
 		case isRun && state != Completed:
-			kind, command = AttentionRun, "deepwork run resume "+Short(a.AttemptID)
+			cost, err := v.Cost(ctx, a.TaskID, a.AttemptID)
+			if err != nil {
+				return nil, Fault("reading the cost of the run", err)
+			}
+			run := Run{}
+			_ = json.Unmarshal(a.Run, &run) // one that cannot be read has no budgets
+			kind, command = AttentionRun, "deepwork run resume "+Short(a.AttemptID)+run.LargerBudget(state, cost)
 		case state == Failed || state == Interrupted:
 			kind, command = AttentionFailed, "deepwork board tail "+Short(a.AttemptID)
 		}

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -49,6 +50,25 @@ func (r *Run) CheckBudgets() error {
 		return session.Wrong(codes.OutOfRange, "max_unknown is %d: expected a number of at least 0.", *r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
 	}
 	return nil
+}
+
+// LargerBudget returns the flags of deepwork run resume that double the budgets which have paused the run, "" if it
+// is in another state. cost is nil if none of its agents has ended.
+func (r *Run) LargerBudget(s State, cost *Cost) (flags string) {
+	if s != Paused {
+		return ""
+	}
+	usd, unknown := 0.0, 0
+	if cost != nil {
+		usd, unknown = *cmp.Or(cost.USD, &usd), cost.Unknown
+	}
+	if most := r.MaxCostUSD; most != nil && usd >= *most {
+		flags += fmt.Sprintf(" --max-cost %.2f", max(2*usd, 1))
+	}
+	if most := r.MaxUnknown; most != nil && unknown >= *most {
+		flags += fmt.Sprintf(" --max-unknown %d", 2*unknown+10)
+	}
+	return flags
 }
 
 // The values of RunWait.Kind.

@@ -144,7 +144,7 @@ func (b *Board) newRunReply(at *task.Attempt, run *Run) *RunReply {
 	case at.State == task.Stopped && r.Reason == nil:
 		r.Reason = new(StoppedByPerson) // without a leader
 	case r.Open && r.State == Interrupted:
-		r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
+		r.Reason = new("The process that led it is gone. A server of the project leads it on, or 'deepwork run resume " + Short(at.ID) + "'.")
 	case r.State == WaitingForYou, r.State == WaitingForLimit:
 		r.Reason = new(r.waitsText())
 	}
