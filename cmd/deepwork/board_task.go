@@ -70,22 +70,23 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 func (a *app) fields(pairs ...string) { a.out.Fields(12, pairs...) }
 
 func (a *app) printTask(t *board.Task) {
-	a.fields("task", t.TaskID, "title", t.Title, "status", t.Status, "description", optional(t.Description))
+	a.fields("task", board.Short(t.TaskID), "title", t.Title, "status", t.Status, "description", optional(t.Description))
 	if t.JobName != nil && t.WorkflowName != nil {
 		a.fields("workflow", *t.JobName+"/"+*t.WorkflowName)
 		a.printInputs(t.Inputs)
 	}
 	for _, id := range t.DependsOn {
+		text := board.Short(id)
 		if slices.Contains(t.BlockedBy, id) {
-			id += ", which is not done"
+			text += ", which is not done"
 		}
-		a.fields("depends on", id)
+		a.fields("depends on", text)
 	}
-	a.fields("created", agoText(t.CreatedAt), "changed", agoText(t.UpdatedAt), "project", t.ProjectID)
+	a.fields("created", agoText(t.CreatedAt), "changed", agoText(t.UpdatedAt), "project", board.Short(t.ProjectID))
 }
 
 func (a *app) printAttempt(r *attempt.AttemptReply) {
-	a.fields("attempt", r.AttemptID, "state", stateText(r), "executor", executorText(r), "branch", r.WorkspaceBranch,
+	a.fields("attempt", board.Short(r.AttemptID), "state", stateText(r), "executor", executorText(r), "branch", r.WorkspaceBranch,
 		"started", agoText(optional(r.StartedAt)), "ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
 }
@@ -204,6 +205,9 @@ func (a *app) boardAddCommand() *cobra.Command {
 What is missing, its agent can ask for.`,
 		Args: takes(1, 1, "a title"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if job, workflow, both := strings.Cut(optional(task.JobName), "/"); both && task.WorkflowName == nil {
+				task.JobName, task.WorkflowName = &job, &workflow
+			}
 			if (optional(task.JobName) == "") != (optional(task.WorkflowName) == "") {
 				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists the workflows")
 			}
@@ -220,7 +224,7 @@ What is missing, its agent can ask for.`,
 				}
 				task.ProjectID = p.ProjectID
 				for _, id := range dependsOn {
-					other, err := oneTask(ctx, engine, id)
+					other, err := a.oneTask(ctx, engine, id)
 					if err != nil {
 						return err
 					}
@@ -230,7 +234,10 @@ What is missing, its agent can ask for.`,
 				if err != nil {
 					return fmt.Errorf("adding the task: %w", err)
 				}
-				fmt.Fprintln(a.out, t.TaskID)
+				fmt.Fprintln(a.out, board.Short(t.TaskID))
+				if _, _, is := show.TerminalSize(a.rawOut); is {
+					a.fields("next", "deepwork board start "+board.Short(t.TaskID))
+				}
 				return nil
 			})
 		},
@@ -262,7 +269,7 @@ changes or commits that are nowhere else is refused, or discarded with --force.`
 				if err != nil {
 					return fmt.Errorf("removing task %s: %w", t.TaskID, err)
 				}
-				fmt.Fprintf(a.out, "removed %s\n", t.TaskID)
+				fmt.Fprintf(a.out, "removed %s\n", board.Short(t.TaskID))
 				a.printRescued(r.Rescued)
 				for _, what := range r.Discarded {
 					fmt.Fprintf(a.out, "discarded %s\n", inline(what))

@@ -184,7 +184,7 @@ func (v *runLines) begin(r *board.RunReply) {
 		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
 		return
 	}
-	v.app.fields("run", r.RunID, "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
+	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
 	fmt.Fprintln(v.app.out)
 }
 
@@ -303,7 +303,7 @@ func (v *runLines) event(e runEvent) {
 
 // printRun prints a run with its steps.
 func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View) {
-	a.fields("run", v.RunID, "workflow", v.Workflow, "goal", v.Goal)
+	a.fields("run", board.Short(v.RunID), "workflow", v.Workflow, "goal", v.Goal)
 	a.printInputs(v.Inputs)
 	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
 	a.printSteps(v)
