@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -246,8 +248,9 @@ func (a *app) withSession(ctx context.Context, reads bool, given string, use fun
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(all, func(c candidate) bool { return c.id == given }) {
-			return use(engine, given)
+		_, exported := os.Lstat(filepath.Join(engine.Root, ".deepwork", "tmp", "session_"+filepath.Base(given)+".json"))
+		if exported == nil || slices.ContainsFunc(all, func(c candidate) bool { return c.id == given }) {
+			return use(engine, given) // of one that is not there, it says how to import it
 		}
 		if given != latest {
 			if err := a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {

@@ -188,7 +188,10 @@ func (e *Engine) defaultExecutor(ctx context.Context, who session.Caller, cfg *c
 	if len(here) == 1 {
 		return here[0], nil, nil
 	}
-	return "", nil, session.Wrong(codes.MissingExecutor, "executor is missing, run.executor is not set in .deepwork/config.yml, and not exactly one is installed here. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", board.Enumerate(here, "those in list_executors, once it is installed")).With("argument", "executor")
+	if len(here) == 0 {
+		here = e.executorNames(cfg) // none of which is installed
+	}
+	return "", nil, session.Wrong(codes.MissingExecutor, "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", board.Enumerate(here, "none")).With("argument", "executor")
 }
 
 // nameAndVariant splits NAME or NAME:VARIANT.
