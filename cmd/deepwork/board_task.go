@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -160,7 +161,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 	if r.WorkflowStatus != nil {
 		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
 	}
-	a.fields("said", optional(r.FinalMessage), "error", optional(r.Error), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
+	a.fields("said", optional(r.FinalMessage), "error", inCommands(optional(r.Error)), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
 		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
@@ -202,7 +203,7 @@ func (a *app) boardAddCommand() *cobra.Command {
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
 		Long: "Put a task on the board and print its id.\n" + inputsHelp + `
-What is missing, its agent can ask for.`,
+What is missing, its agent can ask for. With - as TEXT the description is read from stdin.`,
 		Args: takes(1, 1, "a title"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if job, workflow, both := strings.Cut(optional(task.JobName), "/"); both && task.WorkflowName == nil {
@@ -215,6 +216,13 @@ What is missing, its agent can ask for.`,
 				if err := taskIDs.check(cmd, id); err != nil {
 					return err
 				}
+			}
+			if optional(task.Description) == "-" { // the shell limits the length of an argument
+				text, err := io.ReadAll(a.in)
+				if err != nil {
+					return fmt.Errorf("reading the description from stdin: %w", err)
+				}
+				task.Description = new(string(text))
 			}
 			task.Title = args[0]
 			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {

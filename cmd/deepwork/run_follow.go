@@ -316,7 +316,7 @@ func (a *app) printSteps(v *run.View) {
 	v.Tree.Each(func(s *run.Step, depth int) {
 		name, executor, took, cost := strings.Repeat("> ", depth)+s.ID, "", s.Took, ""
 		if len(s.Agents) > 1 {
-			name += fmt.Sprintf(" (%d)", len(s.Agents))
+			name += fmt.Sprintf(" (%d agents)", len(s.Agents))
 		}
 		if x := s.Agent(); x != nil {
 			executor = x.Executor
@@ -354,7 +354,7 @@ func stepNote(s *run.Step) string {
 
 // printOutcome prints where a run is, and what can be done next.
 func (a *app) printOutcome(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
-	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", optional(r.Reason), "session", optional(r.SessionID))
+	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", inCommands(optional(r.Reason)), "session", optional(r.SessionID))
 	if r.Cost != nil && r.Cost.USD != nil {
 		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}

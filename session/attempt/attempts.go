@@ -125,7 +125,7 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 		return r, nil
 	}
 	if err != nil {
-		return r, fmt.Errorf("looking at the worktree %s: %w", repo.Worktree, err)
+		return r, err
 	}
 	r.Exists, r.Ahead, r.Behind, r.ChangedCount = s.Exists, s.Ahead, s.Behind, len(s.Changed)
 	r.Merging, r.Conflicts, r.Loose, r.Elsewhere = s.Merging, board.NonNil(s.Conflicts), s.Loose, s.Elsewhere

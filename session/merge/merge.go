@@ -357,7 +357,7 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 		m := newRepo(at, r)
 		l := worktree.Landing{Path: r.Worktree, Target: r.TargetBranch, InUse: inUse}
 		if err := do(k, l, &m); err != nil {
-			err = notMerged(id, r, err)
+			err = notMerged(id, r, at.Branch, err)
 			if refused, is := errors.AsType[*session.Error](err); is && len(reply.Repos) > 0 {
 				refused.Message = "In " + r.RepoName + ": " + refused.Message
 				for _, before := range slices.Backward(reply.Repos) {
@@ -374,7 +374,7 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 }
 
 // notMerged says why a branch was neither merged, rebased nor pushed.
-func notMerged(id string, r task.AttemptRepo, err error) error {
+func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 	refuse := func(code, format string, args ...any) error {
 		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
 	}
@@ -399,7 +399,9 @@ func notMerged(id string, r task.AttemptRepo, err error) error {
 		return refuse(codes.MergeUnfinished, "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
 	case errors.Is(err, worktree.ErrRejected):
 		return refuse(codes.PushRejected, "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
-	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
+	case errors.Is(err, worktree.ErrNoWorktree):
+		return refuse(codes.NotMerged, "Nothing was changed: %v. The commits of the attempt are on the branch %[2]s of %[3]s, which 'git -C %[3]s merge %[2]s' merges.", err, branch, r.RepoPath)
+	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished), errors.Is(err, worktree.ErrNotKept):
 		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("merging attempt %s: %w", id, err)

@@ -28,18 +28,18 @@ func TestWhatCountsAsATry(t *testing.T) {
 	limited.LimitedUntil = &since
 	none := []task.Execution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
 	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1))}), "")
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error.")
 	loggedOut := x(task.Failed, 1)
 	loggedOut.FinalMessage = new("Please run\n/login")
 	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: before}), `3 agents ended without finishing it. its error The last one said: "Please run /login".`)
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: before}), `3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
 	before[0].Error = new("On stderr: Please run /login")
 	if why := d.exhausted(job{state: new(machine.State), before: before}); strings.Contains(why, "said") {
 		t.Error(why)
 	}
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
 	d.silent = map[place]bool{{}: true}
 	testkit.Contains(t, d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
 }

@@ -30,9 +30,12 @@ type attemptPage struct {
 	review
 }
 
-// What can be done with its branch: Ahead and Behind in any repository, a merge in progress in one.
+// What can be done with its branch: Ahead, Behind and Loose (not committed) in any repository, a merge in progress in one.
 func (p *attemptPage) Ahead() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Ahead > 0 })
+}
+func (p *attemptPage) Loose() bool {
+	return p.any(func(r attempt.AttemptRepo) bool { return r.Loose > 0 })
 }
 func (p *attemptPage) Behind() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Behind > 0 })
