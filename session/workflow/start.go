@@ -61,9 +61,6 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if strings.TrimSpace(a.Goal) == "" {
 		return nil, "", session.Wrong(codes.InvalidArgument, "Argument \"goal\" is blank: say what the user wants to accomplish, and call again.").With("argument", "goal")
 	}
-	if job, workflow, both := strings.Cut(a.JobName, "/"); both && (a.WorkflowName == "" || a.WorkflowName == workflow) {
-		a.JobName, a.WorkflowName = job, workflow
-	}
 	j, err := findJob(ctx, e.Catalog, a.JobName)
 	if err != nil {
 		return nil, "", err
