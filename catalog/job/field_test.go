@@ -15,7 +15,7 @@ func TestField26_InputsOfUnknownOutputs(t *testing.T) {
 		if faults != nil {
 			t.Fatal(faults)
 		}
-		if said := j.Warnings.Error(); (want == "") != (len(j.Warnings) == 0) || !strings.Contains(said, want) {
+		if said := Diagnostics(j.Warnings).Error(); (want == "") != (len(j.Warnings) == 0) || !strings.Contains(said, want) {
 			t.Errorf("%s: %q, want %q", file, said, want)
 		}
 	}
