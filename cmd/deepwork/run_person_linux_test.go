@@ -25,7 +25,7 @@ func (p *runProject) waits(step string, since string) *board.RunReply {
 	var now *board.RunReply
 	testkit.Eventually(p.t, func() string {
 		now = p.status()
-		if i := slices.IndexFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "queued" {
+		if i := slices.IndexFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "waiting_for_you" {
 			return fmt.Sprintf("it is %s (%s), and waits for %+v", now.State, optional(now.Reason), now.Waits)
 		}
 		return ""
@@ -102,7 +102,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	must(t, r.cmd.Process.Kill())
 	_ = r.cmd.Wait()
 	for i, e := range waiting() {
-		if i > 1 || e.Command == nil || *e.StepID != "a" || e.State != "queued" {
+		if i > 1 || e.Command == nil || *e.StepID != "a" || e.State != "waiting_for_you" {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -181,7 +181,7 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 	p.review(now, "--fail", "--feedback", "Say more")
 	events := r.exits(1)
 	const why = "2 agents ended without finishing it. A person did not pass its outputs, and the same ones were handed in again: Say more"
-	if end := events[len(events)-1]; end.State != "stopped" || end.Reason == nil || *end.Reason != "Step a: "+why {
+	if end := events[len(events)-1]; end.State != "failed" || end.Reason == nil || *end.Reason != "Step a: "+why {
 		t.Errorf("%+v: %s", end, optional(end.Reason))
 	}
 	begun := p.recorded("begin", "a")
