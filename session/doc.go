@@ -112,6 +112,28 @@
 // embedded database that were not synced, some are lost or torn, and everything acknowledged is there.
 // For PostgreSQL that is the promise of the database.
 //
+// # States
+//
+// Attempts, runs, the executions of their agents, and the steps of runs have one vocabulary, in tools, commands and
+// pages; board.StateOf computes it. JSON has underscores in place of blanks. An execution has the states that are
+// marked with x, a step of a run those with s.
+//
+//	queued               x s  waits for a slot, its turn or another try, or its worktrees are made
+//	running              x s  an agent works
+//	waiting for you        s  no agent works, since a person must pass the outputs of a step
+//	waiting for a limit    s  no agent works until a limit of the provider ends
+//	paused                 s  a budget ended the run
+//	conflicts                 the worktree has a merge whose conflicts are not resolved
+//	interrupted          x s  it was cut short, or the process that led the run is gone
+//	failed               x s  the agent failed, or no agent finished a step of the run
+//	stopped              x s  a person stopped it
+//	completed            x s  the agent ended without a failure; the workflow of the run is complete
+//	merged                    all its commits are in its target branches, and no work is left
+//	not begun              s  the run has not come to the step
+//
+// A task is todo, inprogress, inreview, done or cancelled (seed 004), a session active, completed or aborted (seed 002),
+// and an execution at a source what package store says of it (seed 003).
+//
 // Not guaranteed: two people who edit the same output files at once can overwrite each other's
 // work, and an agent may not review its own work honestly; the override and its reason are kept.
 package session

@@ -13,8 +13,9 @@ import (
 const CodeUntrusted = "untrusted"
 
 // Untrusted returns the refusal of a call that needs the value of a config key that the user has
-// not approved (config.Withheld.Of), or nil if it is approved. root is the project's.
-func Untrusted(root string, a *config.Approval, key string) error {
+// not approved (config.Withheld.Of), or nil if it is approved. root is the project's; command is what would run, if
+// the key alone does not say that.
+func Untrusted(root string, a *config.Approval, key string, command ...string) error {
 	if a == nil || a.Withheld == nil || a.Use != nil {
 		return nil
 	}
@@ -25,6 +26,9 @@ func Untrusted(root string, a *config.Approval, key string) error {
 	what := "Its config asks to run or use " + asked.Text + " (" + asked.Key + ")"
 	if key == config.AgentsKey {
 		what = "The call would start a coding agent in it"
+		if len(command) > 0 {
+			what += ": " + strings.Join(command, " ")
+		}
 	}
 	reason := "The user has not approved what the project " + root + " runs. "
 	if a.Withheld.Denied {

@@ -124,7 +124,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		can.Resources = &mcp.ResourceCapabilities{ListChanged: true}
 	}
 	s.mcp = mcp.NewServer(
-		&mcp.Implementation{Name: ServerName, Title: "DeepWork", Version: cmp.Or(version, "dev")},
+		&mcp.Implementation{Name: ServerName, Title: "deepwork", Version: cmp.Or(version, "dev")},
 		&mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can, SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.CacheScope = "private" // the default lets a proxy give one caller's session or the project's jobs to another
 		}})

@@ -47,7 +47,7 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 			}
 		}()
 		if err := w.open(ctx, w.options(ctx, o, folder, l)); err != nil {
-			return board.RunEnd{State: board.RunStopped, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
+			return board.RunEnd{State: board.Failed, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its sessions could not be opened: %v", err)}
 		}
 		c, err := w.base.check(ctx)
 		if err != nil {

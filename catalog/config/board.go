@@ -51,7 +51,7 @@ type Attempts struct {
 	Worktrees      string   `yaml:"worktrees" as:"filled"`                       // as written; default "": in the state folder of the project
 	Copy           []string `yaml:"copy" is:"a list of files" each:"local file"` // Repo.Copy of the project root's own repository
 	Setup          []string `yaml:"setup" as:"command"`                          // Repo.Setup of the project root's own repository
-	DoneWhenMerged bool     `yaml:"done_when_merged"`                            // a task is done once an attempt of it is merged, with nothing left
+	DoneWhenMerged bool     `yaml:"done_when_merged"`                            // default true: a task is done once an attempt of it is merged, with nothing left
 	PushTo         string   `yaml:"push_to" as:"remote"`                         // the remote to which the branch is pushed after each execution; "" means none
 	// BranchPrefix begins the names of the branches of attempts; default "deepwork/".
 	BranchPrefix string `yaml:"branch_prefix" as:"branch prefix"`

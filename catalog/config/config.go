@@ -121,7 +121,7 @@ func Default() *Config {
 			Enabled: true, RefreshInterval: 5 * time.Minute,
 			StatusInterval: 2 * time.Second, MaxConcurrent: 10, KeepToolsFor: time.Minute, RetryAttempts: 3,
 		},
-		Attempts: Attempts{MaxConcurrent: 4, BranchPrefix: "deepwork/", MachineLostAfter: 10 * time.Minute},
+		Attempts: Attempts{MaxConcurrent: 4, DoneWhenMerged: true, BranchPrefix: "deepwork/", MachineLostAfter: 10 * time.Minute},
 		Run:      Run{Retries: 2},
 		Checks:   Checks{MaxConcurrent: runtime.GOMAXPROCS(0)},
 	}

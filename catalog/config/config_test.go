@@ -113,7 +113,7 @@ projects:
 attempts:
   max_concurrent: 9
   machine_lost_after: 15m
-  done_when_merged: true
+  done_when_merged: false
   push_to: origin
   branch_prefix: agents/
   worktrees: ../trees
@@ -144,7 +144,7 @@ attempts:
 		{Name: "Läden und mehr", Repos: []Repo{{Name: "Web", Path: "/srv/web"}}},
 	}
 	sameAs(t, c.Projects, wantProjects)
-	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}, MachineLostAfter: 15 * time.Minute, DoneWhenMerged: true, PushTo: "origin", BranchPrefix: "agents/"}
+	want := Attempts{MaxConcurrent: 9, Worktrees: "../trees", Copy: []string{".env"}, Setup: []string{"make", "deps"}, MachineLostAfter: 15 * time.Minute, PushTo: "origin", BranchPrefix: "agents/"}
 	sameAs(t, c.Attempts, want)
 }
 

@@ -182,6 +182,12 @@ func (d *decoder) checkDependencies(j *Job, i int, at place) {
 			d.FaultAt(at, "a step cannot take a file from itself: name the earlier step that makes it")
 		case !declared[in.FromStep]:
 			d.FaultAt(at, "%s is not among the dependencies of this step: add it to dependencies", yamltree.Quote(in.FromStep))
+		case j.Steps[from].Output(in.File) == nil && in.File != "":
+			names := make([]string, len(j.Steps[from].Outputs))
+			for n, o := range j.Steps[from].Outputs {
+				names[n] = o.Name
+			}
+			d.WarnAt(append(slices.Clip(at[:len(at)-1]), "file"), "step %s has no output %s, so the input has the files of all its outputs: %s", in.FromStep, yamltree.Quote(in.File), nearest(in.File, names, "write one of "))
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// AttemptState is the state of an attempt, or of one execution of it.
+// AttemptState is the stored state of an attempt, or of one execution of it. What callers see is a State of
+// package session/board.
 type AttemptState string
 
 // The values of AttemptState.
@@ -30,24 +31,37 @@ func (s AttemptState) Ended() bool {
 	return s == Completed || s == Failed || s == Stopped || s == Interrupted
 }
 
-// An Attempt is one try at a task, in its own workspace. Its state is that
-// of its newest execution.
+// A Situation is what the State of an attempt is computed from.
+type Situation struct {
+	Place                  // where its worktrees lie
+	State  AttemptState    // that of its newest execution
+	Landed string          // LandedMerged, LandedConflicts or ""
+	Run    json.RawMessage // what the server keeps that leads its agents; nil means that it has one agent, its executor
+	Leader string          // the server that manages its newest execution; "" means none
+	Busy   bool            // agents of its run wait or work
+}
+
+// The values of Situation.Landed. It is "" again when its agent goes on.
+const (
+	LandedMerged    = "merged"    // all of its commits are in its target branches, and no work is left
+	LandedConflicts = "conflicts" // its worktree has a merge whose conflicts a person or its agent must resolve
+)
+
+// An Attempt is one try at a task, in its own workspace.
 type Attempt struct {
-	Place             // where its worktrees lie
+	Situation
 	ID                string
 	TaskID            string
 	Executor          string
 	Variant           *string
 	Prompt            *string // added to the task's title and description
 	Branch            string
-	Workspace         string // the folder the agent works in, absolute; "" before a shared store has given it a place
-	State             AttemptState
+	Workspace         string  // the folder the agent works in, absolute; "" before a shared store has given it a place
 	Error             *string // why its last execution failed, if known
 	WorkflowSessionID *string
 	WorkflowStatus    *string
 	WorkflowStep      *string
-	PushError         *string         // why the branch was last not pushed to the remote of the config
-	Run               json.RawMessage // what the server keeps that leads its agents; nil means that it has one agent, its executor
+	PushError         *string // why the branch was last not pushed to the remote of the config
 	Repos             []AttemptRepo
 	LatestSessionID   *string
 	LatestExecutor    *string // of that session
@@ -216,13 +230,14 @@ const (
 // MaxAttention is how many attempts Attention of a board lists at most.
 const MaxAttention = 50
 
-// An Attention is the latest attempt of a task that goes on only when a person has looked at it.
+// An Attention is the latest attempt of a task that goes on only when a person has looked at it, or a run whose
+// leader may be gone.
 type Attention struct {
 	TaskID, Title string // of the task
 	AttemptID     string
-	State         AttemptState
-	Run           string    // of the attempt, "" if it is not one
-	Since         time.Time // the end of its last execution
+	Situation
+	Began bool      // its agent, or its leader, once ran
+	Since time.Time // the end of its last execution, or when that was made
 }
 
 // MaxWork is how many attempts of a kind Work of a board lists at most.
@@ -233,10 +248,9 @@ type Work struct {
 	TaskID, Title string // of the task
 	AttemptID     string
 	Executor      string
-	State         AttemptState
-	Run           bool      // a server leads it
-	Step          string    // of its workflow
-	Since         time.Time // the end of the execution, or when it was made
+	Situation
+	Step  string    // of its workflow
+	Since time.Time // the end of the execution, or when it was made
 }
 
 const (

@@ -413,4 +413,4 @@ func (s *attackedServer) ended(refusal string) {
 	}
 }
 
-var unfinished = regexp.MustCompile(`"state":"(waiting|starting|running)"`)
+var unfinished = regexp.MustCompile(`"state":"(queued|running)"`)

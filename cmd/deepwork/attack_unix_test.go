@@ -403,7 +403,7 @@ func (v *victim) prepareState(after string) {
 	project := found(call("list_projects", map[string]any{}), "project_id")
 	repo := found(call("list_repos", map[string]any{"project_id": project}), "repo_id")
 	v.task = found(call("create_task", map[string]any{"project_id": project, "title": smuggled, "description": "D\x1b[2J"}), "task_id")
-	for _, state := range []string{"running", "waiting"} {
+	for _, state := range []string{"running", "queued"} {
 		v.attempt = found(call("start_task_attempt", map[string]any{"task_id": v.task, "executor": "EVIL", "repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}}), "attempt_id")
 		testkit.Until(t, "the attempt is "+state, func() bool {
 			return found(call("get_attempt", map[string]any{"attempt_id": v.attempt}), "state") == state

@@ -119,6 +119,12 @@ func (a *app) onBranches(cmd *cobra.Command, do func(ctx context.Context, engine
 			if err != nil {
 				return err
 			}
+			if slices.ContainsFunc(done, func(m merge.Repo) bool { return m.Status == merge.Conflicts }) {
+				if now, err = engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t}); err != nil {
+					return err
+				}
+				a.printNext(ctx, engine, &now.AttemptReply)
+			}
 			if slices.ContainsFunc(done, func(m merge.Repo) bool { return m.Status == merge.Merged }) {
 				t, err := engine.GetTask(ctx, atTerminal, board.TaskArgs{TaskID: now.TaskID})
 				if r != nil && r.TaskDone {
@@ -170,12 +176,12 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			for _, file := range m.Conflicts {
 				fmt.Fprintf(a.out, "  %s\n", inline(file))
 			}
-			fmt.Fprintf(a.out, "Resolve them there and commit, or have the agent do it with 'deepwork board send %s TEXT'; then run '%s %[1]s' again.\n'deepwork board merge --abort %[1]s' undoes it.\n", id, cmd.CommandPath())
+			fmt.Fprintf(a.out, "Resolve them there and commit; then run '%s %s' again.\n", cmd.CommandPath(), id)
 		default:
 			fmt.Fprintln(a.out, m.Status)
 		}
 		if n := len(m.Untracked); n > 0 {
-			fmt.Fprintf(a.out, "not committed, and so left out: %s\n", oneLine(strings.Join(m.Untracked, ", "), 500))
+			fmt.Fprintf(a.out, "not committed, and so left out: %s\n'deepwork board merge --commit %s' commits and merges them, too\n", oneLine(strings.Join(m.Untracked, ", "), 500), id)
 		}
 		if m.Rescue != nil {
 			a.printRescued([]attempt.Rescue{*m.Rescue})
@@ -193,7 +199,8 @@ func (a *app) boardMergeCommand() *cobra.Command {
 		Long: `Merge the commits of an attempt into its target branches: with a merge commit, or with
 --squash as one commit, or with --rebase one by one. Where a target is checked out, its
 files must be unchanged. After conflicts nothing is merged: the target is merged into the
-attempt's branch instead, and its worktree has the files to resolve.` + attemptsHelp,
+attempt's branch instead, and its worktree has the files to resolve. The task is done
+once nothing is left to merge, unless --keep-open, or attempts.done_when_merged, says no.` + attemptsHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case squash && rebase:
@@ -207,7 +214,7 @@ attempt's branch instead, and its worktree has the files to resolve.` + attempts
 	cmd.Flags().BoolVar(&squash, "squash", false, "merge as one commit")
 	cmd.Flags().BoolVar(&rebase, "rebase", false, "rebase the commits onto the target, without a merge commit")
 	cmd.Flags().BoolVar(&abort, "abort", false, "undo a merge that has left conflicts in the worktree")
-	argumentFlags(cmd, &given, "message")
+	argumentFlags(cmd, &given, "message", "commit", "force", "keep_open")
 	return a.onBranches(cmd, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
 		if abort {
 			return merge.Abort(ctx, engine, atTerminal, merge.BranchArgs{Target: t, RepoID: repo})

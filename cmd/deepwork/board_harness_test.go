@@ -154,7 +154,7 @@ func (p *boardProject) getTask(id string) *board.Task {
 }
 
 // reaches waits until an attempt is in one of the states, with no follow-up to come.
-func (p *boardProject) reaches(id string, states ...string) *attempt.AttemptReply {
+func (p *boardProject) reaches(id string, states ...board.State) *attempt.AttemptReply {
 	p.t.Helper()
 	var now *attempt.AttemptReply
 	p.eventually(func() string {

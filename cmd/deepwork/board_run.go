@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,9 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/wait"
-	"deepwork/catalog/config"
 	"deepwork/catalog/task"
-	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
@@ -47,8 +44,8 @@ No server is needed; if one runs, it may start the agent instead. Ctrl-C ends
 the command, not the agent: 'deepwork board tail -f' follows it again, and 'deepwork
 board stop' stops it.
 
-Without --executor it is the only one that the config names, or else the only one that
-is installed. Without --target the work is for the branches that are checked out now.`,
+Without --executor it is run.executor of the config, or else the only one that the config
+names, or else the only one that is installed. Without --target the work is for the branches that are checked out now.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
@@ -69,19 +66,19 @@ func (a *app) start(ctx context.Context, engine *attempt.Engine, t *board.Task, 
 	args.TaskID = t.TaskID
 	if name, variant, named := strings.Cut(f.executor, ":"); named {
 		args.Executor, args.Variant = name, &variant
-	} else if args.Executor = name; name == "" {
-		if args.Executor, err = a.onlyExecutor(ctx, engine); err != nil {
+	} else {
+		args.Executor = name
+	}
+	if len(f.repos) > 0 || f.target != "" {
+		if args.Repos, err = startRepos(ctx, engine, t.ProjectID, f); err != nil {
 			return err
 		}
-	}
-	if args.Repos, err = startRepos(ctx, engine, t.ProjectID, f); err != nil {
-		return err
 	}
 	r, err := engine.StartTaskAttempt(ctx, atTerminal, args)
 	if err != nil {
 		return fmt.Errorf("starting an attempt of task %s: %w", t.TaskID, err)
 	}
-	a.fields("attempt", r.AttemptID, "executor", executorText(r), "branch", r.WorkspaceBranch)
+	a.fields("attempt", board.Short(r.AttemptID), "executor", executorText(r), "branch", r.WorkspaceBranch)
 	for _, repo := range r.Repos {
 		a.fields("worktree", repo.WorktreePath)
 	}
@@ -89,50 +86,11 @@ func (a *app) start(ctx context.Context, engine *attempt.Engine, t *board.Task, 
 	return a.run(ctx, engine, r.AttemptID, -1, f.detach)
 }
 
-// onlyExecutor returns the executor to use if none is named.
-func (a *app) onlyExecutor(ctx context.Context, engine *attempt.Engine) (string, error) {
-	root, folder, err := a.boardFolder(ctx)
-	if err != nil {
-		return "", err
-	}
-	cfg, err := approvedConfig(folder, a.logger()).Current(ctx)
-	if err == nil {
-		err = session.Untrusted(root, cfg.Approval, config.AgentsKey)
-	}
-	if err != nil {
-		return "", err
-	}
-	if len(cfg.Executors) == 1 {
-		return cfg.Executors[0].Name, nil
-	}
-	all, err := engine.ListExecutors(ctx, atTerminal)
-	if err != nil {
-		return "", fmt.Errorf("listing the executors: %w", err)
-	}
-	var known, here []string
-	for _, x := range all.Executors {
-		known = append(known, x.Name)
-		if x.Available {
-			here = append(here, x.Name)
-		}
-	}
-	switch len(here) {
-	case 0:
-		return "", fmt.Errorf("no coding agent is installed here; install one of those that the config names: %s", strings.Join(known, ", "))
-	case 1:
-		return here[0], nil
-	}
-	return "", fmt.Errorf("name one of the executors that are installed here with --executor: %s", strings.Join(here, ", "))
-}
-
 // startRepos returns the repositories of an attempt with their target branches.
 func startRepos(ctx context.Context, engine *attempt.Engine, project string, f startFlags) ([]attempt.RepoArgs, error) {
 	all, err := allRepos(ctx, engine, project)
 	if err != nil {
 		return nil, err
-	}
-	if len(all) == 0 {
-		return nil, errors.New("the project is not in a git repository; run git init and commit something, or name its repositories in .deepwork/config.yml")
 	}
 	branches := map[string]string{} // of the chosen repositories, by name
 	for _, chosen := range f.repos {
@@ -245,18 +203,18 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 		if ctx.Err() != nil {
 			return a.left(id)
 		}
-		full := err == nil && r.State == "waiting" && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) && time.Since(begun) > patience
+		full := err == nil && r.State == board.Queued && strings.HasPrefix(optional(r.Notice), attempt.WaitsForSlot) && time.Since(begun) > patience
 		switch {
 		case err != nil:
 			return err
 		case full:
 			fmt.Fprintf(a.out, "%s\nA running server starts it when it can, or 'deepwork board tail -f %s'.\n", *r.Notice, id[:shortID])
 			return nil
-		case r.State == "running":
+		case r.State == board.Running:
 			fmt.Fprintf(a.out, "The agent runs. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
 			return nil
-		case !isOpen(r.State):
-			return a.ended(&r.AttemptReply)
+		case !r.Open:
+			return a.ended(ctx, engine, &r.AttemptReply)
 		}
 		_ = wait.For(ctx, 50*time.Millisecond) // the next turn notices its end
 	}
@@ -277,25 +235,20 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 		if err != nil {
 			return err
 		}
-		open := isOpen(r.State)
-		if last := r.NextIndex == after; last && (!open || r.State == "waiting" && !said) {
+		open := r.State.Open()
+		if last := r.NextIndex == after; last && (!open || r.State == board.Queued && !said) {
 			now, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: target})
 			if err != nil {
 				return err
 			}
 			if !open {
-				return a.ended(&now.AttemptReply)
+				return a.ended(ctx, engine, &now.AttemptReply)
 			}
 			a.note(now.Notice)
 			said = true
 		}
 		after = r.NextIndex
 	}
-}
-
-// isOpen reports whether an attempt in a state waits or runs.
-func isOpen(state string) bool {
-	return slices.Contains([]string{"waiting", "starting", "running"}, state)
 }
 
 // left says what goes on after the command was interrupted.
@@ -305,9 +258,9 @@ func (a *app) left(id string) error {
 }
 
 // ended prints how an attempt has ended, which is the result of the command.
-func (a *app) ended(r *attempt.AttemptReply) error {
+func (a *app) ended(ctx context.Context, engine *attempt.Engine, r *attempt.AttemptReply) error {
 	var failed error
-	if r.State != "completed" {
+	if r.State != board.Completed {
 		failed = &exitError{exitFailure}
 	}
 	if a.json {
@@ -317,18 +270,7 @@ func (a *app) ended(r *attempt.AttemptReply) error {
 	a.fields("state", stateText(r))
 	r.FinalMessage = nil // it was printed
 	a.printResult(r)
-	id := r.AttemptID[:shortID]
-	next := fmt.Sprintf("deepwork board send %s TEXT (to have more done)", id)
-	if slices.ContainsFunc(r.Repos, func(repo attempt.AttemptRepo) bool { return repo.Ahead > 0 }) {
-		next = fmt.Sprintf("deepwork board merge %s (to merge what it committed)\n", id) + next
-	}
-	if slices.ContainsFunc(r.Repos, func(repo attempt.AttemptRepo) bool { return repo.ChangedCount > 0 }) {
-		next = fmt.Sprintf("deepwork board diff %s (to see its changes)\n", id) + next
-	}
-	if failed != nil {
-		next = fmt.Sprintf("deepwork board send %s TEXT (to continue in its worktree)\ndeepwork board start %s (to begin again)", id, r.TaskID[:shortID])
-	}
-	a.fields("next", next)
+	a.printNext(ctx, engine, r)
 	return failed
 }
 
@@ -352,7 +294,7 @@ queued message is dropped; the worktrees stay.` + attemptsHelp,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "%s %s\n", r.State, r.AttemptID)
+				fmt.Fprintf(a.out, "%s %s\n", r.State.Words(), board.Short(r.AttemptID))
 				a.note(r.Notice)
 				return nil
 			})
@@ -375,7 +317,7 @@ func (a *app) boardDoneCommand() *cobra.Command {
 				if _, err := engine.UpdateTask(ctx, atTerminal, board.UpdateTaskArgs{TaskID: t.TaskID, Status: new("done")}); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "done %s\n", t.TaskID)
+				fmt.Fprintf(a.out, "done %s\n", board.Short(t.TaskID))
 				return nil
 			})
 		},

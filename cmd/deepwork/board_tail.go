@@ -48,13 +48,13 @@ func (a *app) tail(ctx context.Context, engine *attempt.Engine, t board.Target, 
 		return err
 	}
 	if follow {
-		if isOpen(r.State) {
+		if r.State.Open() {
 			engine.ServeOnly(*t.AttemptID)
 		}
 		return a.follow(ctx, engine, *t.AttemptID, r.NextIndex)
 	}
 	if len(r.Messages)+len(r.Entries) == 0 {
-		fmt.Fprintf(a.err, "deepwork: the attempt is %s, and its agent has written nothing\n", r.State)
+		fmt.Fprintf(a.err, "deepwork: the attempt is %s, and its agent has written nothing\n", r.State.Words())
 	}
 	return nil
 }

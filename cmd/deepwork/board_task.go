@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -56,9 +58,11 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 		return a.printJSON(full)
 	}
 	a.printTask(t)
-	for _, r := range full.Attempts {
+	for i, r := range full.Attempts {
 		fmt.Fprintln(a.out)
-		a.printAttempt(r)
+		if a.printAttempt(r); i == 0 {
+			a.printNext(ctx, engine, r)
+		}
 	}
 	return nil
 }
@@ -67,31 +71,85 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 func (a *app) fields(pairs ...string) { a.out.Fields(12, pairs...) }
 
 func (a *app) printTask(t *board.Task) {
-	a.fields("task", t.TaskID, "title", t.Title, "status", t.Status, "description", optional(t.Description))
+	a.fields("task", board.Short(t.TaskID), "title", t.Title, "status", t.Status, "description", optional(t.Description))
 	if t.JobName != nil && t.WorkflowName != nil {
 		a.fields("workflow", *t.JobName+"/"+*t.WorkflowName)
 		a.printInputs(t.Inputs)
 	}
 	for _, id := range t.DependsOn {
+		text := board.Short(id)
 		if slices.Contains(t.BlockedBy, id) {
-			id += ", which is not done"
+			text += ", which is not done"
 		}
-		a.fields("depends on", id)
+		a.fields("depends on", text)
 	}
-	a.fields("created", agoText(t.CreatedAt), "changed", agoText(t.UpdatedAt), "project", t.ProjectID)
+	a.fields("created", agoText(t.CreatedAt), "changed", agoText(t.UpdatedAt), "project", board.Short(t.ProjectID))
 }
 
 func (a *app) printAttempt(r *attempt.AttemptReply) {
-	a.fields("attempt", r.AttemptID, "state", stateText(r), "executor", executorText(r), "branch", r.WorkspaceBranch,
+	a.fields("attempt", board.Short(r.AttemptID), "state", stateText(r), "executor", executorText(r), "branch", r.WorkspaceBranch,
 		"started", agoText(optional(r.StartedAt)), "ended", agoText(optional(r.EndedAt)))
 	a.printResult(r)
 }
 
+// stateText returns a state with the exit code of the agent, if it ended by itself with another one than 0.
 func stateText(r *attempt.AttemptReply) string {
-	if r.ExitCode != nil {
-		return fmt.Sprintf("%s (exit code %d)", r.State, *r.ExitCode)
+	if r.ExitCode != nil && *r.ExitCode > 0 {
+		return fmt.Sprintf("%s (exit code %d)", r.State.Words(), *r.ExitCode)
 	}
-	return r.State
+	return r.State.Words()
+}
+
+// printNext prints the commands that go on with an attempt.
+func (a *app) printNext(ctx context.Context, engine *attempt.Engine, r *attempt.AttemptReply) {
+	var run *board.RunReply
+	if r.Lead == task.ServerLeads {
+		run, _ = engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: r.AttemptID}) // without it, less is offered
+	}
+	if budgets, err := engine.ReachedBudgets(ctx, atTerminal); err == nil && !r.Open && r.State != board.Completed && r.State != board.Merged {
+		for _, b := range budgets {
+			a.fields("first", b.Command+" ("+b.Title+")")
+		}
+	}
+	a.fields("next", next(r, run))
+}
+
+// next returns the commands that go on with an attempt, or with a run, as it is: each works as it is printed.
+func next(r *attempt.AttemptReply, run *board.RunReply) string {
+	id, of := board.Short(r.AttemptID), board.Short(r.TaskID)
+	has := func(is func(attempt.AttemptRepo) bool) bool { return slices.ContainsFunc(r.Repos, is) }
+	var all []string
+	add := func(format string, args ...any) { all = append(all, "deepwork "+fmt.Sprintf(format, args...)) }
+	switch {
+	case r.Open && r.State != board.Interrupted, r.State == board.Merged:
+	case has(func(repo attempt.AttemptRepo) bool { return repo.Merging }):
+		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
+			add("board send %s \"Resolve the conflicts of the merge in your worktree, and commit it.\"", id)
+		}
+		add("board merge --abort %s (to undo the merge)", id)
+	case r.State == board.Completed, r.State == board.Conflicted:
+		if has(func(repo attempt.AttemptRepo) bool { return repo.ChangedCount > 0 }) {
+			add("board diff %s (to see its changes)", id)
+		}
+		if has(func(repo attempt.AttemptRepo) bool { return repo.Loose > 0 }) {
+			add("board merge --commit %s (to commit what it has left, and merge all)", id)
+		} else if has(func(repo attempt.AttemptRepo) bool { return repo.Ahead > 0 }) {
+			add("board merge %s (to merge what it committed)", id)
+		} else {
+			add("board done %s (to set its task done)", of)
+		}
+		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
+			add("board send %s \"Go on: ...\" (to have more done)", id)
+		}
+	case run != nil && run.Began:
+		add("run resume %s%s (to continue it)", id, run.Kept.LargerBudget(run.State, run.Cost))
+	default:
+		if r.Lead == task.AgentLeads && r.LatestSessionID != nil {
+			add("board send %s \"Go on.\" (to continue in its worktree)", id)
+		}
+		add("board start %s --executor %s (to begin again)", of, strings.Trim(r.Executor+":"+optional(r.Variant), ":"))
+	}
+	return strings.Join(all, "\n")
 }
 
 func executorText(r *attempt.AttemptReply) string {
@@ -103,7 +161,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 	if r.WorkflowStatus != nil {
 		a.fields("workflow", fmt.Sprintf("%s, at step %s (session %s)", *r.WorkflowStatus, optional(r.WorkflowStep), optional(r.WorkflowSession)))
 	}
-	a.fields("said", optional(r.FinalMessage), "error", optional(r.Error), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
+	a.fields("said", optional(r.FinalMessage), "error", inCommands(optional(r.Error)), "not pushed", optional(r.PushError), "cost", costText(r.Cost))
 	if r.QueuedFollowUp != nil {
 		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
@@ -112,7 +170,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		if repo.Exists {
 			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead, repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
 		}
-		a.fields("repo", repo.RepoName+": "+where)
+		a.fields("repo", repo.RepoName+": "+where, "conflicts", strings.Join(repo.Conflicts, "\n"))
 	}
 	a.fields("notice", inCommands(optional(r.Notice)))
 }
@@ -145,9 +203,12 @@ func (a *app) boardAddCommand() *cobra.Command {
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
 		Long: "Put a task on the board and print its id.\n" + inputsHelp + `
-What is missing, its agent can ask for.`,
+What is missing, its agent can ask for. With - as TEXT the description is read from stdin.`,
 		Args: takes(1, 1, "a title"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if job, workflow, both := strings.Cut(optional(task.JobName), "/"); both && task.WorkflowName == nil {
+				task.JobName, task.WorkflowName = &job, &workflow
+			}
 			if (optional(task.JobName) == "") != (optional(task.WorkflowName) == "") {
 				return usagef(cmd, "--job and --workflow name a workflow together; 'deepwork jobs' lists the workflows")
 			}
@@ -155,6 +216,13 @@ What is missing, its agent can ask for.`,
 				if err := taskIDs.check(cmd, id); err != nil {
 					return err
 				}
+			}
+			if optional(task.Description) == "-" { // the shell limits the length of an argument
+				text, err := io.ReadAll(a.in)
+				if err != nil {
+					return fmt.Errorf("reading the description from stdin: %w", err)
+				}
+				task.Description = new(string(text))
 			}
 			task.Title = args[0]
 			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
@@ -164,7 +232,7 @@ What is missing, its agent can ask for.`,
 				}
 				task.ProjectID = p.ProjectID
 				for _, id := range dependsOn {
-					other, err := oneTask(ctx, engine, id)
+					other, err := a.oneTask(ctx, engine, id)
 					if err != nil {
 						return err
 					}
@@ -174,7 +242,10 @@ What is missing, its agent can ask for.`,
 				if err != nil {
 					return fmt.Errorf("adding the task: %w", err)
 				}
-				fmt.Fprintln(a.out, t.TaskID)
+				fmt.Fprintln(a.out, board.Short(t.TaskID))
+				if _, _, is := show.TerminalSize(a.rawOut); is {
+					a.fields("next", "deepwork board start "+board.Short(t.TaskID))
+				}
 				return nil
 			})
 		},
@@ -206,7 +277,7 @@ changes or commits that are nowhere else is refused, or discarded with --force.`
 				if err != nil {
 					return fmt.Errorf("removing task %s: %w", t.TaskID, err)
 				}
-				fmt.Fprintf(a.out, "removed %s\n", t.TaskID)
+				fmt.Fprintf(a.out, "removed %s\n", board.Short(t.TaskID))
 				a.printRescued(r.Rescued)
 				for _, what := range r.Discarded {
 					fmt.Fprintf(a.out, "discarded %s\n", inline(what))
@@ -346,12 +417,8 @@ func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project str
 // attemptWord summarizes a task's latest attempt for a list.
 func attemptWord(t board.Task) string {
 	switch {
-	case t.HasInProgressAttempt:
-		return "in progress"
-	case t.LastAttemptFailed:
-		return "failed"
-	case t.LatestAttemptID != nil:
-		return "ended"
+	case t.LatestAttemptState != nil:
+		return t.LatestAttemptState.Words()
 	case len(t.BlockedBy) > 0:
 		return "blocked"
 	}

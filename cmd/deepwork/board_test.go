@@ -185,7 +185,7 @@ func TestReq004_AttemptHasNoSessions(t *testing.T) {
 	p.reaches(busy.AttemptID, "running")
 	v := p.task("! say hi")
 	waits := p.start(v)
-	if waits.State != "waiting" || waits.Notice == nil || !strings.Contains(*waits.Notice, "1 of 1") {
+	if waits.State != "queued" || waits.Notice == nil || !strings.Contains(*waits.Notice, "1 of 1") {
 		t.Errorf("%+v", waits)
 	}
 	r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})

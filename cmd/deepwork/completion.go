@@ -22,9 +22,9 @@ type source func(context.Context) ([]candidate, error)
 func (a *app) offer(root *cobra.Command) {
 	for commands, of := range map[string]source{
 		"sessions show,sessions abort,sessions review,sessions override":                               a.offerSessions,
-		"board show,board rm,board done,board start":                                                   a.onBoard(listTasks),
-		"board tail,board send,board stop,board diff,board merge,board rebase,board push,board target": a.onBoard(listAttempts),
-		"run resume,run status,run stop":                                                               a.onBoard(listRuns),
+		"board show,board rm,board done,board start":                                                   a.onBoard(onTheBoard, "task"),
+		"board tail,board send,board stop,board diff,board merge,board rebase,board push,board target": a.onBoard(onTheBoard, "attempt run task"),
+		"run resume,run status,run stop":                                                               a.onBoard(onTheBoard, "run"),
 		"jobs show":                                                                                    a.onJobs(offerJob),
 		"run":                                                                                          a.onJobs(offerWorkflows),
 	} {
@@ -46,7 +46,7 @@ func (a *app) offer(root *cobra.Command) {
 			_ = cmd.RegisterFlagCompletionFunc("input", a.offerInputs)
 		}
 	}
-	for flag, of := range map[string]source{"project": a.onBoard(offerProjects), "job": a.onJobs(offerJob), "depends-on": a.onBoard(listTasks), "executor": a.onBoard(offerExecutors)} {
+	for flag, of := range map[string]source{"project": a.onBoard(offerProjects, ""), "job": a.onJobs(offerJob), "depends-on": a.onBoard(onTheBoard, "task"), "executor": a.onBoard(offerExecutors, "")} {
 		for _, path := range []string{"board add", "board tasks", "board start", "run"} {
 			if cmd, _, err := root.Find(strings.Fields(path)); err == nil && cmd.Flags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -74,11 +74,12 @@ func offered(cmd *cobra.Command, of source) (offers []cobra.Completion, _ cobra.
 	return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// onBoard is the source of a list of the board.
-func (a *app) onBoard(list boardList) source {
+// onBoard is the source of a list of the board, of those candidates that are of some kinds.
+func (a *app) onBoard(list func(context.Context, *attempt.Engine) ([]candidate, error), kinds string) source {
 	return func(context.Context) (all []candidate, err error) {
 		err = a.withBoard(true, func(ctx context.Context, board *attempt.Engine) (err error) {
 			all, err = list(ctx, board)
+			all = slices.DeleteFunc(all, func(c candidate) bool { return !strings.Contains(kinds, c.kind) })
 			return err
 		})
 		return all, err
@@ -87,7 +88,7 @@ func (a *app) onBoard(list boardList) source {
 
 func (a *app) offerSessions(ctx context.Context) (all []candidate, err error) {
 	err = a.withEngine(ctx, true, nil, func(engine *workflow.Engine) (err error) {
-		all, err = listSessions(ctx, engine)
+		all, err = inSessions(ctx, engine, nil)
 		return err
 	})
 	return all, err

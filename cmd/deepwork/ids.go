@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/xslices"
-	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
-	"deepwork/session/codes"
 	"deepwork/session/workflow"
 )
 
@@ -27,101 +26,140 @@ const idsHelp = "ID may be the beginning of an id, or latest"
 // attemptsHelp is how the help of commands says what they take as the id of an attempt.
 const attemptsHelp = `
 
-ID is the id of an attempt, or of a task for its latest attempt; the beginning of one
-is enough, and latest is the newest attempt.`
+ID is the id of an attempt, or of a task, a run or a session that it belongs to; the
+beginning of one is enough, and latest is the newest attempt.`
+
+// Related are the ids of what belongs together: a task stands for its latest attempt, and an attempt for its task and
+// its session. "" means that there is none.
+type related struct{ task, attempt, run, session string }
 
 // A candidate is something that an argument may name by its id, and that completion offers.
 type candidate struct {
-	id, about string    // about describes it in one line
-	created   time.Time // zero if latest does not mean it
-	attempt   *string   // the latest attempt of a task
+	kind      string // task, attempt, run or session
+	id, about string // about describes it in one line
+	created   time.Time
+	related
 }
 
-// An idKind is a kind of thing that arguments name by its id, the beginning of one, or latest.
+// An idKind is what a command is about. Arguments name it by its id or that of something related to it, by the
+// beginning of one, or by latest.
 type idKind struct {
 	what   string // with its article
 	lister string // the command that prints the ids
 	length int
-	list   boardList // nil for sessions
+	kinds  string // those of candidates that latest means
+	id     func(related) string
 }
-
-// A boardList lists things on the board.
-type boardList func(ctx context.Context, engine *attempt.Engine) ([]candidate, error)
 
 // tasksCommand lists tasks with their ids.
 const tasksCommand = "deepwork board tasks"
 
 var (
-	taskIDs    = idKind{"a task", tasksCommand, 36, listTasks}
-	attemptIDs = idKind{"an attempt or task", tasksCommand, 36, listAttempts}
-	runIDs     = idKind{"a run", "deepwork run status", 36, listRuns}
-	sessionIDs = idKind{"a session", "deepwork sessions list", 8, nil}
+	taskIDs    = idKind{"a task", tasksCommand, 36, "task", func(r related) string { return r.task }}
+	attemptIDs = idKind{"an attempt", tasksCommand, 36, "attempt run", func(r related) string { return r.attempt }}
+	runIDs     = idKind{"a run", "deepwork run status", 36, "run", func(r related) string { return r.run }}
+	sessionIDs = idKind{"a session", "deepwork sessions list", 36, "session", func(r related) string { return r.session }}
 )
 
-func listTasks(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
+// onTheBoard lists the tasks and the attempts.
+func onTheBoard(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
 	tasks, err := tasksOfAll(ctx, engine)
-	return xslices.Map(tasks, func(t board.Task) candidate {
-		return candidate{t.TaskID, t.Status + ": " + t.Title, timeIn(t.CreatedAt), t.LatestAttemptID}
-	}), err
-}
-
-// listAttempts lists the tasks, too, which stand for their latest attempts.
-func listAttempts(ctx context.Context, engine *attempt.Engine) ([]candidate, error) {
-	all, err := listTasks(ctx, engine)
 	if err != nil {
 		return nil, err
 	}
-	for i := range all {
-		all[i].created = time.Time{}
-	}
 	attempts, err := engine.FindAttempts(ctx, atTerminal, "")
+	of := map[string]related{} // by attempt
 	for _, x := range attempts {
-		all = append(all, candidate{x.ID, "attempt on branch " + x.Branch, x.CreatedAt, &x.ID})
-	}
-	return all, err
-}
-
-func listRuns(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
-	attempts, err := engine.FindAttempts(ctx, atTerminal, "")
-	for _, x := range attempts {
+		kind, r := "attempt", related{task: x.TaskID, attempt: x.ID, session: optional(x.WorkflowSessionID)}
 		if x.Run != nil {
-			all = append(all, candidate{x.ID, x.Branch, x.CreatedAt, &x.ID})
+			kind, r.run = "run", x.ID
 		}
+		of[x.ID] = r
+		all = append(all, candidate{kind, x.ID, "on branch " + x.Branch, x.CreatedAt, r})
+	}
+	for _, t := range tasks {
+		r := of[optional(t.LatestAttemptID)]
+		r.task = t.TaskID
+		all = append(all, candidate{"task", t.TaskID, t.Status + ": " + t.Title, timeIn(t.CreatedAt), r})
 	}
 	return all, err
 }
 
-// choose returns the candidate that is meant: the one whose id is given or begins with it, or the newest for latest.
-func (k idKind) choose(given string, all []candidate) (chosen candidate, err error) {
+// inSessions lists the sessions, related to what is on the board.
+func inSessions(ctx context.Context, engine *workflow.Engine, board []candidate) (all []candidate, err error) {
+	listed, err := engine.List(ctx)
+	for _, s := range listed {
+		r := related{session: s.ID}
+		for _, c := range board {
+			if c.kind != "task" && c.id == s.AttemptID {
+				r.task, r.attempt, r.run = c.task, c.attempt, c.run
+			}
+		}
+		all = append(all, candidate{"session", s.ID, s.Status + ": " + s.Goal, s.StartedAt, r})
+	}
+	return all, err
+}
+
+// choose returns the id of what is meant: that of the candidate whose id is given or begins with it, or of what is
+// related to that; or the newest for latest.
+func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	_, noun, _ := strings.Cut(k.what, " ")
-	var found []candidate
+	var found, own []candidate
+	newest := candidate{}
 	for _, c := range all {
-		switch {
-		case given == latest && c.created.After(chosen.created):
-			chosen = c
-		case given != latest && strings.HasPrefix(c.id, strings.ToLower(given)):
+		if strings.Contains(k.kinds, c.kind) {
+			if own = append(own, c); c.created.After(newest.created) {
+				newest = c
+			}
+		}
+		if strings.HasPrefix(c.id, strings.ToLower(given)) {
 			found = append(found, c)
 		}
 	}
 	switch {
-	case given == latest && chosen.id == "":
-		return chosen, fmt.Errorf("there is no %s yet, so latest names none", noun)
+	case given == latest && newest.id == "":
+		return "", fmt.Errorf("there is no %s yet, so latest names none", noun)
 	case given == latest:
-		return chosen, nil
+		return newest.id, nil
+	case len(found) == 0 && len(own) == 0:
+		return "", fmt.Errorf("there is no %s whose id begins with %q, and no other one", noun, given)
 	case len(found) == 0:
-		return chosen, fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them", noun, given, k.lister)
-	case len(found) == 1:
-		return found[0], nil
+		return "", fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them: %s", noun, given, k.lister, names(own))
+	case len(found) > 1:
+		return "", fmt.Errorf("%d ids begin with %q; give more of it: %s", len(found), given, names(found))
 	}
-	names := xslices.Map(found, func(c candidate) string { return fmt.Sprintf("%s (%s)", c.id, oneLine(c.about, titleWidth)) })
-	return chosen, fmt.Errorf("%d %ss have an id that begins with %q; give more of it: %s", len(found), noun, given, oneLine(strings.Join(names, ", "), 800))
+	if id = k.id(found[0].related); id != "" {
+		return id, nil
+	}
+	none := fmt.Errorf("the %s %s has no %s", found[0].kind, board.Short(found[0].id), noun)
+	if k.id(related{attempt: "x"}) != "" && found[0].task != "" {
+		none = fmt.Errorf("%w; 'deepwork board start %s' makes one", none, board.Short(found[0].task))
+	}
+	return "", none
 }
 
-// named returns the thing on the board that an argument names.
-func (k idKind) named(ctx context.Context, engine *attempt.Engine, given string) (candidate, error) {
-	all, err := k.list(ctx, engine)
+// names lists candidates for an error.
+func names(all []candidate) string {
+	return oneLine(strings.Join(xslices.Map(all, func(c candidate) string {
+		return fmt.Sprintf("%s (%s, %s)", c.id, c.kind, oneLine(c.about, titleWidth))
+	}), ", "), 800)
+}
+
+// named returns the id of what an argument names on the board.
+func (a *app) named(ctx context.Context, engine *attempt.Engine, k idKind, given string) (string, error) {
+	all, err := onTheBoard(ctx, engine)
 	if err != nil {
-		return candidate{}, err
+		return "", err
+	}
+	if given != latest && len(given) <= shortID { // it may be one of a session, too
+		err = a.withEngine(ctx, true, nil, func(sessions *workflow.Engine) error {
+			more, err := inSessions(ctx, sessions, all)
+			all = append(all, more...)
+			return err
+		})
+	}
+	if err != nil {
+		return "", err
 	}
 	return k.choose(given, all)
 }
@@ -155,7 +193,7 @@ var (
 // onTask calls use with the board and the task that an argument names.
 func (a *app) onTask(reads bool, given string, use func(context.Context, *attempt.Engine, *board.Task) error) error {
 	return a.withBoard(reads, func(ctx context.Context, engine *attempt.Engine) error {
-		t, err := oneTask(ctx, engine, given)
+		t, err := a.oneTask(ctx, engine, given)
 		if err != nil {
 			return err
 		}
@@ -164,46 +202,37 @@ func (a *app) onTask(reads bool, given string, use func(context.Context, *attemp
 }
 
 // oneTask returns the task of any project that an argument names.
-func oneTask(ctx context.Context, engine *attempt.Engine, given string) (*board.Task, error) {
-	if uuid.Validate(given) != nil {
-		c, err := taskIDs.named(ctx, engine, given)
-		if err != nil {
-			return nil, err
-		}
-		given = c.id
+func (a *app) oneTask(ctx context.Context, engine *attempt.Engine, given string) (*board.Task, error) {
+	id, err := a.named(ctx, engine, taskIDs, given)
+	if err != nil {
+		return nil, err
 	}
-	t, err := engine.GetTask(ctx, atTerminal, board.TaskArgs{TaskID: given})
-	if session.CodeOf(err) == codes.UnknownTask {
-		return nil, fmt.Errorf("there is no task with the id %s; '%s' lists them", given, tasksCommand)
-	}
+	t, err := engine.GetTask(ctx, atTerminal, board.TaskArgs{TaskID: id})
 	if err != nil {
 		return nil, fmt.Errorf("reading the task: %w", err)
 	}
 	return &t.Task, nil
 }
 
-// onAttempt calls use with the board and the attempt that an argument names; a task stands for its latest attempt.
+// onAttempt calls use with the board and the attempt that an argument names.
 func (a *app) onAttempt(given string, use func(context.Context, *attempt.Engine, board.Target) error) error {
 	return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
-		c, err := attemptIDs.named(ctx, engine, given)
+		id, err := a.named(ctx, engine, attemptIDs, given)
 		if err != nil {
 			return err
 		}
-		if c.attempt == nil {
-			return fmt.Errorf("task %s has no attempt; 'deepwork board start %s' makes one", c.id, c.id[:shortID])
-		}
-		return use(ctx, engine, board.Target{AttemptID: c.attempt})
+		return use(ctx, engine, board.Target{AttemptID: &id})
 	})
 }
 
 // onRun calls use with the board and the run that an argument names.
 func (a *app) onRun(reads bool, given string, use func(context.Context, *attempt.Engine, *board.RunReply) error) error {
 	return a.withBoard(reads, func(ctx context.Context, engine *attempt.Engine) error {
-		c, err := runIDs.named(ctx, engine, given)
+		id, err := a.named(ctx, engine, runIDs, given)
 		if err != nil {
 			return err
 		}
-		r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: c.id})
+		r, err := engine.GetRun(ctx, atTerminal, board.RunArgs{RunID: id})
 		if err != nil {
 			return err
 		}
@@ -214,24 +243,27 @@ func (a *app) onRun(reads bool, given string, use func(context.Context, *attempt
 // withSession opens the sessions of the project, and finds the one that an argument names.
 func (a *app) withSession(ctx context.Context, reads bool, given string, use func(engine *workflow.Engine, id string) error) error {
 	return a.withEngine(ctx, reads, nil, func(engine *workflow.Engine) error {
-		if _, err := hex.DecodeString(given); err == nil && len(given) == sessionIDs.length {
-			return use(engine, given)
-		}
-		all, err := listSessions(ctx, engine)
+		all, err := inSessions(ctx, engine, nil)
 		if err != nil {
 			return err
 		}
-		c, err := sessionIDs.choose(given, all)
+		_, exported := os.Lstat(filepath.Join(engine.Root, ".deepwork", "tmp", "session_"+filepath.Base(given)+".json"))
+		if exported == nil || slices.ContainsFunc(all, func(c candidate) bool { return c.id == given }) {
+			return use(engine, given) // of one that is not there, it says how to import it
+		}
+		if given != latest {
+			if err := a.withBoard(true, func(ctx context.Context, board *attempt.Engine) error {
+				more, err := onTheBoard(ctx, board)
+				all = append(all, more...)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		id, err := sessionIDs.choose(given, all)
 		if err != nil {
 			return err
 		}
-		return use(engine, c.id)
+		return use(engine, id)
 	})
-}
-
-func listSessions(ctx context.Context, engine *workflow.Engine) (all []candidate, err error) {
-	listed, err := engine.List(ctx)
-	return xslices.Map(listed, func(s workflow.SessionInfo) candidate {
-		return candidate{id: s.ID, about: s.Status + ": " + s.Goal, created: s.StartedAt}
-	}), err
 }

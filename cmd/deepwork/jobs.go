@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,9 @@ func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
 	for _, j := range snapshot.Jobs {
 		if filepath.Dir(j.Dir) == state.Of(root).StandardJobs() && snapshot.Err(j.Name) == nil {
 			bundled = append(bundled, fmt.Sprintf("%s (bundled; 'deepwork jobs show %[1]s' prints it): %s", j.Name, j.Summary))
+			for _, w := range j.Workflows {
+				bundled = append(bundled, "  "+j.Name+"/"+w.Name+": "+w.Summary)
+			}
 			continue
 		}
 		fmt.Fprint(a.out, blank)
@@ -156,14 +160,14 @@ func (a *app) printLoadError(e *catalog.LoadError) {
 
 func (a *app) jobsShowCommand() *cobra.Command {
 	return a.onProject("print JSON, as the tools' begin_step has it", &cobra.Command{
-		Use:   "show JOB[/STEP]",
+		Use:   "show JOB[/WORKFLOW|/STEP]",
 		Short: "Print what an agent will read",
-		Long: `Print what an agent will read at each step of a job, or at one of them: the
+		Long: `Print what an agent will read at each step of a job, or of a workflow, or at one step: the
 instructions, the outputs it must deliver, the reviews they face and what every
 step of the job is told. --json prints the begin_step that the tools return; the
 session's own fields, session_id, branch_name, branch_status and the paths of
 inputs, are absent.`,
-		Args: takes(1, 1, "JOB or JOB/STEP"),
+		Args: takes(1, 1, "JOB, JOB/WORKFLOW or JOB/STEP"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCatalog(cmd.Context(), func(root string, jobs *catalog.Catalog) error {
 				return a.showJob(cmd.Context(), root, jobs, args[0])
@@ -207,8 +211,14 @@ func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, n
 		return a.showSteps(j, preview)
 	}
 	step := j.Step(stepID)
+	if w := j.Workflow(stepID); step == nil && w != nil {
+		part := *j
+		part.Workflows = []job.Workflow{*w}
+		part.Steps = slices.DeleteFunc(slices.Clone(j.Steps), func(s job.Step) bool { return s.Workflow != w.Name && w.Find(s.ID) < 0 })
+		return a.showSteps(&part, preview)
+	}
 	if step == nil {
-		return fmt.Errorf("job %s has no step %q; there are %s", j.Name, stepID, strings.Join(xslices.Map(j.Steps, func(x job.Step) string { return x.Ref() }), ", "))
+		return fmt.Errorf("job %s has no step or workflow %q; there are the steps %s", j.Name, stepID, strings.Join(xslices.Map(j.Steps, func(x job.Step) string { return x.Ref() }), ", "))
 	}
 	info, err := preview(step)
 	if err != nil {

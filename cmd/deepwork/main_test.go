@@ -108,7 +108,7 @@ func ends(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		ts.Check(ts.Exec("deepwork", "run", "status", args[0]))
-		if !regexp.MustCompile(`(?m)^state: +(waiting|starting|running)$`).MatchString(ts.ReadFile("stdout")) {
+		if !regexp.MustCompile(`(?m)^state: +(queued|running|waiting for .*)$`).MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 		if time.Now().After(end) {

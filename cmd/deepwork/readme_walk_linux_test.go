@@ -26,7 +26,7 @@ var promised = map[string]string{
 	`deepwork board start latest --executor CLAUDE_CODE`:                                `(?s)I have fixed the login\..*state: +completed`,
 	`deepwork board merge latest --squash`:                                              `^merged deepwork/fix-the-login-[0-9a-f]{4} into main`,
 	`deepwork board diff latest`:                                                        `\n\+It works on Mondays\.\n`,
-	`deepwork run release_notes/write --goal "The notes of 2.0" --executor CLAUDE_CODE`: `(?s)notes +CLAUDE_CODE completed.*state: +complete\n`,
+	`deepwork run release_notes/write --goal "The notes of 2.0" --executor CLAUDE_CODE`: `(?s)notes +CLAUDE_CODE completed.*state: +completed\n`,
 	`deepwork run status latest`:                                                        `goal: +The notes of 2\.0\n`,
 	`deepwork run resume latest --max-cost 10`:                                          `the run is complete already`,
 }

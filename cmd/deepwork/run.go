@@ -151,7 +151,7 @@ func (a *app) runLeaderCommand() *cobra.Command {
 func (a *app) untilEnded(ctx context.Context, engine *attempt.Engine, id string, finished <-chan struct{}) error {
 	for ctx.Err() == nil {
 		r, err := getRun(ctx, engine, id, false)
-		if err != nil || !isOpen(r.State) {
+		if err != nil || !r.Open {
 			return err
 		}
 		_ = wait.Until(ctx, time.Second, finished) // the next look notices that ctx has ended
@@ -184,12 +184,12 @@ func (a *app) inBackground(ctx context.Context, id string) error {
 
 // runExit returns the result of the command for a run that has ended.
 func runExit(r *board.RunReply) error {
-	switch board.RunState(r.State) {
-	case board.RunComplete:
+	switch r.State {
+	case board.Completed, board.Merged:
 		return nil
-	case board.RunPaused:
+	case board.Paused:
 		return &exitError{exitPaused}
-	case board.RunInterrupted:
+	case board.Interrupted:
 		return &exitError{exitInterrupted}
 	}
 	return &exitError{exitFailure}
@@ -234,7 +234,7 @@ the last line of their output. Without an id, list the runs, the newest first.`,
 					if a.json {
 						return a.printJSON(v.RunReply)
 					}
-					a.printRun(v)
+					a.printRun(ctx, engine, v)
 					return nil
 				})
 			})
@@ -250,7 +250,7 @@ func (a *app) runStopCommand() *cobra.Command {
 		Args:  runArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onRun(false, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) (err error) {
-				if isOpen(r.State) {
+				if r.Open {
 					if _, err := engine.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &r.RunID}}); err != nil {
 						return err
 					}
@@ -258,9 +258,9 @@ func (a *app) runStopCommand() *cobra.Command {
 						return err
 					}
 				} else {
-					fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", r.State)
+					fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", r.State.Words())
 				}
-				fmt.Fprintf(a.out, "%s %s\n", r.State, r.RunID)
+				fmt.Fprintf(a.out, "%s %s\n", r.State.Words(), board.Short(r.RunID))
 				return nil
 			})
 		},
@@ -269,12 +269,12 @@ func (a *app) runStopCommand() *cobra.Command {
 
 // A listedRun is a run in the list, as --json prints it.
 type listedRun struct {
-	RunID     string  `json:"run_id"`
-	State     string  `json:"state"`
-	Workflow  string  `json:"workflow"` // JOB/WORKFLOW
-	Goal      string  `json:"goal"`
-	Branch    *string `json:"branch"`
-	CreatedAt string  `json:"created_at"` // RFC 3339 in UTC
+	RunID     string      `json:"run_id"`
+	State     board.State `json:"state"`
+	Workflow  string      `json:"workflow"` // JOB/WORKFLOW
+	Goal      string      `json:"goal"`
+	Branch    *string     `json:"branch"`
+	CreatedAt string      `json:"created_at"` // RFC 3339 in UTC
 }
 
 func (a *app) printRuns(ctx context.Context, engine *attempt.Engine) error {
@@ -285,7 +285,7 @@ func (a *app) printRuns(ctx context.Context, engine *attempt.Engine) error {
 	listed, cells := []listedRun{}, [][]string{}
 	for _, r := range runs {
 		listed = append(listed, listedRun{r.RunID, r.State, r.Workflow, r.Goal, r.Branch, r.CreatedAt})
-		cells = append(cells, []string{r.RunID[:shortID], r.State, r.Workflow, sinceText(r.CreatedAt), r.Goal})
+		cells = append(cells, []string{r.RunID[:shortID], r.State.Words(), r.Workflow, sinceText(r.CreatedAt), r.Goal})
 	}
 	switch {
 	case a.json:

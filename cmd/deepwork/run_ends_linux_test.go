@@ -161,8 +161,8 @@ func TestRunTakenOverByAServer(t *testing.T) {
 	must(t, r.cmd.Process.Kill())
 	_ = r.cmd.Wait()
 	testkit.Eventually(t, func() string {
-		if now := p.status(); now.State != "complete" {
-			return now.State + " " + optional(now.Reason)
+		if now := p.status(); now.State != "completed" {
+			return now.State.Words() + " " + optional(now.Reason)
 		}
 		return ""
 	})

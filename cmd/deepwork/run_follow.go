@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"deepwork/actor/wait"
-	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -20,24 +19,25 @@ import (
 
 // A runEvent is one line of deepwork run --json.
 type runEvent struct {
-	Event       string   `json:"event"` // run_started, step_started, step_ended, step_waiting, run_waiting or run_ended
-	At          string   `json:"at"`    // RFC 3339 in UTC
-	RunID       string   `json:"run_id"`
-	State       string   `json:"state"` // of the run, or of the agent
-	Workflow    string   `json:"workflow,omitempty"`
-	Goal        string   `json:"goal,omitempty"`
-	Branch      *string  `json:"branch,omitempty"`
-	Workspace   string   `json:"workspace,omitempty"`
-	SessionID   *string  `json:"session_id,omitempty"`
-	StepID      *string  `json:"step_id,omitempty"`
-	ExecutionID string   `json:"execution_id,omitempty"`
-	Executor    string   `json:"executor,omitempty"`
-	Seconds     *float64 `json:"seconds,omitempty"`  // how long the agent ran
-	CostUSD     *float64 `json:"cost_usd,omitempty"` // of the agent or, at the end, of the run; absent if it is unknown
-	Message     *string  `json:"message,omitempty"`  // what the agent said last
-	Reason      *string  `json:"reason,omitempty"`   // why it failed, waits or ended
-	Command     *string  `json:"command,omitempty"`  // with which a person answers for whom it waits
-	Until       *string  `json:"until,omitempty"`    // when a limit of the provider is over
+	Event       string      `json:"event"` // run_started, step_started, step_ended, step_waiting, run_waiting or run_ended
+	At          string      `json:"at"`    // RFC 3339 in UTC
+	RunID       string      `json:"run_id"`
+	State       board.State `json:"state"` // of the run, or of the agent
+	Workflow    string      `json:"workflow,omitempty"`
+	Goal        string      `json:"goal,omitempty"`
+	Branch      *string     `json:"branch,omitempty"`
+	Workspace   string      `json:"workspace,omitempty"`
+	SessionID   *string     `json:"session_id,omitempty"`
+	StepID      *string     `json:"step_id,omitempty"`
+	ExecutionID string      `json:"execution_id,omitempty"`
+	Executor    string      `json:"executor,omitempty"`
+	Seconds     *float64    `json:"seconds,omitempty"`  // how long the agent ran
+	CostUSD     *float64    `json:"cost_usd,omitempty"` // of the agent or, at the end, of the run; absent if it is unknown
+	Message     *string     `json:"message,omitempty"`  // what the agent said last
+	Reason      *string     `json:"reason,omitempty"`   // why it failed, waits or ended
+	Command     *string     `json:"command,omitempty"`  // with which a person answers for whom it waits
+	unfinished  bool        // of an agent that has ended without finishing its step
+	Until       *string     `json:"until,omitempty"` // when a limit of the provider is over
 }
 
 // runLines prints what is new of a run. It belongs to one goroutine.
@@ -47,7 +47,7 @@ type runLines struct {
 	ended    map[string]bool
 	waiting  map[board.RunWaits]bool // steps that wait, as last said, without pointers
 	waits    string                  // why it waits, as last said
-	sessions run.Sessions            // for the bar; nil without one
+	sessions run.Sessions            // nil if they are not read
 	line     string                  // the bar
 	lookedAt time.Time               // when that was made
 }
@@ -62,11 +62,11 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 	for _, x := range r.Steps { // of before it was resumed
 		v.started[x.ExecutionID], v.ended[x.ExecutionID] = true, x.EndedAt != nil
 	}
-	if a.json || isOpen(r.State) {
+	if a.json || r.Open {
 		v.begin(r)
 	}
-	if !isOpen(r.State) { // it was complete already
-		v.end(r)
+	if !r.Open { // it was complete already
+		v.end(ctx, engine, r)
 		return runExit(r)
 	}
 	if detach {
@@ -78,8 +78,8 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 		}
 		return nil
 	}
-	if !a.json && a.out.Draws() {
-		if engine, done, err := a.openEngine(context.WithoutCancel(ctx), true, nil); err == nil { // else there is no bar
+	if !a.json {
+		if engine, done, err := a.openEngine(context.WithoutCancel(ctx), true, nil); err == nil { // else less is said
 			v.sessions = engine
 			defer func() { _ = done() }() // it was only read
 		}
@@ -98,7 +98,7 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 			asked = true
 			if looking = context.WithoutCancel(ctx); !engine.Interrupt(r.RunID) {
 				goesOn := "the run goes on, as another process leads it. 'deepwork run resume %s' follows it again"
-				if now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID}); err == nil && now.State == string(task.Waiting) && len(now.Waits) == 0 {
+				if now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID}); err == nil && now.State == board.Queued {
 					goesOn = "the run waits for a process that leads it: 'deepwork run resume %s', or a server of the project"
 				}
 				fmt.Fprintf(a.err, "deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
@@ -109,9 +109,9 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 		case err != nil:
 			return err
 		}
-		v.show(now)
-		if !isOpen(now.State) {
-			v.end(now)
+		v.show(looking, now)
+		if !now.Open {
+			v.end(looking, engine, now)
 			return runExit(now)
 		}
 		v.bar(looking, now)
@@ -124,7 +124,7 @@ const barWidth = 20
 
 // bar shows how far a run is and which of its steps run, at a terminal, below what is printed.
 func (v *runLines) bar(ctx context.Context, r *board.RunReply) {
-	if v.sessions == nil {
+	if v.sessions == nil || !v.app.out.Draws() {
 		return
 	}
 	if now := time.Now(); now.Sub(v.lookedAt) >= time.Second {
@@ -132,9 +132,9 @@ func (v *runLines) bar(ctx context.Context, r *board.RunReply) {
 		view := run.Look(ctx, r, v.sessions, nil)
 		view.Tree.Each(func(s *run.Step, _ int) {
 			switch all++; s.State {
-			case run.Finished:
+			case board.Completed:
 				done++
-			case run.Running:
+			case board.Running:
 				running = append(running, s.ID)
 			}
 		})
@@ -184,21 +184,21 @@ func (v *runLines) begin(r *board.RunReply) {
 		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
 		return
 	}
-	v.app.fields("run", r.RunID, "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
+	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
 	fmt.Fprintln(v.app.out)
 }
 
 // show prints the agents that have started or ended since the last call.
-func (v *runLines) show(r *board.RunReply) {
+func (v *runLines) show(ctx context.Context, r *board.RunReply) {
 	for _, x := range r.Steps {
 		if x.StartedAt != nil && !v.started[x.ExecutionID] {
 			v.started[x.ExecutionID] = true
-			v.step(r, x, "step_started")
+			v.step(ctx, r, x, "step_started")
 		}
 		if x.EndedAt != nil && !v.ended[x.ExecutionID] {
 			v.ended[x.ExecutionID] = true
 			if x.StartedAt != nil || x.Error != nil {
-				v.step(r, x, "step_ended")
+				v.step(ctx, r, x, "step_ended")
 			}
 		}
 	}
@@ -208,21 +208,22 @@ func (v *runLines) show(r *board.RunReply) {
 			continue
 		}
 		v.waiting[key] = true
-		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: "waiting", SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
+		v.event(runEvent{Event: "step_waiting", RunID: r.RunID, State: waitState(w), SessionID: &w.SessionID, StepID: &w.StepID, Reason: new(w.Text()), Command: w.Command, Until: w.Until})
 	}
 	waits := ""
-	if r.State == "waiting" || isOpen(r.State) && slices.ContainsFunc(r.Steps, func(x board.RunStep) bool { return x.State == "waiting" }) {
+	if r.State.Open() && (r.State != board.Running || slices.ContainsFunc(r.Steps, func(x board.RunStep) bool { return x.State == board.Queued })) {
 		waits = optional(r.Reason)
 	}
 	said := waits == v.waits || !v.app.json && len(r.Waits) > 0 // of each step
 	if v.waits = waits; waits != "" && !said {
-		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: "waiting", Reason: r.Reason})
+		v.event(runEvent{Event: "run_waiting", RunID: r.RunID, State: r.State, Reason: r.Reason})
 	}
 }
 
-func (v *runLines) step(r *board.RunReply, x board.RunStep, what string) {
+func (v *runLines) step(ctx context.Context, r *board.RunReply, x board.RunStep, what string) {
 	e := runEvent{Event: what, RunID: r.RunID, State: x.State, SessionID: &x.SessionID, StepID: &x.StepID, ExecutionID: x.ExecutionID, Executor: x.Executor}
 	if what == "step_ended" {
+		e.unfinished = x.State == board.Completed && !v.isFinished(ctx, x)
 		e.Message, e.Reason, e.Until = x.FinalMessage, x.Error, x.LimitedUntil
 		if x.StartedAt != nil && x.EndedAt != nil {
 			e.Seconds = new(x.Took().Seconds())
@@ -231,9 +232,22 @@ func (v *runLines) step(r *board.RunReply, x board.RunStep, what string) {
 			e.CostUSD = x.Cost.USD
 		}
 	} else {
-		e.State = "running"
+		e.State = board.Running
 	}
 	v.event(e)
+}
+
+// isFinished reports whether the step of an agent that has ended is finished, as far as that is known.
+func (v *runLines) isFinished(ctx context.Context, x board.RunStep) bool {
+	if v.sessions == nil {
+		return true
+	}
+	s, err := v.sessions.Read(ctx, x.SessionID)
+	if err != nil {
+		return true
+	}
+	p := s.Progress(x.StepID)
+	return p != nil && p.CompletedAt != nil
 }
 
 // spent says how long an agent took and what it cost.
@@ -248,7 +262,7 @@ func spent(e runEvent) string {
 	return text
 }
 
-func (v *runLines) end(r *board.RunReply) {
+func (v *runLines) end(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
 	if v.app.json {
 		e := runEvent{Event: "run_ended", RunID: r.RunID, State: r.State, SessionID: r.SessionID, StepID: r.Step, Reason: r.Reason}
 		if r.Cost != nil {
@@ -258,7 +272,7 @@ func (v *runLines) end(r *board.RunReply) {
 		return
 	}
 	fmt.Fprintln(v.app.out)
-	v.app.printOutcome(r)
+	v.app.printOutcome(ctx, engine, r)
 }
 
 // event prints an event as JSON or, if it is about an agent or why the run waits, for people.
@@ -272,7 +286,11 @@ func (v *runLines) event(e runEvent) {
 	case "step_started":
 		fmt.Fprintf(v.app.out, "%-20s %s started\n", *e.StepID, e.Executor)
 	case "step_ended":
-		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, e.State, spent(e))
+		how := e.State.Words()
+		if e.unfinished {
+			how = "ended, its step not finished,"
+		}
+		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, how, spent(e))
 		if e.Reason != nil {
 			fmt.Fprintf(v.app.out, "  %s\n", indentRest(*e.Reason, "  "))
 		}
@@ -284,12 +302,12 @@ func (v *runLines) event(e runEvent) {
 }
 
 // printRun prints a run with its steps.
-func (a *app) printRun(v *run.View) {
-	a.fields("run", v.RunID, "workflow", v.Workflow, "goal", v.Goal)
+func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View) {
+	a.fields("run", board.Short(v.RunID), "workflow", v.Workflow, "goal", v.Goal)
 	a.printInputs(v.Inputs)
 	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
 	a.printSteps(v)
-	a.printOutcome(v.RunReply)
+	a.printOutcome(ctx, engine, v.RunReply)
 }
 
 // printSteps prints the steps of a run with their agents.
@@ -298,7 +316,7 @@ func (a *app) printSteps(v *run.View) {
 	v.Tree.Each(func(s *run.Step, depth int) {
 		name, executor, took, cost := strings.Repeat("> ", depth)+s.ID, "", s.Took, ""
 		if len(s.Agents) > 1 {
-			name += fmt.Sprintf(" (%d)", len(s.Agents))
+			name += fmt.Sprintf(" (%d agents)", len(s.Agents))
 		}
 		if x := s.Agent(); x != nil {
 			executor = x.Executor
@@ -313,7 +331,7 @@ func (a *app) printSteps(v *run.View) {
 		if took > 0 {
 			ran = took.Round(time.Second).String()
 		}
-		rows = append(rows, []string{name, executor, s.State, ran, cost, stepNote(s)})
+		rows = append(rows, []string{name, executor, s.State.Words(), ran, cost, stepNote(s)})
 	})
 	if len(rows) > 0 {
 		fmt.Fprintln(a.out)
@@ -325,9 +343,9 @@ func (a *app) printSteps(v *run.View) {
 // stepNote says what a step waits for, or is the last line of what its agent said or why it failed.
 func stepNote(s *run.Step) string {
 	switch {
-	case s.State == run.WaitsForPerson:
+	case s.State == board.WaitingForYou:
 		return session.AwaitingStep{SessionID: s.SessionID, Step: s.ID, Review: true}.Command()
-	case (s.State == run.WaitsForLimit || s.State == run.Limited) && s.Until != nil:
+	case s.Until != nil:
 		return "its provider's limit is over at " + s.Until.Local().Format("2 Jan 15:04")
 	}
 	text := strings.TrimSpace(s.Last)
@@ -335,25 +353,25 @@ func stepNote(s *run.Step) string {
 }
 
 // printOutcome prints where a run is, and what can be done next.
-func (a *app) printOutcome(r *board.RunReply) {
-	a.fields("state", r.State, "step", optional(r.Step), "reason", optional(r.Reason), "session", optional(r.SessionID))
+func (a *app) printOutcome(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
+	a.fields("state", r.State.Words(), "step", optional(r.Step), "reason", inCommands(optional(r.Reason)), "session", optional(r.SessionID))
 	if r.Cost != nil && r.Cost.USD != nil {
 		a.fields("cost", fmt.Sprintf("%.2f USD", *r.Cost.USD))
 	}
-	id := r.RunID[:shortID]
 	for _, w := range r.Waits {
 		if text := w.Text(); w.Command != nil && !strings.Contains(optional(r.Reason), text) {
 			a.fields("waits", text)
 		}
 	}
-	switch board.RunState(r.State) {
-	case board.RunComplete:
-		if r.Branch != nil {
-			a.fields("next", fmt.Sprintf("deepwork board diff %s (to see its changes)\ndeepwork board merge %[1]s (to merge them)", id))
-		}
-	case board.RunStopped, board.RunInterrupted:
-		a.fields("next", fmt.Sprintf("deepwork run resume %s (to continue it)", id))
-	case board.RunPaused:
-		a.fields("next", fmt.Sprintf("deepwork run resume %s (to continue it; give a larger --max-cost, --max-unknown or --max-time)", id))
+	if at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &r.RunID}}); err == nil {
+		a.printNext(ctx, engine, &at.AttemptReply)
 	}
+}
+
+// waitState returns the state of a step that waits.
+func waitState(w board.RunWaits) board.State {
+	if w.For == board.WaitsForPerson {
+		return board.WaitingForYou
+	}
+	return board.WaitingForLimit
 }

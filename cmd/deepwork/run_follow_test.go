@@ -15,10 +15,10 @@ func TestRunWaitsTwiceForTheSame(t *testing.T) {
 	for _, json := range []bool{true, false} {
 		var out bytes.Buffer
 		v := newRunLines(&app{json: json, out: show.NewScreen(&out, os.Getenv)})
-		budget := &board.RunReply{RunID: "r", State: "waiting", Reason: new("a budget is reached")}
+		budget := &board.RunReply{RunID: "r", State: board.Queued, Reason: new("a budget is reached")}
 		working := &board.RunReply{RunID: "r", State: "running"}
 		for _, r := range []*board.RunReply{working, budget, budget, working, budget, budget} {
-			v.show(r)
+			v.show(t.Context(), r)
 		}
 		if n := strings.Count(out.String(), "a budget is reached\n") + strings.Count(out.String(), `"run_waiting"`); n != 2 {
 			t.Errorf("it was printed %d times; expected 2:\n%s", n, out.String())

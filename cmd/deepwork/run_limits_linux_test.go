@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/board"
 )
 
 // A limit of the provider is waited for, and is no try.
@@ -102,7 +103,7 @@ func TestRunBudgets(t *testing.T) {
 		p.plan(`b say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a"+strings.TrimPrefix(result, "*"))
 		paused(p.begin("--max-cost", "0.4"), "0.4 USD")
 		for _, x := range p.status().Steps {
-			if x.State != map[string]string{"a": "completed", "b": "stopped"}[x.StepID] {
+			if x.State != map[string]board.State{"a": "completed", "b": "stopped"}[x.StepID] {
 				t.Errorf("%+v", x)
 			}
 		}

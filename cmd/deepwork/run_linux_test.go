@@ -36,7 +36,7 @@ func TestRunGroupOfEight(t *testing.T) {
 			t.Errorf("the agent of the step %s was told of steps of others: %s", said.Step, said.Text)
 		}
 	}
-	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "complete" || events[0].Event != "run_started" || events[0].Branch == nil {
+	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "completed" || events[0].Event != "run_started" || events[0].Branch == nil {
 		t.Errorf("%+v", events)
 	}
 	for _, x := range p.recorded("begin", "") {
@@ -93,7 +93,7 @@ func TestRunRetriesThenStopsAndResumes(t *testing.T) {
 	talk := `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
 	p.plan("b:1 "+talk, "b:2 "+talk, "b:3 "+talk, "b:3 exit 3")
 	events := p.begin().exits(1)
-	if end := events[len(events)-1]; end.State != "stopped" || end.StepID == nil || *end.StepID != "b" || end.Reason == nil || !strings.Contains(*end.Reason, "3 agents ended without finishing it. ") || !strings.Contains(*end.Reason, "never connected to the MCP server") {
+	if end := events[len(events)-1]; end.State != "failed" || end.StepID == nil || *end.StepID != "b" || end.Reason == nil || !strings.Contains(*end.Reason, "3 agents ended without finishing it. ") || !strings.Contains(*end.Reason, "never connected to the MCP server") {
 		t.Errorf("%+v", end)
 	}
 	begun := p.recorded("begin", "b")

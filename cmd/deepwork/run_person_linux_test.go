@@ -25,7 +25,7 @@ func (p *runProject) waits(step string, since string) *board.RunReply {
 	var now *board.RunReply
 	testkit.Eventually(p.t, func() string {
 		now = p.status()
-		if i := slices.IndexFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "waiting" {
+		if i := slices.IndexFunc(now.Waits, func(w board.RunWaits) bool { return w.StepID == step && w.Since != since }); i < 0 || now.State != "waiting_for_you" {
 			return fmt.Sprintf("it is %s (%s), and waits for %+v", now.State, optional(now.Reason), now.Waits)
 		}
 		return ""
@@ -102,7 +102,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	must(t, r.cmd.Process.Kill())
 	_ = r.cmd.Wait()
 	for i, e := range waiting() {
-		if i > 1 || e.Command == nil || *e.StepID != "a" || e.State != "waiting" {
+		if i > 1 || e.Command == nil || *e.StepID != "a" || e.State != "waiting_for_you" {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -115,7 +115,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "evidence: passed by a person, who reviewed these outputs") || strings.Contains(string(out), "I am sure") {
 		t.Errorf("%v: %s", err, out)
 	}
-	if now := p.status(); now.State != "complete" || len(now.Waits) > 0 {
+	if now := p.status(); now.State != "completed" || len(now.Waits) > 0 {
 		t.Errorf("%+v", now)
 	}
 	p.clean()
@@ -181,7 +181,7 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 	p.review(now, "--fail", "--feedback", "Say more")
 	events := r.exits(1)
 	const why = "2 agents ended without finishing it. A person did not pass its outputs, and the same ones were handed in again: Say more"
-	if end := events[len(events)-1]; end.State != "stopped" || end.Reason == nil || *end.Reason != "Step a: "+why {
+	if end := events[len(events)-1]; end.State != "failed" || end.Reason == nil || *end.Reason != "Step a: "+why {
 		t.Errorf("%+v: %s", end, optional(end.Reason))
 	}
 	begun := p.recorded("begin", "a")

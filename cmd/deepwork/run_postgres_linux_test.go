@@ -41,7 +41,7 @@ func TestRunOnPostgres(t *testing.T) {
 	if got := strings.Join(counted, " "); got != "first+ a+ b++ c++ x y+ last+" {
 		t.Errorf("the steps were begun so often: %s", got)
 	}
-	if s := p.status(); s.State != "complete" || len(s.Steps) != 8 {
+	if s := p.status(); s.State != "completed" || len(s.Steps) != 8 {
 		t.Errorf("%+v", s)
 	}
 	p.clean()

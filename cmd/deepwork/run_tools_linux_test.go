@@ -42,7 +42,7 @@ func TestRunFromTools(t *testing.T) {
 		return boardCall[board.RunReply](b, "get_run", map[string]any{"run_id": id})
 	}
 	b.eventually(func() string {
-		if now := get(run.RunID); len(now.Steps) != 1 || now.Steps[0].State != "waiting" { // for the slot
+		if now := get(run.RunID); len(now.Steps) != 1 || now.Steps[0].State != "queued" { // for the slot
 			return fmt.Sprintf("%+v", now)
 		}
 		return ""
@@ -51,8 +51,8 @@ func TestRunFromTools(t *testing.T) {
 	complete := func(id string) {
 		t.Helper()
 		b.eventually(func() string {
-			if now := get(id); now.State != "complete" {
-				return now.State + " " + optional(now.Reason)
+			if now := get(id); now.State != "completed" {
+				return now.State.Words() + " " + optional(now.Reason)
 			}
 			return ""
 		})
@@ -84,8 +84,8 @@ func TestRunFromTheBoard(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		testkit.Eventually(t, func() string {
-			if now := p.status(); now.State != "complete" {
-				return now.State + " " + optional(now.Reason)
+			if now := p.status(); now.State != "completed" {
+				return now.State.Words() + " " + optional(now.Reason)
 			}
 			return ""
 		})

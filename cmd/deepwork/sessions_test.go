@@ -127,20 +127,41 @@ func TestAnAgentHasNoRightsOnTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestChoose(t *testing.T) {
+// A command takes the id of anything that belongs to what it is about. A beginning that several ids have, also of
+// other kinds, is refused and lists them.
+func TestField20_AnyID(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	all := []candidate{{"ab12", "one", at, nil}, {"ab34", "two\nlines", at.Add(100 * time.Millisecond), nil}, {"cd56", "three", at.Add(90 * time.Millisecond), nil}, {id: "ef78", about: "of an unknown time"}}
-	for given, want := range map[string]string{"ab1": "ab12", "AB34": "ab34", "c": "cd56", "ef78": "ef78", latest: "ab34"} {
-		if got, err := taskIDs.choose(given, all); got.id != want || err != nil {
-			t.Errorf("%s: %v %v, want %s", given, got, err, want)
+	tried, run := related{"ab12", "cd56", "", "0e78"}, related{"ab34", "ef90", "ef90", ""}
+	all := []candidate{{"task", "ab12", "one", at, tried}, {"task", "ab34", "two\nlines", at.Add(time.Second), run}, {"task", "ad00", "new", at, related{task: "ad00"}},
+		{"attempt", "cd56", "on branch b", at.Add(time.Minute), tried}, {"run", "ef90", "on branch c", at, run}, {"session", "0e78", "active: g", at, tried},
+		{"session", "ad99", "active: alone", at, related{session: "ad99"}}}
+	for _, c := range []struct {
+		kind        idKind
+		given, want string
+	}{
+		{taskIDs, "ab1", "ab12"}, {taskIDs, "AB34", "ab34"}, {taskIDs, "c", "ab12"}, {taskIDs, "0e78", "ab12"}, {taskIDs, "ef", "ab34"}, {taskIDs, latest, "ab34"},
+		{attemptIDs, "ab12", "cd56"}, {attemptIDs, "0e", "cd56"}, {attemptIDs, "ef", "ef90"}, {attemptIDs, latest, "cd56"},
+		{runIDs, "ab3", "ef90"}, {runIDs, "ef9", "ef90"}, {runIDs, latest, "ef90"},
+		{sessionIDs, "cd", "0e78"}, {sessionIDs, "ab12", "0e78"}, {sessionIDs, "ad9", "ad99"},
+	} {
+		got, err := c.kind.choose(c.given, all)
+		if err != nil || got != c.want {
+			t.Errorf("%s as %s: %q %v, want %s", c.given, c.kind.what, got, err, c.want)
 		}
 	}
-	for given, want := range map[string]string{
-		"ab": `2 tasks have an id that begins with "ab"; give more of it: ab12 (one), ab34 (two lines)`,
-		"f":  `there is no task whose id begins with "f"; 'deepwork board tasks' lists them`,
+	for _, c := range []struct {
+		kind        idKind
+		given, want string
+	}{
+		{taskIDs, "ad", `2 ids begin with "ad"; give more of it: ad00 (task, new), ad99 (session, active: alone)`},
+		{taskIDs, "f", `there is no task whose id begins with "f"; 'deepwork board tasks' lists them: ab12 (task, one), ab34 (task, two lines), ad00 (task, new)`},
+		{sessionIDs, "f", `there is no session whose id begins with "f"; 'deepwork sessions list' lists them: 0e78 (session, active: g), ad99 (session, active: alone)`},
+		{attemptIDs, "ad00", "the task ad00 has no attempt; 'deepwork board start ad00' makes one"},
+		{runIDs, "ab12", "the task ab12 has no run"},
+		{taskIDs, "ad99", "the session ad99 has no task"},
 	} {
-		if _, err := taskIDs.choose(given, all); err == nil || err.Error() != want {
-			t.Errorf("%s: %v, want %s", given, err, want)
+		if _, err := c.kind.choose(c.given, all); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", c.given, err, c.want)
 		}
 	}
 	if _, err := taskIDs.choose(latest, nil); err == nil || err.Error() != "there is no task yet, so latest names none" {
@@ -148,9 +169,9 @@ func TestChoose(t *testing.T) {
 	}
 	var many []candidate
 	for i := range 300 {
-		many = append(many, candidate{id: fmt.Sprintf("a%03d", i), about: "x"})
+		many = append(many, candidate{kind: "task", id: fmt.Sprintf("a%03d", i), about: "x"})
 	}
-	if _, err := taskIDs.choose("a", many); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "a009 (x), ") {
+	if _, err := taskIDs.choose("a", many); err == nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "a009 (task, x), ") {
 		t.Error(err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,10 +18,10 @@ import (
 func (a *app) validateCommand() *cobra.Command {
 	var watch bool
 	cmd := a.onProject("", &cobra.Command{
-		Use:   "validate [DIR...]",
+		Use:   "validate [JOB|DIR...]",
 		Short: "Check jobs and the config",
-		Long: `Check jobs: each DIR is a job's folder or a folder of jobs; without DIR it is the
-project's .deepwork/jobs and .deepwork/config.yml. Faults and warnings are
+		Long: `Check jobs: each DIR is a job's folder or a folder of jobs, each JOB the name of a
+folder in .deepwork/jobs; without them it is the project's .deepwork/jobs and .deepwork/config.yml. Faults and warnings are
 printed one per line as file:line:col: message; your own config is not checked. A
 folder without a job.yml is a warning, and so is a reviewer, executor or source whose
 program is not installed here. The exit code is 1 if there is a fault; warnings do
@@ -31,6 +33,15 @@ With --watch it goes on until interrupted, and prints again what an edit changed
 			root, err := a.projectRoot()
 			if err != nil {
 				return err
+			}
+			for i, given := range args {
+				job, _, _ := strings.Cut(given, "/")
+				dir := filepath.Join(root, ".deepwork", "jobs", job)
+				if _, err := os.Stat(given); err != nil {
+					if _, err := os.Stat(dir); err == nil {
+						args[i] = a.display(root, dir)
+					}
+				}
 			}
 			scan := func() ([]*validate.Check, error) {
 				if len(args) > 0 {

@@ -41,7 +41,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	p.client, p.server = startClient(t, here)
 	p.find()
 	made := p.start(p.task("! write note.txt from the worker", "! context", "! say it works"))
-	if made.State != "waiting" {
+	if made.State != "queued" {
 		t.Fatalf("it was not left to the worker: %+v", made)
 	}
 
@@ -68,7 +68,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	var r *attempt.AttemptReply
 	testkit.Eventually(t, func() string {
 		if r = p.get(made.AttemptID); r.State != "completed" {
-			return "the attempt is " + r.State + "; the worker says\n" + log.String()
+			return "the attempt is " + r.State.Words() + "; the worker says\n" + log.String()
 		}
 		return ""
 	})

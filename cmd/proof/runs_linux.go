@@ -264,7 +264,7 @@ func (r *runs) judgeRun(x boardRun, sessions map[string]kept, did journal) {
 			there = append(there, id)
 		}
 	}
-	if x.run.End == nil || x.run.End.State != "complete" || x.state != "completed" || len(there) != 1 {
+	if x.run.End == nil || x.run.End.State != "completed" || x.state != "completed" || len(there) != 1 {
 		h.fault("a run that is not complete", "%+v, sessions %v", x, there)
 		return
 	}

@@ -15,7 +15,7 @@ type StartArgs struct {
 	TaskID    string     `json:"task_id" arg:"UUID"`
 	Executor  string     `json:"executor" arg:"From list_executors"`
 	Variant   *string    `json:"variant" arg:"Of the executor"`
-	Repos     []RepoArgs `json:"repos" arg:"Of the project" required:"true" min:"1" max:"50"`
+	Repos     []RepoArgs `json:"repos" arg:"Default: all of the project, on the checked-out branches" max:"50"`
 	Prompt    *string    `json:"prompt" arg:"More instructions" max:"100000"`
 	RequestID *string    `json:"request_id" arg:"Any text, for retries"`
 }

@@ -45,7 +45,7 @@ func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*
 	}
 	a, x := now.Attempt, now.Execution
 	r := &AttemptReply{
-		AttemptID: a.ID, TaskID: a.TaskID, State: string(x.State), ExitCode: x.ExitCode,
+		AttemptID: a.ID, TaskID: a.TaskID, State: e.StateOf(&a.Situation), Open: a.State.Open(), ExitCode: x.ExitCode,
 		StartedAt: board.StampOrNull(x.StartedAt), EndedAt: board.StampOrNull(x.EndedAt), FinalMessage: x.FinalMessage, Error: a.Error, PushError: a.PushError,
 		WorkspaceBranch: a.Branch, Executor: a.Executor, Variant: a.Variant, LatestSessionID: a.LatestSessionID,
 		WorkflowSession: a.WorkflowSessionID, WorkflowStatus: a.WorkflowStatus, WorkflowStep: a.WorkflowStep,
@@ -116,7 +116,7 @@ func (e *Engine) whyWaiting(ctx context.Context, who session.Caller, now *task.A
 
 // repoReply describes the changes in one worktree.
 func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.AttemptRepo) (*AttemptRepo, error) {
-	r := &AttemptRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree, ChangedFiles: []string{}}
+	r := &AttemptRepo{RepoID: repo.RepoID, RepoName: repo.RepoName, TargetBranch: repo.TargetBranch, WorktreePath: repo.Worktree, ChangedFiles: []string{}, Conflicts: []string{}}
 	if repo.BaseCommit == nil || a.Elsewhere(e.Here) {
 		return r, nil // not created yet, or not here
 	}
@@ -125,10 +125,10 @@ func (e *Engine) repoReply(ctx context.Context, a *task.Attempt, repo task.Attem
 		return r, nil
 	}
 	if err != nil {
-		return r, fmt.Errorf("looking at the worktree %s: %w", repo.Worktree, err)
+		return r, err
 	}
 	r.Exists, r.Ahead, r.Behind, r.ChangedCount = s.Exists, s.Ahead, s.Behind, len(s.Changed)
-	r.Merging, r.Conflicts, r.Loose, r.Elsewhere = s.Merging, s.Conflicts, s.Loose, s.Elsewhere
+	r.Merging, r.Conflicts, r.Loose, r.Elsewhere = s.Merging, board.NonNil(s.Conflicts), s.Loose, s.Elsewhere
 	r.ChangedFiles = board.NonNil(s.Changed[:min(len(s.Changed), MaxListedFiles)])
 	return r, nil
 }
@@ -181,7 +181,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		}
 		if part.none {
 			if left <= 0 || wait.For(ctx, min(left, 200*time.Millisecond)) != nil {
-				return &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: -1, State: string(state)}, ctx.Err()
+				return &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: -1, State: board.ExecutionState(state)}, ctx.Err()
 			}
 			continue
 		}
@@ -196,7 +196,7 @@ func (e *Engine) TailAttempt(ctx context.Context, who session.Caller, a TailArgs
 		if part.cut(&entries) && after != nil {
 			next = *after // all that follows is of a later execution
 		}
-		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: string(state)}
+		r := &TailReply{AttemptID: id, Messages: []Message{}, Entries: []runner.Entry{}, NextIndex: next, State: board.ExecutionState(state)}
 		if raw {
 			r.Entries = board.NonNil(entries)
 		} else if len(entries) > 0 {

@@ -192,13 +192,13 @@ func TestOvershootOfBudgets(t *testing.T) {
 		upTo(0.5)(c)
 	})
 	must(t, os.WriteFile(hold, nil, 0o644))
-	var states []string
+	var states []board.State
 	eventually(t, func() string {
 		states = nil
 		for _, id := range ids {
 			states = append(states, one.get(id).State)
 		}
-		if slices.ContainsFunc(states, func(s string) bool { return s == "starting" || s == "running" }) || !slices.Contains(states, "completed") {
+		if slices.ContainsFunc(states, func(s board.State) bool { return s == board.Running }) || !slices.Contains(states, board.Completed) {
 			return fmt.Sprint(states)
 		}
 		b := testkit.Get(one.Store(ctx)).Must(t)
@@ -217,7 +217,7 @@ func TestOvershootOfBudgets(t *testing.T) {
 	for _, s := range states {
 		if s == "completed" {
 			ran++
-		} else if s != "waiting" {
+		} else if s != board.Queued {
 			t.Errorf("%v", states)
 		}
 	}

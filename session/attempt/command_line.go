@@ -144,7 +144,7 @@ func maxArgument() int {
 
 // check refuses what cannot be run, before anything is created for it.
 func (r *recipe) check(prompt string) error {
-	if err := session.Untrusted(r.root, r.approval, config.AgentsKey); err != nil {
+	if err := session.Untrusted(r.root, r.approval, config.AgentsKey, r.Command...); err != nil {
 		return err
 	}
 	_, err := trust.Program(r.root, r.approval, r.Command)

@@ -179,7 +179,7 @@ func TestNeedsAttention(t *testing.T) {
 	if i := r.Items[0]; i.Title != "Step write: A report" || i.Command != "deepwork sessions override 0a1b2c3d write --reason TEXT" || *i.Since != board.Stamp(soon) {
 		t.Errorf("%+v", i)
 	}
-	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board tail "+failed.AttemptID || *i.Since != *failed.EndedAt {
+	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board tail "+board.Short(failed.AttemptID) || *i.Since != *failed.EndedAt {
 		t.Errorf("%+v, want the end of %+v", i, failed)
 	}
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)

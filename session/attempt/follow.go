@@ -138,8 +138,8 @@ func (e *Engine) target(ctx context.Context, b store.View, a FollowUpArgs) (*tas
 		if !at.State.Open() {
 			remedy = "Start a new attempt with start_task_attempt."
 		}
-		return nil, nil, session.NotNow(codes.NoSession, "Attempt %s has no session: its agent never ran (the attempt is %s). %s", at.ID, at.State, remedy).
-			With("attempt_id", at.ID).With("state", string(at.State))
+		return nil, nil, session.NotNow(codes.NoSession, "Attempt %s has no session: its agent never ran (the attempt is %s). %s", at.ID, e.StateOf(&at.Situation).Words(), remedy).
+			With("attempt_id", at.ID).With("state", string(e.StateOf(&at.Situation)))
 	}
 	s, err := b.Session(ctx, *at.LatestSessionID)
 	return s, at, board.AttemptFault("reading the session", err, *id)

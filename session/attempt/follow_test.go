@@ -125,7 +125,7 @@ func TestReq004_FollowUpWithoutSession(t *testing.T) {
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(s.newTask("! say x"))
 	for _, action := range []string{ActionSend, ActionQueue, ActionCancel} {
-		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "no_session", second.AttemptID, "waiting")
+		refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: action, Prompt: new("x")})).Err(), session.StateError, "no_session", second.AttemptID, "queued")
 	}
 	testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{the(second.AttemptID)})).Must(t)
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(second.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "no_session", "start_task_attempt")

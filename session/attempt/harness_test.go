@@ -192,7 +192,7 @@ func (s *server) reaches(id string, states ...task.AttemptState) *AttemptReply {
 		for _, state := range states {
 			if a.State == state {
 				r = s.get(id)
-				if r.State == string(state) {
+				if r.State == board.ExecutionState(state) {
 					return ""
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/catalog/trust"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/state"
 )
 
@@ -174,7 +175,7 @@ func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
 	s := p.open()
 	for branch, want := range map[string]task.AttemptState{"good": task.Completed, "evil": task.Failed} {
 		r := s.ends(s.begin(s.newTask("! say hello"), func(a *StartArgs) { a.Repos[0].TargetBranch = branch }).AttemptID)
-		if r.State != string(want) || want == task.Failed && !strings.Contains(deref(r.Error), "deepwork trust") {
+		if r.State != board.ExecutionState(want) || want == task.Failed && !strings.Contains(deref(r.Error), "deepwork trust") {
 			t.Errorf("%s: %+v, %s", branch, r, deref(r.Error))
 		}
 	}

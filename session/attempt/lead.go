@@ -28,9 +28,9 @@ func (r *execution) leadRun() *outcome {
 		return l.follow()
 	}
 	if end.fate == stopped {
-		why := board.RunEnd{State: board.RunStopped, Reason: board.StoppedByPerson}
+		why := board.RunEnd{State: board.Stopped, Reason: board.StoppedByPerson}
 		if r.interrupted.Load() {
-			why = board.RunEnd{State: board.RunInterrupted, Reason: interrupted}
+			why = board.RunEnd{State: board.Interrupted, Reason: interrupted}
 		}
 		end = outcomeOfRun(why)
 	}
@@ -110,15 +110,15 @@ func (l *Lead) follow() *outcome {
 	defer cancel()
 	end := l.call(ctx)
 	switch {
-	case end.State == board.RunComplete: // whatever ended its last agents
+	case end.State == board.Completed: // whatever ended its last agents
 	case r.interrupted.Load():
-		end = board.RunEnd{State: board.RunInterrupted, Step: end.Step, Reason: interrupted}
+		end = board.RunEnd{State: board.Interrupted, Step: end.Step, Reason: interrupted}
 	case r.stopped():
-		end = board.RunEnd{State: board.RunStopped, Step: end.Step, Reason: board.StoppedByPerson}
+		end = board.RunEnd{State: board.Stopped, Step: end.Step, Reason: board.StoppedByPerson}
 	case r.making.Err() != nil:
 		return &outcome{fate: left} // the server is closing: the next one goes on
 	case ctx.Err() != nil:
-		end = board.RunEnd{State: board.RunPaused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
+		end = board.RunEnd{State: board.Paused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
 	}
 	l.Run.End = &end
 	if err := r.record(func(ctx context.Context, _ store.Board) error { return l.Save(ctx) }); err != nil {
@@ -132,7 +132,7 @@ func (l *Lead) call(ctx context.Context) (end board.RunEnd) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			l.execution.engine.Log.Error("the leader of a run failed", "run", l.Attempt.ID, "error", fmt.Sprint(fault), "trace", string(debug.Stack()))
-			end = board.RunEnd{State: board.RunStopped, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault)}
+			end = board.RunEnd{State: board.Failed, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault)}
 		}
 	}()
 	return l.execution.engine.o.Leader(ctx, l)
@@ -145,11 +145,11 @@ const interrupted = "It was interrupted."
 func outcomeOfRun(end board.RunEnd) *outcome {
 	o := &outcome{Ending: task.Ending{Error: board.OrNull(end.Reason)}}
 	switch {
-	case end.State == board.RunComplete:
+	case end.State == board.Completed:
 		o.State, o.Error, o.FinalMessage = task.Completed, nil, board.OrNull(end.Reason)
-	case end.State == board.RunPaused, end.Reason == board.StoppedByPerson:
+	case end.State == board.Paused, end.State == board.Stopped:
 		o.State = task.Stopped
-	case end.State == board.RunInterrupted:
+	case end.State == board.Interrupted:
 		o.State = task.Interrupted
 	default:
 		o.State = task.Failed

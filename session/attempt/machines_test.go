@@ -22,6 +22,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	files "deepwork/session/store/local"
@@ -134,7 +135,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		m1 := p1.machine("aaaa", f)
 		gate := filepath.Join(t.TempDir(), "gate")
 		made := m1.begin(m1.newTask("! write note.txt from afar", "! env SHARED", "! say it works", "! await "+gate))
-		if made.State != string(task.Waiting) || !strings.Contains(deref(made.Notice), "executor TEST") {
+		if made.State != board.Queued || !strings.Contains(deref(made.Notice), "executor TEST") {
 			t.Fatalf("it was not left to another machine: %+v", made)
 		}
 		away := new(atomic.Bool)
@@ -155,7 +156,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		})
 
 		stopped, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
-		if err != nil || stopped.State != string(task.Stopped) {
+		if err != nil || stopped.State != board.Stopped {
 			t.Fatalf("stopping: %+v, %v", stopped, err)
 		}
 		testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(p1.Root, "note.txt"))).Err(), "", "it ran on the first machine")
@@ -211,7 +212,7 @@ func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
 		made := m1.begin(m1.newTask("! say hello"))
 		taken := m1.begin(m1.newTask("! say hello"), func(a *StartArgs) { a.Executor = "ARGUMENT" })
 		m1.reaches(taken.AttemptID, task.Completed)
-		if r := other.get(made.AttemptID); r.State != string(task.Waiting) {
+		if r := other.get(made.AttemptID); r.State != board.Queued {
 			t.Errorf("a machine that was not to run it has: %+v", r)
 		}
 	})
@@ -511,7 +512,7 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 		r := testkit.Get(m.StartTaskAttempt(ctx, me, args)).Must(t)
 		_, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
 		busy(err)
-		if r, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)}); err != nil || r.State != string(task.Stopped) {
+		if r, err = m.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)}); err != nil || r.State != board.Stopped {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})

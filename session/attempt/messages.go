@@ -161,7 +161,7 @@ func executionsReply(all []task.Execution, costs map[string]*board.ExecutionCost
 	}
 	r := make([]Execution, len(all))
 	for i, x := range all {
-		r[i] = Execution{ExecutionID: x.ID, State: string(x.State), Prompt: jsontext.Clip(x.Prompt, 400), ExitCode: x.ExitCode,
+		r[i] = Execution{ExecutionID: x.ID, State: board.ExecutionState(x.State), Prompt: jsontext.Clip(x.Prompt, 400), ExitCode: x.ExitCode,
 			FinalMessage: brief(x.FinalMessage), Error: brief(x.Error), StartedAt: board.StampOrNull(x.StartedAt), EndedAt: board.StampOrNull(x.EndedAt), Cost: costs[x.ID]}
 	}
 	return r

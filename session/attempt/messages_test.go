@@ -172,7 +172,7 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 	eventually(t, func() string {
 		r = s.get(r.AttemptID)
 		if text, _ := tail(s.executions(r.AttemptID)[0].ExecutionID, true); !strings.Contains(text, "third") || r.State != "running" {
-			return r.State + ", and its output is " + text
+			return r.State.Words() + ", and its output is " + text
 		}
 		return ""
 	})
@@ -209,7 +209,7 @@ func TestOutputOfAWaitingExecution(t *testing.T) {
 	passive.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say second")})
 	r = passive.get(r.AttemptID)
 	reply, err := passive.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &passive.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.3)})
-	if err != nil || len(reply.Messages) > 0 || reply.State != "waiting" || reply.NextIndex != -1 {
+	if err != nil || len(reply.Messages) > 0 || reply.State != "queued" || reply.NextIndex != -1 {
 		t.Errorf("%+v %v", reply, err)
 	}
 }

@@ -84,7 +84,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("the one that runs: %+v", x)
 	}
 	testkit.Equal(t, testkit.Get(c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)})).Must(t).State, "stopped", "stopped")
-	if x := c.get(waits.AttemptID); x.State != "waiting" {
+	if x := c.get(waits.AttemptID); x.State != "queued" {
 		t.Errorf("the one that waits: %+v", x)
 	}
 	all := testkit.Get(c.FindAttempts(ctx, me, runs.AttemptID[:8])).Must(t)
@@ -230,7 +230,7 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	appears(t, up)
 	s.stop()
 	looking := p.open(func(o *Options) { o.Passive = true })
-	if now := looking.get(r.AttemptID); now.State != "waiting" {
+	if now := looking.get(r.AttemptID); now.State != "queued" {
 		t.Errorf("%+v", now)
 	}
 	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {

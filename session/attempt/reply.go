@@ -27,7 +27,7 @@ type DeleteReply struct {
 type AttemptReply struct {
 	AttemptID       string          `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	TaskID          string          `json:"task_id" jsonschema:"UUID of its task"`
-	State           string          `json:"state" jsonschema:"waiting (for a slot), starting, running, completed, failed, stopped or interrupted"`
+	State           board.State     `json:"state" jsonschema:"queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged"`
 	Lead            string          `json:"lead" jsonschema:"agent, or server if it is a run: get_run shows its agents"`
 	ExitCode        *int            `json:"exit_code" jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null while it runs or if it never ran"`
 	StartedAt       *string         `json:"started_at" jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`
@@ -48,6 +48,8 @@ type AttemptReply struct {
 	CreatedAt       string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt       string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits, or null"`
+
+	Open bool `json:"-"` // whether it has not ended
 }
 
 // FullAttemptReply answers get_attempt.
@@ -59,7 +61,7 @@ type FullAttemptReply struct {
 // Execution is one run of an attempt's agent.
 type Execution struct {
 	ExecutionID  string               `json:"execution_id" jsonschema:"UUID of the execution, for tail_attempt"`
-	State        string               `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted"`
+	State        board.State          `json:"state" jsonschema:"queued, running, completed, failed, stopped or interrupted"`
 	Prompt       string               `json:"prompt" jsonschema:"beginning of what the agent was asked"`
 	ExitCode     *int                 `json:"exit_code" jsonschema:"its exit code, or null"`
 	FinalMessage *string              `json:"final_message" jsonschema:"beginning of what the agent said last, or null"`
@@ -87,13 +89,13 @@ type AttemptRepo struct {
 	Behind       int      `json:"behind" jsonschema:"commits that only the target branch has"`
 	ChangedFiles []string `json:"changed_files" jsonschema:"files that the attempt changed, even if merged, including untracked ones, relative to the worktree; at most 1000"`
 	ChangedCount int      `json:"changed_count" jsonschema:"number of all changed files"`
+	Conflicts    []string `json:"conflicts" jsonschema:"files whose conflicts of a merge in the worktree are not resolved"`
 
-	// Of the worktree, for people: whether a merge is in progress, its files that are not resolved, how
-	// many files no commit has, and what is checked out instead of the attempt's branch, or "".
-	Merging   bool     `json:"-"`
-	Conflicts []string `json:"-"`
-	Loose     int      `json:"-"`
-	Elsewhere string   `json:"-"`
+	// Of the worktree, for people: whether a merge is in progress, how many files no commit has, and what is
+	// checked out instead of the attempt's branch, or "".
+	Merging   bool   `json:"-"`
+	Loose     int    `json:"-"`
+	Elsewhere string `json:"-"`
 }
 
 // FollowUpReply answers follow_up (seed 004, "MCP follow-up tool").
@@ -121,7 +123,7 @@ type TailReply struct {
 	Messages  []Message      `json:"messages" jsonschema:"what the agent said and did, oldest first; empty if raw"`
 	Entries   []runner.Entry `json:"entries" jsonschema:"if raw: what the agent printed, one entry per line, oldest first"`
 	NextIndex int64          `json:"next_index" jsonschema:"after_index for what follows these"`
-	State     string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; after the end nothing follows until a follow-up"`
+	State     board.State    `json:"state" jsonschema:"queued, running, completed, failed, stopped or interrupted; after the end nothing follows until a follow-up"`
 }
 
 // RepoDiff holds the changes in one worktree.

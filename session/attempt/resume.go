@@ -87,7 +87,7 @@ func (e *Engine) isLed(ctx context.Context, b store.View, id string) (bool, erro
 // notComplete refuses to let a run go on whose workflow is complete: its leader would have nothing to do.
 func notComplete(at *task.Attempt) error {
 	run := board.Run{}
-	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != board.RunComplete {
+	if at.Run == nil || json.Unmarshal(at.Run, &run) != nil || run.End == nil || run.End.State != board.Completed {
 		return nil
 	}
 	return session.NotNow(codes.RunComplete, "The run %s is complete. Start another one for more work.", at.ID).With("run_id", at.ID)

@@ -27,7 +27,7 @@ func TestAttemptRuns(t *testing.T) {
 	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
 	r := s.begin(v, func(a *StartArgs) { a.Prompt = new("Be quick.") })
-	if r.State != "waiting" && r.State != "starting" && r.State != "running" || r.TaskID != v.TaskID || r.Executor != "TEST" {
+	if r.State != "queued" && r.State != "starting" && r.State != "running" || r.TaskID != v.TaskID || r.Executor != "TEST" {
 		t.Errorf("started: %+v", r)
 	}
 	if now := s.task(v.TaskID); now.Status != "inprogress" || deref(now.LatestAttemptID) != r.AttemptID || deref(now.LatestWorkspaceBranch) != r.WorkspaceBranch {
@@ -76,7 +76,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	a, b := r.Attempts[0], r.Attempts[1]
-	if a.AttemptID != second.AttemptID || a.State != "waiting" || a.LatestSessionID != nil || a.LatestSessionExecutor != nil || deref(a.Variant) != "OTHER" {
+	if a.AttemptID != second.AttemptID || a.State != "queued" || a.LatestSessionID != nil || a.LatestSessionExecutor != nil || deref(a.Variant) != "OTHER" {
 		t.Errorf("the newest: %+v", a)
 	}
 	if b.AttemptID != first.AttemptID || b.State != "running" || b.LatestSessionID == nil || deref(b.LatestSessionExecutor) != "TEST" || b.WorkspaceBranch != first.WorkspaceBranch {
@@ -89,7 +89,7 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 		t.Errorf("the second page: %+v", page)
 	}
 	waits := s.get(second.AttemptID)
-	if waits.State != "waiting" || !strings.Contains(deref(waits.Notice), "and 0 wait before it") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
+	if waits.State != "queued" || !strings.Contains(deref(waits.Notice), "and 0 wait before it") || waits.Repos[0].Exists || len(waits.Repos[0].ChangedFiles) != 0 {
 		t.Errorf("the waiting one: %+v, %s", waits, deref(waits.Notice))
 	}
 	must(t, os.WriteFile(hold, nil, 0o644))

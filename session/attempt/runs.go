@@ -23,7 +23,7 @@ type RunWorkflowArgs struct {
 	JobName      string       `json:"job_name" arg:"From get_workflows"`
 	WorkflowName string       `json:"workflow_name" arg:"Its workflow"`
 	Goal         string       `json:"goal" arg:"What to accomplish" max:"100000"`
-	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor"`
+	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor, or the only one"`
 	MaxCostUSD   *float64     `json:"max_cost_usd" arg:"Pauses the run at this cost" min:"0" max:"100000000"`
 	Inputs       board.Inputs `json:"inputs,omitempty" arg:"Values of its inputs"`
 	RequestID    *string      `json:"request_id" arg:"Any text, for retries"`
@@ -51,11 +51,11 @@ const (
 
 // RunMade answers run_workflow.
 type RunMade struct {
-	RunID     string  `json:"run_id" jsonschema:"UUID of the run, for get_run; as attempt_id for other tools"`
-	TaskID    string  `json:"task_id" jsonschema:"UUID of its task"`
-	State     string  `json:"state" jsonschema:"waiting, starting, running, complete, stopped (at a step, or by a person), paused (by a budget) or interrupted"`
-	Branch    *string `json:"branch" jsonschema:"git branch with the work, or null in place"`
-	Workspace string  `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+	RunID     string      `json:"run_id" jsonschema:"UUID of the run, for get_run; as attempt_id for other tools"`
+	TaskID    string      `json:"task_id" jsonschema:"UUID of its task"`
+	State     board.State `json:"state" jsonschema:"queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	Branch    *string     `json:"branch" jsonschema:"git branch with the work, or null in place"`
+	Workspace string      `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
 }
 
 // RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a
@@ -95,7 +95,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		}
 		run.Inputs = a.Inputs.Of(inputs)
 	}
-	agent, err := e.runExecutor(ctx, cfg, a.Executor)
+	agent, err := e.runExecutor(ctx, b.Who, cfg, a.Executor)
 	if err != nil {
 		return nil, err
 	}
@@ -162,19 +162,58 @@ func runOf(a *RunWorkflowArgs) (*board.Run, error) {
 	return r, r.CheckBudgets()
 }
 
-// runExecutor resolves NAME or NAME:VARIANT, or the config's own.
-func (e *Engine) runExecutor(ctx context.Context, cfg *config.Config, named *string) (*choice, error) {
-	executor := cfg.Run.Executor
-	if named != nil {
-		executor = *named
+// defaultExecutor returns the executor of attempts and runs that name none: run.executor of the config, else the
+// only one that the config names, else the only one that is installed.
+func (e *Engine) defaultExecutor(ctx context.Context, who session.Caller, cfg *config.Config) (name string, variant *string, err error) {
+	if err := session.Untrusted(e.Root(), cfg.Approval, config.AgentsKey); err != nil {
+		return "", nil, err
 	}
-	if strings.TrimSpace(executor) == "" {
-		return nil, session.Wrong(codes.MissingExecutor, "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", board.Enumerate(e.executorNames(cfg), "none")).With("argument", "executor")
+	if cfg.Run.Executor != "" {
+		name, variant = nameAndVariant(cfg.Run.Executor)
+		return name, variant, nil
 	}
-	name, variant, has := strings.Cut(executor, ":")
-	var of *string
+	if len(cfg.Executors) == 1 {
+		return cfg.Executors[0].Name, nil, nil
+	}
+	all, err := e.ListExecutors(ctx, who)
+	if err != nil {
+		return "", nil, err
+	}
+	var here []string
+	for _, x := range all.Executors {
+		if x.Available {
+			here = append(here, x.Name)
+		}
+	}
+	if len(here) == 1 {
+		return here[0], nil, nil
+	}
+	if len(here) == 0 {
+		here = e.executorNames(cfg) // none of which is installed
+	}
+	return "", nil, session.Wrong(codes.MissingExecutor, "executor is missing, and run.executor is not set in .deepwork/config.yml. Use one of %s, as NAME or NAME:VARIANT; list_executors describes them.", board.Enumerate(here, "none")).With("argument", "executor")
+}
+
+// nameAndVariant splits NAME or NAME:VARIANT.
+func nameAndVariant(executor string) (name string, variant *string) {
+	name, of, has := strings.Cut(executor, ":")
 	if has {
-		of = &variant
+		variant = &of
+	}
+	return name, variant
+}
+
+// runExecutor resolves NAME or NAME:VARIANT, or the default.
+func (e *Engine) runExecutor(ctx context.Context, who session.Caller, cfg *config.Config, named *string) (*choice, error) {
+	var name string
+	var of *string
+	if named != nil && strings.TrimSpace(*named) != "" {
+		name, of = nameAndVariant(*named)
+	} else {
+		var err error
+		if name, of, err = e.defaultExecutor(ctx, who, cfg); err != nil {
+			return nil, err
+		}
 	}
 	agent, err := e.choose(ctx, name, of)
 	if err == nil {
@@ -197,18 +236,28 @@ func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, r
 			project = p.ID
 		}
 	}
+	repos, without, err := e.checkedOut(ctx, b, project)
+	if without != nil {
+		repos = nil
+	}
+	return project, repos, err
+}
+
+// checkedOut returns the repositories of a project with the branches that are checked out in them, and the first
+// one that has none, or nil.
+func (e *Engine) checkedOut(ctx context.Context, b store.View, project string) (repos []RepoArgs, without *task.Repo, err error) {
 	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos})
 	if err != nil {
-		return "", nil, board.Fault("listing the repositories", err)
+		return nil, nil, board.Fault("listing the repositories", err)
 	}
 	for _, r := range found {
 		branch, err := worktree.CurrentBranch(ctx, r.Path)
 		if err != nil || branch == "" {
-			return project, nil, nil
+			return nil, &r, nil
 		}
 		repos = append(repos, RepoArgs{RepoID: r.ID, TargetBranch: branch})
 	}
-	return project, repos, nil
+	return repos, nil, nil
 }
 
 // planRun is plan for an attempt that a server leads.

@@ -68,12 +68,12 @@ func TestTailOfARun(t *testing.T) {
 	p := newProject(t)
 	advised := make(chan string, 10)
 	s := p.open(func(o *Options) {
-		o.Leader = leads(t, board.RunEnd{State: board.RunStopped, Step: "write", Reason: "No agent finished it."}, advised, "! say one\n", "! say two\n")
+		o.Leader = leads(t, board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}, advised, "! say one\n", "! say two\n")
 	})
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	if run.State != string(board.RunStopped) || len(run.Steps) != 2 {
+	if run.State != board.Failed || len(run.Steps) != 2 {
 		t.Fatalf("%+v", run)
 	}
 	for i, want := range []string{"one", "two"} {
@@ -101,7 +101,7 @@ func TestTailOfARun(t *testing.T) {
 func TestFollowUpOfARun(t *testing.T) {
 	p := newProject(t)
 	advised := make(chan string, 10)
-	end := board.RunEnd{State: board.RunStopped, Step: "write", Reason: "No agent finished it."}
+	end := board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
 	s := p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
@@ -112,7 +112,7 @@ func TestFollowUpOfARun(t *testing.T) {
 	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError, "unknown_run")
 	refused(t, testkit.Get(s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})).Err(), session.ToolError, "unknown_attempt")
 	s.stop()
-	end = board.RunEnd{State: board.RunComplete}
+	end = board.RunEnd{State: board.Completed}
 	s = p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
 	testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("use short words")})).Must(t)
 	testkit.Equal(t, <-advised, "use short words", "the second leader was advised")
@@ -139,12 +139,12 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 	p := newProject(t)
 	up := filepath.Join(p.Root, "..", "up")
 	setups := []struct {
-		state board.RunState
+		state board.State
 		setup string
-	}{{board.RunStopped, "! say no compiler here\n! exit 4"}, {board.RunInterrupted, "! touch " + up + "\n! sleep 1h"}, {board.RunStopped, "! touch " + up + "\n! sleep 1h"}}
+	}{{board.Failed, "! say no compiler here\n! exit 4"}, {board.Interrupted, "! touch " + up + "\n! sleep 1h"}, {board.Stopped, "! touch " + up + "\n! sleep 1h"}}
 	advised := make(chan string, 10)
 	s := p.open(func(o *Options) {
-		o.Leader = leads(t, board.RunEnd{State: board.RunComplete}, advised, "! write new.txt text\n")
+		o.Leader = leads(t, board.RunEnd{State: board.Completed}, advised, "! write new.txt text\n")
 	})
 	var made *board.RunReply
 	for i, c := range setups {
@@ -155,7 +155,7 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 		} else {
 			testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 			appears(t, up)
-			if c.state == board.RunInterrupted {
+			if c.state == board.Interrupted {
 				if !s.Interrupt(made.RunID) {
 					t.Error("it is not led here")
 				}
@@ -165,7 +165,7 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 		}
 		s.ends(made.RunID)
 		run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-		if run.State != string(c.state) || run.Reason == nil || i == 0 && !strings.Contains(*run.Reason, "no compiler here") {
+		if run.State != c.state || run.Reason == nil || i == 0 && !strings.Contains(*run.Reason, "no compiler here") {
 			t.Errorf("after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
 		}
 		if len(advised) > 0 || run.Workspace != "" && Exists(run.Workspace) {
@@ -190,7 +190,7 @@ func TestLeaderPanics(t *testing.T) {
 	s := p.open(func(o *Options) {
 		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
 			if led.Add(1) > 1 {
-				return board.RunEnd{State: board.RunComplete}
+				return board.RunEnd{State: board.Completed}
 			}
 			x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
 			var agents sync.WaitGroup
@@ -205,7 +205,7 @@ func TestLeaderPanics(t *testing.T) {
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	if run.State != string(board.RunStopped) || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != string(task.Stopped) {
+	if run.State != board.Failed || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != board.Stopped {
 		t.Errorf("%+v: %s", run, deref(run.Reason))
 	}
 	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
@@ -263,7 +263,7 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 					t.Errorf("agent %d: %v", i, err)
 				}
 			}
-			return board.RunEnd{State: board.RunComplete}
+			return board.RunEnd{State: board.Completed}
 		}
 	})
 	made := s.startRun(false)
@@ -271,7 +271,7 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 	r := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
 	var states []string
 	for _, x := range r.Steps {
-		states = append(states, x.State)
+		states = append(states, string(x.State))
 	}
 	testkit.Equal(t, strings.Join(states, " "), "stopped stopped completed", "the agents")
 }
@@ -304,7 +304,7 @@ func TestInputsOfARun(t *testing.T) {
 		o.Leader = func(_ context.Context, l *Lead) board.RunEnd {
 			data, _ := json.Marshal(l.Run.Inputs)
 			given <- string(data)
-			return board.RunEnd{State: board.RunStopped, Step: "write", Reason: "No agent finished it."}
+			return board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
 		}
 	})
 	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}

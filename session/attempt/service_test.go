@@ -241,7 +241,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 		t.Helper()
 		testkit.Eventually(t, func() string {
 			var err error
-			if r, err = e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}}); err != nil || r.State != string(state) {
+			if r, err = e.GetAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &id}}); err != nil || r.State != board.ExecutionState(state) {
 				return fmt.Sprintf("it is %+v, and not %s: %v", r, state, err)
 			}
 			return ""
@@ -275,7 +275,7 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	e = open() // and the agent goes on
 	reaches(long.AttemptID, task.Running)
 	stopped, err := e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &long.AttemptID}})
-	if err != nil || stopped.State != string(task.Stopped) {
+	if err != nil || stopped.State != board.Stopped {
 		t.Errorf("after a stop: %+v %v", stopped, err)
 	}
 	testkit.Works(t, testkit.Get(e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID})).Err())

@@ -60,9 +60,23 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
 	}
-	agent, err := e.choose(ctx, a.Executor, a.Variant)
+	executor, variant := a.Executor, a.Variant
+	if executor == "" {
+		if executor, variant, err = e.defaultExecutor(ctx, b.Who, cfg); err != nil {
+			return nil, err
+		}
+	}
+	agent, err := e.choose(ctx, executor, variant)
 	if err != nil {
 		return nil, err
+	}
+	if len(a.Repos) == 0 {
+		var without *task.Repo
+		if a.Repos, without, err = e.checkedOut(ctx, b.View, t.ProjectID); err != nil {
+			return nil, err
+		} else if without != nil {
+			return nil, session.NotNow(codes.NoBranch, "No branch is checked out in the repository %s, %s. Check one out, or name the branch to start from in repos; list_repos has the ids.", without.Name, without.Path).With("argument", "repos")
+		}
 	}
 	made, first, err := e.plan(ctx, b, cfg, &t.Task, agent, a.Prompt, a.Repos)
 	if err != nil {
@@ -111,7 +125,7 @@ func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *
 func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, args []RepoArgs) ([]task.AttemptRepo, error) {
 	switch {
 	case len(args) == 0:
-		return nil, session.Wrong(codes.NoRepos, "repos is empty. Name at least one repository and the branch to start from; list_repos(project_id: %q) lists those of the task's project.", t.ProjectID).With("argument", "repos").With("value", 0)
+		return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository. Have git init run and something committed there, or its repositories named in .deepwork/config.yml.").With("argument", "repos").With("value", 0)
 	case len(args) > MaxRepos:
 		return nil, session.Wrong(codes.TooManyRepos, "repos names %d repositories, and at most %d are allowed.", len(args), MaxRepos).With("argument", "repos").With("value", len(args)).With("max", MaxRepos)
 	}

@@ -28,7 +28,7 @@ func (b *Board) ListTaskAttempts(ctx context.Context, who session.Caller, a List
 		Count: len(l.Attempts), Total: l.Total, Filters: AttemptFilters{TaskID: id, Limit: p.Limit}, NextCursor: OrNull(l.Next)}
 	for _, v := range l.Attempts {
 		r.Attempts = append(r.Attempts, AttemptSummary{
-			AttemptID: v.ID, WorkspaceBranch: v.Branch, State: string(v.State), Executor: v.Executor, Variant: v.Variant,
+			AttemptID: v.ID, WorkspaceBranch: v.Branch, State: b.StateOf(&v.Situation), Executor: v.Executor, Variant: v.Variant,
 			CreatedAt: Stamp(v.CreatedAt), UpdatedAt: Stamp(v.UpdatedAt), LatestSessionID: v.LatestSessionID, LatestSessionExecutor: v.LatestExecutor,
 		})
 	}

@@ -17,7 +17,8 @@ import (
 // The kinds of what needs a person.
 const (
 	AttentionFailed    = "attempt_failed"    // the latest attempt of a task failed or was interrupted
-	AttentionRun       = "run_stopped"       // the latest attempt of a task is a run that a budget paused, or that stopped at a step
+	AttentionConflicts = "attempt_conflicts" // a merge of it has conflicts
+	AttentionRun       = "run_stopped"       // the latest attempt of a task is a run that failed, was interrupted, or paused by a budget
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
@@ -46,22 +47,27 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	}
 	var all []Attention
 	for _, a := range attempts {
-		kind, command := AttentionReview, "deepwork board diff "
-		if a.State == task.Failed || a.State == task.Interrupted {
-			kind, command = AttentionFailed, "deepwork board tail "
+		state, isRun := b.StateOf(&a.Situation), a.Run != nil
+		kind, command := AttentionReview, "deepwork board diff "+Short(a.AttemptID)
+		switch {
+		case state == Conflicted:
+			kind, command = AttentionConflicts, "deepwork board show "+Short(a.TaskID)
+		case isRun && state != Completed && state != Failed && state != Paused && state != Interrupted:
+			continue // it goes on, or a person has stopped it
+		case isRun && state != Completed && !a.Began:
+			kind, command = AttentionFailed, "deepwork board start "+Short(a.TaskID)
+		case isRun && state != Completed:
+			cost, err := v.Cost(ctx, a.TaskID, a.AttemptID)
+			if err != nil {
+				return nil, Fault("reading the cost of the run", err)
+			}
+			run := Run{}
+			_ = json.Unmarshal(a.Run, &run) // one that cannot be read has no budgets
+			kind, command = AttentionRun, "deepwork run resume "+Short(a.AttemptID)+run.LargerBudget(state, cost)
+		case state == Failed || state == Interrupted:
+			kind, command = AttentionFailed, "deepwork board tail "+Short(a.AttemptID)
 		}
-		run := Run{}
-		if json.Unmarshal([]byte(a.Run), &run) != nil {
-			run.End = nil // as for "" and what cannot be read
-		}
-		end := run.End
-		if end != nil && end.State != RunComplete {
-			kind, command = AttentionRun, "deepwork run resume "
-		}
-		if a.State == task.Stopped && a.Run != "" && (end == nil || end.State == RunStopped) {
-			continue // by a person, perhaps without a leader
-		}
-		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(Stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
+		all = append(all, Attention{Kind: kind, ID: a.AttemptID, State: &state, Title: a.Title, Since: new(Stamp(a.Since)), Command: command, End: endOf(a.Run), at: a.Since})
 	}
 	if u := b.untrusted(cfg); u != nil {
 		all = append(all, *u)
@@ -86,6 +92,15 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: NonNil(all), Count: len(all), Truncated: more}, nil
+}
+
+// endOf returns how a run on the board has ended, nil if it has not, or is none.
+func endOf(run json.RawMessage) *RunEnd {
+	r := Run{}
+	if run == nil || json.Unmarshal(run, &r) != nil {
+		return nil
+	}
+	return r.End
 }
 
 // StepAttention returns what a step that waits for a person is among the rest that needs one.

@@ -1,11 +1,11 @@
 package board
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
-	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
@@ -31,22 +31,11 @@ type Run struct {
 	End      *RunEnd             `json:"end,omitempty"`   // of the last leader; nil while one leads
 }
 
-// RunState is how a run has ended.
-type RunState string
-
-// The values of RunState.
-const (
-	RunComplete    RunState = "complete"
-	RunStopped     RunState = "stopped"     // at a step that no agent finished, or by a person
-	RunPaused      RunState = "paused"      // by a budget
-	RunInterrupted RunState = "interrupted" // its process was asked to end
-)
-
 // A RunEnd is how a run has ended, as far as its leader knows.
 type RunEnd struct {
-	State  RunState `json:"state"`
-	Step   string   `json:"step,omitempty"`   // at which it stopped
-	Reason string   `json:"reason,omitempty"` // a sentence for people; "" if it is complete
+	State  State  `json:"state"`            // Completed, Failed (at a step that no agent finished), Stopped (by a person), Paused or Interrupted
+	Step   string `json:"step,omitempty"`   // at which it stopped
+	Reason string `json:"reason,omitempty"` // a sentence for people; "" if it is complete
 }
 
 // StoppedByPerson is the reason of a run that somebody stopped.
@@ -61,6 +50,25 @@ func (r *Run) CheckBudgets() error {
 		return session.Wrong(codes.OutOfRange, "max_unknown is %d: expected a number of at least 0.", *r.MaxUnknown).With("argument", "max_unknown").With("value", *r.MaxUnknown)
 	}
 	return nil
+}
+
+// LargerBudget returns the flags of deepwork run resume that double the budgets which have paused the run, "" if it
+// is in another state. cost is nil if none of its agents has ended.
+func (r *Run) LargerBudget(s State, cost *Cost) (flags string) {
+	if s != Paused {
+		return ""
+	}
+	usd, unknown := 0.0, 0
+	if cost != nil {
+		usd, unknown = *cmp.Or(cost.USD, &usd), cost.Unknown
+	}
+	if most := r.MaxCostUSD; most != nil && usd >= *most {
+		flags += fmt.Sprintf(" --max-cost %.2f", max(2*usd, 1))
+	}
+	if most := r.MaxUnknown; most != nil && unknown >= *most {
+		flags += fmt.Sprintf(" --max-unknown %d", 2*unknown+10)
+	}
+	return flags
 }
 
 // The values of RunWait.Kind.
@@ -106,16 +114,13 @@ func (w *RunWaits) Text() string {
 	return fmt.Sprintf("Step %s waits for the limit of its agent's provider, until %s", w.StepID, until)
 }
 
-// onlyWaits sets the state of a run in which no agent is at work, if steps of it wait.
-func (r *RunReply) onlyWaits() {
-	if len(r.Waits) == 0 {
-		return
-	}
+// waitsText says what the steps of a run wait for.
+func (r *RunReply) waitsText() string {
 	texts := make([]string, len(r.Waits))
 	for i := range r.Waits {
 		texts[i] = r.Waits[i].Text()
 	}
-	r.State, r.Reason = string(task.Waiting), new(strings.Join(texts, "\n"))
+	return strings.Join(texts, "\n")
 }
 
 // waitsOf returns what the steps of a run wait for; a run that has ended waits for no limit.

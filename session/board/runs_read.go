@@ -17,7 +17,7 @@ import (
 type RunReply struct {
 	RunID     string          `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
 	TaskID    string          `json:"task_id" jsonschema:"UUID of its task"`
-	State     string          `json:"state" jsonschema:"waiting, starting, running, complete, stopped (at a step, or by a person), paused (by a budget) or interrupted"`
+	State     State           `json:"state" jsonschema:"queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged"`
 	Step      *string         `json:"step" jsonschema:"step at which it stopped, or null"`
 	Reason    *string         `json:"reason" jsonschema:"why it ended or waits, or null"`
 	Workflow  string          `json:"workflow" jsonschema:"name, as job/workflow"`
@@ -32,17 +32,16 @@ type RunReply struct {
 	Cost      *Cost           `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
-	Kept Run `json:"-"` // on the board
+	Kept  Run  `json:"-"` // on the board
+	Began bool `json:"-"` // whether it can be resumed
+	Open  bool `json:"-"` // whether it has not ended; one whose leader is gone goes on when another leads it
 }
-
-// Open reports whether the run goes on.
-func (r *RunReply) Open() bool { return task.AttemptState(r.State).Open() }
 
 // A PlanStep says where a step of a run's workflow is (see session/run).
 type PlanStep struct {
 	SessionID string `json:"session_id" jsonschema:"session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
 	StepID    string `json:"step_id" jsonschema:"id of the step"`
-	State     string `json:"state" jsonschema:"in words: finished, running, not begun, what it waits for, or how its agent ended"`
+	State     State  `json:"state" jsonschema:"not_begun, queued, running, waiting_for_you, waiting_for_a_limit, completed or, once its agent or the run has ended, paused, interrupted, failed or stopped"`
 }
 
 // RunStep is one process of an agent of a run.
@@ -51,7 +50,7 @@ type RunStep struct {
 	SessionID    string         `json:"session_id" jsonschema:"workflow session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
 	StepID       string         `json:"step_id" jsonschema:"id of the step"`
 	Executor     string         `json:"executor" jsonschema:"name, or NAME:VARIANT"`
-	State        string         `json:"state" jsonschema:"waiting, starting, running, completed, failed, stopped or interrupted; the step is done when its session says so"`
+	State        State          `json:"state" jsonschema:"queued, running, completed, failed, stopped or interrupted; the step is done when its session says so"`
 	StartedAt    *string        `json:"started_at" jsonschema:"when its process was started, RFC 3339 in UTC, or null"`
 	EndedAt      *string        `json:"ended_at" jsonschema:"when it ended, RFC 3339 in UTC, or null"`
 	LimitedUntil *string        `json:"limited_until" jsonschema:"when the provider's limit that ended it is over, RFC 3339, or null"`
@@ -109,7 +108,7 @@ func (b *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, erro
 		if err != nil {
 			return nil, err
 		}
-		r := newRunReply(&at, run)
+		r := b.newRunReply(&at, run)
 		if at.State.Open() {
 			if r, err = b.GetRun(ctx, who, RunArgs{at.ID}); err != nil {
 				return nil, err
@@ -135,21 +134,20 @@ func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*Run
 }
 
 // newRunReply returns what a run says about itself, without its agents and their cost.
-func newRunReply(at *task.Attempt, run *Run) *RunReply {
-	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: string(at.State), Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal, Inputs: run.Inputs,
+func (b *Board) newRunReply(at *task.Attempt, run *Run) *RunReply {
+	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: b.StateOf(&at.Situation), Open: at.State.Open(), Began: at.LatestSessionID != nil, Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal, Inputs: run.Inputs,
 		SessionID: OrNull(run.SessionID), Branch: OrNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: Stamp(at.CreatedAt), Kept: *run}
-	if end := run.End; end != nil && !at.State.Open() {
-		r.State, r.Step, r.Reason = string(end.State), OrNull(end.Step), OrNull(end.Reason)
-	} else if !at.State.Open() {
-		r.State = string(RunStopped) // it never began, or its end could not be recorded
-		if at.State == task.Interrupted {
-			r.State = string(RunInterrupted)
-		}
-		if at.State == task.Stopped && r.Reason == nil {
-			r.Reason = new(StoppedByPerson) // without a leader
-		}
+	r.Waits = waitsOf(run, r.Open)
+	switch end := run.End; {
+	case end != nil && !r.Open:
+		r.Step, r.Reason = OrNull(end.Step), OrNull(end.Reason)
+	case at.State == task.Stopped && r.Reason == nil:
+		r.Reason = new(StoppedByPerson) // without a leader
+	case r.Open && r.State == Interrupted:
+		r.Reason = new("The process that led it is gone. A server of the project leads it on, or 'deepwork run resume " + Short(at.ID) + "'.")
+	case r.State == WaitingForYou, r.State == WaitingForLimit:
+		r.Reason = new(r.waitsText())
 	}
-	r.Waits = waitsOf(run, at.State.Open())
 	return r
 }
 
@@ -158,16 +156,7 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 	if err != nil {
 		return nil, err
 	}
-	r := newRunReply(at, run)
-	if at.State == task.Starting || at.State == task.Running {
-		x, err := v.LatestExecution(ctx, id)
-		if err != nil {
-			return nil, Fault("reading the run", err)
-		}
-		if x.State.Open() && x.Owner != b.Members.ID() && !x.Elsewhere(b.Here) && !b.Members.Alive(x.Owner) {
-			r.Reason = new("The process that led it is gone. A server of the project leads it on, or deepwork run resume.")
-		}
-	}
+	r := b.newRunReply(at, run)
 	if r.Cost, err = v.Cost(ctx, at.TaskID, id); err != nil {
 		return nil, Fault("reading the cost of the run", err)
 	}
@@ -179,27 +168,24 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 	if err != nil {
 		return nil, Fault("reading the agents of the run", err)
 	}
-	busy, waits := false, at.State == task.Waiting
+	waits := at.State == task.Waiting
 	for i := len(steps) - 1; i >= 0; i-- {
 		x := steps[i]
-		busy, waits = busy || x.State.Open(), waits || x.State == task.Waiting
+		waits = waits || x.State == task.Waiting
 		executor := x.Executor
 		if x.Variant != nil {
 			executor += ":" + *x.Variant
 		}
-		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.WorkflowSessionID, StepID: x.StepID, Executor: executor, State: string(x.State),
+		r.Steps = append(r.Steps, RunStep{ExecutionID: x.ID, SessionID: x.WorkflowSessionID, StepID: x.StepID, Executor: executor, State: ExecutionState(x.State),
 			StartedAt: StampOrNull(x.StartedAt), EndedAt: StampOrNull(x.EndedAt), LimitedUntil: StampOrNull(x.LimitedUntil), FinalMessage: x.FinalMessage, Error: x.Error,
 			Cost: each[x.ID], LogID: x.LogID})
 	}
-	if waits && at.State.Open() && r.Reason == nil {
+	if waits && r.Open && r.Reason == nil {
 		if cfg, err := b.Config(ctx); err == nil { // else nothing starts, and the leader says why
 			if r.Reason, err = b.HeldBack(ctx, v.Who, cfg); err != nil {
 				return nil, err
 			}
 		}
-	}
-	if at.State == task.Running && !busy && r.Reason == nil {
-		r.onlyWaits()
 	}
 	return r, nil
 }

@@ -39,7 +39,7 @@ func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: OrNull(next),
 		Filters: TaskFilters{ProjectID: id, Status: OrNull(string(status)), Limit: p.Limit}}
 	for _, s := range all {
-		r.Tasks = append(r.Tasks, *taskReply(&s))
+		r.Tasks = append(r.Tasks, *b.taskReply(&s))
 	}
 	return r, nil
 }
@@ -75,7 +75,7 @@ func (b *Board) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*T
 	if err != nil {
 		return nil, TaskFault("reading the cost of the task", err, id)
 	}
-	return &TaskReply{Task: *taskReply(s), Cost: cost}, nil
+	return &TaskReply{Task: *b.taskReply(s), Cost: cost}, nil
 }
 
 // Costs returns what the executions of tasks cost, by their ids, without those that no execution has ended
@@ -142,7 +142,7 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Inputs: inputs, Lead: OrEmpty(a.Lead), DependsOn: dependsOn,
 	}, request)
 	b.o.Changed()
-	return taskReply(s), FaultOf("creating the task", err, "project", "project_id", projectID, remedyProject)
+	return b.taskReply(s), FaultOf("creating the task", err, "project", "project_id", projectID, remedyProject)
 }
 
 // UpdateTask changes the given fields of a task (seed 004, update_task).
@@ -192,7 +192,7 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 	}
 	s, err := v.UpdateTask(ctx, id, change)
 	b.o.Changed()
-	return taskReply(s), TaskFault("updating the task", err, id)
+	return b.taskReply(s), TaskFault("updating the task", err, id)
 }
 
 // checkDependencies checks the ids of tasks that a task will depend on; nil stays nil.
@@ -245,14 +245,18 @@ func trimmed(s *string) *string {
 }
 
 // taskReply returns nil for a task that does not exist.
-func taskReply(s *task.Summary) *Task {
+func (b *Board) taskReply(s *task.Summary) *Task {
 	if s == nil {
 		return nil
+	}
+	var state *State
+	if s.LatestAttemptID != nil {
+		state = new(b.StateOf(&s.Situation))
 	}
 	return &Task{
 		TaskID: s.ID, ProjectID: s.ProjectID, Title: s.Title, Description: s.Description, Status: string(s.Status),
 		JobName: s.JobName, WorkflowName: s.WorkflowName, Inputs: InputsOf(&s.Task), Lead: s.Lead, CreatedAt: Stamp(s.CreatedAt), UpdatedAt: Stamp(s.UpdatedAt),
-		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch,
+		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch, LatestAttemptState: state,
 		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
 		DependsOn: NonNil(s.DependsOn), BlockedBy: NonNil(s.BlockedBy),
 		HasInProgressAttempt: s.HasInProgressAttempt, LastAttemptFailed: s.LastAttemptFailed,

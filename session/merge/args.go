@@ -31,6 +31,12 @@ type MergeArgs struct {
 	RepoID  *string `json:"repo_id" arg:"UUID. Default: all"`
 	Way     *string `json:"way" arg:"merge, squash or rebase. Default: merge" enum:"merge,squash,rebase"`
 	Message *string `json:"message" arg:"Text of the commit" max:"100000"`
+
+	// The README and the errors that they help with name the others.
+
+	Commit   *bool `json:"commit" arg:"First commit all that the worktree has" unlisted:"true"`
+	Force    *bool `json:"force" arg:"Merge files with conflict markers" unlisted:"true"`
+	KeepOpen *bool `json:"keep_open" arg:"Do not set the task done" unlisted:"true"`
 }
 
 // PushArgs are the arguments of push_attempt.

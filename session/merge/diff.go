@@ -131,9 +131,9 @@ func (c *comparison) worktree(ctx context.Context, repo task.AttemptRepo, d *att
 
 // noWorkspace says why an attempt has no worktrees, and what to do about it.
 func noWorkspace(now *task.AttemptDetails) string {
-	state := now.Execution.State
+	state := board.ExecutionState(now.Execution.State)
 	switch {
-	case state.Open():
+	case now.Execution.State.Open():
 		return fmt.Sprintf("The worktrees are not created yet: the attempt is %s. Call again when get_attempt returns state running.", state)
 	case now.Attempt.Error != nil:
 		return fmt.Sprintf("The attempt is %s and has no workspace; its agent never ran. Why: %s Start a new attempt with start_task_attempt.", state, sentence(*now.Attempt.Error))

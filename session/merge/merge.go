@@ -78,56 +78,98 @@ func Merge(ctx context.Context, e *attempt.Engine, who session.Caller, a MergeAr
 			return nil, err
 		}
 	}
+	title, text, err := messageOf(ctx, e, who, a.Target)
+	if err != nil {
+		return nil, err
+	}
 	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
-		l.Way = way
+		l.Way, l.Markers = way, a.Force != nil && *a.Force
+		if a.Commit != nil && *a.Commit {
+			l.Commit = title
+		}
+		if way == worktree.WaySquash {
+			l.Message = text
+		}
 		if a.Message != nil {
 			l.Message = *a.Message
 		}
 		done, err := k.Merge(ctx, l)
 		return r.landed(ctx, k, l, Merged, done, err)
 	})
-	if err == nil {
-		if reply.TaskDone, err = doneWhenMerged(ctx, e, who, reply.AttemptID); err != nil {
-			return nil, board.Midway(board.Fault("setting the task done after the merge", err))
-		}
-	}
-	return reply, err
+	return conclude(ctx, e, who, reply, a.KeepOpen == nil || !*a.KeepOpen, err)
 }
 
-// doneWhenMerged sets the task of an attempt done, if the config asks for it, all repositories of the
-// attempt are merged and no work is left in them.
-func doneWhenMerged(ctx context.Context, e *attempt.Engine, who session.Caller, id string) (bool, error) {
-	b, cfg, err := e.View(ctx, who)
-	if err != nil || !cfg.Attempts.DoneWhenMerged {
-		return false, err
+// messageOf returns the messages of commits for an attempt: the title of its task, and that with the description
+// and the ids.
+func messageOf(ctx context.Context, e *attempt.Engine, who session.Caller, target board.Target) (title, text string, err error) {
+	b, id, err := e.ViewOfAttempt(ctx, who, target)
+	if err != nil {
+		return "", "", err
 	}
 	at, err := b.Attempt(ctx, id)
 	if err != nil {
-		return false, err
+		return "", "", board.AttemptFault("reading the attempt", err, id)
 	}
-	merged := false
+	of, err := b.Task(ctx, at.TaskID)
+	if err != nil {
+		return "", "", board.TaskFault("reading the task of the attempt", err, at.TaskID)
+	}
+	parts := []string{of.Title, strings.TrimSpace(board.OrEmpty(of.Description)), fmt.Sprintf("Task %s, attempt %s", of.ID, id)}
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	return of.Title, strings.Join(parts, "\n\n"), nil
+}
+
+// conclude records what became of the branches of an attempt, after err was their outcome: it is merged once all its
+// repositories are and no work is left in them. Its task is then done, if done says so and the config agrees.
+func conclude(ctx context.Context, e *attempt.Engine, who session.Caller, reply *Reply, done bool, err error) (*Reply, error) {
+	if err != nil {
+		return nil, err
+	}
+	landed := ""
+	b, cfg, err := e.View(ctx, who)
+	if err == nil {
+		landed, err = landedAs(ctx, e, b, reply.AttemptID)
+	}
+	if err == nil {
+		reply.TaskDone, err = b.SetLanded(ctx, reply.AttemptID, landed, landed == task.LandedMerged && done && cfg.Attempts.DoneWhenMerged)
+	}
+	if err != nil {
+		return nil, board.Midway(board.Fault("recording what became of the branch", err))
+	}
+	return reply, nil
+}
+
+// landedAs returns the value of task.Situation.Landed for an attempt as its worktrees are.
+func landedAs(ctx context.Context, e *attempt.Engine, b board.View, id string) (string, error) {
+	at, err := b.Attempt(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	merged, left := false, false
 	for _, r := range at.Repos {
 		s, err := e.Worktrees(at).Status(ctx, r.Worktree, *r.BaseCommit, r.TargetBranch)
-		if err != nil || !s.Exists || s.Ahead > 0 || s.Loose > 0 {
-			return false, err
+		if err != nil {
+			return "", err
 		}
-		merged = merged || s.Merged
+		if s.Merging {
+			return task.LandedConflicts, nil
+		}
+		merged, left = merged || s.Merged, left || !s.Exists || s.Ahead > 0 || s.Loose > 0
 	}
-	t, err := b.Task(ctx, at.TaskID)
-	if err != nil || !merged || t.Status == task.Done || t.Status == task.Cancelled {
-		return false, err
+	if merged && !left {
+		return task.LandedMerged, nil
 	}
-	_, err = b.UpdateTask(ctx, t.ID, task.TaskChange{Status: new(task.Done)})
-	return err == nil, err
+	return "", nil
 }
 
 // Rebase repeats the commits of an attempt on its target branches as they are now. If that has
 // conflicts, it does as Merge.
 func Rebase(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
-	return eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
 		done, err := k.Rebase(ctx, l)
 		return r.landed(ctx, k, l, Rebased, done, err)
 	})
+	return conclude(ctx, e, who, reply, false, err)
 }
 
 // landed records the outcome of a merge or rebase.
@@ -149,7 +191,7 @@ func (r *Repo) landed(ctx context.Context, k *worktree.Keeper, l worktree.Landin
 		status = Unchanged
 	}
 	if status == Unchanged && len(done.Untracked) > 0 {
-		r.Notice = new("There was nothing to do; files that are in no commit are not merged.")
+		r.Notice = new("There was nothing to do; files that are in no commit are not merged: pass commit: true to commit them.")
 	}
 	r.Status, r.Commit, r.Conflicts = status, &done.Commit, board.NonNil(done.Conflicts)
 	r.Untracked = board.NonNil(done.Untracked[:min(len(done.Untracked), attempt.MaxListedFiles)])
@@ -173,7 +215,7 @@ func (r *Repo) remark(done *worktree.Landed) {
 
 // Abort undoes the merges in progress in the worktrees of an attempt.
 func Abort(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
-	return eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
+	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
 		kept, err := k.Abort(ctx, l.Path, l.InUse)
 		if errors.Is(err, worktree.ErrNoMerge) {
 			r.Status = Unchanged
@@ -185,6 +227,7 @@ func Abort(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchA
 		r.Status = Aborted
 		return err
 	})
+	return conclude(ctx, e, who, reply, false, err)
 }
 
 // Push pushes the branch of an attempt to a remote, which is origin if none is named.
@@ -314,7 +357,7 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 		m := newRepo(at, r)
 		l := worktree.Landing{Path: r.Worktree, Target: r.TargetBranch, InUse: inUse}
 		if err := do(k, l, &m); err != nil {
-			err = notMerged(id, r, err)
+			err = notMerged(id, r, at.Branch, err)
 			if refused, is := errors.AsType[*session.Error](err); is && len(reply.Repos) > 0 {
 				refused.Message = "In " + r.RepoName + ": " + refused.Message
 				for _, before := range slices.Backward(reply.Repos) {
@@ -331,7 +374,7 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 }
 
 // notMerged says why a branch was neither merged, rebased nor pushed.
-func notMerged(id string, r task.AttemptRepo, err error) error {
+func notMerged(id string, r task.AttemptRepo, branch string, err error) error {
 	refuse := func(code, format string, args ...any) error {
 		return session.NotNow(code, format, args...).With("attempt_id", id).With("repo_id", r.RepoID).Because(err)
 	}
@@ -340,8 +383,12 @@ func notMerged(id string, r task.AttemptRepo, err error) error {
 			With("files", held.Files).With("operation", held.Operation).With("command", held.Command).Because(err)
 	}
 	if dirty, is := errors.AsType[*worktree.DirtyError](err); is {
-		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there, or have the agent do it with follow_up, and call again.", dirty).
+		return session.NotNow(codes.NotCommitted, "Nothing was changed: %v. Commit them there and call again, or merge with commit: true, which first commits all that the worktree has.", dirty).
 			With("attempt_id", id).With("repo_id", r.RepoID).With("files", dirty.Files).Because(err)
+	}
+	if markers, is := errors.AsType[*worktree.MarkersError](err); is {
+		return session.NotNow(codes.NotMerged, "Nothing was changed: %v. Resolve the conflicts there and commit, or pass force: true to merge the files as they are.", markers).
+			With("attempt_id", id).With("repo_id", r.RepoID).With("files", markers.Files).Because(err)
 	}
 	switch {
 	case errors.Is(err, worktree.ErrInUse):
@@ -352,7 +399,9 @@ func notMerged(id string, r task.AttemptRepo, err error) error {
 		return refuse(codes.MergeUnfinished, "Nothing was changed: %v. Resolve and commit it there, or undo it with abort_merge if it is a merge, and call again.", err)
 	case errors.Is(err, worktree.ErrRejected):
 		return refuse(codes.PushRejected, "%v. If the branch was rebased or amended, push it with force: that replaces it, unless others have pushed to it.", err)
-	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished), errors.Is(err, worktree.ErrNoWorktree), errors.Is(err, worktree.ErrNotKept):
+	case errors.Is(err, worktree.ErrNoWorktree):
+		return refuse(codes.NotMerged, "Nothing was changed: %v. The commits of the attempt are on the branch %[2]s of %[3]s, which 'git -C %[3]s merge %[2]s' merges.", err, branch, r.RepoPath)
+	case errors.Is(err, worktree.ErrNoBranch), errors.Is(err, worktree.ErrOtherBranch), errors.Is(err, worktree.ErrUnpublished), errors.Is(err, worktree.ErrNotKept):
 		return refuse(codes.NotMerged, "Nothing was changed: %v. Correct that and call again.", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("merging attempt %s: %w", id, err)

@@ -90,7 +90,7 @@ func TestFromBranchToMerged(t *testing.T) {
 	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
 	status(r, err, Rebased)
 	must(t, os.WriteFile(filepath.Join(path, "d.txt"), []byte("more\n"), 0o644))
-	refused(t, testkit.Get(merge("rebase")).Err(), session.StateError, "not_committed", "d.txt", "follow_up")
+	refused(t, testkit.Get(merge("rebase")).Err(), session.StateError, "not_committed", "d.txt", "commit: true")
 
 	refused(t, testkit.Get(merge("fast")).Err(), session.ToolError, "unknown_way", "squash")
 	refused(t, testkit.Get(Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})).Err(), session.StateError, "git_failed", "nowhere")
@@ -181,31 +181,6 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 	testkit.Equal(t, done.Repos[1].Status, Merged)
 }
 
-// A task is done once all of an attempt is merged, if the config says so.
-func TestDoneWhenMerged(t *testing.T) {
-	p := newProject(t)
-	p.Configure(func(c *config.Config) { c.Attempts.DoneWhenMerged = true })
-	p.Git(p.Root, "config", "user.name", "Una User")
-	p.Git(p.Root, "config", "user.email", "una@example.com")
-	s := p.open()
-	v := s.newTask("! write a.txt hello\n! commit a\n! write b.txt hello")
-	id := s.ends(s.begin(v).AttemptID).AttemptID
-	path := s.get(id).Repos[0].WorktreePath
-	merge := func(done bool, status string) {
-		t.Helper()
-		r := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), Way: new("squash")})).Must(t)
-		got, err := s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})
-		if must(t, err); r.TaskDone != done || got.Status != status {
-			t.Errorf("%+v, and the task is %s; want %v, %s", r, got.Status, done, status)
-		}
-	}
-	merge(false, "inreview") // b.txt is in no commit
-	p.Git(path, "add", "-A")
-	p.Git(path, "commit", "-q", "-m", "b")
-	merge(true, "done")
-	merge(false, "done")
-}
-
 // The branch is pushed after each execution with commits, and get_attempt says why it was not.
 func TestPushAfterEachExecution(t *testing.T) {
 	p := newProject(t)
@@ -268,7 +243,7 @@ func TestAnEmptyDiffSaysWhy(t *testing.T) {
 	first := s.begin(s.newTask("! await " + hold))
 	s.reaches(first.AttemptID, task.Running)
 	waits := s.begin(s.newTask("! say x"))
-	if n := deref(diff(waits.AttemptID).Notice); !containsAll(n, "not created yet", "waiting", "get_attempt") {
+	if n := deref(diff(waits.AttemptID).Notice); !containsAll(n, "not created yet", "queued", "get_attempt") {
 		t.Errorf("of one that waits: %q", n)
 	}
 	s.stopAttempt(waits.AttemptID)
@@ -309,7 +284,7 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	s := p.open(func(o *attempt.Options) {
 		o.Leader = func(_ context.Context, l *attempt.Lead) board.RunEnd {
 			must(t, os.WriteFile(filepath.Join(l.Attempt.Workspace, "new.txt"), []byte("text"), 0o600))
-			return board.RunEnd{State: board.RunComplete}
+			return board.RunEnd{State: board.Completed}
 		}
 	})
 	if s.Shared != nil {

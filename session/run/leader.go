@@ -60,17 +60,17 @@ func newLeader(l *attempt.Lead, at Workplace, retries int) *leader {
 func (d *leader) run(ctx context.Context) board.RunEnd {
 	defer d.endAgents()
 	end, err := d.lasting(ctx)
-	for err == nil && end.State == board.RunComplete && len(d.agents) > 0 && ctx.Err() == nil {
+	for err == nil && end.State == board.Completed && len(d.agents) > 0 && ctx.Err() == nil {
 		for _, a := range d.agents {
 			a.finished()
 		}
 		_ = d.wait(ctx, time.Time{}) // the end of ctx is noticed by the loop
 	}
-	if err == nil && end.State == board.RunComplete {
+	if err == nil && end.State == board.Completed {
 		d.lead.RemoveItems(ctx, "") // of items that were dropped
 	}
 	if err != nil && ctx.Err() == nil {
-		end = board.RunEnd{State: board.RunStopped, Step: end.Step, Reason: reason(err)}
+		end = board.RunEnd{State: board.Failed, Step: end.Step, Reason: reason(err)}
 	}
 	return end
 }
@@ -136,9 +136,9 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 		}
 		switch s.Status {
 		case machine.Completed:
-			return board.RunEnd{State: board.RunComplete}, nil
+			return board.RunEnd{State: board.Completed}, nil
 		case machine.Aborted:
-			return board.RunEnd{State: board.RunStopped, Step: s.CurrentStepID, Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given.")}, nil
+			return board.RunEnd{State: board.Failed, Step: s.CurrentStepID, Reason: "The workflow was aborted: " + cmp.Or(deref(s.AbortReason), "no reason was given.")}, nil
 		}
 		due, err := d.due(ctx, s)
 		if err == nil {
@@ -154,7 +154,7 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 			if why, err := d.lead.OverBudget(ctx); err != nil {
 				return end, err
 			} else if why != "" {
-				return board.RunEnd{State: board.RunPaused, Step: s.CurrentStepID, Reason: why}, nil
+				return board.RunEnd{State: board.Paused, Step: s.CurrentStepID, Reason: why}, nil
 			}
 			if err := d.start(ctx, due.steps); outdated(err) {
 				continue
@@ -178,13 +178,13 @@ func (d *leader) follow(ctx context.Context) (end board.RunEnd, err error) {
 // stuck returns the end of a run in which no step can go on.
 func (d *leader) stuck(step string) board.RunEnd {
 	if len(d.failed) == 0 {
-		return board.RunEnd{State: board.RunStopped, Step: step, Reason: "No step of the workflow is left to do, and it is not complete; look at its session."}
+		return board.RunEnd{State: board.Failed, Step: step, Reason: "No step of the workflow is left to do, and it is not complete; look at its session."}
 	}
 	var steps, reasons []string
 	for _, p := range slices.SortedFunc(maps.Keys(d.failed), func(a, b place) int { return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.step, b.step)) }) {
 		steps, reasons = append(steps, p.step), append(reasons, fmt.Sprintf("Step %s: %s", p.step, d.failed[p]))
 	}
-	return board.RunEnd{State: board.RunStopped, Step: strings.Join(steps, ", "), Reason: strings.Join(reasons, "\n")}
+	return board.RunEnd{State: board.Failed, Step: strings.Join(steps, ", "), Reason: strings.Join(reasons, "\n")}
 }
 
 // outdated reports whether an error says that a session has moved on since it was read.

@@ -30,18 +30,18 @@ func TestWhatCountsAsATry(t *testing.T) {
 	limited.LimitedUntil = &since
 	none := []task.Execution{limited, limited, limited, x(task.Stopped, 1), x(task.Interrupted, 1), x(task.Failed, -1), x(task.Completed, -1)}
 	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1))}), "")
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, x(task.Failed, 1), x(task.Completed, 1), x(task.Failed, 1))}), "3 agents ended without finishing it. its error.")
 	loggedOut := x(task.Failed, 1)
 	loggedOut.FinalMessage = new("Please run\n/login")
 	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: before}), `3 agents ended without finishing it. its error The last one said: "Please run /login".`)
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: before}), `3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
 	before[0].Error = new("On stderr: Please run /login")
 	if why := d.exhausted(job{state: new(machine.State), before: before}); strings.Contains(why, "said") {
 		t.Error(why)
 	}
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
 	d.silent = map[place]bool{{}: true}
 	testkit.Contains(t, d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
 }
@@ -66,13 +66,13 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := new(away)
 		l := &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
-		if end := Lead(t.Context(), l, at, 2); end.State != board.RunStopped || end.Reason != "it is damaged" || at.asked != 20 {
+		if end := Lead(t.Context(), l, at, 2); end.State != board.Failed || end.Reason != "it is damaged" || at.asked != 20 {
 			t.Errorf("%+v after %d looks", end, at.asked)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun := time.Now()
-		if *at = (away{}); Lead(ctx, l, at, 2).State == board.RunComplete || at.asked < 2 || time.Since(begun) > 5*time.Second {
+		if *at = (away{}); Lead(ctx, l, at, 2).State == board.Completed || at.asked < 2 || time.Since(begun) > 5*time.Second {
 			t.Errorf("%d looks in %v", at.asked, time.Since(begun))
 		}
 	})

@@ -51,8 +51,11 @@ func (d *leader) exhausted(j job) string {
 		agents = fmt.Sprintf("%d agents", tries)
 	}
 	text := agents + " ended without finishing it."
-	if why != "" {
+	if why = strings.TrimSpace(why); why != "" {
 		text += " " + why
+		if !strings.ContainsRune(".!?", rune(why[len(why)-1])) { // as the last line of what a program printed
+			text += "."
+		}
 	}
 	saw := lastSaid(p, j.told)
 	if said != "" && saw == "" && !strings.Contains(why, said) {

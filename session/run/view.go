@@ -19,7 +19,7 @@ import (
 type View struct {
 	*board.RunReply
 	Tree  Tree
-	Live  bool  // its leader waits or leads
+	Live  bool  // its leader waits or leads, and is not gone
 	Fault error // why only the steps that have agents are known, or nil
 }
 
@@ -32,7 +32,8 @@ type Tree struct {
 // A Step is a step of a workflow of a run.
 type Step struct {
 	SessionID, ID, Name string
-	State               string          // where it is, in words: one of these constants, or how its newest agent ended
+	State               board.State
+	Why                 string          // what it waits for outside of the run, or ""
 	Agents              []board.RunStep // the processes for it, the newest first
 	Took                time.Duration   // how long those ran that have ended
 	Since               *string         // when the one that runs was started
@@ -43,29 +44,12 @@ type Step struct {
 	Nested              []Tree          // the workflows that its agents have started
 }
 
-// Where a step is.
+// The values of Step.Why.
 const (
-	Finished         = "finished"
-	NotBegun         = "not begun"
-	LeftToDo         = "left to do" // by a run that has ended
-	Running          = "running"
-	WaitsForPerson   = "waits for a person"
-	WaitsForSlot     = "waits for a slot"
-	WaitsForLimit    = "waits for the end of a limit"
-	Limited          = "limited" // by its agent's provider, and the run has ended
-	WaitsForWorkflow = "waits for its workflow"
-	WaitsForTurn     = "waits for its turn"
-	TriedAgain       = "tried again"
+	whyPerson = "waits for a person to pass its outputs"
+	whySlot   = "waits for a slot: as many agents work as may work at once"
+	whyLimit  = "waits until its provider’s limit is over"
 )
-
-// Why says of a step that waits for something outside of the run what that is, or is "".
-func (s *Step) Why() string {
-	return map[string]string{
-		WaitsForPerson: "waits for a person to pass its outputs",
-		WaitsForSlot:   "waits for a slot: as many agents work as may work at once",
-		WaitsForLimit:  "waits until its provider’s limit is over",
-	}[s.State]
-}
 
 // Agent returns the newest process for the step, or nil.
 func (s *Step) Agent() *board.RunStep {
@@ -98,7 +82,7 @@ type Sessions interface {
 // Look returns the view of a run as it is now, and sets the plan of r. last has what agents that run said
 // last, by execution.
 func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[string]string) *View {
-	v := &View{RunReply: r, Live: r.Open()}
+	v := &View{RunReply: r, Live: r.Open && r.State != board.Interrupted}
 	if r.SessionID == nil {
 		return v
 	}
@@ -153,7 +137,7 @@ func (b *viewBuilder) tree(id string, depth int) (t Tree, err error) {
 					}
 				}
 			}
-			s.State = b.state(s)
+			s.State, s.Why = b.state(s)
 			group = append(group, s)
 		}
 		t.Entries = append(t.Entries, group)
@@ -174,9 +158,9 @@ func (b *viewBuilder) alone(id string) Tree {
 		s := b.step(p.session, p.step)
 		s.State = s.Agents[0].State
 		if w := b.wait(p); w != nil && w.Kind == board.WaitsForPerson {
-			s.State = WaitsForPerson
+			s.State, s.Why = board.WaitingForYou, whyPerson
 		} else if w != nil && b.run.Live {
-			s.State = WaitsForLimit
+			s.State, s.Why = board.WaitingForLimit, whyLimit
 		}
 		t.Entries = append(t.Entries, []*Step{s})
 	}
@@ -223,39 +207,37 @@ func (b *viewBuilder) step(session, id string) *Step {
 	return s
 }
 
-// state says in a few words where a step is.
-func (b *viewBuilder) state(s *Step) string {
+// state returns where a step is.
+func (b *viewBuilder) state(s *Step) (state board.State, why string) {
 	p, x := s.Session.Progress(s.ID), s.Agent()
 	current := s.Session.Status == machine.Active && s.Session.IsCurrent(s.ID)
 	_, notAsked := s.Session.ToAnswer(s.ID, "")
 	switch {
 	case p != nil && p.CompletedAt != nil && !current:
 		s.Until = nil
-		return Finished
+		return board.Completed, ""
 	case notAsked == nil:
-		return WaitsForPerson
-	case !b.run.Live && x != nil && x.LimitedUntil != nil:
-		at, _ := time.Parse(time.RFC3339Nano, *x.LimitedUntil) // this program has written it
-		s.Until = &at
-		return Limited
-	case !b.run.Live && x != nil && x.State != "completed":
-		return x.State
+		return board.WaitingForYou, whyPerson
+	case !b.run.Live && x != nil && x.State != board.Completed:
+		if x.LimitedUntil != nil {
+			at, _ := time.Parse(time.RFC3339Nano, *x.LimitedUntil) // this program has written it
+			s.Until = &at
+		}
+		return x.State, ""
+	case !b.run.Live && current && b.run.Kept.End != nil:
+		return b.run.Kept.End.State, ""
 	case !b.run.Live && current:
-		return LeftToDo
+		return b.run.State, ""
 	case !current:
-		return NotBegun
+		return board.NotBegun, ""
 	case x != nil && x.EndedAt == nil && x.StartedAt == nil:
-		return WaitsForSlot
-	case x != nil && x.EndedAt == nil:
-		return Running
+		return board.Queued, whySlot
+	case x != nil && x.EndedAt == nil, x != nil && len(s.Nested) > 0 && s.Until == nil:
+		return board.Running, ""
 	case s.Until != nil && s.Until.After(time.Now()):
-		return WaitsForLimit
-	case len(s.Nested) > 0:
-		return WaitsForWorkflow
-	case x == nil || b.run.Kept.Parallel > 0:
-		return WaitsForTurn
+		return board.WaitingForLimit, whyLimit
 	}
-	return TriedAgain
+	return board.Queued, "" // its turn, or another try
 }
 
 const (

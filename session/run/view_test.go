@@ -29,10 +29,10 @@ func (f fakeSessions) Read(_ context.Context, id string) (*machine.State, error)
 
 func (f fakeSessions) Definition(*machine.State) (*machine.Definition, error) { return f.def, nil }
 
-// The state of a step is said in words, whatever its session and its agents are.
-func TestStates(t *testing.T) {
+// A step has one of the states of runs, whatever its session and its agents are.
+func TestField22_StatesOfSteps(t *testing.T) {
 	began, later := "2026-01-01T00:00:00Z", time.Now().Add(time.Hour)
-	agent := func(state string, started, ended *string) []board.RunStep {
+	agent := func(state board.State, started, ended *string) []board.RunStep {
 		return []board.RunStep{{State: state, StartedAt: started, EndedAt: ended}}
 	}
 	progress := func(question *machine.Question) *machine.State {
@@ -41,34 +41,35 @@ func TestStates(t *testing.T) {
 	}
 	active, asked := progress(nil), progress(&machine.Question{AskedAt: time.Now()})
 	for _, test := range []struct {
-		want   string
+		want   board.State
 		state  *machine.State
 		step   Step
 		closed bool
 	}{
-		{WaitsForTurn, active, Step{ID: "one"}, false},
-		{NotBegun, active, Step{ID: "two"}, false},
-		{WaitsForSlot, active, Step{ID: "one", Agents: agent("waiting", nil, nil)}, false},
-		{Running, active, Step{ID: "one", Agents: agent("running", &began, nil)}, false},
-		{WaitsForPerson, asked, Step{ID: "one", Agents: agent("running", &began, nil)}, false},
-		{WaitsForLimit, active, Step{ID: "one", Agents: agent("failed", &began, &began), Until: &later}, false},
-		{WaitsForWorkflow, active, Step{ID: "one", Agents: agent("completed", &began, &began), Nested: []Tree{{}}}, false},
-		{TriedAgain, active, Step{ID: "one", Agents: agent("completed", &began, &began)}, false},
-		{LeftToDo, active, Step{ID: "one"}, true},
-		{LeftToDo, active, Step{ID: "one", Agents: agent("completed", &began, &began)}, true},
-		{"interrupted", active, Step{ID: "one", Agents: agent("interrupted", &began, &began)}, true},
-		{NotBegun, active, Step{ID: "two"}, true},
+		{board.Queued, active, Step{ID: "one"}, false},
+		{board.NotBegun, active, Step{ID: "two"}, false},
+		{board.Queued, active, Step{ID: "one", Agents: agent(board.Queued, nil, nil)}, false},
+		{board.Running, active, Step{ID: "one", Agents: agent(board.Running, &began, nil)}, false},
+		{board.WaitingForYou, asked, Step{ID: "one", Agents: agent(board.Running, &began, nil)}, false},
+		{board.WaitingForLimit, active, Step{ID: "one", Agents: agent(board.Failed, &began, &began), Until: &later}, false},
+		{board.Running, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began), Nested: []Tree{{}}}, false},
+		{board.Queued, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began)}, false},
+		{board.Paused, active, Step{ID: "one"}, true},
+		{board.Paused, active, Step{ID: "one", Agents: agent(board.Completed, &began, &began)}, true},
+		{board.Interrupted, active, Step{ID: "one", Agents: agent(board.Interrupted, &began, &began)}, true},
+		{board.NotBegun, active, Step{ID: "two"}, true},
 	} {
-		b := viewBuilder{run: &View{RunReply: &board.RunReply{}, Live: !test.closed}}
+		b := viewBuilder{run: &View{RunReply: &board.RunReply{State: board.Paused}, Live: !test.closed}}
 		test.step.Session = test.state
-		testkit.Equal(t, b.state(&test.step), test.want, "%+v, ended %v", test.step, test.closed)
+		got, _ := b.state(&test.step)
+		testkit.Equal(t, got, test.want, "%+v, ended %v", test.step, test.closed)
 	}
 }
 
 // A run of a group and a step that has started a workflow, with three agents.
 func aRun() (*board.RunReply, fakeSessions) {
 	stamp := func(seconds int) *string { return new(time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339Nano)) }
-	x := func(session, step, state string, from, to int) board.RunStep {
+	x := func(session, step string, state board.State, from, to int) board.RunStep {
 		a := board.RunStep{ExecutionID: session + step, SessionID: session, StepID: step, State: state, StartedAt: stamp(from), Cost: &board.ExecutionCost{USD: new(0.5)}}
 		if to > 0 {
 			a.EndedAt, a.FinalMessage = stamp(to), new("said")
@@ -79,7 +80,7 @@ func aRun() (*board.RunReply, fakeSessions) {
 		return &machine.State{SessionID: id, JobName: "j", WorkflowName: "w", Status: machine.Active, CurrentStepID: "a",
 			StepProgress: jsontext.OrderedMap[*machine.StepProgress]{{Key: "a", Value: &machine.StepProgress{}}}}
 	}
-	r := &board.RunReply{State: "running", SessionID: new("s"), Workflow: "j/w", Kept: board.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
+	r := &board.RunReply{State: board.Running, Open: true, SessionID: new("s"), Workflow: "j/w", Kept: board.Run{Children: map[string][]string{"s/a": {"n", "gone"}}},
 		Steps: []board.RunStep{x("s", "a", "completed", 10, 12), x("s", "a", "completed", 20, 25), x("n", "a", "running", 30, 0)}}
 	def := &machine.Definition{Job: &jobs.Job{Steps: []jobs.Step{{ID: "a"}}}, Workflow: &jobs.Workflow{Sequence: jobs.Sequence{Entries: []jobs.Entry{{"a", "b"}, {"c"}}}}}
 	return r, fakeSessions{map[string]*machine.State{"s": state("s"), "n": state("n")}, def}
@@ -92,7 +93,7 @@ func TestLook(t *testing.T) {
 	if v.Fault != nil || !v.Live {
 		t.Fatalf("live %v, %v", v.Live, v.Fault)
 	}
-	want := "[{s a waits for its workflow} {n a running} {n b not begun} {n c not begun} {s b not begun} {s c not begun}]"
+	want := "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]"
 	testkit.Equal(t, fmt.Sprint(r.Plan), want, "the plan")
 	first := v.Tree.Entries[0][0]
 	if first.Took != 7*time.Second || *first.USD != 1 || first.Last != "said" || len(first.Agents) != 2 || first.Agents[0].EndedAt == r.Steps[0].EndedAt {
@@ -114,7 +115,7 @@ func TestLookWithoutSessions(t *testing.T) {
 	if v := Look(t.Context(), r, sessions, nil); v.Fault == nil {
 		t.Error("no fault")
 	}
-	if got, want := fmt.Sprint(r.Plan), "[{s a waits for a person} {n a running}]"; got != want {
+	if got, want := fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]"; got != want {
 		t.Errorf("the plan is %s, want %s", got, want)
 	}
 }

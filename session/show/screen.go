@@ -110,15 +110,15 @@ func init() {
 		style text.Colors
 		words string
 	}{
-		{good, "completed complete finished done passed succeeded merged"},
-		{bad, "failed aborted stopped killed interrupted untrusted refused cancelled"},
-		{busy, "active running starting waiting paused limited inprogress inreview blocked step_waits"},
+		{good, "completed done passed succeeded merged"},
+		{bad, "failed aborted stopped killed interrupted conflicts untrusted refused cancelled"},
+		{busy, "active queued running waiting paused inprogress inreview blocked step_waits"},
 	} {
 		for word := range strings.FieldsSeq(of.words) {
 			states[word] = of.style
 		}
 	}
-	states["in progress"] = busy
+	states["waiting for you"], states["waiting for a limit"] = busy, busy
 }
 
 // paint returns a safe text in a style, if the screen has colors.

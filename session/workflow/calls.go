@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"deepwork/actor"
@@ -230,7 +231,7 @@ func about[R any](ctx context.Context, c *Conn, named *string, do func(id string
 const askedElsewhere = 20
 
 // elsewhere returns err or, if it refuses a step that is current in another session of the stack, an
-// error with the call to make for that session; the topmost one if there are several.
+// error with the call to make for that session. Of several it names all: the caller knows which one is meant.
 func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error) error {
 	refused, _ := errors.AsType[*session.Error](err)
 	if refused == nil || !slices.Contains([]string{"step_not_current", "unknown_step", "step_finished", "group_moved_on"}, refused.Code) {
@@ -238,6 +239,7 @@ func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error
 	}
 	stack := c.stackOf(ctx, id)
 	asked := 0
+	var current []machine.StackEntry
 	for _, other := range slices.Backward(stack) {
 		if other.SessionID == id || other.Step != *a.StepID && asked == askedElsewhere {
 			continue
@@ -246,25 +248,36 @@ func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error
 		pending, perr := ask(ctx, c.engine, other.SessionID, func(ctx context.Context, s *sessionActor) ([]string, error) {
 			return s.pending(ctx), nil
 		})
-		if perr != nil || !slices.Contains(pending, *a.StepID) {
-			continue
+		if perr == nil && slices.Contains(pending, *a.StepID) {
+			current = append(current, other)
 		}
-		given := a.Outputs
-		if len(given) > 1000 {
-			given = json.RawMessage(`{…the same…}`)
-		}
-		here := refused.Message
-		if a.SessionID == nil || refused.Code == codes.UnknownStep { // else the caller chose the session
-			if at := slices.IndexFunc(stack, func(e machine.StackEntry) bool { return e.SessionID == id }); at >= 0 {
-				here = fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id, stack[at].Workflow, stack[at].Step)
-			}
-		}
-		refused.Message = fmt.Sprintf(
-			`%s It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", "step_id": "%s", "outputs": %s}.`,
-			here, other.SessionID, other.Workflow, other.SessionID, *a.StepID, given)
-		return refused.With("current_in", other)
 	}
-	return err
+	if len(current) == 0 {
+		return err
+	}
+	here := refused.Message
+	if a.SessionID == nil || refused.Code == codes.UnknownStep { // else the caller chose the session
+		if at := slices.IndexFunc(stack, func(e machine.StackEntry) bool { return e.SessionID == id }); at >= 0 {
+			here = fmt.Sprintf("Step '%s' is not current in session '%s' (%s), which is at step '%s'.", *a.StepID, id, stack[at].Workflow, stack[at].Step)
+		}
+	}
+	if len(current) > 1 {
+		var all []string
+		for _, other := range current {
+			all = append(all, fmt.Sprintf("'%s' (%s)", other.SessionID, other.Workflow))
+		}
+		refused.Message = fmt.Sprintf("%s It is current in the sessions %s. Call again with the session_id of the one whose step you have done.", here, strings.Join(all, " and "))
+		return refused.With("current_in", current)
+	}
+	given := a.Outputs
+	if len(given) > 1000 {
+		given = json.RawMessage(`{…the same…}`)
+	}
+	other := current[0]
+	refused.Message = fmt.Sprintf(
+		`%s It is current in session '%s' (%s). To finish it there, call finished_step with {"session_id": "%s", "step_id": "%s", "outputs": %s}.`,
+		here, other.SessionID, other.Workflow, other.SessionID, *a.StepID, given)
+	return refused.With("current_in", other)
 }
 
 // AbortArgs are the parameters of abort_workflow (seed 000, 001.6).

@@ -157,7 +157,7 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 
 // A step that is current in another session of the stack: the error gives the call that finishes it
 // there, also for a member of a group.
-func TestAStepOfAnotherSessionOfTheStack(t *testing.T) {
+func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 	p := newProject(t)
 	p.grouped()
 	p.simple("beta")
@@ -174,6 +174,14 @@ func TestAStepOfAnotherSessionOfTheStack(t *testing.T) {
 	}
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"other.md"},"step_id":"b"}`)) // finished, so current nowhere
 	refused(t, err, session.ToolError, "unknown_step", "the current step is 'one'")
+	// Current in two other sessions: both are named, and neither is chosen for the caller.
+	top, twice := p.start(c, "beta", "main").BeginStep.SessionID, p.start(c, "beta", "main").BeginStep.SessionID
+	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+below+`"}`))
+	refused(t, err, session.ToolError, "unknown_step", "'"+twice+"' (beta/main) and '"+top+"' (beta/main)", "with the session_id of the one")
+	testkit.Equal(t, strings.Contains(err.Error(), "finished_step with"), false, "it chooses one")
+	for _, id := range []string{top, twice} {
+		testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "tried", SessionID: &id})).Must(t)
+	}
 	// The same workflow twice: a step that is ahead in the upper one.
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	p.start(c, "beta", "main")

@@ -60,7 +60,7 @@ func (b taskBoard) ends(id, state string) attempt.AttemptReply {
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		r := ask[attempt.AttemptReply](b, "get_attempt", map[string]any{"attempt_id": id})
 		switch r.State {
-		case "waiting", "starting", "running":
+		case "queued", "running":
 			if time.Now().Before(end) {
 				continue
 			}
@@ -197,7 +197,7 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 			a := slices.Concat(codingAgents, []agent{openCodeAgent})[i]
 			m := startModel(t, a.api, script...)
 			events := lead(t, a, m, executor)
-			if end := events[len(events)-1]; end.Event != "run_ended" || end.State != "complete" {
+			if end := events[len(events)-1]; end.Event != "run_ended" || end.State != "completed" {
 				t.Fatalf("%+v", events)
 			}
 			for i, want := range []string{"say that it is good", "", `"next_step"`} {

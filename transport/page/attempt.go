@@ -31,9 +31,12 @@ type attemptPage struct {
 	review
 }
 
-// What can be done with its branch: Ahead and Behind in any repository, a merge in progress in one.
+// What can be done with its branch: Ahead, Behind and Loose (not committed) in any repository, a merge in progress in one.
 func (p *attemptPage) Ahead() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Ahead > 0 })
+}
+func (p *attemptPage) Loose() bool {
+	return p.any(func(r attempt.AttemptRepo) bool { return r.Loose > 0 })
 }
 func (p *attemptPage) Behind() bool {
 	return p.any(func(r attempt.AttemptRepo) bool { return r.Behind > 0 })
@@ -63,7 +66,7 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
-	p := &attemptPage{FullAttemptReply: a, Open: isOpen(a.State)}
+	p := &attemptPage{FullAttemptReply: a, Open: a.Open}
 	if p.Task, err = s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: a.TaskID}); err != nil {
 		return nil, err
 	}
@@ -84,11 +87,6 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	return &shown{view: "attempt", title: p.Task.Title, data: p, on: []string{
 		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID,
 	}}, nil
-}
-
-// isOpen reports whether an agent in a state waits or runs.
-func isOpen(state string) bool {
-	return state == "waiting" || state == "starting" || state == "running"
 }
 
 func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {

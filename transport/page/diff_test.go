@@ -154,7 +154,7 @@ func TestRunFits(t *testing.T) {
 	const most = 100<<10 - maxDiff - 8000 // the rest of the page
 	views := testkit.Get(parseViews()).Must(t)
 	long := strings.Repeat("<b> & ", 2000)
-	of := func(id, state string, tries int) *run.Step {
+	of := func(id string, state board.State, tries int) *run.Step {
 		v := &run.Step{ID: id, Name: strings.Repeat("A name ", 5), SessionID: "0a1b2c3d", State: state, Last: long, Took: 3 * time.Minute}
 		for range tries {
 			v.Agents = append(v.Agents, board.RunStep{ExecutionID: uuid.NewString(), StepID: id, Executor: "WRITER", State: "failed", Error: &long, EndedAt: new("2026-01-01T00:00:00Z")})
@@ -164,9 +164,9 @@ func TestRunFits(t *testing.T) {
 	for _, finished := range []int{0, 50, 250} {
 		v := &runView{View: &run.View{RunReply: &board.RunReply{RunID: uuid.NewString(), State: "running", SessionID: new("0a1b2c3d")}, Live: true}}
 		for i := range 250 {
-			step := of(fmt.Sprint("step", i), "not begun", 0)
+			step := of(fmt.Sprint("step", i), board.NotBegun, 0)
 			if i < finished {
-				step = of(step.ID, "finished", 30)
+				step = of(step.ID, board.Completed, 30)
 			} else if i == finished {
 				step = of(step.ID, "running", 30)
 			}

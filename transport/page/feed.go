@@ -321,7 +321,7 @@ func (s *Site) followOutput(ctx context.Context, who session.Caller, id string, 
 			s.Touch(outputTopic + ":" + id)
 		}
 		after = &r.NextIndex
-		if isOpen(r.State) {
+		if r.State.Open() {
 			continue
 		}
 		if execution != nil {

@@ -163,21 +163,25 @@ func sessionItem(i *workflow.SessionInfo) item {
 
 // attentions say what needs a person: what it is, its status and what to do.
 var attentions = map[string][3]string{
-	board.AttentionFailed:    {"agent", "failed", "read its last messages, then send a follow-up or start another"},
-	board.AttentionRun:       {"run", "stopped", ""},
-	board.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
-	board.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
+	board.AttentionFailed:    {"agent", "", "read its last messages, then send a follow-up or start another"},
+	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge"},
+	board.AttentionRun:       {"run", "", ""},
+	board.AttentionReview:    {"agent", "", "look at its changes, then merge them or send a follow-up"},
+	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again"},
 	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
 	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
 }
 
-// endedRun says why a run has ended and what a person does about it.
+// endedRun says why a run has ended and what a person does about it. nil means that its leader is gone.
 func endedRun(end *board.RunEnd) string {
+	if end == nil {
+		return "the process that led it is gone: resume it"
+	}
 	why, _, _ := strings.Cut(end.Reason, "\n")
 	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
 		why = strings.TrimSpace("at step " + end.Step + ": " + why)
 	}
-	if end.State == board.RunPaused {
+	if end.State == board.Paused {
 		return why + " Resume it with a larger budget"
 	}
 	return why + " Read what its agent said last, then resume it"
@@ -191,13 +195,13 @@ func attentionItem(a board.Attention) item {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
 	switch a.Kind {
-	case board.AttentionFailed, board.AttentionReview:
-		i.Link, i.Command = "/attempts/"+a.ID, ""
+	case board.AttentionFailed, board.AttentionReview, board.AttentionConflicts:
+		i.Link, i.Command, i.Status = "/attempts/"+a.ID, "", string(*a.State)
 		if a.End != nil {
 			i.Kind = "run"
 		}
 	case board.AttentionRun:
-		i.Link, i.Command, i.Status, i.About = "/attempts/"+a.ID, "", string(a.End.State), endedRun(a.End)
+		i.Link, i.Command, i.Status, i.About = "/attempts/"+a.ID, "", string(*a.State), endedRun(a.End)
 	case board.AttentionStep:
 		i.Link, i.waits = "/sessions/"+a.ID, a.Waits
 		if a.Waits.Review {
@@ -222,9 +226,14 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 		if err != nil {
 			return nil, nil, err
 		}
-		working = xslices.Map(open, workItem)
+		for _, w := range open {
+			// What waits for a person is among what needs one.
+			if state := s.Board.StateOf(&w.Situation); state.Open() && state != board.WaitingForYou {
+				working = append(working, workItem(w, state))
+			}
+		}
 		for _, w := range ended {
-			i := workItem(w)
+			i := workItem(w, s.Board.StateOf(&w.Situation))
 			if !slices.ContainsFunc(needs, func(n item) bool { return n.Link == i.Link }) {
 				recent = append(recent, i)
 			}
@@ -248,14 +257,14 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 	return working, recent, nil
 }
 
-func workItem(w task.Work) item {
+func workItem(w task.Work, state board.State) item {
 	kind, about := "agent", w.Executor
-	if w.Run {
-		if kind = "run"; w.Step != "" && w.State.Open() {
+	if w.Run != nil {
+		if kind = "run"; w.Step != "" && state.Open() {
 			about += ", step " + w.Step
 		}
 	}
-	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(w.State), Since: w.Since}
+	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}
 }
 
 // newestFirst sorts items by their times, and returns them.

@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/attempt/transcript"
+	"deepwork/session/board"
 	"deepwork/session/show"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
@@ -197,11 +198,12 @@ var words = map[string]string{
 }
 
 // word returns a state, or a value of an argument, as people read it.
-func word(state string) string {
-	if w, is := words[state]; is {
+func word(state any) string {
+	text := fmt.Sprint(state)
+	if w, is := words[text]; is {
 		return w
 	}
-	return state
+	return board.State(text).Words()
 }
 
 // heading returns a text that begins with a capital.

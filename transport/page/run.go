@@ -28,7 +28,7 @@ type runView struct {
 }
 
 // Complete reports whether the workflow is complete.
-func (v *runView) Complete() bool { return v.State == string(board.RunComplete) }
+func (v *runView) Complete() bool { return v.State == board.Completed || v.State == board.Merged }
 
 // Minutes returns how long one execution of the leader may take, 0 for any time.
 func (v *runView) Minutes() float64 { return v.Kept.MaxTime.Minutes() }
@@ -37,7 +37,7 @@ func (v *runView) Minutes() float64 { return v.Kept.MaxTime.Minutes() }
 func (v *runView) Waits() (all []*run.Step) {
 	if v.Live {
 		v.Tree.Each(func(x *run.Step, _ int) {
-			if x.Why() != "" {
+			if x.Why != "" {
 				all = append(all, x)
 			}
 		})
@@ -47,12 +47,12 @@ func (v *runView) Waits() (all []*run.Step) {
 
 // Brief reports whether what was said for a step is left out.
 func (v *runView) Brief(x *run.Step) bool {
-	return v.many && (x.State == run.Finished || x.State == run.NotBegun)
+	return v.many && (x.State == board.Completed || x.State == board.NotBegun)
 }
 
 // Answer returns the form for a step whose outputs a person is asked to pass, or nil.
 func (v *runView) Answer(x *run.Step) *answerForm {
-	if x.State != run.WaitsForPerson || x.Session == nil {
+	if x.State != board.WaitingForYou || x.Session == nil {
 		return nil
 	}
 	return answerFormOf(v.engine, x.Session, x.ID)
@@ -107,13 +107,13 @@ func (v *runView) fit() {
 		one.Each(func(*run.Step, int) { n++ })
 		return n
 	}
-	idle := func(entry []*run.Step, state string) bool {
+	idle := func(entry []*run.Step, state board.State) bool {
 		return over > 0 && !slices.ContainsFunc(entry, func(x *run.Step) bool { return x.State != state })
 	}
-	for t := &v.Tree; len(t.Entries) > 0 && idle(t.Entries[0], run.Finished); t.Entries = t.Entries[1:] {
+	for t := &v.Tree; len(t.Entries) > 0 && idle(t.Entries[0], board.Completed); t.Entries = t.Entries[1:] {
 		over, v.Before = over-steps(t.Entries[0]), v.Before+len(t.Entries[0])
 	}
-	for t := &v.Tree; len(t.Entries) > 0 && idle(t.Entries[len(t.Entries)-1], run.NotBegun); t.Entries = t.Entries[:len(t.Entries)-1] {
+	for t := &v.Tree; len(t.Entries) > 0 && idle(t.Entries[len(t.Entries)-1], board.NotBegun); t.Entries = t.Entries[:len(t.Entries)-1] {
 		last := t.Entries[len(t.Entries)-1]
 		over, v.After = over-steps(last), v.After+len(last)
 	}

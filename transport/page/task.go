@@ -54,7 +54,7 @@ func (p *taskPage) Workflow() string {
 
 // Open returns the newest attempt if its agent waits or runs, else nil.
 func (p *taskPage) Open() *board.AttemptSummary {
-	if a := p.Latest(); a != nil && isOpen(a.State) {
+	if a := p.Latest(); a != nil && a.State.Open() {
 		return a
 	}
 	return nil

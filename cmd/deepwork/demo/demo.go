@@ -76,7 +76,6 @@ func (d *demo) layOut(ctx context.Context) error {
 		d.copy("jobs"),
 		write(filepath.Join(d.project(), ".deepwork", "config.yml"), fmt.Sprintf(`quality_gate: {agent_review_command: %q}
 executors: {CODER: {command: %s}, WRITER: {command: %s}}
-attempts: {done_when_merged: true}
 `, "'"+d.self+"' demo reviewer", command("coder"), command("writer"))),
 		write(filepath.Join(d.project(), "greeting.txt"), "Hello.\n"),
 		write(filepath.Join(d.own(), "deepwork", "config.yml"), fmt.Sprintf("trusted_folders: %s\n", trusted)),

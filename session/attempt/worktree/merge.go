@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,9 +47,21 @@ type Landing struct {
 	Target  string // a branch
 	Way     Way
 	Message string // of the new commit; not used by WayRebase
+	Commit  string // the message with which the worktree's changes are committed first; "" means not at all
+	Markers bool   // merge files that have conflict markers
 	// InUse is called before anything is changed; if it returns true, the error is ErrInUse. nil
 	// means never.
 	InUse func() bool
+}
+
+// A MarkersError names files of an attempt that have conflict markers.
+type MarkersError struct {
+	Path  string // the worktree
+	Files []string
+}
+
+func (e *MarkersError) Error() string {
+	return fmt.Sprintf("files in %s have conflict markers: %q", e.Path, e.Files)
 }
 
 // A Landed is the result of Merge, Rebase, Update or Push.
@@ -79,12 +92,17 @@ func NotRun(programs map[string]string) string {
 // again later; its old commits stay under refs/deepwork/before.
 //
 // Other errors are *DirtyError, for tracked files of the worktree that are not committed;
-// *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrUnpublished, ErrNoBranch, ErrMoved, ErrInUse,
+// *MarkersError; *ConflictError, see Update; ErrUnfinished, ErrOtherBranch, ErrUnpublished, ErrNoBranch, ErrMoved, ErrInUse,
 // ErrNoWorktree. After an error nothing is changed. It blocks until all is done.
 func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 	return k.onBranch(ctx, l, "merging into "+l.Target, func(b *view) (r *Landed, err error) {
 		if b.common == b.head {
 			return &Landed{Before: b.target, Commit: b.target}, nil
+		}
+		if !l.Markers {
+			if err := b.noMarkers(ctx); err != nil {
+				return nil, err
+			}
 		}
 		at, err := targetCheckout(ctx, l, b)
 		if err != nil {
@@ -459,6 +477,11 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		if err != nil {
 			return err
 		}
+		if l.Commit != "" {
+			if err := b.commitAll(ctx, l.Commit); err != nil {
+				return err
+			}
+		}
 		if b.from, b.common, err = b.begin(ctx, b.head, b.target); err != nil {
 			return err
 		}
@@ -495,6 +518,55 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		return nil, err
 	}
 	return r, nil
+}
+
+// commitAll commits the changes and the untracked files of a worktree.
+func (b *view) commitAll(ctx context.Context, message string) error {
+	tracked, others, err := b.changed(ctx)
+	if err != nil || len(tracked)+len(others) == 0 {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if _, err := git.Output(ctx, b.asUser("add", "--all")); err != nil {
+		return err
+	}
+	if _, err := git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message)); err != nil {
+		return err
+	}
+	b.head, err = commitOf(ctx, b.call(), "HEAD")
+	return err
+}
+
+// noMarkers returns a *MarkersError if the attempt has added the markers of a conflict to files.
+func (b *view) noMarkers(ctx context.Context) error {
+	c := b.call("diff-tree", "--check", "--no-ext-diff", "--no-textconv", "-r", b.from, b.head)
+	c.Config = []string{"core.whitespace=-blank-at-eol,-blank-at-eof,-space-before-tab"}
+	r, err := git.Once(ctx, c)
+	if err == nil || git.ExitCode(err) != 2 {
+		return err
+	}
+	files := []string{"grep", "-l", "-z", "--all-match", "-e", "^<<<<<<< ", "-e", "^>>>>>>> ", b.head, "--"}
+	none := len(files)
+	for line := range strings.Lines(string(r.Stdout)) {
+		if where, is := strings.CutSuffix(strings.TrimSpace(line), ": leftover conflict marker"); is && !strings.HasPrefix(line, "+") {
+			name := where[:max(0, strings.LastIndexByte(where, ':'))]
+			if path := ":(literal,top)" + name; !slices.Contains(files, path) {
+				files = append(files, path)
+			}
+		}
+	}
+	if len(files) == none {
+		return nil
+	}
+	found, err := git.Output(ctx, b.call(files...))
+	if git.ExitCode(err) == 1 { // such as lines below headings
+		return nil
+	}
+	names := git.Fields(found)
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], b.head+":")
+	}
+	return cmp.Or(err, error(&MarkersError{Path: b.Path, Files: names}))
 }
 
 // onWorktree calls do for a worktree of an attempt, which is locked.

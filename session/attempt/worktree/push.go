@@ -45,6 +45,9 @@ func (k *Keeper) Push(ctx context.Context, path, remote string, force bool) (r *
 			return err
 		}
 		c := b.call("config", "--get", "remote."+remote+".url")
+		if top, err := git.TopLevel(ctx, b.Repo); err == nil && top != "" {
+			c = git.Command{Dir: top, Args: c.Args} // a relative URL is that of the user's checkout
+		}
 		if _, err := git.Output(ctx, c); git.ExitCode(err) == 1 {
 			return errors.New("there is no such remote; git remote lists them")
 		} else if err != nil {

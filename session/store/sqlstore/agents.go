@@ -45,6 +45,7 @@ func (t Tx) addExecution(e task.Execution) (id string) {
 		SELECT ?, id, id, ?, ?, ?, executor, ?, ?, ? FROM attempts WHERE id = ?`,
 		e.ID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now, e.AttemptID)
 	t.setAttempt(e.AttemptID, task.Waiting, nil)
+	t.Exec(`UPDATE attempts SET landed = '' WHERE id = ?`, e.AttemptID)
 	return e.ID
 }
 

@@ -15,8 +15,14 @@ import (
 	"github.com/google/uuid"
 )
 
-const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.state, a.error,
-	a.machine_id, a.machine_name, a.root, a.workflow_session_id, a.workflow_status, a.workflow_step, a.push_error, a.run, a.created_at, a.updated_at,
+// situation are the columns of a task.Situation of an attempt, as a; those of a missing one are empty.
+const situation = `coalesce(a.machine_id, '') AS machine_id, coalesce(a.machine_name, '') AS machine_name, coalesce(a.root, '') AS root,
+	coalesce(a.state, '') AS state, coalesce(a.landed, '') AS landed, a.run,
+	coalesce((SELECT owner FROM executions WHERE attempt_id = a.id AND step_id IS NULL ORDER BY seq DESC LIMIT 1), '') AS leader,
+	(SELECT count(*) FROM executions WHERE attempt_id = a.id AND step_id IS NOT NULL AND ended_at IS NULL) > 0 AS busy`
+
+const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.error, ` + situation + `,
+	a.workflow_session_id, a.workflow_status, a.workflow_step, a.push_error, a.created_at, a.updated_at,
 	s.id AS latest_session_id, s.executor AS latest_executor
 FROM attempts a
 LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
@@ -160,7 +166,7 @@ func (b board) SetWorkspace(ctx context.Context, attemptID string, base map[stri
 func (b board) SetTargets(ctx context.Context, attemptID string, targets map[string]string) error {
 	return change(ctx, b, "changing the target of an attempt", func(t Tx) {
 		t.own("attempt", attemptID)
-		t.touch(attemptID, ``)
+		t.touch(attemptID, `landed = '', `)
 		if t.open(attemptID) {
 			t.Fail(fmt.Errorf("attempt %q: %w", attemptID, task.ErrRunning))
 		}
@@ -184,6 +190,20 @@ func (b board) SetWorkflow(ctx context.Context, attemptID string, n task.Workflo
 
 func (b board) SetPushError(ctx context.Context, attemptID string, why *string) error {
 	return change(ctx, b, "recording a push", func(t Tx) { t.touch(attemptID, `push_error = ?, `, why) })
+}
+
+func (b board) SetLanded(ctx context.Context, attemptID, landed string, done bool) (taskDone bool, err error) {
+	return write(ctx, b, "recording what became of a branch", func(t Tx) bool {
+		t.own("attempt", attemptID)
+		t.touch(attemptID, `landed = ?, `, landed)
+		of := t.taskOf(attemptID)
+		if !done || t.Exec(`UPDATE tasks SET status = 'done', updated_at = ? WHERE id = ? AND status NOT IN ('done', 'cancelled')`, t.Now, of) == 0 {
+			return false
+		}
+		t.changed(store.TaskChanged, of)
+		t.changedDependents(of)
+		return true
+	})
 }
 
 func (b board) SetRun(ctx context.Context, attemptID string, run json.RawMessage) error {

@@ -11,14 +11,15 @@ import (
 func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, err error) {
 	where, args := b.seen("")
 	all, err = read(ctx, b, "listing the attempts that need a person", func(t Tx) []task.Attention {
-		return List[task.Attention](t, `SELECT t.id AS task_id, t.title, a.id AS attempt_id, a.state, COALESCE(a.run, '') AS run, e.ended_at AS since
+		return List[task.Attention](t, `SELECT t.id AS task_id, t.title, a.id AS attempt_id, `+situation+`, e.session_id IS NOT NULL AS began, COALESCE(e.ended_at, e.created_at) AS since
 			FROM tasks t
 			JOIN attempts a ON a.id = (SELECT id FROM attempts WHERE task_id = t.id ORDER BY created_at DESC, id LIMIT 1)
 			JOIN executions e ON e.attempt_id = a.id AND e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id AND step_id IS NULL)
 			WHERE t.project_id IN (SELECT id FROM projects WHERE listed) AND t.status IN ('inprogress', 'inreview') AND t.deleting_at IS NULL
-			AND (a.state IN ('completed', 'failed', 'interrupted') OR a.state = 'stopped' AND (t.status = 'inreview' OR a.run IS NOT NULL))
-			AND NOT EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running'))`+where+`
-			ORDER BY e.ended_at DESC, a.id LIMIT ?`, append(args, task.MaxAttention+1)...)
+			AND a.landed <> 'merged' AND (a.state IN ('completed', 'failed', 'interrupted') OR a.state = 'stopped' AND (t.status = 'inreview' OR a.run IS NOT NULL OR a.landed <> '')
+				OR a.run IS NOT NULL AND a.state IN ('starting', 'running'))
+			AND NOT EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.id <> a.id AND o.state IN ('waiting', 'starting', 'running'))`+where+`
+			ORDER BY since DESC, a.id LIMIT ?`, append(args, task.MaxAttention+1)...)
 	})
 	if more = len(all) > task.MaxAttention; more {
 		all = all[:task.MaxAttention]
@@ -29,7 +30,7 @@ func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, 
 func (b board) Work(ctx context.Context) (open, ended []task.Work, err error) {
 	where, args := b.seen("")
 	args = append(args, task.MaxWork)
-	const rows = `SELECT t.id AS task_id, t.title, a.id AS attempt_id, a.executor, a.state, a.run IS NOT NULL AS run, COALESCE(a.workflow_step, '') AS step, COALESCE(e.ended_at, e.created_at) AS since
+	const rows = `SELECT t.id AS task_id, t.title, a.id AS attempt_id, a.executor, ` + situation + `, COALESCE(a.workflow_step, '') AS step, COALESCE(e.ended_at, e.created_at) AS since
 		FROM executions e JOIN attempts a ON a.id = e.attempt_id JOIN tasks t ON t.id = a.task_id
 		WHERE e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id AND step_id IS NULL)
 		AND t.project_id IN (SELECT id FROM projects WHERE listed) AND t.deleting_at IS NULL AND e.state `

@@ -16,7 +16,7 @@ import (
 // summary reads a task with its latest attempt and that attempt's latest session. Each is the first
 // entry of an index, so a page costs the same for any number of tasks and attempts.
 const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name, t.inputs, t.lead,
-	t.created_at, t.updated_at, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS latest_session_executor,
+	t.created_at, t.updated_at, ` + situation + `, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS latest_session_executor,
 	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')) AS has_in_progress_attempt,
 	coalesce(a.state IN ('failed', 'interrupted'), FALSE) AS last_attempt_failed,
 	(SELECT string_agg(d.depends_on, ' ') FROM task_dependencies d WHERE d.task_id = t.id) AS depends_on,

@@ -189,7 +189,7 @@ func TestAttention(t *testing.T) {
 			try(t, b, s)
 		}
 		if test.attended {
-			want = append([]task.Attention{{TaskID: s.ID, Title: test.title, AttemptID: a.ID, State: test.how, Since: c.at.UTC().Truncate(time.Microsecond)}}, want...)
+			want = append([]task.Attention{{TaskID: s.ID, Title: test.title, AttemptID: a.ID, Situation: task.Situation{State: test.how, Leader: "server"}, Began: true, Since: c.at.UTC().Truncate(time.Microsecond)}}, want...)
 		}
 	}
 	addTask(t, b, p, "never tried")
@@ -239,7 +239,7 @@ func TestWork(t *testing.T) {
 			end(t, b, e, task.Ending{State: how})
 		}
 		now := returned(b.Attempt(t.Context(), a.ID)).of(t)
-		return task.Work{TaskID: s.ID, Title: s.Title, AttemptID: a.ID, Executor: now.Executor, State: now.State}
+		return task.Work{TaskID: s.ID, Title: s.Title, AttemptID: a.ID, Executor: now.Executor, Situation: now.Situation}
 	}
 	var want []task.Work
 	for i := range task.MaxWork + 1 {

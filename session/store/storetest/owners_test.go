@@ -65,6 +65,10 @@ var byID = map[string]func(context.Context, store.View, row) error{
 	"ChangeComments": func(ctx context.Context, v store.View, r row) error {
 		return second(v.ChangeComments(ctx, r.attempt, nil, []task.Comment{{File: "f", Line: 1, Side: task.NewSide}}, task.Request{}))
 	},
+	"SetLanded": func(ctx context.Context, v store.View, r row) error {
+		_, err := v.SetLanded(ctx, r.attempt, task.LandedConflicts, false)
+		return err
+	},
 	"SetTargets": func(ctx context.Context, v store.View, r row) error {
 		return v.SetTargets(ctx, r.attempt, map[string]string{"r1": "next"})
 	},

@@ -244,7 +244,7 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 
 	// A run records its own position.
 	s := addTask(t, b, p, "a run")
-	led := returned(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/run", Workspace: abs("w"), Run: json.RawMessage("{}")}, task.Execution{Prompt: "p"}, task.Request{})).of(t)
+	led := returned(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/run", Workspace: abs("w"), Situation: task.Situation{Run: json.RawMessage("{}")}}, task.Execution{Prompt: "p"}, task.Request{})).of(t)
 	begin("00000021", led.ID, "", "main")
 	position(led.ID)
 

@@ -14,7 +14,7 @@ import (
 func led(t testing.TB, b board, p task.Project, title string) *task.Attempt {
 	t.Helper()
 	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title, JobName: new("j"), WorkflowName: new("w"), Lead: task.ServerLeads}, task.Request{})).of(t)
-	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/" + title, Workspace: abs("w"), Run: json.RawMessage(`{"goal":"g"}`)},
+	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/" + title, Workspace: abs("w"), Situation: task.Situation{Run: json.RawMessage(`{"goal":"g"}`)}},
 		task.Execution{Prompt: "do it"}, task.Request{})
 	testkit.Must(t, err)
 	return a
@@ -234,11 +234,11 @@ func TestRunsAreListed(t *testing.T) {
 	e, _ := run(t, b)
 	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "one"}))
 	open, _, err := b.Work(t.Context())
-	if err != nil || len(open) != 1 || !open[0].Run || open[0].Step != "one" {
+	if err != nil || len(open) != 1 || open[0].Run == nil || open[0].Step != "one" {
 		t.Errorf("%+v %v", open, err)
 	}
 	end(t, b, e, task.Ending{State: task.Stopped})
 	got, _, err := b.Attention(t.Context())
 	testkit.Must(t, err)
-	equal(t, len(got), 1, got[0].Run, `{"goal":"g"}`, got[0].State, task.Stopped)
+	equal(t, len(got), 1, string(got[0].Run), `{"goal":"g"}`, got[0].State, task.Stopped)
 }

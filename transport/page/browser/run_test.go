@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 	b.until(`document.querySelector('[aria-labelledby=working]').innerText.includes('run · WRITER, step plan')`)
 	b.open(path)
 	p.order(t, "plan", "finish")
-	b.until(stepIs("Plan it", "finished") + ` && [...document.querySelectorAll('.ask')].some(e => e.innerText.includes('waits for a slot'))`)
+	b.until(stepIs("Plan it", "completed") + ` && [...document.querySelectorAll('.ask')].some(e => e.innerText.includes('waits for a slot'))`)
 	b.check("run")
 	b.shoot("run-slot")
 	for _, s := range []string{"sea", "woods"} { // in whatever order they run
@@ -108,18 +108,18 @@ func TestRun(t *testing.T) {
 	}
 	p.order(t, "sea", "finish")
 	p.order(t, "woods", "finish")
-	b.until(stepIs("The sea", "finished") + " && " + stepIs("The woods", "finished"))
+	b.until(stepIs("The sea", "completed") + " && " + stepIs("The woods", "completed"))
 	p.order(t, "report", "finish")
-	b.until(stepIs("The report", "waits for a person") + ` && !!document.querySelector('form.answer')`)
+	b.until(stepIs("The report", "waiting for you") + ` && !!document.querySelector('form.answer')`)
 	b.check("run-asks")
 	b.shoot("run-asks")
 	b.fill(`form.answer textarea`, "Say more")
 	b.click("Fail")
 	b.until(stepIs("The report", "running") + ` && ` + has("2 tries"))
 	p.order(t, "report", "finish")
-	b.until(stepIs("The report", "waits for a person") + ` && !!document.querySelector('form.answer') && document.querySelectorAll('[aria-label="report.md"] tr.add').length === 2`)
+	b.until(stepIs("The report", "waiting for you") + ` && !!document.querySelector('form.answer') && document.querySelectorAll('[aria-label="report.md"] tr.add').length === 2`)
 	b.click("Pass")
-	b.until(state("complete") + " && " + stepIs("The report", "finished"))
+	b.until(state("completed") + " && " + stepIs("The report", "completed"))
 	b.check("run-complete")
 	b.shoot("run-complete")
 	b.clickOn("h3 a", "The report")
@@ -139,7 +139,7 @@ func TestRunNeedsAPerson(t *testing.T) {
 	b := person(t, p.root)
 	path := b.startRun("short", "One text")
 	p.order(t, "plan", "leave")
-	b.until(state("stopped") + " && " + has("ended without finishing it"))
+	b.until(state("failed") + " && " + has("ended without finishing it"))
 	b.check("run-stopped")
 	b.shoot("run-stopped")
 	b.open("/")
@@ -150,7 +150,7 @@ func TestRunNeedsAPerson(t *testing.T) {
 	b.click("Resume the run")
 	b.until(said("goes on where it was") + " && " + stepIs("Plan it", "running"))
 	p.order(t, "plan", "finish")
-	b.until(state("complete"))
+	b.until(state("completed"))
 
 	b.startRun("write", "Two texts", chromedp.SendKeys(chromedp.CSS("#max_unknown"), "1"))
 	p.order(t, "plan", "finish")
@@ -176,7 +176,7 @@ func TestRunNeedsAPerson(t *testing.T) {
 	b.until(at("/attempts/"))
 	b.until(stepIs("Plan it", "running"))
 	p.order(t, "plan", "finish")
-	b.until(state("complete"))
+	b.until(state("completed"))
 }
 
 // stepperWord makes this test binary an agent of a run: BINARY stepper DIR.

@@ -4,6 +4,7 @@ package board
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -92,7 +93,7 @@ func commentOutcome(r any) string {
 
 func followUpOutcome(r any) string { return r.(*attempt.FollowUpReply).Status }
 
-func runOutcome(r any) string { return r.(*attempt.RunMade).State }
+func runOutcome(r any) string { return string(r.(*attempt.RunMade).State) }
 
 // mergeOutcome is the status of the last repository.
 func mergeOutcome(r any) string {
@@ -107,7 +108,7 @@ func mergeOutcome(r any) string {
 var words = tool.Words{
 	"status":          {"todo", "inprogress", "inreview", "done", "cancelled"},
 	"task_status":     {"todo", "inprogress", "inreview", "done", "cancelled"},
-	"state":           {"waiting", "starting", "running", "completed", "failed", "stopped", "interrupted"},
+	"state":           {board.Queued, board.Running, board.Completed, board.Failed, board.Stopped, board.Interrupted},
 	"workflow_status": {board.WorkflowActive, board.WorkflowCompleted, board.WorkflowAborted},
 	"stream":          {"stdout", "stderr", "system"},
 	"lead":            {task.AgentLeads, task.ServerLeads},
@@ -132,18 +133,33 @@ var refinements = map[string]func(*jsonschema.Schema){
 		kinds(s, "messages", "message", "reasoning", "tool_call", "tool_result", "error", "output", "stderr", "system")
 	},
 	"needs_attention": func(s *jsonschema.Schema) {
-		kinds(s, "items", board.AttentionFailed, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionStep)
+		allStates(s.Properties["items"].Items)
+		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionStep)
 	},
-	"run_workflow": runStates,
 	"get_run": func(s *jsonschema.Schema) {
-		runStates(s)
-		s.Properties["plan"].Items.Properties["state"].Enum = nil
+		allStates(s)
+		plan := []board.State{board.NotBegun, board.Queued, board.Running, board.WaitingForYou, board.WaitingForLimit, board.Completed, board.Paused, board.Interrupted, board.Failed, board.Stopped}
+		s.Properties["plan"].Items.Properties["state"].Enum = values(plan)
 	},
-	"merge_attempt": mergeStatuses, "rebase_attempt": mergeStatuses, "abort_merge": abortStatuses, "push_attempt": mergeStatuses, "change_target": mergeStatuses,
+	"get_attempt": allStates, "start_task_attempt": allStates, "stop_attempt": allStates, "run_workflow": allStates,
+	"list_task_attempts": func(s *jsonschema.Schema) { allStates(s.Properties["attempts"].Items) },
+	"merge_attempt":      mergeStatuses, "rebase_attempt": mergeStatuses, "abort_merge": abortStatuses, "push_attempt": mergeStatuses, "change_target": mergeStatuses,
 }
 
-func runStates(s *jsonschema.Schema) {
-	s.Properties["state"].Enum = []any{"waiting", "starting", "running", string(board.RunComplete), string(board.RunStopped), string(board.RunPaused), string(board.RunInterrupted)}
+// allStates lets the state in a reply be any of an attempt or a run; null stays possible where it is.
+func allStates(s *jsonschema.Schema) {
+	of, all := s.Properties["state"], values(board.States)
+	if slices.Contains(of.Enum, nil) {
+		all = append(all, nil)
+	}
+	of.Enum = all
+}
+
+func values(states []board.State) (all []any) {
+	for _, s := range states {
+		all = append(all, string(s))
+	}
+	return all
 }
 
 func mergeStatuses(s *jsonschema.Schema) {

@@ -145,6 +145,7 @@ CREATE TABLE attempts_all (
 	workspace           string NOT NULL,
 	state               string NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
 	error               string,
+	landed              string NOT NULL DEFAULT '' CHECK (landed IN ('', 'conflicts', 'merged')),
 	push_error          string,
 	workflow_session_id string,
 	workflow_status     string,

@@ -91,6 +91,7 @@ CREATE TABLE attempts (
 	workspace           TEXT NOT NULL, -- the folder that the agent works in, absolute
 	state               TEXT NOT NULL CHECK (state IN ('waiting', 'starting', 'running', 'completed', 'failed', 'stopped', 'interrupted')),
 	error               TEXT,          -- why its last execution failed, if known
+	landed              TEXT NOT NULL DEFAULT '' CHECK (landed IN ('', 'conflicts', 'merged')), -- what became of its branch
 	push_error          TEXT,          -- why its branch was last not pushed to the remote of the config; NULL if it was, or was not to be
 	workflow_session_id TEXT,          -- of the workflow that its agent runs, 8 hex
 	workflow_status     TEXT,          -- active, completed or aborted
