@@ -3,6 +3,7 @@ package board
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 // The kinds of what needs a person.
@@ -21,6 +23,7 @@ const (
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
+	AttentionLimit     = "limit_unclear"     // a step of a run waits for a limit whose provider does not say when it ends
 	AttentionStep      = "step_waits"        // a step of a workflow that only a person can pass: they review it, or override its review
 )
 
@@ -59,6 +62,11 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		}
 		all = append(all, Attention{Kind: kind, ID: a.AttemptID, Title: a.Title, Since: new(Stamp(a.Since)), Command: command + a.AttemptID, End: end, at: a.Since})
 	}
+	limits, err := unclearLimits(ctx, v.View)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, limits...)
 	if u := b.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
@@ -82,6 +90,36 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: NonNil(all), Count: len(all), Truncated: more}, nil
+}
+
+// unclearLimits returns the steps of runs that wait for a limit without a known end.
+func unclearLimits(ctx context.Context, v store.View) (all []Attention, err error) {
+	open, _, err := v.Work(ctx)
+	if err != nil {
+		return nil, Fault("listing what agents work on", err)
+	}
+	for _, w := range open {
+		if !w.Run {
+			continue
+		}
+		at, err := v.Attempt(ctx, w.AttemptID)
+		if errors.Is(err, task.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, Fault("reading a run", err)
+		}
+		run, err := runIn(at)
+		if err != nil {
+			return nil, err
+		}
+		for i, r := range waitsOf(run, true) {
+			if r.tries > 0 {
+				all = append(all, Attention{Kind: AttentionLimit, ID: at.ID, Title: w.Title + ": " + r.Text(), Since: &r.Since, Command: "deepwork run status " + at.ID, at: run.Waits[i].Since})
+			}
+		}
+	}
+	return all, nil
 }
 
 // endOf returns how a run on the board has ended, nil for "" and for what cannot be read.

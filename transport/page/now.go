@@ -176,6 +176,7 @@ var attentions = map[string][3]string{
 	board.AttentionReview:    {"agent", "to review", "look at its changes, then merge them or send a follow-up"},
 	board.AttentionStep:      {"session", "waits for you", "its review failed: override it, or have the agent do it again"},
 	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
+	board.AttentionLimit:     {"run", "limited", "it is tried again a few times, then it stops and asks you"},
 	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
 }
 
@@ -199,7 +200,7 @@ func attentionItem(a board.Attention) item {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
 	switch a.Kind {
-	case board.AttentionFailed, board.AttentionReview:
+	case board.AttentionFailed, board.AttentionReview, board.AttentionLimit:
 		i.Link, i.Command = "/attempts/"+a.ID, ""
 		if a.End != nil {
 			i.Kind = "run"

@@ -48,7 +48,8 @@ func (s *summary) put(e *Exit) {
 			e.FinalMessage = text
 		}
 	}
-	e.Stderr, e.Usage, e.Conversation = process.Tail(string(s.stderr), maxStderr), s.reader.Usage(), s.reader.Conversation()
+	e.Stderr, e.Failure = process.Tail(string(s.stderr), maxStderr), clip([]byte(s.reader.Failure()))
+	e.Usage, e.Conversation = s.reader.Usage(), s.reader.Conversation()
 }
 
 // keep makes a line the last one, unless it is blank.

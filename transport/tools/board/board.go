@@ -134,7 +134,7 @@ var refinements = map[string]func(*jsonschema.Schema){
 		kinds(s, "messages", "message", "reasoning", "tool_call", "tool_result", "error", "output", "stderr", "system")
 	},
 	"needs_attention": func(s *jsonschema.Schema) {
-		kinds(s, "items", board.AttentionFailed, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionStep)
+		kinds(s, "items", board.AttentionFailed, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionLimit, board.AttentionStep)
 	},
 	"run_workflow": runStates,
 	"get_run": func(s *jsonschema.Schema) {
