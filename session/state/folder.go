@@ -204,6 +204,7 @@ func (f *Folder) Make() error {
 		return fmt.Errorf("making a folder for the state of the project (%s moves it): %w", Env, durable.Explain(err, f.Dir))
 	}
 	f.made = true
+	f.post()
 	return nil
 }
 
