@@ -94,10 +94,9 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 		return err
 	}
 	folder := state.Of(root)
-	additional, _ := config.JobsFolders() // the server warns of relative ones
 	jobs, err := catalog.Open(ctx, catalog.Options{
 		Root:       root,
-		Additional: additional,
+		Additional: config.JobsFolders(),
 		Standard:   standard.FS(), StandardDir: folder.StandardJobs(), MakeState: func() error { return session.MakeState(folder) },
 		// The catalog would log the load errors, which are printed instead.
 		Logger:  slog.New(slog.DiscardHandler),

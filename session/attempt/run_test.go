@@ -23,6 +23,7 @@ import (
 func TestAttemptRuns(t *testing.T) {
 	p := newProject(t)
 	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("dirty\n"), 0o644))
+	must(t, os.MkdirAll(filepath.Join(p.Root, ".deepwork", "jobs"), 0o755))
 	s := p.open()
 	v := s.newTask("Put things into it.", "! prompt", "! pwd", "! env MODE", "! env "+config.AttemptEnv, "! env "+config.BoardEnv, "! env "+config.JobsFoldersEnv,
 		"! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose", "! say all is well", "! exit 0")
