@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -55,14 +56,16 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 // lines writes a stream to the log, no faster than the disk allows: an agent that is faster blocks
 // in its writes.
 func (a *agent) lines(stream string) *process.Lines {
-	return process.NewLines(MaxLine, func(lines [][]byte) {
+	lines := process.NewLines(MaxLine, func(lines [][]byte) {
 		a.log.write(stream, lines...)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for _, line := range lines {
-			a.summary.line(stream, line)
+			a.summary.line(stream, bytes.TrimRight(line, "\r\n"))
 		}
 	})
+	lines.Breaks = true
+	return lines
 }
 
 // watch waits until the agent ends, or ends it when a stop is requested or its start could not be

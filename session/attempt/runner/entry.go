@@ -2,10 +2,12 @@ package runner
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"deepwork/catalog/jsontext"
 )
@@ -16,6 +18,30 @@ type Entry struct {
 	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
 	Stream string    `json:"stream" jsonschema:"stdout, stderr, or system for messages of deepwork"`
 	Text   string    `json:"text" jsonschema:"the line, without its line break"`
+	Raw    string    `json:"raw,omitempty" jsonschema:"the line in base64, without its line feed, if text is not exactly that"`
+	More   bool      `json:"more,omitempty" jsonschema:"true if no line feed follows: the line goes on in the next entry of its stream, or is the last"`
+}
+
+// newEntry returns the entry of a line as process.Lines has it, with its break, or of a message of deepwork.
+func newEntry(index int64, at time.Time, stream string, line []byte) Entry {
+	text, whole := bytes.CutSuffix(line, []byte("\n"))
+	e := Entry{Index: index, Time: at, Stream: stream, Text: string(bytes.TrimSuffix(text, []byte("\r"))), More: !whole && stream != System}
+	if len(e.Text) < len(text) || !utf8.Valid(text) {
+		e.Raw = base64.StdEncoding.EncodeToString(text)
+	}
+	return e
+}
+
+// Bytes returns what was written: the line and, if it has ended, its break.
+func (e *Entry) Bytes() []byte {
+	line := []byte(e.Text)
+	if raw, err := base64.StdEncoding.DecodeString(e.Raw); e.Raw != "" && err == nil {
+		line = raw
+	}
+	if !e.More {
+		line = append(line, '\n')
+	}
+	return line
 }
 
 // The streams of an Entry.

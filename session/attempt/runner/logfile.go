@@ -98,11 +98,11 @@ func (l *logFile) write(stream string, lines ...[]byte) {
 	now := time.Now().UTC()
 	for _, line := range lines {
 		if len(l.buf) == 0 && l.lost > 0 {
-			l.buf = appendEntry(l.buf, Entry{l.next, now, System,
-				fmt.Sprintf("%d lines are missing here: the log could not be written: %v", l.lost, l.why)})
+			l.buf = appendEntry(l.buf, newEntry(l.next, now, System,
+				fmt.Appendf(nil, "%d lines are missing here: the log could not be written: %v", l.lost, l.why)))
 			l.count++
 		}
-		l.buf = appendEntry(l.buf, Entry{l.next + l.count, now, stream, string(line)})
+		l.buf = appendEntry(l.buf, newEntry(l.next+l.count, now, stream, line))
 		l.count++
 		if len(l.buf) >= batchBytes {
 			l.flush()
