@@ -191,6 +191,9 @@ func (b *Board) untrusted(cfg *config.Config) *Attention {
 		keys = append(keys, asked.Key)
 	}
 	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + Enumerate(keys, "nothing"), Command: "deepwork trust"}
+	if why := cfg.Approval.Withheld.Why(); why != "" {
+		a.Title += "." + strings.TrimSuffix(why, ".")
+	}
 	if why := cfg.Approval.Withheld.Fault; why != "" {
 		a.Title += ". It cannot be approved: " + strings.TrimSuffix(why, ".")
 	}

@@ -106,7 +106,7 @@ type TasksReply struct {
 
 // Attention is one thing that waits for a person.
 type Attention struct {
-	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, run_stopped (at a step, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit whose provider does not say when it ends) or step_waits (only a person can pass it)"`
+	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, run_stopped (at a step, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit without a known end) or step_waits (only a person can pass it)"`
 	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`

@@ -39,7 +39,7 @@ func (f *Folder) Elsewhere() (dir, file string) {
 
 // post writes where the state is, unless there is another one. Without it only a warning is missed.
 func (f *Folder) post() {
-	if dir, _ := f.Elsewhere(); dir == "" && f.signpost() != "" {
+	if dir, _ := f.Elsewhere(); f.found && dir == "" && f.signpost() != "" {
 		_ = (durable.Disk{}).Put(f.signpost(), []byte(f.Dir+"\n"), durable.PutOptions{})
 	}
 }

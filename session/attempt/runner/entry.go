@@ -18,8 +18,8 @@ type Entry struct {
 	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
 	Stream string    `json:"stream" jsonschema:"stdout, stderr, or system for messages of deepwork"`
 	Text   string    `json:"text" jsonschema:"the line, without its line break"`
-	Raw    string    `json:"raw,omitempty" jsonschema:"the line in base64, without its line feed, if text is not exactly that"`
-	More   bool      `json:"more,omitempty" jsonschema:"true if no line feed follows: the line goes on in the next entry of its stream, or is the last"`
+	Raw    string    `json:"raw,omitempty" jsonschema:"the line in base64, if text is not exactly that"`
+	More   bool      `json:"more,omitempty" jsonschema:"true if no line feed follows"`
 }
 
 // newEntry returns the entry of a line as process.Lines has it, with its break, or of a message of deepwork.

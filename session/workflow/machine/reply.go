@@ -96,9 +96,9 @@ type StepInfo struct {
 	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
 	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what to do with branch_name"`
 	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
-	Name            string           `json:"step_name,omitempty" jsonschema:"name of the step, for people"`
-	Description     string           `json:"step_description,omitempty" jsonschema:"what the step is for, in a sentence"`
-	Position        string           `json:"position,omitempty" jsonschema:"place of the step in the workflow, such as 1 of 3"`
+	Name            string           `json:"step_name,omitempty" jsonschema:"name, for people"`
+	Description     string           `json:"step_description,omitempty" jsonschema:"description"`
+	Position        string           `json:"position,omitempty" jsonschema:"place in the workflow: 1 of 3"`
 	Item            *ItemInfo        `json:"item,omitempty" jsonschema:"the item that the step is about, if it is done for each of a list"`
 	Round           *Round           `json:"round,omitempty" jsonschema:"the round, if the step is repeated"`
 	ProjectRoot     string           `json:"project_root,omitempty" jsonschema:"absolute path of the folder that paths are relative to"`
@@ -278,16 +278,16 @@ type Member struct {
 	ReviewRunning   bool    `json:"review_running" jsonschema:"whether a review, or a check, is running"`
 	FailedChecks    int     `json:"failed_checks,omitzero" jsonschema:"number of finished_step calls whose checks failed"`
 
-	Review *Standing `json:"review,omitempty" jsonschema:"where the review of the outputs that were handed in last stands; absent before any were"`
+	Review *Standing `json:"review,omitempty" jsonschema:"review of the outputs handed in last"`
 }
 
 // Standing is where the review of a step stands.
 type Standing struct {
-	State     string  `json:"state" jsonschema:"running; waiting_for_you: a person must pass the outputs; passed; failed; or void: without a verdict"`
-	Feedback  string  `json:"feedback,omitempty" jsonschema:"why it failed or has no verdict, or what a person said"`
+	State     string  `json:"state" jsonschema:"running, waiting_for_you (a person must pass the outputs), passed, failed or void (without a verdict)"`
+	Feedback  string  `json:"feedback,omitempty" jsonschema:"why it failed or is void"`
 	Outputs   Outputs `json:"outputs" jsonschema:"what was handed in, by output"`
-	TriesLeft int     `json:"tries_left" jsonschema:"number of reviews that may still fail"`
-	Command   string  `json:"command,omitempty" jsonschema:"command with which the person answers"`
+	TriesLeft int     `json:"tries_left" jsonschema:"number of tries left"`
+	Command   string  `json:"command,omitempty" jsonschema:"how the person answers"`
 }
 
 // StepReply is the reply of get_step.
