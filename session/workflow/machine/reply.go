@@ -283,7 +283,7 @@ type Member struct {
 
 // Standing is where the review of a step stands.
 type Standing struct {
-	State     string  `json:"state" jsonschema:"running, waiting_for_you (a person must pass the outputs), passed, failed or void (without a verdict)"`
+	State     string  `json:"verdict" jsonschema:"running, waiting_for_you (a person must pass the outputs), passed, failed or void (without a verdict)"`
 	Feedback  string  `json:"feedback,omitempty" jsonschema:"why it failed or is void"`
 	Outputs   Outputs `json:"outputs" jsonschema:"what was handed in, by output"`
 	TriesLeft int     `json:"tries_left" jsonschema:"number of tries left"`
