@@ -30,7 +30,7 @@ import (
 // Options configures a Catalog. The zero value of a field means its default.
 type Options struct {
 	Root       string   // project root, absolute
-	Additional []string // more job folders, absolute, after the standard ones
+	Additional []string // more job folders, absolute, after the standard ones; others have no jobs
 	Standard   fs.FS    // jobs bundled with the binary; nil means none
 	// StandardDir is the folder for the files of Standard, absolute. MakeState creates its parent;
 	// by default it is created if missing.
@@ -106,12 +106,12 @@ func Open(ctx context.Context, o Options) (*Catalog, error) {
 		paths = append(paths, o.StandardDir)
 	}
 	for _, dir := range o.Additional {
-		switch {
-		case !filepath.IsAbs(dir):
-			o.Logger.Warn("additional job folder left out: its path is not absolute", "folder", dir)
-		case !slices.Contains(paths, filepath.Clean(dir)):
+		if filepath.IsAbs(dir) && !slices.Contains(paths, filepath.Clean(dir)) {
 			paths = append(paths, filepath.Clean(dir))
 		}
+	}
+	for _, fault := range FolderFaults(o.Additional) {
+		o.Logger.Warn("a job folder is not used: " + fault)
 	}
 	first := &state{folders: xslices.Map(paths, newFolder)} // in which nothing has been checked
 	first.snap = assemble(first.folders, 0)

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -51,6 +52,22 @@ func (s *Snapshot) Missing() (all []LoadError) {
 	}
 	return all
 }
+
+// FolderFaults says which job folders have no jobs because of how they are written or since they do not exist, one
+// sentence each. It looks at the disk.
+func FolderFaults(additional []string) (all []string) {
+	for _, dir := range additional {
+		if !filepath.IsAbs(dir) {
+			all = append(all, fmt.Sprintf("The job folder %q is not an absolute path: write all of it, since ~ and the working directory do not count here.", dir))
+		} else if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			all = append(all, fmt.Sprintf("The job folder %s does not exist, or cannot be read.", dir))
+		}
+	}
+	return all
+}
+
+// FolderFaults is FolderFaults for the additional folders of the catalog.
+func (c *Catalog) FolderFaults() []string { return FolderFaults(c.options.Additional) }
 
 // Fresh returns a snapshot that includes every write to the job folders that ended before the call:
 // new, changed and removed jobs (DESIGN "Read your own writes"). If nothing changed, it costs one

@@ -83,12 +83,12 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // remedy returns what to do about a code.
 func (c Code) remedy() string {
-	const fix = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to fix it or its configuration (quality_gate in .deepwork/config.yml, or the flags of deepwork serve)."
+	const fix = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to fix it or its configuration (quality_gate in .deepwork/config.yml or the user's own config, or the flags of deepwork serve)."
 	switch c {
 	case NotStarted:
-		return "Tell the user: the reviewer comes from quality_gate.agent_review_command or reviewer_executor in .deepwork/config.yml, or from a flag of deepwork serve. Once it is fixed, call finished_step again with the same outputs."
+		return "Tell the user: the reviewer comes from quality_gate.agent_review_command or reviewer_executor in .deepwork/config.yml or the user's own config, or from a flag of deepwork serve. Once it is fixed, call finished_step again with the same outputs."
 	case TimedOut:
-		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow again, tell the user to raise quality_gate.default_timeout in .deepwork/config.yml."
+		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow again, tell the user to raise quality_gate.default_timeout in .deepwork/config.yml or the user's own config."
 	case ContentChanged:
 		return "Let everything that writes to the outputs end, then call finished_step again."
 	case Cancelled:

@@ -99,6 +99,6 @@ func UntrustedNotice(root string, a *config.Approval) string {
 		return fmt.Sprintf("The user denied everything that would run in this project (%s), so it is not in force. They can change that with `deepwork trust --path %s` in a terminal.",
 			strings.Join(keys, ", "), root)
 	}
-	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run `deepwork trust --path %s` in a terminal.",
-		strings.Join(keys, ", "), what, root)
+	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run `deepwork trust --path %s` in a terminal.%s",
+		strings.Join(keys, ", "), what, root, a.Withheld.Why())
 }

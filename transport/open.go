@@ -222,11 +222,7 @@ func (p *opening) openJobs() (err error) {
 	o := catalog.Options{Root: p.root, Additional: p.options.AdditionalJobs, Standard: p.options.StandardJobs, StandardDir: p.folder.StandardJobs(),
 		MakeState: func() error { return session.MakeState(p.folder) }, Logger: p.logger}
 	if o.Additional == nil {
-		var relative []string
-		o.Additional, relative = config.JobsFolders()
-		for _, dir := range relative {
-			p.logger.Warn("ignoring a job folder that is not an absolute path: make it absolute", "variable", config.JobsFoldersEnv, "folder", dir)
-		}
+		o.Additional = config.JobsFolders()
 	}
 	o.Standard = cmp.Or(o.Standard, standard.FS())
 	if p.jobs, err = catalog.Open(p.ctx, o); err != nil {

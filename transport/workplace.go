@@ -99,7 +99,7 @@ func (w *workplace) options(ctx context.Context, o Options, folder *state.Folder
 	if !l.Run.InPlace {
 		env = map[string]string{config.AttemptEnv: l.Attempt.ID, config.BoardEnv: folder.Database()}
 		if o.AdditionalJobs == nil {
-			o.AdditionalJobs, _ = config.JobsFolders()
+			o.AdditionalJobs = config.JobsFolders()
 		}
 		o.AdditionalJobs = append([]string{filepath.Join(folder.Root, ".deepwork", "jobs")}, o.AdditionalJobs...)
 	}

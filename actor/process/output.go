@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -99,6 +100,9 @@ func Tail(s string, size int) string {
 // Lines is a writer that splits its input into lines of at most max bytes, never within a
 // character, and passes on complete ones. It stores at most one line. It is for one goroutine.
 type Lines struct {
+	// Breaks keeps the "\n" at the end of each line, and a "\r" before it: a piece without one goes on in the next.
+	Breaks bool
+
 	max   int
 	give  func(lines [][]byte)
 	cut   bool   // drops the rest of a line that is too long
@@ -107,7 +111,7 @@ type Lines struct {
 	split bool // rest continues a line that was passed on in part
 }
 
-// NewLines returns a Lines. The lines have no line breaks and are valid only during the call of
+// NewLines returns a Lines. The lines have no line breaks, unless Breaks is set, and are valid only during the call of
 // give.
 func NewLines(max int, give func(lines [][]byte)) *Lines { return &Lines{max: max, give: give} }
 
@@ -130,6 +134,11 @@ func (s *Lines) Write(p []byte) (int, error) {
 			s.rest = append(s.rest[:0], line...)
 			return n, nil
 		}
+		if s.Breaks {
+			s.add(append(slices.Clip(line), '\n'))
+			p, s.split = after, false
+			continue
+		}
 		// The end of a line that was cut exactly there is not a separate line.
 		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 || !s.split {
 			s.add(line)
@@ -141,7 +150,11 @@ func (s *Lines) Write(p []byte) (int, error) {
 // End passes on the last line if it has no line break.
 func (s *Lines) End() {
 	if len(s.rest) > 0 {
-		s.add(bytes.TrimSuffix(s.rest, []byte("\r")))
+		line := s.rest
+		if !s.Breaks {
+			line = bytes.TrimSuffix(line, []byte("\r"))
+		}
+		s.add(line)
 		s.rest = s.rest[:0]
 	}
 	s.flush()

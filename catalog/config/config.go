@@ -151,16 +151,16 @@ const (
 	ProjectEnv     = "DEEPWORK_PROJECT" // the name of the project in that store
 )
 
-// JobsFolders returns the job folders of JobsFoldersEnv. It ignores relative ones, since the
-// working directory of a server is its client's choice.
-func JobsFolders() (folders, relative []string) {
+// JobsFolders returns the job folders of JobsFoldersEnv. Relative ones are not used, since the working directory of a
+// server is its client's choice: catalog.FolderFaults says so.
+func JobsFolders() (folders []string) {
 	for _, dir := range filepath.SplitList(os.Getenv(JobsFoldersEnv)) {
-		switch dir = strings.TrimSpace(dir); {
-		case filepath.IsAbs(dir):
-			folders = append(folders, filepath.Clean(dir))
-		case dir != "":
-			relative = append(relative, dir)
+		if dir = strings.TrimSpace(dir); filepath.IsAbs(dir) {
+			dir = filepath.Clean(dir)
+		}
+		if dir != "" {
+			folders = append(folders, dir)
 		}
 	}
-	return folders, relative
+	return folders
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -154,7 +153,7 @@ func (s *WorkflowSource) fault() string {
 // workflow_tools.sources.ci for the list entry with the name ci. Unreadable parts are left out.
 func Places(source []byte) map[string]int {
 	lines := make(map[string]int)
-	doc, _, err := yamltree.Documents(bytes.NewReader(source))
+	doc, _, err := yamltree.Documents(source)
 	if err == nil && doc != nil && len(doc.Content) > 0 {
 		places(doc.Content[0], "", 0, lines)
 	}

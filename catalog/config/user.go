@@ -110,6 +110,19 @@ type Withheld struct {
 	Denied bool   // the user refused, also what their own config would run here
 	Kept   bool   // earlier, approved values stay in force
 	Fault  string // why it cannot be approved until that is corrected, or ""
+	// Changed are the files of the project that are not as they were when the rest of it was approved last.
+	Changed []string
+}
+
+// Why says which files have changed since the approval, as a sentence after a space, or is "".
+func (w *Withheld) Why() string {
+	switch len(w.Changed) {
+	case 0:
+		return ""
+	case 1:
+		return " " + w.Changed[0] + " has changed since it was approved."
+	}
+	return " Changed since they were approved: " + strings.Join(w.Changed, ", ") + "."
 }
 
 // Asked is one thing that a project's config asks for.

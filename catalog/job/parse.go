@@ -192,16 +192,21 @@ func (d *decoder) checkDependencies(j *Job, i int, at place) {
 	}
 }
 
-// step returns the index of a step, and reports a reference to one that does not exist.
+// step returns the index of a step, and reports a reference to one that does not exist, unless a fault of the steps
+// themselves may be why.
 func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
 	if i, ok = j.steps[id]; ok || id == "" || d.Full() {
 		return i, ok
 	}
-	ids := make([]string, 0, len(j.Steps))
+	ids := make([]string, len(j.Steps))
 	for i := range j.Steps {
-		if j.Steps[i].ID != "" {
-			ids = append(ids, j.Steps[i].ID)
+		ids[i] = j.Steps[i].ID
+		if identifier(ids[i]) != "" {
+			return 0, false
 		}
+	}
+	if len(ids) == 0 {
+		return 0, false
 	}
 	d.FaultAt(at, "there is no step %s: %s", yamltree.Quote(id), nearest(id, ids, "the steps are "))
 	return 0, false

@@ -105,6 +105,24 @@ func (l *Ledger) ApprovesCheck(e Entry, trusted []string) error {
 	return ErrUnapproved
 }
 
+// changed returns the files whose content differs from that of the last approval of a command that is the same.
+func (r *Record) changed(set Set) (names []string) {
+	if len(r.Grants) == 0 {
+		return nil
+	}
+	for _, was := range r.Grants[len(r.Grants)-1].Set {
+		for _, is := range set {
+			for name, sum := range is.Files {
+				if old, approved := was.Files[name]; approved && old != sum && is.Key == was.Key && bytes.Equal(is.Value, was.Value) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // ApprovedCheck reports whether a check is among those that the user approved.
 func (r *Record) ApprovedCheck(e Entry) bool {
 	return !r.Denied && e.Fault == "" && slices.ContainsFunc(r.Checks, e.sameCheck)

@@ -112,6 +112,9 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 	// No file in the project is approved, for a command of the user's own config neither.
 	asked := xslices.Map(set, func(e Entry) config.Asked { return config.Asked{Key: e.Key, Text: e.Text()} })
 	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: asked}}
+	if err == nil {
+		a.Withheld.Changed = record.changed(set)
+	}
 	if err == nil && p.good != nil && record.Granted(p.set.Hash()) {
 		a.Use, a.Files, a.Withheld.Kept = p.good, record.files(p.set), true
 	}

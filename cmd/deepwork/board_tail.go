@@ -34,7 +34,7 @@ waits is started if there is room.` + attemptsHelp,
 		},
 	})
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the attempt ends")
-	cmd.Flags().BoolVar(&a.raw, "raw", false, "print the lines as the agent wrote them")
+	cmd.Flags().BoolVar(&a.raw, "raw", false, "print each byte as the agent wrote it")
 	cmd.Flags().IntVarP(&n, "lines", "n", attempt.DefaultTail, "`number` of the agent's last lines to begin with")
 	return cmd
 }
@@ -92,12 +92,12 @@ func (a *app) printMessages(r *attempt.TailReply) error {
 			}
 			text = oneLine(text, width-labelWidth-1)
 		default:
-			text = indentRest(text, strings.Repeat(" ", labelWidth))
+			text = indentRest(a.out.Colored(strings.TrimSpace(m.Text)), strings.Repeat(" ", labelWidth))
 			if m.Cut {
 				text += " …"
 			}
 		}
-		if _, err := fmt.Fprintf(a.out, "%-*s%s\n", labelWidth, label, text); err != nil {
+		if err := a.out.Safe(fmt.Sprintf("%-*s%s\n", labelWidth, plain(label), text)); err != nil {
 			return err
 		}
 	}
@@ -109,9 +109,10 @@ func (a *app) printEntry(x runner.Entry) error {
 		return a.printLine(x)
 	}
 	if x.Stream == runner.System {
-		x.Text = "deepwork: " + x.Text
+		_, err := fmt.Fprintln(a.err, "deepwork: "+x.Text)
+		return err
 	}
-	_, err := fmt.Fprintln(a.out, x.Text)
+	_, err := a.rawOut.Write(x.Bytes())
 	return err
 }
 

@@ -20,6 +20,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/remote"
+	"deepwork/session/state"
 	"deepwork/session/store/backend"
 )
 
@@ -127,6 +128,9 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 		// This only misses worktrees outside of the default folder.
 		all.Fault(file, "the config cannot be read: "+validate.Reason(err), "run `deepwork validate`, which lists every fault of it")
 		cfg = config.Default()
+	}
+	if dir, _ := folder.Elsewhere(); dir != "" {
+		all.Fault(dir, "it has another state of the project, which was not checked", "set "+state.Env+" to "+filepath.Dir(filepath.Dir(dir))+" and run `deepwork check` again; remove what is not needed")
 	}
 	if err := folder.OwnTmp(); err != nil {
 		all.Fault(folder.Tmp(), err.Error(), "remove the link: calls that write are refused while it is there")

@@ -16,6 +16,7 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/actor/xslices"
 	"deepwork/catalog"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
 	"deepwork/cmd/deepwork/validate"
@@ -34,6 +35,9 @@ jobs that cannot be loaded.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withCatalog(cmd.Context(), func(root string, jobs *catalog.Catalog) error {
+				for _, fault := range jobs.FolderFaults() {
+					fmt.Fprintf(a.err, "deepwork: %s: %s\n", config.JobsFoldersEnv, inline(fault))
+				}
 				a.printJobs(root, jobs.Snapshot())
 				return nil
 			})

@@ -84,12 +84,13 @@ type app struct {
 	rawOut io.Writer // stdout as it is, for the protocol
 	err    *show.Screen
 
-	path        string // --path, or what was found without it
-	saidProject bool   // boardFolder has named the project of an attempt
-	json        bool   // --json
-	raw         bool   // --raw
-	store       string // --store
-	project     string // --project, of the store
+	path          string // --path, or what was found without it
+	saidProject   bool   // boardFolder has named the project of an attempt
+	saidElsewhere bool   // elsewhere has named another state
+	json          bool   // --json
+	raw           bool   // --raw
+	store         string // --store
+	project       string // --project, of the store
 }
 
 func (a *app) root() *cobra.Command {

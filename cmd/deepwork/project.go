@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,10 +94,9 @@ func (a *app) withCatalog(ctx context.Context, use func(root string, jobs *catal
 		return err
 	}
 	folder := state.Of(root)
-	additional, _ := config.JobsFolders() // the server warns of relative ones
 	jobs, err := catalog.Open(ctx, catalog.Options{
 		Root:       root,
-		Additional: additional,
+		Additional: config.JobsFolders(),
 		Standard:   standard.FS(), StandardDir: folder.StandardJobs(), MakeState: func() error { return session.MakeState(folder) },
 		// The catalog would log the load errors, which are printed instead.
 		Logger:  slog.New(slog.DiscardHandler),
@@ -137,10 +135,34 @@ func (a *app) stateOf(ctx context.Context, root string) (*state.Folder, error) {
 	w, err := transport.Workspace(ctx, transport.Options{Store: a.store, Project: a.project}, folder, os.Getenv, a.logger())
 	if err != nil {
 		return folder, err
-	} else if w == nil {
-		return cmp.Or(ofWorktree(ctx, folder.Root), folder), nil
+	} else if w != nil {
+		return w.State()
 	}
-	return w.State()
+	if of := ofWorktree(ctx, folder.Root); of != nil {
+		return of, nil
+	}
+	if err := folder.Usable(); err != nil {
+		return nil, fmt.Errorf("the state of the project cannot be read: %w", err)
+	}
+	return folder, a.elsewhere(ctx, folder)
+}
+
+// elsewhere returns an error if only another state folder has state of the project, and prints a note if another
+// one has some too. A store that is no file does not depend on it.
+func (a *app) elsewhere(ctx context.Context, folder *state.Folder) error {
+	dir, file := folder.Elsewhere()
+	if choice, err := a.choice(ctx, folder.Root); dir == "" || err != nil || choice.URL != "" {
+		return nil
+	}
+	base := filepath.Dir(filepath.Dir(dir))
+	if _, err := folder.ID(); errors.Is(err, state.ErrMissing) {
+		return fmt.Errorf("the state of the project is in %s, and this command looks in %s: set %s=%s (or HOME and XDG_STATE_HOME as its servers have them); to begin another state here, remove %s", inline(dir), folder.Base, state.Env, inline(base), file)
+	}
+	if !a.saidElsewhere {
+		a.saidElsewhere = true
+		fmt.Fprintf(a.err, "deepwork: note: another state of the project is in %s, with sessions and a board of its own; %s=%s uses that\n", inline(dir), state.Env, inline(base))
+	}
+	return nil
 }
 
 // ofWorktree returns the state of the project whose attempt has a worktree around root, in a folder that

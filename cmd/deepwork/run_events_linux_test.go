@@ -32,7 +32,7 @@ func TestRunEventsFitTheirSchema(t *testing.T) {
 	}{
 		"complete": {"c say I work on c\nc finish", nil, 0, "run_started " + step + step + step + "run_ended", "I work on c"},
 		"stopped":  {"b say no\nb exit 1", nil, 1, "run_started " + step + step + "run_ended", "exit code 1"},
-		"limited":  {"a say usage limit reached, try again in 2 hours\na exit 1", []string{"--max-time", "4s"}, 3, "run_started " + step + "step_waiting run_waiting run_ended", "provider's limit is over at"},
+		"limited":  {"a warn usage limit reached, try again in 2 hours\na exit 1", []string{"--max-time", "4s"}, 3, "run_started " + step + "step_waiting run_waiting run_ended", "provider's limit is over at"},
 		"paused":   {"", []string{"--max-unknown", "0"}, 3, "run_started run_ended", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

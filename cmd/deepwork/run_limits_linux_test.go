@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 func TestRunWaitsForALimit(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
-	p.plan("a:1 say rate limit reached, try again in 1 second", "a:1 exit 1")
+	p.plan("a:1 warn rate limit reached, try again in 1 second", "a:1 exit 1")
 	var ended runEvent
 	for _, e := range p.begin().exits(0) {
 		if e.Event == "step_ended" && e.Until != nil {
@@ -38,7 +39,7 @@ func TestRunWaitsForALimit(t *testing.T) {
 func TestRunEndsWhileItWaits(t *testing.T) {
 	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
-	p.plan("a say rate limit reached, try again in 2 hours", "a exit 1")
+	p.plan("a warn rate limit reached, try again in 2 hours", "a exit 1")
 	r := p.begin()
 	p.awaits("a", 1)
 	testkit.Eventually(t, func() string {
@@ -183,4 +184,26 @@ func TestRunBudgets(t *testing.T) {
 		p.resume("--max-time", "5m").exits(0)
 		p.clean()
 	})
+}
+
+// A limit without an end is shown by deepwork board, a failing test that speaks of one is a try.
+func TestField01_LimitsThatAreNotUnderstood(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a", "a"))
+	p.plan("a warn RESOURCE_EXHAUSTED: ask your admin", "a exit 1")
+	r := p.begin()
+	p.awaits("a", 1)
+	testkit.Eventually(t, func() string {
+		board := exec.CommandContext(t.Context(), "deepwork", "board", "--path", p.root)
+		board.Env = append(os.Environ(), p.env...)
+		if out := testkit.Get(board.CombinedOutput()).Must(t); !strings.Contains(string(out), "which does not say when it ends: after 1 of 10 tries") {
+			return string(out)
+		}
+		return ""
+	})
+	must(t, r.cmd.Process.Signal(os.Interrupt))
+	r.exits(130)
+	p.plan("a warn api_test.go:12: got status 429 Too Many Requests, want 200", "a say 429 Too Many Requests", "a exit 1")
+	p.resume().exits(1)
+	p.clean()
 }

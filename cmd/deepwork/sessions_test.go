@@ -65,7 +65,7 @@ func TestShowEscapes(t *testing.T) {
 		command := exec.CommandContext(t.Context(), "deepwork", append(append([]string{"sessions"}, args...), "--path", root)...)
 		command.Stderr = os.Stderr
 		out := testkit.Get(command.Output()).Must(t)
-		if strings.ContainsAny(string(out), "\x1b\u202e") || !strings.Contains(string(out), `\u001b[31m\u202e text`) {
+		if strings.ContainsAny(string(out), "\x1b\u202e") || !strings.Contains(string(out), `red \u202e text`) {
 			t.Errorf("sessions %v prints %q", args, out)
 		}
 	}

@@ -29,6 +29,7 @@ import (
 //	write FILE TEXT    writes a file
 //	merge FILE...      appends files to STEP.md
 //	say TEXT           prints a text, to which its conversation is added where it says CONVERSATION
+//	warn TEXT          prints a text on stderr
 //	await NAME         goes on when that file is in DIR
 //	touch NAME         makes one
 //	call TOOL ARGS     calls a tool, and records what it answers
@@ -193,6 +194,8 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 		return os.WriteFile(a.step+".md", all.Bytes(), 0o644)
 	case "say":
 		fmt.Println(strings.ReplaceAll(rest, "CONVERSATION", "talk-"+a.step))
+	case "warn":
+		fmt.Fprintln(os.Stderr, rest)
 	case "await":
 		for ctx.Err() == nil {
 			if _, err := os.Stat(filepath.Join(a.dir, rest)); err == nil {

@@ -220,13 +220,16 @@ func (e *Engine) environment(cfg *config.Config, attempt string) []string {
 	return append(env, config.AttemptEnv+"="+attempt, config.BoardEnv+"="+e.boardPath(), e.jobsFolders(os.Getenv(config.JobsFoldersEnv)))
 }
 
-// jobsFolders puts the project's own folder of jobs before others.
+// jobsFolders puts the project's own folder of jobs, if there is one, before others.
 func (e *Engine) jobsFolders(others string) string {
-	folders := filepath.Join(filepath.Join(e.Root(), ".deepwork"), "jobs")
-	if others != "" {
-		folders += string(os.PathListSeparator) + others
+	folders := filepath.Join(e.Root(), ".deepwork", "jobs")
+	if _, err := os.Stat(folders); err != nil {
+		folders = ""
 	}
-	return config.JobsFoldersEnv + "=" + folders
+	if folders != "" && others != "" {
+		folders += string(os.PathListSeparator)
+	}
+	return config.JobsFoldersEnv + "=" + folders + others
 }
 
 // local runs command lines on this machine. It stores each log in its own folder, <logs>/attempts/<id>: the

@@ -12,6 +12,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/limit"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/transcript"
 	"deepwork/session/board"
@@ -168,6 +169,7 @@ type outcome struct {
 	fate fate
 	task.Ending
 	usage *transcript.Usage // what its agent reported
+	limit string            // the message about a limit of its provider that ended it, or ""
 }
 
 // notRun is the outcome of an execution whose server is closing, or that was stopped, before its agent
@@ -227,6 +229,7 @@ func outcomeOf(x runner.Exit) *outcome {
 		o.Error = new("The agent was cut short: what watched over it was killed, or the machine went down.")
 	case x.Code == 0 && x.Signal == "":
 		o.State, o.ExitCode = task.Completed, new(x.Code)
+		o.limit = limit.Message(x.Failure, "")
 	default:
 		o.State, o.ExitCode = task.Failed, new(x.Code)
 		why := fmt.Sprintf("The agent ended with exit code %d.", x.Code)
@@ -237,6 +240,7 @@ func outcomeOf(x runner.Exit) *outcome {
 			why += " Its last lines on stderr:\n" + x.Stderr
 		}
 		o.Error = &why
+		o.limit = limit.Message(x.Failure, x.Stderr)
 	}
 	return o
 }

@@ -3,6 +3,7 @@ package board
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 // The kinds of what needs a person.
@@ -22,6 +24,7 @@ const (
 	AttentionReview    = "attempt_to_review" // the latest attempt of a task has ended
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
+	AttentionLimit     = "limit_unclear"     // a step of a run waits for a limit whose provider does not say when it ends
 	AttentionStep      = "step_waits"        // a step of a workflow that only a person can pass: they review it, or override its review
 )
 
@@ -69,6 +72,11 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		}
 		all = append(all, Attention{Kind: kind, ID: a.AttemptID, State: &state, Title: a.Title, Since: new(Stamp(a.Since)), Command: command, End: endOf(a.Run), at: a.Since})
 	}
+	limits, err := unclearLimits(ctx, v.View)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, limits...)
 	if u := b.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
@@ -92,6 +100,36 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	}
 	slices.SortStableFunc(all, func(x, y Attention) int { return y.at.Compare(x.at) })
 	return &AttentionReply{Items: NonNil(all), Count: len(all), Truncated: more}, nil
+}
+
+// unclearLimits returns the steps of runs that wait for a limit without a known end.
+func unclearLimits(ctx context.Context, v store.View) (all []Attention, err error) {
+	open, _, err := v.Work(ctx)
+	if err != nil {
+		return nil, Fault("listing what agents work on", err)
+	}
+	for _, w := range open {
+		if w.Run == nil {
+			continue
+		}
+		at, err := v.Attempt(ctx, w.AttemptID)
+		if errors.Is(err, task.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, Fault("reading a run", err)
+		}
+		run, err := runIn(at)
+		if err != nil {
+			return nil, err
+		}
+		for i, r := range waitsOf(run, true) {
+			if r.tries > 0 {
+				all = append(all, Attention{Kind: AttentionLimit, ID: at.ID, State: new(WaitingForLimit), Title: w.Title + ": " + r.Text(), Since: &r.Since, Command: "deepwork run status " + Short(at.ID), at: run.Waits[i].Since})
+			}
+		}
+	}
+	return all, nil
 }
 
 // endOf returns how a run on the board has ended, nil if it has not, or is none.
@@ -163,6 +201,9 @@ func (b *Board) untrusted(cfg *config.Config) *Attention {
 		keys = append(keys, asked.Key)
 	}
 	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + Enumerate(keys, "nothing"), Command: "deepwork trust"}
+	if why := cfg.Approval.Withheld.Why(); why != "" {
+		a.Title += "." + strings.TrimSuffix(why, ".")
+	}
 	if why := cfg.Approval.Withheld.Fault; why != "" {
 		a.Title += ". It cannot be approved: " + strings.TrimSuffix(why, ".")
 	}

@@ -77,6 +77,9 @@ const (
 	WaitsForLimit  = "limit"  // of the agent's provider
 )
 
+// MaxLimits is how many agents for a step in a row a limit of their provider may end before a person is asked.
+const MaxLimits = 10
+
 // A RunWait is a step of a run that waits, without an agent.
 type RunWait struct {
 	Kind      string     `json:"kind"`
@@ -84,12 +87,13 @@ type RunWait struct {
 	StepID    string     `json:"step_id"`
 	Since     time.Time  `json:"since"`
 	Until     *time.Time `json:"until,omitempty"` // nil for a person
+	Tries     int        `json:"tries,omitempty"` // that a limit ended in a row, if it does not say until when; then Until is when the next one begins
 }
 
 // Equal reports whether two are the same.
 func (w RunWait) Equal(other RunWait) bool {
 	same := w.Until == nil && other.Until == nil || w.Until != nil && other.Until != nil && w.Until.Equal(*other.Until)
-	return same && w.Since.Equal(other.Since) && w.Kind == other.Kind && w.SessionID == other.SessionID && w.StepID == other.StepID
+	return same && w.Tries == other.Tries && w.Since.Equal(other.Since) && w.Kind == other.Kind && w.SessionID == other.SessionID && w.StepID == other.StepID
 }
 
 // RunWaits is a step of a run that waits, for callers.
@@ -98,8 +102,10 @@ type RunWaits struct {
 	SessionID string  `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
 	StepID    string  `json:"step_id" jsonschema:"id of the step"`
 	Since     string  `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC"`
-	Until     *string `json:"until" jsonschema:"when the limit ends, RFC 3339 in UTC, or null"`
+	Until     *string `json:"until" jsonschema:"when the limit ends, or the step is tried again if the provider does not say, RFC 3339 in UTC, or null"`
 	Command   *string `json:"command" jsonschema:"command with which the person passes the outputs, or null"`
+
+	tries int // as RunWait
 }
 
 // Text says what the step waits for.
@@ -110,6 +116,9 @@ func (w *RunWaits) Text() string {
 	until := OrEmpty(w.Until)
 	if at, err := time.Parse(time.RFC3339, until); err == nil {
 		until = at.Format(time.RFC3339) // without fractions of a second
+	}
+	if w.tries > 0 {
+		return fmt.Sprintf("Step %s waits for the limit of its agent's provider, which does not say when it ends: after %d of %d tries the next one is at %s", w.StepID, w.tries, MaxLimits, until)
 	}
 	return fmt.Sprintf("Step %s waits for the limit of its agent's provider, until %s", w.StepID, until)
 }
@@ -130,7 +139,7 @@ func waitsOf(run *Run, open bool) []RunWaits {
 		if w.Kind != WaitsForPerson && !open {
 			continue
 		}
-		r := RunWaits{For: w.Kind, SessionID: w.SessionID, StepID: w.StepID, Since: Stamp(w.Since), Until: StampOrNull(w.Until)}
+		r := RunWaits{For: w.Kind, SessionID: w.SessionID, StepID: w.StepID, Since: Stamp(w.Since), Until: StampOrNull(w.Until), tries: w.Tries}
 		if w.Kind == WaitsForPerson {
 			r.Command = new(session.AwaitingStep{SessionID: w.SessionID, Step: w.StepID, Review: true}.Command())
 		}

@@ -9,7 +9,7 @@ import (
 	definition "deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
-	"deepwork/session/attempt"
+	"deepwork/session/attempt/limit"
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
@@ -148,9 +148,13 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 			d.failed[p] = why
 			continue
 		}
-		if until := attempt.LimitOver(j.before); until.After(time.Now()) {
+		if until := limit.Over(j.before, d.lead.Since); until.After(time.Now()) {
 			now.lookAt(until)
-			now.waits = append(now.waits, board.RunWait{Kind: board.WaitsForLimit, SessionID: p.session, StepID: p.step, Since: *j.before[0].EndedAt, Until: &until})
+			w := board.RunWait{Kind: board.WaitsForLimit, SessionID: p.session, StepID: p.step, Since: *j.before[0].EndedAt, Until: &until}
+			if !limit.Known(&j.before[0]) {
+				w.Tries = limit.Row(j.before, d.lead.Since)
+			}
+			now.waits = append(now.waits, w)
 			continue
 		}
 		now.steps = append(now.steps, j)

@@ -20,7 +20,7 @@ import (
 )
 
 // Only agents count that ended on their own since the run was resumed.
-func TestWhatCountsAsATry(t *testing.T) {
+func TestField01_WhatCountsAsATry(t *testing.T) {
 	since := time.Now()
 	d := &leader{lead: &attempt.Lead{Since: since}, retries: 2}
 	x := func(state task.AttemptState, after time.Duration) task.Execution {
@@ -41,7 +41,13 @@ func TestWhatCountsAsATry(t *testing.T) {
 	}
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error")
+	rows := job{state: new(machine.State)}
+	for range board.MaxLimits - 1 {
+		rows.before = append(rows.before, limited)
+	}
+	testkit.Equal(t, d.exhausted(job{state: rows.state, before: append(rows.before, x(task.Failed, 1), limited)}), "")
+	testkit.Equal(t, d.exhausted(job{state: rows.state, before: append(rows.before, limited)}), "A limit of its agent's provider ended 10 agents in a row. Resume the run when the limit is over. its error")
 	d.silent = map[place]bool{{}: true}
 	testkit.Contains(t, d.exhausted(job{state: new(machine.State), before: []task.Execution{x(task.Completed, 1), x(task.Completed, 1), x(task.Failed, 1)}}), "never connected to the MCP server deepwork-run")
 }

@@ -7,7 +7,9 @@ import (
 
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
+	"deepwork/session/attempt/limit"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -23,6 +25,9 @@ func (d *leader) exhausted(j job) string {
 				since = *a.ClosedAt
 			}
 		}
+	}
+	if limits := limit.Row(j.before, since); limits >= board.MaxLimits {
+		return fmt.Sprintf("A limit of its agent's provider ended %d agents in a row. Resume the run when the limit is over. %s", limits, deref(j.before[0].Error))
 	}
 	left := map[string]bool{} // by workflow
 	for _, x := range j.before {

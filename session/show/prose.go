@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -108,12 +109,20 @@ func (s *Screen) Heading(indent, title, about string) {
 	s.styled(line + "\n")
 }
 
+// Escapes are the sequences that color text at a terminal, or move it. None has a character of markup, which
+// pages escape.
+var Escapes = regexp.MustCompile("\x1b(?:" +
+	`\[(?:[0-;=?]|&[lg]t;)*[ !#$%()*+./-]*[@-~]?` + `|[\]P^_X][^\x07\x1b<>"']*(?:\x07|\x1b\\)` + `|[ #%()*+./-][0-9@A-Za-z]` + `|[0-9=@-Z^_a-z|}~\\])?`)
+
+// colors are the sequences that color text. None conceals it.
+var colors = regexp.MustCompile("\x1b" + `\[(?:[0-79]|[1-9]\d+)?(?:;\d{2,3}|;[0-79])*m`)
+
 // Plain makes a text safe for a terminal: goals, notes and names come from agents, and an escape
-// sequence in one of them must not reach the screen, nor a character that is not seen. They become
+// sequence in one of them must not reach the screen, and is left out, nor a character that is not seen: those become
 // escapes as in JSON. Newlines and tabs remain.
 func Plain(text string) string {
 	var b strings.Builder
-	runes := []rune(strings.ReplaceAll(text, "\r\n", "\n"))
+	runes := []rune(strings.ReplaceAll(Escapes.ReplaceAllString(text, ""), "\r\n", "\n"))
 	for i, r := range runes {
 		switch {
 		case r == '\n' || r == '\t' || i > 0 && i+1 < len(runes) && joins(runes[i-1], r, runes[i+1]):
@@ -125,6 +134,24 @@ func Plain(text string) string {
 		default:
 			b.WriteRune(r)
 		}
+	}
+	return b.String()
+}
+
+// Colored is Plain for a text that keeps its colors if the screen shows colors.
+func (s *Screen) Colored(text string) string {
+	if !s.color {
+		return Plain(text)
+	}
+	var b strings.Builder
+	at := 0
+	for _, m := range colors.FindAllStringIndex(text, -1) {
+		b.WriteString(Plain(text[at:m[0]]) + text[m[0]:m[1]])
+		at = m[1]
+	}
+	b.WriteString(Plain(text[at:]))
+	if at > 0 {
+		b.WriteString("\x1b[0m")
 	}
 	return b.String()
 }

@@ -48,6 +48,12 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Safe prints a text that Plain or Colored has made safe.
+func (s *Screen) Safe(text string) error {
+	s.styled(text)
+	return s.Err()
+}
+
 // styled prints a text that is safe already and may have colors.
 func (s *Screen) styled(text string) {
 	EndDrawing()

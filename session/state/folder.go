@@ -45,6 +45,7 @@ type Folder struct {
 	Dir  string // of this one
 
 	lacks error // why there is no place for the state
+	found bool  // by Find: a temporary folder is no other state of the project
 
 	mu   sync.Mutex
 	made bool
@@ -107,7 +108,7 @@ func findIn(base, root string) (*Folder, error) {
 	if err := private(base); err != nil {
 		return nil, err
 	}
-	f := &Folder{Root: root, Base: base}
+	f := &Folder{Root: root, Base: base, found: true}
 	return f, f.locate()
 }
 
@@ -204,6 +205,7 @@ func (f *Folder) Make() error {
 		return fmt.Errorf("making a folder for the state of the project (%s moves it): %w", Env, durable.Explain(err, f.Dir))
 	}
 	f.made = true
+	f.post()
 	return nil
 }
 

@@ -254,3 +254,26 @@ func TestField09_Upwards(t *testing.T) {
 		}
 	}
 }
+
+// A project knows of its state in another folder, as long as that is there and the project's.
+func TestField05_StateElsewhere(t *testing.T) {
+	root, base := newProject(t)
+	first := find(t, root)
+	must(t, os.MkdirAll(filepath.Join(root, ".git"), 0o755))
+	must(t, first.Make())
+	if dir, _ := first.Elsewhere(); dir != "" {
+		t.Errorf("its own is elsewhere, in %s", dir)
+	}
+	t.Setenv(Env, filepath.Join(filepath.Dir(base), "other"))
+	second := find(t, root)
+	for range 2 { // the second is made, and both are there
+		if dir, file := second.Elsewhere(); dir != first.Dir || file != filepath.Join(root, ".git", "deepwork-state") {
+			t.Errorf("elsewhere is %q, as %q says", dir, file)
+		}
+		must(t, second.Make())
+	}
+	must(t, first.Remove())
+	if dir, _ := second.Elsewhere(); dir != "" {
+		t.Errorf("it is in %s, which was removed", dir)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"deepwork/catalog"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -41,6 +42,9 @@ func (c *Conn) GetWorkflows(ctx context.Context) (*machine.WorkflowsReply, error
 		if now, err := c.engine.Config.Current(ctx); err == nil {
 			r.Notice = machine.Notice(r.Notice, session.UntrustedNotice(filepath.Dir(filepath.Dir(c.engine.Config.Path())), now.Approval))
 		}
+	}
+	for _, fault := range c.engine.Catalog.FolderFaults() {
+		r.Notice = machine.Notice(r.Notice, "Tell the user: "+config.JobsFoldersEnv+": "+fault)
 	}
 	r.Stack = c.openStack(ctx)
 	r.Resumable = c.resumable(ctx)

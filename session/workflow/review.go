@@ -199,8 +199,8 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 	}
 	if p.QualityAttempts >= how.MaxAttempts {
 		if judged := p.LastCounted(); judged != nil && judged.State == machine.AttemptFailed && judged.Digest == digest {
-			return nil, gateFailed(p.QualityAttempts, stepID, judged,
-				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. Change them and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "+m.notice))
+			return nil, gateFailed(p, stepID, judged,
+				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. "+a.afterLimit(stepID, how)+m.notice))
 		}
 	}
 	return a.beginReview(ctx, c, sub, tasks, hashes, how)

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"deepwork/actor/wait"
+	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/gate"
 	"deepwork/session"
@@ -85,14 +87,15 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	var r *machine.FinishReply
 	var refusal *session.Error
 	if p.QualityAttempts >= how.MaxAttempts {
-		what := "Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "
+		what := a.afterLimit(stepID, how)
 		if p.Question != nil && p.Question.Digest == c.digest {
 			what = "Change the outputs and call again, or go back with go_to_step: a person failed these. "
 		}
-		refusal = gateFailed(p.QualityAttempts, stepID, judged, strings.TrimSpace(what+c.m.notice))
+		refusal = gateFailed(p, stepID, judged, strings.TrimSpace(what+c.m.notice))
 	} else {
 		failed := judged.Failed()
-		f = a.needsWork(c.def.Notice, combined(failed))
+		notice := machine.Notice(nil, c.def.Notice, fmt.Sprintf("Try %d of %d did not pass: %s. Correct that, and call finished_step again.", p.QualityAttempts, how.MaxAttempts, notMet(failed)))
+		f = a.needsWork(*notice, combined(failed))
 		r = f.Reply
 		r.FailedCriteria = []machine.CriterionResult{}
 		for _, v := range failed {
@@ -119,9 +122,49 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 }
 
 // gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
-func gateFailed(n int, stepID string, judged *machine.Attempt, what string) *session.Error {
-	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'.\n%s\n%s", n, stepID, combined(judged.Failed())+unmet(judged.Failed()), what).
+func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Attempt, what string) *session.Error {
+	n, failed, some := p.QualityAttempts, 0, ""
+	for _, a := range p.Attempts {
+		if a.Counts() && a.State == machine.AttemptFailed {
+			failed++
+		}
+	}
+	if failed < n {
+		some = fmt.Sprintf(" (%d of which failed)", failed)
+	}
+	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'%s.\n%s\n%s", n, stepID, some, combined(judged.Failed())+unmet(judged.Failed()), what).
 		With("step_id", stepID).With("attempts", n)
+}
+
+// afterLimit says what an agent can do whose tries are used up, as who may override a review decides.
+func (a *sessionActor) afterLimit(stepID string, how Reviewing) string {
+	switch how.Override {
+	case config.OverrideHuman:
+		return fmt.Sprintf("Change the outputs and call again, go back with go_to_step, or ask the user whether to run `deepwork sessions override %s %s --reason TEXT` at a terminal. ", a.id, stepID)
+	case config.OverrideNever:
+		return "Change the outputs and call again, or go back with go_to_step. "
+	}
+	return "Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "
+}
+
+// notMet names the files and criteria of failed reviews.
+func notMet(failed []*machine.Verdict) string {
+	var all []string
+	for _, v := range failed {
+		of := v.RunEach
+		if v.TargetFile != nil {
+			of = *v.TargetFile
+		}
+		for _, c := range v.Criteria {
+			if !c.Passed {
+				all = append(all, of+", "+c.Criterion)
+			}
+		}
+		if !slices.ContainsFunc(v.Criteria, func(c machine.CriterionResult) bool { return !c.Passed }) {
+			all = append(all, of)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // unmet lists the criteria that were not met, one per line, each after a line break.

@@ -103,6 +103,9 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if parent != "" {
 		b.Parent = &parent
 	}
+	if wf.Name != a.WorkflowName {
+		b.Notice = strings.TrimSpace(b.Notice + fmt.Sprintf(" There is no workflow '%s' in the job '%s': its only one, '%s', was started.", jsontext.Clip(a.WorkflowName, 200), j.Name, wf.Name))
+	}
 	if !a.Root {
 		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, parent))
 	}

@@ -49,9 +49,10 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	if err != nil {
 		return nil, err
 	}
+	how, _ := a.reviewing(ctx) // a config with faults is no reason not to say where the session is
 	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
-		r := a.reading(def, entry, shown, pending, texts, running)
+		r := a.reading(def, entry, shown, pending, texts, running, how.MaxAttempts)
 		r.NextCursor = next
 		return r, nil
 	}
@@ -61,7 +62,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	if lost != nil {
 		return nil, err
 	}
-	r := a.reading(def, entry, shown, pending, texts, running)
+	r := a.reading(def, entry, shown, pending, texts, running, how.MaxAttempts)
 	r.NextCursor = next
 	r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
 	return r, nil
@@ -102,7 +103,7 @@ func (a *sessionActor) running(ctx context.Context, entry job.Entry) (steps []st
 }
 
 // reading makes get_step's reply, without the stack. It describes the members of shown.
-func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions, running []string) *machine.StepReply {
+func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, pending []string, texts machine.Instructions, running []string, most int) *machine.StepReply {
 	s := a.state.In(a.engine.Place)
 	r := &machine.StepReply{Goal: s.Goal, CompletedSteps: s.CompletedSteps(def), Notice: machine.Notice(nil, def.Notice)}
 	d := s.Describe(def, shown, texts)
@@ -112,6 +113,7 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		if p := s.Progress(id); p != nil {
 			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
 			m.QualityAttempts, m.FailedChecks = p.QualityAttempts, p.FailedChecks
+			m.Review = standing(s.SessionID, p, m.ReviewRunning, max(most-p.QualityAttempts, 0))
 			if p.CompletedAt != nil {
 				m.State, m.CompletedAt = "completed", new(p.CompletedAt.Format(time.RFC3339Nano))
 			}
@@ -128,6 +130,30 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		} else if done := finishedOf(shown, pending); len(done) > 0 {
 			r.Notice = machine.Notice(r.Notice, fmt.Sprintf("Finished already, do not do again: %s. Still to do: %s.", strings.Join(done, ", "), strings.Join(pending, ", ")))
 		}
+	}
+	return r
+}
+
+// standing returns where the review of a step stands, or nil if nothing was handed in.
+func standing(sessionID string, p *machine.StepProgress, running bool, left int) *machine.Standing {
+	last := p.Newest()
+	if q := p.Question; q != nil && q.Open() {
+		return &machine.Standing{State: "waiting_for_you", Outputs: q.Outputs, TriesLeft: left, Command: session.AwaitingStep{SessionID: sessionID, Step: p.StepID, Review: true}.Command()}
+	}
+	if last == nil {
+		return nil
+	}
+	r := &machine.Standing{State: string(last.State), Outputs: last.Outputs, TriesLeft: left}
+	switch {
+	case running:
+		r.State = "running"
+	case last.State == machine.AttemptFailed:
+		r.Feedback = combined(last.Failed())
+	case last.Error != nil:
+		r.Feedback = *last.Error
+	}
+	if last.Open() && !running {
+		r.State = string(machine.AttemptVoid) // cut off
 	}
 	return r
 }

@@ -169,6 +169,7 @@ var attentions = map[string][3]string{
 	board.AttentionReview:    {"agent", "", "look at its changes, then merge them or send a follow-up"},
 	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again"},
 	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
+	board.AttentionLimit:     {"run", "", "it is tried again a few times, then it stops and asks you"},
 	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
 }
 
@@ -195,7 +196,7 @@ func attentionItem(a board.Attention) item {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
 	switch a.Kind {
-	case board.AttentionFailed, board.AttentionReview, board.AttentionConflicts:
+	case board.AttentionFailed, board.AttentionReview, board.AttentionConflicts, board.AttentionLimit:
 		i.Link, i.Command, i.Status = "/attempts/"+a.ID, "", string(*a.State)
 		if a.End != nil {
 			i.Kind = "run"

@@ -161,16 +161,11 @@ var compressors = sync.Pool{New: func() any {
 // links are the beginnings of links of a page to paths of this server. Quotes of contents are escaped.
 var links = regexp.MustCompile(`( (?:href|src|action|data-base|hx-get|hx-post|hx-sse:connect)=")/`)
 
-// escapes are the sequences in contents that color text at a terminal, or move it. None has a character of markup,
-// which is escaped in contents.
-var escapes = regexp.MustCompile("\x1b(?:" +
-	`\[(?:[0-;=?]|&[lg]t;)*[ !#$%()*+./-]*[@-~]?` + `|[\]P^_X][^\x07\x1b<>"']*(?:\x07|\x1b\\)` + `|[ #%()*+./-][0-9@A-Za-z]` + `|[0-9=@-Z^_a-z|}~\\])?`)
-
 // send sends a page with the links of its reader, compressed if it is large and the browser takes that.
 func send(w http.ResponseWriter, r *http.Request, status int, page []byte) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if bytes.IndexByte(page, '\x1b') >= 0 {
-		page = escapes.ReplaceAll(page, nil)
+		page = show.Escapes.ReplaceAll(page, nil)
 	}
 	if prefix := web.Link(r, ""); prefix != "" {
 		page = links.ReplaceAll(page, []byte("$1"+prefix+"/"))

@@ -25,6 +25,7 @@ type Decoder struct {
 	// text of the tag. A nil Foreign accepts all keys.
 	Foreign func(v Value, flag string)
 
+	lines            [][]byte   // of the file
 	root             *yaml.Node // of the document
 	path             []any      // of the value being decoded: keys and indices
 	faults, warnings list
@@ -119,10 +120,16 @@ func (d *Decoder) mapping(v Value, to reflect.Value) {
 	}
 	lines := make([]int, len(s.fields)) // of each key; 0 means absent
 	for key, value := range d.pairs(n) {
-		i := slices.IndexFunc(s.fields, func(f *field) bool { return f.name == key.Value })
+		i := s.index(key.Value)
+		if i < 0 && !d.Full() {
+			near := jsontext.Nearest(visible(key.Value), s.names())
+			d.within(key.Value, func() { d.unknownKey(key, near, s) })
+			// The fault is one: no key is missing, and what refers to the value finds it.
+			if given := slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Value == near }); near != "" && !given {
+				key.Value, i = near, s.index(near)
+			}
+		}
 		switch {
-		case i < 0 && !d.Full():
-			d.within(key.Value, func() { d.unknownKey(key, s) })
 		case i < 0:
 		case lines[i] > 0:
 			d.repeated(key, lines[i])
@@ -138,8 +145,8 @@ func (d *Decoder) mapping(v Value, to reflect.Value) {
 	}
 }
 
-func (d *Decoder) unknownKey(key *yaml.Node, s *shape) {
-	if near := jsontext.Nearest(key.Value, s.names()); near != "" {
+func (d *Decoder) unknownKey(key *yaml.Node, near string, s *shape) {
+	if near != "" {
 		d.Fault(At(key), "unknown key: did you mean %s?", near)
 		return
 	}
@@ -241,6 +248,11 @@ func (d *Decoder) differ(all reflect.Value, f *field) {
 type shape struct {
 	fields     []*field // the keys
 	key, value *field   // nil, or those of yaml:",key" and yaml:",value"
+}
+
+// index returns the index of the field of a key, or -1.
+func (s *shape) index(name string) int {
+	return slices.IndexFunc(s.fields, func(f *field) bool { return f.name == name })
 }
 
 // names returns the keys in the order of the fields.

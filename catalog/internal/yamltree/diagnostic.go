@@ -109,9 +109,13 @@ func (d *Decoder) FaultAt(path []any, format string, args ...any) {
 	}
 }
 
-// FaultIn adds a fault with this position and path.
+// FaultIn adds a fault with this position and path. Its message names a character in the line that nobody sees.
 func (d *Decoder) FaultIn(at Position, path, format string, args ...any) {
-	d.faults.add(Diagnostic{File: d.File, Line: at.Line, Column: at.Column, Path: path, Message: fmt.Sprintf(format, args...)})
+	message := fmt.Sprintf(format, args...)
+	if at.Line > 0 && at.Line <= len(d.lines) {
+		message += invisibleIn(d.lines[at.Line-1])
+	}
+	d.faults.add(Diagnostic{File: d.File, Line: at.Line, Column: at.Column, Path: path, Message: message})
 }
 
 // WarnAt adds a warning about the value at a path of the document; no path means the whole file.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -25,14 +26,14 @@ var BOM = []byte("\xef\xbb\xbf")
 
 // Documents reads the documents of a file: the first, and a second if there is
 // one; nil means none. The error is that of the YAML parser.
-func Documents(r io.Reader) (first, second *yaml.Node, err error) {
+func Documents(source []byte) (first, second *yaml.Node, err error) {
 	// The YAML parser panics on some hostile input.
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("yaml: cannot be read (%s)", Clip(fmt.Sprint(r)))
 		}
 	}()
-	dec := yaml.NewDecoder(r)
+	dec := yaml.NewDecoder(bytes.NewReader(sameVersion(source)))
 	for _, doc := range []**yaml.Node{&first, &second} {
 		var n yaml.Node
 		if err := dec.Decode(&n); errors.Is(err, io.EOF) {
@@ -53,7 +54,8 @@ func (d *Decoder) Open(source []byte) *yaml.Node {
 	if !ok {
 		return nil
 	}
-	doc, second, err := Documents(bytes.NewReader(body))
+	d.lines = bytes.SplitAfter(body, []byte("\n"))
+	doc, second, err := Documents(body)
 	if err != nil {
 		d.syntaxFault(body, err)
 		return nil
@@ -91,7 +93,10 @@ func (d *Decoder) checkBytes(source []byte) ([]byte, bool) {
 		case r == 0:
 			return fault(where, "the byte at offset %d is NUL: this is not a text file, or it was cut off while it was written; write it again", offset)
 		}
-		return fault(where, "the character %U at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", r, offset)
+		return fault(where, "the character %s at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", name(r), offset)
+	}
+	if m := conflict.FindIndex(body); m != nil {
+		return fault(PositionAt(body, m[0]), "a conflict of a git merge begins or ends here: choose between the two versions, and remove the lines with <<<<<<<, ======= and >>>>>>>")
 	}
 	// The YAML parser also ends a line at a lone carriage return and at Unicode line breaks, so a
 	// directive may be anywhere.
@@ -100,6 +105,23 @@ func (d *Decoder) checkBytes(source []byte) ([]byte, bool) {
 		return fault(PositionAt(body, at), "there are more than %d %%TAG directives: remove them, none is needed", maxDirectives)
 	}
 	return body, true
+}
+
+// conflict matches the lines that git writes around a conflict.
+var conflict = regexp.MustCompile(`(?m)^(?:(?:<{7}|>{7}|\|{7}) |={7}\r?$)`)
+
+// directive matches the version of YAML before a document.
+var directive = regexp.MustCompile(`\A(?:(?:#.*|%[^Y\n].*|[ \t\r]*)\n)*%YAML[ \t]+1\.\d\b`)
+
+// sameVersion returns a text with the only version of YAML that the parser accepts: for it, all of 1.x are the same.
+func sameVersion(body []byte) []byte {
+	m := directive.FindIndex(body)
+	if m == nil {
+		return body
+	}
+	body = bytes.Clone(body)
+	body[m[1]-1] = '1'
+	return body
 }
 
 // firstBad finds the first byte that does not begin a character YAML allows.
@@ -139,6 +161,7 @@ var remedies = []struct{ problem, remedy string }{
 	{"unknown escape character", `double the backslash, or use single quotes`},
 	{"undefined tag handle", "remove the tag (the word that begins with !), or put the value in quotes"},
 	{"block scalar", "after | or > nothing but + or - may follow; begin the text on the next line, indented"},
+	{"incompatible YAML document", "remove the %YAML line, or write %YAML 1.2"},
 	{"cannot be read", "take out what was added last, or write it in a simpler form"},
 }
 
@@ -156,7 +179,7 @@ func (d *Decoder) syntaxFault(body []byte, err error) {
 			break
 		}
 	}
-	lines := bytes.SplitAfter(body, []byte("\n"))
+	lines := d.lines
 	// Only errors of single tokens name their line; for others it is the first line up to which the
 	// file has this error.
 	structure := strings.HasPrefix(problem, "did not find expected") && !strings.Contains(problem, "alphabetic") ||
@@ -164,11 +187,15 @@ func (d *Decoder) syntaxFault(body []byte, err error) {
 		strings.HasPrefix(problem, "found a tab") || strings.Contains(problem, "unexpected end of stream")
 	if structure && len(body) <= exactUpTo {
 		line = 1 + sort.Search(len(lines)-1, func(n int) bool {
-			_, _, err := Documents(bytes.NewReader(bytes.Join(lines[:n+1], nil)))
+			_, _, err := Documents(bytes.Join(lines[:n+1], nil))
 			return err != nil && strings.Contains(err.Error(), problem)
 		})
 	}
 	line = min(max(line, 1), len(lines))
+	if opened := unclosedQuote(lines[:line]); opened > 0 {
+		d.FaultIn(Position{opened, column(lines[opened-1], "")}, "", "a quote is opened in this line and not closed before line %d, where it ends in the middle of a value: close it here", line)
+		return
+	}
 	d.FaultIn(Position{line, column(lines[line-1], problem)}, "", "%s: %s", Clip(problem), remedy)
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"deepwork/actor/durable"
+	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
@@ -109,7 +110,10 @@ func shadowed(jobs []*Check, display func(path string) string) (warnings []*Chec
 		}
 		first[name] = c.File
 	}
-	folders, _ := config.JobsFolders()
+	folders := config.JobsFolders()
+	for _, fault := range catalog.FolderFaults(folders) {
+		warnings = append(warnings, &Check{File: config.JobsFoldersEnv, kind: aFolder, Diagnostics: job.Diagnostics{{File: config.JobsFoldersEnv, Warning: true, Message: fault}}})
+	}
 	for _, folder := range folders {
 		files, _ := filepath.Glob(filepath.Join(folder, "*", job.FileName))
 		for _, file := range files {

@@ -58,14 +58,16 @@ func startAgent(spec *Spec, log *logFile) (a *agent, why string) {
 // lines writes a stream to the log, no faster than the disk allows: an agent that is faster blocks
 // in its writes.
 func (a *agent) lines(stream string) *process.Lines {
-	return process.NewLines(MaxLine, func(lines [][]byte) {
+	lines := process.NewLines(MaxLine, func(lines [][]byte) {
 		a.log.write(stream, lines...)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for _, line := range lines {
-			a.summary.line(stream, line)
+			a.summary.line(stream, bytes.TrimRight(line, "\r\n"))
 		}
 	})
+	lines.Breaks = true
+	return lines
 }
 
 // watch waits until the agent ends, or ends it when a stop is requested or its start could not be
@@ -150,12 +152,18 @@ func (s *summary) line(stream string, text []byte) {
 func (s *summary) put(e *Exit) {
 	s.reader.End(func(transcript.Message) {})
 	for _, text := range [][]byte{s.lastErr, s.lastOut, []byte(s.reader.Answer())} {
-		text := []rune(strings.TrimSpace(string(bytes.ToValidUTF8(text, []byte(string(utf8.RuneError))))))
-		if text := strings.TrimSpace(string(text[:min(len(text), MaxFinal)])); text != "" {
+		if text := clip(text); text != "" {
 			e.FinalMessage = text
 		}
 	}
-	e.Stderr, e.Usage, e.Conversation = process.Tail(string(s.stderr), maxStderr), s.reader.Usage(), s.reader.Conversation()
+	e.Stderr, e.Failure = process.Tail(string(s.stderr), maxStderr), clip([]byte(s.reader.Failure()))
+	e.Usage, e.Conversation = s.reader.Usage(), s.reader.Conversation()
+}
+
+// clip makes a text displayable: valid UTF-8, trimmed, and not too long.
+func clip(text []byte) string {
+	s := []rune(strings.TrimSpace(string(bytes.ToValidUTF8(text, []byte(string(utf8.RuneError))))))
+	return strings.TrimSpace(string(s[:min(len(s), MaxFinal)]))
 }
 
 // keep makes a line the last one, unless it is blank.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"deepwork/actor/durable"
 	"deepwork/actor/process"
@@ -102,11 +104,11 @@ func (l *logFile) write(stream string, lines ...[]byte) {
 	now := time.Now().UTC()
 	for _, line := range lines {
 		if len(l.buf) == 0 && l.lost > 0 {
-			l.buf = appendEntry(l.buf, Entry{l.next, now, System,
-				fmt.Sprintf("%d lines are missing here: the log could not be written: %v", l.lost, l.why)})
+			l.buf = appendEntry(l.buf, newEntry(l.next, now, System,
+				fmt.Appendf(nil, "%d lines are missing here: the log could not be written: %v", l.lost, l.why)))
 			l.count++
 		}
-		l.buf = appendEntry(l.buf, Entry{l.next + l.count, now, stream, string(line)})
+		l.buf = appendEntry(l.buf, newEntry(l.next+l.count, now, stream, line))
 		l.count++
 		if len(l.buf) >= batchBytes {
 			l.flush()
@@ -214,6 +216,30 @@ type Entry struct {
 	Time   time.Time `json:"time" jsonschema:"when it was written, RFC 3339"`
 	Stream string    `json:"stream" jsonschema:"stdout, stderr, or system for messages of deepwork"`
 	Text   string    `json:"text" jsonschema:"the line, without its line break"`
+	Raw    string    `json:"raw,omitempty" jsonschema:"the line in base64, if text is not exactly that"`
+	More   bool      `json:"more,omitempty" jsonschema:"true if no line feed follows"`
+}
+
+// newEntry returns the entry of a line as process.Lines has it, with its break, or of a message of deepwork.
+func newEntry(index int64, at time.Time, stream string, line []byte) Entry {
+	text, whole := bytes.CutSuffix(line, []byte("\n"))
+	e := Entry{Index: index, Time: at, Stream: stream, Text: string(bytes.TrimSuffix(text, []byte("\r"))), More: !whole && stream != System}
+	if len(e.Text) < len(text) || !utf8.Valid(text) {
+		e.Raw = base64.StdEncoding.EncodeToString(text)
+	}
+	return e
+}
+
+// Bytes returns what was written: the line and, if it has ended, its break.
+func (e *Entry) Bytes() []byte {
+	line := []byte(e.Text)
+	if raw, err := base64.StdEncoding.DecodeString(e.Raw); e.Raw != "" && err == nil {
+		line = raw
+	}
+	if !e.More {
+		line = append(line, '\n')
+	}
+	return line
 }
 
 // The streams of an Entry.

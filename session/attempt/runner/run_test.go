@@ -342,3 +342,33 @@ func sessionOf(pid int) (int, error) {
 	}
 	return int(sid), nil
 }
+
+// A log has each byte that an agent wrote.
+func TestField13_EachByteIsKept(t *testing.T) {
+	b := newBench(t)
+	for name, text := range map[string]string{
+		"colors":        "\x1b[31mred\x1b[0m\r\none\rtwo\x00 \n\n  indented \t\nlast",
+		"no UTF-8":      "bad \xff\xfe\n\xc3",
+		"nothing":       "",
+		"a line break":  "\n",
+		"a long line":   strings.Repeat("é", MaxLine) + "\nshort\r\n",
+		"just as long":  strings.Repeat("x", MaxLine) + "\nshort\n" + strings.Repeat("x", 2*MaxLine),
+		"a long end\r":  strings.Repeat("x", MaxLine+1) + "\r",
+		"two in a line": strings.Repeat("x", 2*MaxLine) + "\n\n",
+	} {
+		s := b.spec(strings.ReplaceAll(strings.TrimSpace(name), " ", "_"), "echo")
+		s.Stdin = []byte(text)
+		b.wait(b.start(s))
+		var got strings.Builder
+		entries, _, err := Tail(t.Context(), s.Log, new(int64(-1)), 1000, 0)
+		testkit.Must(t, err)
+		for _, e := range entries {
+			if e.Stream == Stdout {
+				got.Write(e.Bytes())
+			}
+		}
+		if want := "reading\n" + text; !strings.HasSuffix(got.String(), want) {
+			t.Errorf("%s: got %d bytes, want %d: %.80q", name, got.Len(), len(want), got.String())
+		}
+	}
+}

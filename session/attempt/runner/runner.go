@@ -48,6 +48,7 @@ type Exit struct {
 	NotStarted   string `json:"not_started,omitempty"`   // why it could not be started, or ""
 	FinalMessage string `json:"final_message,omitempty"` // the program's own, or its last line
 	Stderr       string `json:"stderr,omitempty"`        // its last lines on stderr, ready to be shown
+	Failure      string `json:"failure,omitempty"`       // the error that it has reported last; see transcript.Reader
 
 	Usage        *transcript.Usage `json:"usage,omitempty"`        // what an agent reported; nil means nothing
 	Conversation string            `json:"conversation,omitempty"` // the name that the agent gave to it; see transcript.Reader

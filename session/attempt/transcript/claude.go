@@ -44,13 +44,20 @@ func (r *Reader) claudeEvent(e *event, give func(Message)) bool {
 		}
 	case "result":
 		if e.Subtype == "" {
-			return false
+			if e.Error.Message != "" { // of Gemini
+				give(message(Failure, e.Error.Message))
+			}
+			return e.Error.Message != ""
 		}
 		r.claude.result(e)
 		if e.IsError {
 			give(message(Failure, cmp.Or(e.Result, strings.Join(e.Errors, "\n"), e.Subtype)))
 		}
-	case "system", "stream_event", "rate_limit_event", "tool_progress", "tool_use_summary", "keep_alive":
+	case "rate_limit_event":
+		if r.rejected = ""; e.RateLimit.Status == "rejected" && !e.RateLimit.UsingOverage {
+			r.rejected = message(Failure, string(e.line)).Text
+		}
+	case "system", "stream_event", "tool_progress", "tool_use_summary", "keep_alive":
 		// about the session, or a part of what follows as a whole
 	default:
 		return false

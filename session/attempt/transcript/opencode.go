@@ -66,6 +66,7 @@ func (r *Reader) openCodeEvent(e *event, give func(Message)) bool {
 		}
 		decode(e.line, &of)
 		give(message(Failure, cmp.Or(of.Error.Data.Message, of.Error.Name, string(e.line))))
+		r.failure = message(Failure, string(e.line)).Text
 	default:
 		return false
 	}

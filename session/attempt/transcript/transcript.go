@@ -61,6 +61,18 @@ type Reader struct {
 	conversation string
 	answer, said []byte // what the program gives as its answer, and the last message; at most MaxLine bytes
 	more         bool   // the last event was a part of the answer
+
+	failure  string // the last error, "" once the agent went on
+	rejected string // the last report of Claude Code on its limits, if it was not allowed to go on
+}
+
+// Failure returns the error that the program has reported last, unless the agent spoke after it, or "". It has the
+// whole event of OpenCode, whose details say more, and what Claude Code reports on its limits.
+func (r *Reader) Failure() string {
+	if r.failure == "" {
+		return ""
+	}
+	return strings.TrimSpace(r.failure + "\n" + r.rejected)
 }
 
 // Conversation returns the name that the program gave to the conversation, by which it can be continued, or
@@ -125,7 +137,10 @@ func (r *Reader) whole(line []byte, give func(Message)) {
 	all := give
 	give = func(m Message) {
 		if m.Kind == Said && m.Parent == "" && strings.TrimSpace(m.Text) != "" {
-			r.said = append(r.said[:0], m.Text...)
+			r.said, r.failure = append(r.said[:0], m.Text...), ""
+		}
+		if m.Kind == Failure {
+			r.failure = m.Text
 		}
 		all(m)
 	}
@@ -153,6 +168,10 @@ type event struct {
 	NumTurns   int64                 `json:"num_turns"`
 	USD        *float64              `json:"total_cost_usd"`
 	ModelUsage map[string]modelUsage `json:"modelUsage"`
+	RateLimit  struct {
+		Status       string `json:"status"`
+		UsingOverage bool   `json:"isUsingOverage"`
+	} `json:"rate_limit_info"`
 
 	// Codex
 	ThreadID string     `json:"thread_id"`

@@ -363,3 +363,32 @@ func TestUsageIsBounded(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+// The last error that a program reports counts, unless its agent went on.
+func TestField01_FailuresOfPrograms(t *testing.T) {
+	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"The test says 429 Too Many Requests"}}`
+	rejected := `{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":1767265200}}`
+	limited := `{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"You've hit your limit"}`
+	openCode := `{"type":"error","sessionID":"ses_1","error":{"name":"APIError","data":{"message":"slow down","responseHeaders":{"retry-after":"9"}}}}`
+	for name, c := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"none":        {[]string{"Too many requests", said}, ""},
+		"Claude Code": {[]string{limited}, "You've hit your limit"},
+		"its limits":  {[]string{rejected, limited}, "You've hit your limit\n" + rejected},
+		"over":        {[]string{rejected, strings.ReplaceAll(rejected, "rejected", "allowed"), limited}, "You've hit your limit"},
+		"only limits": {[]string{rejected, said}, ""},
+		"Codex":       {[]string{`{"type":"error","message":"slow down"}`, `{"type":"turn.failed","error":{"message":"slow down"}}`}, "slow down"},
+		"went on":     {[]string{`{"type":"error","message":"Reconnecting 1/5"}`, said}, ""},
+		"the last":    {[]string{`{"type":"error","message":"Reconnecting 1/5"}`, `{"type":"turn.failed","error":{"message":"no"}}`}, "no"},
+		"Gemini":      {[]string{`{"type":"result","status":"error","error":{"type":"TerminalQuotaError","message":"You have exhausted your quota"}}`}, "You have exhausted your quota"},
+		"OpenCode":    {[]string{openCode}, openCode},
+	} {
+		var r Reader
+		for _, line := range c.lines {
+			r.Line([]byte(line), func(Message) {})
+		}
+		testkit.Equal(t, r.Failure(), c.want, "%s", name)
+	}
+}

@@ -125,6 +125,7 @@ func (s *State) Describe(def *Definition, entry job.Entry, texts Instructions) D
 		st := def.Job.Step(id)
 		infos[i] = stepInfo(def, st, texts[id])
 		infos[i].Inputs = s.stepInputs(def, st, room)
+		infos[i].Position = fmt.Sprintf("%d of %d", def.Workflow.Find(id)+1, len(def.Workflow.Entries))
 		infos[i].Item, infos[i].Round = s.itemInfo(def, id), s.RoundOf(def, id)
 		switch p := s.Progress(id); {
 		case st.Call == nil || p == nil:
@@ -163,7 +164,7 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		text = "This step is the workflow '" + st.Call.String() + "', which has a session of its own. When that is complete, this step is finished."
 	}
 	info := StepInfo{
-		StepID: st.ID, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: &def.Job.CommonInfo,
+		StepID: st.ID, Name: st.Name, Description: st.Description, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: &def.Job.CommonInfo,
 		ExpectedOutputs: make([]ExpectedOutput, len(st.Outputs)),
 		Reviews:         make([]ReviewInfo, len(st.Reviews)),
 		QualityCriteria: []string{},

@@ -96,6 +96,9 @@ type StepInfo struct {
 	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
 	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what to do with branch_name"`
 	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
+	Name            string           `json:"step_name,omitempty" jsonschema:"name, for people"`
+	Description     string           `json:"step_description,omitempty" jsonschema:"description"`
+	Position        string           `json:"position,omitempty" jsonschema:"place in the workflow: 1 of 3"`
 	Item            *ItemInfo        `json:"item,omitempty" jsonschema:"the item that the step is about, if it is done for each of a list"`
 	Round           *Round           `json:"round,omitempty" jsonschema:"the round, if the step is repeated"`
 	ProjectRoot     string           `json:"project_root,omitempty" jsonschema:"absolute path of the folder that paths are relative to"`
@@ -115,8 +118,8 @@ type BranchStatus string
 
 // The values of BranchStatus.
 const (
-	BranchNamed      BranchStatus = "do nothing: only a name"
-	BranchOutsideGit BranchStatus = "do nothing: not in git"
+	BranchNamed      BranchStatus = "suggested, not created"
+	BranchOutsideGit BranchStatus = "suggested, not in git"
 	BranchCreated    BranchStatus = "created: not checked out"
 	BranchCheckedOut BranchStatus = "checked out: commit here"
 )
@@ -274,6 +277,17 @@ type Member struct {
 	QualityAttempts int     `json:"quality_attempts" jsonschema:"number of reviews with a verdict"`
 	ReviewRunning   bool    `json:"review_running" jsonschema:"whether a review, or a check, is running"`
 	FailedChecks    int     `json:"failed_checks,omitzero" jsonschema:"number of finished_step calls whose checks failed"`
+
+	Review *Standing `json:"review,omitempty" jsonschema:"review of the outputs handed in last"`
+}
+
+// Standing is where the review of a step stands.
+type Standing struct {
+	State     string  `json:"verdict" jsonschema:"running, waiting_for_you (a person must pass the outputs), passed, failed or void (without a verdict)"`
+	Feedback  string  `json:"feedback,omitempty" jsonschema:"why it failed or is void"`
+	Outputs   Outputs `json:"outputs" jsonschema:"what was handed in, by output"`
+	TriesLeft int     `json:"tries_left" jsonschema:"number of tries left"`
+	Command   string  `json:"command,omitempty" jsonschema:"how the person answers"`
 }
 
 // StepReply is the reply of get_step.

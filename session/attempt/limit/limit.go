@@ -1,0 +1,93 @@
+// Package limit knows the limits of the providers of models: how the programs that agents are report one, when
+// it ends, and when an agent is tried again.
+//
+// The words are those of Claude Code 2.1.332, Codex 0.171.0, Gemini CLI 0.61.0 and OpenCode 1.18.33, as in their npm
+// packages, of Cursor's agent as in public reports, since it is in no package, and of the HTTP APIs of the providers.
+package limit
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"deepwork/catalog/task"
+)
+
+// reached are the words of a limit. Those about a balance or a cap are among them, though only a person can raise
+// it: such a limit has no end, so that the tries soon ask for one.
+var reached = regexp.MustCompile(`(?i)` + strings.Join([]string{
+	`hit your [a-z0-9' -]{0,40}(?:limit|cap)\b`, // Claude Code, Codex, Cursor
+	`\b(?:usage|session|weekly|daily|hour|requests?|opus|sonnet) limit (?:has been )?(?:reached|exceeded|hit)`,
+	`\busage limit\b|UsageLimitError|usage_limit_reached`, // OpenCode, Codex
+	`\brate[ _-]?limit`,                            // the APIs
+	`out of (?:extra usage|usage credits|credits)`, // Claude Code, Codex
+	`exhausted your (?:capacity|daily quota|quota)|exceeded your current quota|quota (?:exceeded|will reset)`, // Gemini
+	`resource(?:_| has been )exhausted`,                        // Gemini, Cursor
+	`free usage exceeded`,                                      // OpenCode
+	`too many requests|limiting requests|requests per minute`,  // the APIs
+	`\b(?:status|code|error|http)\W{1,6}(?:code\W+)?[45]29\b`,  // 429, and 529 of Anthropic
+	`overloaded|\b(?:at|no) capacity\b|high (?:demand|load)\b`, // all
+}, "|"))
+
+// quotes match a line in which a test or a compiler speaks, as an agent's program may show it on stderr.
+var quotes = regexp.MustCompile(`(?:^|\s)(?:---\s+)?FAIL(?:ED)?\b|(?i:assert|\bexpected\b|\bwant\b.*\bgot\b|\bgot\b.*\bwant\b)|\.(?:go|py|js|ts|tsx|rs|rb|java|c|cpp)[:(]\d`)
+
+// lastLines is how many of the last lines on stderr are read.
+const lastLines = 15
+
+// Message returns the message in which an agent's program reports a limit of its provider, or "". The program's own
+// error event comes first; without one, its last lines on stderr are read. What the agent itself says or quotes is no report.
+func Message(failure, stderr string) string {
+	if failure == "" {
+		var lines []string
+		for line := range strings.Lines(stderr) {
+			if strings.TrimSpace(line) != "" && !quotes.MatchString(line) {
+				lines = append(lines, line)
+			}
+		}
+		failure = strings.Join(lines[max(0, len(lines)-lastLines):], "")
+	}
+	if !reached.MatchString(failure) {
+		return ""
+	}
+	return failure
+}
+
+const (
+	// Max is the longest wait that is believed: Cursor's limits end with the month.
+	Max                   = 32 * 24 * time.Hour
+	firstPause, lastPause = time.Minute, 30 * time.Minute // between tries
+)
+
+// Row returns how many of the executions for a step, the newest first, were ended by a limit in a row, of those
+// created after a time.
+func Row(of []task.Execution, since time.Time) (n int) {
+	for _, x := range of {
+		if x.LimitedUntil == nil || x.CreatedAt.Before(since) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// Known reports whether the limit that ended an execution has an end that is known.
+func Known(x *task.Execution) bool {
+	return x.LimitedUntil != nil && x.EndedAt != nil && x.LimitedUntil.After(*x.EndedAt)
+}
+
+// Over returns when an agent is tried again for a step whose last one was ended by a limit, or the zero time. The
+// executions are those for the step, the newest first; the pauses grow with those created after since.
+func Over(of []task.Execution, since time.Time) time.Time {
+	if len(of) == 0 || of[0].LimitedUntil == nil || of[0].EndedAt == nil {
+		return time.Time{}
+	}
+	until, row := *of[0].LimitedUntil, Row(of, since)
+	if row == 0 || row == 1 && Known(&of[0]) {
+		return until
+	}
+	if earliest := of[0].EndedAt.Add(min(firstPause<<min(row-1, 10), lastPause)); earliest.After(until) {
+		return earliest
+	}
+	return until
+}
