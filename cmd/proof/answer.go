@@ -97,6 +97,7 @@ type stepInfo struct {
 	} `json:"step_expected_outputs"`
 	Instructions string `json:"step_instructions"`
 	Info         string `json:"common_job_info"`
+	Round        round  `json:"round"`
 }
 
 // done are the ids of the completed steps.

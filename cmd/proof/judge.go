@@ -39,14 +39,22 @@ type record struct {
 
 // A progress is the record of a step.
 type progress struct {
+	StartedAt   time.Time       `json:"started_at"`
 	CompletedAt *time.Time      `json:"completed_at"`
 	Outputs     json.RawMessage `json:"outputs"`
 	Notes       string          `json:"notes"`
 	Unreported  bool            `json:"unreported"`
 	Attempts    int             `json:"quality_attempts"`
+	Child       string          `json:"child"`
+	Round       round           `json:"round"`
 	Evidence    struct {
 		Kind string `json:"kind"`
 	} `json:"evidence"`
+}
+
+// A round is the number of a repetition.
+type round struct {
+	Number int `json:"number"`
 }
 
 // state returns the state in a record in the form of the model.
