@@ -39,7 +39,7 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after
 			d.FaultAt(at, "has run and %s: write run alone, or a text and what it must be", given)
 		case at[len(at)-1] == "when":
 			d.FaultAt(at, "has run: a program ends rounds (repeat), and a condition compares a text: have a step run the program, and say in an output what it found")
-		case len(last) > 1 || strings.HasPrefix(last[0], callPrefix):
+		case len(last) > 1 || strings.HasPrefix(last[0], CallPrefix):
 			d.FaultAt(at, "has run, and the steps that are repeated do not end with one step, after which it could run: add one")
 		}
 		return

@@ -118,8 +118,8 @@ type CallInput struct {
 	Value *string `yaml:"value" written:""`
 }
 
-// callPrefix begins the id of a step that is a workflow, such as workflow:publish.
-const callPrefix = "workflow:"
+// CallPrefix begins the id of a step that is a workflow, such as workflow:publish.
+const CallPrefix = "workflow:"
 
 // String returns how the workflow is called: as publish, or as other_job/publish.
 func (c *Call) String() string {
