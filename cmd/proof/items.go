@@ -124,6 +124,7 @@ func (s *items) simulate(ctx context.Context) (err error) {
 		return err
 	}
 	a := s.agent(0)
+	a.lose = 0
 	args := map[string]any{"goal": "All of them", "job_name": "many", "workflow_name": "all"}
 	t, _ := a.try(ctx, "start_workflow", args, false)
 	if !a.reads(t, &t.reply) || t.reply.Begin == nil {
@@ -172,13 +173,14 @@ func (s *items) serveAll(ctx context.Context) error {
 	urls, changed := "", false
 	for _, where := range s.servers {
 		if where.current() == nil {
-			if changed = true; where.process != nil { // its plan or killItems has killed it
+			changed = true
+			plan := fault.Plan{Tied: true}
+			if where.process != nil { // its plan or killOne has killed it
 				s.killed.Add(1)
 				s.count["server"]++
-			}
-			plan := fault.Plan{Tied: true}
-			if s.random.IntN(3) == 0 {
-				plan.Commit, plan.Late = 1+s.random.IntN(20), time.Duration(s.random.IntN(3000))*time.Microsecond
+				if s.random.IntN(3) == 0 {
+					plan.Commit, plan.Late = 1+s.random.IntN(20), time.Duration(s.random.IntN(3000))*time.Microsecond
+				}
 			}
 			if err := s.run(ctx, where, plan); err != nil {
 				return err
@@ -345,7 +347,7 @@ func (s *items) judgeItems(ctx context.Context) error {
 		s.history.fault("a join before its last item", "the last item was done at %v, and the step after it is %+v", last, sum)
 	}
 	if _, begun := done["skipped"]; begun || len(r.History) != itemRounds-1 || done["fix"].Round.Number != itemRounds || r.Status != "completed" {
-		s.history.fault("another course", "%s", r.state())
+		s.history.fault("another course", "%d withdrawals, fix %+v, status %s", len(r.History), done["fix"], r.Status)
 	}
 	// The start is revision 0, and each transition one more: the list, of each item its question, answer, end and end of the
 	// workflow, and then sum, docs, the rounds and the end.

@@ -55,6 +55,9 @@ func (p *porter) act(ctx context.Context) error {
 		if code == "session_ended" {
 			return p.finish(ctx, p.id, "end", map[string]any{}) // whose reply may have been lost
 		}
+		if code == "bad_cursor" { // others have done what was on that page
+			break
+		}
 		open = append(open, r.infos()...)
 		if args["cursor"] = r.Next; r.Next == "" {
 			break
@@ -93,7 +96,11 @@ func (p *porter) act(ctx context.Context) error {
 // finish finishes a step. Other agents may have done so.
 func (p *porter) finish(ctx context.Context, session, step string, outputs map[string]any) error {
 	var r reply
-	_, err := p.call(ctx, "finished_step", map[string]any{"session_id": session, "step_id": step, "outputs": outputs}, &r)
+	args := map[string]any{"session_id": session, "step_id": step, "outputs": outputs}
+	if said, round := outputs["said"]; round { // another agent may have finished it meanwhile, and the next round has the same step
+		args["request_id"] = fmt.Sprint("round ", said)
+	}
+	_, err := p.call(ctx, "finished_step", args, &r)
 	switch {
 	case err != nil:
 		return err
@@ -145,7 +152,7 @@ func (p *porter) call(ctx context.Context, tool string, args map[string]any, int
 	meta, _ := result.Meta["deepwork/error"].(map[string]any)
 	code, _ = meta["code"].(string)
 	switch code {
-	case "session_ended", "step_finished", "step_not_current", "group_moved_on", "unknown_session", "store_busy", "shutting_down":
+	case "session_ended", "step_finished", "step_not_current", "group_moved_on", "unknown_session", "store_busy", "shutting_down", "bad_cursor":
 	default:
 		err = p.log("odd", fmt.Sprint(tool, "/", args["step_id"]), code)
 	}
