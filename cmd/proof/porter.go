@@ -152,7 +152,7 @@ func (p *porter) call(ctx context.Context, tool string, args map[string]any, int
 	meta, _ := result.Meta["deepwork/error"].(map[string]any)
 	code, _ = meta["code"].(string)
 	switch code {
-	case "session_ended", "step_finished", "step_not_current", "group_moved_on", "unknown_session", "store_busy", "shutting_down", "bad_cursor":
+	case "session_ended", "step_finished", "step_moved_on", "step_not_current", "group_moved_on", "unknown_session", "store_busy", "shutting_down", "bad_cursor":
 	default:
 		err = p.log("odd", fmt.Sprint(tool, "/", args["step_id"]), code)
 	}
