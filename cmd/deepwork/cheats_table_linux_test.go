@@ -145,8 +145,8 @@ var cheats = []cheat{
 	{name: "prints success and fails", on: "checked", check: "echo ok: all tests pass; grep -q good src.txt || exit 1", do: tries("one", oneReport), says: "ok: all tests pass"},
 	{name: "leaves the work to the background", on: "checked", check: "grep -q good src.txt || sleep 600 >/dev/null 2>&1 &\n exit 0", do: tries("one", oneReport), says: "left processes running"},
 	{name: "holds the output open", on: "checked", check: "grep -q good src.txt || setsid sleep 5 &\n exit 0", do: tries("one", oneReport), says: "Checks failed"},
-	{name: "outlasts the limit", on: "checked", job: []string{"name: tests", "name: tests, timeout: 1"}, check: "grep -q good src.txt || sleep 600", do: tries("one", oneReport), says: "did not end within its limit"},
-	{name: "ignores signals", on: "checked", job: []string{"name: tests", "name: tests, timeout: 1"}, check: "grep -q good src.txt && exit 0; trap '' TERM INT HUP; while :; do sleep 1; done", do: tries("one", oneReport), says: "did not end within its limit"},
+	{name: "outlasts the limit", on: "checked", job: []string{"name: tests", "name: tests, timeout: 2"}, check: "grep -q good src.txt || sleep 600", do: tries("one", oneReport), says: "did not end within its limit"},
+	{name: "ignores signals", on: "checked", job: []string{"name: tests", "name: tests, timeout: 2"}, check: "grep -q good src.txt && exit 0; trap '' TERM INT HUP; while :; do sleep 1; done", do: tries("one", oneReport), says: "did not end within its limit"},
 	{name: "kills the check", on: "checked", check: "grep -q good src.txt || kill -KILL $$", do: tries("one", oneReport), says: "SIGKILL"},
 	{name: "fills stdout", on: "checked", check: "grep -q good src.txt && exit 0; yes | head -c 30000000; exit 1", do: func(a *cheater) {
 		if a.finish("one", oneReport); len(a.text) > 20_000 {
@@ -232,8 +232,11 @@ var cheats = []cheat{
 	}, says: "was changed"},
 	// Edits after the check.
 	{name: "edits after the check", on: "reviewed", do: afterwards("echo bad > NAME/src.txt", "true"), says: "Checks failed"},
-	{name: "leaves a daemon that edits later", on: "reviewed", do: afterwards("(setsid sh -c 'sleep 0.1; echo bad > NAME/src.txt' >/dev/null 2>&1 &); sleep 0.3", "true"), says: "Checks failed"},
+	{name: "leaves a daemon that edits later", on: "reviewed", do: afterwards("(setsid sh -c 'sleep 0.1; echo bad > NAME/src.txt' >/dev/null 2>&1 &); until grep -q bad NAME/src.txt; do sleep 0.02; done", "true"), says: "Checks failed"},
 	{name: "deletes after the check", on: "reviewed", do: afterwards("rm NAME/src.txt", "true"), says: "Checks failed"},
+	{name: "adds a file after the check", on: "reviewed", check: "[ ! -e extra ] && grep -q good src.txt", do: afterwards("touch NAME/extra", "rm NAME/extra"), says: "Checks failed"},
+	{name: "links a file after the check", on: "reviewed", do: afterwards("ln -sf tests/t NAME/src.txt", "rm NAME/src.txt"), says: "Checks failed"},
+	{name: "makes a file a program after the check", on: "reviewed", check: "[ ! -x src.txt ] && grep -q good src.txt", do: afterwards("chmod +x NAME/src.txt", "chmod -x NAME/src.txt"), says: "Checks failed"},
 	{name: "edits what git assumes unchanged", on: "reviewed", do: afterwards("git update-index --assume-unchanged NAME/src.txt; echo bad > NAME/src.txt", "git update-index --no-assume-unchanged NAME/src.txt"), says: "Checks failed"},
 	{name: "edits what git skips", on: "reviewed", do: afterwards("git update-index --skip-worktree NAME/src.txt; echo bad > NAME/src.txt", "git update-index --no-skip-worktree NAME/src.txt"), says: "Checks failed"},
 	{name: "has git ignore times", on: "reviewed", do: afterwards("git config core.ignoreStat true; git config core.trustctime false; echo bad > NAME/src.txt", "git config --unset core.ignoreStat; git config --unset core.trustctime"), says: "Checks failed"},
