@@ -39,8 +39,8 @@ type items struct {
 }
 
 const (
-	itemsAtOnce  = 4
-	itemsWaiting = 2 * itemsAtOnce // before the person answers one: more than may be in progress
+	portsAtOnce  = 4
+	itemsWaiting = 2 * portsAtOnce // before the person answers one: more than may be in progress
 	itemRounds   = 3
 	// idleItems is how long nothing may happen.
 	idleItems = 2 * time.Minute
@@ -63,10 +63,10 @@ workflows:
       - {repeat: {steps: [fix], until: {output: said, is: "3"}, at_most: 5}}
       - end
 steps:
-`, itemsAtOnce)
+`, portsAtOnce)
 
-// itemSteps are the steps with their outputs; those with a review by a person have one more key.
-var itemSteps = []string{"list, outputs: {todo: {type: file, description: D}}, reviews: []",
+// portSteps are the steps with their outputs; those with a review by a person have one more key.
+var portSteps = []string{"list, outputs: {todo: {type: file, description: D}}, reviews: []",
 	"port, outputs: {out: {type: file, description: D}}, reviews: [{run_each: out, by: human, quality_criteria: {good: Good}}]",
 	"tidy, outputs: {tidied: {type: string, description: D}}, reviews: []", "sum, outputs: {docs: {type: string, description: D}}, reviews: []",
 	"docs, outputs: {}, reviews: []", "skipped, outputs: {}, reviews: []", "fix, outputs: {said: {type: string, description: D}}, reviews: []", "end, outputs: {}, reviews: []"}
@@ -134,7 +134,7 @@ func (s *items) simulate(ctx context.Context) (err error) {
 	working, done := context.WithCancel(ctx)
 	defer done()
 	var all sync.WaitGroup
-	for range itemsAtOnce + 2 {
+	for range portsAtOnce + 2 {
 		s.agents = append(s.agents, nil)
 	}
 	all.Go(func() { s.answer(working) })
@@ -156,7 +156,7 @@ func (s *items) simulate(ctx context.Context) (err error) {
 
 func (s *items) layItems(ctx context.Context) error {
 	job := itemsJob
-	for _, step := range itemSteps {
+	for _, step := range portSteps {
 		job += fmt.Sprintf("  - {id: %s, name: A, description: A, instructions_file: a.md}\n", step)
 	}
 	list, err := json.Marshal(slices.Repeat([]string{"an item"}, s.most))
@@ -282,7 +282,7 @@ func (s *items) answer(ctx context.Context) {
 			}
 		}
 		s.some.Store(max(s.some.Load(), int64(len(asked))))
-		if len(asked) < min(itemsWaiting, s.most-len(answered)) || int(s.killed.Load())*s.most < len(answered)*s.kills {
+		if len(asked) < min(itemsWaiting, s.most-len(answered)) || int(s.killed.Load())*s.most < (len(answered)+1)*s.kills {
 			continue
 		}
 		step := asked[rand.IntN(len(asked))]

@@ -73,7 +73,7 @@ func TestSessionModel(t *testing.T) {
 	} {
 		testkit.Equal(t, porcupine.CheckOperations(sessionModel, append(begun[:2:2], c.ops...)), c.ok, "%s", name)
 	}
-	s := state{workflow: "fork", status: "active"}
+	s := state{}.apply(input{Tool: "start_workflow", Workflow: "fork"})[0].state
 	for _, step := range []string{"s1", "s0", "s2"} {
 		s = s.finish(differ(step))[0].state
 	}
