@@ -100,18 +100,20 @@ func (a *rover) choose() input {
 	}
 	var of session
 	a.history.with(func() { of = *a.history.sessions[id] })
-	steps := roamed
-	if of.start.Workflow == "items" {
-		steps = roamedItems
+	k, steps, named := a.below(100), roamed, a.below(2) == 0
+	if of.start.Workflow == "items" { // which take long: seldom gone back in, or ended
+		steps, named = roamedItems, a.below(10) > 0
+		if a.below(4) > 0 {
+			k = min(k, 85)
+		}
 	}
-	k := a.below(100)
 	if of.start.Workflow == "calls" || of.called { // what goes back over a workflow, or ends it, ends others later
 		k = min(k, 85)
 	}
 	switch {
 	case k < 62:
 		in.Tool, in.Outputs, in.Text = "finished_step", a.outputs(saying[of.start.Workflow]...), a.token("note ")
-		if a.below(2) == 0 { // else the step is not named
+		if named {
 			in.Step = steps[a.below(len(steps))]
 		}
 	case k < 70 && a.last.Tool != "" && a.last.Tool != "start_workflow":

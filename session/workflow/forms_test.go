@@ -200,6 +200,9 @@ func TestForms_Repeat(t *testing.T) {
 	if r.BeginStep == nil || r.BeginStep.StepID != "look" || r.BeginStep.Round.Number != 2 || !strings.Contains(r.BeginStep.Round.Failed, `"broken"`) || !strings.Contains(*r.Feedback, "Round 2 of 2") {
 		t.Errorf("the second round: %s", toJSON(t, r))
 	}
+	if faults := p.record(began.SessionID).Faults(); faults != nil {
+		t.Errorf("deepwork check would find %v", faults)
+	}
 	p.finish(c, `{"outputs":{}}`)
 	if r, err := c.GoTo(ctx, GoToArgs{StepID: "look"}); err != nil || r.BeginStep.Round.Number != 2 {
 		t.Errorf("back in the round: %s, %v", toJSON(t, r), err)
