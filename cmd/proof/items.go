@@ -203,7 +203,7 @@ func (s *items) killItems(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	said, since := 0, time.Now()
+	told, since := 0, time.Now()
 	for ctx.Err() == nil {
 		for i, c := range s.agents {
 			if c != nil && c.ProcessState == nil {
@@ -216,8 +216,12 @@ func (s *items) killItems(ctx context.Context) error {
 			}
 		}
 		_ = wait.For(ctx, time.Duration(20+s.random.IntN(400))*time.Millisecond)
-		if text, err := os.ReadFile(s.journal()); err == nil && len(text) > said {
-			said, since = len(text), time.Now()
+		did, err := readJournal(s.journal())
+		if err != nil {
+			return err
+		}
+		if n := len(did["asked"]) + len(did["finished"]); n > told {
+			told, since = n, time.Now()
 		}
 		if _, err := os.Stat(filepath.Join(s.dir, "complete")); err == nil {
 			return nil
