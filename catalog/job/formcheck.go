@@ -21,7 +21,7 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 			if d.Has(here, "for_each") {
 				d.made(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
 			}
-			if f.ForEach.Isolation != "" && slices.ContainsFunc(w.Entries[i], func(id string) bool { return strings.HasPrefix(id, callPrefix) }) {
+			if f.ForEach.Isolation != "" && slices.ContainsFunc(w.Entries[i], func(id string) bool { return strings.HasPrefix(id, CallPrefix) }) {
 				d.FaultAt(append(here, "isolation"), "has a workflow in its steps, whose session would not work in the worktree of the item: name steps, or remove isolation")
 			}
 		case f.When != nil:
@@ -43,7 +43,7 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after
 			d.FaultAt(at, "has run and %s: write run alone, or a text and what it must be", given)
 		case at[len(at)-1] == "when":
 			d.FaultAt(at, "has run: a program ends rounds (repeat), and a condition compares a text: have a step run the program, and say in an output what it found")
-		case len(last) > 1 || strings.HasPrefix(last[0], callPrefix):
+		case len(last) > 1 || strings.HasPrefix(last[0], CallPrefix):
 			d.FaultAt(at, "has run, and the steps that are repeated do not end with one step, after which it could run: add one")
 		}
 		return

@@ -140,8 +140,8 @@ type CallInput struct {
 // ItemName is the name by which a workflow that is called in a for_each is given the item.
 const ItemName = "item"
 
-// callPrefix begins the id of a step that is a workflow, such as workflow:publish.
-const callPrefix = "workflow:"
+// CallPrefix begins the id of a step that is a workflow, such as workflow:publish.
+const CallPrefix = "workflow:"
 
 // String returns how the workflow is called: as publish, or as other_job/publish.
 func (c *Call) String() string {

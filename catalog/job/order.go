@@ -135,9 +135,9 @@ func (o *order) resolve(w *Workflow, at place) (refs []ref) {
 					turn++
 				}
 			}
-			if strings.HasPrefix(id, callPrefix) {
+			if strings.HasPrefix(id, CallPrefix) {
 				if called[id] {
-					o.d.FaultAt(at, "the workflow %s appears twice in this one: keep one of them", yamltree.Quote(strings.TrimPrefix(id, callPrefix)))
+					o.d.FaultAt(at, "the workflow %s appears twice in this one: keep one of them", yamltree.Quote(strings.TrimPrefix(id, CallPrefix)))
 				}
 				called[id] = true
 				continue

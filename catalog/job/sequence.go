@@ -110,7 +110,7 @@ func (w *Sequence) add(e Entry, f *Form, at ...any) {
 
 // call adds an entry that is a workflow.
 func (w *Sequence) call(c *Call, at ...any) Entry {
-	id := callPrefix + c.String()
+	id := CallPrefix + c.String()
 	w.calls = append(w.calls, Step{ID: id, Name: "Workflow " + c.String(), Description: "The workflow " + c.String() + ", step by step", Call: c})
 	w.add(Entry{id}, nil, at...)
 	return Entry{id}
@@ -177,6 +177,25 @@ func (w *Sequence) Span(f *Form) (first, after int) {
 	for after = first; after < len(w.Forms) && w.Forms[after] == f; after++ {
 	}
 	return first, after
+}
+
+// A Part is what a workflow does in one place: one entry, or those of a form.
+type Part struct {
+	Form    *Form // nil means one entry
+	Entries []Entry
+}
+
+// Parts returns the entries in order, those of each form together.
+func (w *Sequence) Parts() (all []Part) {
+	for i, e := range w.Entries {
+		switch f := w.Form(i); {
+		case f == nil:
+			all = append(all, Part{Entries: []Entry{e}})
+		case w.Form(i-1) != f:
+			all = append(all, Part{f, f.Body})
+		}
+	}
+	return all
 }
 
 // Item returns the id of a step for the item at an index of its list, such as port[3].

@@ -14,6 +14,8 @@ func TestDocuments(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a":1,"b":[1.5,true,null]}`:    `{"a":1,"b":[1.5,true,null]}`,
 		"a: 1\nb: [x, 'y']\n":            `{"a":1,"b":["x","y"]}`,
+		`{"a":1,"b":[{"a":1,"a":2}]}`:    "already defined",
+		`{"a:\\\":":"\\\\","b":":"}`:     `{"a:\\\":":"\\\\","b":":"}`,
 		"day: 2026-01-01\n":              `{"day":"2026-01-01"}`,
 		"- &x {a: 1}\n- *x\n":            `[{"a":1},{"a":1}]`,
 		"\n":                             "it is empty",

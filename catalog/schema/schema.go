@@ -173,11 +173,13 @@ func (s *Schema) validate(value any, member string) (err error) {
 // maxDocumentSteps is the limit of the steps of checking a document: seconds of work.
 const maxDocumentSteps = 20_000_000
 
-// Document decodes a YAML document, of which JSON is a subset, as json.Unmarshal decodes JSON. Dates are texts.
+// Document decodes a YAML document, of which JSON is a subset, as json.Unmarshal decodes JSON. Dates are texts. A name
+// that an object has twice is an error: who reads the document may count either.
 func Document(data []byte) (value any, err error) {
 	if json.Valid(data) && jsontext.Depth(data) <= maxDepth {
-		err = json.Unmarshal(data, &value)
-		return value, err
+		if err = json.Unmarshal(data, &value); err != nil || members(value) == written(data) {
+			return value, err
+		}
 	}
 	var root, second yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -202,6 +204,38 @@ func Document(data []byte) (value any, err error) {
 	}
 	err = json.Unmarshal(data, &value)
 	return value, err
+}
+
+// members counts the members of all objects of a value.
+func members(value any) (n int) {
+	switch v := value.(type) {
+	case map[string]any:
+		n = len(v)
+		for _, of := range v {
+			n += members(of)
+		}
+	case []any:
+		for _, of := range v {
+			n += members(of)
+		}
+	}
+	return n
+}
+
+// written counts the members of all objects as they are written in JSON, in which a name may be repeated.
+func written(data []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(data); i++ {
+		switch {
+		case quoted && data[i] == '\\':
+			i++
+		case data[i] == '"':
+			quoted = !quoted
+		case !quoted && data[i] == ':':
+			n++
+		}
+	}
+	return n
 }
 
 // asTexts makes texts of dates. It reports false if a document is nested too deep.

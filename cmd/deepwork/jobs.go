@@ -107,16 +107,27 @@ func (a *app) printJob(root string, j *job.Job) {
 			return [2]string{"    takes " + p.Name, "(" + inline(show.Takes(p)+") "+p.Description)}
 		}))
 		var steps [][2]string
-		for n, entry := range w.Entries {
-			if f := w.Form(n); f != nil && f != w.Form(n-1) {
-				steps = append(steps, [2]string{"    " + inline(f.String()) + ":"})
+		n := 0
+		for _, part := range w.Parts() {
+			indent := "    "
+			each := part.Form != nil && part.Form.ForEach != nil
+			if part.Form != nil {
+				steps = append(steps, [2]string{indent + inline(part.Form.String()) + ":"})
+				indent += "  "
 			}
-			if len(entry) == 1 {
-				steps = append(steps, [2]string{fmt.Sprintf("    %d. %s", n+1, entry[0]), delivers(of.Step(entry[0]))})
-			} else {
-				steps = append(steps, [2]string{fmt.Sprintf("    %d. concurrently:", n+1)})
+			for k, entry := range part.Entries {
+				number := "   "
+				if !each || k == 0 { // the steps of a for_each are one entry
+					n++
+					number = fmt.Sprintf("%d. ", n)
+				}
+				if len(entry) == 1 {
+					steps = append(steps, [2]string{indent + number + entry[0], delivers(of.Step(entry[0]))})
+					continue
+				}
+				steps = append(steps, [2]string{indent + number + "concurrently:"})
 				for _, id := range entry {
-					steps = append(steps, [2]string{"       - " + id, delivers(of.Step(id))})
+					steps = append(steps, [2]string{indent + "   - " + id, delivers(of.Step(id))})
 				}
 			}
 		}
@@ -129,6 +140,9 @@ func (a *app) printJob(root string, j *job.Job) {
 
 // delivers describes what a step delivers: `-> a.md, b.md (files, optional), 1 review`.
 func delivers(s *job.Step) string {
+	if s.Call != nil {
+		return "-> its outputs"
+	}
 	outputs := make([]string, len(s.Outputs))
 	for i, o := range s.Outputs {
 		var notes []string

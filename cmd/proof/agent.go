@@ -50,9 +50,12 @@ func (a *agent) token(kind string) string {
 // request returns a request_id that is unique, also among other loads.
 func (a *agent) request() string { return fmt.Sprintf("%s-%x", a.token("r"), a.seed) }
 
-// outputs generates the outputs of a step.
-func (a *agent) outputs() string {
+// outputs generates the outputs of a step, with one of some texts.
+func (a *agent) outputs(texts ...string) string {
 	o := outputs{Report: outputPath(a.below(outputFiles))}
+	if len(texts) > 0 {
+		o.Said = texts[a.below(len(texts))]
+	}
 	for range a.below(3) {
 		o.Papers = append(o.Papers, outputPath(a.below(outputFiles)))
 	}
@@ -245,7 +248,7 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	t.read(in)
 	if !whole {
 		for _, l := range unsure {
-			h.add(a.number, in.Session, in, l.call, lostReply, l.ret)
+			a.add(in, l.call, lostReply, l.ret, nil)
 		}
 		begun = t.call
 	}
@@ -262,7 +265,7 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 	}
 	switch {
 	case t.kind == given:
-		h.add(a.number, in.Session, in, begun, t.said, t.ret)
+		a.add(in, begun, t.said, t.ret, &t.reply)
 	case t.kind == gone:
 		h.fault("a lost session", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
 	case t.kind == noEffect && in.Session != "":
@@ -274,9 +277,36 @@ func (a *agent) perform(ctx context.Context, in input) answer {
 		h.fault("an odd answer", "client %d: %v of session %s: %s", a.number, in, in.Session, t.text)
 	}
 	if whole && len(unsure) > 0 && (t.kind != given || isRefusal(t.said)) { // one that is in flight may yet be carried out
-		h.add(a.number, in.Session, in, begun, lostReply, never)
+		a.add(in, begun, lostReply, never, nil)
 	}
 	return t
+}
+
+// add records an operation, and what it was to another session: a call that finishes the workflow of a step is an
+// operation of the session that goes on with it, too, and one whose reply begins such a workflow is its start.
+func (a *agent) add(in input, call int64, said string, ret int64, r *reply) {
+	h := a.history
+	h.add(a.number, in.Session, in, call, said, ret)
+	var of session
+	h.with(func() { of = *h.sessions[in.Session] })
+	switch ended := strings.HasPrefix(said, "complete"); {
+	case of.called && in.Tool == "finished_step" && (ended || said == lostReply || said == forgotten):
+		parent := lostReply
+		if ended && r.Begin != nil {
+			parent = "begin " + strings.Join(r.steps(), ",")
+		}
+		h.add(a.number, of.start.Parent, input{Tool: "child", Outputs: in.Outputs}, call, parent, ret)
+	case r != nil && r.Begin != nil && r.Begin.Session != in.Session && !ended:
+		child, known := &session{start: input{Tool: "start_workflow", Job: of.start.Job, Workflow: "short", Goal: of.start.Goal, Parent: in.Session}, called: true}, false
+		h.with(func() {
+			if known = h.sessions[r.Begin.Session] != nil; !known {
+				h.sessions[r.Begin.Session] = child
+			}
+		})
+		if !known {
+			h.add(a.number, r.Begin.Session, child.start, call, said, ret)
+		}
+	}
 }
 
 // tell calls a tool other than a workflow's, and reports odd answers.

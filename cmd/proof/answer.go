@@ -97,6 +97,7 @@ type stepInfo struct {
 	} `json:"step_expected_outputs"`
 	Instructions string `json:"step_instructions"`
 	Info         string `json:"common_job_info"`
+	Round        round  `json:"round"`
 }
 
 // done are the ids of the completed steps.
@@ -139,7 +140,7 @@ func (a *answer) read(in input) {
 			if in.Tool == "start_workflow" { // its parent, by now
 				a.kind = noEffect
 			}
-		case "step_id_needed", "step_finished", "group_moved_on", "step_not_current", "unknown_step", "step_ahead":
+		case "step_id_needed", "step_finished", "group_moved_on", "step_not_current", "unknown_step", "step_ahead", "step_is_workflow":
 			a.kind, a.said = given, "!"+a.code
 		}
 		return
@@ -155,16 +156,16 @@ func (a *answer) read(in input) {
 	steps := strings.Join(r.steps(), ",")
 	switch {
 	case in.Tool == "get_step" && r.Begin != nil:
-		a.said = "at " + steps + " done " + strings.Join(r.done(), ",")
+		a.said = "at " + steps + " done " + listed(r.done())
 	case in.Tool == "go_to_step" && r.Begin != nil:
-		a.said = "back to " + steps + " clears " + strings.Join(r.Cleared, ",")
+		a.said = "back to " + steps + " clears " + listed(r.Cleared)
 	case in.Tool == "abort_workflow":
 		a.said = "aborted " + r.Aborted + ": " + r.Why
 	case (in.Tool == "start_workflow" || r.Status == "next_step") && r.Begin != nil:
 		a.said = "begin " + steps
 	case r.Status == "next_step" && r.Feedback != nil:
 		a.said = "pending " + strings.Join(r.Pending, ",")
-	case in.Judged && r.Status == "needs_work" && r.Feedback != nil:
+	case r.Status == "needs_work" && r.Feedback != nil:
 		a.said = whyHeld(*r.Feedback)
 	case r.Status == "workflow_complete":
 		a.said = "complete " + string(r.AllOutputs)

@@ -142,7 +142,7 @@ func (b *saves) step(job, last int, info stepInfo) (save int, err error) {
 	switch {
 	case info.Info != infoText(save):
 		err = fmt.Errorf("%s: the common info is of no save: %.300q", name, info.Info)
-	case len(info.Outputs) != 2 || info.Outputs[0].Name != "report" || info.Outputs[0].Description != outputText(info.Step, save):
+	case len(info.Outputs) != len(outputNames) || info.Outputs[0].Name != "report" || info.Outputs[0].Description != outputText(info.Step, save):
 		err = fmt.Errorf("%s: the outputs of %s are not those of save %d: %+v", name, info.Step, save, info.Outputs)
 	case !isInstructions(name, info.Step, info.Instructions):
 		err = fmt.Errorf("%s: the instructions of %s are other ones: %.300q", name, info.Step, info.Instructions)

@@ -36,6 +36,7 @@ type session struct {
 	// What was refused without effect, for the report if the history is wrong.
 	refusals []string
 	save     int  // the newest save of job.yml that a step started with
+	called   bool // it is the workflow of a step
 	edited   bool // somebody has written its export
 	judged   int  // reviews of judgedStep with a verdict since it was begun last, or unknown
 }

@@ -24,6 +24,7 @@ type record struct {
 	Current    string          `json:"current_step_id"`
 	Progress   json.RawMessage `json:"step_progress"`
 	Parent     string          `json:"parent_session_id"`
+	CalledAs   string          `json:"called_as"`
 	Reason     string          `json:"abort_reason"`
 	Updated    time.Time       `json:"updated_at"`
 	Imported   *time.Time      `json:"imported_at"`
@@ -39,14 +40,22 @@ type record struct {
 
 // A progress is the record of a step.
 type progress struct {
+	StartedAt   time.Time       `json:"started_at"`
 	CompletedAt *time.Time      `json:"completed_at"`
 	Outputs     json.RawMessage `json:"outputs"`
 	Notes       string          `json:"notes"`
 	Unreported  bool            `json:"unreported"`
 	Attempts    int             `json:"quality_attempts"`
+	Child       string          `json:"child"`
+	Round       round           `json:"round"`
 	Evidence    struct {
 		Kind string `json:"kind"`
 	} `json:"evidence"`
+}
+
+// A round is the number of a repetition.
+type round struct {
+	Number int `json:"number"`
 }
 
 // state returns the state in a record in the form of the model.
@@ -70,10 +79,14 @@ func progressIn(steps json.RawMessage) string {
 		if err != nil {
 			return err.Error()
 		}
-		all = append(all, progressOf(m.Name, p.CompletedAt != nil, p.Unreported, finished{outputs.String(), p.Notes}))
+		plain := storedText.ReplaceAllString(outputs.String(), "$1")
+		all = append(all, progressOf(m.Name, p.Round.Number, p.CompletedAt != nil, p.Unreported, finished{plain, p.Notes}))
 	}
-	return strings.Join(all, " ")
+	return joined(all, " ")
 }
+
+// storedText is a text in the record of a step.
+var storedText = regexp.MustCompile(`\{"text":("(?:[^"\\]|\\.)*")\}`)
 
 // judge compares the sessions in the database with the history, in which each is another read of its
 // session, and their exports with them, and checks the history. It returns how many it compared. No server
@@ -88,12 +101,22 @@ func (w *world) judge(ctx context.Context, export func(kept)) (int, error) {
 }
 
 func (w *world) judgeKept(all []kept, export func(kept)) {
-	there := map[string][]string{} // ids, by goal
+	there := map[string][]string{}  // ids, by goal
+	called := map[string][]string{} // workflows of steps, by their parents
 	for _, k := range all {
 		w.compare(k.id, k.record, k.err)
-		there[k.goal] = append(there[k.goal], k.id)
+		if k.record.CalledAs == "" {
+			there[k.goal] = append(there[k.goal], k.id)
+		} else {
+			called[k.record.Parent] = append(called[k.record.Parent], k.id)
+		}
 		if k.err == nil {
 			export(k)
+		}
+	}
+	for parent, ids := range called {
+		if len(ids) > 1 { // nobody goes back to it
+			w.history.fault("a workflow of a step that was begun more than once", "of session %s: %v", parent, ids)
 		}
 	}
 	w.history.once("session", there, func(_ string, e *effect) bool { return e.id != "" })
@@ -129,7 +152,8 @@ func (w *world) judgeRecord(s *session, r record) {
 		if m.Name == judgedStep && s.judged != unknown && p.Attempts != s.judged {
 			h.fault("a review that counts more than once, or not", "session %s: step %s had %d attempts, want %d", r.Session, m.Name, p.Attempts, s.judged)
 		}
-		if want := evidence[m.Name]; want != "" && p.CompletedAt != nil && p.Evidence.Kind != want {
+		step, _ := ofItem(m.Name)
+		if want := evidence[step]; want != "" && p.CompletedAt != nil && p.Evidence.Kind != want {
 			h.fault("a step with reviews that rests on something else", "session %s: step %s was finished, and its evidence is %q, want %q", r.Session, m.Name, p.Evidence.Kind, want)
 		}
 	}

@@ -5,6 +5,7 @@
 //	go run ./cmd/proof load -edit -servers 2
 //	go run ./cmd/proof load -alternate -calls 10000
 //	go run ./cmd/proof sim -machines 3 -operations 10000
+//	go run ./cmd/proof items -items 200 -kills 1000
 //	go run ./cmd/proof figures -only 'task board'
 package main
 
@@ -58,13 +59,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		"load":     func() error { return runLoad(ctx, args[1:], stdout, stderr) },
 		"figures":  func() error { return runFigures(ctx, args[1:], stdout, stderr) },
 		"sim":      func() error { return runSim(ctx, args[1:], stdout, stderr) },
+		"items":    func() error { return runItems(ctx, args[1:], stdout, stderr) },
+		"porter":   func() error { return runPorter(ctx, args[1:]) },
 		"echo":     func() error { return serveEcho(ctx) },
 		"source":   func() error { return serveSource(ctx, args[1:]) },
 		"step":     func() error { return runStepper(ctx, args[1:]) },
 		"reviewer": func() error { return runReviewer(ctx, args[1:], os.Stdin, stdout) },
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: proof load|sim|figures [FLAG...]; -h after one of them lists its flags")
+		fmt.Fprintln(stderr, "usage: proof load|sim|items|figures [FLAG...]; -h after one of them lists its flags")
 		return 2
 	}
 	err := commands[args[0]]()

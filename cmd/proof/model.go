@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/anishathalye/porcupine"
+
+	"deepwork/catalog/jsontext"
 )
 
 // The model is the state machine of one session, written a second time and as short as possible:
@@ -14,20 +16,29 @@ import (
 // server answers. What the model knows of reviews is in model_review.go; what the file must say about
 // them is checked beside the model.
 
-// mostSteps is the number of steps of a job: s0 and on.
-const mostSteps = 9
+// mostSteps is the number of names of steps: s0 and on, which a job has, those of items, and a workflow's.
+const (
+	jobSteps  = 9
+	mostSteps = jobSteps + len(itemSteps)*mostItems + 1
+)
 
-var stepNames = func() (all []string) {
-	for i := range mostSteps {
-		all = append(all, fmt.Sprintf("s%d", i))
+var stepNames, allNames = func() (job, all []string) {
+	for i := range jobSteps {
+		job = append(job, fmt.Sprintf("s%d", i))
 	}
-	return all
+	all = slices.Clone(job)
+	for _, step := range itemSteps {
+		for i := range mostItems {
+			all = append(all, fmt.Sprintf("%s[%d]", step, i))
+		}
+	}
+	return job, append(all, calledStep)
 }()
 
 // reviewedStep is the step with a review that each call overrides.
 const reviewedStep = "s5"
 
-func number(step string) int { return slices.Index(stepNames, step) }
+func number(step string) int { return slices.Index(allNames, step) }
 
 // workflows are the workflows that clients run: entries; those with several steps are concurrent
 // groups. Loads run wide, and alternating ones relay and review.
@@ -39,6 +50,9 @@ var workflows = map[string][][]string{
 	"short":  {{"s0"}},
 	"relay":  {{"s0"}, {"s1", "s2", judgedStep}, {personStep}},
 	"review": {{"s0"}, {judgedStep}, {personStep}},
+	"items":  {{"s0"}, itemSteps[:], {"s2"}},
+	"rounds": {{"s0"}, {"s1"}, {"s2"}, {"s3"}, {"s4"}},
+	"calls":  {{"s0"}, {calledStep}, {"s1"}},
 }
 
 // An input is a call of a tool.
@@ -104,13 +118,16 @@ type state struct {
 	workflow   string // "": not started
 	status     string // active, completed, aborted
 	index      int
+	current    string          // the step that the file names
+	begun      [mostSteps]bool // what has a record
+	round      int             // of a form that is repeated
 	done       [mostSteps]finished
 	unreported [mostSteps]bool
-	byStep     bool              // a member of the current entry was reported by its step_id
-	replies    [mostSteps]stored // to finished_step, by step
-	reason     string            // of the abort
-	history    string            // what go_to_step cleared
-	question   question          // about personStep
+	byStep     bool                    // a member of the current entry was reported by its step_id
+	replies    [mostSteps]stored       // to finished_step, by step
+	reason     string                  // of the abort
+	history    string                  // what go_to_step cleared
+	questions  [1 + mostItems]question // about personStep, and about that of each item
 }
 
 // finished is how a step was finished; the zero value means not finished.
@@ -124,7 +141,7 @@ type stored struct {
 
 func (s *state) entries() [][]string { return workflows[s.workflow] }
 
-func (s *state) entry() []string { return s.entries()[s.index] }
+func (s *state) entry() []string { return s.members(s.index) }
 
 // pending are the members of the current entry that are not done, without those that it went on
 // without before go_to_step came back to it.
@@ -135,6 +152,7 @@ func (s *state) pending() []string {
 func (s *state) isDone(step string) bool { return s.done[number(step)].outputs != "" }
 
 func (s *state) entryOf(step string) int {
+	step, _ = ofItem(step)
 	return slices.IndexFunc(s.entries(), func(e []string) bool { return slices.Contains(e, step) })
 }
 
@@ -152,17 +170,19 @@ func (s state) apply(in input) []outcome {
 	switch {
 	case in.Tool == "start_workflow" && s.workflow == "":
 		n := state{workflow: in.Workflow, status: "active"}
-		return []outcome{{n, "begin " + strings.Join(n.entry(), ",")}}
+		return []outcome{{n, "begin " + n.enter(0)}}
 	case in.Tool == "start_workflow" || s.workflow == "":
 		return nil
 	case in.Tool == "file":
 		return []outcome{{s, s.file()}}
 	case in.Tool == "person":
 		return s.decide(in)
+	case in.Tool == "child":
+		return s.resume(in)
 	case in.Tool == "finished_step":
 		return append(s.late(in), s.finish(in)...)
 	case in.Tool == "abort_workflow" && s.status == "aborted" && s.reason == in.Text:
-		return []outcome{{s, "aborted " + s.entry()[0] + ": " + in.Text}}
+		return []outcome{{s, "aborted " + s.current + ": " + in.Text}}
 	case s.status != "active":
 		return s.refuse("session_ended " + s.status)
 	case in.Tool == "go_to_step":
@@ -172,14 +192,13 @@ func (s state) apply(in input) []outcome {
 		s.settle()
 		return s.apply(in)
 	}
-	done := slices.DeleteFunc(slices.Concat(s.entries()...), func(step string) bool { return !s.isDone(step) })
-	return []outcome{{s, "at " + strings.Join(s.entry(), ",") + " done " + strings.Join(done, ",")}}
+	return []outcome{{s, "at " + strings.Join(s.shown(), ",") + " done " + listed(s.known(s.isDone))}}
 }
 
 // settle notes that replies to steps of earlier entries may be forgotten.
 func (s *state) settle() {
 	for i := range s.replies {
-		s.replies[i].sure = s.replies[i].sure && slices.Contains(s.entry(), stepNames[i])
+		s.replies[i].sure = s.replies[i].sure && slices.Contains(s.entry(), allNames[i])
 	}
 }
 
@@ -194,44 +213,59 @@ func (s state) late(in input) []outcome {
 }
 
 func (s state) finish(in input) []outcome {
-	step := in.Step
-	if step != "" && (s.status != "active" || !slices.Contains(s.pending(), step)) {
+	step, each := in.Step, s.form(s.index).each
+	if step != "" && (s.status != "active" || !slices.Contains(s.open(), step)) {
 		return s.again(step, in.Outputs)
 	}
 	if s.status != "active" {
 		return s.refuse("session_ended " + s.status)
 	}
-	named := step != "" || s.byStep
+	named := step != "" || s.byStep || each
 	if step == "" {
-		step = s.entry()[0]
-		if s.byStep && !slices.Contains(s.pending(), step) {
+		if step = s.current; each {
+			step = s.open()[0]
+		}
+		if each && len(s.open()) > 1 || s.byStep && !slices.Contains(s.pending(), step) {
 			return s.refuse("step_id_needed")
 		}
+	}
+	if step == calledStep {
+		return s.refuse("step_is_workflow")
 	}
 	held, passes := s.review(in, step)
 	if !passes {
 		return held
 	}
-	s.done[number(step)] = finished{in.Outputs, in.Text}
-	s.settle()
-	var reply string
+	n := s
+	n.done[number(step)], n.begun[number(step)] = finished{in.Outputs, in.Text}, true
+	if n.exhausted() {
+		return append(held, outcome{s, reviewFailed})
+	}
+	n.settle()
+	reply := n.advance(named)
+	n.replies[number(step)] = stored{reply: reply, sure: true}
+	return append(held, outcome{n, reply})
+}
+
+// advance goes on after a step is done, and returns the reply.
+func (s *state) advance(named bool) string {
 	rest := s.pending()
 	if named && len(rest) > 0 {
 		s.byStep = true
-		reply = "pending " + strings.Join(rest, ",")
-	} else {
-		for _, other := range rest {
-			s.unreported[number(other)] = true
+		if begun := s.beginItems(); begun != "" {
+			return "begin " + begun
 		}
-		if s.index+1 == len(s.entries()) {
-			s.status, reply = "completed", "complete "+s.allOutputs()
-		} else {
-			s.index, s.byStep = s.index+1, false
-			reply = "begin " + strings.Join(s.entry(), ",")
-		}
+		return "pending " + strings.Join(rest, ",")
 	}
-	s.replies[number(step)] = stored{reply: reply, sure: true}
-	return append(held, outcome{s, reply})
+	for _, other := range rest {
+		s.unreported[number(other)] = true
+	}
+	next := s.next()
+	if next == len(s.entries()) {
+		s.status = "completed"
+		return "complete " + s.allOutputs()
+	}
+	return "begin " + s.enter(next)
 }
 
 // again finishes a step that is not pending: a repetition, or a mistake.
@@ -258,53 +292,111 @@ func (s state) again(step, outputs string) (all []outcome) {
 
 func (s state) goTo(step string, all bool) []outcome {
 	to := s.entryOf(step)
+	_, item := ofItem(step)
 	switch {
-	case to < 0:
+	case to < 0 || item >= 0 && !s.form(to).each:
 		return s.refuse("unknown_step")
-	case to > s.index:
+	case s.leftOut(to):
+		return s.refuse("step_not_current")
+	case item >= s.items(to):
+		return s.refuse("unknown_step")
+	case s.form(to).each && s.items(to) == 0:
+		return s.refuse("step_not_current")
+	case to > s.index, item >= 0 && !s.begun[number(step)]:
 		return s.refuse("step_ahead")
 	}
-	begun := s.entries()[to]
-	if len(begun) > 1 && !all {
-		begun = []string{step}
-	}
-	cleared := slices.Concat(begun, slices.Concat(s.entries()[to+1:max(to, s.index)+1]...))
-	s.history += fmt.Sprintf("; from %s to %s: %s", s.entry()[0], step, s.progress(cleared))
+	one := !all && (item >= 0 || !s.form(to).each && len(s.entries()[to]) > 1) // begins the step alone
+	cleared := s.known(func(of string) bool {
+		at := s.entryOf(of)
+		return s.begun[number(of)] && (at > to || at == to && (!one || of == step || item >= 0 && after(of, step)))
+	})
+	was, stays := s, s.form(to).rounds > 0 && s.form(to).first == to && s.form(s.index) == s.form(to)
+	s.withdraw(step, cleared)
 	for i := range s.replies {
 		s.replies[i].sure = false
 	}
-	for _, gone := range cleared {
-		i := number(gone)
-		s.done[i], s.unreported[i], s.replies[i] = finished{}, false, stored{}
-		if gone == personStep {
-			s.question = question{}
+	if !one {
+		begun := s.enter(to)
+		if stays {
+			s.round = was.round
 		}
+		return []outcome{{s, "back to " + begun + " clears " + listed(cleared)}}
 	}
-	s.byStep = len(begun) < len(s.entries()[to]) && (s.byStep || to != s.index)
-	s.index = to
-	return []outcome{{s, "back to " + strings.Join(begun, ",") + " clears " + strings.Join(cleared, ",")}}
+	s.byStep = was.byStep || to != was.index
+	s.index, s.begun[number(step)] = to, true
+	if s.current = step; item < 0 {
+		s.current = s.entries()[to][0]
+	}
+	return []outcome{{s, "back to " + step + " clears " + listed(cleared)}}
 }
 
-// allOutputs merges the outputs of all steps in their order; later ones win.
+// withdraw makes history of the records of steps.
+func (s *state) withdraw(to string, cleared []string) {
+	s.history += fmt.Sprintf("; from %s to %s: %s", s.current, to, s.progress(cleared))
+	for _, gone := range cleared {
+		i := number(gone)
+		s.done[i], s.unreported[i], s.replies[i], s.begun[i] = finished{}, false, stored{}, false
+		if q := s.question(gone); q != nil {
+			*q = question{}
+		}
+	}
+}
+
+// allOutputs merges the outputs of all steps in their order; later ones win. Those of items are lists.
 func (s *state) allOutputs() string {
-	var all outputs
-	for _, step := range slices.Concat(s.entries()...) {
-		var o outputs
-		if s.isDone(step) && json.Unmarshal([]byte(s.done[number(step)].outputs), &o) == nil {
-			all.Report = o.Report
-			if o.Papers != nil {
-				all.Papers = o.Papers
+	values, names := map[string]string{}, []string{}
+	put := func(name, value string) {
+		if values[name] == "" {
+			names = append(names, name)
+		}
+		values[name] = value
+	}
+	of := func(step string) (o outputs) {
+		_ = json.Unmarshal([]byte(s.done[number(step)].outputs), &o) // none of one that is not done
+		return o
+	}
+	for i, entry := range s.entries() {
+		for _, step := range entry {
+			if !s.form(i).each {
+				for name, value := range of(step).each {
+					put(name, value)
+				}
+				continue
+			}
+			var all [3][]string // the values of each output
+			for k := range s.items(i) {
+				item := of(fmt.Sprintf("%s[%d]", step, k))
+				for at, name := range outputNames {
+					value := "null"
+					for is, has := range item.each {
+						if is == name {
+							value = has
+						}
+					}
+					all[at] = append(all[at], value)
+				}
+			}
+			for at, name := range outputNames {
+				if len(all[at]) > 0 {
+					put(name, "["+strings.Join(all[at], ",")+"]")
+				}
 			}
 		}
 	}
-	return all.String()
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%q:%s", name, values[name])
+	}
+	return "{" + strings.Join(names, ",") + "}"
 }
 
 // outputs returns the outputs of each step, in the order of the job.
 type outputs struct {
 	Report string   `json:"report"`
 	Papers []string `json:"papers,omitempty"`
+	Said   string   `json:"said,omitempty"` // what forms are about
 }
+
+var outputNames = [...]string{"report", "papers", "said"}
 
 func (o outputs) String() string {
 	text, err := json.Marshal(o)
@@ -314,21 +406,37 @@ func (o outputs) String() string {
 	return string(text)
 }
 
+// each yields the outputs with their values as JSON.
+func (o outputs) each(yield func(name, value string) bool) {
+	for m := range jsontext.Members([]byte(o.String())) {
+		if string(m.Value) != `""` && !yield(m.Name, string(m.Value)) {
+			return
+		}
+	}
+}
+
 // file returns the contents of the session's file, in the form of record.state.
 func (s *state) file() string {
-	return fmt.Sprintf("%s at %s: %s; %q%s", s.status, s.entry()[0], s.progress(slices.Concat(s.entries()[:s.index+1]...)), s.reason, s.history)
+	return fmt.Sprintf("%s at %s: %s; %q%s", s.status, s.current, s.progress(s.known(func(step string) bool { return s.begun[number(step)] })), s.reason, s.history)
 }
 
 func (s *state) progress(steps []string) string {
 	var all []string
 	for _, step := range steps {
 		i := number(step)
-		all = append(all, progressOf(step, s.isDone(step), s.unreported[i], s.done[i]))
+		round := 0
+		if f := s.form(s.entryOf(step)); f.rounds > 0 && s.entryOf(step) == f.first {
+			round = s.round
+		}
+		all = append(all, progressOf(step, round, s.isDone(step), s.unreported[i], s.done[i]))
 	}
-	return strings.Join(all, " ")
+	return joined(all, " ")
 }
 
-func progressOf(step string, done, unreported bool, f finished) string {
+func progressOf(step string, round int, done, unreported bool, f finished) string {
+	if round > 1 {
+		step += fmt.Sprint("#", round)
+	}
 	switch {
 	case done:
 		return fmt.Sprintf("%s=%s %q", step, f.outputs, f.notes)

@@ -43,11 +43,13 @@ func (s state) review(in input, step string) (held []outcome, passes bool) {
 		if rejected(in.Outputs) {
 			return append(held, outcome{s, reviewFailed}), false
 		}
-	case in.Judged && step == personStep:
-		if s.question.outputs != in.Outputs {
-			s.question = question{outputs: in.Outputs}
+	case s.question(step) != nil:
+		q := s.question(step)
+		if q.outputs != in.Outputs {
+			*q = question{outputs: in.Outputs}
 		}
-		switch s.question.answer {
+		s.begun[number(step)] = true
+		switch q.answer {
 		case "":
 			return []outcome{{s, personAwaited}}, false
 		case fail:
@@ -59,10 +61,10 @@ func (s state) review(in input, step string) (held []outcome, passes bool) {
 
 // decide applies a person's decision, which is given by another process than a server.
 func (s state) decide(in input) []outcome {
-	switch q := &s.question; {
+	switch q := s.question(in.Step); {
 	case s.status != "active":
 		return s.refuse("session_ended " + s.status)
-	case in.Step != personStep || q.outputs == "" || s.isDone(personStep):
+	case q == nil || q.outputs == "" || s.isDone(in.Step):
 		return s.refuse("person_not_asked")
 	case q.answer != "":
 		return s.refuse("person_answered")

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,11 +74,79 @@ func TestSessionModel(t *testing.T) {
 	} {
 		testkit.Equal(t, porcupine.CheckOperations(sessionModel, append(begun[:2:2], c.ops...)), c.ok, "%s", name)
 	}
-	s := state{workflow: "fork", status: "active"}
+	s := state{}.apply(input{Tool: "start_workflow", Workflow: "fork"})[0].state
 	for _, step := range []string{"s1", "s0", "s2"} {
 		s = s.finish(differ(step))[0].state
 	}
 	testkit.Equal(t, s.finish(finish("s3"))[0].reply, `complete {"report":"a.md","papers":["c.md"]}`, "all outputs")
+}
+
+// The model knows forms: items in progress and in order, one join, rounds, conditions, and workflows that are steps.
+func TestFormsModel(t *testing.T) {
+	const list, yes, done, no = `{"report":"a.md","said":"[\"a\",\"b\",\"c\"]"}`, `{"report":"a.md","said":"yes"}`, `{"report":"a.md","said":"done"}`, paper
+	type call struct{ tool, step, outputs, reply string }
+	fin := func(step, outputs, reply string) call { return call{"finished_step", step, outputs, reply} }
+	at := func(reply string) call { return call{tool: "get_step", reply: reply} }
+	begun := []call{{"start_workflow", "items", "", "begin s0"}, fin("s0", list, "begin s1[0],s1[1]")}
+	waits := append(slices.Clip(begun), fin("s1[0]", no, "begin s8[0]"), fin("s8[0]", no, personAwaited))
+	passed := call{"person", "s8[0]", "", decided}
+	last := slices.Concat(waits, []call{passed, fin("s8[0]", no, "begin s1[2]"), fin("s1[1]", no, "begin s8[1]"), fin("s1[2]", other, "begin s8[2]"), fin("s8[2]", no, personAwaited),
+		{"person", "s8[2]", "", decided}, fin("s8[2]", no, "pending s8[1]"), fin("s8[1]", no, personAwaited), {"person", "s8[1]", "", decided}})
+	rounds := func(said string) []call {
+		return []call{{"start_workflow", "rounds", "", "begin s0"}, fin("s0", said, map[string]string{yes: "begin s1", no: "begin s2"}[said])}
+	}
+	second := append(rounds(no), fin("s2", done, "begin s3"), fin("s3", no, "begin s2"), fin("s2", no, "begin s3"))
+	called := []call{{"start_workflow", "calls", "", "begin s0"}, fin("s0", no, "begin s0"), {"child", "", other, "begin s1"}}
+	for name, c := range map[string]struct {
+		before []call
+		last   call
+		ok     bool
+	}{
+		"more items than at once":             {begun, at("at s1[0],s1[1],s1[2] done s0"), false},
+		"items at once":                       {begun, at("at s1[0],s1[1] done s0"), true},
+		"an item that waits holds up none":    {waits, at("at s8[0],s1[1],s1[2] done s0,s1[0]"), true},
+		"an item that waits holds up another": {waits, at("at s8[0],s1[1] done s0,s1[0]"), false},
+		"an item goes on without the person":  {waits, fin("s8[0]", no, "begin s1[2]"), false},
+		"an item done twice":                  {waits, fin("s1[0]", other, "begin s8[0]"), false},
+		"an item done again":                  {waits, fin("s1[0]", no, "begin s8[0]"), true},
+		"a shortcut":                          {begun, fin("", no, "begin s2"), false},
+		"the join":                            {last, fin("s8[1]", no, "begin s2"), true},
+		"no join":                             {last, fin("s8[1]", no, "pending "), false},
+		"a join before the last item":         {last, at("at s2 done s0,s1[0],s1[1],s1[2],s8[0],s8[2]"), false},
+		"back to an item":                     {last, call{"go_to_step", "s1[2]", "", "back to s1[2] clears s1[2],s8[2]"}, true},
+		"back to an item and others":          {last, call{"go_to_step", "s1[2]", "", "back to s1[2] clears s1[2],s8[1],s8[2]"}, false},
+		"back to an item that has not begun":  {begun, call{"go_to_step", "s1[2]", "", "!step_ahead"}, true},
+		"a condition that holds":              {rounds(yes), fin("s1", no, "begin s2"), true},
+		"a condition that does not hold":      {rounds(no), call{"go_to_step", "s1", "", "!step_not_current"}, true},
+		"a round":                             {second[:3], fin("s3", no, "begin s2"), true},
+		"no round":                            {second[:3], fin("s3", no, "begin s4"), false},
+		"the rounds end":                      {second, fin("s3", done, "begin s4"), true},
+		"a round too many":                    {second, fin("s3", no, "begin s2"), false},
+		"after the last round":                {second, fin("s3", no, reviewFailed), true},
+		"the number of the round":             {second, call{"file", "", "", `active at s3: s0={"report":"a.md"} "" s2#2={"report":"a.md"} "" s3=open; ""; from s3 to s2: s2=` + done + ` "" s3={"report":"a.md"} ""`}, true},
+		"a workflow goes on once":             {called, call{"child", "", other, "begin s1"}, true},
+		"a workflow goes on twice":            {called, call{"child", "", no, "begin s1"}, false},
+		"its outputs":                         {called, fin("s1", no, "complete {\"report\":\"a.md\",\"papers\":[\"c.md\"]}"), true},
+		"finished by hand":                    {called[:2], fin("", no, "!step_is_workflow"), true},
+		"outputs of items":                    {append(last, fin("s8[1]", no, "begin s2")), fin("s2", no, `complete {"report":"a.md","said":["x"]}`), false},
+	} {
+		var ops []porcupine.Operation
+		for i, o := range append(slices.Clip(c.before), c.last) {
+			in := input{Tool: o.tool, Step: o.step, Outputs: o.outputs, Text: map[bool]string{true: pass}[o.tool == "person"]}
+			if o.tool == "start_workflow" {
+				in.Step, in.Workflow = "", o.step
+			}
+			ops = append(ops, porcupine.Operation{Input: in, Call: int64(2 * i), Output: o.reply, Return: int64(2*i + 1)})
+		}
+		testkit.Equal(t, porcupine.CheckOperations(sessionModel, ops), c.ok, "%s", name)
+	}
+	s := state{}
+	for _, o := range append(last, fin("s8[1]", no, "begin s2")) {
+		in := input{Tool: o.tool, Step: o.step, Outputs: o.outputs, Text: pass, Workflow: "items"}
+		all := s.apply(in)
+		s = all[len(all)-1].state
+	}
+	testkit.Equal(t, s.allOutputs(), `{"report":["a.md","a.md","a.md"],"said":[null,null,null],"papers":[null,null,null]}`, "all outputs")
 }
 
 // The model knows what may become of a task, and takes nothing else.

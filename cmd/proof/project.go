@@ -110,8 +110,17 @@ func jobText(job string, save int) string {
 	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: Job %s, save %d\nworkflows:\n", job, job, save)
 	for _, name := range slices.Sorted(maps.Keys(workflows)) {
 		var entries []string
-		for _, e := range workflows[name] {
-			entries = append(entries, "["+strings.Join(e, ", ")+"]")
+		for i, e := range workflows[name] {
+			text := "[" + strings.Join(e, ", ") + "]"
+			switch f, is := forms[name][i]; {
+			case e[0] == calledStep:
+				text = "{" + strings.Replace(calledStep, ":", ": ", 1) + "}"
+			case is && i > f.first:
+				continue
+			case is:
+				text = formText(f, strings.Join(slices.Concat(workflows[name][i:f.last+1]...), ", "))
+			}
+			entries = append(entries, text)
 		}
 		fmt.Fprintf(&b, "  - {name: %s, summary: W, steps: [%s]}\n", name, strings.Join(entries, ", "))
 	}
@@ -124,7 +133,7 @@ func jobText(job string, save int) string {
 		case personStep:
 			reviews = `[{run_each: report, by: human, quality_criteria: {good: "Is it good?"}}]`
 		}
-		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: %s.md, reviews: %s, outputs: {report: {type: file, required: true, description: %q}, papers: {type: files, required: false, description: More}}}\n",
+		fmt.Fprintf(&b, "  - {id: %s, name: A, description: A, instructions_file: %s.md, reviews: %s, outputs: {report: {type: file, required: true, description: %q}, papers: {type: files, required: false, description: More}, said: {type: string, required: false, description: Said}}}\n",
 			step, step, reviews, outputText(step, save))
 	}
 	return b.String() + infoKey + infoText(save) + "\n"

@@ -76,7 +76,7 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 			Name        string `json:"name"`
 			Description string `json:"description"`
 		}{"report", outputText("s0", 3)})
-		i.Outputs = append(i.Outputs, i.Outputs[0])
+		i.Outputs = append(i.Outputs, i.Outputs[0], i.Outputs[0])
 		return i
 	}
 	serve := func(save int) func(*stepInfo) {

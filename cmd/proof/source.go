@@ -22,7 +22,7 @@ type journal map[string]map[string][]string
 
 // readJournal reads a file of lines "event token name", each written in one piece.
 func readJournal(path string) (journal, error) {
-	did := journal{"ran": {}, "start": {}, "wrote": {}, "commit": {}, "end": {}, "begin": {}, "finished": {}, "beside": {}}
+	did := journal{"ran": {}, "start": {}, "wrote": {}, "commit": {}, "end": {}, "begin": {}, "finished": {}, "beside": {}, "asked": {}, "odd": {}}
 	text, err := os.ReadFile(path)
 	if err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("reading what was done: %w", err)

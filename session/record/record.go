@@ -300,7 +300,7 @@ func waitingOf(s *machine.State) string {
 	var w Waiting
 	for _, entry := range s.StepProgress {
 		p := entry.Value
-		if !s.IsCurrent(entry.Key) || p.HasGrant() {
+		if !p.Current() || p.HasGrant() {
 			continue
 		}
 		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.QualityAttempts}

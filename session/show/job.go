@@ -23,8 +23,8 @@ func Takes(p job.Parameter) string {
 	return string(p.Type) + ", optional"
 }
 
-// Steps prints the inputs of the workflows of a job and every step of a job, even if the instructions of one cannot be read; the error is of
-// those.
+// Steps prints the inputs and forms of the workflows of a job and every step of it, even if the instructions of one
+// cannot be read; the error is of those.
 func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
 	for _, wf := range j.Workflows {
 		if len(wf.Inputs) == 0 {
@@ -36,6 +36,9 @@ func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 			printText(w, Indent(p.Description, "  "))
 		}
 		fmt.Fprintln(w)
+	}
+	for i := range j.Workflows {
+		order(w, j, &j.Workflows[i])
 	}
 	var failed []error
 	for i := range j.Steps {
@@ -50,6 +53,33 @@ func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, 
 		Step(w, j, &j.Steps[i], info)
 	}
 	return errors.Join(failed...)
+}
+
+// order prints the entries of a workflow that has forms or calls others, a line each, those of a form below it.
+func order(w io.Writer, j *job.Job, wf *job.Workflow) {
+	var lines []string
+	plain := true
+	for _, part := range wf.Parts() {
+		indent := ""
+		if part.Form != nil {
+			lines, indent, plain = append(lines, Inline(part.Form.String())+":"), "  ", false
+		}
+		for _, e := range part.Entries {
+			ids := make([]string, len(e))
+			for i, id := range e {
+				ids[i] = Inline(id)
+				plain = plain && !strings.HasPrefix(id, job.CallPrefix)
+			}
+			line := indent + strings.Join(ids, ", ")
+			if len(e) > 1 {
+				line += " (concurrent)"
+			}
+			lines = append(lines, line)
+		}
+	}
+	if !plain {
+		fmt.Fprintf(w, "=== %s/%s does, in this order ===\n%s\n\n", j.Name, wf.Name, strings.Join(lines, "\n"))
+	}
 }
 
 // Step prints the texts of a step unchanged, under headings: what an agent will read.

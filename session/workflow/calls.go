@@ -126,10 +126,15 @@ func (c *Conn) Finish(ctx context.Context, a FinishArgs) (*machine.FinishReply, 
 		a.Notes = a.WorkSummary
 	}
 	a.WorkSummary = nil
-	if a.Item != nil && a.StepID != nil {
-		if step, _, item := job.SplitItem(*a.StepID); !item {
-			a.StepID = new(job.Item(step, *a.Item))
+	if a.Item != nil {
+		step, i, named := "", 0, false
+		if a.StepID != nil {
+			step, i, named = job.SplitItem(*a.StepID)
 		}
+		if a.StepID == nil || named && i != *a.Item {
+			return nil, session.Wrong(codes.InvalidArgument, "item is %d, and step_id does not name a step of that item. Give both, such as step_id \"port\" and item 3, or step_id alone, as \"port[3]\".", *a.Item)
+		}
+		a.StepID = new(job.Item(step, *a.Item))
 	}
 	request := a.RequestID
 	a.RequestID = nil

@@ -163,36 +163,6 @@ func TestTheSameContentIsNotCheckedAgain(t *testing.T) {
 	}
 }
 
-// What git is told to hide, or finds in the index, does not hide an edit.
-func TestAnEditAfterTheCheckIsCheckedAgain(t *testing.T) {
-	for name, edit := range map[string]func(*checking){
-		"tracked":   func(k *checking) { k.write("src/a", "bad") },
-		"untracked": func(k *checking) { k.write("src/b", "bad") },
-		"deleted":   func(k *checking) { testkit.Must(k.t, os.Remove(filepath.Join(k.root, "src/a"))) },
-		"link": func(k *checking) {
-			testkit.Must(k.t, os.Remove(filepath.Join(k.root, "src/a")))
-			testkit.Must(k.t, os.Symlink("../tests/t", filepath.Join(k.root, "src/a")))
-		},
-		"assumed":  func(k *checking) { k.git("update-index", "--assume-unchanged", "src/a"); k.write("src/a", "bad") },
-		"skipped":  func(k *checking) { k.git("update-index", "--skip-worktree", "src/a"); k.write("src/a", "bad") },
-		"stat":     func(k *checking) { k.git("config", "core.ignoreStat", "true"); k.write("src/a", "bad") },
-		"executed": func(k *checking) { testkit.Must(k.t, os.Chmod(filepath.Join(k.root, "src/a"), 0o755)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScript(t, "exit 0")
-			k := checkedProject(t, true, "["+s.yaml("")+"]", reviewedStep).begin() // which the agent reviews itself: the step goes on being open
-			k.hands(machine.NeedsWork, "Quality review required")
-			k.hands(machine.NeedsWork, "Quality review required")
-			if s.runs() != 1 {
-				t.Fatalf("%d runs", s.runs())
-			}
-			edit(k)
-			s.says("exit 1")
-			k.hands(machine.NeedsWork, "Checks failed")
-		})
-	}
-}
-
 func TestACheckWithFilesIsAboutThoseAlone(t *testing.T) {
 	for _, git := range []bool{true, false} {
 		s := newScript(t, "exit 0")
@@ -241,49 +211,8 @@ func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *test
 	}
 }
 
-func TestProtectedFilesMustBeAsTheyWere(t *testing.T) {
-	for name, c := range map[string]struct {
-		cheat func(*checking)
-		says  string
-	}{
-		"changed": {func(k *checking) { k.write("tests/t", "easier") }, "'tests/t' was changed"},
-		"deleted": {func(k *checking) { testkit.Must(k.t, os.Remove(filepath.Join(k.root, "tests/t"))) }, "'tests/t' was deleted"},
-		"added":   {func(k *checking) { k.write("tests/conftest", "x") }, "'tests/conftest' was added"},
-		"committed": {func(k *checking) {
-			k.write("tests/t", "easier")
-			k.git("commit", "-qam", "easier")
-		}, "'tests/t' was changed"},
-		"ignored by a new rule": {func(k *checking) {
-			k.write(".gitignore", "*.cache\nconftest\n")
-			k.write("tests/conftest", "x")
-		}, "'tests/conftest' was added"},
-		"excluded": {func(k *checking) {
-			k.write(".git/info/exclude", "conftest\n")
-			k.write("tests/conftest", "x")
-		}, "'tests/conftest' was added"},
-		"assumed unchanged": {func(k *checking) {
-			k.git("update-index", "--assume-unchanged", "tests/t")
-			k.write("tests/t", "easier")
-		}, "'tests/t' was changed"},
-		"behind a link": {func(k *checking) {
-			testkit.Must(k.t, os.Rename(filepath.Join(k.root, "tests"), filepath.Join(k.root, "elsewhere")))
-			testkit.Must(k.t, os.Symlink("elsewhere", filepath.Join(k.root, "tests")))
-		}, "'tests/t' was changed"},
-		"begun again": {func(k *checking) {
-			k.write("tests/t", "easier")
-			testkit.Must(k.t, errOf(k.c.GoTo(context.Background(), GoToArgs{StepID: "one"})))
-		}, "'tests/t' was changed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScript(t, "exit 0")
-			k := checkedProject(t, true, "["+s.yaml(", protect: [tests/**]")+"]", "").begin()
-			c.cheat(k)
-			k.hands(machine.NeedsWork, c.says)
-			if s.runs() != 0 || k.one().FailedChecks != 1 {
-				t.Errorf("%d runs, record %s", s.runs(), toJSON(t, k.one()))
-			}
-		})
-	}
+// How agents edit them is in TestCheats of the program.
+func TestHonestWorkBesideProtectedFiles(t *testing.T) {
 	t.Run("honest", func(t *testing.T) {
 		s := newScript(t, "exit 0")
 		k := checkedProject(t, true, "["+s.yaml(", protect: [tests/**]")+"]", "")
@@ -403,19 +332,6 @@ func TestGoingBackBringsNoCheckAway(t *testing.T) {
 	k.hands(machine.NeedsWork, "Checks failed")
 	k.job("alpha", []testStep{{id: "one", outputs: oneFile}, {id: "two"}}, map[string]string{"main": "[one, two]"})
 	k.hands(machine.NeedsWork, "Checks failed")
-}
-
-// A check that passes once in a while is no way through: the result of a content stands, also if the step begins again.
-func TestBeginningAStepAgainIsNoOtherTry(t *testing.T) {
-	s := newScript(t, "")
-	s.says("[ $(wc -l < " + s.path + ".calls) -gt 1 ]")
-	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
-	k.hands(machine.NeedsWork, "Checks failed")
-	testkit.Must(t, errOf(k.c.GoTo(t.Context(), GoToArgs{StepID: "one"})))
-	k.hands(machine.NeedsWork, "Checks failed")
-	if s.runs() != 1 {
-		t.Errorf("%d runs", s.runs())
-	}
 }
 
 func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {

@@ -317,8 +317,12 @@ func (s *State) settle(at time.Time) {
 
 // IsCurrent reports whether a step has begun and is neither finished nor left.
 func (s *State) IsCurrent(stepID string) bool {
-	p := s.Progress(stepID)
-	return s.Status == Active && p != nil && !p.Done() && !p.Unreported && p.Dropped == nil
+	return s.Status == Active && s.Progress(stepID).Current()
+}
+
+// Current reports whether a step of an active session has begun and is neither finished nor left. p may be nil.
+func (p *StepProgress) Current() bool {
+	return p != nil && !p.Done() && !p.Unreported && p.Dropped == nil
 }
 
 // AwaitsReview reports whether a step is current and its newest attempt open.

@@ -244,7 +244,8 @@ func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	info.JobDir = j.Dir
 	info.Inputs = (*State)(nil).stepInputs(def, st, nil)
 	if at >= 0 {
-		if entry := def.Workflow.Entries[def.Workflow.Find(st.ID)]; len(entry) > 1 && entry[0] == st.ID {
+		index := def.Workflow.Find(st.ID)
+		if entry := def.Workflow.Entries[index]; len(entry) > 1 && entry[0] == st.ID && forEach(def, index) == nil {
 			info.Instructions = withGroup(info.Instructions, entry)
 		}
 	}

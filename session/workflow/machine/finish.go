@@ -227,6 +227,8 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	stored.StepID, stored.EntryIndex = p.Step.ID, p.Index
 	next := n.move(def, p.Index, p.Pending, f, r)
 	switch {
+	case p.Pending == nil && next <= p.Index:
+		stored.StepID = "" // the next round will finish it again, which is not a repetition
 	case p.Pending != nil && r.BeginStep == nil:
 		r.await(p.Step.ID, p.Pending)
 	case p.Pending != nil:

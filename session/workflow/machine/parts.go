@@ -58,8 +58,9 @@ func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err erro
 			add(StepPart, p.Key, int64(i), body, err)
 		}
 	}
-	for _, p := range before.StepProgress {
-		if s.Progress(p.Key) == nil {
+	for i, p := range before.StepProgress {
+		there := i < len(s.StepProgress) && s.StepProgress[i].Key == p.Key // of many items nearly all are where they were
+		if !there && s.Progress(p.Key) == nil {
 			gone = append(gone, Part{Kind: StepPart, Key: p.Key})
 		}
 	}

@@ -141,11 +141,34 @@ func TestSession(t *testing.T) {
 	b.until(`document.querySelector('[aria-labelledby=recent]').innerText.includes('How deep it is')`)
 }
 
+const manyJob = `name: many
+version: 1.0.0
+summary: Many items
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+workflows:
+  - {name: tidy, summary: Tidies up, steps: [tidied]}
+  - name: all
+    summary: All forms
+    steps:
+      - list
+      - {for_each: todo, steps: [port, {workflow: tidy}], at_once: 2}
+      - {when: {output: said, is: "yes"}, steps: [docs]}
+      - {repeat: {steps: [fix], until: {output: said, is: done}, at_most: 3}}
+      - workflow: report/look_up
+steps:
+  - {id: list, name: List, description: D, instructions_file: do.md, reviews: [], outputs: {todo: {type: file, description: D}, said: {type: string, description: D}}}
+  - {id: port, name: Port, description: D, instructions_file: do.md, reviews: [], outputs: {}}
+  - {id: tidied, name: Tidied, description: D, instructions_file: do.md, reviews: [], outputs: {}}
+  - {id: docs, name: Docs, description: D, instructions_file: do.md, reviews: [], outputs: {}}
+  - {id: fix, name: Fix, description: D, instructions_file: do.md, reviews: [], outputs: {said: {type: string, description: D}}}
+`
+
 // The page of a job says every fault with its line, and shows each step as an agent reads it.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, report)
+	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/many/do.md": "Do it.\n", ".deepwork/jobs/many/job.yml": manyJob})
 	s := serve(t, root, overHTTP...)
 	b := browse(t, s)
 	b.open("/jobs")
@@ -169,6 +192,13 @@ func TestJobs(t *testing.T) {
 	testkit.Write(t, filepath.Join(root, ".deepwork/jobs/report/do.md"), "Do it well.\n")
 	b.open("/jobs/report?again#step-draft") // a URL of another fragment alone is the same page
 	b.until(has("Do it well."))
+	// Forms are boxes with their steps in them, and workflows that are steps lead to those.
+	b.open("/jobs/many")
+	b.until(`document.querySelector('.graph .form:nth-child(2)').innerText.includes('for each of todo, 2 at once')`)
+	if got := eval[string](b, `[...document.querySelectorAll('[aria-label="Steps of all"] > li')].map(li => [...li.querySelectorAll('a')].map(a => a.getAttribute('href')).join(' ')).join(', ')`); got != "#step-list, #step-port #workflow-tidy, #step-docs, #step-fix, /jobs/report#workflow-look_up" {
+		t.Errorf("the graph of forms has %s", got)
+	}
+	b.check("forms")
 }
 
 // Comments on lines are made with the mouse and with keys, removed, and sent as one follow-up; the diff
