@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 )
@@ -79,26 +78,4 @@ var answer sync.Once // of this process, which has one standard output
 func rootDir() string {
 	self, _ := os.Executable()
 	return filepath.VolumeName(self) + string(filepath.Separator)
-}
-
-// With returns a copy of an environment with changes: NAME=value sets a variable, and NAME alone
-// removes it.
-func With(env []string, changes ...string) []string {
-	var gone, more []string
-	for _, c := range changes {
-		if strings.Contains(c, "=") {
-			more = append(more, c)
-		} else {
-			gone = append(gone, c)
-		}
-	}
-	return append(Without(env, gone...), more...)
-}
-
-// Without returns a copy of an environment without some variables, whatever their case.
-func Without(env []string, names ...string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
-	})
 }

@@ -305,3 +305,25 @@ func exists(spec *Spec) bool {
 	_, err := os.Stat(name)
 	return err == nil || filepath.Base(name) == spec.Command[0]
 }
+
+// With returns a copy of an environment with changes: NAME=value sets a variable, and NAME alone
+// removes it.
+func With(env []string, changes ...string) []string {
+	var gone, more []string
+	for _, c := range changes {
+		if strings.Contains(c, "=") {
+			more = append(more, c)
+		} else {
+			gone = append(gone, c)
+		}
+	}
+	return append(Without(env, gone...), more...)
+}
+
+// Without returns a copy of an environment without some variables, whatever their case.
+func Without(env []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+	})
+}

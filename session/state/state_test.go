@@ -272,7 +272,7 @@ func TestField05_StateElsewhere(t *testing.T) {
 		}
 		must(t, second.Make())
 	}
-	must(t, first.Remove())
+	must(t, os.RemoveAll(first.Dir))
 	if dir, _ := second.Elsewhere(); dir != "" {
 		t.Errorf("it is in %s, which was removed", dir)
 	}
