@@ -30,6 +30,7 @@ func upTo(usd float64) func(*config.Config) {
 // Once the executions have cost what they may, nothing starts: calls are refused, and what waits says
 // why, until the limit is raised. What failed or was deleted counts.
 func TestBudgetOfCosts(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.Configure(upTo(0.3))
 	s := p.open()
@@ -172,6 +173,7 @@ func TestCostsOfTwoExecutors(t *testing.T) {
 
 // However many servers start agents, only those that run when the budget is reached exceed it.
 func TestOvershootOfBudgets(t *testing.T) {
+	t.Parallel()
 	const slots, waiting = 2, 10
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = slots })

@@ -19,6 +19,7 @@ import (
 
 // Two servers that draw the same branch in one moment: the second one draws again.
 func TestBranchTakenMeanwhile(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	first := p.open(func(o *Options) { o.Passive = true })
 	r := first.begin(first.newTask("! write a.txt x", "! commit work"))
@@ -97,6 +98,7 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 
 // Two projects may have their worktrees in one folder.
 func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
+	t.Parallel()
 	one := newProject(t)
 	two := newProject(t)
 	trees := filepath.Join(one.Root, "..", "trees")

@@ -39,6 +39,7 @@ func (s *server) moves(attempt string, to store.Session) {
 
 // Seed 004, "Workspace context data".
 func TestReq004_GetContext(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
@@ -80,6 +81,7 @@ func TestReq004_GetContext(t *testing.T) {
 
 // A task with a workflow is to be reviewed only when that is complete.
 func TestTaskWaitsForItsWorkflow(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	project, repo := s.rootProject()
@@ -118,6 +120,7 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 // Where a task names no workflow, its own is the one that is nested in no other;
 // where it names one, that counts wherever it runs.
 func TestNewsOfNestedWorkflows(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	project, repo := s.rootProject()
@@ -139,6 +142,7 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 }
 
 func TestNeedsAttention(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	soon := time.Now().Add(time.Hour)
 	var broken error
@@ -212,6 +216,7 @@ func TestNeedsAttention(t *testing.T) {
 // Each item is notified once, by any number of servers, also of a later one; a failure that comes
 // again is new. A command that fails or hangs is logged once, and holds nothing up.
 func TestNotify(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	got := filepath.Join(t.TempDir(), "got")
 	use := func(script string) {

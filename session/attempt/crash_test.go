@@ -146,6 +146,7 @@ func rounds(t *testing.T) int {
 // uncommitted byte and no task; no agent runs twice; each execution says how it
 // ended.
 func TestKilledServersLoseNothing(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("kills processes")
 	}

@@ -18,6 +18,7 @@ import (
 // While a task is deleted nothing of it is started, by whatever server; a
 // deletion that is refused leaves a task that can be worked on.
 func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	v := s.newTask("! write loose.txt loose")
@@ -87,6 +88,7 @@ func TestLockedBoardIsToldAsOne(t *testing.T) {
 // An attempt that is started while the worktrees of others go would be deleted
 // with the task and its worktree left: it is refused from the first moment on.
 func TestDeleteKeepsStartsOut(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s, other := p.open(), p.open()
 	v := s.newTask("! say x")
@@ -113,6 +115,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 // delete_task removes rows and worktrees, and no work: what is not committed is
 // under a ref, and branches with commits stay.
 func TestDeleteTask(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	v := s.newTask("! write done.txt committed", "! commit half of it", "! write loose.txt loose", "! write README changed")

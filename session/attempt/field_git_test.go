@@ -16,6 +16,7 @@ import (
 // An attempt of a project in a folder of its repository works in that folder of its worktree, also if its
 // branch lacks the folder, and copy and setup are relative to it.
 func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	top := p.Root
 	p.Git(top, "branch", "without")
@@ -55,6 +56,7 @@ func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
 
 // A branch named deepwork is in the way of the branches of attempts, unless another prefix is set.
 func TestField07_BranchPrefix(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.Git(p.Root, "branch", "deepwork")
 	s := p.open()
@@ -71,6 +73,7 @@ func TestField07_BranchPrefix(t *testing.T) {
 
 // An attempt says that its worktree is on another branch, and the removal of its task that this branch stays.
 func TestField04_AWorktreeOnAnotherBranch(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	v := s.newTask("! exit 0")

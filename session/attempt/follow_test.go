@@ -66,6 +66,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 
 // Seed 004, "Queue follow-up", "Cancel queued follow-up": at most one is queued.
 func TestReq004_FollowUpQueue(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold, hold2 := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "hold2")
 	s := p.open()

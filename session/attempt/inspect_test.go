@@ -112,6 +112,7 @@ func TestInspectWell(t *testing.T) {
 
 // Each kind of falsehood on the board is found, and told by its ids.
 func TestInspectBoard(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say hello")).AttemptID)

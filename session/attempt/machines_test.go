@@ -129,6 +129,7 @@ func (p *project) without() {
 // An attempt is made on one machine, which lacks its executor, and runs on another, where it is
 // stopped, followed up, read and deleted from the first.
 func TestAnAttemptOnAnotherMachine(t *testing.T) {
+	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -204,6 +205,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 
 // A machine with several things of the board never takes what it cannot run.
 func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
+	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -221,6 +223,7 @@ func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
 // An attempt whose machine is gone is interrupted and says where its work is. When the machine is
 // back, its agent is ended before another one works there.
 func TestAMachineThatIsGone(t *testing.T) {
+	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.Configure(func(c *config.Config) {
@@ -260,6 +263,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 // A machine that goes when it has been asked to stop an agent, and has not done so, does it when it is back.
 // Calls in the meantime say so.
 func TestAMachineStopsWhenItIsBack(t *testing.T) {
+	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -279,6 +283,7 @@ func TestAMachineStopsWhenItIsBack(t *testing.T) {
 
 // A server looks at the board after each change by another one.
 func TestABoardThatOthersChange(t *testing.T) {
+	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -311,6 +316,7 @@ func TestABoardThatOthersChange(t *testing.T) {
 // Worktrees that a machine was asked to remove, and did not, stay when the task does: what the machine finds
 // when it looks again is no longer asked for.
 func TestARemovalThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -371,6 +377,7 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 // An inspection judges what is on its own machine: not the worktrees of another one, and not those of
 // an attempt whose paths no server has chosen yet.
 func TestInspectOnMachines(t *testing.T) {
+	t.Parallel()
 	onMachines(t, func(t *testing.T, f fleet) {
 		p1, p2 := newProject(t), newProject(t)
 		p1.without()
@@ -521,6 +528,7 @@ func TestTheStoreIsAwaySinceAChange(t *testing.T) {
 // A copy into a database brings the worktrees: no server of the old board removes them, also if that
 // board is gone, and one of the database does when the attempt is deleted.
 func TestACopyBringsItsWorktrees(t *testing.T) {
+	t.Parallel()
 	if !pgtest.OnPostgres() {
 		t.Skip("with a database only")
 	}

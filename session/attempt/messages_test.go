@@ -86,6 +86,7 @@ func TestMessageWithoutAnEnd(t *testing.T) {
 // tail_attempt reads what an agent does, raw output remains, and what each execution used is summed
 // for the attempt and the task; a failed execution counts, and says why it failed.
 func TestOutputAndCostOfAgents(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	orders := func(name string, more ...string) (lines []string) {
@@ -144,6 +145,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 // What each execution was asked, how it ended and what it printed can be read after the ones that
 // followed it, one by one.
 func TestEarlierExecutionsStayVisible(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	lines := []string{"! prompt"}
@@ -201,6 +203,7 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 
 // An execution that waits has no output yet, whatever others printed before.
 func TestOutputOfAWaitingExecution(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say first")).AttemptID)

@@ -55,6 +55,7 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 // An attempt that waits for those of others does not say how many there are, and
 // their branches are no branches to begin at.
 func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	hold := filepath.Join(p.Root, "..", "hold")
@@ -110,6 +111,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 // In the workspace of an attempt every call is one of its maker, who may not start
 // agents there.
 func TestAnAgentIsItsMaker(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	project, repo := s.rootProject()

@@ -49,6 +49,7 @@ func (s *server) statusOf(all []*board.Task, want ...string) {
 // Servers start what is ready, the oldest first, each task once, with room for as many as may be in
 // review; what is reviewed or unblocked makes them go on at once.
 func TestAutoStart(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	one, two := p.open(), p.open()
 	marks := filepath.Join(p.Root, "..", "marks")
@@ -98,6 +99,7 @@ func TestAutoStart(t *testing.T) {
 // A task that another server of the board, or a command, creates is started, too; a server that is
 // killed leaves each task either untouched or started, and the next one goes on.
 func TestAutoStartAfterACrash(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	marks := filepath.Join(p.Root, "..", "marks")
 	must(t, os.Mkdir(marks, 0o755))
@@ -153,6 +155,7 @@ func (l *lines) count(text string) int {
 // What cannot be started is logged once, and does not keep other tasks waiting. A budget that is
 // reached, and tasks of those who may not start agents, start nothing.
 func TestAutoStartRefused(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	other := filepath.Join(p.Root, "..", "other")
 	p.Repo(other)
@@ -202,6 +205,7 @@ func TestAutoStartRefused(t *testing.T) {
 // 50 attempts at once on 4 slots of two servers all end,
 // never more than 4 run, nothing is left locked, and git is whole.
 func TestFiftyAttemptsOnFourSlots(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a hundred processes")
 	}
@@ -263,6 +267,7 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 
 // What waits is run in the order in which it came.
 func TestSlotsAreGivenInOrder(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	hold, order := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "order")

@@ -26,6 +26,7 @@ import (
 // An agent outlives its server: a later one takes it up and it goes on, and its
 // queued follow-up runs.
 func TestAgentOutlivesServer(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*server){"ended": (*server).stop, "killed": (*server).die} {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
@@ -60,6 +61,7 @@ func TestAgentOutlivesServer(t *testing.T) {
 // An engine of the command line records how agents ended that outlived their server, leaves those that
 // run alone, and stops them when it is asked to.
 func TestSettle(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
@@ -170,6 +172,7 @@ func TestInterrupted(t *testing.T) {
 // An execution that a dead server had claimed and never begun is begun by the
 // next, on the workspace that is half made or was made already.
 func TestClaimedAndNeverRun(t *testing.T) {
+	t.Parallel()
 	for _, where := range []string{"claimed", "workspace made and not recorded", "workspace made"} {
 		t.Run(where, func(t *testing.T) {
 			p := newProject(t)
@@ -220,6 +223,7 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 
 // A server that ends in order gives back what it has not started, at once.
 func TestCloseReleasesWhatNeverRan(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	up := filepath.Join(p.Root, "..", "up")
 	p.Configure(func(c *config.Config) {
@@ -269,6 +273,7 @@ func treesOf(a *task.Attempt) []worktree.Tree {
 
 // If somebody removes the records of a run, nothing is known of it.
 func TestRecordsRemoved(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
@@ -315,6 +320,7 @@ func (p faultyProcess) Wait(ctx context.Context) (runner.Exit, error) {
 // A run that crashes begins again from the board and what the executor knows: the
 // agent goes on, once, and its end is recorded.
 func TestRunCrashes(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold, once := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "once")
 	f := &faulty{}

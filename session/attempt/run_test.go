@@ -115,6 +115,7 @@ func TestAttemptFails(t *testing.T) {
 
 // What somebody makes of a task while its agent runs is kept.
 func TestOwnStatusIsKept(t *testing.T) {
+	t.Parallel()
 	for _, status := range []string{"todo", "done", "cancelled"} {
 		t.Run(status, func(t *testing.T) {
 			p := newProject(t)
@@ -251,6 +252,7 @@ func TestStartOnce(t *testing.T) {
 
 // tail_attempt follows an agent line by line, and waits for the next one.
 func TestTail(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()

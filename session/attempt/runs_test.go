@@ -136,6 +136,7 @@ func TestResumeOfARunThatNeverBegan(t *testing.T) {
 // A run whose workspace could not be made, or that was interrupted while it was made, goes on when it is resumed:
 // its workspace is made then.
 func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	up := filepath.Join(p.Root, "..", "up")
 	setups := []struct {

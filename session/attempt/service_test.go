@@ -201,6 +201,7 @@ func (p *remote) exit(ctx context.Context, method, path string) (runner.Exit, er
 // An executor whose agents are at an HTTP service does all that command lines do: attempts, follow-ups in the
 // same conversation, stops, output, costs, and agents that outlive their server.
 func TestAnExecutorThatIsAService(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	remotes := newService()
 	web := httptest.NewServer(remotes)

@@ -27,6 +27,7 @@ func (s *server) stopAttempt(id string) *AttemptReply {
 // stop_attempt ends the whole group, drops what is queued, keeps the worktree,
 // and a follow-up goes on.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	up := filepath.Join(p.Root, "..", "up")
 	s := p.open()
@@ -61,6 +62,7 @@ func TestStop(t *testing.T) {
 // A link in the place of an attempt's records is not followed, and logged once. Other attempts go
 // on; stop_attempt says what hinders it, and the attempt is stopped when its records are back.
 func TestRecordsBehindALink(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	log := new(testkit.Log)
@@ -129,6 +131,7 @@ func TestStopBehindLinks(t *testing.T) {
 // One that waits is stopped and never runs; a follow-up of another too, with what
 // was queued behind it.
 func TestStopWaiting(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
@@ -156,6 +159,7 @@ func TestStopWaiting(t *testing.T) {
 
 // One whose workspace is being made is stopped, and what was made is undone.
 func TestStopWhileStarting(t *testing.T) {
+	t.Parallel()
 	for _, where := range []string{"here", "elsewhere"} {
 		t.Run(where, func(t *testing.T) {
 			p := newProject(t)
@@ -234,6 +238,7 @@ func (s *server) givenUp(attempt string) {
 // A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried
 // out by the next one, also if who asked has left; what was queued does not run.
 func TestStopByTheNextServer(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open(suspended)
 	r := s.begin(s.newTask("! sleep 1h"))

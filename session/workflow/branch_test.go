@@ -20,6 +20,7 @@ func (p *project) git(args ...string) string {
 }
 
 func TestGitBranchModes(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: create\n")
@@ -97,6 +98,7 @@ func TestGitBranchModes(t *testing.T) {
 
 // Sessions of one name that two servers begin at the same moment get a branch each.
 func TestBranchesOfOneName(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	p.git("init", "-q")
@@ -131,6 +133,7 @@ func TestBranchesOfOneName(t *testing.T) {
 // A branch that was not made when its session began, though that is stored, is made by the session's next call
 // at any server, and no other session gets its name.
 func TestABranchThatIsDue(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"create", "checkout"} {
 		t.Run(mode, func(t *testing.T) {
 			p := simpleProject(t)

@@ -124,6 +124,7 @@ func TestACheckPassesWithExitCodeZeroAndIsInTheEvidence(t *testing.T) {
 }
 
 func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 0")
 	checks := `[{run: [sh, -c, "echo first line; echo second line >&2; exit 3"], name: a}, ` + s.yaml("") + `, {run: [sh, -c, "kill -KILL $$"], name: b}, {run: [sh, -c, "sleep 600"], timeout: 1, name: c}, {run: [sh, -c, "sleep 600 >/dev/null 2>&1 &"], name: d}]`
 	k := checkedProject(t, true, checks, "").begin()
@@ -164,6 +165,7 @@ func TestTheSameContentIsNotCheckedAgain(t *testing.T) {
 }
 
 func TestACheckWithFilesIsAboutThoseAlone(t *testing.T) {
+	t.Parallel()
 	for _, git := range []bool{true, false} {
 		s := newScript(t, "exit 0")
 		k := checkedProject(t, git, "["+s.yaml(", files: [src/**]")+"]", reviewedStep).begin()
@@ -283,6 +285,7 @@ func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
 }
 
 func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 1")
 	steps := func(checks string) []testStep {
 		return []testStep{{id: "zero"}, {id: "one", outputs: oneFile, checks: checks}, {id: "two"}}

@@ -79,6 +79,7 @@ func TestAnEditOfInstructionsIsSeenWhenTheStepBegins(t *testing.T) {
 }
 
 func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
+	t.Parallel()
 	p, _, c, id := begun(t)
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
 	before := toJSON(t, p.record(id))

@@ -105,6 +105,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 }
 
 func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/one.md")))

@@ -551,6 +551,7 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 
 // Exports of sessions with items in progress, and of those that are steps, are imported and go on: together, or alone.
 func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
+	t.Parallel()
 	project := func() *project {
 		p := newProject(t)
 		p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]"})

@@ -105,6 +105,7 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 
 // Rule 13: a file_path is a path, a list of paths, or a folder for the files in it.
 func TestRule13_FilePaths(t *testing.T) {
+	t.Parallel()
 	for value, want := range map[string]string{
 		`"a.md"`:            "a.md",
 		`["a.md","dir"]`:    "a.md dir/b.md dir/sub/c.md",
@@ -209,6 +210,7 @@ const (
 
 // Rule 22: each file must satisfy the schema, whatever the agent and the settings say; only a person passes over it.
 func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
+	t.Parallel()
 	for name, how := range map[string]Reviewing{
 		"external": {External: true, MaxAttempts: 2, ReplyWithin: patience},
 		"self":     {MaxAttempts: 2},
@@ -264,6 +266,7 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 
 // Rule 22: what satisfies the schema goes on, and the session keeps the schema that it began with.
 func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
+	t.Parallel()
 	for _, of := range []string{"{type: object}", "schemas/report.json"} {
 		p := newProject(t)
 		p.write(".deepwork/jobs/alpha/schemas/report.json", `{"type":"object"}`)

@@ -38,6 +38,7 @@ func (p *project) awaiting(srv *server, how Reviewing) (all []string) {
 // A step waits for a person when its review has failed as often as is allowed, until the person has
 // decided.
 func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman, config.OverrideNever} {
 		p, srv, rev := underReview(t)
 		how := Reviewing{External: true, MaxAttempts: 2, ReplyWithin: time.Minute, Override: mode}
@@ -171,6 +172,7 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 // A person's override of other outputs than those that are handed in is not silently ignored: the
 // reply to each call says so, and so does the evidence.
 func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
+	t.Parallel()
 	const said = "A person has overridden the review of step 'one', but for other outputs"
 	for _, external := range []bool{false, true} {
 		p, srv, rev := underReview(t)

@@ -153,6 +153,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 // An agent's word closes the other reviews alone, a person's override all of them; a server without
 // reviews waits for people all the same.
 func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
+	t.Parallel()
 	self := func(mode config.Override) func(*Options) {
 		return func(o *Options) {
 			o.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{MaxAttempts: 3, Override: mode}, nil }
@@ -244,6 +245,7 @@ func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
 // The client of a call may ask its user, within the time of the call. What it answers is recorded as
 // the client's word, and asked for only where an agent could override reviews.
 func TestAClientAsksItsUser(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		mode   config.Override
 		answer *machine.Answer

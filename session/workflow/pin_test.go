@@ -18,6 +18,7 @@ import (
 // An edit of the job that removes or weakens reviews takes effect, and is recorded; in a pinned
 // session it does not take effect.
 func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
+	t.Parallel()
 	strict := "[{run_each: step, quality_criteria: {Good: \"Is it good?\", Safe: \"Is it safe?\"}, additional_review_guidance: \"Look twice\"}]"
 	for name, edit := range map[string]struct{ reviews, entries, what string }{
 		"review gone":       {"[]", "[one, two]", "step 'one', review of step: it is gone"},
@@ -133,6 +134,7 @@ func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 
 // The evidence says whether the agent was given the criteria for exactly what it handed in.
 func TestEvidenceOfSelfReviews(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		between func(p *project, id string)
 		want    machine.EvidenceKind

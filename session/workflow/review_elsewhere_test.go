@@ -54,6 +54,7 @@ func TestTwoServersShareAReview(t *testing.T) {
 // The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
 // says then does not count.
 func TestAReviewIsTakenUp(t *testing.T) {
+	t.Parallel()
 	p, first, rev := underReview(t)
 	first.reviewLife = 50 * time.Millisecond
 	cut := &cutOff{Sessions: first.records.Sessions}
@@ -150,6 +151,7 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 // A call that waits for a review, at either server, is told when the outputs that it handed in are no longer those
 // that count: others were submitted at the other server, or the step was begun again. It begins no review.
 func TestAReviewElsewhereIsSuperseded(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		code    string
 		reviews int

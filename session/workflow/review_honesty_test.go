@@ -43,6 +43,7 @@ func await(t *testing.T, got chan answered) answered {
 }
 
 func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one", outputs: "{parts: {type: files, description: d}}", reviews: "[{run_each: parts, quality_criteria: {Good: \"Is it good?\"}}]"}, {id: "two"}}, map[string]string{"main": "[one, two]"})
 	p.write("good.md", "CONTENT OF good.md")

@@ -42,6 +42,10 @@ func Main(m *testing.M, onlyFiles map[string]string) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	// What the person who runs the tests has set up for git and for jobs does not matter.
+	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	os.Setenv(config.JobsFoldersEnv, "")
 	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
@@ -55,16 +59,7 @@ type Project struct {
 // New returns the project of a test, whose agents end with it.
 func New(t testing.TB) *Project {
 	t.Helper()
-	root := testkit.Dir(t)
-	home := filepath.Join(root, "home")
-	root = filepath.Join(root, "shop")
-	testkit.Must(t, os.MkdirAll(home, 0o755))
-	testkit.Must(t, os.MkdirAll(root, 0o755))
-	if t, is := t.(*testing.T); is {
-		t.Setenv("HOME", home)
-		t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-		t.Setenv(config.JobsFoldersEnv, "")
-	}
+	root := filepath.Join(testkit.Dir(t), "shop")
 	p := &Project{T: t, Root: root}
 	p.Repo(root)
 	p.Configure(func(*config.Config) {})
