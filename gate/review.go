@@ -27,6 +27,9 @@ func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 	}
 	got, err := g.judge(ctx, r, s)
 	if err != nil {
+		if s.From != nil {
+			err.From = s.From()
+		}
 		v.Err = err
 	} else {
 		v.Passed, v.Feedback, v.Criteria = got.passed, got.feedback, got.criteria

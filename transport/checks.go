@@ -63,7 +63,7 @@ func (p *opening) checkAllowed(ctx context.Context, s *check.Subject, c *job.Ste
 	}
 	what, remedy := fmt.Sprintf("%v", err), fmt.Sprintf("Ask the user to run `deepwork trust --path %s` in a terminal, then make the same call again.", p.around.Root)
 	switch {
-	case errors.Is(err, trust.ErrUnapproved) && s.Root != p.around.Root:
+	case err == trust.ErrUnapproved && s.Root != p.around.Root:
 		what += " as it is here, with this command, folder, limit and script"
 	case errors.Is(err, trust.ErrDenied):
 		remedy = fmt.Sprintf("They can change that with `deepwork trust --path %s` in a terminal.", p.around.Root)

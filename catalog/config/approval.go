@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"deepwork/catalog/jsontext"
 )
 
 // An Approval determines which parts of a project's config are in force (catalog/trust/README.md). Parts that
@@ -25,6 +27,9 @@ type Withheld struct {
 	Denied bool   // the user refused, also what their own config would run here
 	Kept   bool   // earlier, approved values stay in force
 	Fault  string // why it cannot be approved until that is corrected, or ""
+	// Changed are the files and the keys of the config that differ from what was approved before; nil means that
+	// nothing was.
+	Changed []string
 }
 
 // Asked is one thing that a project's config asks for.
@@ -42,6 +47,15 @@ const SourcesKey = "workflow_tools.sources."
 
 // Plain reports whether only the start of agents was asked for.
 func (w *Withheld) Plain() bool { return len(w.Asked) == 1 && w.Asked[0].Key == AgentsKey }
+
+// Since says what has changed since the last approval, as the end of a sentence and another one without its end, or
+// returns "".
+func (w *Withheld) Since() string {
+	if len(w.Changed) == 0 {
+		return ""
+	}
+	return ". Changed since the last approval: " + jsontext.Clip(strings.Join(w.Changed, ", "), 500)
+}
 
 // Of returns what was asked for under a key or, if that ends in a dot, under the first key with
 // that prefix. A nil Withheld has nothing.

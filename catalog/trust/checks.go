@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"deepwork/catalog/job"
 )
@@ -102,7 +103,21 @@ func (l *Ledger) ApprovesCheck(e Entry, trusted []string) error {
 	case InFolders(l.root, trusted), r.ApprovedCheck(e):
 		return nil
 	}
+	if files := r.ChangedFiles(e); files != nil {
+		return fmt.Errorf("%w since %s changed", ErrUnapproved, strings.Join(files, ", "))
+	}
 	return ErrUnapproved
+}
+
+// ChangedFiles returns the files in which alone a check differs from the newest approved one that runs the same; nil
+// means that no check is approved that does.
+func (r *Record) ChangedFiles(e Entry) []string {
+	for _, o := range slices.Backward(r.Checks) {
+		if bytes.Equal(o.Value, e.Value) {
+			return differing(o.Files, e.Files)
+		}
+	}
+	return nil
 }
 
 // ApprovedCheck reports whether a check is among those that the user approved.

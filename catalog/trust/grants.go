@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,6 +50,30 @@ type Ledger struct {
 // Granted reports whether the set with a hash is approved.
 func (r *Record) Granted(hash string) bool {
 	return !r.Denied && slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
+}
+
+// changed returns what differs from the approved set that is the nearest to a set: files by their names, and keys of the
+// config. nil means that no set is approved.
+func (r *Record) changed(s Set) (names []string) {
+	var nearest []Change
+	for _, g := range slices.Backward(r.Grants) {
+		c := s.Changes(g.Set)
+		if len(c) == 0 {
+			return nil
+		}
+		if nearest == nil || len(c) < len(nearest) {
+			nearest = c
+		}
+	}
+	for _, c := range nearest {
+		files := c.Files()
+		if files == nil {
+			files = []string{Word(cmp.Or(c.Is, c.Was).Key) + " in .deepwork/config.yml"}
+		}
+		names = append(names, files...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 var nothing = &Record{}

@@ -104,7 +104,7 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 		return &config.Approval{Use: project, Files: record.files(set)}
 	}
 	// No file in the project is approved, for a command of the user's own config neither.
-	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked()}}
+	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: set.asked(), Changed: record.changed(set)}}
 	if err == nil && p.good != nil && record.Granted(p.set.Hash()) {
 		a.Use, a.Files, a.Withheld.Kept = p.good, record.files(p.set), true
 	}
@@ -131,7 +131,7 @@ func (p *Policy) log(was, is *config.Approval) {
 		if w.Denied {
 			what = "the user denied what would run in the project: it does not run"
 		}
-		attrs := []any{"keys", strings.Join(keys, ", "), "remedy", "run deepwork trust in a terminal"}
+		attrs := []any{"keys", strings.Join(keys, ", "), "changed", strings.Join(w.Changed, ", "), "remedy", "run deepwork trust in a terminal"}
 		if w.Fault != "" {
 			attrs = append(attrs, "fault", w.Fault)
 		}

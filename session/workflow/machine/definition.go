@@ -152,10 +152,13 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		text = "This step is the workflow '" + st.Call.String() + "', which has a session of its own. When that is complete, this step is finished."
 	}
 	info := StepInfo{
-		StepID: st.ID, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: &def.Job.CommonInfo,
+		StepID: st.ID, Name: st.Name, Description: st.Description, JobDir: def.Job.Dir, Instructions: text, CommonJobInfo: &def.Job.CommonInfo,
 		ExpectedOutputs: make([]ExpectedOutput, len(st.Outputs)),
 		Reviews:         make([]ReviewInfo, len(st.Reviews)),
 		QualityCriteria: []string{},
+	}
+	if def.Workflow != nil {
+		info.Position = fmt.Sprintf("%d of %d", def.Workflow.Find(st.ID)+1, len(def.Workflow.Entries))
 	}
 	for i, o := range st.Outputs {
 		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntaxes[o.Type]}
