@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,6 +40,7 @@ type Error struct {
 	Review string // names the review in the message
 	What   string // what is wrong, the end of a sentence
 	Tail   string // the last lines of its output, at most 20 and 2,000 bytes
+	From   string // where the reviewer is set; "" means where it was when the session began
 	Err    error  // the cause, for the log; may be nil
 }
 
@@ -74,25 +76,25 @@ func (e *Error) Error() string {
 		b.WriteByte(' ')
 	}
 	b.WriteString("This attempt does not count. ")
-	b.WriteString(e.Code.remedy())
+	b.WriteString(e.remedy())
 	return b.String()
 }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// remedy returns what to do about a code.
-func (c Code) remedy() string {
-	const fix = " If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to fix it or its configuration (quality_gate in .deepwork/config.yml or the user's own config, or the flags of deepwork serve)."
-	switch c {
+// remedy returns what to do about the error.
+func (e *Error) remedy() string {
+	from := cmp.Or(e.From, "the configuration with which the session began")
+	switch e.Code {
 	case NotStarted:
-		return "Tell the user: the reviewer comes from quality_gate.agent_review_command or reviewer_executor in .deepwork/config.yml or the user's own config, or from a flag of deepwork serve. Once it is fixed, call finished_step again with the same outputs."
+		return "Tell the user: the reviewer is set in " + from + ". Once it is fixed, call finished_step again with the same outputs."
 	case TimedOut:
-		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow again, tell the user to raise quality_gate.default_timeout in .deepwork/config.yml or the user's own config."
+		return "Call finished_step again with the same outputs to have it reviewed once more. If it is too slow again, tell the user to raise quality_gate.default_timeout."
 	case ContentChanged:
 		return "Let everything that writes to the outputs end, then call finished_step again."
 	case Cancelled:
 		return "Call finished_step again if the step is still to be finished."
 	}
-	return "Call finished_step again with the same outputs to have it reviewed once more." + fix
+	return "Call finished_step again with the same outputs to have it reviewed once more. If that happens again, the reviewer is at fault, not the work: tell the user to run the command by hand and to fix it, or where it is set, " + from + "."
 }

@@ -30,6 +30,9 @@ func (g *Gate) review(ctx context.Context, r *review, s Settings) Verdict {
 	}
 	got, err := g.judge(ctx, r, s)
 	if err != nil {
+		if s.From != nil {
+			err.From = s.From()
+		}
 		v.Err = err
 	} else {
 		v.Passed, v.Feedback, v.Criteria = got.passed, got.feedback, got.criteria
@@ -242,6 +245,9 @@ type Settings struct {
 	// Ended is called when the reviewer's process has ended, however it did, with what it wrote to its standard
 	// output, before its verdict counts. Its error voids the review. nil means nothing.
 	Ended func(stdout []byte) error
+	// From says where the reviewer is set, such as a file: it is asked when a review has no verdict. nil means where
+	// it was set when the session began.
+	From func() string
 	// Allowed is called right before the reviewer starts; its error says why it must not. nil allows
 	// it.
 	Allowed func() error
@@ -264,7 +270,7 @@ type Settings struct {
 // With returns the settings with another reviewer, if one is given.
 func (s Settings) With(r *Reviewer) Settings {
 	if r != nil {
-		s.Claude, s.Command, s.Program, s.Allowed = r.Claude, r.Command, r.Program, r.Allowed
+		s.Claude, s.Command, s.Program, s.Allowed, s.From = r.Claude, r.Command, r.Program, r.Allowed, r.From
 		s.Name, s.Argument, s.Env, s.Answer, s.Ended = r.Name, r.Argument, r.Env, r.Answer, r.Ended
 	}
 	return s

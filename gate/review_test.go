@@ -48,13 +48,13 @@ func TestReviewersThatGiveNoVerdict(t *testing.T) {
 		wants    []string
 	}{
 		"exit code":     {Settings{Command: command("say", passes, "one\ntwo: no key\n", "3")}, Crashed, []string{"exit code 3", "two: no key", "reviewer say"}},
-		"garbage":       {Settings{Command: command("say", "I like it.\n")}, NoVerdict, []string{"I like it.", `no JSON object with "passed"`}},
+		"garbage":       {Settings{Command: command("say", "I like it.\n")}, NoVerdict, []string{"I like it.", "the configuration with which the session began.", `no JSON object with "passed"`}},
 		"silence":       {Settings{Command: command("say", "")}, NoVerdict, []string{"without an answer", "It wrote nothing"}},
 		"only stderr":   {Settings{Command: command("say", "", "not logged in")}, NoVerdict, []string{"without an answer", "not logged in"}},
 		"two verdicts":  {Settings{Command: command("say", passes+"\n"+passes)}, TwoVerdicts, []string{"2 verdicts"}},
 		"contradiction": {Settings{Command: command("say", `{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`)}, Contradiction, []string{`"complete" is not`}},
 		"flood":         {Settings{Command: command("flood")}, Flooded, []string{"more than 4194304 bytes", "    y\n"}},
-		"no program":    {Settings{Command: []string{"no-such-reviewer", "--now"}}, NotStarted, []string{"`no-such-reviewer --now`", "no program 'no-such-reviewer'", "agent_review_command"}},
+		"no program":    {Settings{Command: []string{"no-such-reviewer", "--now"}, From: func() string { return "own.yml" }}, NotStarted, []string{"`no-such-reviewer --now`", "no program 'no-such-reviewer'", "the reviewer is set in own.yml."}},
 		"no file":       {Settings{Command: []string{"./tools/reviewer"}}, NotStarted, []string{"no program './tools/reviewer'"}},
 		"no claude":     {Settings{Claude: true, ClaudeCommand: "no-such-claude"}, NotStarted, []string{"`claude`", "no program 'no-such-claude'"}},
 		"no runner":     {Settings{}, NotStarted, []string{"no reviewer is configured"}},

@@ -213,6 +213,7 @@ type Reviewer struct {
 	Env      []string
 	Answer   func(stdout []byte) []byte
 	Ended    func(stdout []byte) error
+	From     func() string
 }
 
 // common quotes what every step of the workflow is told.

@@ -66,7 +66,7 @@ func unapproved(root string, w *config.Withheld, what string, asked config.Asked
 	case w.Fault != "":
 		next = "It cannot be approved: " + w.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + root + "` in a terminal."
 	}
-	return NotNow(CodeUntrusted, "%s. Nothing was run or changed. %s", what, next).With("key", asked.Key).With("asked", asked.Text)
+	return NotNow(CodeUntrusted, "%s%s. Nothing was run or changed. %s", what, w.Since(), next).With("key", asked.Key).With("asked", asked.Text)
 }
 
 // Changed returns the refusal of a call that needs a program that has changed since its approval.
@@ -99,6 +99,6 @@ func UntrustedNotice(root string, a *config.Approval) string {
 		return fmt.Sprintf("The user denied everything that would run in this project (%s), so it is not in force. They can change that with `deepwork trust --path %s` in a terminal.",
 			strings.Join(keys, ", "), root)
 	}
-	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run `deepwork trust --path %s` in a terminal.%s",
-		strings.Join(keys, ", "), what, root, a.Withheld.Why())
+	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run `deepwork trust --path %s` in a terminal%s.",
+		strings.Join(keys, ", "), what, root, a.Withheld.Since())
 }

@@ -156,6 +156,7 @@ func (p *opening) configure() (err error) {
 	if p.reviews, err = newReviewing(p.options, p.around.Root, p.root, p.settings.Current); err != nil {
 		return err
 	}
+	p.reviews.own = p.settings.User
 	p.reviews.approved = func(key string, command []string) (*config.Approval, error) {
 		return p.policy.Approved(p.settings.User(), key, command)
 	}

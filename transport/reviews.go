@@ -35,6 +35,7 @@ type reviewing struct {
 	current func(context.Context) (*config.Config, error)
 	// approved returns the approval of a command that the config had under a key earlier.
 	approved func(key string, command []string) (*config.Approval, error)
+	own      func() *config.User // the user's own config
 }
 
 func newReviewing(o Options, root, work string, current func(context.Context) (*config.Config, error)) (*reviewing, error) {
@@ -55,10 +56,11 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 	s := r.flags
 	switch {
 	case s.External():
+		s.From = func() string { return "the flags of deepwork serve" }
 	case len(q.AgentReviewCommand) > 0:
 		s.Command = q.AgentReviewCommand
 		s.Program, _ = trust.Find(r.root, s.Command[0]) // if it is missing, the review says so
-		s.Allowed = func() error { return r.refused(c) }
+		s.Allowed, s.From = func() error { return r.refused(c) }, r.from
 	case q.ReviewerExecutor != "":
 		s = s.With(r.executor(c, q.ReviewerExecutor))
 	}
@@ -69,6 +71,14 @@ func (r *reviewing) merge(c *config.Config) gate.Settings {
 	}
 	s.MaxConcurrent, s.MaxInlineFiles = q.MaxConcurrentReviews, q.MaxInlineFiles
 	return s
+}
+
+// from returns the file that has the reviewer: the user's own config takes precedence.
+func (r *reviewing) from() string {
+	if own := r.own().Over(config.Default()).QualityGate; own.AgentReviewCommand != nil || own.ReviewerExecutor != "" {
+		return config.UserFile()
+	}
+	return filepath.Join(r.root, ".deepwork", config.FileName)
 }
 
 // now is called by the engine at each call.
@@ -148,7 +158,7 @@ func resolve(c *config.Config, of string) (runner.Recipe, error) {
 
 // executor returns an executor as the reviewer. If it cannot run, its Allowed says why.
 func (r *reviewing) executor(c *config.Config, name string) *gate.Reviewer {
-	use := &gate.Reviewer{Name: "executor " + name, Command: []string{name}, Answer: transcript.Answer, Allowed: func() error { return r.refused(c) }}
+	use := &gate.Reviewer{Name: "executor " + name, Command: []string{name}, Answer: transcript.Answer, From: r.from, Allowed: func() error { return r.refused(c) }}
 	if r.o.reviewed != nil {
 		use.Ended = func(stdout []byte) error { return r.o.reviewed(name, stdout) }
 	}
@@ -235,7 +245,7 @@ func (p *opening) checkAllowed(ctx context.Context, s *check.Subject, c *job.Ste
 	}
 	what, remedy := fmt.Sprintf("%v", err), fmt.Sprintf("Ask the user to run `deepwork trust --path %s` in a terminal, then make the same call again.", p.around.Root)
 	switch {
-	case errors.Is(err, trust.ErrUnapproved) && s.Root != p.around.Root:
+	case err == trust.ErrUnapproved && s.Root != p.around.Root:
 		what += " as it is here, with this command, folder, limit and script"
 	case errors.Is(err, trust.ErrDenied):
 		remedy = fmt.Sprintf("They can change that with `deepwork trust --path %s` in a terminal.", p.around.Root)

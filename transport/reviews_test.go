@@ -81,7 +81,7 @@ func TestAnExecutorReviews(t *testing.T) {
 		cs, root := executors(t, "short", strings.Replace(executorsConfig, "%", "'"+name+"'", 1))
 		id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
 		args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`
-		if r := into[machine.FinishReply](t, cs, "finished_step", args); r.Status != machine.NeedsWork || *r.Feedback != "Write more" {
+		if r := into[machine.FinishReply](t, cs, "finished_step", args); r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, ": Write more\n") {
 			t.Errorf("%s: %+v", name, r)
 		}
 		write(t, root, map[string]string{"text.txt": "this is fine"})
@@ -111,9 +111,12 @@ func TestAnExecutorThatCannotReview(t *testing.T) {
 		"CLAUDE_LYKE":           "There is no executor",
 		"'CLAUDE_LIKE:PLAN'":    "has no variant",
 	} {
-		cs, _ := executors(t, "this is fine", strings.Replace(executorsConfig, "%", name, 1))
+		cs, root := executors(t, "this is fine", strings.Replace(executorsConfig, "%", name, 1))
 		callTool(t, cs, "start_workflow", startText)
 		res := callTool(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`)
+		if strings.HasSuffix(name, "FAILING'") {
+			testkit.Contains(t, text(res), "fix it, or where it is set, "+filepath.Join(root, ".deepwork", "config.yml")+".")
+		}
 		if !res.IsError || !strings.Contains(text(res), want) {
 			t.Errorf("%s: %s", name, text(res))
 		}
@@ -215,4 +218,23 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reviewer without a verdict is to be fixed where it is set: in the user's own config, which takes precedence, in
+// the project's, or in the flags.
+func TestField19_WhereTheReviewerIsSet(t *testing.T) {
+	for text, want := range map[string]string{
+		"quality_gate: {agent_review_command: judge}": config.UserFile(),
+		"quality_gate: {reviewer_executor: CODEX}":    config.UserFile(),
+		"quality_gate: {default_timeout: 60}":         filepath.Join("project", ".deepwork", "config.yml"),
+	} {
+		own, faults := config.ParseUser("config.yml", []byte(text))
+		if own == nil {
+			t.Fatal(faults)
+		}
+		r := &reviewing{root: "project", own: func() *config.User { return own }}
+		testkit.Equal(t, r.from(), want, "%s", text)
+	}
+	r := testkit.Get(newReviewing(Options{QualityGateCommand: "judge"}, "project", "project", nil)).Must(t)
+	testkit.Equal(t, r.merge(config.Default()).From(), "the flags of deepwork serve")
 }

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 )
 
 // A User is the user's own config file: the keys of a project's, over which it takes precedence,
@@ -110,19 +111,9 @@ type Withheld struct {
 	Denied bool   // the user refused, also what their own config would run here
 	Kept   bool   // earlier, approved values stay in force
 	Fault  string // why it cannot be approved until that is corrected, or ""
-	// Changed are the files of the project that are not as they were when the rest of it was approved last.
+	// Changed are the files and the keys of the config that differ from what was approved before; nil means that
+	// nothing was.
 	Changed []string
-}
-
-// Why says which files have changed since the approval, as a sentence after a space, or is "".
-func (w *Withheld) Why() string {
-	switch len(w.Changed) {
-	case 0:
-		return ""
-	case 1:
-		return " " + w.Changed[0] + " has changed since it was approved."
-	}
-	return " Changed since they were approved: " + strings.Join(w.Changed, ", ") + "."
 }
 
 // Asked is one thing that a project's config asks for.
@@ -140,6 +131,15 @@ const SourcesKey = "workflow_tools.sources."
 
 // Plain reports whether only the start of agents was asked for.
 func (w *Withheld) Plain() bool { return len(w.Asked) == 1 && w.Asked[0].Key == AgentsKey }
+
+// Since says what has changed since the last approval, as the end of a sentence and another one without its end, or
+// returns "".
+func (w *Withheld) Since() string {
+	if len(w.Changed) == 0 {
+		return ""
+	}
+	return ". Changed since the last approval: " + jsontext.Clip(strings.Join(w.Changed, ", "), 500)
+}
 
 // Of returns what was asked for under a key or, if that ends in a dot, under the first key with
 // that prefix. A nil Withheld has nothing.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"deepwork/catalog/job"
 )
@@ -102,25 +103,21 @@ func (l *Ledger) ApprovesCheck(e Entry, trusted []string) error {
 	case InFolders(l.root, trusted), r.ApprovedCheck(e):
 		return nil
 	}
+	if files := r.ChangedFiles(e); files != nil {
+		return fmt.Errorf("%w since %s changed", ErrUnapproved, strings.Join(files, ", "))
+	}
 	return ErrUnapproved
 }
 
-// changed returns the files whose content differs from that of the last approval of a command that is the same.
-func (r *Record) changed(set Set) (names []string) {
-	if len(r.Grants) == 0 {
-		return nil
-	}
-	for _, was := range r.Grants[len(r.Grants)-1].Set {
-		for _, is := range set {
-			for name, sum := range is.Files {
-				if old, approved := was.Files[name]; approved && old != sum && is.Key == was.Key && bytes.Equal(is.Value, was.Value) {
-					names = append(names, name)
-				}
-			}
+// ChangedFiles returns the files in which alone a check differs from the newest approved one that runs the same; nil
+// means that no check is approved that does.
+func (r *Record) ChangedFiles(e Entry) []string {
+	for _, o := range slices.Backward(r.Checks) {
+		if bytes.Equal(o.Value, e.Value) {
+			return differing(o.Files, e.Files)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return nil
 }
 
 // ApprovedCheck reports whether a check is among those that the user approved.

@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,10 +112,7 @@ func (p *Policy) decide(project *config.Config, user *config.User, record *Recor
 	}
 	// No file in the project is approved, for a command of the user's own config neither.
 	asked := xslices.Map(set, func(e Entry) config.Asked { return config.Asked{Key: e.Key, Text: e.Text()} })
-	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: asked}}
-	if err == nil {
-		a.Withheld.Changed = record.changed(set)
-	}
+	a := &config.Approval{Files: []map[string]string{}, Withheld: &config.Withheld{Denied: err == nil && record.Denied, Fault: fault, Asked: asked, Changed: record.changed(set)}}
 	if err == nil && p.good != nil && record.Granted(p.set.Hash()) {
 		a.Use, a.Files, a.Withheld.Kept = p.good, record.files(p.set), true
 	}
@@ -138,7 +136,7 @@ func (p *Policy) log(was, is *config.Approval) {
 		if w.Denied {
 			what = "the user denied what would run in the project: it does not run"
 		}
-		attrs := []any{"keys", strings.Join(keys, ", "), "remedy", "run deepwork trust in a terminal"}
+		attrs := []any{"keys", strings.Join(keys, ", "), "changed", strings.Join(w.Changed, ", "), "remedy", "run deepwork trust in a terminal"}
 		if w.Fault != "" {
 			attrs = append(attrs, "fault", w.Fault)
 		}
@@ -267,6 +265,30 @@ type Ledger struct {
 // Granted reports whether the set with a hash is approved.
 func (r *Record) Granted(hash string) bool {
 	return !r.Denied && slices.ContainsFunc(r.Grants, func(g Grant) bool { return g.Hash == hash })
+}
+
+// changed returns what differs from the approved set that is the nearest to a set: files by their names, and keys of the
+// config. nil means that no set is approved.
+func (r *Record) changed(s Set) (names []string) {
+	var nearest []Change
+	for _, g := range slices.Backward(r.Grants) {
+		c := s.Changes(g.Set)
+		if len(c) == 0 {
+			return nil
+		}
+		if nearest == nil || len(c) < len(nearest) {
+			nearest = c
+		}
+	}
+	for _, c := range nearest {
+		files := c.Files()
+		if files == nil {
+			files = []string{Word(cmp.Or(c.Is, c.Was).Key) + " in .deepwork/config.yml"}
+		}
+		names = append(names, files...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 var nothing = &Record{}

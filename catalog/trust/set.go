@@ -192,6 +192,28 @@ func (s Set) Changes(was Set) []Change {
 	return all
 }
 
+// Files returns the files in which alone the entries differ, as Word writes them; nil means that they differ in more.
+func (c Change) Files() []string {
+	if c.Was == nil || c.Is == nil || !c.Was.sameValue(*c.Is) {
+		return nil
+	}
+	return differing(c.Was.Files, c.Is.Files)
+}
+
+// differing returns the files that do not have the same sum in both maps, as Word writes them.
+func differing(was, is map[string]string) (names []string) {
+	all := map[string]string{}
+	maps.Copy(all, was)
+	maps.Copy(all, is)
+	maps.DeleteFunc(all, func(name, _ string) bool { return was[name] == is[name] })
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		names = append(names, Word(name))
+	}
+	return names
+}
+
+func (e Entry) equal(o Entry) bool { return e.sameValue(o) && maps.Equal(e.Files, o.Files) }
+
 func (e Entry) sameValue(o Entry) bool { return e.Key == o.Key && bytes.Equal(e.Value, o.Value) }
 
 // Print prints what an entry asks for, with its texts quoted, so that each character is seen for what

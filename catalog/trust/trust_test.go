@@ -352,3 +352,47 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 		t.Error("a folder outside is accepted")
 	}
 }
+
+// An approval that has ended names the files and keys that differ from the nearest one, also to a server that began
+// later; that of a check names the script.
+func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
+	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/ci.sh": "2", "tools/setup.sh": "3", "check.sh": "exit 0"})
+	ledger := OpenLedger(filepath.Join(testkit.Dir(t), "p.json"), root)
+	project := func(text string) *config.Config {
+		t.Helper()
+		c, faults := config.Parse("config.yml", []byte(text))
+		if c == nil {
+			t.Fatal(faults)
+		}
+		return c
+	}
+	changed := func(text string, want ...string) {
+		t.Helper()
+		p := &Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger}
+		w := p.Approve(project(text), &config.User{}).Withheld
+		if w == nil {
+			t.Fatal("it is approved")
+		}
+		testkit.Same(t, w.Changed, want, "of what changed")
+	}
+	changed(asks)
+	must(t, ledger.Grant(t.Context(), setOf(t, root, asks), time.Now()))
+	other := strings.Replace(asks, "{A: b}", "{A: c}", 1)
+	must(t, ledger.Grant(t.Context(), setOf(t, root, other), time.Now()))
+	changed(strings.Replace(asks, "[.env]", "[.env, id]", 1), "attempts.copy in .deepwork/config.yml")
+	must(t, os.WriteFile(filepath.Join(root, "tools/review.py"), []byte("edited"), 0o755))
+	must(t, os.Remove(filepath.Join(root, "tools/setup.sh")))
+	changed(asks, "tools/review.py", "tools/setup.sh")
+	changed(strings.Replace(other, "git: {branch: checkout}", "", 1), "git.branch in .deepwork/config.yml", "tools/review.py", "tools/setup.sh")
+
+	check := &job.StepCheck{Run: []string{"sh", "check.sh"}, Name: "tests"}
+	entry := testkit.Get(CheckOf(root, "job", "step", check)).Must(t)
+	testkit.Equal(t, ledger.ApprovesCheck(entry, nil), ErrUnapproved)
+	must(t, ledger.GrantChecks(t.Context(), Set{entry}))
+	must(t, os.WriteFile(filepath.Join(root, "check.sh"), []byte("exit 1"), 0o755))
+	err := ledger.ApprovesCheck(testkit.Get(CheckOf(root, "job", "step", check)).Must(t), nil)
+	testkit.FailsWith(t, err, ErrUnapproved)
+	testkit.Contains(t, err.Error(), "since check.sh changed")
+	must(t, ledger.Deny(t.Context()))
+	changed(asks)
+}

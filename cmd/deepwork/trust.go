@@ -115,8 +115,8 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		fmt.Fprintln(a.out, "\nIt is approved already.")
 		return nil
 	}
-	if n := len(record.Grants); n > 0 {
-		a.showChanges(record.Grants[n-1], set, fresh)
+	if len(record.Grants) > 0 {
+		a.showChanges(record, set, fresh)
 	}
 	summary := summaryOf(set, record.Grants)
 	if len(checks) > 0 {
@@ -158,7 +158,13 @@ func summaryOf(set trust.Set, grants []trust.Grant) string {
 	return text
 }
 
-func (a *app) showChanges(last trust.Grant, set, fresh trust.Set) {
+func (a *app) showChanges(record *trust.Record, set, fresh trust.Set) {
+	last := record.Grants[len(record.Grants)-1]
+	content := func(e trust.Entry, files []string) {
+		for _, name := range files {
+			fmt.Fprintf(a.out, "  changed: %s, the content of %s\n", trust.Word(e.Key), name)
+		}
+	}
 	fmt.Fprintf(a.out, "\nSince it was approved on %s:\n", last.At.Local().Format("2006-01-02 15:04"))
 	for _, c := range set.Changes(last.Set) {
 		switch {
@@ -166,13 +172,18 @@ func (a *app) showChanges(last trust.Grant, set, fresh trust.Set) {
 			fmt.Fprintf(a.out, "  new: %s\n", trust.Word(c.Is.Key))
 		case c.Is == nil:
 			fmt.Fprintf(a.out, "  gone: %s\n", trust.Word(c.Was.Key))
+		case c.Files() != nil:
+			content(*c.Is, c.Files())
 		default:
 			fmt.Fprintf(a.out, "  changed: %s, which was\n", trust.Word(c.Is.Key))
 			c.Was.Print(a.out, "    ")
 		}
 	}
 	for _, e := range fresh {
-		fmt.Fprintf(a.out, "  new: %s\n", trust.Word(e.Key))
+		files := record.ChangedFiles(e)
+		if content(e, files); files == nil {
+			fmt.Fprintf(a.out, "  new: %s\n", trust.Word(e.Key))
+		}
 	}
 }
 

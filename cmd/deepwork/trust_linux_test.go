@@ -85,6 +85,10 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	if out, _, err = typing(t, "", trust...); err != nil || !strings.Contains(out, "approved already") {
 		t.Errorf("once more: %v, %s", err, out)
 	}
+	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("#!/bin/sh\n:\n"), 0o755))
+	if out, _, _ = typing(t, "no", trust...); !strings.Contains(out, "changed: quality_gate.agent_review_command, the content of review.sh\n") {
+		t.Errorf("an edited script: %s", out)
+	}
 	write("quality_gate:\n  agent_review_command: [./review.sh, other]\nprojects: [{name: p, repos: [{path: /tmp}]}]\n")
 	if out, _, _ = typing(t, "no", trust...); !strings.Contains(out, "new: projects.p") || !strings.Contains(out, "gone: git.branch") || !strings.Contains(out, "changed: quality_gate.agent_review_command, which was\n    \"./review.sh\" \"\\x1b[2J\"") {
 		t.Errorf("what changed is not shown: %s", out)

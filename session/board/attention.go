@@ -200,10 +200,7 @@ func (b *Board) untrusted(cfg *config.Config) *Attention {
 	for _, asked := range cfg.Approval.Withheld.Asked {
 		keys = append(keys, asked.Key)
 	}
-	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + Enumerate(keys, "nothing"), Command: "deepwork trust"}
-	if why := cfg.Approval.Withheld.Why(); why != "" {
-		a.Title += "." + strings.TrimSuffix(why, ".")
-	}
+	a := &Attention{Kind: AttentionUntrusted, ID: digest(cfg.Approval.Withheld.Asked)[:16], Title: "Not approved: " + Enumerate(keys, "nothing") + cfg.Approval.Withheld.Since(), Command: "deepwork trust"}
 	if why := cfg.Approval.Withheld.Fault; why != "" {
 		a.Title += ". It cannot be approved: " + strings.TrimSuffix(why, ".")
 	}

@@ -86,7 +86,13 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 			detail("calls whose checks failed: %d", p.FailedChecks)
 		}
 		for _, o := range p.Overrides {
-			detail("review overridden %s by %s (skipped: %s): %s", Ago(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
+			what := "review overridden"
+			for e := p.Evidence; e != nil; e = e.Others {
+				if e.Kind == machine.BySelf && e.At.Equal(o.At) {
+					what = "reviewed by the agent itself"
+				}
+			}
+			detail("%s %s by %s (skipped: %s): %s", what, Ago(o.At), o.Identity, strings.Join(o.Skipped, ", "), o.Reason)
 		}
 		if g := p.Granted; g != nil {
 			detail("a person (%s, %s) overrode its reviews %s, which the agent has not used yet: %s", g.Identity, g.Channel, Ago(g.At), g.Reason)

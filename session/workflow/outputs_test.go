@@ -175,7 +175,7 @@ func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 		}
 	}
 	r := errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{},"notes":"CONTENT OF bad.md"}`)))
-	if r.Status != machine.NeedsWork || *r.Feedback != "bad.md was read" {
+	if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Try 1 of 3. Review of step: bad.md was read\n") {
 		t.Fatalf("%s", toJSON(t, r))
 	}
 	r = errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{},"work_summary":"I read all."}`)))

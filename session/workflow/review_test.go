@@ -127,7 +127,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 
 	r := p.finish(c, `{"outputs":{"report":"bad.md"}}`) // 001.4.12
-	if r.Status != machine.NeedsWork || *r.Feedback != "bad.md was read" {
+	if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n") {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	if f := r.FailedReviews; len(f) != 1 || f[0].RunEach != "step" || f[0].TargetFile != nil || f[0].Passed {
@@ -142,7 +142,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	}
 	p.finish(c, `{"outputs":{"report":"bad.md"}}`)                              // unchanged outputs count too
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // 001.4.13
-	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read\n- Is it good?: no\n")
+	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read\n- Not met: Is it good?: no\n")
 	n := rev.calls()
 	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // past the maximum, unchanged: no review
 	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")

@@ -12,6 +12,7 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -94,8 +95,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		refusal = gateFailed(p, stepID, judged, strings.TrimSpace(what+c.m.notice))
 	} else {
 		failed := judged.Failed()
-		notice := machine.Notice(nil, c.def.Notice, fmt.Sprintf("Try %d of %d did not pass: %s. Correct that, and call finished_step again.", p.QualityAttempts, how.MaxAttempts, notMet(failed)))
-		f = a.needsWork(*notice, combined(failed))
+		f = a.needsWork(c.def.Notice, fmt.Sprintf("Try %d of %d. %s\nCorrect that, then call finished_step again.", p.QualityAttempts, how.MaxAttempts, combined(failed)+unmet(failed, false)))
 		r = f.Reply
 		r.FailedCriteria = []machine.CriterionResult{}
 		for _, v := range failed {
@@ -132,7 +132,7 @@ func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Attempt,
 	if failed < n {
 		some = fmt.Sprintf(" (%d of which failed)", failed)
 	}
-	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'%s.\n%s\n%s", n, stepID, some, combined(judged.Failed())+unmet(judged.Failed()), what).
+	return session.Wrong(codes.QualityGateFailed, "Quality gate failed after %d attempts of step '%s'%s.\n%s\n%s", n, stepID, some, combined(judged.Failed())+unmet(judged.Failed(), true), what).
 		With("step_id", stepID).With("attempts", n)
 }
 
@@ -147,39 +147,20 @@ func (a *sessionActor) afterLimit(stepID string, how Reviewing) string {
 	return "Change the outputs and call again, go back with go_to_step, or ask the user whether to pass quality_review_override_reason. "
 }
 
-// notMet names the files and criteria of failed reviews.
-func notMet(failed []*machine.Verdict) string {
-	var all []string
-	for _, v := range failed {
-		of := v.RunEach
-		if v.TargetFile != nil {
-			of = *v.TargetFile
-		}
-		for _, c := range v.Criteria {
-			if !c.Passed {
-				all = append(all, of+", "+c.Criterion)
-			}
-		}
-		if !slices.ContainsFunc(v.Criteria, func(c machine.CriterionResult) bool { return !c.Passed }) {
-			all = append(all, of)
-		}
-	}
-	return strings.Join(all, "; ")
-}
-
-// unmet lists the criteria that were not met, one per line, each after a line break.
-func unmet(failed []*machine.Verdict) string {
+// unmet lists the criteria that were not met, one per line, each after a line break, and why if that is not in the
+// reply elsewhere.
+func unmet(failed []*machine.Verdict, why bool) string {
 	var b strings.Builder
 	for _, v := range failed {
 		for _, c := range v.Criteria {
 			if c.Passed {
 				continue
 			}
-			b.WriteString("\n- " + c.Criterion)
+			b.WriteString("\n- Not met: " + c.Criterion)
 			if v.TargetFile != nil {
 				b.WriteString(" (" + *v.TargetFile + ")")
 			}
-			if c.Feedback != nil {
+			if why && c.Feedback != nil {
 				b.WriteString(": " + *c.Feedback)
 			}
 		}
@@ -187,19 +168,15 @@ func unmet(failed []*machine.Verdict) string {
 	return b.String()
 }
 
-// combined returns the feedback of failed reviews: the text of a single one unchanged; of several,
-// each with its name (DESIGN "Errors").
+// combined returns the feedback of failed reviews, each after the files and texts that it is about.
 func combined(failed []*machine.Verdict) string {
-	if len(failed) == 1 {
-		return failed[0].Feedback
-	}
 	parts := make([]string, len(failed))
-	for i, f := range failed {
-		name := "Review of " + f.RunEach
-		if f.TargetFile != nil {
-			name += " (" + *f.TargetFile + ")"
+	for i, v := range failed {
+		var names []string
+		for _, f := range v.Files {
+			names = append(names, f.Name())
 		}
-		parts[i] = name + ":\n" + f.Feedback
+		parts[i] = jsontext.Clip(cmp.Or(strings.Join(names, ", "), "Review of "+v.RunEach), 200) + ": " + v.Feedback
 	}
 	return strings.Join(parts, "\n\n")
 }

@@ -414,7 +414,7 @@ func TestAPersonPassesAStepOnAPage(t *testing.T) {
 	if a := review(ann, csrf, "fail", shown, "Too short"); a.StatusCode != http.StatusSeeOther {
 		t.Fatalf("fail: %s %s", a.Status, a.text)
 	}
-	if r := finish(); r.Status != "needs_work" || *r.Feedback != "Too short" {
+	if r := finish(); r.Status != "needs_work" || !strings.Contains(*r.Feedback, ": Too short\n") {
 		t.Errorf("after a fail: %+v", r)
 	}
 	testkit.WriteAll(t, root, map[string]string{"text.txt": "Dear all, more"})

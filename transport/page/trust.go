@@ -22,9 +22,10 @@ type trustPage struct {
 	File    string
 	Entries []trustEntry
 	// Waiting says that something is not approved, Denied that the user refused, and Fault why it
-	// cannot be approved.
+	// cannot be approved. Changed are files and keys.
 	Waiting, Denied bool
 	Fault           string
+	Changed         []string // since the last approval
 }
 
 type trustEntry struct {
@@ -42,7 +43,7 @@ func (s *Site) trust(ctx context.Context, who session.Caller, _ *http.Request) (
 	}
 	p := &trustPage{File: filepath.Join(".deepwork", config.FileName)}
 	if a := now.Approval; a != nil && a.Withheld != nil {
-		p.Waiting, p.Denied, p.Fault = true, a.Withheld.Denied, a.Withheld.Fault
+		p.Waiting, p.Denied, p.Fault, p.Changed = true, a.Withheld.Denied, a.Withheld.Fault, a.Withheld.Changed
 	}
 	file := filepath.Join(s.Root, p.File)
 	text, err := os.ReadFile(file)

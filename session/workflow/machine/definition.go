@@ -169,6 +169,9 @@ func stepInfo(def *Definition, st *job.Step, text string) StepInfo {
 		Reviews:         make([]ReviewInfo, len(st.Reviews)),
 		QualityCriteria: []string{},
 	}
+	if def.Workflow != nil {
+		info.Position = fmt.Sprintf("%d of %d", def.Workflow.Find(st.ID)+1, len(def.Workflow.Entries))
+	}
 	for i, o := range st.Outputs {
 		info.ExpectedOutputs[i] = ExpectedOutput{o.Name, string(o.Type), o.Description, o.Required, syntaxes[o.Type]}
 	}

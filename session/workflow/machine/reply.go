@@ -94,11 +94,11 @@ type StackEntry struct {
 type StepInfo struct {
 	SessionID       string           `json:"session_id,omitempty" jsonschema:"id of the session, 8 hexadecimal characters"`
 	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
-	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what to do with branch_name"`
+	BranchStatus    BranchStatus     `json:"branch_status,omitempty" jsonschema:"what branch_name is"`
 	StepID          string           `json:"step_id" jsonschema:"id of the step, for finished_step"`
-	Name            string           `json:"step_name,omitempty" jsonschema:"name, for people"`
-	Description     string           `json:"step_description,omitempty" jsonschema:"description"`
-	Position        string           `json:"position,omitempty" jsonschema:"place in the workflow: 1 of 3"`
+	Name            string           `json:"name,omitempty" jsonschema:"name of the step, by its author"`
+	Description     string           `json:"description,omitempty" jsonschema:"what the step does, in short"`
+	Position        string           `json:"position,omitempty" jsonschema:"place of its entry in the workflow, such as 1 of 3"`
 	Item            *ItemInfo        `json:"item,omitempty" jsonschema:"the item that the step is about, if it is done for each of a list"`
 	Round           *Round           `json:"round,omitempty" jsonschema:"the round, if the step is repeated"`
 	ProjectRoot     string           `json:"project_root,omitempty" jsonschema:"absolute path of the folder that paths are relative to"`
@@ -112,16 +112,15 @@ type StepInfo struct {
 	CommonJobInfo   *string          `json:"common_job_info,omitempty" jsonschema:"information for every step of this job"`
 }
 
-// BranchStatus says what to do with a session's branch_name: git.branch decides it when the session
-// begins.
+// BranchStatus says what a session's branch_name is: git.branch decides it when the session begins.
 type BranchStatus string
 
 // The values of BranchStatus.
 const (
 	BranchNamed      BranchStatus = "suggested, not created"
-	BranchOutsideGit BranchStatus = "suggested, not in git"
-	BranchCreated    BranchStatus = "created: not checked out"
-	BranchCheckedOut BranchStatus = "checked out: commit here"
+	BranchOutsideGit BranchStatus = "suggested, and not in git"
+	BranchCreated    BranchStatus = "created, not checked out"
+	BranchCheckedOut BranchStatus = "created and checked out"
 )
 
 // Branch returns the git branch that is made for the session, or "". One that was imported has none of its own.
