@@ -73,7 +73,8 @@ type reply struct {
 	Group     []stepInfo `json:"concurrent_steps"`
 	Pending   []string   `json:"pending_concurrent_steps"`
 	Completed []struct {
-		Step string `json:"step_id"`
+		Step  string `json:"step_id"`
+		Items string `json:"items"`
 	} `json:"completed_steps"`
 	Cleared    []string        `json:"invalidated_steps"`
 	AllOutputs json.RawMessage `json:"all_outputs"`
@@ -100,10 +101,10 @@ type stepInfo struct {
 	Round        round  `json:"round"`
 }
 
-// done are the ids of the completed steps.
+// done are the ids of the completed steps; of a step of items also for how many it is done.
 func (r *reply) done() (ids []string) {
 	for _, c := range r.Completed {
-		ids = append(ids, c.Step)
+		ids = append(ids, strings.TrimSpace(c.Step+" "+c.Items))
 	}
 	return ids
 }

@@ -192,7 +192,7 @@ func (s state) apply(in input) []outcome {
 		s.settle()
 		return s.apply(in)
 	}
-	return []outcome{{s, "at " + strings.Join(s.shown(), ",") + " done " + listed(s.known(s.isDone))}}
+	return []outcome{{s, "at " + strings.Join(s.shown(), ",") + " done " + listed(s.completed())}}
 }
 
 // settle notes that replies to steps of earlier entries may be forgotten.

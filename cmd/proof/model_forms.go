@@ -102,6 +102,30 @@ func (s *state) known(holds func(string) bool) (steps []string) {
 	return slices.DeleteFunc(slices.Clone(steps), func(step string) bool { return !holds(step) })
 }
 
+// completed are the steps that get_step names as completed; those of items once, with how many are.
+func (s *state) completed() (steps []string) {
+	for i, entry := range s.entries() {
+		for _, step := range entry {
+			if !s.form(i).each {
+				if s.isDone(step) {
+					steps = append(steps, step)
+				}
+				continue
+			}
+			done, of := 0, s.items(i)
+			for item := range of {
+				if s.isDone(fmt.Sprintf("%s[%d]", step, item)) {
+					done++
+				}
+			}
+			if done > 0 {
+				steps = append(steps, fmt.Sprintf("%s %d of %d", step, done, of))
+			}
+		}
+	}
+	return steps
+}
+
 // leftOut reports whether an entry's condition does not hold.
 func (s *state) leftOut(index int) bool {
 	f := s.form(index)

@@ -104,15 +104,15 @@ func TestFormsModel(t *testing.T) {
 	}{
 		"more items than at once":             {begun, at("at s1[0],s1[1],s1[2] done s0"), false},
 		"items at once":                       {begun, at("at s1[0],s1[1] done s0"), true},
-		"an item that waits holds up none":    {waits, at("at s8[0],s1[1],s1[2] done s0,s1[0]"), true},
-		"an item that waits holds up another": {waits, at("at s8[0],s1[1] done s0,s1[0]"), false},
+		"an item that waits holds up none":    {waits, at("at s8[0],s1[1],s1[2] done s0,s1 1 of 3"), true},
+		"an item that waits holds up another": {waits, at("at s8[0],s1[1] done s0,s1 1 of 3"), false},
 		"an item goes on without the person":  {waits, fin("s8[0]", no, "begin s1[2]"), false},
 		"an item done twice":                  {waits, fin("s1[0]", other, "begin s8[0]"), false},
 		"an item done again":                  {waits, fin("s1[0]", no, "begin s8[0]"), true},
 		"a shortcut":                          {begun, fin("", no, "begin s2"), false},
 		"the join":                            {last, fin("s8[1]", no, "begin s2"), true},
 		"no join":                             {last, fin("s8[1]", no, "pending "), false},
-		"a join before the last item":         {last, at("at s2 done s0,s1[0],s1[1],s1[2],s8[0],s8[2]"), false},
+		"a join before the last item":         {last, at("at s2 done s0,s1 3 of 3,s8 2 of 3"), false},
 		"back to an item":                     {last, call{"go_to_step", "s1[2]", "", "back to s1[2] clears s1[2],s8[2]"}, true},
 		"back to an item and others":          {last, call{"go_to_step", "s1[2]", "", "back to s1[2] clears s1[2],s8[1],s8[2]"}, false},
 		"back to an item that has not begun":  {begun, call{"go_to_step", "s1[2]", "", "!step_ahead"}, true},
@@ -226,7 +226,7 @@ func TestLogs(t *testing.T) {
 	}
 	testkit.Works(t, testkit.Get(readJournal(path)).Err(), "no file")
 	put("start s1-1 7\nwrote s1-1 7\nstart s1-1 8\nend s1-1 8\n")
-	testkit.Equal(t, fmt.Sprint(testkit.Get(readJournal(path)).Must(t)), "map[begin:map[] beside:map[] commit:map[] end:map[s1-1:[8]] finished:map[] ran:map[] start:map[s1-1:[7 8]] wrote:map[s1-1:[7]]]")
+	testkit.Equal(t, fmt.Sprint(testkit.Get(readJournal(path)).Must(t)), "map[asked:map[] begin:map[] beside:map[] commit:map[] end:map[s1-1:[8]] finished:map[] odd:map[] ran:map[] start:map[s1-1:[7 8]] wrote:map[s1-1:[7]]]")
 	put("start s1-1\n")
 	testkit.Fails(t, testkit.Get(readJournal(path)).Err(), "", "half a line is taken")
 }
