@@ -369,24 +369,10 @@ func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
 		if err == nil && (!merging || len(files) > 0) {
 			err = b.finished()
 		}
-		ctx, others := context.WithoutCancel(ctx), []string{"add", "--all", "--", ":/"}
-		for _, name := range b.Copy {
-			others = append(others, ":(exclude,top,literal)"+filepath.ToSlash(filepath.Join(b.Folder, name)))
-		}
-		for _, args := range [][]string{{"add", "--update", "--", ":/"}, others} {
-			if err == nil {
-				_, err = git.Output(ctx, b.call(args...))
-			}
-		}
 		if err != nil {
 			return err
 		}
-		_, err = git.Output(ctx, b.call("diff", "--cached", "--quiet"))
-		if err == nil && !merging || err != nil && git.ExitCode(err) != 1 {
-			return err // nothing is staged, or that is not known
-		}
-		_, err = git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message))
-		return err
+		return b.commitAll(ctx, message, merging)
 	})
 }
 
@@ -478,7 +464,7 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 			return err
 		}
 		if l.Commit != "" {
-			if err := b.commitAll(ctx, l.Commit); err != nil {
+			if err := b.commitAll(ctx, l.Commit, false); err != nil {
 				return err
 			}
 		}
@@ -520,15 +506,31 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 	return r, nil
 }
 
-// commitAll commits the changes and the untracked files of a worktree.
-func (b *view) commitAll(ctx context.Context, message string) error {
-	tracked, others, err := b.changed(ctx)
-	if err != nil || len(tracked)+len(others) == 0 {
+// commitAll commits the changes and the untracked files of a worktree, without untracked copies (see Tree.Copy); in a
+// merge it ends that. It refuses a repository that was made inside, of which only the id of a commit would be kept.
+func (b *view) commitAll(ctx context.Context, message string, merging bool) error {
+	loose, err := b.loose(ctx, "all")
+	if err != nil {
 		return err
 	}
+	for _, name := range loose[untracked] {
+		if strings.HasSuffix(name, "/") {
+			return fmt.Errorf("%s is a git repository of its own, whose files are not committed with the rest: move it away, or remove its .git", filepath.Join(b.Path, name))
+		}
+	}
 	ctx = context.WithoutCancel(ctx)
-	if _, err := git.Output(ctx, b.asUser("add", "--all")); err != nil {
-		return err
+	others := []string{"add", "--all", "--", ":/"}
+	for _, name := range b.Copy {
+		others = append(others, ":(exclude,top,literal)"+filepath.ToSlash(filepath.Join(b.Folder, name)))
+	}
+	for _, args := range [][]string{{"add", "--update", "--", ":/"}, others} {
+		if _, err := git.Output(ctx, b.asUser(args...)); err != nil {
+			return err
+		}
+	}
+	_, err = git.Output(ctx, b.call("diff", "--cached", "--quiet"))
+	if err == nil && !merging || err != nil && git.ExitCode(err) != 1 {
+		return err // nothing is staged, or that is not known
 	}
 	if _, err := git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message)); err != nil {
 		return err
