@@ -298,7 +298,7 @@ func checkJob(dir string) *Check {
 			}
 			return a.Column - b.Column
 		})
-		c.Diagnostics = slices.CompactFunc(c.Diagnostics, func(a, b job.Diagnostic) bool { // a fault needs no warning of the same
+		c.Diagnostics = slices.CompactFunc(c.Diagnostics, func(b, a job.Diagnostic) bool { // a fault needs no warning of the same
 			return a == b || !a.Warning && b.Warning && a.Path == b.Path && a.Line == b.Line && a.Column == b.Column
 		})
 	}
