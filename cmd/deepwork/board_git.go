@@ -180,7 +180,7 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		default:
 			fmt.Fprintln(a.out, m.Status)
 		}
-		if n := len(m.Untracked); n > 0 {
+		if len(m.Untracked) > 0 && m.Status != merge.Conflicts { // --commit is refused while there are conflicts
 			fmt.Fprintf(a.out, "not committed, and so left out: %s\n'deepwork board merge --commit %s' commits and merges them, too\n", oneLine(strings.Join(m.Untracked, ", "), 500), id)
 		}
 		if m.Rescue != nil {

@@ -205,7 +205,7 @@ func TestTheFrameOfAStepsReplyIsSmall(t *testing.T) {
 			case string:
 				encoded, _ := json.Marshal(v)
 				values += len(encoded) - 2
-				if texts[v]++; strings.Contains(v, " ") && texts[v] == 2 && !strings.HasSuffix(v, "?") {
+				if texts[v]++; len(v) > len("1 of 2") && strings.Contains(v, " ") && texts[v] == 2 && !strings.HasSuffix(v, "?") {
 					t.Errorf("%s repeats %q", name, v)
 				}
 			case []any:

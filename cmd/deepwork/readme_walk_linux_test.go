@@ -28,7 +28,7 @@ var promised = map[string]string{
 	`deepwork board diff latest`:                                                        `\n\+It works on Mondays\.\n`,
 	`deepwork run release_notes/write --goal "The notes of 2.0" --executor CLAUDE_CODE`: `(?s)notes +CLAUDE_CODE completed.*state: +completed\n`,
 	`deepwork run status latest`:                                                        `goal: +The notes of 2\.0\n`,
-	`deepwork run resume latest --max-cost 10`:                                          `the run is complete already`,
+	`deepwork run resume latest --max-cost 10`:                                          `the run is completed already`,
 }
 
 // unwalked are the commands of the pages that are not run here, and why. .ci/run runs those of README.md.

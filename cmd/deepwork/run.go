@@ -113,7 +113,7 @@ finished step is done again. The budgets that you give replace those of the run;
 					}
 				})
 				if session.CodeOf(err) == codes.RunComplete {
-					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is complete already")
+					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is completed already")
 					resumed, err = r, nil
 				}
 				if err != nil {

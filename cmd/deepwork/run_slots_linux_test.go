@@ -55,7 +55,7 @@ func startRun(t testing.TB, client *mcp.ClientSession, args map[string]any) stri
 	return r.StructuredContent.(map[string]any)["run_id"].(string)
 }
 
-// awaitRun waits until a run is complete.
+// awaitRun waits until a run is completed.
 func awaitRun(t testing.TB, client *mcp.ClientSession, id string) {
 	t.Helper()
 	testkit.Eventually(t, func() string {
@@ -63,7 +63,7 @@ func awaitRun(t testing.TB, client *mcp.ClientSession, id string) {
 		if err != nil || r.IsError {
 			t.Fatal(err, r)
 		}
-		if now := r.StructuredContent.(map[string]any); now["state"] != "complete" {
+		if now := r.StructuredContent.(map[string]any); now["state"] != "completed" {
 			return fmt.Sprintf("the run %s is %v: %v", id, now["state"], now["reason"])
 		}
 		return ""

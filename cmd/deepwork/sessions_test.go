@@ -246,7 +246,7 @@ func relativeLinks(t *testing.T, repo string) {
 
 // What a name has that is not seen, or moves the text around it, is shown as an escape.
 func TestPlainShowsWhatIsNotSeen(t *testing.T) {
-	for _, r := range "\x00\x1b\x7f\u0085\u00ad\u034f\u061c\u115f\u1160\u17b4\u180e\u200b\u200d\u200e\u2028\u2029\u202e\u2060\u2065\u2069\u2800\u3164\ufeff\uffa0\ufff0\ue000\U000e0001\U000e0041\U000e0100\U0010fffd" {
+	for _, r := range "\x00\x7f\u0085\u00ad\u034f\u061c\u115f\u1160\u17b4\u180e\u200b\u200d\u200e\u2028\u2029\u202e\u2060\u2065\u2069\u2800\u3164\ufeff\uffa0\ufff0\ue000\U000e0001\U000e0041\U000e0100\U0010fffd" {
 		text := "a" + string(r) + "b"
 		got := plain(text)
 		if strings.ContainsRune(got, r) || !strings.HasPrefix(got, `a\u`) {
@@ -266,7 +266,7 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 			t.Errorf("%+q is shown as %+q: a joiner that joins nothing is not seen", text, got)
 		}
 	}
-	testkit.Equal(t, inline("a\r\nb\tc\rd"), `a\nb\tc\u000dd`, "a name with newlines is shown as")
+	testkit.Equal(t, inline("a\r\nb\tc\rd\x1b[1m"), `a\nb\tc\u000dd\u001b[1m`, "a name with newlines and colors is shown as")
 }
 
 // A newline in a name does not make the rest of an error look like another message.

@@ -100,9 +100,12 @@ func Merge(ctx context.Context, e *attempt.Engine, who session.Caller, a MergeAr
 }
 
 // messageOf returns the messages of commits for an attempt: the title of its task, and that with the description
-// and the ids.
+// and the ids. It refuses callers without RightMerge.
 func messageOf(ctx context.Context, e *attempt.Engine, who session.Caller, target board.Target) (title, text string, err error) {
 	b, id, err := e.ViewOfAttempt(ctx, who, target)
+	if err == nil {
+		err = e.MayMerge(b.Who)
+	}
 	if err != nil {
 		return "", "", err
 	}

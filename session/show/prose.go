@@ -178,9 +178,9 @@ func unseen(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Inline is Plain for a text that is to stay on one line: a name or path.
+// Inline is Plain for a text that is to stay on one line: a name or path, of which nothing is left out.
 func Inline(text string) string {
-	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Plain(text))
+	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Plain(strings.ReplaceAll(text, "\x1b", `\u001b`)))
 }
 
 // OneLine converts a text to one line of at most limit characters.

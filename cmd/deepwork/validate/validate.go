@@ -291,14 +291,16 @@ func checkJob(dir string) *Check {
 		c.Diagnostics = ds
 	} else {
 		c.job, c.source = j, j.Source
-		c.Diagnostics = slices.Concat(ds, j.Warnings, job.CheckFiles(j))
+		c.Diagnostics = slices.Concat(ds, job.CheckFiles(j), j.Warnings)
 		slices.SortStableFunc(c.Diagnostics, func(a, b job.Diagnostic) int {
 			if a.Line != b.Line {
 				return a.Line - b.Line
 			}
 			return a.Column - b.Column
 		})
-		c.Diagnostics = slices.Compact(c.Diagnostics)
+		c.Diagnostics = slices.CompactFunc(c.Diagnostics, func(b, a job.Diagnostic) bool { // a fault needs no warning of the same
+			return a == b || !a.Warning && b.Warning && a.Path == b.Path && a.Line == b.Line && a.Column == b.Column
+		})
 	}
 	for i := range c.Diagnostics {
 		d := &c.Diagnostics[i]
