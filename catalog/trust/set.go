@@ -212,8 +212,6 @@ func differing(was, is map[string]string) (names []string) {
 	return names
 }
 
-func (e Entry) equal(o Entry) bool { return e.sameValue(o) && maps.Equal(e.Files, o.Files) }
-
 func (e Entry) sameValue(o Entry) bool { return e.Key == o.Key && bytes.Equal(e.Value, o.Value) }
 
 // Print prints what an entry asks for, with its texts quoted, so that each character is seen for what

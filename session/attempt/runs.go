@@ -251,6 +251,9 @@ func (e *Engine) checkedOut(ctx context.Context, b store.View, project string) (
 		return nil, nil, board.Fault("listing the repositories", err)
 	}
 	for _, r := range found {
+		if r.Path == "" { // it is on other machines only
+			return nil, &r, nil
+		}
 		branch, err := worktree.CurrentBranch(ctx, r.Path)
 		if err != nil || branch == "" {
 			return nil, &r, nil

@@ -75,7 +75,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 		if a.Repos, without, err = e.checkedOut(ctx, b.View, t.ProjectID); err != nil {
 			return nil, err
 		} else if without != nil {
-			return nil, session.NotNow(codes.NoBranch, "No branch is checked out in the repository %s, %s. Check one out, or name the branch to start from in repos; list_repos has the ids.", without.Name, without.Path).With("argument", "repos")
+			return nil, session.NotNow(codes.NoBranch, "No branch is checked out on this machine in the repository %s. Check one out, or name the branch to start from in repos; list_repos has the ids.", without.Name).With("argument", "repos")
 		}
 	}
 	made, first, err := e.plan(ctx, b, cfg, &t.Task, agent, a.Prompt, a.Repos)

@@ -18,6 +18,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt/attempttest"
 	"deepwork/session/board"
+	"deepwork/session/codes"
 	"deepwork/session/state"
 )
 
@@ -40,8 +41,10 @@ func TestReq004_EveryFieldIsDescribed(t *testing.T) {
 			if name == "-" {
 				continue // it is for people, and no agent sees it
 			}
-			if at == "DeleteReply.Notice" {
-				name = strings.TrimSuffix(name, ",omitempty") // only stores that several machines share have it
+			switch at {
+			case "DeleteReply.Notice", // only stores that several machines share have it
+				"TailReply.Entries.Raw", "TailReply.Entries.More": // as in the log: few lines need them
+				name = strings.TrimSuffix(name, ",omitempty")
 			}
 			if name == "" || strings.Contains(name, ",") {
 				t.Errorf("%s has the JSON name %q", at, name)
@@ -191,7 +194,6 @@ func TestWrongArguments(t *testing.T) {
 		"missing program":    {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable", []string{"no-such-agent"}},
 		"long prompt":        {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
 		"prompt as argument": {starting(func(a *StartArgs) { a.Executor = "ARGUMENT"; a.Prompt = new(long[:2*90_000]) }), "too_long", []string{"argument"}},
-		"no repos":           {starting(func(a *StartArgs) { a.Repos = nil }), "no_repos", []string{"list_repos"}},
 		"repo twice":         {starting(func(a *StartArgs) { a.Repos = append(a.Repos, a.Repos[0]) }), "repo_twice", []string{rootRepo}},
 		"too many repos":     {starting(func(a *StartArgs) { a.Repos = make([]RepoArgs, MaxRepos+1) }), "too_many_repos", nil},
 		"malformed repo":     {starting(func(a *StartArgs) { a.Repos[0].RepoID = "web" }), "malformed_id", []string{"repos[0].repo_id"}},
@@ -233,6 +235,8 @@ func TestWrongArguments(t *testing.T) {
 			attempttest.Wrong(t, c.call(), c.code, c.mentions...)
 		})
 	}
+	withoutBranch := starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, nil })
+	attempttest.Refused(t, withoutBranch(), session.StateError, codes.NoBranch, "bare", "list_repos")
 	for _, v := range []*board.Task{rootTask, frontTask} {
 		if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
 			t.Errorf("a refused call changed the task: %+v", now)
@@ -241,4 +245,8 @@ func TestWrongArguments(t *testing.T) {
 	if Exists(state.Of(p.Root).Worktrees()) {
 		t.Error("a refused call made a worktree")
 	}
+	must(t, starting(func(a *StartArgs) { a.Repos = nil })())
+	all := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: rootTask.TaskID})).Must(t)
+	started := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(all.Attempts[0].AttemptID)})).Must(t)
+	testkit.Equal(t, started.Repos[0].RepoID+" "+started.Repos[0].TargetBranch, rootRepo+" main", "by default")
 }

@@ -69,7 +69,7 @@ const (
 	NoBranchLeft           = "no_branch_left"           // Delete branches of old attempts, change the task's title, or do as the message says
 	NoComments             = "no_comments"              // Pass comments, or check with `get_attempt` whether they were sent before
 	NoDatabase             = "no_database"              // Have a person make the path or the variable that the error names available to this server
-	NoRepos                = "no_repos"                 // Name at least one repository from `list_repos`; for a run, pass `in_place`
+	NoRepos                = "no_repos"                 // Have a person make a repository with `git init`, or name one in the config; for a run, pass `in_place`
 	NoSession              = "no_session"               // Start a new attempt: the agent of this one never ran
 	NoSources              = "no_sources"               // Start the server with the toolset `remote`
 	NoStateFolder          = "no_state_folder"          // Set a state folder as the error says, and start the server again

@@ -150,16 +150,21 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 		}
 		if until := limit.Over(j.before, d.lead.Since); until.After(time.Now()) {
 			now.lookAt(until)
-			w := board.RunWait{Kind: board.WaitsForLimit, SessionID: p.session, StepID: p.step, Since: *j.before[0].EndedAt, Until: &until}
-			if !limit.Known(&j.before[0]) {
-				w.Tries = limit.Row(j.before, d.lead.Since)
-			}
-			now.waits = append(now.waits, w)
+			now.waits = append(now.waits, d.limited(j, until))
 			continue
 		}
 		now.steps = append(now.steps, j)
 	}
 	return nil
+}
+
+// limited says that a step waits for the limit that ended its newest agent.
+func (d *leader) limited(j job, until time.Time) board.RunWait {
+	w := board.RunWait{Kind: board.WaitsForLimit, SessionID: j.session, StepID: j.step, Since: *j.before[0].EndedAt, Until: &until}
+	if !limit.Known(&j.before[0]) {
+		w.Tries = limit.Row(j.before, d.lead.Since)
+	}
+	return w
 }
 
 // children returns the workflows that agents of a step have started: those that are active, and those that

@@ -41,7 +41,7 @@ func TestField01_WhatCountsAsATry(t *testing.T) {
 	}
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
-	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error")
+	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
 	rows := job{state: new(machine.State)}
 	for range board.MaxLimits - 1 {
 		rows.before = append(rows.before, limited)

@@ -55,12 +55,12 @@ func ask[Reply any](b taskBoard, tool string, args map[string]any) (r Reply) {
 }
 
 // ends waits until an attempt has ended, and checks how.
-func (b taskBoard) ends(id, state string) attempt.AttemptReply {
+func (b taskBoard) ends(id string, state board.State) attempt.AttemptReply {
 	b.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		r := ask[attempt.AttemptReply](b, "get_attempt", map[string]any{"attempt_id": id})
 		switch r.State {
-		case "queued", "running":
+		case board.Queued, board.Running:
 			if time.Now().Before(end) {
 				continue
 			}

@@ -100,7 +100,7 @@ func TestRun(t *testing.T) {
 	for _, s := range []string{"sea", "woods"} { // in whatever order they run
 		p.order(t, s, "limit 4")
 	}
-	b.until(`[...document.querySelectorAll('.status')].some(e => e.textContent === 'waits for the end of a limit') && ` + has("it goes on at"))
+	b.until(`[...document.querySelectorAll('.status')].some(e => e.textContent === 'waiting for a limit') && ` + has("it goes on at"))
 	b.shoot("run-limit")
 	for _, s := range []string{"sea", "woods"} {
 		name := map[string]string{"sea": "The sea", "woods": "The woods"}[s]
