@@ -115,7 +115,7 @@
 // # States
 //
 // Attempts, runs, the executions of their agents, and the steps of runs have one vocabulary, in tools, commands and
-// pages; board.StateOf computes it. JSON has underscores in place of blanks. An execution has the states that are
+// pages; board.StateOf computes it. JSON has underscores in place of blanks, and "waiting" for the limit. An execution has the states that are
 // marked with x, a step of a run those with s.
 //
 //	queued               x s  waits for a slot, its turn or another try, or its worktrees are made

@@ -27,7 +27,7 @@ type DeleteReply struct {
 type AttemptReply struct {
 	AttemptID       string          `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	TaskID          string          `json:"task_id" jsonschema:"UUID of its task"`
-	State           board.State     `json:"state" jsonschema:"queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	State           board.State     `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
 	Lead            string          `json:"lead" jsonschema:"agent, or server if it is a run: get_run shows its agents"`
 	ExitCode        *int            `json:"exit_code" jsonschema:"exit code of the agent's last execution, -1 if a signal ended it, null while it runs or if it never ran"`
 	StartedAt       *string         `json:"started_at" jsonschema:"when the agent last started, RFC 3339 in UTC, or null"`

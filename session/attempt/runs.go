@@ -53,7 +53,7 @@ const (
 type RunMade struct {
 	RunID     string      `json:"run_id" jsonschema:"UUID of the run, for get_run; as attempt_id for other tools"`
 	TaskID    string      `json:"task_id" jsonschema:"UUID of its task"`
-	State     board.State `json:"state" jsonschema:"queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	State     board.State `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
 	Branch    *string     `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string      `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
 }

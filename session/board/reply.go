@@ -110,7 +110,7 @@ type TasksReply struct {
 type Attention struct {
 	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_stopped (it failed, was interrupted, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit without a known end) or step_waits (only a person can pass it)"`
 	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
-	State   *State  `json:"state" jsonschema:"of an attempt or a run: queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged; or null"`
+	State   *State  `json:"state" jsonschema:"of an attempt or a run: queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged; or null"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
 	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`
@@ -132,7 +132,7 @@ type AttentionReply struct {
 type AttemptSummary struct {
 	AttemptID             string  `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	WorkspaceBranch       string  `json:"workspace_branch" jsonschema:"git branch of the attempt"`
-	State                 State   `json:"state" jsonschema:"queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	State                 State   `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
 	Executor              string  `json:"executor" jsonschema:"its executor, such as CLAUDE_CODE"`
 	Variant               *string `json:"variant" jsonschema:"variant of the executor, or null"`
 	CreatedAt             string  `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`

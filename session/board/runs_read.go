@@ -17,7 +17,7 @@ import (
 type RunReply struct {
 	RunID     string          `json:"run_id" jsonschema:"UUID of the run; it is an attempt, so get_attempt_diff, merge_attempt, stop_attempt and the like take it as attempt_id"`
 	TaskID    string          `json:"task_id" jsonschema:"UUID of its task"`
-	State     State           `json:"state" jsonschema:"queued, running, waiting_for_you, waiting_for_a_limit, paused, conflicts, interrupted, failed, stopped, completed or merged"`
+	State     State           `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
 	Step      *string         `json:"step" jsonschema:"step at which it stopped, or null"`
 	Reason    *string         `json:"reason" jsonschema:"why it ended or waits, or null"`
 	Workflow  string          `json:"workflow" jsonschema:"name, as job/workflow"`
@@ -41,7 +41,7 @@ type RunReply struct {
 type PlanStep struct {
 	SessionID string `json:"session_id" jsonschema:"session of the run, or of a workflow nested in it, 8 hexadecimal characters"`
 	StepID    string `json:"step_id" jsonschema:"id of the step"`
-	State     State  `json:"state" jsonschema:"not_begun, queued, running, waiting_for_you, waiting_for_a_limit, completed or, once its agent or the run has ended, paused, interrupted, failed or stopped"`
+	State     State  `json:"state" jsonschema:"not_begun, queued, running, waiting_for_you, waiting, completed or, once its agent or the run has ended, paused, interrupted, failed or stopped"`
 }
 
 // RunStep is one process of an agent of a run.

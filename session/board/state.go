@@ -17,7 +17,7 @@ const (
 	Queued          State = "queued"
 	Running         State = "running"
 	WaitingForYou   State = "waiting_for_you"
-	WaitingForLimit State = "waiting_for_a_limit"
+	WaitingForLimit State = "waiting"
 	Paused          State = "paused"
 	Conflicted      State = "conflicts"
 	Interrupted     State = "interrupted"
@@ -38,7 +38,12 @@ func (s State) Open() bool {
 }
 
 // Words returns the state as people read it, such as waiting for you.
-func (s State) Words() string { return strings.ReplaceAll(string(s), "_", " ") }
+func (s State) Words() string {
+	if s == WaitingForLimit {
+		return "waiting for a limit"
+	}
+	return strings.ReplaceAll(string(s), "_", " ")
+}
 
 // Short returns the beginning of an id by which people name it.
 func Short(id string) string { return id[:min(len(id), 8)] }
