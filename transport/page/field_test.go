@@ -100,3 +100,21 @@ func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
 		}
 	}
 }
+
+// A page of a job that no longer loads says which version agents get. An address with something else than an id is not
+// found, in plain words, and the user is addressed as such.
+func TestField18_PagesSayWhatIs(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	b := s.browser(t)
+	b.get("/jobs/trip")
+	testkit.Write(t, s.root+"/.deepwork/jobs/trip/job.yml", "name: trip\nstepz: []\n")
+	testkit.Until(t, "the fault", func() bool {
+		return strings.Contains(b.get("/jobs/trip"), "Agents get the last good version, 1.0.0, until the server ends or the job.yml is corrected:")
+	})
+	testkit.Contains(t, b.get("/jobs/broken"), "Agents cannot use this job until its job.yml is corrected:", "of a job that never loaded")
+	for path, want := range map[string]string{"/tasks/nope": "There is no such task.", "/attempts/nope": "There is no such attempt.", "/sessions/nope": "There is no session"} {
+		if a := b.do("GET", path, nil); a.StatusCode != http.StatusNotFound || !strings.Contains(a.text, want) || strings.Contains(a.text, "UUID") {
+			t.Errorf("%s: %s %s", path, a.Status, a.text)
+		}
+	}
+}
