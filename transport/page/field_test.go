@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -117,4 +119,19 @@ func TestField18_PagesSayWhatIs(t *testing.T) {
 			t.Errorf("%s: %s %s", path, a.Status, a.text)
 		}
 	}
+}
+
+// What an agent says is news for its open page at once, even its first line without another, and the page has it.
+func TestField25_WhatAnAgentSaysIsOnItsPage(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	speak := filepath.Join(t.TempDir(), "speak")
+	_, id := pagetest.Connect(t, s.url, "").Script("talk", "! until [ -e "+speak+" ]; do sleep 0.05; done; echo hello; while [ -e "+speak+" ]; do sleep 0.05; done\n")
+	t.Cleanup(func() { _ = os.Remove(speak) })
+	b := s.browser(t)
+	path := "/attempts/" + id
+	ids, hangUp := b.listen(regexp.MustCompile("on=.*").ReplaceAllString(b.stream(path), "on=output:"+id), "")
+	defer hangUp()
+	testkit.Write(t, speak, "")
+	event(t, ids, "the agent has printed a line")
+	testkit.Contains(t, b.get(path), "hello", "the page")
 }
