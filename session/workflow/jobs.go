@@ -180,11 +180,11 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 
 // lastGood says that a job's folder no longer loads and the last good version is served, or returns "".
 func lastGood(jobs *catalog.Catalog, j *job.Job) string {
-	bad := jobs.Snapshot().Err(j.Name)
-	if bad == nil || bad.JobDir != j.Dir || len(bad.Diagnostics) == 0 {
+	bad := jobs.Snapshot().Err(filepath.Base(j.Dir))
+	if bad == nil || bad.JobDir != j.Dir { // of a copy of a bundled job, for instance
 		return ""
 	}
-	return fmt.Sprintf("Tell the user: job '%s' in %s does not load any more, so its last good version, %s, is used until the server ends. The first fault: %s.",
+	return fmt.Sprintf("Tell the user: job '%s' in %s does not load any more, so its last good version, %s, is used until that is corrected or the server ends. The first fault: %s.",
 		j.Name, bad.JobDir, j.Version, strings.TrimSuffix(jsontext.Clip(bad.Diagnostics[0].String(), 500), "."))
 }
 

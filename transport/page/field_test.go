@@ -111,7 +111,7 @@ func TestField18_PagesSayWhatIs(t *testing.T) {
 	b.get("/jobs/trip")
 	testkit.Write(t, s.root+"/.deepwork/jobs/trip/job.yml", "name: trip\nstepz: []\n")
 	testkit.Until(t, "the fault", func() bool {
-		return strings.Contains(b.get("/jobs/trip"), "Agents get the last good version, 1.0.0, until the server ends or the job.yml is corrected:")
+		return strings.Contains(b.get("/jobs/trip"), "Agents get the last good version, 1.0.0, until its job.yml is corrected or the server ends:")
 	})
 	testkit.Contains(t, b.get("/jobs/broken"), "Agents cannot use this job until its job.yml is corrected:", "of a job that never loaded")
 	for path, want := range map[string]string{"/tasks/nope": "There is no such task.", "/attempts/nope": "There is no such attempt.", "/sessions/nope": "There is no session"} {
