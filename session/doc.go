@@ -17,8 +17,9 @@
 //   - job.yml is edited during a session: the session uses the new version as long as that has
 //     its workflow and its step; otherwise it finishes with the version it has, and the reply
 //     says so.
-//   - job.yml is saved incompletely or with errors: the last good version stays in use, and
-//     errors says what is wrong, with line and column.
+//   - job.yml is saved incompletely or with errors: the last good version stays in use as long
+//     as the server runs; notice of start_workflow says so, and errors says what is wrong, with
+//     line and column.
 //   - An agent writes a job and calls at once: the call sees the new job.
 //   - One job is broken: the others work.
 //   - An instructions file is missing: the call that would begin its step is refused, names the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session"
 )
 
 // An aState is how a project gets an attempt or a run in a state, and the commands that are then offered for it.
@@ -135,4 +138,17 @@ func TestField14_EveryNextWorks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The user is not told to ask the user.
+func TestField18_TheUserIsAddressed(t *testing.T) {
+	asked := []config.Asked{{Key: config.AgentsKey, Text: "CODER"}}
+	for _, w := range []*config.Withheld{{Asked: asked}, {Asked: asked, Denied: true}, {Asked: asked, Fault: "it is a link"}} {
+		refused := session.Untrusted("/p", &config.Approval{Withheld: w}, config.AgentsKey)
+		if said := forPeople(fmt.Errorf("resuming it: %w", refused)).Error(); !regexp.MustCompile("[Yy]ou (have not approved|denied) .*[Rr]un|with `deepwork trust --path /p` in a terminal").MatchString(said) || strings.Contains(said, "the user") || strings.Contains(said, "The user") || strings.Contains(said, "call") {
+			t.Error(said)
+		}
+	}
+	testkit.Equal(t, forPeople(session.Changed("/p", errors.New("it is new"))).Error(),
+		"This would run a program that has changed since you approved it: it is new. Nothing was run or changed. Review it and run `deepwork trust --path /p` in a terminal, then try again.")
 }

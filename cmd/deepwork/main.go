@@ -268,10 +268,9 @@ var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 // sentences about tools that no command stands for.
 func inCommands(message string) string {
 	message = strings.NewReplacer("name the branch to start from in repos; list_repos has the ids", "name the one to start from with --target", "; list_executors describes them", "", "; list_executors lists the available ones", "",
-		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise", "Ask the user to run", "Run", "Tell the user; once that is corrected, they run", "Once that is corrected, run",
-		"The user has not approved", "You have not approved", "The user denied it. They can", "You can", "The user denied", "You denied", "or their own one", "or your own one", "since the user approved", "since you approved",
+		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise",
 		"merge with commit: true", "run 'deepwork board merge --commit'", "pass commit: true", "pass --commit", "pass force: true", "pass --force",
-		"The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(message)
+		"The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
 	var kept []string
 	for _, sentence := range strings.SplitAfter(message, ". ") {
 		agents := false

@@ -273,7 +273,7 @@ func figureTable(rows []row, began time.Time, took time.Duration) (table string,
 		switch {
 		case r.err != nil:
 			failed++
-			r.measured, r.compared, holds = fmt.Sprintf("FAILED: %.300s", strings.NewReplacer("\n", " ", "|", `\|`).Replace(r.err.Error())), "", "no"
+			r.measured, r.compared, holds = fmt.Sprintf("FAILED: %.300s", strings.NewReplacer("\n", " ", "|", `\|`).Replace(r.err.Error())), "", "not measured"
 			err = fmt.Errorf("%s: %w", r.what, r.err)
 		case r.ok:
 			held++

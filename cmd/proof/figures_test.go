@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -68,7 +69,7 @@ func TestTable(t *testing.T) {
 		"| at most 1 | 0.95 | step 1227 µs; echo of the bare SDK 366 µs, synced write of 4 KB 461 µs | yes | `go test -count=5 -timeout=10m '-run=^$' '-bench=^BenchmarkFinishedStepStdio$' -benchtime=10x ./cmd/deepwork` |\n",
 		"| at least 1.1 | 0.55 | step 90 µs; echo 20 µs, write 0.123 µs, each by 16 at once | **no** |",
 		"| under 40 MB | 51 MB |  | **no** |",
-		`| FAILED: exit status 1: a \| b c |  | no |`,
+		`| FAILED: exit status 1: a \| b c |  | not measured |`,
 		"the output has no ended=false ns/op |",
 		"division by zero |",
 	} {
@@ -191,5 +192,15 @@ func TestFiguresUse(t *testing.T) {
 		if code := run(t.Context(), append([]string{"figures"}, args...), &out, &progress); code != 2 || !strings.Contains(progress.String(), want) || out.Len() > 0 || strings.Contains(progress.String(), " s\n") {
 			t.Errorf("%q: code %d, %s", args, code, progress.String())
 		}
+	}
+}
+
+// The sentence above the figures counts what their rows say.
+func TestField18_TheSentenceCountsTheRows(t *testing.T) {
+	made, _ := figureTable([]row{{ok: true}, {figure: figure{limit: 1}}, {err: errors.New("it failed")}, {ok: true}}, time.Now(), 0)
+	for _, text := range []string{made, string(testkit.Get(os.ReadFile(module + "/transport/BENCHMARKS.md")).Must(t))} {
+		yes, no, none := strings.Count(text, "| yes |"), strings.Count(text, "| **no** |"), strings.Count(text, "| not measured |")
+		testkit.Contains(t, text, fmt.Sprintf("Of %d figures %d hold, %d miss their bound, %d could not be measured.", yes+no+none, yes, no, none), "the sentence")
+		testkit.Equal(t, strings.Count(text, "` |\n"), yes+no+none, "the rows of the table")
 	}
 }

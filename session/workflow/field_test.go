@@ -1,6 +1,8 @@
 package workflow
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +29,43 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	now := standing()
 	if now == nil || now.State != "failed" || !strings.Contains(*r.Feedback, now.Feedback) || now.TriesLeft != 2 || toJSON(t, now.Outputs) != `{"report":"bad.md"}` {
 		t.Errorf("after a failed one: %s", toJSON(t, now))
+	}
+	how := *rev.how.Load()
+	how.ReplyWithin = 20 * time.Millisecond
+	rev.how.Store(&how)
+	rev.set("wait", "")
+	p.finish(c, `{"outputs":{"report":"good.md"}}`)
+	testkit.Equal(t, toJSON(t, standing()), `{"verdict":"running","outputs":{"report":"good.md"},"tries_left":2}`, "while one is running")
+	rev.unset("wait")
+
+	p = newProject(t)
+	p.personJob(humanStep)
+	srv, _ = p.reviewed()
+	c = srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
+	now = standing()
+	if now == nil || now.State != "waiting_for_you" || !strings.HasPrefix(now.Command, "deepwork sessions review "+id+" one") || toJSON(t, now.Outputs) != `{"report":"good.md"}` {
+		t.Errorf("while a person is awaited: %s", toJSON(t, now))
+	}
+}
+
+// A server that serves the last good version of a job that no longer loads says so, with the file and its first fault.
+func TestField18_TheLastGoodVersionIsSaid(t *testing.T) {
+	p := simpleProject(t)
+	srv := p.open()
+	c := srv.Connect("local")
+	if r := p.start(c, "alpha", "main"); r.Notice != nil {
+		t.Errorf("of a good job: %s", *r.Notice)
+	}
+	file := filepath.Join(p.root, ".deepwork", "jobs", "alpha", "job.yml")
+	good := string(testkit.Get(os.ReadFile(file)).Must(t))
+	testkit.Write(t, file, strings.Replace(good, "steps:", "stepz:", 1))
+	said := toJSON(t, p.start(c, "alpha", "main").Notice)
+	testkit.Contains(t, said, "job 'alpha' in "+filepath.Dir(file)+" does not load any more, so its last good version, 1.0.0, is used until that is corrected or the server ends. The first fault: job.yml:5:1: stepz: unknown key", "the notice")
+	testkit.Write(t, file, good)
+	if r := p.start(c, "alpha", "main"); strings.Contains(toJSON(t, r.Notice), "last good") {
+		t.Errorf("once it is corrected: %s", *r.Notice)
 	}
 }
 

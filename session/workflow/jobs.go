@@ -178,6 +178,16 @@ func findJob(ctx context.Context, jobs *catalog.Catalog, name string) (*job.Job,
 		With("job_name", name).With("argument", "job_name").With("value", jsontext.Clip(name, 200))
 }
 
+// lastGood says that a job's folder no longer loads and the last good version is served, or returns "".
+func lastGood(jobs *catalog.Catalog, j *job.Job) string {
+	bad := jobs.Snapshot().Err(filepath.Base(j.Dir))
+	if bad == nil || bad.JobDir != j.Dir { // of a copy of a bundled job, for instance
+		return ""
+	}
+	return fmt.Sprintf("Tell the user: job '%s' in %s does not load any more, so its last good version, %s, is used until that is corrected or the server ends. The first fault: %s.",
+		j.Name, bad.JobDir, j.Version, strings.TrimSuffix(jsontext.Clip(bad.Diagnostics[0].String(), 500), "."))
+}
+
 func jobsThereAre(snap *catalog.Snapshot) string {
 	if len(snap.Jobs) == 0 {
 		return "There are no jobs; make one with the workflow deepwork_jobs/new_job, or put a folder with a job.yml into .deepwork/jobs."

@@ -103,15 +103,13 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if parent != "" {
 		b.Parent = &parent
 	}
-	if wf.Name != a.WorkflowName {
-		b.Notice = strings.TrimSpace(b.Notice + fmt.Sprintf(" There is no workflow '%s' in the job '%s': its only one, '%s', was started.", jsontext.Clip(a.WorkflowName, 200), j.Name, wf.Name))
-	}
 	if !a.Root {
 		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, parent))
 	}
 	if wf.Name != a.WorkflowName {
 		b.Notice = strings.TrimSpace(fmt.Sprintf("Job '%s' has no workflow '%s': its only one, '%s', was started. ", j.Name, jsontext.Clip(a.WorkflowName, 200), wf.Name) + b.Notice)
 	}
+	b.Notice = strings.TrimSpace(lastGood(e.Catalog, j) + " " + b.Notice)
 	b.BranchName = branch.Name(j.Name, wf.Name, a.InstanceID, b.At)
 	if err := e.planBranch(ctx, &b); err != nil {
 		return nil, "", err

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -99,4 +101,37 @@ func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
 	}
+}
+
+// A page of a job that no longer loads says which version agents get. An address with something else than an id is not
+// found, in plain words, and the user is addressed as such.
+func TestField18_PagesSayWhatIs(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	b := s.browser(t)
+	b.get("/jobs/trip")
+	testkit.Write(t, s.root+"/.deepwork/jobs/trip/job.yml", "name: trip\nstepz: []\n")
+	testkit.Until(t, "the fault", func() bool {
+		return strings.Contains(b.get("/jobs/trip"), "Agents get the last good version, 1.0.0, until its job.yml is corrected or the server ends:")
+	})
+	testkit.Contains(t, b.get("/jobs/broken"), "Agents cannot use this job until its job.yml is corrected:", "of a job that never loaded")
+	for path, want := range map[string]string{"/tasks/nope": "There is no such task.", "/attempts/nope": "There is no such attempt.", "/sessions/nope": "There is no session"} {
+		if a := b.do("GET", path, nil); a.StatusCode != http.StatusNotFound || !strings.Contains(a.text, want) || strings.Contains(a.text, "UUID") {
+			t.Errorf("%s: %s %s", path, a.Status, a.text)
+		}
+	}
+}
+
+// What an agent says is news for its open page at once, even its first line without another, and the page has it.
+func TestField25_WhatAnAgentSaysIsOnItsPage(t *testing.T) {
+	s := serve(t, pagetest.Project(t), web.Options{})
+	speak := filepath.Join(t.TempDir(), "speak")
+	_, id := pagetest.Connect(t, s.url, "").Script("talk", "! until [ -e "+speak+" ]; do sleep 0.05; done; echo hello; while [ -e "+speak+" ]; do sleep 0.05; done\n")
+	t.Cleanup(func() { _ = os.Remove(speak) })
+	b := s.browser(t)
+	path := "/attempts/" + id
+	ids, hangUp := b.listen(regexp.MustCompile("on=.*").ReplaceAllString(b.stream(path), "on=output:"+id), "")
+	defer hangUp()
+	testkit.Write(t, speak, "")
+	event(t, ids, "the agent has printed a line")
+	testkit.Contains(t, b.get(path), "hello", "the page")
 }

@@ -133,7 +133,7 @@ func TestErrorPages(t *testing.T) {
 		{"GET", "/tasks/" + hostile, 404, "Not found"},
 		{"GET", "/attempts/00000000-0000-0000-0000-000000000000", 404, "Not found"},
 		{"GET", "/tasks/00000000-0000-4000-8000-000000000000", 404, "The board shows those that you see"},
-		{"GET", "/tasks/mistyped", 404, "An id looks like"},
+		{"GET", "/tasks/mistyped", 404, "There is no such task."},
 		{"GET", "/jobs/none", 404, "There is no job"},
 		{"GET", "/sources/executions/none", 404, "Not found"},
 		{"GET", "/sessions/" + p.session + "/output?path=none", 404, "has delivered no file"},
