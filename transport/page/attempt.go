@@ -90,11 +90,11 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 }
 
 func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {
-	return s.said(who, attemptURL(r), inPages(board.OrEmpty(a.Notice)))
+	return s.said(who, attemptURL(r), inPages(who, board.OrEmpty(a.Notice)))
 }
 
 func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.FollowUpReply) string {
-	said := inPages(board.OrEmpty(f.Notice))
+	said := inPages(who, board.OrEmpty(f.Notice))
 	switch {
 	case f.Status == attempt.FollowUpStarted:
 		said = "The agent goes on with it as soon as a slot is free."
@@ -132,7 +132,7 @@ func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session
 	act := call(func(ctx context.Context, who session.Caller, args A) (*merge.Reply, error) {
 		return do(ctx, s.Board, who, args)
 	}, nil, func(who session.Caller, r *http.Request, done *merge.Reply) string {
-		return s.said(who, attemptURL(r), outcome(done))
+		return s.said(who, attemptURL(r), outcome(who, done))
 	})
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))
@@ -153,7 +153,7 @@ var outcomes = map[string]string{
 }
 
 // outcome says what a call did, for people.
-func outcome(r *merge.Reply) string {
+func outcome(who session.Caller, r *merge.Reply) string {
 	var lines []string
 	for _, m := range r.Repos {
 		line := m.RepoName + ": " + outcomes[m.Status] + " " + m.TargetBranch
@@ -162,7 +162,7 @@ func outcome(r *merge.Reply) string {
 		}
 		lines = append(lines, line+".")
 		if m.Notice != nil && m.Status != merge.Conflicts { // which the page shows
-			lines = append(lines, inPages(*m.Notice))
+			lines = append(lines, inPages(who, *m.Notice))
 		}
 		if n := len(m.Untracked); n > 0 && m.Status != merge.Conflicts {
 			lines = append(lines, fmt.Sprintf("In no commit, and so left in the worktree: %s.", strings.Join(m.Untracked[:min(n, 20)], ", ")))
@@ -177,8 +177,13 @@ func outcome(r *merge.Reply) string {
 	return strings.Join(lines, "\n")
 }
 
-// inPages returns a message for agents as people read it beside forms, which are named in place of tools.
-func inPages(message string) string { return toForms.Replace(message) }
+// inPages returns a message for agents as a person reads it beside forms, which are named in place of tools.
+func inPages(who session.Caller, message string) string {
+	if who.Owner {
+		message = session.ToUser.Replace(message)
+	}
+	return toForms.Replace(message)
+}
 
 var toForms = strings.NewReplacer(
 	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up", "have the agent do it with a follow-up",

@@ -70,13 +70,10 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	who := session.CallerOf(r.Context())
 	what := err.Error()
 	if refused, is := errors.AsType[*session.Error](err); is {
-		what = inPages(refused.Message) // without the word that names its kind for agents
+		what = inPages(who, refused.Message) // without the word that names its kind for agents
 		if argument, _ := refused.Details["argument"].(string); refused.Code == codes.MalformedID && status == http.StatusNotFound {
 			what = fmt.Sprintf("There is no such %s.", strings.TrimSuffix(argument, "_id"))
 		}
-	}
-	if who.Owner {
-		what = session.ToUser.Replace(what)
 	}
 	switch {
 	case status == http.StatusServiceUnavailable:

@@ -135,3 +135,27 @@ func TestField25_WhatAnAgentSaysIsOnItsPage(t *testing.T) {
 	event(t, ids, "the agent has printed a line")
 	testkit.Contains(t, b.get(path), "hello", "the page")
 }
+
+// A page says to the user what they have not approved, and to others that the user has not.
+func TestField18_TheUserIsAddressed(t *testing.T) {
+	for _, name := range []string{"XDG_CONFIG_HOME", "APPDATA"} {
+		t.Setenv(name, t.TempDir()) // without folders that are trusted
+	}
+	root := pagetest.Project(t)
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: session.RightAgents})
+	for token, want := range map[string]string{"": "You have not approved what the project", tokens[0]: "The user has not approved what the project"} {
+		o := web.Options{}
+		if token != "" {
+			o.TokenFile = file
+		}
+		s := serve(t, root, o)
+		task := pagetest.Connect(t, s.url, token).Task("t", "d")
+		b := s.browser(t)
+		if token != "" {
+			b.login(token)
+		}
+		a := b.do("POST", "/tasks/"+task+"/start", url.Values{"csrf": {b.csrf("/tasks/" + task)}, "executor": {"SCRIPT"}}, "HX-Request: true")
+		testkit.Contains(t, a.text, want, "the refusal")
+		s.stop()
+	}
+}

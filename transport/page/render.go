@@ -72,11 +72,10 @@ var functions = template.FuncMap{
 	"tab": func(f frame, section, name string) tab {
 		return tab{"/" + section, name, f.Section == section}
 	},
-	"usd":     func(v *float64) string { return fmt.Sprintf("$%.2f", *v) },
-	"short":   func(id string) string { return id[:min(8, len(id))] },
-	"clip":    func(n int, s string) string { return jsontext.Clip(s, n) },
-	"inPages": inPages,
-	"word":    word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": took,
+	"usd":   func(v *float64) string { return fmt.Sprintf("$%.2f", *v) },
+	"short": func(id string) string { return id[:min(8, len(id))] },
+	"clip":  func(n int, s string) string { return jsontext.Clip(s, n) },
+	"word":  word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": took,
 	"paragraphs": paragraphs, "arguments": transcript.Arguments, "gist": transcript.Gist,
 	"dict": func(pairs ...any) map[string]any {
 		m := map[string]any{}
@@ -116,6 +115,9 @@ func (f frame) May(right string) bool {
 	needed := map[string]session.Rights{"agents": session.RightAgents, "merge": session.RightMerge, "person": session.RightPerson}
 	return !f.ReadOnly && f.Caller.Has(needed[right])
 }
+
+// InPages returns a message for agents as the reader of the page gets it.
+func (f frame) InPages(message string) string { return inPages(f.Caller, message) }
 
 func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) ([]byte, error) {
 	query := r.URL.Query()

@@ -188,7 +188,7 @@ func (s *Site) onComments(ctx context.Context, who session.Caller, r *http.Reque
 		return "", err
 	}
 	s.Touch(commentsTopic + ":" + done.AttemptID)
-	said := inPages(board.OrEmpty(done.Notice))
+	said := inPages(who, board.OrEmpty(done.Notice))
 	if done.Sent != nil {
 		said = cmp.Or(said, "The agent goes on with the comments as soon as a slot is free.")
 	}
