@@ -189,7 +189,9 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 		return fmt.Errorf("%w: %s is at %.12s, no longer at %.12s", ErrMoved, ref, tip, b.target)
 	}
 	if files := inTheWay(said); at != nil && len(files) > 0 {
-		return byHand(l, b, at.path, files)
+		held := byHand(l, b, at.path, files)
+		held.Hidden = true
+		return held
 	}
 	return err
 }

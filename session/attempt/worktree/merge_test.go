@@ -148,6 +148,14 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 			write(t, repo, ".git/info/exclude", "new.txt")
 			write(t, repo, "new.txt", "mine\n")
 		}, []string{"new.txt"}, ""},
+		"hidden by skip-worktree": {func(t *testing.T, repo string) {
+			gitIn(t, repo, "update-index", "--skip-worktree", "a.txt")
+			write(t, repo, "a.txt", "mine\n")
+		}, []string{"a.txt"}, ""},
+		"hidden by assume-unchanged": {func(t *testing.T, repo string) {
+			gitIn(t, repo, "update-index", "--assume-unchanged", "a.txt")
+			write(t, repo, "a.txt", "mine\n")
+		}, []string{"a.txt"}, ""},
 		"merge": {func(t *testing.T, repo string) {
 			gitIn(t, repo, "branch", "x", gitIn(t, repo, "commit-tree", "-p", "main", "-m", "x", "main^{tree}"))
 			gitIn(t, repo, "merge", "-q", "--no-ff", "--no-commit", "x")
@@ -185,6 +193,18 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 			clean(t, path)
 		})
 	}
+}
+
+// A repository with files whose config says that it has none is not merged into: its files would stay behind.
+func TestField26_AWorkTreeThatIsSaidToBeBare(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, path := attemptIn(t, repo)
+	gitIn(t, repo, "config", "core.bare", "true")
+	testkit.Fails(t, testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Err(), "config core.bare false")
+	gitIn(t, repo, "config", "core.bare", "false")
+	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	clean(t, repo)
 }
 
 // Conflicts arise only in the attempt's worktree, where they can be resolved or undone.

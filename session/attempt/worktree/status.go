@@ -218,12 +218,15 @@ type CheckedOutError struct {
 	Files     []string // its changed files, relative, with slashes; or those in the way
 	Operation string   // such as rebase; "" means none
 	Also      string   // another worktree that has the branch; "" means none
+	Hidden    bool     // git status may not show the files
 	Command   string   // that does the same by hand, once that is resolved
 }
 
 func (e *CheckedOutError) Error() string {
 	why := fmt.Sprintf("these files are changed there, or are in the way: %q", e.Files)
 	switch {
+	case e.Hidden:
+		why += fmt.Sprintf(" (git -C %q ls-files -v shows with S or a small letter what git status leaves out)", e.Path)
 	case e.Also != "":
 		why = fmt.Sprintf("in %s, too: switch one of them to another branch, such as with git -C %q switch --detach", e.Also, e.Also)
 	case e.Operation != "":
@@ -271,6 +274,9 @@ func checkoutsOf(ctx context.Context, common, branch string) (out []checkout, er
 		for _, line := range lines[1:] {
 			on = on || line == "branch refs/heads/"+branch
 			if line == "bare" {
+				if c.path != common && isThere(filepath.Join(common, "index")) {
+					return nil, fmt.Errorf("core.bare is true in %s, which has files; this corrects it: git -C %q config core.bare false", filepath.Join(common, "config"), common)
+				}
 				c.admin = "" // its HEAD is only a default
 			}
 		}
