@@ -80,7 +80,7 @@
 //   - A run is killed, with some or all of its agents: deepwork run resume continues it; no
 //     finished step is done again, and a step never has two agents at once.
 //   - An attempt is deleted with uncommitted work: the work becomes a commit under
-//     refs/deepwork/rescue/<attempt> first, or nothing is removed; branches with commits stay.
+//     refs/deepwork/rescue/<attempt> first, or nothing is removed; branches that are not merged stay.
 //   - A machine goes down while worktrees are made or removed: that is undone or finished at the
 //     next start. While it merges: the next call names the command that ends what git has left.
 //   - An agent hangs or forks: stop_attempt ends its whole process group; its output is limited

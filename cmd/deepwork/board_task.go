@@ -264,7 +264,7 @@ func (a *app) boardRmCommand() *cobra.Command {
 		Short: "Remove a task with its attempts and worktrees; " + idsHelp,
 		Long: `Remove a task with its attempts, their worktrees and logs. It is refused while an
 attempt waits or runs. Work that was not committed is kept first, under the git refs
-that are printed; branches with commits stay. A repository inside a worktree that has
+that are printed; branches that are not merged stay. A repository inside a worktree that has
 changes or commits that are nowhere else is refused, or discarded with --force.`,
 		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -222,7 +222,7 @@ func (e *Engine) makeWorktrees(ctx context.Context, b store.Board, cfg *config.C
 			}
 		}
 		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
-			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup, Passing: worktree.OfAttempt(a.ID) != a.ID}
+			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
 		if repo.RepoPath == e.Root() { // where files were approved; a branch may have others
 			trees[i].Allowed = func(dir string) error {
 				if err := trust.Check(dir, cfg.Approval, setup); err != nil {

@@ -21,7 +21,7 @@ import (
 const removePatience = 10 * time.Minute
 
 // DeleteTask removes a task with its attempts and their worktrees (seed 004, delete_task).
-// Uncommitted work is rescued first, and the reply says where; branches with commits stay. Repositories
+// Uncommitted work is rescued first, and the reply says where; branches that are not merged stay. Repositories
 // in the worktrees that have work which is nowhere else are refused, or discarded by force. A task
 // with an attempt that waits or runs is refused. If a crash interrupts it, repeating the call
 // finishes it.

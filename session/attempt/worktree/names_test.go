@@ -64,7 +64,9 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 		if kept := remove(t, k); kept.Ref != "" {
 			t.Errorf("kept %+v", kept)
 		}
-		gitIn(t, repo, "branch", "-q", "-D", branchName)
+		if at, err := tryGit(repo, "rev-parse", "--verify", "--quiet", "refs/heads/"+branchName); err == nil {
+			t.Errorf("%s: the merged branch stays, at %s", way, at)
+		}
 		gitIn(t, repo, "rm", "-q", "new.txt")
 		write(t, repo, "a.txt", "one\ntwo\n")
 		commit(t, repo, "undo")

@@ -19,7 +19,7 @@ import (
 // of its repository, of all worktrees before anything is removed; if that fails, the error is
 // ErrNotKept and nothing is removed. It fails, with a *NestedError, for repositories in them that
 // have work which is nowhere else; with force they are discarded. Ignored files are not saved.
-// Branches with commits stay; others are deleted. inUse is called just before the worktrees are
+// Branches with commits that are in no other one stay; others are deleted. inUse is called just before the worktrees are
 // removed: if it returns true, or one is locked by git worktree lock, the error is ErrInUse. A nil
 // inUse means never.
 //
@@ -124,10 +124,11 @@ func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
 		return err
 	}
 	k.at("unregistered " + e.Name)
-	if e.Passing && e.Since != nil {
-		return dropBranch(ctx, e.Common, e.Branch, e.Since.Common)
+	base := e.Base
+	if e.Since != nil { // it was merged
+		base = e.Since.Common
 	}
-	return dropBranch(ctx, e.Common, e.Branch, e.Base)
+	return dropBranch(ctx, e.Common, e.Branch, base)
 }
 
 // busyFor bounds the wait for an attempt's lock: processes that a killed server had started may

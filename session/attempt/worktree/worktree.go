@@ -92,8 +92,6 @@ type Tree struct {
 	TargetBranch string   `json:"target_branch"`   // a branch of it
 	Copy         []string `json:"copy,omitempty"`  // copied from Repo; missing files are skipped
 	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
-	// Passing is for items of a run: when it is removed, its branch goes too if it was merged.
-	Passing bool `json:"passing,omitempty"`
 	// Allowed is called before Setup is run in dir; its error is Create's. nil allows it.
 	Allowed func(dir string) error `json:"-"`
 }

@@ -46,7 +46,7 @@ var agents = []row{
 	}, Engine.UpdateTask),
 	method(tool.Tool{
 		Name: "delete_task", Title: "Delete a task", Hints: sets,
-		Description: "Deletes a task with its worktrees. Branches stay; uncommitted work is kept in the git refs of rescued.",
+		Description: "Deletes a task with its worktrees. Branches not merged stay; uncommitted work is kept in the git refs of rescued.",
 		Recheck:     "call get_task: the task was deleted only if it is no longer found",
 	}, Engine.DeleteTask),
 	bare(tool.Tool{
