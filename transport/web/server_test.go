@@ -179,7 +179,7 @@ func TestOrigins(t *testing.T) {
 
 // What a proxy adds or passes on shows that a request is not of this machine; what clients and
 // browsers send here does not.
-func TestRequestsThroughProxies(t *testing.T) {
+func TestField02_RequestsThroughProxies(t *testing.T) {
 	for _, name := range []string{
 		"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix",
 		"X-Forwarded-Client-Cert", "X-Forwarded", "Forwarded-For", "X-Forward-For", "X-Real-IP", "X-Real-Port", "X-Original-Host", "X-Original-URL", "X-Original-Forwarded-For",
