@@ -111,7 +111,7 @@ var everyWalk = []want{
 	{"left", "begin_step.step_id", `"judge"`},
 	{"left", "begin_step.step_reviews.0.run_each", `"step"`},
 	{"failed", "status", `"needs_work"`},
-	{"failed", "feedback", `"say that it is good"`},
+	{"failed", "feedback", `"Try 1 of 3. docs/report.md: say that it is good\n- Not met: Does the report say that it is good?\nCorrect that, then call finished_step again."`},
 	{"failed", "failed_reviews.0.passed", `false`},
 	{"passed", "begin_step.step_id", `"wrap"`},
 	{"back", "begin_step.step_id", `"judge"`},
