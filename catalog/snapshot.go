@@ -208,7 +208,7 @@ func staleEntries(folder int, entries []*entry) (keys []key) {
 // overdue reports whether it is time to check something again.
 func (s *state) overdue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
 
-// nextDue returns the earliest due time, or zero if there is none.
+// nextDue returns the earliest due time, or the zero time if nothing is due.
 func (s *state) nextDue() (due time.Time) {
 	earlier := func(t time.Time) {
 		if !t.IsZero() && (due.IsZero() || t.Before(due)) {

@@ -82,7 +82,7 @@ type Task struct {
 // the smaller id.
 type Summary struct {
 	Task
-	Situation             // of the latest attempt; State is "" if there is none
+	Situation             // of the latest attempt; State is "" without one
 	LatestAttemptID       *string
 	LatestWorkspaceBranch *string
 	LatestSessionID       *string // of the latest attempt

@@ -30,7 +30,7 @@ ID is the id of an attempt, or of a task, a run or a session that it belongs to;
 beginning of one is enough, and latest is the newest attempt.`
 
 // Related are the ids of what belongs together: a task stands for its latest attempt, and an attempt for its task and
-// its session. "" means that there is none.
+// its session. "" stands for one that is missing.
 type related struct{ task, attempt, run, session string }
 
 // A candidate is something that an argument may name by its id, and that completion offers.

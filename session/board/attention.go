@@ -132,7 +132,7 @@ func unclearLimits(ctx context.Context, v store.View) (all []Attention, err erro
 	return all, nil
 }
 
-// endOf returns how a run on the board has ended, nil if it has not, or is none.
+// endOf returns how a run on the board has ended, nil if it has not ended or is no run.
 func endOf(run json.RawMessage) *RunEnd {
 	r := Run{}
 	if run == nil || json.Unmarshal(run, &r) != nil {

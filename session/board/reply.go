@@ -81,7 +81,7 @@ type Task struct {
 	HasInProgressAttempt  bool            `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
 	LastAttemptFailed     bool            `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
 
-	LatestAttemptState *State `json:"-"` // of the newest attempt, nil if there is none
+	LatestAttemptState *State `json:"-"` // of the newest attempt, nil without one
 }
 
 // TaskReply answers get_task.

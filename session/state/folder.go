@@ -334,7 +334,7 @@ func putNew(path string, data []byte) error {
 // Upwards returns the project that a folder, an absolute path, is in: the nearest folder at or above it that
 // has .deepwork, or state of its own. As git does, it looks above the folder that a link leads to, no further than
 // the top of the repository, and never past the home folder, into another file system, or into the folder of
-// another user. If the folder is the project, or there is none, it returns dir as given. It only reads the disk.
+// another user. If the folder is the project, or no project is found, it returns dir as given. It only reads the disk.
 func Upwards(dir string) (project string) {
 	real, _ := filepath.EvalSymlinks(dir)
 	first, err := os.Stat(real) // an error for ""

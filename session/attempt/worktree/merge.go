@@ -361,23 +361,6 @@ func (k *Keeper) Update(ctx context.Context, l Landing) (*Landed, error) {
 	})
 }
 
-// Commit commits all changed and untracked files of a worktree, as the user, without untracked copies (see Tree.Copy); in
-// a merge it ends that. The error is ErrUnfinished while a merge has conflicts, or during another operation.
-func (k *Keeper) Commit(ctx context.Context, path, message string) (err error) {
-	defer wrap(&err, "committing the changes in %s", path)
-	return k.onWorktree(ctx, path, nil, func(b *view) error {
-		merging := b.operation() == "merge"
-		files, err := b.unmerged(ctx)
-		if err == nil && (!merging || len(files) > 0) {
-			err = b.finished()
-		}
-		if err != nil {
-			return err
-		}
-		return b.commitAll(ctx, message, merging)
-	})
-}
-
 // Abort undoes a merge in progress in an attempt's worktree: its files are as in its last commit
 // again; untracked ones stay. What was there, such as conflicts that were resolved already, is first
 // saved as by Remove, and the Rescue says where, or is nil. It blocks until all is done. Errors: ErrNoMerge,
@@ -506,39 +489,6 @@ func (k *Keeper) onBranch(ctx context.Context, l Landing, doing string, do func(
 		return nil, err
 	}
 	return r, nil
-}
-
-// commitAll commits the changes and the untracked files of a worktree, without untracked copies (see Tree.Copy); in a
-// merge it ends that. It refuses a repository that was made inside, of which only the id of a commit would be kept.
-func (b *view) commitAll(ctx context.Context, message string, merging bool) error {
-	loose, err := b.loose(ctx, "all")
-	if err != nil {
-		return err
-	}
-	for _, name := range loose[untracked] {
-		if strings.HasSuffix(name, "/") {
-			return fmt.Errorf("%s is a git repository of its own, whose files are not committed with the rest: move it away, or remove its .git", filepath.Join(b.Path, name))
-		}
-	}
-	ctx = context.WithoutCancel(ctx)
-	others := []string{"add", "--all", "--", ":/"}
-	for _, name := range b.Copy {
-		others = append(others, ":(exclude,top,literal)"+filepath.ToSlash(filepath.Join(b.Folder, name)))
-	}
-	for _, args := range [][]string{{"add", "--update", "--", ":/"}, others} {
-		if _, err := git.Output(ctx, b.asUser(args...)); err != nil {
-			return err
-		}
-	}
-	_, err = git.Output(ctx, b.call("diff", "--cached", "--quiet"))
-	if err == nil && !merging || err != nil && git.ExitCode(err) != 1 {
-		return err // nothing is staged, or that is not known
-	}
-	if _, err := git.Output(ctx, b.asUser("commit", "--quiet", "--no-verify", "-m", message)); err != nil {
-		return err
-	}
-	b.head, err = commitOf(ctx, b.call(), "HEAD")
-	return err
 }
 
 // noMarkers returns a *MarkersError if the attempt has added the markers of a conflict to files.
