@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/xslices"
+	"deepwork/cmd/deepwork/docs"
 	"deepwork/session/show"
 )
 
@@ -67,6 +69,49 @@ func fitHelp(root *cobra.Command, width int) {
 		}
 	}
 	fit(root)
+}
+
+// helpCommand shows the help of a command, or a page of the documentation.
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command or topic]",
+		Short: "Help about a command or a topic",
+		Long:  `Show the help of a command, or a topic of the documentation. "deepwork help topics" lists the topics.`,
+		Example: `  deepwork help run
+  deepwork help first-workflow`,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return xslices.Map(docs.Topics(), func(t docs.Topic) string { return cobra.CompletionWithDesc(t.Name, t.Title) }), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if of, rest, err := cmd.Root().Find(args); err == nil && (len(rest) == 0 || of.HasParent()) {
+				of.InitDefaultHelpFlag()
+				return of.Help()
+			}
+			name := strings.Join(args, "-")
+			if name == "topics" {
+				a.printTopics(docs.Topics())
+				return nil
+			}
+			topic, near := docs.Find(name)
+			if topic == nil {
+				if near == nil {
+					return usagef(cmd, "no command or topic %q; 'deepwork help topics' lists the topics", name)
+				}
+				return usagef(cmd, "no command or topic %q, did you mean %s?", name, strings.Join(xslices.Map(near, func(t docs.Topic) string { return t.Name }), " or "))
+			}
+			if width := a.out.Width(); width > 0 {
+				_, err := a.out.Write([]byte(docs.ForTerminal(topic.Text, min(width, widestHelp))))
+				return err
+			}
+			_, err := fmt.Fprint(a.out, topic.Text)
+			return err
+		},
+	}
+}
+
+// printTopics lists topics with what each is about.
+func (a *app) printTopics(topics []docs.Topic) {
+	a.out.Pairs(xslices.Map(topics, func(t docs.Topic) [2]string { return [2]string{t.Name, t.Title} }))
 }
 
 func (a *app) versionCommand() *cobra.Command {

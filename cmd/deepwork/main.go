@@ -129,6 +129,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.demoCommand(),
 		a.versionCommand(),
 	)
+	root.SetHelpCommand(a.helpCommand())
 	root.InitDefaultCompletionCmd()
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
 		group(cmd)

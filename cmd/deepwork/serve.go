@@ -21,6 +21,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/clients"
+	"deepwork/cmd/deepwork/docs"
 	"deepwork/session/show"
 	"deepwork/transport"
 	"deepwork/transport/web"
@@ -187,6 +188,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 		Project:            a.project,
 		Logger:             logger,
 		Version:            version,
+		Help:               docs.Files,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)

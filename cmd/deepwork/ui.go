@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
+	"deepwork/cmd/deepwork/docs"
 	"deepwork/session/show"
 	"deepwork/transport"
 	"deepwork/transport/web"
@@ -71,7 +72,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	defer func() { err = errors.Join(err, closeLog()) }()
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
-	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version})
+	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version, Help: docs.Files})
 	if err != nil {
 		return fmt.Errorf("opening the project: %w", err)
 	}

@@ -47,6 +47,8 @@ type Options struct {
 	Changes  store.Changes
 	Sources  *remote.Tools // nil if workflows of other systems are not served
 	ReadOnly bool          // no page changes anything
+	Help     fs.FS         // the documentation, in Markdown, with README.md as its index; nil means no page Help
+	Version  string        // of the program
 	// Callers authenticates requests.
 	Callers *web.Login
 	// Key signs what pages send back with their forms. It is the same after a restart.
@@ -102,6 +104,9 @@ func (s *Site) pages() {
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
+	if s.Help != nil {
+		s.page("GET /help/{file...}", s.help)
+	}
 
 	if s.Sources == nil {
 		s.missing(errNoSources, "/sources", "/sources/")
