@@ -9,7 +9,7 @@
 // reply (session/workflow/machine/reply.go, session/attempt or a file below
 // transport/tools), where the jsonschema tag is the field's description, and the one
 // that fills it. Schemas and documents are derived: go test ./transport -update renews
-// testdata/tools_list.json and TOOLS.md. A field with few allowed values, or a list,
+// testdata/tools_list.json and cmd/deepwork/docs/reference. A field with few allowed values, or a list,
 // also gets an entry in the Words of its toolset.
 package tool
 
