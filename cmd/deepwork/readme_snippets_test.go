@@ -51,9 +51,8 @@ func snippets(t *testing.T, kinds ...string) []snippet {
 	t.Helper()
 	var found []snippet
 	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
-		for _, m := range fenced.FindAllStringSubmatchIndex(p.Text, -1) {
-			s := snippet{p.Text[m[2]:m[3]], p.Path, 1 + strings.Count(p.Text[:m[4]], "\n"), p.Text[m[4]:m[5]]}
-			if len(kinds) == 0 || slices.Contains(kinds, s.kind) {
+		for _, s := range snippetsOf(p) {
+			if kind, _, _ := strings.Cut(s.kind, " file="); len(kinds) == 0 || slices.Contains(kinds, kind) {
 				found = append(found, s)
 			}
 		}
@@ -64,11 +63,19 @@ func snippets(t *testing.T, kinds ...string) []snippet {
 	return found
 }
 
+// snippetsOf returns the blocks of a page.
+func snippetsOf(p testkit.Page) (found []snippet) {
+	for _, m := range fenced.FindAllStringSubmatchIndex(p.Text, -1) {
+		found = append(found, snippet{p.Text[m[2]:m[3]], p.Path, 1 + strings.Count(p.Text[:m[4]], "\n"), p.Text[m[4]:m[5]]})
+	}
+	return found
+}
+
 // Each block is of a kind that one of the tests here looks into, or a picture.
 func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
-	known := []string{"sh", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "mermaid", "transcript"}
+	known := []string{"sh", "console", "agent", "text", "markdown", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "transcript"}
 	for _, s := range snippets(t) {
-		if !slices.Contains(known, s.kind) {
+		if kind, _, _ := strings.Cut(s.kind, " file="); !slices.Contains(known, kind) {
 			t.Errorf("%s: no test reads blocks of %q; the kinds are %q", s.at(0), s.kind, known)
 		}
 	}
