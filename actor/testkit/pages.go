@@ -30,7 +30,7 @@ func Pages(t *testing.T, root string) []Page {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && rel != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist") {
+		if d.IsDir() && rel != "." && d.Name() != ".github" && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist") {
 			return filepath.SkipDir
 		}
 		rel = filepath.ToSlash(rel)

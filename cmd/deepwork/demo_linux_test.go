@@ -15,7 +15,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// The commands by which README.md gives the module another path leave no import behind.
+// The commands by which CONTRIBUTING.md gives the module another path leave no import behind.
 func TestReadmeModulePath(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("perl"); err != nil {
@@ -24,9 +24,9 @@ func TestReadmeModulePath(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("..", "..", ".git")); err != nil {
 		t.Skip("this is no checkout:", err)
 	}
-	row := regexp.MustCompile("\n\\| the module path.*\\| `(go mod edit .+)`, then `(.+)` \\|\n").FindStringSubmatch(testkit.Pages(t, filepath.Join("..", ".."))[0].Text)
+	row := regexp.MustCompile("\n\\| the module path.*\\| `(go mod edit .+)`, then `(.+)` \\|\n").FindStringSubmatch(string(testkit.Get(os.ReadFile(filepath.Join("..", "..", ".github", "CONTRIBUTING.md"))).Must(t)))
 	if row == nil {
-		t.Fatal("README.md does not say how to give the module another path")
+		t.Fatal("CONTRIBUTING.md does not say how to give the module another path")
 	}
 	const path = "example.com/another/path"
 	command := strings.NewReplacer("PATH", path, `\|`, "|").Replace(row[1] + " && " + row[2])

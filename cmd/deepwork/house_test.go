@@ -19,7 +19,7 @@ import (
 	"deepwork/catalog/config"
 )
 
-// rooms are the parts of the house from top to bottom (README "The code"): a
+// rooms are the parts of the house from top to bottom (main.go): a
 // package imports those of its own room and of the rooms below, never above.
 // catalog and gate are side by side, and so are those of session.
 var rooms = [][]string{{"cmd"}, {"transport"}, {"session"}, {"catalog", "gate"}, {"actor"}}

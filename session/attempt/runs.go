@@ -28,7 +28,7 @@ type RunWorkflowArgs struct {
 	Inputs       board.Inputs `json:"inputs,omitempty" arg:"Values of its inputs"`
 	RequestID    *string      `json:"request_id" arg:"Any text, for retries"`
 
-	// Agents rarely need the others, and a model is shown every listed one; the README lists them.
+	// Agents rarely need the others, and a model is shown every listed one; the documentation lists them.
 
 	Parallel   *int     `json:"parallel" arg:"Agents at once. Default: as many as may run" min:"1" max:"1000" unlisted:"true"`
 	InPlace    *bool    `json:"in_place" arg:"Work in the project itself. Default: only without git" unlisted:"true"`
