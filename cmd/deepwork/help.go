@@ -79,39 +79,44 @@ func (a *app) helpCommand() *cobra.Command {
 		Long:  `Show the help of a command, or a topic of the documentation. "deepwork help topics" lists the topics.`,
 		Example: `  deepwork help run
   deepwork help first-workflow`,
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return xslices.Map(docs.Topics(), func(t docs.Topic) string { return cobra.CompletionWithDesc(t.Name, t.Title) }), cobra.ShellCompDirectiveNoFileComp
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			commands := xslices.Map(cmd.Root().Commands(), func(c *cobra.Command) string { return cobra.CompletionWithDesc(c.Name(), c.Short) })
+			topics := xslices.Map(docs.Topics(), func(t docs.Topic) string { return cobra.CompletionWithDesc(t.Name, t.Title) })
+			return append(commands, topics...), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if of, rest, err := cmd.Root().Find(args); err == nil && (len(rest) == 0 || of.HasParent()) {
 				of.InitDefaultHelpFlag()
 				return of.Help()
 			}
-			name := strings.Join(args, "-")
-			if name == "topics" {
-				a.printTopics(docs.Topics())
-				return nil
-			}
-			topic, near := docs.Find(name)
-			if topic == nil {
-				if near == nil {
-					return usagef(cmd, "no command or topic %q; 'deepwork help topics' lists the topics", name)
-				}
-				return usagef(cmd, "no command or topic %q, did you mean %s?", name, strings.Join(xslices.Map(near, func(t docs.Topic) string { return t.Name }), " or "))
-			}
-			if width := a.out.Width(); width > 0 {
-				_, err := a.out.Write([]byte(docs.ForTerminal(topic.Text, min(width, widestHelp))))
-				return err
-			}
-			_, err := fmt.Fprint(a.out, topic.Text)
-			return err
+			return a.printTopic(cmd, strings.Join(args, " "))
 		},
 	}
 }
 
-// printTopics lists topics with what each is about.
-func (a *app) printTopics(topics []docs.Topic) {
-	a.out.Pairs(xslices.Map(topics, func(t docs.Topic) [2]string { return [2]string{t.Name, t.Title} }))
+// printTopic prints a page of the documentation: at a terminal for people, else as it is. "topics" lists all.
+func (a *app) printTopic(cmd *cobra.Command, name string) error {
+	if name == "topics" {
+		a.out.Pairs(xslices.Map(docs.Topics(), func(t docs.Topic) [2]string { return [2]string{t.Name, t.First} }))
+		return nil
+	}
+	topic, near := docs.Find(name)
+	if topic == nil {
+		hint := "'deepwork help topics' lists the topics"
+		if near != nil {
+			hint = "did you mean " + strings.Join(near[:min(len(near), 5)], ", ") + "?"
+		}
+		return usagef(cmd, "no command or topic %q; %s", name, hint)
+	}
+	text := topic.Text
+	if width := a.out.Width(); width > 0 {
+		text = topic.ForTerminal(min(width, widestHelp))
+	}
+	_, err := fmt.Fprint(a.out, text)
+	return err
 }
 
 func (a *app) versionCommand() *cobra.Command {

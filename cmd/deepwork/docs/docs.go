@@ -17,7 +17,7 @@ var Files embed.FS
 
 // A Topic is a page of the documentation.
 type Topic struct {
-	Name  string // "howto/proxy", or only "proxy" if no other page is called that
+	Name  string // such as "howto/proxy"
 	Title string
 	First string // its first sentence
 	Text  string // Markdown
@@ -42,24 +42,24 @@ func Topics() []Topic {
 
 var sentenceEnd = regexp.MustCompile(`[.:]( |$)`)
 
-// sentence returns the first sentence of a paragraph, without the URLs of its links.
+// sentence returns the first sentence of a paragraph, without the targets of its links.
 func sentence(paragraph string) string {
-	paragraph = unlinked(strings.Join(strings.Fields(paragraph), " "))
+	paragraph = marks.Replace(links.ReplaceAllString(strings.Join(strings.Fields(paragraph), " "), "$1"))
 	if end := sentenceEnd.FindStringIndex(paragraph); end != nil {
 		paragraph = paragraph[:end[0]]
 	}
 	return paragraph + "."
 }
 
-// Find returns the topic with a name, whose folder may be left out; or the topics that may be meant.
-func Find(name string) (found *Topic, near []Topic) {
+// Find returns the topic with a name, whose folder may be left out, or the names of topics that may be meant.
+func Find(name string) (found *Topic, near []string) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".md")
 	for _, t := range Topics() {
-		switch base := path.Base(t.Name); {
-		case t.Name == name || base == name:
+		if t.Name == name || path.Base(t.Name) == name {
 			return &t, nil
-		case strings.Contains(strings.ToLower(t.Name+" "+t.Title+" "+t.First), name):
-			near = append(near, t)
+		}
+		if strings.Contains(strings.ToLower(t.Name+" "+t.Title+" "+t.First), name) {
+			near = append(near, t.Name)
 		}
 	}
 	return nil, near
