@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"context"
 	"html/template"
 	"io/fs"
@@ -12,19 +11,19 @@ import (
 	"deepwork/session"
 )
 
+// A helpPage is a page of the documentation.
+type helpPage struct {
+	Index bool
+	Text  template.HTML
+}
+
 // help shows a page of the documentation. Links of one to another are relative, and so lead to the other's URL here.
 func (s *Site) help(_ context.Context, _ session.Caller, r *http.Request) (*shown, error) {
-	file := cmp.Or(r.PathValue("file"), "README.md")
+	file := path.Join(r.PathValue("folder"), r.PathValue("file"))
 	text, err := fs.ReadFile(s.Help, file)
 	if err != nil { // embedded files can be read
 		return nil, &refusal{http.StatusNotFound, "The documentation has no page " + file + "."}
 	}
 	title, _, _ := strings.Cut(strings.TrimPrefix(string(text), "# "), "\n")
-	return &shown{view: "help", title: title, data: helpPage{Index: path.Clean(file) == "README.md", Text: markdown(text)}}, nil
-}
-
-// A helpPage is a page of the documentation.
-type helpPage struct {
-	Index bool
-	Text  template.HTML
+	return &shown{view: "help", title: title, data: helpPage{file == "README.md", markdown(text)}}, nil
 }

@@ -105,7 +105,8 @@ func (s *Site) pages() {
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
 	if s.Help != nil {
-		s.page("GET /help/{file...}", s.help)
+		s.page("GET /help/{file}", s.help)
+		s.page("GET /help/{folder}/{file}", s.help)
 	}
 
 	if s.Sources == nil {
