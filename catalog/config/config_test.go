@@ -317,7 +317,7 @@ func TestFilesThatAreNoText(t *testing.T) {
 
 func TestFaultsAreBounded(t *testing.T) {
 	_, faults := Parse("config.yml", []byte("platforms: ["+strings.Repeat("1,", 50_000)+"]"))
-	if len(faults) != job.MaxDiagnostics+1 || !strings.Contains(faults[job.MaxDiagnostics].Message, "49900 more faults") {
+	if len(faults) != job.MaxDiagnostics+1 || !strings.Contains(faults[job.MaxDiagnostics].Message, "49900 more errors") {
 		t.Errorf("%d faults, the last: %v", len(faults), faults[len(faults)-1])
 	}
 }

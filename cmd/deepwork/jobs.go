@@ -293,7 +293,7 @@ become reviews, lists of outputs a mapping, doc_spec a part of the description, 
 changelog CHANGELOG.md; missing workflows and dependencies are added, also in jobs of 0.8
 and 0.9, which are read as they are. Without JOB it converts all jobs of the project that
 need it. Jobs of 0.10 and later are read as they are. The exit code is 1 if a converted job
-still has faults.`,
+still has errors.`,
 		Args: takes(0, -1, ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, err := a.projectRoot()
@@ -416,7 +416,7 @@ func (a *app) writeConversions(root string, dirs []string, found map[string]*job
 		a.printCheck(c)
 	}
 	if _, faults := validate.Summary(checks); faults > 0 {
-		fmt.Fprintf(a.err, "deepwork: %s left, for you to correct\n", count(faults, "fault"))
+		fmt.Fprintf(a.err, "deepwork: %s left, for you to correct\n", count(faults, "error"))
 		return &exitError{exitFailure}
 	}
 	return nil

@@ -405,8 +405,11 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 	testkit.Equal(t, inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."), "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'.")
 }
 
-// unplain are the words and phrases that texts for people and agents do not have, each with what to write instead.
-var unplain = []struct{ not, but string }{
+// A wording is a word or phrase not to write, and what to write instead.
+type wording struct{ not, but string }
+
+// unplain are those that texts for people and agents do not have.
+var unplain = []wording{
 	{`mend(s|ed|ing)?`, "fix, correct"},
 	{`heed(s|ed|ing)?`, "follow, read"},
 	{`tend(s|ed|ing)? (to|it|them)`, "look after"},
@@ -429,13 +432,34 @@ var unplain = []struct{ not, but string }{
 	{`seen to`, "dispatched, done"},
 }
 
-var unplainWords = func() *regexp.Regexp {
+// unchosen are words for which the glossary has others. The pages have none of them; those of commands and tools are
+// made from the help and the descriptions.
+var unchosen = []wording{
+	{`faults?|faulty`, "error, with an error"},
+	{`(review|submission) attempts?|attempts? (at|of) a (step|review)`, "try; an attempt is an agent's work on a task"},
+	{`execution session|work session`, "session"},
+	{`executions? (of|at) (a |its |other )?(source|system|workflow)s?`, "remote run"},
+	{`deepwork adopt`, "deepwork where --adopt"},
+	{`work trees?|working trees?`, "worktree"},
+	{`sub-agents?|sub agents?`, "subagent"},
+	{`tool sets?`, "toolset"},
+	{`(USD|minutes|agents) that it may \w+`, "max cost, max time"},
+	{`whose cost is unknown`, "with an unknown cost"},
+	{`as many \w+ (at once )?as there are`, "no limit on"},
+	{`for instance|e\.g\.|i\.e\.`, "for example, that is"},
+	{`in order to|utili[sz]e[sd]?|please`, "to, use"},
+	{`parallel(ly)? steps?`, "steps that run at the same time, a group"},
+}
+
+func wordsOf(list []wording) *regexp.Regexp {
 	var all []string
-	for _, w := range unplain {
+	for _, w := range list {
 		all = append(all, w.not)
 	}
 	return regexp.MustCompile(`(?i)\b(` + strings.Join(all, "|") + `)\b`)
-}()
+}
+
+var unplainWords, unchosenWords = wordsOf(unplain), wordsOf(unchosen)
 
 // The texts that people and agents read have none of the words above: pages, the document of tools, templates, jobs, and
 // what the program's Go files have between quotes (help, errors, descriptions of tools).
@@ -467,6 +491,11 @@ func TestTextsAreInPlainWords(t *testing.T) {
 		}
 		return nil
 	})
+	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
+		for _, at := range unchosenWords.FindAllStringIndex(p.Text, -1) {
+			t.Errorf("%s: %q in %q; see unchosen for what to write instead", p.Path, p.Text[at[0]:at[1]], p.Text[max(0, at[0]-30):min(len(p.Text), at[1]+30)])
+		}
+	}
 	if err != nil || texts < 30 || literals < 1000 {
 		t.Errorf("%d texts and %d literals were read: %v", texts, literals, err)
 	}

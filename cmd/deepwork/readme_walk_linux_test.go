@@ -18,7 +18,7 @@ var promised = map[string]string{
 	`go run ./cmd/deepwork demo`:             `All of it works here`,
 	`deepwork init`:                          `(?s)\.deepwork/jobs\n.*\.mcp\.json\n`,
 	`deepwork jobs`:                          `(?s)release_notes .*deepwork_jobs `,
-	`deepwork validate`:                      `2 jobs and config.yml checked: 0 faults, 0 warnings`,
+	`deepwork validate`:                      `2 jobs and config.yml checked: 0 errors, 0 warnings`,
 	`deepwork jobs show release_notes/notes`: `--- step_instructions ---\n# Write the notes`,
 	`deepwork trust`:                         `Approved\.|approved already`,
 	`deepwork board start latest --executor CLAUDE_CODE`:                                `(?s)I have fixed the login\..*state: +completed`,

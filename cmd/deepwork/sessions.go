@@ -175,7 +175,7 @@ func (a *app) prune(ctx context.Context, engine *workflow.Engine, cutoff time.Ti
 func (a *app) sessionsShowCommand() *cobra.Command {
 	return a.onProject("print the record, as in its file in .deepwork/tmp", &cobra.Command{
 		Use:   "show ID",
-		Short: "Print a session: its steps, outputs, review attempts, verdicts and overrides; " + idsHelp,
+		Short: "Print a session: its steps, outputs, tries, verdicts and overrides; " + idsHelp,
 		Args:  sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd.Context(), true, args[0], func(engine *workflow.Engine, id string) error {

@@ -186,7 +186,7 @@ The source is not changed. files is the database in the state folder; a name tha
 in .db is that of a backup, from which the project is restored in the same way.
 
 It refuses to start while an agent is working. Waiting attempts are copied, and the next
-server continues with executions at other systems.`,
+server continues with remote runs at other systems.`,
 		Example: `  deepwork store copy --from files --to postgres://deepwork@db.example.com/deepwork?sslmode=verify-full
   deepwork store copy --from postgres://deepwork@db.example.com/deepwork?sslmode=verify-full --to files
   deepwork store copy --to backup.db`,
