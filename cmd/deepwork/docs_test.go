@@ -3,6 +3,9 @@ package main
 import (
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +20,26 @@ var update = flag.Bool("update", false, "renew the generated pages of the docume
 
 // docsFolder is where the pages of the documentation are.
 const docsFolder = "docs"
+
+// The page of environment variables has each that the program reads or sets.
+func TestEveryEnvironmentVariableIsDocumented(t *testing.T) {
+	page := string(testkit.Get(os.ReadFile(docsFolder + "/reference/environment.md")).Must(t))
+	name, found := regexp.MustCompile(`"(DEEPWORK_[A-Z_]+)"`), 0
+	must(t, walkSources(filepath.Join("..", ".."), func(path string) error {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "faults.go" || strings.Contains(filepath.ToSlash(path), "cmd/proof/") || strings.HasSuffix(filepath.Dir(path), "test") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range name.FindAllStringSubmatch(string(text), -1) {
+			found++
+			testkit.Contains(t, page, "`"+m[1]+"`", "%s: environment.md does not describe", path)
+		}
+		return err
+	}))
+	if found < 10 {
+		t.Errorf("only %d variables were found", found)
+	}
+}
 
 // The page of commands has the help of each command.
 func TestCommandsDocument(t *testing.T) {

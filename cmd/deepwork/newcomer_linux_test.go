@@ -233,6 +233,15 @@ func (n *newcomer) serve() {
 	}
 }
 
+// readerPlan is what the agents of a run in a tutorial do.
+const readerPlan = `features write features.md - A login that works on Mondays
+features call finished_step {"outputs":{"features":"features.md"}}
+fixes write fixes.md - None
+fixes call finished_step {"outputs":{"fixes":"fixes.md"}}
+notes write notes.md # 2.0
+notes call finished_step {"outputs":{"notes":"notes.md"}}
+`
+
 // newReader returns somebody who follows a page of the documentation in a project of their own, where deepwork init was
 // run unless the page does.
 func newReader(t *testing.T, page testkit.Page) *newcomer {
@@ -244,6 +253,7 @@ func newReader(t *testing.T, page testkit.Page) *newcomer {
 	must(t, os.Symlink(program, filepath.Join(n.top, "bin", "deepwork")))
 	if strings.Contains(page.Text, "CLAUDE_CODE") {
 		n.installClaude()
+		testkit.Write(t, filepath.Join(n.top, "stepper", "plan"), readerPlan)
 	}
 	if !strings.Contains(page.Text, "deepwork init\n") {
 		n.must("deepwork init")
