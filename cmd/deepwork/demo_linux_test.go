@@ -49,11 +49,11 @@ func TestReadmeModulePath(t *testing.T) {
 	}
 }
 
-// Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: while
-// an agent of the board is at work, and the agents of a run.
+// Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: once it
+// has started an agent of the board, or the agents of a run.
 func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"   branch: ", "WRITER started"} {
+	for _, at := range []string{"$ deepwork board start", "$ deepwork run almanac"} {
 		t.Run(strings.TrimSpace(at), func(t *testing.T) {
 			temp := t.TempDir()
 			cmd := exec.CommandContext(t.Context(), "deepwork", "demo")
