@@ -76,7 +76,7 @@ func (a *app) demo(ctx context.Context, keep, person bool) (err error) {
 				typed <- lines.Text()
 			}
 		}()
-		d.Turn = func() { ask("\nEnter to go on ") }
+		d.Turn = func() { ask("Enter to go on ") }
 	}
 	if err := d.Run(ctx); err != nil {
 		if ctx.Err() != nil {
