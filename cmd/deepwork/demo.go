@@ -28,9 +28,8 @@ folder, and removes that.`,
 			defer surviveBrokenPipes()() // it stops and cleans up
 			ctx, stop := interruptible(context.Background(), 0)
 			defer stop()
-			_, _, typed := show.TerminalSize(a.in)
-			_, _, seen := show.TerminalSize(a.rawOut)
-			return a.demo(ctx, keep, typed && seen && !noPause)
+			_, _, person := show.TerminalSize(a.rawOut)
+			return a.demo(ctx, keep, person && !noPause)
 		},
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the example project and print where it is")
@@ -60,7 +59,7 @@ func (a *app) demo(ctx context.Context, keep, person bool) (err error) {
 	}
 	d := &demo.Demo{Out: a.out, Dir: dir, Self: self, Turn: func() {}}
 	typed := make(chan string)
-	ask := func(question string) string { // at the terminal, until ctx ends
+	ask := func(question string) string { // until ctx ends, or what can be typed
 		fmt.Fprint(a.out, question)
 		select {
 		case line := <-typed:

@@ -132,7 +132,7 @@ func TestDemoAtATerminal(t *testing.T) {
 		}
 		must(t, err)
 	}
-	if err := cmd.Wait(); err != nil || chapters != 7 || !bytes.Contains(page, []byte("November")) {
+	if err := cmd.Wait(); err != nil || chapters != 8 || !bytes.Contains(page, []byte("November")) {
 		t.Errorf("it ended with %v, after %d chapters, and showed the page\n%s\n%s", err, chapters, page, screen)
 	}
 	if left := testkit.Get(os.ReadDir(temp)).Must(t); len(left) > 0 {
