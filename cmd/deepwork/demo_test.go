@@ -82,7 +82,10 @@ func TestDemoTries(t *testing.T) {
 	for _, line := range lines {
 		checkCommand(t, "demo", shellWords(strings.TrimSpace(line)))
 	}
-	testkit.Contains(t, string(testkit.Get(templates.ReadFile("template/jobs/release_notes/job.yml")).Must(t)), "- name: write\n")
+	root := t.TempDir()
+	mustPrint(t, root, "init")
+	mustPrint(t, root, "jobs", "show", "release_notes")
+	testkit.Contains(t, string(testkit.Get(os.ReadFile(filepath.Join(root, ".deepwork/jobs/release_notes/job.yml"))).Must(t)), "- name: write\n")
 }
 
 type writerFunc func([]byte) (int, error)
