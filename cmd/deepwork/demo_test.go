@@ -84,7 +84,6 @@ func TestDemoTries(t *testing.T) {
 	}
 	root := t.TempDir()
 	mustPrint(t, root, "init")
-	mustPrint(t, root, "jobs", "show", "release_notes")
 	testkit.Contains(t, string(testkit.Get(os.ReadFile(filepath.Join(root, ".deepwork/jobs/release_notes/job.yml"))).Must(t)), "- name: write\n")
 }
 
