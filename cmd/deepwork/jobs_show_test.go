@@ -21,7 +21,7 @@ func TestShowIsWhatAgentsRead(t *testing.T) {
 	writeFiles(t, root, map[string]string{"out": "made\n"})
 	client, _ := startClient(t, root)
 	steps := 0
-	for _, name := range []struct{ job, workflow string }{{"release_notes", "write"}, {"newsletter", "issue"}} {
+	for _, name := range []struct{ job, workflow string }{{"release_notes", "write"}, {"almanac", "month"}} {
 		reply := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Compare", JobName: name.job, WorkflowName: name.workflow})
 		for string(lookup(reply, "status")) != `"workflow_complete"` {
 			var described struct {

@@ -351,31 +351,6 @@ func TestReadmeVerdict(t *testing.T) {
 	}
 }
 
-// What the README shows of the demo is what it prints, but for ids and times; a line that ends with … is shown in part.
-func TestReadmeTranscript(t *testing.T) {
-	var out bytes.Buffer
-	must(t, runDemo(t, &out, "deepwork"))
-	mask := func(text string) string {
-		return regexp.MustCompile(`"[0-9a-f]{8}"|-[0-9a-f]{4}\b|\b[0-9a-f]{12}\b|[0-9.]+m?s\b`).ReplaceAllString(text, "#")
-	}
-	printed, checked := mask(out.String()), 0
-	for _, s := range snippets(t, "transcript") {
-		for line := range strings.Lines(s.text) {
-			want := mask(strings.TrimSuffix(line, "\n"))
-			if !regexp.MustCompile(`^(->|<-|\$|   )`).MatchString(want) {
-				continue // the words in between
-			}
-			checked++
-			if part, shortened := strings.CutSuffix(want, "…"); !strings.Contains(printed, "\n"+part) || !shortened && !strings.Contains(printed, "\n"+part+"\n") {
-				t.Errorf("README.md: the demo does not print %q", line)
-			}
-		}
-	}
-	if checked < 5 {
-		t.Errorf("README.md shows %d lines of the demo", checked)
-	}
-}
-
 // Every tool has a command, or is known to have none, so that no message for people names one.
 func TestMessagesForPeopleNameNoTools(t *testing.T) {
 	data := testkit.Get(os.ReadFile("../../transport/testdata/tools_list.json")).Must(t)
