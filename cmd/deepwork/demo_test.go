@@ -11,6 +11,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/cmd/deepwork/demo"
+	"deepwork/cmd/deepwork/library"
 	"deepwork/session/show"
 )
 
@@ -50,9 +51,8 @@ func TestDemoTries(t *testing.T) {
 			checkCommand(t, "demo", words)
 		}
 	}
-	text, err := templates.ReadFile("template/jobs/release_notes/job.yml")
-	if err != nil || !strings.Contains(string(text), "- name: write\n") || !strings.Contains(demo.TryRun, " release_notes/write ") {
-		t.Errorf("%s is not a workflow that init lays out: %v", demo.TryRun, err)
+	if example := library.Find(library.Example); !strings.Contains(example.Say, " write of release_notes") || !strings.Contains(demo.TryRun, " release_notes/write ") {
+		t.Errorf("%s is not the workflow that init lays out: %s", demo.TryRun, example.Say)
 	}
 }
 

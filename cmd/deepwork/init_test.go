@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,14 +9,17 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
+	"deepwork/catalog/standard"
+	"deepwork/cmd/deepwork/library"
 )
 
-// TestLaidOutJobs checks every job that this package lays out, with the files it
+// TestLaidOutJobs checks every job that this program lays out, with the files it
 // names, and newsletter also as the demo edits it.
 func TestLaidOutJobs(t *testing.T) {
 	jobs := t.TempDir()
-	for _, dir := range []string{"template/jobs", "demo/jobs"} {
+	for _, dir := range []string{"library/jobs", "demo/jobs"} {
 		must(t, os.CopyFS(jobs, os.DirFS(dir)))
 	}
 	check := func(name string) *job.Job {
@@ -29,7 +33,11 @@ func TestLaidOutJobs(t *testing.T) {
 		}
 		return j
 	}
-	check("release_notes")
+	for _, p := range library.All() {
+		if p.Say != "" {
+			check(p.Name)
+		}
+	}
 	check("fact_check")
 	check("almanac")
 	if check("newsletter").Step("proofread") != nil {
@@ -40,6 +48,13 @@ func TestLaidOutJobs(t *testing.T) {
 	if check("newsletter").Step("proofread") == nil {
 		t.Error("the edited newsletter lacks the step that the demo adds")
 	}
+}
+
+// There is one example of a job: what init lays out is what the bundled job teaches.
+func TestOneExample(t *testing.T) {
+	taught := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
+	laidOut := testkit.Get(os.ReadFile("library/jobs/" + library.Example + "/job.yml")).Must(t)
+	testkit.Same(t, string(laidOut), string(taught), "catalog/standard/jobs/deepwork_jobs/templates/job.yml.example and the library's job.yml")
 }
 
 // A name is shown on one line.

@@ -3,12 +3,19 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"deepwork/catalog/task"
+	"deepwork/cmd/deepwork/plugin"
+	"deepwork/session"
 	"deepwork/session/show"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 
@@ -29,6 +36,49 @@ func (a *app) sessionsCommand() *cobra.Command {
 		a.onStore(a.sessionsPruneCommand()),
 		a.onStore(a.sessionsImportCommand()),
 	)
+}
+
+// hookCommand has what hooks of agents run.
+func (a *app) hookCommand() *cobra.Command {
+	return group(&cobra.Command{Use: "hook", Short: "Answer a hook of an agent"}, &cobra.Command{
+		Use:   "compact",
+		Short: "Tell Claude Code after a compaction which sessions are in progress, and where",
+		Long: `Read the input of a SessionStart hook of Claude Code from stdin, and print, for its agent,
+which sessions are in progress in the project, and at which step each is. It prints nothing
+if there are none. The plugin, and deepwork init --claude-code, have Claude Code run it
+after each compaction.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return plugin.Compacted(cmd.Context(), a.in, a.rawOut, a.sessionsIn)
+		},
+	})
+}
+
+// sessionsIn returns the last few sessions in progress of an agent that works in a folder; none if the folder is in no
+// project with state.
+func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	root := state.Upwards(dir)
+	if _, err := os.Stat(root); err != nil {
+		return nil, nil // the agent has removed it
+	}
+	folder, err := a.stateOf(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := a.stores(ctx, folder, true, nil)
+	if err != nil {
+		return nil, err
+	}
+	if root, err = state.Canonical(root); err != nil {
+		return nil, errors.Join(err, stores.Close(ctx))
+	}
+	sessions, err := stores.Database.Sessions().ListSessions(ctx, store.SessionQuery{Identity: session.LocalIdentity, Active: true, Root: root, Limit: 3})
+	sessions = slices.DeleteFunc(sessions, func(s store.Session) bool { return placeElsewhere(&s, stores.Place) != "" })
+	return sessions, errors.Join(err, stores.Close(ctx))
 }
 
 func (a *app) sessionsListCommand() *cobra.Command {
