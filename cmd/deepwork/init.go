@@ -111,7 +111,7 @@ func (a *app) askInit(cmd *cobra.Command, f *initFlags) error {
 		}
 		answer, err := show.Ask(fmt.Sprintf("%s [%s]: ", q.question, q.otherwise))
 		if err != nil {
-			return err
+			return nil // a terminal that is not the controlling one is no place to ask
 		}
 		answer = strings.ReplaceAll(cmp.Or(answer, q.otherwise), " ", "")
 		if err := cmd.Flags().Set(q.flag, cmp.Or(words[strings.ToLower(answer)], answer)); err != nil {
@@ -241,7 +241,7 @@ func (a *app) byHand(root, path, addition, done string, err error) (string, stri
 }
 
 // firstSentence is what to say to the agent after init.
-const firstSentence = "Start the workflow new_job of deepwork_jobs: make a job of what I do every week."
+const firstSentence = "Start the workflow new_job of deepwork_jobs."
 
 // nextSteps prints what to do after init, at last the first sentence to say.
 func (a *app) nextSteps(root string, p preparation, hasPlugin bool) {
@@ -263,7 +263,7 @@ func (a *app) nextSteps(root string, p preparation, hasPlugin bool) {
 	}
 	step("deepwork jobs --library lists ready-made jobs; an example is in %s", inline(a.display(root, filepath.Join(root, ".deepwork", "jobs"))))
 	step("deepwork help config explains the config; deepwork demo shows everything at work")
-	fmt.Fprintf(a.out, "\nThe first sentence to say to your agent:\n\n  %s\n", command)
+	fmt.Fprintf(a.out, "\nSay to your agent, to make a job of what you do every week:\n\n  %s\n", command)
 }
 
 // configText is the config of a new project.
