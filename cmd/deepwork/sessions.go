@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/cmd/deepwork/plugin"
 	"deepwork/session"
@@ -54,16 +55,16 @@ after each compaction.`,
 	})
 }
 
-// sessionsIn returns the last few sessions in progress of an agent that works in a folder; none if the folder is in no
-// project with state.
+// sessionsIn returns the last few sessions in progress of an agent that works in a folder, or, for the agent of a run, its
+// session at its step; none if the folder is in no project with state.
 func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	root := state.Upwards(dir)
-	if _, err := os.Stat(root); err != nil {
-		return nil, nil // the agent has removed it
+	root, err := state.Canonical(state.Upwards(dir))
+	if err != nil {
+		return nil, nil // the folder is gone
 	}
 	folder, err := a.stateOf(ctx, root)
 	if err != nil {
@@ -73,10 +74,15 @@ func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, erro
 	if err != nil {
 		return nil, err
 	}
-	if root, err = state.Canonical(root); err != nil {
-		return nil, errors.Join(err, stores.Close(ctx))
+	query := store.SessionQuery{Identity: session.LocalIdentity, Active: true, Root: root, Limit: 3}
+	id := os.Getenv(config.SessionEnv)
+	if id != "" {
+		query = store.SessionQuery{IDs: []string{id}, Active: true}
 	}
-	sessions, err := stores.Database.Sessions().ListSessions(ctx, store.SessionQuery{Identity: session.LocalIdentity, Active: true, Root: root, Limit: 3})
+	sessions, err := stores.Database.Sessions().ListSessions(ctx, query)
+	if id != "" && len(sessions) > 0 {
+		sessions[0].Step = os.Getenv(config.StepEnv) // of a group, its own
+	}
 	sessions = slices.DeleteFunc(sessions, func(s store.Session) bool { return placeElsewhere(&s, stores.Place) != "" })
 	return sessions, errors.Join(err, stores.Close(ctx))
 }
