@@ -95,10 +95,16 @@ set it.`,
 	return cmd
 }
 
-// askInit asks at a terminal for what no flag says, as if the answers were flags. An empty answer is the default.
+// askInit asks at a terminal for what neither a flag nor the project says, as if the answers were flags. An empty answer
+// is the default.
 func (a *app) askInit(cmd *cobra.Command, f *initFlags) error {
 	if _, _, is := show.TerminalSize(a.rawOut); !is {
 		return nil
+	}
+	settled := map[string]func() bool{
+		"client":      func() bool { return false },
+		"toolsets":    func() bool { return fileExists(filepath.Join(a.path, ".deepwork", config.FileName)) },
+		"claude-code": func() bool { return !slices.Contains(f.clients, "claude") || plugin.Installed(a.path) },
 	}
 	words := map[string]string{"y": "true", "yes": "true", "n": "false", "no": "false"}
 	for _, q := range []struct{ flag, question, otherwise string }{
@@ -106,7 +112,7 @@ func (a *app) askInit(cmd *cobra.Command, f *initFlags) error {
 		{"toolsets", "Toolsets (workflows; board: tasks for agents; remote: workflows of other systems; source: offer yours to them)", strings.Join(f.toolsets, ",")},
 		{"claude-code", "Install the skills and the hook for Claude Code, in .claude (yes, no)", "yes"},
 	} {
-		if cmd.Flags().Changed(q.flag) || q.flag == "claude-code" && !slices.Contains(f.clients, "claude") {
+		if cmd.Flags().Changed(q.flag) || settled[q.flag]() {
 			continue
 		}
 		answer, err := show.Ask(fmt.Sprintf("%s [%s]: ", q.question, q.otherwise))
@@ -146,6 +152,9 @@ func (f *initFlags) check(cmd *cobra.Command) (p preparation, err error) {
 		}
 	}
 	if cmd.Flags().Changed("toolsets") {
+		if len(f.toolsets) == 0 {
+			return p, usagef(cmd, "--toolsets is empty; name some of %s", strings.Join(config.Toolsets, ", "))
+		}
 		for _, name := range f.toolsets {
 			if !slices.Contains(config.Toolsets, name) {
 				return p, usagef(cmd, "--toolsets %q is not one of %s", name, strings.Join(config.Toolsets, ", "))
@@ -217,7 +226,7 @@ func (a *app) init(p preparation) error {
 		fmt.Fprintln(a.err, "deepwork: not everything was done, for the reasons above; init can be repeated")
 		return &exitError{exitFailure}
 	}
-	a.nextSteps(root, p, hasPlugin)
+	a.nextSteps(p, hasPlugin)
 	return nil
 }
 
@@ -244,7 +253,7 @@ func (a *app) byHand(root, path, addition, done string, err error) (string, stri
 const firstSentence = "Start the workflow new_job of deepwork_jobs."
 
 // nextSteps prints what to do after init, at last the first sentence to say.
-func (a *app) nextSteps(root string, p preparation, hasPlugin bool) {
+func (a *app) nextSteps(p preparation, hasPlugin bool) {
 	fmt.Fprintln(a.out, "\nNext:")
 	step := func(format string, args ...any) { a.out.Text("  ", "- "+fmt.Sprintf(format, args...)) }
 	command := firstSentence
@@ -261,7 +270,7 @@ func (a *app) nextSteps(root string, p preparation, hasPlugin bool) {
 			step("deepwork init --claude-code adds skills for Claude Code, and a hook that keeps it on course after a compaction")
 		}
 	}
-	step("deepwork jobs --library lists ready-made jobs; an example is in %s", inline(a.display(root, filepath.Join(root, ".deepwork", "jobs"))))
+	step("deepwork jobs lists the jobs, deepwork jobs --library ready-made ones to add")
 	step("deepwork help config explains the config; deepwork demo shows everything at work")
 	fmt.Fprintf(a.out, "\nSay to your agent, to make a job of what you do every week:\n\n  %s\n", command)
 }

@@ -29,10 +29,14 @@ func TestInitAsks(t *testing.T) {
 		{"the defaults", nil, []string{"", "", ""},
 			map[string]string{".deepwork/config.yml": "platforms: [claude]\ntoolsets: [workflows, remote, board]\n", ".claude/skills/deepwork-start/SKILL.md": "start_workflow"}, ""},
 		{"not for Claude Code", []string{"--toolsets", "board"}, []string{"codex"}, map[string]string{".deepwork/config.yml": "toolsets: [board]\n"}, ".claude"},
+		{"again", nil, []string{"", "no"}, map[string]string{".deepwork/config.yml": "toolsets: [board]\n"}, ".claude"}, // toolsets are not asked again
 		{"no skills", []string{"--client", "claude"}, []string{"", "no"}, map[string]string{".mcp.json": "deepwork"}, ".claude"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
+			if c.name == "again" {
+				writeFiles(t, root, map[string]string{".deepwork/config.yml": "toolsets: [board]\n"})
+			}
 			master, slave, err := tty.Open(100, 40)
 			if errors.Is(err, tty.ErrNone) {
 				t.Skip(err)

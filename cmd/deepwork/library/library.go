@@ -79,8 +79,10 @@ func (p *Piece) Add(root string) error {
 	if err := durable.Inside(root, target); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(fs.ErrExist, err)
+	if _, err := os.Lstat(target); err == nil {
+		return fs.ErrExist
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"deepwork/actor/durable"
 	"deepwork/cmd/deepwork/clients"
 	"deepwork/session/show"
 	"deepwork/session/store"
@@ -72,7 +73,11 @@ func Install(root string, report func(path, done string, err error)) {
 	for _, name := range skills {
 		text, _ := files.ReadFile(name)
 		target := filepath.Join(root, ".claude", "skills", "deepwork-"+path.Base(path.Dir(name)), "SKILL.md")
-		done, err := clients.Create(target, text)
+		err := durable.Inside(root, target)
+		done := ""
+		if err == nil {
+			done, err = clients.Create(target, text)
+		}
 		report(target, done, err)
 	}
 	settings := filepath.Join(root, ".claude", "settings.json")
