@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,14 +9,17 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
+	"deepwork/catalog/standard"
+	"deepwork/cmd/deepwork/library"
 )
 
-// TestLaidOutJobs checks every job that this package lays out, with the files it
+// TestLaidOutJobs checks every job that this program lays out, with the files it
 // names.
 func TestLaidOutJobs(t *testing.T) {
 	jobs := t.TempDir()
-	for _, dir := range []string{"template/jobs", "demo/jobs"} {
+	for _, dir := range []string{"library/jobs", "demo/jobs"} {
 		must(t, os.CopyFS(jobs, os.DirFS(dir)))
 	}
 	check := func(name string) {
@@ -28,9 +32,20 @@ func TestLaidOutJobs(t *testing.T) {
 			t.Errorf("%s: %v", name, d)
 		}
 	}
-	check("release_notes")
+	for _, p := range library.All() {
+		if p.Say != "" {
+			check(p.Name)
+		}
+	}
 	check("almanac")
 	check("newsletter")
+}
+
+// There is one example of a job: what init lays out is what the bundled job teaches.
+func TestOneExample(t *testing.T) {
+	taught := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
+	laidOut := testkit.Get(os.ReadFile("library/jobs/" + library.Example + "/job.yml")).Must(t)
+	testkit.Same(t, string(laidOut), string(taught), "catalog/standard/jobs/deepwork_jobs/templates/job.yml.example and the library's job.yml")
 }
 
 // A name is shown on one line.

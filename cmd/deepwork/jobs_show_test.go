@@ -15,7 +15,7 @@ import (
 // demo lay out, and compares each begin_step with what `jobs show` prints of it.
 func TestShowIsWhatAgentsRead(t *testing.T) {
 	root := t.TempDir()
-	for _, dir := range []string{"template/jobs", "demo/jobs"} {
+	for _, dir := range []string{"library/jobs", "demo/jobs"} {
 		must(t, os.CopyFS(root+"/.deepwork/jobs", os.DirFS(dir)))
 	}
 	writeFiles(t, root, map[string]string{"out": "made\n"})

@@ -15,7 +15,8 @@
 //     stores (session/store), workflows at other systems (session/remote), the task board (session/board), attempts of agents
 //     at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through workflows (session/run).
 //   - transport: MCP over stdio, HTTP and SSE, with one file per tool; who may call, and how much.
-//   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients) and the checks of files (validate).
+//   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients), ready-made jobs (library), the
+//     plugin for Claude Code (plugin) and the checks of files (validate).
 //   - cmd/proof: tests the program from outside with load, faults and figures. It is not shipped.
 //
 // # Checks
@@ -123,6 +124,7 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.storeCommand(),
 		a.onStore(a.checkCommand()),
 		a.schemaCommand(),
+		a.hookCommand(),
 		a.tokenCommand(),
 		a.trustCommand(),
 		a.onStore(a.whereCommand()),

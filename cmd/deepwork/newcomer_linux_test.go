@@ -32,13 +32,14 @@ cat >/dev/null
 echo "It works on Mondays." >>login.md && git add login.md && git commit -q -m "Fix the login" && echo "I have fixed the login."
 `
 
-const claudePlan = `features write features.md - A login that works on Mondays
-features call finished_step {"outputs":{"features.md":"features.md"}}
-fixes write fixes.md - None
-fixes call finished_step {"outputs":{"fixes.md":"fixes.md"}}
-notes write RELEASE_NOTES.md # 2.0
-notes call finished_step {"outputs":{"RELEASE_NOTES.md":"RELEASE_NOTES.md"}}
-notes call finished_step {"outputs":{"RELEASE_NOTES.md":"RELEASE_NOTES.md"},"quality_review_override_reason":"A subagent says that every criterion is met."}
+const claudePlan = `collect_features write features.md - A login that works on Mondays
+collect_features call finished_step {"outputs":{"features":"features.md"}}
+collect_fixes write fixes.md - None
+collect_fixes call finished_step {"outputs":{"fixes":"fixes.md"}}
+collect_fixes call finished_step {"outputs":{"fixes":"fixes.md"},"quality_review_override_reason":"Nothing is breaking, and there is no page to review."}
+write_notes write notes.md # 2.0
+write_notes call finished_step {"outputs":{"notes":"notes.md"}}
+write_notes call finished_step {"outputs":{"notes":"notes.md"},"quality_review_override_reason":"A subagent says that every criterion is met."}
 `
 
 // A newcomer has this repository, a project, Go and git, and nothing else: no settings but their name in git, and no

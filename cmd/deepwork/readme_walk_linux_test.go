@@ -15,18 +15,18 @@ import (
 
 // promised says what commands of the pages print, as regular expressions. All others must succeed, too.
 var promised = map[string]string{
-	`go run ./cmd/deepwork demo`:             `All of it works here`,
-	`deepwork init`:                          `(?s)\.deepwork/jobs\n.*\.mcp\.json\n`,
-	`deepwork jobs`:                          `(?s)release_notes .*deepwork_jobs `,
-	`deepwork validate`:                      `2 jobs and config.yml checked: 0 errors, 0 warnings`,
-	`deepwork jobs show release_notes/notes`: `--- step_instructions ---\n# Write the notes`,
-	`deepwork trust`:                         `Approved\.|approved already`,
-	`deepwork board start latest --executor CLAUDE_CODE`:                                `(?s)I have fixed the login\..*state: +completed`,
-	`deepwork board merge latest --squash`:                                              `^merged deepwork/fix-the-login-[0-9a-f]{4} into main`,
-	`deepwork board diff latest`:                                                        `\n\+It works on Mondays\.\n`,
-	`deepwork run release_notes/write --goal "The notes of 2.0" --executor CLAUDE_CODE`: `(?s)notes +CLAUDE_CODE completed.*state: +completed\n`,
-	`deepwork run status latest`:                                                        `goal: +The notes of 2\.0\n`,
-	`deepwork run resume latest --max-cost 10`:                                          `the run is completed already`,
+	`go run ./cmd/deepwork demo`:                         `All of it works here`,
+	`deepwork init`:                                      `(?s)\.deepwork/jobs\n.*\.mcp\.json\n`,
+	`deepwork jobs`:                                      `(?s)release_notes .*deepwork_jobs `,
+	`deepwork validate`:                                  `2 jobs and config.yml checked: 0 errors, 0 warnings`,
+	`deepwork jobs show release_notes/write_notes`:       `--- step_instructions ---\n# Write the notes`,
+	`deepwork trust`:                                     `Approved\.|approved already`,
+	`deepwork board start latest --executor CLAUDE_CODE`: `(?s)I have fixed the login\..*state: +completed`,
+	`deepwork board merge latest --squash`:               `^merged deepwork/fix-the-login-[0-9a-f]{4} into main`,
+	`deepwork board diff latest`:                         `\n\+It works on Mondays\.\n`,
+	`deepwork run release_notes/write --goal "The notes of 2.0" --executor CLAUDE_CODE`: `(?s)write_notes +CLAUDE_CODE completed.*state: +completed\n`,
+	`deepwork run status latest`:               `goal: +The notes of 2\.0\n`,
+	`deepwork run resume latest --max-cost 10`: `the run is completed already`,
 }
 
 // unwalked are the commands of the pages that are not run here, and why.

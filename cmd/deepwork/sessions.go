@@ -3,12 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/cmd/deepwork/plugin"
+	"deepwork/session"
 	"deepwork/session/show"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 
@@ -29,6 +37,54 @@ func (a *app) sessionsCommand() *cobra.Command {
 		a.onStore(a.sessionsPruneCommand()),
 		a.onStore(a.sessionsImportCommand()),
 	)
+}
+
+// hookCommand has what hooks of agents run.
+func (a *app) hookCommand() *cobra.Command {
+	return group(&cobra.Command{Use: "hook", Short: "Answer a hook of an agent"}, &cobra.Command{
+		Use:   "compact",
+		Short: "Tell Claude Code after a compaction which sessions are in progress, and where",
+		Long: `Read the input of a SessionStart hook of Claude Code from stdin, and print, for its agent,
+which sessions are in progress in the project, and at which step each is. It prints nothing
+if there are none. The plugin, and deepwork init --claude-code, have Claude Code run it
+after each compaction.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return plugin.Compacted(cmd.Context(), a.in, a.rawOut, a.sessionsIn)
+		},
+	})
+}
+
+// sessionsIn returns the last few sessions in progress of an agent that works in a folder, or, for the agent of a run, its
+// session at its step; none if the folder is in no project with state.
+func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := state.Canonical(state.Upwards(dir))
+	if err != nil {
+		return nil, nil // the folder is gone
+	}
+	folder, err := a.stateOf(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := a.stores(ctx, folder, true, nil)
+	if err != nil {
+		return nil, err
+	}
+	query := store.SessionQuery{Identity: session.LocalIdentity, Active: true, Root: root, Limit: 3}
+	id := os.Getenv(config.SessionEnv)
+	if id != "" {
+		query = store.SessionQuery{IDs: []string{id}, Active: true}
+	}
+	sessions, err := stores.Database.Sessions().ListSessions(ctx, query)
+	if id != "" && len(sessions) > 0 {
+		sessions[0].Step = os.Getenv(config.StepEnv) // of a group, its own
+	}
+	sessions = slices.DeleteFunc(sessions, func(s store.Session) bool { return placeElsewhere(&s, stores.Place) != "" })
+	return sessions, errors.Join(err, stores.Close(ctx))
 }
 
 func (a *app) sessionsListCommand() *cobra.Command {

@@ -129,6 +129,7 @@ type Definition struct {
 type SessionQuery struct {
 	IDs      []string
 	Identity string
+	Root     string // in which they were begun
 	Active   bool
 	Ended    bool    // completed or aborted
 	Attempt  *string // of this attempt; "" for those of the project itself

@@ -222,6 +222,9 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	if q.Identity != "" {
 		is(`identity = ?`, q.Identity)
 	}
+	if q.Root != "" {
+		is(`root = ?`, q.Root)
+	}
 	if q.Active {
 		is(`status = 'active'`)
 	}
