@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -199,13 +198,25 @@ func (a *app) boardAddCommand() *cobra.Command {
 	var project string
 	var dependsOn []string
 	var task board.CreateTaskArgs
+	var run bool
+	var start startFlags
+	var starting []string
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
 		Long: "Put a task on the board and print its id.\n" + inputsHelp + `
-What is missing, its agent can ask for. With - as TEXT the description is read from stdin.`,
+What is missing, its agent can ask for. With - as TEXT the description is read from stdin.
+With --run an agent starts on it at once, as with 'deepwork board start'.`,
+		Example: `  deepwork board add "Fix the login" --description "It fails on Mondays."
+  deepwork board add "Fix the login" --description - --run <task.md
+  deepwork board add "Write the notes of 2.0" --job release_notes/write --depends-on 3f2a`,
 		Args: takes(1, 1, "a title"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			for _, name := range starting {
+				if !run && cmd.Flags().Changed(name) {
+					return usagef(cmd, "--%s is for --run, which is missing", name)
+				}
+			}
 			if job, workflow, both := strings.Cut(optional(task.JobName), "/"); both && task.WorkflowName == nil {
 				task.JobName, task.WorkflowName = &job, &workflow
 			}
@@ -217,12 +228,10 @@ What is missing, its agent can ask for. With - as TEXT the description is read f
 					return err
 				}
 			}
-			if optional(task.Description) == "-" { // the shell limits the length of an argument
-				text, err := io.ReadAll(a.in)
-				if err != nil {
-					return fmt.Errorf("reading the description from stdin: %w", err)
+			if task.Description != nil {
+				if *task.Description, err = a.given(*task.Description, "description"); err != nil {
+					return err
 				}
-				task.Description = new(string(text))
 			}
 			task.Title = args[0]
 			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
@@ -243,6 +252,9 @@ What is missing, its agent can ask for. With - as TEXT the description is read f
 					return fmt.Errorf("adding the task: %w", err)
 				}
 				fmt.Fprintln(a.out, board.Short(t.TaskID))
+				if run {
+					return a.start(ctx, cmd, engine, t, start)
+				}
 				if _, _, is := show.TerminalSize(a.rawOut); is {
 					a.fields("next", "deepwork board start "+board.Short(t.TaskID))
 				}
@@ -252,6 +264,8 @@ What is missing, its agent can ask for. With - as TEXT the description is read f
 	})
 	argumentFlags(cmd, &task, "description", "job_name=job", "workflow_name=workflow")
 	onInputs(cmd, &task.Inputs)
+	cmd.Flags().BoolVar(&run, "run", false, "start an agent on it at once, and follow it")
+	starting = start.register(cmd)
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
 	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task that must be done first, or its beginning, or latest; may be repeated")
 	return cmd

@@ -124,9 +124,9 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	case len(found) == 0 && len(own) == 0:
 		return "", fmt.Errorf("there is no %s whose id begins with %q, and no other one", noun, given)
 	case len(found) == 0:
-		return "", fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them: %s", noun, given, k.lister, names(own))
+		return "", fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them: %s", noun, given, k.lister, names(own, shortID))
 	case len(found) > 1:
-		return "", fmt.Errorf("%d ids begin with %q; give more of it: %s", len(found), given, names(found))
+		return "", fmt.Errorf("%d ids begin with %q; give more of it: %s", len(found), given, names(found, max(shortID, len(given)+2)))
 	}
 	if id = k.id(found[0].related); id != "" {
 		return id, nil
@@ -138,10 +138,10 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	return "", none
 }
 
-// names lists candidates for an error.
-func names(all []candidate) string {
+// names lists candidates for an error, with so many characters of their ids.
+func names(all []candidate, length int) string {
 	return oneLine(strings.Join(xslices.Map(all, func(c candidate) string {
-		return fmt.Sprintf("%s (%s, %s)", c.id, c.kind, oneLine(c.about, titleWidth))
+		return fmt.Sprintf("%s (%s, %s)", c.id[:min(length, len(c.id))], c.kind, oneLine(c.about, titleWidth))
 	}), ", "), 800)
 }
 

@@ -256,9 +256,9 @@ var commands = map[string]string{
 	"list_projects": "board projects", "list_repos": "board projects", "list_task_attempts": "board show", "get_attempt": "board show",
 	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
 	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
-	"abort_merge": "board merge --abort", "update_task": "board done", "change_target": "board target", "needs_attention": "board",
+	"abort_merge": "board merge --abort", "update_task": "board edit", "change_target": "board target", "needs_attention": "board",
 	"run_workflow": "run", "get_run": "run status", "abort_workflow": "sessions abort", "get_workflows": "jobs",
-	"start_workflow": "", "get_step": "", "finished_step": "", "go_to_step": "", "list_executors": "", "comment_attempt": "",
+	"start_workflow": "", "get_step": "", "finished_step": "", "go_to_step": "", "list_executors": "board executors", "comment_attempt": "board comment",
 	"call_workflow_tool": "", "list_workflow_tools": "", "refresh_workflow_tools": "", "workflow_status": "", "cancel_execution": "", "get_context": "",
 }
 
@@ -270,7 +270,7 @@ func inCommands(message string) string {
 	message = strings.NewReplacer("name the branch to start from in repos; list_repos has the ids", "name the one to start from with --target", "; list_executors describes them", "", "; list_executors lists the available ones", "",
 		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise",
 		"merge with commit: true", "run 'deepwork board merge --commit'", "pass commit: true", "pass --commit", "pass force: true", "pass --force",
-		"The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
+		"comments[0].line: ", "", "comments[0].", "", "The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
 	var kept []string
 	for _, sentence := range strings.SplitAfter(message, ". ") {
 		agents := false

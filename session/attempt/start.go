@@ -60,13 +60,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
 	}
-	executor, variant := a.Executor, a.Variant
-	if executor == "" {
-		if executor, variant, err = e.defaultExecutor(ctx, b.Who, cfg); err != nil {
-			return nil, err
-		}
-	}
-	agent, err := e.choose(ctx, executor, variant)
+	agent, err := e.agentFor(ctx, b.Who, cfg, a.Executor, a.Variant)
 	if err != nil {
 		return nil, err
 	}
