@@ -40,10 +40,10 @@ func (a *app) boardEditCommand() *cobra.Command {
 	var change board.UpdateTaskArgs
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "edit ID",
-		Short: "Change the title and the description of a task; " + idsHelp,
+		Short: "Change the title and the description of a task",
 		Long: `Change the title and the description of a task. At a terminal, without flags, they are
 edited in $VISUAL or $EDITOR: the first line is the title. With - as TEXT the
-description is read from stdin. Agents that are at work already are not told.`,
+description is read from stdin. Agents that are at work already are not told.` + taskIDs.help(),
 		Example: `  deepwork board edit 3f2a
   deepwork board edit 3f2a --title "Fix the login on Mondays"
   deepwork board edit latest --description - <task.md`,
@@ -125,8 +125,8 @@ func (a *app) boardStatusCommand() *cobra.Command {
 	states := []string{"todo", "inprogress", "inreview", "done", "cancelled"}
 	return a.onProject("", &cobra.Command{
 		Use:   "status ID STATUS",
-		Short: "Set the status of a task; " + idsHelp,
-		Long:  "Set the status of a task: " + either(states) + ". done and cancelled are refused while an\nattempt waits or runs.",
+		Short: "Set the status of a task",
+		Long:  "Set the status of a task: " + either(states) + ". done and cancelled are refused while an\nattempt waits or runs." + taskIDs.help(),
 		Example: `  deepwork board status 3f2a cancelled
   deepwork board status latest todo`,
 		Args:      taskIDs.first(2, 2, "a task's id and a status"),
@@ -143,11 +143,12 @@ func (a *app) boardStatusCommand() *cobra.Command {
 func (a *app) boardDoneCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "done ID",
-		Short: "Set a task done; " + idsHelp,
+		Short: "Set a task done",
 		Long: `Set a task done. It is refused while an attempt waits or runs. The worktrees stay until
-'deepwork board rm' removes the task.`,
-		Args: taskArgument,
-		RunE: func(_ *cobra.Command, args []string) error { return a.setStatus(args[0], "done") },
+'deepwork board rm' removes the task.` + taskIDs.help(),
+		Example: `  deepwork board done latest`,
+		Args:    taskArgument,
+		RunE:    func(_ *cobra.Command, args []string) error { return a.setStatus(args[0], "done") },
 	})
 }
 
@@ -174,7 +175,7 @@ func (a *app) boardCommentCommand() *cobra.Command {
 		Short: "Comment on a line of an attempt's changes, and send the comments to its agent",
 		Long: `Comment on a line of an attempt's changes, as 'deepwork board diff' prints them. Comments
 are collected until --send sends them all to the agent in one message, and follows it.
-Without FILE:LINE, print those that wait. With - as TEXT it is read from stdin.` + attemptsHelp,
+Without FILE:LINE, print those that wait. With - as TEXT it is read from stdin.` + attemptIDs.help(),
 		Example: `  deepwork board comment 3f2a src/login.go:42 "This needs a test."
   deepwork board comment 3f2a --send
   deepwork board comment 3f2a --remove all`,
@@ -255,7 +256,8 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 		Short: "List the agents that can work on tasks, and which of them are installed",
 		Long: `List the agents that can work on tasks: the ones that are known, and those of the config
 (executors). INSTALLED says whether the program is on this machine.`,
-		Args: takes(0, 0, ""),
+		Example: `  deepwork board executors --json`,
+		Args:    takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
 				r, err := engine.ListExecutors(ctx, atTerminal)
@@ -285,7 +287,7 @@ func (a *app) boardPathCommand() *cobra.Command {
 		Use:   "path ID",
 		Short: "Print the folder in which the agent of an attempt works",
 		Long: `Print the folder in which the agent of an attempt works: its worktree, or the folder
-around several.` + attemptsHelp,
+around several.` + attemptIDs.help(),
 		Example: `  cd "$(deepwork board path latest)"`,
 		Args:    attemptArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -302,7 +304,7 @@ func (a *app) boardOpenCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "open ID",
 		Short: "Open the folder in which the agent of an attempt works in your editor",
-		Long:  "Open the folder in which the agent of an attempt works in $VISUAL or $EDITOR." + attemptsHelp,
+		Long:  "Open the folder in which the agent of an attempt works in $VISUAL or $EDITOR." + attemptIDs.help(),
 		Example: `  deepwork board open latest
   EDITOR=code deepwork board open 3f2a`,
 		Args: attemptArgument,

@@ -24,7 +24,10 @@ func (a *app) boardDiffCommand() *cobra.Command {
 		Use:   "diff ID [PATH...]",
 		Short: "Print the changes of an attempt",
 		Long: `Print the changes of an attempt since the commit that it started from, with those that
-are not committed, as git diff does: of all files, or of these in its worktrees.` + attemptsHelp,
+are not committed, as git diff does: of all files, or of these in its worktrees.` + attemptIDs.help(),
+		Example: `  deepwork board diff latest --stat
+  deepwork board diff 3f2a src/login.go
+  deepwork board diff 3f2a >login.patch`,
 		Args: attemptIDs.first(1, -1, "the id of an attempt or a task"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
@@ -200,7 +203,10 @@ func (a *app) boardMergeCommand() *cobra.Command {
 --squash as one commit, or with --rebase one by one. Where a target is checked out, its
 files must be unchanged. After conflicts nothing is merged: the target is merged into the
 attempt's branch instead, and its worktree has the files to resolve. The task is done
-once nothing is left to merge, unless --keep-open, or attempts.done_when_merged, says no.` + attemptsHelp,
+once nothing is left to merge, unless --keep-open, or attempts.done_when_merged, says no.` + attemptIDs.help(),
+		Example: `  deepwork board merge latest
+  deepwork board merge 3f2a --squash --message "Fix the login"
+  deepwork board merge 3f2a --abort`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case squash && rebase:
@@ -234,7 +240,8 @@ func (a *app) boardRebaseCommand() *cobra.Command {
 		Use:   "rebase ID",
 		Short: "Rebase the commits of an attempt onto its target branches",
 		Long: `Rebase the commits of an attempt onto its current target branches. If they have
-conflicts, the target is merged into the attempt's branch instead.` + attemptsHelp,
+conflicts, the target is merged into the attempt's branch instead.` + attemptIDs.help(),
+		Example: `  deepwork board rebase latest`,
 	}, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
 		return merge.Rebase(ctx, engine, atTerminal, merge.BranchArgs{Target: t, RepoID: repo})
 	})
@@ -246,7 +253,8 @@ func (a *app) boardPushCommand() *cobra.Command {
 		Use:   "push ID",
 		Short: "Push the branch of an attempt to a remote",
 		Long: `Push the branch of an attempt to the branch of the same name at a remote, with your own
-credentials.` + attemptsHelp,
+credentials.` + attemptIDs.help(),
+		Example: `  deepwork board push 3f2a --remote origin`,
 	}
 	argumentFlags(cmd, &push, "remote", "force")
 	return a.onBranches(cmd, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
@@ -260,8 +268,9 @@ func (a *app) boardTargetCommand() *cobra.Command {
 		Use:   "target ID BRANCH",
 		Short: "Change the target branch of an attempt",
 		Long: `Change the branch that an attempt is compared with and merged into. Its own branch does
-not change: see 'deepwork board rebase'.` + attemptsHelp,
-		Args: attemptIDs.first(2, 2, "an id and a branch"),
+not change: see 'deepwork board rebase'.` + attemptIDs.help(),
+		Example: `  deepwork board target 3f2a release-2`,
+		Args:    attemptIDs.first(2, 2, "an id and a branch"),
 	}, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, args []string) (*merge.Reply, error) {
 		return merge.ChangeTarget(ctx, engine, atTerminal, merge.TargetArgs{Target: t, RepoID: repo, TargetBranch: args[0]})
 	})

@@ -25,7 +25,7 @@ func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
 	return cmd
 }
 
-// startFlags are the options of board start, and of board add --run.
+// startFlags are the options of board start; board add --run has some of them.
 type startFlags struct {
 	attempt.StartArgs
 	target string
@@ -33,24 +33,17 @@ type startFlags struct {
 	detach bool
 }
 
-// register adds the flags to a command, and returns their names.
-func (f *startFlags) register(cmd *cobra.Command) []string {
-	flags := onDetach(cmd, &f.detach).Flags()
-	flags.StringVar(&f.target, "target", "", "`branch` to start from and to merge into")
-	flags.StringArrayVar(&f.repos, "repo", nil, "`NAME[:BRANCH]` of a repository to work on; may be repeated (default: all of the project)")
-	argumentFlags(cmd, &f.StartArgs, "executor", "prompt")
-	flags.Lookup("executor").Usage = executorUsage
-	return []string{"detach", "target", "repo", "executor", "prompt"}
+// onExecutor adds to a command that starts agents the flag that chooses one, in args, a pointer to the struct of a tool.
+func onExecutor(cmd *cobra.Command, args any) {
+	argumentFlags(cmd, args, "executor")
+	cmd.Flags().Lookup("executor").Usage = "`NAME` or NAME:VARIANT of the agent (default: run.executor of the config, else the only one there, else the only one installed)"
 }
-
-// executorUsage is the help of --executor.
-const executorUsage = "agent to use, as NAME or NAME:VARIANT (default: run.executor of the config, else the only one in the config, else the only one installed)"
 
 func (a *app) boardStartCommand() *cobra.Command {
 	var f startFlags
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "start ID",
-		Short: "Start an agent on a task, and follow it; " + idsHelp,
+		Short: "Start an agent on a task, and follow it",
 		Long: `Start an agent on a task: make an attempt with its own git worktrees, run the agent
 there, and print what it says and does until it ends. The exit code is 1 if it fails.
 
@@ -59,7 +52,7 @@ the command, not the agent: 'deepwork board tail -f' follows it again, and 'deep
 board stop' stops it.
 
 Without --target the work starts from the branches that are checked out, and is for them.
-'deepwork board executors' lists the agents.`,
+'deepwork board executors' lists the agents.` + taskIDs.help(),
 		Example: `  deepwork board start latest
   deepwork board start 3f2a --executor CLAUDE_CODE --prompt "Add a test, too."
   deepwork board start 3f2a --executor CODEX --target release-2 --detach`,
@@ -70,7 +63,11 @@ Without --target the work starts from the branches that are checked out, and is 
 			})
 		},
 	})
-	f.register(cmd)
+	flags := onDetach(cmd, &f.detach).Flags()
+	flags.StringVar(&f.target, "target", "", "`branch` to start from and to merge into")
+	flags.StringArrayVar(&f.repos, "repo", nil, "`NAME[:BRANCH]` of a repository to work on; may be repeated (default: all of the project)")
+	onExecutor(cmd, &f.StartArgs)
+	argumentFlags(cmd, &f.StartArgs, "prompt")
 	return cmd
 }
 
@@ -136,7 +133,7 @@ func (a *app) boardSendCommand() *cobra.Command {
 		Short: "Send the agent of an attempt another message, and follow it",
 		Long: `Send the agent of an attempt another message, in the same worktrees and, if it can, the
 same conversation, and follow it as 'deepwork board start' does. With - as TEXT the
-message is read from stdin.` + attemptsHelp,
+message is read from stdin.` + attemptIDs.help(),
 		Example: `  deepwork board send latest "The button is still grey. Make it blue."
   deepwork board send 3f2a - <notes.txt`,
 		Args: attemptIDs.first(2, -1, "an id and a message"),
@@ -300,8 +297,9 @@ func (a *app) boardStopCommand() *cobra.Command {
 		Use:   "stop ID",
 		Short: "Stop the agent of an attempt",
 		Long: `Stop the agent of an attempt and all that it started, or cancel an attempt that waits. A
-queued message is dropped; the worktrees stay.` + attemptsHelp,
-		Args: attemptArgument,
+queued message is dropped; the worktrees stay.` + attemptIDs.help(),
+		Example: `  deepwork board stop latest`,
+		Args:    attemptArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
 				r, err := engine.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
@@ -324,7 +322,9 @@ func (a *app) boardTailCommand() *cobra.Command {
 		Short: "Print what the agent of an attempt said and did",
 		Long: `Print what the agents of an attempt said and did, in their last -n lines. With -f it goes
 on until the attempt ends, with the exit code of 'deepwork board start'; an attempt that
-waits is started if there is room.` + attemptsHelp,
+waits is started if there is room.` + attemptIDs.help(),
+		Example: `  deepwork board tail latest -f
+  deepwork board tail 3f2a -n 20`,
 		Args: attemptArgument,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if n < 1 || n > attempt.MaxTail {

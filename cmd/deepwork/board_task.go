@@ -20,8 +20,11 @@ import (
 func (a *app) boardShowCommand() *cobra.Command {
 	return a.onProject("print it as JSON", &cobra.Command{
 		Use:   "show ID",
-		Short: "Print a task with its attempts; " + idsHelp,
-		Args:  taskArgument,
+		Short: "Print a task with its attempts",
+		Long:  "Print a task with its attempts." + taskIDs.help(),
+		Example: `  deepwork board show latest
+  deepwork board show 3f2a --json`,
+		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onTask(true, args[0], a.showTask)
 		},
@@ -200,22 +203,19 @@ func (a *app) boardAddCommand() *cobra.Command {
 	var task board.CreateTaskArgs
 	var run bool
 	var start startFlags
-	var starting []string
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
 		Long: "Put a task on the board and print its id.\n" + inputsHelp + `
 What is missing, its agent can ask for. With - as TEXT the description is read from stdin.
-With --run an agent starts on it at once, as with 'deepwork board start'.`,
+With --run an agent starts on it at once, as by 'deepwork board start'.`,
 		Example: `  deepwork board add "Fix the login" --description "It fails on Mondays."
   deepwork board add "Fix the login" --description - --run <task.md
   deepwork board add "Write the notes of 2.0" --job release_notes/write --depends-on 3f2a`,
 		Args: takes(1, 1, "a title"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			for _, name := range starting {
-				if !run && cmd.Flags().Changed(name) {
-					return usagef(cmd, "--%s is for --run, which is missing", name)
-				}
+			if !run && (start.Executor != "" || start.detach) {
+				return usagef(cmd, "--executor and --detach are for --run, which is missing")
 			}
 			if job, workflow, both := strings.Cut(optional(task.JobName), "/"); both && task.WorkflowName == nil {
 				task.JobName, task.WorkflowName = &job, &workflow
@@ -265,9 +265,9 @@ With --run an agent starts on it at once, as with 'deepwork board start'.`,
 	argumentFlags(cmd, &task, "description", "job_name=job", "workflow_name=workflow")
 	onInputs(cmd, &task.Inputs)
 	cmd.Flags().BoolVar(&run, "run", false, "start an agent on it at once, and follow it")
-	starting = start.register(cmd)
+	onExecutor(onDetach(cmd, &start.detach), &start.StartArgs)
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
-	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task that must be done first, or its beginning, or latest; may be repeated")
+	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task to be done first, its beginning, or latest; may be repeated")
 	return cmd
 }
 
@@ -275,12 +275,13 @@ func (a *app) boardRmCommand() *cobra.Command {
 	var force bool
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "rm ID",
-		Short: "Remove a task with its attempts and worktrees; " + idsHelp,
+		Short: "Remove a task with its attempts and worktrees",
 		Long: `Remove a task with its attempts, their worktrees and logs. It is refused while an
 attempt waits or runs. Work that was not committed is kept first, under the git refs
 that are printed; branches that are not merged stay. A repository inside a worktree that has
-changes or commits that are nowhere else is refused, or discarded with --force.`,
-		Args: taskArgument,
+changes or commits that are nowhere else is refused, or discarded with --force.` + taskIDs.help(),
+		Example: `  deepwork board rm 3f2a`,
+		Args:    taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
 				r, err := engine.DeleteTask(ctx, atTerminal, attempt.DeleteArgs{TaskID: t.TaskID, Force: force})
@@ -382,6 +383,8 @@ func (a *app) boardTasksCommand() *cobra.Command {
 		Long: `List the tasks of a project, newest first. ATTEMPT is what the latest attempt is
 doing, or how it ended, or blocked if none can start before other tasks are done;
 the other commands take an ID as it is shown here.`,
+		Example: `  deepwork board tasks --status todo
+  deepwork board tasks --project shop --json`,
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {

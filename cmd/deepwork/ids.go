@@ -23,13 +23,7 @@ const latest = "latest"
 // idsHelp is how the help of commands says what they take as an id.
 const idsHelp = "ID may be the beginning of an id, or latest"
 
-// attemptsHelp is how the help of commands says what they take as the id of an attempt.
-const attemptsHelp = `
-
-ID is the id of an attempt, or of a task, a run or a session that it belongs to; the
-beginning of one is enough, and latest is the newest attempt.`
-
-// Related are the ids of what belongs together: a task stands for its latest attempt, and an attempt for its task and
+// related are the ids of what belongs together: a task stands for its latest attempt, and an attempt for its task and
 // its session. "" stands for one that is missing.
 type related struct{ task, attempt, run, session string }
 
@@ -60,6 +54,13 @@ var (
 	runIDs     = idKind{"a run", "deepwork run status", 36, "run", func(r related) string { return r.run }}
 	sessionIDs = idKind{"a session", "deepwork sessions list", 36, "session", func(r related) string { return r.session }}
 )
+
+// help is how the help of commands says what they take as the id.
+func (k idKind) help() string {
+	_, noun, _ := strings.Cut(k.what, " ")
+	others := slices.DeleteFunc([]string{"task", "attempt", "run", "session"}, func(other string) bool { return other == noun })
+	return fmt.Sprintf("\n\nID is that of %s, or of the %s that belongs with it. Its first characters are\nenough, and latest is the newest %s.", k.what, either(others), noun)
+}
 
 // onTheBoard lists the tasks and the attempts.
 func onTheBoard(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {

@@ -134,7 +134,10 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		group(cmd)
 	}
 	groupHelp(root)
-	if a.out != nil && a.out.Width() > 0 { // without one, the tests read the commands
+	if a.out != nil { // without one, the tests read the commands
+		groupFlags(root, a.out.Width())
+	}
+	if a.out != nil && a.out.Width() > 0 {
 		fitHelp(root, a.out.Width())
 	}
 	a.offer(root)

@@ -84,7 +84,8 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 			})
 		},
 	}))
-	argumentFlags(cmd, &given, append([]string{"goal", "executor", "parallel", "in_place", "context"}, budgets...)...)
+	argumentFlags(cmd, &given, append([]string{"goal", "parallel", "in_place", "context"}, budgets...)...)
+	onExecutor(cmd, &given)
 	onInputs(cmd, &given.Inputs)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	onDetach(cmd, &detach)
@@ -97,10 +98,10 @@ func (a *app) runResumeCommand() *cobra.Command {
 	var detach bool
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "resume ID",
-		Short: "Continue a run that stopped, was paused or interrupted; " + idsHelp,
+		Short: "Continue a run that stopped, was paused or interrupted",
 		Long: `Continue a run that stopped, was paused or interrupted, or whose process is gone. No
 finished step is done again. The budgets that you give replace those of the run;
---max-cost includes what the run has cost before.`,
+--max-cost includes what the run has cost before.` + runIDs.help(),
 		Example: `  deepwork run resume latest
   deepwork run resume 3f2a --max-cost 10 --detach`,
 		Args: runArgument,
@@ -220,9 +221,11 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 func (a *app) runStatusCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status [ID]",
-		Short: "Show a run, or list all of them; " + idsHelp,
+		Short: "Show a run, or list all of them",
 		Long: `Show a run: where it is, and its steps with how long their agents ran, what they cost and
-the last line of their output. Without an id, list the runs, the newest first.`,
+the last line of their output. Without an id, list the runs, the newest first.` + runIDs.help(),
+		Example: `  deepwork run status
+  deepwork run status latest`,
 		Args: takes(0, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -244,10 +247,11 @@ the last line of their output. Without an id, list the runs, the newest first.`,
 
 func (a *app) runStopCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("", &cobra.Command{
-		Use:   "stop ID",
-		Short: "Stop a run and its agents; " + idsHelp,
-		Long:  "Stop a run and its agents. 'deepwork run resume' continues it.",
-		Args:  runArgument,
+		Use:     "stop ID",
+		Short:   "Stop a run and its agents",
+		Long:    "Stop a run and its agents. 'deepwork run resume' continues it." + runIDs.help(),
+		Example: `  deepwork run stop latest`,
+		Args:    runArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onRun(false, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) (err error) {
 				if r.Open {
