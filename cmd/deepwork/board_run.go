@@ -235,6 +235,7 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 // serve unless the attempt has ended.
 func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, after int64) error {
 	target := board.Target{AttemptID: &id}
+	begun, drawn := time.Now(), 0
 	for said := false; ; {
 		r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
 		if ctx.Err() != nil {
@@ -259,6 +260,9 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 			said = true
 		}
 		after = r.NextIndex
+		if drawn++; r.State == board.Running && !a.raw && !a.json {
+			a.out.Draw(fmt.Sprintf("%s %s %s", spin(drawn), r.State.Words(), time.Since(begun).Round(time.Second)))
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ If that does not help, the run stops, and 'deepwork run resume' continues it. Ct
 the agents; the run can be resumed. With --detach it continues in the background.
 ` + inputsHelp + `
 
-At a terminal a bar shows how far it is. --json prints one event per line;
+At a terminal the last line shows how far it is. --json prints one event per line;
 'deepwork schema run' prints their JSON Schema.
 
 The exit code is 0 if the workflow is complete, 1 if the run stopped at a step, 2 for a
