@@ -49,25 +49,18 @@ description is read from stdin. Agents that are at work already are not told.` +
   deepwork board edit latest --description - <task.md`,
 		Args: taskArgument,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if change.Title == nil && change.Description == nil {
-				if _, _, is := show.TerminalSize(a.in); !is {
-					return usagef(cmd, "--title or --description is missing; without a terminal there is no editor")
-				}
-				err = a.onTask(true, args[0], func(_ context.Context, _ *attempt.Engine, t *board.Task) error {
-					change.TaskID, change.Title, change.Description = t.TaskID, &t.Title, t.Description
-					return nil
-				})
-				if err == nil {
-					err = a.editTask(&change)
-				}
-			} else if change.Description != nil {
-				*change.Description, err = a.given(*change.Description, "description")
+			if _, _, is := show.TerminalSize(a.in); !is && change.Title == nil && change.Description == nil {
+				return usagef(cmd, "--title or --description is missing; without a terminal there is no editor")
 			}
-			if err != nil {
-				return err
-			}
-			return a.onTask(false, cmp.Or(change.TaskID, args[0]), func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
-				change.TaskID = t.TaskID
+			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
+				if change.TaskID = t.TaskID; change.Title == nil && change.Description == nil {
+					err = a.editTask(t, &change)
+				} else if change.Description != nil {
+					*change.Description, err = a.given(*change.Description, "description")
+				}
+				if err != nil {
+					return err
+				}
 				if _, err := engine.UpdateTask(ctx, atTerminal, change); err != nil {
 					return err
 				}
@@ -81,14 +74,14 @@ description is read from stdin. Agents that are at work already are not told.` +
 }
 
 // editTask has the user edit the title and the description of a task in a file.
-func (a *app) editTask(t *board.UpdateTaskArgs) error {
+func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) error {
 	dir, err := os.MkdirTemp("", "deepwork")
 	if err != nil {
 		return fmt.Errorf("making a file to edit: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "task-"+board.Short(t.TaskID)+".md")
-	before := *t.Title + "\n\n" + optional(t.Description)
+	before := t.Title + "\n\n" + optional(t.Description)
 	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
 		return fmt.Errorf("writing the file to edit: %w", err)
 	}
@@ -103,7 +96,7 @@ func (a *app) editTask(t *board.UpdateTaskArgs) error {
 		return errors.New("nothing was changed")
 	}
 	title, description, _ := strings.Cut(string(text), "\n")
-	t.Title, t.Description = new(strings.TrimSpace(title)), new(strings.TrimSpace(description))
+	change.Title, change.Description = new(strings.TrimSpace(title)), new(strings.TrimSpace(description))
 	return nil
 }
 
@@ -242,11 +235,9 @@ func (a *app) comment(ctx context.Context, engine *attempt.Engine, args merge.Co
 		fmt.Fprintln(a.out, "No comments wait to be sent.")
 		return nil
 	}
-	var rows [][]string
 	for _, c := range now.Comments {
-		rows = append(rows, []string{board.Short(c.CommentID), c.File + ":" + strconv.Itoa(c.Line), c.Text})
+		a.out.Text("", fmt.Sprintf("%s  %s:%d  %s", board.Short(c.CommentID), c.File, c.Line, c.Text))
 	}
-	a.out.Table([]show.Column{{Title: "ID"}, {Title: "LINE", Least: 12}, {Title: "COMMENT", Least: 20}}, rows)
 	return nil
 }
 
@@ -283,37 +274,30 @@ func (a *app) boardExecutorsCommand() *cobra.Command {
 }
 
 func (a *app) boardPathCommand() *cobra.Command {
-	return a.onProject("", &cobra.Command{
-		Use:   "path ID",
-		Short: "Print the folder in which the agent of an attempt works",
-		Long: `Print the folder in which the agent of an attempt works: its worktree, or the folder
-around several.` + attemptIDs.help(),
-		Example: `  cd "$(deepwork board path latest)"`,
-		Args:    attemptArgument,
-		RunE: func(_ *cobra.Command, args []string) error {
-			path, err := a.workspace(args[0])
-			if err == nil {
-				_, err = fmt.Fprintln(a.out, path)
-			}
-			return err
-		},
+	return a.folderCommand("path", "Print the folder in which the agent of an attempt works", `cd "$(deepwork board path latest)"`, func(path string) error {
+		_, err := fmt.Fprintln(a.out, path)
+		return err
 	})
 }
 
 func (a *app) boardOpenCommand() *cobra.Command {
+	return a.folderCommand("open", "Open the folder in which the agent of an attempt works in $VISUAL or $EDITOR", "EDITOR=code deepwork board open latest", a.inEditor)
+}
+
+// folderCommand returns a command that does something with the folder in which the agent of an attempt works.
+func (a *app) folderCommand(name, short, example string, do func(path string) error) *cobra.Command {
 	return a.onProject("", &cobra.Command{
-		Use:   "open ID",
-		Short: "Open the folder in which the agent of an attempt works in your editor",
-		Long:  "Open the folder in which the agent of an attempt works in $VISUAL or $EDITOR." + attemptIDs.help(),
-		Example: `  deepwork board open latest
-  EDITOR=code deepwork board open 3f2a`,
-		Args: attemptArgument,
+		Use:     name + " ID",
+		Short:   short,
+		Long:    short + ":\nits worktree, or the folder around several." + attemptIDs.help(),
+		Example: "  " + example,
+		Args:    attemptArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := a.workspace(args[0])
 			if err != nil {
 				return err
 			}
-			return a.inEditor(path)
+			return do(path)
 		},
 	})
 }
@@ -326,8 +310,8 @@ func (a *app) workspace(given string) (path string, err error) {
 			return err
 		}
 		path = at.Workspace
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("the folder of attempt %s is not on this machine: %w; its commits are on the branch %s", board.Short(at.AttemptID), err, at.WorkspaceBranch)
+		if _, err := os.Stat(path); path == "" || err != nil {
+			return fmt.Errorf("the folder of attempt %s is not on this machine; its commits are on the branch %s", board.Short(at.AttemptID), at.WorkspaceBranch)
 		}
 		return nil
 	})

@@ -21,7 +21,7 @@ import (
 
 // onDetach adds the flag of the commands that start agents.
 func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
-	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs; a run goes on in the background")
+	cmd.Flags().BoolVar(detach, "detach", false, "return once the agent runs; a run continues in the background")
 	return cmd
 }
 
@@ -47,11 +47,12 @@ func (a *app) boardStartCommand() *cobra.Command {
 		Long: `Start an agent on a task: make an attempt with its own git worktrees, run the agent
 there, and print what it says and does until it ends. The exit code is 1 if it fails.
 
-No server is needed; if one runs, it may start the agent instead. Ctrl-C ends
+You don't need a server; if one is running, it may start the agent instead. Ctrl-C ends
 the command, not the agent: 'deepwork board tail -f' follows it again, and 'deepwork
 board stop' stops it.
 
-Without --target the work starts from the branches that are checked out, and is for them.
+Without --target the agent starts from the branches that are checked out, and its work is
+merged into them.
 'deepwork board executors' lists the agents.` + taskIDs.help(),
 		Example: `  deepwork board start latest
   deepwork board start 3f2a --executor CLAUDE_CODE --prompt "Add a test, too."
@@ -117,7 +118,7 @@ func startRepos(ctx context.Context, engine *attempt.Engine, project string, f s
 		}
 		if branch == "" && r.Path != "" {
 			if branch, err = worktree.CurrentBranch(ctx, r.Path); err == nil && branch == "" {
-				return nil, fmt.Errorf("no branch is checked out in %s; name the one that the work is for with --target", r.Path)
+				return nil, fmt.Errorf("no branch is checked out in %s; name the one to start from with --target", r.Path)
 			} // an error is one that starting explains
 		}
 		args = append(args, attempt.RepoArgs{RepoID: r.RepoID, TargetBranch: branch})
@@ -131,9 +132,9 @@ func (a *app) boardSendCommand() *cobra.Command {
 	cmd := onDetach(a.onProject("", &cobra.Command{
 		Use:   "send ID TEXT...",
 		Short: "Send the agent of an attempt another message, and follow it",
-		Long: `Send the agent of an attempt another message, in the same worktrees and, if it can, the
-same conversation, and follow it as 'deepwork board start' does. With - as TEXT the
-message is read from stdin.` + attemptIDs.help(),
+		Long: `Send another message to the agent of an attempt, and follow it as 'deepwork board start'
+does. It works in the same worktrees and, if it can, in the same conversation. With - as
+TEXT the message is read from stdin.` + attemptIDs.help(),
 		Example: `  deepwork board send latest "The button is still grey. Make it blue."
   deepwork board send 3f2a - <notes.txt`,
 		Args: attemptIDs.first(2, -1, "an id and a message"),
@@ -178,7 +179,7 @@ func (a *app) sending(ctx context.Context, engine *attempt.Engine, id string, de
 		return err
 	}
 	if queued && detach {
-		fmt.Fprintf(a.out, "queued: it is sent when the agent ends, by a running server or by 'deepwork board tail -f %s'\n", id[:shortID])
+		fmt.Fprintf(a.out, "queued: a running server sends it when the agent ends, or 'deepwork board tail -f %s'\n", id[:shortID])
 		return nil
 	}
 	return a.run(ctx, engine, id, before.NextIndex, detach)
@@ -219,10 +220,10 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 		case err != nil:
 			return err
 		case full:
-			fmt.Fprintf(a.out, "%s\nA running server starts it when it can, or 'deepwork board tail -f %s'.\n", *r.Notice, id[:shortID])
+			fmt.Fprintf(a.out, "%s\nA server that is running will start it, or 'deepwork board tail -f %s'.\n", *r.Notice, id[:shortID])
 			return nil
 		case r.State == board.Running:
-			fmt.Fprintf(a.out, "The agent runs. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+			fmt.Fprintf(a.out, "The agent is running. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
 			return nil
 		case !r.Open:
 			return a.ended(ctx, engine, &r.AttemptReply)
@@ -268,7 +269,7 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 
 // left says what goes on after the command was interrupted.
 func (a *app) left(id string) error {
-	fmt.Fprintf(a.err, "deepwork: interrupted; the agent goes on if it was started. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+	fmt.Fprintf(a.err, "deepwork: interrupted; if the agent has started, it keeps running. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
 	return &exitError{exitFailure}
 }
 
@@ -300,8 +301,8 @@ func (a *app) boardStopCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "stop ID",
 		Short: "Stop the agent of an attempt",
-		Long: `Stop the agent of an attempt and all that it started, or cancel an attempt that waits. A
-queued message is dropped; the worktrees stay.` + attemptIDs.help(),
+		Long: `Stop the agent of an attempt and everything it started, or cancel an attempt that waits.
+A queued message is dropped; the worktrees stay.` + attemptIDs.help(),
 		Example: `  deepwork board stop latest`,
 		Args:    attemptArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -321,11 +322,11 @@ queued message is dropped; the worktrees stay.` + attemptIDs.help(),
 func (a *app) boardTailCommand() *cobra.Command {
 	var follow bool
 	var n int
-	cmd := a.onProject("print each message, or with --raw each line, as JSON on a line of its own", &cobra.Command{
+	cmd := a.onProject("print each message (with --raw each line) as JSON, one per line", &cobra.Command{
 		Use:   "tail ID",
 		Short: "Print what the agent of an attempt said and did",
-		Long: `Print what the agents of an attempt said and did, in their last -n lines. With -f it goes
-on until the attempt ends, with the exit code of 'deepwork board start'; an attempt that
+		Long: `Print what the agents of an attempt said and did: their last -n lines. With -f, go on
+until the attempt ends, with the exit code of 'deepwork board start'; an attempt that
 waits is started if there is room.` + attemptIDs.help(),
 		Example: `  deepwork board tail latest -f
   deepwork board tail 3f2a -n 20`,

@@ -52,7 +52,7 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 	for _, s := range summaries {
 		r, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &s.AttemptID}})
 		if err != nil {
-			return fmt.Errorf("reading attempt %s: %w", s.AttemptID, err)
+			return fmt.Errorf("reading attempt %s: %w", board.Short(s.AttemptID), err)
 		}
 		full.Attempts = append(full.Attempts, &r.AttemptReply)
 	}
@@ -168,7 +168,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
 	for _, repo := range r.Repos {
-		where := "not there"
+		where := "its worktree is gone"
 		if repo.Exists {
 			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead, repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
 		}
@@ -207,8 +207,8 @@ func (a *app) boardAddCommand() *cobra.Command {
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
 		Long: "Put a task on the board and print its id.\n" + inputsHelp + `
-What is missing, its agent can ask for. With - as TEXT the description is read from stdin.
-With --run an agent starts on it at once, as by 'deepwork board start'.`,
+The agent can ask for what is missing. With - as TEXT the description is read from stdin.
+With --run an agent starts on the task at once, as with 'deepwork board start'.`,
 		Example: `  deepwork board add "Fix the login" --description "It fails on Mondays."
   deepwork board add "Fix the login" --description - --run <task.md
   deepwork board add "Write the notes of 2.0" --job release_notes/write --depends-on 3f2a`,
@@ -262,9 +262,9 @@ With --run an agent starts on it at once, as by 'deepwork board start'.`,
 			})
 		},
 	})
-	argumentFlags(cmd, &task, "description", "job_name=job", "workflow_name=workflow")
+	argumentFlags(cmd, &task, "description", "job_name=job", "workflow_name=workflow", "lead")
 	onInputs(cmd, &task.Inputs)
-	cmd.Flags().BoolVar(&run, "run", false, "start an agent on it at once, and follow it")
+	cmd.Flags().BoolVar(&run, "run", false, "start an agent on the task at once, and follow it")
 	onExecutor(onDetach(cmd, &start.detach), &start.StartArgs)
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
 	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task to be done first, its beginning, or latest; may be repeated")
@@ -276,10 +276,10 @@ func (a *app) boardRmCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "rm ID",
 		Short: "Remove a task with its attempts and worktrees",
-		Long: `Remove a task with its attempts, their worktrees and logs. It is refused while an
-attempt waits or runs. Work that was not committed is kept first, under the git refs
-that are printed; branches that are not merged stay. A repository inside a worktree that has
-changes or commits that are nowhere else is refused, or discarded with --force.` + taskIDs.help(),
+		Long: `Remove a task with its attempts, worktrees and logs. This is refused while an attempt
+waits or runs. Uncommitted work is saved first, under the git refs that are printed;
+unmerged branches stay. If an agent has made a git repository in a worktree, with work
+that is nowhere else, this is refused, too; with --force that work is discarded.` + taskIDs.help(),
 		Example: `  deepwork board rm 3f2a`,
 		Args:    taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -290,7 +290,7 @@ changes or commits that are nowhere else is refused, or discarded with --force.`
 					a.printRescued(kept)
 				}
 				if err != nil {
-					return fmt.Errorf("removing task %s: %w", t.TaskID, err)
+					return fmt.Errorf("removing task %s: %w", board.Short(t.TaskID), err)
 				}
 				fmt.Fprintf(a.out, "removed %s\n", board.Short(t.TaskID))
 				a.printRescued(r.Rescued)
@@ -302,7 +302,7 @@ changes or commits that are nowhere else is refused, or discarded with --force.`
 			})
 		},
 	})
-	cmd.Flags().BoolVar(&force, "force", false, "discard repositories in worktrees that have work which is nowhere else")
+	cmd.Flags().BoolVar(&force, "force", false, "discard git repositories in worktrees, even with work that is nowhere else")
 	return cmd
 }
 
@@ -380,9 +380,8 @@ func (a *app) boardTasksCommand() *cobra.Command {
 	cmd := a.onProject("print them as JSON", &cobra.Command{
 		Use:   "tasks",
 		Short: "List the tasks of a project, newest first",
-		Long: `List the tasks of a project, newest first. ATTEMPT is what the latest attempt is
-doing, or how it ended, or blocked if none can start before other tasks are done;
-the other commands take an ID as it is shown here.`,
+		Long: `List the tasks of a project, newest first. ATTEMPT is the state of the latest attempt,
+or blocked if other tasks must be done first. Other commands take the ID as it is shown.`,
 		Example: `  deepwork board tasks --status todo
   deepwork board tasks --project shop --json`,
 		Args: takes(0, 0, ""),

@@ -59,7 +59,7 @@ var (
 func (k idKind) help() string {
 	_, noun, _ := strings.Cut(k.what, " ")
 	others := slices.DeleteFunc([]string{"task", "attempt", "run", "session"}, func(other string) bool { return other == noun })
-	return fmt.Sprintf("\n\nID is that of %s, or of the %s that belongs with it. Its first characters are\nenough, and latest is the newest %s.", k.what, either(others), noun)
+	return fmt.Sprintf("\n\nID is that of %s, or of its %s. The first characters are enough, and\nlatest is the newest %s.", k.what, either(others), noun)
 }
 
 // onTheBoard lists the tasks and the attempts.
@@ -119,7 +119,7 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	}
 	switch {
 	case given == latest && newest.id == "":
-		return "", fmt.Errorf("there is no %s yet, so latest names none", noun)
+		return "", fmt.Errorf("there is no %s yet", noun)
 	case given == latest:
 		return newest.id, nil
 	case len(found) == 0 && len(own) == 0:
@@ -127,7 +127,7 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	case len(found) == 0:
 		return "", fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them: %s", noun, given, k.lister, names(own, shortID))
 	case len(found) > 1:
-		return "", fmt.Errorf("%d ids begin with %q; give more of it: %s", len(found), given, names(found, max(shortID, len(given)+2)))
+		return "", fmt.Errorf("%d ids begin with %q; give more characters: %s", len(found), given, names(found, max(shortID, len(given)+2)))
 	}
 	if id = k.id(found[0].related); id != "" {
 		return id, nil

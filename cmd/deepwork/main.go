@@ -265,10 +265,13 @@ var commands = map[string]string{
 	"call_workflow_tool": "", "list_workflow_tools": "", "refresh_workflow_tools": "", "workflow_status": "", "cancel_execution": "", "get_context": "",
 }
 
+// longID matches an id of the board in a sentence, but not in a path, a ref or quotes, of which people need the beginning only.
+var longID = regexp.MustCompile(`(^|[ (])([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
 var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 
-// inCommands returns a message for agents as people read it: with commands in place of tools, and without the
-// sentences about tools that no command stands for.
+// inCommands returns a message for agents as people read it: with commands in place of tools, without the
+// sentences about tools that no command stands for, and with short ids.
 func inCommands(message string) string {
 	message = strings.NewReplacer("name the branch to start from in repos; list_repos has the ids", "name the one to start from with --target", "; list_executors describes them", "", "; list_executors lists the available ones", "",
 		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise",
@@ -289,10 +292,10 @@ func inCommands(message string) string {
 			kept = append(kept, sentence)
 		}
 	}
-	if kept == nil {
-		return message
+	if kept != nil {
+		message = strings.TrimSpace(strings.Join(kept, ""))
 	}
-	return strings.TrimSpace(strings.Join(kept, ""))
+	return longID.ReplaceAllString(message, "$1$2")
 }
 
 // What is printed comes from others: names, goals and notes of agents.

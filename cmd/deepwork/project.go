@@ -43,7 +43,7 @@ func (a *app) projectRoot() (string, error) {
 	if here, err := os.Getwd(); err == nil && a.path == "" {
 		if found := state.Upwards(here); found != here {
 			a.path = relative(here, found)
-			fmt.Fprintf(a.err, "deepwork: note: this folder is inside the project %s, which is used; --path . means this folder\n", inline(found))
+			fmt.Fprintf(a.err, "deepwork: note: using the project %s around this folder; --path . uses this folder\n", inline(found))
 		}
 	}
 	return a.givenRoot()
@@ -123,7 +123,7 @@ func (a *app) boardFolder(ctx context.Context) (root string, folder *state.Folde
 	}
 	if !a.saidProject {
 		a.saidProject = true
-		fmt.Fprintf(a.err, "deepwork: note: this is the worktree of an attempt; the board is that of its project %s\n", inline(folder.Root))
+		fmt.Fprintf(a.err, "deepwork: note: this is the worktree of an attempt; using the board of its project %s\n", inline(folder.Root))
 	}
 	return folder.Root, folder, nil
 }

@@ -72,10 +72,10 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 	}
 	if detach {
 		if err := a.inBackground(ctx, r.RunID); err != nil {
-			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", r.RunID, err)
+			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", board.Short(r.RunID), err)
 		}
 		if !a.json {
-			fmt.Fprintf(a.out, "It goes on in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+			fmt.Fprintf(a.out, "It continues in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
 		}
 		return nil
 	}
@@ -98,9 +98,9 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 		case ctx.Err() != nil && !asked:
 			asked = true
 			if looking = context.WithoutCancel(ctx); !engine.Interrupt(r.RunID) {
-				goesOn := "the run goes on, as another process leads it. 'deepwork run resume %s' follows it again"
+				goesOn := "the run continues in another process. 'deepwork run resume %s' follows it again"
 				if now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID}); err == nil && now.State == board.Queued {
-					goesOn = "the run waits for a process that leads it: 'deepwork run resume %s', or a server of the project"
+					goesOn = "the run waits for a process to lead it: 'deepwork run resume %s', or a server of the project"
 				}
 				fmt.Fprintf(a.err, "deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
 				return &exitError{exitInterrupted}
@@ -315,7 +315,7 @@ func (v *runLines) event(e runEvent) {
 	case "step_ended":
 		how := e.State.Words()
 		if e.unfinished {
-			how = "ended, its step not finished,"
+			how = "ended, step not finished,"
 		}
 		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, how, spent(e))
 		if e.Reason != nil {

@@ -35,12 +35,11 @@ func (a *app) sessionsListCommand() *cobra.Command {
 	return a.onProject("print them as JSON, with exact times", &cobra.Command{
 		Use:   "list",
 		Short: "List the sessions, the most recently active first",
-		Long: `List the sessions, the most recently active first. AGE is the time since a
-session was started, IDLE since its last change; SERVER is the running process that
-moved an active session last for an agent that is connected; ATTEMPT is the attempt of
-the task board in whose workspace a session was begun; PLACE is the machine and folder
-that moved it last, if that is another one. Empty columns are left out, and more are
-left out at a narrow terminal.`,
+		Long: `List the sessions, the most recently active first. AGE is the time since a session was
+started, IDLE since its last change. SERVER is the process that last moved an active
+session, if its agent is still connected; ATTEMPT is the attempt it was begun in; PLACE
+is the machine and folder that last moved it, if not this one. Empty columns are left
+out, and more at a narrow terminal.`,
 		Example: `  deepwork sessions list`,
 		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -134,16 +133,15 @@ func (a *app) sessionsPruneCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "prune",
 		Short: "Remove sessions that ended long ago, and unused job definitions",
-		Long: `Remove the sessions that were completed or aborted longer ago than
---older-than, with their files on this machine, and print their ids. Active sessions are never removed. The stored
-definitions of jobs that no session needs are removed as well, except those of the
-last two hours. With sessions.keep_ended in the config, servers do the same once
-an hour.`,
+		Long: `Remove the sessions that ended longer ago than --older-than, with their files on this
+machine, and print their ids. Active sessions are never removed. Job definitions that no
+session needs are removed, too, except those of the last two hours. With
+sessions.keep_ended in the config, servers do this once an hour.`,
 		Example: `  deepwork sessions prune --older-than 168h --dry-run`,
 		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < 0 {
-				return usagef(cmd, "--older-than %s is negative; give how long ago sessions must have ended, such as 720h", olderThan)
+				return usagef(cmd, "--older-than %s is negative; expected a time such as 720h", olderThan)
 			}
 			cutoff := time.Now().Add(-olderThan)
 			return a.withEngine(cmd.Context(), false, nil, func(engine *workflow.Engine) error {

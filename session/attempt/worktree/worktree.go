@@ -123,17 +123,10 @@ var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 // nameEnd matches what of a branch can be the name of an attempt.
 var nameEnd = regexp.MustCompile(`[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// longestName is the maximum number of characters of a name by NameFor: some systems limit the length of paths.
-const longestName = 32
-
 // NameFor returns a name for an attempt on a branch, such as fix-the-login-1a2b for deepwork/fix-the-login-1a2b, that
 // nothing in the folder of worktrees has.
 func NameFor(dir, branch string) string {
 	name := nameEnd.FindString(branch)
-	if cut := len(name) - longestName; cut > 0 {
-		end := name[len(name)-5:] // the digits of BranchFor
-		name = strings.TrimRight(name[:longestName-len(end)], "-") + end
-	}
 	free := name
 	for n := 2; isThere(filepath.Join(dir, free)); n++ {
 		free = fmt.Sprintf("%s-%d", name, n)
