@@ -46,7 +46,8 @@ problems, or the check could not finish.
 
 With --set-aside, a database that is damaged, or of another version of deepwork, is
 renamed, so that the next command begins an empty one. No server may run.`,
-		Args: takes(0, 0, ""),
+		Example: `  deepwork check`,
+		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			root, err := a.projectRoot()
 			if err != nil {

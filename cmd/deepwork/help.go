@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"deepwork/actor/xslices"
 	"deepwork/cmd/deepwork/docs"
@@ -23,7 +24,19 @@ func init() {
 		left := padding + 3 // the name is indented by two
 		return strings.ReplaceAll(show.Wrap(short, width-left), "\n", "\n"+strings.Repeat(" ", left))
 	})
+	cobra.AddTemplateFunc("usages", func(cmd *cobra.Command, width int, ofStore bool) string {
+		some := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if _, is := f.Annotations[storeFlag]; is == ofStore {
+				some.AddFlag(f)
+			}
+		})
+		return some.FlagUsagesWrapped(width)
+	})
 }
+
+// storeFlag annotates the flags that only those need who share a store with other machines.
+const storeFlag = "deepwork_store"
 
 // helpGroups are the commands that the help lists first, in this order of groups.
 var helpGroups = []struct {
@@ -48,11 +61,18 @@ func groupHelp(root *cobra.Command) {
 	}
 }
 
+// groupFlags makes the help of all commands list the flags of the store after the others, and all flags fit a width;
+// 0 means no limit.
+func groupFlags(root *cobra.Command, width int) {
+	const flags, trimmed = "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{usages . %d %v | trimTrailingWhitespaces}}"
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), flags,
+		fmt.Sprintf(trimmed+"{{if usages . 0 true}}\n\nSeveral machines:\n"+trimmed+"{{end}}", width, false, width, true), 1))
+}
+
 // fitHelp makes the help of all commands fit a width.
 func fitHelp(root *cobra.Command, width int) {
 	root.SetUsageTemplate(strings.NewReplacer(
 		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `"{{.CommandPath}} [command] --help" says more about a command.`,
-		".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width),
 		"{{rpad .Name .NamePadding }} {{.Short}}", fmt.Sprintf("{{rpad .Name .NamePadding }} {{beside %d .NamePadding .Short}}", width),
 	).Replace(root.UsageTemplate()))
 	var fit func(*cobra.Command)

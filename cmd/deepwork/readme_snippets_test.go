@@ -308,6 +308,38 @@ func shellWords(line string) []string {
 	return words
 }
 
+// The examples in the help are valid commands, and every command of the board and of runs has one.
+func TestExamplesInHelp(t *testing.T) {
+	example := regexp.MustCompile(`deepwork ([^<>)]*)`)
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			check(sub)
+		}
+		if of := c.CommandPath(); c.Example == "" && !c.Hidden && regexp.MustCompile(`^deepwork (board|run) `).MatchString(of) && c.Name() != "projects" {
+			t.Errorf("the help of %s has no example", of)
+		}
+		for line := range strings.Lines(c.Example) {
+			found := example.FindStringSubmatch(line)
+			if found == nil {
+				t.Errorf("an example of %s: %q", c.CommandPath(), line)
+				continue
+			}
+			cmd, rest, err := (&app{}).root().Find(shellWords(found[1]))
+			if err == nil {
+				err = cmd.ParseFlags(rest)
+			}
+			if err == nil {
+				err = cmd.ValidateArgs(cmd.Flags().Args())
+			}
+			if err != nil || !strings.HasPrefix(cmd.CommandPath(), c.CommandPath()) {
+				t.Errorf("an example of %s: %q: %v", c.CommandPath(), line, err)
+			}
+		}
+	}
+	check((&app{}).root())
+}
+
 // What the README says of http are the defaults, and every key of it.
 func TestReadmeHTTP(t *testing.T) {
 	block := snippets(t, "yaml config")[0].text

@@ -87,6 +87,8 @@ token show".
 On SIGINT or SIGTERM it finishes the calls in flight (with http and sse within 5 s),
 stops its reviewers, and ends within 10 s. A second signal ends it at once; with stdio
 only one that comes more than 3 s after the first.`,
+		Example: `  deepwork serve
+  deepwork serve --transport http --port 8000`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {

@@ -40,6 +40,8 @@ terminal, and stops working when the command ends. To look from another machine,
 the same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765 --path DIR
 
 serve --transport http has the same pages at /.`,
+		Example: `  deepwork ui
+  deepwork ui --port 8765 --read-only`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.port < 0 || f.port > 65535 {

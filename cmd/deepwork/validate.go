@@ -28,6 +28,8 @@ program is not installed here. The exit code is 1 if there is an error; warnings
 not count.
 
 With --watch it goes on until interrupted, and prints again what an edit changed.`,
+		Example: `  deepwork validate
+  deepwork validate release_notes`,
 		Args: takes(0, -1, ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			root, err := a.projectRoot()

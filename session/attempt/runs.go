@@ -95,8 +95,11 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		}
 		run.Inputs = a.Inputs.Of(inputs)
 	}
-	agent, err := e.runExecutor(ctx, b.Who, cfg, a.Executor)
+	agent, err := e.agentFor(ctx, b.Who, cfg, board.OrEmpty(a.Executor), nil)
 	if err != nil {
+		return nil, err
+	}
+	if err := agent.check(ctx, ""); err != nil && !e.elsewhere(err) {
 		return nil, err
 	}
 	project, repos, err := e.rootRepos(ctx, b.View)
@@ -203,25 +206,17 @@ func nameAndVariant(executor string) (name string, variant *string) {
 	return name, variant
 }
 
-// runExecutor resolves NAME or NAME:VARIANT, or the default.
-func (e *Engine) runExecutor(ctx context.Context, who session.Caller, cfg *config.Config, named *string) (*choice, error) {
-	var name string
-	var of *string
-	if named != nil && strings.TrimSpace(*named) != "" {
-		name, of = nameAndVariant(*named)
-	} else {
-		var err error
-		if name, of, err = e.defaultExecutor(ctx, who, cfg); err != nil {
-			return nil, err
-		}
+// agentFor returns the executor that a caller names, as NAME or NAME:VARIANT, or the default.
+func (e *Engine) agentFor(ctx context.Context, who session.Caller, cfg *config.Config, name string, variant *string) (agent *choice, err error) {
+	if strings.TrimSpace(name) == "" {
+		name, variant, err = e.defaultExecutor(ctx, who, cfg)
+	} else if variant == nil {
+		name, variant = nameAndVariant(name)
 	}
-	agent, err := e.choose(ctx, name, of)
-	if err == nil {
-		if err = agent.check(ctx, ""); e.elsewhere(err) {
-			err = nil
-		}
+	if err != nil {
+		return nil, err
 	}
-	return agent, err
+	return e.choose(ctx, name, variant)
 }
 
 // rootRepos returns the project of the server's own folder, and its repositories with the branches that
