@@ -218,7 +218,7 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", p.root, "--log-level", "error")
 		server.Stderr = t.Output()
 		client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			if asked.Add(1); !strings.Contains(r.Params.Message, "in "+p.status().Workspace+":\n- a.md") || !strings.Contains(r.Params.Message, "Would you sign it?") {
+			if asked.Add(1); !strings.Contains(r.Params.Message, "in "+p.status().Workspace+":\n") || !strings.Contains(r.Params.Message, "- a.md\n") || !strings.Contains(r.Params.Message, "Would you sign it?") {
 				t.Errorf("asked %q", r.Params.Message)
 			}
 			return answer, nil

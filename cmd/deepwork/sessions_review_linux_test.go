@@ -102,6 +102,30 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	}
 }
 
+// What does not fit on the screen is shown by $PAGER, without what could move the cursor or hide text.
+func TestALongReviewIsPaged(t *testing.T) {
+	root := t.TempDir()
+	ownUser(t, "")
+	long := strings.Repeat("a line\n", 60) + "\x1b[2Jthe \u202eend\n"
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": reviewedJob("one", `[{run_each: out, by: human, quality_criteria: {good: "Is it good?"}}]`, "a"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+		"long.txt":                   long, "short.txt": "a line\n",
+		"pager.sh": "#!/bin/sh\necho PAGED\nexec cat\n",
+	})
+	must(t, os.Chmod(filepath.Join(root, "pager.sh"), 0o755))
+	t.Setenv("PAGER", filepath.Join(root, "pager.sh"))
+	client, _ := startClient(t, root)
+	for file, paged := range map[string]bool{"long.txt": true, "short.txt": false} {
+		id := beginSession(t, client, "one", "Close it")
+		callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": file}, "step_id": "a", "session_id": id})
+		printed, got, err := typing(t, "quit", "sh", "-c", "exec deepwork sessions review "+id+" --path "+root+" >/dev/tty")
+		if got = strings.ReplaceAll(got, "\r", ""); err != nil || strings.Contains(got, "PAGED") != paged || strings.Contains(got, "\x1b[2J") || strings.Contains(got, "\u202e") || paged != strings.Contains(got, `the \u202eend`) || !strings.Contains(got, "    a line\n") {
+			t.Errorf("%s: %v, %s%s", file, err, printed, got)
+		}
+	}
+}
+
 // A person overrides a review at the terminal, with a server that runs and without one; the agent's
 // next call goes on, once. The evidence distinguishes a person from an agent.
 func TestAPersonOverridesAtTheTerminal(t *testing.T) {

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -40,8 +41,8 @@ type HandedFile struct {
 	machine.FileHash
 	Full string // the absolute path; "" for a text
 	Kind FileKind
-	Size int64
 	Text string // "" if it is not shown; Note says why
+	Old  bool   // it is as it was when a person failed it
 	Diff string // unified, to the hand-in that a person failed last; "" if there was none or nothing has changed
 	Note string // about the content or the diff
 }
@@ -61,7 +62,7 @@ const (
 // The bounds of what is shown, and kept for a diff, of a hand-in, in bytes. An image may be larger than other files.
 const (
 	maxHandedText  = 256 << 10
-	maxHandedTexts = 4 << 20
+	maxHandedTexts = 4 << 20 // of a step
 	MaxHandedImage = 5 << 20
 )
 
@@ -116,36 +117,31 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 	h := HandedFile{FileHash: f, Kind: BinaryFile}
 	if f.Output != "" {
 		if v, _ := outputs.Get(f.Output); v.Text != nil {
-			h.Kind, h.Text, h.Size = CodeFile, *v.Text, int64(len(*v.Text))
+			h.Kind, h.Text = CodeFile, *v.Text
 		}
 		return h
 	}
 	if h.Full = filepath.FromSlash(f.Path); !filepath.IsAbs(h.Full) {
 		h.Full = filepath.Join(root, h.Full)
 	}
-	real, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		h.Note = fmt.Sprintf("It cannot be read here: %v.", err)
-		return h
-	}
-	_, info, err := gate.Locate(real, f.Path)
-	if err != nil {
-		h.Note = fmt.Sprintf("It cannot be read here: %v.", err)
-		return h
-	}
-	h.Size = info.Size()
 	most := int64(min(maxHandedText, room))
 	if slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(filepath.Ext(f.Path))) {
 		most = MaxHandedImage
 	}
-	if h.Size > most {
-		h.Note = "It is too large to show here: open it yourself."
-		return h
+	var size int64
+	var data []byte
+	root, err := filepath.EvalSymlinks(root)
+	if err == nil {
+		size, err = sizeOf(root, f.Path)
 	}
-	data, err := gate.ReadFile(real, f.Path, most)
+	if err == nil && size <= most {
+		data, err = gate.ReadFile(root, f.Path, most)
+	}
 	switch {
 	case err != nil:
 		h.Note = fmt.Sprintf("It cannot be read here: %v.", err)
+	case size > most:
+		h.Note = fmt.Sprintf("It is too large to show here, with %d bytes: open it yourself.", size)
 	case hash(data) != f.SHA256:
 		h.Note = "It changed after it was handed in, so nobody can judge it: have the agent hand it in again."
 	case len(data) == 0:
@@ -160,6 +156,14 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 	return h
 }
 
+func sizeOf(root, path string) (int64, error) {
+	_, info, err := gate.Locate(root, path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
 // compare fills in the diff to what a person failed.
 func (h *HandedFile) compare(earlier *machine.Attempt, texts map[string]string) {
 	i := slices.IndexFunc(earlier.Files, h.Same)
@@ -172,7 +176,7 @@ func (h *HandedFile) compare(earlier *machine.Attempt, texts map[string]string) 
 	}
 	was := earlier.Files[i]
 	if was.SHA256 == h.SHA256 {
-		h.Note = "It is as it was at the last review."
+		h.Note, h.Old = "It is as it was at the last review.", true
 		return
 	}
 	old, kept := texts[was.SHA256]
@@ -282,9 +286,9 @@ func (h *HandIn) Brief() string {
 	b.WriteString("Outputs:\n")
 	for _, f := range h.Files {
 		fmt.Fprintf(&b, "- %s\n", strings.TrimSpace(f.Name()+" "+f.Note))
-		text := f.Text
-		if f.Diff != "" {
-			text = f.Diff
+		text := cmp.Or(f.Diff, f.Text)
+		if f.Old {
+			text = ""
 		}
 		lines := strings.SplitAfterN(text, "\n", maxBriefLines+1)
 		if len(lines) > maxBriefLines {

@@ -39,19 +39,19 @@ type handedLine struct {
 	Text     template.HTML
 }
 
-// The bounds of a page: how many forms show files, and how many lines these have together.
+// The bounds of a page: how many forms show files, and how many bytes these have together, about.
 const (
-	maxHandIns     = 5
-	maxHandedLines = 5000
+	maxHandIns  = 5
+	maxHandedIn = 400 << 10
 )
 
 // showHandIns fills in the files that a person is asked about, in the first forms of the page; the others link to a
 // page of their own.
 func (p *sessionPage) showHandIns(ctx context.Context) {
-	forms, lines := maxHandIns, maxHandedLines
+	forms, room := maxHandIns, maxHandedIn
 	for _, group := range p.Timeline {
 		for _, v := range group {
-			if v.Answer == nil || forms == 0 || lines <= 0 {
+			if v.Answer == nil || forms == 0 || room <= 0 {
 				continue
 			}
 			h, err := p.engine.HandIn(ctx, p.ID, v.ID)
@@ -61,8 +61,7 @@ func (p *sessionPage) showHandIns(ctx context.Context) {
 			forms--
 			for _, f := range h.Files {
 				shown := handedFile{HandedFile: f}
-				shown.render(p.ID, v.ID, max(lines, 0))
-				lines -= len(shown.Lines) + len(shown.Changes)
+				room -= shown.render(p.ID, v.ID, room)
 				v.Answer.Shown = append(v.Answer.Shown, shown)
 			}
 			v.Answer.Gone = h.Gone
@@ -70,16 +69,16 @@ func (p *sessionPage) showHandIns(ctx context.Context) {
 	}
 }
 
-// render fills in what the page shows of the file, with at most so many lines.
-func (f *handedFile) render(id, stepID string, most int) {
+// render fills in what the page shows of the file, in about so many bytes, and returns how many it takes.
+func (f *handedFile) render(id, stepID string, room int) (size int) {
 	if f.Kind == workflow.ImageFile {
 		f.Image = "/sessions/" + id + "/image?" + url.Values{"step": {stepID}, "path": {f.Path}, "sha256": {f.SHA256}}.Encode()
 	}
 	if f.Text == "" {
-		return
+		return 0
 	}
 	text, numbered := f.Text, true
-	if f.Kind == workflow.MarkdownFile && most > 0 {
+	if f.Kind == workflow.MarkdownFile && len(text) < room {
 		f.Rendered = markdown([]byte(show.Plain(text)))
 	}
 	var indented bytes.Buffer
@@ -87,10 +86,12 @@ func (f *handedFile) render(id, stepID string, most int) {
 		text, numbered = indented.String(), false
 	}
 	lines := strings.Split(strings.TrimSuffix(show.Plain(text), "\n"), "\n")
-	f.Cut = len(lines) > most
-	lines = lines[:min(len(lines), most)]
 	for i := range lines {
 		lines[i] = jsontext.Clip(lines[i], maxLine)
+		if size += len(lines[i]) + lineBytes; size > room {
+			lines, f.Cut = lines[:i], true
+			break
+		}
 	}
 	for i, markup := range strings.Split(string(highlight(f.Path, []byte(strings.Join(lines, "\n")))), "\n") {
 		line := handedLine{Kind: "same", Text: template.HTML(markup)}
@@ -99,11 +100,12 @@ func (f *handedFile) render(id, stepID string, most int) {
 		}
 		f.Lines = append(f.Lines, line)
 	}
-	if f.Diff == "" {
-		return
-	}
-	for _, file := range parseDiff("", "diff --git a/f b/f\n"+f.Diff) {
-		for _, l := range file.Lines[:min(len(file.Lines), most)] {
+	for _, file := range parseDiff("", "diff --git a/f b/f\n"+f.Diff) { // no line without a diff
+		for _, l := range file.Lines {
+			if size += len(l.Text) + lineBytes; size > room {
+				f.Cut = true
+				break
+			}
 			line := handedLine{Kind: l.Kind, Old: l.Old, New: l.New, Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(show.Plain(l.Text), maxLine)))}
 			if numbered && l.New > 0 && l.New <= len(f.Lines) {
 				line.Text = f.Lines[l.New-1].Text
@@ -111,6 +113,7 @@ func (f *handedFile) render(id, stepID string, most int) {
 			f.Changes = append(f.Changes, line)
 		}
 	}
+	return size
 }
 
 // image serves an image that a step has handed in to a person, as it was handed in. Its type is one that runs nothing.
