@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+	"gopkg.in/yaml.v3"
+
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
@@ -99,6 +102,38 @@ func walkSources(root string, visit func(name string) error) error {
 			return fs.SkipDir
 		}
 		return nil
+	})
+}
+
+// Nothing offers a command with a person's verdict in it, since an agent that reads it could run it: no message, page,
+// document or help. The command has no flags for one.
+func TestNoCommandHasAVerdict(t *testing.T) {
+	verdict := regexp.MustCompile(`sessions review[^\n]*(?:--(?:pass|fail)\b|(?:STEP|ID|%s|\}\})\]* (?:pass|fail)\b)|--(?:pass|fail)\b[^\n]*--feedback`)
+	for _, offered := range []string{"deepwork sessions review ID STEP --pass", "`deepwork sessions review %s %s pass`", "or --fail --feedback TEXT in place of --pass --feedback"} {
+		if !verdict.MatchString(offered) {
+			t.Errorf("%q is not found", offered)
+		}
+	}
+	files := 0
+	must(t, walkSources(filepath.Join("..", ".."), func(name string) error {
+		if strings.HasSuffix(name, "_test.go") || !slices.Contains([]string{".go", ".md", ".html", ".json", ".yml", ".js"}, filepath.Ext(name)) {
+			return nil
+		}
+		files++
+		text, err := os.ReadFile(name)
+		if found := verdict.FindString(string(text)); found != "" {
+			t.Errorf("%s: %s", name, found)
+		}
+		return err
+	}))
+	if files < 300 {
+		t.Errorf("only %d files were read", files)
+	}
+	var a app
+	a.sessionsReviewCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains([]string{"pass", "fail", "feedback", "yes"}, f.Name) {
+			t.Errorf("--%s holds a verdict", f.Name)
+		}
 	})
 }
 

@@ -101,6 +101,7 @@ func (s *Site) pages() {
 	s.post("/sessions/{id}/override", s.onSession(s.overrideStep))
 	s.post("/sessions/{id}/review", s.onSession(s.answer))
 	s.page("GET /sessions/{id}/output", s.output)
+	s.mux.HandleFunc("GET /sessions/{id}/image", s.known(s.image))
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)

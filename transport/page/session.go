@@ -81,6 +81,9 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 		return nil, err
 	}
 	p.fit(r.URL.Query().Get("step"))
+	if who.Has(session.RightPerson) {
+		p.showHandIns(ctx)
+	}
 	title := p.Goal
 	title = cmp.Or(title, p.ID)
 	return &shown{view: "session", title: title, data: p, on: p.topics()}, nil
@@ -222,6 +225,8 @@ type answerForm struct {
 	SessionID, Step, Digest, Notes string
 	Files                          []machine.FileHash
 	Criteria                       []job.Criteria
+	Shown                          []handedFile // empty on pages that only link to the files
+	Gone                           []string     // what an earlier hand-in had
 }
 
 // answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.

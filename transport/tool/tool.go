@@ -38,6 +38,7 @@ import (
 	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/show"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -303,7 +304,7 @@ func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest) context.Con
 		return ctx
 	}
 	return workflow.WithAsk(ctx, func(ctx context.Context, question string) *machine.Answer {
-		r, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: question, RequestedSchema: answerSchema})
+		r, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema})
 		if err != nil {
 			s.Logger.LogAttrs(ctx, slog.LevelDebug, "the client did not ask its user", slog.Any("error", err))
 			return nil

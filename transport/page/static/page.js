@@ -109,9 +109,20 @@ document.addEventListener('scroll', e => {
 }, true);
 document.addEventListener('htmx:after:swap', follow);
 
+// A comment on a line that a person judges begins a line of their feedback.
+function commentInto(field, row) {
+  const [before, now] = [...row.cells].map(c => c.textContent), file = row.closest('.diff').dataset.file;
+  if (!before && !now) return;
+  field.value = `${field.value.trimEnd()}${field.value.trim() ? '\n' : ''}${file}:${now || `${before} (before)`}: `;
+  field.focus();
+  field.setSelectionRange(field.value.length, field.value.length);
+}
+
 // A comment on a line of a diff: by a click on the line's number, or with Enter on the line that has the
 // focus. The arrow keys walk the lines.
 function commentOn(row, cell) {
+  const answer = row.closest('form.answer');
+  if (answer) { commentInto(answer.querySelector('textarea'), row); return; }
   const dialog = document.getElementById('comment'), table = row.closest('.diff');
   if (!dialog || !table) return;
   const cells = [...row.cells], split = table.classList.contains('split');

@@ -311,10 +311,11 @@ CREATE INDEX workflow_sessions_at ON workflow_sessions (attempt_id) WHERE attemp
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions (identity) WHERE waiting <> '';
 CREATE UNIQUE INDEX workflow_sessions_on ON workflow_sessions (branch) WHERE branch <> '' AND status = 'active';
 
--- The elements of the lists of a session: progress of steps, withdrawn progress, replies, and its long texts by their hashes.
+-- The elements of the lists of a session: progress of steps, withdrawn progress, replies, its long texts by their
+-- hashes, and the texts of a hand-in that a person failed.
 CREATE TABLE session_parts (
 	session_id TEXT NOT NULL REFERENCES workflow_sessions (id) ON DELETE CASCADE,
-	kind       TEXT NOT NULL CHECK (kind IN ('step', 'withdrawal', 'reply', 'text')),
+	kind       TEXT NOT NULL CHECK (kind IN ('step', 'withdrawal', 'reply', 'text', 'judged')),
 	key        TEXT NOT NULL,
 	position   INTEGER NOT NULL,
 	body       TEXT NOT NULL, -- JSON
