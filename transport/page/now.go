@@ -23,6 +23,8 @@ const (
 	maxItems = 40
 	// maxAlone is how many a page shows of one list.
 	maxAlone = 100
+	// maxRecent is how many of what has finished are among the other lists. The history has all.
+	maxRecent = 12
 )
 
 // An item is an entry of a list of the page Now.
@@ -35,10 +37,42 @@ type item struct {
 	Since  time.Time
 	// Command is what a person runs in a terminal, "" if the page behind the link is enough.
 	Command string
-	Answer  *answerForm // nil if nobody is asked to pass outputs
+	Do      []deed // what a person can do about it in its row, what they are to do first
+	Step    string // where its workflow is, such as step 2 of 5
+	Changes *diffstat
+	Cost    *board.Cost
 
-	waits *session.AwaitingStep // nil if it is another kind
-	rank  int                   // what is before the others has a lower one
+	attempt, task string // ids, "" if it has none
+	group         int    // of what needs a person: see groups
+}
+
+// A deed is what a person can do about an item: a link, or a form that is sent to a path.
+type deed struct {
+	Label  string
+	Link   string
+	Post   string
+	Fields map[string]string // of the form
+	Right  string            // that it needs, as for frame.May
+}
+
+// The groups of what needs a person, in the order in which they are shown: what keeps most others waiting is first.
+const (
+	blocksAll = iota
+	asksPerson
+	hasStopped
+	hasConflicts
+	toReview
+	toMerge
+)
+
+// groups are the headings of what needs a person.
+var groups = []string{
+	blocksAll:    "Holds up every agent",
+	asksPerson:   "An agent waits for your answer",
+	hasStopped:   "Stopped",
+	hasConflicts: "Conflicts",
+	toReview:     "To review",
+	toMerge:      "Done, to merge",
 }
 
 // matches reports whether an item has each word of a filter.
@@ -56,6 +90,27 @@ type nowList struct {
 	Next              string // the page with these
 }
 
+// A nowGroup are the items of a list that need the same of a person; without a title, all of the list.
+type nowGroup struct {
+	Title  string
+	Urgent bool // somebody waits for it
+	Items  []item
+}
+
+// Groups returns the items by what they need.
+func (l nowList) Groups() (all []nowGroup) {
+	if l.Name != "needs" {
+		return []nowGroup{{Items: l.Items}}
+	}
+	for _, i := range l.Items {
+		if last := len(all) - 1; last < 0 || all[last].Title != groups[i.group] {
+			all = append(all, nowGroup{Title: groups[i.group], Urgent: i.group <= asksPerson})
+		}
+		all[len(all)-1].Items = append(all[len(all)-1].Items, i)
+	}
+	return all
+}
+
 type nowPage struct {
 	Filter string
 	Only   string // the name of the one list that is shown, "" for all
@@ -68,19 +123,21 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err != nil {
 		return nil, err
 	}
-	var needs, working, recent []item
 	waits, err := s.waits(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	needs = xslices.Map(waits, attentionItem)
-	if s.Board != nil {
-		// What stops everything is not below hundreds of others.
-		slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
+	of := workflowsOf(sessions)
+	needs := xslices.Map(waits, func(a board.Attention) item { return attentionItem(a, of[a.ID]) })
+	slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.group, b.group) })
+	asks := map[string]bool{} // the sessions that wait for a person
+	for _, a := range waits {
+		asks[a.ID] = true
 	}
+	var working, recent []item
 	for _, i := range sessions {
 		switch {
-		case i.AttemptID != "" || !sees(who, i): // the former is shown with its attempt
+		case i.AttemptID != "" || asks[i.ID] || !sees(who, i): // the first is shown with its attempt
 		case i.Status == "active":
 			working = append(working, sessionItem(i))
 		default:
@@ -101,18 +158,61 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		{Name: "recent", Title: "Recently finished", None: "Nothing has finished yet.", Items: recent},
 	} {
 		if p.Only == "" || p.Only == l.Name {
-			part := l.part(p.Filter, p.Only != "", from)
-			for i := range part.Items {
-				if it := &part.Items[i]; it.waits != nil && it.waits.Review {
-					if state, err := s.Engine.Read(ctx, it.waits.SessionID); err == nil { // else it is gone
-						it.Answer = answerFormOf(s.Engine, state, it.waits.Step)
-					}
-				}
-			}
-			p.Lists = append(p.Lists, part)
+			p.Lists = append(p.Lists, l.part(p.Filter, p.Only != "", from))
 		}
 	}
-	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic}}, nil
+	if err := s.detail(ctx, who, p.Lists, sessions, of); err != nil {
+		return nil, err
+	}
+	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic, changesTopic}}, nil
+}
+
+// workflowsOf returns the session of the workflow of each attempt, by the attempt: the one that moved last of those
+// that are nested in none.
+func workflowsOf(newest []*workflow.SessionInfo) map[string]*workflow.SessionInfo {
+	of := map[string]*workflow.SessionInfo{}
+	for _, i := range newest {
+		if i.AttemptID != "" && i.Parent == "" && of[i.AttemptID] == nil {
+			of[i.AttemptID] = i
+		}
+	}
+	return of
+}
+
+// detail adds to the items that are shown where their workflows are, what they have changed and what they cost.
+func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, sessions []*workflow.SessionInfo, of map[string]*workflow.SessionInfo) error {
+	byLink := make(map[string]*workflow.SessionInfo, len(sessions))
+	for _, i := range sessions {
+		byLink["/sessions/"+i.ID] = i
+	}
+	var tasks []string
+	for _, l := range lists {
+		for n := range l.Items {
+			i := &l.Items[n]
+			link, _, _ := strings.Cut(i.Link, "#")
+			if at := cmp.Or(byLink[link], of[i.attempt]); at != nil && at.Status == "active" {
+				i.Step = s.stepOf(at)
+			}
+			if i.task != "" {
+				tasks = append(tasks, i.task)
+			}
+			if l.Name == "needs" && i.attempt != "" && s.Board != nil {
+				if i.Changes = s.changes.of(i.attempt); i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
+					i.Do = []deed{doneDeed(i.task)}
+				}
+			}
+		}
+	}
+	if s.Board == nil || tasks == nil {
+		return nil
+	}
+	costs, err := s.Board.Costs(ctx, who, tasks)
+	for _, l := range lists {
+		for n := range l.Items {
+			l.Items[n].Cost = costs[l.Items[n].task]
+		}
+	}
+	return err
 }
 
 // part returns the part of a list that a page shows: of what matches the filter, alone or among the
@@ -126,6 +226,8 @@ func (l nowList) part(filter string, alone bool, from int) nowList {
 	most := maxItems
 	if alone {
 		most = maxAlone
+	} else if l.Name == "recent" {
+		most = maxRecent
 	}
 	from = min(max(from, 0), l.Total)
 	to := min(from+most, l.Total)
@@ -152,7 +254,7 @@ func sessionItem(i *workflow.SessionInfo) item {
 	about := i.Job + "/" + i.Workflow
 	status := i.Status
 	if i.Status == "active" {
-		about += ", step " + i.Step
+		about += ", at " + i.Step
 		if i.MovedBy != "" && !i.InUse {
 			status = "paused"
 			about += "; the server that moved it last has ended"
@@ -161,62 +263,86 @@ func sessionItem(i *workflow.SessionInfo) item {
 	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt}
 }
 
-// attentions say what needs a person: what it is, its status and what to do.
-var attentions = map[string][3]string{
-	board.AttentionFailed:    {"agent", "", "read its last messages, then send a follow-up or start another"},
-	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge"},
-	board.AttentionRun:       {"run", "", ""},
-	board.AttentionReview:    {"agent", "", "look at its changes, then merge them or send a follow-up"},
-	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again"},
-	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
-	board.AttentionLimit:     {"run", "", "it is tried again a few times, then it stops and asks you"},
-	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
+// attentions say what needs a person: what it is, its status, what to do, and the group that it is in.
+var attentions = map[string]struct {
+	kind, status, about string
+	group               int
+}{
+	board.AttentionFailed:    {"agent", "", "read its last messages, then send a follow-up or start another", hasStopped},
+	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge", hasConflicts},
+	board.AttentionRun:       {"run", "", "", hasStopped},
+	board.AttentionReview:    {"agent", "", "", toReview},
+	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again", asksPerson},
+	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal", blocksAll},
+	board.AttentionLimit:     {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
+	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it", blocksAll},
 }
 
 // endedRun says why a run has ended and what a person does about it. nil means that its leader is gone.
 func endedRun(end *board.RunEnd) string {
 	if end == nil {
-		return "the process that led it is gone: resume it"
+		return "the process that led it is gone"
 	}
 	why, _, _ := strings.Cut(end.Reason, "\n")
 	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
 		why = strings.TrimSpace("at step " + end.Step + ": " + why)
 	}
-	if end.State == board.Paused {
-		return why + " Resume it with a larger budget"
-	}
-	return why + " Read what its agent said last, then resume it"
+	return why
 }
 
-// attentionItem returns what needs a person, with the page that shows it.
-func attentionItem(a board.Attention) item {
+// attentionItem returns what needs a person, with the page that shows it. of is the workflow of its attempt, nil if
+// it has none.
+func attentionItem(a board.Attention, of *workflow.SessionInfo) item {
 	words := attentions[a.Kind]
-	i := item{Kind: words[0], Status: words[1], About: words[2], Title: a.Title, Command: a.Command}
+	i := item{Kind: words.kind, Status: words.status, About: words.about, group: words.group, Title: a.Title, Command: a.Command, task: a.TaskID}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
 	switch a.Kind {
-	case board.AttentionFailed, board.AttentionReview, board.AttentionConflicts, board.AttentionLimit:
-		i.Link, i.Command, i.Status = "/attempts/"+a.ID, "", string(*a.State)
-		if a.End != nil {
-			i.Kind = "run"
-		}
-	case board.AttentionRun:
-		i.Link, i.Command, i.Status, i.About = "/attempts/"+a.ID, "", string(*a.State), endedRun(a.End)
 	case board.AttentionStep:
-		i.Link, i.waits = "/sessions/"+a.ID, a.Waits
+		i.Link, i.Command = "/sessions/"+a.ID+"#step-"+a.Waits.Step, ""
+		i.Do = []deed{{Label: "Decide…", Link: i.Link, Right: "person"}}
 		if a.Waits.Review {
-			i.About = "look at its outputs, then pass or fail them"
+			i.About, i.Do[0].Label = "look at its outputs, then pass or fail them", "Pass…"
 		}
+		return i
 	case board.AttentionUntrusted:
 		i.Link = "/trust"
-	default:
+		return i
+	case board.AttentionBudget:
 		i.Link = "/board"
+		return i
 	}
-	if a.Kind == board.AttentionUntrusted || a.Kind == board.AttentionBudget {
-		i.rank = -1
+	i.Link, i.Command, i.Status, i.attempt = "/attempts/"+a.ID, "", string(*a.State), a.ID
+	if a.End != nil {
+		i.Kind = "run"
 	}
+	open := deed{Label: "Open", Link: i.Link}
+	switch {
+	case a.Kind == board.AttentionRun:
+		i.About = endedRun(a.End)
+		open = deed{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
+		if *a.State == board.Paused { // which needs a larger budget
+			open = deed{Label: "Resume…", Link: i.Link, Right: "agents"}
+		}
+	case a.Kind == board.AttentionConflicts:
+		open.Label = "Resolve…"
+	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
+		i.group, i.About = toMerge, "its workflow is complete"
+		open = deed{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
+		if a.InPlace {
+			open = doneDeed(a.TaskID)
+		}
+	case a.Kind == board.AttentionReview:
+		open.Label = "Review"
+	}
+	i.Do = []deed{open}
 	return i
+}
+
+// doneDeed moves a task to done.
+func doneDeed(task string) deed {
+	return deed{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
 }
 
 // work returns the attempts and the executions of other systems that are under way, and those that have
@@ -262,10 +388,10 @@ func workItem(w task.Work, state board.State) item {
 	kind, about := "agent", w.Executor
 	if w.Run != nil {
 		if kind = "run"; w.Step != "" && state.Open() {
-			about += ", step " + w.Step
+			about += ", at " + w.Step
 		}
 	}
-	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}
+	return item{Kind: kind, Title: w.Title, About: about, attempt: w.AttemptID, task: w.TaskID, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}
 }
 
 // newestFirst sorts items by their times, and returns them.

@@ -47,6 +47,8 @@ type Options struct {
 	Changes  store.Changes
 	Sources  *remote.Tools // nil if workflows of other systems are not served
 	ReadOnly bool          // no page changes anything
+	// Chooser lists projects; with it there are no other pages, and only the fields below are needed.
+	Chooser *Chooser
 	// Callers authenticates requests.
 	Callers *web.Login
 	// Key signs what pages send back with their forms. It is the same after a restart.
@@ -57,12 +59,14 @@ type Options struct {
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux   *http.ServeMux
-	sites http.CrossOriginProtection
-	feed  *feed
-	views *views
-	index index
-	edits edits
+	mux     *http.ServeMux
+	sites   http.CrossOriginProtection
+	feed    *feed
+	views   *views
+	index   index
+	edits   edits
+	changes *changes
+	flows   sync.Map // workflows by the hash of their definitions: *job.Workflow
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -73,6 +77,7 @@ func New(o Options) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
+	s.changes = newChanges(s.feed)
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err
@@ -92,7 +97,13 @@ func New(o Options) (*Site, error) {
 
 // pages registers each page and each action.
 func (s *Site) pages() {
+	if s.Chooser != nil {
+		s.page("GET /{$}", s.projects)
+		s.mux.HandleFunc("GET /open", s.known(s.open))
+		return
+	}
 	s.page("GET /{$}", s.now)
+	s.page("GET /history", s.history)
 	s.page("GET /sessions/{id}", s.session)
 	s.post("/sessions/{id}/abort", s.onSession(s.abortSession))
 	s.post("/sessions/{id}/go-to", s.onSession(s.goToStep))
@@ -162,6 +173,7 @@ func (s *Site) Run(ctx context.Context) {
 			}
 		}
 	})
+	others.Go(func() { s.changes.count(ctx, s) })
 	s.feed.follow(ctx, s.Logger, func() { s.readSessions(ctx) })
 	others.Wait()
 }
@@ -229,7 +241,7 @@ type maker func(context.Context, session.Caller, *http.Request) (*shown, error)
 func (s *Site) page(pattern string, make maker) {
 	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
 		who, had := session.CallerOf(r.Context()), r.Header.Get("If-None-Match")
-		if had == "" { // else it was told of changes, and the feed has them
+		if had == "" && s.Chooser == nil { // else it was told of changes, and the feed has them
 			s.look(r.Context())
 			_ = s.feed.catchUp(r.Context()) // follow logs it
 		}

@@ -95,8 +95,12 @@ var printed = regexp.MustCompile(`http://127\.0\.0\.1:\d+(/login\?secret=\w+)?`)
 func (s *server) start(options ...string) {
 	s.t.Helper()
 	program := testkit.Get(deepwork()).Must(s.t)
-	args := append(s.options[:len(s.options):len(s.options)], "--path", s.root)
+	args := s.options[:len(s.options):len(s.options)]
+	if s.root != "" {
+		args = append(args, "--path", s.root)
+	}
 	s.process = exec.Command(program, append(args, options...)...)
+	s.process.Dir = testkit.Dir(s.t)
 	said, w, err := os.Pipe()
 	testkit.Must(s.t, err)
 	s.process.Stdout, s.process.Stderr = w, w
@@ -136,7 +140,7 @@ type work struct{ session, task, attempt string }
 
 // paths are those of every page, by name.
 func (w work) paths() map[string]string {
-	return map[string]string{"now": "/", "session": "/sessions/" + w.session, "output": "/sessions/" + w.session + "/output?path=idea.txt", "board": "/board",
+	return map[string]string{"now": "/", "history": "/history", "session": "/sessions/" + w.session, "output": "/sessions/" + w.session + "/output?path=idea.txt", "board": "/board",
 		"task": "/tasks/" + w.task, "attempt": "/attempts/" + w.attempt, "split": "/attempts/" + w.attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip", "faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview"}
 }
 
@@ -278,7 +282,7 @@ func (s *shop) source(t *testing.T) {
 // paths are those of every page, by name.
 func (s *shop) paths() map[string]string {
 	return map[string]string{
-		"now": "/", "session": "/sessions/" + s.session, "session-waiting": "/sessions/" + s.waiting,
+		"now": "/", "history": "/history", "history-filtered": "/history?workflow=release%2Fpublish&state=open", "session": "/sessions/" + s.session, "session-waiting": "/sessions/" + s.waiting,
 		"output": "/sessions/" + s.session + "/output?path=docs/changes.md", "board": "/board", "column": "/board?status=todo", "task": "/tasks/" + s.task,
 		"attempt": "/attempts/" + s.attempt, "attempt-split": "/attempts/" + s.attempt + "?diff=split", "attempt-live": "/attempts/" + s.live,
 		"attempt-failed": "/attempts/" + s.failed, "attempt-conflict": "/attempts/" + s.conflict, "jobs": "/jobs", "job": "/jobs/release",

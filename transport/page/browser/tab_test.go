@@ -263,7 +263,7 @@ func (b *tab) check(name string) {
 	if script != "" {
 		b.do(chromedp.Evaluate[chromedp.Void](script))
 	}
-	for _, width := range []int64{1200, 400} {
+	for _, width := range []int64{2560, 1200, 390} {
 		b.do(chromedp.EmulateViewport(width, 900))
 		b.until(fmt.Sprintf(`innerWidth === %d`, width))
 		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
@@ -340,7 +340,7 @@ func (b *tab) pictures(name, path string) {
 		name  string
 		width int64
 		dark  bool
-	}{{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 400, false}} {
+	}{{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 390, false}} {
 		if as.dark && screenshots == "" {
 			continue // it is as wide as the light one
 		}

@@ -224,6 +224,23 @@ func TestDeepworkUI(t *testing.T) {
 	}
 }
 
+// Outside of a project a person chooses one, and works with its pages.
+func TestProjects(t *testing.T) {
+	t.Parallel()
+	root := pagetest.Project(t)
+	pagetest.Connect(t, serve(t, root, overHTTP...).url, "").Plan("Sail around the world")
+	s := serve(t, "", "ui", "--no-open")
+	b := browse(t, s)
+	b.open(testkit.Get(url.Parse(s.login)).Must(t).RequestURI())
+	b.until(has(root))
+	b.check("projects")
+	b.clickOn(`a[href="/open?project=`+url.QueryEscape(root)+`"]`, "")
+	b.until(has("Sail around the world") + ` && location.origin !== "` + s.url + `"`)
+	b.open("/") // it is listed still, and the browser is logged in
+	b.clickOn(`a[href="/open?project=`+url.QueryEscape(root)+`"]`, "")
+	b.until(has("Sail around the world") + ` && location.pathname === "/"`)
+}
+
 // source serves a system whose workflows run until they are cancelled. It offers those that offers has.
 func source(t *testing.T, offers *atomic.Pointer[string]) (url string) {
 	t.Helper()
