@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
@@ -15,7 +14,7 @@ import (
 )
 
 // maxHistory is how many rows a page of the history has.
-const maxHistory = 50
+const maxHistory = 40
 
 // A historyPage shows all that has run, the one that started last first, as the URL filters it.
 type historyPage struct {
@@ -29,8 +28,9 @@ type historyPage struct {
 // A historyRow is a session, an attempt or a run.
 type historyRow struct {
 	task.HistoryRow
-	Link, State, Workflow string
-	USD                   *float64
+	Link, State, Workflow  string
+	OfWorkflow, OfIdentity string // the URLs of the history of these alone
+	USD                    *float64
 }
 
 // history shows a page of the history. The database filters and sorts it, so that it costs the same for any number
@@ -65,7 +65,19 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 		asked.Set("from", task.FormatTime(last.StartedAt)+" "+last.ID)
 		p.Older = "/history?" + asked.Encode()
 	}
-	p.Rows = xslices.Map(rows, s.historyRow)
+	links := map[[2]string]string{} // many rows have the same
+	with := func(name, value string) string {
+		key := [2]string{name, value}
+		if links[key] == "" {
+			links[key] = p.With(name, value)
+		}
+		return links[key]
+	}
+	for _, of := range rows {
+		row := s.historyRow(of)
+		row.OfWorkflow, row.OfIdentity = with("workflow", row.Workflow), with("who", row.Identity)
+		p.Rows = append(p.Rows, row)
+	}
 	return &shown{view: "history", title: "History", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged}}, nil
 }
 

@@ -20,7 +20,7 @@ import (
 
 const (
 	// maxItems is how many items of each list the page Now shows.
-	maxItems = 40
+	maxItems = 30
 	// maxAlone is how many a page shows of one list.
 	maxAlone = 100
 	// maxRecent is how many of what has finished are among the other lists. The history has all.
@@ -42,8 +42,9 @@ type item struct {
 	Changes *diffstat
 	Cost    *board.Cost
 
-	attempt, task string // ids, "" if it has none
-	group         int    // of what needs a person: see groups
+	attempt, task string                // ids, "" if it has none
+	flow          *workflow.SessionInfo // its workflow, nil if it has none or that is not known here
+	group         int                   // of what needs a person: see groups
 }
 
 // A deed is what a person can do about an item: a link, or a form that is sent to a path.
@@ -127,13 +128,13 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err != nil {
 		return nil, err
 	}
-	of := workflowsOf(sessions)
-	needs := xslices.Map(waits, func(a board.Attention) item { return attentionItem(a, of[a.ID]) })
-	slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.group, b.group) })
-	asks := map[string]bool{} // the sessions that wait for a person
+	asks := map[string]bool{} // the sessions that wait for a person, among others
 	for _, a := range waits {
 		asks[a.ID] = true
 	}
+	of := workflowsOf(sessions, asks)
+	needs := xslices.Map(waits, func(a board.Attention) item { return attentionItem(a, of[a.ID]) })
+	slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.group, b.group) })
 	var working, recent []item
 	for _, i := range sessions {
 		switch {
@@ -161,37 +162,37 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 			p.Lists = append(p.Lists, l.part(p.Filter, p.Only != "", from))
 		}
 	}
-	if err := s.detail(ctx, who, p.Lists, sessions, of); err != nil {
+	if err := s.detail(ctx, who, p.Lists, of); err != nil {
 		return nil, err
 	}
 	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic, changesTopic}}, nil
 }
 
-// workflowsOf returns the session of the workflow of each attempt, by the attempt: the one that moved last of those
-// that are nested in none.
-func workflowsOf(newest []*workflow.SessionInfo) map[string]*workflow.SessionInfo {
+// workflowsOf returns some sessions by their ids and, by attempts, the sessions of their workflows: the one that moved
+// last of those that are nested in none.
+func workflowsOf(newest []*workflow.SessionInfo, some map[string]bool) map[string]*workflow.SessionInfo {
 	of := map[string]*workflow.SessionInfo{}
 	for _, i := range newest {
 		if i.AttemptID != "" && i.Parent == "" && of[i.AttemptID] == nil {
 			of[i.AttemptID] = i
+		}
+		if some[i.ID] {
+			of[i.ID] = i
 		}
 	}
 	return of
 }
 
 // detail adds to the items that are shown where their workflows are, what they have changed and what they cost.
-func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, sessions []*workflow.SessionInfo, of map[string]*workflow.SessionInfo) error {
-	byLink := make(map[string]*workflow.SessionInfo, len(sessions))
-	for _, i := range sessions {
-		byLink["/sessions/"+i.ID] = i
-	}
+func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, of map[string]*workflow.SessionInfo) error {
 	var tasks []string
 	for _, l := range lists {
 		for n := range l.Items {
 			i := &l.Items[n]
-			link, _, _ := strings.Cut(i.Link, "#")
-			if at := cmp.Or(byLink[link], of[i.attempt]); at != nil && at.Status == "active" {
-				i.Step = s.stepOf(at)
+			if at := cmp.Or(i.flow, of[i.attempt]); at != nil && at.Status == "active" {
+				if i.Step = s.stepOf(at); i.Step != "" && strings.HasSuffix(i.About, ", step "+at.Step) {
+					i.About, i.Step = i.About+","+strings.TrimPrefix(i.Step, "step"), ""
+				}
 			}
 			if i.task != "" {
 				tasks = append(tasks, i.task)
@@ -254,13 +255,13 @@ func sessionItem(i *workflow.SessionInfo) item {
 	about := i.Job + "/" + i.Workflow
 	status := i.Status
 	if i.Status == "active" {
-		about += ", at " + i.Step
+		about += ", step " + i.Step
 		if i.MovedBy != "" && !i.InUse {
 			status = "paused"
 			about += "; the server that moved it last has ended"
 		}
 	}
-	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt}
+	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt, flow: i}
 }
 
 // attentions say what needs a person: what it is, its status, what to do, and the group that it is in.
@@ -294,7 +295,7 @@ func endedRun(end *board.RunEnd) string {
 // it has none.
 func attentionItem(a board.Attention, of *workflow.SessionInfo) item {
 	words := attentions[a.Kind]
-	i := item{Kind: words.kind, Status: words.status, About: words.about, group: words.group, Title: a.Title, Command: a.Command, task: a.TaskID}
+	i := item{Kind: words.kind, Status: words.status, About: words.about, group: words.group, Title: a.Title, Command: a.Command, task: a.TaskID, flow: of}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
@@ -308,6 +309,7 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) item {
 		return i
 	case board.AttentionUntrusted:
 		i.Link = "/trust"
+		i.Do = []deed{{Label: "Read…", Link: i.Link}}
 		return i
 	case board.AttentionBudget:
 		i.Link = "/board"
@@ -388,7 +390,7 @@ func workItem(w task.Work, state board.State) item {
 	kind, about := "agent", w.Executor
 	if w.Run != nil {
 		if kind = "run"; w.Step != "" && state.Open() {
-			about += ", at " + w.Step
+			about += ", step " + w.Step
 		}
 	}
 	return item{Kind: kind, Title: w.Title, About: about, attempt: w.AttemptID, task: w.TaskID, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}

@@ -136,7 +136,7 @@ func (s *server) begin(t testing.TB, token string) started {
 
 // paths are those of every page.
 func (p started) paths() []string {
-	return []string{"/", "/?q=" + url.QueryEscape("script"), "/sessions/" + p.session, "/sessions/" + p.session + "/output?path=idea.txt",
+	return []string{"/", "/?q=" + url.QueryEscape("script"), "/history", "/history?who=local&q=" + url.QueryEscape("<SCRIPT>"), "/sessions/" + p.session, "/sessions/" + p.session + "/output?path=idea.txt",
 		"/board", "/tasks/" + p.task, "/jobs", "/jobs/trip", "/jobs/broken", "/trust"}
 }
 

@@ -151,6 +151,10 @@ func TestRunNeedsAPerson(t *testing.T) {
 	b.until(said("goes on where it was") + " && " + stepIs("Plan it", "running"))
 	p.order(t, "plan", "finish")
 	b.until(state("completed"))
+	b.open("/")
+	b.until(headings + ` === 'Done, to merge'`)
+	b.click("Done") // as it has changed nothing
+	b.until(`!document.querySelector('.needs .entry') && document.querySelector('.recent').innerText.includes('One text')`)
 
 	b.startRun("write", "Two texts", chromedp.SendKeys(chromedp.CSS("#max_unknown"), "1"))
 	p.order(t, "plan", "finish")

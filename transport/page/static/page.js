@@ -159,7 +159,10 @@ document.addEventListener('click', e => {
   if (number) commentOn(number.closest('tr'), number);
   if (e.target.closest('[data-close]')) e.target.closest('dialog').close();
   const code = e.target.closest('code.command');
-  if (code && navigator.clipboard) navigator.clipboard.writeText(code.textContent);
+  if (code && navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(() => {
+    code.dataset.copied = '';
+    setTimeout(() => delete code.dataset.copied, 1500);
+  });
 });
 
 // Filters are in the URL, for Back and for links.
