@@ -1,12 +1,14 @@
 package page
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
@@ -14,7 +16,7 @@ import (
 )
 
 // maxHistory is how many rows a page of the history has.
-const maxHistory = 40
+const maxHistory = 25
 
 // A historyPage shows all that has run, the one that started last first, as the URL filters it.
 type historyPage struct {
@@ -30,7 +32,7 @@ type historyRow struct {
 	task.HistoryRow
 	Link, State, Workflow  string
 	OfWorkflow, OfIdentity string // the URLs of the history of these alone
-	USD                    *float64
+	Started, Took, Cost    string
 }
 
 // history shows a page of the history. The database filters and sorts it, so that it costs the same for any number
@@ -82,12 +84,16 @@ func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request)
 }
 
 func (s *Site) historyRow(of task.HistoryRow) historyRow {
-	row := historyRow{HistoryRow: of, Link: "/attempts/" + of.ID}
+	row := historyRow{HistoryRow: of, Link: "/attempts/" + of.ID, Started: stamp(of.StartedAt)}
+	row.Title = jsontext.Clip(cmp.Or(of.Title, of.ID), 200)
+	if of.EndedAt != nil { // else the page counts
+		row.Took = strings.Replace(took(of.StartedAt, of.EndedAt), "less than a second", "< 1 s", 1)
+	}
 	if of.Job != "" {
 		row.Workflow = of.Job + "/" + of.Workflow
 	}
 	if of.MicroUSD != nil {
-		row.USD = new(board.USD(*of.MicroUSD))
+		row.Cost = fmt.Sprintf("$%.2f", board.USD(*of.MicroUSD))
 	}
 	if of.Kind == task.HistorySession {
 		row.Link, row.State = "/sessions/"+of.ID, of.Status
@@ -95,15 +101,6 @@ func (s *Site) historyRow(of task.HistoryRow) historyRow {
 		row.State = string(s.Board.StateOf(&of.Situation))
 	}
 	return row
-}
-
-// Took returns how long it took, or has taken so far.
-func (r historyRow) Took() string {
-	until := r.EndedAt
-	if until == nil {
-		until = new(time.Now())
-	}
-	return strings.Replace(took(r.StartedAt, until), "less than a second", "< 1 s", 1)
 }
 
 // With returns the URL of the history that has one more filter, or without it if it has that one.

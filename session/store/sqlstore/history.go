@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"fmt"
 
 	"deepwork/catalog/task"
 )
@@ -57,8 +58,9 @@ func (b board) History(ctx context.Context, q task.HistoryQuery) ([]task.History
 	if q.Kind == task.HistoryAttempt || q.Kind == task.HistoryRun {
 		attempts, attemptArgs = attempts+` AND (a.run IS NULL) = ?`, append(attemptArgs, q.Kind == task.HistoryAttempt)
 	}
-	sessions, sessionArgs = sessions+` ORDER BY s.started_at DESC, s.id LIMIT ?`, append(sessionArgs, q.Limit)
-	attempts, attemptArgs = attempts+` ORDER BY a.created_at DESC, a.id LIMIT ?`, append(attemptArgs, q.Limit)
+	limit := fmt.Sprintf(` LIMIT %d`, q.Limit) // SQLite compiles a statement again for each value of a parameter there
+	sessions += ` ORDER BY s.started_at DESC, s.id` + limit
+	attempts += ` ORDER BY a.created_at DESC, a.id` + limit
 	from, args := `SELECT * FROM (`+sessions+`) AS x UNION ALL SELECT * FROM (`+attempts+`) AS y`, append(sessionArgs, attemptArgs...)
 	switch q.Kind {
 	case task.HistorySession:
@@ -68,6 +70,6 @@ func (b board) History(ctx context.Context, q task.HistoryQuery) ([]task.History
 	}
 	return read(ctx, b, "listing what has run", func(t Tx) []task.HistoryRow {
 		return List[task.HistoryRow](t, `SELECT h.*, (SELECT CAST(sum(u.micro_usd) AS bigint) FROM usages u WHERE u.attempt_id = h.id) AS micro_usd
-			FROM (`+from+`) AS h ORDER BY h.started_at DESC, h.id LIMIT ?`, append(args, q.Limit)...)
+			FROM (`+from+`) AS h ORDER BY h.started_at DESC, h.id`+limit, args...)
 	})
 }
