@@ -102,9 +102,10 @@ func (a *app) ui(f uiFlags) (err error) {
 		}
 	}
 	if pages != nil {
-		return served(pages.Serve(ctx))
+		err = served(pages.Serve(ctx))
+		stop() // the pages of the projects
 	}
-	return nil
+	return err
 }
 
 // outside reports whether a folder is no project, and there are others to choose from.

@@ -90,7 +90,6 @@ func New(o Options) (*Site, error) {
 	s.mux.HandleFunc("GET /login", s.loginForm)
 	s.mux.HandleFunc("POST /login", s.login)
 	s.mux.HandleFunc("POST /logout", s.known(s.logout))
-	s.mux.HandleFunc("GET /events", s.known(s.events))
 	s.pages()
 	return s, nil
 }
@@ -102,6 +101,7 @@ func (s *Site) pages() {
 		s.mux.HandleFunc("GET /open", s.known(s.open))
 		return
 	}
+	s.mux.HandleFunc("GET /events", s.known(s.events))
 	s.page("GET /{$}", s.now)
 	s.page("GET /history", s.history)
 	s.page("GET /sessions/{id}", s.session)
