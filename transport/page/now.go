@@ -37,7 +37,7 @@ type item struct {
 	Since  time.Time
 	// Command is what a person runs in a terminal, "" if the page behind the link is enough.
 	Command string
-	Do      []deed // what a person can do about it in its row, what they are to do first
+	Do      *deed  // what a person can do about it in its row, nil if nothing
 	Step    string // where its workflow is, such as step 2 of 5
 	Changes *diffstat
 	Cost    *board.Cost
@@ -68,7 +68,7 @@ const (
 
 // groups are the headings of what needs a person.
 var groups = []string{
-	blocksAll:    "Holds up every agent",
+	blocksAll:    "Holds up agents",
 	asksPerson:   "An agent waits for your answer",
 	hasStopped:   "Stopped",
 	hasConflicts: "Conflicts",
@@ -165,7 +165,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err := s.detail(ctx, who, p.Lists, of); err != nil {
 		return nil, err
 	}
-	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic, changesTopic}}, nil
+	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic, diffstatTopic}}, nil
 }
 
 // workflowsOf returns some sessions by their ids and, by attempts, the sessions of their workflows: the one that moved
@@ -198,8 +198,8 @@ func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, 
 				tasks = append(tasks, i.task)
 			}
 			if l.Name == "needs" && i.attempt != "" && s.Board != nil {
-				if i.Changes = s.changes.of(i.attempt); i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
-					i.Do = []deed{doneDeed(i.task)}
+				if i.Changes = s.diffstats.of(i.attempt); i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
+					i.Do = doneDeed(i.task)
 				}
 			}
 		}
@@ -302,14 +302,14 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) item {
 	switch a.Kind {
 	case board.AttentionStep:
 		i.Link, i.Command = "/sessions/"+a.ID+"#step-"+a.Waits.Step, ""
-		i.Do = []deed{{Label: "Decide…", Link: i.Link, Right: "person"}}
+		i.Do = &deed{Label: "Decide…", Link: i.Link, Right: "person"}
 		if a.Waits.Review {
-			i.About, i.Do[0].Label = "look at its outputs, then pass or fail them", "Pass…"
+			i.About, i.Do.Label = "look at its outputs, then pass or fail them", "Pass…"
 		}
 		return i
 	case board.AttentionUntrusted:
 		i.Link = "/trust"
-		i.Do = []deed{{Label: "Read…", Link: i.Link}}
+		i.Do = &deed{Label: "Read…", Link: i.Link}
 		return i
 	case board.AttentionBudget:
 		i.Link = "/board"
@@ -319,32 +319,31 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) item {
 	if a.End != nil {
 		i.Kind = "run"
 	}
-	open := deed{Label: "Open", Link: i.Link}
+	i.Do = &deed{Label: "Open", Link: i.Link}
 	switch {
 	case a.Kind == board.AttentionRun:
 		i.About = endedRun(a.End)
-		open = deed{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
+		i.Do = &deed{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
 		if *a.State == board.Paused { // which needs a larger budget
-			open = deed{Label: "Resume…", Link: i.Link, Right: "agents"}
+			i.Do = &deed{Label: "Resume…", Link: i.Link, Right: "agents"}
 		}
 	case a.Kind == board.AttentionConflicts:
-		open.Label = "Resolve…"
+		i.Do.Label = "Resolve…"
 	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
 		i.group, i.About = toMerge, "its workflow is complete"
-		open = deed{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
+		i.Do = &deed{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
 		if a.InPlace {
-			open = doneDeed(a.TaskID)
+			i.Do = doneDeed(a.TaskID)
 		}
 	case a.Kind == board.AttentionReview:
-		open.Label = "Review"
+		i.Do.Label = "Review"
 	}
-	i.Do = []deed{open}
 	return i
 }
 
 // doneDeed moves a task to done.
-func doneDeed(task string) deed {
-	return deed{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
+func doneDeed(task string) *deed {
+	return &deed{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
 }
 
 // work returns the attempts and the executions of other systems that are under way, and those that have
