@@ -14,7 +14,6 @@ import (
 // The history has sessions, attempts and runs in one order, filtered and by pages, and of a caller only its own.
 func TestHistory(t *testing.T) {
 	b, c, p := newBoard(t)
-	ann := session.Caller{Identity: "ann"}
 	began := func(id, goal string, change func(*store.SessionWrite)) {
 		c.forward(time.Minute)
 		w := newSession(id)
@@ -26,7 +25,12 @@ func TestHistory(t *testing.T) {
 	}
 	worked := func(title string, how task.AttemptState) {
 		c.forward(time.Minute)
-		a := task.Attempt{TaskID: addTask(t, b, p, title).ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w")}
+		who := owner
+		if title == "ann's" {
+			who = ann
+		}
+		made := returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
+		a := task.Attempt{TaskID: made.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w")}
 		if strings.HasPrefix(title, "run") {
 			a.Run = []byte(`{}`)
 		}
@@ -43,24 +47,25 @@ func TestHistory(t *testing.T) {
 	worked("run that failed", task.Failed)
 	began("0000000d", "given up", func(w *store.SessionWrite) { w.Status = "aborted" })
 	worked("goes on", task.Running)
+	worked("ann's", task.Completed)
 
-	all := []string{"goes on", "given up", "run that failed", "fixed", "of ann", "Sell MORE"}
+	all := []string{"ann's", "goes on", "given up", "run that failed", "fixed", "of ann", "Sell MORE"}
 	for name, test := range map[string]struct {
 		q    task.HistoryQuery
 		who  session.Caller
 		want []string
 	}{
-		"all":           {task.HistoryQuery{}, session.Caller{Owner: true}, all},
-		"of a caller":   {task.HistoryQuery{}, ann, []string{"of ann"}},
-		"sessions":      {task.HistoryQuery{Kind: task.HistorySession}, session.Caller{Owner: true}, []string{"given up", "of ann", "Sell MORE"}},
-		"attempts":      {task.HistoryQuery{Kind: task.HistoryAttempt}, session.Caller{Owner: true}, []string{"goes on", "fixed"}},
-		"runs":          {task.HistoryQuery{Kind: task.HistoryRun}, session.Caller{Owner: true}, []string{"run that failed"}},
-		"going on":      {task.HistoryQuery{State: task.HistoryOpen}, session.Caller{Owner: true}, []string{"goes on", "Sell MORE"}},
-		"done":          {task.HistoryQuery{State: task.HistoryDone}, session.Caller{Owner: true}, []string{"fixed", "of ann"}},
-		"stopped":       {task.HistoryQuery{State: task.HistoryStopped}, session.Caller{Owner: true}, []string{"given up", "run that failed"}},
-		"a workflow":    {task.HistoryQuery{Job: "beta", Workflow: "main"}, session.Caller{Owner: true}, []string{"of ann"}},
-		"a text":        {task.HistoryQuery{Text: "more"}, session.Caller{Owner: true}, []string{"Sell MORE"}},
-		"who began it":  {task.HistoryQuery{Identity: "ann"}, session.Caller{Owner: true}, []string{"of ann"}},
+		"all":           {task.HistoryQuery{}, owner, all},
+		"of a caller":   {task.HistoryQuery{}, ann, []string{"ann's", "of ann"}},
+		"sessions":      {task.HistoryQuery{Kind: task.HistorySession}, owner, []string{"given up", "of ann", "Sell MORE"}},
+		"attempts":      {task.HistoryQuery{Kind: task.HistoryAttempt}, owner, []string{"ann's", "goes on", "fixed"}},
+		"runs":          {task.HistoryQuery{Kind: task.HistoryRun}, owner, []string{"run that failed"}},
+		"going on":      {task.HistoryQuery{State: task.HistoryOpen}, owner, []string{"goes on", "Sell MORE"}},
+		"done":          {task.HistoryQuery{State: task.HistoryDone}, owner, []string{"ann's", "fixed", "of ann"}},
+		"stopped":       {task.HistoryQuery{State: task.HistoryStopped}, owner, []string{"given up", "run that failed"}},
+		"a workflow":    {task.HistoryQuery{Job: "beta", Workflow: "main"}, owner, []string{"of ann"}},
+		"a text":        {task.HistoryQuery{Text: "more"}, owner, []string{"Sell MORE"}},
+		"who began it":  {task.HistoryQuery{Identity: "ann"}, owner, []string{"ann's", "of ann"}},
 		"nothing of it": {task.HistoryQuery{Identity: "bob"}, session.Caller{Owner: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
