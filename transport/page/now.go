@@ -165,7 +165,7 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err := s.detail(ctx, who, p.Lists, of); err != nil {
 		return nil, err
 	}
-	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic, diffstatTopic}}, nil
+	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic, changesTopic}}, nil
 }
 
 // workflowsOf returns some sessions by their ids and, by attempts, the sessions of their workflows: the one that moved
@@ -189,7 +189,7 @@ func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, 
 	for _, l := range lists {
 		for n := range l.Items {
 			i := &l.Items[n]
-			if at := cmp.Or(i.flow, of[i.attempt]); at != nil && at.Status == "active" {
+			if at := cmp.Or(i.flow, of[i.attempt]); at != nil && at.Status == "active" && at.Definition != "" {
 				if i.Step = s.stepOf(at); i.Step != "" && strings.HasSuffix(i.About, ", step "+at.Step) {
 					i.About, i.Step = i.About+","+strings.TrimPrefix(i.Step, "step"), ""
 				}
@@ -198,7 +198,7 @@ func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, 
 				tasks = append(tasks, i.task)
 			}
 			if l.Name == "needs" && i.attempt != "" && s.Board != nil {
-				if i.Changes = s.diffstats.of(i.attempt); i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
+				if i.Changes = s.changes.of(i.attempt); i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
 					i.Do = doneDeed(i.task)
 				}
 			}

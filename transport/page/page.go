@@ -59,14 +59,14 @@ type Options struct {
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux       *http.ServeMux
-	sites     http.CrossOriginProtection
-	feed      *feed
-	views     *views
-	index     index
-	edits     edits
-	diffstats *diffstats
-	flows     sync.Map // workflows by the hash of their definitions: *job.Workflow
+	mux     *http.ServeMux
+	sites   http.CrossOriginProtection
+	feed    *feed
+	views   *views
+	index   index
+	edits   edits
+	changes *changes
+	flows   sync.Map // workflows by the hash of their definitions: *job.Workflow
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -77,7 +77,7 @@ func New(o Options) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
-	s.diffstats = newDiffstats(s.feed)
+	s.changes = newChanges(s.feed)
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (s *Site) Run(ctx context.Context) {
 			}
 		}
 	})
-	others.Go(func() { s.diffstats.count(ctx, s) })
+	others.Go(func() { s.changes.count(ctx, s) })
 	s.feed.follow(ctx, s.Logger, func() { s.readSessions(ctx) })
 	others.Wait()
 }

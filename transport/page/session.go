@@ -220,14 +220,11 @@ func (p *sessionPage) step(step *job.Step, id string) stepView {
 
 // stepOf returns where a session is in its workflow, such as step 2 of 5, "" if its definition cannot be read.
 func (s *Site) stepOf(i *workflow.SessionInfo) string {
-	if i.Definition == "" {
-		return ""
-	}
 	flow, known := s.flows.Load(i.Definition)
 	if !known {
 		def, err := s.Engine.Definition(&machine.State{Definition: machine.DefinitionRef{Hash: i.Definition}})
 		if err != nil {
-			return "" // its page says why
+			return "" // it has none yet, or its page says why
 		}
 		flow = def.Workflow
 		s.flows.Store(i.Definition, flow)

@@ -50,7 +50,7 @@ func TestNowAndHistory(t *testing.T) {
 	b.until(headings + ` === 'Stopped, To review' && document.querySelector('.working').innerText.includes('sign/full, step text, 1 of 2')`)
 	call("finished_step", args{"session_id": id, "step_id": "text", "outputs": args{"text": "idea.txt"}}, nil)
 	b.until(headings + ` === 'An agent waits for your answer, Stopped, To review' && !document.querySelector('.working').innerText.includes('A letter')`)
-	b.until(`document.querySelector('.needs').innerText.includes('1 file +1 −1')`) // git has counted it
+	b.until(`document.querySelector('.needs').innerText.includes('+1 −1 in 1 file')`) // git has counted it
 	b.check("now-needs")
 	b.click("Pass…")
 	b.until(at("/sessions/"+id) + ` && location.hash === '#step-text'`)

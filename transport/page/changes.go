@@ -10,8 +10,8 @@ import (
 	"deepwork/session/store"
 )
 
-// diffstatTopic is the topic of how much attempts have changed, which the feed of the stores does not have.
-const diffstatTopic = "diffstat"
+// changesTopic is the topic of how much attempts have changed, which the feed of the stores does not have.
+const changesTopic = "changes"
 
 // A diffstat is how much an attempt has changed.
 type diffstat struct {
@@ -19,9 +19,9 @@ type diffstat struct {
 	More                  bool // the changes are too large to be counted in full
 }
 
-// diffstats count what attempts have changed. Git takes longer for that than a page may: a page shows what is known,
-// and is told when there is more.
-type diffstats struct {
+// A changes counts what attempts have changed: git takes longer for that than a page may, so a page has what is known,
+// and is told when there is more. The zero value knows nothing.
+type changes struct {
 	mu     sync.Mutex
 	known  map[string]counted // by attempt
 	wanted map[string]bool
@@ -38,20 +38,20 @@ type counted struct {
 // maxCounted bounds what is kept.
 const maxCounted = 2000
 
-func newDiffstats(f *feed) *diffstats {
-	return &diffstats{known: map[string]counted{}, wanted: map[string]bool{}, more: make(chan struct{}, 1), feed: f}
+func newChanges(f *feed) *changes {
+	return &changes{known: map[string]counted{}, wanted: map[string]bool{}, more: make(chan struct{}, 1), feed: f}
 }
 
 // of returns what is known of an attempt, nil if nothing is, and has it counted if that is not current.
-func (d *diffstats) of(attempt string) *diffstat {
-	last, _ := d.feed.changed([]string{store.AttemptChanged + ":" + attempt})
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	have, is := d.known[attempt]
+func (c *changes) of(attempt string) *diffstat {
+	last, _ := c.feed.changed([]string{store.AttemptChanged + ":" + attempt})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have, is := c.known[attempt]
 	if !is || have.at < last {
-		d.wanted[attempt] = true
+		c.wanted[attempt] = true
 		select {
-		case d.more <- struct{}{}:
+		case c.more <- struct{}{}:
 		default:
 		}
 	}
@@ -59,28 +59,28 @@ func (d *diffstats) of(attempt string) *diffstat {
 }
 
 // count counts what is wanted until ctx ends, and tells the pages.
-func (d *diffstats) count(ctx context.Context, s *Site) {
+func (c *changes) count(ctx context.Context, s *Site) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.more:
+		case <-c.more:
 		}
-		d.mu.Lock()
-		wanted := d.wanted
-		d.wanted = map[string]bool{}
-		if len(d.known) > maxCounted {
-			clear(d.known)
+		c.mu.Lock()
+		wanted := c.wanted
+		c.wanted = map[string]bool{}
+		if len(c.known) > maxCounted {
+			clear(c.known)
 		}
-		d.mu.Unlock()
+		c.mu.Unlock()
 		for attempt := range wanted {
-			at := d.feed.position()
+			at := c.feed.position()
 			stat := s.countOne(ctx, attempt)
-			d.mu.Lock()
-			d.known[attempt] = counted{at, stat}
-			d.mu.Unlock()
+			c.mu.Lock()
+			c.known[attempt] = counted{at, stat}
+			c.mu.Unlock()
 		}
-		s.Touch(diffstatTopic)
+		s.Touch(changesTopic)
 	}
 }
 
@@ -90,8 +90,8 @@ func (s *Site) countOne(ctx context.Context, attempt string) *diffstat {
 		return nil // its page says why
 	}
 	stat := &diffstat{More: diff.Truncated}
-	for _, repo := range diff.Diffs {
-		for _, f := range parseDiff(repo.RepoName, repo.Diff) {
+	for _, d := range diff.Diffs {
+		for _, f := range parseDiff(d.RepoName, d.Diff) {
 			stat.Files, stat.Added, stat.Removed = stat.Files+1, stat.Added+f.Added, stat.Removed+f.Removed
 		}
 	}
