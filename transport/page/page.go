@@ -47,13 +47,13 @@ type Options struct {
 	Changes  store.Changes
 	Sources  *remote.Tools // nil if workflows of other systems are not served
 	ReadOnly bool          // no page changes anything
-	// Chooser lists projects; with it there are no other pages, and only the fields below are needed.
-	Chooser *Chooser
 	// Callers authenticates requests.
 	Callers *web.Login
 	// Key signs what pages send back with their forms. It is the same after a restart.
 	Key    []byte
 	Logger *slog.Logger
+	// Chooser lists projects: there are no other pages then, and only Callers, Key and Logger are needed.
+	Chooser *Chooser
 }
 
 // A Site serves the pages. Its methods may be called from any goroutine.
