@@ -133,7 +133,7 @@ func TestPagesStayUnder100KB(t *testing.T) {
 	call.Await(t, talk, "completed", "failed")
 	call("update_task", map[string]any{"task_id": tasks[0], "description": strings.Repeat("A long <text>. ", 6000)}, nil)
 	b := s.browser(t)
-	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300", "/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/history", "/history?kind=session&q=long", "/board", "/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
+	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300", "/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/board", "/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
 		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
 		text := b.get(path)
 		t.Logf("%6d %s", len(text), path)
@@ -146,8 +146,8 @@ func TestPagesStayUnder100KB(t *testing.T) {
 		entry *regexp.Regexp
 		count int
 	}{
-		"/?list=working":                          {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
 		"/history?kind=session":                   {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
+		"/?list=working":                          {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
 		"/board?status=todo":                      {regexp.MustCompile(`<a href="/tasks/([^"]+)"`), len(tasks)},
 		"/attempts/" + talk:                       {regexp.MustCompile(`many%2F(file[0-9]+)"|aria-label="many/(file[0-9]+)"`), 400},
 		"/attempts/" + talk + "?path=numbers.txt": {regexp.MustCompile(`<td>[+]([0-9]+)</td>`), 2000},
@@ -155,6 +155,9 @@ func TestPagesStayUnder100KB(t *testing.T) {
 		found := map[string]bool{}
 		for at := path; at != ""; {
 			text := b.get(at)
+			if len(text) > maxPage {
+				t.Errorf("%s has %d bytes", at, len(text))
+			}
 			for _, m := range want.entry.FindAllStringSubmatch(text, -1) {
 				found[m[len(m)-1]+m[1]] = true
 			}

@@ -140,7 +140,7 @@ type work struct{ session, task, attempt string }
 
 // paths are those of every page, by name.
 func (w work) paths() map[string]string {
-	return map[string]string{"now": "/", "history": "/history", "session": "/sessions/" + w.session, "output": "/sessions/" + w.session + "/output?path=idea.txt", "board": "/board",
+	return map[string]string{"now": "/", "session": "/sessions/" + w.session, "output": "/sessions/" + w.session + "/output?path=idea.txt", "board": "/board",
 		"task": "/tasks/" + w.task, "attempt": "/attempts/" + w.attempt, "split": "/attempts/" + w.attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip", "faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview"}
 }
 
@@ -282,7 +282,7 @@ func (s *shop) source(t *testing.T) {
 // paths are those of every page, by name.
 func (s *shop) paths() map[string]string {
 	return map[string]string{
-		"now": "/", "history": "/history", "history-filtered": "/history?workflow=release%2Fpublish&state=open", "session": "/sessions/" + s.session, "session-waiting": "/sessions/" + s.waiting,
+		"now": "/", "session": "/sessions/" + s.session, "session-waiting": "/sessions/" + s.waiting,
 		"output": "/sessions/" + s.session + "/output?path=docs/changes.md", "board": "/board", "column": "/board?status=todo", "task": "/tasks/" + s.task,
 		"attempt": "/attempts/" + s.attempt, "attempt-split": "/attempts/" + s.attempt + "?diff=split", "attempt-live": "/attempts/" + s.live,
 		"attempt-failed": "/attempts/" + s.failed, "attempt-conflict": "/attempts/" + s.conflict, "jobs": "/jobs", "job": "/jobs/release",

@@ -227,7 +227,7 @@ func TestEveryPage(t *testing.T) {
 	b := browse(t, s)
 	w := s.begin(pagetest.Connect(t, s.url, ""))
 	paths := w.paths()
-	paths["missing"], paths["login"] = "/sessions/ffffffff", "/login"
+	paths["missing"], paths["login"], paths["history"] = "/sessions/ffffffff", "/login", "/history"
 	for _, name := range slices.Sorted(maps.Keys(paths)) {
 		b.open(paths[name])
 		b.check(name)
@@ -309,6 +309,7 @@ func TestPictures(t *testing.T) {
 	for name, path := range project.paths() {
 		b.pictures(name, path)
 	}
+	b.pictures("history", "/history")
 
 	t.Setenv("XDG_CONFIG_HOME", testkit.Dir(t)) // where no folder is trusted
 	b = person(t, project.root)

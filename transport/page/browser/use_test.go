@@ -89,7 +89,7 @@ func TestTab(t *testing.T) {
 	s := serve(t, pagetest.Project(t), overHTTP...)
 	b := browse(t, s)
 	w := s.begin(pagetest.Connect(t, s.url, ""))
-	for _, name := range []string{"now", "history", "board", "task", "attempt", "session", "job"} {
+	for _, name := range []string{"now", "board", "task", "attempt", "session", "job"} {
 		b.open(w.paths()[name])
 		b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true);
 			window.usable = () => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')].filter(e => e.checkVisibility() && !e.disabled && !e.reached);
