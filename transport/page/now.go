@@ -77,7 +77,7 @@ var groups = []string{
 }
 
 // matches reports whether an item has each word of a filter.
-func (i item) matches(filter string) bool {
+func (i *item) matches(filter string) bool {
 	text := strings.ToLower(i.Kind + " " + i.Title + " " + i.About + " " + i.Status)
 	return !slices.ContainsFunc(strings.Fields(strings.ToLower(filter)), func(word string) bool { return !strings.Contains(text, word) })
 }
@@ -85,7 +85,7 @@ func (i item) matches(filter string) bool {
 // A nowList is a list of the page Now: what is shown of it, and how many there are.
 type nowList struct {
 	Name, Title, None string
-	Items             []item
+	Items             []*item
 	Total             int
 	More              int    // items that follow
 	Next              string // the page with these
@@ -95,7 +95,7 @@ type nowList struct {
 type nowGroup struct {
 	Title  string
 	Urgent bool // somebody waits for it
-	Items  []item
+	Items  []*item
 }
 
 // Groups returns the items by what they need.
@@ -133,9 +133,9 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		asks[a.ID] = true
 	}
 	of := workflowsOf(sessions, asks)
-	needs := xslices.Map(waits, func(a board.Attention) item { return attentionItem(a, of[a.ID]) })
-	slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.group, b.group) })
-	var working, recent []item
+	needs := xslices.Map(waits, func(a board.Attention) *item { return attentionItem(a, of[a.ID]) })
+	slices.SortStableFunc(needs, func(a, b *item) int { return cmp.Compare(a.group, b.group) })
+	var working, recent []*item
 	for _, i := range sessions {
 		switch {
 		case i.AttemptID != "" || asks[i.ID] || !sees(who, i): // the first is shown with its attempt
@@ -187,8 +187,7 @@ func workflowsOf(newest []*workflow.SessionInfo, some map[string]bool) map[strin
 func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, of map[string]*workflow.SessionInfo) error {
 	var tasks []string
 	for _, l := range lists {
-		for n := range l.Items {
-			i := &l.Items[n]
+		for _, i := range l.Items {
 			if at := cmp.Or(i.flow, of[i.attempt]); at != nil && at.Status == "active" && at.Definition != "" {
 				if i.Step = s.stepOf(at); i.Step != "" && strings.HasSuffix(i.About, ", step "+at.Step) {
 					i.About, i.Step = i.About+","+strings.TrimPrefix(i.Step, "step"), ""
@@ -209,8 +208,8 @@ func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, 
 	}
 	costs, err := s.Board.Costs(ctx, who, tasks)
 	for _, l := range lists {
-		for n := range l.Items {
-			l.Items[n].Cost = costs[l.Items[n].task]
+		for _, i := range l.Items {
+			i.Cost = costs[i.task]
 		}
 	}
 	return err
@@ -220,7 +219,7 @@ func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, 
 // others.
 func (l nowList) part(filter string, alone bool, from int) nowList {
 	if filter != "" {
-		l.Items = slices.DeleteFunc(l.Items, func(i item) bool { return !i.matches(filter) })
+		l.Items = slices.DeleteFunc(l.Items, func(i *item) bool { return !i.matches(filter) })
 		l.None = "Nothing here matches the filter."
 	}
 	l.Total = len(l.Items)
@@ -251,7 +250,7 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Atten
 	return xslices.Map(steps, board.StepAttention), err
 }
 
-func sessionItem(i *workflow.SessionInfo) item {
+func sessionItem(i *workflow.SessionInfo) *item {
 	about := i.Job + "/" + i.Workflow
 	status := i.Status
 	if i.Status == "active" {
@@ -261,7 +260,7 @@ func sessionItem(i *workflow.SessionInfo) item {
 			about += "; the server that moved it last has ended"
 		}
 	}
-	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt, flow: i}
+	return &item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt, flow: i}
 }
 
 // attentions say what needs a person: what it is, its status, what to do, and the group that it is in.
@@ -293,9 +292,9 @@ func endedRun(end *board.RunEnd) string {
 
 // attentionItem returns what needs a person, with the page that shows it. of is the workflow of its attempt, nil if
 // it has none.
-func attentionItem(a board.Attention, of *workflow.SessionInfo) item {
+func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	words := attentions[a.Kind]
-	i := item{Kind: words.kind, Status: words.status, About: words.about, group: words.group, Title: a.Title, Command: a.Command, task: a.TaskID, flow: of}
+	i := &item{Kind: words.kind, Status: words.status, About: words.about, group: words.group, Title: a.Title, Command: a.Command, task: a.TaskID, flow: of}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
@@ -348,7 +347,7 @@ func doneDeed(task string) *deed {
 
 // work returns the attempts and the executions of other systems that are under way, and those that have
 // ended and that no item of needs is about.
-func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (working, recent []item, err error) {
+func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (working, recent []*item, err error) {
 	if s.Board != nil {
 		open, ended, err := s.Board.Work(ctx, who)
 		if err != nil {
@@ -362,7 +361,7 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 		}
 		for _, w := range ended {
 			i := workItem(w, s.Board.StateOf(&w.Situation))
-			if !slices.ContainsFunc(needs, func(n item) bool { return n.Link == i.Link }) {
+			if !slices.ContainsFunc(needs, func(n *item) bool { return n.Link == i.Link }) {
 				recent = append(recent, i)
 			}
 		}
@@ -373,7 +372,7 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 			return nil, nil, err
 		}
 		for _, x := range list {
-			i := item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
+			i := &item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
 			if x.EndedAt == nil {
 				working = append(working, i)
 			} else {
@@ -385,18 +384,18 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 	return working, recent, nil
 }
 
-func workItem(w task.Work, state board.State) item {
+func workItem(w task.Work, state board.State) *item {
 	kind, about := "agent", w.Executor
 	if w.Run != nil {
 		if kind = "run"; w.Step != "" && state.Open() {
 			about += ", step " + w.Step
 		}
 	}
-	return item{Kind: kind, Title: w.Title, About: about, attempt: w.AttemptID, task: w.TaskID, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}
+	return &item{Kind: kind, Title: w.Title, About: about, attempt: w.AttemptID, task: w.TaskID, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}
 }
 
 // newestFirst sorts items by their times, and returns them.
-func newestFirst(items []item) []item {
-	slices.SortStableFunc(items, func(a, b item) int { return b.Since.Compare(a.Since) })
+func newestFirst(items []*item) []*item {
+	slices.SortStableFunc(items, func(a, b *item) int { return b.Since.Compare(a.Since) })
 	return items
 }

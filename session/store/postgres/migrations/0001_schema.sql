@@ -366,7 +366,7 @@ CREATE TABLE workflow_sessions_all (
 	PRIMARY KEY (scope, id)
 ) WITH (fillfactor = 60);
 CREATE INDEX workflow_sessions_of ON workflow_sessions_all (scope, identity, attempt_id, status, updated_at DESC, id);
-CREATE INDEX workflow_sessions_newest ON workflow_sessions_all (scope, started_at DESC, id) WHERE attempt_id = '';
+CREATE INDEX workflow_sessions_newest ON workflow_sessions_all (scope, started_at DESC, id, status) WHERE attempt_id = '';
 CREATE INDEX workflow_sessions_in ON workflow_sessions_all (scope, parent) WHERE parent <> '';
 CREATE INDEX workflow_sessions_at ON workflow_sessions_all (scope, attempt_id) WHERE attempt_id <> '';
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions_all (scope, identity) WHERE waiting <> '';

@@ -307,7 +307,7 @@ CREATE TABLE workflow_sessions (
 	frame      TEXT NOT NULL     -- the state without its lists, JSON
 ) STRICT;
 CREATE INDEX workflow_sessions_of ON workflow_sessions (identity, attempt_id, status, updated_at DESC, id);
-CREATE INDEX workflow_sessions_newest ON workflow_sessions (started_at DESC, id) WHERE attempt_id = '';
+CREATE INDEX workflow_sessions_newest ON workflow_sessions (started_at DESC, id, status) WHERE attempt_id = '';
 CREATE INDEX workflow_sessions_in ON workflow_sessions (parent) WHERE parent <> '';
 CREATE INDEX workflow_sessions_at ON workflow_sessions (attempt_id) WHERE attempt_id <> '';
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions (identity) WHERE waiting <> '';
