@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-	"gopkg.in/yaml.v3"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"

@@ -115,9 +115,11 @@ type Attention struct {
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
 	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`
 
-	Waits *session.AwaitingStep `json:"-"` // of StepWaits
-	End   *RunEnd               `json:"-"` // of a run
-	at    time.Time             // Since
+	Waits   *session.AwaitingStep `json:"-"` // of StepWaits
+	TaskID  string                `json:"-"` // of an attempt
+	End     *RunEnd               `json:"-"` // of a run
+	InPlace bool                  `json:"-"` // a run that works in the project's own folder
+	at      time.Time             // Since
 }
 
 // AttentionReply answers needs_attention.

@@ -94,6 +94,9 @@ type View interface {
 	// Work returns the attempts whose agents wait or run, and those that have ended, of each at most
 	// task.MaxWork, the one with the newest execution first.
 	Work(ctx context.Context) (open, ended []task.Work, err error)
+	// History returns a page of all that has run: the sessions of the project itself that the caller sees, and
+	// the attempts and runs of its tasks. A page costs the same however many there are.
+	History(ctx context.Context, q task.HistoryQuery) ([]task.HistoryRow, error)
 	// WorkedOn returns the ids of the attempts of tasks that are inprogress or inreview, the newest first, at
 	// most task.MaxAttention.
 	WorkedOn(ctx context.Context) ([]string, error)

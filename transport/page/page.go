@@ -54,17 +54,21 @@ type Options struct {
 	// Key signs what pages send back with their forms. It is the same after a restart.
 	Key    []byte
 	Logger *slog.Logger
+	// Chooser lists projects: there are no other pages then, and only Callers, Key and Logger are needed.
+	Chooser *Chooser
 }
 
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux   *http.ServeMux
-	sites http.CrossOriginProtection
-	feed  *feed
-	views *views
-	index index
-	edits edits
+	mux     *http.ServeMux
+	sites   http.CrossOriginProtection
+	feed    *feed
+	views   *views
+	index   index
+	edits   edits
+	changes *changes
+	flows   sync.Map // workflows by the hash of their definitions: *job.Workflow
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -75,6 +79,7 @@ func New(o Options) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
+	s.changes = newChanges(s.feed)
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err
@@ -87,14 +92,20 @@ func New(o Options) (*Site, error) {
 	s.mux.HandleFunc("GET /login", s.loginForm)
 	s.mux.HandleFunc("POST /login", s.login)
 	s.mux.HandleFunc("POST /logout", s.known(s.logout))
-	s.mux.HandleFunc("GET /events", s.known(s.events))
 	s.pages()
 	return s, nil
 }
 
 // pages registers each page and each action.
 func (s *Site) pages() {
+	if s.Chooser != nil {
+		s.page("GET /{$}", s.projects)
+		s.mux.HandleFunc("GET /open", s.known(s.open))
+		return
+	}
+	s.mux.HandleFunc("GET /events", s.known(s.events))
 	s.page("GET /{$}", s.now)
+	s.page("GET /history", s.history)
 	s.page("GET /sessions/{id}", s.session)
 	s.post("/sessions/{id}/abort", s.onSession(s.abortSession))
 	s.post("/sessions/{id}/go-to", s.onSession(s.goToStep))
@@ -169,6 +180,7 @@ func (s *Site) Run(ctx context.Context) {
 			}
 		}
 	})
+	others.Go(func() { s.changes.count(ctx, s) })
 	s.feed.follow(ctx, s.Logger, func() { s.readSessions(ctx) })
 	others.Wait()
 }
@@ -236,7 +248,7 @@ type maker func(context.Context, session.Caller, *http.Request) (*shown, error)
 func (s *Site) page(pattern string, make maker) {
 	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
 		who, had := session.CallerOf(r.Context()), r.Header.Get("If-None-Match")
-		if had == "" { // else it was told of changes, and the feed has them
+		if had == "" && s.Chooser == nil { // else it was told of changes, and the feed has them
 			s.look(r.Context())
 			_ = s.feed.catchUp(r.Context()) // follow logs it
 		}

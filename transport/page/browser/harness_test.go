@@ -95,8 +95,12 @@ var printed = regexp.MustCompile(`http://127\.0\.0\.1:\d+(/login\?secret=\w+)?`)
 func (s *server) start(options ...string) {
 	s.t.Helper()
 	program := testkit.Get(deepwork()).Must(s.t)
-	args := append(s.options[:len(s.options):len(s.options)], "--path", s.root)
+	args := s.options[:len(s.options):len(s.options)]
+	if s.root != "" {
+		args = append(args, "--path", s.root)
+	}
 	s.process = exec.Command(program, append(args, options...)...)
+	s.process.Dir = testkit.Dir(s.t)
 	said, w, err := os.Pipe()
 	testkit.Must(s.t, err)
 	s.process.Stdout, s.process.Stderr = w, w

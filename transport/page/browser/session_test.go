@@ -94,8 +94,9 @@ func TestSession(t *testing.T) {
 	}
 	b.use("#why-draft", "", `e.required = false`)
 	b.click("Override the reviews")
-	b.until(refused("Say why"))
+	b.until(refused("Say why") + ` && document.activeElement.id === 'why-draft' && document.activeElement.matches('[aria-invalid=true][aria-describedby=wrong]') && document.getElementById('wrong').innerText.includes('Say why')`)
 	b.fill("#why-draft", "I have read it")
+	b.until(`!document.querySelector('[aria-invalid], #wrong')`)
 	b.click("Override the reviews")
 	b.until(step("Draft") + `.innerText.includes('lets it go on without its reviews')`)
 	b.until(step("Draft") + `.innerText.includes('I have read it')`)

@@ -224,6 +224,26 @@ func TestDeepworkUI(t *testing.T) {
 	}
 }
 
+// Outside of a project a person chooses one, and works with its pages.
+func TestProjects(t *testing.T) {
+	t.Parallel()
+	root := pagetest.Project(t)
+	pagetest.Connect(t, serve(t, root, overHTTP...).url, "").Plan("Sail around the world")
+	s := serve(t, "", "ui", "--no-open")
+	b := browse(t, s)
+	b.open(testkit.Get(url.Parse(s.login)).Must(t).RequestURI())
+	b.until(has(root))
+	b.check("projects")
+	choose := func() {
+		b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll('main a')].find(a => new URLSearchParams(a.search).get('project') === %q).click()`, root)))
+	}
+	choose()
+	b.until(has("Sail around the world") + ` && location.origin !== "` + s.url + `"`)
+	b.open("/") // it is listed still, and the browser is logged in
+	choose()
+	b.until(has("Sail around the world") + ` && location.pathname === "/"`)
+}
+
 // source serves a system whose workflows run until they are cancelled. It offers those that offers has.
 func source(t *testing.T, offers *atomic.Pointer[string]) (url string) {
 	t.Helper()

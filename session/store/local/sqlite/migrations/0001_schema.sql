@@ -115,6 +115,7 @@ CREATE TABLE attempts (
 	CHECK (removal IS NULL OR remove_asked IS NOT NULL)
 ) STRICT;
 CREATE INDEX attempts_newest ON attempts (task_id, created_at DESC, id);
+CREATE INDEX attempts_newest_of_all ON attempts (created_at DESC, id);
 CREATE INDEX attempts_branch ON attempts (branch);
 CREATE INDEX attempts_open ON attempts (task_id) WHERE state IN ('waiting', 'starting', 'running');
 CREATE INDEX attempts_to_remove ON attempts (machine_id) WHERE remove_asked IS NOT NULL AND removal IS NULL;
@@ -306,6 +307,7 @@ CREATE TABLE workflow_sessions (
 	frame      TEXT NOT NULL     -- the state without its lists, JSON
 ) STRICT;
 CREATE INDEX workflow_sessions_of ON workflow_sessions (identity, attempt_id, status, updated_at DESC, id);
+CREATE INDEX workflow_sessions_newest ON workflow_sessions (started_at DESC, id, status) WHERE attempt_id = '';
 CREATE INDEX workflow_sessions_in ON workflow_sessions (parent) WHERE parent <> '';
 CREATE INDEX workflow_sessions_at ON workflow_sessions (attempt_id) WHERE attempt_id <> '';
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions (identity) WHERE waiting <> '';
