@@ -57,12 +57,14 @@ type Options struct {
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux   *http.ServeMux
-	sites http.CrossOriginProtection
-	feed  *feed
-	views *views
-	index index
-	edits edits
+	mux     *http.ServeMux
+	sites   http.CrossOriginProtection
+	feed    *feed
+	views   *views
+	index   index
+	edits   edits
+	changes *changes
+	flows   sync.Map // workflows by the hash of their definitions: *job.Workflow
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -73,6 +75,7 @@ func New(o Options) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
+	s.changes = newChanges(s.feed)
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err
@@ -119,9 +122,7 @@ func (s *Site) pages() {
 	s.page("GET /board", s.board)
 	s.page("GET /tasks/{task_id}", s.task)
 	s.page("GET /attempts/{attempt_id}", s.attempt)
-	s.post("/tasks", call(s.Board.CreateTask, workflowOfTask, func(_ session.Caller, _ *http.Request, t *board.Task) string {
-		return "/tasks/" + t.TaskID
-	}))
+	s.post("/tasks", s.addTask)
 	s.post("/tasks/{task_id}", call(s.Board.UpdateTask, changesOfTask, func(_ session.Caller, r *http.Request, t *board.Task) string {
 		return back(r, "/tasks/"+t.TaskID)
 	}))
@@ -162,6 +163,7 @@ func (s *Site) Run(ctx context.Context) {
 			}
 		}
 	})
+	others.Go(func() { s.changes.count(ctx, s) })
 	s.feed.follow(ctx, s.Logger, func() { s.readSessions(ctx) })
 	others.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -215,6 +216,25 @@ func (p *sessionPage) step(step *job.Step, id string) stepView {
 		v.Answer = answerFormOf(p.engine, p.State, id)
 	}
 	return v
+}
+
+// stepOf returns where a session is in its workflow, such as step 2 of 5, "" if its definition cannot be read.
+func (s *Site) stepOf(i *workflow.SessionInfo) string {
+	flow, known := s.flows.Load(i.Definition)
+	if !known {
+		def, err := s.Engine.Definition(&machine.State{Definition: machine.DefinitionRef{Hash: i.Definition}})
+		if err != nil {
+			return "" // it has none yet, or its page says why
+		}
+		flow = def.Workflow
+		s.flows.Store(i.Definition, flow)
+	}
+	w := flow.(*job.Workflow)
+	at := w.Find(i.Step)
+	if at < 0 {
+		return ""
+	}
+	return fmt.Sprintf("step %d of %d", at+1, len(w.Entries))
 }
 
 // An answerForm is what a person sees who is asked to pass the outputs of a step.

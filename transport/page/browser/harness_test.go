@@ -252,7 +252,8 @@ func (s *shop) board(t *testing.T) {
 	s.call("update_task", args{"task_id": merged, "status": "done"}, nil)
 	s.call("update_task", args{"task_id": s.call.Task("Support Internet Explorer 11", ""), "status": "cancelled"}, nil)
 	s.call("update_task", args{"task_id": s.call.Task("Announce coupons in the newsletter", "Once they are live."), "depends_on": []string{s.task}}, nil)
-	s.call.Task("Dark mode for the shop", "Follow the setting of the system.")
+	s.call("update_task", args{"task_id": s.task, "labels": []string{"checkout"}, "priority": "high"}, nil)
+	s.call("update_task", args{"task_id": s.call.Task("Dark mode for the shop", "Follow the setting of the system."), "labels": []string{"design", "good-first-issue"}, "priority": "low"}, nil)
 	s.call.Task("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
 }
 
