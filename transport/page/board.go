@@ -167,17 +167,23 @@ func (s *Site) newTaskForm(ctx context.Context, who session.Caller, r *http.Requ
 	p.Workflow = r.URL.Query().Get("workflow")
 	p.Fields = inputFields(s.workflowNamed(r, p.Workflow), nil)
 	p.New = p.Workflow != "" || r.URL.Query().Get("new") != ""
-	for _, j := range s.Jobs(ctx).Jobs {
-		for _, w := range j.Workflows {
-			p.Workflows = append(p.Workflows, j.Name+"/"+w.Name)
-		}
-	}
+	p.Workflows = s.workflows(ctx)
 	executors, err := s.Board.ListExecutors(ctx, who)
 	if err != nil {
 		return err
 	}
 	p.Executors = executors.Executors
 	return nil
+}
+
+// workflows returns the names of all workflows, as job/workflow.
+func (s *Site) workflows(ctx context.Context) (all []string) {
+	for _, j := range s.Jobs(ctx).Jobs {
+		for _, w := range j.Workflows {
+			all = append(all, j.Name+"/"+w.Name)
+		}
+	}
+	return all
 }
 
 // addTask adds a task and, if the form says so, starts an agent on it.

@@ -86,6 +86,7 @@ var functions = template.FuncMap{
 	},
 	"field": field, "values": values, "takes": show.Takes,
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
+	"join":  func(all []string) string { return strings.Join(all, " ") },
 }
 
 // A tab is an entry of the navigation.

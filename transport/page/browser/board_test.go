@@ -30,9 +30,9 @@ func refused(text string) string {
 	return fmt.Sprintf("document.getElementById('alert').innerText.includes(%q)", text)
 }
 
-// state is an expression: the status in the heading is this.
+// state is an expression: the status of the task or the attempt is this.
 func state(status string) string {
-	return fmt.Sprintf("document.querySelector('h1 .status')?.textContent === %q", status)
+	return fmt.Sprintf("document.querySelector('h1 .status, .bar .status')?.textContent === %q", status)
 }
 
 // at is an expression: the browser has loaded a page whose path begins so.
@@ -62,10 +62,7 @@ func TestTasks(t *testing.T) {
 	b.click("Edit")
 	b.fill("#title", "The first")
 	b.fill("#description", "What to do\nand how")
-	b.fill("#workflow", "trip/nowhere")
-	b.click("Save")
-	b.until(refused("nowhere"))
-	b.fill("#workflow", "trip/plan")
+	b.pick("#workflow", "trip/plan")
 	b.click("Save")
 	b.until(`document.querySelector('h1').innerText.startsWith('The first') && ` + has("and how") + ` && !!document.querySelector('main a[href="/jobs/trip"]')`)
 	b.click("Move")
@@ -195,6 +192,9 @@ func TestMerge(t *testing.T) {
 	} {
 		id := s.works(call, "Write "+way.file, "echo a > "+way.file+"; git add -A; git commit -qm work; git commit -q --allow-empty -m more")
 		b.open("/attempts/" + id)
+		b.click("Review changes")
+		b.until(at("/attempts/") + " && location.search === '?tab=changes'")
+		b.click("Options")
 		b.pick("#way", way.option)
 		b.fill("#message", strings.TrimSpace(way.message))
 		b.click("Merge")
@@ -213,7 +213,7 @@ func TestMerge(t *testing.T) {
 	}
 
 	id := s.works(call, "Push it", "echo a > four.txt; git add -A; git commit -qm four")
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	b.click("Push to a remote")
 	b.click("Push")
 	b.until(said("pushed"))
@@ -226,7 +226,7 @@ func TestMerge(t *testing.T) {
 	testkit.Write(t, filepath.Join(root, "five.txt"), "five")
 	testkit.Git(t, root, "add", "-A")
 	testkit.Git(t, root, "commit", "-qm", "five")
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	b.until(has("1 behind"))
 	b.click("Rebase")
 	b.until(said("rebased on main"))
@@ -262,21 +262,24 @@ func TestConflict(t *testing.T) {
 	testkit.Write(t, filepath.Join(root, "idea.txt"), "woods\n")
 	testkit.Git(t, root, "commit", "-aqm", "woods")
 	b := browse(t, s)
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	conflict := `document.querySelector('section[aria-label="Merge in progress"]')?.innerText.includes('idea.txt')`
 	b.click("Merge")
 	b.until(conflict)
 	b.until(said("has conflicts with main"))
 	b.check("conflict")
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	b.click("Undo the merge")
 	b.until(`!(` + conflict + `) && document.getElementById('notice').innerText.includes('the merge is undone')`)
 
 	b.click("Merge")
 	b.until(conflict)
 	b.click("Hand it to the agent")
-	b.until(`document.querySelectorAll('#runs li').length === 2 && !(` + conflict + `) && document.querySelector('h1 .status').textContent === 'completed'`)
+	b.open("/attempts/" + id)
+	b.until(`document.querySelectorAll('#runs li').length === 2 && !(` + conflict + `) && ` + state("completed"))
 	b.until(has("is being merged into yours"))
+	b.click("Review changes")
+	b.until("location.search === '?tab=changes'")
 	b.click("Merge")
 	b.until(said("merged into main"))
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "idea.txt"))).Must(t)), "mountains\n", "main")

@@ -137,7 +137,7 @@ type work struct{ session, task, attempt string }
 // paths are those of every page, by name.
 func (w work) paths() map[string]string {
 	return map[string]string{"now": "/", "session": "/sessions/" + w.session, "output": "/sessions/" + w.session + "/output?path=idea.txt", "board": "/board",
-		"task": "/tasks/" + w.task, "attempt": "/attempts/" + w.attempt, "split": "/attempts/" + w.attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip", "faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview"}
+		"task": "/tasks/" + w.task, "attempt": "/attempts/" + w.attempt, "changes": "/attempts/" + w.attempt + "?tab=changes", "split": "/attempts/" + w.attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip", "faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview"}
 }
 
 // begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it.
@@ -281,7 +281,7 @@ func (s *shop) paths() map[string]string {
 	return map[string]string{
 		"now": "/", "session": "/sessions/" + s.session, "session-waiting": "/sessions/" + s.waiting,
 		"output": "/sessions/" + s.session + "/output?path=docs/changes.md", "board": "/board", "column": "/board?status=todo", "task": "/tasks/" + s.task,
-		"attempt": "/attempts/" + s.attempt, "attempt-split": "/attempts/" + s.attempt + "?diff=split", "attempt-live": "/attempts/" + s.live,
+		"attempt": "/attempts/" + s.attempt, "attempt-changes": "/attempts/" + s.attempt + "?tab=changes", "board-new": "/board?new=1", "task-compared": "/tasks/" + s.task + "?compare=1", "attempt-split": "/attempts/" + s.attempt + "?diff=split", "attempt-live": "/attempts/" + s.live,
 		"attempt-failed": "/attempts/" + s.failed, "attempt-conflict": "/attempts/" + s.conflict, "jobs": "/jobs", "job": "/jobs/release",
 		"job-faults": "/jobs/onboarding", "sources": "/sources", "execution": fmt.Sprintf("/sources/executions/%s", s.execution), "trust": "/trust", "missing": "/tasks/none",
 	}
