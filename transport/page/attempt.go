@@ -32,6 +32,7 @@ type attemptPage struct {
 	// run.
 	Changes   bool
 	Stat      *diffstat // nil if it is not known yet
+	Step      string    // where its workflow is, "" if it is not under way
 	Editor    editor
 	Conflicts map[string][]conflictFile // of merges in progress, by repository
 	review
@@ -105,8 +106,16 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 		return nil, err
 	}
 	asked := r.URL.Query()
-	p := &attemptPage{FullAttemptReply: a, Open: a.Open, Stat: s.changes.of(a.AttemptID), Conflicts: map[string][]conflictFile{},
+	p := &attemptPage{FullAttemptReply: a, Open: a.Open, Conflicts: map[string][]conflictFile{},
 		Changes: asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
+	if !a.Open { // the changes of an agent at work would be counted all the time
+		p.Stat = s.changes.of(a.AttemptID)
+	}
+	if a.WorkflowSession != nil && board.OrEmpty(a.WorkflowStatus) == board.WorkflowActive {
+		if at, err := s.Engine.Info(ctx, *a.WorkflowSession); err == nil { // else it is gone
+			p.Step = s.stepOf(at)
+		}
+	}
 	if p.Editor, err = s.editor(ctx, who); err != nil {
 		return nil, err
 	}

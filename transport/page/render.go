@@ -197,6 +197,9 @@ var words = map[string]string{
 
 // word returns a state, or a value of an argument, as people read it.
 func word(state any) string {
+	if p, is := state.(*string); is {
+		state = *p
+	}
 	text := fmt.Sprint(state)
 	if w, is := words[text]; is {
 		return w

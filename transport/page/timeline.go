@@ -2,8 +2,10 @@ package page
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"deepwork/actor/xslices"
 	"deepwork/session/board"
 	"deepwork/session/run"
 )
@@ -19,6 +21,14 @@ type lane struct {
 	*run.Step
 	Depth int // of the workflow that it is nested in, at most maxDepth
 	Bars  []bar
+}
+
+// Summary says what is in the lane, in words.
+func (l lane) Summary() string {
+	if len(l.Bars) == 0 {
+		return word(l.State)
+	}
+	return strings.Join(xslices.Map(l.Bars, func(b bar) string { return b.Title }), "; ")
 }
 
 // A bar is a part of a lane, in thousandths of the timeline.

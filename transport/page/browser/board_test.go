@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
 	"deepwork/actor/testkit"
 	"deepwork/transport/page/pagetest"
 )
@@ -98,6 +101,72 @@ func TestTasks(t *testing.T) {
 	b.until(at("/board") + " && " + said("Deleted: Third"))
 	b.open("/board")
 	b.unseen("Third")
+}
+
+// The board is filtered by what is in its URL, cards are carried with keys and dragged with the mouse, and a task is added
+// and started at once.
+func TestBoard(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	b.newTask("Plain", "")
+	b.open("/board?new=1")
+	b.until(`document.getElementById('new').matches(':modal')`)
+	b.fill("#title", "Urgent")
+	b.fill("#labels", "web good-first-issue")
+	b.pick("#priority", "High")
+	b.pick("#workflow", "trip/plan")
+	b.until(`document.querySelector('#workflow-inputs') && document.getElementById('new').open`)
+	b.check("board-new")
+	b.click("Add the task")
+	b.until(at("/tasks/") + " && " + has("good-first-issue"))
+	b.open("/board")
+	cards := func(column, want string) {
+		t.Helper()
+		b.until(fmt.Sprintf(`[...document.querySelectorAll('[data-status=%s] .card > a')].map(a => a.textContent).join() === %q`, column, want))
+	}
+	cards("todo", "Urgent,Plain")
+	b.click("web")
+	b.until(`location.search === '?labels=web'`)
+	cards("todo", "Urgent")
+	b.open("/board")
+	b.fill("#q", "PLA")
+	cards("todo", "Plain")
+	b.until(`location.search === '?q=PLA'`)
+	b.pick("[name=priority]", "High")
+	cards("todo", "")
+	b.click("Clear")
+	cards("todo", "Urgent,Plain")
+
+	b.use(".card .grip", "", "")
+	b.press(kb.Enter, kb.ArrowRight, kb.ArrowRight, kb.ArrowLeft, kb.Enter)
+	cards("inprogress", "Urgent")
+	b.until(`document.activeElement.matches('[data-status=inprogress] .grip') && ` + `document.getElementById('moving').textContent === 'Moved to In progress'`)
+	b.press(kb.Enter, kb.ArrowRight, kb.Escape) // stays
+	b.until(`document.getElementById('moving').textContent === 'Left where it was'`)
+	cards("inprogress", "Urgent")
+	b.do(chromedp.Evaluate[chromedp.Void](`(() => { const drag = (e, kind) => e.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: data})), data = new DataTransfer();
+		const card = document.querySelector('[data-status=inprogress] .card'), done = document.querySelector('[data-status=done]');
+		drag(card, 'dragstart'); drag(done, 'dragover'); drag(done, 'drop'); drag(card, 'dragend'); })()`))
+	cards("done", "Urgent")
+	b.until(`document.getElementById('fold-done').open`)
+
+	b.click("New task")
+	b.fill("#title", "At once")
+	b.fill("#description", "! echo begun")
+	b.pick("#executor", "SCRIPT")
+	b.click("Add and start")
+	b.until(at("/attempts/") + " && " + has("At once") + " && " + state("completed"))
+	b.until(`document.querySelector('.next').innerText.includes('Set the task done')`)
+	b.check("attempt-nothing")
+	b.click("Set the task done")
+	b.until(`!document.querySelector('.next').innerText`)
+	call := pagetest.Connect(t, s.url, "")
+	_, attempt := call.Script("Two files", "! echo 'package main' > a.go\n! git add -A\n! git commit -qm work\n")
+	call.Await(t, attempt, "completed")
+	b.open("/attempts/" + attempt)
+	b.click("Review changes")
+	b.until(`document.querySelector('.diff .hl-k')?.textContent === 'package' && document.querySelector('h3 .edit').href.startsWith('vscode://file/')`)
 }
 
 // An agent is started with what the form says, stopped, and sent follow-ups, at once and queued.
