@@ -265,11 +265,16 @@ workflow_tools:
 	sameAs(t, c.WorkflowTools, want)
 }
 
-// Prices and the command of notify are the user's own.
-func TestPricesAndNotify(t *testing.T) {
+// Prices, the command of notify and the editor are the user's own.
+func TestKeysOfTheUserAlone(t *testing.T) {
 	c := parsedUser(t, "prices: {CODEX: {input: 1.25, output: 10, cache_read: 0.125, cache_write: 2}, free: {input: 0, output: 0}}\nnotify: notify-send --app 'deep work'").Over(Default())
 	sameAs(t, c.Prices, map[string]Price{"CODEX": {1.25, 0.125, 2, 10}, "free": {}})
 	sameAs(t, c.Notify, []string{"notify-send", "--app", "deep work"})
+	sameAs(t, c.UI.EditorURL, "vscode://file")
+	sameAs(t, parsedUser(t, "ui: {editor_url: 'idea://open?file='}").Over(Default()).UI.EditorURL, "idea://open?file=")
+	if _, faults := ParseUser("config.yml", []byte("ui: {editor_url: 'javascript://x'}")); len(faults) == 0 {
+		t.Error("a script was taken for an editor")
+	}
 	sameAs(t, parsedUser(t, "notify: [sh, -c, 'cat >> x']").Over(Default()).Notify, []string{"sh", "-c", "cat >> x"})
 }
 

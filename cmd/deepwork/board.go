@@ -202,7 +202,7 @@ func tasksOfAll(ctx context.Context, engine *attempt.Engine) ([]board.Task, erro
 	}
 	var all []board.Task
 	for _, p := range projects {
-		tasks, err := allTasks(ctx, engine, p.ProjectID, nil)
+		tasks, err := allTasks(ctx, engine, board.ListTasksArgs{ProjectID: p.ProjectID})
 		if err != nil {
 			return nil, err
 		}

@@ -73,7 +73,7 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 func (a *app) fields(pairs ...string) { a.out.Fields(12, pairs...) }
 
 func (a *app) printTask(t *board.Task) {
-	a.fields("task", board.Short(t.TaskID), "title", t.Title, "status", t.Status, "description", optional(t.Description))
+	a.fields("task", board.Short(t.TaskID), "title", t.Title, "status", t.Status, "priority", priorityText(t), "labels", strings.Join(t.Labels, " "), "description", optional(t.Description))
 	if t.JobName != nil && t.WorkflowName != nil {
 		a.fields("workflow", *t.JobName+"/"+*t.WorkflowName)
 		a.printInputs(t.Inputs)
@@ -262,8 +262,9 @@ With --run an agent starts on the task at once, as with 'deepwork board start'.`
 			})
 		},
 	})
-	argumentFlags(cmd, &task, "description", "job_name=job", "workflow_name=workflow", "lead")
+	argumentFlags(cmd, &task, "priority", "description", "job_name=job", "workflow_name=workflow", "lead")
 	onInputs(cmd, &task.Inputs)
+	labelFlags(cmd, &task.Labels, "the task gets it")
 	cmd.Flags().BoolVar(&run, "run", false, "start an agent on the task at once, and follow it")
 	onExecutor(onDetach(cmd, &start.detach), &start.StartArgs)
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
@@ -387,18 +388,25 @@ or blocked if other tasks must be done first. Other commands take the ID as it i
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
-				return a.listTasks(ctx, engine, project, only.Status)
+				return a.listTasks(ctx, engine, project, only)
 			})
 		},
 	})
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
-	argumentFlags(cmd, &only, "status")
+	argumentFlags(cmd, &only, "status", "priority")
+	labelFlags(cmd, &only.Labels, "only tasks with it")
 	return cmd
 }
 
-func allTasks(ctx context.Context, engine *attempt.Engine, project string, status *string) ([]board.Task, error) {
+func labelFlags(cmd *cobra.Command, to *[]string, effect string) {
+	cmd.Flags().StringArrayVar(to, "label", nil, "`word`: "+effect+"; may be repeated")
+}
+
+// allTasks returns the tasks of a project that the arguments select.
+func allTasks(ctx context.Context, engine *attempt.Engine, only board.ListTasksArgs) ([]board.Task, error) {
 	return everything(func(cursor *string) ([]board.Task, *string, error) {
-		r, err := engine.ListTasks(ctx, atTerminal, board.ListTasksArgs{ProjectID: project, Status: status, Limit: new(board.MaxLimit), Cursor: cursor})
+		only.Limit, only.Cursor = new(board.MaxLimit), cursor
+		r, err := engine.ListTasks(ctx, atTerminal, only)
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the tasks: %w", err)
 		}
@@ -406,12 +414,13 @@ func allTasks(ctx context.Context, engine *attempt.Engine, project string, statu
 	})
 }
 
-func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project string, status *string) error {
+func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project string, only board.ListTasksArgs) error {
 	p, err := oneProject(ctx, engine, project)
 	if err != nil {
 		return err
 	}
-	tasks, err := allTasks(ctx, engine, p.ProjectID, status)
+	only.ProjectID = p.ProjectID
+	tasks, err := allTasks(ctx, engine, only)
 	if err != nil {
 		return err
 	}
@@ -424,11 +433,14 @@ func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project str
 	}
 	var rows [][]string
 	for _, t := range tasks {
-		rows = append(rows, []string{t.TaskID[:shortID], t.Status, attemptWord(t), optional(t.LatestWorkspaceBranch), sinceText(t.CreatedAt), t.Title})
+		rows = append(rows, []string{t.TaskID[:shortID], t.Status, attemptWord(t), optional(t.LatestWorkspaceBranch), sinceText(t.CreatedAt), priorityText(&t), strings.Join(t.Labels, " "), t.Title})
 	}
-	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "ATTEMPT", State: true}, {Title: "BRANCH", Least: 12, Optional: true}, {Title: "AGE"}, {Title: "TITLE", Least: 20}}, rows)
+	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "ATTEMPT", State: true}, {Title: "BRANCH", Least: 12, Optional: true}, {Title: "AGE"}, {Title: "PRIORITY", Optional: true}, {Title: "LABELS", Optional: true}, {Title: "TITLE", Least: 20}}, rows)
 	return nil
 }
+
+// priorityText returns the priority of a task, "" if it is normal.
+func priorityText(t *board.Task) string { return strings.TrimSuffix(t.Priority, string(task.Normal)) }
 
 // attemptWord summarizes a task's latest attempt for a list.
 func attemptWord(t board.Task) string {

@@ -134,7 +134,7 @@ func TestPagesStayUnder100KB(t *testing.T) {
 	call("update_task", map[string]any{"task_id": tasks[0], "description": strings.Repeat("A long <text>. ", 6000)}, nil)
 	b := s.browser(t)
 	for _, path := range []string{"/", "/?q=Goal", "/?list=needs", "/attempts/" + talk + "?path=numbers.txt&from=300", "/attempts/" + talk + "?files=200", "/?list=working", "/?list=recent", "/?list=working&from=100", "/board", "/board?status=todo", "/tasks/" + tasks[0], "/tasks/" + diff, "/sessions/" + sessions[0],
-		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
+		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?tab=changes", "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
 		text := b.get(path)
 		t.Logf("%6d %s", len(text), path)
 		if len(text) > maxPage {
@@ -149,7 +149,7 @@ func TestPagesStayUnder100KB(t *testing.T) {
 		"/history?kind=session":                   {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
 		"/?list=working":                          {regexp.MustCompile(`href="/sessions/([0-9a-f]{8})"`), len(sessions) + 1},
 		"/board?status=todo":                      {regexp.MustCompile(`<a href="/tasks/([^"]+)"`), len(tasks)},
-		"/attempts/" + talk:                       {regexp.MustCompile(`many%2F(file[0-9]+)"|aria-label="many/(file[0-9]+)"`), 400},
+		"/attempts/" + talk + "?tab=changes":      {regexp.MustCompile(`many%2F(file[0-9]+)"|aria-label="many/(file[0-9]+)"`), 400},
 		"/attempts/" + talk + "?path=numbers.txt": {regexp.MustCompile(`<td>[+]([0-9]+)</td>`), 2000},
 	} {
 		found := map[string]bool{}

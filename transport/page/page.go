@@ -137,9 +137,7 @@ func (s *Site) pages() {
 	s.page("GET /board", s.board)
 	s.page("GET /tasks/{task_id}", s.task)
 	s.page("GET /attempts/{attempt_id}", s.attempt)
-	s.post("/tasks", call(s.Board.CreateTask, workflowOfTask, func(_ session.Caller, _ *http.Request, t *board.Task) string {
-		return "/tasks/" + t.TaskID
-	}))
+	s.post("/tasks", s.addTask)
 	s.post("/tasks/{task_id}", call(s.Board.UpdateTask, changesOfTask, func(_ session.Caller, r *http.Request, t *board.Task) string {
 		return back(r, "/tasks/"+t.TaskID)
 	}))

@@ -86,6 +86,7 @@ var functions = template.FuncMap{
 	},
 	"field": field, "values": values, "takes": show.Takes,
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
+	"join":  func(all []string) string { return strings.Join(all, " ") },
 }
 
 // A tab is an entry of the navigation.
@@ -198,6 +199,9 @@ var words = map[string]string{
 
 // word returns a state, or a value of an argument, as people read it.
 func word(state any) string {
+	if p, is := state.(*string); is {
+		state = *p
+	}
 	text := fmt.Sprint(state)
 	if w, is := words[text]; is {
 		return w

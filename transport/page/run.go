@@ -45,6 +45,16 @@ func (v *runView) Waits() (all []*run.Step) {
 	return all
 }
 
+// Asks returns the first step that waits for a person to pass its outputs, or nil.
+func (v *runView) Asks() (first *run.Step) {
+	v.Tree.Each(func(x *run.Step, _ int) {
+		if first == nil && x.State == board.WaitingForYou {
+			first = x
+		}
+	})
+	return first
+}
+
 // Brief reports whether what was said for a step is left out.
 func (v *runView) Brief(x *run.Step) bool {
 	return v.many && (x.State == board.Completed || x.State == board.NotBegun)

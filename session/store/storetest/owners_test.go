@@ -198,7 +198,7 @@ func TestLists(t *testing.T) {
 		for status, want := range map[task.Status][]string{"": want.all, task.Done: want.done} {
 			var got []string
 			for cursor := ""; ; {
-				list, total, next, err := v.Tasks(t.Context(), p.ID, status, task.Page{Limit: 2, Cursor: cursor})
+				list, total, next, err := v.Tasks(t.Context(), p.ID, task.Filter{Status: status}, task.Page{Limit: 2, Cursor: cursor})
 				testkit.Must(t, err)
 				equal(t, total, len(want))
 				for _, s := range list {

@@ -84,6 +84,8 @@ CREATE TABLE tasks_all (
 	workflow_name string,
 	inputs        string,
 	lead          string NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
+	labels        string NOT NULL DEFAULT '',
+	priority      string NOT NULL DEFAULT 'normal' CHECK (priority IN ('low', 'normal', 'high')),
 	auto_start    boolean NOT NULL DEFAULT TRUE,
 	identity      string NOT NULL,
 	caller_group  string NOT NULL,

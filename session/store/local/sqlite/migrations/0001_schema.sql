@@ -34,6 +34,8 @@ CREATE TABLE tasks (
 	inputs        TEXT, -- values of the workflow's inputs, a JSON object; NULL means none
 	-- Who leads the agents of its attempts through its workflow: one agent itself, or a server.
 	lead          TEXT NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
+	labels        TEXT NOT NULL DEFAULT '', -- separated by blanks, sorted
+	priority      TEXT NOT NULL DEFAULT 'normal' CHECK (priority IN ('low', 'normal', 'high')),
 	-- Whether servers may start it: 0 if a caller without the right to start agents created or changed it.
 	auto_start    INTEGER NOT NULL DEFAULT 1,
 	identity      TEXT NOT NULL, -- of the caller that created it
