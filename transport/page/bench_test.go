@@ -168,6 +168,12 @@ func TestPagesStayUnder100KB(t *testing.T) {
 		}
 		testkit.Equal(t, len(found), want.count, "%s", path)
 	}
+	testkit.Contains(t, b.get("/sessions/"+long), `?step=step3"`)
+	one := b.get("/sessions/" + long + "?step=step3")
+	testkit.ContainsAll(t, one, []string{"only step3", "<code>step3</code>", "A long &lt;note&gt;. A"})
+	if strings.Contains(one, "<code>step4</code>") {
+		t.Error("a page of one step has another")
+	}
 }
 
 var moreLink = regexp.MustCompile(`<p><a href="([^"]+)">(?:[0-9]+ more(?: lines| files)?|Older)</a></p>`)
