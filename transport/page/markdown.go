@@ -61,11 +61,11 @@ func (safely) Transform(doc *ast.Document, reader text.Reader, _ parser.Context)
 				n.AppendChild(n, verbatim(n.Label(source)))
 				replaced = append(replaced, n)
 			}
-			n.SetAttributeString("rel", "noopener")
+			n.SetAttributeString("rel", "noopener noreferrer")
 		case *ast.Link:
 			switch to, err := url.Parse(string(n.Destination)); {
 			case err == nil && (to.Scheme == "http" || to.Scheme == "https"):
-				n.SetAttributeString("rel", "noopener")
+				n.SetAttributeString("rel", "noopener noreferrer")
 			case err != nil || to.Scheme != "" || to.Host != "":
 				replaced = append(replaced, n)
 			case to.Fragment != "":
