@@ -101,7 +101,8 @@ func (a *app) root() *cobra.Command {
 		Long: `deepwork is an MCP server that guides AI agents through multi-step work and
 keeps the state of that work safe. Jobs are folders under .deepwork/jobs.
 
-Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
+Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
+"deepwork help topics" lists the documentation.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		Args:              unknownCommand,

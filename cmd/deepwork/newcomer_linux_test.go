@@ -49,7 +49,6 @@ type newcomer struct {
 	top       string   // the folder with everything of theirs
 	dir       string   // where they are
 	env       []string // NAME=VALUE
-	met       map[string]bool
 	hasClaude bool
 	agent     *mcp.ClientSession // of a page; nil before its first call
 }
@@ -59,7 +58,7 @@ func newNewcomer(t *testing.T) *newcomer {
 	top := testkit.Dir(t)
 	checkout, err := filepath.Abs(filepath.Join("..", ".."))
 	must(t, err)
-	n := &newcomer{t: t, top: top, dir: checkout, met: map[string]bool{}}
+	n := &newcomer{t: t, top: top, dir: checkout}
 	bin, home, project := filepath.Join(top, "bin"), filepath.Join(top, "home"), n.project()
 	for _, dir := range []string{bin, home, project} {
 		must(t, os.MkdirAll(dir, 0o755))
@@ -92,7 +91,6 @@ func (n *newcomer) walk(at, line string) {
 	n.t.Helper()
 	line, _, _ = strings.Cut(line, " #")
 	line = strings.TrimSpace(line)
-	n.met[line] = true
 	if line == "" || unwalked[line] != "" {
 		return
 	}

@@ -272,7 +272,7 @@ func named(t *testing.T, text string, args []string) {
 	}
 	cmd, _, err := (&app{}).root().Find(args)
 	if err != nil || !cmd.HasParent() {
-		t.Errorf("a page names `%s`: there is no such command (%v)", text, err)
+		t.Errorf("a text names `%s`: there is no such command (%v)", text, err)
 		return
 	}
 	for _, word := range args {
@@ -486,6 +486,9 @@ func TestTextsAreInPlainWords(t *testing.T) {
 					literals++
 					text, _ := strconv.Unquote(l.Value)
 					checkWords(t, path, text)
+					for _, m := range regexp.MustCompile(`deepwork help ([a-z/-]+)`).FindAllStringSubmatch(text, -1) {
+						named(t, m[0], []string{"help", m[1]})
+					}
 				}
 				return true
 			})

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,7 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// promised says what commands of the pages print, as regular expressions. All others must succeed, too.
+// promised says what commands of README.md print, as regular expressions. All others must succeed, too.
 var promised = map[string]string{
 	`go run ./cmd/deepwork demo`:                         `All of it works here`,
 	`deepwork init`:                                      `(?s)\.deepwork/jobs\n.*\.mcp\.json\n`,
@@ -70,11 +69,6 @@ func TestReadmeWalk(t *testing.T) {
 		}
 	}
 	n.walk("at the end", "deepwork check")
-	for _, line := range slices.Sorted(maps.Keys(promised)) {
-		if !n.met[line] {
-			t.Errorf("README.md does not have the command %q any more: remove it from promised", line)
-		}
-	}
 	ci := testkit.Get(os.ReadFile(filepath.Join("..", "..", ".ci", "run"))).Must(t)
 	for _, line := range []string{`go test "$patience" ./...`, `.ci/release 0.0.0-ci "$scratch/release"`} {
 		if !slices.ContainsFunc(strings.Split(string(ci), "\n"), func(l string) bool { return strings.TrimSpace(l) == line }) {

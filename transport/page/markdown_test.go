@@ -11,8 +11,8 @@ func TestMarkdownRunsAndLoadsNothingFromElsewhere(t *testing.T) {
 		"a *b* `c`":                               "<p>a <em>b</em> <code>c</code></p>\n",
 		"# A b":                                   `<h1 id="h-a-b">A b</h1>` + "\n",
 		"[a](b.md#c)":                             `<p><a href="b.md#h-c">a</a></p>` + "\n",
-		"[a](https://example.com)":                `<p><a href="https://example.com" rel="noopener">a</a></p>` + "\n",
-		"<https://example.com>":                   `<p><a href="https://example.com" rel="noopener">https://example.com</a></p>` + "\n",
+		"[a](https://example.com)":                `<p><a href="https://example.com" rel="noopener noreferrer">a</a></p>` + "\n",
+		"<https://example.com>":                   `<p><a href="https://example.com" rel="noopener noreferrer">https://example.com</a></p>` + "\n",
 		"[*a*](javascript:alert(1)) b":            "<p><em>a</em> b</p>\n",
 		"[a](//example.com)":                      "<p>a</p>\n",
 		"[a](\\\\example.com)":                    `<p><a href="%5Cexample.com">a</a></p>` + "\n",
@@ -26,7 +26,7 @@ func TestMarkdownRunsAndLoadsNothingFromElsewhere(t *testing.T) {
 		"[![a](//x/y.png)](javascript:b) c":       "<p>a c</p>\n",
 		"<!-- a\n-->":                             `<pre tabindex="0"><code>&lt;!-- a` + "\n--&gt;</code></pre>\n",
 		"[a][b]\n\n[b]: vbscript:x":               "<p>a</p>\n",
-		"[a](https://example.com \"<b> ' \\\"\")": `<p><a href="https://example.com" title="&lt;b&gt; ' &quot;" rel="noopener">a</a></p>` + "\n",
+		"[a](https://example.com \"<b> ' \\\"\")": `<p><a href="https://example.com" title="&lt;b&gt; ' &quot;" rel="noopener noreferrer">a</a></p>` + "\n",
 	} {
 		testkit.Equal(t, string(markdown([]byte(in))), want, "%q", in)
 	}
