@@ -36,6 +36,7 @@ func (u claudeUser) types(m *model, line string) string {
 	cmd := exec.CommandContext(u.t.Context(), "sh", "-c", line)
 	cmd.Dir = u.dir
 	cmd.Env = append(os.Environ(), "HOME="+u.home, "PATH="+filepath.Join(u.home, "bin")+":"+os.Getenv("PATH"),
+		"MCP_CONNECTION_NONBLOCKING=0", "MCP_CONNECT_TIMEOUT_MS=60000", // on a busy machine 5 s are too short for the tools
 		"ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=scripted", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -53,7 +54,10 @@ func TestClaudeCodeHasThePlugin(t *testing.T) {
 		move{tool: "start_workflow", args: map[string]any{"goal": "Walk", "job_name": "care", "workflow_name": "main"}},
 		move{text: "It is started."}, move{text: "I am at it."}, move{text: "<summary>Nothing to tell.</summary>"})
 	m.server = "plugin_deepwork_deepwork"
-	u.types(m, `claude "/deepwork:start care/main, with a walk as the goal"`)
+	said := u.types(m, `claude "/deepwork:start care/main, with a walk as the goal"`)
+	if len(m.turns) < 2 {
+		t.Fatalf("the model had no tools of the plugin's server, or did not use them: %s", said)
+	}
 	for _, want := range []string{"- deepwork:start: ", "- deepwork:new-job: ", "- deepwork:record: ", "care/main, with a walk as the goal"} {
 		testkit.Contains(t, m.turns[0].told, want, "the model was told")
 	}
