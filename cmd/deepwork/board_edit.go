@@ -8,13 +8,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"deepwork/catalog/config"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/merge"
@@ -43,7 +43,7 @@ func (a *app) boardEditCommand() *cobra.Command {
 		Short: "Change the title and the description of a task",
 		Long: `Change the title and the description of a task. At a terminal, without flags, they are
 edited in $VISUAL or $EDITOR: the first line is the title. With - as TEXT the
-description is read from stdin. Agents that are at work already are not told.` + taskIDs.help(),
+description is read from stdin. An agent that is already at work isn't told.` + taskIDs.help(),
 		Example: `  deepwork board edit 3f2a
   deepwork board edit 3f2a --title "Fix the login on Mondays"
   deepwork board edit latest --description - <task.md`,
@@ -53,17 +53,21 @@ description is read from stdin. Agents that are at work already are not told.` +
 				return usagef(cmd, "--title or --description is missing; without a terminal there is no editor")
 			}
 			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
+				file := ""
 				if change.TaskID = t.TaskID; change.Title == nil && change.Description == nil {
-					err = a.editTask(t, &change)
+					file, err = a.editTask(t, &change)
 				} else if change.Description != nil {
 					*change.Description, err = a.given(*change.Description, "description")
 				}
 				if err != nil {
 					return err
 				}
-				if _, err := engine.UpdateTask(ctx, atTerminal, change); err != nil {
+				if _, err = engine.UpdateTask(ctx, atTerminal, change); err != nil && file != "" {
+					return fmt.Errorf("%w\nYour text is in %s", err, file)
+				} else if err != nil {
 					return err
 				}
+				_ = os.Remove(file) // a copy may stay
 				fmt.Fprintf(a.out, "changed %s\n", board.Short(t.TaskID))
 				return nil
 			})
@@ -73,38 +77,40 @@ description is read from stdin. Agents that are at work already are not told.` +
 	return cmd
 }
 
-// editTask has the user edit the title and the description of a task in a file.
-func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) error {
-	dir, err := os.MkdirTemp("", "deepwork")
+// editTask has the user edit the title and the description of a task in a file, which it returns.
+func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) (file string, err error) {
+	f, err := os.CreateTemp("", "deepwork-task-*.md")
 	if err != nil {
-		return fmt.Errorf("making a file to edit: %w", err)
+		return "", fmt.Errorf("making a file to edit: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "task-"+board.Short(t.TaskID)+".md")
 	before := t.Title + "\n\n" + optional(t.Description)
-	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
-		return fmt.Errorf("writing the file to edit: %w", err)
+	_, err = f.WriteString(before)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("writing the file to edit: %w", err)
 	}
-	if err := a.inEditor(file); err != nil {
-		return err
+	if err := a.inEditor(f.Name()); err != nil {
+		return "", err
 	}
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(f.Name())
 	if err != nil {
-		return fmt.Errorf("reading the edited file: %w", err)
+		return "", fmt.Errorf("reading the edited file: %w", err)
 	}
 	if string(text) == before {
-		return errors.New("nothing was changed")
+		return "", errors.Join(errors.New("nothing was changed"), os.Remove(f.Name()))
 	}
 	title, description, _ := strings.Cut(string(text), "\n")
 	change.Title, change.Description = new(strings.TrimSpace(title)), new(strings.TrimSpace(description))
-	return nil
+	return f.Name(), nil
 }
 
 // inEditor opens a file or a folder in the user's editor, and waits until that has ended.
 func (a *app) inEditor(path string) error {
-	editor := strings.Fields(cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")))
-	if len(editor) == 0 {
-		return errors.New(`no editor is set; set EDITOR to the command of yours, such as EDITOR="code --wait"`)
+	editor, err := config.SplitCommand(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR"))))
+	if err == nil && len(editor) == 0 {
+		err = errors.New("neither VISUAL nor EDITOR is set")
+	}
+	if err != nil {
+		return fmt.Errorf(`no editor: %w; set EDITOR to the command of yours, such as EDITOR="code --wait"`, err)
 	}
 	cmd := exec.Command(editor[0], append(editor[1:], path)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.rawOut, os.Stderr

@@ -114,7 +114,7 @@ what the run has cost so far.` + runIDs.help(),
 					}
 				})
 				if session.CodeOf(err) == codes.RunComplete {
-					fmt.Fprintln(a.err, "deepwork: nothing to resume: the run is already completed")
+					fmt.Fprintln(a.err, "deepwork: nothing was resumed: the run is completed already")
 					resumed, err = r, nil
 				}
 				if err != nil {
@@ -262,7 +262,7 @@ func (a *app) runStopCommand() *cobra.Command {
 						return err
 					}
 				} else {
-					fmt.Fprintf(a.err, "deepwork: nothing to stop: the run is already %s\n", r.State.Words())
+					fmt.Fprintf(a.err, "deepwork: nothing was stopped: the run is %s already\n", r.State.Words())
 				}
 				fmt.Fprintf(a.out, "%s %s\n", r.State.Words(), board.Short(r.RunID))
 				return nil
