@@ -41,7 +41,7 @@ steps:
   - {id: verify, name: V, description: V, instructions: V, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
   - {id: measure, name: M, description: M, instructions: M, outputs: {}, reviews: []}
   - {id: write, name: W, description: W, instructions: W, outputs: {}, reviews: []}
-  - {id: fix, name: F, description: F, instructions: F, outputs: {}, reviews: []}
+  - {id: fix, name: F, description: F, instructions: F, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
   - {id: look, name: O, description: O, instructions: O, outputs: {state: {type: string, description: S}}, reviews: []}
   - {id: jot, name: J, description: J, instructions: J, outputs: {}, reviews: []}
 `
