@@ -30,18 +30,18 @@ workflows:
       - {for_each: endpoints, steps: [port, [verify, measure], {workflow: note, inputs: {what: item, code: code, as: {value: short}}}], at_once: 2, max_items: 4}
       - {when: {output: docs, is: "yes"}, steps: [write]}
       - {repeat: {steps: [fix, look], until: {output: state, is_not: broken}, at_most: 3}}
-      - {workflow: publish, inputs: {notes: summary, code: code, module: module}}
+      - {workflow: publish, inputs: {notes: summary, module: module}}
   - {name: isolated, summary: With worktrees, steps: [list, {for_each: endpoints, steps: [port], isolation: worktree}]}
   - {name: nothing, summary: Perhaps nothing, inputs: [{name: mode, description: How}], steps: [{when: {input: mode, is: "on"}, steps: [write]}]}
   - {name: note, summary: N, inputs: [{name: what, description: W}, {name: code, description: C, type: files}, {name: as, description: A}], steps: [jot]}
-  - {name: publish, summary: P, inputs: [{name: notes, description: N}, {name: code, description: C, type: files}, {name: module, description: M}], steps: [jot]}
+  - {name: publish, summary: P, inputs: [{name: notes, description: N}, {name: module, description: M}], steps: [jot]}
 steps:
   - {id: list, name: L, description: L, instructions: L, outputs: {endpoints: {type: string, description: E, required: true}, docs: {type: string, description: D}, summary: {type: string, description: S}}, reviews: []}
   - {id: port, name: P, description: P, instructions: P, outputs: {code: {type: files, description: C}}, reviews: []}
   - {id: verify, name: V, description: V, instructions: V, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
   - {id: measure, name: M, description: M, instructions: M, outputs: {}, reviews: []}
   - {id: write, name: W, description: W, instructions: W, outputs: {}, reviews: []}
-  - {id: fix, name: F, description: F, instructions: F, outputs: {}, reviews: []}
+  - {id: fix, name: F, description: F, instructions: F, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
   - {id: look, name: O, description: O, instructions: O, outputs: {state: {type: string, description: S}}, reviews: []}
   - {id: jot, name: J, description: J, instructions: J, outputs: {}, reviews: []}
 `
