@@ -268,7 +268,7 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 			page.line("(An image: open it yourself.)")
 		case f.Diff != "" && !whole:
 			page.out.Text("    ", f.Diff)
-		case whole || !f.Old:
+		case f.Text != "" && (whole || !f.Old):
 			page.out.Text("    ", f.Text)
 		}
 	}
