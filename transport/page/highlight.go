@@ -3,13 +3,18 @@ package page
 import (
 	"html/template"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
 )
 
-// highlightMost is how many bytes of a text are colored.
-const highlightMost = 64 << 10
+const (
+	// highlightMost is how many bytes of a text are colored.
+	highlightMost = 64 << 10
+	// highlightTime is how long that may take: a hostile text can make a lexer slow.
+	highlightTime = 2 * time.Second
+)
 
 // highlight returns a text as HTML, with its words in elements of the classes hl-k (keywords), hl-s (texts), hl-n
 // (numbers), hl-c (comments) and hl-f (names that are defined, tags and the like). The path says in which language it
@@ -25,7 +30,11 @@ func highlight(path string, text []byte) template.HTML {
 		return plain
 	}
 	var b strings.Builder
-	for _, token := range tokens.Tokens() {
+	began := time.Now()
+	for token := tokens(); token != chroma.EOF; token = tokens() {
+		if time.Since(began) > highlightTime {
+			return plain
+		}
 		class := classOf(token.Type)
 		for i, line := range strings.Split(token.Value, "\n") {
 			if i > 0 {
