@@ -13,7 +13,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/cmd/deepwork/demo"
-	"deepwork/cmd/deepwork/library"
 	"deepwork/session/show"
 )
 
