@@ -59,7 +59,7 @@ func shop() pile {
 	return pile{
 		rowOf("projects", map[string]any{"id": "p1", "name": "shop", "root": int64(1), "listed": int64(1)}),
 		rowOf("repos", map[string]any{"id": "r1", "project_id": "p1", "name": "shop", "path": "/srv/shop", "listed": int64(0)}),
-		rowOf("tasks", map[string]any{"id": "t1", "project_id": "p1", "title": "a\x00b\uFDD0", "description": nil, "status": "done", "job_name": nil, "workflow_name": nil, "inputs": nil, "deleting_at": nil, "identity": "local", "caller_group": "", "lead": "server", "auto_start": int64(1)}),
+		rowOf("tasks", map[string]any{"id": "t1", "project_id": "p1", "title": "a\x00b\uFDD0", "description": nil, "status": "done", "job_name": nil, "workflow_name": nil, "inputs": nil, "deleting_at": nil, "identity": "local", "caller_group": "", "lead": "server", "labels": "a b", "priority": "high", "auto_start": int64(1)}),
 		rowOf("attempts", map[string]any{"remove_asked": nil, "removal": nil, "id": "a1", "task_id": "t1", "executor": "CODER", "branch": "b", "workspace": "/srv/w", "state": "completed", "identity": "local", "caller_group": "",
 			"machine_id": "", "machine_name": "", "root": "", "variant": nil, "prompt": nil, "error": nil, "workflow_session_id": nil, "workflow_status": nil, "workflow_step": nil, "push_error": nil, "landed": "", "run": nil}),
 		{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": "2026-01-02T03:04:05.000000Z"}},
