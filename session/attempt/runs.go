@@ -23,10 +23,10 @@ type RunWorkflowArgs struct {
 	JobName      string       `json:"job_name" arg:"From get_workflows"`
 	WorkflowName string       `json:"workflow_name" arg:"Its workflow"`
 	Goal         string       `json:"goal" arg:"What to accomplish" max:"100000"`
-	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: as configured"`
-	MaxCostUSD   *float64     `json:"max_cost_usd" arg:"Pauses at this cost" min:"0" max:"100000000"`
+	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor, or the only one"`
+	MaxCostUSD   *float64     `json:"max_cost_usd" arg:"Pauses the run at this cost" min:"0" max:"100000000"`
 	Inputs       board.Inputs `json:"inputs,omitempty" arg:"Values of its inputs"`
-	RequestID    *string      `json:"request_id" arg:"For retries"`
+	RequestID    *string      `json:"request_id" arg:"Any text, for retries"`
 
 	// Agents rarely need the others, and a model is shown every listed one; the documentation lists them.
 

@@ -62,10 +62,10 @@ type ReposReply struct {
 // (seed 004, "list_tasks provides attempt summary").
 type Task struct {
 	TaskID                string          `json:"task_id" jsonschema:"UUID of the task"`
-	ProjectID             string          `json:"project_id" jsonschema:"UUID"`
+	ProjectID             string          `json:"project_id" jsonschema:"UUID of its project"`
 	Title                 string          `json:"title" jsonschema:"the work in one line"`
 	Description           *string         `json:"description" jsonschema:"the work in full, or null"`
-	Status                string          `json:"status" jsonschema:"where the work is"`
+	Status                string          `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
 	JobName               *string         `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
 	WorkflowName          *string         `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
 	Inputs                machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs that are known, by name"`
