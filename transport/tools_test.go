@@ -256,7 +256,7 @@ func conforms(t testing.TB, s *Server) {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			res, err := next(ctx, method, req)
 			call, ok := req.(*mcp.CallToolRequest)
-			if !ok || err != nil {
+			if r, is := res.(*mcp.CallToolResult); !ok || err != nil || is && r.InputRequests != nil {
 				return res, err
 			}
 			name := call.Params.Name

@@ -50,6 +50,8 @@ type AttemptReply struct {
 	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits, or null"`
 
 	Open bool `json:"-"` // whether it has not ended
+
+	Going `json:"-"`
 }
 
 // FullAttemptReply answers get_attempt.
@@ -107,6 +109,8 @@ type FollowUpReply struct {
 	QueuedPrompt  *string `json:"queued_prompt" jsonschema:"prompt that is queued now, or null"`
 	DroppedPrompt *string `json:"dropped_prompt" jsonschema:"queued prompt that this call replaced or cancelled, or null"`
 	Notice        *string `json:"notice" jsonschema:"a hint, or null"`
+
+	Going `json:"-"`
 }
 
 // The values of FollowUpReply.Status.

@@ -39,9 +39,10 @@ func questionText(root string, s *machine.State, stepID string, q *machine.Quest
 	return b.String()
 }
 
-// An AskFunc has the client of a call ask its user. It returns nil if there is no answer by the end of
-// ctx. Only Passed and Feedback of the answer are used.
-type AskFunc func(ctx context.Context, question string) *machine.Answer
+// An AskFunc has the client of a call ask its user. key names the question: its session, step and outputs, and who
+// is asked. The answer is nil if there is none by the end of ctx; later means that the client asks once the call is
+// answered, and makes the call again with what its user says. Only Passed and Feedback of the answer are used.
+type AskFunc func(ctx context.Context, key, question string) (answer *machine.Answer, later bool)
 
 type askKey struct{}
 
@@ -61,7 +62,7 @@ func clientOf(ctx context.Context) AskFunc {
 // is not asked again about these outputs.
 func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q question) (settled bool, err error) {
 	client := clientOf(ctx)
-	key := who.Identity + " " + id + " " + q.Digest
+	key := machine.Digest(fmt.Sprintf("%q", []string{who.Identity, id, q.Step, q.Digest}))
 	if _, before := e.declined.Load(key); before || client == nil || within.Err() != nil {
 		return false, nil
 	}
@@ -76,7 +77,10 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 		}
 		cancel()
 	})
-	answer := client(within, q.Text)
+	answer, later := client(within, key, q.Text)
+	if later {
+		return false, nil
+	}
 	if answer != nil {
 		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
 	}
