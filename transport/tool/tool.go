@@ -117,7 +117,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	// Made at the first call: those of all tools would delay the start, and most tools are never called.
 	check := sync.OnceValue(func() *arguments { return newArguments(t.Name, reflect.TypeFor[A]()) })
 	listed := &mcp.Tool{
-		Name: t.Name, Title: t.Title, Description: t.Description,
+		Meta: metaOf(t.Name), Name: t.Name, Title: t.Title, Description: t.Description,
 		InputSchema: listedInput(t.Input), OutputSchema: t.Output,
 		Annotations: &mcp.ToolAnnotations{
 			ReadOnlyHint:    t.Hints.ReadOnly,
