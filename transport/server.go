@@ -165,7 +165,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	s.mcp.AddReceivingMiddleware(s.receive)
 	if e.longCalls != nil {
-		set := &tasks.Set{Tools: s.tools, Calls: e.longCalls, Agents: e.board, Logger: logger, Runs: func() *remote.Engine {
+		set := &tasks.Set{Tools: s.tools, Calls: e.longCalls, Agents: e.board, Logger: logger, Quota: func() int { return s.lastHTTP().Quotas.Requests }, Runs: func() *remote.Engine {
 			if s.remote == nil {
 				return nil
 			}

@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
@@ -236,4 +237,68 @@ func TestWithoutTheExtension(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	write(t, root, map[string]string{"go.txt": ""})
+}
+
+// Workflows of other systems are tasks whose result is that of the call; tasks/cancel cancels them at their source.
+func TestWorkflowsOfOtherSystemsAreTasks(t *testing.T) {
+	t.Parallel()
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "")
+	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
+	plain := client(t, s)
+	block, hang := c.call("block", `{}`), c.call("call_workflow_tool", `{"name":"hang","arguments":{}}`)
+	if block["resultType"] != "task" || hang["resultType"] != "task" || !strings.Contains(fmt.Sprint(hang["statusMessage"]), "execution_id") {
+		t.Fatalf("%v\n%v", block, hang)
+	}
+	close(f.let)
+	got := c.get(block["taskId"], "completed")["result"].(map[string]any)["structuredContent"].(map[string]any)
+	if want := into[map[string]any](t, plain, "block", `{}`); fmt.Sprint(got["result"]) != fmt.Sprint((*want)["result"]) {
+		t.Errorf("%v, a plain call %v", got, *want)
+	}
+	if _, fault := c.of("tasks/cancel", hang["taskId"], ""); fault != "" {
+		t.Fatal(fault)
+	}
+	c.get(hang["taskId"], "cancelled")
+	f.until(t, "it is cancelled", func() bool { return len(f.cancelled) == 1 })
+	for _, name := range []string{"fail", "steps"} { // a refusal is the result of its task
+		r := c.call(name, `{}`)
+		if r["resultType"] == "task" {
+			r = c.get(r["taskId"], "completed")["result"].(map[string]any)
+		}
+		if failed := r["isError"] == true; failed != (name == "fail") {
+			t.Errorf("%s: %v", name, r)
+		}
+	}
+}
+
+// A call that waits for its agent is a task until that has ended, and tasks/cancel stops it.
+func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
+	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nexecutors: {MINE: {command: [sh, -c, 'while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done']}}\n"})
+	repository(t, root)
+	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
+	of := func(r map[string]any) map[string]any { return r["structuredContent"].(map[string]any) }
+	project := of(c.call("list_projects", `{}`))["projects"].([]any)[0].(map[string]any)["project_id"]
+	board := of(c.call("create_task", fmt.Sprintf(`{"project_id":%q,"title":"Plan"}`, project)))["task_id"]
+	start := func() map[string]any {
+		r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, board))
+		if r["resultType"] != "task" || r["statusMessage"] != "running" {
+			t.Fatalf("%v", r)
+		}
+		return r
+	}
+	stopped := start()
+	if _, fault := c.of("tasks/cancel", stopped["taskId"], ""); fault != "" {
+		t.Fatal(fault)
+	}
+	c.get(stopped["taskId"], "cancelled")
+	made := start()
+	write(t, root, map[string]string{"go.txt": ""})
+	reply := of(c.get(made["taskId"], "completed")["result"].(map[string]any))
+	if reply["state"] != "completed" || reply["final_message"] != "done" {
+		t.Errorf("%v", reply)
+	}
+	if r := of(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))); r["status"] != "started" {
+		t.Errorf("a follow-up that ends at once: %v", r)
+	}
 }

@@ -26,6 +26,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/codes"
 	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/transport/tool"
@@ -43,6 +44,7 @@ type Set struct {
 	Calls  store.LongCalls
 	Runs   func() *remote.Engine // of workflows at other systems; nil if there are none
 	Agents *attempt.Engine       // nil without the task board
+	Quota  func() int            // of a caller that is not the user, in calls and tasks at once; 0 means none
 	Logger *slog.Logger
 }
 
@@ -77,6 +79,19 @@ func Declared(req mcp.Request) bool {
 	}
 	can := r.ClientCapabilities()
 	return can != nil && can.Extensions[Extension] != nil
+}
+
+// Admit implements tool.Tasks.
+func (s *Set) Admit(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest) *session.Error {
+	if looking(ctx) || c.Owner || !Declared(req) {
+		return nil
+	}
+	most := s.Quota()
+	n, err := s.Calls.Count(ctx, c.Identity)
+	if err != nil || most == 0 || n+s.Tools.InFlight.Of(c.Identity) <= most {
+		return nil
+	}
+	return session.NotNow(codes.TooManyTasks, "%s has %d tasks that are working, and with the calls in flight no more than %d are allowed (http.quotas): nothing was done. Call again when one has ended, or cancel one.", c.Identity, n, most).Wait(5 * time.Second)
 }
 
 // Within implements tool.Tasks.

@@ -93,12 +93,11 @@ func (w *work) goesOn(reply any) bool {
 	switch r := reply.(type) {
 	case *machine.FinishReply:
 		return r.Going != nil
-	case *remote.Run:
-		return running(r)
 	case attempt.Waited:
 		return r.GoesOn() != ""
 	}
-	return false
+	x := tool.ExecutionOf(reply)
+	return x != nil && running(x)
 }
 
 // message says for people where the work stands.
@@ -108,10 +107,11 @@ func (w *work) message(reply any) string {
 		if r.Feedback != nil {
 			return *r.Feedback
 		}
-	case *remote.Run:
-		return tool.ProgressWords(r)
 	case attempt.Waited:
 		return r.Standing()
+	}
+	if x := tool.ExecutionOf(reply); x != nil {
+		return tool.ProgressWords(x)
 	}
 	return ""
 }

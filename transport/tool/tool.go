@@ -62,6 +62,8 @@ const Newest = "2026-07-28"
 
 // Tasks gives callers a task of MCP for a call whose work goes on; see package tasks.
 type Tasks interface {
+	// Admit returns why a call is refused, or nil: the tasks of its caller count like calls in flight.
+	Admit(ctx context.Context, c *Caller, req *mcp.CallToolRequest) *session.Error
 	// Within returns the context of a call, which is answered earlier if its client takes tasks.
 	Within(ctx context.Context, req *mcp.CallToolRequest) context.Context
 	// Instead returns what is sent instead of a reply, or nil.
@@ -287,6 +289,9 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		if _, err := s.Check(ctx); err != nil {
 			fault = BadConfig(err)
 		}
+	}
+	if fault == nil && s.Tasks != nil {
+		fault = s.Tasks.Admit(ctx, c, req)
 	}
 	if fault != nil {
 		log.outcome = fault.Code
