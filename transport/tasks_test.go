@@ -302,3 +302,42 @@ func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 		t.Errorf("a follow-up that ends at once: %v", r)
 	}
 }
+
+// A tool of any server that the config names is a tool here, and what it answers with a task is followed, by another
+// server too, and cancelled.
+func TestATaskOfASourceIsFollowed(t *testing.T) {
+	t.Parallel()
+	f := newFactory(standardWorkflows...)
+	inner, _ := withSource(t, f, "")
+	at := overHTTP(t, inner, web.Options{}).URL()
+	root := t.TempDir()
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n" + fast + "  sources:\n    - {name: other, url: " + at + ", tools: [block, ha*]}\n"})
+	open := func() (*Server, *taker) {
+		s := serverOn(t, root, nil)
+		s.connected(t)
+		return s, &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
+	}
+	s, c := open()
+	s.names(t, "block", "hang")
+	block, hang := c.call("block", `{}`), c.call("hang", `{}`)
+	status := func(r map[string]any) string {
+		_, id, _ := strings.Cut(fmt.Sprint(r["statusMessage"]), "execution_id ")
+		return fmt.Sprint(c.call("workflow_status", fmt.Sprintf(`{"execution_id":%q}`, id[:36]))["structuredContent"])
+	}
+	waitFor(t, "both are tasks at the source", func() bool {
+		return strings.Contains(status(block), "source_execution_id:task:") && strings.Contains(status(hang), "source_execution_id:task:")
+	})
+	noError(t, s.Close(t.Context()))
+	_, c = open()
+	close(f.let)
+	result := c.get(block["taskId"], "completed")["result"].(map[string]any)
+	want := into[map[string]any](t, client(t, inner), "block", `{}`)
+	if got := result["structuredContent"].(map[string]any)["result"].(map[string]any)["result"]; fmt.Sprint(got) != fmt.Sprint((*want)["result"]) {
+		t.Errorf("%v, at the source %v", result, *want)
+	}
+	if _, fault := c.of("tasks/cancel", hang["taskId"], ""); fault != "" {
+		t.Fatal(fault)
+	}
+	c.get(hang["taskId"], "cancelled")
+	f.until(t, "it is cancelled where it runs", func() bool { return len(f.cancelled) == 1 })
+}
