@@ -108,7 +108,7 @@ func (s *Set) Instead(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequ
 		return nil
 	}
 	w := workOf(req.Params, reply)
-	if w == nil {
+	if w == nil || w.Execution != "" && s.Tools.Has(req.Params.Name) && req.Params.Name != "call_workflow_tool" { // that looks at one
 		return nil
 	}
 	encoded, err := json.Marshal(w)
