@@ -170,6 +170,7 @@ var attentions = map[string][3]string{
 	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again"},
 	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
 	board.AttentionLimit:     {"run", "", "it is tried again a few times, then it stops and asks you"},
+	board.AttentionSource:    {"execution", string(board.WaitingForYou), "answer it at that system"},
 	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
 }
 
@@ -210,6 +211,8 @@ func attentionItem(a board.Attention) item {
 		}
 	case board.AttentionUntrusted:
 		i.Link = "/trust"
+	case board.AttentionSource:
+		i.Link = "/sources"
 	default:
 		i.Link = "/board"
 	}

@@ -172,7 +172,7 @@ var refinements = map[string]func(*jsonschema.Schema){
 	},
 	"needs_attention": func(s *jsonschema.Schema) {
 		allStates(s.Properties["items"].Items)
-		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionLimit, board.AttentionStep)
+		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionLimit, board.AttentionSource, board.AttentionStep)
 	},
 	"get_run": func(s *jsonschema.Schema) {
 		allStates(s)
