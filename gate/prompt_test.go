@@ -323,6 +323,17 @@ func TestHashFiles(t *testing.T) {
 	}
 }
 
+// A folder stands for the regular files in it: no folder, and nothing behind a link.
+func TestFilesIn(t *testing.T) {
+	p := newProject(t)
+	p.write("docs/b.md", "")
+	p.write("docs/deep/a.md", "")
+	testkit.Must(t, os.Symlink(p.root, filepath.Join(p.root, "docs", "link")))
+	real := filepath.Join(p.root, "docs")
+	testkit.Same(t, testkit.Get(FilesIn(real, "./docs", 2)).Must(t), []string{"docs/b.md", "docs/deep/a.md"})
+	testkit.Fails(t, testkit.Get(FilesIn(real, "docs", 1)).Err(), "more than 1 files", "with more than it may have")
+}
+
 // A sparse file takes no room on disk and may claim any size.
 func TestAnOutputTooLargeToReviewIsRefused(t *testing.T) {
 	p := newProject(t)

@@ -97,10 +97,11 @@ type AwaitingStep struct {
 	Since                 time.Time
 }
 
-// Command is what the person runs at a terminal, where the outputs are shown and confirmed first.
+// Command is what the person runs at a terminal, where they see the outputs and decide. It has no verdict in it: an
+// agent may read it, too.
 func (s AwaitingStep) Command() string {
 	if s.Review {
-		return fmt.Sprintf("deepwork sessions review %s %s --pass", s.SessionID, s.Step)
+		return fmt.Sprintf("deepwork sessions review %s %s", s.SessionID, s.Step)
 	}
 	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, s.Step)
 }

@@ -315,7 +315,7 @@ func (p *opening) engines() engines {
 		key, err := p.folder.Sign("web pages", nil)
 		return page.Options{Project: filepath.Base(p.root), Root: p.root, Board: p.board.engine, Engine: p.engine, Jobs: p.freshJobs, Config: p.current, Approves: func(e trust.Entry) bool {
 			return p.policy.Ledger.ApprovesCheck(e, p.settings.User().TrustedFolders) == nil
-		}, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger}, err
+		}, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger, Help: p.options.Help, Version: cmp.Or(p.options.Version, "dev")}, err
 	}
 	return e
 }

@@ -39,6 +39,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Version is shown to clients; "" means "dev".
 	Version string
+	// Help is the documentation that the pages show, in Markdown; nil means none.
+	Help fs.FS
 
 	// Store is the URL of the database with the sessions and the board, and Project the name of the
 	// project there; "" means as in the environment or the user's own config, else files.

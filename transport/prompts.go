@@ -254,7 +254,7 @@ func (s *Server) news(ctx context.Context, room int) string {
 		for _, e := range snapshot.Errors {
 			items = append(items, "- "+tool.OneLine(e.JobName, 80)+": "+firstFault(e))
 		}
-		return fit(fmt.Sprintf("%s failed to load (the workflow deepwork_jobs/repair fixes them; get_workflows lists all faults):", show.Count(n, "job")), items, "get_workflows lists all", room)
+		return fit(fmt.Sprintf("%s failed to load (the workflow deepwork_jobs/repair fixes them; get_workflows lists all errors):", show.Count(n, "job")), items, "get_workflows lists all", room)
 	}
 	var items []string
 	for _, j := range snapshot.Jobs {

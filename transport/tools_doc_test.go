@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -25,39 +24,23 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/session/board"
 	"deepwork/transport/tool"
-	remotetools "deepwork/transport/tools/remote"
 )
 
-// toolsDoc is the document of all tools, beside this package's code.
-const toolsDoc = "TOOLS.md"
+// toolsDocs is the folder of the pages about tools: tools.md, and one page per toolset.
+const toolsDocs = "../cmd/deepwork/docs/reference/"
 
-// TOOLS.md is what the server lists, in tables: made from the schemas as a client
-// gets them, and not as the code has them.
+// The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and not as
+// the code has them.
 func TestToolsDocument(t *testing.T) {
-	got := toolsDocument(t)
-	if *update {
-		must(t, os.WriteFile(toolsDoc, got, 0o644))
+	for file, text := range toolsDocument(t) {
+		testkit.Generated(t, toolsDocs+file, "## All tools", text, *update, "go test ./transport -run TestToolsDocument -update")
 	}
-	want, err := os.ReadFile(toolsDoc)
-	if err != nil {
-		t.Fatalf("%v (go test ./transport -run TestToolsDocument -update writes it)", err)
-	}
-	if bytes.Equal(got, want) {
-		return
-	}
-	a, b := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			t.Fatalf("%s:%d is not what the server lists; go test ./transport -run TestToolsDocument -update renews it.\n got %s\nwant %s", toolsDoc, i+1, a[i], b[i])
-		}
-	}
-	t.Errorf("%s has %d lines, and what the server lists gives %d; go test ./transport -run TestToolsDocument -update renews it", toolsDoc, len(b), len(a))
 }
 
 // A change of any word of a schema is one of the document: nothing that is listed
 // is left out of it.
 func TestToolsDocumentHasEveryDescription(t *testing.T) {
-	doc := string(toolsDocument(t))
+	doc := strings.Join(slices.Collect(maps.Values(toolsDocument(t))), "")
 	for _, tool := range listTools(t) {
 		testkit.ContainsAll(t, doc, []string{"\n### " + tool.Name + "\n", "\n" + tool.Description + "\n"})
 		var walk func(at string, s *jsonschema.Schema)
@@ -85,8 +68,8 @@ func TestToolsDocumentHasEveryDescription(t *testing.T) {
 	}
 }
 
-// toolsDocument makes the whole document.
-func toolsDocument(t *testing.T) []byte {
+// toolsDocument makes the generated parts of the pages, by file.
+func toolsDocument(t *testing.T) map[string]string {
 	t.Helper()
 	all := listedTools(t)
 	sets := map[string][]string{}
@@ -104,37 +87,31 @@ func toolsDocument(t *testing.T) []byte {
 			}
 		}
 	}
-	for _, names := range sets {
-		slices.Sort(names)
-	}
-
-	var d document
-	d.line("# Tools\n")
-	d.line("Every tool of the server with its arguments and its reply, generated from the schemas in `tools/list`. Do not edit it: `go test ./transport -run TestToolsDocument -update` regenerates it, and a test fails if it is stale.\n")
-	d.line("A refused call has `isError` and one text, at most %d characters, that begins with `ToolError:` or `StateError:`; the tables describe the other replies. Arguments that are not required may be left out or be `null`. In the tables `a.b` is the field `b` of the object `a`, `a[]` each entry of a list, and `a.*` each value of an object with free names. A text has at most %d characters, a name or an id %d. [Tools](README.md#tools) says how the tools work together.\n", tool.ErrorChars, tool.MaxText, tool.MaxName)
-	d.line("A reply may have these keys in `_meta`:\n\n- `%s`: the code and the details of a refusal.\n- `%s`: `{code, retry_after_ms}`, if the caller can only wait or call again, and after how many milliseconds.\n- `%s`: the source whose workflow returned the result or error. The text was written by that source, not by deepwork.\n\nA listed workflow of a source has `%s`, what the source says about it.\n", tool.ErrorMeta, tool.WaitingMeta, tool.SourceMeta, remotetools.WorkflowMeta)
-	d.line("| tool | set | title | |\n|---|---|---|---|")
+	pages := map[string]string{}
+	d := &document{replies: map[string]string{}}
+	var index document
+	index.line("\n| tool | set | title | |\n|---|---|---|---|")
 	for _, set := range config.Toolsets {
+		slices.Sort(sets[set])
+		d.file = "tools-" + set + ".md"
+		d.Reset()
 		for _, name := range sets[set] {
-			d.line("| [%s](#%s) | `%s` | %s | %s |", name, name, set, all[name].Title, annotationsOf(all[name]))
-		}
-	}
-	for _, set := range config.Toolsets {
-		d.line("\n## The set %s", set)
-		for _, name := range sets[set] {
+			index.line("| [%s](%s#%s) | `%s` | %s | %s |", name, d.file, name, set, all[name].Title, annotationsOf(all[name]))
 			d.tool(t, all[name])
 		}
+		pages[d.file] = d.String()
 	}
 	if d.step != nil {
-		d.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
-		d.fields(d.step)
+		index.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
+		index.fields(d.step)
 	}
-	d.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, and what to do about each. A text that begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
-	d.line("| code | what to do |\n|---|---|")
+	index.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, and what to do about each. A text that begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
+	index.line("| code | what to do |\n|---|---|")
 	for _, row := range codeRows(t) {
-		d.line("| `%s` | %s |", row[0], cell(row[1]))
+		index.line("| `%s` | %s |", row[0], cell(row[1]))
 	}
-	return d.Bytes()
+	pages["tools.md"] = index.String()
+	return pages
 }
 
 // A listedTool is a tool as its bytes are: with the order of its properties.
@@ -201,7 +178,8 @@ func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
 // A document is written from top to bottom.
 type document struct {
 	bytes.Buffer
-	replies map[string]string  // tables that are in it already, and whose they are
+	file    string
+	replies map[string]string  // tables that are in a page already, and where
 	step    *jsonschema.Schema // what the replies that describe steps share
 }
 
@@ -234,14 +212,12 @@ func (d *document) tool(t *testing.T, tool *listedTool) {
 	if len(output.Properties) > 0 {
 		table.fields(output)
 	}
-	if d.replies == nil {
-		d.replies = map[string]string{}
-	}
 	if other, ok := d.replies[table.String()]; ok {
-		d.line("\nThe reply is the same as that of [%s](#%s).", other, other)
+		_, name, _ := strings.Cut(other, "#")
+		d.line("\nThe reply is the same as that of [%s](%s).", name, strings.TrimPrefix(other, d.file))
 		return
 	}
-	d.replies[table.String()] = tool.Name
+	d.replies[table.String()] = d.file + "#" + tool.Name
 	d.line("\n%s", strings.TrimSuffix(table.String(), "\n"))
 }
 
@@ -300,7 +276,7 @@ func typeOf(s *jsonschema.Schema) string {
 		}
 	}
 	if s.Ref != "" {
-		text = "[step](#a-step)"
+		text = "[step](tools.md#a-step)"
 	}
 	var values []string
 	for _, v := range s.Enum {
@@ -358,7 +334,7 @@ func annotationsOf(tool *listedTool) string {
 	return strings.Join(words, "; ") + "."
 }
 
-// codesFile has the codes of errors, each with what to do. It is the source of the table in TOOLS.md.
+// codesFile has the codes of errors, each with what to do. It is the source of the table in tools.md.
 const codesFile = "../session/codes/codes.go"
 
 // codeRows reads codesFile: each code with its comment.
@@ -437,33 +413,5 @@ func TestEveryErrorCodeIsListed(t *testing.T) {
 	}))
 	for _, name := range unused {
 		t.Errorf("%s: no error has the code %s", codesFile, name)
-	}
-}
-
-// The README's tables tell of every tool that there is and of no other; arguments
-// and replies are in TOOLS.md, which it links to.
-func TestReadmeTellsOfEveryTool(t *testing.T) {
-	data := testkit.Get(os.ReadFile("README.md")).Must(t)
-	testkit.Contains(t, string(data), "]("+toolsDoc+")", "README.md does not link to %s", toolsDoc)
-	_, section, found := strings.Cut(string(data), "\n## Tools\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	if !found {
-		t.Fatal("README.md has no section of tools")
-	}
-	rows := map[string]bool{}
-	for line := range strings.Lines(section) {
-		if name, ok := strings.CutPrefix(line, "| `"); ok {
-			name, _, _ = strings.Cut(name, "`")
-			rows[name] = true
-		}
-	}
-	for _, tool := range listTools(t) {
-		if !rows[tool.Name] {
-			t.Errorf("README.md does not tell of %s", tool.Name)
-		}
-		delete(rows, tool.Name)
-	}
-	for name := range rows {
-		t.Errorf("README.md names %s, which is not a tool", name)
 	}
 }

@@ -52,6 +52,7 @@ func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	id = uuid.NewString()
 	workspace = filepath.Join(trees, id, "shop")
 	must(t, os.MkdirAll(workspace, 0o755))
+	write(t, trees, map[string]string{".journal/" + id + ".json": `{"version": 2, "attempt": "` + id + `", "branch": "b", "phase": "made", "trees": []}`})
 	write(t, workspace, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think.", "idea.txt": "sea", "h1.txt": "x"})
 	inBoard(t, root, func(b store.Board) {
 		_, err := b.For(me).CreateAttempt(t.Context(), task.Attempt{

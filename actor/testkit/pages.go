@@ -8,13 +8,17 @@ import (
 	"testing"
 )
 
-// A Page is a README.md: the one at the top of the module, or one of a part.
+// A Page is a Markdown file for people: README.md at the top of the module, a page of the documentation, or one for
+// contributors.
 type Page struct {
 	Path string // from the top of the module, with slashes
 	Text string
 }
 
-// Pages returns the README at the top of the module, whose folder is root, and then those of its parts in lexical order.
+// Docs is the folder of the documentation for users, from the top of the module.
+const Docs = "cmd/deepwork/docs/"
+
+// Pages returns README.md of the module, whose folder is root, and then the other pages in lexical order.
 func Pages(t *testing.T, root string) []Page {
 	t.Helper()
 	var pages []Page
@@ -26,14 +30,15 @@ func Pages(t *testing.T, root string) []Page {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && rel != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist") {
+		if d.IsDir() && rel != "." && d.Name() != ".github" && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name() == "dist") {
 			return filepath.SkipDir
 		}
-		if d.Name() != "README.md" {
+		rel = filepath.ToSlash(rel)
+		if d.Name() != "README.md" && d.Name() != "CONTRIBUTING.md" && (!strings.HasPrefix(rel, Docs) || filepath.Ext(rel) != ".md") {
 			return nil
 		}
 		data, err := os.ReadFile(path)
-		pages = append(pages, Page{filepath.ToSlash(rel), string(data)})
+		pages = append(pages, Page{rel, string(data)})
 		return err
 	})
 	if err != nil {
@@ -43,6 +48,7 @@ func Pages(t *testing.T, root string) []Page {
 		if p.Path == "README.md" {
 			copy(pages[1:], pages[:i])
 			pages[0] = p
+			break
 		}
 	}
 	if len(pages) < 10 {

@@ -61,6 +61,7 @@ type Config struct {
 	Sessions      Sessions         `yaml:"sessions"`
 	Prices        map[string]Price `yaml:"prices" own:"" each:"price" is:"a mapping of the names of models to their prices"`
 	Notify        []string         `yaml:"notify" own:"" as:"command"` // gets what needs a person
+	UI            UI               `yaml:"ui" own:""`
 
 	Approval *Approval // nil means that approval is not needed, and everything is in force
 }
@@ -76,6 +77,11 @@ type QualityGate struct {
 	MaxInlineFiles       int           `yaml:"max_inline_files" max:"10000"`               // default 5
 	Pin                  bool          `yaml:"pin"`                                        // sessions keep to the reviewer and the criteria that they began with
 	Override             Override      `yaml:"override" oneof:"agent,human,never"`         // default OverrideAgent; a project's config can only make it stricter, the user's own wins
+}
+
+// UI configures the pages (key ui).
+type UI struct {
+	EditorURL string `yaml:"editor_url" as:"editor"` // followed by the absolute path of a file; default vscode://file
 }
 
 // Checks configures the checks of steps (key checks).
@@ -123,6 +129,7 @@ func Default() *Config {
 		},
 		Attempts: Attempts{MaxConcurrent: 4, DoneWhenMerged: true, BranchPrefix: "deepwork/", MachineLostAfter: 10 * time.Minute},
 		Run:      Run{Retries: 2},
+		UI:       UI{EditorURL: "vscode://file"},
 		Checks:   Checks{MaxConcurrent: runtime.GOMAXPROCS(0)},
 	}
 }

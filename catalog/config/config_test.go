@@ -265,11 +265,16 @@ workflow_tools:
 	sameAs(t, c.WorkflowTools, want)
 }
 
-// Prices and the command of notify are the user's own.
-func TestPricesAndNotify(t *testing.T) {
+// Prices, the command of notify and the editor are the user's own.
+func TestKeysOfTheUserAlone(t *testing.T) {
 	c := parsedUser(t, "prices: {CODEX: {input: 1.25, output: 10, cache_read: 0.125, cache_write: 2}, free: {input: 0, output: 0}}\nnotify: notify-send --app 'deep work'").Over(Default())
 	sameAs(t, c.Prices, map[string]Price{"CODEX": {1.25, 0.125, 2, 10}, "free": {}})
 	sameAs(t, c.Notify, []string{"notify-send", "--app", "deep work"})
+	sameAs(t, c.UI.EditorURL, "vscode://file")
+	sameAs(t, parsedUser(t, "ui: {editor_url: 'idea://open?file='}").Over(Default()).UI.EditorURL, "idea://open?file=")
+	if _, faults := ParseUser("config.yml", []byte("ui: {editor_url: 'javascript://x'}")); len(faults) == 0 {
+		t.Error("a script was taken for an editor")
+	}
 	sameAs(t, parsedUser(t, "notify: [sh, -c, 'cat >> x']").Over(Default()).Notify, []string{"sh", "-c", "cat >> x"})
 }
 
@@ -317,7 +322,7 @@ func TestFilesThatAreNoText(t *testing.T) {
 
 func TestFaultsAreBounded(t *testing.T) {
 	_, faults := Parse("config.yml", []byte("platforms: ["+strings.Repeat("1,", 50_000)+"]"))
-	if len(faults) != job.MaxDiagnostics+1 || !strings.Contains(faults[job.MaxDiagnostics].Message, "49900 more faults") {
+	if len(faults) != job.MaxDiagnostics+1 || !strings.Contains(faults[job.MaxDiagnostics].Message, "49900 more errors") {
 		t.Errorf("%d faults, the last: %v", len(faults), faults[len(faults)-1])
 	}
 }
@@ -431,24 +436,24 @@ func FuzzSplitCommand(f *testing.F) {
 	})
 }
 
-// The README shows the defaults, every key, and examples of sources and of a task board.
-func TestReadmeExamples(t *testing.T) {
-	data := testkit.Get(os.ReadFile("README.md")).Must(t)
+// The page of the config shows the defaults, every key, and examples of sources and of a task board.
+func TestDocumentedExamples(t *testing.T) {
+	data := testkit.Get(os.ReadFile("../../cmd/deepwork/docs/reference/config.md")).Must(t)
 	block := func(kind string) string {
 		_, rest, found := strings.Cut(string(data), "```yaml "+kind+"\n")
 		text, _, closed := strings.Cut(rest, "```")
 		if !found || !closed {
-			t.Fatalf("README.md shows no %s", kind)
+			t.Fatalf("config.md shows no %s", kind)
 		}
 		return text
 	}
 	shown := block("config")
 	c, faults := Parse("config.yml", []byte(shown))
 	if faults != nil || !slices.Equal(c.Toolsets, DefaultToolsets) {
-		t.Fatalf("README.md shows %+v, %v", c, faults)
+		t.Fatalf("config.md shows %+v, %v", c, faults)
 	}
 	if c.Toolsets, c.Platforms = nil, nil; !reflect.DeepEqual(c, Default()) {
-		t.Errorf("README.md shows\n%+v\nthe defaults are\n%+v", c, Default())
+		t.Errorf("config.md shows\n%+v\nthe defaults are\n%+v", c, Default())
 	}
 	all := regexp.MustCompile(`(?m)^(\s*)# ([a-z_]+: )`).ReplaceAllString(shown, "$1$2")
 	if c, faults = Parse("config.yml", []byte(all)); faults != nil || len(c.QualityGate.AgentReviewCommand) != 2 {
@@ -458,18 +463,18 @@ func TestReadmeExamples(t *testing.T) {
 		_, faults := Parse("config.yml", []byte(fault))
 		_, keys, _ := strings.Cut(faults.Error(), "with the keys ")
 		for key := range strings.SplitSeq(keys, ", ") {
-			testkit.Contains(t, text, " "+key+":", "README.md does not tell of %s", key)
+			testkit.Contains(t, text, " "+key+":", "config.md does not describe %s", key)
 		}
 	}
 	told(shown, "workflow_tools: 7\n")
 	example := block("sources")
 	if c, faults = Parse("config.yml", []byte(example)); faults != nil || len(c.WorkflowTools.Sources) != 2 {
-		t.Errorf("README.md's sources: %+v %v", c, faults)
+		t.Errorf("config.md's sources: %+v %v", c, faults)
 	}
 	told(example, "workflow_tools: {sources: [7]}\n")
 	board := block("board")
 	if c, faults = Parse("config.yml", []byte(board)); faults != nil || len(c.Executors) == 0 || len(c.Executors[0].Variants) == 0 || len(c.Projects) == 0 {
-		t.Errorf("README.md's board: %+v %v", c, faults)
+		t.Errorf("config.md's board: %+v %v", c, faults)
 	}
 	told(board, "executors: {A: 7}\n")
 	told(board, "projects: [7]\n")

@@ -88,6 +88,13 @@ var texts = map[string]yamltree.Text{
 		}
 		return s, nil
 	},
+	"editor": func(s string) (string, error) {
+		scheme, _, is := strings.Cut(s, "://")
+		if !is || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+-") != "" || scheme == "javascript" || scheme == "data" {
+			return "", fmt.Errorf("%s does not begin the URL of a file in an editor: expected one such as vscode://file or idea://open?file=", yamltree.Quote(s))
+		}
+		return s, nil
+	},
 	"tool": func(s string) (string, error) {
 		if strings.TrimSpace(s) == "" {
 			return "", errors.New("is empty; expected the name of a tool of the source; leave the key out for the default")

@@ -58,7 +58,7 @@ func Open(root string) *Source {
 	})
 	s.user.open(UserFile(), &User{}, func() error {
 		if fi, err := os.Stat(UserFile()); err == nil { // one that cannot be read is another matter
-			if fault := durable.FaultOf("it", fi); fault != "" { // then it is not used whatever it says (catalog/trust/README.md)
+			if fault := durable.FaultOf("it", fi); fault != "" { // then it is not used whatever it says (cmd/deepwork/docs/reference/security.md)
 				return errors.New(fault)
 			}
 		}

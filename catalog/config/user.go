@@ -15,7 +15,7 @@ import (
 )
 
 // A User is the user's own config file: the keys of a project's, over which it takes precedence,
-// and keys that only the user may set (catalog/trust/README.md).
+// and keys that only the user may set (cmd/deepwork/docs/reference/security.md).
 type User struct {
 	TrustedFolders []string `yaml:"trusted_folders" own:"" each:"folder"` // absolute; the projects in them need no grant
 	// Store is the URL of the PostgreSQL database that has the sessions and the board; "" means files
@@ -91,7 +91,7 @@ func merged[E any](under, over []E, name func(E) string) []E {
 	return all
 }
 
-// An Approval determines which parts of a project's config are in force (catalog/trust/README.md). Parts that
+// An Approval determines which parts of a project's config are in force (cmd/deepwork/docs/reference/security.md). Parts that
 // run a program, connect to something or reach outside the project need the user's approval.
 type Approval struct {
 	// Use is the project's config whose programs and connections are in force: the current one, an

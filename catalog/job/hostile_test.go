@@ -221,7 +221,7 @@ func TestTooManyFaultsAreCounted(t *testing.T) {
 		t.Fatalf("%d diagnostics", len(ds))
 	}
 	// 150 unknown keys and 5 missing ones.
-	if got, want := ds[MaxDiagnostics].String(), "job.yml: 55 more faults were found: fix the ones above first"; got != want {
+	if got, want := ds[MaxDiagnostics].String(), "job.yml: 55 more errors were found: fix the ones above first"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

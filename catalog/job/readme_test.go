@@ -9,7 +9,7 @@ import (
 )
 
 // The page has a table for each object of the schema, with a row for each key that says whether it is required.
-func TestReadmeDescribesEveryKey(t *testing.T) {
+func TestDocumentationDescribesEveryKey(t *testing.T) {
 	type object struct {
 		Properties map[string]any
 		Required   []string
@@ -20,7 +20,7 @@ func TestReadmeDescribesEveryKey(t *testing.T) {
 	if err := json.Unmarshal(Schema(), &schema); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("../../cmd/deepwork/docs/reference/job-file.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestReadmeDescribesEveryKey(t *testing.T) {
 				return len(cells) == 3 && strings.Contains(cells[0], "`"+key+"`") && cells[1] == required
 			}
 			if !slices.ContainsFunc(strings.Split(section, "\n"), described) {
-				t.Errorf("README.md has no row for %s under the heading %s that says required: %s", key, title, required)
+				t.Errorf("job-file.md has no row for %s under the heading %s that says required: %s", key, title, required)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package jsontext
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -85,5 +86,28 @@ func TestNearest(t *testing.T) {
 		"maxitem": "max_items", "okay": "ok", "kk": "ok", "no": "", strings.Repeat("x", 65): "",
 	} {
 		testkit.Equal(t, Nearest(name, candidates), want, "%.20s", name)
+	}
+}
+
+func TestAnOrderedMapKeepsItsOrder(t *testing.T) {
+	var m OrderedMap[int]
+	testkit.Must(t, json.Unmarshal([]byte(` {"b":1,"a<":2} `), &m))
+	m = m.Set("c", 3).Set("b", 4)
+	testkit.Equal(t, string(testkit.Get(json.Marshal(m)).Must(t)), `{"b":4,"a\u003c":2,"c":3}`)
+	for key, want := range map[string]int{"b": 4, "c": 3, "d": 0} {
+		got, there := m.Get(key)
+		testkit.Equal(t, got, want, "%s", key)
+		testkit.Equal(t, there, want > 0, "%s is there", key)
+	}
+	for _, bad := range []string{`{"a":1,"a":2}`, `{"a":"x"}`, `[1]`} {
+		if err := json.Unmarshal([]byte(bad), &m); err == nil {
+			t.Errorf("%s is read as %v", bad, m)
+		}
+	}
+	testkit.Must(t, json.Unmarshal([]byte("null"), &m))
+	testkit.Equal(t, m == nil, true)
+	testkit.Equal(t, string(testkit.Get(json.Marshal(m)).Must(t)), "{}")
+	if _, err := json.Marshal(OrderedMap[any]{{"a", func() {}}}); err == nil {
+		t.Error("a function is written")
 	}
 }

@@ -30,7 +30,7 @@ type Adaptation struct {
 // node is a decoded JSON object, with its order. Its values are nodes, []any, or json.RawMessage.
 type node = jsontext.OrderedMap[any]
 
-// portable makes schemas that model APIs accept; README.md has their rules.
+// portable makes schemas that model APIs accept; cmd/deepwork/docs/howto/sources.md has their rules.
 type portable struct {
 	Adaptation
 	names   map[string]string // listed names, by the original ones

@@ -120,7 +120,7 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 	}
 }
 
-// refusedByModelAPIs returns why a model API refuses a schema, as README.md lists their rules.
+// refusedByModelAPIs returns why a model API refuses a schema, as cmd/deepwork/docs/howto/sources.md lists their rules.
 func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
 	t.Helper()
 	var top map[string]any

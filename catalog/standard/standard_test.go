@@ -219,12 +219,12 @@ func TestServerRefusesWhatTheCommonInfoSays(t *testing.T) {
 const repository = "../.."
 
 var (
-	link     = regexp.MustCompile(`\]\(([^)]+)\)`)
-	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	toolName = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|.*$")
+	link    = regexp.MustCompile(`\]\(([^)]+)\)`)
+	slug    = regexp.MustCompile(`[^a-z0-9_-]`) // what an anchor leaves out
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-// readme returns the text of README.md and of the pages of the parts.
+// readme returns the text of all pages.
 func readme(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
@@ -285,32 +285,50 @@ func hasHeading(t *testing.T, path, anchor string) bool {
 	t.Helper()
 	data := testkit.Get(os.ReadFile(path)).Must(t)
 	for _, m := range heading.FindAllStringSubmatch(string(data), -1) {
-		if strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") == anchor {
+		if slug.ReplaceAllString(strings.ReplaceAll(strings.ToLower(m[1]), " ", "-"), "") == anchor {
 			return true
 		}
 	}
 	return false
 }
 
-// README.md is at most 400 lines, and links to every page, so that each can be found.
-func TestReadmeIsShortAndLinksToEveryPage(t *testing.T) {
+// README.md is at most 400 lines and links to the documentation, whose index links to each of its pages. A tutorial or
+// how-to has at most 800 words, and each page begins with a sentence.
+func TestEveryPageIsShortAndLinked(t *testing.T) {
 	pages := testkit.Pages(t, repository)
 	if lines := strings.Count(pages[0].Text, "\n"); lines > 400 {
 		t.Errorf("README.md has %d lines; expected at most 400", lines)
 	}
-	for _, p := range pages[1:] {
-		testkit.Contains(t, pages[0].Text, "]("+p.Path, "README.md does not link to %s", p.Path)
+	testkit.Contains(t, pages[0].Text, "]("+testkit.Docs, "README.md does not link to the documentation")
+	index := ""
+	for _, p := range pages {
+		if p.Path == testkit.Docs+"README.md" {
+			index = p.Text
+		}
+	}
+	for _, p := range pages {
+		name, is := strings.CutPrefix(p.Path, testkit.Docs)
+		if !is || p.Text == index {
+			continue
+		}
+		testkit.Contains(t, index, "]("+name, "the index of the documentation does not link to %s", name)
+		if words := len(strings.Fields(p.Text)); words > 800 && !strings.HasPrefix(name, "reference/") && strings.Contains(name, "/") {
+			t.Errorf("%s has %d words; expected at most 800", name, words)
+		}
+		if begin := strings.SplitN(p.Text, "\n", 4); len(begin) < 4 || !strings.HasPrefix(begin[0], "# ") || !regexp.MustCompile("^[A-Z]").MatchString(begin[2]) {
+			t.Errorf("%s does not begin with a title and a sentence", name)
+		}
 	}
 }
 
-// README.md says why each module is needed that go.mod requires directly, and names no other.
-func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
+// CONTRIBUTING.md says why each module is needed that go.mod requires directly, and names no other.
+func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 	data := testkit.Get(os.ReadFile(filepath.Join(repository, "go.mod"))).Must(t)
-	text := testkit.Pages(t, repository)[0].Text
+	text := string(testkit.Get(os.ReadFile(filepath.Join(repository, ".github", "CONTRIBUTING.md"))).Must(t))
 	_, section, found := strings.Cut(text, "\n## Dependencies\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	if !found {
-		t.Fatal("README.md has no section of dependencies")
+		t.Fatal("CONTRIBUTING.md has no section of dependencies")
 	}
 	named := make(map[string]bool)
 	for _, m := range regexp.MustCompile("`([a-z.]+\\.[a-z]+/[^`]+)`").FindAllStringSubmatch(section, -1) {
@@ -322,41 +340,33 @@ func TestReadmeGivesTheReasonOfEveryDependency(t *testing.T) {
 	}
 	for _, m := range required {
 		if !named[m[1]] {
-			t.Errorf("README.md gives no reason for %s", m[1])
+			t.Errorf("CONTRIBUTING.md gives no reason for %s", m[1])
 		}
 		delete(named, m[1])
 	}
 	delete(named, "honnef.co/go/tools") // a tool, which go.mod marks as indirect
 	for name := range named {
-		t.Errorf("README.md names %s, which go.mod does not require", name)
+		t.Errorf("CONTRIBUTING.md names %s, which go.mod does not require", name)
 	}
 }
 
-// What the bundled jobs may say of tools is what the document of all tools has,
-// which is made from their schemas; and the README names every one, and the commands.
-func TestReadmeNamesEveryToolAndCommand(t *testing.T) {
+// What the bundled jobs may say of tools and commands is what the documentation has, which is made from their schemas and
+// their help.
+func TestDocumentationHasEveryToolAndCommand(t *testing.T) {
 	text := readme(t)
-	document := testkit.Get(os.ReadFile(filepath.Join(repository, "transport", "TOOLS.md"))).Must(t)
-	rows := make(map[string]bool)
-	for _, m := range toolName.FindAllStringSubmatch(text, -1) {
-		rows[m[1]] = true
-	}
 	for tool, arguments := range tools {
-		if !rows[tool] {
-			t.Errorf("README.md has no row for the tool %s", tool)
-		}
-		_, section, found := strings.Cut(string(document), "\n### "+tool+"\n")
+		_, section, found := strings.Cut(text, "\n### "+tool+"\n")
 		if !found {
-			t.Errorf("TOOLS.md does not tell of %s", tool)
+			t.Errorf("no page describes %s", tool)
 			continue
 		}
 		section, _, _ = strings.Cut(section, "\n### ")
 		section, _, _ = strings.Cut(section, "\n| field of the reply |")
 		for _, argument := range arguments {
-			testkit.Contains(t, section, "\n| `"+argument+"` |", "%s has no argument %s, says TOOLS.md", tool, argument)
+			testkit.Contains(t, section, "\n| `"+argument+"` |", "%s has no argument %s, says its page", tool, argument)
 		}
 	}
 	for _, c := range commands {
-		testkit.Contains(t, text, "`deepwork "+c, "README.md does not name the command deepwork %s", c)
+		testkit.Contains(t, text, "\n### deepwork "+c, "no page describes the command deepwork %s", c)
 	}
 }

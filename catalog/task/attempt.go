@@ -253,6 +253,48 @@ type Work struct {
 	Since time.Time // the end of the execution, or when it was made
 }
 
+// A HistoryRow is a session of the project itself, an attempt or a run, as a list of all that has run shows it.
+type HistoryRow struct {
+	Kind          string // HistorySession, HistoryAttempt or HistoryRun
+	ID            string
+	Title         string // the goal of a session, or of the task
+	Job, Workflow string // "" for a task without a workflow
+	Identity      string // who began it
+	Status        string // of a session; "" for the others, which have a Situation
+	Executor      string // of an attempt or a run
+	Situation
+	StartedAt time.Time
+	EndedAt   *time.Time // nil while it goes on
+	MicroUSD  *int64     // what is known of its cost; nil for a session, too
+}
+
+// The values of HistoryRow.Kind.
+const (
+	HistorySession = "session"
+	HistoryAttempt = "attempt"
+	HistoryRun     = "run"
+)
+
+// The values of HistoryQuery.State.
+const (
+	HistoryOpen    = "open"    // it goes on, or waits
+	HistoryDone    = "done"    // it is complete
+	HistoryStopped = "stopped" // it failed, was stopped, aborted or interrupted, or has conflicts
+)
+
+// A HistoryQuery selects a page of a list of all that has run, the one that started last first. Fields that are
+// zero select all.
+type HistoryQuery struct {
+	Kind, State   string
+	Job, Workflow string
+	Identity      string
+	Text          string // a part of the title, in any case
+	// Before and AfterID are StartedAt and ID of the last row of the page before.
+	Before  time.Time
+	AfterID string
+	Limit   int // required
+}
+
 const (
 	// MaxComments is how many comments on an attempt's diff wait for their sending at once.
 	MaxComments = 100

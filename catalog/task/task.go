@@ -4,6 +4,7 @@
 package task
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,38 @@ func (s Status) Check() error {
 	return fmt.Errorf("%w: status %q is not one of %v", ErrInvalid, Clip(string(s)), Statuses)
 }
 
+// Priority is how urgent a task is.
+type Priority string
+
+// The values of Priority.
+const (
+	Low    Priority = "low"
+	Normal Priority = "normal"
+	High   Priority = "high"
+)
+
+// Check returns ErrInvalid if p is not a value of Priority.
+func (p Priority) Check() error {
+	if p == Low || p == Normal || p == High {
+		return nil
+	}
+	return fmt.Errorf("%w: priority %q is not low, normal or high", ErrInvalid, Clip(string(p)))
+}
+
+const (
+	// MaxLabels is how many labels a task can have, and MaxLabel how many characters each.
+	MaxLabels = 10
+	MaxLabel  = 40
+)
+
+// A Filter selects tasks of a project. Zero fields select all.
+type Filter struct {
+	Status   Status
+	Priority Priority
+	Labels   []string // the task has all of them
+	Text     string   // in the title, in upper or lower case
+}
+
 // A Project groups repositories and tasks. The project root is one.
 type Project struct {
 	ID        string
@@ -72,7 +105,9 @@ type Task struct {
 	WorkflowName *string
 	Inputs       json.RawMessage // values of the workflow's inputs, an object; nil means none were given
 	Lead         string          // AgentLeads or ServerLeads; the latter needs a workflow
-	DependsOn    []string        // ids of tasks of its project that are to be done before it starts, sorted
+	Labels       []string        // single words, sorted
+	Priority     Priority
+	DependsOn    []string // ids of tasks of its project that are to be done before it starts, sorted
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 }
@@ -114,16 +149,20 @@ type NewTask struct {
 	JobName, WorkflowName *string
 	Inputs                json.RawMessage
 	Lead                  string // "" means AgentLeads
+	Labels                []string
+	Priority              Priority // "" means Normal
 	DependsOn             []string
 }
 
 // A TaskChange sets the fields that are not nil; an empty Description, JobName,
-// WorkflowName, Inputs or DependsOn clears it.
+// WorkflowName, Inputs, Labels or DependsOn clears it.
 type TaskChange struct {
 	Title, Description    *string
 	Status                *Status
 	JobName, WorkflowName *string
 	Inputs                json.RawMessage
+	Labels                []string
+	Priority              *Priority
 	DependsOn             []string
 }
 
@@ -142,6 +181,12 @@ func (c TaskChange) Apply(t *Task) error {
 			*f.to = NonEmpty(*f.from)
 		}
 	}
+	if c.Labels != nil {
+		t.Labels = c.Labels
+	}
+	if c.Priority != nil {
+		t.Priority = *c.Priority
+	}
 	if c.Inputs != nil {
 		t.Inputs = c.Inputs
 	}
@@ -151,7 +196,7 @@ func (c TaskChange) Apply(t *Task) error {
 	return t.Check()
 }
 
-// Check returns ErrInvalid if the title is blank, the status is unknown, or only one of job and
+// Check returns ErrInvalid if the title is blank, the status or the priority is unknown, or only one of job and
 // workflow is set.
 func (t *Task) Check() error {
 	switch {
@@ -166,7 +211,7 @@ func (t *Task) Check() error {
 	case t.JobName == nil && t.WorkflowName != nil:
 		return fmt.Errorf("%w: workflow_name is %q, and job_name is missing: a task names both or neither", ErrInvalid, Clip(*t.WorkflowName))
 	}
-	return t.Status.Check()
+	return cmp.Or(t.Status.Check(), t.Priority.Check())
 }
 
 // NonEmpty returns s, or nil if it is empty.

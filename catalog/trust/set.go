@@ -1,5 +1,5 @@
 // Package trust decides whether a project's config may run programs, connect to something or reach
-// outside the project (catalog/trust/README.md). A Set is everything of that kind in a config, with the
+// outside the project (cmd/deepwork/docs/reference/security.md). A Set is everything of that kind in a config, with the
 // content of the project's files that its commands name. The user grants whole sets, by deepwork
 // trust; a grant for a path is valid until it is revoked.
 //

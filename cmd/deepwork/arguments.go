@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -62,7 +63,7 @@ func argumentFlags(cmd *cobra.Command, args any, names ...string) {
 // help is the description of the argument as the help of a flag begins and ends.
 func (f *argumentFlag) help() string {
 	text, otherwise, has := strings.Cut(f.argument.Description, "Default: ")
-	text = strings.TrimSuffix(strings.TrimSpace(text), ".")
+	text = cmp.Or(strings.TrimSuffix(strings.TrimSpace(text), "."), strings.ReplaceAll(f.argument.Name, "_", " "))
 	if first, n := utf8.DecodeRuneInString(text); len(text) > n && !unicode.IsUpper(rune(text[n])) {
 		text = string(unicode.ToLower(first)) + text[n:]
 	}
@@ -72,7 +73,7 @@ func (f *argumentFlag) help() string {
 			break
 		}
 	}
-	if has {
+	if has && otherwise != "false" {
 		text += " (default: " + otherwise + ")"
 	}
 	return text
@@ -182,9 +183,9 @@ func either(all []string) string {
 
 // inputsHelp is how the help of commands says what --input takes.
 const inputsHelp = `
---input NAME=VALUE gives the workflow what it takes; 'deepwork jobs show JOB' lists it.
-NAME=@FILE takes the text of a file (@@ begins a value with one @). A list of files is
-given by repeating the flag.`
+--input NAME=VALUE sets an input of the workflow; 'deepwork jobs show JOB' lists them.
+NAME=@FILE takes the text of a file (@@ begins a value with one @). Repeat the flag for
+a list of files.`
 
 // An inputFlag collects the values of a workflow's inputs, each as NAME=VALUE.
 type inputFlag struct {

@@ -17,6 +17,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
 )
 
@@ -372,7 +373,11 @@ func (v *victim) shell(script string) {
 
 // worktree is that of the attempt that calls started.
 func (v *victim) worktree() string {
-	all := glob(v.stateDir(), "projects", "*", "worktrees", v.attempt, "*")
+	all := glob(v.stateDir(), "projects", "*", "worktrees", "[a-z]*", "*")
+	all = slices.DeleteFunc(all, func(path string) bool {
+		around := filepath.Dir(path)
+		return worktree.Owner(filepath.Dir(around), filepath.Base(around)) != v.attempt
+	})
 	if len(all) != 1 {
 		v.t.Fatalf("the worktrees are %q", all)
 	}

@@ -42,9 +42,9 @@ func (a *app) boardCommand() *cobra.Command {
 		Use:   "board",
 		Short: "Manage a project's tasks, and have agents work on them",
 		Long: `Manage the tasks of a project's board, and have agents work on them. Without a command,
-print what waits for you, and the command for it: attempts that failed or need your
-review, a config to approve, steps that wait for a person. No server is needed, and
-servers may run at the same time.`,
+print what waits for you, each with the command for it: failed attempts, work to review,
+a config to approve, steps that wait for a person. You don't need a server, and any
+number may run at the same time.`,
 	},
 		a.onBoardStore(a.boardProjectsCommand()),
 		a.onBoardStore(a.boardTasksCommand()),
@@ -59,6 +59,12 @@ servers may run at the same time.`,
 		a.onBoardStore(a.boardRebaseCommand()),
 		a.onBoardStore(a.boardPushCommand()),
 		a.onBoardStore(a.boardTargetCommand()),
+		a.onBoardStore(a.boardEditCommand()),
+		a.onBoardStore(a.boardStatusCommand()),
+		a.onBoardStore(a.boardCommentCommand()),
+		a.onBoardStore(a.boardExecutorsCommand()),
+		a.onBoardStore(a.boardPathCommand()),
+		a.onBoardStore(a.boardOpenCommand()),
 		a.onBoardStore(a.boardDoneCommand()),
 		a.onBoardStore(a.boardRmCommand()),
 	)
@@ -185,7 +191,7 @@ func oneProject(ctx context.Context, engine *attempt.Engine, name string) (*boar
 	if len(found) == 1 {
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("there is no project %q on the board; there is %s (those of .deepwork/config.yml need an approval first: deepwork trust)", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no project %q on the board; the projects are %s (those in .deepwork/config.yml need your approval first: deepwork trust)", name, strings.Join(names, ", "))
 }
 
 // tasksOfAll returns the tasks of all projects.
@@ -196,7 +202,7 @@ func tasksOfAll(ctx context.Context, engine *attempt.Engine) ([]board.Task, erro
 	}
 	var all []board.Task
 	for _, p := range projects {
-		tasks, err := allTasks(ctx, engine, p.ProjectID, nil)
+		tasks, err := allTasks(ctx, engine, board.ListTasksArgs{ProjectID: p.ProjectID})
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +230,7 @@ func (a *app) attention(ctx context.Context, engine *attempt.Engine) error {
 	}
 	a.out.Table([]show.Column{{Title: "KIND", State: true}, {Title: "AGE"}, {Title: "TITLE", Least: 30}, {Title: "COMMAND", Below: true}}, rows)
 	if r.Truncated {
-		fmt.Fprintln(a.out, "Older attempts are left out.")
+		fmt.Fprintln(a.out, "Older attempts aren't listed.")
 	}
 	return nil
 }

@@ -23,8 +23,12 @@ func (a *app) boardDiffCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "diff ID [PATH...]",
 		Short: "Print the changes of an attempt",
-		Long: `Print the changes of an attempt since the commit that it started from, with those that
-are not committed, as git diff does: of all files, or of these in its worktrees.` + attemptsHelp,
+		Long: `Print the changes of an attempt since the commit it started from, uncommitted ones
+included, as git diff does. With PATH, print only those of these files and folders in
+its worktrees.` + attemptIDs.help(),
+		Example: `  deepwork board diff latest --stat
+  deepwork board diff 3f2a src/login.go
+  deepwork board diff 3f2a >login.patch`,
 		Args: attemptIDs.first(1, -1, "the id of an attempt or a task"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
@@ -37,7 +41,7 @@ are not committed, as git diff does: of all files, or of these in its worktrees.
 }
 
 func (a *app) diff(ctx context.Context, engine *attempt.Engine, args merge.DiffArgs, stat bool) error {
-	tooLong := errors.New("the diff is too long, and its end was left out; name files or folders after the id")
+	tooLong := errors.New("the diff is too long and was cut; name files or folders after the id")
 	r, err := merge.Diff(ctx, engine, atTerminal, args)
 	if err == nil && stat && r.Truncated {
 		err = tooLong
@@ -156,20 +160,20 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 		}
 		switch m.Status {
 		case merge.Merged:
-			a.out.Text("", fmt.Sprintf("merged %s into %s, which is at %s now", branch, target, commit))
+			a.out.Text("", fmt.Sprintf("merged %s into %s, now at %s", branch, target, commit))
 		case merge.Rebased:
-			a.out.Text("", fmt.Sprintf("rebased %s onto %s; it is at %s now", branch, target, commit))
+			a.out.Text("", fmt.Sprintf("rebased %s onto %s, now at %s", branch, target, commit))
 		case merge.Pushed:
-			a.out.Text("", fmt.Sprintf("pushed %s, which is at %s", branch, commit))
+			a.out.Text("", fmt.Sprintf("pushed %s, now at %s", branch, commit))
 		case merge.Aborted:
 			fmt.Fprintf(a.out, "undid the merge in %s\n", path)
 		case merge.Retargeted:
-			fmt.Fprintf(a.out, "%s is for %s now\n", branch, target)
+			fmt.Fprintf(a.out, "the target of %s is now %s\n", branch, target)
 		case merge.Unchanged:
-			fmt.Fprintln(a.out, "there was nothing to do")
+			fmt.Fprintln(a.out, "nothing to do")
 		case merge.Updated:
 			failed = &exitError{exitFailure}
-			fmt.Fprintf(a.out, "the commits of %s cannot be repeated on %s one by one, so %[2]s was merged into it; now run 'deepwork board merge %s', if you like with --squash\n", branch, target, id)
+			fmt.Fprintf(a.out, "the commits of %s can't be rebased onto %s one by one, so %[2]s was merged into it; now run 'deepwork board merge %s', with --squash if you like\n", branch, target, id)
 		case merge.Conflicts:
 			failed = &exitError{exitFailure}
 			fmt.Fprintf(a.out, "%s has conflicts with %s, which was merged into it in %s:\n", branch, target, path)
@@ -181,7 +185,7 @@ func (a *app) printMerged(cmd *cobra.Command, now *attempt.AttemptReply, done []
 			fmt.Fprintln(a.out, m.Status)
 		}
 		if len(m.Untracked) > 0 && m.Status != merge.Conflicts { // --commit is refused while there are conflicts
-			fmt.Fprintf(a.out, "not committed, and so left out: %s\n'deepwork board merge --commit %s' commits and merges them, too\n", oneLine(strings.Join(m.Untracked, ", "), 500), id)
+			fmt.Fprintf(a.out, "not committed, so not merged: %s\n'deepwork board merge --commit %s' commits and merges them, too\n", oneLine(strings.Join(m.Untracked, ", "), 500), id)
 		}
 		if m.Rescue != nil {
 			a.printRescued([]attempt.Rescue{*m.Rescue})
@@ -196,17 +200,21 @@ func (a *app) boardMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge ID",
 		Short: "Merge the commits of an attempt into its target branches",
-		Long: `Merge the commits of an attempt into its target branches: with a merge commit, or with
---squash as one commit, or with --rebase one by one. Where a target is checked out, its
-files must be unchanged. After conflicts nothing is merged: the target is merged into the
-attempt's branch instead, and its worktree has the files to resolve. The task is done
-once nothing is left to merge, unless --keep-open, or attempts.done_when_merged, says no.` + attemptsHelp,
+		Long: `Merge the commits of an attempt into its target branches: with a merge commit, as one
+commit (--squash), or one by one (--rebase). A target that is checked out must have no
+changed files. If there are conflicts, nothing is merged: the target is merged into the
+attempt's branch instead, and you resolve them in its worktree. Once nothing is left to
+merge, the task is set done, unless you pass --keep-open or attempts.done_when_merged is
+false.` + attemptIDs.help(),
+		Example: `  deepwork board merge latest
+  deepwork board merge 3f2a --squash --message "Fix the login"
+  deepwork board merge 3f2a --abort`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case squash && rebase:
-				return usagef(cmd, "--squash and --rebase are two ways to merge; give one of them")
+				return usagef(cmd, "--squash and --rebase exclude each other; pass one of them")
 			case abort && (squash || rebase || given.Message != nil):
-				return usagef(cmd, "--abort undoes a merge, and takes no way and no message")
+				return usagef(cmd, "--abort undoes a merge; it takes no --squash, --rebase or --message")
 			}
 			return attemptArgument(cmd, args)
 		},
@@ -234,7 +242,8 @@ func (a *app) boardRebaseCommand() *cobra.Command {
 		Use:   "rebase ID",
 		Short: "Rebase the commits of an attempt onto its target branches",
 		Long: `Rebase the commits of an attempt onto its current target branches. If they have
-conflicts, the target is merged into the attempt's branch instead.` + attemptsHelp,
+conflicts, the target is merged into the attempt's branch instead.` + attemptIDs.help(),
+		Example: `  deepwork board rebase latest`,
 	}, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
 		return merge.Rebase(ctx, engine, atTerminal, merge.BranchArgs{Target: t, RepoID: repo})
 	})
@@ -243,10 +252,10 @@ conflicts, the target is merged into the attempt's branch instead.` + attemptsHe
 func (a *app) boardPushCommand() *cobra.Command {
 	var push merge.PushArgs
 	cmd := &cobra.Command{
-		Use:   "push ID",
-		Short: "Push the branch of an attempt to a remote",
-		Long: `Push the branch of an attempt to the branch of the same name at a remote, with your own
-credentials.` + attemptsHelp,
+		Use:     "push ID",
+		Short:   "Push the branch of an attempt to a remote",
+		Long:    `Push the branch of an attempt to the same branch of a remote, with your own credentials.` + attemptIDs.help(),
+		Example: `  deepwork board push 3f2a --remote origin`,
 	}
 	argumentFlags(cmd, &push, "remote", "force")
 	return a.onBranches(cmd, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, _ []string) (*merge.Reply, error) {
@@ -259,9 +268,10 @@ func (a *app) boardTargetCommand() *cobra.Command {
 	return a.onBranches(&cobra.Command{
 		Use:   "target ID BRANCH",
 		Short: "Change the target branch of an attempt",
-		Long: `Change the branch that an attempt is compared with and merged into. Its own branch does
-not change: see 'deepwork board rebase'.` + attemptsHelp,
-		Args: attemptIDs.first(2, 2, "an id and a branch"),
+		Long: `Change the branch that an attempt is compared with and merged into. Its own branch stays
+as it is: see 'deepwork board rebase'.` + attemptIDs.help(),
+		Example: `  deepwork board target 3f2a release-2`,
+		Args:    attemptIDs.first(2, 2, "an id and a branch"),
 	}, func(ctx context.Context, engine *attempt.Engine, t board.Target, repo *string, args []string) (*merge.Reply, error) {
 		return merge.ChangeTarget(ctx, engine, atTerminal, merge.TargetArgs{Target: t, RepoID: repo, TargetBranch: args[0]})
 	})

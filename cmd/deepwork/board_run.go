@@ -1,9 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -13,62 +14,68 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
-	"deepwork/session/show"
 )
 
 // onDetach adds the flag of the commands that start agents.
 func onDetach(cmd *cobra.Command, detach *bool) *cobra.Command {
-	cmd.Flags().BoolVar(detach, "detach", false, "return as soon as the agent runs; a run goes on in the background")
+	cmd.Flags().BoolVar(detach, "detach", false, "return once the agent runs; a run continues in the background")
 	return cmd
 }
 
-// startFlags are the options of board start.
+// startFlags are the options of board start; board add --run has some of them.
 type startFlags struct {
 	attempt.StartArgs
-	executor, target string
-	repos            []string
-	detach           bool
+	target string
+	repos  []string
+	detach bool
+}
+
+// onExecutor adds to a command that starts agents the flag that chooses one, in args, a pointer to the struct of a tool.
+func onExecutor(cmd *cobra.Command, args any) {
+	argumentFlags(cmd, args, "executor")
+	cmd.Flags().Lookup("executor").Usage = "`NAME` or NAME:VARIANT of the agent (default: run.executor of the config, else the only one there, else the only one installed)"
 }
 
 func (a *app) boardStartCommand() *cobra.Command {
 	var f startFlags
-	cmd := onDetach(a.onProject("", &cobra.Command{
+	cmd := a.onProject("", &cobra.Command{
 		Use:   "start ID",
-		Short: "Start an agent on a task, and follow it; " + idsHelp,
+		Short: "Start an agent on a task, and follow it",
 		Long: `Start an agent on a task: make an attempt with its own git worktrees, run the agent
 there, and print what it says and does until it ends. The exit code is 1 if it fails.
 
-No server is needed; if one runs, it may start the agent instead. Ctrl-C ends
+You don't need a server; if one is running, it may start the agent instead. Ctrl-C ends
 the command, not the agent: 'deepwork board tail -f' follows it again, and 'deepwork
 board stop' stops it.
 
-Without --executor it is run.executor of the config, or else the only one that the config
-names, or else the only one that is installed. Without --target the work is for the branches that are checked out now.`,
+Without --target the agent starts from the branches that are checked out, and its work is
+merged into them.
+'deepwork board executors' lists the agents.` + taskIDs.help(),
+		Example: `  deepwork board start latest
+  deepwork board start 3f2a --executor CLAUDE_CODE --prompt "Add a test, too."
+  deepwork board start 3f2a --executor CODEX --target release-2 --detach`,
 		Args: taskArgument,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
-				return a.start(ctx, engine, t, f)
+				return a.start(ctx, cmd, engine, t, f)
 			})
 		},
-	}), &f.detach)
-	flags := cmd.Flags()
-	flags.StringVar(&f.executor, "executor", "", "`NAME[:VARIANT]` of the agent, such as CLAUDE_CODE")
+	})
+	flags := onDetach(cmd, &f.detach).Flags()
 	flags.StringVar(&f.target, "target", "", "`branch` to start from and to merge into")
 	flags.StringArrayVar(&f.repos, "repo", nil, "`NAME[:BRANCH]` of a repository to work on; may be repeated (default: all of the project)")
+	onExecutor(cmd, &f.StartArgs)
 	argumentFlags(cmd, &f.StartArgs, "prompt")
 	return cmd
 }
 
-func (a *app) start(ctx context.Context, engine *attempt.Engine, t *board.Task, f startFlags) (err error) {
+// start starts an agent on a task for a command, and follows it.
+func (a *app) start(ctx context.Context, cmd *cobra.Command, engine *attempt.Engine, t *board.Task, f startFlags) (err error) {
 	args := f.StartArgs
 	args.TaskID = t.TaskID
-	if name, variant, named := strings.Cut(f.executor, ":"); named {
-		args.Executor, args.Variant = name, &variant
-	} else {
-		args.Executor = name
-	}
 	if len(f.repos) > 0 || f.target != "" {
 		if args.Repos, err = startRepos(ctx, engine, t.ProjectID, f); err != nil {
 			return err
@@ -76,7 +83,7 @@ func (a *app) start(ctx context.Context, engine *attempt.Engine, t *board.Task, 
 	}
 	r, err := engine.StartTaskAttempt(ctx, atTerminal, args)
 	if err != nil {
-		return fmt.Errorf("starting an attempt of task %s: %w", t.TaskID, err)
+		return runRefused(cmd, "starting the task "+board.Short(t.TaskID), err)
 	}
 	a.fields("attempt", board.Short(r.AttemptID), "executor", executorText(r), "branch", r.WorkspaceBranch)
 	for _, repo := range r.Repos {
@@ -111,7 +118,7 @@ func startRepos(ctx context.Context, engine *attempt.Engine, project string, f s
 		}
 		if branch == "" && r.Path != "" {
 			if branch, err = worktree.CurrentBranch(ctx, r.Path); err == nil && branch == "" {
-				return nil, fmt.Errorf("no branch is checked out in %s; name the one that the work is for with --target", r.Path)
+				return nil, fmt.Errorf("no branch is checked out in %s; name the one to start from with --target", r.Path)
 			} // an error is one that starting explains
 		}
 		args = append(args, attempt.RepoArgs{RepoID: r.RepoID, TargetBranch: branch})
@@ -125,22 +132,17 @@ func (a *app) boardSendCommand() *cobra.Command {
 	cmd := onDetach(a.onProject("", &cobra.Command{
 		Use:   "send ID TEXT...",
 		Short: "Send the agent of an attempt another message, and follow it",
-		Long: `Send the agent of an attempt another message, in the same worktrees and, if it can, the
-same conversation, and follow it as 'deepwork board start' does. With - as TEXT the
-message is read from stdin.` + attemptsHelp,
+		Long: `Send another message to the agent of an attempt, and follow it as 'deepwork board start'
+does. It works in the same worktrees and, if it can, in the same conversation. With - as
+TEXT the message is read from stdin.` + attemptIDs.help(),
+		Example: `  deepwork board send latest "The button is still grey. Make it blue."
+  deepwork board send 3f2a - <notes.txt`,
 		Args: attemptIDs.first(2, -1, "an id and a message"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text := strings.Join(args[1:], " ")
-			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
-				if text == "-" {
-					if _, _, is := show.TerminalSize(a.in); is {
-						fmt.Fprintln(a.err, "Type the message, and end it with Ctrl-D on a line of its own:")
-					}
-					all, err := io.ReadAll(a.in)
-					if err != nil {
-						return fmt.Errorf("reading the message from stdin: %w", err)
-					}
-					text = string(all)
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) (err error) {
+				if text, err = a.given(text, "message"); err != nil {
+					return err
 				}
 				follow.Target, follow.Action, follow.Prompt = t, attempt.ActionSend, &text
 				if queue {
@@ -156,18 +158,28 @@ message is read from stdin.` + attemptsHelp,
 }
 
 func (a *app) send(ctx context.Context, engine *attempt.Engine, f attempt.FollowUpArgs, detach bool) error {
-	id := *f.AttemptID
-	before, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: f.Target, Limit: new(1), Raw: new(true)})
+	return a.sending(ctx, engine, *f.AttemptID, detach, func() (queued bool, err error) {
+		r, err := engine.FollowUp(ctx, atTerminal, f)
+		if err != nil {
+			return false, fmt.Errorf("sending to attempt %s: %w", board.Short(*f.AttemptID), err)
+		}
+		a.note(r.Notice)
+		return r.Status == attempt.FollowUpQueued, nil
+	})
+}
+
+// sending follows an attempt to which do sends something.
+func (a *app) sending(ctx context.Context, engine *attempt.Engine, id string, detach bool, do func() (queued bool, err error)) error {
+	before, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: board.Target{AttemptID: &id}, Limit: new(1), Raw: new(true)})
 	if err != nil {
 		return err
 	}
-	r, err := engine.FollowUp(ctx, atTerminal, f)
+	queued, err := do()
 	if err != nil {
-		return fmt.Errorf("sending to attempt %s: %w", id, err)
+		return err
 	}
-	a.note(r.Notice)
-	if r.Status == attempt.FollowUpQueued && detach {
-		fmt.Fprintf(a.out, "queued: it is sent when the agent ends, by a running server or by 'deepwork board tail -f %s'\n", id[:shortID])
+	if queued && detach {
+		fmt.Fprintf(a.out, "queued: a running server sends it when the agent ends, or 'deepwork board tail -f %s'\n", id[:shortID])
 		return nil
 	}
 	return a.run(ctx, engine, id, before.NextIndex, detach)
@@ -208,10 +220,10 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 		case err != nil:
 			return err
 		case full:
-			fmt.Fprintf(a.out, "%s\nA running server starts it when it can, or 'deepwork board tail -f %s'.\n", *r.Notice, id[:shortID])
+			fmt.Fprintf(a.out, "%s\nA server that is running will start it, or 'deepwork board tail -f %s'.\n", *r.Notice, id[:shortID])
 			return nil
 		case r.State == board.Running:
-			fmt.Fprintf(a.out, "The agent runs. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+			fmt.Fprintf(a.out, "The agent is running. 'deepwork board tail -f %s' follows it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
 			return nil
 		case !r.Open:
 			return a.ended(ctx, engine, &r.AttemptReply)
@@ -224,6 +236,7 @@ func (a *app) detach(ctx context.Context, engine *attempt.Engine, id string) err
 // serve unless the attempt has ended.
 func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, after int64) error {
 	target := board.Target{AttemptID: &id}
+	begun, drawn := time.Now(), 0
 	for said := false; ; {
 		r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: target, AfterIndex: &after, Limit: new(attempt.MaxTail), Wait: new(1.0), Raw: new(a.raw)})
 		if ctx.Err() != nil {
@@ -248,12 +261,15 @@ func (a *app) follow(ctx context.Context, engine *attempt.Engine, id string, aft
 			said = true
 		}
 		after = r.NextIndex
+		if drawn++; r.State == board.Running && !a.raw && !a.json {
+			a.out.Draw(fmt.Sprintf("%s %s %s", spin(drawn), r.State.Words(), time.Since(begun).Round(time.Second)))
+		}
 	}
 }
 
 // left says what goes on after the command was interrupted.
 func (a *app) left(id string) error {
-	fmt.Fprintf(a.err, "deepwork: interrupted; the agent goes on if it was started. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
+	fmt.Fprintf(a.err, "deepwork: interrupted; if the agent has started, it keeps running. 'deepwork board tail -f %s' follows or starts it, 'deepwork board stop %[1]s' stops it.\n", id[:shortID])
 	return &exitError{exitFailure}
 }
 
@@ -285,9 +301,10 @@ func (a *app) boardStopCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
 		Use:   "stop ID",
 		Short: "Stop the agent of an attempt",
-		Long: `Stop the agent of an attempt and all that it started, or cancel an attempt that waits. A
-queued message is dropped; the worktrees stay.` + attemptsHelp,
-		Args: attemptArgument,
+		Long: `Stop the agent of an attempt and everything it started, or cancel an attempt that waits.
+A queued message is dropped; the worktrees stay.` + attemptIDs.help(),
+		Example: `  deepwork board stop latest`,
+		Args:    attemptArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
 				r, err := engine.StopAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
@@ -302,24 +319,115 @@ queued message is dropped; the worktrees stay.` + attemptsHelp,
 	})
 }
 
-func (a *app) boardDoneCommand() *cobra.Command {
-	return a.onProject("", &cobra.Command{
-		Use:   "done ID",
-		Short: "Set a task done; " + idsHelp,
-		Long: `Set a task done. It is refused while an attempt waits or runs. The worktrees stay until
-'deepwork board rm' removes the task.`,
-		Args: taskArgument,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
-				if t.HasInProgressAttempt {
-					return fmt.Errorf("an attempt of task %s waits or runs; wait until it ends, or run 'deepwork board stop %[1]s' first", t.TaskID[:shortID])
-				}
-				if _, err := engine.UpdateTask(ctx, atTerminal, board.UpdateTaskArgs{TaskID: t.TaskID, Status: new("done")}); err != nil {
-					return err
-				}
-				fmt.Fprintf(a.out, "done %s\n", board.Short(t.TaskID))
-				return nil
+func (a *app) boardTailCommand() *cobra.Command {
+	var follow bool
+	var n int
+	cmd := a.onProject("print each message (with --raw each line) as JSON, one per line", &cobra.Command{
+		Use:   "tail ID",
+		Short: "Print what the agent of an attempt said and did",
+		Long: `Print what the agents of an attempt said and did: their last -n lines. With -f, go on
+until the attempt ends, with the exit code of 'deepwork board start'; an attempt that
+waits is started if there is room.` + attemptIDs.help(),
+		Example: `  deepwork board tail latest -f
+  deepwork board tail 3f2a -n 20`,
+		Args: attemptArgument,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if n < 1 || n > attempt.MaxTail {
+				return usagef(cmd, "-n %d is out of range; expected 1 to %d", n, attempt.MaxTail)
+			}
+			return a.onAttempt(args[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+				return a.tail(ctx, engine, t, n, follow)
 			})
 		},
 	})
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the attempt ends")
+	cmd.Flags().BoolVar(&a.raw, "raw", false, "print each byte as the agent wrote it")
+	cmd.Flags().IntVarP(&n, "lines", "n", attempt.DefaultTail, "`number` of the agent's last lines to begin with")
+	return cmd
+}
+
+func (a *app) tail(ctx context.Context, engine *attempt.Engine, t board.Target, n int, follow bool) error {
+	r, err := engine.TailAttempt(ctx, atTerminal, attempt.TailArgs{Target: t, Limit: &n, Raw: &a.raw})
+	if err == nil {
+		err = a.printMessages(r)
+	}
+	if err != nil {
+		return err
+	}
+	if follow {
+		if r.State.Open() {
+			engine.ServeOnly(*t.AttemptID)
+		}
+		return a.follow(ctx, engine, *t.AttemptID, r.NextIndex)
+	}
+	if len(r.Messages)+len(r.Entries) == 0 {
+		fmt.Fprintf(a.err, "deepwork: the attempt is %s, and its agent has written nothing\n", r.State.Words())
+	}
+	return nil
+}
+
+// labels are the names that people see for the kinds of messages.
+var labels = map[string]string{"message": "agent", "reasoning": "thinks", "tool_call": "calls", "tool_result": "result", "system": "deepwork"}
+
+// labelWidth is the length of a label with the space after it.
+const labelWidth = 10
+
+// printMessages prints the messages, or raw lines, of a reply.
+func (a *app) printMessages(r *attempt.TailReply) error {
+	for _, x := range r.Entries {
+		if err := a.printEntry(x); err != nil {
+			return err
+		}
+	}
+	width := max(cmp.Or(a.out.Width(), 100), 2*labelWidth)
+	for _, m := range r.Messages {
+		if a.json {
+			if err := a.printLine(m); err != nil {
+				return err
+			}
+			continue
+		}
+		text := strings.TrimSpace(plain(m.Text))
+		label := cmp.Or(labels[m.Kind], m.Kind)
+		switch m.Kind {
+		case "tool_call", "tool_result", "reasoning":
+			if m.Tool != "" {
+				text = m.Tool + " " + text
+			}
+			if m.Failed {
+				text = "failed: " + text
+			}
+			text = oneLine(text, width-labelWidth-1)
+		default:
+			text = indentRest(a.out.Colored(strings.TrimSpace(m.Text)), strings.Repeat(" ", labelWidth))
+			if m.Cut {
+				text += " …"
+			}
+		}
+		if err := a.out.Safe(fmt.Sprintf("%-*s%s\n", labelWidth, plain(label), text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) printEntry(x runner.Entry) error {
+	if a.json {
+		return a.printLine(x)
+	}
+	if x.Stream == runner.System {
+		_, err := fmt.Fprintln(a.err, "deepwork: "+x.Text)
+		return err
+	}
+	_, err := a.rawOut.Write(x.Bytes())
+	return err
+}
+
+// printLine prints a value as JSON on one line.
+func (a *app) printLine(v any) error {
+	text, err := json.Marshal(v)
+	if err == nil {
+		_, err = fmt.Fprintf(a.out, "%s\n", text)
+	}
+	return err
 }

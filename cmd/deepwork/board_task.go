@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +20,11 @@ import (
 func (a *app) boardShowCommand() *cobra.Command {
 	return a.onProject("print it as JSON", &cobra.Command{
 		Use:   "show ID",
-		Short: "Print a task with its attempts; " + idsHelp,
-		Args:  taskArgument,
+		Short: "Print a task with its attempts",
+		Long:  "Print a task with its attempts." + taskIDs.help(),
+		Example: `  deepwork board show latest
+  deepwork board show 3f2a --json`,
+		Args: taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onTask(true, args[0], a.showTask)
 		},
@@ -50,7 +52,7 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 	for _, s := range summaries {
 		r, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: board.Target{AttemptID: &s.AttemptID}})
 		if err != nil {
-			return fmt.Errorf("reading attempt %s: %w", s.AttemptID, err)
+			return fmt.Errorf("reading attempt %s: %w", board.Short(s.AttemptID), err)
 		}
 		full.Attempts = append(full.Attempts, &r.AttemptReply)
 	}
@@ -71,7 +73,7 @@ func (a *app) showTask(ctx context.Context, engine *attempt.Engine, t *board.Tas
 func (a *app) fields(pairs ...string) { a.out.Fields(12, pairs...) }
 
 func (a *app) printTask(t *board.Task) {
-	a.fields("task", board.Short(t.TaskID), "title", t.Title, "status", t.Status, "description", optional(t.Description))
+	a.fields("task", board.Short(t.TaskID), "title", t.Title, "status", t.Status, "priority", priorityText(t), "labels", strings.Join(t.Labels, " "), "description", optional(t.Description))
 	if t.JobName != nil && t.WorkflowName != nil {
 		a.fields("workflow", *t.JobName+"/"+*t.WorkflowName)
 		a.printInputs(t.Inputs)
@@ -166,7 +168,7 @@ func (a *app) printResult(r *attempt.AttemptReply) {
 		a.fields("queued", r.QueuedFollowUp.Prompt)
 	}
 	for _, repo := range r.Repos {
-		where := "not there"
+		where := "its worktree is gone"
 		if repo.Exists {
 			where = fmt.Sprintf("%s\n%d ahead of %s, %d behind, %s changed", repo.WorktreePath, repo.Ahead, repo.TargetBranch, repo.Behind, count(repo.ChangedCount, "file"))
 		}
@@ -199,13 +201,22 @@ func (a *app) boardAddCommand() *cobra.Command {
 	var project string
 	var dependsOn []string
 	var task board.CreateTaskArgs
+	var run bool
+	var start startFlags
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "add TITLE",
 		Short: "Put a task on the board and print its id",
 		Long: "Put a task on the board and print its id.\n" + inputsHelp + `
-What is missing, its agent can ask for. With - as TEXT the description is read from stdin.`,
+The agent can ask for what is missing. With - as TEXT the description is read from stdin.
+With --run an agent starts on the task at once, as with 'deepwork board start'.`,
+		Example: `  deepwork board add "Fix the login" --description "It fails on Mondays."
+  deepwork board add "Fix the login" --description - --run <task.md
+  deepwork board add "Write the notes of 2.0" --job release_notes/write --depends-on 3f2a`,
 		Args: takes(1, 1, "a title"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if !run && (start.Executor != "" || start.detach) {
+				return usagef(cmd, "--executor and --detach are for --run, which is missing")
+			}
 			if job, workflow, both := strings.Cut(optional(task.JobName), "/"); both && task.WorkflowName == nil {
 				task.JobName, task.WorkflowName = &job, &workflow
 			}
@@ -217,12 +228,10 @@ What is missing, its agent can ask for. With - as TEXT the description is read f
 					return err
 				}
 			}
-			if optional(task.Description) == "-" { // the shell limits the length of an argument
-				text, err := io.ReadAll(a.in)
-				if err != nil {
-					return fmt.Errorf("reading the description from stdin: %w", err)
+			if task.Description != nil {
+				if *task.Description, err = a.given(*task.Description, "description"); err != nil {
+					return err
 				}
-				task.Description = new(string(text))
 			}
 			task.Title = args[0]
 			return a.withBoard(false, func(ctx context.Context, engine *attempt.Engine) error {
@@ -243,6 +252,9 @@ What is missing, its agent can ask for. With - as TEXT the description is read f
 					return fmt.Errorf("adding the task: %w", err)
 				}
 				fmt.Fprintln(a.out, board.Short(t.TaskID))
+				if run {
+					return a.start(ctx, cmd, engine, t, start)
+				}
 				if _, _, is := show.TerminalSize(a.rawOut); is {
 					a.fields("next", "deepwork board start "+board.Short(t.TaskID))
 				}
@@ -250,10 +262,13 @@ What is missing, its agent can ask for. With - as TEXT the description is read f
 			})
 		},
 	})
-	argumentFlags(cmd, &task, "description", "job_name=job", "workflow_name=workflow")
+	argumentFlags(cmd, &task, "priority", "description", "job_name=job", "workflow_name=workflow", "lead")
 	onInputs(cmd, &task.Inputs)
+	labelFlags(cmd, &task.Labels, "the task gets it")
+	cmd.Flags().BoolVar(&run, "run", false, "start an agent on the task at once, and follow it")
+	onExecutor(onDetach(cmd, &start.detach), &start.StartArgs)
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
-	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task that must be done first, or its beginning, or latest; may be repeated")
+	cmd.Flags().StringArrayVar(&dependsOn, "depends-on", nil, "`id` of a task to be done first, its beginning, or latest; may be repeated")
 	return cmd
 }
 
@@ -261,12 +276,13 @@ func (a *app) boardRmCommand() *cobra.Command {
 	var force bool
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "rm ID",
-		Short: "Remove a task with its attempts and worktrees; " + idsHelp,
-		Long: `Remove a task with its attempts, their worktrees and logs. It is refused while an
-attempt waits or runs. Work that was not committed is kept first, under the git refs
-that are printed; branches that are not merged stay. A repository inside a worktree that has
-changes or commits that are nowhere else is refused, or discarded with --force.`,
-		Args: taskArgument,
+		Short: "Remove a task with its attempts and worktrees",
+		Long: `Remove a task with its attempts, worktrees and logs. This is refused while an attempt
+waits or runs. Uncommitted work is saved first, under the git refs that are printed;
+unmerged branches stay. If an agent has made a git repository in a worktree, with work
+that is nowhere else, this is refused, too; with --force that work is discarded.` + taskIDs.help(),
+		Example: `  deepwork board rm 3f2a`,
+		Args:    taskArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
 				r, err := engine.DeleteTask(ctx, atTerminal, attempt.DeleteArgs{TaskID: t.TaskID, Force: force})
@@ -275,7 +291,7 @@ changes or commits that are nowhere else is refused, or discarded with --force.`
 					a.printRescued(kept)
 				}
 				if err != nil {
-					return fmt.Errorf("removing task %s: %w", t.TaskID, err)
+					return fmt.Errorf("removing task %s: %w", board.Short(t.TaskID), err)
 				}
 				fmt.Fprintf(a.out, "removed %s\n", board.Short(t.TaskID))
 				a.printRescued(r.Rescued)
@@ -287,7 +303,7 @@ changes or commits that are nowhere else is refused, or discarded with --force.`
 			})
 		},
 	})
-	cmd.Flags().BoolVar(&force, "force", false, "discard repositories in worktrees that have work which is nowhere else")
+	cmd.Flags().BoolVar(&force, "force", false, "discard git repositories in worktrees, even with work that is nowhere else")
 	return cmd
 }
 
@@ -365,24 +381,32 @@ func (a *app) boardTasksCommand() *cobra.Command {
 	cmd := a.onProject("print them as JSON", &cobra.Command{
 		Use:   "tasks",
 		Short: "List the tasks of a project, newest first",
-		Long: `List the tasks of a project, newest first. ATTEMPT is what the latest attempt is
-doing, or how it ended, or blocked if none can start before other tasks are done;
-the other commands take an ID as it is shown here.`,
+		Long: `List the tasks of a project, newest first. ATTEMPT is the state of the latest attempt,
+or blocked if other tasks must be done first. Other commands take the ID as it is shown.`,
+		Example: `  deepwork board tasks --status todo
+  deepwork board tasks --project shop --json`,
 		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
-				return a.listTasks(ctx, engine, project, only.Status)
+				return a.listTasks(ctx, engine, project, only)
 			})
 		},
 	})
 	cmd.Flags().StringVar(&project, "project", "", "`name` or id of the project (default: the project root)")
-	argumentFlags(cmd, &only, "status")
+	argumentFlags(cmd, &only, "status", "priority")
+	labelFlags(cmd, &only.Labels, "only tasks with it")
 	return cmd
 }
 
-func allTasks(ctx context.Context, engine *attempt.Engine, project string, status *string) ([]board.Task, error) {
+func labelFlags(cmd *cobra.Command, to *[]string, effect string) {
+	cmd.Flags().StringArrayVar(to, "label", nil, "`word`: "+effect+"; may be repeated")
+}
+
+// allTasks returns the tasks of a project that the arguments select.
+func allTasks(ctx context.Context, engine *attempt.Engine, only board.ListTasksArgs) ([]board.Task, error) {
 	return everything(func(cursor *string) ([]board.Task, *string, error) {
-		r, err := engine.ListTasks(ctx, atTerminal, board.ListTasksArgs{ProjectID: project, Status: status, Limit: new(board.MaxLimit), Cursor: cursor})
+		only.Limit, only.Cursor = new(board.MaxLimit), cursor
+		r, err := engine.ListTasks(ctx, atTerminal, only)
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the tasks: %w", err)
 		}
@@ -390,12 +414,13 @@ func allTasks(ctx context.Context, engine *attempt.Engine, project string, statu
 	})
 }
 
-func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project string, status *string) error {
+func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project string, only board.ListTasksArgs) error {
 	p, err := oneProject(ctx, engine, project)
 	if err != nil {
 		return err
 	}
-	tasks, err := allTasks(ctx, engine, p.ProjectID, status)
+	only.ProjectID = p.ProjectID
+	tasks, err := allTasks(ctx, engine, only)
 	if err != nil {
 		return err
 	}
@@ -408,11 +433,14 @@ func (a *app) listTasks(ctx context.Context, engine *attempt.Engine, project str
 	}
 	var rows [][]string
 	for _, t := range tasks {
-		rows = append(rows, []string{t.TaskID[:shortID], t.Status, attemptWord(t), optional(t.LatestWorkspaceBranch), sinceText(t.CreatedAt), t.Title})
+		rows = append(rows, []string{t.TaskID[:shortID], t.Status, attemptWord(t), optional(t.LatestWorkspaceBranch), sinceText(t.CreatedAt), priorityText(&t), strings.Join(t.Labels, " "), t.Title})
 	}
-	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "ATTEMPT", State: true}, {Title: "BRANCH", Least: 12, Optional: true}, {Title: "AGE"}, {Title: "TITLE", Least: 20}}, rows)
+	a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "ATTEMPT", State: true}, {Title: "BRANCH", Least: 12, Optional: true}, {Title: "AGE"}, {Title: "PRIORITY", Optional: true}, {Title: "LABELS", Optional: true}, {Title: "TITLE", Least: 20}}, rows)
 	return nil
 }
+
+// priorityText returns the priority of a task, "" if it is normal.
+func priorityText(t *board.Task) string { return strings.TrimSuffix(t.Priority, string(task.Normal)) }
 
 // attemptWord summarizes a task's latest attempt for a list.
 func attemptWord(t board.Task) string {

@@ -74,7 +74,7 @@ var (
 		}},
 		"person": {"one, two", []string{"one outputs: {report: {type: file, description: R}}, reviews: [{run_each: report, by: human, quality_criteria: {good: Is it good}}]", "two outputs: {}"}, map[string]string{"report.md": "x"}, "one", func(a *cheater) {
 			a.finish("one", oneReport)
-			_, _, err := typing(a.t, "yes", "deepwork", "sessions", "review", a.id, "one", "--pass", "--path", a.root)
+			_, _, err := typing(a.t, "pass", "deepwork", "sessions", "review", a.id, "one", "--path", a.root)
 			must(a.t, err)
 			a.passes("one", oneReport)
 		}},

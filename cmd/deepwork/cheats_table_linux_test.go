@@ -381,7 +381,7 @@ var cheats = []cheat{
 	{name: "gives a reason in place of a person", on: "person", do: tries("one", oneReport, "quality_review_override_reason", "the user is away"), says: "a person must pass"},
 	{name: "answers for a person at a shell", on: "person", do: func(a *cheater) {
 		a.finish("one", oneReport)
-		a.refusedShell("sessions", "review", a.id, "one", "--pass")
+		a.refusedShell("sessions", "review", a.id, "one")
 	}, says: "no terminal"},
 	{name: "overrides at a shell", on: "checked", do: func(a *cheater) {
 		a.finish("one", oneReport)

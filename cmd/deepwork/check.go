@@ -37,7 +37,7 @@ func (a *app) checkCommand() *cobra.Command {
 is wrong, where, and what can be done: the pages and rows of the database, sessions
 with their references, definitions and replies, nested sessions, files of sessions that
 differ from them; open executions, worktrees, what was left half-done, and rescue refs;
-the executions of other systems' workflows.
+the remote runs of other systems' workflows.
 
 It changes nothing and may run beside servers: work in progress is not reported.
 A line that begins with "note:" is not a problem either: it says what a killed server
@@ -46,7 +46,8 @@ problems, or the check could not finish.
 
 With --set-aside, a database that is damaged, or of another version of deepwork, is
 renamed, so that the next command begins an empty one. No server may run.`,
-		Args: takes(0, 0, ""),
+		Example: `  deepwork check`,
+		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			root, err := a.projectRoot()
 			if err != nil {
@@ -126,7 +127,7 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	}
 	if err != nil {
 		// This only misses worktrees outside of the default folder.
-		all.Fault(file, "the config cannot be read: "+validate.Reason(err), "run `deepwork validate`, which lists every fault of it")
+		all.Fault(file, "the config cannot be read: "+validate.Reason(err), "run `deepwork validate`, which lists every error in it")
 		cfg = config.Default()
 	}
 	if dir, _ := folder.Elsewhere(); dir != "" {

@@ -3,7 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +17,10 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/cmd/proof/tty"
 )
 
-// The commands by which README.md gives the module another path leave no import behind.
+// The commands by which CONTRIBUTING.md gives the module another path leave no import behind.
 func TestReadmeModulePath(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("perl"); err != nil {
@@ -24,9 +29,9 @@ func TestReadmeModulePath(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("..", "..", ".git")); err != nil {
 		t.Skip("this is no checkout:", err)
 	}
-	row := regexp.MustCompile("\n\\| the module path.*\\| `(go mod edit .+)`, then `(.+)` \\|\n").FindStringSubmatch(testkit.Pages(t, filepath.Join("..", ".."))[0].Text)
+	row := regexp.MustCompile("\n\\| the module path.*\\| `(go mod edit .+)`, then `(.+)` \\|\n").FindStringSubmatch(string(testkit.Get(os.ReadFile(filepath.Join("..", "..", ".github", "CONTRIBUTING.md"))).Must(t)))
 	if row == nil {
-		t.Fatal("README.md does not say how to give the module another path")
+		t.Fatal("CONTRIBUTING.md does not say how to give the module another path")
 	}
 	const path = "example.com/another/path"
 	command := strings.NewReplacer("PATH", path, `\|`, "|").Replace(row[1] + " && " + row[2])
@@ -49,11 +54,11 @@ func TestReadmeModulePath(t *testing.T) {
 	}
 }
 
-// Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: while
-// an agent of the board is at work, and the agents of a run.
+// Ctrl-C, which reaches every process in the terminal's foreground, leaves no folder and no process of the demo: once it
+// has started an agent of the board, or the agents of a run.
 func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"   branch: ", "WRITER started"} {
+	for _, at := range []string{"$ deepwork board start", "$ deepwork run almanac"} {
 		t.Run(strings.TrimSpace(at), func(t *testing.T) {
 			temp := t.TempDir()
 			cmd := exec.CommandContext(t.Context(), "deepwork", "demo")
@@ -82,6 +87,56 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 				t.Errorf("its processes are left:\n%s", left)
 			}
 		})
+	}
+}
+
+// At a terminal the demo waits for Enter before each chapter, and shows its project in the browser once it is asked to,
+// until Ctrl-C.
+func TestDemoAtATerminal(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	master, slave, err := tty.Open(80, 24)
+	if errors.Is(err, tty.ErrNone) {
+		t.Skip(err)
+	}
+	must(t, err)
+	defer master.Close()
+	cmd := exec.CommandContext(t.Context(), "deepwork", "demo")
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp, "NO_COLOR=1", "DISPLAY=", "WAYLAND_DISPLAY=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	must(t, cmd.Start())
+	must(t, slave.Close())
+	url := regexp.MustCompile(`http://127\.0\.0\.1:\S+/login\?secret=\w+\s`)
+	var screen, page []byte
+	chapters := 0
+	for seen := make([]byte, 4096); ; {
+		n, err := master.Read(seen)
+		if err != nil { // everything at the terminal has ended
+			break
+		}
+		screen = append(screen, seen[:n]...)
+		switch {
+		case bytes.HasSuffix(screen, []byte("Enter to go on ")):
+			chapters++
+			testkit.Equal(t, bytes.Count(screen, []byte("\n1. ")), min(chapters-1, 1), "chapter 1 before Enter")
+			_, err = master.WriteString("\n")
+		case bytes.HasSuffix(screen, []byte("Enter to end: ")):
+			_, err = master.WriteString("yes\n")
+		case page == nil && url.Match(screen):
+			jar := testkit.Get(cookiejar.New(nil)).Must(t)
+			res := testkit.Get((&http.Client{Jar: jar}).Get(strings.TrimSpace(string(url.Find(screen))))).Must(t)
+			page = testkit.Get(io.ReadAll(res.Body)).Must(t)
+			must(t, res.Body.Close())
+			_, err = master.WriteString("\x03")
+		}
+		must(t, err)
+	}
+	if err := cmd.Wait(); err != nil || chapters != 8 || !bytes.Contains(page, []byte("November")) {
+		t.Errorf("it ended with %v, after %d chapters, and showed the page\n%s\n%s", err, chapters, page, screen)
+	}
+	if left := testkit.Get(os.ReadDir(temp)).Must(t); len(left) > 0 {
+		t.Errorf("its folder is left: %v", left)
 	}
 }
 

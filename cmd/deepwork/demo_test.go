@@ -6,19 +6,22 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"deepwork/actor/testkit"
 	"deepwork/cmd/deepwork/demo"
+	"deepwork/cmd/deepwork/library"
 	"deepwork/session/show"
 )
 
 // runDemo plays the demo in a folder of the test, with a program as deepwork.
 func runDemo(t *testing.T, out io.Writer, program string) error {
 	t.Helper()
-	self := testkit.Get(exec.LookPath(program)).Must(t)
-	return demo.Run(t.Context(), show.NewScreen(out, os.Getenv), t.TempDir(), self)
+	d := demo.Demo{Out: show.NewScreen(out, os.Getenv), Dir: t.TempDir(), Self: testkit.Get(exec.LookPath(program)).Must(t), Turn: func() {}}
+	return d.Run(t.Context())
 }
 
 // The demo stops at what does not work, and says what that is.
@@ -29,31 +32,62 @@ func TestDemoFails(t *testing.T) {
 // The demo ends if nobody reads its output any more, as after `deepwork demo | head`.
 func TestDemoUnread(t *testing.T) {
 	unread := writerFunc(func(p []byte) (int, error) {
-		if bytes.Contains(p, []byte("3. Missing work")) {
+		if bytes.Contains(p, []byte("3. In your terminal")) {
 			return 0, os.ErrClosed
 		}
 		return len(p), nil
 	})
-	if err := runDemo(t, unread, "deepwork"); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "Missing work") {
+	if err := runDemo(t, unread, "deepwork"); !errors.Is(err, os.ErrClosed) || !strings.Contains(err.Error(), "chapter 3") {
 		t.Errorf("run = %v, want that its output is closed", err)
+	}
+}
+
+// The job that README.md shows is the demo's, and its chat is what the demo prints, in this order, but for ids: each line
+// that ends with … is shown in part.
+func TestReadmeShowsTheDemo(t *testing.T) {
+	page := string(testkit.Get(os.ReadFile(filepath.Join("..", "..", "README.md"))).Must(t))
+	block := func(kind string) string {
+		t.Helper()
+		_, text, found := strings.Cut(page, "\n```"+kind+"\n")
+		text, _, closed := strings.Cut(text, "```\n")
+		if !found || !closed {
+			t.Fatalf("README.md has no block of %s", kind)
+		}
+		return text
+	}
+	testkit.Equal(t, block("yaml job"), string(testkit.Get(os.ReadFile("demo/jobs/newsletter/job.yml")).Must(t)), "the job of README.md")
+	var printed bytes.Buffer
+	must(t, runDemo(t, &printed, "deepwork"))
+	mask := func(text string) string { return regexp.MustCompile(`\b[0-9a-f]{8}\b`).ReplaceAllString(text, "#") }
+	rest := "\n" + mask(printed.String())
+	for line := range strings.Lines(mask(block("transcript"))) {
+		want, shortened := strings.CutSuffix(strings.TrimSuffix(line, "\n"), "…")
+		if !shortened {
+			want += "\n"
+		}
+		_, after, found := strings.Cut(rest, "\n"+want)
+		if !found {
+			t.Fatalf("the demo does not print %q after the lines before it in README.md:\n%s", line, &printed)
+		}
+		rest = "\n" + after
 	}
 }
 
 // What the demo says to try next are commands, and init lays out the workflow that they run.
 func TestDemoTries(t *testing.T) {
-	lines := []string{demo.TryRun}
-	for _, try := range demo.Tries {
-		lines = append(lines, try[0])
+	story := string(testkit.Get(os.ReadFile("demo/story.txt")).Must(t))
+	lines := regexp.MustCompile(`(?m)^  deepwork .*`).FindAllString(story, -1)
+	if len(lines) < 4 || !strings.Contains(story, "\n  deepwork run release_notes/write ") {
+		t.Fatalf("the story ends with %q", lines)
 	}
 	for _, line := range lines {
 		if words := shellWords(strings.TrimSpace(line)); words[0] != "claude" {
 			checkCommand(t, "demo", words)
 		}
 	}
-	text, err := templates.ReadFile("template/jobs/release_notes/job.yml")
-	if err != nil || !strings.Contains(string(text), "- name: write\n") || !strings.Contains(demo.TryRun, " release_notes/write ") {
-		t.Errorf("%s is not a workflow that init lays out: %v", demo.TryRun, err)
-	}
+	root := t.TempDir()
+	mustPrint(t, root, "init")
+	testkit.Contains(t, string(testkit.Get(os.ReadFile(filepath.Join(root, ".deepwork/jobs/release_notes/job.yml"))).Must(t)), "- name: write\n")
 }
 
 type writerFunc func([]byte) (int, error)

@@ -297,3 +297,33 @@ func BenchmarkProcessStart(b *testing.B) {
 	b.ReportMetric(median(all)/1e3, "ms(<50)")
 	b.ReportMetric(0, "ns/op")
 }
+
+// BenchmarkHook is from the start of `deepwork hook compact` to its end, in a project with 1,000 sessions in progress,
+// each time beside `deepwork version`. Wanted: at most twice the time.
+func BenchmarkHook(b *testing.B) {
+	root := figuresProject(b, 1)
+	built := builtProgram(b)
+	server := startProgram(b, built, "serve", "--path", root)
+	for range 1000 {
+		testkit.Get(server.start("job_0")).Must(b)
+	}
+	timed := func(stdin string, args ...string) (time.Duration, string) {
+		cmd := exec.Command(built, args...)
+		cmd.Stdin = strings.NewReader(stdin)
+		begin := time.Now()
+		out := testkit.Get(cmd.Output()).Must(b)
+		return time.Since(begin), string(out)
+	}
+	var hook, version []time.Duration
+	for b.Loop() {
+		took, said := timed(fmt.Sprintf(`{"cwd":%q}`, root), "hook", "compact")
+		testkit.Contains(b, said, "is at step s0", "the hook says")
+		hook = append(hook, took)
+		took, _ = timed("", "version")
+		version = append(version, took)
+	}
+	b.ReportMetric(median(hook), "hook-µs")
+	b.ReportMetric(median(version), "version-µs")
+	b.ReportMetric(median(hook)/median(version), "of-version(<=2)")
+	b.ReportMetric(0, "ns/op")
+}

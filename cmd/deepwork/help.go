@@ -9,7 +9,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"deepwork/actor/xslices"
+	"deepwork/cmd/deepwork/docs"
 	"deepwork/session/show"
 )
 
@@ -21,7 +24,19 @@ func init() {
 		left := padding + 3 // the name is indented by two
 		return strings.ReplaceAll(show.Wrap(short, width-left), "\n", "\n"+strings.Repeat(" ", left))
 	})
+	cobra.AddTemplateFunc("usages", func(cmd *cobra.Command, width int, ofStore bool) string {
+		some := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if _, is := f.Annotations[storeFlag]; is == ofStore {
+				some.AddFlag(f)
+			}
+		})
+		return some.FlagUsagesWrapped(width)
+	})
 }
+
+// storeFlag annotates the flags that only those need who share a store with other machines.
+const storeFlag = "deepwork_store"
 
 // helpGroups are the commands that the help lists first, in this order of groups.
 var helpGroups = []struct {
@@ -46,11 +61,18 @@ func groupHelp(root *cobra.Command) {
 	}
 }
 
+// groupFlags makes the help of all commands list the flags of the store after the others, and all flags fit a width;
+// 0 means no limit.
+func groupFlags(root *cobra.Command, width int) {
+	const flags, trimmed = "{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}", "{{usages . %d %v | trimTrailingWhitespaces}}"
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), flags,
+		fmt.Sprintf(trimmed+"{{if usages . 0 true}}\n\nSeveral machines:\n"+trimmed+"{{end}}", width, false, width, true), 1))
+}
+
 // fitHelp makes the help of all commands fit a width.
 func fitHelp(root *cobra.Command, width int) {
 	root.SetUsageTemplate(strings.NewReplacer(
 		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `"{{.CommandPath}} [command] --help" says more about a command.`,
-		".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", width),
 		"{{rpad .Name .NamePadding }} {{.Short}}", fmt.Sprintf("{{rpad .Name .NamePadding }} {{beside %d .NamePadding .Short}}", width),
 	).Replace(root.UsageTemplate()))
 	var fit func(*cobra.Command)
@@ -67,6 +89,54 @@ func fitHelp(root *cobra.Command, width int) {
 		}
 	}
 	fit(root)
+}
+
+// helpCommand shows the help of a command, or a page of the documentation.
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command or topic]",
+		Short: "Help about a command or a topic",
+		Long:  `Show the help of a command, or a topic of the documentation. "deepwork help topics" lists the topics.`,
+		Example: `  deepwork help run
+  deepwork help first-workflow`,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			commands := xslices.Map(cmd.Root().Commands(), func(c *cobra.Command) string { return cobra.CompletionWithDesc(c.Name(), c.Short) })
+			topics := xslices.Map(docs.Topics(), func(t docs.Topic) string { return cobra.CompletionWithDesc(t.Name, t.Title) })
+			return append(commands, topics...), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if of, rest, err := cmd.Root().Find(args); err == nil && (len(rest) == 0 || of.HasParent()) {
+				of.InitDefaultHelpFlag()
+				return of.Help()
+			}
+			return a.printTopic(cmd, strings.Join(args, " "))
+		},
+	}
+}
+
+// printTopic prints a page of the documentation: at a terminal for people, else as it is. "topics" lists all.
+func (a *app) printTopic(cmd *cobra.Command, name string) error {
+	if name == "topics" {
+		a.out.Pairs(xslices.Map(docs.Topics(), func(t docs.Topic) [2]string { return [2]string{t.Name, t.First} }))
+		return nil
+	}
+	topic, near := docs.Find(name)
+	if topic == nil {
+		hint := "'deepwork help topics' lists the topics"
+		if near != nil {
+			hint = "did you mean " + strings.Join(near[:min(len(near), 5)], ", ") + "?"
+		}
+		return usagef(cmd, "no command or topic %q; %s", name, hint)
+	}
+	text := topic.Text
+	if width := a.out.Width(); width > 0 {
+		text = topic.ForTerminal(min(width, widestHelp))
+	}
+	_, err := fmt.Fprint(a.out, text)
+	return err
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -6,20 +6,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
+	"github.com/spf13/pflag"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 )
 
-// rooms are the parts of the house from top to bottom (README "The code"): a
+// rooms are the parts of the house from top to bottom (main.go): a
 // package imports those of its own room and of the rooms below, never above.
 // catalog and gate are side by side, and so are those of session.
 var rooms = [][]string{{"cmd"}, {"transport"}, {"session"}, {"catalog", "gate"}, {"actor"}}
@@ -105,6 +104,38 @@ func walkSources(root string, visit func(name string) error) error {
 	})
 }
 
+// Nothing offers a command with a person's verdict in it, since an agent that reads it could run it: no message, page,
+// document or help. The command has no flags for one.
+func TestNoCommandHasAVerdict(t *testing.T) {
+	verdict := regexp.MustCompile(`sessions review[^\n]*(?:--(?:pass|fail)\b|(?:STEP|ID|%s|\}\})\]* (?:pass|fail)\b)|--(?:pass|fail)\b[^\n]*--feedback`)
+	for _, offered := range []string{"deepwork sessions review ID STEP --pass", "`deepwork sessions review %s %s pass`", "or --fail --feedback TEXT in place of --pass --feedback"} {
+		if !verdict.MatchString(offered) {
+			t.Errorf("%q is not found", offered)
+		}
+	}
+	files := 0
+	must(t, walkSources(filepath.Join("..", ".."), func(name string) error {
+		if strings.HasSuffix(name, "_test.go") || !slices.Contains([]string{".go", ".md", ".html", ".json", ".yml", ".js"}, filepath.Ext(name)) {
+			return nil
+		}
+		files++
+		text, err := os.ReadFile(name)
+		if found := verdict.FindString(string(text)); found != "" {
+			t.Errorf("%s: %s", name, found)
+		}
+		return err
+	}))
+	if files < 300 {
+		t.Errorf("only %d files were read", files)
+	}
+	var a app
+	a.sessionsReviewCommand().Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains([]string{"pass", "fail", "feedback", "yes"}, f.Name) {
+			t.Errorf("--%s holds a verdict", f.Name)
+		}
+	})
+}
+
 // TestTopLevel keeps the top level to the rooms: dot files aside, nothing else
 // is there.
 func TestTopLevel(t *testing.T) {
@@ -120,92 +151,9 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
-// A configTemplate is the template/config.yml in its parts, as YAML.
-type configTemplate struct {
-	project, user string   // every key with its default
-	examples      []string // each a file of its own
-}
-
-func readConfigTemplate(t *testing.T) configTemplate {
-	t.Helper()
-	text, err := templates.ReadFile("template/config.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, body, found := strings.Cut(string(text), "\n\nversion: ")
-	if !found || strings.Contains(head, "\n## ") {
-		t.Fatal("the first key is not version")
-	}
-	var c configTemplate
-	part, example := &c.project, false
-	for line := range strings.Lines("version: " + body) {
-		bare, isExample := strings.CutPrefix(line, "##      ")
-		switch {
-		case strings.Contains(line, "only for your own config"):
-			part = &c.user
-		case isExample && !example:
-			c.examples = append(c.examples, bare)
-		case isExample:
-			c.examples[len(c.examples)-1] += bare
-		case strings.HasPrefix(line, "##"):
-		case strings.HasPrefix(line, "# "):
-			*part += line[2:]
-		default:
-			*part += line
-		}
-		example = isExample
-	}
-	return c
-}
-
-// The values in the config that init writes are the defaults: a key without its comment sign changes
-// nothing.
-func TestConfigTemplateHasTheDefaults(t *testing.T) {
-	c := readConfigTemplate(t)
-	got, faults := config.Parse("config.yml", []byte(c.project))
-	if len(faults) > 0 {
-		t.Fatalf("%v\nin\n%s", faults, c.project)
-	}
-	testkit.Same(t, got.Toolsets, config.DefaultToolsets, "the default toolsets")
-	got.Toolsets = nil
-	if want := config.Default(); !reflect.DeepEqual(got, want) {
-		t.Errorf("the template has\n%+v\nthe defaults are\n%+v", got, want)
-	}
-	user, faults := config.ParseUser("config.yml", []byte(c.user))
-	if len(faults) > 0 {
-		t.Fatalf("%v\nin\n%s", faults, c.user)
-	}
-	testkit.Same(t, user.Over(config.Default()), config.Default(), "a user's own part")
-	if len(user.TrustedFolders) > 0 || len(user.WorkerProjects) > 0 || user.Store != "" {
-		t.Errorf("a user's own part has %+v", user)
-	}
-	for _, example := range c.examples {
-		if _, faults := config.ParseUser("config.yml", []byte(example)); len(faults) > 0 {
-			t.Errorf("%v\nin the example\n%s", faults, example)
-		}
-	}
-	if len(c.examples) == 0 {
-		t.Error("there are no examples")
-	}
-}
-
-// The config that init writes has every key that the decoder knows.
-func TestConfigTemplateHasEveryKey(t *testing.T) {
-	c := readConfigTemplate(t)
-	files := make([]map[string]any, 0, 2+len(c.examples))
-	for _, text := range append(c.examples, c.project, c.user) {
-		var file map[string]any
-		if err := yaml.Unmarshal([]byte(text), &file); err != nil {
-			t.Fatalf("%v\nin\n%s", err, text)
-		}
-		files = append(files, file)
-	}
+// decoderKeys sees keys of every kind.
+func TestDecoderKeys(t *testing.T) {
 	keys := decoderKeys(nil)
-	for _, path := range keys {
-		if !slices.ContainsFunc(files, func(f map[string]any) bool { return hasKey(f, path) }) {
-			t.Errorf("the template has no key %s", strings.Join(path, "."))
-		}
-	}
 	for _, known := range []string{"git.branch", "projects.repos.copy", "executors.*.variants.*.prompt", "http.tokens.rights", "sessions.keep_ended"} {
 		if !slices.ContainsFunc(keys, func(path []string) bool { return strings.Join(path, ".") == known }) {
 			t.Errorf("the decoder was not seen to know %s", known)

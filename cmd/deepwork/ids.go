@@ -23,13 +23,7 @@ const latest = "latest"
 // idsHelp is how the help of commands says what they take as an id.
 const idsHelp = "ID may be the beginning of an id, or latest"
 
-// attemptsHelp is how the help of commands says what they take as the id of an attempt.
-const attemptsHelp = `
-
-ID is the id of an attempt, or of a task, a run or a session that it belongs to; the
-beginning of one is enough, and latest is the newest attempt.`
-
-// Related are the ids of what belongs together: a task stands for its latest attempt, and an attempt for its task and
+// related are the ids of what belongs together: a task stands for its latest attempt, and an attempt for its task and
 // its session. "" stands for one that is missing.
 type related struct{ task, attempt, run, session string }
 
@@ -60,6 +54,13 @@ var (
 	runIDs     = idKind{"a run", "deepwork run status", 36, "run", func(r related) string { return r.run }}
 	sessionIDs = idKind{"a session", "deepwork sessions list", 36, "session", func(r related) string { return r.session }}
 )
+
+// help is how the help of commands says what they take as the id.
+func (k idKind) help() string {
+	_, noun, _ := strings.Cut(k.what, " ")
+	others := slices.DeleteFunc([]string{"task", "attempt", "run", "session"}, func(other string) bool { return other == noun })
+	return fmt.Sprintf("\n\nID is that of %s, or of its %s. The first characters are enough, and\nlatest is the newest %s.", k.what, either(others), noun)
+}
 
 // onTheBoard lists the tasks and the attempts.
 func onTheBoard(ctx context.Context, engine *attempt.Engine) (all []candidate, err error) {
@@ -118,15 +119,15 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	}
 	switch {
 	case given == latest && newest.id == "":
-		return "", fmt.Errorf("there is no %s yet, so latest names none", noun)
+		return "", fmt.Errorf("there is no %s yet", noun)
 	case given == latest:
 		return newest.id, nil
 	case len(found) == 0 && len(own) == 0:
 		return "", fmt.Errorf("there is no %s whose id begins with %q, and no other one", noun, given)
 	case len(found) == 0:
-		return "", fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them: %s", noun, given, k.lister, names(own))
+		return "", fmt.Errorf("there is no %s whose id begins with %q; '%s' lists them: %s", noun, given, k.lister, names(own, shortID))
 	case len(found) > 1:
-		return "", fmt.Errorf("%d ids begin with %q; give more of it: %s", len(found), given, names(found))
+		return "", fmt.Errorf("%d ids begin with %q; give more characters: %s", len(found), given, names(found, max(shortID, len(given)+2)))
 	}
 	if id = k.id(found[0].related); id != "" {
 		return id, nil
@@ -138,10 +139,10 @@ func (k idKind) choose(given string, all []candidate) (id string, err error) {
 	return "", none
 }
 
-// names lists candidates for an error.
-func names(all []candidate) string {
+// names lists candidates for an error, with so many characters of their ids.
+func names(all []candidate, length int) string {
 	return oneLine(strings.Join(xslices.Map(all, func(c candidate) string {
-		return fmt.Sprintf("%s (%s, %s)", c.id, c.kind, oneLine(c.about, titleWidth))
+		return fmt.Sprintf("%s (%s, %s)", c.id[:min(length, len(c.id))], c.kind, oneLine(c.about, titleWidth))
 	}), ", "), 800)
 }
 

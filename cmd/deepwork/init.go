@@ -3,40 +3,46 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/clients"
+	"deepwork/cmd/deepwork/library"
+	"deepwork/cmd/deepwork/plugin"
 	"deepwork/session"
+	"deepwork/session/show"
 	"deepwork/transport/web"
 )
 
-// templates holds the files that init lays out under .deepwork.
-//
-//go:embed template
-var templates embed.FS
-
-// exampleJob is the folder of the example under template/jobs.
-const exampleJob = "release_notes"
-
 // initFlags are the options of init.
 type initFlags struct {
-	url     string
-	clients []string
-	replace bool
+	url        string
+	clients    []string
+	toolsets   []string
+	claudeCode bool
+	replace    bool
+}
+
+// A preparation is what init is to do.
+type preparation struct {
+	server     *url.URL // nil: each client starts one
+	clients    []*clients.Client
+	toolsets   []string // nil: the default, or what the config has
+	claudeCode bool     // install the skills and the hook, unless the plugin has them
+	replace    bool     // entries of clients that start another program
 }
 
 func (a *app) initCommand() *cobra.Command {
@@ -44,12 +50,16 @@ func (a *app) initCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "init",
 		Short: "Prepare a project: .deepwork and the config of a client",
-		Long: `Prepare a project: create .deepwork/ with a config.yml that explains every key, an
-example job, the JSON Schema of job.yml and a .gitignore; and add the server to the
-project's config for a client, by default .mcp.json, which Claude Code reads. Existing
-files and entries are kept, so init can be repeated; an entry that starts another program,
-such as uvx, is replaced with --replace only. The exit code is 1 if something could not be
-done.
+		Long: `Prepare a project: create .deepwork/ with a short config.yml, an example job, the JSON
+Schema of job.yml and a .gitignore; and add the server to the project's config for a
+client, by default .mcp.json, which Claude Code reads. At a terminal it asks which client
+and toolsets you want, unless flags say so. Existing files and entries are kept, so init
+can be repeated; an entry that starts another program, such as uvx, is replaced with
+--replace only. The exit code is 1 if something could not be done.
+
+For Claude Code it also installs skills, and a hook that tells the agent after a compaction
+where it is: in .claude of the project, unless you have the plugin, which has the same.
+Without a terminal it does so with --claude-code only.
 
 Without --path the project is the current folder, unless that is inside another project:
 then --path says which of them to prepare.
@@ -57,47 +67,106 @@ then --path says which of them to prepare.
 With --url the client connects to a server that is already running, over HTTP. If it
 needs a token, the entry refers to the variable DEEPWORK_TOKEN, and init says how to
 set it.`,
+		Example: `  deepwork init
+  deepwork init --client claude,codex --toolsets workflows,board --claude-code
+  deepwork init --url http://127.0.0.1:8000/mcp`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var server *url.URL
-			if cmd.Flags().Changed("url") {
-				if fault := config.CheckServerURL(f.url); fault != "" {
-					return usagef(cmd, "--url %s", fault)
-				}
-				server, _ = url.Parse(f.url) // it was checked
+			if err := a.askInit(cmd, &f); err != nil {
+				return err
 			}
-			if len(f.clients) == 0 {
-				return usagef(cmd, "--client is empty; name one of %s", strings.Join(clients.Names(), ", "))
-			}
-			var chosen []*clients.Client
-			for _, name := range f.clients {
-				c := clients.Named(name)
-				if c == nil {
-					return usagef(cmd, "--client %q is not one of %s", name, strings.Join(clients.Names(), ", "))
-				}
-				if server != nil && !c.Speaks(server) {
-					return usagef(cmd, "%s does not support the transport sse: give the --url of a server with --transport http", c.Title)
-				}
-				if !slices.Contains(chosen, c) {
-					chosen = append(chosen, c)
-				}
+			p, err := f.check(cmd)
+			if err != nil {
+				return err
 			}
 			if err := a.checkPlace(); err != nil {
 				return err
 			}
-			return a.init(server, f.replace, chosen...)
+			return a.init(p)
 		},
 	})
 	cmd.Flags().StringVar(&f.url, "url", "", "connect to the server at this `URL`, such as http://127.0.0.1:8000/mcp")
 	cmd.Flags().StringSliceVar(&f.clients, "client", []string{clients.All[0].Name}, "`NAME` of the client to configure, one of "+strings.Join(clients.Names(), ", ")+"; may be repeated")
+	cmd.Flags().StringSliceVar(&f.toolsets, "toolsets", config.DefaultToolsets, "toolsets for the config, of "+strings.Join(config.Toolsets, ", "))
+	cmd.Flags().BoolVar(&f.claudeCode, "claude-code", false, "install the skills and the hook for Claude Code")
 	cmd.Flags().BoolVar(&f.replace, "replace", false, "replace an entry of a client that starts another program or connects elsewhere")
 	_ = cmd.RegisterFlagCompletionFunc("client", cobra.FixedCompletions(clients.Names(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("toolsets", cobra.FixedCompletions(config.Toolsets, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// init prepares the project for clients, of the server at a URL or, with nil, of one that each starts. It goes on
-// after what could not be done, which it prints. With replace it replaces entries of clients that start another program.
-func (a *app) init(server *url.URL, replace bool, chosen ...*clients.Client) error {
+// askInit asks at a terminal for what neither a flag nor the project says, as if the answers were flags. An empty answer
+// is the default.
+func (a *app) askInit(cmd *cobra.Command, f *initFlags) error {
+	if _, _, is := show.TerminalSize(a.rawOut); !is {
+		return nil
+	}
+	settled := map[string]func() bool{
+		"client":      func() bool { return false },
+		"toolsets":    func() bool { return fileExists(filepath.Join(a.path, ".deepwork", config.FileName)) },
+		"claude-code": func() bool { return !slices.Contains(f.clients, "claude") || plugin.Installed(a.path) },
+	}
+	words := map[string]string{"y": "true", "yes": "true", "n": "false", "no": "false"}
+	for _, q := range []struct{ flag, question, otherwise string }{
+		{"client", "Your client (" + strings.Join(clients.Names(), ", ") + ")", strings.Join(f.clients, ",")},
+		{"toolsets", "Toolsets (workflows; board: tasks for agents; remote: workflows of other systems; source: offer yours to them)", strings.Join(f.toolsets, ",")},
+		{"claude-code", "Install the skills and the hook for Claude Code, in .claude (yes, no)", "yes"},
+	} {
+		if cmd.Flags().Changed(q.flag) || settled[q.flag]() {
+			continue
+		}
+		answer, err := show.Ask(fmt.Sprintf("%s [%s]: ", q.question, q.otherwise))
+		if err != nil {
+			return nil // a terminal that is not the controlling one is no place to ask
+		}
+		answer = strings.ReplaceAll(cmp.Or(answer, q.otherwise), " ", "")
+		if err := cmd.Flags().Set(q.flag, cmp.Or(words[strings.ToLower(answer)], answer)); err != nil {
+			return usagef(cmd, "%q is not yes or no", answer)
+		}
+	}
+	return nil
+}
+
+// check returns what flags and answers ask for.
+func (f *initFlags) check(cmd *cobra.Command) (p preparation, err error) {
+	p = preparation{claudeCode: f.claudeCode, replace: f.replace}
+	if cmd.Flags().Changed("url") {
+		if fault := config.CheckServerURL(f.url); fault != "" {
+			return p, usagef(cmd, "--url %s", fault)
+		}
+		p.server, _ = url.Parse(f.url) // it was checked
+	}
+	if len(f.clients) == 0 {
+		return p, usagef(cmd, "--client is empty; name one of %s", strings.Join(clients.Names(), ", "))
+	}
+	for _, name := range f.clients {
+		c := clients.Named(name)
+		if c == nil {
+			return p, usagef(cmd, "--client %q is not one of %s", name, strings.Join(clients.Names(), ", "))
+		}
+		if p.server != nil && !c.Speaks(p.server) {
+			return p, usagef(cmd, "%s does not support the transport sse: give the --url of a server with --transport http", c.Title)
+		}
+		if !slices.Contains(p.clients, c) {
+			p.clients = append(p.clients, c)
+		}
+	}
+	if cmd.Flags().Changed("toolsets") {
+		if len(f.toolsets) == 0 {
+			return p, usagef(cmd, "--toolsets is empty; name some of %s", strings.Join(config.Toolsets, ", "))
+		}
+		for _, name := range f.toolsets {
+			if !slices.Contains(config.Toolsets, name) {
+				return p, usagef(cmd, "--toolsets %q is not one of %s", name, strings.Join(config.Toolsets, ", "))
+			}
+		}
+		p.toolsets = f.toolsets
+	}
+	return p, nil
+}
+
+// init prepares the project. It goes on after what could not be done, which it prints.
+func (a *app) init(p preparation) error {
 	root, err := a.givenRoot()
 	if err != nil {
 		return err
@@ -120,7 +189,7 @@ func (a *app) init(server *url.URL, replace bool, chosen ...*clients.Client) err
 	for _, f := range []struct {
 		name string
 		lay  func(path string) (done string, err error)
-	}{{"config.yml", layOutConfig}, {"job.schema.json", a.layOutSchema}, {".gitignore", layOutIgnores}, {"jobs", layOutExample}} {
+	}{{"config.yml", p.layOutConfig}, {"job.schema.json", a.layOutSchema}, {".gitignore", layOutIgnores}, {"jobs", layOutExample}} {
 		path := filepath.Join(dir, f.name)
 		done, err := f.lay(path)
 		if err != nil {
@@ -129,25 +198,35 @@ func (a *app) init(server *url.URL, replace bool, chosen ...*clients.Client) err
 		report(path, done, err)
 	}
 	todo := ""
-	for _, c := range chosen {
+	for _, c := range p.clients {
 		entry, named := c.Stdio(), false
-		if server != nil {
-			entry, named = c.HTTP(server, web.CanKnowPeers())
+		if p.server != nil {
+			entry, named = c.HTTP(p.server, web.CanKnowPeers())
 		}
-		done, err := a.initClient(root, c, entry, replace)
-		report(c.Path(root), done, err)
+		addition := entry.Whole()
+		if c.ByHand != "" && p.server == nil {
+			addition += fmt.Sprintf("or run: "+c.ByHand, trust.Quote(root))
+		}
+		done, err := c.Add(root, entry, p.replace)
+		report(a.byHand(root, c.Path(root), addition, done, err))
 		if named {
-			todo = setToken(root, server)
+			todo = setToken(root, p.server)
 		}
 	}
 	if todo != "" {
 		fmt.Fprintf(a.err, "deepwork: %s\n", todo)
 	}
+	hasPlugin := plugin.Installed(root)
+	if p.claudeCode && !hasPlugin {
+		plugin.Install(root, func(path, done string, err error) {
+			report(a.byHand(root, path, plugin.Hooks().Whole(), done, err))
+		})
+	}
 	if !whole {
 		fmt.Fprintln(a.err, "deepwork: not everything was done, for the reasons above; init can be repeated")
 		return &exitError{exitFailure}
 	}
-	a.nextSteps(root, chosen)
+	a.nextSteps(p, hasPlugin)
 	return nil
 }
 
@@ -159,43 +238,78 @@ func setToken(root string, server *url.URL) string {
 	return fmt.Sprintf("set %s, in the environment of the client, to the token that the person who runs the server gave you", clients.TokenVariable)
 }
 
-// initClient adds an entry to a client's config of the project. If it cannot, the error says how a person can do it.
-func (a *app) initClient(root string, c *clients.Client, entry clients.Entry, replace bool) (done string, err error) {
-	done, err = c.Add(root, entry, replace)
+// byHand returns a file and what was done to it. If it was left alone, the error says what a person can add.
+func (a *app) byHand(root, path, addition, done string, err error) (string, string, error) {
 	if unclear, ok := errors.AsType[*clients.LeftAloneError](err); ok {
-		text := fmt.Sprintf("%s was left as it is: %s; add this to it by hand:\n%s", inline(a.display(root, c.Path(root))), inline(unclear.Error()), entry.Whole())
-		if c.ByHand != "" && entry == c.Stdio() {
-			text += fmt.Sprintf("or run: "+c.ByHand+"\n", trust.Quote(root))
-		}
-		return "left", errors.New(strings.TrimSuffix(text, "\n"))
+		return path, "left", fmt.Errorf("%s was left as it is: %s; add this to it by hand:\n%s", inline(a.display(root, path)), inline(unclear.Error()), strings.TrimSuffix(addition, "\n"))
 	}
 	if err != nil {
-		return "", fmt.Errorf("adding the server to %s: %w", inline(c.Path(root)), err)
+		err = fmt.Errorf("writing %s: %w", inline(path), err)
 	}
-	return done, nil
+	return path, done, err
 }
 
-// nextSteps prints what to do after init.
-func (a *app) nextSteps(root string, chosen []*clients.Client) {
+// firstSentence is what to say to the agent after init.
+const firstSentence = "Start the workflow new_job of deepwork_jobs."
+
+// nextSteps prints what to do after init, at last the first sentence to say.
+func (a *app) nextSteps(p preparation, hasPlugin bool) {
 	fmt.Fprintln(a.out, "\nNext:")
 	step := func(format string, args ...any) { a.out.Text("  ", "- "+fmt.Sprintf(format, args...)) }
-	for _, c := range chosen {
+	command := firstSentence
+	for _, c := range p.clients {
 		step("%s", c.Start)
+		if c.Name != "claude" {
+			continue
+		}
+		command = `claude "` + firstSentence + `"`
+		switch {
+		case hasPlugin:
+			step("you have the plugin for Claude Code: its skills and its hook are not installed again")
+		case !p.claudeCode:
+			step("deepwork init --claude-code adds skills for Claude Code, and a hook that keeps it on course after a compaction")
+		}
 	}
-	step(`ask it: "Which workflows are there?"`)
-	if _, err := os.Stat(filepath.Join(root, ".deepwork", "jobs", exampleJob)); err == nil {
-		step("read the example in %s, and write a job of your own beside it", inline(a.display(root, filepath.Join(root, ".deepwork", "jobs", exampleJob))))
-	}
-	step("deepwork jobs lists the jobs; deepwork demo shows everything at work")
+	step("deepwork jobs lists the jobs, deepwork jobs --library ready-made ones to add")
+	step("deepwork help config explains the config; deepwork demo shows everything at work")
+	fmt.Fprintf(a.out, "\nSay to your agent, to make a job of what you do every week:\n\n  %s\n", command)
 }
 
-// layOutConfig writes a config.yml that explains every key.
-func layOutConfig(file string) (string, error) {
-	text, err := templates.ReadFile("template/config.yml")
+// configText is the config of a new project.
+const configText = `# "deepwork help config" explains these keys and all others. An edit takes effect without a restart.
+version: "1.0"
+platforms: [%s]
+toolsets: [%s]
+git: {branch: name}
+`
+
+// toolsetsLine matches the one line of toolsets that init changes.
+var toolsetsLine = regexp.MustCompile(`(?m)^toolsets: \[[a-z, ]*\]$`)
+
+// layOutConfig writes a short config.yml. In an existing one it changes the toolsets, if others were chosen.
+func (p *preparation) layOutConfig(file string) (string, error) {
+	toolsets := p.toolsets
+	if toolsets == nil {
+		toolsets = config.DefaultToolsets
+	}
+	names := strings.Join(xslices.Map(p.clients, func(c *clients.Client) string { return c.Name }), ", ")
+	done, err := clients.Create(file, fmt.Appendf(nil, configText, names, strings.Join(toolsets, ", ")))
+	if err != nil || done == clients.Created || p.toolsets == nil {
+		return done, err
+	}
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	return clients.Create(file, text)
+	has, _ := config.Parse(file, text)
+	if has != nil && slices.Equal(toolsets, has.Toolsets) || has != nil && has.Toolsets == nil && slices.Equal(toolsets, config.DefaultToolsets) {
+		return done, nil
+	}
+	line := "toolsets: [" + strings.Join(toolsets, ", ") + "]"
+	if len(toolsetsLine.FindAll(text, -1)) != 1 {
+		return "left", fmt.Errorf("it was left as it is; set this in it:\n%s", line)
+	}
+	return clients.Replaced, durable.Disk{}.Put(file, toolsetsLine.ReplaceAll(text, []byte(line)), durable.PutOptions{Temp: ".config.yml.*", Mode: 0o644})
 }
 
 // layOutSchema keeps an existing schema, and says if it differs from this binary's: a person may have changed it.
@@ -223,39 +337,16 @@ func layOutIgnores(file string) (string, error) {
 	return clients.Kept, nil
 }
 
-// layOutExample adds the example job to a jobs folder that has no job yet. It renames it into
-// place, so that a running server never sees half of it.
+// layOutExample adds the example job to a jobs folder that has no job yet.
 func layOutExample(jobs string) (string, error) {
 	entries, err := os.ReadDir(jobs)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
 	if len(entries) > 0 {
 		return clients.Kept, nil
 	}
-	if err := durable.Inside(filepath.Dir(filepath.Dir(jobs)), jobs); err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(jobs, 0o755); err != nil {
-		return "", err
-	}
-	staged, err := os.MkdirTemp(filepath.Dir(jobs), ".init-*")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(staged)
-	example := filepath.Join(staged, exampleJob)
-	files, err := fs.Sub(templates, "template/jobs/"+exampleJob)
-	if err != nil {
-		return "", err
-	}
-	if err := os.CopyFS(example, files); err != nil {
-		return "", err
-	}
-	if err := os.Rename(example, filepath.Join(jobs, exampleJob)); err != nil {
-		return "", err
-	}
-	return clients.Created, nil
+	return clients.Created, library.Find(library.Example).Add(filepath.Dir(filepath.Dir(jobs)))
 }
 
 // checkPlace refuses to make a project of a folder inside another one, unless --path says so, and warns of the home folder.

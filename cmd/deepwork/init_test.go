@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,17 +9,20 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
+	"deepwork/catalog/standard"
+	"deepwork/cmd/deepwork/library"
 )
 
-// TestLaidOutJobs checks every job that this package lays out, with the files it
-// names, and newsletter also as the demo edits it.
+// TestLaidOutJobs checks every job that this program lays out, with the files it
+// names.
 func TestLaidOutJobs(t *testing.T) {
 	jobs := t.TempDir()
-	for _, dir := range []string{"template/jobs", "demo/jobs"} {
+	for _, dir := range []string{"library/jobs", "demo/jobs"} {
 		must(t, os.CopyFS(jobs, os.DirFS(dir)))
 	}
-	check := func(name string) *job.Job {
+	check := func(name string) {
 		t.Helper()
 		j, faults := job.Load(filepath.Join(jobs, name))
 		if j == nil {
@@ -27,19 +31,21 @@ func TestLaidOutJobs(t *testing.T) {
 		for _, d := range append(job.CheckFiles(j), j.Warnings...) {
 			t.Errorf("%s: %v", name, d)
 		}
-		return j
 	}
-	check("release_notes")
-	check("fact_check")
+	for _, p := range library.All() {
+		if p.Say != "" {
+			check(p.Name)
+		}
+	}
 	check("almanac")
-	if check("newsletter").Step("proofread") != nil {
-		t.Error("newsletter has the step that the demo adds")
-	}
-	must(t, os.Remove(filepath.Join(jobs, "newsletter", "job.yml")))
-	must(t, os.CopyFS(jobs, os.DirFS("demo/edited")))
-	if check("newsletter").Step("proofread") == nil {
-		t.Error("the edited newsletter lacks the step that the demo adds")
-	}
+	check("newsletter")
+}
+
+// There is one example of a job: what init lays out is what the bundled job teaches.
+func TestOneExample(t *testing.T) {
+	taught := testkit.Get(fs.ReadFile(standard.FS(), "deepwork_jobs/templates/job.yml.example")).Must(t)
+	laidOut := testkit.Get(os.ReadFile("library/jobs/" + library.Example + "/job.yml")).Must(t)
+	testkit.Same(t, string(laidOut), string(taught), "catalog/standard/jobs/deepwork_jobs/templates/job.yml.example and the library's job.yml")
 }
 
 // A name is shown on one line.

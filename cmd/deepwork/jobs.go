@@ -19,6 +19,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/catalog/standard"
+	"deepwork/cmd/deepwork/library"
 	"deepwork/cmd/deepwork/validate"
 	"deepwork/session/show"
 	"deepwork/session/state"
@@ -26,14 +27,23 @@ import (
 )
 
 func (a *app) jobsCommand() *cobra.Command {
+	var fromLibrary bool
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "jobs",
 		Short: "List the jobs with their workflows and steps",
 		Long: `Print a tree of the jobs that a server of this project offers: their workflows,
 the steps of each in order, what each step delivers, and what is wrong with the
-jobs that cannot be loaded.`,
+jobs that cannot be loaded. With --library it lists ready-made jobs and scripts, which
+'deepwork jobs add' copies into the project.`,
+		Example: `  deepwork jobs
+  deepwork jobs --library`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if fromLibrary {
+				a.out.Pairs(xslices.Map(library.All(), func(p library.Piece) [2]string { return [2]string{p.Name, p.Summary} }))
+				a.out.Prose("\nCopy one with 'deepwork jobs add NAME', and change it as you like.")
+				return nil
+			}
 			return a.withCatalog(cmd.Context(), func(root string, jobs *catalog.Catalog) error {
 				for _, fault := range jobs.FolderFaults() {
 					fmt.Fprintf(a.err, "deepwork: %s: %s\n", config.JobsFoldersEnv, inline(fault))
@@ -43,8 +53,54 @@ jobs that cannot be loaded.`,
 			})
 		},
 	})
-	cmd.AddCommand(a.jobsShowCommand(), a.jobsConvertCommand())
+	cmd.Flags().BoolVar(&fromLibrary, "library", false, "list the ready-made jobs and scripts that come with the program")
+	cmd.AddCommand(a.jobsShowCommand(), a.jobsAddCommand(), a.jobsConvertCommand())
 	return cmd
+}
+
+func (a *app) jobsAddCommand() *cobra.Command {
+	return a.onProject("", &cobra.Command{
+		Use:   "add NAME",
+		Short: "Copy a job or a script of the library into the project",
+		Long: `Copy a job or a script of the library into the project: a job to .deepwork/jobs, where
+agents find it at once, a script to .deepwork. It is yours to change, and replaces nothing.
+It says what to do next.`,
+		Example: `  deepwork jobs add fix_bug`,
+		Args:    takes(1, 1, "NAME"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return xslices.Map(library.All(), func(p library.Piece) cobra.Completion { return cobra.CompletionWithDesc(p.Name, p.Summary) }), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			root, err := a.projectRoot()
+			if err != nil {
+				return err
+			}
+			piece := library.Find(args[0])
+			if piece == nil {
+				return fmt.Errorf("the library has no %q; it has %s", args[0], strings.Join(xslices.Map(library.All(), func(p library.Piece) string { return p.Name }), ", "))
+			}
+			path := inline(a.display(root, filepath.Join(root, filepath.FromSlash(piece.Path))))
+			err = piece.Add(root)
+			if errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("%s is there already, and was left as it is; rename or remove it first", path)
+			}
+			if err != nil {
+				return fmt.Errorf("adding %s: %w", piece.Name, err)
+			}
+			fmt.Fprintf(a.out, "created  %s\n\nNext:\n", path)
+			if piece.Config != "" {
+				a.out.Text("  ", "- in .deepwork/config.yml set: "+piece.Config)
+			}
+			if piece.Checks || piece.Config != "" {
+				a.out.Text("  ", "- read what it runs, and approve it: deepwork trust")
+			}
+			if piece.Say != "" {
+				a.out.Text("  ", "- change it as you like: deepwork jobs show "+piece.Name+" prints what an agent will read")
+				fmt.Fprintf(a.out, "\nSay to your agent:\n\n  %s\n", piece.Say)
+			}
+			return nil
+		},
+	})
 }
 
 func (a *app) printJobs(root string, snapshot *catalog.Snapshot) {
@@ -293,7 +349,7 @@ become reviews, lists of outputs a mapping, doc_spec a part of the description, 
 changelog CHANGELOG.md; missing workflows and dependencies are added, also in jobs of 0.8
 and 0.9, which are read as they are. Without JOB it converts all jobs of the project that
 need it. Jobs of 0.10 and later are read as they are. The exit code is 1 if a converted job
-still has faults.`,
+still has errors.`,
 		Args: takes(0, -1, ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root, err := a.projectRoot()
@@ -416,7 +472,7 @@ func (a *app) writeConversions(root string, dirs []string, found map[string]*job
 		a.printCheck(c)
 	}
 	if _, faults := validate.Summary(checks); faults > 0 {
-		fmt.Fprintf(a.err, "deepwork: %s left, for you to correct\n", count(faults, "fault"))
+		fmt.Fprintf(a.err, "deepwork: %s left, for you to correct\n", count(faults, "error"))
 		return &exitError{exitFailure}
 	}
 	return nil

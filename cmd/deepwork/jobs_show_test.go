@@ -15,13 +15,13 @@ import (
 // demo lay out, and compares each begin_step with what `jobs show` prints of it.
 func TestShowIsWhatAgentsRead(t *testing.T) {
 	root := t.TempDir()
-	for _, dir := range []string{"template/jobs", "demo/jobs"} {
+	for _, dir := range []string{"library/jobs", "demo/jobs"} {
 		must(t, os.CopyFS(root+"/.deepwork/jobs", os.DirFS(dir)))
 	}
 	writeFiles(t, root, map[string]string{"out": "made\n"})
 	client, _ := startClient(t, root)
 	steps := 0
-	for _, name := range []struct{ job, workflow string }{{"release_notes", "write"}, {"newsletter", "issue"}} {
+	for _, name := range []struct{ job, workflow string }{{"release_notes", "write"}, {"almanac", "month"}} {
 		reply := callTool(t, client, "start_workflow", workflow.StartArgs{Goal: "Compare", JobName: name.job, WorkflowName: name.workflow})
 		for string(lookup(reply, "status")) != `"workflow_complete"` {
 			var described struct {

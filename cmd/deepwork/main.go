@@ -15,7 +15,8 @@
 //     stores (session/store), workflows at other systems (session/remote), the task board (session/board), attempts of agents
 //     at its tasks in worktrees (session/attempt), their branches (session/merge), and runs through workflows (session/run).
 //   - transport: MCP over stdio, HTTP and SSE, with one file per tool; who may call, and how much.
-//   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients) and the checks of files (validate).
+//   - cmd/deepwork: the command line, with its demo (demo), the configs of clients (clients), ready-made jobs (library), the
+//     plugin for Claude Code (plugin) and the checks of files (validate).
 //   - cmd/proof: tests the program from outside with load, faults and figures. It is not shipped.
 //
 // # Checks
@@ -100,7 +101,8 @@ func (a *app) root() *cobra.Command {
 		Long: `deepwork is an MCP server that guides AI agents through multi-step work and
 keeps the state of that work safe. Jobs are folders under .deepwork/jobs.
 
-Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
+Begin with "deepwork init" in a project; "deepwork demo" shows it at work, and
+"deepwork help topics" lists the documentation.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		Args:              unknownCommand,
@@ -123,18 +125,23 @@ Begin with "deepwork init" in a project; "deepwork demo" shows it at work.`,
 		a.storeCommand(),
 		a.onStore(a.checkCommand()),
 		a.schemaCommand(),
+		a.hookCommand(),
 		a.tokenCommand(),
 		a.trustCommand(),
 		a.onStore(a.whereCommand()),
 		a.demoCommand(),
 		a.versionCommand(),
 	)
+	root.SetHelpCommand(a.helpCommand())
 	root.InitDefaultCompletionCmd()
 	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
 		group(cmd)
 	}
 	groupHelp(root)
-	if a.out != nil && a.out.Width() > 0 { // without one, the tests read the commands
+	if a.out != nil { // without one, the tests read the commands
+		groupFlags(root, a.out.Width())
+	}
+	if a.out != nil && a.out.Width() > 0 {
 		fitHelp(root, a.out.Width())
 	}
 	a.offer(root)
@@ -256,21 +263,24 @@ var commands = map[string]string{
 	"list_projects": "board projects", "list_repos": "board projects", "list_task_attempts": "board show", "get_attempt": "board show",
 	"start_task_attempt": "board start", "follow_up": "board send", "stop_attempt": "board stop", "tail_attempt": "board tail",
 	"get_attempt_diff": "board diff", "merge_attempt": "board merge", "rebase_attempt": "board rebase", "push_attempt": "board push",
-	"abort_merge": "board merge --abort", "update_task": "board done", "change_target": "board target", "needs_attention": "board",
+	"abort_merge": "board merge --abort", "update_task": "board edit", "change_target": "board target", "needs_attention": "board",
 	"run_workflow": "run", "get_run": "run status", "abort_workflow": "sessions abort", "get_workflows": "jobs",
-	"start_workflow": "", "get_step": "", "finished_step": "", "go_to_step": "", "list_executors": "", "comment_attempt": "",
+	"start_workflow": "", "get_step": "", "finished_step": "", "go_to_step": "", "list_executors": "board executors", "comment_attempt": "board comment",
 	"call_workflow_tool": "", "list_workflow_tools": "", "refresh_workflow_tools": "", "workflow_status": "", "cancel_execution": "", "get_context": "",
 }
 
+// longID matches an id of the board in a sentence, but not in a path, a ref or quotes, of which people need the beginning only.
+var longID = regexp.MustCompile(`(^|[ (])([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
 var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 
-// inCommands returns a message for agents as people read it: with commands in place of tools, and without the
-// sentences about tools that no command stands for.
+// inCommands returns a message for agents as people read it: with commands in place of tools, without the
+// sentences about tools that no command stands for, and with short ids.
 func inCommands(message string) string {
 	message = strings.NewReplacer("name the branch to start from in repos; list_repos has the ids", "name the one to start from with --target", "; list_executors describes them", "", "; list_executors lists the available ones", "",
 		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise",
 		"merge with commit: true", "run 'deepwork board merge --commit'", "pass commit: true", "pass --commit", "pass force: true", "pass --force",
-		"The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
+		"comments[0].line: ", "", "comments[0].", "", "The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
 	var kept []string
 	for _, sentence := range strings.SplitAfter(message, ". ") {
 		agents := false
@@ -286,10 +296,10 @@ func inCommands(message string) string {
 			kept = append(kept, sentence)
 		}
 	}
-	if kept == nil {
-		return message
+	if kept != nil {
+		message = strings.TrimSpace(strings.Join(kept, ""))
 	}
-	return strings.TrimSpace(strings.Join(kept, ""))
+	return longID.ReplaceAllString(message, "$1$2")
 }
 
 // What is printed comes from others: names, goals and notes of agents.

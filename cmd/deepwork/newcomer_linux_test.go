@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"deepwork/actor/testkit"
 )
 
@@ -30,13 +32,14 @@ cat >/dev/null
 echo "It works on Mondays." >>login.md && git add login.md && git commit -q -m "Fix the login" && echo "I have fixed the login."
 `
 
-const claudePlan = `features write features.md - A login that works on Mondays
-features call finished_step {"outputs":{"features.md":"features.md"}}
-fixes write fixes.md - None
-fixes call finished_step {"outputs":{"fixes.md":"fixes.md"}}
-notes write RELEASE_NOTES.md # 2.0
-notes call finished_step {"outputs":{"RELEASE_NOTES.md":"RELEASE_NOTES.md"}}
-notes call finished_step {"outputs":{"RELEASE_NOTES.md":"RELEASE_NOTES.md"},"quality_review_override_reason":"A subagent says that every criterion is met."}
+const claudePlan = `collect_features write features.md - A login that works on Mondays
+collect_features call finished_step {"outputs":{"features":"features.md"}}
+collect_fixes write fixes.md - None
+collect_fixes call finished_step {"outputs":{"fixes":"fixes.md"}}
+collect_fixes call finished_step {"outputs":{"fixes":"fixes.md"},"quality_review_override_reason":"Nothing is breaking, and there is no page to review."}
+write_notes write notes.md # 2.0
+write_notes call finished_step {"outputs":{"notes":"notes.md"}}
+write_notes call finished_step {"outputs":{"notes":"notes.md"},"quality_review_override_reason":"A subagent says that every criterion is met."}
 `
 
 // A newcomer has this repository, a project, Go and git, and nothing else: no settings but their name in git, and no
@@ -46,8 +49,8 @@ type newcomer struct {
 	top       string   // the folder with everything of theirs
 	dir       string   // where they are
 	env       []string // NAME=VALUE
-	met       map[string]bool
 	hasClaude bool
+	agent     *mcp.ClientSession // of a page; nil before its first call
 }
 
 func newNewcomer(t *testing.T) *newcomer {
@@ -55,12 +58,12 @@ func newNewcomer(t *testing.T) *newcomer {
 	top := testkit.Dir(t)
 	checkout, err := filepath.Abs(filepath.Join("..", ".."))
 	must(t, err)
-	n := &newcomer{t: t, top: top, dir: checkout, met: map[string]bool{}}
+	n := &newcomer{t: t, top: top, dir: checkout}
 	bin, home, project := filepath.Join(top, "bin"), filepath.Join(top, "home"), n.project()
 	for _, dir := range []string{bin, home, project} {
 		must(t, os.MkdirAll(dir, 0o755))
 	}
-	for _, name := range []string{"go", "git", "sh", "env", "cat", "chmod"} {
+	for _, name := range []string{"go", "git", "sh", "env", "cat", "chmod", "grep", "cp", "mkdir"} {
 		path, err := exec.LookPath(name)
 		must(t, err)
 		must(t, os.Symlink(path, filepath.Join(bin, name)))
@@ -88,7 +91,6 @@ func (n *newcomer) walk(at, line string) {
 	n.t.Helper()
 	line, _, _ = strings.Cut(line, " #")
 	line = strings.TrimSpace(line)
-	n.met[line] = true
 	if line == "" || unwalked[line] != "" {
 		return
 	}
@@ -96,11 +98,9 @@ func (n *newcomer) walk(at, line string) {
 	case "deepwork ui":
 		n.browse()
 		return
-	case "deepwork serve --path your/project --transport http":
+	case "deepwork serve --transport http":
 		n.serve()
 		return
-	case "deepwork init --path your/project --url http://127.0.0.1:8000/mcp":
-		must(n.t, os.Remove(filepath.Join(n.project(), ".mcp.json"))) // as the page says
 	}
 	if to, is := strings.CutPrefix(line, "cd "); is {
 		n.dir = filepath.Join(n.top, to)
@@ -129,7 +129,7 @@ func (n *newcomer) run(line string) (said string, err error) {
 		dir = n.top
 	}
 	words := append(append([]string{"env", "-i"}, n.env...), "sh", "-c", `cd "$0" && `+line, dir)
-	if line == "deepwork trust" {
+	if line == "deepwork trust" || strings.HasPrefix(line, "deepwork sessions ") && strings.Contains(line, " --") { // a person's decision
 		said, _, err = typing(n.t, "yes", words...)
 		return said, err
 	}
@@ -149,7 +149,11 @@ func (n *newcomer) installClaude() {
 
 // program returns the program that the newcomer has installed, to be run in the project.
 func (n *newcomer) program(args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(n.t.Context(), filepath.Join(n.top, "home", "go", "bin", "deepwork"), args...)
+	path := filepath.Join(n.top, "bin", "deepwork") // of a page
+	if _, err := os.Stat(path); err != nil {
+		path = filepath.Join(n.top, "home", "go", "bin", "deepwork")
+	}
+	cmd := exec.CommandContext(n.t.Context(), path, args...)
 	cmd.Dir, cmd.Env, cmd.Stderr = n.project(), n.env, n.t.Output()
 	return cmd
 }
@@ -226,4 +230,112 @@ func (n *newcomer) serve() {
 	if err := cmd.Wait(); err != nil || res.StatusCode != http.StatusOK {
 		n.t.Errorf("/healthz of the server: %s; its end: %v", res.Status, err)
 	}
+}
+
+// readerPlan is what the agents of a run in a tutorial do.
+const readerPlan = `features write features.md - A login that works on Mondays
+features call finished_step {"outputs":{"features":"features.md"}}
+fixes write fixes.md - None
+fixes call finished_step {"outputs":{"fixes":"fixes.md"}}
+notes write notes.md # 2.0
+notes call finished_step {"outputs":{"notes":"notes.md"}}
+`
+
+// newReader returns somebody who follows a page of the documentation in a project of their own, where deepwork init was
+// run unless the page does.
+func newReader(t *testing.T, page testkit.Page) *newcomer {
+	t.Helper()
+	n := newNewcomer(t)
+	n.dir = n.project()
+	program, err := exec.LookPath("deepwork")
+	must(t, err)
+	must(t, os.Symlink(program, filepath.Join(n.top, "bin", "deepwork")))
+	if strings.Contains(page.Text, "CLAUDE_CODE") {
+		n.installClaude()
+		testkit.Write(t, filepath.Join(n.top, "stepper", "plan"), readerPlan)
+	}
+	if !strings.Contains(page.Text, "deepwork init\n") {
+		n.must("deepwork init")
+	}
+	t.Cleanup(func() {
+		if n.agent != nil {
+			n.agent.Close()
+		}
+	})
+	return n
+}
+
+func (n *newcomer) must(line string) string {
+	n.t.Helper()
+	said, err := n.run(line)
+	if err != nil {
+		n.t.Fatalf("%s: %v\n%s", line, err, said)
+	}
+	return said
+}
+
+// follow does what a block of a page says.
+func (n *newcomer) follow(s snippet) {
+	n.t.Helper()
+	if _, file, is := strings.Cut(s.kind, " file="); is {
+		path := filepath.Join(n.project(), file)
+		testkit.Write(n.t, path, s.text)
+		if strings.HasPrefix(s.text, "#!") {
+			must(n.t, os.Chmod(path, 0o755))
+		}
+		return
+	}
+	lines := strings.Split(strings.TrimSpace(s.text), "\n")
+	switch s.kind {
+	case "sh":
+		for i, line := range lines {
+			n.walk(s.at(i), line)
+		}
+	case "console":
+		said := ""
+		for i, line := range lines {
+			if command, is := strings.CutPrefix(line, "$ "); is {
+				said = n.must(command)
+				continue
+			}
+			said = n.expect(s.at(i), line, said)
+		}
+	case "agent":
+		said := ""
+		for i, line := range lines {
+			call, is := strings.CutPrefix(line, "-> ")
+			if !is {
+				said = n.expect(s.at(i), strings.TrimPrefix(line, "<- "), said)
+				continue
+			}
+			if n.agent == nil {
+				client, err := connect(n.t.Context(), n.program("serve", "--path", "."))
+				must(n.t, err)
+				n.agent = client
+			}
+			tool, arguments, _ := strings.Cut(call, " ")
+			result, err := n.agent.CallTool(n.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(arguments)})
+			must(n.t, err)
+			said = resultText(result)
+		}
+	}
+}
+
+var changing = regexp.MustCompile(`\b[0-9a-f]{8}\b|-[0-9a-f]{4}\b|\b[0-9.]+m?s\b|\b[0-9a-f]{40,}\b`)
+
+// expect checks that a text has the parts of a line, between which a page has …, and returns what follows. Ids, hashes and
+// times may be others.
+func (n *newcomer) expect(at, line, said string) string {
+	n.t.Helper()
+	rest := changing.ReplaceAllString(said, "#")
+	for part := range strings.SplitSeq(changing.ReplaceAllString(line, "#"), "…") {
+		part = strings.TrimSpace(part)
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			n.t.Errorf("%s: %q is not in\n%s", at, part, said)
+			return said
+		}
+		rest = after
+	}
+	return rest
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
@@ -18,6 +17,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/standard"
 	"deepwork/session"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/git"
 	"deepwork/session/state"
@@ -43,7 +43,7 @@ func (a *app) projectRoot() (string, error) {
 	if here, err := os.Getwd(); err == nil && a.path == "" {
 		if found := state.Upwards(here); found != here {
 			a.path = relative(here, found)
-			fmt.Fprintf(a.err, "deepwork: note: this folder is inside the project %s, which is used; --path . means this folder\n", inline(found))
+			fmt.Fprintf(a.err, "deepwork: note: using the project %s around this folder; --path . uses this folder\n", inline(found))
 		}
 	}
 	return a.givenRoot()
@@ -123,7 +123,7 @@ func (a *app) boardFolder(ctx context.Context) (root string, folder *state.Folde
 	}
 	if !a.saidProject {
 		a.saidProject = true
-		fmt.Fprintf(a.err, "deepwork: note: this is the worktree of an attempt; the board is that of its project %s\n", inline(folder.Root))
+		fmt.Fprintf(a.err, "deepwork: note: this is the worktree of an attempt; using the board of its project %s\n", inline(folder.Root))
 	}
 	return folder.Root, folder, nil
 }
@@ -169,7 +169,7 @@ func (a *app) elsewhere(ctx context.Context, folder *state.Folder) error {
 // attempts.worktrees names, or nil.
 func ofWorktree(ctx context.Context, root string) *state.Folder {
 	top := board.TopLevel(root)
-	if info, err := os.Lstat(filepath.Join(top, ".git")); top == "" || err != nil || !info.Mode().IsRegular() || uuid.Validate(filepath.Base(filepath.Dir(top))) != nil {
+	if info, err := os.Lstat(filepath.Join(top, ".git")); top == "" || err != nil || !info.Mode().IsRegular() {
 		return nil
 	}
 	common, err := git.Line(ctx, git.Command{Dir: top, Args: []string{"rev-parse", "--path-format=absolute", "--git-common-dir"}})
@@ -181,11 +181,13 @@ func ofWorktree(ctx context.Context, root string) *state.Folder {
 	if err != nil {
 		return nil
 	}
-	journals, _ := filepath.Glob(filepath.Join(project.Worktrees(), ".journal", "of-*", filepath.Base(filepath.Dir(top))+".json"))
-	if len(journals) == 0 { // a branch cannot contain it
-		return nil
+	journals, _ := filepath.Glob(filepath.Join(project.Worktrees(), ".journal", "of-*"))
+	for _, dir := range journals {
+		if _, err := os.Lstat(filepath.Join(dir, worktree.NameOf(top)+".json")); err == nil { // a branch cannot contain it
+			return project
+		}
 	}
-	return project
+	return nil
 }
 
 // openEngine opens the sessions of the project, those of its attempts too, without reviewers, and with or

@@ -21,6 +21,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/cmd/deepwork/docs"
 )
 
 // A snippet is a fenced block of a page: of README.md, or of one of the pages it links to.
@@ -51,9 +52,8 @@ func snippets(t *testing.T, kinds ...string) []snippet {
 	t.Helper()
 	var found []snippet
 	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
-		for _, m := range fenced.FindAllStringSubmatchIndex(p.Text, -1) {
-			s := snippet{p.Text[m[2]:m[3]], p.Path, 1 + strings.Count(p.Text[:m[4]], "\n"), p.Text[m[4]:m[5]]}
-			if len(kinds) == 0 || slices.Contains(kinds, s.kind) {
+		for _, s := range snippetsOf(p) {
+			if kind, _, _ := strings.Cut(s.kind, " file="); len(kinds) == 0 || slices.Contains(kinds, kind) {
 				found = append(found, s)
 			}
 		}
@@ -64,11 +64,19 @@ func snippets(t *testing.T, kinds ...string) []snippet {
 	return found
 }
 
+// snippetsOf returns the blocks of a page.
+func snippetsOf(p testkit.Page) (found []snippet) {
+	for _, m := range fenced.FindAllStringSubmatchIndex(p.Text, -1) {
+		found = append(found, snippet{p.Text[m[2]:m[3]], p.Path, 1 + strings.Count(p.Text[:m[4]], "\n"), p.Text[m[4]:m[5]]})
+	}
+	return found
+}
+
 // Each block is of a kind that one of the tests here looks into, or a picture.
 func TestReadmeSnippetsAreOfAKnownKind(t *testing.T) {
-	known := []string{"sh", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "mermaid", "transcript"}
+	known := []string{"sh", "console", "agent", "text", "markdown", "json", "json verdict", "toml", "yaml", "yaml job", "yaml config", "yaml user", "yaml sources", "yaml board", "transcript"}
 	for _, s := range snippets(t) {
-		if !slices.Contains(known, s.kind) {
+		if kind, _, _ := strings.Cut(s.kind, " file="); !slices.Contains(known, kind) {
 			t.Errorf("%s: no test reads blocks of %q; the kinds are %q", s.at(0), s.kind, known)
 		}
 	}
@@ -170,6 +178,9 @@ func TestReadmeCommandLines(t *testing.T) {
 		t.Errorf("%s begins with %q, and is to begin with %q", all[0].at(0), commandsOf(all[0].text), want)
 	}
 	for _, s := range all {
+		if s.kind != "sh" { // a script
+			continue
+		}
 		for i, text := range strings.Split(strings.TrimSuffix(s.text, "\n"), "\n") {
 			words := shellWords(text)
 			if len(words) == 0 {
@@ -211,7 +222,7 @@ func checkCommand(t *testing.T, at string, words []string) {
 		}
 	case words[0] == ".ci/release" && len(words) == 3:
 		testkit.Works(t, testkit.Get(os.Stat(filepath.Join("..", "..", ".ci", "release"))).Err(), "%s", at)
-	case slices.Contains([]string{"caddy", "cd", "chmod", "createuser", "docker", "export"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
+	case slices.Contains([]string{"cd", "chmod", "createuser", "docker", "echo", "export", "git", "mkdir", ".ci/run"}, words[0]), slices.Equal(words[:min(3, len(words))], []string{"claude", "mcp", "add"}):
 		// not ours
 	default:
 		t.Errorf("%s: nobody knows how to check %q", at, words)
@@ -250,13 +261,22 @@ func runnable(t *testing.T, at string, args []string) {
 // named checks that a command is there, and every option that is named with it.
 func named(t *testing.T, text string, args []string) {
 	t.Helper()
+	if args[0] == "help" {
+		if len(args) < 2 || args[1] == "topics" || args[1] == "TOPIC" {
+			return
+		}
+		if found, _ := docs.Find(args[1]); found != nil {
+			return
+		}
+		args = args[1:]
+	}
 	cmd, _, err := (&app{}).root().Find(args)
 	if err != nil || !cmd.HasParent() {
-		t.Errorf("a page names `%s`: there is no such command (%v)", text, err)
+		t.Errorf("a text names `%s`: there is no such command (%v)", text, err)
 		return
 	}
 	for _, word := range args {
-		if name, ok := strings.CutPrefix(word, "--"); ok && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
+		if name, ok := strings.CutPrefix(word, "--"); ok && name != "help" && cmd.Flags().Lookup(name) == nil && cmd.InheritedFlags().Lookup(name) == nil {
 			t.Errorf("a page names `%s`: there is no --%s", text, name)
 		}
 	}
@@ -289,33 +309,32 @@ func shellWords(line string) []string {
 	return words
 }
 
-var option = regexp.MustCompile(`(?m)^ +--[a-z-]+`)
-
-// The README documents every command with every option it has.
-func TestReadmeTellsOfEveryOption(t *testing.T) {
-	text := strings.ReplaceAll(readme(t), `\|`, "|")
+// The examples in the help are valid commands, and every command of the board and of runs has one.
+func TestExamplesInHelp(t *testing.T) {
+	example := regexp.MustCompile(`deepwork ([^<>)]*)`)
 	var check func(c *cobra.Command)
 	check = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
-			if sub.Name() != "help" && !sub.Hidden {
-				check(sub)
+			check(sub)
+		}
+		if of := c.CommandPath(); c.Example == "" && !c.Hidden && regexp.MustCompile(`^deepwork (board|run) `).MatchString(of) && c.Name() != "projects" {
+			t.Errorf("the help of %s has no example", of)
+		}
+		for line := range strings.Lines(c.Example) {
+			found := example.FindStringSubmatch(line)
+			if found == nil {
+				t.Errorf("an example of %s: %q", c.CommandPath(), line)
+				continue
 			}
-		}
-		if !c.HasParent() || c.HasSubCommands() && !c.Runnable() || c.Parent().Name() == "completion" {
-			return
-		}
-		testkit.Contains(t, text, "`"+c.CommandPath(), "no page documents the command %q", c.CommandPath())
-		var row string // of the table of commands, or the table of serve's options
-		for line := range strings.Lines(text) {
-			if c.Name() == "serve" && strings.HasPrefix(line, "| `--") || strings.HasPrefix(line, "| `"+c.CommandPath()) {
-				row += line
+			cmd, rest, err := (&app{}).root().Find(shellWords(found[1]))
+			if err == nil {
+				err = cmd.ParseFlags(rest)
 			}
-		}
-		for _, option := range option.FindAllString(c.LocalFlags().FlagUsages(), -1) {
-			option = strings.TrimSpace(option)
-			ofStore := c.Name() != "serve" && (option == "--store" || option == "--project" && c.Parent().Name() != "board") // told once
-			if !ofStore && option != "--path" && option != "--help" && !strings.Contains(row, option) {
-				t.Errorf("no page documents %s %s", c.CommandPath(), option)
+			if err == nil {
+				err = cmd.ValidateArgs(cmd.Flags().Args())
+			}
+			if err != nil || !strings.HasPrefix(cmd.CommandPath(), c.CommandPath()) {
+				t.Errorf("an example of %s: %q: %v", c.CommandPath(), line, err)
 			}
 		}
 	}
@@ -336,7 +355,9 @@ func TestReadmeHTTP(t *testing.T) {
 	}
 	_, fault := config.Parse("config.yml", []byte("http: 7\n"))
 	_, keys, _ := strings.Cut(fault.Error(), "with the keys ")
-	block += snippets(t, "yaml user")[0].text
+	for _, s := range snippets(t, "yaml user") {
+		block += s.text
+	}
 	for key := range strings.SplitSeq(keys, ", ") {
 		if !strings.Contains(block, "  "+key+":") && !strings.Contains(block, "  # "+key+": ") {
 			t.Errorf("no page documents http.%s", key)
@@ -360,31 +381,6 @@ func TestReadmeVerdict(t *testing.T) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&v); err != nil || v.Passed == nil || v.Feedback == nil || len(v.Results) != 1 || v.Results[0].Passed == nil {
 		t.Errorf("README.md's verdict is not one: %v\n%s", err, block)
-	}
-}
-
-// What the README shows of the demo is what it prints, but for ids and times; a line that ends with … is shown in part.
-func TestReadmeTranscript(t *testing.T) {
-	var out bytes.Buffer
-	must(t, runDemo(t, &out, "deepwork"))
-	mask := func(text string) string {
-		return regexp.MustCompile(`"[0-9a-f]{8}"|-[0-9a-f]{4}\b|\b[0-9a-f]{12}\b|[0-9.]+m?s\b`).ReplaceAllString(text, "#")
-	}
-	printed, checked := mask(out.String()), 0
-	for _, s := range snippets(t, "transcript") {
-		for line := range strings.Lines(s.text) {
-			want := mask(strings.TrimSuffix(line, "\n"))
-			if !regexp.MustCompile(`^(->|<-|\$|   )`).MatchString(want) {
-				continue // the words in between
-			}
-			checked++
-			if part, shortened := strings.CutSuffix(want, "…"); !strings.Contains(printed, "\n"+part) || !shortened && !strings.Contains(printed, "\n"+part+"\n") {
-				t.Errorf("README.md: the demo does not print %q", line)
-			}
-		}
-	}
-	if checked < 5 {
-		t.Errorf("README.md shows %d lines of the demo", checked)
 	}
 }
 
@@ -417,8 +413,11 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 	testkit.Equal(t, inCommands("attempts.max_concurrent is 3. Stop one with stop_attempt."), "attempts.max_concurrent is 3. Stop one with 'deepwork board stop'.")
 }
 
-// unplain are the words and phrases that texts for people and agents do not have, each with what to write instead.
-var unplain = []struct{ not, but string }{
+// A wording is a word or phrase not to write, and what to write instead.
+type wording struct{ not, but string }
+
+// unplain are those that texts for people and agents do not have.
+var unplain = []wording{
 	{`mend(s|ed|ing)?`, "fix, correct"},
 	{`heed(s|ed|ing)?`, "follow, read"},
 	{`tend(s|ed|ing)? (to|it|them)`, "look after"},
@@ -441,13 +440,34 @@ var unplain = []struct{ not, but string }{
 	{`seen to`, "dispatched, done"},
 }
 
-var unplainWords = func() *regexp.Regexp {
+// unchosen are words for which the glossary has others. The pages have none of them; those of commands and tools are
+// made from the help and the descriptions.
+var unchosen = []wording{
+	{`faults?|faulty`, "error, with an error"},
+	{`(review|submission) attempts?|attempts? (at|of) a (step|review)`, "try; an attempt is an agent's work on a task"},
+	{`execution session|work session`, "session"},
+	{`executions? (of|at) (a |its |other )?(source|system|workflow)s?`, "remote run"},
+	{`deepwork adopt`, "deepwork where --adopt"},
+	{`work trees?|working trees?`, "worktree"},
+	{`sub-agents?|sub agents?`, "subagent"},
+	{`tool sets?`, "toolset"},
+	{`(USD|minutes|agents) that it may \w+`, "max cost, max time"},
+	{`whose cost is unknown`, "with an unknown cost"},
+	{`as many \w+ (at once )?as there are`, "no limit on"},
+	{`for instance|e\.g\.|i\.e\.`, "for example, that is"},
+	{`in order to|utili[sz]e[sd]?|please`, "to, use"},
+	{`parallel(ly)? steps?`, "steps that run at the same time, a group"},
+}
+
+func wordsOf(list []wording) *regexp.Regexp {
 	var all []string
-	for _, w := range unplain {
+	for _, w := range list {
 		all = append(all, w.not)
 	}
 	return regexp.MustCompile(`(?i)\b(` + strings.Join(all, "|") + `)\b`)
-}()
+}
+
+var unplainWords, unchosenWords = wordsOf(unplain), wordsOf(unchosen)
 
 // The texts that people and agents read have none of the words above: pages, the document of tools, templates, jobs, and
 // what the program's Go files have between quotes (help, errors, descriptions of tools).
@@ -466,6 +486,9 @@ func TestTextsAreInPlainWords(t *testing.T) {
 					literals++
 					text, _ := strconv.Unquote(l.Value)
 					checkWords(t, path, text)
+					for _, m := range regexp.MustCompile(`deepwork help ([a-z/-]+)`).FindAllStringSubmatch(text, -1) {
+						named(t, m[0], []string{"help", m[1]})
+					}
 				}
 				return true
 			})
@@ -479,6 +502,11 @@ func TestTextsAreInPlainWords(t *testing.T) {
 		}
 		return nil
 	})
+	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
+		for _, at := range unchosenWords.FindAllStringIndex(p.Text, -1) {
+			t.Errorf("%s: %q in %q; see unchosen for what to write instead", p.Path, p.Text[at[0]:at[1]], p.Text[max(0, at[0]-30):min(len(p.Text), at[1]+30)])
+		}
+	}
 	if err != nil || texts < 30 || literals < 1000 {
 		t.Errorf("%d texts and %d literals were read: %v", texts, literals, err)
 	}

@@ -37,16 +37,16 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "run JOB/WORKFLOW --goal TEXT",
 		Short: "Run agents through a workflow, one per step",
-		Long: `Run agents through a workflow until it is complete: start one for each step, several at
-once for the members of a concurrent group, and move on when the step is accepted. In a
-git repository they work in a worktree with a branch of its own.
+		Long: `Run agents through a workflow until it is complete: one for each step, several at once
+for concurrent steps. The run moves on when a step is accepted. In a git repository the
+agents work in a worktree, on a branch of its own.
 
 An agent that ends without finishing its step is sent back (run.retries in the config).
-If that does not help, the run stops, and 'deepwork run resume' continues it. Ctrl-C ends
-the agents; the run can be resumed. With --detach it continues in the background.
+If that doesn't help, the run stops, and 'deepwork run resume' continues it. Ctrl-C ends
+the agents; you can resume the run. With --detach it continues in the background.
 ` + inputsHelp + `
 
-At a terminal a bar shows how far it is. --json prints one event per line;
+At a terminal the last line shows the progress. --json prints one event per line;
 'deepwork schema run' prints their JSON Schema.
 
 The exit code is 0 if the workflow is complete, 1 if the run stopped at a step, 2 for a
@@ -62,9 +62,9 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 			case !ok || job == "" || workflow == "":
 				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them", args[0])
 			case strings.TrimSpace(given.Goal) == "":
-				return usagef(cmd, "--goal is missing; say what the run is to accomplish")
+				return usagef(cmd, "--goal is missing; say what the run should accomplish")
 			case worktree && given.InPlace != nil && *given.InPlace:
-				return usagef(cmd, "--worktree and --in-place exclude each other; give one")
+				return usagef(cmd, "--worktree and --in-place exclude each other; pass one of them")
 			}
 			given.JobName, given.WorkflowName = job, workflow
 			if worktree {
@@ -84,7 +84,8 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
 			})
 		},
 	}))
-	argumentFlags(cmd, &given, append([]string{"goal", "executor", "parallel", "in_place", "context"}, budgets...)...)
+	argumentFlags(cmd, &given, append([]string{"goal", "parallel", "in_place", "context"}, budgets...)...)
+	onExecutor(cmd, &given)
 	onInputs(cmd, &given.Inputs)
 	cmd.Flags().BoolVar(&worktree, "worktree", false, "work in a git worktree (default in a git repository)")
 	onDetach(cmd, &detach)
@@ -97,10 +98,10 @@ func (a *app) runResumeCommand() *cobra.Command {
 	var detach bool
 	cmd := a.onBoardStore(a.onProject("print one event per line, as JSON", &cobra.Command{
 		Use:   "resume ID",
-		Short: "Continue a run that stopped, was paused or interrupted; " + idsHelp,
-		Long: `Continue a run that stopped, was paused or interrupted, or whose process is gone. No
-finished step is done again. The budgets that you give replace those of the run;
---max-cost includes what the run has cost before.`,
+		Short: "Continue a run that stopped, was paused or interrupted",
+		Long: `Continue a run that stopped, was paused or interrupted, or whose process is gone. Finished
+steps aren't repeated. The budgets you give replace those of the run; --max-cost includes
+what the run has cost so far.` + runIDs.help(),
 		Example: `  deepwork run resume latest
   deepwork run resume 3f2a --max-cost 10 --detach`,
 		Args: runArgument,
@@ -117,7 +118,7 @@ finished step is done again. The budgets that you give replace those of the run;
 					resumed, err = r, nil
 				}
 				if err != nil {
-					return runRefused(cmd, "resuming the run "+r.RunID, err)
+					return runRefused(cmd, "resuming the run "+board.Short(r.RunID), err)
 				}
 				return a.lead(ctx, engine, resumed, detach)
 			})
@@ -220,9 +221,11 @@ func runRefused(cmd *cobra.Command, doing string, err error) error {
 func (a *app) runStatusCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("print it as JSON", &cobra.Command{
 		Use:   "status [ID]",
-		Short: "Show a run, or list all of them; " + idsHelp,
-		Long: `Show a run: where it is, and its steps with how long their agents ran, what they cost and
-the last line of their output. Without an id, list the runs, the newest first.`,
+		Short: "Show a run, or list all of them",
+		Long: `Show a run: its state, and for each step how long its agents ran, what they cost, and
+their last line of output. Without an id, list the runs, newest first.` + runIDs.help(),
+		Example: `  deepwork run status
+  deepwork run status latest`,
 		Args: takes(0, 1, "the id of a run"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -244,10 +247,11 @@ the last line of their output. Without an id, list the runs, the newest first.`,
 
 func (a *app) runStopCommand() *cobra.Command {
 	return a.onBoardStore(a.onProject("", &cobra.Command{
-		Use:   "stop ID",
-		Short: "Stop a run and its agents; " + idsHelp,
-		Long:  "Stop a run and its agents. 'deepwork run resume' continues it.",
-		Args:  runArgument,
+		Use:     "stop ID",
+		Short:   "Stop a run and its agents",
+		Long:    "Stop a run and its agents. 'deepwork run resume' continues it." + runIDs.help(),
+		Example: `  deepwork run stop latest`,
+		Args:    runArgument,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.onRun(false, args[0], func(ctx context.Context, engine *attempt.Engine, r *board.RunReply) (err error) {
 				if r.Open {

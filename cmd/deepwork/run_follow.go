@@ -48,8 +48,9 @@ type runLines struct {
 	waiting  map[board.RunWaits]bool // steps that wait, as last said, without pointers
 	waits    string                  // why it waits, as last said
 	sessions run.Sessions            // nil if they are not read
-	line     string                  // the bar
+	progress string                  // how far it is, below what is printed
 	lookedAt time.Time               // when that was made
+	drawn    int                     // how often it was drawn
 }
 
 func newRunLines(a *app) *runLines {
@@ -71,10 +72,10 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 	}
 	if detach {
 		if err := a.inBackground(ctx, r.RunID); err != nil {
-			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", r.RunID, err)
+			return fmt.Errorf("leading the run %s in the background: %w; 'deepwork run resume %[1]s' leads it here", board.Short(r.RunID), err)
 		}
 		if !a.json {
-			fmt.Fprintf(a.out, "It goes on in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
+			fmt.Fprintf(a.out, "It continues in the background: 'deepwork run status %s' shows it, 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
 		}
 		return nil
 	}
@@ -97,9 +98,9 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 		case ctx.Err() != nil && !asked:
 			asked = true
 			if looking = context.WithoutCancel(ctx); !engine.Interrupt(r.RunID) {
-				goesOn := "the run goes on, as another process leads it. 'deepwork run resume %s' follows it again"
+				goesOn := "the run continues in another process. 'deepwork run resume %s' follows it again"
 				if now, err = engine.GetRun(looking, atTerminal, board.RunArgs{RunID: r.RunID}); err == nil && now.State == board.Queued {
-					goesOn = "the run waits for a process that leads it: 'deepwork run resume %s', or a server of the project"
+					goesOn = "the run waits for a process to lead it: 'deepwork run resume %s', or a server of the project"
 				}
 				fmt.Fprintf(a.err, "deepwork: interrupted; "+goesOn+"; 'deepwork run stop %[1]s' stops it.\n", r.RunID[:shortID])
 				return &exitError{exitInterrupted}
@@ -114,45 +115,71 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 			v.end(looking, engine, now)
 			return runExit(now)
 		}
-		v.bar(looking, now)
+		v.draw(looking, engine, now)
 		_ = wait.Until(looking, 200*time.Millisecond, finished) // the next look notices that ctx has ended
 	}
 }
 
 // barWidth is the number of characters between the ends of a bar.
-const barWidth = 20
+const barWidth = 10
 
-// bar shows how far a run is and which of its steps run, at a terminal, below what is printed.
-func (v *runLines) bar(ctx context.Context, r *board.RunReply) {
+// spinner are the characters of which a line that moves begins with one after the other.
+const spinner = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+// spin returns the n-th character of the spinner.
+func spin(n int) string { return string([]rune(spinner)[n%len([]rune(spinner))]) }
+
+// draw shows how far a run is at a terminal, in a line that moves below what is printed.
+func (v *runLines) draw(ctx context.Context, engine *attempt.Engine, r *board.RunReply) {
 	if v.sessions == nil || !v.app.out.Draws() {
 		return
 	}
 	if now := time.Now(); now.Sub(v.lookedAt) >= time.Second {
-		done, all, running := 0, 0, []string{}
-		view := run.Look(ctx, r, v.sessions, nil)
-		view.Tree.Each(func(s *run.Step, _ int) {
-			switch all++; s.State {
-			case board.Completed:
-				done++
-			case board.Running:
-				running = append(running, s.ID)
-			}
-		})
-		if all == 0 { // its workflow has not begun
+		view := run.Look(ctx, r, v.sessions, run.LastSaid(ctx, engine, atTerminal, r))
+		if v.progress = progressOf(view); v.progress == "" { // its workflow has not begun
 			return
 		}
 		v.lookedAt = now
-		filled := barWidth * done / all
-		v.line = fmt.Sprintf("[%s%s] %d of %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, count(all, "step"))
-		if len(running) > 0 {
-			v.line += ", running: " + strings.Join(running, ", ")
-		}
-		if r.Cost != nil && r.Cost.USD != nil {
-			v.line += fmt.Sprintf(", %.2f USD", *r.Cost.USD)
-		}
-		v.line += ", " + time.Since(timeIn(r.CreatedAt)).Round(time.Second).String()
 	}
-	v.app.out.Draw(v.line)
+	v.drawn++
+	v.app.out.Draw(spin(v.drawn) + " " + v.progress)
+}
+
+// progressOf says how far a run is, which of its steps run and for how long, and what the last one of them said last.
+func progressOf(view *run.View) string {
+	done, all, running, last := 0, 0, "", ""
+	view.Tree.Each(func(s *run.Step, _ int) {
+		switch all++; s.State {
+		case board.Completed:
+			done++
+		case board.Running:
+			running += ", " + s.ID + " " + ranFor(s)
+			if note := stepNote(s); note != "" {
+				last = ": " + note
+			}
+		}
+	})
+	if all == 0 {
+		return ""
+	}
+	filled := barWidth * done / all
+	line := fmt.Sprintf("[%s%s] %d of %s", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), done, count(all, "step"))
+	if view.Cost != nil && view.Cost.USD != nil {
+		line += fmt.Sprintf(", %.2f USD", *view.Cost.USD)
+	}
+	return line + running + last
+}
+
+// ranFor says how long the agents of a step have worked on it, "" if none has.
+func ranFor(s *run.Step) string {
+	took := s.Took
+	if s.Since != nil {
+		took += time.Since(timeIn(*s.Since))
+	}
+	if took <= 0 {
+		return ""
+	}
+	return took.Round(time.Second).String()
 }
 
 // untilHangup returns a context that also ends when the terminal is closed, unless nohup started the process.
@@ -288,7 +315,7 @@ func (v *runLines) event(e runEvent) {
 	case "step_ended":
 		how := e.State.Words()
 		if e.unfinished {
-			how = "ended, its step not finished,"
+			how = "ended, step not finished,"
 		}
 		fmt.Fprintf(v.app.out, "%-20s %s %s%s\n", *e.StepID, e.Executor, how, spent(e))
 		if e.Reason != nil {
@@ -314,24 +341,17 @@ func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View)
 func (a *app) printSteps(v *run.View) {
 	var rows [][]string
 	v.Tree.Each(func(s *run.Step, depth int) {
-		name, executor, took, cost := strings.Repeat("> ", depth)+s.ID, "", s.Took, ""
+		name, executor, cost := strings.Repeat("> ", depth)+s.ID, "", ""
 		if len(s.Agents) > 1 {
 			name += fmt.Sprintf(" (%d agents)", len(s.Agents))
 		}
 		if x := s.Agent(); x != nil {
 			executor = x.Executor
 		}
-		if s.Since != nil {
-			took += time.Since(timeIn(*s.Since))
-		}
 		if s.USD != nil {
 			cost = fmt.Sprintf("%.2f USD", *s.USD)
 		}
-		ran := ""
-		if took > 0 {
-			ran = took.Round(time.Second).String()
-		}
-		rows = append(rows, []string{name, executor, s.State.Words(), ran, cost, stepNote(s)})
+		rows = append(rows, []string{name, executor, s.State.Words(), ranFor(s), cost, stepNote(s)})
 	})
 	if len(rows) > 0 {
 		fmt.Fprintln(a.out)

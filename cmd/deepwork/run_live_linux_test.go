@@ -1,29 +1,34 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/cmd/proof/tty"
 	"deepwork/session/show"
 )
 
-// At a terminal a bar shows how far the run is, below the lines about its steps; it fits the terminal, and is
-// gone at the end.
+// At a terminal a line that moves shows how far the run is, which steps run, for how long, and what their agent said
+// last, below the lines about its steps; it fits the terminal, and is gone at the end.
 func TestRunAtATerminal(t *testing.T) {
 	p := newRunProject(t, "", runJob("NAME", "one, [two, three]", "one", "two", "three")).inGit()
-	p.plan("two await seen", "* finish")
-	bar := regexp.MustCompile(`\[#*\.*\] \d of 3 steps[^\r\n]*`)
-	const columns = 60
+	p.plan("two say looking around", "two await seen", "* finish")
+	bar := regexp.MustCompile(`[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] \[#*\.*\] \d of 3 steps[^\r\n\x1b]*`)
+	whole := regexp.MustCompile(`\[######\.{4}\] 2 of 3 steps, two \d+s: looking around`)
+	const columns = 80
 	master, slave, err := tty.Open(columns, 20)
 	if err != nil {
 		t.Skip(err)
 	}
 	defer master.Close()
-	cmd := exec.CommandContext(t.Context(), "deepwork", "run", "job0/w", "--goal", "ship it", "--executor", "STEPPER", "--path", p.root)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "deepwork", "run", "job0/w", "--goal", "ship it", "--executor", "STEPPER", "--path", p.root)
 	cmd.Env = append(os.Environ(), "TERM=xterm")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	must(t, cmd.Start())
@@ -35,15 +40,18 @@ func TestRunAtATerminal(t *testing.T) {
 			if all = append(all, buf[:n]...); err != nil { // nobody has the other end open
 				break
 			}
-			if bar.Match(all) {
+			if whole.Match(all) && len(spinners(bar.FindAllString(string(all), -1))) > 2 {
 				p.touch("seen")
 			}
 		}
 		shown <- string(all)
 	}()
-	must(t, cmd.Wait())
+	err = cmd.Wait()
 	must(t, slave.Close())
 	all := <-shown
+	if err != nil {
+		t.Fatalf("%v:\n%q", err, all)
+	}
 	bars := bar.FindAllString(all, -1)
 	if bars == nil {
 		t.Fatalf("no bar is shown:\n%q", all)
@@ -62,4 +70,16 @@ func TestRunAtATerminal(t *testing.T) {
 	if !strings.Contains(last, "\r\x1b[K") || !strings.Contains(last, "complete") || !strings.Contains(last, "deepwork board merge") {
 		t.Errorf("after the last bar there is\n%q", last)
 	}
+}
+
+// spinners are the different characters with which lines that move begin.
+func spinners(lines []string) map[rune]bool {
+	all := map[rune]bool{}
+	for _, line := range lines {
+		for _, r := range line {
+			all[r] = true
+			break
+		}
+	}
+	return all
 }

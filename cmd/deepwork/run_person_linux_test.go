@@ -34,16 +34,20 @@ func (p *runProject) waits(step string, since string) *board.RunReply {
 }
 
 // review answers as a person at a terminal.
-func (p *runProject) review(now *board.RunReply, flags ...string) {
+func (p *runProject) review(now *board.RunReply, answer string) {
 	p.t.Helper()
 	self, err := exec.LookPath("deepwork")
 	must(p.t, err)
-	words := strings.Fields(*now.Waits[0].Command) // deepwork sessions review ID STEP --pass
-	if strings.Join(words[:3], " ") != "deepwork sessions review" || words[5] != "--pass" {
+	words := strings.Fields(*now.Waits[0].Command)
+	if len(words) != 5 || strings.Join(words[:3], " ") != "deepwork sessions review" {
 		p.t.Errorf("the command is %s", *now.Waits[0].Command)
 	}
-	args := slices.Concat([]string{self}, words[1:5], flags, []string{"--path", p.root})
-	if out, screen, err := typing(p.t, "yes", args...); err != nil {
+	then := "The run goes on by itself."
+	if !p.status().State.Open() {
+		then = "to go on: deepwork run resume "
+	}
+	out, screen, err := typing(p.t, answer, slices.Concat([]string{self}, words[1:], []string{"--path", p.root})...)
+	if err != nil || !strings.Contains(out, then) {
 		p.t.Fatalf("%v: %s%s", err, out, screen)
 	}
 }
@@ -54,7 +58,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c")).inGit()
 	talk := `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
 	p.plan("a:1 "+talk, `a:1 write a.md one`, `a:1 call finished_step {"outputs":{"text":"a.md"},"quality_review_override_reason":"I am sure"}`,
-		"a:1 run deepwork sessions review $DEEPWORK_SESSION_ID a --pass --path "+p.root, "a:1 run deepwork sessions override $DEEPWORK_SESSION_ID a --reason sure --path "+p.root,
+		"a:1 run deepwork sessions review $DEEPWORK_SESSION_ID a --path "+p.root, "a:1 run deepwork sessions override $DEEPWORK_SESSION_ID a --reason sure --path "+p.root,
 		"a:2 "+talk, "a:2 write a.md two", "a:2 finish")
 	r := p.begin()
 	now := p.waits("a", "")
@@ -72,7 +76,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	if got := strings.Fields(p.steps()); len(got) != 2 {
 		t.Errorf("the steps were begun as %v", got)
 	}
-	p.review(now, "--fail", "--feedback", "Say more")
+	p.review(now, "fail Say more")
 	second := p.waits("a", now.Waits[0].Since)
 	begun := p.recorded("begin", "a")
 	if len(begun) != 2 || fmt.Sprint(begun[1].Args) != "[resumed talk-a]" || !strings.Contains(begun[1].Prompt, "Say more") || !strings.Contains(begun[1].Prompt, "a person looked at its outputs") {
@@ -106,7 +110,7 @@ func TestRunStepForAPerson(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	p.review(second, "--pass", "--feedback", "Good")
+	p.review(second, "pass Good")
 	p.resume().exits(0)
 	if got := strings.Fields(p.steps()); len(got) != 4 || got[3] != "c" {
 		t.Errorf("the steps were begun as %v", got)
@@ -126,7 +130,7 @@ func TestRunInTheBackgroundForAPerson(t *testing.T) {
 	p := newRunProject(t, "", runJob("NAME", "a, b", "a"+byHuman, "b"+byHuman))
 	p.begin("--detach").exits(0)
 	now := p.waits("a", "")
-	p.review(now, "--pass")
+	p.review(now, "pass")
 	now = p.waits("b", "")
 	p.start("stop", "latest").exits(0)
 	testkit.Eventually(t, func() string {
@@ -137,7 +141,7 @@ func TestRunInTheBackgroundForAPerson(t *testing.T) {
 	})
 	r := p.resume()
 	p.waits("b", "")
-	p.review(now, "--pass")
+	p.review(now, "pass")
 	r.exits(0)
 	if got := p.steps(); got != "a b" {
 		t.Errorf("the steps were begun as %s", got)
@@ -165,7 +169,7 @@ func TestRunOutputsForAPersonThatChange(t *testing.T) {
 	if begun := p.recorded("begin", "a"); len(begun) != 2 || !strings.Contains(begun[1].Prompt, "'a.md' changed after the outputs were handed in") {
 		t.Errorf("%+v", begun)
 	}
-	p.review(now, "--pass")
+	p.review(now, "pass")
 	r.exits(0)
 	p.clean()
 }
@@ -178,7 +182,7 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 	p.plan("a:1 say nothing yet", "a:2 finish", "a:3 finish", "a:4 finish", "a:5 write a.md more", "a:5 finish")
 	r := p.begin()
 	now := p.waits("a", "")
-	p.review(now, "--fail", "--feedback", "Say more")
+	p.review(now, "fail Say more")
 	events := r.exits(1)
 	const why = "2 agents ended without finishing it. A person did not pass its outputs, and the same ones were handed in again: Say more"
 	if end := events[len(events)-1]; end.State != "failed" || end.Reason == nil || *end.Reason != "Step a: "+why {
@@ -194,7 +198,7 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 		}
 	}
 	r = p.resume()
-	p.review(p.waits("a", now.Waits[0].Since), "--pass")
+	p.review(p.waits("a", now.Waits[0].Since), "pass")
 	r.exits(0)
 	if begun := p.recorded("begin", "a"); len(begun) != 5 || !strings.Contains(begun[4].Prompt, "Say more") {
 		t.Errorf("%+v", begun)
@@ -214,7 +218,7 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", p.root, "--log-level", "error")
 		server.Stderr = t.Output()
 		client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			if asked.Add(1); !strings.Contains(r.Params.Message, "in "+p.status().Workspace+":\n- a.md") || !strings.Contains(r.Params.Message, "Would you sign it?") {
+			if asked.Add(1); !strings.Contains(r.Params.Message, "in "+p.status().Workspace+":\n") || !strings.Contains(r.Params.Message, "- a.md\n") || !strings.Contains(r.Params.Message, "Would you sign it?") {
 				t.Errorf("asked %q", r.Params.Message)
 			}
 			return answer, nil

@@ -21,6 +21,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/clients"
+	"deepwork/cmd/deepwork/docs"
 	"deepwork/session/show"
 	"deepwork/transport"
 	"deepwork/transport/web"
@@ -86,6 +87,8 @@ token show".
 On SIGINT or SIGTERM it finishes the calls in flight (with http and sse within 5 s),
 stops its reviewers, and ends within 10 s. A second signal ends it at once; with stdio
 only one that comes more than 3 s after the first.`,
+		Example: `  deepwork serve
+  deepwork serve --transport http --port 8000`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
@@ -187,6 +190,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 		Project:            a.project,
 		Logger:             logger,
 		Version:            version,
+		Help:               docs.Files,
 	})
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)

@@ -3,12 +3,20 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/cmd/deepwork/plugin"
+	"deepwork/session"
 	"deepwork/session/show"
+	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 
@@ -31,17 +39,65 @@ func (a *app) sessionsCommand() *cobra.Command {
 	)
 }
 
+// hookCommand has what hooks of agents run.
+func (a *app) hookCommand() *cobra.Command {
+	return group(&cobra.Command{Use: "hook", Short: "Answer a hook of an agent"}, &cobra.Command{
+		Use:   "compact",
+		Short: "Tell Claude Code after a compaction which sessions are in progress, and where",
+		Long: `Read the input of a SessionStart hook of Claude Code from stdin, and print, for its agent,
+which sessions are in progress in the project, and at which step each is. It prints nothing
+if there are none. The plugin, and deepwork init --claude-code, have Claude Code run it
+after each compaction.`,
+		Args: takes(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return plugin.Compacted(cmd.Context(), a.in, a.rawOut, a.sessionsIn)
+		},
+	})
+}
+
+// sessionsIn returns the last few sessions in progress of an agent that works in a folder, or, for the agent of a run, its
+// session at its step; none if the folder is in no project with state.
+func (a *app) sessionsIn(ctx context.Context, dir string) ([]store.Session, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := state.Canonical(state.Upwards(dir))
+	if err != nil {
+		return nil, nil // the folder is gone
+	}
+	folder, err := a.stateOf(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	stores, err := a.stores(ctx, folder, true, nil)
+	if err != nil {
+		return nil, err
+	}
+	query := store.SessionQuery{Identity: session.LocalIdentity, Active: true, Root: root, Limit: 3}
+	id := os.Getenv(config.SessionEnv)
+	if id != "" {
+		query = store.SessionQuery{IDs: []string{id}, Active: true}
+	}
+	sessions, err := stores.Database.Sessions().ListSessions(ctx, query)
+	if id != "" && len(sessions) > 0 {
+		sessions[0].Step = os.Getenv(config.StepEnv) // of a group, its own
+	}
+	sessions = slices.DeleteFunc(sessions, func(s store.Session) bool { return placeElsewhere(&s, stores.Place) != "" })
+	return sessions, errors.Join(err, stores.Close(ctx))
+}
+
 func (a *app) sessionsListCommand() *cobra.Command {
 	return a.onProject("print them as JSON, with exact times", &cobra.Command{
 		Use:   "list",
 		Short: "List the sessions, the most recently active first",
-		Long: `List the sessions, the most recently active first. AGE is the time since a
-session was started, IDLE since its last change; SERVER is the running process that
-moved an active session last for an agent that is connected; ATTEMPT is the attempt of
-the task board in whose workspace a session was begun; PLACE is the machine and folder
-that moved it last, if that is another one. Empty columns are left out, and more are
-left out at a narrow terminal.`,
-		Args: takes(0, 0, ""),
+		Long: `List the sessions, the most recently active first. AGE is the time since a session was
+started, IDLE since its last change. SERVER is the process that last moved an active
+session, if its agent is still connected; ATTEMPT is the attempt it was begun in; PLACE
+is the machine and folder that last moved it, if not this one. Empty columns are left
+out, and more at a narrow terminal.`,
+		Example: `  deepwork sessions list`,
+		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withEngine(cmd.Context(), true, nil, func(engine *workflow.Engine) error { return a.printSessions(cmd.Context(), engine) })
 		},
@@ -105,9 +161,11 @@ func placeElsewhere(s *store.Session, here *task.Place) string {
 func (a *app) sessionsAbortCommand() *cobra.Command {
 	var why string
 	cmd := a.onProject("", &cobra.Command{
-		Use:   "abort ID",
-		Short: "Abort an active session; " + idsHelp,
-		Args:  sessionID,
+		Use:     "abort ID",
+		Short:   "Abort an active session",
+		Long:    "Abort an active session." + sessionIDs.help(),
+		Example: `  deepwork sessions abort 1a2b --reason "The plan has changed"`,
+		Args:    sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(why) == "" {
 				return usagef(cmd, "--reason is blank; say why, or leave it out")
@@ -131,15 +189,15 @@ func (a *app) sessionsPruneCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "prune",
 		Short: "Remove sessions that ended long ago, and unused job definitions",
-		Long: `Remove the sessions that were completed or aborted longer ago than
---older-than, with their files on this machine, and print their ids. Active sessions are never removed. The stored
-definitions of jobs that no session needs are removed as well, except those of the
-last two hours. With sessions.keep_ended in the config, servers do the same once
-an hour.`,
-		Args: takes(0, 0, ""),
+		Long: `Remove the sessions that ended longer ago than --older-than, with their files on this
+machine, and print their ids. Active sessions are never removed. Job definitions that no
+session needs are removed, too, except those of the last two hours. With
+sessions.keep_ended in the config, servers do this once an hour.`,
+		Example: `  deepwork sessions prune --older-than 168h --dry-run`,
+		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if olderThan < 0 {
-				return usagef(cmd, "--older-than %s is negative; give how long ago sessions must have ended, such as 720h", olderThan)
+				return usagef(cmd, "--older-than %s is negative; expected a time such as 720h", olderThan)
 			}
 			cutoff := time.Now().Add(-olderThan)
 			return a.withEngine(cmd.Context(), false, nil, func(engine *workflow.Engine) error {
@@ -174,9 +232,11 @@ func (a *app) prune(ctx context.Context, engine *workflow.Engine, cutoff time.Ti
 
 func (a *app) sessionsShowCommand() *cobra.Command {
 	return a.onProject("print the record, as in its file in .deepwork/tmp", &cobra.Command{
-		Use:   "show ID",
-		Short: "Print a session: its steps, outputs, review attempts, verdicts and overrides; " + idsHelp,
-		Args:  sessionID,
+		Use:     "show ID",
+		Short:   "Print a session: its steps, outputs, tries, verdicts and overrides",
+		Long:    "Print a session: its steps, outputs, tries, verdicts and overrides." + sessionIDs.help(),
+		Example: `  deepwork sessions show latest`,
+		Args:    sessionID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSession(cmd.Context(), true, args[0], func(engine *workflow.Engine, id string) error {
 				return a.showSession(cmd.Context(), engine, id)

@@ -28,6 +28,8 @@ A session that the project has is not replaced. Verdicts of reviewers and decisi
 people stay for you to read, marked as imported, and pass nothing: steps that are not
 finished are reviewed again. If the definition of a session's job is not stored here,
 the job as it is now counts.`,
+		Example: `  deepwork sessions import .deepwork/tmp/session_1a2b3c4d.json
+  deepwork sessions import --all`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if all {
 				return takes(0, 0, "")(cmd, args)

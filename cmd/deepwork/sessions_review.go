@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,47 +15,49 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
 	"deepwork/session/show"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
 
 func (a *app) sessionsReviewCommand() *cobra.Command {
-	var pass, fail bool
-	var feedback string
-	cmd := a.onProject("", &cobra.Command{
-		Use:   "review ID STEP",
-		Short: "Pass or fail the outputs of a step that waits for a person; " + idsHelp,
-		Long: `Show the outputs of a step that waits for a person (a review with by: human), and
-record your decision once you confirm it at the terminal. When the agent hands in the
-same outputs again, it continues, or gets your feedback; other outputs wait for a
-person again.
+	return a.onProject("", &cobra.Command{
+		Use:   "review [ID [STEP]]",
+		Short: "Look at what waits for your review, and pass or fail it; " + idsHelp,
+		Long: `Show what a step has handed in that waits for a person (a review with by: human): the
+question, and each file with its path and its content, or what has changed since you
+failed it. Long texts are shown by $PAGER. Then you decide, at the terminal:
 
-Look at the files before you answer: they must still be what the agent handed in.`,
-		Args: sessionIDs.first(2, 2, "a session id and a step"),
+  pass [WORDS]   the step goes on
+  fail [WORDS]   the agent works on it again, and gets your words; without words,
+                 you are asked for them
+  view           show the whole content again
+  edit           change a file with $EDITOR; what you judge is read again afterwards
+  quit           decide nothing
+
+Without an ID it takes what has waited longest, and then offers the next. Your verdict
+counts only for the content that you were shown.`,
+		Example: "deepwork sessions review\ndeepwork sessions review 1a2b3c4d",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := takes(0, 2, "a session id and a step")(cmd, args); err != nil || len(args) == 0 {
+				return err
+			}
+			return sessionIDs.check(cmd, args[0])
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := byPerson(); err != nil {
 				return err
 			}
-			feedback = strings.TrimSpace(feedback)
-			switch {
-			case pass == fail:
-				return usagef(cmd, "pass exactly one of --pass and --fail")
-			case fail && feedback == "":
-				return usagef(cmd, "--feedback is missing or blank; say what the agent should change")
+			if len(args) == 0 {
+				return a.withEngine(cmd.Context(), false, nil, func(engine *workflow.Engine) error { return a.reviewAll(cmd.Context(), engine, "", "") })
 			}
 			return a.withSession(cmd.Context(), false, args[0], func(engine *workflow.Engine, id string) error {
-				if err := a.review(cmd.Context(), engine, id, args[1], machine.Answer{Passed: pass, Feedback: feedback}); err != nil {
-					return fmt.Errorf("reviewing step %s of session %s: %w", args[1], id, err)
-				}
-				return nil
+				return a.reviewAll(cmd.Context(), engine, id, strings.Join(args[1:], ""))
 			})
 		},
 	})
-	cmd.Flags().BoolVar(&pass, "pass", false, "the step continues")
-	cmd.Flags().BoolVar(&fail, "fail", false, "the agent works on it again")
-	cmd.Flags().StringVar(&feedback, "feedback", "", "`what` the agent should know; with --fail, what to change")
-	return cmd
 }
 
 // byPerson refuses the decision of a person to an agent's shell. It is no barrier to an agent that means to
@@ -67,55 +71,211 @@ func byPerson() error {
 	return nil
 }
 
-func (a *app) review(ctx context.Context, engine *workflow.Engine, id, stepID string, answer machine.Answer) error {
-	s, info, err := readBoth(ctx, engine, id)
-	if err != nil {
+// reviewAll reviews what waits, the oldest first, until the person quits: of the project, of a session or one step.
+func (a *app) reviewAll(ctx context.Context, engine *workflow.Engine, id, stepID string) error {
+	if stepID != "" {
+		_, err := a.review(ctx, engine, session.AwaitingStep{SessionID: id, Step: stepID})
 		return err
 	}
-	q, err := s.ToAnswer(stepID, "")
-	if err != nil { // before it is shown
-		return err
-	}
-	if err := workflow.AsHandedIn(ctx, info.Root, s, stepID, q.Digest); err != nil {
-		return err
-	}
-	st, err := engine.Step(s, stepID)
-	if err != nil {
-		return err
-	}
-	a.describe(s, stepID, placeElsewhere(&info.Session, engine.Place))
-	if folder := s.RootOf(info.Root, stepID); folder != info.Root {
-		a.out.Fields(9, "folder", folder) // of its item
-	}
-	for _, r := range st.ReviewsBy(true) {
-		a.criteria("judge", r)
-	}
-	if notes := show.Optional(q.Notes); notes != "" {
-		a.line("notes of the agent: %s", show.IndentRest(notes, "  "))
-	}
-	for _, o := range q.Outputs {
-		if o.Value.Text != nil {
-			a.line("%s: %s", o.Key, show.IndentRest(*o.Value.Text, "  "))
+	tried := map[session.AwaitingStep]bool{}
+	for {
+		waiting, err := engine.ToReview(ctx)
+		if err != nil {
+			return err
+		}
+		waiting = slices.DeleteFunc(waiting, func(s session.AwaitingStep) bool { return tried[s] || id != "" && s.SessionID != id })
+		switch {
+		case len(waiting) == 0 && len(tried) == 0:
+			fmt.Fprintln(a.out, "Nothing waits for your review.")
+			return nil
+		case len(waiting) == 0:
+			return nil
+		case len(tried) > 0:
+			if err := confirm(fmt.Sprintf("\nWaiting for your review: %d more. Look at the next one? Type yes: ", len(waiting)), "", ""); err != nil {
+				return nil
+			}
+		}
+		tried[waiting[0]] = true
+		quit, err := a.review(ctx, engine, waiting[0])
+		switch {
+		case err != nil && len(waiting) > 1:
+			a.err.Fail("deepwork", err.Error()) // the others can still be reviewed
+		case err != nil || quit:
+			return err
 		}
 	}
-	show.Hashes(a.line, "handed in", q.Files)
-	decision, what := "pass", "The workflow continues when the agent hands in"
-	if !answer.Passed {
-		decision, what = "fail", "The agent gets your feedback when it hands in"
+}
+
+// review shows what a step has handed in, and records what the person decides about it.
+func (a *app) review(ctx context.Context, engine *workflow.Engine, s session.AwaitingStep) (quit bool, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("reviewing step %s of session %s: %w", s.Step, s.SessionID, err)
+		}
+	}()
+	state, info, err := readBoth(ctx, engine, s.SessionID)
+	if err != nil {
+		return false, err
 	}
-	words := ""
-	if answer.Feedback != "" {
-		words = fmt.Sprintf(", saying %s", plain(fmt.Sprintf("%q", answer.Feedback)))
+	if err := workflow.AsHandedIn(ctx, info.Root, state, s.Step, ""); err != nil { // before it is shown
+		return false, err
 	}
-	if err := confirm(fmt.Sprintf("\nDo you %s these outputs of step %s%s? Type yes: ", decision, plain(stepID), words), "nothing was recorded", ""); err != nil {
+	h, err := engine.HandIn(ctx, s.SessionID, s.Step)
+	if err != nil {
+		return false, err
+	}
+	a.showHandIn(ctx, h, placeElsewhere(&info.Session, engine.Place), false)
+	for {
+		typed, err := show.Ask("\npass, fail, view, edit or quit? ")
+		if err != nil {
+			return false, fmt.Errorf("there is no terminal to ask at: run this in one (%w)", err)
+		}
+		word, words, _ := strings.Cut(typed, " ")
+		switch words = strings.TrimSpace(words); strings.ToLower(word) {
+		case "pass", "p":
+			return false, a.decide(ctx, engine, h, info.AttemptID, machine.Answer{Passed: true, Feedback: words})
+		case "fail", "f":
+			if words == "" {
+				words, err = show.AskText("What should the agent change? An empty line ends it.\n> ")
+			}
+			if err != nil {
+				return false, err
+			}
+			if words != "" {
+				return false, a.decide(ctx, engine, h, info.AttemptID, machine.Answer{Feedback: words})
+			}
+			fmt.Fprintln(a.out, "Nothing was recorded: a fail needs words for the agent.")
+		case "view", "v":
+			a.showHandIn(ctx, h, "", true)
+		case "edit", "e":
+			if h, err = a.edit(ctx, engine, h); err != nil {
+				return false, err
+			}
+		case "quit", "q":
+			fmt.Fprintln(a.out, "Nothing was recorded.")
+			return true, nil
+		}
+	}
+}
+
+// decide records a person's decision, and says what to do now.
+func (a *app) decide(ctx context.Context, engine *workflow.Engine, h *workflow.HandIn, attemptID string, answer machine.Answer) error {
+	now := a.afterReview(h, attemptID)
+	answer.Identity, answer.Channel = session.LocalIdentity, session.ChannelTerminal
+	if err := engine.ReviewFor(ctx, h.SessionID, h.Step, h.Digest, answer); err != nil {
 		return err
 	}
-	answer.Identity, answer.Channel = session.LocalIdentity, session.ChannelTerminal
-	err = engine.ReviewFor(ctx, id, stepID, q.Digest, answer)
-	if err == nil {
-		fmt.Fprintf(a.out, "Recorded. %s the same outputs of %s again; in a run, at once.\n", what, plain(stepID))
+	if answer.Passed {
+		fmt.Fprintf(a.out, "Passed. %s\n", now)
+	} else {
+		fmt.Fprintf(a.out, "Failed. %s It gets your words.\n", now)
 	}
-	return err
+	return nil
+}
+
+// afterReview returns what makes a step go on that waits for a review.
+func (a *app) afterReview(h *workflow.HandIn, attemptID string) string {
+	now := "Now tell your agent to go on."
+	if attemptID != "" {
+		now = fmt.Sprintf("Now tell the agent of attempt %s to go on, with a follow-up.", board.Short(attemptID))
+	}
+	err := a.withBoard(true, func(ctx context.Context, tasks *attempt.Engine) error {
+		runs, err := tasks.Runs(ctx, atTerminal)
+		for _, r := range runs {
+			switch {
+			case !slices.ContainsFunc(r.Waits, func(w board.RunWaits) bool { return w.SessionID == h.SessionID && w.StepID == h.Step }):
+			case r.State.Open():
+				now = "The run goes on by itself."
+			default:
+				now = fmt.Sprintf("Its run is %s; to go on: deepwork run resume %s.", r.State.Words(), board.Short(r.RunID))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		a.err.Fail("deepwork", fmt.Sprintf("looking whether a run waits for it: %v", err))
+	}
+	return now
+}
+
+// edit has the person edit a file of a hand-in, and returns it as it is then.
+func (a *app) edit(ctx context.Context, engine *workflow.Engine, h *workflow.HandIn) (*workflow.HandIn, error) {
+	files := slices.DeleteFunc(slices.Clone(h.Files), func(f workflow.HandedFile) bool { return f.Full == "" || f.Text == "" })
+	if len(files) == 0 {
+		fmt.Fprintln(a.out, "There is no file that can be edited here.")
+		return h, nil
+	}
+	n := 1
+	if len(files) > 1 {
+		var list strings.Builder
+		for i, f := range files {
+			fmt.Fprintf(&list, "%d  %s\n", i+1, show.Inline(f.Path))
+		}
+		typed, err := show.Ask(fmt.Sprintf("%sWhich file, 1 to %d? ", list.String(), len(files)))
+		if err != nil {
+			return nil, err
+		}
+		if n, _ = strconv.Atoi(typed); n < 1 || n > len(files) {
+			return h, nil
+		}
+	}
+	if err := a.out.Edit(ctx, files[n-1].Full); err != nil {
+		fmt.Fprintf(a.out, "%v\n", err)
+		return h, nil
+	}
+	state, info, err := readBoth(ctx, engine, h.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if workflow.AsHandedIn(ctx, info.Root, state, h.Step, h.Digest) != nil {
+		if err := engine.HandInAgain(ctx, h.SessionID, h.Step); err != nil {
+			return nil, err
+		}
+	}
+	next, err := engine.HandIn(ctx, h.SessionID, h.Step)
+	if err != nil {
+		return nil, err
+	}
+	a.showHandIn(ctx, next, "", false)
+	return next, nil
+}
+
+// showHandIn shows what waits for a person, with the changes to what they failed, or with the whole content.
+func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere string, whole bool) {
+	var text strings.Builder
+	page := &app{out: show.NewScreen(&text, func(name string) string {
+		if width := a.out.Width(); name == "COLUMNS" && width > 0 {
+			return strconv.Itoa(width)
+		}
+		return ""
+	})}
+	page.out.Fields(9, "session", fmt.Sprintf("%s (%s)", h.SessionID, h.Workflow), "goal", h.Goal, "step", h.Step, "place", elsewhere)
+	for _, r := range h.Reviews {
+		page.criteria("question", r)
+	}
+	page.out.Field(9, "notes", h.Notes)
+	for _, f := range h.Files {
+		name := f.Full
+		if name == "" {
+			name = f.Name()
+		}
+		page.out.Field(9, "output", show.Inline(name))
+		if f.Note != "" {
+			page.line("(%s)", f.Note)
+		}
+		switch {
+		case f.Kind == workflow.ImageFile:
+			page.line("(An image: open it yourself.)")
+		case f.Diff != "" && !whole:
+			page.out.Text("    ", f.Diff)
+		case whole || !f.Old:
+			page.out.Text("    ", f.Text)
+		}
+	}
+	for _, name := range h.Gone {
+		page.line("(%s is no longer handed in.)", show.Inline(name))
+	}
+	a.out.Page(ctx, text.String())
 }
 
 func (a *app) sessionsOverrideCommand() *cobra.Command {

@@ -1,99 +1,128 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"deepwork/actor/testkit"
 )
 
-// A person passes or fails a step at the terminal, with a server that runs and without one; the agent's
-// next call collects that. Nobody without a terminal can.
+// A person looks at what waits and decides, with a server that runs and without one; the agent's next call collects
+// that. They are shown what has changed since they failed it, and can edit it. Nobody without a terminal can.
 func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	root := t.TempDir()
 	ownUser(t, "")
 	writeFiles(t, root, map[string]string{
 		".deepwork/jobs/one/job.yml": reviewedJob("one", `[{run_each: out, by: human, quality_criteria: {good: "Is it good?"}}]`, "a", "b"),
 		".deepwork/jobs/one/a.md":    "Do it.\n",
-		"out.txt":                    "done\n",
+		"out.txt":                    "done\nsame\n",
 	})
 	client, _ := startClient(t, root)
-	id := beginSession(t, client, "one", "Close it")
+	begin := func() string { return beginSession(t, client, "one", "Close it") }
+	id := begin()
 	feedback := ""
-	status := func(step string) string {
-		r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": "out.txt"}, "step_id": step, "session_id": id, "notes": "Mind the end"})
+	file := "out.txt"
+	status := func(id, step string) string {
+		r := callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": file}, "step_id": step, "session_id": id, "notes": "Mind the end"})
 		feedback = string(lookup(r, "feedback"))
 		return strings.Trim(string(lookup(r, "status")), `"`)
 	}
-	review := func(step string, flags ...string) []string {
-		return append([]string{"deepwork", "sessions", "review", id, step, "--path", root}, flags...)
+	waiting := func(id, step string) {
+		t.Helper()
+		if got := status(id, step); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
+			t.Fatalf("the agent alone: %s, %s", got, feedback)
+		}
 	}
-	if out, _, err := typing(t, "yes", review("a", "--pass")...); err == nil || !strings.Contains(out, "does not wait for a person") {
+	review := func(args ...string) []string {
+		return slices.Concat([]string{"deepwork", "sessions", "review"}, args, []string{"--path", root})
+	}
+	reviews := func(answers string, wants []string, args ...string) {
+		t.Helper()
+		out, screen, err := typing(t, answers, review(args...)...)
+		for _, want := range wants {
+			if err != nil || !strings.Contains(out+screen, want) {
+				t.Errorf("%s: it does not show %q: %v, %s%s", answers, want, err, out, screen)
+			}
+		}
+	}
+	reviews("", []string{"Nothing waits for your review."})
+	if out, _, err := typing(t, "", review(id, "a")...); err == nil || !strings.Contains(out, "does not wait for a person") {
 		t.Errorf("before anything was handed in: %v, %s", err, out)
 	}
-	if got := status("a"); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
-		t.Fatalf("the agent alone: %s, %s", got, feedback)
-	}
-	if got := mustPrint(t, root, "board"); !strings.Contains(got, "step_waits") || !strings.Contains(got, "deepwork sessions review "+id+" a --pass") {
+	waiting(id, "a")
+	if got := mustPrint(t, root, "board"); !strings.Contains(got, "step_waits") || !strings.Contains(got, "deepwork sessions review "+id+" a\n") {
 		t.Errorf("what needs a person: %s", got)
 	}
 	testkit.Contains(t, mustPrint(t, root, "sessions", "show", id), "waits for a person, asked ", "sessions show")
 
-	// Not by stdin, not without a yes, not without words for the agent.
-	asksAtNoPipe(t, review("a", "--pass")...)
-	if out, _, err := typing(t, "no", review("a", "--pass")...); err == nil || !strings.Contains(out, "nothing was recorded") {
-		t.Errorf("an answer of no: %v, %s", err, out)
-	}
-	for want, flags := range map[string][]string{
-		"exactly one of --pass and --fail": {"--pass", "--fail"},
-		"--feedback is missing":            {"--fail", "--feedback", " "},
-	} {
-		if out, _, err := typing(t, "yes", review("a", flags...)...); err == nil || !strings.Contains(out, want) {
-			t.Errorf("%v: %v, %s", flags, err, out)
-		}
-	}
-	if got := status("a"); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
-		t.Errorf("after no answer: %s, %s", got, feedback)
-	}
+	// Not by stdin, not without a decision, not without words for the agent.
+	asksAtNoPipe(t, review(id, "a")...)
+	reviews("what\nfail\n\r\nquit", []string{"Nothing was recorded: a fail needs words", "Nothing was recorded."}, id)
+	waiting(id, "a")
 
 	// By the server that owns the session: first back to the agent, then on.
-	out, screen, err := typing(t, "yes", review("a", "--fail", "--feedback", "Say more")...)
-	for _, want := range []string{"Close it", "judge:    the review of out", "good: Is it good?", "Mind the end", "handed in sha256:d117fa006ba9 out.txt", "Recorded. The agent gets your feedback when it hands in the same outputs of a again"} {
-		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("it does not show %q: %v, %s", want, err, out)
-		}
-	}
-	testkit.Contains(t, screen, `Do you fail these outputs of step a, saying "Say more"?`, "at the terminal")
-	if got := status("a"); got != "needs_work" || !strings.Contains(feedback, ": Say more") {
+	reviews("fail\nSay more\rin the end\r", []string{
+		"Close it", "question: the review of out", "good: Is it good?", "Mind the end", filepath.Join(root, "out.txt"), "    done\n    same\n",
+		"Failed. Now tell your agent to go on. It gets your words.",
+	})
+	if got := status(id, "a"); got != "needs_work" || !strings.Contains(feedback, `: Say more\nin the end`) {
 		t.Errorf("after a fail: %s, %s", got, feedback)
 	}
-	writeFiles(t, root, map[string]string{"out.txt": "more\n"})
-	if got := status("a"); got != "needs_work" || !strings.Contains(feedback, "Waiting: ") {
-		t.Errorf("other outputs: %s, %s", got, feedback)
-	}
+	writeFiles(t, root, map[string]string{"out.txt": "more\x1b[2J\u202e\nsame\n"})
+	waiting(id, "a")
 	writeFiles(t, root, map[string]string{"out.txt": "for the eyes of the person\n"})
-	if out, _, err := typing(t, "yes", review("a", "--pass")...); err == nil || !strings.Contains(out, "'out.txt' changed after the agent handed in") {
+	if out, _, err := typing(t, "pass", review()...); err == nil || !strings.Contains(out, "'out.txt' changed after the agent handed in") || strings.Contains(out, "for the eyes") {
 		t.Errorf("files that were swapped: %v, %s", err, out)
 	}
-	writeFiles(t, root, map[string]string{"out.txt": "more\n"})
-	if out, _, err := typing(t, "yes", review("a", "--pass", "--feedback", "Well done")...); err != nil {
-		t.Errorf("%v, %s", err, out)
-	}
-	testkit.Equal(t, status("a"), "next_step", "after a pass: %s", feedback)
+	writeFiles(t, root, map[string]string{"out.txt": "more\x1b[2J\u202e\nsame\n"})
+	reviews("view\npass Well done", []string{"    -done\n    +more\\u202e\n     same\n", "    more\\u202e\n    same\n", "Passed. Now tell your agent to go on."}, id, "a")
+	testkit.Equal(t, status(id, "a"), "next_step", "after a pass: %s", feedback)
 
-	// With no server.
-	testkit.Equal(t, status("b"), "needs_work", "the next step")
+	// An edit is what is judged from then on; then the next that waits is offered. With no server.
+	writeFiles(t, root, map[string]string{"edit.sh": "#!/bin/sh\necho edited > \"$1\"\n"})
+	must(t, os.Chmod(filepath.Join(root, "edit.sh"), 0o755))
+	waiting(id, "b")
+	other := begin()
+	file = "edit.sh"
+	waiting(other, "a")
+	file = "out.txt"
 	must(t, client.Close())
-	if out, _, err := typing(t, "yes", review("b", "--pass")...); err != nil {
-		t.Fatalf("without a server: %v, %s", err, out)
-	}
-	if out, _, err := typing(t, "yes", review("b", "--fail", "--feedback", "No")...); err == nil || !strings.Contains(out, "has answered already") {
+	t.Setenv("EDITOR", filepath.Join(root, "edit.sh"))
+	reviews("edit\npass\nyes\nquit", []string{"    edited\n", "Passed. ", "Waiting for your review: 1 more", other})
+	if out, _, err := typing(t, "pass", review(id, "b")...); err == nil || !strings.Contains(out, "has answered already") {
 		t.Errorf("a second answer: %v, %s", err, out)
 	}
 	client, _ = startClient(t, root)
-	testkit.Equal(t, status("b"), "workflow_complete", "after a pass: %s", feedback)
+	testkit.Equal(t, status(id, "b"), "workflow_complete", "after a pass: %s", feedback)
 	if got := mustPrint(t, root, "sessions", "show", id); strings.Count(got, "evidence: passed by a person, who reviewed these outputs, ") != 2 || !strings.Contains(got, "reason: Well done") {
 		t.Errorf("evidence: %s", got)
+	}
+}
+
+// What does not fit on the screen is shown by $PAGER, without what could move the cursor or hide text.
+func TestALongReviewIsPaged(t *testing.T) {
+	root := t.TempDir()
+	ownUser(t, "")
+	long := strings.Repeat("a line\n", 60) + "\x1b[2Jthe \u202eend\n"
+	writeFiles(t, root, map[string]string{
+		".deepwork/jobs/one/job.yml": reviewedJob("one", `[{run_each: out, by: human, quality_criteria: {good: "Is it good?"}}]`, "a"),
+		".deepwork/jobs/one/a.md":    "Do it.\n",
+		"long.txt":                   long, "short.txt": "a line\n",
+		"pager.sh": "#!/bin/sh\necho PAGED\nexec cat\n",
+	})
+	must(t, os.Chmod(filepath.Join(root, "pager.sh"), 0o755))
+	t.Setenv("PAGER", filepath.Join(root, "pager.sh"))
+	client, _ := startClient(t, root)
+	for file, paged := range map[string]bool{"long.txt": true, "short.txt": false} {
+		id := beginSession(t, client, "one", "Close it")
+		callTool(t, client, "finished_step", map[string]any{"outputs": map[string]any{"out": file}, "step_id": "a", "session_id": id})
+		printed, got, err := typing(t, "quit", "sh", "-c", "exec deepwork sessions review "+id+" --path "+root+" >/dev/tty")
+		if got = strings.ReplaceAll(got, "\r", ""); err != nil || strings.Contains(got, "PAGED") != paged || strings.Contains(got, "\x1b[2J") || strings.Contains(got, "\u202e") || paged != strings.Contains(got, `the \u202eend`) || !strings.Contains(got, "    a line\n") {
+			t.Errorf("%s: %v, %s%s", file, err, printed, got)
+		}
 	}
 }
 

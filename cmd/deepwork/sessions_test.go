@@ -153,7 +153,7 @@ func TestField20_AnyID(t *testing.T) {
 		kind        idKind
 		given, want string
 	}{
-		{taskIDs, "ad", `2 ids begin with "ad"; give more of it: ad00 (task, new), ad99 (session, active: alone)`},
+		{taskIDs, "ad", `2 ids begin with "ad"; give more characters: ad00 (task, new), ad99 (session, active: alone)`},
 		{taskIDs, "f", `there is no task whose id begins with "f"; 'deepwork board tasks' lists them: ab12 (task, one), ab34 (task, two lines), ad00 (task, new)`},
 		{sessionIDs, "f", `there is no session whose id begins with "f"; 'deepwork sessions list' lists them: 0e78 (session, active: g), ad99 (session, active: alone)`},
 		{attemptIDs, "ad00", "the task ad00 has no attempt; 'deepwork board start ad00' makes one"},
@@ -164,7 +164,7 @@ func TestField20_AnyID(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.given, err, c.want)
 		}
 	}
-	if _, err := taskIDs.choose(latest, nil); err == nil || err.Error() != "there is no task yet, so latest names none" {
+	if _, err := taskIDs.choose(latest, nil); err == nil || err.Error() != "there is no task yet" {
 		t.Error(err)
 	}
 	var many []candidate

@@ -21,7 +21,7 @@ import (
 )
 
 // storeUsage is the help of --store.
-const storeUsage = "`URL` of a PostgreSQL database for the sessions and the board (default: $" + config.StoreEnv + ", else your user config, else local files)"
+const storeUsage = "`URL` of the PostgreSQL database that they share (default: $" + config.StoreEnv + ", else store in your own config, else files on this machine)"
 
 func (a *app) storeCommand() *cobra.Command {
 	return group(&cobra.Command{
@@ -36,15 +36,21 @@ func (a *app) storeCommand() *cobra.Command {
 
 // onStore adds to a command on a project the flags that choose its store.
 func (a *app) onStore(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.store, "store", "", storeUsage)
-	cmd.Flags().StringVar(&a.project, "project", "", "`NAME` of the project in the PostgreSQL store (default: $"+config.ProjectEnv+", else that of the git remote)")
+	cmd.Flags().StringVar(&a.project, "project", "", "`NAME` of the project in that database (default: $"+config.ProjectEnv+", else that of the git remote)")
+	_ = cmd.Flags().SetAnnotation("project", storeFlag, nil)
+	return storeFlagOn(cmd, &a.store, storeUsage)
+}
+
+// storeFlagOn adds --store.
+func storeFlagOn(cmd *cobra.Command, url *string, usage string) *cobra.Command {
+	cmd.Flags().StringVar(url, "store", "", usage)
+	_ = cmd.Flags().SetAnnotation("store", storeFlag, nil)
 	return cmd
 }
 
 // onBoardStore is onStore for the commands of the board, some of which have another --project.
 func (a *app) onBoardStore(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.store, "store", "", storeUsage+"; $"+config.ProjectEnv+" names the project there")
-	return cmd
+	return storeFlagOn(cmd, &a.store, storeUsage+"; $"+config.ProjectEnv+" names the project in it")
 }
 
 // choice returns the store that the flags, the environment and the user's own config choose.
@@ -186,7 +192,7 @@ The source is not changed. files is the database in the state folder; a name tha
 in .db is that of a backup, from which the project is restored in the same way.
 
 It refuses to start while an agent is working. Waiting attempts are copied, and the next
-server continues with executions at other systems.`,
+server continues with remote runs at other systems.`,
 		Example: `  deepwork store copy --from files --to postgres://deepwork@db.example.com/deepwork?sslmode=verify-full
   deepwork store copy --from postgres://deepwork@db.example.com/deepwork?sslmode=verify-full --to files
   deepwork store copy --to backup.db`,

@@ -34,7 +34,8 @@ The rights are agents (start agents on the task board), merge (merge their work)
 person (act as a person); a token has those that are named, by default none.
 
   (umask 077; deepwork token new ann --group web --rights agents 2>>tokens)`,
-		Args: takes(1, 1, "NAME"),
+		Example: `  deepwork token new alice`,
+		Args:    takes(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := config.CheckTokenName(args[0]); err != nil {
 				return usagef(cmd, "%v", err)
@@ -76,7 +77,8 @@ may, so keep it secret.
 
   claude mcp add --transport http deepwork http://127.0.0.1:8000/mcp \
     --header "Authorization: Bearer $(deepwork token show)"`,
-		Args: takes(0, 0, ""),
+		Example: `  deepwork token show`,
+		Args:    takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			folder, err := a.findFolder()
 			if err != nil {

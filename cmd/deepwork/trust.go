@@ -39,6 +39,8 @@ instructions in jobs. The checks of steps in jobs are listed with the rest: of t
 the command, folder and limit, and the content of the script. Removing a reviewer from the config needs no approval. To trust
 all projects in a folder, name it under trusted_folders in your own config (deepwork
 where prints its path).`,
+		Example: `  deepwork trust
+  deepwork trust --list`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.list && f.revoke || f.list && f.deny || f.revoke && f.deny {

@@ -5,16 +5,22 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
 	"deepwork/actor/process"
+	"deepwork/cmd/deepwork/docs"
 	"deepwork/session/show"
+	"deepwork/session/state"
 	"deepwork/transport"
+	"deepwork/transport/page"
 	"deepwork/transport/web"
 )
 
@@ -38,7 +44,11 @@ a shared store, elsewhere. The URL logs in one browser, once, as the person at t
 terminal, and stops working when the command ends. To look from another machine, forward the port under
 the same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765 --path DIR
 
+Outside of a project it lists your projects, and opens the pages of the one you choose.
+
 serve --transport http has the same pages at /.`,
+		Example: `  deepwork ui
+  deepwork ui --port 8765 --read-only`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.port < 0 || f.port > 65535 {
@@ -58,7 +68,7 @@ serve --transport http has the same pages at /.`,
 	return cmd
 }
 
-// ui serves the pages until a signal arrives.
+// ui serves the pages until a signal arrives: those of the project or, outside of any, of the one that is chosen.
 func (a *app) ui(f uiFlags) (err error) {
 	root, err := a.projectRoot()
 	if err != nil {
@@ -71,17 +81,22 @@ func (a *app) ui(f uiFlags) (err error) {
 	defer func() { err = errors.Join(err, closeLog()) }()
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
-	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: a.store, Project: a.project, Logger: logger, Version: readBuild().Version})
-	if err != nil {
-		return fmt.Errorf("opening the project: %w", err)
+	u := &ui{app: a, flags: f, logger: logger, ctx: ctx, open: map[string]string{}}
+	defer func() {
+		u.serving.Wait()
+		err = errors.Join(err, u.err)
+	}()
+	url, pages := "", (*web.Server)(nil)
+	if a.path == "" && a.project == "" && outside(root) {
+		secret := rand.Text()
+		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{Here: root, List: state.Projects, Open: u.project}, web.Options{Port: f.port, Secret: secret})
+		if err != nil {
+			return fmt.Errorf("serving the list of projects: %w", err)
+		}
+		url = loginURL(pages, secret)
+	} else if url, err = u.serve(root, f.port); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, closeServer(server, logger, closeTimeout)) }()
-	secret := rand.Text()
-	pages, err := server.Listen(ctx, web.Options{Port: f.port, Secret: secret, ReadOnly: f.readOnly})
-	if err != nil {
-		return fmt.Errorf("serving the pages: %w", err)
-	}
-	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
 	fmt.Fprintln(a.out, url)
 	a.err.Prose("Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this command ends (Ctrl-C).")
 	if _, _, person := show.TerminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
@@ -89,10 +104,88 @@ func (a *app) ui(f uiFlags) (err error) {
 			fmt.Fprintf(a.err, "deepwork: could not open a browser (%v): open the URL yourself\n", err)
 		}
 	}
-	if err := pages.Serve(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("serving the pages: %w", err)
+	if pages != nil {
+		err = served(pages.Serve(ctx))
+		stop() // the pages of the projects
 	}
-	return nil
+	return err
+}
+
+// outside reports whether a folder is no project, and there are others to choose from.
+func outside(root string) bool {
+	if _, err := os.Lstat(filepath.Join(root, ".deepwork")); err == nil {
+		return false
+	}
+	f, err := state.Find(root)
+	if err == nil {
+		_, err = f.ID()
+	}
+	if !errors.Is(err, state.ErrMissing) {
+		return false
+	}
+	others, _, err := state.Projects()
+	return err == nil && len(others) > 0
+}
+
+// A ui is what deepwork ui serves: the pages of projects, each at a port of its own.
+type ui struct {
+	*app
+	flags   uiFlags
+	logger  *slog.Logger
+	ctx     context.Context // ends with the command
+	serving sync.WaitGroup
+
+	mu   sync.Mutex
+	open map[string]string // URLs of the projects that are served, by their folders
+	err  error             // of those that have ended
+}
+
+// project returns the URL of the pages of a project, which it serves from then on.
+func (u *ui) project(_ context.Context, root string) (string, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if url := u.open[root]; url != "" {
+		return url, nil
+	}
+	process.Avoid(root)
+	url, err := u.serve(root, 0)
+	if err == nil {
+		u.open[root] = url
+	}
+	return url, err
+}
+
+// serve serves the pages of a project until the command ends, and returns the URL that logs one browser in.
+func (u *ui) serve(root string, port int) (url string, err error) {
+	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: u.store, Project: u.app.project, Logger: u.logger, Version: readBuild().Version, Help: docs.Files})
+	if err != nil {
+		return "", fmt.Errorf("opening the project: %w", err)
+	}
+	secret := rand.Text()
+	pages, err := server.Listen(u.ctx, web.Options{Port: port, Secret: secret, ReadOnly: u.flags.readOnly})
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("serving the pages: %w", err), closeServer(server, u.logger, closeTimeout))
+	}
+	u.serving.Go(func() {
+		err := errors.Join(served(pages.Serve(u.ctx)), closeServer(server, u.logger, closeTimeout))
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.err = errors.Join(u.err, err)
+	})
+	return loginURL(pages, secret), nil
+}
+
+// loginURL returns the URL that logs one browser in.
+func loginURL(pages *web.Server, secret string) string {
+	return strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
+}
+
+// served returns why pages are no longer served, nil at the end of the command.
+func served(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return fmt.Errorf("serving the pages: %w", err)
 }
 
 // hasScreen reports whether a browser that is opened here can be seen.

@@ -21,13 +21,15 @@ func (a *app) validateCommand() *cobra.Command {
 		Use:   "validate [JOB|DIR...]",
 		Short: "Check jobs and the config",
 		Long: `Check jobs: each DIR is a job's folder or a folder of jobs, each JOB the name of a
-folder in .deepwork/jobs; without them it is the project's .deepwork/jobs and .deepwork/config.yml. Faults and warnings are
+folder in .deepwork/jobs; without them it is the project's .deepwork/jobs and .deepwork/config.yml. Errors and warnings are
 printed one per line as file:line:col: message; your own config is not checked. A
 folder without a job.yml is a warning, and so is a reviewer, executor or source whose
-program is not installed here. The exit code is 1 if there is a fault; warnings do
+program is not installed here. The exit code is 1 if there is an error; warnings do
 not count.
 
 With --watch it goes on until interrupted, and prints again what an edit changed.`,
+		Example: `  deepwork validate
+  deepwork validate release_notes`,
 		Args: takes(0, -1, ""),
 		RunE: func(_ *cobra.Command, args []string) error {
 			root, err := a.projectRoot()

@@ -57,13 +57,13 @@ func TestValidateWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect(notes, "1 job checked: 0 faults, 0 warnings")
+	expect(notes, "1 job checked: 0 errors, 0 warnings")
 	expect(notes, "watching")
 
 	// Truncate and write: a fault.
 	must(os.WriteFile(file, []byte(strings.Replace(jobText("one", "a", "b"), "1.0.0", "one", 1)), 0o644))
 	expect(lines, file+":2:")
-	expect(notes, "1 fault")
+	expect(notes, "1 error")
 
 	// Rename: the fault is gone.
 	must(os.WriteFile(file+".new", []byte(jobText("one", "b")), 0o644))

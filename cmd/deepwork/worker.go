@@ -41,7 +41,8 @@ it, approved here (deepwork trust). The log goes to stderr.
 
 A signal asks it to end; its agents continue, and the next worker or server on this machine
 takes them over.`,
-		Args: takes(0, 0, ""),
+		Example: `  deepwork worker --executors CLAUDE_CODE --max 2`,
+		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("executors") && len(f.executors) == 0 {
 				return usagef(cmd, "--executors is empty; name those that the worker runs, or leave it out")
@@ -56,11 +57,10 @@ takes them over.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&a.store, "store", "", storeUsage)
 	flags.StringSliceVar(&f.executors, "executors", nil, "`names` of the executors that it runs (default: all that are here)")
 	flags.IntVar(&f.max, "max", 0, "`number` of agents that may run at once in each project (default: attempts.max_concurrent)")
 	f.log.register(cmd, "info")
-	return cmd
+	return storeFlagOn(cmd, &a.store, storeUsage)
 }
 
 // work runs a worker until a signal arrives.

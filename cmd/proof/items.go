@@ -291,7 +291,7 @@ func (s *items) answer(ctx context.Context) {
 		}
 		step := asked[rand.IntN(len(asked))]
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandWithin)
-		text, _, err := tty.Run(s.deepwork(within, s.servers[0], "sessions", "review", s.id, step, "--pass"), "", "yes")
+		text, _, err := tty.Run(s.deepwork(within, s.servers[0], "sessions", "review", s.id, step), "", "pass")
 		cancel()
 		if answered[step] = err == nil || strings.Contains(text, "has answered already"); !answered[step] && !strings.Contains(text, "busy") {
 			s.history.fault("a person's answer that was refused", "%s: %v: %s", step, err, text)

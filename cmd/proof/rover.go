@@ -68,7 +68,7 @@ func (a *rover) decides(ctx context.Context, in input) bool {
 		return false
 	}
 	call, said := h.now(), decided
-	if _, _, err := tty.Run(a.deepwork(within, a.home, "sessions", "review", in.Session, step, "--"+pass), "", "yes"); err != nil {
+	if _, _, err := tty.Run(a.deepwork(within, a.home, "sessions", "review", in.Session, step), "", pass); err != nil {
 		said = lostReply
 	}
 	h.add(a.number, in.Session, input{Tool: "person", Step: step, Text: pass}, call, said, h.now())

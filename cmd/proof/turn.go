@@ -139,9 +139,9 @@ const commandWithin = 30 * time.Second
 
 // decide answers for a person about the outputs of a step, at a terminal of some server's place.
 func (r *relay) decide(ctx context.Context, s *opened, step, verdict string) error {
-	flags := []string{"sessions", "review", s.id, step, "--" + verdict}
+	answer := verdict
 	if verdict == fail {
-		flags = append(flags, "--feedback", "Not yet")
+		answer += " Not yet"
 	}
 	at := int(s.turn.Add(1))
 	for try := range tries {
@@ -149,7 +149,7 @@ func (r *relay) decide(ctx context.Context, s *opened, step, verdict string) err
 		r.load.people <- struct{}{}
 		within, cancel := context.WithTimeout(ctx, commandWithin)
 		call := r.history.now()
-		text, _, err := tty.Run(r.deepwork(within, where, flags...), "", "yes")
+		text, _, err := tty.Run(r.deepwork(within, where, "sessions", "review", s.id, step), "", answer)
 		<-r.load.people
 		cancel()
 		if err == nil {

@@ -223,7 +223,7 @@ func (w *world) kept(ctx context.Context) ([]kept, error) {
 	parts := map[string][]states.Part{}
 	var id, kind, frame string
 	var p states.Part
-	err := w.query(ctx, "SELECT session_id, kind, key, position, body FROM session_parts ORDER BY session_id, kind, position", func() {
+	err := w.query(ctx, "SELECT session_id, kind, key, position, body FROM session_parts WHERE kind <> 'judged' ORDER BY session_id, kind, position", func() {
 		p.Kind = states.PartKind(kind)
 		parts[id] = append(parts[id], states.Part{Kind: p.Kind, Key: p.Key, Position: p.Position, Body: bytes.Clone(p.Body)})
 	}, &id, &kind, &p.Key, &p.Position, &p.Body)

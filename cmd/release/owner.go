@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// An owner is what only the owner of the project can decide. README "Releases" explains each.
+// An owner is what only the owner of the project can decide. "Releases" in CONTRIBUTING.md explains each.
 type owner struct {
 	Name      string `json:"name"`      // of the server in the MCP registry
 	Author    string `json:"author"`    // a person or an organization

@@ -15,16 +15,16 @@ type StartArgs struct {
 	TaskID    string     `json:"task_id" arg:"UUID"`
 	Executor  string     `json:"executor" arg:"From list_executors"`
 	Variant   *string    `json:"variant" arg:"Of the executor"`
-	Repos     []RepoArgs `json:"repos" arg:"Default: all of the project, on the checked-out branches" max:"50"`
+	Repos     []RepoArgs `json:"repos" arg:"Default: all, on the checked-out branches" max:"50"`
 	Prompt    *string    `json:"prompt" arg:"More instructions" max:"100000"`
 	Wait      bool       `json:"wait,omitempty" arg:"Reply when it has ended"`
-	RequestID *string    `json:"request_id" arg:"Any text, for retries"`
+	RequestID *string    `json:"request_id" arg:"For retries"`
 }
 
 // RepoArgs name a repository of an attempt and the branch that it starts from.
 type RepoArgs struct {
-	RepoID       string `json:"repo_id" arg:"UUID, from list_repos"`
-	TargetBranch string `json:"target_branch" arg:"Branch to start from, as committed"`
+	RepoID       string `json:"repo_id" arg:"From list_repos"`
+	TargetBranch string `json:"target_branch" arg:"Branch to start from"`
 }
 
 // FollowUpArgs are the arguments of follow_up (seed 004, "MCP follow-up tool"):
@@ -32,8 +32,8 @@ type RepoArgs struct {
 type FollowUpArgs struct {
 	board.Target `optional:"true"`
 
-	SessionID *string `json:"session_id" arg:"UUID: latest_session_id"`
-	Action    string  `json:"action" arg:"send: now; queue: when it ends, replacing what is queued; cancel: drop that" enum:"send,queue,cancel"`
+	SessionID *string `json:"session_id" arg:"latest_session_id"`
+	Action    string  `json:"action" arg:"queue: for when it ends; cancel: drop that" enum:"send,queue,cancel"`
 	Prompt    *string `json:"prompt" arg:"For send and queue" max:"100000"`
 	Variant   *string `json:"variant" arg:"Default: as before"`
 	Wait      bool    `json:"wait,omitempty" arg:"Reply when it has ended"`
@@ -66,10 +66,10 @@ const (
 // TailArgs are the arguments of tail_attempt.
 type TailArgs struct {
 	board.Target
-	ExecutionID *string  `json:"execution_id" arg:"UUID from get_attempt or get_run. Default: all"`
+	ExecutionID *string  `json:"execution_id" arg:"From get_attempt or get_run. Default: all"`
 	AfterIndex  *int64   `json:"after_index" arg:"next_index; -1: the start. Default: the end" min:"-1" max:"9007199254740992"`
 	Limit       *int     `json:"limit" arg:"Default: 100" min:"1" max:"1000"`
-	Wait        *float64 `json:"wait" arg:"Seconds, to 30. Default: 0" min:"0" max:"30"`
+	Wait        *float64 `json:"wait" arg:"Seconds, to 30" min:"0" max:"30"`
 	Raw         *bool    `json:"raw" arg:"The lines as printed"`
 
 	Newest bool `json:"-"` // of the execution, if AfterIndex is nil

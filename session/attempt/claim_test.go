@@ -15,6 +15,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
+	"deepwork/session/attempt/worktree"
 )
 
 // Two servers that draw the same branch in one moment: the second one draws again.
@@ -75,8 +76,8 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 	v := first.newTask("! write loose.txt loose")
 	r := first.ends(first.begin(v).AttemptID)
 	first.stop()
-	journal := filepath.Join(first.journalOf(old), r.AttemptID+".json")
-	folder := filepath.Join(old, r.AttemptID)
+	journal := filepath.Join(first.journalOf(old), worktree.NameOf(r.Repos[0].WorktreePath)+".json")
+	folder := filepath.Dir(r.Repos[0].WorktreePath)
 	must(t, os.Rename(folder, folder+".removing")) // as a server that was killed has left it
 	p.Configure(func(*config.Config) {})
 	var good atomic.Bool

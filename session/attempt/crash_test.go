@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/attempttest"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/state"
 )
@@ -275,9 +276,13 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 	// What an agent said it had written is in its worktree, or under the ref; while a
 	// deletion that was begun goes on, beside all else, it may be on its way there.
 	look := func(file string) string {
-		text, err := os.ReadFile(filepath.Join(s.State().Worktrees(), attempt, "shop", file))
-		if err == nil {
-			return strings.TrimSpace(string(text))
+		dir := s.State().Worktrees()
+		folders, _ := os.ReadDir(dir) // there may be none
+		for _, folder := range folders {
+			text, err := os.ReadFile(filepath.Join(dir, folder.Name(), "shop", file))
+			if err == nil && worktree.Owner(dir, folder.Name()) == attempt {
+				return strings.TrimSpace(string(text))
+			}
 		}
 		kept, _ := testkit.TryGit(s.o.Root, "show", "refs/deepwork/rescue/"+attempt+":"+file)
 		return kept

@@ -12,6 +12,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 )
 
@@ -93,7 +94,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	s, other := p.open(), p.open()
 	v := s.newTask("! say x")
 	r := s.ends(s.begin(v).AttemptID)
-	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+worktree.NameOf(r.Repos[0].WorktreePath)+".lock"))
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}
@@ -199,7 +200,7 @@ func TestStartGivesWayToRemoval(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
-	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+r.AttemptID+".lock"))
+	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+worktree.NameOf(r.Repos[0].WorktreePath)+".lock"))
 	if err != nil || lock == nil {
 		t.Fatal(lock, err)
 	}

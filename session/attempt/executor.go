@@ -105,13 +105,6 @@ type choice struct {
 // choose returns the executor that a caller or the config names; its error lists the available ones.
 func (e *Engine) choose(ctx context.Context, executor string, variant *string) (*choice, error) {
 	executor = strings.TrimSpace(executor)
-	if executor == "" {
-		cfg, err := e.Config(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return nil, session.Wrong(codes.MissingExecutor, "executor is blank. Use one of %s; list_executors describes them.", board.Enumerate(e.executorNames(cfg), "none")).With("argument", "executor")
-	}
 	c := &choice{Executor: e.executor(executor), name: executor}
 	if variant != nil {
 		c.variant = board.OrNull(strings.TrimSpace(*variant))

@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -152,12 +152,9 @@ func (i *inspection) expect(a task.Attempt, deleting bool) {
 	} else {
 		i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s has no repository", a.ID), "remove its task: deepwork board rm "+a.TaskID)
 	}
-	for _, r := range a.Repos {
-		if !filepath.IsAbs(dir) || filepath.Dir(r.Worktree) != filepath.Join(dir, a.ID) {
-			i.report.Fault(i.engine.Database.Where(), fmt.Sprintf("attempt %s is to have a worktree at %s, which is not in its own folder", a.ID, r.Worktree), "restore the board from a copy")
-			dir, a.Repos = i.usual, nil
-			break
-		}
+	if err := checkLayout(&a); err != nil && len(a.Repos) > 0 {
+		i.report.Fault(i.engine.Database.Where(), strings.TrimSuffix(err.Error(), "; "+restore), restore)
+		dir, a.Repos = i.usual, nil
 	}
 	i.dirs[dir] = append(i.dirs[dir], worktree.Expected{Attempt: a, Deleting: deleting})
 }

@@ -14,6 +14,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
 	files "deepwork/session/store/local"
 )
@@ -137,7 +138,7 @@ func TestInspectBoard(t *testing.T) {
 		{`UPDATE task_counts SET tasks = 7 WHERE status = 'inreview'`, []string{"has 1 tasks that are inreview, and counts 7"}},
 		{`UPDATE sessions SET queued_prompt = 'x', queued_at = 'y'`, []string{"has a follow-up queued, and no execution of its attempt is open"}},
 		{`UPDATE tasks SET deleting_at = '2026-01-01T00:00:00.000000Z'`, []string{"is half deleted"}},
-		{`UPDATE attempt_repos SET worktree = '/somewhere/else/entirely'`, []string{"is to have a worktree at /somewhere/else/entirely, which is not in its own folder"}},
+		{`UPDATE attempt_repos SET worktree = '/somewhere/else/entirely'`, []string{`has the worktree "/somewhere/else/entirely" and the workspace`}},
 		{`UPDATE attempt_repos SET base_commit = '` + strings.Repeat("1", 40) + `'`, []string{"the commit " + strings.Repeat("1", 40) + ", at which attempt " + id + " began, is not in the repository"}},
 		{`UPDATE attempts SET run = NULL` + aStep + `'x', 'stopped', NULL, '2026' FROM attempts`, []string{"execution x of a step is of an attempt that is not a run"}},
 		{`UPDATE attempts SET run = '{}'` + aStep + `'x', 'failed', '2026', '2026' FROM attempts`, []string{"execution x of a step ran, and what it used is not recorded once"}},
@@ -174,7 +175,7 @@ func TestInspectWorktrees(t *testing.T) {
 	s.stop()
 	tree := r.Repos[0].WorktreePath
 	dir := filepath.Dir(filepath.Dir(tree))
-	journal := filepath.Join(dir, ".journal", r.AttemptID+".json")
+	journal := filepath.Join(dir, ".journal", worktree.NameOf(tree)+".json")
 	written := testkit.Get(os.ReadFile(journal)).Must(t)
 	replace := func(old, with string) {
 		t.Helper()
@@ -192,14 +193,14 @@ func TestInspectWorktrees(t *testing.T) {
 	p.finds(half + "removing was cut short")
 	must(t, os.Rename(filepath.Dir(tree)+".removing", filepath.Dir(tree)))
 	replace(`{`, `[`)
-	p.finds("the journal of attempt " + r.AttemptID + " cannot be used: ")
+	p.finds("the journal of attempt " + worktree.NameOf(tree) + " cannot be used: ")
 	must(t, os.WriteFile(journal, written, 0o600))
 
 	stranger := filepath.Join(dir, "stranger")
 	must(t, os.Mkdir(stranger, 0o755))
 	p.finds(stranger + ": it is a folder of no attempt of the board")
 	other := "11111111-2222-4333-8444-555555555555"
-	must(t, os.WriteFile(filepath.Join(dir, ".journal", other+".json"), []byte(strings.ReplaceAll(string(written), r.AttemptID, other)), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, ".journal", other+".json"), []byte(strings.NewReplacer(r.AttemptID, other, worktree.NameOf(tree), other).Replace(string(written))), 0o600))
 	p.finds(stranger, "there are worktrees of attempt "+other+", which is not on the board")
 	must(t, os.Remove(filepath.Join(dir, ".journal", other+".json")))
 	must(t, os.Remove(stranger))

@@ -14,10 +14,10 @@ import (
 )
 
 // item returns the run's attempt with the workspace of an item: one more workspace of the attempt, in worktrees next to
-// the run's, on a branch that begins at the run's. The keeper has them under a name that begins with the attempt's id.
+// the run's, on a branch that begins at the run's. The keeper has them under a name that begins with the attempt's.
 func (l *Lead) item(ctx context.Context, name string) (a task.Attempt, err error) {
 	a = *l.Attempt
-	a.ID, a.Branch, a.Repos = name, a.Branch+strings.TrimPrefix(name, a.ID), slices.Clone(a.Repos)
+	a.Branch, a.Repos = a.Branch+strings.TrimPrefix(name, nameOf(&a)), slices.Clone(a.Repos)
 	for i := 0; err == nil && i < len(a.Repos); i++ {
 		a.Repos[i].TargetBranch, err = worktree.CurrentBranch(ctx, a.Repos[i].Worktree)
 	}
@@ -34,7 +34,7 @@ func (l *Lead) MakeItem(ctx context.Context, key string) (folder string, err err
 	if err != nil {
 		return "", err
 	}
-	a, err := l.item(ctx, l.Attempt.ID+"-"+key)
+	a, err := l.item(ctx, nameOf(l.Attempt)+"-"+key)
 	for i := 0; err == nil && i < len(a.Repos); i++ {
 		err = e.Worktrees(&a).Commit(ctx, l.Attempt.Repos[i].Worktree, leftOpen)
 	}
@@ -95,7 +95,7 @@ func (l *Lead) land(ctx context.Context, a *task.Attempt, repo int) (why string,
 // items returns the names of the worktrees of the item in a folder or, for "", of all items.
 func (l *Lead) items(folder string, err *error) (names []string) {
 	if len(l.Attempt.Repos) > 0 {
-		names, *err = l.execution.engine.Worktrees(l.Attempt).Items(l.Attempt.ID)
+		names, *err = l.execution.engine.Worktrees(l.Attempt).Items(nameOf(l.Attempt), l.Attempt.ID)
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		return folder != "" && !slices.Contains(strings.Split(filepath.ToSlash(folder), "/"), name)

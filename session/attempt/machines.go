@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -74,7 +73,7 @@ func (e *Engine) choosePaths(ctx context.Context, b store.Board, cfg *config.Con
 	if chosen {
 		return nil
 	}
-	setWorkspace(ctx, a, filepath.Join(e.worktreesDir(cfg), a.ID))
+	setWorkspace(ctx, a, e.newFolder(cfg, a.Branch))
 	return b.SetPaths(ctx, a.ID, a.Workspace, a.Repos)
 }
 

@@ -153,7 +153,7 @@ func (r *execution) workspace(b store.Board, cfg *config.Config, a *task.Attempt
 	}
 	// A removal in progress either finds this execution on the board and gives up, or has removed
 	// the workspace when Await returns.
-	if err := e.Worktrees(a).Await(ctx, a.ID); err != nil {
+	if err := e.Worktrees(a).Await(ctx, nameOf(a)); err != nil {
 		return r.couldNot("waiting for the workspace", err)
 	}
 	if fi, err := os.Lstat(a.Workspace); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() {
@@ -221,7 +221,7 @@ func (e *Engine) makeWorktrees(ctx context.Context, b store.Board, cfg *config.C
 				setup = append([]string{program}, setup[1:]...)
 			}
 		}
-		trees[i] = worktree.Tree{RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
+		trees[i] = worktree.Tree{Attempt: a.ID, RepoID: repo.RepoID, Name: filepath.Base(repo.Worktree), Repo: repo.RepoPath,
 			TargetBranch: repo.TargetBranch, Copy: files, Setup: setup}
 		if repo.RepoPath == e.Root() { // where files were approved; a branch may have others
 			trees[i].Allowed = func(dir string) error {
@@ -234,7 +234,7 @@ func (e *Engine) makeWorktrees(ctx context.Context, b store.Board, cfg *config.C
 	}
 	base := make(map[string]string, len(trees))
 	for tries := 0; ; tries++ {
-		all, err := k.Create(ctx, a.ID, a.Branch, trees, env)
+		all, err := k.Create(ctx, nameOf(a), a.Branch, trees, env)
 		for _, m := range all {
 			base[m.RepoID] = m.Base
 		}

@@ -13,6 +13,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/state"
 )
 
@@ -22,7 +23,7 @@ func InPlace(at *task.Attempt) bool { return at.Run != nil && len(at.Repos) == 0
 // Where the board keeps its things, in the state folder of the project:
 //
 //	board.db                                          the board
-//	worktrees/<attempt>/<repo>                        the worktrees, or as configured
+//	worktrees/<slug>-<4 hex>/<repo>                   the worktrees, or as configured
 //	worktrees/.journal                                what of them is ours
 //	logs/attempts/<attempt>/log                       what the attempt's agents wrote
 //	logs/attempts/<attempt>/runs/<execution>
@@ -60,13 +61,19 @@ func worktreesOf(a *task.Attempt) string {
 	return filepath.Dir(filepath.Dir(a.Repos[0].Worktree))
 }
 
+// nameOf returns the name of the folder of an attempt's worktrees, by which their keeper knows the attempt.
+func nameOf(a *task.Attempt) string { return worktree.NameOf(a.Repos[0].Worktree) }
+
+// restore is what to do about a board that is wrong.
+const restore = "restore the board from a copy"
+
 // checkLayout returns an error if the board's paths of an attempt's workspace and worktrees are not
 // where they belong: nothing may run elsewhere.
 func checkLayout(a *task.Attempt) error {
 	if uuid.Validate(a.ID) != nil || len(a.Repos) == 0 {
-		return fmt.Errorf("the board has an attempt %q with %d repositories; restore it from a copy", a.ID, len(a.Repos))
+		return fmt.Errorf("the board has an attempt %q with %d repositories; %s", a.ID, len(a.Repos), restore)
 	}
-	folder := filepath.Join(worktreesOf(a), a.ID)
+	folder := filepath.Dir(a.Repos[0].Worktree)
 	inside := a.Workspace == folder
 	if len(a.Repos) == 1 {
 		rel, err := filepath.Rel(a.Repos[0].Worktree, a.Workspace)
@@ -74,7 +81,7 @@ func checkLayout(a *task.Attempt) error {
 	}
 	for _, r := range a.Repos {
 		if !filepath.IsAbs(folder) || filepath.Dir(r.Worktree) != folder || !inside {
-			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are not in its own folder; restore it from a copy", r.Worktree, a.Workspace, a.ID)
+			return fmt.Errorf("the board has the worktree %q and the workspace %q of attempt %s, which are not in one folder; %s", r.Worktree, a.Workspace, a.ID, restore)
 		}
 	}
 	return nil
@@ -86,7 +93,7 @@ func (e *Engine) checkWorkspace(a *task.Attempt) error {
 	if err := checkLayout(a); err != nil {
 		return err
 	}
-	return e.Worktrees(a).Check(a.ID, xslices.Map(a.Repos, func(r task.AttemptRepo) string { return r.Worktree }))
+	return e.Worktrees(a).Check(nameOf(a), a.ID, xslices.Map(a.Repos, func(r task.AttemptRepo) string { return r.Worktree }))
 }
 
 // dropState removes the state of the servers that worked in a workspace that is about to be

@@ -12,7 +12,6 @@ import (
 	"deepwork/actor/durable"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
-	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -87,7 +86,7 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 			continue
 		}
 		did, fault := e.keeper(dir).Recover(ctx, func(attempt string) bool {
-			keeps, unknown := e.keepsWorktrees(ctx, b, worktree.OfAttempt(attempt))
+			keeps, unknown := e.keepsWorktrees(ctx, b, attempt)
 			err = errors.Join(err, unknown)
 			return keeps
 		})
@@ -117,7 +116,7 @@ func Claim(ctx context.Context, f *state.Folder, stores *store.Stores) error {
 func (e *Engine) claimWorktrees(ctx context.Context, b store.Board, dirs []string) (err error) {
 	for _, dir := range dirs {
 		err = errors.Join(err, e.keeper(dir).Claim(ctx, func(attempt string) bool {
-			a, unknown := b.Attempt(ctx, worktree.OfAttempt(attempt))
+			a, unknown := b.Attempt(ctx, attempt)
 			if unknown != nil && !errors.Is(unknown, task.ErrNotFound) {
 				err = errors.Join(err, unknown)
 			}

@@ -154,8 +154,8 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 			done.Notice = strings.TrimSpace(fmt.Sprintf("%s The worktree of %s was on the branch %s, which stays in the repository with its commits.", done.Notice, r.RepoName, branch))
 		}
 	}
-	names, err := k.Items(id)
-	for _, name := range append(names, id) {
+	names, err := k.Items(nameOf(at), id)
+	for _, name := range append(names, nameOf(at)) {
 		var discarded []worktree.Nested
 		if err == nil {
 			_, discarded, err = k.Remove(ctx, name, force, func() bool { // by a follow-up, if another call took the mark away

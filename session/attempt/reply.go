@@ -49,7 +49,8 @@ type AttemptReply struct {
 	UpdatedAt       string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	Notice          *string         `json:"notice" jsonschema:"a hint, such as why it waits, or null"`
 
-	Open bool `json:"-"` // whether it has not ended
+	Open      bool   `json:"-"` // whether it has not ended
+	Workspace string `json:"-"` // folder in which its agent works, absolute
 
 	Going `json:"-"`
 }

@@ -47,7 +47,7 @@ func TestAttemptRuns(t *testing.T) {
 	if !repo.Exists || repo.Ahead != 1 || repo.Behind != 0 || strings.Join(repo.ChangedFiles, " ") != "basket.go loose.txt" || repo.ChangedCount != 2 {
 		t.Errorf("the worktree: %+v", repo)
 	}
-	if want := filepath.Join(state.Of(p.Root).Worktrees(), r.AttemptID, "shop"); repo.WorktreePath != want {
+	if want := filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"); repo.WorktreePath != want {
 		t.Errorf("it is at %s; expected at %s", repo.WorktreePath, want)
 	}
 	out := s.output(r.AttemptID)
@@ -170,7 +170,7 @@ func TestSeveralRepos(t *testing.T) {
 	if r.State != "completed" {
 		t.Fatalf("%+v: %s\n%s", r, deref(r.Error), s.output(r.AttemptID))
 	}
-	around := filepath.Join(state.Of(p.Root).Worktrees(), r.AttemptID)
+	around := filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"))
 	testkit.Contains(t, s.output(r.AttemptID), "pwd "+around, "the agent ran elsewhere")
 	changed := map[string]string{}
 	for _, repo := range r.Repos {

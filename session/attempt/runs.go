@@ -23,13 +23,13 @@ type RunWorkflowArgs struct {
 	JobName      string       `json:"job_name" arg:"From get_workflows"`
 	WorkflowName string       `json:"workflow_name" arg:"Its workflow"`
 	Goal         string       `json:"goal" arg:"What to accomplish" max:"100000"`
-	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor, or the only one"`
-	MaxCostUSD   *float64     `json:"max_cost_usd" arg:"Pauses the run at this cost" min:"0" max:"100000000"`
+	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: as configured"`
+	MaxCostUSD   *float64     `json:"max_cost_usd" arg:"Pauses at this cost" min:"0" max:"100000000"`
 	Inputs       board.Inputs `json:"inputs,omitempty" arg:"Values of its inputs"`
 	Wait         bool         `json:"wait,omitempty" arg:"Reply when it has ended"`
-	RequestID    *string      `json:"request_id" arg:"Any text, for retries"`
+	RequestID    *string      `json:"request_id" arg:"For retries"`
 
-	// Agents rarely need the others, and a model is shown every listed one; the README lists them.
+	// Agents rarely need the others, and a model is shown every listed one; the documentation lists them.
 
 	Parallel   *int     `json:"parallel" arg:"Agents at once. Default: as many as may run" min:"1" max:"1000" unlisted:"true"`
 	InPlace    *bool    `json:"in_place" arg:"Work in the project itself. Default: only without git" unlisted:"true"`
@@ -98,8 +98,11 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 		}
 		run.Inputs = a.Inputs.Of(inputs)
 	}
-	agent, err := e.runExecutor(ctx, b.Who, cfg, a.Executor)
+	agent, err := e.agentFor(ctx, b.Who, cfg, board.OrEmpty(a.Executor), nil)
 	if err != nil {
+		return nil, err
+	}
+	if err := agent.check(ctx, ""); err != nil && !e.elsewhere(err) {
 		return nil, err
 	}
 	project, repos, err := e.rootRepos(ctx, b.View)
@@ -206,25 +209,17 @@ func nameAndVariant(executor string) (name string, variant *string) {
 	return name, variant
 }
 
-// runExecutor resolves NAME or NAME:VARIANT, or the default.
-func (e *Engine) runExecutor(ctx context.Context, who session.Caller, cfg *config.Config, named *string) (*choice, error) {
-	var name string
-	var of *string
-	if named != nil && strings.TrimSpace(*named) != "" {
-		name, of = nameAndVariant(*named)
-	} else {
-		var err error
-		if name, of, err = e.defaultExecutor(ctx, who, cfg); err != nil {
-			return nil, err
-		}
+// agentFor returns the executor that a caller names, as NAME or NAME:VARIANT, or the default.
+func (e *Engine) agentFor(ctx context.Context, who session.Caller, cfg *config.Config, name string, variant *string) (agent *choice, err error) {
+	if strings.TrimSpace(name) == "" {
+		name, variant, err = e.defaultExecutor(ctx, who, cfg)
+	} else if variant == nil {
+		name, variant = nameAndVariant(name)
 	}
-	agent, err := e.choose(ctx, name, of)
-	if err == nil {
-		if err = agent.check(ctx, ""); e.elsewhere(err) {
-			err = nil
-		}
+	if err != nil {
+		return nil, err
 	}
-	return agent, err
+	return e.choose(ctx, name, variant)
 }
 
 // rootRepos returns the project of the server's own folder, and its repositories with the branches that

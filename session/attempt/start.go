@@ -60,13 +60,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err := e.WithinBudget(ctx, b.Who, cfg); err != nil {
 		return nil, err
 	}
-	executor, variant := a.Executor, a.Variant
-	if executor == "" {
-		if executor, variant, err = e.defaultExecutor(ctx, b.Who, cfg); err != nil {
-			return nil, err
-		}
-	}
-	agent, err := e.choose(ctx, executor, variant)
+	agent, err := e.agentFor(ctx, b.Who, cfg, a.Executor, a.Variant)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +110,7 @@ func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *
 			a.Repos[i].RepoPath = "" // the machine that takes it has its own
 		}
 	} else {
-		setWorkspace(ctx, a, filepath.Join(e.worktreesDir(cfg), a.ID))
+		setWorkspace(ctx, a, e.newFolder(cfg, a.Branch))
 	}
 	return a, first, nil
 }
@@ -239,6 +233,12 @@ func newBranch(ctx context.Context, b store.View, prefix, title string, repos []
 		}
 	}
 	return "", session.NotNow(codes.NoBranchLeft, "No branch is left for attempts of this task: %d names were tried, such as %s. Delete branches of old attempts, or change the task's title, and call again.", tries, worktree.BranchFor(prefix, title))
+}
+
+// newFolder returns the folder of the worktrees of a new attempt.
+func (e *Engine) newFolder(cfg *config.Config, branch string) string {
+	dir := e.worktreesDir(cfg)
+	return filepath.Join(dir, worktree.NameFor(dir, branch))
 }
 
 // setWorkspace sets the paths of an attempt's workspace in its folder: agents start in the worktree, in the

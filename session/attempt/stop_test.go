@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/worktree"
 )
 
 func (s *server) stopAttempt(id string) *AttemptReply {
@@ -109,7 +110,7 @@ func TestStopBehindLinks(t *testing.T) {
 	must(t, os.MkdirAll(theirs, 0o700))
 	must(t, os.WriteFile(filepath.Join(theirs, "work.txt"), []byte("unsaved"), 0o600))
 	tree := r.Repos[0].WorktreePath
-	journals, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(tree)), ".journal", r.AttemptID+".json"))
+	journals, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(tree)), ".journal", worktree.NameOf(tree)+".json"))
 	if err != nil || len(journals) != 1 {
 		t.Fatal(journals, err)
 	}

@@ -13,7 +13,7 @@ type ListProjectsArgs struct {
 
 // ListReposArgs are the arguments of list_repos.
 type ListReposArgs struct {
-	ProjectID string  `json:"project_id" arg:"UUID, from list_projects"`
+	ProjectID string  `json:"project_id" arg:"From list_projects"`
 	Limit     *int    `json:"limit" arg:"Default: 50" min:"1" max:"500"`
 	Cursor    *string `json:"cursor" arg:"next_cursor" max:"1000"`
 }
@@ -21,10 +21,13 @@ type ListReposArgs struct {
 // ListTasksArgs are the arguments of list_tasks (seed 004, "list_tasks provides
 // attempt summary").
 type ListTasksArgs struct {
-	ProjectID string  `json:"project_id" arg:"UUID, from list_projects"`
-	Status    *string `json:"status" arg:"todo, inprogress, inreview, done or cancelled" enum:"todo,inprogress,inreview,done,cancelled"`
-	Limit     *int    `json:"limit" arg:"Default: 50" min:"1" max:"500"`
-	Cursor    *string `json:"cursor" arg:"next_cursor" max:"1000"`
+	ProjectID string   `json:"project_id" arg:"From list_projects"`
+	Status    *string  `json:"status" arg:"Default: all" enum:"todo,inprogress,inreview,done,cancelled"`
+	Labels    []string `json:"labels,omitempty" arg:"All of these" max:"10"`
+	Priority  *string  `json:"priority,omitempty" arg:"Default: all" enum:"low,normal,high"`
+	Limit     *int     `json:"limit" arg:"Default: 50" min:"1" max:"500"`
+	Cursor    *string  `json:"cursor" arg:"next_cursor" max:"1000"`
+	Text      string   `json:"-"` // in the title, in upper or lower case; for people
 }
 
 // ListTaskAttemptsArgs are the arguments of list_task_attempts.
@@ -41,28 +44,32 @@ type TaskArgs struct {
 
 // CreateTaskArgs are the arguments of create_task.
 type CreateTaskArgs struct {
-	ProjectID    string   `json:"project_id" arg:"UUID, from list_projects"`
+	ProjectID    string   `json:"project_id" arg:"From list_projects"`
 	Title        string   `json:"title" arg:"One line" max:"200"`
 	Description  *string  `json:"description" arg:"The work in full" max:"100000"`
-	JobName      *string  `json:"job_name" arg:"Job of the workflow to complete"`
+	JobName      *string  `json:"job_name" arg:"From get_workflows"`
 	WorkflowName *string  `json:"workflow_name" arg:"Its workflow"`
 	Inputs       Inputs   `json:"inputs,omitempty" arg:"Values of its inputs"`
 	Lead         *string  `json:"lead,omitempty" arg:"server: an agent per step. Default: agent" enum:"agent,server"`
-	DependsOn    []string `json:"depends_on,omitempty" arg:"UUIDs of tasks to be done first" max:"50"`
-	RequestID    *string  `json:"request_id" arg:"Any text, for retries"`
+	Labels       []string `json:"labels,omitempty" arg:"Single words" max:"10"`
+	Priority     *string  `json:"priority,omitempty" arg:"Default: normal" enum:"low,normal,high"`
+	DependsOn    []string `json:"depends_on,omitempty" arg:"UUIDs of tasks to do first" max:"50"`
+	RequestID    *string  `json:"request_id" arg:"For retries"`
 }
 
 // UpdateTaskArgs are the arguments of update_task: omitted fields do not change; an empty
-// description, job_name, workflow_name, inputs or depends_on is cleared. Another workflow clears the inputs.
+// description, job_name, workflow_name, inputs, labels or depends_on is cleared. Another workflow clears the inputs.
 type UpdateTaskArgs struct {
 	TaskID       string   `json:"task_id" arg:"UUID"`
 	Title        *string  `json:"title" arg:"One line" max:"200"`
 	Description  *string  `json:"description" arg:"The work in full" max:"100000"`
-	Status       *string  `json:"status" arg:"todo, inprogress, inreview, done or cancelled" enum:"todo,inprogress,inreview,done,cancelled"`
-	JobName      *string  `json:"job_name" arg:"Job of the workflow to complete"`
+	Status       *string  `json:"status" arg:"New" enum:"todo,inprogress,inreview,done,cancelled"`
+	JobName      *string  `json:"job_name" arg:"From get_workflows"`
 	WorkflowName *string  `json:"workflow_name" arg:"Its workflow"`
 	Inputs       Inputs   `json:"inputs,omitempty" arg:"Values of its inputs"`
-	DependsOn    []string `json:"depends_on" arg:"UUIDs of tasks to be done first" max:"50"`
+	Labels       []string `json:"labels,omitempty" arg:"All" max:"10"`
+	Priority     *string  `json:"priority,omitempty" arg:"New" enum:"low,normal,high"`
+	DependsOn    []string `json:"depends_on" arg:"UUIDs of tasks to do first" max:"50"`
 }
 
 // Target names an attempt.

@@ -52,7 +52,10 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 	}
 	var all []Attention
 	for _, a := range attempts {
-		state, isRun := b.StateOf(&a.Situation), a.Run != nil
+		state, isRun, run := b.StateOf(&a.Situation), a.Run != nil, Run{}
+		if isRun {
+			_ = json.Unmarshal(a.Run, &run) // one that cannot be read has no budgets and no end
+		}
 		kind, command := AttentionReview, "deepwork board diff "+Short(a.AttemptID)
 		switch {
 		case state == Conflicted:
@@ -66,13 +69,12 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 			if err != nil {
 				return nil, Fault("reading the cost of the run", err)
 			}
-			run := Run{}
-			_ = json.Unmarshal(a.Run, &run) // one that cannot be read has no budgets
 			kind, command = AttentionRun, "deepwork run resume "+Short(a.AttemptID)+run.LargerBudget(state, cost)
 		case state == Failed || state == Interrupted:
 			kind, command = AttentionFailed, "deepwork board tail "+Short(a.AttemptID)
 		}
-		all = append(all, Attention{Kind: kind, ID: a.AttemptID, State: &state, Title: a.Title, Since: new(Stamp(a.Since)), Command: command, End: endOf(a.Run), at: a.Since})
+		all = append(all, Attention{Kind: kind, ID: a.AttemptID, State: &state, Title: a.Title, Since: new(Stamp(a.Since)), Command: command,
+			TaskID: a.TaskID, End: run.End, InPlace: run.InPlace, at: a.Since})
 	}
 	limits, err := unclearLimits(ctx, v.View)
 	if err != nil {
@@ -132,7 +134,7 @@ func unclearLimits(ctx context.Context, v store.View) (all []Attention, err erro
 		}
 		for i, r := range waitsOf(run, true) {
 			if r.tries > 0 {
-				all = append(all, Attention{Kind: AttentionLimit, ID: at.ID, State: new(WaitingForLimit), Title: w.Title + ": " + r.Text(), Since: &r.Since, Command: "deepwork run status " + Short(at.ID), at: run.Waits[i].Since})
+				all = append(all, Attention{Kind: AttentionLimit, ID: at.ID, State: new(WaitingForLimit), Title: w.Title + ": " + r.Text(), Since: &r.Since, Command: "deepwork run status " + Short(at.ID), TaskID: at.TaskID, at: run.Waits[i].Since})
 			}
 		}
 	}
@@ -156,15 +158,6 @@ func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attent
 		all = append(all, Attention{Kind: AttentionSource, ID: x.ID, Title: fmt.Sprintf("%s asks for %s: %s", x.Source, x.WorkflowName, p.Asks), Since: new(Stamp(x.StartedAt)), at: x.StartedAt})
 	}
 	return all, nil
-}
-
-// endOf returns how a run on the board has ended, nil if it has not ended or is no run.
-func endOf(run json.RawMessage) *RunEnd {
-	r := Run{}
-	if run == nil || json.Unmarshal(run, &r) != nil {
-		return nil
-	}
-	return r.End
 }
 
 // StepAttention returns what a step that waits for a person is among the rest that needs one.

@@ -121,6 +121,33 @@ func TestReq004_Tasks(t *testing.T) {
 	}
 }
 
+func TestLabelsAndPriority(t *testing.T) {
+	p := newProject(t)
+	s := p.open()
+	project, _ := s.rootProject()
+	create := func(labels []string, priority *string) (*Task, error) {
+		return s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "T", Labels: labels, Priority: priority})
+	}
+	v := testkit.Get(create([]string{"web", "bug", "web"}, new("high"))).Must(t)
+	testkit.Same(t, v.Labels, []string{"bug", "web"})
+	v = testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Title: new("U")})).Must(t)
+	testkit.Equal(t, strings.Join(v.Labels, " ")+" "+v.Priority, "bug web high")
+	v = testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Labels: []string{}, Priority: new("low")})).Must(t)
+	testkit.Equal(t, strings.Join(v.Labels, " ")+v.Priority, "low")
+	list := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Priority: new("low"), Text: "u"})).Must(t)
+	testkit.Equal(t, list.Total, 1)
+	testkit.Equal(t, OrEmpty(list.Filters.Priority), "low")
+
+	for word, labels := range map[string][]string{
+		"Join words with -": {"good first"}, "one word": {""}, "at most 40": {strings.Repeat("x", 41)}, "at most 10": slices.Repeat([]string{"x"}, 11),
+	} {
+		if _, err := create(labels, nil); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v: %v, want %q", labels, err, word)
+		}
+	}
+	refused(t, testkit.Get(create(nil, new("urgent"))).Err(), session.ToolError, "invalid_argument", "low, normal or high")
+}
+
 func TestCreateTaskOnce(t *testing.T) {
 	p := newProject(t)
 	s := p.open()

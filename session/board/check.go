@@ -85,6 +85,38 @@ func checkStatus(status string) (task.Status, error) {
 		With("argument", "status").With("value", Clip(status)).With("allowed", names)
 }
 
+// checkPriority returns the priority that a text names, "" for nil.
+func checkPriority(given *string) (task.Priority, error) {
+	if given == nil {
+		return "", nil
+	}
+	p := task.Priority(*given)
+	if p.Check() != nil {
+		return "", session.Wrong(codes.InvalidArgument, "There is no priority %q. Use low, normal or high.", Clip(*given)).With("argument", "priority").With("value", Clip(*given))
+	}
+	return p, nil
+}
+
+// checkLabels returns labels sorted, each once; nil stays nil.
+func checkLabels(given []string) ([]string, error) {
+	if len(given) > task.MaxLabels {
+		return nil, session.Wrong(codes.InvalidArgument, "labels has %d entries, and at most %d are allowed. Keep those that you filter by.", len(given), task.MaxLabels).
+			With("argument", "labels").With("value", len(given)).With("max", task.MaxLabels)
+	}
+	all := slices.Clone(given)
+	for i, label := range all {
+		field := fmt.Sprintf("labels[%d]", i)
+		if err := CheckText(field, label, task.MaxLabel); err != nil {
+			return nil, err
+		}
+		if words := strings.Fields(label); len(words) != 1 || words[0] != label {
+			return nil, session.Wrong(codes.InvalidArgument, "%s is %q: expected one word. Join words with -, as in needs-design.", field, Clip(label)).With("argument", field).With("value", Clip(label))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
 // page checks a list's limit and cursor.
 func page(limit *int, cursor *string) (task.Page, error) {
 	p := task.Page{Limit: DefaultLimit}

@@ -62,21 +62,23 @@ type ReposReply struct {
 // (seed 004, "list_tasks provides attempt summary").
 type Task struct {
 	TaskID                string          `json:"task_id" jsonschema:"UUID of the task"`
-	ProjectID             string          `json:"project_id" jsonschema:"UUID of its project"`
+	ProjectID             string          `json:"project_id" jsonschema:"UUID"`
 	Title                 string          `json:"title" jsonschema:"the work in one line"`
 	Description           *string         `json:"description" jsonschema:"the work in full, or null"`
-	Status                string          `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled"`
+	Status                string          `json:"status" jsonschema:"where the work is"`
 	JobName               *string         `json:"job_name" jsonschema:"job of the workflow that its attempts must complete, or null"`
 	WorkflowName          *string         `json:"workflow_name" jsonschema:"workflow that its attempts must complete, or null"`
 	Inputs                machine.Outputs `json:"inputs" jsonschema:"values of the workflow's inputs that are known, by name"`
 	Lead                  string          `json:"lead" jsonschema:"agent: one agent does the workflow; server: each attempt is a run, with an agent per step"`
+	Labels                []string        `json:"labels" jsonschema:"its labels"`
+	Priority              string          `json:"priority" jsonschema:"low, normal or high"`
 	DependsOn             []string        `json:"depends_on" jsonschema:"UUIDs of tasks that must be done before an attempt starts"`
 	BlockedBy             []string        `json:"blocked_by" jsonschema:"UUIDs of those that are not done"`
 	CreatedAt             string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 	UpdatedAt             string          `json:"updated_at" jsonschema:"when it last changed, RFC 3339 in UTC"`
 	LatestAttemptID       *string         `json:"latest_attempt_id" jsonschema:"UUID of its newest attempt, or null"`
 	LatestWorkspaceBranch *string         `json:"latest_workspace_branch" jsonschema:"git branch of that attempt, or null"`
-	LatestSessionID       *string         `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null if its agent never ran"`
+	LatestSessionID       *string         `json:"latest_session_id" jsonschema:"UUID of that attempt's newest conversation, or null"`
 	LatestSessionExecutor *string         `json:"latest_session_executor" jsonschema:"executor of that conversation, such as CLAUDE_CODE, or null"`
 	HasInProgressAttempt  bool            `json:"has_in_progress_attempt" jsonschema:"whether an attempt is waiting, starting or running"`
 	LastAttemptFailed     bool            `json:"last_attempt_failed" jsonschema:"whether the newest attempt failed or was interrupted"`
@@ -92,9 +94,11 @@ type TaskReply struct {
 
 // TaskFilters are the filters of list_tasks.
 type TaskFilters struct {
-	ProjectID string  `json:"project_id" jsonschema:"UUID of the project"`
-	Status    *string `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled, or null for all"`
-	Limit     int     `json:"limit" jsonschema:"limit on the entries of a reply"`
+	ProjectID string   `json:"project_id" jsonschema:"UUID of the project"`
+	Status    *string  `json:"status" jsonschema:"todo, inprogress, inreview, done or cancelled, or null for all"`
+	Labels    []string `json:"labels" jsonschema:"labels that they all have"`
+	Priority  *string  `json:"priority" jsonschema:"low, normal or high, or null for all"`
+	Limit     int      `json:"limit" jsonschema:"limit on the entries of a reply"`
 }
 
 // TasksReply answers list_tasks.
@@ -115,9 +119,11 @@ type Attention struct {
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
 	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project; empty for source_asks"`
 
-	Waits *session.AwaitingStep `json:"-"` // of StepWaits
-	End   *RunEnd               `json:"-"` // of a run
-	at    time.Time             // Since
+	Waits   *session.AwaitingStep `json:"-"` // of StepWaits
+	TaskID  string                `json:"-"` // of an attempt
+	End     *RunEnd               `json:"-"` // of a run
+	InPlace bool                  `json:"-"` // a run that works in the project's own folder
+	at      time.Time             // Since
 }
 
 // AttentionReply answers needs_attention.

@@ -103,7 +103,7 @@ type RunWaits struct {
 	StepID    string  `json:"step_id" jsonschema:"id of the step"`
 	Since     string  `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC"`
 	Until     *string `json:"until" jsonschema:"when the limit ends, or the step is tried again if the provider does not say, RFC 3339 in UTC, or null"`
-	Command   *string `json:"command" jsonschema:"command with which the person passes the outputs, or null"`
+	Command   *string `json:"command" jsonschema:"command with which the person reviews the outputs, or null"`
 
 	tries int // as RunWait
 }
@@ -111,7 +111,7 @@ type RunWaits struct {
 // Text says what the step waits for.
 func (w *RunWaits) Text() string {
 	if w.Command != nil {
-		return fmt.Sprintf("Step %s waits for a person to pass its outputs: %s, or --fail --feedback TEXT", w.StepID, *w.Command)
+		return fmt.Sprintf("Step %s waits for a person's review: %s", w.StepID, *w.Command)
 	}
 	until := OrEmpty(w.Until)
 	if at, err := time.Parse(time.RFC3339, until); err == nil {

@@ -22,22 +22,28 @@ func (b *Board) ListTasks(ctx context.Context, who session.Caller, a ListTasksAr
 	if err != nil {
 		return nil, err
 	}
-	var status task.Status
+	f := task.Filter{Text: a.Text}
 	if a.Status != nil {
-		if status, err = checkStatus(*a.Status); err != nil {
+		if f.Status, err = checkStatus(*a.Status); err != nil {
 			return nil, err
 		}
 	}
-	all, total, next, err := v.Tasks(ctx, id, status, p)
+	if f.Priority, err = checkPriority(a.Priority); err != nil {
+		return nil, err
+	}
+	if f.Labels, err = checkLabels(a.Labels); err != nil {
+		return nil, err
+	}
+	all, total, next, err := v.Tasks(ctx, id, f, p)
 	if n := fitting(all); n < len(all) {
 		// The page ends early and its cursor leads to the rest: a description is never cut.
-		all, total, next, err = v.Tasks(ctx, id, status, task.Page{Limit: n, Cursor: p.Cursor})
+		all, total, next, err = v.Tasks(ctx, id, f, task.Page{Limit: n, Cursor: p.Cursor})
 	}
 	if err != nil {
 		return nil, FaultOf("listing the tasks", cursor(p, err), "project", "project_id", id, remedyProject)
 	}
 	r := &TasksReply{Tasks: []Task{}, Count: len(all), Total: total, NextCursor: OrNull(next),
-		Filters: TaskFilters{ProjectID: id, Status: OrNull(string(status)), Limit: p.Limit}}
+		Filters: TaskFilters{ProjectID: id, Status: OrNull(string(f.Status)), Labels: NonNil(f.Labels), Priority: OrNull(string(f.Priority)), Limit: p.Limit}}
 	for _, s := range all {
 		r.Tasks = append(r.Tasks, *b.taskReply(&s))
 	}
@@ -120,6 +126,14 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 	if err != nil {
 		return nil, err
 	}
+	labels, err := checkLabels(a.Labels)
+	if err != nil {
+		return nil, err
+	}
+	priority, err := checkPriority(a.Priority)
+	if err != nil {
+		return nil, err
+	}
 	if a.Lead != nil && *a.Lead != task.AgentLeads && *a.Lead != task.ServerLeads {
 		return nil, session.Wrong(codes.InvalidArgument, "lead is %q: expected %s or %s.", Clip(*a.Lead), task.AgentLeads, task.ServerLeads).With("argument", "lead").With("value", Clip(*a.Lead))
 	}
@@ -139,7 +153,7 @@ func (b *Board) CreateTask(ctx context.Context, who session.Caller, a CreateTask
 		}
 	}
 	s, err := v.CreateTask(ctx, task.NewTask{
-		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Inputs: inputs, Lead: OrEmpty(a.Lead), DependsOn: dependsOn,
+		ProjectID: projectID, Title: a.Title, Description: a.Description, JobName: job, WorkflowName: workflow, Inputs: inputs, Lead: OrEmpty(a.Lead), Labels: labels, Priority: priority, DependsOn: dependsOn,
 	}, request)
 	b.o.Changed()
 	return b.taskReply(s), FaultOf("creating the task", err, "project", "project_id", projectID, remedyProject)
@@ -171,6 +185,16 @@ func (b *Board) UpdateTask(ctx context.Context, who session.Caller, a UpdateTask
 	}
 	if change.DependsOn, err = checkDependencies(a.DependsOn); err != nil {
 		return nil, err
+	}
+	if change.Labels, err = checkLabels(a.Labels); err != nil {
+		return nil, err
+	}
+	if a.Priority != nil {
+		priority, err := checkPriority(a.Priority)
+		if err != nil {
+			return nil, err
+		}
+		change.Priority = &priority
 	}
 	if change.JobName != nil || change.WorkflowName != nil || a.Inputs != nil {
 		was, err := v.Task(ctx, id)
@@ -258,7 +282,7 @@ func (b *Board) taskReply(s *task.Summary) *Task {
 		JobName: s.JobName, WorkflowName: s.WorkflowName, Inputs: InputsOf(&s.Task), Lead: s.Lead, CreatedAt: Stamp(s.CreatedAt), UpdatedAt: Stamp(s.UpdatedAt),
 		LatestAttemptID: s.LatestAttemptID, LatestWorkspaceBranch: s.LatestWorkspaceBranch, LatestAttemptState: state,
 		LatestSessionID: s.LatestSessionID, LatestSessionExecutor: s.LatestSessionExecutor,
-		DependsOn: NonNil(s.DependsOn), BlockedBy: NonNil(s.BlockedBy),
+		Labels: NonNil(s.Labels), Priority: string(s.Priority), DependsOn: NonNil(s.DependsOn), BlockedBy: NonNil(s.BlockedBy),
 		HasInProgressAttempt: s.HasInProgressAttempt, LastAttemptFailed: s.LastAttemptFailed,
 	}
 }

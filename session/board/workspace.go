@@ -11,6 +11,7 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/attempt/worktree"
 	"deepwork/session/codes"
 	"deepwork/session/state"
 	"deepwork/session/store"
@@ -36,8 +37,8 @@ type Workspace struct {
 func FindWorkspace(root string, getenv func(string) string) *Workspace {
 	w := &Workspace{root: root, apart: getenv(config.ProjectEnv) != ""}
 	dir, below := state.Around(root)
-	id, _, _ := strings.Cut(filepath.ToSlash(below), "/")
-	if id, err := CheckID("attempt_id", id); err == nil {
+	name, _, _ := strings.Cut(filepath.ToSlash(below), "/")
+	if id, err := CheckID("attempt_id", worktree.Owner(strings.TrimSuffix(root, below), name)); err == nil {
 		w.Attempt, w.ByPath = id, true
 	} else if board, id, ok := agentOf(getenv); ok {
 		w.Attempt, dir = id, filepath.Dir(board)

@@ -91,10 +91,29 @@ func TestARoundNamesTheCheckThatChangesWhatAnotherIsAbout(t *testing.T) {
 	}}
 	before, err := s.Look(t.Context())
 	testkit.Must(t, err)
-	r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 2), Over: make([]bool, 2), Done: func(int) {}}
+	var left []int
+	r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 2), Over: make([]bool, 2), Done: func(n int) { left = append(left, n) }}
 	testkit.Must(t, free().Run(t.Context(), r))
+	testkit.Same(t, left, []int{1, 2, 2, 2})
 	if runs, _ := os.ReadFile(count); len(runs) != 4 || r.Undecided != nil || !r.Verdicts[0].Passed || r.Verdicts[0].Digest != r.After.Digest(0) {
 		t.Errorf("%q, undecided %v", runs, r.Undecided)
+	}
+}
+
+// What a step protects is compared with its beginning, in git and without it.
+func TestProtectedFilesThatChanged(t *testing.T) {
+	plain := testkit.Dir(t)
+	testkit.Write(t, filepath.Join(plain, "d0", "f0"), "")
+	testkit.Write(t, filepath.Join(plain, "d0", "f1"), "")
+	for _, root := range []string{repository(t, 2), plain} {
+		testkit.Equal(t, testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Name: "x"}})).Must(t), nil, "nothing is protected")
+		was := testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Protect: []string{"d0/*"}}, {Protect: []string{"other/**"}}})).Must(t)
+		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t), nil, "at once")
+		testkit.Must(t, os.Remove(filepath.Join(root, "d0", "f0")))
+		for _, name := range []string{"d0/f1", "other/deep/new", "elsewhere"} {
+			testkit.Write(t, filepath.Join(root, name), "edited")
+		}
+		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t), []string{"'d0/f0' was deleted", "'d0/f1' was changed", "'other/deep/new' was added"})
 	}
 }
 

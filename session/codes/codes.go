@@ -1,5 +1,5 @@
 // Package codes has the codes of errors (session.Error), by which agents and scripts tell them apart. The
-// comment of each says what its caller does; the table in transport/TOOLS.md is made of them.
+// comment of each says what its caller does; the table in cmd/deepwork/docs/reference/tools.md is made of them.
 package codes
 
 // The codes, sorted.

@@ -199,6 +199,35 @@ func TestFilters(t *testing.T) {
 	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"add", "."}})).Err(), "remove or rename it", "a setting that cannot be switched off")
 }
 
+// A program of the repository signs nothing, unless the user's config names it too.
+func TestProgramsThatSignNothing(t *testing.T) {
+	dir, run := repo(t)
+	user := filepath.Join(t.TempDir(), "config")
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv("GIT_CONFIG_GLOBAL", user)
+	for _, c := range []struct {
+		user   string
+		own    []string
+		signs  bool
+		unused map[string]string
+	}{
+		{"", nil, true, map[string]string{"gpg.program": "false"}},
+		{"[gpg]\n\tprogram = gpg\n", nil, true, map[string]string{}},
+		{"[gpg]\n\tprogram = gpg\n", []string{"gpg.ssh.program", "x"}, true, map[string]string{}},
+		{"", []string{"gpg.format", "ssh"}, true, map[string]string{"gpg.ssh.program": "x"}},
+		{"", []string{"commit.gpgSign", "false"}, false, nil},
+	} {
+		must(t, os.WriteFile(user, []byte(c.user), 0o600))
+		if c.own != nil {
+			run("config", c.own[0], c.own[1])
+		}
+		signs, unused, err := Signing(t.Context(), Command{Dir: dir, User: true})
+		must(t, err)
+		testkit.Equal(t, signs, c.signs, "%v", c.own)
+		testkit.Same(t, unused, c.unused, "%v", c.own)
+	}
+}
+
 // What a killed git has left is named, with the command that removes it; so is a git that is too old.
 func TestErrorsSayWhatHelps(t *testing.T) {
 	dir, _ := repo(t)

@@ -22,17 +22,17 @@ const (
 // BranchArgs are the arguments of rebase_attempt and abort_merge.
 type BranchArgs struct {
 	board.Target
-	RepoID *string `json:"repo_id" arg:"UUID. Default: all"`
+	RepoID *string `json:"repo_id" arg:"Default: all"`
 }
 
 // MergeArgs are the arguments of merge_attempt.
 type MergeArgs struct {
 	board.Target
-	RepoID  *string `json:"repo_id" arg:"UUID. Default: all"`
-	Way     *string `json:"way" arg:"merge, squash or rebase. Default: merge" enum:"merge,squash,rebase"`
+	RepoID  *string `json:"repo_id" arg:"Default: all"`
+	Way     *string `json:"way" arg:"Default: merge" enum:"merge,squash,rebase"`
 	Message *string `json:"message" arg:"Text of the commit" max:"100000"`
 
-	// The README and the errors that they help with name the others.
+	// The documentation and the errors that they help with name the others.
 
 	Commit   *bool `json:"commit" arg:"First commit all that the worktree has" unlisted:"true"`
 	Force    *bool `json:"force" arg:"Merge files with conflict markers" unlisted:"true"`
@@ -42,16 +42,16 @@ type MergeArgs struct {
 // PushArgs are the arguments of push_attempt.
 type PushArgs struct {
 	board.Target
-	RepoID *string `json:"repo_id" arg:"UUID. Default: all"`
+	RepoID *string `json:"repo_id" arg:"Default: all"`
 	Remote *string `json:"remote" arg:"Default: origin"`
-	Force  *bool   `json:"force" arg:"Replace it unless others pushed. Default: false"`
+	Force  *bool   `json:"force" arg:"Replace it unless others pushed"`
 }
 
 // TargetArgs are the arguments of change_target.
 type TargetArgs struct {
 	board.Target
 	TargetBranch string  `json:"target_branch" arg:"An existing branch"`
-	RepoID       *string `json:"repo_id" arg:"UUID. Default: all"`
+	RepoID       *string `json:"repo_id" arg:"Default: all"`
 }
 
 // DiffReply answers get_attempt_diff.

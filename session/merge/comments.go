@@ -24,7 +24,7 @@ type CommentArgs struct {
 	Comments  []CommentArg `json:"comments" arg:"To add" max:"100"`
 	Remove    []string     `json:"remove" arg:"UUIDs of comments, or all" max:"100"`
 	Send      bool         `json:"send" arg:"Default: false"`
-	RequestID *string      `json:"request_id" arg:"Any text, for retries"`
+	RequestID *string      `json:"request_id" arg:"For retries"`
 }
 
 // A CommentArg is one comment of comment_attempt.

@@ -140,7 +140,7 @@ func Fill(w *store.SessionWrite, before *machine.State, row store.Session, next 
 		return err
 	}
 	w.Session, w.Frame = RowOf(row, next), string(frame)
-	w.Put, w.Gone = partsOf(put), partsOf(gone)
+	w.Put, w.Gone = append(w.Put, partsOf(put)...), append(w.Gone, partsOf(gone)...) // besides what is not of the state
 	if n := len(next.Replies); n > 0 {
 		if p := next.Replies[n-1]; p.RequestID != nil && (p.Revision > before.Revision || w.Before < 0) {
 			w.Request = new(Request{next.Identity, p.Tool, *p.RequestID}.Key())

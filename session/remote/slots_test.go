@@ -287,4 +287,5 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	if _, total, err := s.Newest(t.Context(), "me", 1); total != 1 || err != nil {
 		t.Errorf("%d runs, want 1; %v", total, err)
 	}
+	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, []session.Count{{N: 1, What: "execution", Of: "0 going on"}})
 }

@@ -67,6 +67,20 @@ func (a *away) State(context.Context, string) (*machine.State, error) {
 
 func (*away) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
 
+func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
+	s := &machine.State{JobName: "alpha", WorkflowName: "main"}
+	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd"}
+	before := &task.Execution{FinalMessage: new("half done\nsee notes.md")}
+	got := testkit.Get(firstPrompt(" Ship it\n", s, step, []string{"review"}, before, "the tests fail", true)).Must(t)
+	testkit.ContainsAll(t, got, []string{"# Goal\n\nShip it\n\n# Your step: draft\n", "workflow alpha/main", "on the steps review: leave", "Commit the files", `session_id "0123abcd", step_id "draft"`, "> half done\n> see notes.md\n", "not finished: the tests fail"})
+	alone := testkit.Get(firstPrompt("g", s, step, nil, nil, "", false)).Must(t)
+	for _, other := range []string{"Other agents", "Commit", "before"} {
+		if strings.Contains(alone, other) {
+			t.Errorf("an agent alone is told of %q:\n%s", other, alone)
+		}
+	}
+}
+
 // A leader waits for stores that do not answer, until it is stopped, and ends for other errors.
 func TestLeadWaitsForItsStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -68,7 +68,7 @@ func (d *leader) exhausted(j job) string {
 	}
 	text += saw
 	if d.silent[j.place] {
-		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('Runs' in the README).", runner.MCPName)
+		text += fmt.Sprintf(" The last one never connected to the MCP server %s: its program must know that server ('deepwork help tutorials/run').", runner.MCPName)
 	}
 	return text
 }

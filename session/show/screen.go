@@ -1,11 +1,8 @@
 package show
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"strconv"
 	"strings"
@@ -215,31 +212,4 @@ func EndDrawing() {
 	drawn.Lock()
 	defer drawn.Unlock()
 	erase()
-}
-
-// Ask asks a question at the controlling terminal, whatever stdin is, and returns the line that is typed; what was
-// typed before does not count. It blocks until then.
-func Ask(question string) (answer string, err error) {
-	in, err := os.OpenFile(terminalIn, os.O_RDWR, 0)
-	if err != nil {
-		return "", fmt.Errorf("opening the terminal: %w", err)
-	}
-	defer in.Close()
-	out, err := os.OpenFile(terminalOut, os.O_RDWR, 0)
-	if err != nil {
-		return "", fmt.Errorf("opening the terminal: %w", err)
-	}
-	defer out.Close()
-	if err := discard(in); err != nil {
-		return "", fmt.Errorf("discarding what was typed before the question: %w", err)
-	}
-	EndDrawing()
-	if _, err := fmt.Fprint(out, question); err != nil {
-		return "", fmt.Errorf("asking at the terminal: %w", err)
-	}
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("reading the answer: %w", err)
-	}
-	return strings.TrimSpace(line), nil
 }

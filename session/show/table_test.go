@@ -45,6 +45,9 @@ func TestATableFitsTheScreen(t *testing.T) {
 			t.Errorf("at %d: %q", width, got)
 		}
 	}
+	testkit.Equal(t, printed(6, func(s *Screen) {
+		s.Table([]Column{{Title: "AB"}, {Title: "CD", Optional: true}}, [][]string{{"1", "2"}})
+	}), "AB  CD\n1   2\n", "as wide as the screen")
 	testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns, rows) }), `everybody who waits for it`, "without a limit")
 	for _, emoji := range []string{"👩\u200d💻 x", "👍🏽 x", "🏳️\u200d🌈 x"} {
 		testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns[4:5], [][]string{{emoji}}) }), emoji, "is cut without a limit")

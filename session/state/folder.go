@@ -1,5 +1,5 @@
 // Package state says where the state of a project is: outside the project, in a folder
-// of the user's that nobody else reads (catalog/trust/README.md). In the project itself are only
+// of the user's that nobody else reads (cmd/deepwork/docs/reference/security.md). In the project itself are only
 // what people write and share, exported sessions and review files.
 //
 //	<base>/key                                        the key of the installation

@@ -82,6 +82,23 @@ func TestPlacesThatAreRefused(t *testing.T) {
 	}
 }
 
+// The folder of exports may be a link inside the project, not to elsewhere.
+func TestOpenTmp(t *testing.T) {
+	root, _ := newProject(t)
+	f := find(t, root)
+	for _, dir := range []string{".deepwork", "exports"} {
+		must(t, os.Mkdir(filepath.Join(root, dir), 0o700))
+	}
+	must(t, os.Symlink(filepath.Join(root, "exports"), f.Tmp()))
+	tmp := testkit.Get(f.OpenTmp()).Must(t)
+	must(t, tmp.WriteFile("x", nil, 0o600))
+	must(t, tmp.Close())
+	testkit.Get(os.Stat(filepath.Join(root, "exports", "x"))).Must(t)
+	must(t, os.Remove(f.Tmp()))
+	must(t, os.Symlink(t.TempDir(), f.Tmp()))
+	testkit.Fails(t, testkit.Get(f.OpenTmp()).Err(), "leads out of the project")
+}
+
 func TestBaseFollowsTheSystem(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the variables of Unix")

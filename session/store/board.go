@@ -25,10 +25,10 @@ type View interface {
 	// Repo returns a repository of the config.
 	Repo(ctx context.Context, id string) (*task.Repo, error)
 
-	// Tasks lists a project's tasks of a status (all, if ""), newest first, each with
+	// Tasks lists the tasks of a project that a filter selects, newest first, each with
 	// a summary of its attempts (seed 004, "list_tasks provides attempt summary");
 	// total is how many match, next is as for Projects.
-	Tasks(ctx context.Context, projectID string, status task.Status, p task.Page) (list []task.Summary, total int, next string, err error)
+	Tasks(ctx context.Context, projectID string, f task.Filter, p task.Page) (list []task.Summary, total int, next string, err error)
 	Task(ctx context.Context, id string) (*task.Summary, error)
 	// CreateTask makes a task of the caller, or finds the one that the same request made before
 	// and returns it as it is now. ErrNotFound: there is no such project in the
@@ -94,6 +94,9 @@ type View interface {
 	// Work returns the attempts whose agents wait or run, and those that have ended, of each at most
 	// task.MaxWork, the one with the newest execution first.
 	Work(ctx context.Context) (open, ended []task.Work, err error)
+	// History returns a page of all that has run: the sessions of the project itself that the caller sees, and
+	// the attempts and runs of its tasks. A page costs the same however many there are.
+	History(ctx context.Context, q task.HistoryQuery) ([]task.HistoryRow, error)
 	// WorkedOn returns the ids of the attempts of tasks that are inprogress or inreview, the newest first, at
 	// most task.MaxAttention.
 	WorkedOn(ctx context.Context) ([]string, error)
@@ -235,7 +238,7 @@ type Board interface {
 	// attempt wait again, in the same position, and at no place if the attempt has no worktrees yet. One that was asked to stop is
 	// stopped instead. It reports false if it is not this owner's, or is no longer starting.
 	Release(ctx context.Context, executionID, owner string) (released bool, err error)
-	// Ready returns the tasks that servers may start without a call, the oldest first, at most
+	// Ready returns the tasks that servers may start without a call, by priority and then age, at most
 	// task.MaxReady, if there is room: those that are todo, have no attempt, depend on none that is not
 	// done, and were made and changed only by callers with the right to start agents.
 	Ready(ctx context.Context, r task.Room) ([]task.Ready, error)

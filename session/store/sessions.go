@@ -22,6 +22,8 @@ type Sessions interface {
 	// ReadSession returns a session, without Frame and Parts if it still has the known revision; pass -1
 	// to read it. ErrNotFound: it does not exist.
 	ReadSession(ctx context.Context, id string, known int64) (*SessionRecord, error)
+	// Judged returns the body of the JudgedPart of a step, or "".
+	Judged(ctx context.Context, id, step string) (body string, err error)
 	// ListSessions returns the sessions that match.
 	ListSessions(ctx context.Context, q SessionQuery) ([]Session, error)
 	// Ancestry returns a session and what it is nested in, active or not, the outermost first; none if
@@ -95,6 +97,10 @@ type SessionPart struct {
 	Body     string // JSON
 }
 
+// JudgedPart is the kind of the part that has the texts of a hand-in which a person failed, until they pass one; its
+// key is the step's id. It is no part of the session's state, and is only read by Sessions.Judged.
+const JudgedPart = "judged"
+
 // A SessionRecord is a whole session.
 type SessionRecord struct {
 	Session
@@ -129,6 +135,7 @@ type Definition struct {
 type SessionQuery struct {
 	IDs      []string
 	Identity string
+	Root     string // in which they were begun
 	Active   bool
 	Ended    bool    // completed or aborted
 	Attempt  *string // of this attempt; "" for those of the project itself

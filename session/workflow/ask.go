@@ -2,42 +2,13 @@ package workflow
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
-	"deepwork/catalog/job"
-	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
-
-// A question is what the client of a finished_step may ask its user.
-type question struct {
-	decision // without its answer
-	Text     string
-}
-
-// questionText is what a person reads in a client. root is where the files are.
-func questionText(root string, s *machine.State, stepID string, q *machine.Question, reviews []job.Review) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", s.SessionID, s.Goal, stepID, root)
-	for _, f := range q.Files {
-		fmt.Fprintf(&b, "- %s\n", f.Name())
-		if v, _ := q.Outputs.Get(f.Output); v.Text != nil {
-			b.WriteString(jsontext.Clip(*v.Text, 4000) + "\n")
-		}
-	}
-	b.WriteString("Criteria:\n")
-	for _, r := range reviews {
-		for _, c := range r.Criteria {
-			fmt.Fprintf(&b, "- %s: %s\n", c.Name, strings.TrimSpace(c.Question))
-		}
-	}
-	return b.String()
-}
 
 // An AskFunc has the client of a call ask its user. key names the question: its session, step and outputs, and who
 // is asked. The answer is nil if there is none by the end of ctx; later means that the client asks once the call is
@@ -60,24 +31,28 @@ func clientOf(ctx context.Context) AskFunc {
 // ask has the client of a call ask its user about a step, until within ends, and records the answer while ctx lasts. It
 // reports whether the question is settled, here or elsewhere, so that the call has another reply. A user who declines
 // is not asked again about these outputs.
-func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q question) (settled bool, err error) {
+func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q decision) (settled bool, err error) {
 	client := clientOf(ctx)
 	key := machine.Digest(fmt.Sprintf("%q", []string{who.Identity, id, q.Step, q.Digest}))
 	if _, before := e.declined.Load(key); before || client == nil || within.Err() != nil {
 		return false, nil
 	}
+	h, err := e.HandIn(ctx, id, q.Step)
+	if err != nil || h.Digest != q.Digest {
+		return false, err
+	}
 	within, cancel := context.WithCancel(within)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 	e.aside(func() { // the question ends when it is settled elsewhere
-		for changed := e.follower.changed(id); !e.settled(within, id, q.decision); changed = e.follower.changed(id) {
+		for changed := e.follower.changed(id); !e.settled(within, id, q); changed = e.follower.changed(id) {
 			if wait.Until(within, askedEvery, changed) != nil {
 				return
 			}
 		}
 		cancel()
 	})
-	answer, later := client(within, key, q.Text)
+	answer, later := client(within, key, h.Brief())
 	if later {
 		return false, nil
 	}
@@ -87,7 +62,7 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 	if within.Err() == nil {
 		e.declined.Store(key, true)
 	}
-	return ctx.Err() == nil && e.settled(ctx, id, q.decision), nil
+	return ctx.Err() == nil && e.settled(ctx, id, q), nil
 }
 
 // askedEvery is how often a question that a client asks is looked at, if nothing wakes that.
@@ -116,7 +91,7 @@ func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time
 	settled, err := c.engine.ask(ctx, within, session.Caller{Identity: who.Identity, Channel: who.Channel}, f.Row.ID, *f.question)
 	if err != nil {
 		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.Row.ID, "step", f.question.Step, "error", err)
-		return ctx.Err() == nil && c.engine.settled(ctx, f.Row.ID, f.question.decision)
+		return ctx.Err() == nil && c.engine.settled(ctx, f.Row.ID, *f.question)
 	}
 	return settled
 }
@@ -136,13 +111,9 @@ func (e *Engine) AskAbout(ctx context.Context, who session.Caller, id, stepID st
 	if err != nil {
 		return false, err
 	}
-	step, err := e.Step(r.State, stepID)
-	if err != nil {
-		return false, err
-	}
 	within, cancel := context.WithTimeout(ctx, how.ReplyWithin)
 	defer cancel()
-	return e.ask(ctx, within, who, id, question{decision{Step: stepID, Digest: q.Digest}, questionText(r.State.RootOf(e.exports.RootOf(r.Row), stepID), r.State, stepID, q, step.ReviewsBy(true))})
+	return e.ask(ctx, within, who, id, decision{Step: stepID, Digest: q.Digest})
 }
 
 // A ProgressFunc receives the progress of a call, as done of total, and what it waits for. It must

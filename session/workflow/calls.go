@@ -111,7 +111,7 @@ type FinishArgs struct {
 	SessionID      *string         `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
 	StepID         *string         `json:"step_id" arg:"The step you finished; always give it. Default: the current one"`
 	Item           *int            `json:"item" arg:"Index of its item; or give step_id as port[3]" min:"0" max:"9999"`
-	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
+	RequestID      *string         `json:"request_id" arg:"For retries"`
 
 	Merged bool `json:"-"` // by the leader of a run, which has merged the branch of an item
 	// Joined is the digest of the outputs for whose verdict an earlier call of this one waits; "" means that it is
@@ -293,7 +293,7 @@ func (c *Conn) elsewhere(ctx context.Context, id string, a FinishArgs, err error
 type AbortArgs struct {
 	Explanation string  `json:"explanation" arg:"Why, recorded with the session" max:"100000"`
 	SessionID   *string `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	RequestID   *string `json:"request_id" arg:"Any text, for retries"`
+	RequestID   *string `json:"request_id" arg:"For retries"`
 }
 
 // Abort ends a session and takes it off the stack (seed 000, 001.6).
@@ -368,7 +368,7 @@ type GoToArgs struct {
 	StepID    string  `json:"step_id" arg:"The current step or an earlier one"`
 	All       bool    `json:"all,omitempty" arg:"Restart the whole concurrent group of step_id. Default: that member"`
 	SessionID *string `json:"session_id" arg:"8 hex digits. Default: top of the stack"`
-	RequestID *string `json:"request_id" arg:"Any text, for retries"`
+	RequestID *string `json:"request_id" arg:"For retries"`
 }
 
 // GoTo goes back to an earlier step, or restarts the current one: the progress of that step and all

@@ -62,7 +62,7 @@ func TestField18_TheLastGoodVersionIsSaid(t *testing.T) {
 	good := string(testkit.Get(os.ReadFile(file)).Must(t))
 	testkit.Write(t, file, strings.Replace(good, "steps:", "stepz:", 1))
 	said := toJSON(t, p.start(c, "alpha", "main").Notice)
-	testkit.Contains(t, said, "job 'alpha' in "+filepath.Dir(file)+" does not load any more, so its last good version, 1.0.0, is used until that is corrected or the server ends. The first fault: job.yml:5:1: stepz: unknown key", "the notice")
+	testkit.Contains(t, said, "job 'alpha' in "+filepath.Dir(file)+" does not load any more, so its last good version, 1.0.0, is used until that is corrected or the server ends. The first error: job.yml:5:1: stepz: unknown key", "the notice")
 	testkit.Write(t, file, good)
 	if r := p.start(c, "alpha", "main"); strings.Contains(toJSON(t, r.Notice), "last good") {
 		t.Errorf("once it is corrected: %s", *r.Notice)

@@ -32,7 +32,7 @@ type finished struct {
 	Began    []store.Session // sessions of steps that are workflows, which it has begun
 	Recorded bool            // a transition was made, or the answer stored; else it was a repetition, or needs work
 
-	question *question // what the caller's client may ask its user; nil means nothing
+	question *decision // what the caller's client may ask its user; nil means nothing
 }
 
 // needsWork returns the reply to a call that has not finished its step.

@@ -93,7 +93,7 @@ func encodeJobs(snap *catalog.Snapshot, missing []catalog.LoadError) (r machine.
 		return machine.JobLoadError{JobName: e.JobName, JobDir: e.JobDir, Error: text}
 	})
 	if cut || whole < len(faulty) {
-		notices = append(notices, fmt.Sprintf("There are more faults than are listed, in %d jobs: `deepwork validate` prints all.", len(faulty)))
+		notices = append(notices, fmt.Sprintf("There are more errors than are listed, in %d jobs: `deepwork validate` prints all.", len(faulty)))
 	}
 	if len(faulty) > 0 && snap.Job(repairJob) != nil {
 		notices = append(notices, "The workflow "+repairJob+"/repair fixes jobs with errors, of every format.")
@@ -184,7 +184,7 @@ func lastGood(jobs *catalog.Catalog, j *job.Job) string {
 	if bad == nil || bad.JobDir != j.Dir { // of a copy of a bundled job, for instance
 		return ""
 	}
-	return fmt.Sprintf("Tell the user: job '%s' in %s does not load any more, so its last good version, %s, is used until that is corrected or the server ends. The first fault: %s.",
+	return fmt.Sprintf("Tell the user: job '%s' in %s does not load any more, so its last good version, %s, is used until that is corrected or the server ends. The first error: %s.",
 		j.Name, bad.JobDir, j.Version, strings.TrimSuffix(jsontext.Clip(bad.Diagnostics[0].String(), 500), "."))
 }
 

@@ -2,11 +2,13 @@ package workflow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"deepwork/actor"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/gate"
@@ -20,7 +22,8 @@ import (
 // A decision is a person's answer about the outputs of a step with a digest.
 type decision struct {
 	Step, Digest string
-	Answer       machine.Answer // its time, set once, tells it from others
+	Answer       machine.Answer     // its time, set once, tells it from others
+	kept         *store.SessionPart // the texts that it is about, if it fails them
 }
 
 // approve finishes a step, whose other reviews are done or overridden as the evidence says. If it has
@@ -62,11 +65,11 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		}
 	}
 	f := a.needsWork(c.def.Notice, fmt.Sprintf(
-		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Ask the user to look at them, and to answer by `deepwork sessions review %s %s --pass` at a terminal, in the project (or --fail --feedback TEXT), or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed attempt, and quality_review_override_reason does not skip it.",
+		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed attempt, and quality_review_override_reason does not skip it.",
 		stepID, a.id, stepID, a.id, stepID))
 	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: q.Digest}
 	if how.Override == config.OverrideAgent || how.Override == "" {
-		f.question = &question{decision{Step: stepID, Digest: q.Digest}, questionText(a.state.RootOf(a.root(), stepID), a.state, stepID, q, reviews)}
+		f.question = &decision{Step: stepID, Digest: q.Digest}
 	}
 	return f, nil
 }
@@ -82,16 +85,14 @@ func (a *sessionActor) decide(d decision) error {
 	if err != nil {
 		return err
 	}
-	return a.commit(nil, next, nil)
-}
-
-// unchanged checks that a decision is about the files as they are now.
-func (e *Engine) unchanged(ctx context.Context, id string, d decision) error {
-	r, err := e.records.Read(ctx, id, nil)
-	if err != nil {
-		return err
+	w := &store.SessionWrite{}
+	switch {
+	case d.kept != nil:
+		w.Put = []store.SessionPart{*d.kept}
+	case d.Answer.Passed && a.state.Progress(d.Step).LastByPerson() != nil:
+		w.Gone = []store.SessionPart{{Kind: store.JudgedPart, Key: d.Step}}
 	}
-	return AsHandedIn(ctx, e.exports.RootOf(r.Row), r.State, d.Step, d.Digest)
+	return a.commit(nil, next, w)
 }
 
 // AsHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for
@@ -221,11 +222,68 @@ func (e *Engine) GoToFor(ctx context.Context, id, stepID string) error {
 // which they were shown. An answer is refused if its files have changed since they were handed in.
 func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answer machine.Answer) error {
 	answer.At = e.now()
-	d := decision{stepID, digest, answer}
-	if err := e.unchanged(ctx, id, d); err != nil {
+	r, err := e.records.Read(ctx, id, nil)
+	if err != nil {
 		return err
 	}
+	root := e.exports.RootOf(r.Row)
+	if err := AsHandedIn(ctx, root, r.State, stepID, digest); err != nil {
+		return err
+	}
+	d := decision{Step: stepID, Digest: digest, Answer: answer}
+	if !answer.Passed {
+		part, err := keptTexts(r.State.RootOf(root, stepID), stepID, r.State.Progress(stepID).Question)
+		if err != nil {
+			return err
+		}
+		d.kept = &part
+	}
 	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error { return a.decide(d) })
+}
+
+// HandInAgain hands in the outputs of a step that waits for a person as they are now, for a person who has edited them:
+// they are asked about those. An agent has to do that if anything else judges the outputs, too, or works elsewhere.
+func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
+	r, err := e.records.Read(ctx, id, nil)
+	if err != nil {
+		return err
+	}
+	q, err := r.State.ToAnswer(stepID, "")
+	if err != nil {
+		return err
+	}
+	step, err := e.Step(r.State, stepID)
+	if err != nil {
+		return err
+	}
+	if e.exports.RootOf(r.Row) != e.Root || len(step.Checks)+len(step.ReviewsBy(false)) > 0 || step.HasSchema() || r.State.Progress(stepID).HasGrant() {
+		return session.NotNow(codes.OutputsChanged, "The outputs changed, so the agent of session '%s' has to hand in step '%s' again: tell it to call finished_step with them as they are now. In a run, that happens by itself. Then review them again.", id, stepID)
+	}
+	outputs, err := json.Marshal(machine.Plain(q.Outputs))
+	if err != nil {
+		return err
+	}
+	_, err = askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[*finished]) message {
+		return &finishCall{
+			caller: caller{Identity: r.Row.Identity, Anywhere: true, Call: machine.Call{Tool: machine.ToolFinish, ID: randomID(8), Named: true}},
+			args:   FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes}, arrived: e.now(), from: ctx, reply: reply,
+		}
+	})
+	return err
+}
+
+// ToReview returns the steps of all active sessions of the project that wait for a person's review, the oldest first.
+func (e *Engine) ToReview(ctx context.Context) (all []session.AwaitingStep, err error) {
+	rows, err := e.records.List(ctx, store.SessionQuery{Active: true, Waiting: true})
+	for _, row := range rows {
+		for _, o := range record.WaitingIn(row).Steps {
+			if !o.Asked.IsZero() {
+				all = append(all, session.AwaitingStep{SessionID: row.ID, Step: o.ID, Goal: row.Goal, Review: true, Since: o.Asked})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b session.AwaitingStep) int { return a.Since.Compare(b.Since) })
+	return all, err
 }
 
 // actFor has a session's actor do what a person asks for. The process that moved the session last over a

@@ -53,7 +53,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	said := waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
-	if want := "deepwork sessions review " + id + " one --pass"; !strings.Contains(said, want) {
+	if want := "deepwork sessions review " + id + " one`"; !strings.Contains(said, want) {
 		t.Errorf("it does not name %s: %s", want, said)
 	}
 	again := waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))

@@ -28,7 +28,7 @@ type StartArgs struct {
 	InstanceID      *string                        `json:"instance_id" arg:"Short name for the branch, such as acme. Default: the date"`
 	ParentSessionID *string                        `json:"parent_session_id" arg:"Session to nest in, 8 hex digits. Default: top of the stack"`
 	SessionID       *string                        `json:"session_id" arg:"Another name of parent_session_id" unlisted:"true"` // that agents give it, as the other tools do
-	RequestID       *string                        `json:"request_id" arg:"Any text, for retries"`
+	RequestID       *string                        `json:"request_id" arg:"For retries"`
 
 	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
 	// which others continue. Nobody counts as working on it yet.

@@ -28,7 +28,46 @@ type attemptPage struct {
 	Of     string   // the id of the execution whose messages these are, "" for all
 	Newest bool     // the messages are the newest
 	Run    *runView // nil if an agent leads
+	// Changes reports whether the tab with the changes is shown, else the one with the conversation, or the steps of a
+	// run.
+	Changes   bool
+	Stat      *diffstat // nil if it is not known yet
+	Step      string    // where its workflow is, "" if it is not under way
+	Editor    editor
+	Conflicts map[string][]conflictFile // of merges in progress, by repository
 	review
+}
+
+// Primary returns what a person does next: answer, resolve, resume, follow (up), review, merge, done, or "" for nothing.
+func (p *attemptPage) Primary() string {
+	ended := p.State == board.Failed || p.State == board.Interrupted || p.State == board.Stopped
+	switch {
+	case p.Run != nil && p.Run.Asks() != nil:
+		return "answer"
+	case p.Open:
+		return ""
+	case p.Merging():
+		return "resolve"
+	case p.Run != nil && !p.Run.Complete():
+		return "resume"
+	case ended && p.LatestSessionID != nil && !p.Changes:
+		return "follow"
+	case (p.Ahead() || p.Loose()) && p.Changes:
+		return "merge"
+	case p.Ahead() || p.Loose():
+		return "review"
+	case !ended && p.Task.Status != "done" && p.Task.Status != "cancelled":
+		return "done"
+	}
+	return ""
+}
+
+// FilesChanged returns how many files have changed.
+func (p *attemptPage) FilesChanged() (n int) {
+	for _, r := range p.Repos {
+		n += r.ChangedCount
+	}
+	return n
 }
 
 // What can be done with its branch: Ahead, Behind and Loose (not committed) in any repository, a merge in progress in one.
@@ -66,7 +105,20 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 	if err != nil {
 		return nil, err
 	}
-	p := &attemptPage{FullAttemptReply: a, Open: a.Open}
+	asked := r.URL.Query()
+	p := &attemptPage{FullAttemptReply: a, Open: a.Open, Conflicts: map[string][]conflictFile{},
+		Changes: asked.Get("tab") == "changes" || asked.Has("path") || asked.Has("files") || asked.Has("diff")}
+	if !a.Open { // the changes of an agent at work would be counted all the time
+		p.Stat = s.changes.of(a.AttemptID)
+	}
+	if a.WorkflowSession != nil && board.OrEmpty(a.WorkflowStatus) == board.WorkflowActive {
+		if at, err := s.Engine.Info(ctx, *a.WorkflowSession); err == nil { // else it is gone
+			p.Step = s.stepOf(at)
+		}
+	}
+	if p.Editor, err = s.editor(ctx, who); err != nil {
+		return nil, err
+	}
 	if p.Task, err = s.Board.GetTask(ctx, who, board.TaskArgs{TaskID: a.TaskID}); err != nil {
 		return nil, err
 	}
@@ -78,19 +130,26 @@ func (s *Site) attempt(ctx context.Context, who session.Caller, r *http.Request)
 			return agent, err
 		}
 	}
-	if err := s.messages(ctx, who, r, p); err != nil {
-		return nil, err
+	for _, repo := range a.Repos {
+		if repo.Merging {
+			p.Conflicts[repo.RepoID] = conflictsOf(repo)
+		}
 	}
-	if p.review, err = s.reviewOf(ctx, who, r, a); err != nil {
+	if p.Changes {
+		p.review, err = s.reviewOf(ctx, who, r, a)
+	} else {
+		err = s.messages(ctx, who, r, p)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &shown{view: "attempt", title: p.Task.Title, data: p, on: []string{
-		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID,
+		store.AttemptChanged + ":" + a.AttemptID, store.TaskChanged + ":" + a.TaskID, outputTopic + ":" + a.AttemptID, commentsTopic + ":" + a.AttemptID, changesTopic,
 	}}, nil
 }
 
 func (s *Site) stopped(who session.Caller, r *http.Request, a *attempt.AttemptReply) string {
-	return s.said(who, attemptURL(r), inPages(who, board.OrEmpty(a.Notice)))
+	return s.said(who, sameTab(r), inPages(who, board.OrEmpty(a.Notice)))
 }
 
 func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.FollowUpReply) string {
@@ -101,7 +160,16 @@ func (s *Site) followedUp(who session.Caller, r *http.Request, f *attempt.Follow
 	case f.Status == attempt.FollowUpCancelled && f.DroppedPrompt != nil:
 		said = "Dropped: " + *f.DroppedPrompt
 	}
-	return s.said(who, attemptURL(r), said)
+	return s.said(who, sameTab(r), said)
+}
+
+// sameTab returns the page of the attempt that an action was for, on the tab that its form was on.
+func sameTab(r *http.Request) string {
+	at := attemptURL(r)
+	if from := back(r, at); strings.HasPrefix(from, at+"?") {
+		return from
+	}
+	return at
 }
 
 func attemptURL(r *http.Request) string { return "/attempts/" + r.PathValue("attempt_id") }
@@ -132,7 +200,7 @@ func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session
 	act := call(func(ctx context.Context, who session.Caller, args A) (*merge.Reply, error) {
 		return do(ctx, s.Board, who, args)
 	}, nil, func(who session.Caller, r *http.Request, done *merge.Reply) string {
-		return s.said(who, attemptURL(r), outcome(who, done))
+		return s.said(who, sameTab(r), outcome(who, done))
 	})
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))

@@ -1,14 +1,21 @@
 package page
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/codes"
 	"deepwork/session/store"
+	"deepwork/session/workflow"
 )
 
 // statuses are the columns of the board.
@@ -17,15 +24,56 @@ var statuses = []string{"todo", "inprogress", "inreview", "done", "cancelled"}
 // maxCards is how many tasks a column shows.
 const maxCards = 15
 
+// maxBytesOfQuery is how much of a filter is looked at.
+const maxBytesOfQuery = 200
+
 type boardPage struct {
-	Project  board.Project
-	Projects []board.Project
-	Columns  []column
-	Reached  []board.Attention // budgets: no agent starts
-	Only     string            // the status of the one column that is shown, "" for all
-	Later    bool              // it does not begin with the newest
-	Workflow string            // of a new task, as job/workflow; "" for none yet
-	Fields   []inputField      // of its inputs
+	Project   board.Project
+	Projects  []board.Project
+	Columns   []column
+	Reached   []board.Attention // budgets: no agent starts
+	Filter    boardFilter
+	Labels    []string     // of the tasks that are shown
+	Only      string       // the status of the one column that is shown, "" for all
+	Later     bool         // it does not begin with the newest
+	Workflow  string       // of a new task, as job/workflow; "" for none yet
+	Fields    []inputField // of its inputs
+	New       bool         // the form for a new task is open
+	Workflows []string     // of all jobs, as job/workflow
+	Executors []attempt.ExecutorInfo
+}
+
+// A boardFilter selects tasks, as the URL says.
+type boardFilter struct{ Text, Labels, Priority string }
+
+// On reports whether it leaves out tasks.
+func (f boardFilter) On() bool { return f != boardFilter{} }
+
+// Link returns the URL of the board with its filter, and of one column from a cursor if they are not "".
+func (p *boardPage) Link(status, cursor string) string {
+	return p.link(p.Filter, status, cursor)
+}
+
+// Labelled returns the URL of the tasks that have a label, too.
+func (p *boardPage) Labelled(label string) string {
+	f := p.Filter
+	if all := strings.Fields(f.Labels); !slices.Contains(all, label) {
+		f.Labels = strings.Join(append(all, label), " ")
+	}
+	return p.link(f, "", "")
+}
+
+// Unfiltered returns the URL of the board with all tasks.
+func (p *boardPage) Unfiltered() string { return p.link(boardFilter{}, "", "") }
+
+func (p *boardPage) link(f boardFilter, status, cursor string) string {
+	q := url.Values{}
+	for name, value := range map[string]string{"project": p.Project.ProjectID, "q": f.Text, "labels": f.Labels, "priority": f.Priority, "status": status, "cursor": cursor} {
+		if value != "" && (name != "project" || !p.Project.IsRoot) {
+			q.Set(name, value)
+		}
+	}
+	return strings.TrimSuffix("/board?"+q.Encode(), "?")
 }
 
 type column struct {
@@ -41,7 +89,15 @@ type card struct {
 	WaitsFor []board.Task
 	More     int         // tasks that it waits for, and that are not in WaitsFor
 	Cost     *board.Cost // nil before an agent has ended
+	Step     string      // where the workflow of its newest attempt is
+	Changes  *diffstat   // of its newest attempt, nil if it is not known
 }
+
+// State returns the state of its newest attempt, "" without one.
+func (c card) State() board.State { return *cmp.Or(c.LatestAttemptState, new(board.State)) }
+
+// Folded reports whether the column is shown folded among the others.
+func (c column) Folded() bool { return c.Status == "done" || c.Status == "cancelled" }
 
 // errNoBoard refuses pages and actions of the board.
 var errNoBoard = session.NotNow(codes.NoBoard, "This server does not offer the task board: start it with the toolset board.")
@@ -64,9 +120,12 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 	if p.Reached, err = s.Board.ReachedBudgets(ctx, who); err != nil {
 		return nil, err
 	}
-	p.Workflow = r.URL.Query().Get("workflow")
-	p.Fields = inputFields(s.workflowNamed(r, p.Workflow), nil)
-	show, from := r.URL.Query().Get("status"), r.URL.Query().Get("cursor")
+	asked := r.URL.Query()
+	if err := s.newTaskForm(ctx, who, r, p); err != nil {
+		return nil, err
+	}
+	p.Filter = boardFilter{Text: strings.TrimSpace(jsontext.Clip(asked.Get("q"), maxBytesOfQuery)), Labels: strings.Join(strings.Fields(asked.Get("labels")), " "), Priority: asked.Get("priority")}
+	show, from := asked.Get("status"), asked.Get("cursor")
 	if !slices.Contains(statuses, show) {
 		show, from = "", ""
 	}
@@ -75,7 +134,8 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 		if show != "" && show != status {
 			continue
 		}
-		args := board.ListTasksArgs{ProjectID: p.Project.ProjectID, Status: &status, Limit: new(maxCards)}
+		args := board.ListTasksArgs{ProjectID: p.Project.ProjectID, Status: &status, Limit: new(maxCards),
+			Text: p.Filter.Text, Labels: strings.Fields(p.Filter.Labels), Priority: blank(p.Filter.Priority)}
 		if show != "" {
 			args.Limit, args.Cursor = new(board.DefaultLimit), blank(from)
 		}
@@ -89,36 +149,105 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 		}
 		for _, t := range tasks.Tasks {
 			c.Tasks = append(c.Tasks, card{Task: t, Move: others(status)})
+			p.Labels = append(p.Labels, t.Labels...)
 		}
 		p.Columns = append(p.Columns, c)
 	}
+	slices.Sort(p.Labels)
+	p.Labels = slices.Compact(p.Labels)
 	s.blockers(ctx, who, p)
-	if err := s.costs(ctx, who, p); err != nil {
+	if err := s.progress(ctx, who, p); err != nil {
 		return nil, err
 	}
-	return &shown{view: "board", title: "Board", data: p, on: []string{store.TaskChanged, store.AttemptChanged, configTopic}}, nil
+	return &shown{view: "board", title: "Board", data: p, on: []string{store.TaskChanged, store.AttemptChanged, store.SessionChanged, configTopic, jobsTopic, changesTopic}}, nil
 }
 
-// costs reads what the tasks with agents have cost.
-func (s *Site) costs(ctx context.Context, who session.Caller, p *boardPage) error {
+// newTaskForm reads what the form for a new task offers.
+func (s *Site) newTaskForm(ctx context.Context, who session.Caller, r *http.Request, p *boardPage) error {
+	p.Workflow = r.URL.Query().Get("workflow")
+	p.Fields = inputFields(s.workflowNamed(r, p.Workflow), nil)
+	p.New = p.Workflow != "" || r.URL.Query().Get("new") != ""
+	p.Workflows = s.workflows(ctx)
+	executors, err := s.Board.ListExecutors(ctx, who)
+	if err != nil {
+		return err
+	}
+	p.Executors = executors.Executors
+	return nil
+}
+
+// workflows returns the names of all workflows, as job/workflow.
+func (s *Site) workflows(ctx context.Context) (all []string) {
+	for _, j := range s.Jobs(ctx).Jobs {
+		for _, w := range j.Workflows {
+			all = append(all, j.Name+"/"+w.Name)
+		}
+	}
+	return all
+}
+
+// addTask adds a task and, if the form says so, starts an agent on it.
+func (s *Site) addTask(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
+	var a board.CreateTaskArgs
+	if err := cmp.Or(fill(r, &a), workflowOfTask(r, &a)); err != nil {
+		return "", err
+	}
+	t, err := s.Board.CreateTask(ctx, who, a)
+	if err != nil {
+		return "", err
+	}
+	next := "/tasks/" + t.TaskID
+	if r.PostForm.Get("start") == "" {
+		return next, nil
+	}
+	executor, variant, _ := strings.Cut(r.PostForm.Get("executor"), ":")
+	started, err := s.Board.StartTaskAttempt(ctx, who, attempt.StartArgs{TaskID: t.TaskID, Executor: executor, Variant: blank(variant)})
+	if err != nil {
+		why := err.Error()
+		if refused, is := errors.AsType[*session.Error](err); is {
+			why = inPages(who, refused.Message)
+		}
+		return s.said(who, next, "The task is on the board, but no agent was started. "+why), nil
+	}
+	return "/attempts/" + started.AttemptID, nil
+}
+
+// progress reads what the tasks with agents have cost, where their workflows are and what they have changed.
+func (s *Site) progress(ctx context.Context, who session.Caller, p *boardPage) error {
+	sessions, err := s.sessions(ctx)
+	if err != nil {
+		return err
+	}
+	of := map[string]*workflow.SessionInfo{} // the one that moved last, by attempt
+	for _, i := range sessions {
+		if i.AttemptID != "" && i.Parent == "" && of[i.AttemptID] == nil {
+			of[i.AttemptID] = i
+		}
+	}
 	var ids []string
 	for _, c := range p.Columns {
-		for _, t := range c.Tasks {
-			if t.LatestSessionID != nil {
-				ids = append(ids, t.TaskID)
+		for i := range c.Tasks {
+			t := &c.Tasks[i]
+			if t.LatestAttemptID == nil {
+				continue
+			}
+			ids = append(ids, t.TaskID)
+			if c.Folded() {
+				continue
+			}
+			t.Changes = s.changes.of(*t.LatestAttemptID)
+			if at := of[*t.LatestAttemptID]; at != nil && at.Status == "active" {
+				t.Step = s.stepOf(at)
 			}
 		}
 	}
 	all, err := s.Board.Costs(ctx, who, ids)
-	if err != nil {
-		return err
-	}
 	for _, c := range p.Columns {
 		for i := range c.Tasks {
 			c.Tasks[i].Cost = all[c.Tasks[i].TaskID]
 		}
 	}
-	return nil
+	return err
 }
 
 const (

@@ -91,6 +91,9 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if r.Method != http.MethodGet && r.Header.Get("HX-Request") != "" {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if field := fieldOf(r, err); field != "" {
+			w.Header().Set("X-Field", field) // which the page marks
+		}
 		w.WriteHeader(status)
 		_ = s.views.of["error"].ExecuteTemplate(w, "alert", what) // the page shows it beside what it has
 		return
@@ -101,6 +104,34 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	send(w, r, status, body)
+}
+
+// fieldOf returns the name of the field of a form that an error is about, "" if it is about none: the argument that it
+// names, as forms have it, or a text that is missing.
+func fieldOf(r *http.Request, err error) string {
+	e, is := errors.AsType[*session.Error](err)
+	if !is {
+		return ""
+	}
+	name, _ := e.Details["argument"].(string)
+	if input, _ := e.Details["input"].(string); input != "" {
+		name = input
+	}
+	names := []string{name, textField + name, pathsField + name}
+	switch {
+	case name == "job_name" || name == "workflow_name":
+		names = []string{"workflow"}
+	case name == "max_seconds":
+		names = []string{"max_minutes"}
+	case e.Code == codes.ReasonNeeded:
+		names = []string{"reason", "feedback"}
+	}
+	for _, name := range names {
+		if _, sent := r.PostForm[name]; sent {
+			return name
+		}
+	}
+	return ""
 }
 
 // lost answers a request that no page is for: with an error page for browsers, and for MCP clients, which

@@ -193,6 +193,7 @@ func TestOpenPagesFollow(t *testing.T) {
 		"/board":             func(text string) { call.Task(text, text) },
 		"/tasks/" + tasks[0]: func(text string) { call("update_task", map[string]any{"task_id": tasks[0], "title": text}, nil) },
 		"/":                  func(text string) { call.Plan(text) },
+		"/history?q=changed": func(text string) { call.Plan(text) },
 		"/sessions/" + sessions[0]: func(text string) {
 			call("abort_workflow", map[string]any{"session_id": sessions[0], "explanation": text}, nil)
 		},
@@ -214,7 +215,7 @@ func TestPagesAreNeverOld(t *testing.T) {
 		title := fmt.Sprintf("This is number %d.", i)
 		call.Task(title, title)
 		call.Plan(title)
-		for _, path := range []string{"/", "/board"} {
+		for _, path := range []string{"/", "/board", "/history"} {
 			testkit.Contains(t, b.get(path), title, "%s has no", path)
 		}
 	}

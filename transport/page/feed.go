@@ -47,9 +47,9 @@ type feed struct {
 }
 
 const (
-	// minPause and maxPause bound the time between two tellings.
+	// minPause and maxPause bound the time between two tellings: a change is on all open pages within a second.
 	minPause = 100 * time.Millisecond
-	maxPause = 3 * time.Second
+	maxPause = 800 * time.Millisecond
 	// share is the part of the processors that open pages may take, as a divisor.
 	share = 20
 	// requestTime is what a request takes in addition to the rendering, about. It is not measured: when

@@ -3,8 +3,10 @@ package page
 import (
 	"bytes"
 	"context"
+	"html/template"
 	"net/http"
 	"strconv"
+	"time"
 
 	"deepwork/catalog"
 	"deepwork/catalog/job"
@@ -13,6 +15,7 @@ import (
 	"deepwork/session/attempt"
 	"deepwork/session/codes"
 	"deepwork/session/show"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -24,6 +27,8 @@ type jobPage struct {
 	*job.Job
 	Err   *catalog.LoadError // nil if it has no faults
 	Texts []stepText         // in the order of the steps
+	Info  template.HTML      // what all steps are told
+	Ran   map[string]*ran    // by workflow; nil for one that never ran
 	Start *runForm           // nil if no run can be started
 	Board bool               // tasks can be made
 }
@@ -37,10 +42,43 @@ type runForm struct {
 	Default   string // run.executor of the config
 }
 
+// A stepText shows a step: its instructions and, on a page of its own, the text as an agent reads it.
 type stepText struct {
 	*job.Step
-	Text  string
-	Brief bool // the text is on a page of its own
+	Instructions template.HTML
+	Text         string
+	Brief        bool // both are on a page of its own
+}
+
+// A ran is how a workflow has gone: how many of its sessions that have ended are complete.
+type ran struct {
+	Done, Ended, Open int
+	Last              time.Time // when one last moved
+}
+
+// ran returns how the workflows have gone whose sessions a caller sees, by job/workflow.
+func (s *Site) ran(ctx context.Context, who session.Caller) (map[string]*ran, error) {
+	sessions, err := s.sessions(ctx)
+	of := map[string]*ran{}
+	for _, i := range sessions {
+		if !sees(who, i) {
+			continue
+		}
+		name := i.Job + "/" + i.Workflow
+		if of[name] == nil {
+			of[name] = &ran{Last: i.UpdatedAt} // the last one that moved is first
+		}
+		switch i.Status {
+		case "active":
+			of[name].Open++
+		case "completed":
+			of[name].Done++
+			fallthrough
+		default:
+			of[name].Ended++
+		}
+	}
+	return of, err
 }
 
 const (
@@ -53,12 +91,13 @@ const (
 type jobsPage struct {
 	Errors []catalog.LoadError
 	Jobs   []*job.Job
+	Ran    map[string]*ran
 	Board  bool // runs can be started
 	More   int  // jobs that follow
 	Next   int  // the first of these
 }
 
-func (s *Site) jobs(ctx context.Context, _ session.Caller, r *http.Request) (*shown, error) {
+func (s *Site) jobs(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
 	all := s.Jobs(ctx)
 	from, _ := strconv.Atoi(r.URL.Query().Get("from")) // else from the first
 	from = min(max(from, 0), len(all.Jobs))
@@ -66,7 +105,11 @@ func (s *Site) jobs(ctx context.Context, _ session.Caller, r *http.Request) (*sh
 	if from == 0 {
 		p.Errors = all.Errors
 	}
-	return &shown{view: "jobs", title: "Jobs", data: p, on: []string{jobsTopic}}, nil
+	var err error
+	if p.Ran, err = s.ran(ctx, who); err != nil {
+		return nil, err
+	}
+	return &shown{view: "jobs", title: "Jobs", data: p, on: []string{jobsTopic, store.SessionChanged}}, nil
 }
 
 func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
@@ -77,32 +120,46 @@ func (s *Site) job(ctx context.Context, who session.Caller, r *http.Request) (*s
 		return nil, session.Wrong(codes.UnknownJob, "There is no job %q here.", name)
 	}
 	if p.Job != nil {
-		only, left := r.URL.Query().Get("step"), maxTexts
-		for i := range p.Steps {
-			step := &p.Steps[i]
-			if only != "" && step.Ref() != only {
-				p.Texts = append(p.Texts, stepText{Step: step, Brief: true})
-				continue
-			}
-			var text bytes.Buffer
-			info, err := machine.Preview(p.Job, step)
-			if err == nil {
-				show.Step(&text, p.Job, step, info)
-			} else {
-				text.WriteString(err.Error())
-			}
-			v := stepText{Step: step, Text: jsontext.Clip(text.String(), maxTexts)}
-			if v.Brief = len(v.Text) > left; !v.Brief {
-				left -= len(v.Text)
-			}
-			p.Texts = append(p.Texts, v)
-		}
+		p.texts(r.URL.Query().Get("step"))
 	}
 	var err error
+	if p.Ran, err = s.ran(ctx, who); err != nil {
+		return nil, err
+	}
 	if p.Start, err = s.runForm(ctx, who, p.Job, r.URL.Query().Get("run")); err != nil {
 		return nil, err
 	}
-	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic, configTopic}}, nil
+	return &shown{view: "job", title: name, data: p, on: []string{jobsTopic, configTopic, store.SessionChanged}}, nil
+}
+
+// texts sets what the steps are told, or one alone with the text that an agent reads, as far as it fits on the page.
+func (p *jobPage) texts(only string) {
+	left := maxTexts
+	fits := func(text string) template.HTML {
+		html := markdown([]byte(jsontext.Clip(text, maxTexts)))
+		if left -= len(html); left < 0 {
+			return ""
+		}
+		return html
+	}
+	p.Info = fits(p.CommonInfo)
+	for i := range p.Steps {
+		v := stepText{Step: &p.Steps[i], Brief: true}
+		if info, err := machine.Preview(p.Job, v.Step); only != "" && v.Ref() != only {
+			// It is on its own page.
+		} else if err != nil {
+			v.Text, v.Brief = err.Error(), false
+		} else {
+			v.Instructions = fits(info.Instructions)
+			v.Brief = left < 0
+			if only != "" {
+				var text bytes.Buffer
+				show.Step(&text, p.Job, v.Step, info)
+				v.Text, v.Brief = jsontext.Clip(text.String(), maxTexts), false
+			}
+		}
+		p.Texts = append(p.Texts, v)
+	}
 }
 
 // runForm returns the form for a run of a workflow, the first one if it is not of the job, or nil if the

@@ -20,9 +20,11 @@ import (
 
 const (
 	// maxItems is how many items of each list the page Now shows.
-	maxItems = 40
+	maxItems = 30
 	// maxAlone is how many a page shows of one list.
 	maxAlone = 100
+	// maxRecent is how many of what has finished are among the other lists. The history has all.
+	maxRecent = 12
 )
 
 // An item is an entry of a list of the page Now.
@@ -35,14 +37,47 @@ type item struct {
 	Since  time.Time
 	// Command is what a person runs in a terminal, "" if the page behind the link is enough.
 	Command string
-	Answer  *answerForm // nil if nobody is asked to pass outputs
+	Do      *deed  // what a person can do about it in its row, nil if nothing
+	Step    string // where its workflow is, such as step 2 of 5
+	Changes *diffstat
+	Cost    *board.Cost
 
-	waits *session.AwaitingStep // nil if it is another kind
-	rank  int                   // what is before the others has a lower one
+	attempt, task string                // ids, "" if it has none
+	flow          *workflow.SessionInfo // its workflow, nil if it has none or that is not known here
+	group         int                   // of what needs a person: see groups
+}
+
+// A deed is what a person can do about an item: a link, or a form that is sent to a path.
+type deed struct {
+	Label  string
+	Link   string
+	Post   string
+	Fields map[string]string // of the form
+	Right  string            // that it needs, as for frame.May
+}
+
+// The groups of what needs a person, in the order in which they are shown: what keeps most others waiting is first.
+const (
+	blocksAll = iota
+	asksPerson
+	hasStopped
+	hasConflicts
+	toReview
+	toMerge
+)
+
+// groups are the headings of what needs a person.
+var groups = []string{
+	blocksAll:    "Holds up agents",
+	asksPerson:   "An agent waits for your answer",
+	hasStopped:   "Stopped",
+	hasConflicts: "Conflicts",
+	toReview:     "To review",
+	toMerge:      "Done, to merge",
 }
 
 // matches reports whether an item has each word of a filter.
-func (i item) matches(filter string) bool {
+func (i *item) matches(filter string) bool {
 	text := strings.ToLower(i.Kind + " " + i.Title + " " + i.About + " " + i.Status)
 	return !slices.ContainsFunc(strings.Fields(strings.ToLower(filter)), func(word string) bool { return !strings.Contains(text, word) })
 }
@@ -50,10 +85,31 @@ func (i item) matches(filter string) bool {
 // A nowList is a list of the page Now: what is shown of it, and how many there are.
 type nowList struct {
 	Name, Title, None string
-	Items             []item
+	Items             []*item
 	Total             int
 	More              int    // items that follow
 	Next              string // the page with these
+}
+
+// A nowGroup are the items of a list that need the same of a person; without a title, all of the list.
+type nowGroup struct {
+	Title  string
+	Urgent bool // somebody waits for it
+	Items  []*item
+}
+
+// Groups returns the items by what they need.
+func (l nowList) Groups() (all []nowGroup) {
+	if l.Name != "needs" {
+		return []nowGroup{{Items: l.Items}}
+	}
+	for _, i := range l.Items {
+		if last := len(all) - 1; last < 0 || all[last].Title != groups[i.group] {
+			all = append(all, nowGroup{Title: groups[i.group], Urgent: i.group <= asksPerson})
+		}
+		all[len(all)-1].Items = append(all[len(all)-1].Items, i)
+	}
+	return all
 }
 
 type nowPage struct {
@@ -68,19 +124,21 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 	if err != nil {
 		return nil, err
 	}
-	var needs, working, recent []item
 	waits, err := s.waits(ctx, who)
 	if err != nil {
 		return nil, err
 	}
-	needs = xslices.Map(waits, attentionItem)
-	if s.Board != nil {
-		// What stops everything is not below hundreds of others.
-		slices.SortStableFunc(needs, func(a, b item) int { return cmp.Compare(a.rank, b.rank) })
+	asks := map[string]bool{} // the sessions that wait for a person, among others
+	for _, a := range waits {
+		asks[a.ID] = true
 	}
+	of := workflowsOf(sessions, asks)
+	needs := xslices.Map(waits, func(a board.Attention) *item { return attentionItem(a, of[a.ID]) })
+	slices.SortStableFunc(needs, func(a, b *item) int { return cmp.Compare(a.group, b.group) })
+	var working, recent []*item
 	for _, i := range sessions {
 		switch {
-		case i.AttemptID != "" || !sees(who, i): // the former is shown with its attempt
+		case i.AttemptID != "" || asks[i.ID] || !sees(who, i): // the first is shown with its attempt
 		case i.Status == "active":
 			working = append(working, sessionItem(i))
 		default:
@@ -101,31 +159,75 @@ func (s *Site) now(ctx context.Context, who session.Caller, r *http.Request) (*s
 		{Name: "recent", Title: "Recently finished", None: "Nothing has finished yet.", Items: recent},
 	} {
 		if p.Only == "" || p.Only == l.Name {
-			part := l.part(p.Filter, p.Only != "", from)
-			for i := range part.Items {
-				if it := &part.Items[i]; it.waits != nil && it.waits.Review {
-					if state, err := s.Engine.Read(ctx, it.waits.SessionID); err == nil { // else it is gone
-						it.Answer = answerFormOf(s.Engine, state, it.waits.Step)
-					}
-				}
-			}
-			p.Lists = append(p.Lists, part)
+			p.Lists = append(p.Lists, l.part(p.Filter, p.Only != "", from))
 		}
 	}
-	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic}}, nil
+	if err := s.detail(ctx, who, p.Lists, of); err != nil {
+		return nil, err
+	}
+	return &shown{view: "now", title: "Now", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged, configTopic, changesTopic}}, nil
+}
+
+// workflowsOf returns some sessions by their ids and, by attempts, the sessions of their workflows: the one that moved
+// last of those that are nested in none.
+func workflowsOf(newest []*workflow.SessionInfo, some map[string]bool) map[string]*workflow.SessionInfo {
+	of := map[string]*workflow.SessionInfo{}
+	for _, i := range newest {
+		if i.AttemptID != "" && i.Parent == "" && of[i.AttemptID] == nil {
+			of[i.AttemptID] = i
+		}
+		if some[i.ID] {
+			of[i.ID] = i
+		}
+	}
+	return of
+}
+
+// detail adds to the items that are shown where their workflows are, what they have changed and what they cost.
+func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, of map[string]*workflow.SessionInfo) error {
+	var tasks []string
+	for _, l := range lists {
+		for _, i := range l.Items {
+			if at := cmp.Or(i.flow, of[i.attempt]); at != nil && at.Status == "active" && at.Definition != "" {
+				if i.Step = s.stepOf(at); i.Step != "" && strings.HasSuffix(i.About, ", step "+at.Step) {
+					i.About, i.Step = i.About+","+strings.TrimPrefix(i.Step, "step"), ""
+				}
+			}
+			if i.task != "" {
+				tasks = append(tasks, i.task)
+			}
+			if l.Name == "needs" && i.attempt != "" && s.Board != nil {
+				if i.Changes = s.changes.of(i.attempt); i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
+					i.Do = doneDeed(i.task)
+				}
+			}
+		}
+	}
+	if s.Board == nil || tasks == nil {
+		return nil
+	}
+	costs, err := s.Board.Costs(ctx, who, tasks)
+	for _, l := range lists {
+		for _, i := range l.Items {
+			i.Cost = costs[i.task]
+		}
+	}
+	return err
 }
 
 // part returns the part of a list that a page shows: of what matches the filter, alone or among the
 // others.
 func (l nowList) part(filter string, alone bool, from int) nowList {
 	if filter != "" {
-		l.Items = slices.DeleteFunc(l.Items, func(i item) bool { return !i.matches(filter) })
+		l.Items = slices.DeleteFunc(l.Items, func(i *item) bool { return !i.matches(filter) })
 		l.None = "Nothing here matches the filter."
 	}
 	l.Total = len(l.Items)
 	most := maxItems
 	if alone {
 		most = maxAlone
+	} else if l.Name == "recent" {
+		most = maxRecent
 	}
 	from = min(max(from, 0), l.Total)
 	to := min(from+most, l.Total)
@@ -148,7 +250,7 @@ func (s *Site) waits(ctx context.Context, who session.Caller) (all []board.Atten
 	return xslices.Map(steps, board.StepAttention), err
 }
 
-func sessionItem(i *workflow.SessionInfo) item {
+func sessionItem(i *workflow.SessionInfo) *item {
 	about := i.Job + "/" + i.Workflow
 	status := i.Status
 	if i.Status == "active" {
@@ -158,73 +260,98 @@ func sessionItem(i *workflow.SessionInfo) item {
 			about += "; the server that moved it last has ended"
 		}
 	}
-	return item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt}
+	return &item{Kind: "session", Title: i.Goal, About: about, Link: "/sessions/" + i.ID, Status: status, Since: i.UpdatedAt, flow: i}
 }
 
-// attentions say what needs a person: what it is, its status and what to do.
-var attentions = map[string][3]string{
-	board.AttentionFailed:    {"agent", "", "read its last messages, then send a follow-up or start another"},
-	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge"},
-	board.AttentionRun:       {"run", "", ""},
-	board.AttentionReview:    {"agent", "", "look at its changes, then merge them or send a follow-up"},
-	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again"},
-	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal"},
-	board.AttentionLimit:     {"run", "", "it is tried again a few times, then it stops and asks you"},
-	board.AttentionSource:    {"execution", string(board.WaitingForYou), "answer it at that system"},
-	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it"},
+// attentions say what needs a person: what it is, its status, what to do, and the group that it is in.
+var attentions = map[string]struct {
+	kind, status, about string
+	group               int
+}{
+	board.AttentionFailed:    {"agent", "", "read its last messages, then send a follow-up or start another", hasStopped},
+	board.AttentionConflicts: {"agent", "", "resolve them, or undo the merge", hasConflicts},
+	board.AttentionRun:       {"run", "", "", hasStopped},
+	board.AttentionReview:    {"agent", "", "", toReview},
+	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again", asksPerson},
+	board.AttentionSource:    {"execution", string(board.WaitingForYou), "answer it at that system", asksPerson},
+	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal", blocksAll},
+	board.AttentionLimit:     {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
+	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it", blocksAll},
 }
 
 // endedRun says why a run has ended and what a person does about it. nil means that its leader is gone.
 func endedRun(end *board.RunEnd) string {
 	if end == nil {
-		return "the process that led it is gone: resume it"
+		return "the process that led it is gone"
 	}
 	why, _, _ := strings.Cut(end.Reason, "\n")
 	if end.Step != "" && !strings.HasPrefix(why, "Step ") {
 		why = strings.TrimSpace("at step " + end.Step + ": " + why)
 	}
-	if end.State == board.Paused {
-		return why + " Resume it with a larger budget"
-	}
-	return why + " Read what its agent said last, then resume it"
+	return why
 }
 
-// attentionItem returns what needs a person, with the page that shows it.
-func attentionItem(a board.Attention) item {
+// attentionItem returns what needs a person, with the page that shows it. of is the workflow of its attempt, nil if
+// it has none.
+func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	words := attentions[a.Kind]
-	i := item{Kind: words[0], Status: words[1], About: words[2], Title: a.Title, Command: a.Command}
+	i := &item{Kind: words.kind, Status: words.status, About: words.about, group: words.group, Title: a.Title, Command: a.Command, task: a.TaskID, flow: of}
 	if a.Since != nil {
 		i.Since, _ = time.Parse(time.RFC3339, *a.Since) // this program has written it
 	}
 	switch a.Kind {
-	case board.AttentionFailed, board.AttentionReview, board.AttentionConflicts, board.AttentionLimit:
-		i.Link, i.Command, i.Status = "/attempts/"+a.ID, "", string(*a.State)
-		if a.End != nil {
-			i.Kind = "run"
-		}
-	case board.AttentionRun:
-		i.Link, i.Command, i.Status, i.About = "/attempts/"+a.ID, "", string(*a.State), endedRun(a.End)
 	case board.AttentionStep:
-		i.Link, i.waits = "/sessions/"+a.ID, a.Waits
+		i.Link, i.Command = "/sessions/"+a.ID+"#step-"+a.Waits.Step, ""
+		i.Do = &deed{Label: "Decide…", Link: i.Link, Right: "person"}
 		if a.Waits.Review {
-			i.About = "look at its outputs, then pass or fail them"
+			i.About, i.Do.Label = "look at its outputs, then pass or fail them", "Pass…"
 		}
+		return i
 	case board.AttentionUntrusted:
 		i.Link = "/trust"
+		i.Do = &deed{Label: "Read…", Link: i.Link}
+		return i
 	case board.AttentionSource:
-		i.Link = "/sources"
-	default:
+		i.Link, i.Do = "/sources", &deed{Label: "Open", Link: "/sources"}
+		return i
+	case board.AttentionBudget:
 		i.Link = "/board"
+		return i
 	}
-	if a.Kind == board.AttentionUntrusted || a.Kind == board.AttentionBudget {
-		i.rank = -1
+	i.Link, i.Command, i.Status, i.attempt = "/attempts/"+a.ID, "", string(*a.State), a.ID
+	if a.End != nil {
+		i.Kind = "run"
+	}
+	i.Do = &deed{Label: "Open", Link: i.Link}
+	switch {
+	case a.Kind == board.AttentionRun:
+		i.About = endedRun(a.End)
+		i.Do = &deed{Label: "Resume", Post: i.Link + "/resume", Right: "agents"}
+		if *a.State == board.Paused { // which needs a larger budget
+			i.Do = &deed{Label: "Resume…", Link: i.Link, Right: "agents"}
+		}
+	case a.Kind == board.AttentionConflicts:
+		i.Do.Label = "Resolve…"
+	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
+		i.group, i.About = toMerge, "its workflow is complete"
+		i.Do = &deed{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
+		if a.InPlace {
+			i.Do = doneDeed(a.TaskID)
+		}
+	case a.Kind == board.AttentionReview:
+		i.Do.Label = "Review"
 	}
 	return i
 }
 
+// doneDeed moves a task to done.
+func doneDeed(task string) *deed {
+	return &deed{Label: "Done", Post: "/tasks/" + task, Fields: map[string]string{"status": "done"}}
+}
+
 // work returns the attempts and the executions of other systems that are under way, and those that have
 // ended and that no item of needs is about.
-func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (working, recent []item, err error) {
+func (s *Site) work(ctx context.Context, who session.Caller, needs []*item) (working, recent []*item, err error) {
 	if s.Board != nil {
 		open, ended, err := s.Board.Work(ctx, who)
 		if err != nil {
@@ -238,7 +365,7 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 		}
 		for _, w := range ended {
 			i := workItem(w, s.Board.StateOf(&w.Situation))
-			if !slices.ContainsFunc(needs, func(n item) bool { return n.Link == i.Link }) {
+			if !slices.ContainsFunc(needs, func(n *item) bool { return n.Link == i.Link }) {
 				recent = append(recent, i)
 			}
 		}
@@ -249,7 +376,7 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 			return nil, nil, err
 		}
 		for _, x := range list {
-			i := item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
+			i := &item{Kind: "execution", Title: x.WorkflowName, About: "at " + x.Source, Link: "/sources/executions/" + x.ExecutionID, Status: string(x.State), Since: x.StartedAt}
 			if x.EndedAt == nil {
 				working = append(working, i)
 			} else {
@@ -261,18 +388,18 @@ func (s *Site) work(ctx context.Context, who session.Caller, needs []item) (work
 	return working, recent, nil
 }
 
-func workItem(w task.Work, state board.State) item {
+func workItem(w task.Work, state board.State) *item {
 	kind, about := "agent", w.Executor
 	if w.Run != nil {
 		if kind = "run"; w.Step != "" && state.Open() {
 			about += ", step " + w.Step
 		}
 	}
-	return item{Kind: kind, Title: w.Title, About: about, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}
+	return &item{Kind: kind, Title: w.Title, About: about, attempt: w.AttemptID, task: w.TaskID, Link: "/attempts/" + w.AttemptID, Status: string(state), Since: w.Since}
 }
 
 // newestFirst sorts items by their times, and returns them.
-func newestFirst(items []item) []item {
-	slices.SortStableFunc(items, func(a, b item) int { return b.Since.Compare(a.Since) })
+func newestFirst(items []*item) []*item {
+	slices.SortStableFunc(items, func(a, b *item) int { return b.Since.Compare(a.Since) })
 	return items
 }

@@ -47,22 +47,28 @@ type Options struct {
 	Changes  store.Changes
 	Sources  *remote.Tools // nil if workflows of other systems are not served
 	ReadOnly bool          // no page changes anything
+	Help     fs.FS         // the documentation, in Markdown, with README.md as its index; nil means no page Help
+	Version  string        // of the program
 	// Callers authenticates requests.
 	Callers *web.Login
 	// Key signs what pages send back with their forms. It is the same after a restart.
 	Key    []byte
 	Logger *slog.Logger
+	// Chooser lists projects: there are no other pages then, and only Callers, Key and Logger are needed.
+	Chooser *Chooser
 }
 
 // A Site serves the pages. Its methods may be called from any goroutine.
 type Site struct {
 	Options
-	mux   *http.ServeMux
-	sites http.CrossOriginProtection
-	feed  *feed
-	views *views
-	index index
-	edits edits
+	mux     *http.ServeMux
+	sites   http.CrossOriginProtection
+	feed    *feed
+	views   *views
+	index   index
+	edits   edits
+	changes *changes
+	flows   sync.Map // workflows by the hash of their definitions: *job.Workflow
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -73,6 +79,7 @@ func New(o Options) (*Site, error) {
 		return nil, err
 	}
 	s := &Site{Options: o, mux: http.NewServeMux(), feed: newFeed(o.Changes), views: views}
+	s.changes = newChanges(s.feed)
 	static, err := fs.Sub(embedded, "static")
 	if err != nil {
 		return nil, err
@@ -85,23 +92,34 @@ func New(o Options) (*Site, error) {
 	s.mux.HandleFunc("GET /login", s.loginForm)
 	s.mux.HandleFunc("POST /login", s.login)
 	s.mux.HandleFunc("POST /logout", s.known(s.logout))
-	s.mux.HandleFunc("GET /events", s.known(s.events))
 	s.pages()
 	return s, nil
 }
 
 // pages registers each page and each action.
 func (s *Site) pages() {
+	if s.Chooser != nil {
+		s.page("GET /{$}", s.projects)
+		s.mux.HandleFunc("GET /open", s.known(s.open))
+		return
+	}
+	s.mux.HandleFunc("GET /events", s.known(s.events))
 	s.page("GET /{$}", s.now)
+	s.page("GET /history", s.history)
 	s.page("GET /sessions/{id}", s.session)
 	s.post("/sessions/{id}/abort", s.onSession(s.abortSession))
 	s.post("/sessions/{id}/go-to", s.onSession(s.goToStep))
 	s.post("/sessions/{id}/override", s.onSession(s.overrideStep))
 	s.post("/sessions/{id}/review", s.onSession(s.answer))
 	s.page("GET /sessions/{id}/output", s.output)
+	s.mux.HandleFunc("GET /sessions/{id}/image", s.known(s.image))
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
+	if s.Help != nil {
+		s.page("GET /help/{file}", s.help)
+		s.page("GET /help/{folder}/{file}", s.help)
+	}
 
 	if s.Sources == nil {
 		s.missing(errNoSources, "/sources", "/sources/")
@@ -119,9 +137,7 @@ func (s *Site) pages() {
 	s.page("GET /board", s.board)
 	s.page("GET /tasks/{task_id}", s.task)
 	s.page("GET /attempts/{attempt_id}", s.attempt)
-	s.post("/tasks", call(s.Board.CreateTask, workflowOfTask, func(_ session.Caller, _ *http.Request, t *board.Task) string {
-		return "/tasks/" + t.TaskID
-	}))
+	s.post("/tasks", s.addTask)
 	s.post("/tasks/{task_id}", call(s.Board.UpdateTask, changesOfTask, func(_ session.Caller, r *http.Request, t *board.Task) string {
 		return back(r, "/tasks/"+t.TaskID)
 	}))
@@ -162,6 +178,7 @@ func (s *Site) Run(ctx context.Context) {
 			}
 		}
 	})
+	others.Go(func() { s.changes.count(ctx, s) })
 	s.feed.follow(ctx, s.Logger, func() { s.readSessions(ctx) })
 	others.Wait()
 }
@@ -229,7 +246,7 @@ type maker func(context.Context, session.Caller, *http.Request) (*shown, error)
 func (s *Site) page(pattern string, make maker) {
 	s.mux.HandleFunc(pattern, s.known(func(w http.ResponseWriter, r *http.Request) {
 		who, had := session.CallerOf(r.Context()), r.Header.Get("If-None-Match")
-		if had == "" { // else it was told of changes, and the feed has them
+		if had == "" && s.Chooser == nil { // else it was told of changes, and the feed has them
 			s.look(r.Context())
 			_ = s.feed.catchUp(r.Context()) // follow logs it
 		}

@@ -86,6 +86,7 @@ var functions = template.FuncMap{
 	},
 	"field": field, "values": values, "takes": show.Takes,
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
+	"join":  func(all []string) string { return strings.Join(all, " ") },
 }
 
 // A tab is an entry of the navigation.
@@ -107,6 +108,8 @@ type frame struct {
 	Section  string // the first part of its path, for the navigation
 	Assets   string
 	Notice   string // what an action that led here has to say
+	Version  string
+	Help     bool // the documentation is served
 	Data     any
 }
 
@@ -126,7 +129,7 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	f := frame{
 		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r), CSRF: s.csrf(who), Here: (&url.URL{Path: r.URL.Path, RawQuery: query.Encode()}).RequestURI(),
-		Section: section, Assets: s.views.assets, Data: p.data, Notice: notice,
+		Section: section, Assets: s.views.assets, Data: p.data, Notice: notice, Version: s.Version, Help: s.Help != nil,
 	}
 	if len(p.on) > 0 {
 		f.Events = fmt.Sprintf("/events?at=%d&on=%s", at, url.QueryEscape(strings.Join(p.on, ",")))
@@ -196,6 +199,9 @@ var words = map[string]string{
 
 // word returns a state, or a value of an argument, as people read it.
 func word(state any) string {
+	if p, is := state.(*string); is {
+		state = *p
+	}
 	text := fmt.Sprint(state)
 	if w, is := words[text]; is {
 		return w

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"html"
+	"html/template"
 	"net/http"
 	"net/url"
 	"path"
@@ -73,6 +74,7 @@ func (s *Site) reviewOf(ctx context.Context, who session.Caller, r *http.Request
 		for i := range files {
 			files[i].RepoID = d.RepoID
 			files[i].place(v.Comments)
+			files[i].color()
 		}
 		v.Diffs = append(v.Diffs, files...)
 	}
@@ -93,7 +95,7 @@ func (v *review) shorten(from int) {
 		n := 0
 		for ; n < len(lines) && left > 0; n++ {
 			lines[n].Text = jsontext.Clip(lines[n].Text, maxLine)
-			left -= lineBytes + sizeOf(lines[n].Text)
+			left -= lineBytes + max(sizeOf(lines[n].Text), len(lines[n].HTML))
 			for _, c := range lines[n].Comments {
 				left -= lineBytes + sizeOf(c.Text)
 			}
@@ -256,7 +258,30 @@ type diffLine struct {
 	Kind     string // add, del, same, hunk or note
 	Old, New int
 	Text     string
+	HTML     template.HTML // the text in colors, "" for those of other kinds
 	Comments []merge.Comment
+}
+
+// color sets the colors of the lines: first those of the file as it was, then as it is.
+func (f *fileDiff) color() {
+	for _, kind := range []string{"del", "add"} {
+		var text strings.Builder
+		var of []int
+		for i := range f.Lines {
+			if l := &f.Lines[i]; l.Kind == "same" || l.Kind == kind {
+				l.Text = jsontext.Clip(l.Text, maxLine)
+				text.WriteString(l.Text + "\n")
+				of = append(of, i)
+			}
+		}
+		lines := strings.Split(string(highlight(f.File, []byte(text.String()))), "\n")
+		if len(lines) <= len(of) {
+			return // the language has taken some
+		}
+		for n, i := range of {
+			f.Lines[i].HTML = template.HTML(lines[n])
+		}
+	}
 }
 
 // parseDiff splits the output of git diff into files.

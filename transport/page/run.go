@@ -45,6 +45,16 @@ func (v *runView) Waits() (all []*run.Step) {
 	return all
 }
 
+// Asks returns the first step that waits for a person to pass its outputs, or nil.
+func (v *runView) Asks() (first *run.Step) {
+	v.Tree.Each(func(x *run.Step, _ int) {
+		if first == nil && x.State == board.WaitingForYou {
+			first = x
+		}
+	})
+	return first
+}
+
 // Brief reports whether what was said for a step is left out.
 func (v *runView) Brief(x *run.Step) bool {
 	return v.many && (x.State == board.Completed || x.State == board.NotBegun)
@@ -140,7 +150,7 @@ func workflowAndTime(r *http.Request, a *attempt.RunWorkflowArgs) error {
 	return err
 }
 
-// resumeRun lets a run go on that has ended, with the budgets of the form.
+// resumeRun lets a run go on that has ended, with the budgets of the form, if it has any.
 func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 	var a attempt.RunWorkflowArgs
 	most, err := minutes(r)
@@ -148,7 +158,9 @@ func (s *Site) resumeRun(ctx context.Context, who session.Caller, r *http.Reques
 		return "", err
 	}
 	_, err = s.Board.ResumeRun(ctx, who, r.PathValue("attempt_id"), r.PostForm.Get("advice"), func(run *board.Run) {
-		run.MaxCostUSD, run.MaxUnknown, run.MaxTime = a.MaxCostUSD, a.MaxUnknown, most
+		if r.PostForm.Has("max_minutes") { // else the form has no budgets, and those of the run stay
+			run.MaxCostUSD, run.MaxUnknown, run.MaxTime = a.MaxCostUSD, a.MaxUnknown, most
+		}
 	})
 	return s.said(who, attemptURL(r), "The run goes on where it was."), err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -81,6 +82,9 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 		return nil, err
 	}
 	p.fit(r.URL.Query().Get("step"))
+	if who.Has(session.RightPerson) {
+		p.showHandIns(ctx)
+	}
 	title := p.Goal
 	title = cmp.Or(title, p.ID)
 	return &shown{view: "session", title: title, data: p, on: p.topics()}, nil
@@ -217,11 +221,32 @@ func (p *sessionPage) step(step *job.Step, id string) stepView {
 	return v
 }
 
+// stepOf returns where a session is in its workflow, such as step 2 of 5, "" if its definition cannot be read.
+func (s *Site) stepOf(i *workflow.SessionInfo) string {
+	flow, known := s.flows.Load(i.Definition)
+	if !known {
+		def, err := s.Engine.Definition(&machine.State{Definition: machine.DefinitionRef{Hash: i.Definition}})
+		if err != nil {
+			return "" // it has none yet, or its page says why
+		}
+		flow = def.Workflow
+		s.flows.Store(i.Definition, flow)
+	}
+	w := flow.(*job.Workflow)
+	at := w.Find(i.Step)
+	if at < 0 {
+		return ""
+	}
+	return fmt.Sprintf("step %d of %d", at+1, len(w.Entries))
+}
+
 // An answerForm is what a person sees who is asked to pass the outputs of a step.
 type answerForm struct {
 	SessionID, Step, Digest, Notes string
 	Files                          []machine.FileHash
 	Criteria                       []job.Criteria
+	Shown                          []handedFile // empty on pages that only link to the files
+	Gone                           []string     // what an earlier hand-in had
 }
 
 // answerFormOf returns the form for a step of a session, or nil if nobody is asked about it.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"deepwork/actor/xslices"
 	"deepwork/session"
@@ -18,7 +19,10 @@ import (
 type taskPage struct {
 	*board.TaskReply
 	Attempts  []board.AttemptSummary
-	Notice    *string // why those that wait do not start
+	Changes   map[string]*diffstat // of the newest attempts, by their ids
+	Compared  []compared           // the newest attempts side by side, none if the page does not compare
+	Workflows []string             // of all jobs, as job/workflow
+	Notice    *string              // why those that wait do not start
 	Needs     []need
 	Others    []board.Task // that it could wait for
 	Executors []attempt.ExecutorInfo
@@ -28,6 +32,33 @@ type taskPage struct {
 	Fields    []inputField // of the inputs of its workflow
 	Long      bool         // the description is clipped, and edited on a page of its own
 }
+
+// A compared is an attempt beside others of its task.
+type compared struct {
+	*attempt.FullAttemptReply
+	Changes *diffstat
+}
+
+// Took returns how long its agent worked last, "" before it has ended.
+func (c compared) Took() string {
+	from, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(c.StartedAt)) // this program has written them
+	to, _ := time.Parse(time.RFC3339Nano, board.OrEmpty(c.EndedAt))
+	if from.IsZero() || to.IsZero() {
+		return ""
+	}
+	return took(from, &to)
+}
+
+// Files returns the files that it has changed.
+func (c compared) Files() (all []string) {
+	for _, r := range c.Repos {
+		all = append(all, r.ChangedFiles...)
+	}
+	return all
+}
+
+// maxCompared is how many attempts are shown side by side.
+const maxCompared = 4
 
 // maxDescription is how many bytes of a description a page shows in which it is not edited.
 const maxDescription = 20_000
@@ -74,7 +105,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 	if err != nil {
 		return nil, err
 	}
-	p := &taskPage{TaskReply: t, Move: others(t.Status)}
+	p := &taskPage{TaskReply: t, Move: others(t.Status), Changes: map[string]*diffstat{}}
 	size := len(board.OrEmpty(t.Description))
 	for _, in := range t.Inputs {
 		size += len(strings.Join(in.Value.Paths, "\n"))
@@ -89,6 +120,19 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		p.Last = p.Attempts[0].Executor
 		if v := p.Attempts[0].Variant; v != nil {
 			p.Last += ":" + *v
+		}
+	}
+	p.Workflows = s.workflows(ctx)
+	for _, a := range p.Attempts[:min(len(p.Attempts), maxFollowed)] {
+		p.Changes[a.AttemptID] = s.changes.of(a.AttemptID)
+	}
+	if r.URL.Query().Get("compare") != "" {
+		for _, a := range p.Attempts[:min(len(p.Attempts), maxCompared)] {
+			full, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: board.Target{AttemptID: &a.AttemptID}})
+			if err != nil {
+				return nil, err
+			}
+			p.Compared = append(p.Compared, compared{full, p.Changes[a.AttemptID]})
 		}
 	}
 	if err := s.dependencies(ctx, who, p); err != nil {
@@ -119,7 +163,7 @@ const maxFollowed = 20
 // topics are those of the task, of what it waits for and of its attempts. A start of an attempt changes
 // the task.
 func (p *taskPage) topics() []string {
-	on := []string{configTopic, store.TaskChanged + ":" + p.TaskID}
+	on := []string{configTopic, changesTopic, store.TaskChanged + ":" + p.TaskID}
 	needs := xslices.Map(p.Needs, func(n need) string { return store.TaskChanged + ":" + n.TaskID })
 	newest := p.Attempts[:min(len(p.Attempts), maxFollowed)]
 	return slices.Concat(on, needs, xslices.Map(newest, func(a board.AttemptSummary) string { return store.AttemptChanged + ":" + a.AttemptID }))

@@ -9,7 +9,7 @@
 // reply (session/workflow/machine/reply.go, session/attempt or a file below
 // transport/tools), where the jsonschema tag is the field's description, and the one
 // that fills it. Schemas and documents are derived: go test ./transport -update renews
-// testdata/tools_list.json and TOOLS.md. A field with few allowed values, or a list,
+// testdata/tools_list.json and cmd/deepwork/docs/reference. A field with few allowed values, or a list,
 // also gets an entry in the Words of its toolset.
 package tool
 
@@ -38,6 +38,7 @@ import (
 	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
+	"deepwork/session/show"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
@@ -348,7 +349,7 @@ func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.I
 		return ctx
 	}
 	return workflow.WithAsk(ctx, func(ctx context.Context, key, question string) (answer *machine.Answer, later bool) {
-		form := &mcp.ElicitParams{Message: question, RequestedSchema: answerSchema}
+		form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
 		if req.ProtocolVersion() >= Newest {
 			r, given := req.Params.InputResponses[key].(*mcp.ElicitResult)
 			if !given {

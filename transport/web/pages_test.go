@@ -236,7 +236,7 @@ func TestLoginWithToken(t *testing.T) {
 		testkit.Equal(t, testkit.Get(l.Caller(r)).Must(t), want)
 	}
 	for name, cookie := range map[string]*http.Cookie{"none": nil, "the token": {Name: c.Name, Value: token}, "its hash": {Name: c.Name, Value: hashOf(token)},
-		"a signature of nothing": {Name: c.Name, Value: "." + strings.Split(c.Value, ".")[1]}, "one with more": {Name: c.Name, Value: c.Value + "0"}, "another port's": {Name: "deepwork-1", Value: c.Value}} {
+		"a signature of nothing": {Name: c.Name, Value: "." + strings.Split(c.Value, ".")[1]}, "another's signature": {Name: c.Name, Value: hashOf(token) + "." + strings.Split(l.sign("x"), ".")[1]}, "one with more": {Name: c.Name, Value: c.Value + "0"}, "another port's": {Name: "deepwork-1", Value: c.Value}} {
 		if who, err := l.Caller(with(cookie)); err == nil {
 			t.Errorf("%s is the cookie of %+v", name, who)
 		}

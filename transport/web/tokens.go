@@ -178,7 +178,7 @@ func (f *tokenFile) current() (tokens []config.Token, closed bool) {
 	}
 	f.data, f.since = data, time.Time{}
 	if f.good, err = parseTokens(data); err != nil {
-		f.fault("the token file has a fault; the tokens of its other lines are in use", err)
+		f.fault("the token file has an error; the tokens of its other lines are in use", err)
 	} else if f.bad != "" {
 		f.bad = ""
 		f.logger.Info("the token file is good again", "file", f.path, "tokens", len(f.good))

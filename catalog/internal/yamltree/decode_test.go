@@ -113,7 +113,7 @@ func TestFaultsHavePositionsPathsAndRemedies(t *testing.T) {
 		}
 	}
 	d, _ := decoder(strings.Repeat("- 1\n", MaxDiagnostics+7), false)
-	if many := d.Diagnostics(); len(many) != MaxDiagnostics+1 || many[MaxDiagnostics].Message != "7 more faults were found: fix the ones above first" {
+	if many := d.Diagnostics(); len(many) != MaxDiagnostics+1 || many[MaxDiagnostics].Message != "7 more errors were found: fix the ones above first" {
 		t.Errorf("%d faults, the last: %v", len(many), many[len(many)-1])
 	}
 }

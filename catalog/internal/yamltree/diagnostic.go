@@ -146,7 +146,7 @@ func (d *Decoder) Faults() int { return len(d.faults.Diagnostics) + d.faults.dro
 func (d *Decoder) Full() bool { return d.faults.full() }
 
 // Diagnostics returns the faults, ordered by position; nil means none.
-func (d *Decoder) Diagnostics() Diagnostics { return d.faults.sorted(d.File, "faults") }
+func (d *Decoder) Diagnostics() Diagnostics { return d.faults.sorted(d.File, "errors") }
 
 // Warnings returns the warnings, ordered by position; nil means none.
 func (d *Decoder) Warnings() Diagnostics { return d.warnings.sorted(d.File, "warnings") }
@@ -154,7 +154,7 @@ func (d *Decoder) Warnings() Diagnostics { return d.warnings.sorted(d.File, "war
 // All returns the faults and the warnings together, ordered by position.
 func (d *Decoder) All() Diagnostics {
 	all := list{append(d.faults.Diagnostics, d.warnings.Diagnostics...), d.faults.dropped}
-	return all.sorted(d.File, "faults")
+	return all.sorted(d.File, "errors")
 }
 
 // PositionAt returns the position of an offset in a file.

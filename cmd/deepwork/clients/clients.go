@@ -2,6 +2,7 @@
 package clients
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -66,8 +67,9 @@ func isSSE(u *url.URL) bool { return strings.HasSuffix(u.Path, "/sse") }
 // Path returns the file of the client's config of a project.
 func (c *Client) Path(root string) string { return filepath.Join(root, filepath.FromSlash(c.File)) }
 
-// An Entry is this server's entry in a client's config file.
+// An Entry is a member of an object in a client's config file: this server's entry, or hooks.
 type Entry struct {
+	name     string // of the member
 	key      string // of the object that has the servers; "" means that the file is TOML
 	text     string // the member, indented by two spaces per level; in TOML the table
 	required bool   // another entry of that name is not as good
@@ -81,18 +83,25 @@ func (e Entry) Whole() string {
 	return "{\n  \"" + e.key + "\": {\n    " + strings.ReplaceAll(e.text, "\n", "\n    ") + "\n  }\n}\n"
 }
 
+// Hook returns the entry of the hooks of an event in settings of Claude Code, a list of JSON.
+func Hook(event string, hooks json.RawMessage) Entry {
+	var text bytes.Buffer
+	_ = json.Indent(&text, hooks, "", "  ") // it writes to memory, and what is not JSON is not added
+	return Entry{name: event, key: "hooks", text: fmt.Sprintf("%q: %s", event, text.String()), required: true}
+}
+
 const serverName = "deepwork"
 
 // Stdio returns the entry of a server that the client starts (seed 001 "Example MCP Configuration").
 func (c *Client) Stdio() Entry {
 	if c.key == "" {
-		return Entry{text: fmt.Sprintf("[mcp_servers.%s]\ncommand = \"deepwork\"\nargs = [\"serve\", \"--path\", %q]\n", serverName, c.here)}
+		return Entry{name: serverName, text: fmt.Sprintf("[mcp_servers.%s]\ncommand = \"deepwork\"\nargs = [\"serve\", \"--path\", %q]\n", serverName, c.here)}
 	}
 	kind := ""
 	if c.key == "servers" {
 		kind = "  \"type\": \"stdio\",\n"
 	}
-	return Entry{key: c.key, text: fmt.Sprintf("%q: {\n%s  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", %q]\n}", serverName, kind, c.here)}
+	return Entry{name: serverName, key: c.key, text: fmt.Sprintf("%q: {\n%s  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", %q]\n}", serverName, kind, c.here)}
 }
 
 // TokenVariable is the environment variable that an entry names instead of a token, which is in no file.
@@ -107,7 +116,7 @@ func (c *Client) HTTP(u *url.URL, peers bool) (e Entry, named bool) {
 		if named {
 			text += fmt.Sprintf("bearer_token_env_var = %q\n", TokenVariable)
 		}
-		return Entry{text: text, required: true}, named
+		return Entry{name: serverName, text: text, required: true}, named
 	}
 	kind, key := "http", c.httpKey
 	if isSSE(u) {
@@ -122,5 +131,5 @@ func (c *Client) HTTP(u *url.URL, peers bool) (e Entry, named bool) {
 	if named {
 		text += fmt.Sprintf(",\n  \"headers\": {\n    \"Authorization\": \"Bearer %s\"\n  }", fmt.Sprintf(c.variable, TokenVariable))
 	}
-	return Entry{key: c.key, text: text + "\n}", required: true}, named
+	return Entry{name: serverName, key: c.key, text: text + "\n}", required: true}, named
 }

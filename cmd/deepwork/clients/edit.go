@@ -62,7 +62,11 @@ func leftAlone(format string, args ...any) error {
 // an entry of the same name that starts another program, or connects to another server. A file that it cannot edit
 // safely is a *LeftAloneError.
 func (c *Client) Add(root string, e Entry, replace bool) (done string, err error) {
-	file := c.Path(root)
+	return AddTo(root, c.Path(root), e, replace)
+}
+
+// AddTo adds an entry to a file in a project, as Add does.
+func AddTo(root, file string, e Entry, replace bool) (done string, err error) {
 	if err := durable.Inside(root, file); err != nil {
 		return "", leftAlone("%v", err)
 	}
@@ -115,17 +119,17 @@ func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error
 	if key == "" {
 		key, insert = "mcp_servers", e.appendTo
 	}
-	own := whole[key].(map[string]any)[serverName]
+	own := whole[key].(map[string]any)[e.name]
 	servers, is := before[key].(map[string]any)
 	if _, has := before[key]; has && !is {
 		return nil, false, leftAlone("its %q is not an object", key)
 	}
-	there, has := servers[serverName]
+	there, has := servers[e.name]
 	program := otherProgram(there)
 	fields, _ := there.(map[string]any)
 	remedy := "run init with --replace to put this one in its place"
 	if e.key == "" {
-		remedy = "remove [mcp_servers." + serverName + "] first, since a table of TOML is not replaced"
+		remedy = "remove [mcp_servers." + e.name + "] first, since a table of TOML is not replaced"
 	}
 	switch {
 	case !has:
@@ -133,11 +137,13 @@ func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error
 	case reflect.DeepEqual(there, own) || !e.required && program == "" && (!replace || fields["command"] != nil):
 		return text, true, nil
 	case !replace && program != "":
-		return nil, true, leftAlone("its entry %q starts another program, %s; %s", serverName, program, remedy)
+		return nil, true, leftAlone("its entry %q starts another program, %s; %s", e.name, program, remedy)
+	case !replace && e.name != serverName:
+		return nil, true, leftAlone("it has a %q of its own", e.name)
 	case !replace:
-		return nil, true, leftAlone("it has another entry of the name %q, which must be removed first", serverName)
+		return nil, true, leftAlone("it has another entry of the name %q, which must be removed first", e.name)
 	case e.key == "":
-		return nil, true, leftAlone("it has another entry of the name %q; %s", serverName, remedy)
+		return nil, true, leftAlone("it has another entry of the name %q; %s", e.name, remedy)
 	default:
 		out = e.replace(text)
 	}
@@ -145,7 +151,7 @@ func (e Entry) addTo(text []byte, replace bool) (out []byte, has bool, err error
 		servers = map[string]any{}
 		before[key] = servers
 	}
-	servers[serverName] = own
+	servers[e.name] = own
 	if after, err := e.decode(out); err != nil || !reflect.DeepEqual(before, after) {
 		return nil, has, leftAlone("it has another form than expected, with %s on a line of its own", key)
 	}
@@ -174,7 +180,7 @@ func otherProgram(entry any) string {
 func (e Entry) replace(text []byte) []byte {
 	_, value, _ := strings.Cut(e.text, ": ")
 	d := json.NewDecoder(bytes.NewReader(text))
-	for _, key := range []string{e.key, serverName} {
+	for _, key := range []string{e.key, e.name} {
 		if !seek(d, key) {
 			return text
 		}

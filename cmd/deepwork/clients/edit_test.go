@@ -3,9 +3,12 @@ package clients
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"os"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -205,4 +208,57 @@ func TestHTTPNamesTheVariable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A config file is made, extended or left alone on disk; what a link leads to is edited in its place.
+func TestAddToAFile(t *testing.T) {
+	c := &All[0]
+	root := testkit.Dir(t)
+	file := c.Path(root)
+	add := func(replace bool) (string, error) { return c.Add(root, c.Stdio(), replace) }
+	testkit.Equal(t, testkit.Get(add(false)).Must(t), Created)
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(file)).Must(t)), c.Stdio().Whole())
+	testkit.Equal(t, testkit.Get(add(true)).Must(t), Kept)
+	testkit.Must(t, os.WriteFile(file, []byte("{}\n"), 0o640))
+	testkit.Must(t, os.Chmod(file, 0o640))
+	testkit.Equal(t, testkit.Get(add(false)).Must(t), Extended)
+	if info := testkit.Get(os.Stat(file)).Must(t); runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
+		t.Errorf("the mode is %v", info.Mode())
+	}
+	testkit.Must(t, os.WriteFile(file, []byte(`{"mcpServers":{"deepwork":{"command":"uvx"}}}`), 0o600))
+	testkit.Fails(t, testkit.Get(add(false)).Err(), "starts another program")
+	testkit.Equal(t, testkit.Get(add(true)).Must(t), Replaced)
+	testkit.Must(t, os.Rename(file, filepath.Join(root, "elsewhere")))
+	testkit.Must(t, os.WriteFile(filepath.Join(root, "elsewhere"), []byte("{}"), 0o600))
+	testkit.Must(t, os.Symlink(filepath.Join(root, "elsewhere"), file))
+	testkit.Equal(t, testkit.Get(add(false)).Must(t), Extended)
+	testkit.Contains(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "elsewhere"))).Must(t)), "deepwork")
+	if info := testkit.Get(os.Lstat(file)).Must(t); info.Mode()&os.ModeSymlink == 0 {
+		t.Error("the link was replaced")
+	}
+	outside := filepath.Join(testkit.Dir(t), "x.json")
+	for what, plant := range map[string]func() error{
+		"leads out":             func() error { return os.Symlink(outside, file) },
+		"is not a regular file": func() error { return os.Mkdir(file, 0o700) },
+		"cannot be written":     func() error { return os.WriteFile(file, []byte("{}"), 0o400) },
+	} {
+		testkit.Must(t, os.RemoveAll(file))
+		testkit.Must(t, os.WriteFile(outside, []byte("{}"), 0o600))
+		testkit.Must(t, plant())
+		if _, err := add(false); err == nil || !errors.As(err, new(*LeftAloneError)) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(outside)).Must(t)), "{}")
+	made := filepath.Join(root, "a", "b")
+	for _, want := range []string{Created, Kept} {
+		testkit.Equal(t, testkit.Get(Create(made, []byte("x"))).Must(t), want)
+	}
+	testkit.Fails(t, testkit.Get(Create(filepath.Join(root, "a"), nil)).Err(), "not a file; move it away")
+	for _, name := range Names() {
+		sse := testkit.Get(url.Parse("http://h/sse")).Must(t)
+		testkit.Equal(t, Named(name).Speaks(testkit.Get(url.Parse("http://h/mcp")).Must(t)), true, "%s speaks HTTP", name)
+		testkit.Equal(t, Named(name).Speaks(sse), Named(name).sseKey != "", "%s speaks SSE", name)
+	}
+	testkit.Equal(t, Named("none"), nil)
 }

@@ -8,174 +8,196 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/process"
 	"deepwork/session/show"
 	"deepwork/session/state"
 )
 
-// files are the story, the jobs of the project, and one of them as it is edited in the course of the story.
+//go:embed story.txt
+var story string
+
+// files are the jobs of the project.
 //
-//go:embed story.txt jobs edited
+//go:embed jobs
 var files embed.FS
 
-// Timeout is far more than a demo takes; after it something hangs.
-const Timeout = time.Minute
+// indent precedes what isn't the story's words.
+const indent = "   "
 
-// Run lays out the project in a new folder dir and plays the story on it, with self as the program, and prints it
-// to out. It stops at the first thing that does not work. When it returns, no process of the demo runs.
-func Run(ctx context.Context, out *show.Screen, dir, self string) error {
-	limited, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	d := &demo{out: out, dir: dir, self: self}
-	err := d.layOut(limited)
-	if err == nil {
-		err = d.run(limited)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return errors.New("interrupted")
-	case limited.Err() != nil:
-		err = fmt.Errorf("not done after %v: %w", Timeout, err)
-	}
-	return fmt.Errorf("%w%s", err, d.serverLog())
+// A Demo is one play of the story.
+type Demo struct {
+	Out  *show.Screen
+	Dir  string // an existing folder that gets the project, and own: a user's config and state
+	Self string // this program
+	Turn func() // called before each chapter
+
+	server *exec.Cmd
+	agent  *mcp.ClientSession // of the server
+	reply  map[string]any     // to its last call
+	said   string             // by the last command
 }
 
-// A demo is one play of the story.
-type demo struct {
-	out     *show.Screen
-	dir     string // has the project, and own: a user's config and state
-	self    string // this program
-	server  *server
-	session string // the id of the first session that was started
+// Run lays out the project, plays the story on it, and prints it. It stops at the first thing that doesn't work. When
+// it returns, no process of the demo runs.
+func (d *Demo) Run(ctx context.Context) (err error) {
+	if err := d.layOut(ctx); err != nil {
+		return err
+	}
+	if err := d.serve(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, d.agent.Close()); err != nil { // an agent may go on after its command
+			_, _ = d.run(context.WithoutCancel(ctx), d.Self, "board", "stop", "latest") // fails if none was started
+		}
+	}()
+	chapter := 0
+	for line := range strings.SplitSeq(strings.Trim(story, "\n"), "\n") {
+		if title, is := strings.CutPrefix(line, "# "); is {
+			chapter++
+			d.Turn()
+			d.Out.Heading("", fmt.Sprintf("%d. %s", chapter, title), "")
+		} else {
+			err = d.play(ctx, line)
+		}
+		if err = errors.Join(err, d.Out.Err(), ctx.Err()); err != nil {
+			return fmt.Errorf("chapter %d: %w", chapter, err)
+		}
+	}
+	return nil
 }
 
 // layOut makes the project, a git repository whose agents and reviewers are this program, and the config of its
 // user, who trusts it.
-func (d *demo) layOut(ctx context.Context) error {
-	if _, err := exec.LookPath("git"); err != nil {
-		return errors.New("the demo needs git, which is not installed here")
-	}
-	command := func(agent string) string {
-		text, _ := json.Marshal([]string{d.self, "demo", agent}) // strings
-		return string(text)
-	}
-	trusted, _ := json.Marshal([]string{d.project()})
-	return errors.Join(
-		d.copy("jobs"),
-		write(filepath.Join(d.project(), ".deepwork", "config.yml"), fmt.Sprintf(`quality_gate: {agent_review_command: %q}
-executors: {CODER: {command: %s}, WRITER: {command: %s}}
-`, "'"+d.self+"' demo reviewer", command("coder"), command("writer"))),
-		write(filepath.Join(d.project(), "greeting.txt"), "Hello.\n"),
-		write(filepath.Join(d.own(), "deepwork", "config.yml"), fmt.Sprintf("trusted_folders: %s\n", trusted)),
-		write(filepath.Join(d.own(), "gitconfig"), "[user]\n\tname = Demo\n\temail = demo@example.com\n"),
-		d.git(ctx, "init", "-q", "-b", "main"), d.git(ctx, "add", "."), d.git(ctx, "commit", "-q", "-m", "A newsletter"),
+func (d *Demo) layOut(ctx context.Context) error {
+	err := errors.Join(
+		os.CopyFS(filepath.Join(d.project(), ".deepwork"), files),
+		d.write("newsletter/.deepwork/config.yml", fmt.Sprintf(`quality_gate: {agent_review_command: [%[1]q, demo, reviewer]}
+executors: {CODER: {command: [%[1]q, demo, coder]}, WRITER: {command: [%[1]q, demo, writer]}}
+`, d.Self)),
+		d.write("newsletter/greeting.txt", "Hello.\n"),
+		d.write("own/deepwork/config.yml", fmt.Sprintf("trusted_folders: [%q]\n", d.project())),
+		d.write("own/gitconfig", "[user]\n\tname = Demo\n\temail = demo@example.com\n"),
 	)
-}
-
-// copy copies an embedded folder of jobs into the project: each file by a rename, as an editor saves it, job.yml after
-// those that it names.
-func (d *demo) copy(folder string) error {
-	var names []string
-	err := fs.WalkDir(files, folder, func(name string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() {
-			names = append(names, name)
-		}
-		return err
-	})
-	slices.Reverse(names)
-	for _, name := range names {
-		data, rerr := files.ReadFile(name)
-		file := filepath.Join(d.project(), ".deepwork", "jobs", filepath.FromSlash(strings.TrimPrefix(name, folder)))
-		if err = errors.Join(err, rerr, write(file+".new", string(data))); err == nil {
-			err = os.Rename(file+".new", file)
+	for _, args := range []string{"init -q -b main", "add .", "commit -q -m Newsletter"} {
+		if err == nil {
+			_, err = d.run(ctx, "git", strings.Fields(args)...)
 		}
 	}
 	return err
 }
 
-// write writes a file in a folder that may not exist.
-func write(file, text string) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	return os.WriteFile(file, []byte(text), 0o600)
+func (d *Demo) project() string { return filepath.Join(d.Dir, "newsletter") }
+
+// write writes a file below the demo's folder, in a folder that may not exist.
+func (d *Demo) write(name, text string) error {
+	file := filepath.Join(d.Dir, filepath.FromSlash(name))
+	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600))
 }
 
-func (d *demo) git(ctx context.Context, args ...string) error {
-	_, err := process.Run(ctx, process.Spec{Command: append([]string{"git"}, args...), Dir: d.project(), Env: d.environ()})
-	return err
+// run runs a program in the project, and returns what it prints. When ctx ends, the program is asked to end with what
+// it has started.
+func (d *Demo) run(ctx context.Context, program string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // after which it hangs
+	defer cancel()
+	result, err := process.Run(ctx, process.Spec{Command: append([]string{program}, args...), Dir: d.project(), Env: d.environ(), Grace: 10 * time.Second})
+	return string(result.Stdout), err
 }
-
-func (d *demo) project() string { return filepath.Join(d.dir, "newsletter") }
-
-// own is the folder of the demo's user.
-func (d *demo) own() string { return filepath.Join(d.dir, "own") }
 
 // environ is the environment of the demo's processes: nothing of the real user's settings and state changes what it
 // shows, and it changes none of them.
-func (d *demo) environ() []string {
+func (d *Demo) environ() []string {
+	own := filepath.Join(d.Dir, "own")
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, "DEEPWORK_") || strings.HasPrefix(entry, "GIT_")
+		return strings.HasPrefix(entry, "DEEPWORK_") || strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "COLUMNS=")
 	})
-	env = append(env, "XDG_CONFIG_HOME="+d.own(), "APPDATA="+d.own(), state.Env+"="+filepath.Join(d.own(), "state"),
-		"GIT_CONFIG_GLOBAL="+filepath.Join(d.own(), "gitconfig"), "GIT_CONFIG_NOSYSTEM=1")
-	if width := d.out.Width(); width > 0 {
-		env = append(env, "COLUMNS="+strconv.Itoa(max(width-len(indent)-1, 1)))
-	}
-	return env
+	return append(env, "XDG_CONFIG_HOME="+own, "APPDATA="+own, state.Env+"="+filepath.Join(own, "state"),
+		"GIT_CONFIG_GLOBAL="+filepath.Join(own, "gitconfig"), "GIT_CONFIG_NOSYSTEM=1")
 }
 
-func (d *demo) logFile() string { return filepath.Join(d.dir, "server.log") }
-
-// serverLog returns the server's last log lines, to show a person why it failed.
-func (d *demo) serverLog() string {
-	data, _ := os.ReadFile(d.logFile())
-	log := process.Tail(string(data), 8<<10)
-	if log == "" {
-		return ""
+// serve starts a server on the project, with an agent whose user is asked and passes.
+func (d *Demo) serve(ctx context.Context) error {
+	client := mcp.NewClient(&mcp.Implementation{Name: "deepwork-demo"}, &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			d.Out.Text(indent, strings.TrimSpace(strings.ReplaceAll(req.Params.Message, d.Dir, "…"))+"\nYou: pass")
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, nil
+		},
+	})
+	d.server = exec.CommandContext(ctx, d.Self, "serve", "--path", d.project(), "--log-level", "warn") // ctx ends it in any case
+	d.server.Stderr, d.server.Env = os.Stderr, d.environ()
+	transport := &mcp.CommandTransport{Command: d.server, TerminateDuration: 2 * time.Second}
+	agent, err := client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}) // a later one asks in another way
+	if err != nil {
+		return fmt.Errorf("connecting to a server: %w", err)
 	}
-	return "\nthe server logged:\n" + show.Indent(log, "  ")
+	d.agent = agent
+	return nil
 }
 
-// Tries are commands for a newcomer's own project, and what they are for.
-var Tries = [][2]string{
-	{"  deepwork init", "add an example job and connect Claude Code (--client: another client)"},
-	{"  claude", `ask it: "Start the workflow write of release_notes."`},
-	{"  deepwork ui", "see in a browser what runs, and what waits for you"},
-	{"  deepwork trust", "allow deepwork to start agents in this project, as the next command does"},
+// play plays a line: a call (->), a part of its reply with how it must begin (<-), a command ($), what some lines that it
+// printed must match (|), something else that is done (@), a command to copy, after blanks, or a sentence.
+func (d *Demo) play(ctx context.Context, line string) (err error) {
+	verb, rest, _ := strings.Cut(line, " ")
+	switch verb {
+	case "":
+		d.Out.Text("", line)
+	case "->":
+		id, _ := d.reply["session_id"].(string)
+		rest = strings.ReplaceAll(rest, "$session", id)
+		d.Out.Text("", "-> "+rest)
+		tool, arguments, _ := strings.Cut(rest, " ")
+		d.reply, err = call(ctx, d.agent, tool, json.RawMessage(arguments))
+	case "<-":
+		name, want, _ := strings.Cut(rest, ": ")
+		got, _ := d.reply[name].(string)
+		if !strings.HasPrefix(got, want) {
+			return fmt.Errorf("%s is %q, and doesn't begin with %q, in %v", name, got, want, d.reply)
+		}
+		d.Out.Text("", "<- "+name+": "+show.OneLine(strings.ReplaceAll(got, d.Dir, "…"), 300))
+	case "$":
+		d.Out.Text("", line)
+		var args []string
+		for _, arg := range regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(rest, -1)[1:] {
+			args = append(args, strings.Trim(arg, `"`))
+		}
+		d.said, err = d.run(ctx, d.Self, args...)
+	case "|":
+		shown := regexp.MustCompile(`(?m)^.*(`+rest+`).*$`).FindAllString(d.said, -1)
+		if len(shown) == 0 {
+			return fmt.Errorf("no line matches %s:\n%s", rest, d.said)
+		}
+		d.Out.Text(indent, strings.Join(shown, "\n"))
+	case "@show":
+		text, _ := files.ReadFile(rest) // it is embedded
+		d.Out.Text(indent, strings.TrimSpace(string(text)))
+	case "@write":
+		file, content, _ := strings.Cut(rest, " ")
+		d.Out.Text(indent, fmt.Sprintf("(%s: %s)", file, content))
+		err = d.write("newsletter/"+file, content+"\n")
+	case "@kill":
+		err = d.server.Process.Kill()
+		_ = d.agent.Close() // its error says that the server was killed
+	case "@serve":
+		err = d.serve(ctx)
+	default:
+		d.Out.Prose("\n" + line)
+	}
+	return err
 }
 
-// TryRun has no room beside it.
-const TryRun = `  deepwork run release_notes/write --goal 1.0 --executor CLAUDE_CODE`
-
-// Next prints what to try after the demo.
-func Next(out *show.Screen) {
-	out.Prose("\nWhat to try next, in one of your git repositories:")
-	out.Pairs(Tries)
-	typed(out, TryRun)
-	if _, err := exec.LookPath("deepwork"); err != nil {
-		out.Prose("deepwork is not in your PATH yet; the README says how to install it.")
-	}
-}
-
-// typed prints a command that can be copied: if the screen is too narrow, options are on lines of their own,
-// after a backslash, which the shells of Windows do not know.
-func typed(to *show.Screen, command string) {
-	if width := to.Width(); width > 0 && runtime.GOOS != "windows" && show.Columns(command) > width {
-		blanks := command[:len(command)-len(strings.TrimLeft(command, " "))]
-		command = strings.ReplaceAll(command, " --", " \\\n"+blanks+"    --")
-	}
-	to.Text("", command)
+// Browse serves the pages of the project to the person at this terminal, until Ctrl-C or the end of ctx.
+func (d *Demo) Browse(ctx context.Context) {
+	cmd := exec.CommandContext(ctx, d.Self, "ui", "--path", d.project())
+	cmd.Env, cmd.Stdout, cmd.Stderr = d.environ(), os.Stdout, os.Stderr
+	_ = cmd.Run() // it says why it fails
 }

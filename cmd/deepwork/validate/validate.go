@@ -148,7 +148,7 @@ func Summary(checks []*Check) (text string, faults int) {
 			}
 		}
 	}
-	return fmt.Sprintf("%s%s checked: %s, %s", show.Count(jobs, "job"), configs, show.Count(faults, "fault"), show.Count(warnings, "warning")), faults
+	return fmt.Sprintf("%s%s checked: %s, %s", show.Count(jobs, "job"), configs, show.Count(faults, "error"), show.Count(warnings, "warning")), faults
 }
 
 // checkConfig validates the config.yml of a project. It returns nil if the project has no config.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -36,7 +37,7 @@ func Open(columns, lines uint16) (master, slave *os.File, err error) {
 }
 
 // Run runs a command with a controlling terminal of its own, at which ahead is typed before it starts,
-// and answer when it asks. It returns what the command printed on stdout and stderr, and at the
+// and a line of answer each time it asks; \r makes several lines of one. It returns what the command printed on stdout and stderr, and at the
 // terminal. The error is that of the command, or ErrNone.
 func Run(cmd *exec.Cmd, ahead, answer string) (printed, screen string, err error) {
 	master, slave, err := Open(80, 24)
@@ -62,20 +63,23 @@ func Run(cmd *exec.Cmd, ahead, answer string) (printed, screen string, err error
 	return out.String(), <-shown, err
 }
 
-// reply types the answer once the screen shows the question, and returns everything that the screen
+// reply types a line of the answer each time the screen shows a question, and returns everything that the screen
 // showed when nobody has the other end open.
 func reply(master *os.File, answer string) string {
 	var all strings.Builder
-	seen, asked := make([]byte, 4096), false
+	seen, lines := make([]byte, 4096), strings.Split(answer, "\n")
 	for {
 		n, err := master.Read(seen)
 		all.Write(seen[:n])
-		if !asked && strings.HasSuffix(all.String(), "Type yes: ") {
-			asked = true
-			_, _ = master.WriteString(answer + "\n")
+		if n > 0 && len(lines) > 0 && question.MatchString(all.String()) {
+			_, _ = master.WriteString(lines[0] + "\n")
+			lines = lines[1:]
 		}
 		if err != nil {
 			return all.String()
 		}
 	}
 }
+
+// question is the end of a screen that waits for an answer.
+var question = regexp.MustCompile(`(Type yes: |\? |> )$`)

@@ -149,6 +149,15 @@ func TestOtherLines(t *testing.T) {
 	}
 }
 
+// The name of a conversation becomes an argument of a command, so not every one is taken.
+func TestNamesOfConversations(t *testing.T) {
+	for name, want := range map[string]bool{"azAZ09_-": true, "-x": false, "a b": false, "a@b": false, "a[b": false, strings.Repeat("a", 200): true, strings.Repeat("a", 201): false} {
+		var r Reader
+		r.Line([]byte(`{"type":"thread.started","thread_id":"`+name+`"}`), func(Message) {})
+		testkit.Equal(t, r.Conversation() == name, want, "%s is taken", name)
+	}
+}
+
 // A line that is longer than what is kept is shown by its beginning, whole or in pieces, and the next
 // one is read.
 func TestLongLines(t *testing.T) {

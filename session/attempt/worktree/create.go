@@ -45,6 +45,9 @@ func (k *Keeper) Create(ctx context.Context, attempt, branch string, trees []Tre
 	if err != nil {
 		return nil, err
 	}
+	if j != nil && len(trees) > 0 && j.of() != cmp.Or(trees[0].Attempt, attempt) {
+		return nil, fmt.Errorf("%s is in the way, and belongs to attempt %s; start a new attempt", k.folder(attempt), j.of())
+	}
 	if j != nil && j.Phase == made && !isThere(k.gone(attempt)) {
 		same := func(e *record, t Tree) bool { // and no worktree was deleted by hand
 			return e.RepoID == t.RepoID && e.Name == t.Name && e.Repo == t.Repo && e.TargetBranch == t.TargetBranch && isThere(e.Path)

@@ -163,8 +163,9 @@ func (v *view) moved(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(files, func(name string) bool { return !isThere(filepath.Join(v.path, filepath.FromSlash(name), ".git")) }), err
 }
 
-// slugLength is the maximum number of characters of a title in a branch name.
-const slugLength = 40
+// slugLength is the maximum number of characters of a title in the names of a branch and a folder: some systems limit
+// the length of paths.
+const slugLength = 32
 
 // BranchFor returns a branch name for a task's title: <prefix><slug>-<4 hex>. The slug consists of
 // the title's ASCII letters, in lower case, and digits, with hyphens for everything between them,

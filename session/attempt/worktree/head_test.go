@@ -133,7 +133,7 @@ func TestField04_LostWorktrees(t *testing.T) {
 			_, err := k.Push(t.Context(), path, "origin", false)
 			expectError(t, err, nil, c.refused)
 			follow(t, err, c.follow, "\n")
-			if now, err := tip(path, "HEAD"), k.Check(attemptID, []string{path}); now != head || err != nil {
+			if now, err := tip(path, "HEAD"), k.Check(attemptID, attemptID, []string{path}); now != head || err != nil {
 				t.Errorf("it is at %q, expected %s (%v)", now, head, err)
 			}
 			clean(t, path)

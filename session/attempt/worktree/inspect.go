@@ -19,6 +19,14 @@ type Expected struct {
 	Deleting bool // its worktrees are being removed
 }
 
+// name returns the name of the folder of its worktrees.
+func (e *Expected) name() string {
+	if len(e.Repos) == 0 {
+		return e.ID
+	}
+	return NameOf(e.Repos[0].Worktree)
+}
+
 const (
 	doServe  = "start a server on the project (deepwork serve): it finishes this"
 	doByHand = "look what is in it, and remove it by hand"
@@ -30,9 +38,10 @@ const (
 // times per worktree. It ignores attempts that a Create or Remove is working on. Faults are
 // real only if a second inspection confirms them, see session.Report.Confirmed.
 func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Report, error) {
-	i := &inspection{k: k, expected: map[string]Expected{}, journals: map[string]bool{}, halfDone: map[string]bool{}}
+	i := &inspection{k: k, expected: map[string]Expected{}, named: map[string]Expected{}, journals: map[string]bool{}, halfDone: map[string]bool{}}
 	for _, e := range expected {
 		i.expected[e.ID] = e
+		i.named[e.name()] = e
 	}
 	if err := k.Safe(); err != nil {
 		i.report.Fault(k.dir, err.Error(), doByHand)
@@ -40,7 +49,7 @@ func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Repo
 	}
 	err := errors.Join(i.journaled(), i.folders())
 	for _, e := range expected {
-		if !e.Made() || e.Deleting || i.halfDone[e.ID] || i.k.busy(e.ID) {
+		if !e.Made() || e.Deleting || i.halfDone[e.name()] || i.k.busy(e.name()) {
 			continue
 		}
 		for _, t := range e.Repos {
@@ -57,9 +66,10 @@ func (k *Keeper) Inspect(ctx context.Context, expected []Expected) (session.Repo
 
 type inspection struct {
 	k        *Keeper
-	expected map[string]Expected
-	journals map[string]bool // attempts that have one
-	halfDone map[string]bool // attempts that are reported as such
+	expected map[string]Expected // by id
+	named    map[string]Expected // by the name of their folder
+	journals map[string]bool     // attempts that have one
+	halfDone map[string]bool     // attempts that are reported as such
 	report   session.Report
 }
 
@@ -72,7 +82,11 @@ func (i *inspection) journaled() error {
 	for _, attempt := range all {
 		j, err := i.k.load(attempt)
 		path := i.k.journalPath(attempt)
-		e, known := i.expected[OfAttempt(attempt)]
+		id := attempt
+		if j != nil {
+			id = j.of()
+		}
+		e, known := i.expected[id]
 		busy := i.k.busy(attempt)
 		i.journals[attempt] = busy || err != nil || j != nil
 		switch {
@@ -84,14 +98,14 @@ func (i *inspection) journaled() error {
 		case j == nil: // removed in the meantime
 		case j.Board != i.k.board: // of a board that somebody else inspects
 		case j.Phase == made && !known:
-			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", attempt),
+			i.report.Fault(i.k.folder(attempt), fmt.Sprintf("there are worktrees of attempt %s, which is not on the board", id),
 				"start a server on the project: it removes them, and keeps first what is not committed")
 		case isThere(i.k.gone(attempt)):
 			i.halfDone[attempt] = true
-			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: removing was cut short", attempt), doServe)
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: removing was cut short", id), doServe)
 		case j.Phase == creating && !(known && e.State.Open()):
 			i.halfDone[attempt] = true
-			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: creating was cut short", attempt), doServe)
+			i.report.Fault(path, fmt.Sprintf("the worktrees of attempt %s are half-done: creating was cut short", id), doServe)
 		}
 	}
 	return nil
@@ -105,7 +119,7 @@ func (i *inspection) folders() error {
 	}
 	for _, f := range list {
 		name := strings.TrimSuffix(f.Name(), ".removing")
-		e, known := i.expected[OfAttempt(name)]
+		e, known := i.named[name]
 		path := filepath.Join(i.k.dir, f.Name())
 		switch {
 		case !f.IsDir() || strings.HasPrefix(name, ".") || i.journals[name] || i.k.busy(name):

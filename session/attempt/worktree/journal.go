@@ -37,6 +37,14 @@ type journal struct {
 	Board   string    `json:"board,omitempty"` // Options.Board
 }
 
+// of returns the id on the board of the attempt that the worktrees belong to.
+func (j *journal) of() string {
+	if len(j.Trees) > 0 && j.Trees[0].Tree.Attempt != "" {
+		return j.Trees[0].Tree.Attempt
+	}
+	return j.Attempt
+}
+
 func (j *journal) paths() []string {
 	return xslices.Map(j.Trees, func(e *record) string { return e.Path })
 }

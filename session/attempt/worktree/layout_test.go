@@ -79,7 +79,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 					_, errs["recover"] = k.Recover(t.Context(), func(string) bool { return false })
 					_, errs["status"] = k.Status(t.Context(), path, base, "main")
 					_, _, errs["diff"] = k.Diff(t.Context(), path, base, "main", nil, 0)
-					errs["check"] = k.Check(attemptID, []string{path})
+					errs["check"] = k.Check(attemptID, attemptID, []string{path})
 					if c.at == attemptID+"/web" { // that it is no folder is known before
 						delete(errs, "status")
 						delete(errs, "diff")
@@ -135,7 +135,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	stray := filepath.Join(k.dir, journaledAttempt, "web")
 	gitIn(t, repo, "worktree", "add", "-q", "--detach", stray)
 	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), stray, "", "main")).Err(), ErrNoWorktree, "a worktree of no journal")
-	testkit.FailsWith(t, k.Check(journaledAttempt, []string{stray}), ErrNotOurs, "a worktree of no journal")
+	testkit.FailsWith(t, k.Check(journaledAttempt, journaledAttempt, []string{stray}), ErrNotOurs, "a worktree of no journal")
 }
 
 func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {

@@ -257,7 +257,7 @@ func (k *Keeper) Rebase(ctx context.Context, l Landing) (*Landed, error) {
 // moveTo has do move the attempt's branch, and its worktree, to other commits, and keeps the old ones
 // under a ref of their own. back takes that back; after an error it was done.
 func (k *Keeper) moveTo(ctx context.Context, b *view, do func(context.Context) error) (back func(), err error) {
-	ref := "refs/deepwork/before/" + b.journal.Attempt + "-" + b.head[:12]
+	ref := "refs/deepwork/before/" + b.journal.of() + "-" + b.head[:12]
 	known, err := refTip(ctx, inRepo(b.Common), ref)
 	if err == nil {
 		_, err = git.Output(ctx, inRepo(b.Common, "update-ref", ref, b.head))
@@ -398,7 +398,7 @@ func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) 
 		_, err = s.leaveOut(ctx)
 	}
 	if err == nil {
-		r, err = k.keep(ctx, s, b.journal.Attempt)
+		r, err = k.keep(ctx, s, b.journal.of())
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrNotKept, err)

@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // Tags, remotes and folders that are named like branches do not change which branches are meant.
@@ -89,4 +91,40 @@ func TestField07_BranchInTheWay(t *testing.T) {
 	_, err = k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
 	expectError(t, err, nil, "git branch -m deepwork NEW-NAME")
 	nothingLeft(t, k)
+}
+
+// The folder of an attempt is short, has the name of its branch, and belongs to it alone; other attempts with a name that
+// begins alike have other items.
+func TestNameFor(t *testing.T) {
+	k, _ := newKeeper(t)
+	for branch, want := range map[string]string{
+		"deepwork/fix-the-login-1a2b": "fix-the-login-1a2b", "a.b-task-1a2b": "b-task-1a2b",
+	} {
+		testkit.Equal(t, NameFor(k.dir, branch), want)
+	}
+	repo := newRepo(t)
+	made := func(name, id string) string {
+		one := tree(repo)
+		one.Attempt = id
+		return testkit.Get(k.Create(t.Context(), name, "deepwork/"+name, []Tree{one}, nil)).Must(t)[0].Path
+	}
+	path := made("fix-1a2b", "one")
+	testkit.Equal(t, NameFor(k.dir, "deepwork/fix-1a2b"), "fix-1a2b-2")
+	testkit.Equal(t, NameOf(path), "fix-1a2b")
+	testkit.Equal(t, Owner(k.dir, "fix-1a2b"), "one")
+	testkit.Equal(t, Owner(k.dir, "../fix-1a2b"), "")
+	made("fix-1a2b-port", "one")
+	made("fix-1a2b-3c4d", "another")
+	testkit.Same(t, testkit.Get(k.Items("fix-1a2b", "one")).Must(t), []string{"fix-1a2b-port"})
+	testkit.Works(t, k.Check("fix-1a2b", "one", []string{path}))
+	testkit.FailsWith(t, k.Check("fix-1a2b", "another", []string{path}), ErrNotOurs)
+	other := tree(newRepo(t))
+	other.Attempt = "another"
+	testkit.Fails(t, testkit.Get(k.Create(t.Context(), "fix-1a2b", "deepwork/fix-1a2b", []Tree{other}, nil)).Err(), "belongs to attempt one")
+	write(t, path, "new.txt", "n\n")
+	kept, _, err := k.Remove(t.Context(), "fix-1a2b", false, nil)
+	must(t, err)
+	testkit.Equal(t, kept[0].Ref, rescueRefs+"one")
+	found := testkit.Get(k.Rescues(t.Context(), "one", []string{repo})).Must(t)
+	testkit.Equal(t, found[0].Path, path)
 }

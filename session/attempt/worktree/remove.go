@@ -167,7 +167,7 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 func (k *Keeper) Claim(ctx context.Context, ours func(attempt string) bool) error {
 	all, err := k.attempts()
 	for _, attempt := range all {
-		if j, _ := k.load(attempt); j != nil && j.Board != k.board && ours(attempt) {
+		if j, _ := k.load(attempt); j != nil && j.Board != k.board && ours(j.of()) {
 			err = errors.Join(err, k.locked(ctx, attempt, k.save))
 		}
 	}
@@ -202,7 +202,7 @@ func (k *Keeper) recoverOne(ctx context.Context, attempt string, known func(stri
 	if err != nil || j == nil || j.Board != k.board {
 		return nil, err
 	}
-	isKnown := known != nil && known(attempt)
+	isKnown := known != nil && known(j.of())
 	if isKnown && !isThere(k.gone(attempt)) {
 		return nil, nil
 	}

@@ -29,14 +29,14 @@ type Rescue struct {
 // number after it, since a ref cannot be a folder for others.
 const rescueRefs = "refs/deepwork/rescue/"
 
-// keptOf and keptBeside begin the messages of rescue commits, before and after the attempt's name.
+// keptOf and keptBeside begin the messages of rescue commits, before and after the attempt's name. The refs have its id.
 const (
 	keptOf     = "Work of attempt "
 	keptIn     = " in "
 	keptBeside = " beside its worktrees"
 )
 
-// Rescues lists the work of an attempt that this or an earlier Remove saved in these repositories:
+// Rescues lists the work of an attempt, by its id on the board, that this or an earlier Remove saved in these repositories:
 // if a crash interrupts a Remove its reply is lost, but its refs are not. Each repository is read
 // once, whichever of its worktrees are named; one that is gone has none. It changes nothing, runs
 // git and waits for it. The result is in the order of repos and then by ref.
@@ -59,9 +59,13 @@ func (k *Keeper) Rescues(ctx context.Context, attempt string, repos []string) (o
 		for line := range strings.Lines(text) {
 			ref, rest, _ := strings.Cut(strings.TrimRight(line, "\n"), " ")
 			commit, subject, _ := strings.Cut(rest, " ")
-			from := k.folder(attempt) // if the subject names no worktree
-			if name, ok := strings.CutPrefix(subject, keptOf+attempt+keptIn); ok && filepath.IsLocal(name) {
-				from = filepath.Join(from, name)
+			name, tree, in := strings.Cut(strings.TrimPrefix(subject, keptOf), keptIn)
+			if name = strings.TrimSuffix(name, keptBeside); !attemptName.MatchString(name) {
+				name = attempt
+			}
+			from := k.folder(name)
+			if in && filepath.IsLocal(tree) {
+				from = filepath.Join(from, tree)
 			}
 			out = append(out, Rescue{Repo: path, Path: from, Ref: ref, Commit: commit})
 		}
@@ -123,7 +127,7 @@ func (k *Keeper) keepAll(ctx context.Context, j *journal, force bool) (out []Res
 		return nil, nil, &NestedError{Found: discarded}
 	}
 	for _, s := range sources {
-		r, err := k.keep(ctx, s, j.Attempt)
+		r, err := k.keep(ctx, s, j.of())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -359,9 +363,9 @@ var leftBehind = regexp.MustCompile(`(?m)^([0-9a-f]{40,64}) .*\tcheckout: moving
 // pin makes a ref point to a new commit, the first free one. Work that is already saved is not saved
 // twice.
 func (k *Keeper) pin(ctx context.Context, s *source, attempt, tree string, parents []string) (*Rescue, error) {
-	message := keptOf + attempt + keptBeside
+	message := keptOf + filepath.Base(s.root) + keptBeside
 	if s.name != "" {
-		message = keptOf + attempt + keptIn + s.name
+		message = keptOf + NameOf(s.root) + keptIn + s.name
 	}
 	for n := 1; ; n++ {
 		ref := rescueRefs + attempt

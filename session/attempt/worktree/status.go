@@ -195,15 +195,20 @@ func (j *journal) view(ctx context.Context, path string) (*view, error) {
 	return v, err
 }
 
-// Check returns an error unless the worktrees of an attempt are these, were made by Create and
-// exist: an agent must not work elsewhere.
-func (k *Keeper) Check(attempt string, paths []string) error {
+// Check returns an error unless the worktrees of an attempt, with this id on the board, are these, were made by
+// Create and exist: an agent must not work elsewhere.
+func (k *Keeper) Check(attempt, id string, paths []string) error {
+	if !attemptName.MatchString(attempt) {
+		return fmt.Errorf("%w: %q cannot be the folder of an attempt", ErrNotOurs, attempt)
+	}
 	j, err := k.load(attempt)
 	switch {
 	case err != nil:
 		return err
 	case j == nil:
 		return fmt.Errorf("%w: there is no journal of attempt %s in %s", ErrNotOurs, attempt, k.journal)
+	case j.of() != id:
+		return fmt.Errorf("%w: the worktrees %s are said to be of attempt %s, and their journal has %s", ErrNotOurs, attempt, id, j.of())
 	case !slices.Equal(j.paths(), paths):
 		return fmt.Errorf("%w: the worktrees of attempt %s are said to be %q, and its journal has %q", ErrNotOurs, attempt, paths, j.paths())
 	}

@@ -37,10 +37,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 
 	"deepwork/actor/durable"
-	"slices"
 )
 
 // Options configure a Keeper.
@@ -86,12 +86,13 @@ func New(o Options) *Keeper {
 
 // A Tree describes one worktree to create.
 type Tree struct {
-	RepoID       string   `json:"repo_id"`         // for the journal
-	Name         string   `json:"name"`            // the folder's name, unique in the attempt's
-	Repo         string   `json:"repo"`            // absolute path of the repository, or of a folder in it, for Copy and Setup
-	TargetBranch string   `json:"target_branch"`   // a branch of it
-	Copy         []string `json:"copy,omitempty"`  // copied from Repo; missing files are skipped
-	Setup        []string `json:"setup,omitempty"` // a command run in it; nil means none
+	Attempt      string   `json:"attempt,omitempty"` // its id on the board, for the journal; "" means the name
+	RepoID       string   `json:"repo_id"`           // for the journal
+	Name         string   `json:"name"`              // the folder's name, unique in the attempt's
+	Repo         string   `json:"repo"`              // absolute path of the repository, or of a folder in it, for Copy and Setup
+	TargetBranch string   `json:"target_branch"`     // a branch of it
+	Copy         []string `json:"copy,omitempty"`    // copied from Repo; missing files are skipped
+	Setup        []string `json:"setup,omitempty"`   // a command run in it; nil means none
 	// Allowed is called before Setup is run in dir; its error is Create's. nil allows it.
 	Allowed func(dir string) error `json:"-"`
 }
@@ -116,17 +117,53 @@ var (
 	ErrNotOurs     = errors.New("it was not made by deepwork")             // so it is neither used nor removed
 )
 
-// attemptName matches the valid names of attempts: each names a folder, a journal and a ref. The
-// ids of the board are valid.
+// attemptName matches the valid names of attempts: each names a folder, a journal and a ref.
 var attemptName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// OfAttempt returns the id of the attempt that worktrees belong to: those of an item of its run have a name after it.
-func OfAttempt(name string) string { return name[:min(len(name), 36)] }
+// nameEnd matches what of a branch can be the name of an attempt.
+var nameEnd = regexp.MustCompile(`[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// Items returns the names of the worktrees that items of an attempt's run have.
-func (k *Keeper) Items(attempt string) ([]string, error) {
+// NameFor returns a name for an attempt on a branch, such as fix-the-login-1a2b for deepwork/fix-the-login-1a2b, that
+// nothing in the folder of worktrees has.
+func NameFor(dir, branch string) string {
+	name := nameEnd.FindString(branch)
+	free := name
+	for n := 2; isThere(filepath.Join(dir, free)); n++ {
+		free = fmt.Sprintf("%s-%d", name, n)
+	}
+	return free
+}
+
+// NameOf returns the name of the attempt that has a worktree at a path.
+func NameOf(path string) string { return filepath.Base(filepath.Dir(path)) }
+
+// Items returns the names of the worktrees that items of an attempt's run have: they begin with the attempt's. id is
+// the attempt's on the board.
+func (k *Keeper) Items(attempt, id string) (names []string, err error) {
 	all, err := k.attempts()
-	return slices.DeleteFunc(all, func(name string) bool { return name == attempt || OfAttempt(name) != attempt }), err
+	for _, name := range all {
+		if !strings.HasPrefix(name, attempt+"-") {
+			continue
+		}
+		j, damaged := k.load(name)
+		if err = errors.Join(err, damaged); j != nil && j.of() == id {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// Owner returns the id on the board of the attempt that a name belongs to, below a folder to which nobody else
+// writes, or "".
+func Owner(dir, name string) string {
+	if !attemptName.MatchString(name) {
+		return ""
+	}
+	j, err := New(Options{Dir: dir}).load(name)
+	if err != nil || j == nil {
+		return ""
+	}
+	return j.of()
 }
 
 // wrap adds the context of an error.

@@ -213,9 +213,9 @@ func TestListsUseIndexes(t *testing.T) {
 			SELECT scope, id, id, id, FALSE, '', 'X', 'completed', created_at, created_at FROM @attempts_all WHERE state = 'completed'`,
 		`ANALYZE @tasks_all, @attempts_all, @sessions_all, @executions_all`)
 	page := task.Page{Limit: 50}
-	_, _, _, err := spied.Tasks(t.Context(), p.ID, "", page)
+	_, _, _, err := spied.Tasks(t.Context(), p.ID, task.Filter{}, page)
 	must(t, err)
-	_, _, _, err = spied.Tasks(t.Context(), p.ID, task.Done, page)
+	_, _, _, err = spied.Tasks(t.Context(), p.ID, task.Filter{Status: task.Done}, page)
 	must(t, err)
 	must(t, second(spied.TaskAttempts(t.Context(), made.ID, page)))
 	must(t, second(spied.AttemptDetails(t.Context(), a.ID)))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"sort"
 	"time"
@@ -232,9 +233,13 @@ func (t Tx) made(attemptID string) bool {
 
 func (b board) WorktreeFolders(ctx context.Context, here task.Place) ([]string, error) {
 	return read(ctx, b, "listing the folders of worktrees", func(t Tx) []string {
-		// <folder>/<attempt>/<repo>
-		return List[string](t, `SELECT DISTINCT substr(worktree, 1, instr(worktree, attempt_id) - 2) FROM attempt_repos
-			WHERE instr(worktree, attempt_id) > 2 AND attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?)`, here.MachineID, here.Root)
+		all := List[string](t, `SELECT DISTINCT worktree FROM attempt_repos
+			WHERE worktree <> '' AND attempt_id IN (SELECT id FROM attempts WHERE machine_id = ? AND root = ?)`, here.MachineID, here.Root)
+		for i, path := range all { // <folder>/<attempt>/<repo>
+			all[i] = filepath.Dir(filepath.Dir(path))
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
 	})
 }
 

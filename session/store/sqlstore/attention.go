@@ -78,7 +78,7 @@ func (b board) Ready(ctx context.Context, r task.Room) ([]task.Ready, error) {
 		if !t.room(r) {
 			return nil
 		}
-		return List[task.Ready](t, `SELECT t.id, t.project_id `+ready+` ORDER BY t.created_at, t.id LIMIT ?`, task.MaxReady)
+		return List[task.Ready](t, `SELECT t.id, t.project_id `+ready+` ORDER BY CASE t.priority WHEN 'high' THEN 0 WHEN 'normal' THEN 1 ELSE 2 END, t.created_at, t.id LIMIT ?`, task.MaxReady)
 	})
 }
 

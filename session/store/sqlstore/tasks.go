@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"deepwork/catalog/task"
@@ -15,7 +16,7 @@ import (
 
 // summary reads a task with its latest attempt and that attempt's latest session. Each is the first
 // entry of an index, so a page costs the same for any number of tasks and attempts.
-const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name, t.inputs, t.lead,
+const summary = `SELECT t.id, t.project_id, t.title, t.description, t.status, t.job_name, t.workflow_name, t.inputs, t.lead, t.labels, t.priority,
 	t.created_at, t.updated_at, ` + situation + `, a.id AS latest_attempt_id, a.branch AS latest_workspace_branch, s.id AS latest_session_id, s.executor AS latest_session_executor,
 	EXISTS (SELECT 1 FROM attempts o WHERE o.task_id = t.id AND o.state IN ('waiting', 'starting', 'running')) AS has_in_progress_attempt,
 	coalesce(a.state IN ('failed', 'interrupted'), FALSE) AS last_attempt_failed,
@@ -26,18 +27,32 @@ LEFT JOIN attempts a ON a.id = (SELECT id FROM attempts WHERE task_id = t.id ORD
 LEFT JOIN sessions s ON s.id = (SELECT id FROM sessions WHERE attempt_id = a.id ORDER BY created_at DESC, id LIMIT 1)
 `
 
-func (b board) Tasks(ctx context.Context, projectID string, status task.Status, p task.Page) ([]task.Summary, int, string, error) {
+func (b board) Tasks(ctx context.Context, projectID string, f task.Filter, p task.Page) ([]task.Summary, int, string, error) {
 	where, args := `t.project_id = ?`, []any{projectID}
-	if status != "" {
-		if err := status.Check(); err != nil {
+	add := func(condition string, values ...any) { where, args = where+condition, append(args, values...) }
+	if f.Status != "" {
+		if err := f.Status.Check(); err != nil {
 			return nil, 0, "", err
 		}
-		where, args = where+` AND t.status = ?`, append(args, status)
+		add(` AND t.status = ?`, f.Status)
+	}
+	total := `SELECT coalesce(sum(tasks), 0) FROM task_counts t`
+	if f.Priority != "" || len(f.Labels) > 0 || f.Text != "" {
+		total = `SELECT count(*) FROM tasks t` // the counts are only of statuses
+	}
+	if f.Priority != "" {
+		add(` AND t.priority = ?`, f.Priority)
+	}
+	for _, label := range f.Labels {
+		add(` AND replace(' ' || t.labels || ' ', ?, '') <> ' ' || t.labels || ' '`, " "+label+" ")
+	}
+	if f.Text != "" {
+		add(` AND replace(lower(t.title), lower(?), '') <> lower(t.title)`, f.Text)
 	}
 	where, args = b.seen(where, args...)
-	return listPage(ctx, b, p, []string{"tasks", projectID, string(status)}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
+	return listPage(ctx, b, p, []string{"tasks", projectID, string(f.Status), string(f.Priority), strings.Join(f.Labels, " "), f.Text}, func(s task.Summary) (time.Time, string) { return s.CreatedAt, s.ID },
 		inProject(projectID),
-		`SELECT coalesce(sum(tasks), 0) FROM task_counts t WHERE `+where,
+		total+` WHERE `+where,
 		summary+`WHERE `+where+` AND t.created_at <= ? AND (t.created_at < ? OR t.id > ?) ORDER BY t.created_at DESC, t.id LIMIT ?`, args...)
 }
 
@@ -82,7 +97,7 @@ func deletedSince(err error, r task.Request) error {
 
 func (t Tx) createTask(n task.NewTask) string {
 	made := task.Task{ID: uuid.NewString(), ProjectID: n.ProjectID, Title: n.Title, Status: task.Todo,
-		JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName), Lead: cmp.Or(n.Lead, task.AgentLeads)}
+		JobName: task.NonEmpty(n.JobName), WorkflowName: task.NonEmpty(n.WorkflowName), Lead: cmp.Or(n.Lead, task.AgentLeads), Labels: n.Labels, Priority: cmp.Or(n.Priority, task.Normal)}
 	t.Fail(made.Check())
 	var listed bool
 	switch found := t.First(`SELECT listed FROM projects WHERE id = ?`, []any{n.ProjectID}, &listed); {
@@ -96,9 +111,9 @@ func (t Tx) createTask(n task.NewTask) string {
 		identity, group = t.who.Identity, t.who.Group
 	}
 	t.changed(store.TaskChanged, made.ID)
-	t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, inputs, lead, identity, caller_group, auto_start, created_at, updated_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		made.ID, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, textOf(n.Inputs), made.Lead, identity, group, t.mayStart(), t.Now, t.Now)
+	t.Exec(`INSERT INTO tasks (id, project_id, title, description, status, job_name, workflow_name, inputs, lead, labels, priority, identity, caller_group, auto_start, created_at, updated_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		made.ID, n.ProjectID, n.Title, task.NonEmpty(n.Description), task.Todo, made.JobName, made.WorkflowName, textOf(n.Inputs), made.Lead, strings.Join(made.Labels, " "), made.Priority, identity, group, t.mayStart(), t.Now, t.Now)
 	t.depend(&made, n.DependsOn)
 	return made.ID
 }
@@ -115,9 +130,9 @@ func (b board) UpdateTask(ctx context.Context, id string, c task.TaskChange) (*t
 		was := s.Status
 		t.Fail(c.Apply(&s.Task))
 		depends := c.DependsOn != nil && t.depend(&s.Task, c.DependsOn)
-		if t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, inputs = ?10, updated_at = ?6, auto_start = auto_start AND ?9
-			WHERE id = ?7 AND (?8 OR (title, description, status, job_name, workflow_name, inputs) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5, ?10))`,
-			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends, t.mayStart(), textOf(s.Inputs)) > 0 {
+		if t.Exec(`UPDATE tasks SET title = ?1, description = ?2, status = ?3, job_name = ?4, workflow_name = ?5, inputs = ?10, labels = ?11, priority = ?12, updated_at = ?6, auto_start = auto_start AND ?9
+			WHERE id = ?7 AND (?8 OR (title, description, status, job_name, workflow_name, inputs, labels, priority) IS DISTINCT FROM (?1, ?2, ?3, ?4, ?5, ?10, ?11, ?12))`,
+			s.Title, s.Description, s.Status, s.JobName, s.WorkflowName, t.Now, id, depends, t.mayStart(), textOf(s.Inputs), strings.Join(s.Labels, " "), s.Priority) > 0 {
 			t.changed(store.TaskChanged, id)
 		}
 		if (was == task.Done) != (s.Status == task.Done) {

@@ -182,7 +182,7 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 			return nil, err
 		}
 		parts, err := look(ctx, w.Store, doing, func(t Tx) []partRow {
-			return List[partRow](t, `SELECT s.revision, p.kind, p.key, p.position, p.body FROM workflow_sessions s LEFT JOIN session_parts p ON p.session_id = s.id
+			return List[partRow](t, `SELECT s.revision, p.kind, p.key, p.position, p.body FROM workflow_sessions s LEFT JOIN session_parts p ON p.session_id = s.id AND p.kind <> '`+store.JudgedPart+`'
 				WHERE s.id = ? ORDER BY p.kind, p.position`, id)
 		})
 		if err != nil {
@@ -198,6 +198,13 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 		}
 		return s, nil
 	}
+}
+
+func (w workflows) Judged(ctx context.Context, id, step string) (body string, err error) {
+	return look(ctx, w.Store, "reading what a person judged in session "+id, func(t Tx) (body string) {
+		t.First(`SELECT body FROM session_parts p WHERE session_id = ? AND kind = ? AND key = ?`, []any{id, store.JudgedPart, step}, &body)
+		return body
+	})
 }
 
 func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]store.Session, error) {
@@ -221,6 +228,9 @@ func (w workflows) ListSessions(ctx context.Context, q store.SessionQuery) ([]st
 	}
 	if q.Identity != "" {
 		is(`identity = ?`, q.Identity)
+	}
+	if q.Root != "" {
+		is(`root = ?`, q.Root)
 	}
 	if q.Active {
 		is(`status = 'active'`)

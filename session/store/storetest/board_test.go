@@ -324,7 +324,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	equal(t, "listed are", len(now), 2, now["store/shop"] == "", false)
 	fails(t, second(b.Repo(t.Context(), was["web/api"])), task.ErrNotFound)
 	equal(t, taskOf(t, b, s.ID), s)
-	list, total, _, err := b.Tasks(t.Context(), web, "", task.Page{Limit: 5})
+	list, total, _, err := b.Tasks(t.Context(), web, task.Filter{}, task.Page{Limit: 5})
 	testkit.Must(t, err)
 	equal(t, total, 1, len(list), 1)
 	_, err = b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})

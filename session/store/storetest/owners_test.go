@@ -82,8 +82,8 @@ var byID = map[string]func(context.Context, store.View, row) error{
 	},
 }
 
-// others are the other methods of a View; TestLists is about those that depend on the caller.
-var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "FindRequest", "BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn"}
+// others are the other methods of a View; TestLists and TestHistory are about those that depend on the caller.
+var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "FindRequest", "BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn", "History"}
 
 // made makes a task of a caller, with an attempt that has ended and one that waits.
 func made(t *testing.T, b board, p task.Project, who session.Caller) row {
@@ -198,7 +198,7 @@ func TestLists(t *testing.T) {
 		for status, want := range map[task.Status][]string{"": want.all, task.Done: want.done} {
 			var got []string
 			for cursor := ""; ; {
-				list, total, next, err := v.Tasks(t.Context(), p.ID, status, task.Page{Limit: 2, Cursor: cursor})
+				list, total, next, err := v.Tasks(t.Context(), p.ID, task.Filter{Status: status}, task.Page{Limit: 2, Cursor: cursor})
 				testkit.Must(t, err)
 				equal(t, total, len(want))
 				for _, s := range list {

@@ -193,7 +193,7 @@ func TestSeveralServersShareABoard(t *testing.T) {
 	watcher.Wait()
 	equal(t, "executions were open at once at most may be", seen > most, false, seen == 0, false)
 	equal(t, "tasks were made", len(j.all["task"]), 5*20)
-	_, total, _, err := two.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	_, total, _, err := two.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
 	testkit.Must(t, err)
 	equal(t, total, 5*20)
 	j.judge(t, two)

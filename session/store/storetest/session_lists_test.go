@@ -36,7 +36,7 @@ func TestListsOfSessions(t *testing.T) {
 	add("00000002", time.Second, func(w *store.SessionWrite) { w.Parent = "00000001" })
 	add("00000004", 2*time.Second, func(w *store.SessionWrite) { w.Status, w.Parent, w.Waiting = "completed", "00000003", "{}" })
 	add("00000005", 3*time.Second, func(w *store.SessionWrite) { w.Status, w.Identity = "aborted", "ann" })
-	add("00000006", time.Microsecond, func(w *store.SessionWrite) { w.AttemptID = "a1" })
+	add("00000006", time.Microsecond, func(w *store.SessionWrite) { w.AttemptID, w.Root = "a1", "/worktree" })
 	none, one := "", "a1"
 	all := []string{"00000005", "00000004", "00000002", "00000003", "00000006", "00000001"}
 	for name, c := range map[string]struct {
@@ -54,6 +54,7 @@ func TestListsOfSessions(t *testing.T) {
 		"active of an identity":  {store.SessionQuery{Active: true, Identity: "local", Limit: 1}, []string{"00000002"}},
 		"of the project":         {store.SessionQuery{Attempt: &none, Active: true}, []string{"00000002", "00000003", "00000001"}},
 		"of an attempt":          {store.SessionQuery{Attempt: &one}, []string{"00000006"}},
+		"of a root":              {store.SessionQuery{Root: "/worktree"}, []string{"00000006"}},
 		"waiting":                {store.SessionQuery{Waiting: true}, []string{"00000004", "00000003"}},
 		"active and waiting":     {store.SessionQuery{Active: true, Waiting: true}, []string{"00000003"}},
 		"nested in any of these": {store.SessionQuery{Parents: []string{"00000003", "0000000f", "00000001"}}, []string{"00000004", "00000002"}},

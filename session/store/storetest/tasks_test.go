@@ -68,7 +68,7 @@ func TestTasksThatAreRefused(t *testing.T) {
 		equal(t, name, errors.Is(test.err, test.want), true, strings.Contains(fmt.Sprint(test.err), test.text), true)
 	}
 	equal(t, taskOf(t, b, s.ID), s)
-	_, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	_, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
 	testkit.Must(t, err)
 	equal(t, total, 1)
 }
@@ -94,7 +94,7 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 		var got []string
 		cursor := ""
 		for pages := 0; ; pages++ {
-			list, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: limit, Cursor: cursor})
+			list, total, next, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: limit, Cursor: cursor})
 			testkit.Must(t, err)
 			equal(t, total, len(want), len(list) == 0, false, len(list) > max(1, limit), false, pages > len(want), false)
 			for _, s := range list {
@@ -109,14 +109,53 @@ func TestReq004_ListTasksNewestFirst(t *testing.T) {
 			equal(t, limit, id, want[i].ID)
 		}
 	}
-	first, _, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 10})
+	first, _, next, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 10})
 	testkit.Must(t, err)
 	c.forward(time.Second)
 	addTask(t, b, p, "newer than the first page")
 	testkit.Must(t, b.DeleteTask(t.Context(), first[9].ID)) // where the cursor is
-	rest, total, next, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 100, Cursor: next})
+	rest, total, next, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 100, Cursor: next})
 	testkit.Must(t, err)
 	equal(t, total, 23, next, "", len(rest), 13, rest[0].ID, want[10].ID)
+}
+
+func TestTasksByLabelsPriorityAndTitle(t *testing.T) {
+	b, c, p := newBoard(t)
+	for _, n := range []task.NewTask{
+		{Title: "Fix the Login", Labels: []string{"bug", "web"}, Priority: task.High},
+		{Title: "Log less", Labels: []string{"webhook"}, Priority: task.Low},
+		{Title: "100% done"},
+	} {
+		c.forward(time.Second)
+		n.ProjectID = p.ID
+		testkit.Must(t, second(b.CreateTask(t.Context(), n, task.Request{})))
+	}
+	for name, f := range map[string]struct {
+		task.Filter
+		want string
+	}{
+		"a label":               {task.Filter{Labels: []string{"web"}}, "Fix the Login"},
+		"both labels":           {task.Filter{Labels: []string{"bug", "web"}}, "Fix the Login"},
+		"one has not both":      {task.Filter{Labels: []string{"web", "webhook"}}, ""},
+		"a part of a label":     {task.Filter{Labels: []string{"hook"}}, ""},
+		"a priority":            {task.Filter{Priority: task.Low}, "Log less"},
+		"the default priority":  {task.Filter{Priority: task.Normal}, "100% done"},
+		"title in another case": {task.Filter{Text: "LOG"}, "Log less, Fix the Login"},
+		"no wildcards":          {task.Filter{Text: "%"}, "100% done"},
+		"with a status":         {task.Filter{Text: "log", Status: task.Done}, ""},
+	} {
+		list, total, _, err := b.Tasks(t.Context(), p.ID, f.Filter, task.Page{Limit: 50})
+		testkit.Must(t, err)
+		var titles []string
+		for _, s := range list {
+			titles = append(titles, s.Title)
+		}
+		equal(t, name, strings.Join(titles, ", "), f.want, total, len(list))
+	}
+	list, _, _, err := b.Tasks(t.Context(), p.ID, task.Filter{Labels: []string{"bug"}}, task.Page{Limit: 50})
+	testkit.Must(t, err)
+	s := testkit.Get(b.UpdateTask(t.Context(), list[0].ID, task.TaskChange{Labels: []string{}, Priority: new(task.Normal)})).Must(t)
+	equal(t, "cleared", len(s.Labels), 0, s.Priority, task.Normal)
 }
 
 func TestReq004_ListTasksByStatus(t *testing.T) {
@@ -127,7 +166,7 @@ func TestReq004_ListTasksByStatus(t *testing.T) {
 		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
 	}
 	titles := func(status task.Status, p task.Project) (all []string) {
-		list, total, next, err := b.Tasks(t.Context(), p.ID, status, task.Page{Limit: 50})
+		list, total, next, err := b.Tasks(t.Context(), p.ID, task.Filter{Status: status}, task.Page{Limit: 50})
 		testkit.Must(t, err)
 		equal(t, status, total, len(list), next, "")
 		for _, s := range list {
@@ -138,13 +177,13 @@ func TestReq004_ListTasksByStatus(t *testing.T) {
 	for status, want := range map[task.Status][]string{"": {"5", "4", "3", "2", "1", "0"}, task.Done: {"5", "4", "1"}, task.Todo: {"2", "0"}, task.InReview: {"3"}, task.Cancelled: nil, task.InProgress: nil} {
 		equal(t, status, titles(status, p), want)
 	}
-	_, total, next, err := b.Tasks(t.Context(), p.ID, task.Done, task.Page{Limit: 2})
+	_, total, next, err := b.Tasks(t.Context(), p.ID, task.Filter{Status: task.Done}, task.Page{Limit: 2})
 	testkit.Must(t, err)
 	equal(t, total, 3, next == "", false)
-	if _, _, _, err := b.Tasks(t.Context(), p.ID, "finished", task.Page{Limit: 2}); !errors.Is(err, task.ErrInvalid) {
+	if _, _, _, err := b.Tasks(t.Context(), p.ID, task.Filter{Status: "finished"}, task.Page{Limit: 2}); !errors.Is(err, task.ErrInvalid) {
 		t.Error(err)
 	}
-	if _, _, _, err := b.Tasks(t.Context(), "nobody", "", task.Page{Limit: 2}); !errors.Is(err, task.ErrNotFound) {
+	if _, _, _, err := b.Tasks(t.Context(), "nobody", task.Filter{}, task.Page{Limit: 2}); !errors.Is(err, task.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -215,7 +254,7 @@ func TestABlockedTaskDoesNotStart(t *testing.T) {
 	equal(t, ok, true, errors.Is(err, task.ErrBlocked), true, *blocked, want, strings.Contains(err.Error(), other.ID+` ("second", cancelled)`), true)
 	now := taskOf(t, b, last.ID)
 	equal(t, now.Status, task.Todo, now.LatestAttemptID, nil, now.BlockedBy, []string{other.ID})
-	list, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	list, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
 	if at := slices.IndexFunc(list, func(s task.Summary) bool { return s.ID == last.ID }); err != nil || total != 3 || at == 0 && !slices.Equal(list[0].DependsOn, both) {
 		t.Error(list, total, err)
 	}
@@ -277,7 +316,7 @@ func TestDependenciesThatAreRefused(t *testing.T) {
 		equal(t, name, errors.Is(test.err, test.want), true, strings.Contains(fmt.Sprint(test.err), test.text), true)
 	}
 	equal(t, "a refusal changed to", taskOf(t, b, before.ID), before)
-	_, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	_, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
 	testkit.Must(t, err)
 	equal(t, total, len(chain))
 }
@@ -309,15 +348,15 @@ func TestCursorsOfOtherListsAreRefused(t *testing.T) {
 	for range 2 {
 		addTask(t, b, p, "x")
 	}
-	_, _, tasks, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+	_, _, tasks, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
 	testkit.Must(t, err)
 	_, _, projects, err := b.Projects(t.Context(), task.Page{Limit: 1})
 	testkit.Must(t, err)
 	other := ids(t, b)["other"]
 	for what, err := range map[string]error{
-		"status":   last(b.Tasks(t.Context(), p.ID, task.Todo, task.Page{Limit: 1, Cursor: tasks})),
-		"project":  last(b.Tasks(t.Context(), other, "", task.Page{Limit: 1, Cursor: tasks})),
-		"tasks":    last(b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1, Cursor: projects})),
+		"status":   last(b.Tasks(t.Context(), p.ID, task.Filter{Status: task.Todo}, task.Page{Limit: 1, Cursor: tasks})),
+		"project":  last(b.Tasks(t.Context(), other, task.Filter{}, task.Page{Limit: 1, Cursor: tasks})),
+		"tasks":    last(b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1, Cursor: projects})),
 		"projects": last(b.Projects(t.Context(), task.Page{Limit: 1, Cursor: tasks})),
 		"repos":    last(b.Repos(t.Context(), p.ID, task.Page{Limit: 1, Cursor: tasks})),
 		"attempts": second(b.TaskAttempts(t.Context(), p.ID, task.Page{Limit: 1, Cursor: tasks})),

@@ -275,6 +275,19 @@ const humanKey = "human"
 // ByPerson reports whether an attempt was judged by a person.
 func (a *Attempt) ByPerson() bool { return len(a.Verdicts) == 1 && a.Verdicts[0].Key == humanKey }
 
+// LastByPerson returns the attempt that a person failed last, or nil. p may be nil.
+func (p *StepProgress) LastByPerson() *Attempt {
+	if p == nil {
+		return nil
+	}
+	for _, a := range slices.Backward(p.Attempts) {
+		if a.ByPerson() {
+			return a
+		}
+	}
+	return nil
+}
+
 // Open reports whether a question waits for its answer. q may be nil.
 func (q *Question) Open() bool { return q != nil && q.Answer == nil }
 

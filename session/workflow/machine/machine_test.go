@@ -317,6 +317,20 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+func TestAStepThatBeginsAgainProtectsWhatItBeganWith(t *testing.T) {
+	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
+	was, edited := new(Protected), new(Protected)
+	def.Protected = map[string]*Protected{"a": was}
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: time.Now(), Call: Call{Tool: ToolStart}, Texts: Instructions{}})
+	testkit.Must(t, err)
+	later := *def
+	later.Protected = map[string]*Protected{"a": edited, "b": edited}
+	again, _ := s.GoTo(&later, Call{Tool: ToolGoTo}, 0, "a", false, time.Now(), Instructions{})
+	if got := again.Progress("a").Protected; got != was {
+		t.Errorf("it protects %p, want %p", got, was)
+	}
+}
+
 // The encoder writes by hand what json.Marshal would give.
 func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)

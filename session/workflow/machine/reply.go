@@ -78,7 +78,7 @@ type ParameterInfo struct {
 type JobLoadError struct {
 	JobName string `json:"job_name" jsonschema:"name of the job's folder"`
 	JobDir  string `json:"job_dir" jsonschema:"absolute path of the job's folder"`
-	Error   string `json:"error" jsonschema:"every fault, one per line, as file:line:column: message"`
+	Error   string `json:"error" jsonschema:"every error, one per line, as file:line:column: message"`
 }
 
 // StackEntry is one session on the stack.

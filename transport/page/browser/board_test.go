@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
 	"deepwork/actor/testkit"
 	"deepwork/transport/page/pagetest"
 )
@@ -30,9 +33,9 @@ func refused(text string) string {
 	return fmt.Sprintf("document.getElementById('alert').innerText.includes(%q)", text)
 }
 
-// state is an expression: the status in the heading is this.
+// state is an expression: the status of the task or the attempt is this.
 func state(status string) string {
-	return fmt.Sprintf("document.querySelector('h1 .status')?.textContent === %q", status)
+	return fmt.Sprintf("document.querySelector('h1 .status, .bar .status')?.textContent === %q", status)
 }
 
 // at is an expression: the browser has loaded a page whose path begins so.
@@ -62,10 +65,7 @@ func TestTasks(t *testing.T) {
 	b.click("Edit")
 	b.fill("#title", "The first")
 	b.fill("#description", "What to do\nand how")
-	b.fill("#workflow", "trip/nowhere")
-	b.click("Save")
-	b.until(refused("nowhere"))
-	b.fill("#workflow", "trip/plan")
+	b.pick("#workflow", "trip/plan")
 	b.click("Save")
 	b.until(`document.querySelector('h1').innerText.startsWith('The first') && ` + has("and how") + ` && !!document.querySelector('main a[href="/jobs/trip"]')`)
 	b.click("Move")
@@ -101,6 +101,72 @@ func TestTasks(t *testing.T) {
 	b.until(at("/board") + " && " + said("Deleted: Third"))
 	b.open("/board")
 	b.unseen("Third")
+}
+
+// The board is filtered by what is in its URL, cards are carried with keys and dragged with the mouse, and a task is added
+// and started at once.
+func TestBoard(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pagetest.Project(t), overHTTP...)
+	b := browse(t, s)
+	b.newTask("Plain", "")
+	b.open("/board?new=1")
+	b.until(`document.getElementById('new').matches(':modal')`)
+	b.fill("#title", "Urgent")
+	b.fill("#labels", "web good-first-issue")
+	b.pick("#priority", "High")
+	b.pick("#workflow", "trip/plan")
+	b.until(`document.querySelector('#workflow-inputs') && document.getElementById('new').open`)
+	b.check("board-new")
+	b.click("Add the task")
+	b.until(at("/tasks/") + " && " + has("good-first-issue"))
+	b.open("/board")
+	cards := func(column, want string) {
+		t.Helper()
+		b.until(fmt.Sprintf(`[...document.querySelectorAll('[data-status=%s] .card > a')].map(a => a.textContent).join() === %q`, column, want))
+	}
+	cards("todo", "Urgent,Plain")
+	b.click("web")
+	b.until(`location.search === '?labels=web'`)
+	cards("todo", "Urgent")
+	b.open("/board")
+	b.fill("#q", "PLA")
+	cards("todo", "Plain")
+	b.until(`location.search === '?q=PLA'`)
+	b.pick("[name=priority]", "High")
+	cards("todo", "")
+	b.click("Clear")
+	cards("todo", "Urgent,Plain")
+
+	b.use(".card .grip", "", "")
+	b.press(kb.Enter, kb.ArrowRight, kb.ArrowRight, kb.ArrowLeft, kb.Enter)
+	cards("inprogress", "Urgent")
+	b.until(`document.activeElement.matches('[data-status=inprogress] .grip') && ` + `document.getElementById('moving').textContent === 'Moved to In progress'`)
+	b.press(kb.Enter, kb.ArrowRight, kb.Escape) // stays
+	b.until(`document.getElementById('moving').textContent === 'Left where it was'`)
+	cards("inprogress", "Urgent")
+	b.do(chromedp.Evaluate[chromedp.Void](`(() => { const drag = (e, kind) => e.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: data})), data = new DataTransfer();
+		const card = document.querySelector('[data-status=inprogress] .card'), done = document.querySelector('[data-status=done]');
+		drag(card, 'dragstart'); drag(done, 'dragover'); drag(done, 'drop'); drag(card, 'dragend'); })()`))
+	cards("done", "Urgent")
+	b.until(`document.getElementById('fold-done').open`)
+
+	b.click("New task")
+	b.fill("#title", "At once")
+	b.fill("#description", "! echo begun")
+	b.pick("#executor", "SCRIPT")
+	b.click("Add and start")
+	b.until(at("/attempts/") + " && " + has("At once") + " && " + state("completed"))
+	b.until(`document.querySelector('.next').innerText.includes('Set the task done')`)
+	b.check("attempt-nothing")
+	b.click("Set the task done")
+	b.until(`!document.querySelector('.next').innerText`)
+	call := pagetest.Connect(t, s.url, "")
+	_, attempt := call.Script("Two files", "! echo 'package main' > a.go\n! git add -A\n! git commit -qm work\n")
+	call.Await(t, attempt, "completed")
+	b.open("/attempts/" + attempt)
+	b.click("Review changes")
+	b.until(`document.querySelector('.diff .hl-k')?.textContent === 'package' && document.querySelector('h3 .edit').href.startsWith('vscode://file/')`)
 }
 
 // An agent is started with what the form says, stopped, and sent follow-ups, at once and queued.
@@ -195,6 +261,9 @@ func TestMerge(t *testing.T) {
 	} {
 		id := s.works(call, "Write "+way.file, "echo a > "+way.file+"; git add -A; git commit -qm work; git commit -q --allow-empty -m more")
 		b.open("/attempts/" + id)
+		b.click("Review changes")
+		b.until(at("/attempts/") + " && location.search === '?tab=changes'")
+		b.click("Options")
 		b.pick("#way", way.option)
 		b.fill("#message", strings.TrimSpace(way.message))
 		b.click("Merge")
@@ -213,7 +282,7 @@ func TestMerge(t *testing.T) {
 	}
 
 	id := s.works(call, "Push it", "echo a > four.txt; git add -A; git commit -qm four")
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	b.click("Push to a remote")
 	b.click("Push")
 	b.until(said("pushed"))
@@ -226,7 +295,7 @@ func TestMerge(t *testing.T) {
 	testkit.Write(t, filepath.Join(root, "five.txt"), "five")
 	testkit.Git(t, root, "add", "-A")
 	testkit.Git(t, root, "commit", "-qm", "five")
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	b.until(has("1 behind"))
 	b.click("Rebase")
 	b.until(said("rebased on main"))
@@ -262,21 +331,24 @@ func TestConflict(t *testing.T) {
 	testkit.Write(t, filepath.Join(root, "idea.txt"), "woods\n")
 	testkit.Git(t, root, "commit", "-aqm", "woods")
 	b := browse(t, s)
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	conflict := `document.querySelector('section[aria-label="Merge in progress"]')?.innerText.includes('idea.txt')`
 	b.click("Merge")
 	b.until(conflict)
 	b.until(said("has conflicts with main"))
 	b.check("conflict")
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	b.click("Undo the merge")
 	b.until(`!(` + conflict + `) && document.getElementById('notice').innerText.includes('the merge is undone')`)
 
 	b.click("Merge")
 	b.until(conflict)
 	b.click("Hand it to the agent")
-	b.until(`document.querySelectorAll('#runs li').length === 2 && !(` + conflict + `) && document.querySelector('h1 .status').textContent === 'completed'`)
+	b.open("/attempts/" + id)
+	b.until(`document.querySelectorAll('#runs li').length === 2 && !(` + conflict + `) && ` + state("completed"))
 	b.until(has("is being merged into yours"))
+	b.click("Review changes")
+	b.until("location.search === '?tab=changes'")
 	b.click("Merge")
 	b.until(said("merged into main"))
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "idea.txt"))).Must(t)), "mountains\n", "main")

@@ -95,8 +95,12 @@ var printed = regexp.MustCompile(`http://127\.0\.0\.1:\d+(/login\?secret=\w+)?`)
 func (s *server) start(options ...string) {
 	s.t.Helper()
 	program := testkit.Get(deepwork()).Must(s.t)
-	args := append(s.options[:len(s.options):len(s.options)], "--path", s.root)
+	args := s.options[:len(s.options):len(s.options)]
+	if s.root != "" {
+		args = append(args, "--path", s.root)
+	}
 	s.process = exec.Command(program, append(args, options...)...)
+	s.process.Dir = testkit.Dir(s.t)
 	said, w, err := os.Pipe()
 	testkit.Must(s.t, err)
 	s.process.Stdout, s.process.Stderr = w, w
@@ -137,7 +141,7 @@ type work struct{ session, task, attempt string }
 // paths are those of every page, by name.
 func (w work) paths() map[string]string {
 	return map[string]string{"now": "/", "session": "/sessions/" + w.session, "output": "/sessions/" + w.session + "/output?path=idea.txt", "board": "/board",
-		"task": "/tasks/" + w.task, "attempt": "/attempts/" + w.attempt, "split": "/attempts/" + w.attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip", "faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview"}
+		"task": "/tasks/" + w.task, "attempt": "/attempts/" + w.attempt, "changes": "/attempts/" + w.attempt + "?tab=changes", "split": "/attempts/" + w.attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip", "faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview", "help": "/help/reference/job-file.md"}
 }
 
 // begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it.
@@ -252,7 +256,8 @@ func (s *shop) board(t *testing.T) {
 	s.call("update_task", args{"task_id": merged, "status": "done"}, nil)
 	s.call("update_task", args{"task_id": s.call.Task("Support Internet Explorer 11", ""), "status": "cancelled"}, nil)
 	s.call("update_task", args{"task_id": s.call.Task("Announce coupons in the newsletter", "Once they are live."), "depends_on": []string{s.task}}, nil)
-	s.call.Task("Dark mode for the shop", "Follow the setting of the system.")
+	s.call("update_task", args{"task_id": s.task, "labels": []string{"checkout"}, "priority": "high"}, nil)
+	s.call("update_task", args{"task_id": s.call.Task("Dark mode for the shop", "Follow the setting of the system."), "labels": []string{"design", "good-first-issue"}, "priority": "low"}, nil)
 	s.call.Task("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
 }
 
@@ -280,7 +285,7 @@ func (s *shop) paths() map[string]string {
 	return map[string]string{
 		"now": "/", "session": "/sessions/" + s.session, "session-waiting": "/sessions/" + s.waiting,
 		"output": "/sessions/" + s.session + "/output?path=docs/changes.md", "board": "/board", "column": "/board?status=todo", "task": "/tasks/" + s.task,
-		"attempt": "/attempts/" + s.attempt, "attempt-split": "/attempts/" + s.attempt + "?diff=split", "attempt-live": "/attempts/" + s.live,
+		"attempt": "/attempts/" + s.attempt, "attempt-changes": "/attempts/" + s.attempt + "?tab=changes", "board-new": "/board?new=1", "task-compared": "/tasks/" + s.task + "?compare=1", "attempt-split": "/attempts/" + s.attempt + "?diff=split", "attempt-live": "/attempts/" + s.live,
 		"attempt-failed": "/attempts/" + s.failed, "attempt-conflict": "/attempts/" + s.conflict, "jobs": "/jobs", "job": "/jobs/release",
 		"job-faults": "/jobs/onboarding", "sources": "/sources", "execution": fmt.Sprintf("/sources/executions/%s", s.execution), "trust": "/trust", "missing": "/tasks/none",
 	}

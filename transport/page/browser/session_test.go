@@ -94,8 +94,9 @@ func TestSession(t *testing.T) {
 	}
 	b.use("#why-draft", "", `e.required = false`)
 	b.click("Override the reviews")
-	b.until(refused("Say why"))
+	b.until(refused("Say why") + ` && document.activeElement.id === 'why-draft' && document.activeElement.matches('[aria-invalid=true][aria-describedby=wrong]') && document.getElementById('wrong').innerText.includes('Say why')`)
 	b.fill("#why-draft", "I have read it")
+	b.until(`!document.querySelector('[aria-invalid], #wrong')`)
 	b.click("Override the reviews")
 	b.until(step("Draft") + `.innerText.includes('lets it go on without its reviews')`)
 	b.until(step("Draft") + `.innerText.includes('I have read it')`)
@@ -211,7 +212,7 @@ func TestComments(t *testing.T) {
 	call := pagetest.Connect(t, s.url, "")
 	id := s.works(call, "Three lines", `mkdir -p src/deep; printf 'a\nb\nc\n' > src/deep/three.txt; echo x > top.txt; git add -A; git commit -qm work`)
 	b := browse(t, s)
-	b.open("/attempts/" + id)
+	b.open("/attempts/" + id + "?tab=changes")
 	comment := func(text string) {
 		t.Helper()
 		b.until(`document.getElementById('comment').open`)
@@ -241,6 +242,7 @@ func TestComments(t *testing.T) {
 	b.check("comments-split")
 	b.click("Send 2 comments to the agent")
 	b.until(said("goes on with the comments") + ` && !document.querySelector('.comments')`)
+	b.click("Conversation")
 	b.until(`document.querySelectorAll('#runs li').length === 2`)
 	for _, part := range []string{"src/deep/three.txt", "why b", "top.txt", "why x"} { // the agent prints what it is sent
 		b.until(`document.querySelector('.messages').innerText.includes('` + part + `')`)
@@ -282,6 +284,8 @@ func TestRights(t *testing.T) {
 		}
 		_, task := ask("/tasks/"+w.task, nil)
 		_, attempt := ask("/attempts/"+w.attempt, nil)
+		_, changes := ask("/attempts/"+w.attempt+"?tab=changes", nil)
+		attempt += changes
 		_, job := ask("/jobs/trip", nil)
 		if !strings.Contains(task, w.attempt) || !strings.Contains(attempt, "idea.txt") {
 			t.Fatalf("%s does not see the work of the group:\n%s", name, task)

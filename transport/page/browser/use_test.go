@@ -132,12 +132,12 @@ func TestTwoBrowsers(t *testing.T) {
 	call := pagetest.Connect(t, s.url, "")
 	ann.open("/board")
 	bob.open("/board")
-	bob.do(chromedp.Evaluate[chromedp.Void](`window.same = true; document.querySelector('details.new').open = true; document.getElementById('title').value = 'half a title'`))
-	ann.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true`),
-		chromedp.SendKeys(chromedp.CSS("#title"), "Made by Ann"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
+	bob.do(chromedp.Evaluate[chromedp.Void](`window.same = true; document.getElementById('new').showModal(); document.getElementById('title').value = 'half a title'`))
+	ann.do(chromedp.Evaluate[chromedp.Void](`document.getElementById('new').showModal()`),
+		chromedp.SendKeys(chromedp.CSS("#title"), "Made by Ann"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button:not([name]):not([type])")))
 	ann.until(`location.pathname.startsWith('/tasks/') && ` + has("Made by Ann"))
 	bob.until(has("Made by Ann"))
-	if !eval[bool](bob, `window.same && document.querySelector('details.new').open && document.getElementById('title').value === 'half a title'`) {
+	if !eval[bool](bob, `window.same && document.getElementById('new').open && document.getElementById('title').value === 'half a title'`) {
 		t.Error("the update took what Bob was writing")
 	}
 
@@ -167,8 +167,8 @@ func TestRestartUnderAPage(t *testing.T) {
 	call.Script("After the restart", "! true\n")
 	b.until(has("After the restart") + " && document.getElementById('link').hidden && window.same")
 	// Its forms work at the new server.
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('details.new').open = true`),
-		chromedp.SendKeys(chromedp.CSS("#title"), "From the old page"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button.primary")))
+	b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById('new').showModal()`),
+		chromedp.SendKeys(chromedp.CSS("#title"), "From the old page"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button:not([name]):not([type])")))
 	b.until(`location.pathname.startsWith('/tasks/') && ` + has("From the old page"))
 }
 
@@ -222,6 +222,26 @@ func TestDeepworkUI(t *testing.T) {
 	if res.StatusCode/100 == 2 {
 		t.Errorf("there is MCP: %s", res.Status)
 	}
+}
+
+// Outside of a project a person chooses one, and works with its pages.
+func TestProjects(t *testing.T) {
+	t.Parallel()
+	root := pagetest.Project(t)
+	pagetest.Connect(t, serve(t, root, overHTTP...).url, "").Plan("Sail around the world")
+	s := serve(t, "", "ui", "--no-open")
+	b := browse(t, s)
+	b.open(testkit.Get(url.Parse(s.login)).Must(t).RequestURI())
+	b.until(has(root))
+	b.check("projects")
+	choose := func() {
+		b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll('main a')].find(a => new URLSearchParams(a.search).get('project') === %q).click()`, root)))
+	}
+	choose()
+	b.until(has("Sail around the world") + ` && location.origin !== "` + s.url + `"`)
+	b.open("/") // it is listed still, and the browser is logged in
+	choose()
+	b.until(has("Sail around the world") + ` && location.pathname === "/"`)
 }
 
 // source serves a system whose workflows run until they are cancelled. It offers those that offers has.

@@ -62,7 +62,7 @@ function walk(by) {
   next.querySelector('a, button, summary')?.focus();
 }
 
-const goTo = { n: '', b: 'board', j: 'jobs', s: 'sources', t: 'trust' };
+const goTo = { n: '', b: 'board', h: 'history', j: 'jobs', s: 'sources', t: 'trust' };
 let going = 0;
 
 document.addEventListener('keydown', e => {
@@ -109,9 +109,20 @@ document.addEventListener('scroll', e => {
 }, true);
 document.addEventListener('htmx:after:swap', follow);
 
+// A comment on a line that a person judges begins a line of their feedback.
+function commentInto(field, row) {
+  const [before, now] = [...row.cells].map(c => c.textContent), file = row.closest('.diff').dataset.file;
+  if (!before && !now) return;
+  field.value = `${field.value.trimEnd()}${field.value.trim() ? '\n' : ''}${file}:${now || `${before} (before)`}: `;
+  field.focus();
+  field.setSelectionRange(field.value.length, field.value.length);
+}
+
 // A comment on a line of a diff: by a click on the line's number, or with Enter on the line that has the
 // focus. The arrow keys walk the lines.
 function commentOn(row, cell) {
+  const answer = row.closest('form.answer');
+  if (answer) { commentInto(answer.querySelector('textarea'), row); return; }
   const dialog = document.getElementById('comment'), table = row.closest('.diff');
   if (!dialog || !table) return;
   const cells = [...row.cells], split = table.classList.contains('split');
@@ -152,7 +163,6 @@ document.addEventListener('htmx:after:request', e => {
   const menu = form.closest('details.menu[open]');
   if (e.detail.ctx.response.raw.ok) form.reset(); // what was sent
   if (e.detail.ctx.response.raw.ok && menu) { menu.open = false; menu.querySelector('summary').focus(); }
-  form.closest('dialog[open]')?.close();
 });
 
 document.addEventListener('click', e => {
@@ -160,13 +170,46 @@ document.addEventListener('click', e => {
   if (number) commentOn(number.closest('tr'), number);
   if (e.target.closest('[data-close]')) e.target.closest('dialog').close();
   const code = e.target.closest('code.command');
-  if (code && navigator.clipboard) navigator.clipboard.writeText(code.textContent);
+  if (code && navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(() => {
+    code.dataset.copied = '';
+    setTimeout(() => delete code.dataset.copied, 1500);
+  });
 });
 
-// The filter is in the URL, for Back and for links.
+// Filters are in the URL, for Back and for links.
 document.addEventListener('input', e => {
-  if (e.target.type === 'search') history.replaceState(null, '', e.target.value ? '?' + new URLSearchParams({ [e.target.name]: e.target.value }) : location.pathname);
+  const form = e.target.closest('form.filter');
+  if (!form) return;
+  const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+  history.replaceState(null, '', query.size ? '?' + query : location.pathname);
 });
+
+// An error names the field that it is about: it gets the focus, and the message beside it, until it is changed.
+let wrong;
+function right(field) {
+  field.removeAttribute('aria-invalid');
+  field.removeAttribute('aria-describedby');
+  document.getElementById('wrong')?.remove();
+}
+document.addEventListener('htmx:after:request', e => {
+  const form = e.target.closest?.('form[method=post]'), response = e.detail.ctx.response?.raw;
+  const name = form && response && !response.ok && response.headers.get('X-Field');
+  wrong = name && [...form.elements].find(f => f.name === name && f.type !== 'hidden');
+  if (form) [...form.elements].filter(f => f.hasAttribute('aria-invalid')).forEach(right);
+  if (!wrong) form?.closest('dialog[open]')?.close();
+});
+document.addEventListener('htmx:after:swap', () => {
+  const message = document.getElementById('alert').textContent;
+  if (!wrong || !message) return;
+  const note = Object.assign(document.createElement('p'), { id: 'wrong', textContent: message });
+  wrong.after(note);
+  for (let menu = wrong.closest('details'); menu; menu = menu.parentElement.closest('details')) menu.open = true;
+  wrong.setAttribute('aria-invalid', 'true');
+  wrong.setAttribute('aria-describedby', 'wrong');
+  wrong.focus();
+  wrong = null;
+});
+document.addEventListener('input', e => { if (e.target.hasAttribute('aria-invalid')) right(e.target); });
 
 // What is fetched after news is the page of the URL, whatever it was when it was loaded, and only if it is
 // not what the last news brought.

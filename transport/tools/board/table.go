@@ -36,17 +36,17 @@ var agents = []row{
 	}, Engine.GetTask),
 	method(tool.Tool{
 		Name: "create_task", Title: "Create a task",
-		Description: "Adds a task with status todo. start_task_attempt starts an agent on it.",
+		Description: "Adds a task. start_task_attempt starts an agent on it.",
 		Recheck:     "call list_tasks: the task was created only if it is listed there",
 	}, Engine.CreateTask),
 	method(tool.Tool{
 		Name: "update_task", Title: "Change a task", Hints: sets,
-		Description: "Changes the given fields of a task; empty ones are cleared. Set status done when you accept the work.",
+		Description: "Changes a task's given fields; empty ones are cleared. Set done when you accept the work.",
 		Recheck:     "call get_task to see what the task is now",
 	}, Engine.UpdateTask),
 	method(tool.Tool{
 		Name: "delete_task", Title: "Delete a task", Hints: sets,
-		Description: "Deletes a task with its worktrees. Branches not merged stay; uncommitted work is kept in the git refs of rescued.",
+		Description: "Deletes a task and its worktrees. Unmerged branches stay; uncommitted work is kept in the git refs of rescued.",
 		Recheck:     "call get_task: the task was deleted only if it is no longer found",
 	}, Engine.DeleteTask),
 	bare(tool.Tool{
@@ -55,7 +55,7 @@ var agents = []row{
 	}, Engine.ListExecutors),
 	method(tool.Tool{
 		Name: "start_task_attempt", Title: "Start an attempt", Hints: starts,
-		Description: "Starts an agent on a task, in a new worktree and branch per repository, and returns at once. " +
+		Description: "Starts an agent on a task, in a new worktree and branch per repository. " +
 			"When it completes, the task is inreview.",
 		Recheck: "call list_task_attempts: the attempt was created only if it is listed there",
 	}, startTaskAttempt),
@@ -65,7 +65,7 @@ var agents = []row{
 	}, Engine.ListTaskAttempts),
 	method(tool.Tool{
 		Name: "get_attempt", Title: "Get an attempt", Hints: reads,
-		Description: "Returns an attempt's state, final message, workflow step, worktrees and changed files.",
+		Description: "Returns an attempt's state, final message, step, worktrees and changed files.",
 	}, Engine.GetAttempt),
 	method(tool.Tool{
 		Name: "tail_attempt", Title: "Read an attempt's output", Hints: reads,
@@ -84,7 +84,7 @@ var agents = []row{
 	}, followUp),
 	function(tool.Tool{
 		Name: "comment_attempt", Title: "Comment on an attempt's changes", Hints: follows, Outcome: commentOutcome,
-		Description: "Collects and lists comments on an attempt's diff; send gives them to its agent as a follow-up.",
+		Description: "Collects and lists comments on an attempt's diff; send gives them to its agent.",
 		Recheck:     "call get_attempt to see whether a follow-up was started or queued; a call with the same request_id adds and sends nothing twice",
 	}, merge.CommentAttempt),
 	method(tool.Tool{
@@ -94,7 +94,7 @@ var agents = []row{
 	}, Engine.StopAttempt),
 	method(tool.Tool{
 		Name: "run_workflow", Title: "Run a workflow", Hints: starts, Outcome: runOutcome,
-		Description: "Runs agents through a workflow, one per step, in a new worktree, and returns at once. Its run_id is also an attempt_id.",
+		Description: "Starts agents on a workflow, one per step, in a new worktree. Its run_id is also an attempt_id.",
 		Recheck:     "call list_tasks: the run was made only if its task is listed there",
 	}, runWorkflow),
 	bare(tool.Tool{

@@ -92,7 +92,7 @@ func workflowsSchema() *jsonschema.Schema {
 	s := OutputSchema[machine.WorkflowsReply]()
 	s.Properties["jobs"] = listSchema[machine.JobInfo]("the jobs, in the order of their folders")
 	s.Properties["errors"] = listSchema[machine.JobLoadError](
-		"the jobs whose files have faults, one entry per job; one that is in jobs too is served as it last loaded")
+		"the jobs whose files have errors, one entry per job; one that is in jobs too is served as it last loaded")
 	return s
 }
 

@@ -85,7 +85,7 @@ func BenchmarkListTasks(b *testing.B) {
 	var spent, spentBare time.Duration
 	for b.Loop() { // in turns, so that both meet the same machine
 		begun := time.Now()
-		list, total, next, err := board.Tasks(b.Context(), p.ID, "", task.Page{Limit: 50})
+		list, total, next, err := board.Tasks(b.Context(), p.ID, task.Filter{}, task.Page{Limit: 50})
 		if err != nil || len(list) != 50 || total != 10_000 || next == "" {
 			b.Fatal(len(list), total, next, err)
 		}

@@ -292,7 +292,7 @@ func TestLockedBoardIsWaitedFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	testkit.FailsWith(t, testkit.Get(b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), context.DeadlineExceeded)
-	if _, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1}); err != nil || total != 0 {
+	if _, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1}); err != nil || total != 0 {
 		t.Error("a reader waits for a writer:", total, err)
 	}
 	done := make(chan error, 1)
@@ -368,8 +368,8 @@ func TestListsUseIndexes(t *testing.T) {
 	spy := spied(b, func(query string, args []any) { seen[query] = args })
 	page := task.Page{Limit: 50}
 	for what, err := range map[string]error{
-		"tasks":             last(spy.Tasks(t.Context(), p.ID, "", page)),
-		"tasks of a status": last(spy.Tasks(t.Context(), p.ID, task.Done, page)),
+		"tasks":             last(spy.Tasks(t.Context(), p.ID, task.Filter{}, page)),
+		"tasks of a status": last(spy.Tasks(t.Context(), p.ID, task.Filter{Status: task.Done}, page)),
 		"attempts":          second(spy.TaskAttempts(t.Context(), s.ID, page)),
 		"details":           second(spy.AttemptDetails(t.Context(), a.ID)),
 		"open executions":   second(spy.OpenExecutions(t.Context())),

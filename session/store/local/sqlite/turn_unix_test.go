@@ -80,7 +80,7 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 			if got := taskOf(t, b, s.ID); got.Title != want {
 				t.Errorf("title %q, want %q", got.Title, want)
 			}
-			_, total, _, err := b.Tasks(t.Context(), p.ID, "", task.Page{Limit: 1})
+			_, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
 			if err != nil || total != 2 {
 				t.Errorf("%d tasks, want 2; %v", total, err)
 			}

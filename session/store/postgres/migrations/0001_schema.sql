@@ -84,6 +84,8 @@ CREATE TABLE tasks_all (
 	workflow_name string,
 	inputs        string,
 	lead          string NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
+	labels        string NOT NULL DEFAULT '',
+	priority      string NOT NULL DEFAULT 'normal' CHECK (priority IN ('low', 'normal', 'high')),
 	auto_start    boolean NOT NULL DEFAULT TRUE,
 	identity      string NOT NULL,
 	caller_group  string NOT NULL,
@@ -165,6 +167,7 @@ CREATE TABLE attempts_all (
 	FOREIGN KEY (scope, task_id) REFERENCES tasks_all ON DELETE CASCADE
 );
 CREATE INDEX attempts_newest ON attempts_all (scope, task_id, created_at DESC, id);
+CREATE INDEX attempts_newest_of_all ON attempts_all (scope, created_at DESC, id);
 CREATE INDEX attempts_branch ON attempts_all (scope, branch);
 CREATE INDEX attempts_open ON attempts_all (scope, task_id) WHERE state IN ('waiting', 'starting', 'running');
 CREATE INDEX attempts_to_remove ON attempts_all (scope, machine_id) WHERE remove_asked IS NOT NULL AND removal IS NULL;
@@ -382,6 +385,7 @@ CREATE TABLE workflow_sessions_all (
 	PRIMARY KEY (scope, id)
 ) WITH (fillfactor = 60);
 CREATE INDEX workflow_sessions_of ON workflow_sessions_all (scope, identity, attempt_id, status, updated_at DESC, id);
+CREATE INDEX workflow_sessions_newest ON workflow_sessions_all (scope, started_at DESC, id, status) WHERE attempt_id = '';
 CREATE INDEX workflow_sessions_in ON workflow_sessions_all (scope, parent) WHERE parent <> '';
 CREATE INDEX workflow_sessions_at ON workflow_sessions_all (scope, attempt_id) WHERE attempt_id <> '';
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions_all (scope, identity) WHERE waiting <> '';

@@ -34,6 +34,8 @@ CREATE TABLE tasks (
 	inputs        TEXT, -- values of the workflow's inputs, a JSON object; NULL means none
 	-- Who leads the agents of its attempts through its workflow: one agent itself, or a server.
 	lead          TEXT NOT NULL DEFAULT 'agent' CHECK (lead IN ('agent', 'server')),
+	labels        TEXT NOT NULL DEFAULT '', -- separated by blanks, sorted
+	priority      TEXT NOT NULL DEFAULT 'normal' CHECK (priority IN ('low', 'normal', 'high')),
 	-- Whether servers may start it: 0 if a caller without the right to start agents created or changed it.
 	auto_start    INTEGER NOT NULL DEFAULT 1,
 	identity      TEXT NOT NULL, -- of the caller that created it
@@ -115,6 +117,7 @@ CREATE TABLE attempts (
 	CHECK (removal IS NULL OR remove_asked IS NOT NULL)
 ) STRICT;
 CREATE INDEX attempts_newest ON attempts (task_id, created_at DESC, id);
+CREATE INDEX attempts_newest_of_all ON attempts (created_at DESC, id);
 CREATE INDEX attempts_branch ON attempts (branch);
 CREATE INDEX attempts_open ON attempts (task_id) WHERE state IN ('waiting', 'starting', 'running');
 CREATE INDEX attempts_to_remove ON attempts (machine_id) WHERE remove_asked IS NOT NULL AND removal IS NULL;
@@ -322,15 +325,17 @@ CREATE TABLE workflow_sessions (
 	frame      TEXT NOT NULL     -- the state without its lists, JSON
 ) STRICT;
 CREATE INDEX workflow_sessions_of ON workflow_sessions (identity, attempt_id, status, updated_at DESC, id);
+CREATE INDEX workflow_sessions_newest ON workflow_sessions (started_at DESC, id, status) WHERE attempt_id = '';
 CREATE INDEX workflow_sessions_in ON workflow_sessions (parent) WHERE parent <> '';
 CREATE INDEX workflow_sessions_at ON workflow_sessions (attempt_id) WHERE attempt_id <> '';
 CREATE INDEX workflow_sessions_waiting ON workflow_sessions (identity) WHERE waiting <> '';
 CREATE UNIQUE INDEX workflow_sessions_on ON workflow_sessions (branch) WHERE branch <> '' AND status = 'active';
 
--- The elements of the lists of a session: progress of steps, withdrawn progress, replies, and its long texts by their hashes.
+-- The elements of the lists of a session: progress of steps, withdrawn progress, replies, its long texts by their
+-- hashes, and the texts of a hand-in that a person failed.
 CREATE TABLE session_parts (
 	session_id TEXT NOT NULL REFERENCES workflow_sessions (id) ON DELETE CASCADE,
-	kind       TEXT NOT NULL CHECK (kind IN ('step', 'withdrawal', 'reply', 'text')),
+	kind       TEXT NOT NULL CHECK (kind IN ('step', 'withdrawal', 'reply', 'text', 'judged')),
 	key        TEXT NOT NULL,
 	position   INTEGER NOT NULL,
 	body       TEXT NOT NULL, -- JSON

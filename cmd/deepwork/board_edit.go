@@ -1,0 +1,325 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepwork/catalog/config"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/merge"
+	"deepwork/session/show"
+)
+
+// given returns an argument, or what is read from stdin if it is "-": the shell limits the length of an argument.
+func (a *app) given(argument, what string) (string, error) {
+	if argument != "-" {
+		return argument, nil
+	}
+	if _, _, is := show.TerminalSize(a.in); is {
+		fmt.Fprintf(a.err, "Type the %s, and end it with Ctrl-D on a line of its own:\n", what)
+	}
+	text, err := io.ReadAll(a.in)
+	if err != nil {
+		return "", fmt.Errorf("reading the %s from stdin: %w", what, err)
+	}
+	return string(text), nil
+}
+
+func (a *app) boardEditCommand() *cobra.Command {
+	var change board.UpdateTaskArgs
+	cmd := a.onProject("", &cobra.Command{
+		Use:   "edit ID",
+		Short: "Change the title and the description of a task",
+		Long: `Change the title and the description of a task. At a terminal, without flags, they are
+edited in $VISUAL or $EDITOR: the first line is the title. With - as TEXT the
+description is read from stdin. An agent that is already at work isn't told.` + taskIDs.help(),
+		Example: `  deepwork board edit 3f2a
+  deepwork board edit 3f2a --title "Fix the login on Mondays"
+  deepwork board edit latest --description - <task.md`,
+		Args: taskArgument,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if _, _, is := show.TerminalSize(a.in); !is && change.Title == nil && change.Description == nil {
+				return usagef(cmd, "--title or --description is missing; without a terminal there is no editor")
+			}
+			return a.onTask(false, args[0], func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
+				file := ""
+				if change.TaskID = t.TaskID; change.Title == nil && change.Description == nil {
+					file, err = a.editTask(t, &change)
+				} else if change.Description != nil {
+					*change.Description, err = a.given(*change.Description, "description")
+				}
+				if err != nil {
+					return err
+				}
+				if _, err = engine.UpdateTask(ctx, atTerminal, change); err != nil && file != "" {
+					return fmt.Errorf("%w\nYour text is in %s", err, file)
+				} else if err != nil {
+					return err
+				}
+				_ = os.Remove(file) // a copy may stay
+				fmt.Fprintf(a.out, "changed %s\n", board.Short(t.TaskID))
+				return nil
+			})
+		},
+	})
+	argumentFlags(cmd, &change, "title", "description")
+	return cmd
+}
+
+// editTask has the user edit the title and the description of a task in a file, which it returns.
+func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) (file string, err error) {
+	f, err := os.CreateTemp("", "deepwork-task-*.md")
+	if err != nil {
+		return "", fmt.Errorf("making a file to edit: %w", err)
+	}
+	before := t.Title + "\n\n" + optional(t.Description)
+	_, err = f.WriteString(before)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("writing the file to edit: %w", err)
+	}
+	if err := a.inEditor(f.Name()); err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(f.Name())
+	if err != nil {
+		return "", fmt.Errorf("reading the edited file: %w", err)
+	}
+	if string(text) == before {
+		return "", errors.Join(errors.New("nothing was changed"), os.Remove(f.Name()))
+	}
+	title, description, _ := strings.Cut(string(text), "\n")
+	change.Title, change.Description = new(strings.TrimSpace(title)), new(strings.TrimSpace(description))
+	return f.Name(), nil
+}
+
+// inEditor opens a file or a folder in the user's editor, and waits until that has ended.
+func (a *app) inEditor(path string) error {
+	editor, err := config.SplitCommand(cmp.Or(strings.TrimSpace(os.Getenv("VISUAL")), strings.TrimSpace(os.Getenv("EDITOR"))))
+	if err == nil && len(editor) == 0 {
+		err = errors.New("neither VISUAL nor EDITOR is set")
+	}
+	if err != nil {
+		return fmt.Errorf(`no editor: %w; set EDITOR to the command of yours, such as EDITOR="code --wait"`, err)
+	}
+	cmd := exec.Command(editor[0], append(editor[1:], path)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = a.in, a.rawOut, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("the editor %s failed: %w", editor[0], err)
+	}
+	return nil
+}
+
+func (a *app) boardStatusCommand() *cobra.Command {
+	states := []string{"todo", "inprogress", "inreview", "done", "cancelled"}
+	return a.onProject("", &cobra.Command{
+		Use:   "status ID STATUS",
+		Short: "Set the status of a task",
+		Long:  "Set the status of a task: " + either(states) + ". done and cancelled are refused while an\nattempt waits or runs." + taskIDs.help(),
+		Example: `  deepwork board status 3f2a cancelled
+  deepwork board status latest todo`,
+		Args:      taskIDs.first(2, 2, "a task's id and a status"),
+		ValidArgs: states,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(states, args[1]) {
+				return usagef(cmd, "%q is not a status; expected %s", args[1], either(states))
+			}
+			return a.setStatus(args[0], args[1])
+		},
+	})
+}
+
+func (a *app) boardDoneCommand() *cobra.Command {
+	return a.onProject("", &cobra.Command{
+		Use:   "done ID",
+		Short: "Set a task done",
+		Long: `Set a task done. It is refused while an attempt waits or runs. The worktrees stay until
+'deepwork board rm' removes the task.` + taskIDs.help(),
+		Example: `  deepwork board done latest`,
+		Args:    taskArgument,
+		RunE:    func(_ *cobra.Command, args []string) error { return a.setStatus(args[0], "done") },
+	})
+}
+
+// setStatus sets the status of a task that an argument names.
+func (a *app) setStatus(given, status string) error {
+	return a.onTask(false, given, func(ctx context.Context, engine *attempt.Engine, t *board.Task) error {
+		if t.HasInProgressAttempt && (status == "done" || status == "cancelled") {
+			return fmt.Errorf("an attempt of task %s waits or runs; wait until it ends, or run 'deepwork board stop %[1]s' first", t.TaskID[:shortID])
+		}
+		if _, err := engine.UpdateTask(ctx, atTerminal, board.UpdateTaskArgs{TaskID: t.TaskID, Status: &status}); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "%s %s\n", status, board.Short(t.TaskID))
+		return nil
+	})
+}
+
+func (a *app) boardCommentCommand() *cobra.Command {
+	var one merge.CommentArg
+	var args merge.CommentArgs
+	var detach bool
+	cmd := a.onProject("print the comments as JSON", &cobra.Command{
+		Use:   "comment ID [FILE:LINE TEXT...]",
+		Short: "Comment on a line of an attempt's changes, and send the comments to its agent",
+		Long: `Comment on a line of an attempt's changes, as 'deepwork board diff' prints them. Comments
+are collected until --send sends them all to the agent in one message, and follows it.
+Without FILE:LINE, print those that wait. With - as TEXT it is read from stdin.` + attemptIDs.help(),
+		Example: `  deepwork board comment 3f2a src/login.go:42 "This needs a test."
+  deepwork board comment 3f2a --send
+  deepwork board comment 3f2a --remove all`,
+		Args: attemptIDs.first(1, -1, "the id of an attempt or a task"),
+		RunE: func(cmd *cobra.Command, given []string) (err error) {
+			if len(given) > 1 {
+				at := strings.LastIndexByte(given[1], ':')
+				if one.Line, err = strconv.Atoi(given[1][at+1:]); at < 1 || err != nil || len(given) < 3 {
+					return usagef(cmd, "a comment needs FILE:LINE and a text, such as README.md:7 \"Say why.\"")
+				}
+				one.File = given[1][:at]
+				if one.Text, err = a.given(strings.Join(given[2:], " "), "comment"); err != nil {
+					return err
+				}
+				args.Comments = []merge.CommentArg{one}
+			}
+			return a.onAttempt(given[0], func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+				args.Target = t
+				return a.comment(ctx, engine, args, detach)
+			})
+		},
+	})
+	argumentFlags(cmd, &one, "side", "repo")
+	argumentFlags(cmd, &args, "send")
+	cmd.Flags().Lookup("send").Usage = "send all comments to the agent, and follow it"
+	cmd.Flags().StringArrayVar(&args.Remove, "remove", nil, "`id` of a comment to remove, or its beginning, or all; may be repeated")
+	return onDetach(cmd, &detach)
+}
+
+// comment changes, prints or sends the comments on an attempt.
+func (a *app) comment(ctx context.Context, engine *attempt.Engine, args merge.CommentArgs, detach bool) error {
+	now, err := merge.CommentAttempt(ctx, engine, atTerminal, merge.CommentArgs{Target: args.Target})
+	if err != nil {
+		return err
+	}
+	for i, given := range args.Remove {
+		for _, c := range now.Comments {
+			if len(given) >= 4 && strings.HasPrefix(c.CommentID, given) {
+				args.Remove[i] = c.CommentID
+			}
+		}
+	}
+	if args.Send {
+		return a.sending(ctx, engine, *args.AttemptID, detach, func() (queued bool, err error) {
+			r, err := merge.CommentAttempt(ctx, engine, atTerminal, args)
+			if err != nil {
+				return false, err
+			}
+			a.note(r.Notice)
+			if r.Sent == nil {
+				return false, &exitError{exitFailure}
+			}
+			return *r.Sent == attempt.FollowUpQueued, nil
+		})
+	}
+	if now, err = merge.CommentAttempt(ctx, engine, atTerminal, args); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(now.Comments)
+	}
+	a.note(now.Notice)
+	if len(now.Comments) == 0 {
+		fmt.Fprintln(a.out, "No comments wait to be sent.")
+		return nil
+	}
+	for _, c := range now.Comments {
+		a.out.Text("", fmt.Sprintf("%s  %s:%d  %s", board.Short(c.CommentID), c.File, c.Line, c.Text))
+	}
+	return nil
+}
+
+func (a *app) boardExecutorsCommand() *cobra.Command {
+	return a.onProject("print them as JSON", &cobra.Command{
+		Use:   "executors",
+		Short: "List the agents that can work on tasks, and which of them are installed",
+		Long: `List the agents that can work on tasks: the ones that are known, and those of the config
+(executors). INSTALLED says whether the program is on this machine.`,
+		Example: `  deepwork board executors --json`,
+		Args:    takes(0, 0, ""),
+		RunE: func(*cobra.Command, []string) error {
+			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error {
+				r, err := engine.ListExecutors(ctx, atTerminal)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(r.Executors)
+				}
+				var rows [][]string
+				for _, x := range r.Executors {
+					installed := "no"
+					if x.Available {
+						installed = "yes"
+					}
+					rows = append(rows, []string{x.Name, installed, x.Program, strings.Join(x.Variants, ", ")})
+				}
+				a.out.Table([]show.Column{{Title: "NAME"}, {Title: "INSTALLED"}, {Title: "PROGRAM", Least: 8}, {Title: "VARIANTS", Least: 8, Optional: true}}, rows)
+				return nil
+			})
+		},
+	})
+}
+
+func (a *app) boardPathCommand() *cobra.Command {
+	return a.folderCommand("path", "Print the folder in which the agent of an attempt works", `cd "$(deepwork board path latest)"`, func(path string) error {
+		_, err := fmt.Fprintln(a.out, path)
+		return err
+	})
+}
+
+func (a *app) boardOpenCommand() *cobra.Command {
+	return a.folderCommand("open", "Open the folder in which the agent of an attempt works in $VISUAL or $EDITOR", "EDITOR=code deepwork board open latest", a.inEditor)
+}
+
+// folderCommand returns a command that does something with the folder in which the agent of an attempt works.
+func (a *app) folderCommand(name, short, example string, do func(path string) error) *cobra.Command {
+	return a.onProject("", &cobra.Command{
+		Use:     name + " ID",
+		Short:   short,
+		Long:    short + ":\nits worktree, or the folder around several." + attemptIDs.help(),
+		Example: "  " + example,
+		Args:    attemptArgument,
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := a.workspace(args[0])
+			if err != nil {
+				return err
+			}
+			return do(path)
+		},
+	})
+}
+
+// workspace returns the folder in which the agent of an attempt works that an argument names.
+func (a *app) workspace(given string) (path string, err error) {
+	err = a.onAttempt(given, func(ctx context.Context, engine *attempt.Engine, t board.Target) error {
+		at, err := engine.GetAttempt(ctx, atTerminal, attempt.AttemptArgs{Target: t})
+		if err != nil {
+			return err
+		}
+		path = at.Workspace
+		if _, err := os.Stat(path); path == "" || err != nil {
+			return fmt.Errorf("the folder of attempt %s is not on this machine; its commits are on the branch %s", board.Short(at.AttemptID), at.WorkspaceBranch)
+		}
+		return nil
+	})
+	return path, err
+}

@@ -1,0 +1,58 @@
+package docs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/session/show"
+)
+
+// At a terminal every topic fits the width, except for code and words that are longer, and has no marks of Markdown.
+func TestTopicsFitTheTerminal(t *testing.T) {
+	const width = 72
+	topics := Topics()
+	if len(topics) < 30 {
+		t.Fatalf("only %d topics", len(topics))
+	}
+	for _, topic := range topics {
+		text := topic.ForTerminal(width)
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			if strings.HasPrefix(line, "    ") {
+				continue
+			}
+			if show.Columns(line) > width && len(strings.Fields(line)) > 2 {
+				t.Errorf("%s: %d columns: %q", topic.Name, show.Columns(line), line)
+			}
+			if strings.Contains(line, "](") || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "|") || strings.Contains(line, "**") {
+				t.Errorf("%s: Markdown is left in %q", topic.Name, line)
+			}
+		}
+		if topic.Title == "" || len(topic.First) < 10 || len(topic.First) > 160 {
+			t.Errorf("%s: the title is %q, and the first sentence %q", topic.Name, topic.Title, topic.First)
+		}
+	}
+}
+
+func TestForTerminal(t *testing.T) {
+	topic := Topic{Name: "howto/x", Text: "# A `b`\n\nSee [the\nother](../tutorials/y.md#z), [that](#here) and **this**:\n\n| a | b |\n|---|---|\n| c \\| d | e |\n\n1. one\n   and a half\n2. two\n\n```sh\n$ x  **y**\n```\n"}
+	testkit.Equal(t, topic.ForTerminal(40), "A B\n\nSee the other (tutorials/y), that and\nthis:\n\nA – B\n- c | d – e\n\n1. one and a half\n2. two\n\n    $ x  **y**\n")
+}
+
+func TestFind(t *testing.T) {
+	for name, want := range map[string]string{"glossary": "glossary", "Proxy": "howto/proxy", "tutorials/run": "tutorials/run", "howto/proxy.md": "howto/proxy"} {
+		found, _ := Find(name)
+		if found == nil || found.Name != want {
+			t.Errorf("%s: found %v", name, found)
+		}
+	}
+	found, near := Find("approv")
+	if found != nil || !slices.Contains(near, "tutorials/approval") {
+		t.Errorf("approv: found %v, near it %q", found, near)
+	}
+	if found, near = Find("nonsense"); found != nil || near != nil {
+		t.Errorf("nonsense: found %v, near it %q", found, near)
+	}
+}

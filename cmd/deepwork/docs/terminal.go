@@ -1,0 +1,77 @@
+package docs
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"deepwork/session/show"
+)
+
+var (
+	links = regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`)
+	items = regexp.MustCompile(`^ *(-|>|[0-9]+\.) `)
+	ruler = regexp.MustCompile(`^\|[-|]+$`)
+	cells = regexp.MustCompile(` *\| *`)
+	marks = strings.NewReplacer("**", "", "`", "", `\|`, "|")
+)
+
+// plain returns a paragraph of a topic without marks: links have the names of the topics they lead to.
+func (t Topic) plain(text string) string {
+	text = links.ReplaceAllStringFunc(text, func(link string) string {
+		parts := links.FindStringSubmatch(link)
+		to, _, _ := strings.Cut(parts[2], "#")
+		if name, is := strings.CutSuffix(to, ".md"); is {
+			to = path.Join(path.Dir(t.Name), name)
+		}
+		if to == "" {
+			return parts[1]
+		}
+		return parts[1] + " (" + to + ")"
+	})
+	return marks.Replace(text)
+}
+
+// ForTerminal returns the text of a topic as people read it at a terminal: paragraphs and lists are wrapped at a width,
+// tables become lists, and code is indented.
+func (t Topic) ForTerminal(width int) string {
+	var out []string
+	paragraph := ""
+	flush := func() {
+		if paragraph == "" {
+			return
+		}
+		paragraph = t.plain(paragraph) // a link may begin on one line and end on the next
+		mark := items.FindString(paragraph)
+		wrapped := show.Wrap(strings.TrimPrefix(paragraph, mark), width-len(mark))
+		out, paragraph = append(out, mark+show.IndentRest(wrapped, strings.Repeat(" ", len(mark)))), ""
+	}
+	code := false
+	for line := range strings.SplitSeq(t.Text, "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			flush()
+			code = !code
+		case code:
+			out = append(out, "    "+line)
+		case line == "":
+			flush()
+			out = append(out, "")
+		case strings.HasPrefix(line, "#"):
+			out = append(out, strings.ToUpper(t.plain(strings.TrimLeft(line, "# "))))
+		case ruler.MatchString(line): // what is above it is the head of a table
+			paragraph = strings.ToUpper(strings.TrimPrefix(paragraph, "- "))
+		case strings.HasPrefix(line, "| "):
+			flush()
+			row := strings.ReplaceAll(strings.Trim(line, "| "), `\|`, "\x00") // not between cells
+			paragraph = "- " + strings.ReplaceAll(cells.ReplaceAllString(row, " – "), "\x00", "|")
+		case items.MatchString(line) && !(strings.HasPrefix(line, ">") && strings.HasPrefix(paragraph, ">")):
+			flush()
+			paragraph = line
+		default:
+			paragraph = strings.TrimPrefix(paragraph+" "+strings.TrimLeft(line, "> "), " ")
+		}
+	}
+	flush()
+	return strings.TrimSpace(strings.Join(out, "\n")) + "\n"
+}

@@ -1,0 +1,269 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/job"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/codes"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// memory has the sessions of a project as a store has them.
+type memory struct {
+	store.Sessions
+	records     map[string]*store.SessionRecord
+	definitions map[string][]byte
+	fault       error
+}
+
+func (m *memory) WriteSession(_ context.Context, w *store.SessionWrite) (bool, error) {
+	r := m.records[w.ID]
+	if r == nil {
+		r = &store.SessionRecord{}
+	}
+	if w.Before != -1 && r.Revision != w.Before {
+		return false, m.fault
+	}
+	next := &store.SessionRecord{Session: w.Session, Frame: w.Frame}
+	for _, p := range r.Parts {
+		if !slices.ContainsFunc(slices.Concat(w.Put, w.Gone), func(o store.SessionPart) bool { return o.Kind == p.Kind && o.Key == p.Key }) {
+			next.Parts = append(next.Parts, p)
+		}
+	}
+	next.Parts = append(next.Parts, w.Put...)
+	m.records[w.ID] = next
+	return true, m.fault
+}
+
+func (m *memory) ReadSession(_ context.Context, id string, known int64) (*store.SessionRecord, error) {
+	r := m.records[id]
+	switch {
+	case m.fault != nil:
+		return nil, m.fault
+	case r == nil:
+		return nil, store.ErrNotFound
+	case r.Revision == known:
+		return &store.SessionRecord{Session: r.Session}, nil
+	}
+	return r, nil
+}
+
+func (m *memory) ListSessions(_ context.Context, q store.SessionQuery) (all []store.Session, err error) {
+	for id, r := range m.records {
+		if q.IDs == nil || slices.Contains(q.IDs, id) {
+			all = append(all, r.Session)
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Session) int { return strings.Compare(a.ID, b.ID) })
+	return all, m.fault
+}
+
+func (m *memory) Definition(_ context.Context, hash string) ([]byte, error) {
+	if data := m.definitions[hash]; data != nil {
+		return data, nil
+	}
+	return nil, store.ErrNotFound
+}
+
+const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nworkflows: [{name: main, summary: m, steps: [a, b]}]\nsteps:\n" +
+	"  - {id: a, name: n, description: d, instructions: i, outputs: {}, reviews: []}\n  - {id: b, name: n, description: d, instructions: i, outputs: {}, reviews: []}\n"
+
+// project is a project with one session, 0000000a, at its first step.
+func project(t *testing.T) (*memory, *Store, *machine.Definition) {
+	t.Helper()
+	j, faults := job.Parse("/job", "job.yml", []byte(source))
+	if j == nil {
+		t.Fatal(faults)
+	}
+	def := machine.Define(j, "main")
+	b := machine.Bundle{JobDir: "/job", Workflow: "main", Source: source, Instructions: map[string]string{"a": "i", "b": "i"}}
+	data, hash, err := b.Encode()
+	testkit.Must(t, err)
+	def.Ref, def.Data = machine.DefinitionRef{Hash: hash, Source: j.Hash, JobDir: "/job"}, data
+	m := &memory{records: map[string]*store.SessionRecord{}, definitions: map[string][]byte{hash: data}}
+	r := Of(m, testkit.Dir(t))
+	begun(t, r, def, machine.NewSession{SessionID: "0000000a"})
+	return m, r, def
+}
+
+func begun(t *testing.T, r *Store, def *machine.Definition, n machine.NewSession) *machine.State {
+	t.Helper()
+	n.Goal, n.Identity, n.At, n.Call.Tool = "g", "ann", time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), machine.ToolStart
+	s, _, err := machine.Begin(def, n)
+	testkit.Must(t, err)
+	put(t, r, nil, s)
+	return s
+}
+
+func put(t *testing.T, r *Store, before, next *machine.State) {
+	t.Helper()
+	if written, err := r.Write(t.Context(), before, store.Session{Root: "/p"}, next, &store.SessionWrite{}); !written || err != nil {
+		t.Fatalf("%t, %v", written, err)
+	}
+}
+
+func TestASessionIsReadAsItWasWritten(t *testing.T) {
+	m, r, def := project(t)
+	first := testkit.Get(r.Read(t.Context(), "0000000a", nil)).Must(t)
+	testkit.Equal(t, first.Row.Definition+first.Row.Job+first.Row.Workflow+first.Row.Step+first.Row.Root, def.Ref.Hash+"alphamaina/p")
+	testkit.Equal(t, testkit.Get(r.Read(t.Context(), "0000000a", first.State)).Must(t), nil, "it has not moved")
+	next, _ := first.State.Abort(machine.Call{Tool: machine.ToolAbort, RequestID: new("q")}, "why", first.State.StartedAt)
+	w := &store.SessionWrite{}
+	testkit.Must(t, Fill(w, first.State, first.Row, next))
+	testkit.Equal(t, *w.Request, Request{"ann", machine.ToolAbort, "q"}.Key())
+	if w.Before != first.State.Revision || w.Status != "aborted" || w.Waiting != "" {
+		t.Errorf("%+v", w.Session)
+	}
+	put(t, r, first.State, next)
+	again := testkit.Get(r.Read(t.Context(), "0000000a", first.State)).Must(t)
+	testkit.Equal(t, string(testkit.Get(again.State.Encode()).Must(t)), string(testkit.Get(next.Encode()).Must(t)))
+	testkit.Equal(t, fmt.Sprint(r.Revision("0000000a"), r.Revision("0000000b")), fmt.Sprint(next.Revision, -1))
+	if written, err := r.Write(t.Context(), first.State, first.Row, next, &store.SessionWrite{}); written || err != nil {
+		t.Errorf("another process was faster: %t, %v", written, err)
+	}
+	if defining := Defining(def); string(defining.Define.Data) != string(def.Data) || Defining(&machine.Definition{}).Define != nil {
+		t.Error("a definition is stored once")
+	}
+	for a, b := range map[Request]Request{{"a", "bc", "d"}: {"ab", "c", "d"}, {"a", "b", "cd"}: {"a", "bc", "d"}} {
+		if a.Key() == b.Key() {
+			t.Errorf("%+v and %+v have one key", a, b)
+		}
+	}
+	m.records["0000000a"].Revision++
+	testkit.Fails(t, testkit.Get(r.Read(t.Context(), "0000000a", nil)).Err(), "its row has revision")
+}
+
+// What may wait for a person is in the row of a session.
+func TestWhatWaitsForAPerson(t *testing.T) {
+	_, r, _ := project(t)
+	s := testkit.Get(r.Read(t.Context(), "0000000a", nil)).Must(t).State
+	at := s.StartedAt
+	s.Pinned = &machine.Pinned{Override: config.OverrideHuman, Pin: true}
+	waiting := func(s *machine.State) string { return RowOf(store.Session{}, s).Waiting }
+	failed := s.OpenAttempt("a", machine.Attempt{OpenedAt: at}).CloseAttempt("a", []*machine.Verdict{{}}, "", at)
+	granted := testkit.Get(failed.Grant("a", machine.Override{At: at})).Must(t)
+	ended, _ := failed.Abort(machine.Call{Tool: machine.ToolAbort}, "why", at)
+	for name, c := range map[string]struct {
+		of   *machine.State
+		want string
+	}{
+		"nothing": {s, ""}, "passed": {s.OpenAttempt("a", machine.Attempt{OpenedAt: at}).CloseAttempt("a", []*machine.Verdict{{Passed: true}}, "", at), ""}, "granted": {granted, ""}, "ended": {ended, ""},
+		"failed": {failed, `"given":true,"failed":"2026-01-01T00:00:00Z","reviews":1`},
+		"asked":  {s.Ask("a", &machine.Question{AskedAt: at}), `"asked":"2026-01-01T00:00:00Z"`},
+		"shown":  {s.Show("a", machine.Shown{At: at}), `"shown":"2026-01-01T00:00:00Z"`},
+	} {
+		got := waiting(c.of)
+		if c.want == "" {
+			testkit.Equal(t, got, "", "%s", name)
+			continue
+		}
+		testkit.Contains(t, got, c.want, "%s", name)
+		w := WaitingIn(store.Session{Waiting: got})
+		if len(w.Steps) != 1 || w.Steps[0].ID != "a" || !w.Pin || w.Override != config.OverrideHuman {
+			t.Errorf("%s is read as %+v", name, w)
+		}
+	}
+	if w := WaitingIn(store.Session{Waiting: "{"}); w.Steps != nil {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestSessionsThatCannotBeRead(t *testing.T) {
+	m, r, _ := project(t)
+	read := func(id string) error { return testkit.Get(r.Read(t.Context(), id, nil)).Err() }
+	testkit.Fails(t, read("0000000b"), "Session '0000000b' not found in this project.")
+	testkit.Write(t, filepath.Join(r.root, ".deepwork/tmp/session_0000000b.json"), "{}")
+	testkit.Fails(t, read("0000000b"), "`deepwork sessions import .deepwork/tmp/session_0000000b.json` makes it a session")
+	if err := read("0000000b"); strings.Contains(err.Error(), "--adopt") {
+		t.Errorf("the project has sessions: %v", err)
+	}
+	kept := m.records
+	m.records = map[string]*store.SessionRecord{}
+	testkit.Fails(t, read("0000000c"), "`deepwork where --adopt OLD-PATH` takes over")
+	if err := read("0000000c"); strings.Contains(err.Error(), "sessions import") {
+		t.Errorf("it has no file: %v", err)
+	}
+	m.records = kept
+	for fault, code := range map[error]string{task.ErrDamaged: codeDamaged, errors.New("odd"): codes.SessionUnreadable, store.ErrBusy: store.CodeBusy} {
+		m.fault = fmt.Errorf("reading: %w", fault)
+		testkit.Equal(t, session.CodeOf(read("0000000a")), code, "%v", fault)
+		testkit.Equal(t, session.CodeOf(NotSaved("0000000a", m.fault)), strings.Replace(code, codes.SessionUnreadable, codes.NotSaved, 1), "%v", fault)
+	}
+	m.fault = nil
+	m.records["0000000a"].Frame = "{"
+	testkit.Fails(t, read("0000000a"), "cannot be read")
+	testkit.Must(t, os.RemoveAll(r.root))
+	testkit.Equal(t, session.CodeOf(read("0000000b")), codes.ProjectGone)
+}
+
+func TestInspect(t *testing.T) {
+	m, r, def := project(t)
+	change := func(id string, edit func(s *machine.State)) {
+		s := testkit.Get(r.Read(t.Context(), id, nil)).Must(t).State
+		n := s.Next(s.UpdatedAt)
+		edit(n)
+		put(t, r, s, n)
+	}
+	look := func() (all []string) {
+		i := &Inspection{Behind: func(r *Record) string {
+			return map[bool]string{true: "/p/b.json"}[r.State.SessionID == "0000000b" && r.State.Revision > 1]
+		}}
+		rows := testkit.Get(r.List(t.Context(), store.SessionQuery{})).Must(t)
+		testkit.Must(t, r.Inspect(t.Context(), append(rows, store.Session{ID: "gone"}), i))
+		for _, f := range i.Report.Findings {
+			all = append(all, fmt.Sprintf("%s: %s (%t)", f.Where, f.What, f.Note))
+		}
+		there, readable := i.Found("0000000a")
+		if gone, _ := i.Found("gone"); gone || !there || readable != (m.records["0000000a"].Frame != "{") || i.Len() != len(rows) {
+			t.Errorf("%t, %t, %t, %d", gone, there, readable, i.Len())
+		}
+		slices.Sort(all)
+		return all
+	}
+	parent := "0000000a"
+	begun(t, r, def, machine.NewSession{SessionID: "0000000b", Parent: &parent, Call: machine.Call{RequestID: new("q")}})
+	testkit.Same(t, look(), nil)
+	begun(t, r, def, machine.NewSession{SessionID: "0000000c", Call: machine.Call{RequestID: new("q")}})
+	change("0000000a", func(s *machine.State) { s.ParentSessionID = new("0000000b") })
+	change("0000000b", func(s *machine.State) { s.UpdatedAt = s.StartedAt.Add(-1) })
+	change("0000000b", func(s *machine.State) { s.UpdatedAt = s.StartedAt.Add(-1) })
+	change("0000000c", func(s *machine.State) { s.Definition.Hash = "" })
+	m.records["0000000c"].Goal = "another"
+	testkit.Same(t, look(), []string{
+		"/p/b.json: 1 file in .deepwork/tmp differ from the sessions, which are in the database: they were edited, or could not be written (true)",
+		"session 0000000a: sessions are nested in a circle: 0000000a in 0000000b in 0000000a (false)",
+		"session 0000000b: the times of 1 session run backwards: the clock was set back while they were worked on (true)",
+		"session 0000000c: it names no definition (false)", "session 0000000c: its row contradicts its state (false)",
+		"session 0000000c: session 0000000c and session 0000000b were begun by one call, that with request_id \"q\" (false)",
+	})
+	delete(m.records, "0000000c")
+	change("0000000a", func(s *machine.State) { s.ParentSessionID = nil })
+	change("0000000b", func(s *machine.State) { s.UpdatedAt, s.Identity = s.StartedAt, "bob" })
+	m.definitions[def.Ref.Hash] = append(slices.Clone(def.Data), ' ')
+	behind := "/p/b.json: 1 file in .deepwork/tmp differ from the sessions, which are in the database: they were edited, or could not be written (true)"
+	unusable := func(why string) []string {
+		return []string{behind, "session 0000000a: its definition " + def.Ref.Hash + " cannot be used: " + why + " (false)", "session 0000000b: its definition " + def.Ref.Hash + " cannot be used: " + why + " (false)",
+			`session 0000000b: session 0000000b of "bob" is nested in session 0000000a of "ann" (false)`}
+	}
+	testkit.Same(t, look(), unusable("its content has another hash than its name"))
+	delete(m.definitions, def.Ref.Hash)
+	testkit.Same(t, look(), unusable("it is not there"))
+	m.definitions[def.Ref.Hash] = def.Data
+	m.records["0000000a"].Frame = "{"
+	if found := look(); len(found) != 2 || !strings.HasPrefix(found[1], "session 0000000a: it cannot be read: ") {
+		t.Errorf("%q", found)
+	}
+}

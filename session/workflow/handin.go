@@ -1,0 +1,302 @@
+package workflow
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
+	"deepwork/gate"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+// A HandIn is what a person judges: the outputs of a step that waits for one.
+type HandIn struct {
+	SessionID, Workflow, Goal, Step string
+	Digest                          string // of the outputs; the verdict counts only for these
+	Notes                           string // of the agent
+	Folder                          string // the files are in
+	Reviews                         []job.Review
+	Files                           []HandedFile
+	Gone                            []string // names of what an earlier hand-in had, if a person failed one
+}
+
+// A HandedFile is an output for a person to read. What an agent wrote is as it was: who shows it makes it safe.
+type HandedFile struct {
+	machine.FileHash
+	Full string // the absolute path; "" for a text
+	Kind FileKind
+	Text string // "" if it is not shown; Note says why
+	Old  bool   // it is as it was when a person failed it
+	Diff string // unified, to the hand-in that a person failed last; "" if there was none or nothing has changed
+	Note string // about the content or the diff
+}
+
+// A FileKind is how a file is shown.
+type FileKind string
+
+// The kinds of files.
+const (
+	CodeFile     FileKind = "code" // any text that is no other kind; HTML and SVG, too
+	MarkdownFile FileKind = "markdown"
+	JSONFile     FileKind = "json"
+	ImageFile    FileKind = "image"
+	BinaryFile   FileKind = "binary"
+)
+
+// The bounds of what is shown, and kept for a diff, of a hand-in, in bytes. An image may be larger than other files.
+const (
+	maxHandedText  = 256 << 10
+	maxHandedTexts = 4 << 20 // of a step
+	MaxHandedImage = 5 << 20
+)
+
+// HandIn returns what a step of a session waits for a person to judge. Its error is that of machine.State.ToAnswer.
+func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error) {
+	r, err := e.records.Read(ctx, id, nil)
+	if err != nil {
+		return nil, err
+	}
+	q, err := r.State.ToAnswer(stepID, "")
+	if err != nil {
+		return nil, err
+	}
+	step, err := e.Step(r.State, stepID)
+	if err != nil {
+		return nil, err
+	}
+	h := &HandIn{
+		SessionID: id, Workflow: r.State.JobName + "/" + r.State.WorkflowName, Goal: r.State.Goal, Step: stepID, Digest: q.Digest,
+		Folder: r.State.RootOf(e.exports.RootOf(r.Row), stepID), Reviews: step.ReviewsBy(true),
+	}
+	if q.Notes != nil {
+		h.Notes = *q.Notes
+	}
+	earlier := r.State.Progress(stepID).LastByPerson()
+	texts, err := e.judgedTexts(ctx, id, stepID, earlier)
+	if err != nil {
+		return nil, err
+	}
+	room := maxHandedTexts
+	for _, f := range q.Files {
+		file := readHanded(h.Folder, q.Outputs, f, room)
+		room -= len(file.Text)
+		if earlier != nil {
+			file.compare(earlier, texts)
+		}
+		h.Files = append(h.Files, file)
+	}
+	if earlier != nil {
+		for _, was := range earlier.Files {
+			if !slices.ContainsFunc(q.Files, was.Same) {
+				h.Gone = append(h.Gone, was.Name())
+			}
+		}
+	}
+	return h, nil
+}
+
+// readHanded reads a file or text that was handed in; root is where the files are. Other content than was handed in is
+// not shown, so that nobody judges it by mistake.
+func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room int) HandedFile {
+	h := HandedFile{FileHash: f, Kind: BinaryFile}
+	if f.Output != "" {
+		if v, _ := outputs.Get(f.Output); v.Text != nil {
+			h.Kind, h.Text = CodeFile, *v.Text
+		}
+		return h
+	}
+	if h.Full = filepath.FromSlash(f.Path); !filepath.IsAbs(h.Full) {
+		h.Full = filepath.Join(root, h.Full)
+	}
+	most := int64(min(maxHandedText, room))
+	if slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(filepath.Ext(f.Path))) {
+		most = MaxHandedImage
+	}
+	var size int64
+	var data []byte
+	root, err := filepath.EvalSymlinks(root)
+	if err == nil {
+		size, err = sizeOf(root, f.Path)
+	}
+	if err == nil && size <= most {
+		data, err = gate.ReadFile(root, f.Path, most)
+	}
+	switch {
+	case err != nil:
+		h.Note = fmt.Sprintf("It cannot be read here: %v.", err)
+	case size > most:
+		h.Note = fmt.Sprintf("It is too large to show here, with %d bytes: open it yourself.", size)
+	case hash(data) != f.SHA256:
+		h.Note = "It changed after it was handed in, so nobody can judge it: have the agent hand it in again."
+	case len(data) == 0:
+		h.Note = "It is empty."
+	case ImageType(data) != "":
+		h.Kind = ImageFile
+	case !isText(data) || len(data) > maxHandedText:
+		h.Note = "It is not text: open it yourself."
+	default:
+		h.Kind, h.Text = kindOf(f.Path), string(data)
+	}
+	return h
+}
+
+func sizeOf(root, path string) (int64, error) {
+	_, info, err := gate.Locate(root, path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// compare fills in the diff to what a person failed.
+func (h *HandedFile) compare(earlier *machine.Attempt, texts map[string]string) {
+	i := slices.IndexFunc(earlier.Files, h.Same)
+	if h.Text == "" {
+		return
+	}
+	if i < 0 {
+		h.Note = "It is new since the last review."
+		return
+	}
+	was := earlier.Files[i]
+	if was.SHA256 == h.SHA256 {
+		h.Note, h.Old = "It is as it was at the last review.", true
+		return
+	}
+	old, kept := texts[was.SHA256]
+	if v, _ := earlier.Outputs.Get(was.Output); was.Output != "" && v.Text != nil {
+		old, kept = *v.Text, true
+	}
+	if !kept {
+		h.Note = "What has changed since the last review is not known: the file was too large to keep, or not text."
+		return
+	}
+	_, text, _ := strings.Cut(string(diff.Diff("last review", []byte(old), "now", []byte(h.Text))), "\n")
+	h.Diff = text
+}
+
+// kindOf returns the kind of a text by the name of its file.
+func kindOf(path string) FileKind {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".md", ".markdown":
+		return MarkdownFile
+	case ".json":
+		return JSONFile
+	}
+	return CodeFile
+}
+
+// ImageType returns the content type of an image that browsers show and that runs nothing, or "".
+func ImageType(data []byte) string {
+	kind := http.DetectContentType(data)
+	if slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, kind) {
+		return kind
+	}
+	return ""
+}
+
+func isText(data []byte) bool { return utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 }
+
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// keptTexts returns the texts of a hand-in that a person fails, for the diff to the next one: a part of its session.
+// What is not text, too large, or not as it was handed in is left out.
+func keptTexts(root string, stepID string, q *machine.Question) (store.SessionPart, error) {
+	texts, room := map[string]string{}, maxHandedTexts
+	for _, f := range q.Files {
+		if f.Output == "" { // a text is in the session
+			if h := readHanded(root, q.Outputs, f, room); h.Text != "" {
+				texts[f.SHA256] = h.Text
+				room -= len(h.Text)
+			}
+		}
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	err := json.NewEncoder(z).Encode(texts)
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		return store.SessionPart{}, fmt.Errorf("keeping the outputs of step %s: %w", stepID, err)
+	}
+	body, err := json.Marshal(b.Bytes())
+	return store.SessionPart{Kind: store.JudgedPart, Key: stepID, Body: string(body)}, err
+}
+
+// judgedTexts returns the texts of the hand-in of a step that a person failed last, by their hashes. earlier may be nil.
+func (e *Engine) judgedTexts(ctx context.Context, id, stepID string, earlier *machine.Attempt) (texts map[string]string, err error) {
+	if earlier == nil {
+		return nil, nil
+	}
+	body, err := e.records.Judged(ctx, id, stepID)
+	if err != nil || body == "" {
+		return nil, err
+	}
+	var packed []byte
+	var z *gzip.Reader
+	if err = json.Unmarshal([]byte(body), &packed); err == nil {
+		z, err = gzip.NewReader(bytes.NewReader(packed))
+	}
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(z, 8*maxHandedTexts)).Decode(&texts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the outputs of step %s of session %s that a person judged: %w", stepID, id, err)
+	}
+	return texts, nil
+}
+
+// The bounds of what a client shows of a hand-in, in characters and lines.
+const (
+	maxBrief      = 8000
+	maxBriefFile  = 4000
+	maxBriefLines = 30
+)
+
+// Brief returns a hand-in in short, as a client shows it to its user.
+func (h *HandIn) Brief() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Session %s (%s): do you pass the outputs of step '%s'? Look at them first, in %s:\n", h.SessionID, h.Goal, h.Step, h.Folder)
+	b.WriteString("Criteria:\n")
+	for _, r := range h.Reviews {
+		for _, c := range r.Criteria {
+			fmt.Fprintf(&b, "- %s: %s\n", c.Name, strings.TrimSpace(c.Question))
+		}
+	}
+	b.WriteString("Outputs:\n")
+	for _, f := range h.Files {
+		fmt.Fprintf(&b, "- %s\n", strings.TrimSpace(f.Name()+" "+f.Note))
+		text := cmp.Or(f.Diff, f.Text)
+		if f.Old {
+			text = ""
+		}
+		lines := strings.SplitAfterN(text, "\n", maxBriefLines+1)
+		if len(lines) > maxBriefLines {
+			lines[maxBriefLines] = "…\n"
+		}
+		if b.Len() < maxBrief && text != "" {
+			b.WriteString(jsontext.Clip(strings.TrimSuffix(strings.Join(lines, ""), "\n"), maxBriefFile) + "\n")
+		}
+	}
+	return jsontext.Clip(b.String(), 2*maxBrief)
+}

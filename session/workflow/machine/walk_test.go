@@ -1,0 +1,388 @@
+package machine
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const formsJob = `name: move
+version: "1.0.0"
+summary: Moves endpoints
+common_job_info_provided_to_all_steps_at_runtime: Keep the paths.
+workflows:
+  - name: migrate
+    summary: Moves one module
+    inputs: [{name: module, description: The module}, {name: mode, description: How, default: careful}]
+    steps:
+      - list
+      - {for_each: endpoints, steps: [port, [verify, measure], {workflow: note, inputs: {what: item, code: code, as: {value: short}}}], at_once: 2, max_items: 4}
+      - {when: {output: docs, is: "yes"}, steps: [write]}
+      - {repeat: {steps: [fix, look], until: {output: state, is_not: broken}, at_most: 3}}
+      - {workflow: publish, inputs: {notes: summary, module: module}}
+  - {name: isolated, summary: With worktrees, steps: [list, {for_each: endpoints, steps: [port], isolation: worktree}]}
+  - {name: nothing, summary: Perhaps nothing, inputs: [{name: mode, description: How}], steps: [{when: {input: mode, is: "on"}, steps: [write]}]}
+  - {name: note, summary: N, inputs: [{name: what, description: W}, {name: code, description: C, type: files}, {name: as, description: A}], steps: [jot]}
+  - {name: publish, summary: P, inputs: [{name: notes, description: N}, {name: module, description: M}], steps: [jot]}
+steps:
+  - {id: list, name: L, description: L, instructions: L, outputs: {endpoints: {type: string, description: E, required: true}, docs: {type: string, description: D}, summary: {type: string, description: S}}, reviews: []}
+  - {id: port, name: P, description: P, instructions: P, outputs: {code: {type: files, description: C}}, reviews: []}
+  - {id: verify, name: V, description: V, instructions: V, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
+  - {id: measure, name: M, description: M, instructions: M, outputs: {}, reviews: []}
+  - {id: write, name: W, description: W, instructions: W, outputs: {}, reviews: []}
+  - {id: fix, name: F, description: F, instructions: F, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
+  - {id: look, name: O, description: O, instructions: O, outputs: {state: {type: string, description: S}}, reviews: []}
+  - {id: jot, name: J, description: J, instructions: J, outputs: {}, reviews: []}
+`
+
+// The commands of a walk, and after each what it answers and where the session is then, are in a golden file.
+func TestWalksThroughForms(t *testing.T) {
+	j, faults := job.Parse("/job", "job.yml", []byte(formsJob))
+	if j == nil {
+		t.Fatal(faults)
+	}
+	for name, commands := range map[string]string{
+		"migrate": `finish - endpoints=["a",7]
+			finish - endpoints=nothing
+			finish - endpoints=["a","b","c","d","e"]
+			finish - endpoints=["a",{"n":"b"},"c"] docs=no summary=short
+			finish -
+			finish verify[0]
+			finish port[0] code=+x.go
+			finish port[0] code=+x.go
+			finish measure[0]
+			ask verify[0]
+			finish port[1] code=+y.go,+z.go
+			go port[1]
+			go port[2]
+			go port[7]
+			go write
+			go publish
+			finish port[1] code=+y.go
+			finish verify[1]
+			finish measure[1]
+			child workflow:note[1]
+			finish workflow:note[1] page=+b.md
+			drop port[0]
+			drop port[0]
+			go port[0]
+			finish port[2]
+			drop verify[2]
+			finish fix
+			finish look state=broken
+			go look
+			finish fix
+			finish look state=broken
+			go fix
+			finish fix
+			finish look state=broken
+			finish look state=fine
+			child workflow:publish
+			go write
+			go list
+			finish - endpoints=[] docs=yes
+			finish write
+			go port
+			finish fix
+			finish look state=fine
+			child workflow:publish
+			finish workflow:publish page=+p.md
+			finish fix
+			go fix`,
+		"isolated": `finish list endpoints=["a","b"]
+			isolate port[0] one
+			isolate port[1] two
+			finish port[0] code=+x.go
+			finish merge:port[0]
+			go port[1]
+			finish port[1]
+			finish merge:port[1]`,
+		"nothing": "abort\nfinish -\ngo write",
+	} {
+		t.Run(name, func(t *testing.T) { testkit.Golden(t, "testdata/"+name+".txt", walk(t, j, name, commands), *update) })
+	}
+}
+
+func walk(t *testing.T, j *job.Job, workflow, commands string) string {
+	of := j.Of(workflow)
+	def := &Definition{Job: of, Workflow: of.Workflow(workflow), Ref: DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}, Texts: map[string]string{"merge:port": "M"}}
+	for _, st := range of.Steps {
+		def.Texts[st.ID] = st.Instructions
+	}
+	var out strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	in := testkit.Get(ParseInputs(def.Workflow, map[string]OutputValue{"module": {Text: new("users")}, "mode": {Text: new("on")}})).Err()
+	say("inputs: %v", in)
+	inputs := Outputs{{Key: "module", Value: OutputValue{Text: new("users")}}, {Key: "mode", Value: OutputValue{Text: new("on")}}}
+	if workflow == "nothing" {
+		_, _, err := Begin(def, NewSession{SessionID: "00000001", At: at})
+		say("without inputs: %v; begins with %v, and with them %v", err, First(def, nil), First(def, inputs))
+	}
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Inputs: inputs, Isolated: workflow == "isolated", At: at, Call: Call{Tool: ToolStart}})
+	testkit.Must(t, err)
+	def = def.For(s)
+	step := func(info *StepInfo) string {
+		if info == nil {
+			return "nothing"
+		}
+		text := info.StepID + " " + info.Position
+		if info.Item != nil {
+			text += fmt.Sprintf(", item %s of %d", info.Item.Value, info.Item.Count)
+		}
+		if info.Round != nil {
+			text += fmt.Sprintf(", round %d of %d, %s", info.Round.Number, info.Round.AtMost, info.Round.Failed)
+		}
+		for _, in := range info.Inputs {
+			text += fmt.Sprintf(", %s is %v", in.Name, in.Paths)
+		}
+		return text
+	}
+	begun := func(first *StepInfo, others []StepInfo) {
+		say("  begins %s", step(first))
+		for _, o := range others {
+			say("  and %s", step(&o))
+		}
+	}
+	for _, line := range strings.Split(commands, "\n") {
+		at = at.Add(time.Second)
+		words := strings.Fields(line)
+		say("%s", strings.TrimSpace(line))
+		id := words[min(1, len(words)-1)]
+		switch words[0] {
+		case "finish":
+			var outputs Outputs
+			for _, w := range words[2:] {
+				name, value, _ := strings.Cut(w, "=")
+				v := OutputValue{Text: &value}
+				if value[0] == '+' {
+					v = OutputValue{Paths: strings.Split(strings.ReplaceAll(value, "+", ""), ","), List: true}
+				}
+				outputs = append(outputs, jsontext.Pair[OutputValue]{Key: name, Value: v})
+			}
+			stepID := &id
+			if id == "-" {
+				stepID = nil
+			}
+			p, err := s.PlanFinish(def, stepID, func(was Outputs) bool {
+				return len(outputs) > 0 && fmt.Sprint(was[0].Value.Paths) == fmt.Sprint(outputs[0].Value.Paths)
+			})
+			fin := FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputs, Lists: map[string][]json.RawMessage{}}
+			if err == nil && p.Replay == nil {
+				for _, l := range Lists(def, p.Step) {
+					v, _ := outputs.Get(l.Output)
+					if fin.Lists[l.Output], err = ParseItems(l.Output, []byte(*v.Text), l.Most); err != nil {
+						break
+					}
+				}
+			}
+			switch {
+			case err != nil:
+				say("  refused: %v", err)
+			case p.Replay != nil:
+				say("  repeats the reply to %s", p.Replay.StepID)
+			case s.Exhausted(def, p, fin) != "":
+				say("  exhausted: %s", s.Exhausted(def, p, fin))
+			default:
+				ids, ends := s.Begins(def, p, fin), s.Ends(def, p, fin)
+				fin.Texts = testkit.Get(def.KeptTexts(ids)).Must(t)
+				var r *FinishReply
+				s, r = s.Finish(def, p, fin)
+				say("  %s, ends %t, pending %v", r.Status, ends, r.PendingConcurrentSteps)
+				if r.Feedback != nil {
+					say("  %s", *r.Feedback)
+				}
+				begun(r.BeginStep, r.ConcurrentSteps)
+				if r.AllOutputs != nil {
+					say("  %s", testkit.Get(json.Marshal(r.AllOutputs)).Must(t))
+				}
+			}
+		case "go":
+			to, err := s.PlanGoTo(def, id)
+			if err != nil {
+				say("  refused: %v", err)
+				break
+			}
+			texts := testkit.Get(def.KeptTexts(s.Restarts(def, to, id, false))).Must(t)
+			var r *GoToReply
+			s, r = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, false, at, texts)
+			say("  again %v", r.InvalidatedSteps)
+			begun(r.BeginStep, r.ConcurrentSteps)
+		case "drop":
+			next, err := s.Drop(def, id, Override{At: at, Identity: "ann", Reason: "obsolete"}, func(ids job.Entry) (*Definition, Instructions, error) {
+				texts, err := def.KeptTexts(ids)
+				return def, texts, err
+			})
+			if say("  %v", err); err == nil {
+				s = next
+			}
+		case "ask":
+			s = s.Ask(id, &Question{AskedAt: at})
+		case "isolate":
+			s = s.Isolate(def, id, words[2], at)
+		case "child":
+			s = s.Next(at)
+			s.Called(id, "0000000c")
+			say("  finished as %s: %t, as another's %t", id, s.PlanCall(def, id, "0000000c") != nil, s.PlanCall(def, id, "0000000d") != nil)
+			say("  open: %v", s.CallOpen(id, &State{SessionID: "0000000c", Status: Active, WorkflowName: "note", CurrentStepID: "jot"}))
+			say("  gone: %v", s.CallOpen(id, nil))
+		case "abort":
+			s, _ = s.Abort(Call{Tool: ToolAbort}, "why", at)
+		}
+		for _, due := range s.DueCalls(def) {
+			values := s.CallValues(def, due, j.Workflow(due.Call.Workflow))
+			for _, name := range slices.Sorted(maps.Keys(values)) {
+				say("  %s gets %s %v", due.ID, name, values[name].Paths)
+			}
+		}
+		done, total := s.Counts(def)
+		say("  %s at %s (%d of %d), shows %v, displays %v", s.Status, s.CurrentStepID, done, total, s.Shown(def), s.Displayed(def, s.CurrentEntryIndex))
+		for _, p := range s.StepProgress {
+			if p.Value.Folder != "" {
+				say("  %s is in %s", p.Key, s.RootOf("", p.Key))
+			}
+		}
+		data := testkit.Get(s.Encode()).Must(t)
+		back := testkit.Get(Decode(s.SessionID, data)).Must(t)
+		testkit.Same(t, append(back.Faults(), back.FaultsWith(def)...), nil, "after %s", line)
+		lost, all := back.Counts(nil)
+		say("  without its definition %d of %d", lost, all)
+	}
+	return out.String()
+}
+
+const checkedJob = `name: checked
+version: "1.0.0"
+summary: S
+common_job_info_provided_to_all_steps_at_runtime: C
+workflows: [{name: main, summary: M, steps: [a, b, c]}]
+steps:
+  - {id: a, name: A, description: A, instructions: A, outputs: {}, reviews: []}
+  - {id: b, name: B, description: B, instructions: B, outputs: {doc: {type: file, description: D, required: true}}, reviews: [
+      {run_each: doc, additional_review_guidance: Be kind., quality_criteria: {short: "Is it short?", "true": "Is it true?"}},
+      {run_each: step, by: human, quality_criteria: {good: "Is it good?"}}]}
+  - {id: c, name: C, description: C, instructions: C, outputs: {list: {type: file, description: L, required: true, schema: {type: object}}}, reviews: [], checks: [{run: [make], name: builds}, {run: [make, test], name: tests}]}
+`
+
+// What an edit of a job takes from the reviews and checks of steps that are not done is said.
+func TestWhatAnEditWeakens(t *testing.T) {
+	parse := func(edits ...string) *Definition {
+		source := strings.NewReplacer(edits...).Replace(checkedJob)
+		j, faults := job.Parse("/job", "job.yml", []byte(source))
+		if j == nil {
+			t.Fatalf("%v\n%s", faults, source)
+		}
+		return &Definition{Job: j, Workflow: &j.Workflows[0]}
+	}
+	was := parse()
+	s := testkit.Get(begin(was)).Must(t)
+	for _, c := range []struct {
+		edits []string
+		want  []string
+	}{
+		{[]string{"{run_each: doc,", "{run_each: step,"}, []string{"step 'b', review of doc: it is gone"}},
+		{[]string{`short: "Is it short?", `, ""}, []string{`step 'b', review of doc: the criterion "short" is gone`}},
+		{[]string{"Is it true?", "Is it?", "Be kind.", "Pass it."}, []string{`step 'b', review of doc: the criterion "true" was changed`, "step 'b', review of doc: its guidance was changed"}},
+		{[]string{"by: human, ", ""}, []string{"step 'b', review of step: it is no longer by a person"}},
+		{[]string{"description: D, required: true", "description: D, required: false"}, []string{"step 'b', review of doc: the output is no longer required"}},
+		{[]string{"steps: [a, b, c]", "steps: [a, c]"}, []string{"step 'b', which has reviews, is gone from the workflow"}},
+		{[]string{"{run: [make], name: builds}, ", ""}, []string{`step 'c': the check "builds" is gone`}},
+		{[]string{"[make], name", "[make, all], name"}, []string{`step 'c': the check "builds" was changed`}},
+		{[]string{"schema: {type: object}", "schema: {type: array}"}, []string{"step 'c': the schema of the output 'list' was dropped or changed"}},
+		{[]string{"description: L, required: true", "description: L, required: false"}, []string{"step 'c': the output 'list', which has a schema, is no longer required"}},
+		{[]string{"steps: [a, b, c]", "steps: [a, b]"}, []string{"step 'c', which has checks, is gone from what is still to do"}},
+		{[]string{"steps: [a, b, c]", "steps: [a, [b, c]]"}, []string{`step 'c': the check "builds" is bound to the outputs alone, since the step is in a group now`, `step 'c': the check "tests" is bound to the outputs alone, since the step is in a group now`}},
+		{[]string{"steps: [a, b, c]", "steps: [c, a, b]"}, []string{"step 'c', which has checks, is gone from what is still to do"}},
+		{[]string{"checks: [", "checks: [{run: [lint], name: lint}, ", "quality_criteria: {", `quality_criteria: {more: "Is there more?", `}, nil},
+	} {
+		now := parse(c.edits...)
+		testkit.Same(t, append(s.Weaker(was, now), s.LessChecked(was, now)...), c.want, "%q", c.edits)
+	}
+	for _, id := range []string{"b", "c"} {
+		s.StepProgress = s.StepProgress.Set(id, &StepProgress{StepID: id, CompletedAt: new(time.Now())})
+	}
+	gone := parse("steps: [a, b, c]", "steps: [a]")
+	testkit.Same(t, append(s.Weaker(was, gone), s.LessChecked(was, gone)...), nil, "of steps that are done")
+	reviewers := []string{ReviewerOff, ReviewerSelf, ReviewerWithheld, ReviewerClaude}
+	for i, was := range reviewers {
+		for k, now := range reviewers {
+			p := Pinned{Reviewer: was}
+			if weaker := p.WeakerReviewer(now) != ""; weaker != (k < i) {
+				t.Errorf("%s after %s is weaker: %t", now, was, weaker)
+			}
+		}
+	}
+}
+
+func begin(def *Definition) (*State, error) {
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: time.Now(), Call: Call{Tool: ToolStart}})
+	return s, err
+}
+
+// Only a verdict on exactly the same content counts again, and none that was imported.
+func TestVerdictsThatCountAgain(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	verdict := func(key string, passed bool) *Verdict { return &Verdict{Key: key, Digest: "d", Passed: passed} }
+	s := testkit.Get(begin(memoryDefinition(t, [][]string{{"a"}}))).Must(t)
+	s = s.OpenAttempt("a", Attempt{OpenedAt: at, Digest: "d"}).CloseAttempt("a", []*Verdict{verdict("r", true), verdict("s", false)}, "", at)
+	s = s.OpenAttempt("a", Attempt{OpenedAt: at, Digest: "d", Checks: true}).CloseAttempt("a", []*Verdict{verdict("c", false)}, "", at)
+	s = s.OpenAttempt("a", Attempt{OpenedAt: at, Digest: "d"}).CloseAttempt("a", nil, "it hung", at)
+	p := s.Progress("a")
+	look := func(s *State) string {
+		p := s.Progress("a")
+		return fmt.Sprint(p.PassedBefore("r", "d") != nil, p.PassedBefore("s", "d") != nil, p.PassedBefore("r", "e") != nil, p.Judged("d") != nil, p.Judged("e") != nil,
+			s.CheckedBefore("a", "c", "d") != nil, s.CheckedBefore("a", "c", "e") != nil, s.CheckedBefore("a", "r", "d") != nil, s.CheckedBefore("b", "c", "d") != nil)
+	}
+	testkit.Equal(t, look(s), "true false false true false true false false false")
+	testkit.Equal(t, fmt.Sprintln(p.QualityAttempts, p.FailedChecks, p.NewestReview().State, p.LastCounted().State, len(p.LastCounted().Failed())), "1 1 void failed 1\n")
+	if s.CollectChecks("a", at) != s {
+		t.Error("a review is taken for checks")
+	}
+	again, _ := s.GoTo(memoryDefinition(t, [][]string{{"a"}}), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
+	testkit.Equal(t, look(again), "false false false false false true false false false")
+	open := s.OpenAttempt("a", Attempt{OpenedAt: at, Checks: true})
+	if seen := open.CollectChecks("a", at); !seen.Progress("a").Newest().Collected || seen.CollectChecks("a", at) != seen {
+		t.Error("the results of checks are not marked as seen once")
+	}
+	open = open.Ask("a", &Question{AskedAt: at, Digest: "d"}).In(nil)
+	imported := open.Imported(at)
+	testkit.Equal(t, look(imported), "false false false false false false false false false")
+	if q := imported.Progress("a"); q.Question != nil || q.QualityAttempts != 1 || q.Newest().State != AttemptVoid || q.Newest().ClosedAt == nil || *imported.ImportedAt != at {
+		t.Errorf("%+v", q)
+	}
+}
+
+// A person answers once, about the outputs that they saw.
+func TestWhoMayAnswer(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := testkit.Get(begin(memoryDefinition(t, [][]string{{"a"}, {"b"}}))).Must(t)
+	answer := func(s *State, step, digest string) error { return testkit.Get(s.ToAnswer(step, digest)).Err() }
+	testkit.Fails(t, answer(s, "a", ""), "does not wait for a person")
+	asked := s.Ask("a", &Question{AskedAt: at, Digest: "d"})
+	testkit.Works(t, answer(asked, "a", ""))
+	testkit.Works(t, answer(asked, "a", "d"))
+	testkit.Fails(t, answer(asked, "a", "e"), "not those that you were shown")
+	testkit.Fails(t, answer(asked, "b", ""), "does not wait for a person")
+	if asked.Unask("a", "d", at) != asked || asked.Unask("b", "e", at) != asked || asked.Unask("a", "e", at).Progress("a").Question != nil {
+		t.Error("a question ends only with other outputs")
+	}
+	done := asked.Ask("a", &Question{AskedAt: at, Digest: "d", Answer: &Answer{Identity: "ann", Channel: "page", Passed: true}})
+	testkit.Fails(t, answer(done, "a", ""), "has answered already")
+	over, _ := done.Abort(Call{Tool: ToolAbort}, "why", at)
+	testkit.Fails(t, answer(over, "a", ""), "was aborted")
+	for reason, want := range map[string]bool{"why": true, "": false} {
+		testkit.Equal(t, over.ReplayAbort(reason) != nil, want, "%q", reason)
+	}
+	testkit.Equal(t, done.ReplayAbort("why"), nil)
+}

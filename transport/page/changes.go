@@ -1,0 +1,99 @@
+package page
+
+import (
+	"context"
+	"sync"
+
+	"deepwork/session"
+	"deepwork/session/board"
+	"deepwork/session/merge"
+	"deepwork/session/store"
+)
+
+// changesTopic is the topic of how much attempts have changed, which the feed of the stores does not have.
+const changesTopic = "changes"
+
+// A diffstat is how much an attempt has changed.
+type diffstat struct {
+	Files, Added, Removed int
+	More                  bool // the changes are too large to be counted in full
+}
+
+// A changes counts what attempts have changed: git takes longer for that than a page may, so a page has what is known,
+// and is told when there is more. The zero value knows nothing.
+type changes struct {
+	mu     sync.Mutex
+	known  map[string]counted // by attempt
+	wanted map[string]bool
+	more   chan struct{} // has room for one: something is wanted
+	feed   *feed
+}
+
+// A counted is a diffstat as of a number of the feed; it is nil if git could not tell.
+type counted struct {
+	at uint64
+	*diffstat
+}
+
+// maxCounted bounds what is kept.
+const maxCounted = 2000
+
+func newChanges(f *feed) *changes {
+	return &changes{known: map[string]counted{}, wanted: map[string]bool{}, more: make(chan struct{}, 1), feed: f}
+}
+
+// of returns what is known of an attempt, nil if nothing is, and has it counted if that is not current.
+func (c *changes) of(attempt string) *diffstat {
+	last, _ := c.feed.changed([]string{store.AttemptChanged + ":" + attempt})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have, is := c.known[attempt]
+	if !is || have.at < last {
+		c.wanted[attempt] = true
+		select {
+		case c.more <- struct{}{}:
+		default:
+		}
+	}
+	return have.diffstat
+}
+
+// count counts what is wanted until ctx ends, and tells the pages.
+func (c *changes) count(ctx context.Context, s *Site) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.more:
+		}
+		c.mu.Lock()
+		wanted := c.wanted
+		c.wanted = map[string]bool{}
+		if len(c.known) > maxCounted {
+			clear(c.known)
+		}
+		c.mu.Unlock()
+		for attempt := range wanted {
+			at := c.feed.position()
+			stat := s.countOne(ctx, attempt)
+			c.mu.Lock()
+			c.known[attempt] = counted{at, stat}
+			c.mu.Unlock()
+		}
+		s.Touch(changesTopic)
+	}
+}
+
+func (s *Site) countOne(ctx context.Context, attempt string) *diffstat {
+	diff, err := merge.Diff(ctx, s.Board, session.Caller{Identity: session.LocalIdentity, Owner: true}, merge.DiffArgs{Target: board.Target{AttemptID: &attempt}, MaxBytes: new(merge.MaxDiff)})
+	if err != nil {
+		return nil // its page says why
+	}
+	stat := &diffstat{More: diff.Truncated}
+	for _, d := range diff.Diffs {
+		for _, f := range parseDiff(d.RepoName, d.Diff) {
+			stat.Files, stat.Added, stat.Removed = stat.Files+1, stat.Added+f.Added, stat.Removed+f.Removed
+		}
+	}
+	return stat
+}

@@ -1,0 +1,156 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"html/template"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/session"
+	"deepwork/session/codes"
+	"deepwork/session/show"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
+)
+
+// A handedFile is a file as a person reads it on a page. Everything in it is safe: what an agent wrote is escaped, or
+// rendered to markup that runs nothing and loads nothing from elsewhere.
+type handedFile struct {
+	workflow.HandedFile
+	Image    string        // the URL of an image
+	Rendered template.HTML // of Markdown
+	Changes  []handedLine  // to what a person failed
+	Lines    []handedLine  // the content
+	Cut      bool          // lines are left out
+}
+
+// A handedLine is a line of a file, or of its changes. Old and New are its numbers, 0 on a side that lacks it.
+type handedLine struct {
+	Kind     string // as of a diffLine
+	Old, New int
+	Text     template.HTML
+}
+
+// The bounds of a page: how many forms show files, and how many bytes these have together, about.
+const (
+	maxHandIns  = 5
+	maxHandedIn = 400 << 10
+)
+
+// showHandIns fills in the files that a person is asked about, in the first forms of the page; the others link to a
+// page of their own.
+func (p *sessionPage) showHandIns(ctx context.Context) {
+	forms, room := maxHandIns, maxHandedIn
+	for _, group := range p.Timeline {
+		for _, v := range group {
+			if v.Answer == nil || forms == 0 || room <= 0 {
+				continue
+			}
+			h, err := p.engine.HandIn(ctx, p.ID, v.ID)
+			if err != nil || h.Digest != v.Answer.Digest {
+				continue // it has moved on, and so will the page
+			}
+			forms--
+			for _, f := range h.Files {
+				shown := handedFile{HandedFile: f}
+				room -= shown.render(p.ID, v.ID, room)
+				v.Answer.Shown = append(v.Answer.Shown, shown)
+			}
+			v.Answer.Gone = h.Gone
+		}
+	}
+}
+
+// render fills in what the page shows of the file, in about so many bytes, and returns how many it takes.
+func (f *handedFile) render(id, stepID string, room int) (size int) {
+	if f.Kind == workflow.ImageFile {
+		f.Image = "/sessions/" + id + "/image?" + url.Values{"step": {stepID}, "path": {f.Path}, "sha256": {f.SHA256}}.Encode()
+	}
+	if f.Text == "" {
+		return 0
+	}
+	text, numbered := f.Text, true
+	if f.Kind == workflow.MarkdownFile && len(text) < room {
+		f.Rendered = markdown([]byte(show.Plain(text)))
+	}
+	var indented bytes.Buffer
+	if f.Kind == workflow.JSONFile && !strings.Contains(strings.TrimSpace(text), "\n") && json.Indent(&indented, []byte(text), "", "  ") == nil {
+		text, numbered = indented.String(), false
+	}
+	lines := strings.Split(strings.TrimSuffix(show.Plain(text), "\n"), "\n")
+	for i := range lines {
+		lines[i] = jsontext.Clip(lines[i], maxLine)
+		if size += len(lines[i]) + lineBytes; size > room {
+			lines, f.Cut = lines[:i], true
+			break
+		}
+	}
+	for i, markup := range strings.Split(string(highlight(f.Path, []byte(strings.Join(lines, "\n")))), "\n") {
+		line := handedLine{Kind: "same", Text: template.HTML(markup)}
+		if numbered {
+			line.New = i + 1
+		}
+		f.Lines = append(f.Lines, line)
+	}
+	for _, file := range parseDiff("", "diff --git a/f b/f\n"+f.Diff) { // no line without a diff
+		for _, l := range file.Lines {
+			if size += len(l.Text) + lineBytes; size > room {
+				f.Cut = true
+				break
+			}
+			line := handedLine{Kind: l.Kind, Old: l.Old, New: l.New, Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(show.Plain(l.Text), maxLine)))}
+			if numbered && l.New > 0 && l.New <= len(f.Lines) {
+				line.Text = f.Lines[l.New-1].Text
+			}
+			f.Changes = append(f.Changes, line)
+		}
+	}
+	return size
+}
+
+// image serves an image that a step has handed in to a person, as it was handed in. Its type is one that runs nothing.
+func (s *Site) image(w http.ResponseWriter, r *http.Request) {
+	data, err := s.handedImage(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", workflow.ImageType(data))
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	_, _ = w.Write(data)
+}
+
+func (s *Site) handedImage(r *http.Request) ([]byte, error) {
+	asked := r.URL.Query()
+	p, err := s.readSession(r.Context(), session.CallerOf(r.Context()), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	missing := session.Wrong(codes.UnknownOutput, "Session %s waits for no review of the image %q.", p.ID, asked.Get("path"))
+	q, err := p.State.ToAnswer(asked.Get("step"), "")
+	if err != nil || !slices.Contains(q.Files, machine.FileHash{Path: asked.Get("path"), SHA256: asked.Get("sha256")}) {
+		return nil, missing
+	}
+	file, _, err := openFile(p.State.RootOf(p.Root, asked.Get("step")), asked.Get("path"))
+	if err != nil {
+		return nil, session.NotNow(codes.UnreadableOutput, "The file cannot be read now: %v.", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, workflow.MaxHandedImage+1))
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	if hex.EncodeToString(sum[:]) != asked.Get("sha256") || workflow.ImageType(data) == "" {
+		return nil, missing
+	}
+	return data, nil
+}

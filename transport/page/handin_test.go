@@ -1,0 +1,99 @@
+package page_test
+
+import (
+	"bytes"
+	"image"
+	"image/png"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/transport/page/pagetest"
+	"deepwork/transport/web"
+)
+
+// What an agent hands in is shown to the person who judges it, and runs nothing, loads nothing from elsewhere, and
+// leads nowhere but out by a link that can be read.
+func TestHostileFilesOnThePageOfAReview(t *testing.T) {
+	root := pagetest.Project(t)
+	var picture bytes.Buffer
+	testkit.Must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 2, 2))))
+	const markup = "<script>window.hit=1</script><img src=x onerror=window.hit=1>"
+	files := map[string]string{
+		"a.md": "# Title\n\n" + markup + "\n\n[bad](javascript:window.hit=1) [worse](JaVaScRiPt&colon;window.hit=1) [data](data:text/html,x) [there](//evil.example/x) [fine](https://good.example/) [near](b.json)\n\n" +
+			"![pixel](https://evil.example/p.png) ![](//evil.example/q.png)\n\n<javascript:window.hit=1>\n\n```html\n" + markup + "\n```\n",
+		"b.json":    `{"a":["` + `<script>` + `"]}`,
+		"c.html":    "<!doctype html>" + markup,
+		"d.svg":     "<svg xmlns='http://www.w3.org/2000/svg' onload='window.hit=1'/>",
+		"e.png":     picture.String(),
+		"f.png":     "\x89PNG\r\n\x1a\n<script>window.hit=1</script>",
+		"g.txt":     "safe \u202etxt.exe \x1b[2Jgone\n" + strings.Repeat("x", 10_000) + "\n",
+		"h.go":      "package main // \"" + markup + "\n",
+		"huge.txt":  "",
+		"away.json": "{}",
+	}
+	testkit.WriteAll(t, root, map[string]string{
+		".deepwork/jobs/sign/job.yml": strings.Replace(signJob, "{type: file,", "{type: files,", 1), ".deepwork/jobs/sign/text.md": "Write.",
+	})
+	testkit.WriteAll(t, root, files)
+	testkit.Must(t, os.Truncate(filepath.Join(root, "huge.txt"), 100<<20))
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightPerson})
+	s := serve(t, root, web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	id := call.Start(pagetest.Args{"goal": "Sign", "job_name": "sign", "workflow_name": "full"})
+	var all []string
+	for name := range files {
+		all = append(all, name)
+	}
+	call("finished_step", map[string]any{"session_id": id, "step_id": "text", "outputs": map[string]any{"text": all}}, nil)
+	testkit.Must(t, os.Remove(filepath.Join(root, "away.json")))
+	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(root, "away.json")))
+
+	ann := s.browser(t)
+	ann.login(tokens[0])
+	page := ann.get("/sessions/" + id)
+	for _, want := range []string{
+		"<h1 id=\"h-title\">Title</h1>", `<a href="https://good.example/" rel="noopener noreferrer">fine</a>`, "worse", "&lt;script&gt;", `<span class="kn">package</span>`,
+		`safe \u202etxt.exe gone`, "It is too large to show here", "outside the project", filepath.Join(root, "huge.txt"), "&#34;a&#34;",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %q", want)
+		}
+	}
+	shown := page[strings.Index(page, `<form class="answer"`):]
+	for _, bad := range []string{"<script", `src="http`, `src="//`, `href="//`, "href=\"javascript", "href=\"data", "style=", "root:x:", "\u202e", "\x1b", strings.Repeat("x", 5000)} {
+		if strings.Contains(shown, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	if tags := regexp.MustCompile(`(?i)<[^>]*\son[a-z]+=`).FindAllString(shown, -1); tags != nil {
+		t.Errorf("handlers: %q", tags)
+	}
+	images := regexp.MustCompile(`<img [^>]*>`).FindAllString(shown, -1)
+	if len(images) != 2 {
+		t.Fatalf("images: %q", images)
+	}
+	for _, tag := range images {
+		src := strings.ReplaceAll(regexp.MustCompile(`src="([^"]+)"`).FindStringSubmatch(tag)[1], "&amp;", "&")
+		a := ann.do("GET", src, nil)
+		if a.StatusCode != http.StatusOK || a.Header.Get("Content-Type") != "image/png" || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Content-Security-Policy") != "default-src 'none'; sandbox" {
+			t.Errorf("%s: %s %v", src, a.Status, a.Header)
+		}
+		for _, other := range []string{"d.svg", "c.html", "../x.png", "/etc/passwd"} {
+			u := testkit.Get(url.Parse(src)).Must(t)
+			q := u.Query()
+			q.Set("path", other)
+			testkit.Equal(t, ann.do("GET", u.Path+"?"+q.Encode(), nil).StatusCode/100, 4, "%s as an image", other)
+		}
+		if strings.Contains(src, "e.png") {
+			testkit.WriteAll(t, root, map[string]string{"e.png": picture.String() + "more"})
+			testkit.Equal(t, ann.do("GET", src, nil).StatusCode/100, 4, "another image than was handed in")
+		}
+	}
+}

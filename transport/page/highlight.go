@@ -1,0 +1,82 @@
+package page
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alecthomas/chroma/v2"
+)
+
+//go:embed lexers
+var lexerFiles embed.FS
+
+// lexers are the languages that have colors. They are not those of chroma's own package of lexers, which reads all of its
+// 270 whenever any command starts.
+var lexers = sync.OnceValues(func() (*chroma.LexerRegistry, error) {
+	all := chroma.NewLexerRegistry()
+	files, err := fs.Glob(lexerFiles, "lexers/*.xml")
+	for _, file := range files {
+		lexer, err := chroma.NewXMLLexer(lexerFiles, file)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", file, err)
+		}
+		all.Register(lexer)
+	}
+	return all, err
+})
+
+// The bounds of coloring a text: it takes longer than the rest of a page, and patterns can be slow on a hostile one.
+const (
+	maxColored  = 64 << 10
+	maxColoring = 200 * time.Millisecond
+)
+
+// highlight returns a text as markup, with the classes of chroma's tokens if the language is known by the name of its
+// file. The markup has the lines of the text, and no tag reaches from one into the next.
+func highlight(file string, text []byte) (markup template.HTML) {
+	plain := template.HTML(template.HTMLEscapeString(string(text)))
+	defer func() {
+		if recover() != nil { // a lexer panics
+			markup = plain
+		}
+	}()
+	all, err := lexers()
+	if err != nil || len(text) > maxColored {
+		return plain
+	}
+	lexer := all.Match(path.Base(file))
+	if lexer == nil {
+		return plain
+	}
+	tokens, err := lexer.Tokenise(&chroma.TokeniseOptions{State: "root"}, string(text))
+	if err != nil {
+		return plain
+	}
+	var b strings.Builder
+	began := time.Now()
+	for token := tokens(); token != chroma.EOF; token = tokens() {
+		if time.Since(began) > maxColoring {
+			return plain
+		}
+		class := chroma.StandardTypes[token.Type]
+		for i, part := range strings.Split(token.Value, "\n") {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			if part = template.HTMLEscapeString(part); class != "" && part != "" {
+				part = `<span class="` + class + `">` + part + `</span>`
+			}
+			b.WriteString(part)
+		}
+	}
+	if markup = template.HTML(b.String()); len(text) > 0 && text[len(text)-1] != '\n' {
+		markup = template.HTML(strings.TrimSuffix(string(markup), "\n")) // some lexers add one
+	}
+	return markup
+}

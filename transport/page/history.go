@@ -1,0 +1,121 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/board"
+	"deepwork/session/store"
+)
+
+// maxHistory is how many rows a page of the history has.
+const maxHistory = 25
+
+// A historyPage shows all that has run, the one that started last first, as the URL filters it.
+type historyPage struct {
+	Kind, State, Workflow, Who, Text string // the filters; "" means all
+	Filtered                         bool
+	Rows                             []historyRow
+	Newer                            bool   // it is not the first page
+	Older                            string // the URL of the next one, "" if it is the last
+}
+
+// A historyRow is a session, an attempt or a run.
+type historyRow struct {
+	task.HistoryRow
+	Link, State, Workflow  string
+	OfWorkflow, OfIdentity string // the URLs of the history of these alone
+	Started, Took, Cost    string
+}
+
+// history shows a page of the history. The database filters and sorts it, so that it costs the same for any number
+// of rows.
+func (s *Site) history(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {
+	asked := r.URL.Query()
+	get := func(name string) string { return strings.TrimSpace(asked.Get(name)) }
+	p := &historyPage{Kind: get("kind"), State: get("state"), Workflow: get("workflow"), Who: get("who"), Text: get("q")}
+	q := task.HistoryQuery{Kind: p.Kind, State: p.State, Identity: p.Who, Text: p.Text, Limit: maxHistory + 1}
+	if job, name, both := strings.Cut(p.Workflow, "/"); both {
+		q.Job, q.Workflow = job, name
+	} else {
+		q.Job = p.Workflow
+	}
+	if s.Board == nil {
+		q.Kind = task.HistorySession
+	}
+	if at, id, is := strings.Cut(get("from"), " "); is {
+		if before, err := task.ParseTime(at); err == nil { // else from the newest
+			q.Before, q.AfterID, p.Newer = before, id, true
+		}
+	}
+	rows, err := s.Engine.Stores.Database.Board().For(who).History(ctx, q)
+	if err != nil {
+		return nil, board.Fault("listing what has run", err)
+	}
+	asked.Del("from")
+	p.Filtered = len(asked) > 0
+	if len(rows) > maxHistory {
+		rows = rows[:maxHistory]
+		last := rows[maxHistory-1]
+		asked.Set("from", task.FormatTime(last.StartedAt)+" "+last.ID)
+		p.Older = "/history?" + asked.Encode()
+	}
+	links := map[[2]string]string{} // many rows have the same
+	with := func(name, value string) string {
+		key := [2]string{name, value}
+		if links[key] == "" {
+			links[key] = p.With(name, value)
+		}
+		return links[key]
+	}
+	for _, of := range rows {
+		row := s.historyRow(of)
+		row.OfWorkflow, row.OfIdentity = with("workflow", row.Workflow), with("who", row.Identity)
+		p.Rows = append(p.Rows, row)
+	}
+	return &shown{view: "history", title: "History", data: p, on: []string{store.SessionChanged, store.TaskChanged, store.AttemptChanged, store.ExecutionChanged}}, nil
+}
+
+func (s *Site) historyRow(of task.HistoryRow) historyRow {
+	row := historyRow{HistoryRow: of, Link: "/attempts/" + of.ID, Started: stamp(of.StartedAt)}
+	row.Title = jsontext.Clip(cmp.Or(of.Title, of.ID), 200)
+	if of.EndedAt != nil { // else the page counts
+		row.Took = strings.Replace(took(of.StartedAt, of.EndedAt), "less than a second", "< 1 s", 1)
+	}
+	if of.Job != "" {
+		row.Workflow = of.Job + "/" + of.Workflow
+	}
+	if of.MicroUSD != nil {
+		row.Cost = fmt.Sprintf("$%.2f", board.USD(*of.MicroUSD))
+	}
+	if of.Kind == task.HistorySession {
+		row.Link, row.State = "/sessions/"+of.ID, of.Status
+	} else {
+		row.State = string(s.Board.StateOf(&of.Situation))
+	}
+	return row
+}
+
+// With returns the URL of the history that has one more filter, or without it if it has that one.
+func (p *historyPage) With(name, value string) string {
+	q := url.Values{}
+	for filter, is := range map[string]string{"kind": p.Kind, "state": p.State, "workflow": p.Workflow, "who": p.Who, "q": p.Text} {
+		if filter == name {
+			is = value
+		}
+		if is != "" {
+			q.Set(filter, is)
+		}
+	}
+	if len(q) == 0 {
+		return "/history"
+	}
+	return "/history?" + q.Encode()
+}

@@ -1,0 +1,102 @@
+package page
+
+import (
+	"bytes"
+	"html/template"
+	"net/url"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+)
+
+// prose renders Markdown. See safely for what it changes.
+var prose = goldmark.New(
+	goldmark.WithExtensions(extension.Strikethrough, extension.TaskList, extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(safely{}, 0))),
+)
+
+// scrolling makes what may be wider than the page scroll by keyboard as well. Both tags only come from the renderer:
+// those of the text are escaped.
+var scrolling = strings.NewReplacer("<pre>", `<pre tabindex="0">`, "<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>")
+
+// markdown renders a text that may come from an agent. The result runs nothing and loads nothing from elsewhere.
+func markdown(text []byte) template.HTML {
+	var b bytes.Buffer
+	if prose.Convert(text, &b) != nil { // the buffer refuses nothing
+		return template.HTML("<pre>" + template.HTMLEscapeString(string(text)) + "</pre>")
+	}
+	return template.HTML(scrolling.Replace(b.String()))
+}
+
+// safely keeps links to http, https and relative paths, and images with relative paths; it replaces the others by their
+// text. HTML becomes text. Headings get ids that no other element of the page has.
+type safely struct{}
+
+const headingID = "h-"
+
+// Transform implements parser.ASTTransformer.
+func (safely) Transform(doc *ast.Document, reader text.Reader, _ parser.Context) {
+	source := reader.Source()
+	var replaced []ast.Node                                                     // by their children, after the walk, outer ones first
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // none returns an error
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Heading:
+			if id, is := n.AttributeString("id"); is {
+				n.SetAttributeString("id", headingID+string(id.([]byte)))
+			}
+		case *ast.Image:
+			if to, err := url.Parse(string(n.Destination)); err != nil || to.Scheme != "" || to.Host != "" {
+				replaced = append(replaced, n)
+			}
+		case *ast.AutoLink:
+			if to := strings.ToLower(string(n.URL(source))); !strings.HasPrefix(to, "http://") && !strings.HasPrefix(to, "https://") {
+				n.AppendChild(n, verbatim(n.Label(source)))
+				replaced = append(replaced, n)
+			}
+			n.SetAttributeString("rel", "noopener noreferrer")
+		case *ast.Link:
+			switch to, err := url.Parse(string(n.Destination)); {
+			case err == nil && (to.Scheme == "http" || to.Scheme == "https"):
+				n.SetAttributeString("rel", "noopener noreferrer")
+			case err != nil || to.Scheme != "" || to.Host != "":
+				replaced = append(replaced, n)
+			case to.Fragment != "":
+				to.Fragment = headingID + to.Fragment
+				n.Destination = []byte(to.String())
+			}
+		case *ast.RawHTML:
+			n.AppendChild(n, verbatim(n.Segments.Value(source)))
+			replaced = append(replaced, n)
+		case *ast.HTMLBlock:
+			code := ast.NewCodeBlock()
+			code.SetLines(n.Lines())
+			if n.HasClosure() {
+				code.Lines().Append(n.ClosureLine)
+			}
+			n.AppendChild(n, code)
+			replaced = append(replaced, n)
+		}
+		return ast.WalkContinue, nil
+	})
+	for _, n := range replaced {
+		for child := n.FirstChild(); child != nil; child = n.FirstChild() {
+			n.Parent().InsertBefore(n.Parent(), n, child)
+		}
+		n.Parent().RemoveChild(n.Parent(), n)
+	}
+}
+
+// verbatim returns a node for a text that is escaped, and otherwise shown as it is.
+func verbatim(text []byte) ast.Node {
+	s := ast.NewString(text)
+	s.SetRaw(true)
+	return s
+}
