@@ -128,8 +128,7 @@ func (a *app) boardStatusCommand() *cobra.Command {
 		Long:  "Set the status of a task: " + either(states) + ". done and cancelled are refused while an\nattempt waits or runs." + taskIDs.help(),
 		Example: `  deepwork board status 3f2a cancelled
   deepwork board status latest todo`,
-		Args:      taskIDs.first(2, 2, "a task's id and a status"),
-		ValidArgs: states,
+		Args: taskIDs.first(2, 2, "a task's id and a status"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(states, args[1]) {
 				return usagef(cmd, "%q is not a status; expected %s", args[1], either(states))

@@ -21,12 +21,12 @@ type source func(context.Context) ([]candidate, error)
 // offer makes the commands below root complete ids, jobs, projects and executors.
 func (a *app) offer(root *cobra.Command) {
 	for commands, of := range map[string]source{
-		"sessions show,sessions abort,sessions review,sessions override":                               a.offerSessions,
-		"board show,board rm,board done,board start":                                                   a.onBoard(onTheBoard, "task"),
-		"board tail,board send,board stop,board diff,board merge,board rebase,board push,board target": a.onBoard(onTheBoard, "attempt run task"),
-		"run resume,run status,run stop":                                                               a.onBoard(onTheBoard, "run"),
-		"jobs show":                                                                                    a.onJobs(offerJob),
-		"run":                                                                                          a.onJobs(offerWorkflows),
+		"sessions show,sessions abort,sessions review,sessions override":                                                                   a.offerSessions,
+		"board show,board edit,board status,board rm,board done,board start":                                                               a.onBoard(onTheBoard, "task"),
+		"board tail,board send,board stop,board diff,board comment,board path,board open,board merge,board rebase,board push,board target": a.onBoard(onTheBoard, "attempt run task"),
+		"run resume,run status,run stop": a.onBoard(onTheBoard, "run"),
+		"jobs show":                      a.onJobs(offerJob),
+		"run":                            a.onJobs(offerWorkflows),
 	} {
 		for path := range strings.SplitSeq(commands, ",") {
 			cmd, _, err := root.Find(strings.Fields(path))

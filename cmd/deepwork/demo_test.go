@@ -13,7 +13,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/cmd/deepwork/demo"
-	"deepwork/cmd/deepwork/library"
 	"deepwork/session/show"
 )
 
@@ -43,9 +42,12 @@ func TestDemoUnread(t *testing.T) {
 }
 
 // The job that README.md shows is the demo's, and its chat is what the demo prints, in this order, but for ids: each line
-// that ends with … is shown in part.
+// that ends with … is shown in part. README.md is about one screen and a half.
 func TestReadmeShowsTheDemo(t *testing.T) {
 	page := string(testkit.Get(os.ReadFile(filepath.Join("..", "..", "README.md"))).Must(t))
+	if lines := strings.Count(page, "\n"); lines > 125 {
+		t.Errorf("README.md has %d lines; expected at most 125", lines)
+	}
 	block := func(kind string) string {
 		t.Helper()
 		_, text, found := strings.Cut(page, "\n```"+kind+"\n")

@@ -42,7 +42,7 @@ func (p *runProject) review(now *board.RunReply, answer string) {
 	if len(words) != 5 || strings.Join(words[:3], " ") != "deepwork sessions review" {
 		p.t.Errorf("the command is %s", *now.Waits[0].Command)
 	}
-	then := "The run goes on by itself."
+	then := "The run goes on automatically."
 	if !p.status().State.Open() {
 		then = "to go on: deepwork run resume "
 	}

@@ -185,7 +185,7 @@ func (a *app) afterReview(h *workflow.HandIn, attemptID string) string {
 			switch {
 			case !slices.ContainsFunc(r.Waits, func(w board.RunWaits) bool { return w.SessionID == h.SessionID && w.StepID == h.Step }):
 			case r.State.Open():
-				now = "The run goes on by itself."
+				now = "The run goes on automatically."
 			default:
 				now = fmt.Sprintf("Its run is %s; to go on: deepwork run resume %s.", r.State.Words(), board.Short(r.RunID))
 			}
@@ -268,7 +268,7 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 			page.line("(An image: open it yourself.)")
 		case f.Diff != "" && !whole:
 			page.out.Text("    ", f.Diff)
-		case whole || !f.Old:
+		case f.Text != "" && (whole || !f.Old):
 			page.out.Text("    ", f.Text)
 		}
 	}

@@ -89,7 +89,7 @@ func (a *app) ui(f uiFlags) (err error) {
 	url, pages := "", (*web.Server)(nil)
 	if a.path == "" && a.project == "" && outside(root) {
 		secret := rand.Text()
-		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{Here: root, List: state.Projects, Open: u.project}, web.Options{Port: f.port, Secret: secret})
+		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{Here: root, List: state.Projects, Open: u.project, Help: docs.Files, Version: readBuild().Version}, web.Options{Port: f.port, Secret: secret})
 		if err != nil {
 			return fmt.Errorf("serving the list of projects: %w", err)
 		}

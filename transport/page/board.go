@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/jsontext"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -45,6 +46,16 @@ type boardPage struct {
 
 // A boardFilter selects tasks, as the URL says.
 type boardFilter struct{ Text, Labels, Priority string }
+
+// filterOf reads a filter, without what no task can match.
+func filterOf(asked url.Values) boardFilter {
+	labels := slices.DeleteFunc(strings.Fields(asked.Get("labels")), func(l string) bool { return len(l) > task.MaxLabel })
+	f := boardFilter{Text: strings.TrimSpace(jsontext.Clip(asked.Get("q"), maxBytesOfQuery)), Labels: strings.Join(labels[:min(len(labels), task.MaxLabels)], " ")}
+	if p := asked.Get("priority"); slices.Contains(values("create_task", "priority"), p) {
+		f.Priority = p
+	}
+	return f
+}
 
 // On reports whether it leaves out tasks.
 func (f boardFilter) On() bool { return f != boardFilter{} }
@@ -124,7 +135,7 @@ func (s *Site) board(ctx context.Context, who session.Caller, r *http.Request) (
 	if err := s.newTaskForm(ctx, who, r, p); err != nil {
 		return nil, err
 	}
-	p.Filter = boardFilter{Text: strings.TrimSpace(jsontext.Clip(asked.Get("q"), maxBytesOfQuery)), Labels: strings.Join(strings.Fields(asked.Get("labels")), " "), Priority: asked.Get("priority")}
+	p.Filter = filterOf(asked)
 	show, from := asked.Get("status"), asked.Get("cursor")
 	if !slices.Contains(statuses, show) {
 		show, from = "", ""

@@ -59,7 +59,7 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 	ann.login(tokens[0])
 	page := ann.get("/sessions/" + id)
 	for _, want := range []string{
-		"<h1 id=\"h-title\">Title</h1>", `<a href="https://good.example/" rel="noopener noreferrer">fine</a>`, "worse", "&lt;script&gt;", `<span class="kn">package</span>`,
+		"<h1 id=\"h-title\">Title</h1>", `<a href="https://good.example/" rel="noopener noreferrer">fine</a>`, "worse", "&lt;script&gt;", `<span class="hl-k">package</span>`,
 		`safe \u202etxt.exe gone`, "It is too large to show here", "outside the project", filepath.Join(root, "huge.txt"), "&#34;a&#34;",
 	} {
 		if !strings.Contains(page, want) {

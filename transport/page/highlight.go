@@ -37,8 +37,9 @@ const (
 	maxColoring = 200 * time.Millisecond
 )
 
-// highlight returns a text as markup, with the classes of chroma's tokens if the language is known by the name of its
-// file. The markup has the lines of the text, and no tag reaches from one into the next.
+// highlight returns a text as HTML, with its words in elements of the classes hl-k (keywords), hl-s (texts), hl-n
+// (numbers), hl-c (comments) and hl-f (names that are defined, tags and the like). The name of the file says in which
+// language it is. No element goes over the end of a line, so that the lines can be shown apart.
 func highlight(file string, text []byte) (markup template.HTML) {
 	plain := template.HTML(template.HTMLEscapeString(string(text)))
 	defer func() {
@@ -64,7 +65,7 @@ func highlight(file string, text []byte) (markup template.HTML) {
 		if time.Since(began) > maxColoring {
 			return plain
 		}
-		class := chroma.StandardTypes[token.Type]
+		class := classOf(token.Type)
 		for i, part := range strings.Split(token.Value, "\n") {
 			if i > 0 {
 				b.WriteByte('\n')
@@ -79,4 +80,21 @@ func highlight(file string, text []byte) (markup template.HTML) {
 		markup = template.HTML(strings.TrimSuffix(string(markup), "\n")) // some lexers add one
 	}
 	return markup
+}
+
+// classOf returns the class of a kind of token, "" if it has no color.
+func classOf(t chroma.TokenType) string {
+	switch {
+	case t.InCategory(chroma.Comment):
+		return "hl-c"
+	case t.InSubCategory(chroma.LiteralString):
+		return "hl-s"
+	case t.InSubCategory(chroma.LiteralNumber):
+		return "hl-n"
+	case t.InCategory(chroma.Keyword), t == chroma.OperatorWord:
+		return "hl-k"
+	case t == chroma.NameFunction, t == chroma.NameClass, t == chroma.NameTag, t == chroma.NameAttribute, t == chroma.NameBuiltin, t == chroma.NameDecorator:
+		return "hl-f"
+	}
+	return ""
 }

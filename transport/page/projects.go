@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"io/fs"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,9 @@ type Chooser struct {
 	Here string // the folder that it was started in, which has no state yet
 	List func() (all []state.Project, gone int, err error)
 	Open func(ctx context.Context, root string) (url string, err error)
+
+	Help    fs.FS  // as in Options
+	Version string // as in Options
 }
 
 type projectsPage struct {

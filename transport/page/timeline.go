@@ -75,7 +75,7 @@ func (v *runView) timelineAt(now time.Time) *timeline {
 		return nil
 	}
 	length := max(to.Sub(from), time.Second)
-	at := func(when time.Time) int { return int(when.Sub(from) * whole / length) }
+	at := func(when time.Time) int { return int(whole * when.Sub(from).Seconds() / length.Seconds()) }
 	for i, of := range spans {
 		for _, x := range of {
 			begin := min(at(x.from), whole-shortest)

@@ -169,7 +169,7 @@ const slugLength = 32
 
 // BranchFor returns a branch name for a task's title: <prefix><slug>-<4 hex>. The slug consists of
 // the title's ASCII letters, in lower case, and digits, with hyphens for everything between them,
-// at most 40 characters, or "task" if nothing is left. The hex digits are random. It is a valid git
+// at most 32 characters, or "task" if nothing is left. The hex digits are random. It is a valid git
 // ref.
 func BranchFor(prefix, title string) string {
 	var random [2]byte

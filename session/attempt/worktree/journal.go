@@ -39,8 +39,8 @@ type journal struct {
 
 // of returns the id on the board of the attempt that the worktrees belong to.
 func (j *journal) of() string {
-	if len(j.Trees) > 0 && j.Trees[0].Tree.Attempt != "" {
-		return j.Trees[0].Tree.Attempt
+	if len(j.Trees) > 0 && j.Trees[0].Attempt != "" {
+		return j.Trees[0].Attempt
 	}
 	return j.Attempt
 }

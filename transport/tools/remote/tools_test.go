@@ -116,6 +116,8 @@ func TestToolsOfOtherSystems(t *testing.T) {
 	say("workflow_status", `{"execution_id":"x-7"}`)
 	say("slow", `{}`)
 	say("workflow_status", `{"execution_id":"x-1"}`)
+	say("cancel_execution", `{"execution_id":"x-1"}`)
+	say("cancel_execution", `{"execution_id":"x-9"}`)
 	say("trip-plan", `{}`)
 	say("call_workflow_tool", `{"name":"add_w-add","arguments":{"a":2}}`)
 	say("call_workflow_tool", `{"name":"nothing"}`)
