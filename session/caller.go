@@ -54,6 +54,24 @@ func (c Caller) Has(r Rights) bool { return c.Rights&r == r }
 // Remote reports whether the call arrived over the network.
 func (c Caller) Remote() bool { return c.Channel == ChannelHTTP || c.Channel == ChannelSSE }
 
+type withinKey struct{}
+
+// WithReplyWithin returns a context for a call that is answered within a time at most, with what goes on if its
+// work takes longer.
+func WithReplyWithin(ctx context.Context, most time.Duration) context.Context {
+	return context.WithValue(ctx, withinKey{}, most)
+}
+
+// ReplyWithin returns how long a call may wait for its work: as configured, where 0 means without a limit, or less
+// by WithReplyWithin.
+func ReplyWithin(ctx context.Context, configured time.Duration) time.Duration {
+	most, given := ctx.Value(withinKey{}).(time.Duration)
+	if !given || configured > 0 && configured < most {
+		return configured
+	}
+	return most
+}
+
 type callerKey struct{}
 
 // CallerOf returns the caller of a call from its context. Outside a call that is the zero Caller,

@@ -78,6 +78,8 @@ func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*mach
 	return fullFinish(), nil
 }
 
+func (a *fakeAgent) CancelReview(context.Context, machine.Going) error { return nil }
+
 func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
 	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/workflow"
+	"deepwork/transport/tasks"
 	"deepwork/transport/tool"
 )
 
@@ -93,8 +94,14 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		defer done()
 		ctx, release := conn.joined(ctx)
 		defer release()
+		caller := &tool.Caller{Caller: who, Workflows: conn.workflows}
 		if call, ok := req.(*mcp.CallToolRequest); ok {
-			return s.tools.Dispatch(ctx, &tool.Caller{Caller: who, Workflows: conn.workflows}, call, next, method)
+			return s.tools.Dispatch(ctx, caller, call, next, method)
+		}
+		if s.tools.Tasks != nil && tasks.Is(method) {
+			if ctx, err = tasks.Receive(ctx, caller, req); err != nil {
+				return nil, err
+			}
 		}
 		if list, ok := req.(*mcp.ListToolsRequest); ok && s.tools.Unregistered != nil {
 			res, err = s.remote.ListTools(ctx, next, method, list)
@@ -115,6 +122,11 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			conn.greeting.Store(r)
 			changed := *r
 			changed.Instructions = s.instructions(ctx)
+			if r.Capabilities != nil && r.Capabilities.Extensions != nil { // of the newest protocol
+				can := *r.Capabilities
+				can.Extensions = nil
+				changed.Capabilities = &can
+			}
 			res = &changed
 		case *mcp.DiscoverResult:
 			changed := *r

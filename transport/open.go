@@ -303,6 +303,7 @@ func (p *opening) engines() engines {
 		defined:          p.engine.Defined,
 		isolate:          p.engine.IsolateFor,
 		token:            p.folder.Token,
+		longCalls:        p.stores.Database.LongCalls(),
 		unavailable:      p.stores.Unavailable,
 		metrics:          sessionMetrics(p.engine.Stats),
 	}

@@ -187,9 +187,8 @@ func textOf(uri, text string) *mcp.ReadResourceResult {
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: uri, MIMEType: "text/plain", Text: text}}}
 }
 
-// instructionBytes is where clients silently cut instructions. They count characters; a limit in
-// bytes is at least as strict.
-const instructionBytes = 2047
+// instructionBytes bounds the instructions: clients silently cut them at 2,048 characters, some earlier.
+const instructionBytes = 1800
 
 // lifecycle is the part of the instructions that never changes (seed 000, 001.1.11).
 const lifecycle = `DeepWork leads you through multi-step workflows and keeps their state on disk.
@@ -210,7 +209,9 @@ Resume: after a restart, a lost connection or compaction call get_step with your
 
 // Instructions for the task board, if its tools are offered.
 const (
-	onBoardLine     = "Task board: list_projects, create_task and start_task_attempt let coding agents work on tasks, each in its own git worktree."
+	onBoardLine     = "Task board: list_projects, create_task and start_task_attempt let coding agents work on tasks, each in its own git worktree; get_attempt, get_attempt_diff and merge_attempt have their work."
+	runsLine        = "Unattended: run_workflow has agents do a whole workflow; get_run and needs_attention follow it."
+	elsewhereLine   = "Workflows of other systems: list_workflow_tools, call_workflow_tool, workflow_status."
 	inWorkspaceLine = "This is the workspace of a task: call get_context first."
 )
 
@@ -222,7 +223,10 @@ func (s *Server) instructions(ctx context.Context) string {
 		how = append(how, inWorkspaceLine)
 	}
 	if s.tools.Has("start_task_attempt") {
-		how = append(how, onBoardLine)
+		how = append(how, onBoardLine+"\n"+runsLine)
+	}
+	if s.tools.Has("list_workflow_tools") {
+		how = append(how, elsewhereLine)
 	}
 	if s.tools.Has("start_workflow") {
 		how = append(how, lifecycle)

@@ -189,7 +189,8 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 		"accept without an answer": {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"feedback": "pass"}}, false, machine.NeedsWork, "Waiting: "},
 		"another answer":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "yes"}}, false, machine.NeedsWork, "Waiting: "},
 		"no elicitation":           {stateful, nil, false, machine.NeedsWork, "Waiting: "},
-		"newer MCP":                {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, false, machine.NeedsWork, "Waiting: "},
+		"newer MCP":                {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
+		"newer MCP, decline":       {"", &mcp.ElicitResult{Action: "decline"}, true, machine.NeedsWork, "Waiting: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, root := project(t, nil)

@@ -47,10 +47,12 @@ import (
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/page"
+	"deepwork/transport/tasks"
 	"deepwork/transport/tool"
 	boardtools "deepwork/transport/tools/board"
 	remotetools "deepwork/transport/tools/remote"
@@ -80,6 +82,8 @@ type engines struct {
 	children         func(ctx context.Context, identity string, parents map[string]bool) ([]*machine.State, error)
 	isolate          func(ctx context.Context, sessionID, stepID, folder string) error             // see Engine.IsolateFor
 	defined          func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) // a step by the job of a session
+
+	longCalls store.LongCalls // of tasks; nil means that there are none
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun
@@ -123,6 +127,9 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		can.Prompts = &mcp.PromptCapabilities{ListChanged: true}
 		can.Resources = &mcp.ResourceCapabilities{ListChanged: true}
 	}
+	if e.longCalls != nil {
+		can.AddExtension(tasks.Extension, nil)
+	}
 	s.mcp = mcp.NewServer(
 		&mcp.Implementation{Name: ServerName, Title: "deepwork", Version: cmp.Or(version, "dev")},
 		&mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can, SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
@@ -157,6 +164,18 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		s.library = newLibrary(e, s.mcp)
 	}
 	s.mcp.AddReceivingMiddleware(s.receive)
+	if e.longCalls != nil {
+		set := &tasks.Set{Tools: s.tools, Calls: e.longCalls, Agents: e.board, Logger: logger, Quota: func() int { return s.lastHTTP().Quotas.Requests }, Runs: func() *remote.Engine {
+			if s.remote == nil {
+				return nil
+			}
+			return s.remote.Runs
+		}}
+		if err := set.Register(s.mcp); err != nil {
+			return nil, err
+		}
+		s.tools.Tasks = set
+	}
 	return s, nil
 }
 

@@ -160,6 +160,7 @@ type WorkflowSource struct {
 	ExecuteTool      string         `yaml:"execute_tool" as:"tool" default:"workflows-execute-tool"`
 	StatusTool       string         `yaml:"status_tool" as:"tool" default:"workflows-status-tool"`
 	CancelTool       string         `yaml:"cancel_tool" as:"tool" default:"workflows-cancel-tool"`
+	Tools            []string       `yaml:"tools" each:"glob"` // path.Match globs on the names of its tools that become tools here
 }
 
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)

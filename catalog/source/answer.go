@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"strings"
+	"time"
 
 	"deepwork/catalog/jsontext"
 )
@@ -15,6 +16,7 @@ type Progress struct {
 	Value   *float64 `json:"value" jsonschema:"progress as the source counts it, or null"`
 	Total   *float64 `json:"total" jsonschema:"value at the end, or null"`
 	Message string   `json:"message" jsonschema:"the source's words, at most 2,000 characters"`
+	Asks    string   `json:"asks,omitempty" jsonschema:"what it asks a person, who answers there"`
 }
 
 // State is the state of a remote run at a source.
@@ -37,6 +39,7 @@ type Answer struct {
 	Progress    *Progress
 	Output      json.RawMessage // the result, as JSON, byte for byte; nil means none
 	Error       string          // what the source reported as wrong; at most 8,000 characters
+	Pause       time.Duration   // for which the source wants to be left alone; 0 means as configured
 }
 
 // syncAnswer returns the answer of a synchronous workflow: its result.

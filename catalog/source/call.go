@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"deepwork/actor/wait"
@@ -54,18 +55,25 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 	if jsontext.IsNull(input) {
 		input = json.RawMessage(`{}`)
 	}
-	arguments, err := jsontext.Encode(struct {
-		WorkflowID string          `json:"workflow_id"`
-		Input      json.RawMessage `json:"input"`
-	}{w.ID, input})
-	if err != nil {
-		return nil, fmt.Errorf("writing the input of workflow %q: %w", w.ID, err)
+	tool, is := strings.CutPrefix(w.ID, toolID)
+	arguments := input
+	if !is {
+		tool = s.def.ExecuteTool
+		arguments, err = jsontext.Encode(struct {
+			WorkflowID string          `json:"workflow_id"`
+			Input      json.RawMessage `json:"input"`
+		}{w.ID, input})
+		if err != nil {
+			return nil, fmt.Errorf("writing the input of workflow %q: %w", w.ID, err)
+		}
 	}
-	answer, err := s.call(ctx, s.def.ExecuteTool, arguments, progress)
-	if err != nil {
+	answer, err := s.call(ctx, tool, arguments, progress)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !w.Async {
+	case answer.task != nil:
+		return answer.task.answer()
+	case !w.Async:
 		return answer.syncAnswer(), nil
 	}
 	return answer.answer(), nil
@@ -75,21 +83,24 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 // ends. Errors are those of Execute, and ErrUnsupported if the source has no
 // status tool (seed 003, 8.5).
 func (c *Catalog) Status(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
-	return c.about(ctx, name, func(s *source) string { return s.def.StatusTool }, workflowID, executionID)
+	return c.about(ctx, name, getTask, func(s *source) string { return s.def.StatusTool }, workflowID, executionID)
 }
 
 // Cancel asks a source to end a remote run (seed 003, 7.5) and blocks until it
 // answers or ctx ends. Errors are those of Execute, and ErrUnsupported if the
 // source has no cancel tool.
 func (c *Catalog) Cancel(ctx context.Context, name, workflowID, executionID string) (*Answer, error) {
-	return c.about(ctx, name, func(s *source) string { return s.def.CancelTool }, workflowID, executionID)
+	return c.about(ctx, name, cancelTask, func(s *source) string { return s.def.CancelTool }, workflowID, executionID)
 }
 
-// about calls a tool about a remote run.
-func (c *Catalog) about(ctx context.Context, name string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {
+// about calls a tool about a remote run or, if that is a task, a method of MCP.
+func (c *Catalog) about(ctx context.Context, name, method string, tool func(*source) string, workflowID, executionID string) (*Answer, error) {
 	s, err := c.source(name)
 	if err != nil {
 		return nil, err
+	}
+	if strings.HasPrefix(executionID, taskID) {
+		return s.task(ctx, method, executionID)
 	}
 	arguments, err := json.Marshal(map[string]string{"workflow_id": workflowID, "execution_id": executionID})
 	if err != nil {
@@ -122,15 +133,20 @@ func (c *Catalog) source(name string) (*source, error) {
 // because the restarted source does not know the session, had no effect: it is repeated once, over
 // the next link.
 func (s *source) call(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
+	return s.request(ctx, callMethod, &callRequest{Name: tool, Arguments: arguments}, progress)
+}
+
+// request is call for a method of MCP.
+func (s *source) request(ctx context.Context, method string, r *callRequest, progress func(Progress)) (*reply, error) {
 	var l *link
 	for again := true; ; again = false {
 		if l = s.current(ctx, l); l == nil {
 			return nil, s.away(nil)
 		}
-		if l.tools.Load() != nil && !l.has(tool) {
-			return nil, fmt.Errorf("source %q has no tool %q: %w", s.def.Name, tool, ErrUnsupported)
+		if l.tools.Load() != nil && r.Name != "" && !l.has(r.Name) && s.def.Tools == nil {
+			return nil, fmt.Errorf("source %q has no tool %q: %w", s.def.Name, r.Name, ErrUnsupported)
 		}
-		answer, err := l.call(ctx, tool, arguments, progress)
+		answer, err := l.call(ctx, method, r, progress)
 		lost, isLost := errors.AsType[transportError](err)
 		switch {
 		case err == nil && answer.IsError:

@@ -190,13 +190,13 @@ func rename(r *http.Request, c *call) error {
 	if err != nil {
 		return fmt.Errorf("reading the request: %w", err)
 	}
-	text = bytes.Replace(text, []byte(`"method":"`+rawMethod), []byte(`"method":"`+callMethod), 1) // it comes before the parameters
+	text = bytes.Replace(text, []byte(`"method":"`+raw), []byte(`"method":"`), 1) // it comes before the parameters
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
 	r.Body, _ = r.GetBody()
 	r.ContentLength = int64(len(text))
 	if r.Header.Get("Mcp-Method") != "" { // in the newest version of MCP
-		r.Header.Set("Mcp-Method", callMethod)
-		r.Header.Set("Mcp-Name", c.tool)
+		r.Header.Set("Mcp-Method", c.method)
+		r.Header.Set("Mcp-Name", c.about)
 	}
 	return nil
 }

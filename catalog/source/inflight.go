@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ func (e transportError) Unwrap() error { return e.error }
 
 // A call is a tool call in flight. The context of its HTTP request holds it.
 type call struct {
-	tool      string
+	method    string
+	about     string                 // the tool or the task
 	sent      atomic.Bool            // the source may have received it
 	refused   atomic.Pointer[string] // the status of HTTP with which it was refused, or nil
 	forgotten atomic.Bool            // the source refused it, since it does not know the session
@@ -39,15 +41,19 @@ func callIn(ctx context.Context) *call {
 	return c
 }
 
-// call calls a tool of the source and waits for the answer, until ctx or the link ends; then it
-// cancels the call at the source. progress, which may be nil, receives progress meanwhile. The
+// call calls a tool of the source, or a method of its tasks, and waits for the answer, until ctx or the link ends;
+// then it cancels the call at the source. progress, which may be nil, receives progress meanwhile. The
 // error is a *RefusedError, a transportError, or the cause of ctx.
-func (l *link) call(ctx context.Context, tool string, arguments []byte, progress func(Progress)) (*reply, error) {
-	r := &callRequest{Name: tool, Arguments: arguments}
+func (l *link) call(ctx context.Context, method string, request *callRequest, progress func(Progress)) (*reply, error) {
+	r := new(*request) // of this link
+	r.Meta = mcp.Meta{}
+	if l.session.InitializeResult().ProtocolVersion >= tasksSince {
+		r.Meta[mcp.MetaKeyClientCapabilities] = tasksExtension
+	}
 	var progressed chan Progress
 	if progress != nil {
 		token := strconv.FormatInt(l.tokens.Add(1), 10)
-		r.Meta = mcp.Meta{"progressToken": token}
+		r.Meta["progressToken"] = token
 		progressed = make(chan Progress, maxProgress)
 		l.listen(token, progressed)
 		defer l.listen(token, nil)
@@ -57,7 +63,7 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 		err    error
 	}
 	done := make(chan outcome, 1)
-	c := &call{tool: tool}
+	c := &call{method: method, about: cmp.Or(r.Name, r.TaskID)}
 	// The request outlives the call: the end of the stream after the answer has to be read for its
 	// connection to be reused.
 	sending, cancel := context.WithCancel(context.WithValue(context.WithoutCancel(ctx), callKey{}, c))
@@ -65,7 +71,7 @@ func (l *link) call(ctx context.Context, tool string, arguments []byte, progress
 	defer l.calls.Add(-1)
 	// The SDK may hang in a write after its context has ended.
 	if !l.begin(func() {
-		answer, err := mcp.CallCustomMethod[*callRequest, *reply](sending, l.session, rawMethod, r)
+		answer, err := mcp.CallCustomMethod[*callRequest, *reply](sending, l.session, raw+method, r)
 		if err != nil {
 			err = renamedError{err}
 		}

@@ -73,7 +73,10 @@ func connect(ctx context.Context, w wire, o Options, version string) (*link, err
 		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { l.changed.Wake() },
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { l.route(r.Params) },
 	})
-	err := mcp.AddSendingCustomMethod[*callRequest, *reply](client, rawMethod)
+	var err error
+	for _, method := range []string{callMethod, getTask, cancelTask} {
+		err = cmp.Or(err, mcp.AddSendingCustomMethod[*callRequest, *reply](client, raw+method))
+	}
 	if err == nil {
 		// Not every wait of the SDK ends with its context; the end of the wire ends all.
 		stop := context.AfterFunc(ctx, w.end)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"deepwork/catalog/jsontext"
@@ -39,16 +41,24 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 	if err := l.learn(ctx, s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool); err != nil {
 		return nil, nil, err
 	}
-	if !l.has(s.def.ListTool) {
-		return nil, nil, fmt.Errorf("it has no tool %q: name its list tool as list_tool in the config, or if it is a deepwork, start that one with --toolsets workflows,source", s.def.ListTool)
-	}
 	all := newListing(s.def.Name, s.offer.Load().workflows)
+	if s.def.Tools != nil {
+		if err := s.tools(ctx, l, all); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !l.has(s.def.ListTool) {
+		if s.def.Tools != nil {
+			return all.workflows, all.reasons(), nil
+		}
+		return nil, nil, fmt.Errorf("it has no tool %q: name its list tool as list_tool in the config, or those of its tools that are to be offered here as tools; if it is a deepwork, start that one with --toolsets workflows,source", s.def.ListTool)
+	}
 	for cursor := ""; ; {
 		arguments := json.RawMessage(`{}`)
 		if cursor != "" {
 			arguments, _ = json.Marshal(map[string]string{"cursor": cursor}) // texts always have a JSON form
 		}
-		answer, err := l.call(ctx, s.def.ListTool, arguments, nil)
+		answer, err := l.call(ctx, callMethod, &callRequest{Name: s.def.ListTool, Arguments: arguments}, nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -61,10 +71,13 @@ func (s *source) list(ctx context.Context, l *link) ([]*offered, []Skipped, erro
 		}
 		if next == "" {
 			if !l.has(s.def.ExecuteTool) {
-				for _, w := range all.workflows {
-					all.skip(jsontext.Clip(w.ID, 100), fmt.Sprintf("the source has no tool %q to run it; name its execute tool as execute_tool in the config", s.def.ExecuteTool))
-				}
-				all.workflows = nil
+				all.workflows = slices.DeleteFunc(all.workflows, func(w *offered) bool {
+					run := !strings.HasPrefix(w.ID, toolID)
+					if run {
+						all.skip(jsontext.Clip(w.ID, 100), fmt.Sprintf("the source has no tool %q to run it; name its execute tool as execute_tool in the config", s.def.ExecuteTool))
+					}
+					return run
+				})
 			}
 			return all.workflows, all.reasons(), nil
 		}

@@ -3,6 +3,7 @@ package source
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -18,7 +19,8 @@ type reply struct {
 	Content    json.RawMessage
 	Structured json.RawMessage
 	IsError    bool
-	fault      string // why it is not the result of a tool, or ""
+	task       *sourceTask // which it is, instead of a result of a tool; or nil
+	fault      string      // why it is neither, or ""
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It accepts all JSON: a field of a wrong
@@ -31,9 +33,22 @@ func (r *reply) UnmarshalJSON(data []byte) error {
 		r.fault = "it is " + kindOf(data) + "; expected an object"
 		return nil
 	}
-	var in struct{ Content, StructuredContent, IsError json.RawMessage }
+	var in struct {
+		Content, StructuredContent, IsError json.RawMessage
+		ResultType, TaskID                  any
+	}
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
+	}
+	if _, is := in.TaskID.(string); in.ResultType == "task" || is && in.Content == nil {
+		r.task = &sourceTask{}
+		if err := json.Unmarshal(data, r.task); err != nil || r.task.TaskID == "" {
+			r.task, r.fault = nil, "it is a task without an id, or is not written as one"
+		}
+		return nil
+	}
+	if in.ResultType != nil && in.ResultType != "complete" {
+		r.fault = fmt.Sprintf("it is of the kind %.40q, which this server does not know", fmt.Sprint(in.ResultType))
 	}
 	r.Content, r.Structured = in.Content, in.StructuredContent
 	r.IsError = bytes.Equal(bytes.TrimSpace(in.IsError), []byte("true"))

@@ -27,22 +27,23 @@ import (
 //   - The error with which the connection's Read ends wraps that of rawConn.Read.
 const (
 	callMethod   = "tools/call"
-	rawMethod    = "deepwork/" + callMethod
+	raw          = "deepwork/" // before the name of a method with raw results
 	rejectedCode = -32005
 )
 
-// A callRequest is one call of a source's tool.
+// A callRequest is one call of a source's tool, or a request about a task.
 type callRequest struct {
 	mcp.ParamsBase
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"`
+	Name      string          `json:"name,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	TaskID    string          `json:"taskId,omitempty"`
 }
 
 type renamedError struct{ error }
 
 // Error returns the text with the real name.
 func (e renamedError) Error() string {
-	return strings.ReplaceAll(e.error.Error(), rawMethod, callMethod)
+	return strings.ReplaceAll(e.error.Error(), raw, "")
 }
 
 // Unwrap returns the original error.
@@ -77,9 +78,9 @@ func (c rawConn) Write(ctx context.Context, m jsonrpc.Message) error {
 		if call := callIn(ctx); call != nil {
 			call.sent.Store(true)
 		}
-		if r.Method == rawMethod {
+		if method, is := strings.CutPrefix(r.Method, raw); is {
 			renamed := *r
-			renamed.Method = callMethod
+			renamed.Method = method
 			m = &renamed
 		}
 	}

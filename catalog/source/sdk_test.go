@@ -93,7 +93,7 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	overHTTP := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL})).Must(t)
 	for name, w := range map[string]wire{"in memory": memory, "over HTTP": overHTTP} {
 		l := linkTo(t, w)
-		got, err := l.call(t.Context(), "t", []byte(`{}`), nil)
+		got, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
 		if err != nil || string(got.Structured) != digits {
 			t.Errorf("%s: a raw method is not sent under its real name, or its result is not raw: %+v, %v", name, got, err)
 		}
@@ -122,17 +122,17 @@ func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
 	w := testkit.Get(openURL(&config.WorkflowSource{URL: web.URL})).Must(t)
 	l := linkTo(t, w)
 	refuse.Store(true)
-	_, err := l.call(t.Context(), "t", []byte(`{}`), nil)
+	_, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
 	if _, lost := errors.AsType[transportError](err); !lost || err.Error() != "calling a tool: 418 I'm a teapot" {
 		t.Errorf("a refusal does not come back as the call's error: %v", err)
 	}
 	says = `{"jsonrpc":"2.0","id":1,"error":{"code":7,"message":"out of cheese"}}`
-	_, err = l.call(t.Context(), "t", []byte(`{}`), nil)
+	_, err = l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
 	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Text != "out of cheese" {
 		t.Errorf("an error in the body of a response does not come back as the call's error: %v", err)
 	}
 	refuse.Store(false)
-	testkit.Works(t, testkit.Get(l.call(t.Context(), "t", []byte(`{}`), nil)).Err(), "a refused call has ended the session")
+	testkit.Works(t, testkit.Get(l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)).Err(), "a refused call has ended the session")
 	web.CloseClientConnections()
 	web.Close()
 	err = l.session.Ping(t.Context(), nil)
@@ -147,7 +147,7 @@ func TestSDKGivesTheErrorOfReadToTheCallsInFlight(t *testing.T) {
 	w := &memoryWire{other: ours}
 	l := linkTo(t, w)
 	w.conn.fail.Store(&jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "made of cheese"})
-	_, err := l.call(t.Context(), "t", []byte(`{}`), nil)
+	_, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
 	if _, lost := errors.AsType[transportError](err); !lost || !strings.Contains(err.Error(), "made of cheese") {
 		t.Errorf("the error of Read is not that of the call: %v", err)
 	}

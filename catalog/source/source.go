@@ -64,6 +64,9 @@ func newSource(def config.WorkflowSource, o Options, before *source, p policy, c
 		def: def, options: o, logger: o.Logger.With("source", def.Name), changed: changed, grace: grace,
 		version: handshake, requests: make(chan chan error), adjusted: wait.NewSignal(), done: make(chan struct{}),
 	}
+	if def.Tools != nil {
+		s.version = newestVersion // in which there are tasks
+	}
 	s.policy.Store(&p)
 	first := offer{since: time.Now()}
 	if before != nil {
@@ -151,7 +154,7 @@ func (s *source) connection(ctx context.Context) (err error) {
 // that.
 func (s *source) dial(ctx context.Context) (*link, error) {
 	l, err := s.dialIn(ctx, s.version)
-	if err == nil || errorOf(err) == nil || ctx.Err() != nil {
+	if err == nil || errorOf(err) == nil && s.def.Tools == nil || ctx.Err() != nil {
 		return l, err
 	}
 	other := newestVersion

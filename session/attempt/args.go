@@ -17,6 +17,7 @@ type StartArgs struct {
 	Variant   *string    `json:"variant" arg:"Of the executor"`
 	Repos     []RepoArgs `json:"repos" arg:"Default: all of the project, on the checked-out branches" max:"50"`
 	Prompt    *string    `json:"prompt" arg:"More instructions" max:"100000"`
+	Wait      bool       `json:"wait,omitempty" arg:"Reply when it has ended"`
 	RequestID *string    `json:"request_id" arg:"Any text, for retries"`
 }
 
@@ -35,6 +36,7 @@ type FollowUpArgs struct {
 	Action    string  `json:"action" arg:"send: now; queue: when it ends, replacing what is queued; cancel: drop that" enum:"send,queue,cancel"`
 	Prompt    *string `json:"prompt" arg:"For send and queue" max:"100000"`
 	Variant   *string `json:"variant" arg:"Default: as before"`
+	Wait      bool    `json:"wait,omitempty" arg:"Reply when it has ended"`
 
 	// WorkspaceID is the name that earlier clients have for AttemptID (DESIGN "Task board").
 	WorkspaceID *string `json:"workspace_id" arg:"Another name for attempt_id." unlisted:"true"`

@@ -51,6 +51,8 @@ type AttemptReply struct {
 
 	Open      bool   `json:"-"` // whether it has not ended
 	Workspace string `json:"-"` // folder in which its agent works, absolute
+
+	Going `json:"-"`
 }
 
 // FullAttemptReply answers get_attempt.
@@ -108,6 +110,8 @@ type FollowUpReply struct {
 	QueuedPrompt  *string `json:"queued_prompt" jsonschema:"prompt that is queued now, or null"`
 	DroppedPrompt *string `json:"dropped_prompt" jsonschema:"queued prompt that this call replaced or cancelled, or null"`
 	Notice        *string `json:"notice" jsonschema:"a hint, or null"`
+
+	Going `json:"-"`
 }
 
 // The values of FollowUpReply.Status.

@@ -26,6 +26,7 @@ type RunWorkflowArgs struct {
 	Executor     *string      `json:"executor" arg:"NAME or NAME:VARIANT. Default: run.executor, or the only one"`
 	MaxCostUSD   *float64     `json:"max_cost_usd" arg:"Pauses the run at this cost" min:"0" max:"100000000"`
 	Inputs       board.Inputs `json:"inputs,omitempty" arg:"Values of its inputs"`
+	Wait         bool         `json:"wait,omitempty" arg:"Reply when it has ended"`
 	RequestID    *string      `json:"request_id" arg:"Any text, for retries"`
 
 	// Agents rarely need the others, and a model is shown every listed one; the documentation lists them.
@@ -56,6 +57,8 @@ type RunMade struct {
 	State     board.State `json:"state" jsonschema:"queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged"`
 	Branch    *string     `json:"branch" jsonschema:"git branch with the work, or null in place"`
 	Workspace string      `json:"workspace" jsonschema:"folder in which its agents work, absolute"`
+
+	Going `json:"-"`
 }
 
 // RunWorkflow starts a run of a workflow on the project of the server: a task with an attempt that a

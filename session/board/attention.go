@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"deepwork/catalog/config"
+	"deepwork/catalog/source"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -25,6 +26,7 @@ const (
 	AttentionUntrusted = "untrusted"         // what the config asks for is not approved
 	AttentionBudget    = "budget_reached"    // no agent starts until a person raises it
 	AttentionLimit     = "limit_unclear"     // a step of a run waits for a limit whose provider does not say when it ends
+	AttentionSource    = "source_asks"       // a workflow of another system asks a person, who answers there
 	AttentionStep      = "step_waits"        // a step of a workflow that only a person can pass: they review it, or override its review
 )
 
@@ -79,6 +81,11 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 		return nil, err
 	}
 	all = append(all, limits...)
+	questions, err := b.questions(ctx, v.Who)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, questions...)
 	if u := b.untrusted(cfg); u != nil {
 		all = append(all, *u)
 	}
@@ -130,6 +137,25 @@ func unclearLimits(ctx context.Context, v store.View) (all []Attention, err erro
 				all = append(all, Attention{Kind: AttentionLimit, ID: at.ID, State: new(WaitingForLimit), Title: w.Title + ": " + r.Text(), Since: &r.Since, Command: "deepwork run status " + Short(at.ID), TaskID: at.TaskID, at: run.Waits[i].Since})
 			}
 		}
+	}
+	return all, nil
+}
+
+// questions returns what sources of workflows ask a person: those of the caller, or all for the user.
+func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attention, err error) {
+	if !b.Database.Exists() {
+		return nil, nil
+	}
+	asking, err := b.Database.Executions().Asking(ctx)
+	if err != nil {
+		return nil, Fault("looking for questions of sources", err)
+	}
+	for _, x := range asking {
+		var p source.Progress
+		if !who.Owner && x.Identity != who.Identity || json.Unmarshal(x.Progress, &p) != nil {
+			continue
+		}
+		all = append(all, Attention{Kind: AttentionSource, ID: x.ID, Title: fmt.Sprintf("%s asks for %s: %s", x.Source, x.WorkflowName, p.Asks), Since: new(Stamp(x.StartedAt)), at: x.StartedAt})
 	}
 	return all, nil
 }

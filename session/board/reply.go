@@ -112,12 +112,12 @@ type TasksReply struct {
 
 // Attention is one thing that waits for a person.
 type Attention struct {
-	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_stopped (it failed, was interrupted, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit without a known end) or step_waits (only a person can pass it)"`
+	Kind    string  `json:"kind" jsonschema:"attempt_failed, attempt_to_review, attempt_conflicts (of a merge), run_stopped (it failed, was interrupted, or paused by a budget), untrusted (what the config asks for is not approved), budget_reached (so that no agent starts), limit_unclear (a run waits for a limit without a known end), source_asks (a workflow of another system, where a person answers) or step_waits (only a person can pass it)"`
 	ID      string  `json:"id" jsonschema:"UUID of the attempt, id of the session, key of the config, or what identifies a part of it"`
 	State   *State  `json:"state" jsonschema:"of an attempt or a run: queued, running, waiting_for_you, waiting, paused, conflicts, interrupted, failed, stopped, completed or merged; or null"`
 	Title   string  `json:"title" jsonschema:"title of the task, or what waits, in one line"`
 	Since   *string `json:"since" jsonschema:"since when it waits, RFC 3339 in UTC, or null"`
-	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project"`
+	Command string  `json:"command" jsonschema:"what a person runs in a terminal, in the project; empty for source_asks"`
 
 	Waits   *session.AwaitingStep `json:"-"` // of StepWaits
 	TaskID  string                `json:"-"` // of an attempt

@@ -150,6 +150,7 @@ const (
 	TooManyPaths           = "too_many_paths"           // Pass fewer paths
 	TooManyRepos           = "too_many_repos"           // Pass fewer repositories
 	TooManyRuns            = "too_many_runs"            // Wait until executions have ended, or end one with `cancel_execution`, and call again
+	TooManyTasks           = "too_many_tasks"           // Wait until tasks have ended, or cancel one, and call again
 	TwoTargets             = "two_targets"              // Pass only one of `attempt_id` and `session_id`
 	UnknownAction          = "unknown_action"           // Pass one of the actions that the error lists
 	UnknownArgument        = "unknown_argument"         // Leave out the argument that the error names, or correct its name

@@ -74,7 +74,7 @@ func (e *Engine) call(ctx context.Context, identity string, w *source.Workflow, 
 	}
 	answerCtx, release := untilLeaving(ctx)
 	defer release()
-	if within := replyWithin(cfg, w); within > 0 {
+	if within := session.ReplyWithin(ctx, replyWithin(cfg, w)); within > 0 {
 		var cancel context.CancelFunc
 		answerCtx, cancel = context.WithTimeoutCause(answerCtx, within, errReply)
 		defer cancel()

@@ -206,7 +206,7 @@ func (e *Engine) follow(ctx context.Context, n *entry) outcome {
 			if a.Progress != nil {
 				n.advance(*a.Progress)
 			}
-			pause, failed, refused, asked = interval, 0, 0, true
+			pause, failed, refused, asked = max(interval, a.Pause), 0, 0, true
 			continue
 		}
 		if ctx.Err() != nil {

@@ -37,6 +37,15 @@ func (e *Engine) Status(ctx context.Context, identity, executionID string) (*Run
 	return x, err
 }
 
+// Outcome returns a run as Call does: one that has not completed is its error.
+func (e *Engine) Outcome(ctx context.Context, identity, executionID string) (*Run, error) {
+	x, err := e.Status(ctx, identity, executionID)
+	if err != nil || x.EndedAt == nil {
+		return x, err
+	}
+	return answer(&view{Run: *x, over: true}, "workflow_tools.execution_timeout")
+}
+
 // known is Status, which also returns a run whose source cannot be asked.
 func (e *Engine) known(ctx context.Context, identity, executionID string) (*Run, error) {
 	e.config(ctx) // a new limit takes effect now

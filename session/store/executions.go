@@ -97,6 +97,8 @@ type Executions interface {
 	// Newest returns an identity's newest executions, without results, at most limit,
 	// and how many it has.
 	Newest(ctx context.Context, identity string, limit int) (list []Execution, total int, err error)
+	// Asking returns the executions that are not over and whose source asks a person something, the newest first.
+	Asking(ctx context.Context) ([]Execution, error)
 	// Due returns how long it takes until TakeUp finds something, if nobody renews it: 0 or less means
 	// now. It reports false if there is nothing to wait for.
 	Due(ctx context.Context, following []string) (in time.Duration, found bool, err error)

@@ -26,6 +26,7 @@ type Database interface {
 	Sessions() Sessions
 	Board() Board
 	Executions() Executions
+	LongCalls() LongCalls
 	Changes() Changes
 	// Where returns its location for messages.
 	Where() string

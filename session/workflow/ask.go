@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"deepwork/actor/wait"
@@ -10,9 +11,10 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An AskFunc has the client of a call ask its user. It returns nil if there is no answer by the end of
-// ctx. Only Passed and Feedback of the answer are used.
-type AskFunc func(ctx context.Context, question string) *machine.Answer
+// An AskFunc has the client of a call ask its user. key names the question: its session, step and outputs, and who
+// is asked. The answer is nil if there is none by the end of ctx; later means that the client asks once the call is
+// answered, and makes the call again with what its user says. Only Passed and Feedback of the answer are used.
+type AskFunc func(ctx context.Context, key, question string) (answer *machine.Answer, later bool)
 
 type askKey struct{}
 
@@ -32,7 +34,7 @@ func clientOf(ctx context.Context) AskFunc {
 // is not asked again about these outputs.
 func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q decision) (settled bool, err error) {
 	client := clientOf(ctx)
-	key := who.Identity + " " + id + " " + q.Digest
+	key := machine.Digest(fmt.Sprintf("%q", []string{who.Identity, id, q.Step, q.Digest}))
 	if _, before := e.declined.Load(key); before || client == nil || within.Err() != nil {
 		return false, nil
 	}
@@ -51,7 +53,10 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 		}
 		cancel()
 	})
-	answer := client(within, h.Brief())
+	answer, later := client(within, key, h.Brief())
+	if later {
+		return false, nil
+	}
 	if answer != nil {
 		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
 	}

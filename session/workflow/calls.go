@@ -114,6 +114,9 @@ type FinishArgs struct {
 	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
 
 	Merged bool `json:"-"` // by the leader of a run, which has merged the branch of an item
+	// Joined is the digest of the outputs for whose verdict an earlier call of this one waits; "" means that it is
+	// the first. No review begins again whose try is void.
+	Joined string `json:"-"`
 }
 
 // Finish reports a step as finished (seed 000, 001.4). If it is repeated with the step_id and
@@ -168,14 +171,15 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		return nil, err
 	}
 	who.Call.Named = a.SessionID != nil
+	within := session.ReplyWithin(ctx, how.ReplyWithin)
 	once := func(id string) (*finished, error) {
-		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+how.ReplyWithin, func(r actor.Reply[*finished]) message {
-			return &finishCall{caller: who, args: a, arrived: arrived, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
+		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+within, func(r actor.Reply[*finished]) message {
+			return &finishCall{caller: who, args: a, until: arrived.Add(within), joined: a.Joined, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
 		})
 	}
 	finish := func(id string) (*finished, error) {
 		f, err := once(id)
-		if err == nil && c.ask(ctx, who, f, arrived.Add(how.ReplyWithin)) {
+		if err == nil && c.ask(ctx, who, f, arrived.Add(within)) {
 			return once(id)
 		}
 		return f, err

@@ -121,7 +121,7 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 	stepID, p := c.plan.Step.ID, a.state.ProgressOrNew(c.plan.Step.ID, a.engine.now())
 	running, last := a.reviews[stepID], p.Newest()
 	if running != nil && running.digest == c.bound {
-		a.join(running, m, how)
+		a.join(running, m)
 		return nil, errLater
 	}
 	// Whether this call is to tell the result of the last attempt: it has waited for it, or nobody was told.
@@ -146,11 +146,11 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 			return nil, superseded(stepID)
 		}
 		if running == nil && last.Open() && last.Digest == c.bound {
-			if f, err := a.elsewhere(ctx, m, stepID, how); f != nil || err != nil {
+			if f, err := a.elsewhere(ctx, m, stepID); f != nil || err != nil {
 				return f, err
 			}
 		}
-		return a.beginChecks(c, &check.Round{Subject: m.subject, Before: content, Known: known, Over: over}, how)
+		return a.beginChecks(c, &check.Round{Subject: m.subject, Before: content, Known: known, Over: over})
 	}
 	var failed []*machine.Verdict
 	for _, v := range known {
@@ -211,7 +211,7 @@ func (a *sessionActor) passedOver(c *candidate, how Reviewing) []bool {
 }
 
 // beginChecks records an attempt at the checks, durably, and runs those that have no result for the content.
-func (a *sessionActor) beginChecks(c *candidate, round *check.Round, how Reviewing) (*finished, error) {
+func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished, error) {
 	e, stepID := a.engine, c.plan.Step.ID
 	if e.Checks == nil {
 		return nil, session.NotNow(codes.CheckNotRun, "Step '%s' has checks, and this process does not run any. Call a server of the project.", stepID)
@@ -229,7 +229,7 @@ func (a *sessionActor) beginChecks(c *candidate, round *check.Round, how Reviewi
 	}
 	task := gate.Task{Key: "checks", RunEach: "step", Do: func(ctx context.Context) error { return e.Checks.Run(ctx, round) }}
 	sub := gate.Submission{SessionID: a.id, Job: c.def.Job, Workflow: c.def.Workflow.Name, Step: c.plan.Step}
-	return a.begin(c.m, r, next, how, func(ctx context.Context, each func(gate.Verdict)) error {
+	return a.begin(c.m, r, next, func(ctx context.Context, each func(gate.Verdict)) error {
 		return e.Checks.Pool.Run(ctx, a.id, sub, []gate.Task{task}, each)
 	})
 }

@@ -46,7 +46,7 @@ func (a *sessionActor) needsWork(notice, feedback string) *finished {
 type finishCall struct {
 	caller
 	args     FinishArgs
-	arrived  time.Time
+	until    time.Time       // when it has to be answered
 	from     context.Context // the caller's context: once it has ended, nothing may move, since nobody would know
 	progress ProgressFunc    // may be nil
 	conn     *Conn           // told of the transition once it is durable

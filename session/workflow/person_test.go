@@ -274,14 +274,14 @@ func TestAClientAsksItsUser(t *testing.T) {
 			c := srv.Connect("local")
 			id := p.start(c, "alpha", "main").BeginStep.SessionID
 			asked := 0
-			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func(ctx context.Context, question string) *machine.Answer {
+			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func(ctx context.Context, _, question string) (*machine.Answer, bool) {
 				if asked++; !strings.Contains(question, "good.md") || !strings.Contains(question, "Would you sign it?") {
 					t.Errorf("question %q", question)
 				}
 				if test.hangs {
 					<-ctx.Done()
 				}
-				return test.answer
+				return test.answer, false
 			})
 			var r *machine.FinishReply
 			for range 2 {
@@ -351,10 +351,10 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			c1 := srv.Connect("local")
 			id := p.start(c1, "alpha", "main").BeginStep.SessionID
 			asked := make(chan struct{})
-			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func(ctx context.Context, _ string) *machine.Answer {
+			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func(ctx context.Context, _, _ string) (*machine.Answer, bool) {
 				close(asked)
 				<-ctx.Done()
-				return nil
+				return nil, false
 			})
 			got := beside(t, with, c1, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)
 			<-asked

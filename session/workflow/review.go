@@ -134,6 +134,9 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 		c.bound = content.Bound(digest)
 	}
 	c.evidence = a.override(c, how)
+	if last := a.state.ProgressOrNew(stepID, a.engine.now()).Newest(); m.args.Joined != "" && last != nil && last.State == machine.AttemptVoid && slices.Contains([]string{digest, c.bound}, last.Digest) {
+		return nil, session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
+	}
 	overridden := c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "")
 	if len(c.plan.Step.Checks) > 0 && (overridden || m.misfits == "") {
 		if f, err := a.checked(ctx, c, content, how); f != nil || err != nil {
@@ -184,11 +187,11 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 		return nil, superseded(stepID)
 	}
 	if running != nil && running.digest == digest {
-		a.join(running, m, how)
+		a.join(running, m)
 		return nil, errLater
 	}
 	if running == nil && last.Open() && last.Digest == digest {
-		if f, err := a.elsewhere(ctx, m, stepID, how); f != nil || err != nil {
+		if f, err := a.elsewhere(ctx, m, stepID); f != nil || err != nil {
 			return f, err
 		}
 	}
@@ -203,7 +206,7 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. "+a.afterLimit(stepID, how)+m.notice))
 		}
 	}
-	return a.beginReview(ctx, c, sub, tasks, hashes, how)
+	return a.beginReview(ctx, c, sub, tasks, hashes)
 }
 
 func superseded(stepID string) error {
@@ -211,10 +214,10 @@ func superseded(stepID string) error {
 }
 
 // join lets a call wait for a review, as long as its budget lasts.
-func (a *sessionActor) join(r *review, m *finishCall, how Reviewing) {
+func (a *sessionActor) join(r *review, m *finishCall) {
 	m.joined = r.digest
 	w := &waiter{m: m}
-	left := max(how.ReplyWithin-time.Since(m.arrived), 0)
+	left := max(time.Until(m.until), 0)
 	w.timer = time.AfterFunc(left, func() {
 		if err := a.tell(waitOver{r, w}); err != nil {
 			m.reply.Fail(err)
@@ -285,9 +288,11 @@ func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total in
 	if last := a.state.Progress(stepID).Newest(); last != nil && last.Checks {
 		what, counts = "Checks running: the checks of step '%s' are", "their results"
 	}
-	return a.needsWork(m.notice, fmt.Sprintf(
+	f := a.needsWork(m.notice, fmt.Sprintf(
 		what+" still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for "+counts+".",
 		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
+	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: m.joined}
+	return f
 }
 
 // A hold keeps the actor awake during a review, by an ask that is answered at its end.
@@ -319,7 +324,7 @@ func (a *sessionActor) drop(r *review, why error) {
 
 // beginReview records the attempt, durably, and passes what has not passed before to the gate (seed
 // 000, 001.4.8 and 001.4.11).
-func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string, how Reviewing) (*finished, error) {
+func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string) (*finished, error) {
 	stepID, digest := c.plan.Step.ID, c.digest
 	r := &review{stepID: stepID, digest: digest, began: a.engine.now(), order: map[string]int{}}
 	var todo []gate.Task
@@ -349,7 +354,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		c.evidence = a.evidence(c, machine.ByReviewer, r.reused[0].Reviewer)
 		return a.approve(ctx, next, c)
 	}
-	return a.begin(c.m, r, next, how, func(ctx context.Context, each func(gate.Verdict)) error {
+	return a.begin(c.m, r, next, func(ctx context.Context, each func(gate.Verdict)) error {
 		return a.engine.Gate.Run(ctx, a.id, sub, todo, each)
 	})
 }
@@ -363,7 +368,7 @@ func (a *sessionActor) replacing(r *review) *machine.State {
 }
 
 // begin stores next, in which the attempt of a review is open, starts the review, and lets the call wait for it.
-func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, how Reviewing, start func(ctx context.Context, each func(gate.Verdict)) error) (*finished, error) {
+func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, start func(ctx context.Context, each func(gate.Verdict)) error) (*finished, error) {
 	stepID := r.stepID
 	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
 	if err := a.commit(m.MovedBy, next, w); err != nil {
@@ -395,7 +400,7 @@ func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, how 
 		actor.Ask(runCtx, a.self(), func(reply actor.Reply[struct{}]) message { return hold{r, reply} })
 		cancel()
 	})
-	a.join(r, m, how)
+	a.join(r, m)
 	return nil, errLater
 }
 
@@ -436,4 +441,21 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.
 		fmt.Fprintf(h, "%q %s\n", t.Key, t.Digest)
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// CancelReview ends the review or the checks that a finished_step waits for, whose try is void then, and takes back
+// what a person was asked. It changes nothing once that is over.
+func (c *Conn) CancelReview(ctx context.Context, g machine.Going) error {
+	return c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
+		at, next := a.engine.now(), a.state
+		if last := a.state.ProgressOrNew(g.StepID, at).Newest(); last.Open() && last.Digest == g.Digest {
+			next = next.CloseAttempt(g.StepID, nil, "its caller cancelled it", at)
+		} else if p := a.state.Progress(g.StepID); p != nil && p.Question.Open() && p.Question.Digest == g.Digest {
+			next = next.Unask(g.StepID, "", at)
+		}
+		if next == a.state {
+			return nil
+		}
+		return a.commit(nil, next, nil)
+	})
 }

@@ -306,7 +306,7 @@ func (e *Engine) leaveReviews(ctx context.Context) {
 
 // elsewhere lets a call wait for the review of a step, open in the record, that another process runs. It
 // returns neither a reply nor an error if the review is to be taken up.
-func (a *sessionActor) elsewhere(ctx context.Context, m *finishCall, stepID string, how Reviewing) (*finished, error) {
+func (a *sessionActor) elsewhere(ctx context.Context, m *finishCall, stepID string) (*finished, error) {
 	if changed, err := a.refresh(ctx); err != nil {
 		return nil, err
 	} else if changed {
@@ -318,7 +318,7 @@ func (a *sessionActor) elsewhere(ctx context.Context, m *finishCall, stepID stri
 	}
 	p := a.state.Progress(stepID)
 	m.joined = p.Newest().Digest
-	left := how.ReplyWithin - time.Since(m.arrived)
+	left := time.Until(m.until)
 	if left <= 0 {
 		return a.stillRunning(m, stepID, running.Done, running.Total, p.Newest().OpenedAt), nil
 	}
@@ -370,12 +370,8 @@ func (a *sessionActor) looked(ctx context.Context, m *finishCall, stepID string)
 		return nil, err
 	}
 	if last := a.state.Progress(stepID).Newest(); m.from.Err() == nil && last.Open() && last.Digest == m.joined && a.reviews[stepID] == nil {
-		how, err := a.reviewing(ctx)
-		if err != nil {
-			return nil, err
-		}
 		running, err := a.runs(ctx, stepID)
-		left := how.ReplyWithin - time.Since(m.arrived)
+		left := time.Until(m.until)
 		switch {
 		case err != nil:
 			return nil, err

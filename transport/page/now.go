@@ -273,6 +273,7 @@ var attentions = map[string]struct {
 	board.AttentionRun:       {"run", "", "", hasStopped},
 	board.AttentionReview:    {"agent", "", "", toReview},
 	board.AttentionStep:      {"session", string(board.WaitingForYou), "its review failed: override it, or have the agent do it again", asksPerson},
+	board.AttentionSource:    {"execution", string(board.WaitingForYou), "answer it at that system", asksPerson},
 	board.AttentionUntrusted: {"project", "not approved", "read what it asks for, then approve it at a terminal", blocksAll},
 	board.AttentionLimit:     {"run", "", "it is tried again a few times, then it stops and asks you", hasStopped},
 	board.AttentionBudget:    {"budget", "reached", "no agent starts until you raise it", blocksAll},
@@ -309,6 +310,9 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 	case board.AttentionUntrusted:
 		i.Link = "/trust"
 		i.Do = &deed{Label: "Read…", Link: i.Link}
+		return i
+	case board.AttentionSource:
+		i.Link, i.Do = "/sources", &deed{Label: "Open", Link: "/sources"}
 		return i
 	case board.AttentionBudget:
 		i.Link = "/board"

@@ -32,6 +32,7 @@ type CallLog struct {
 	identity string // the caller's
 	Tool     string
 	Counted  string // the tool's name in the metrics, if it is not Tool
+	Polled   bool   // it is logged at debug, unless it fails: such calls are many
 	level    slog.Level
 	session  *string // as given
 	began    time.Time
@@ -45,7 +46,7 @@ type CallLog struct {
 
 // outcomeOf returns the outcome that most tools log for a reply.
 func outcomeOf(reply any) string {
-	if x := executionOf(reply); x != nil {
+	if x := ExecutionOf(reply); x != nil {
 		return string(x.State)
 	}
 	return "ok"

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -58,7 +59,7 @@ func accepted(reply any) (*mcp.CallToolResult, error) {
 // tooLarge returns the error for a reply of n bytes of a call that was executed. The reply is not
 // shortened, since nobody could see what is missing.
 func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
-	x := executionOf(reply)
+	x := ExecutionOf(reply)
 	what, next := "was executed, but its reply is too large to send", s.again(tool)
 	switch t := s.tools[tool]; {
 	case t.Hints.ReadOnly:
@@ -82,7 +83,7 @@ func (s *Set) tooLarge(tool string, n int, reply any) *session.Error {
 // labelled adds the name of the source to meta if the reply is an execution, so that programs know
 // whose words the reply has.
 func labelled(meta mcp.Meta, reply any) mcp.Meta {
-	x := executionOf(reply)
+	x := ExecutionOf(reply)
 	if x == nil {
 		return meta
 	}
@@ -93,8 +94,8 @@ func labelled(meta mcp.Meta, reply any) mcp.Meta {
 	return meta
 }
 
-// executionOf returns the execution that a reply describes, or nil.
-func executionOf(reply any) *remote.Run {
+// ExecutionOf returns the execution that a reply describes, or nil.
+func ExecutionOf(reply any) *remote.Run {
 	if called, ok := reply.(*any); ok { // of call_workflow_tool
 		reply = *called
 	}
@@ -152,6 +153,13 @@ func waiting(meta mcp.Meta, of any) mcp.Meta {
 		meta[WaitingMeta] = w.Waiting()
 	}
 	return meta
+}
+
+// IsTemporary reports whether a result says that the call can only be made again, or that the server cannot be used
+// now.
+func IsTemporary(res *mcp.CallToolResult) bool {
+	of, _ := res.Meta[ErrorMeta].(map[string]any)
+	return res.Meta[WaitingMeta] != nil || of["code"] == codes.Stopping || of["code"] == codes.ConfigInvalid
 }
 
 // broken returns the result of a call that failed because of an internal error.
@@ -274,3 +282,25 @@ func CursorArgument(cursor *string, next string) (last string, given bool, err e
 	}
 	return last, true, nil
 }
+
+// ProgressWords returns the message for a waiting caller (seed 003, 7.3).
+func ProgressWords(now *remote.Run) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "execution_id %s: ", now.ExecutionID)
+	p := now.Progress
+	if p == nil || p.Value == nil && p.Message == "" {
+		return b.String() + string(now.State)
+	}
+	if p.Value != nil {
+		b.WriteString(number(*p.Value))
+		if p.Total != nil {
+			b.WriteString(" of " + number(*p.Total))
+		}
+		if p.Message != "" {
+			b.WriteString(", ")
+		}
+	}
+	return b.String() + Plain(p.Message)
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }

@@ -54,6 +54,21 @@ type WorkflowCaller interface {
 	Abort(context.Context, workflow.AbortArgs) (*machine.AbortReply, error)
 	Step(context.Context, workflow.StepArgs) (*machine.StepReply, error)
 	GoTo(context.Context, workflow.GoToArgs) (*machine.GoToReply, error)
+	CancelReview(context.Context, machine.Going) error
+}
+
+// Newest is the first version of the protocol in which a request has what its client can do, and a server asks the
+// user of a client in its reply.
+const Newest = "2026-07-28"
+
+// Tasks gives callers a task of MCP for a call whose work goes on; see package tasks.
+type Tasks interface {
+	// Admit returns why a call is refused, or nil: the tasks of its caller count like calls in flight.
+	Admit(ctx context.Context, c *Caller, req *mcp.CallToolRequest) *session.Error
+	// Within returns the context of a call, which is answered earlier if its client takes tasks.
+	Within(ctx context.Context, req *mcp.CallToolRequest) context.Context
+	// Instead returns what is sent instead of a reply, or nil.
+	Instead(ctx context.Context, c *Caller, req *mcp.CallToolRequest, reply any) mcp.Result
 }
 
 // A Caller is the caller of a tool.
@@ -105,7 +120,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	// Made at the first call: those of all tools would delay the start, and most tools are never called.
 	check := sync.OnceValue(func() *arguments { return newArguments(t.Name, reflect.TypeFor[A]()) })
 	listed := &mcp.Tool{
-		Name: t.Name, Title: t.Title, Description: t.Description,
+		Meta: metaOf(t.Name), Name: t.Name, Title: t.Title, Description: t.Description,
 		InputSchema: listedInput(t.Input), OutputSchema: t.Output,
 		Annotations: &mcp.ToolAnnotations{
 			ReadOnlyHint:    t.Hints.ReadOnly,
@@ -126,7 +141,7 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 		var args A
 		log := CallLog{Tool: t.Name, outcomeOf: t.Outcome}
 		if client := req.ClientInfo(); t.Polled && client != nil && client.Name == source.ClientName {
-			log.level = slog.LevelDebug
+			log.Polled = true
 		}
 		return s.Serve(ctx, c, req, log, func(log *CallLog) *session.Error {
 			if t.Withheld != nil {
@@ -156,6 +171,7 @@ type Set struct {
 	// Unregistered finds the handler of a tool that is not registered; nil means there are no such
 	// tools.
 	Unregistered func(ctx context.Context, name string) Handler
+	Tasks        Tasks // nil means that there are none
 	InFlight     InFlight
 
 	handlers map[string]Handler
@@ -200,6 +216,12 @@ func (s *Set) Announce() { s.MCP.AddTool(s.first, dispatched) }
 
 type dispatchKey struct{}
 
+// A dispatch is a call on its way through the SDK, whose handlers return only results of tools.
+type dispatch struct {
+	do      func(context.Context) (*mcp.CallToolResult, error)
+	instead mcp.Result // of the result; nil means nothing
+}
+
 // Dispatch has next execute a call with the handler of its tool. A tool that is not registered with
 // the SDK is called under the name of one that is.
 func (s *Set) Dispatch(ctx context.Context, c *Caller, req *mcp.CallToolRequest, next mcp.MethodHandler, method string) (mcp.Result, error) {
@@ -222,13 +244,17 @@ func (s *Set) Dispatch(ctx context.Context, c *Caller, req *mcp.CallToolRequest,
 		params.Name = s.first.Name
 		registered.Params = &params
 	}
-	carryOut := func(ctx context.Context) (*mcp.CallToolResult, error) { return do(ctx, c, req) }
-	return next(context.WithValue(ctx, dispatchKey{}, carryOut), method, &registered)
+	d := &dispatch{do: func(ctx context.Context) (*mcp.CallToolResult, error) { return do(ctx, c, req) }}
+	res, err := next(context.WithValue(ctx, dispatchKey{}, d), method, &registered)
+	if err == nil && d.instead != nil {
+		res = d.instead
+	}
+	return res, err
 }
 
 // dispatched is the SDK's handler of every registered tool.
 func dispatched(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	return ctx.Value(dispatchKey{}).(func(context.Context) (*mcp.CallToolResult, error))(ctx)
+	return ctx.Value(dispatchKey{}).(*dispatch).do(ctx)
 }
 
 // Serve wraps every tool call: logs, metrics, recovery from panics, and the checks before the
@@ -255,6 +281,9 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		log.end(ctx, reply)
 	}()
 
+	if log.Polled {
+		log.level = slog.LevelDebug
+	}
 	fault := decode(&log)
 	log.begin(ctx, c.Workflows)
 	if fault == nil && s.Check != nil {
@@ -262,15 +291,31 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 			fault = BadConfig(err)
 		}
 	}
+	if fault == nil && s.Tasks != nil {
+		fault = s.Tasks.Admit(ctx, c, req)
+	}
 	if fault != nil {
 		log.outcome = fault.Code
 		return refused(fault), nil
 	}
-	ctx, quiet := s.withProgress(s.withAsk(ctx, req), req)
+	asked := mcp.InputRequestMap{}
+	ctx, quiet := s.withProgress(s.withAsk(ctx, req, asked), req)
 	defer quiet() // before the reply is sent
+	if s.Tasks != nil {
+		ctx = s.Tasks.Within(ctx, req)
+	}
 	reply, err = work(ctx)
 	if err == nil {
 		log.outcome = log.outcomeOf(reply)
+		if d, _ := ctx.Value(dispatchKey{}).(*dispatch); d != nil && s.Tasks != nil {
+			if d.instead = s.Tasks.Instead(ctx, c, req, reply); d.instead != nil {
+				log.outcome = "task"
+				return &mcp.CallToolResult{}, nil
+			}
+		}
+		if len(asked) > 0 {
+			return &mcp.CallToolResult{InputRequests: asked, RequestState: "asked"}, nil
+		}
 		if res, err = accepted(reply); err != nil {
 			err = fmt.Errorf("encoding the reply: %w", err)
 		} else if n := len(res.StructuredContent.(json.RawMessage)); n > MaxReplyBytes {
@@ -293,29 +338,45 @@ func BadConfig(err error) *session.Error {
 		"The configuration is not valid: %v. Correct the file that this names, .deepwork/config.yml or your own config, and call again; no restart is needed.", err).Because(err)
 }
 
-// withAsk lets a call ask the user of its client, by MCP's elicitation, if the client declares it and
-// takes requests from the server while it waits for the call.
-func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest) context.Context {
+// withAsk lets a call ask the user of its client, by MCP's elicitation, if the client declares it: while it waits for
+// the call or, in the newest protocol, by the reply, which is asked then, and the call that the client makes again.
+func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.InputRequestMap) context.Context {
 	if req.Session == nil { // a call that no client made
 		return ctx
 	}
-	p := req.Session.InitializeParams()
-	if p == nil || p.Capabilities == nil || p.Capabilities.Elicitation == nil {
+	can := req.ClientCapabilities()
+	if can == nil || can.Elicitation == nil {
 		return ctx
 	}
-	return workflow.WithAsk(ctx, func(ctx context.Context, question string) *machine.Answer {
-		r, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema})
+	return workflow.WithAsk(ctx, func(ctx context.Context, key, question string) (answer *machine.Answer, later bool) {
+		form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
+		if req.ProtocolVersion() >= Newest {
+			r, given := req.Params.InputResponses[key].(*mcp.ElicitResult)
+			if !given {
+				asked[key] = form
+			}
+			return answerOf(r), !given
+		}
+		r, err := req.Session.Elicit(ctx, form)
 		if err != nil {
 			s.Logger.LogAttrs(ctx, slog.LevelDebug, "the client did not ask its user", slog.Any("error", err))
-			return nil
+			return nil, false
 		}
-		decision, _ := r.Content["decision"].(string)
-		if r.Action != "accept" || decision != "pass" && decision != "fail" {
-			return nil
-		}
-		feedback, _ := r.Content["feedback"].(string)
-		return &machine.Answer{Passed: decision == "pass", Feedback: feedback}
+		return answerOf(r), false
 	})
+}
+
+// answerOf returns what a client's user answered, or nil: nothing but a form that was sent is an answer.
+func answerOf(r *mcp.ElicitResult) *machine.Answer {
+	if r == nil || r.Action != "accept" {
+		return nil
+	}
+	decision, _ := r.Content["decision"].(string)
+	if decision != "pass" && decision != "fail" {
+		return nil
+	}
+	feedback, _ := r.Content["feedback"].(string)
+	return &machine.Answer{Passed: decision == "pass", Feedback: feedback}
 }
 
 // answerSchema is the form that a client's user fills in. Nothing in it has a default: no answer is no

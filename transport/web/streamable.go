@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/session"
+	"deepwork/transport/tool"
 )
 
 // sessionsPerConnection is the allowed number of MCP sessions per allowed network connection: a
@@ -64,7 +65,7 @@ func (h *Server) streamable() http.Handler {
 }
 
 // StatelessSince is the first protocol version without sessions.
-const StatelessSince = "2026-07-28"
+const StatelessSince = tool.Newest
 
 // isStateless reports whether a request belongs to no MCP session, by its protocol version, which
 // compares like a date. Only the header is read: the stateless handler answers a request that has

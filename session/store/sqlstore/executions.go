@@ -107,6 +107,12 @@ func (e executions) Newest(ctx context.Context, identity string, limit int) ([]s
 	return all, total, err
 }
 
+func (e executions) Asking(ctx context.Context) ([]store.Execution, error) {
+	return look(ctx, e.Store, "looking for questions of sources", func(t Tx) []store.Execution {
+		return List[store.Execution](t, `SELECT `+executionColumns+` FROM workflow_executions WHERE `+isOpen+` AND instr(coalesce(progress, ''), '"asks":') > 0 ORDER BY started_at DESC`)
+	})
+}
+
 func textOfIDs(ids []string) string { return strings.Join(ids, " ") }
 
 func (e executions) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {

@@ -299,6 +299,9 @@ func (s *Store) Board() store.Board { return board{Store: s} }
 // Executions returns the executions of workflows at other systems.
 func (s *Store) Executions() store.Executions { return executions{s} }
 
+// LongCalls returns the calls of tools that take long.
+func (s *Store) LongCalls() store.LongCalls { return calls{s} }
+
 // Sessions returns the sessions of the project.
 func (s *Store) Sessions() store.Sessions { return workflows{s} }
 

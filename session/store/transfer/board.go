@@ -18,7 +18,7 @@ type table struct{ name, order string }
 // maintained by the database (task_counts).
 var tables = []table{
 	{"projects", ""}, {"repos", ""}, {"tasks", ""}, {"task_dependencies", ""}, {"attempts", ""}, {"attempt_repos", ""}, {"sessions", ""}, {"executions", "seq"}, {"attempt_reports", ""}, {"attempt_comments", ""}, {"usages", "seq"},
-	{"requests", "rowid"}, {"workflow_executions", ""},
+	{"requests", "rowid"}, {"workflow_executions", ""}, {"long_calls", ""},
 	{"definitions", ""}, {"workflow_sessions", ""}, {"session_parts", ""}, {"session_requests", ""},
 }
 

@@ -211,6 +211,16 @@ type FinishReply struct {
 	Stack                  []StackEntry      `json:"stack" jsonschema:"the workflows in progress, bottom first"`
 
 	outdated, alone bool
+
+	Going *Going `json:"-"` // set if the call waits for a verdict
+}
+
+// Going is what a finished_step waits for.
+type Going struct {
+	SessionID string `json:"session_id"`
+	StepID    string `json:"step_id"`
+	Digest    string `json:"digest"` // of what is judged
+	Question  string `json:"-"`      // what the caller's client may ask its user; "" means nothing
 }
 
 // NewFinishReply returns a reply with notices that are not empty. Every reply of finished_step is made by it, or is

@@ -4,6 +4,7 @@ package board
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -79,7 +80,44 @@ func runWorkflow(e Engine, ctx context.Context, who session.Caller, a attempt.Ru
 	if err != nil {
 		return nil, err
 	}
-	return &attempt.RunMade{RunID: r.RunID, TaskID: r.TaskID, State: r.State, Branch: r.Branch, Workspace: r.Workspace}, nil
+	made := &attempt.RunMade{RunID: r.RunID, TaskID: r.TaskID, State: r.State, Branch: r.Branch, Workspace: r.Workspace}
+	return waited(ctx, e, who, "run_workflow", a.Wait, r.RunID, made)
+}
+
+func startTaskAttempt(e Engine, ctx context.Context, who session.Caller, a attempt.StartArgs) (*attempt.AttemptReply, error) {
+	r, err := e.StartTaskAttempt(ctx, who, a)
+	if err != nil {
+		return nil, err
+	}
+	return waited(ctx, e, who, "start_task_attempt", a.Wait, r.AttemptID, r)
+}
+
+func followUp(e Engine, ctx context.Context, who session.Caller, a attempt.FollowUpArgs) (*attempt.FollowUpReply, error) {
+	r, err := e.FollowUp(ctx, who, a)
+	if err != nil {
+		return nil, err
+	}
+	return waited(ctx, e, who, "follow_up", a.Wait && a.Action != attempt.ActionCancel, r.AttemptID, r)
+}
+
+// waited returns the reply of a call that has started an agent or, if it is to wait, the one that it has then.
+func waited[R any](ctx context.Context, e Engine, who session.Caller, tool string, wait bool, attemptID string, first *R) (*R, error) {
+	if !wait {
+		return first, nil
+	}
+	now, err := e.Await(ctx, who, attemptID)
+	if err != nil {
+		return nil, board.Midway(err)
+	}
+	encoded, err := json.Marshal(first)
+	if err != nil {
+		return nil, err
+	}
+	r, err := attempt.WaitedReply(tool, encoded, now)
+	if err != nil {
+		return nil, err
+	}
+	return r.(any).(*R), nil
 }
 
 // What the log says of replies.
@@ -134,7 +172,7 @@ var refinements = map[string]func(*jsonschema.Schema){
 	},
 	"needs_attention": func(s *jsonschema.Schema) {
 		allStates(s.Properties["items"].Items)
-		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionLimit, board.AttentionStep)
+		kinds(s, "items", board.AttentionFailed, board.AttentionConflicts, board.AttentionRun, board.AttentionReview, board.AttentionUntrusted, board.AttentionBudget, board.AttentionLimit, board.AttentionSource, board.AttentionStep)
 	},
 	"get_run": func(s *jsonschema.Schema) {
 		allStates(s)

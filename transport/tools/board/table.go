@@ -58,7 +58,7 @@ var agents = []row{
 		Description: "Starts an agent on a task, in a new worktree and branch per repository, and returns at once. " +
 			"When it completes, the task is inreview.",
 		Recheck: "call list_task_attempts: the attempt was created only if it is listed there",
-	}, Engine.StartTaskAttempt),
+	}, startTaskAttempt),
 	method(tool.Tool{
 		Name: "list_task_attempts", Title: "List attempts", Hints: reads, Smaller: smallerPage,
 		Description: "Lists a task's attempts, newest first.",
@@ -81,7 +81,7 @@ var agents = []row{
 		Name: "follow_up", Title: "Follow up an attempt", Hints: follows, Session: "session_id", Outcome: followUpOutcome,
 		Description: "Gives an agent more work in its conversation, or resumes a run. Give attempt_id or session_id.",
 		Recheck:     "call get_attempt to see its state and what is queued",
-	}, Engine.FollowUp),
+	}, followUp),
 	function(tool.Tool{
 		Name: "comment_attempt", Title: "Comment on an attempt's changes", Hints: follows, Outcome: commentOutcome,
 		Description: "Collects and lists comments on an attempt's diff; send gives them to its agent as a follow-up.",

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -49,7 +47,7 @@ func (r *Tools) run(ctx context.Context, c *tool.Caller, t *sources.Tool, argume
 	id, said := "", ""
 	ended, err := r.Runs.Call(calling, c.Identity, t, arguments, func(now remote.Run) {
 		id = now.ExecutionID
-		if words := progressWords(&now); words != said {
+		if words := tool.ProgressWords(&now); words != said {
 			tool.Progress(ctx, words)
 			said = words
 		}
@@ -83,28 +81,6 @@ func byCaller(ctx context.Context) (context.Context, func()) {
 	})
 	return calling, func() { stop(); cancel(nil) }
 }
-
-// progressWords returns the message for a waiting caller (seed 003, 7.3).
-func progressWords(now *remote.Run) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "execution_id %s: ", now.ExecutionID)
-	p := now.Progress
-	if p == nil || p.Value == nil && p.Message == "" {
-		return b.String() + string(now.State)
-	}
-	if p.Value != nil {
-		b.WriteString(number(*p.Value))
-		if p.Total != nil {
-			b.WriteString(" of " + number(*p.Total))
-		}
-		if p.Message != "" {
-			b.WriteString(", ")
-		}
-	}
-	return b.String() + tool.Plain(p.Message)
-}
-
-func number(f float64) string { return strconv.FormatFloat(f, 'g', 6, 64) }
 
 type callArgs struct {
 	Name      string          `json:"name" arg:"Name from list_workflow_tools"`

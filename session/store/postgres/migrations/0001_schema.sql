@@ -341,6 +341,23 @@ CREATE TABLE workflow_executions_all (
 CREATE INDEX workflow_executions_at_source ON workflow_executions_all (scope, source_execution_id) WHERE source_execution_id IS NOT NULL;
 CREATE INDEX workflow_executions_open ON workflow_executions_all (scope, owner) WHERE ended_at IS NULL AND status_supported;
 
+CREATE TABLE long_calls_all (
+	scope      bigint NOT NULL DEFAULT scope(),
+	id         string,
+	key        string NOT NULL,
+	identity   string NOT NULL,
+	tool       string NOT NULL,
+	work       string NOT NULL,
+	status     string NOT NULL CHECK (status IN ('working', 'completed', 'cancelled')),
+	result     string,
+	created_at string NOT NULL,
+	ended_at   string,
+	CHECK ((status = 'working') = (ended_at IS NULL)),
+	PRIMARY KEY (scope, id)
+);
+CREATE UNIQUE INDEX long_calls_working ON long_calls_all (scope, identity, key) WHERE ended_at IS NULL;
+CREATE INDEX long_calls_ended ON long_calls_all (scope, ended_at) WHERE ended_at IS NOT NULL;
+
 CREATE TABLE workflow_sessions_all (
 	scope      bigint NOT NULL DEFAULT scope(),
 	id         string,

@@ -282,6 +282,22 @@ CREATE TABLE workflow_executions (
 CREATE INDEX workflow_executions_at_source ON workflow_executions (source_execution_id) WHERE source_execution_id IS NOT NULL;
 CREATE INDEX workflow_executions_open ON workflow_executions (owner) WHERE ended_at IS NULL AND status_supported;
 
+-- Calls of tools that take long: tasks of MCP.
+CREATE TABLE long_calls (
+	id         TEXT PRIMARY KEY,
+	key        TEXT NOT NULL, -- what it is about
+	identity   TEXT NOT NULL, -- of the caller, the only one that sees it
+	tool       TEXT NOT NULL,
+	work       TEXT NOT NULL, -- how the work is looked at, JSON
+	status     TEXT NOT NULL CHECK (status IN ('working', 'completed', 'cancelled')),
+	result     TEXT,          -- that of the call, JSON
+	created_at TEXT NOT NULL,
+	ended_at   TEXT,
+	CHECK ((status = 'working') = (ended_at IS NULL))
+) STRICT;
+CREATE UNIQUE INDEX long_calls_working ON long_calls (identity, key) WHERE ended_at IS NULL;
+CREATE INDEX long_calls_ended ON long_calls (ended_at) WHERE ended_at IS NOT NULL;
+
 -- Sessions of workflows, of all roots of the project: the project itself and the workspaces of attempts. (The table
 -- sessions has the conversations of agents.)
 CREATE TABLE workflow_sessions (

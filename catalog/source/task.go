@@ -1,0 +1,131 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
+)
+
+// A source may answer a call of a tool with a task (MCP's extension io.modelcontextprotocol/tasks): then the id of
+// the task is the source's id of the run, and methods of MCP take the place of the source's status and cancel tools.
+// The extension is declared in the calls of tools and the methods of tasks alone: elsewhere the SDK would take a task
+// for an empty result.
+
+// tasksExtension is declared by the requests whose results may be tasks.
+var tasksExtension = &mcp.ClientCapabilities{Extensions: map[string]any{"io.modelcontextprotocol/tasks": struct{}{}}}
+
+// taskID is before the id of a task where the id of a source's execution is expected.
+const taskID = "task:"
+
+// The methods of tasks, which the SDK does not have.
+const (
+	getTask    = "tasks/get"
+	cancelTask = "tasks/cancel"
+)
+
+// A sourceTask is a task in an answer of a source.
+type sourceTask struct {
+	TaskID        string          `json:"taskId"`
+	Status        string          `json:"status"`
+	StatusMessage string          `json:"statusMessage"`
+	PollMS        float64         `json:"pollIntervalMs"`
+	Result        json.RawMessage `json:"result"`
+	Error         json.RawMessage `json:"error"`
+	InputRequests map[string]struct {
+		Params struct {
+			Message string `json:"message"`
+		} `json:"params"`
+	} `json:"inputRequests"`
+}
+
+// tasksSince is the first version of MCP in which a request declares what its client takes.
+const tasksSince = "2026-07-28"
+
+// maxPoll is the longest time that a source may have itself left alone.
+const maxPoll = 30 * time.Second
+
+// answer returns what a task says of the run.
+func (t *sourceTask) answer() (*Answer, error) {
+	a := &Answer{ExecutionID: taskID + t.TaskID, State: Running, Pause: min(time.Duration(t.PollMS)*time.Millisecond, maxPoll)}
+	if len(a.ExecutionID) > maxID {
+		return nil, &RefusedError{Text: fmt.Sprintf("the id of its task has %d bytes, at most %d are allowed", len(t.TaskID), maxID-len(taskID)), Garbled: true}
+	}
+	if message := jsontext.Clip(t.StatusMessage, maxMessageText); message != "" {
+		a.Progress = &Progress{Message: message}
+	}
+	switch t.Status {
+	case "input_required":
+		var asks []string
+		for _, r := range t.InputRequests {
+			asks = append(asks, r.Params.Message)
+		}
+		slices.Sort(asks)
+		words := jsontext.Clip(cmp.Or(strings.TrimSpace(strings.Join(asks, "\n")), t.StatusMessage, "it wants input"), maxMessageText)
+		a.Progress = &Progress{Message: "it waits for an answer of a person: " + words, Asks: words}
+	case "cancelled":
+		a.State, a.Error = Cancelled, t.StatusMessage
+	case "failed":
+		a.State, a.Error = Failed, cmp.Or(errorText(t.Error), t.StatusMessage)
+	case "completed":
+		inner := &reply{}
+		if err := json.Unmarshal(t.Result, inner); err != nil || inner.fault != "" || inner.task != nil {
+			return nil, &RefusedError{Text: "the result of its task is not that of a tool", Garbled: true}
+		}
+		if a.State, a.Output = Completed, shallow(inner.value()); inner.IsError {
+			a.State, a.Error = Failed, inner.text()
+		}
+	}
+	return a, nil
+}
+
+// task calls a method of tasks.
+func (s *source) task(ctx context.Context, method, id string) (*Answer, error) {
+	r, err := s.request(ctx, method, &callRequest{TaskID: strings.TrimPrefix(id, taskID)}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if r.task != nil {
+		return r.task.answer()
+	}
+	if method == cancelTask { // it is asked what has come of it
+		return s.task(ctx, getTask, id)
+	}
+	return nil, &RefusedError{Text: "its answer to " + method + " has no task", Garbled: true}
+}
+
+// tools adds the tools of a server that the config names, as synchronous workflows.
+func (s *source) tools(ctx context.Context, l *link, all *listing) error {
+	for tool, err := range l.session.Tools(ctx, nil) {
+		if err != nil {
+			return fmt.Errorf("listing its tools: %w", err)
+		}
+		named := slices.ContainsFunc(s.def.Tools, func(glob string) bool {
+			is, _ := path.Match(glob, tool.Name) // the config was checked
+			return is
+		})
+		if !named || slices.Contains([]string{s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool}, tool.Name) {
+			continue
+		}
+		page, err := jsontext.Encode([]any{map[string]any{"id": toolID + tool.Name, "name": tool.Name, "category": "tool", "executionType": "sync",
+			"description": cmp.Or(strings.TrimSpace(tool.Description), tool.Title, "The tool "+tool.Name+" of "+s.def.Name), "inputSchema": tool.InputSchema}})
+		if err == nil {
+			_, err = all.add(page)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toolID is before the name of a tool where the id of a workflow is expected.
+const toolID = "tool:"

@@ -1,0 +1,80 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"deepwork/actor/wait"
+	"deepwork/session"
+	"deepwork/session/board"
+)
+
+// A Waited is the reply of a call that lasts until the agent, or the run, that it has started has ended.
+type Waited interface {
+	GoesOn() string   // the id of the attempt while it has not ended; "" if it has, or the call does not wait for it
+	Standing() string // the state of the attempt
+}
+
+// Going is the part of a Waited that callers do not see.
+type Going struct {
+	attempt string
+	state   board.State
+}
+
+// GoesOn implements Waited.
+func (g *Going) GoesOn() string { return g.attempt }
+
+// Standing implements Waited.
+func (g *Going) Standing() string { return string(g.state) }
+
+// awaitFor is how long a call waits at most for what it has started; a task of MCP waits longer.
+const (
+	awaitFor  = 50 * time.Second
+	awaitLook = 500 * time.Millisecond
+)
+
+// Await returns an attempt once it has ended, or when the call has to be answered.
+func (e *Engine) Await(ctx context.Context, who session.Caller, attemptID string) (*FullAttemptReply, error) {
+	b, id, err := e.ViewOfAttempt(ctx, who, board.Target{AttemptID: &attemptID})
+	if err != nil {
+		return nil, err
+	}
+	for until := time.Now().Add(session.ReplyWithin(ctx, awaitFor)); ; {
+		now, err := b.AttemptDetails(ctx, id)
+		if err != nil {
+			return nil, board.AttemptFault("reading the attempt", err, id)
+		}
+		left := time.Until(until)
+		if !now.Attempt.State.Open() || left <= 0 || wait.For(ctx, min(left, awaitLook)) != nil {
+			return e.GetAttempt(ctx, who, AttemptArgs{board.Target{AttemptID: &id}})
+		}
+	}
+}
+
+// WaitedReply returns the reply of a call of a tool that waits for an attempt: first is what the tool replied when it
+// had started it.
+func WaitedReply(tool string, first json.RawMessage, now *FullAttemptReply) (Waited, error) {
+	going := Going{state: now.State}
+	if now.Open {
+		going.attempt = now.AttemptID
+	}
+	switch tool {
+	case "run_workflow":
+		r := &RunMade{}
+		err := json.Unmarshal(first, r)
+		r.State, r.Going = now.State, going
+		return r, err
+	case "follow_up":
+		r := &FollowUpReply{}
+		err := json.Unmarshal(first, r)
+		r.Going = going
+		return r, err
+	case "start_task_attempt":
+		r := now.AttemptReply
+		r.Going = going
+		return &r, nil
+	}
+	return nil, fmt.Errorf("%s waits for no agent", tool)
+}

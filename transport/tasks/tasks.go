@@ -1,0 +1,277 @@
+// Package tasks is MCP's extension for tasks (io.modelcontextprotocol/tasks, of protocol 2026-07-28): a client that
+// declares it in a request gets a task instead of the reply if the call's work goes on after some seconds, asks for
+// its state, and finds the reply there in the end, also after this server was killed, and at any other of the store.
+//
+// A task is a row, and nothing runs for it: the work is done by the engines that do it for every call, and to look
+// at a task is to make the call again in such a way that it waits for nothing. To change the package, know these:
+//   - store.LongCall: the row;
+//   - work: what a task is about, as the row has it, and how it is looked at and cancelled;
+//   - Set: the tasks of a server, as tool.Tasks and as the methods tasks/get, tasks/update and tasks/cancel.
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/catalog/jsontext"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/codes"
+	"deepwork/session/remote"
+	"deepwork/session/store"
+	"deepwork/transport/tool"
+)
+
+// Extension is the name with which clients and servers declare the extension.
+const Extension = "io.modelcontextprotocol/tasks"
+
+// after is how long a call is waited for before its client gets a task.
+const after = 3 * time.Second
+
+// A Set is the tasks of one server.
+type Set struct {
+	Tools  *tool.Set
+	Calls  store.LongCalls
+	Runs   func() *remote.Engine // of workflows at other systems; nil if there are none
+	Agents *attempt.Engine       // nil without the task board
+	Quota  func() int            // of a caller that is not the user, in calls and tasks at once; 0 means none
+	Logger *slog.Logger
+}
+
+// A state is a task as clients see it: Task of the extension's schema, with the fields of each status.
+type state struct {
+	TaskID        string              `json:"taskId"`
+	Status        string              `json:"status"` // working, input_required, completed or cancelled
+	StatusMessage string              `json:"statusMessage,omitempty"`
+	CreatedAt     string              `json:"createdAt"`
+	LastUpdatedAt string              `json:"lastUpdatedAt"`
+	TTLMS         *int64              `json:"ttlMs"` // from its creation; null while it is working
+	PollMS        int64               `json:"pollIntervalMs,omitempty"`
+	InputRequests mcp.InputRequestMap `json:"inputRequests,omitempty"`
+	Result        json.RawMessage     `json:"result,omitempty"` // of the call
+}
+
+// A result answers a call, or a method of tasks.
+type result struct {
+	mcp.ResultBase
+	ResultType string `json:"resultType"` // task or complete
+	*state
+}
+
+// Declared reports whether the client of a request takes tasks: it says so in each (Capability Negotiation).
+func Declared(req mcp.Request) bool {
+	r, ok := req.(interface {
+		ClientCapabilities() *mcp.ClientCapabilities
+		ProtocolVersion() string
+	})
+	if !ok || r.ProtocolVersion() < tool.Newest {
+		return false
+	}
+	can := r.ClientCapabilities()
+	return can != nil && can.Extensions[Extension] != nil
+}
+
+// Admit implements tool.Tasks.
+func (s *Set) Admit(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest) *session.Error {
+	if looking(ctx) || c.Owner || !Declared(req) {
+		return nil
+	}
+	most := s.Quota()
+	n, err := s.Calls.Count(ctx, c.Identity)
+	if err != nil || most == 0 || n+s.Tools.InFlight.Of(c.Identity) <= most {
+		return nil
+	}
+	return session.NotNow(codes.TooManyTasks, "%s has %d tasks that are working, and with the calls in flight no more than %d are allowed (http.quotas): nothing was done. Call again when one has ended, or cancel one.", c.Identity, n, most).Wait(5 * time.Second)
+}
+
+// Within implements tool.Tasks.
+func (s *Set) Within(ctx context.Context, req *mcp.CallToolRequest) context.Context {
+	if looking(ctx) || !Declared(req) {
+		return ctx
+	}
+	return session.WithReplyWithin(ctx, after)
+}
+
+// Instead implements tool.Tasks.
+func (s *Set) Instead(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest, reply any) mcp.Result {
+	if looking(ctx) || !Declared(req) {
+		return nil
+	}
+	w := workOf(req.Params, reply)
+	if w == nil || w.Execution != "" && s.Tools.Has(req.Params.Name) && req.Params.Name != "call_workflow_tool" { // that looks at one
+		return nil
+	}
+	encoded, err := json.Marshal(w)
+	if err == nil {
+		var call *store.LongCall
+		call, err = s.Calls.Add(ctx, &store.LongCall{ID: uuid.NewString(), Key: w.key(), Identity: c.Identity, Tool: req.Params.Name, Work: encoded, Status: store.CallWorking, CreatedAt: session.Clock()})
+		if err == nil {
+			return &result{ResultType: "task", state: describe(call, w.message(reply))}
+		}
+	}
+	s.Logger.WarnContext(ctx, "a task could not be stored, so the call is answered without one", "tool", req.Params.Name, "error", err)
+	return nil
+}
+
+// describe returns a task as its row has it.
+func describe(c *store.LongCall, message string) *state {
+	t := &state{TaskID: c.ID, Status: c.Status, StatusMessage: jsontext.Clip(message, 1000), CreatedAt: task.FormatTime(c.CreatedAt), LastUpdatedAt: task.FormatTime(c.CreatedAt), Result: c.Result}
+	if c.EndedAt == nil {
+		t.PollMS = min(max(time.Since(c.CreatedAt)/10, time.Second), 30*time.Second).Milliseconds()
+		return t
+	}
+	t.LastUpdatedAt = task.FormatTime(*c.EndedAt)
+	t.TTLMS = new((c.EndedAt.Sub(c.CreatedAt) + store.LongCallKeptFor).Milliseconds())
+	return t
+}
+
+type lookingKey struct{}
+
+// looking reports whether a call is made to look at a task.
+func looking(ctx context.Context) bool { return ctx.Value(lookingKey{}) != nil }
+
+// look returns a task as it is now, and ends it if its work has ended. answers are what the user of the client says to
+// what the task asked.
+func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
+	call, w, err := s.find(ctx, c, p.TaskID)
+	if err != nil || call.EndedAt != nil {
+		return describeEnded(call), err
+	}
+	var reply any
+	req := &mcp.CallToolRequest{Session: ss, Params: &mcp.CallToolParamsRaw{Meta: p.Meta, Name: call.Tool, InputResponses: p.InputResponses}}
+	ctx = session.WithReplyWithin(context.WithValue(ctx, lookingKey{}, true), time.Millisecond)
+	res, err := s.Tools.Serve(ctx, c, req, tool.CallLog{Tool: call.Tool, Polled: true}, func(*tool.CallLog) *session.Error { return nil },
+		func(ctx context.Context) (any, error) {
+			reply, err = w.look(ctx, s, c, call)
+			return reply, err
+		})
+	switch {
+	case err != nil:
+		return nil, err
+	case res.InputRequests != nil:
+		t := describe(call, w.message(reply))
+		t.Status, t.InputRequests = "input_required", res.InputRequests
+		return t, nil
+	case err == nil && !res.IsError && w.goesOn(reply):
+		return describe(call, w.message(reply)), nil
+	case res.IsError && tool.IsTemporary(res):
+		return describe(call, "it cannot be looked at now"), nil
+	}
+	encoded, err := json.Marshal(res)
+	if err != nil {
+		return nil, err
+	}
+	if call, err = s.Calls.End(ctx, c.Identity, call.ID, store.CallCompleted, encoded); err != nil {
+		return nil, internal(err)
+	}
+	return describe(call, ""), nil
+}
+
+func describeEnded(call *store.LongCall) *state {
+	if call == nil {
+		return nil
+	}
+	return describe(call, "")
+}
+
+// find returns a task of a caller and what it is about.
+func (s *Set) find(ctx context.Context, c *tool.Caller, id string) (*store.LongCall, *work, error) {
+	call, err := s.Calls.LongCall(ctx, c.Identity, id)
+	if errors.Is(err, task.ErrNotFound) {
+		return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("there is no task %q: it was never made for this caller, or ended more than %v ago", jsontext.Clip(id, 100), store.LongCallKeptFor)}
+	}
+	if err != nil {
+		return nil, nil, internal(err)
+	}
+	w := new(work)
+	if err := json.Unmarshal(call.Work, w); err != nil {
+		return nil, nil, internal(fmt.Errorf("task %s is damaged: %w", id, err))
+	}
+	return call, w, nil
+}
+
+func internal(err error) error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: store.Refused(err).Error()}
+}
+
+// params are those of all methods of tasks.
+type params struct {
+	mcp.ParamsBase
+	TaskID         string               `json:"taskId"`
+	InputResponses mcp.InputResponseMap `json:"inputResponses,omitempty"` // of tasks/update
+}
+
+// Register adds the methods to a server.
+func (s *Set) Register(server *mcp.Server) error {
+	for method, do := range map[string]func(context.Context, *tool.Caller, *mcp.ServerSession, *params) (*state, error){
+		"tasks/get":    s.look,
+		"tasks/update": s.update,
+		"tasks/cancel": s.cancel,
+	} {
+		err := mcp.AddReceivingCustomMethod(server, method, func(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
+			c, ok := ctx.Value(callerKey{}).(*tool.Caller)
+			if !ok || p == nil {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: method + " needs params with a taskId"}
+			}
+			t, err := do(ctx, c, ss, p)
+			if err != nil {
+				return nil, err
+			}
+			return &result{ResultType: "complete", state: t}, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type callerKey struct{}
+
+// Is reports whether a method is one of tasks.
+func Is(method string) bool { return strings.HasPrefix(method, "tasks/") }
+
+// Receive returns the context in which a method of tasks is carried out for a caller. It refuses a client that does
+// not declare the extension, and a request over HTTP whose header Mcp-Name is not that of the task.
+func Receive(ctx context.Context, c *tool.Caller, req mcp.Request) (context.Context, error) {
+	if !Declared(req) {
+		data, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{Extension: struct{}{}}}})
+		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "Missing required client capability: declare " + Extension + " in _meta of this request", Data: data}
+	}
+	p, _ := req.GetParams().(*params)
+	if x := req.GetExtra(); p != nil && x != nil && x.Header.Get("Mcp-Method") != "" && x.Header.Get("Mcp-Name") != p.TaskID {
+		return nil, &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf("the header Mcp-Name is %q and taskId is %q: they must be the same", jsontext.Clip(x.Header.Get("Mcp-Name"), 100), jsontext.Clip(p.TaskID, 100))}
+	}
+	return context.WithValue(ctx, callerKey{}, c), nil
+}
+
+// update gives a task what the user of the client said. What is not asked is ignored, as the extension wants it.
+func (s *Set) update(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
+	_, err := s.look(ctx, c, ss, p)
+	return nil, err
+}
+
+// cancel cancels the work of a task as the tool for that does, with the same rights.
+func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
+	call, w, err := s.find(ctx, c, p.TaskID)
+	if err != nil || call.EndedAt != nil {
+		return nil, err
+	}
+	if err := w.cancel(ctx, s, c); err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task %s was not cancelled: %v", call.ID, store.Refused(err))}
+	}
+	if _, err := s.Calls.End(ctx, c.Identity, call.ID, store.CallCancelled, nil); err != nil {
+		return nil, internal(err)
+	}
+	return nil, nil
+}

@@ -1,0 +1,130 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/remote"
+	"deepwork/session/store"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
+	"deepwork/transport/tool"
+)
+
+// A work is what goes on after a call: exactly one of its fields is set.
+type work struct {
+	Step      *step  `json:"step,omitempty"`
+	Execution string `json:"execution,omitempty"` // the id of a remote run
+	Agent     *agent `json:"agent,omitempty"`
+}
+
+// A step is a finished_step that waits for a verdict.
+type step struct {
+	machine.Going
+	Args workflow.FinishArgs `json:"args"` // with its session and step
+}
+
+// An agent is a call with wait that has started an attempt or a run.
+type agent struct {
+	Attempt string          `json:"attempt"`
+	Reply   json.RawMessage `json:"reply"` // of the call
+}
+
+// workOf returns what goes on after a call with this reply, or nil.
+func workOf(p *mcp.CallToolParamsRaw, reply any) *work {
+	switch r := reply.(type) {
+	case *machine.FinishReply:
+		s := &step{}
+		if r.Going == nil || json.Unmarshal(p.Arguments, &s.Args) != nil {
+			return nil
+		}
+		s.Going, s.Args.SessionID, s.Args.StepID, s.Args.Item, s.Args.Joined = *r.Going, &r.Going.SessionID, &r.Going.StepID, nil, r.Going.Digest
+		return &work{Step: s}
+	case attempt.Waited:
+		if id := r.GoesOn(); id != "" {
+			encoded, _ := json.Marshal(reply) // a reply can be encoded
+			return &work{Agent: &agent{id, encoded}}
+		}
+	default:
+		if x := tool.ExecutionOf(reply); x != nil && running(x) {
+			return &work{Execution: x.ExecutionID}
+		}
+	}
+	return nil
+}
+
+func running(x *remote.Run) bool { return x.EndedAt == nil && x.StatusSupported }
+
+// key identifies what the work is about: a call that is repeated gets the task that exists.
+func (w *work) key() string {
+	switch {
+	case w.Step != nil:
+		return "step " + machine.Digest(fmt.Sprintf("%q", []string{w.Step.SessionID, w.Step.StepID, string(w.Step.Args.Outputs)}))
+	case w.Agent != nil:
+		return "attempt " + w.Agent.Attempt
+	}
+	return "execution " + w.Execution
+}
+
+// look returns the reply that the call would have now, and waits for nothing.
+func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.LongCall) (any, error) {
+	switch {
+	case w.Step != nil:
+		args := w.Step.Args
+		args.Joined = w.Step.Digest
+		return c.Workflows.Finish(ctx, args)
+	case w.Agent != nil:
+		now, err := s.Agents.GetAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
+		if err != nil {
+			return nil, err
+		}
+		return attempt.WaitedReply(call.Tool, w.Agent.Reply, now)
+	}
+	return s.Runs().Outcome(ctx, c.Identity, w.Execution)
+}
+
+// goesOn reports whether a reply of look says that the work goes on.
+func (w *work) goesOn(reply any) bool {
+	switch r := reply.(type) {
+	case *machine.FinishReply:
+		return r.Going != nil
+	case attempt.Waited:
+		return r.GoesOn() != ""
+	}
+	x := tool.ExecutionOf(reply)
+	return x != nil && running(x)
+}
+
+// message says for people where the work stands.
+func (w *work) message(reply any) string {
+	switch r := reply.(type) {
+	case *machine.FinishReply:
+		if r.Feedback != nil {
+			return *r.Feedback
+		}
+	case attempt.Waited:
+		return r.Standing()
+	}
+	if x := tool.ExecutionOf(reply); x != nil {
+		return tool.ProgressWords(x)
+	}
+	return ""
+}
+
+// cancel ends the work, as the tool that is for that does.
+func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (err error) {
+	switch {
+	case w.Step != nil:
+		return c.Workflows.CancelReview(ctx, w.Step.Going)
+	case w.Agent != nil:
+		_, err = s.Agents.StopAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
+	default:
+		_, err = s.Runs().Cancel(ctx, c.Identity, w.Execution)
+	}
+	return err
+}

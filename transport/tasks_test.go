@@ -1,0 +1,343 @@
+package transport
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/transport/tool"
+	"deepwork/transport/web"
+)
+
+// A taker is a client of the newest protocol that makes each request by hand.
+type taker struct {
+	t    *testing.T
+	http *http.Client
+	url  string
+	can  string // what it declares, JSON
+}
+
+const (
+	takesTasks = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	canAsk     = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+)
+
+// request makes a request and returns its result, or its error as text.
+func (c *taker) request(method, name, params string) (map[string]any, string) {
+	c.t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s}}}`,
+		method, params, c.can)
+	r := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: "+method, "Mcp-Name: "+name)
+	text := r.body
+	if _, data, is := strings.Cut(text, "data: "); is {
+		text = data
+	}
+	var m struct {
+		Result map[string]any
+		Error  any
+	}
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		c.t.Fatalf("%s: %v: %+v", method, err, r)
+	}
+	if m.Error != nil {
+		return nil, fmt.Sprint(m.Error)
+	}
+	return m.Result, ""
+}
+
+// call calls a tool.
+func (c *taker) call(name, args string) map[string]any {
+	c.t.Helper()
+	r, fault := c.request("tools/call", name, fmt.Sprintf(`"name":%q,"arguments":%s`, name, args))
+	if fault != "" {
+		c.t.Fatal(fault)
+	}
+	return r
+}
+
+// of makes a request about a task.
+func (c *taker) of(method string, id any, more string) (map[string]any, string) {
+	c.t.Helper()
+	return c.request(method, fmt.Sprint(id), fmt.Sprintf(`"taskId":%q%s`, id, more))
+}
+
+// get looks at a task until it has a status.
+func (c *taker) get(id any, status string) (r map[string]any) {
+	c.t.Helper()
+	waitFor(c.t, "the task is "+status, func() bool {
+		var fault string
+		if r, fault = c.of("tasks/get", id, ""); fault != "" {
+			c.t.Fatal(fault)
+		}
+		return r["status"] == status
+	})
+	return r
+}
+
+// slowReviewer passes what it reviews once a file is there.
+const slowReviewer = `
+echo begun >> begun.txt
+while ! test -e go.txt; do sleep 0.05; done
+printf '%s\n' '{"type":"result","subtype":"success","is_error":false,"result":"{\"passed\": true, \"feedback\": \"ok\"}"}'
+`
+
+// taking is a server on a project whose step is reviewed slowly, and a client that has started its workflow.
+func taking(t *testing.T, root, can string) (s *Server, c *taker) {
+	s = made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}})
+	return s, &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), can}
+}
+
+func slowProject(t *testing.T) string {
+	root := t.TempDir()
+	write(t, root, textJob(`quality_criteria: {Good: "Is it good?"}`, "text"))
+	write(t, root, map[string]string{"review.sh": slowReviewer, ".deepwork/config.yml": strings.Replace(executorsConfig, "%", "CLAUDE_LIKE", 1)})
+	return root
+}
+
+func (c *taker) start() (id string) {
+	r := c.call("start_workflow", startText)
+	return r["structuredContent"].(map[string]any)["begin_step"].(map[string]any)["session_id"].(string)
+}
+
+func finishText(id string) string {
+	return fmt.Sprintf(`{"outputs":{"text":"text.txt"},"session_id":%q,"step_id":"text"}`, id)
+}
+
+// A review that takes long is a task, which another server of the store finds when this one is gone; a call that is
+// repeated gets the same task, and one without the extension today's reply. One review has run.
+func TestAReviewIsATask(t *testing.T) {
+	t.Parallel()
+	root := slowProject(t)
+	s, c := taking(t, root, takesTasks)
+	id := c.start()
+	made := c.call("finished_step", finishText(id))
+	if made["resultType"] != "task" || made["status"] != "working" || made["ttlMs"] != nil || made["pollIntervalMs"].(float64) < 1000 || !strings.Contains(made["statusMessage"].(string), "Review running") {
+		t.Fatalf("made: %v", made)
+	}
+	if again := c.call("finished_step", finishText(id)); again["taskId"] != made["taskId"] {
+		t.Errorf("repeated: %v", again)
+	}
+	if got := c.get(made["taskId"], "working"); got["resultType"] != "complete" || got["result"] != nil {
+		t.Errorf("working: %v", got)
+	}
+	for what, test := range map[string][2]string{
+		"undeclared": {"-32021", `{}`}, "of another caller, or none": {"there is no task", takesTasks},
+	} {
+		other := *c
+		other.can = test[1]
+		id := made["taskId"]
+		if what != "undeclared" {
+			id = "786512e2-9e0d-44bd-8f29-789f320fe840"
+		}
+		if _, fault := other.of("tasks/get", id, ""); !strings.Contains(fault, test[0]) {
+			t.Errorf("%s: %q", what, fault)
+		}
+	}
+	if _, fault := c.request("tasks/get", "another", fmt.Sprintf(`"taskId":%q`, made["taskId"])); !strings.Contains(fault, "Mcp-Name") {
+		t.Errorf("another name: %q", fault)
+	}
+	noError(t, s.Close(t.Context()))
+	_, c = taking(t, root, takesTasks)
+	write(t, root, map[string]string{"go.txt": ""})
+	got := c.get(made["taskId"], "completed")
+	result, _ := got["result"].(map[string]any)
+	if fmt.Sprint(result["structuredContent"].(map[string]any)["status"]) != "next_step" || got["ttlMs"].(float64) < 24*3600*1000 {
+		t.Errorf("completed: %v", got)
+	}
+	if again := c.get(made["taskId"], "completed"); fmt.Sprint(again) != fmt.Sprint(got) {
+		t.Errorf("once more: %v", again)
+	}
+}
+
+// tasks/cancel ends a review, whose try is void, and the task, once.
+func TestATaskIsCancelled(t *testing.T) {
+	t.Parallel()
+	root := slowProject(t)
+	_, c := taking(t, root, takesTasks)
+	id := c.start()
+	made := c.call("finished_step", finishText(id))
+	for range 2 {
+		if _, fault := c.of("tasks/cancel", made["taskId"], ""); fault != "" {
+			t.Fatal(fault)
+		}
+	}
+	c.get(made["taskId"], "cancelled")
+	step := c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, id))["structuredContent"]
+	testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
+	write(t, root, map[string]string{"go.txt": ""})
+	if r := c.call("finished_step", finishText(id)); r["resultType"] == "complete" && fmt.Sprint(r["structuredContent"].(map[string]any)["status"]) != "next_step" {
+		t.Errorf("afterwards: %v", r)
+	}
+	if begun := string(testkit.Get(os.ReadFile(filepath.Join(root, "begun.txt"))).Must(t)); begun != "begun\nbegun\n" {
+		t.Errorf("reviews: %q", begun)
+	}
+}
+
+// A person is asked by a task that wants input, and by the reply to a plain call; only a form that was sent counts,
+// and only once.
+func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
+	t.Parallel()
+	for name, can := range map[string]string{"task": canAsk, "reply": `{"elicitation":{}}`} {
+		root := t.TempDir()
+		write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
+		_, c := taking(t, root, can)
+		args := finishText(c.start())
+		r := c.call("finished_step", args)
+		retry := func(key, answer string) map[string]any {
+			if name == "task" {
+				if _, fault := c.of("tasks/update", r["taskId"], fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, answer)); fault != "" {
+					t.Fatal(fault)
+				}
+				got, _ := c.of("tasks/get", r["taskId"], "")
+				return got
+			}
+			got, fault := c.request("tools/call", "finished_step", fmt.Sprintf(`"name":"finished_step","arguments":%s,"requestState":"asked","inputResponses":{%q:%s}`, args, key, answer))
+			if fault != "" {
+				t.Fatal(fault)
+			}
+			return got
+		}
+		asked := r
+		if name == "task" {
+			asked = c.get(r["taskId"], "input_required")
+		} else if r["resultType"] != "input_required" {
+			t.Fatalf("reply: %v", r)
+		}
+		requests := asked["inputRequests"].(map[string]any)
+		testkit.ContainsAll(t, fmt.Sprint(requests), []string{"elicitation/create", "Would you sign it?", "text.txt"}, name)
+		for key := range requests {
+			for _, no := range []string{`{"action":"accept","content":{}}`, `{"action":"accept","content":{"decision":"yes"}}`} {
+				if got := fmt.Sprint(retry("other", no)); strings.Contains(got, "next_step") {
+					t.Errorf("%s: %s approves: %s", name, no, got)
+				}
+			}
+			got := fmt.Sprint(retry(key, `{"action":"accept","content":{"decision":"pass","feedback":"Fine"}}`))
+			testkit.Contains(t, got, "status:next_step", "%s", name)
+			got = fmt.Sprint(retry(key, `{"action":"accept","content":{"decision":"fail","feedback":"No"}}`))
+			testkit.Contains(t, got, "status:next_step", "%s, a later answer", name)
+		}
+	}
+}
+
+// Replies of clients that do not declare the extension do not change.
+func TestWithoutTheExtension(t *testing.T) {
+	t.Parallel()
+	root := slowProject(t)
+	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(executorsConfig, "%", "CLAUDE_LIKE, reply_within: 100ms", 1)})
+	_, c := taking(t, root, `{}`)
+	r := c.call("finished_step", finishText(c.start()))
+	if r["taskId"] != nil || r["_meta"].(map[string]any)[tool.WaitingMeta] == nil || !strings.Contains(fmt.Sprint(r["content"]), "Review running") {
+		t.Errorf("%v", r)
+	}
+	write(t, root, map[string]string{"go.txt": ""})
+}
+
+// Workflows of other systems are tasks whose result is that of the call; tasks/cancel cancels them at their source.
+func TestWorkflowsOfOtherSystemsAreTasks(t *testing.T) {
+	t.Parallel()
+	f := newFactory(standardWorkflows...)
+	s, _ := withSource(t, f, "")
+	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
+	plain := client(t, s)
+	block, hang := c.call("block", `{}`), c.call("call_workflow_tool", `{"name":"hang","arguments":{}}`)
+	if block["resultType"] != "task" || hang["resultType"] != "task" || !strings.Contains(fmt.Sprint(hang["statusMessage"]), "execution_id") {
+		t.Fatalf("%v\n%v", block, hang)
+	}
+	close(f.let)
+	got := c.get(block["taskId"], "completed")["result"].(map[string]any)["structuredContent"].(map[string]any)
+	if want := into[map[string]any](t, plain, "block", `{}`); fmt.Sprint(got["result"]) != fmt.Sprint((*want)["result"]) {
+		t.Errorf("%v, a plain call %v", got, *want)
+	}
+	if _, fault := c.of("tasks/cancel", hang["taskId"], ""); fault != "" {
+		t.Fatal(fault)
+	}
+	c.get(hang["taskId"], "cancelled")
+	f.until(t, "it is cancelled", func() bool { return len(f.cancelled) == 1 })
+	for _, name := range []string{"fail", "steps"} { // a refusal is the result of its task
+		r := c.call(name, `{}`)
+		if r["resultType"] == "task" {
+			r = c.get(r["taskId"], "completed")["result"].(map[string]any)
+		}
+		if failed := r["isError"] == true; failed != (name == "fail") {
+			t.Errorf("%s: %v", name, r)
+		}
+	}
+}
+
+// A call that waits for its agent is a task until that has ended, and tasks/cancel stops it.
+func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
+	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nexecutors: {MINE: {command: [sh, -c, 'while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done']}}\n"})
+	repository(t, root)
+	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
+	of := func(r map[string]any) map[string]any { return r["structuredContent"].(map[string]any) }
+	project := of(c.call("list_projects", `{}`))["projects"].([]any)[0].(map[string]any)["project_id"]
+	board := of(c.call("create_task", fmt.Sprintf(`{"project_id":%q,"title":"Plan"}`, project)))["task_id"]
+	start := func() map[string]any {
+		r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, board))
+		if r["resultType"] != "task" || r["statusMessage"] != "running" {
+			t.Fatalf("%v", r)
+		}
+		return r
+	}
+	stopped := start()
+	if _, fault := c.of("tasks/cancel", stopped["taskId"], ""); fault != "" {
+		t.Fatal(fault)
+	}
+	c.get(stopped["taskId"], "cancelled")
+	made := start()
+	write(t, root, map[string]string{"go.txt": ""})
+	reply := of(c.get(made["taskId"], "completed")["result"].(map[string]any))
+	if reply["state"] != "completed" || reply["final_message"] != "done" {
+		t.Errorf("%v", reply)
+	}
+	if r := of(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))); r["status"] != "started" {
+		t.Errorf("a follow-up that ends at once: %v", r)
+	}
+}
+
+// A tool of any server that the config names is a tool here, and what it answers with a task is followed, by another
+// server too, and cancelled.
+func TestATaskOfASourceIsFollowed(t *testing.T) {
+	t.Parallel()
+	f := newFactory(standardWorkflows...)
+	inner, _ := withSource(t, f, "")
+	at := overHTTP(t, inner, web.Options{}).URL()
+	root := t.TempDir()
+	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n" + fast + "  sources:\n    - {name: other, url: " + at + ", tools: [block, ha*]}\n"})
+	open := func() (*Server, *taker) {
+		s := serverOn(t, root, nil)
+		s.connected(t)
+		return s, &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
+	}
+	s, c := open()
+	s.names(t, "block", "hang")
+	block, hang := c.call("block", `{}`), c.call("hang", `{}`)
+	status := func(r map[string]any) string {
+		_, id, _ := strings.Cut(fmt.Sprint(r["statusMessage"]), "execution_id ")
+		return fmt.Sprint(c.call("workflow_status", fmt.Sprintf(`{"execution_id":%q}`, id[:36]))["structuredContent"])
+	}
+	waitFor(t, "both are tasks at the source", func() bool {
+		return strings.Contains(status(block), "source_execution_id:task:") && strings.Contains(status(hang), "source_execution_id:task:")
+	})
+	noError(t, s.Close(t.Context()))
+	_, c = open()
+	close(f.let)
+	result := c.get(block["taskId"], "completed")["result"].(map[string]any)
+	want := into[map[string]any](t, client(t, inner), "block", `{}`)
+	if got := result["structuredContent"].(map[string]any)["result"].(map[string]any)["result"]; fmt.Sprint(got) != fmt.Sprint((*want)["result"]) {
+		t.Errorf("%v, at the source %v", result, *want)
+	}
+	if _, fault := c.of("tasks/cancel", hang["taskId"], ""); fault != "" {
+		t.Fatal(fault)
+	}
+	c.get(hang["taskId"], "cancelled")
+	f.until(t, "it is cancelled where it runs", func() bool { return len(f.cancelled) == 1 })
+}
