@@ -47,9 +47,6 @@ func callIn(ctx context.Context) *call {
 func (l *link) call(ctx context.Context, method string, request *callRequest, progress func(Progress)) (*reply, error) {
 	r := new(*request) // of this link
 	r.Meta = mcp.Meta{}
-	if l.session.InitializeResult().ProtocolVersion >= tasksSince {
-		r.Meta[mcp.MetaKeyClientCapabilities] = tasksExtension
-	}
 	var progressed chan Progress
 	if progress != nil {
 		token := strconv.FormatInt(l.tokens.Add(1), 10)
@@ -71,6 +68,9 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 	defer l.calls.Add(-1)
 	// The SDK may hang in a write after its context has ended.
 	if !l.begin(func() {
+		if l.session.InitializeResult().ProtocolVersion >= tasksSince {
+			r.Meta[mcp.MetaKeyClientCapabilities] = tasksExtension
+		}
 		answer, err := mcp.CallCustomMethod[*callRequest, *reply](sending, l.session, raw+method, r)
 		if err != nil {
 			err = renamedError{err}

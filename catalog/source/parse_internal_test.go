@@ -336,7 +336,7 @@ func TestAPageOfZerosIsBounded(t *testing.T) {
 
 // A link that was closed after it was chosen for a call sends nothing: the call goes to the next one.
 func TestACallOfAClosedLinkHadNoEffect(t *testing.T) {
-	_, err := (&link{closed: true}).call(t.Context(), "execute", nil, nil)
+	_, err := (&link{closed: true}).call(t.Context(), callMethod, &callRequest{Name: "execute"}, nil)
 	if _, lost := errors.AsType[transportError](err); !lost || !errors.Is(err, errUndone) {
 		t.Errorf("%v", err)
 	}

@@ -170,7 +170,7 @@ func TestRunBudgets(t *testing.T) {
 			return ""
 		})
 		must(t, r.cmd.Process.Signal(os.Interrupt))
-		if r.exits(130); !strings.Contains(r.err.String(), "waits for a process that leads it") {
+		if r.exits(130); !strings.Contains(r.err.String(), "waits for a process to lead it") {
 			t.Errorf("%s", &r.err)
 		}
 	})

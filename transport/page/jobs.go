@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"context"
+	"errors"
 	"html/template"
 	"net/http"
 	"strconv"
@@ -56,9 +57,12 @@ type ran struct {
 	Last              time.Time // when one last moved
 }
 
-// ran returns how the workflows have gone whose sessions a caller sees, by job/workflow.
+// ran returns how the workflows have gone whose sessions a caller sees, by job/workflow; nil while the store is away.
 func (s *Site) ran(ctx context.Context, who session.Caller) (map[string]*ran, error) {
 	sessions, err := s.sessions(ctx)
+	if errors.Is(err, store.ErrUnavailable) {
+		return nil, nil // the jobs are in files
+	}
 	of := map[string]*ran{}
 	for _, i := range sessions {
 		if !sees(who, i) {
