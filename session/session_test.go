@@ -23,7 +23,7 @@ func TestWhatACallerMay(t *testing.T) {
 	for channel, want := range map[string]bool{ChannelStdio: false, ChannelHTTP: true, ChannelSSE: true, ChannelTerminal: false, ChannelPage: false} {
 		testkit.Equal(t, LocalCaller(channel).Remote(), want, "%s", channel)
 	}
-	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a", Review: true}.Command(), "deepwork sessions review 0123abcd a --pass")
+	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a", Review: true}.Command(), "deepwork sessions review 0123abcd a")
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a"}.Command(), "deepwork sessions override 0123abcd a --reason TEXT")
 }
 

@@ -115,7 +115,7 @@ func TestWhatARunWaitsFor(t *testing.T) {
 	unclear.Tries = 3
 	run := &Run{Waits: []RunWait{person, limit, unclear}}
 	reply := &RunReply{Waits: waitsOf(run, true)}
-	testkit.Equal(t, reply.waitsText(), `Step draft waits for a person to pass its outputs: deepwork sessions review 0123abcd draft --pass, or --fail --feedback TEXT
+	testkit.Equal(t, reply.waitsText(), `Step draft waits for a person's review: deepwork sessions review 0123abcd draft
 Step fix waits for the limit of its agent's provider, until 2026-03-04T05:06:07Z
 Step fix waits for the limit of its agent's provider, which does not say when it ends: after 3 of 10 tries the next one is at 2026-03-04T05:06:07Z`)
 	testkit.Equal(t, len(waitsOf(run, false)), 1, "a run that has ended waits for people only")

@@ -22,7 +22,7 @@ func (s calls) Add(ctx context.Context, c *store.LongCall) (*store.LongCall, err
 }
 
 func working(t Tx, identity, key string) *store.LongCall {
-	return one[store.LongCall](t, `SELECT `+callColumns+` FROM long_calls WHERE identity = ? AND key = ? AND ended_at IS NULL`, identity, key)
+	return one[store.LongCall](t, `SELECT `+callColumns+` FROM long_calls c WHERE identity = ? AND key = ? AND ended_at IS NULL`, identity, key)
 }
 
 func (s calls) Working(ctx context.Context, identity, key string) (*store.LongCall, error) {
@@ -34,7 +34,7 @@ func (s calls) LongCall(ctx context.Context, identity, id string) (*store.LongCa
 }
 
 func (s calls) only(t Tx, identity, id string) *store.LongCall {
-	return only[store.LongCall](t, "task", id, `SELECT `+callColumns+` FROM long_calls WHERE id = ? AND identity = ? AND (ended_at IS NULL OR ended_at > ?)`, id, identity, s.forgotten())
+	return only[store.LongCall](t, "task", id, `SELECT `+callColumns+` FROM long_calls c WHERE id = ? AND identity = ? AND (ended_at IS NULL OR ended_at > ?)`, id, identity, s.forgotten())
 }
 
 // forgotten returns the time before which calls have ended that are not kept any more.
@@ -50,6 +50,6 @@ func (s calls) End(ctx context.Context, identity, id, status string, result json
 
 func (s calls) Count(ctx context.Context, identity string) (int, error) {
 	return look(ctx, s, "counting tasks", func(t Tx) int {
-		return t.count(`SELECT count(*) FROM long_calls WHERE identity = ? AND ended_at IS NULL`, identity)
+		return t.count(`SELECT count(*) FROM long_calls c WHERE identity = ? AND ended_at IS NULL`, identity)
 	})
 }

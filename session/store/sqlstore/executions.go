@@ -109,7 +109,7 @@ func (e executions) Newest(ctx context.Context, identity string, limit int) ([]s
 
 func (e executions) Asking(ctx context.Context) ([]store.Execution, error) {
 	return look(ctx, e.Store, "looking for questions of sources", func(t Tx) []store.Execution {
-		return List[store.Execution](t, `SELECT `+executionColumns+` FROM workflow_executions WHERE `+isOpen+` AND instr(coalesce(progress, ''), '"asks":') > 0 ORDER BY started_at DESC`)
+		return List[store.Execution](t, `SELECT `+executionColumns+` FROM workflow_executions x WHERE `+isOpen+` AND progress LIKE '%"asks":%' ORDER BY started_at DESC`)
 	})
 }
 
