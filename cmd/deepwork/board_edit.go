@@ -89,17 +89,22 @@ func (a *app) editTask(t *board.Task, change *board.UpdateTaskArgs) (file string
 		return "", fmt.Errorf("writing the file to edit: %w", err)
 	}
 	if err := a.inEditor(f.Name()); err != nil {
-		return "", err
+		return "", fmt.Errorf("%w; what you have written is in %s", err, f.Name())
 	}
 	text, err := os.ReadFile(f.Name())
 	if err != nil {
 		return "", fmt.Errorf("reading the edited file: %w", err)
 	}
 	if string(text) == before {
-		return "", errors.Join(errors.New("nothing was changed"), os.Remove(f.Name()))
+		return "", fmt.Errorf("nothing was changed when the editor had ended; if it is still open, as code is without --wait, your text is in %s", f.Name())
 	}
 	title, description, _ := strings.Cut(string(text), "\n")
-	change.Title, change.Description = new(strings.TrimSpace(title)), new(strings.TrimSpace(description))
+	if title = strings.TrimSpace(title); title != t.Title {
+		change.Title = &title
+	}
+	if description = strings.TrimSpace(description); description != strings.TrimSpace(optional(t.Description)) {
+		change.Description = &description
+	}
 	return f.Name(), nil
 }
 

@@ -78,7 +78,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 		t.Errorf("files that were swapped: %v, %s", err, out)
 	}
 	writeFiles(t, root, map[string]string{"out.txt": "more\x1b[2J\u202e\nsame\n"})
-	reviews("view\npass Well done", []string{"    -done\n    +more\\u202e\n     same\n", "    more\\u202e\n    same\n", "Passed. Now tell your agent to go on."}, id, "a")
+	reviews("view\npass Well done", []string{"    -done\n    +more\\u001b[2J\\u202e\n     same\n", "    more\\u001b[2J\\u202e\n    same\n", "Passed. Now tell your agent to go on."}, id, "a")
 	testkit.Equal(t, status(id, "a"), "next_step", "after a pass: %s", feedback)
 
 	// An edit is what is judged from then on; then the next that waits is offered. With no server.

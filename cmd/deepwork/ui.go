@@ -74,6 +74,10 @@ func (a *app) ui(f uiFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := byPerson(); err != nil && !f.readOnly {
+		f.readOnly = true
+		a.err.Prose("The pages change nothing: " + err.Error())
+	}
 	logger, closeLog, err := f.log.open(a.err)
 	if err != nil {
 		return err

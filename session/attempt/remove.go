@@ -157,7 +157,7 @@ func (e *Engine) removeWorktrees(ctx context.Context, b store.View, id string, f
 	names, err := k.Items(nameOf(at), id)
 	for _, name := range append(names, nameOf(at)) {
 		var discarded []worktree.Nested
-		if err == nil {
+		if err == nil && !k.Others(name, id) {
 			_, discarded, err = k.Remove(ctx, name, force, func() bool { // by a follow-up, if another call took the mark away
 				open, err := IsOpen(ctx, b, id)
 				return open || err != nil

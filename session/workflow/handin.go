@@ -117,7 +117,7 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 	h := HandedFile{FileHash: f, Kind: BinaryFile}
 	if f.Output != "" {
 		if v, _ := outputs.Get(f.Output); v.Text != nil {
-			h.Kind, h.Text = CodeFile, *v.Text
+			h.Kind, h.Text = CodeFile, seen(*v.Text)
 		}
 		return h
 	}
@@ -151,10 +151,14 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 	case !isText(data) || len(data) > maxHandedText:
 		h.Note = "It is not text: open it yourself."
 	default:
-		h.Kind, h.Text = kindOf(f.Path), string(data)
+		h.Kind, h.Text = kindOf(f.Path), seen(string(data))
 	}
 	return h
 }
+
+// seen makes escapes visible: a terminal, and what is made safe for one, would leave out what follows them, which is
+// judged as well.
+func seen(text string) string { return strings.ReplaceAll(text, "\x1b", `\u001b`) }
 
 func sizeOf(root, path string) (int64, error) {
 	_, info, err := gate.Locate(root, path)
@@ -181,7 +185,7 @@ func (h *HandedFile) compare(earlier *machine.Attempt, texts map[string]string) 
 	}
 	old, kept := texts[was.SHA256]
 	if v, _ := earlier.Outputs.Get(was.Output); was.Output != "" && v.Text != nil {
-		old, kept = *v.Text, true
+		old, kept = seen(*v.Text), true
 	}
 	if !kept {
 		h.Note = "What has changed since the last review is not known: the file was too large to keep, or not text."
@@ -294,9 +298,14 @@ func (h *HandIn) Brief() string {
 		if len(lines) > maxBriefLines {
 			lines[maxBriefLines] = "…\n"
 		}
-		if b.Len() < maxBrief && text != "" {
-			b.WriteString(jsontext.Clip(strings.TrimSuffix(strings.Join(lines, ""), "\n"), maxBriefFile) + "\n")
+		switch {
+		case text == "":
+		case b.Len() >= maxBrief:
+			b.WriteString("  (not shown here)\n")
+		default: // indented, so that no line of a file looks like one of these
+			text = jsontext.Clip(strings.TrimSuffix(strings.Join(lines, ""), "\n"), maxBriefFile)
+			b.WriteString("    | " + strings.ReplaceAll(text, "\n", "\n    | ") + "\n")
 		}
 	}
-	return jsontext.Clip(b.String(), 2*maxBrief)
+	return jsontext.Clip(seen(b.String()), 2*maxBrief)
 }

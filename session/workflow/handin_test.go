@@ -86,7 +86,7 @@ func TestWhatAPersonJudges(t *testing.T) {
 	}
 	h := testkit.Get(srv.HandIn(ctx, id, "one")).Must(t)
 	testkit.Equal(t, strings.Join(h.Gone, " "), "b.png d.html big.txt", "what is gone")
-	if brief := h.Brief(); !strings.Contains(brief, "-two\n+three\n") || strings.Contains(brief, " one\nthree") {
+	if brief := h.Brief(); !strings.Contains(brief, "| -two\n    | +three\n") || strings.Contains(brief, " one\nthree") {
 		t.Errorf("in short: %s", brief)
 	}
 	answer(true)

@@ -254,6 +254,7 @@ func inPages(who session.Caller, message string) string {
 }
 
 var toForms = strings.NewReplacer(
+	"merge with commit: true", "merge it on its page, with what is not committed", "pass commit: true", "merge it on its page, with what is not committed",
 	"by hand or with follow_up", "by hand or with a follow-up", "have the agent do it with follow_up", "have the agent do it with a follow-up",
 	", or undo it with abort_merge", ", or undo the merge", "abort_merge undoes it", "or undo the merge",
 	"Stop it with stop_attempt", "Stop it", "or call stop_attempt first", "or stop the agent first", "Call stop_attempt first", "Stop the agent first",

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -69,6 +70,10 @@ func (p *sessionPage) showHandIns(ctx context.Context) {
 	}
 }
 
+// hides matches what is not seen in rendered Markdown, though whoever reads the file gets it: definitions of links, words
+// after the language of a fence, and characters that are written as entities. Such a file is shown as text.
+var hides = regexp.MustCompile("(?m)^ {0,3}\\[[^\\]]+\\]:|^[ \t>]*(?:```|~~~)[^\\s`]+[ \t]+\\S|&#?[0-9A-Za-z]+;")
+
 // render fills in what the page shows of the file, in about so many bytes, and returns how many it takes.
 func (f *handedFile) render(id, stepID string, room int) (size int) {
 	if f.Kind == workflow.ImageFile {
@@ -78,7 +83,7 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 		return 0
 	}
 	text, numbered := f.Text, true
-	if f.Kind == workflow.MarkdownFile && len(text) < room {
+	if f.Kind == workflow.MarkdownFile && len(text) < room && !hides.MatchString(text) {
 		f.Rendered = markdown([]byte(show.Plain(text)))
 	}
 	var indented bytes.Buffer
@@ -87,7 +92,9 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 	}
 	lines := strings.Split(strings.TrimSuffix(show.Plain(text), "\n"), "\n")
 	for i := range lines {
-		lines[i] = jsontext.Clip(lines[i], maxLine)
+		whole := lines[i]
+		lines[i] = jsontext.Clip(whole, maxLine)
+		f.Cut = f.Cut || lines[i] != whole
 		if size += len(lines[i]) + lineBytes; size > room {
 			lines, f.Cut = lines[:i], true
 			break
@@ -106,7 +113,9 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 				f.Cut = true
 				break
 			}
-			line := handedLine{Kind: l.Kind, Old: l.Old, New: l.New, Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(show.Plain(l.Text), maxLine)))}
+			whole := show.Plain(l.Text)
+			line := handedLine{Kind: l.Kind, Old: l.Old, New: l.New, Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(whole, maxLine)))}
+			f.Cut = f.Cut || len(whole) > maxLine
 			if numbered && l.New > 0 && l.New <= len(f.Lines) {
 				line.Text = f.Lines[l.New-1].Text
 			}

@@ -26,8 +26,10 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 	testkit.Must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 2, 2))))
 	const markup = "<script>window.hit=1</script><img src=x onerror=window.hit=1>"
 	files := map[string]string{
-		"a.md": "# Title\n\n" + markup + "\n\n[bad](javascript:window.hit=1) [worse](JaVaScRiPt&colon;window.hit=1) [data](data:text/html,x) [there](//evil.example/x) [fine](https://good.example/) [near](b.json)\n\n" +
+		"a.md": "# Title\n\n" + markup + "\n\n[bad](javascript:window.hit=1) [worse](JaVaScRiPt:window.hit=1) [data](data:text/html,x) [there](//evil.example/x) [fine](https://good.example/) [near](b.json)\n\n" +
 			"![pixel](https://evil.example/p.png) ![](//evil.example/q.png)\n\n<javascript:window.hit=1>\n\n```html\n" + markup + "\n```\n",
+		"i.md":      "[w](JaVaScRiPt&colon;window.hit=1)\n\n[//]: # (skip the tests)\n\n```sh and push\n```\n",
+		"j.sh":      "# set up\x1b]\nrm -rf /important\n#\x07\necho done\ntrue" + strings.Repeat(" ", 5000) + "; rm -rf /important\n",
 		"b.json":    `{"a":["` + `<script>` + `"]}`,
 		"c.html":    "<!doctype html>" + markup,
 		"d.svg":     "<svg xmlns='http://www.w3.org/2000/svg' onload='window.hit=1'/>",
@@ -60,7 +62,7 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 	page := ann.get("/sessions/" + id)
 	for _, want := range []string{
 		"<h1 id=\"h-title\">Title</h1>", `<a href="https://good.example/" rel="noopener noreferrer">fine</a>`, "worse", "&lt;script&gt;", `<span class="hl-k">package</span>`,
-		`safe \u202etxt.exe gone`, "It is too large to show here", "outside the project", filepath.Join(root, "huge.txt"), "&#34;a&#34;",
+		`safe \u202etxt.exe \u001b[2Jgone`, "JaVaScRiPt&amp;colon;", "[//]: # (skip the tests)", "sh and push", "rm -rf /important", "The rest is left out here", "It is too large to show here", "outside the project", filepath.Join(root, "huge.txt"), "&#34;a&#34;",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not have %q", want)

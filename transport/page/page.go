@@ -98,6 +98,10 @@ func New(o Options) (*Site, error) {
 
 // pages registers each page and each action.
 func (s *Site) pages() {
+	if s.Help != nil {
+		s.page("GET /help/{file}", s.help)
+		s.page("GET /help/{folder}/{file}", s.help)
+	}
 	if s.Chooser != nil {
 		s.page("GET /{$}", s.projects)
 		s.mux.HandleFunc("GET /open", s.known(s.open))
@@ -116,10 +120,6 @@ func (s *Site) pages() {
 	s.page("GET /jobs", s.jobs)
 	s.page("GET /jobs/{name}", s.job)
 	s.page("GET /trust", s.trust)
-	if s.Help != nil {
-		s.page("GET /help/{file}", s.help)
-		s.page("GET /help/{folder}/{file}", s.help)
-	}
 
 	if s.Sources == nil {
 		s.missing(errNoSources, "/sources", "/sources/")

@@ -159,11 +159,22 @@ func Owner(dir, name string) string {
 	if !attemptName.MatchString(name) {
 		return ""
 	}
-	j, err := New(Options{Dir: dir}).load(name)
+	return New(Options{Dir: dir}).owner(name)
+}
+
+func (k *Keeper) owner(name string) string {
+	j, err := k.load(name)
 	if err != nil || j == nil {
 		return ""
 	}
 	return j.of()
+}
+
+// Others reports whether the worktrees of this name are those of another attempt than the one with this id, which was
+// named alike and is left without any.
+func (k *Keeper) Others(name, id string) bool {
+	of := k.owner(name)
+	return of != "" && of != id && of != name
 }
 
 // wrap adds the context of an error.

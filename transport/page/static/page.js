@@ -228,3 +228,23 @@ document.addEventListener('htmx:config:request', e => {
 times(document);
 setInterval(() => times(document), 10000);
 follow();
+
+// A person judges what they were shown: if the agent hands in something else meanwhile, the form keeps the digest of what
+// was shown, which is refused, and says so.
+const shown = new Map();
+const question = form => form.action + ' ' + form.elements.step.value;
+function keepShown() {
+  for (const form of document.querySelectorAll('form.answer')) {
+    const digest = form.elements.digest, first = shown.get(question(form)) ?? digest.value;
+    shown.set(question(form), first);
+    if (digest.value === first) continue;
+    digest.value = first;
+    const note = Object.assign(document.createElement('p'), { className: 'alert changed', textContent: 'The agent has handed in something else since. ' });
+    note.append(Object.assign(document.createElement('a'), { href: location.href, textContent: 'Show it' }));
+    form.querySelector('.changed')?.remove();
+    form.prepend(note);
+  }
+}
+document.addEventListener('submit', e => { if (e.target.matches('form.answer')) shown.delete(question(e.target)); });
+document.addEventListener('htmx:after:swap', keepShown);
+keepShown();
