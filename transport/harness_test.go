@@ -78,7 +78,7 @@ func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*mach
 	return fullFinish(), nil
 }
 
-func (a *fakeAgent) CancelReview(context.Context, machine.Going) error { return nil }
+func (a *fakeAgent) CancelReview(context.Context, machine.Going, json.RawMessage) error { return nil }
 
 func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
 	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil

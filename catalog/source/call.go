@@ -143,7 +143,7 @@ func (s *source) request(ctx context.Context, method string, r *callRequest, pro
 		if l = s.current(ctx, l); l == nil {
 			return nil, s.away(nil)
 		}
-		if l.tools.Load() != nil && r.Name != "" && !l.has(r.Name) && s.def.Tools == nil {
+		if l.tools.Load() != nil && r.Name != "" && !l.has(r.Name) && (s.def.Tools == nil || slices.Contains(s.own(), r.Name)) {
 			return nil, fmt.Errorf("source %q has no tool %q: %w", s.def.Name, r.Name, ErrUnsupported)
 		}
 		answer, err := l.call(ctx, method, r, progress)

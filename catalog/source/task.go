@@ -112,7 +112,7 @@ func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 			is, _ := path.Match(glob, tool.Name) // the config was checked
 			return is
 		})
-		if !named || slices.Contains([]string{s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool}, tool.Name) {
+		if !named || slices.Contains(s.own(), tool.Name) {
 			continue
 		}
 		page, err := jsontext.Encode([]any{map[string]any{"id": toolID + tool.Name, "name": tool.Name, "category": "tool", "executionType": "sync",
@@ -125,6 +125,11 @@ func (s *source) tools(ctx context.Context, l *link, all *listing) error {
 		}
 	}
 	return nil
+}
+
+// own returns the tools of a source that are for its workflows.
+func (s *source) own() []string {
+	return []string{s.def.ListTool, s.def.ExecuteTool, s.def.StatusTool, s.def.CancelTool}
 }
 
 // toolID is before the name of a tool where the id of a workflow is expected.

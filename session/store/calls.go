@@ -34,13 +34,12 @@ const LongCallKeptFor = 24 * time.Hour
 type LongCalls interface {
 	// Add stores a call that is working, unless one with its key is, and returns the one that is.
 	Add(ctx context.Context, c *LongCall) (*LongCall, error)
-	// Working returns the call of an identity with a key that is working, or nil.
-	Working(ctx context.Context, identity, key string) (*LongCall, error)
 	// LongCall returns a call of an identity, or task.ErrNotFound: it is unknown, another's, or is not kept any more.
 	LongCall(ctx context.Context, identity, id string) (*LongCall, error)
 	// End ends a call that is working, and forgets those that are not kept any more. It returns the call as it is
 	// now, which another process may have ended before.
 	End(ctx context.Context, identity, id, status string, result json.RawMessage) (*LongCall, error)
-	// Count returns how many calls of an identity are working.
+	// Count returns how many calls of an identity are working that are younger than LongCallKeptFor: its client may have
+	// forgotten older ones.
 	Count(ctx context.Context, identity string) (int, error)
 }

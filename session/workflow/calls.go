@@ -114,9 +114,9 @@ type FinishArgs struct {
 	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
 
 	Merged bool `json:"-"` // by the leader of a run, which has merged the branch of an item
-	// Joined is the digest of the outputs for whose verdict an earlier call of this one waits; "" means that it is
-	// the first. No review begins again whose try is void.
-	Joined string `json:"-"`
+	// Of is what this call waited for when it was made before; nil means that it is the first. Then it is about that
+	// session and step, and begins no review of other content, nor one whose try is void.
+	Of *machine.Going `json:"-"`
 }
 
 // Finish reports a step as finished (seed 000, 001.4). If it is repeated with the step_id and
@@ -170,16 +170,24 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 	if err != nil {
 		return nil, err
 	}
+	joined := ""
+	if a.Of != nil {
+		joined, a.SessionID, a.StepID = a.Of.Digest, &a.Of.SessionID, &a.Of.StepID
+	}
 	who.Call.Named = a.SessionID != nil
 	within := session.ReplyWithin(ctx, how.ReplyWithin)
 	once := func(id string) (*finished, error) {
 		return askWithin(ctx, c.engine, id, c.engine.AskTimeout+within, func(r actor.Reply[*finished]) message {
-			return &finishCall{caller: who, args: a, until: arrived.Add(within), joined: a.Joined, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
+			return &finishCall{caller: who, args: a, until: arrived.Add(within), joined: joined, from: ctx, progress: progressOf(ctx), conn: c, reply: r}
 		})
 	}
 	finish := func(id string) (*finished, error) {
 		f, err := once(id)
-		if err == nil && c.ask(ctx, who, f, arrived.Add(within)) {
+		until := arrived.Add(within)
+		if within < how.ReplyWithin { // a client that is asked by the reply, not while it waits
+			until = time.Now().Add(c.engine.AskTimeout)
+		}
+		if err == nil && c.ask(ctx, who, f, until) {
 			return once(id)
 		}
 		return f, err

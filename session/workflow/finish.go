@@ -107,6 +107,11 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		}
 		m.step = st.ID
 		m.outputs, m.subject = c.expanded, a.subject(c)
+		if m.args.Of != nil {
+			if f, err := a.goingOn(ctx, c); f != nil || err != nil {
+				return f, err
+			}
+		}
 		a.hash(m)
 		return nil, errLater
 	case len(st.Reviews) > 0:

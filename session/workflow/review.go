@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,8 +135,10 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 		c.bound = content.Bound(digest)
 	}
 	c.evidence = a.override(c, how)
-	if last := a.state.ProgressOrNew(stepID, a.engine.now()).Newest(); m.args.Joined != "" && last != nil && last.State == machine.AttemptVoid && slices.Contains([]string{digest, c.bound}, last.Digest) {
-		return nil, session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
+	if m.args.Of != nil {
+		if err := a.mayGoOn(c, m.args.Of.Digest); err != nil {
+			return nil, err
+		}
 	}
 	overridden := c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "")
 	if len(c.plan.Step.Checks) > 0 && (overridden || m.misfits == "") {
@@ -195,7 +198,7 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 			return f, err
 		}
 	}
-	waited := m.joined == digest // then another call that joined it may have collected it first
+	waited := m.joined == digest || m.args.Of != nil // then another call that joined it may have collected it first
 	if running == nil && reviewed.Counts() && !reviewed.Imported && reviewed.Digest == digest && (!reviewed.Collected || waited) {
 		m.joined = digest // if this is applied again, it has collected the verdict
 		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
@@ -389,7 +392,7 @@ func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, star
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
-		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, err.Error(), a.engine.now()), nil); cerr != nil {
+		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, notBegun+err.Error(), a.engine.now()), nil); cerr != nil {
 			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
 		return nil, session.NotNow(codes.ReviewNotStarted, "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
@@ -443,14 +446,53 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// CancelReview ends the review or the checks that a finished_step waits for, whose try is void then, and takes back
-// what a person was asked. It changes nothing once that is over.
-func (c *Conn) CancelReview(ctx context.Context, g machine.Going) error {
+// notBegun is before the reason of a void try whose review could not be begun.
+const notBegun = "it was not begun: "
+
+// mayGoOn returns why a call that is made again, to look at what it waits for, does not go on: what was judged has
+// changed since, or the review has ended without a verdict.
+func (a *sessionActor) mayGoOn(c *candidate, joined string) error {
+	stepID := c.plan.Step.ID
+	last := a.state.ProgressOrNew(stepID, a.engine.now()).Newest()
+	switch {
+	case joined != c.digest && joined != c.bound:
+		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
+	case last != nil && last.State == machine.AttemptVoid && (last.Digest == c.digest || last.Digest == c.bound) && !strings.HasPrefix(*last.Error, notBegun):
+		return session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
+	}
+	return nil
+}
+
+// goingOn lets a call that is made again wait for what goes on, whatever the files are now: a review or checks, here or
+// in another process, or a person. It returns neither a reply nor an error if that is over.
+func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, error) {
+	m, stepID := c.m, c.plan.Step.ID
+	p := a.state.ProgressOrNew(stepID, a.engine.now())
+	last := p.Newest()
+	switch running := a.reviews[stepID]; {
+	case running != nil && running.digest == m.joined:
+		a.join(running, m)
+		return nil, errLater
+	case running == nil && last.Open() && last.Digest == m.joined:
+		return a.elsewhere(ctx, m, stepID)
+	case p.Question.Open() && p.Question.Digest == m.joined:
+		c.digest = m.joined
+		return a.approve(ctx, a.state, c)
+	}
+	return nil, nil
+}
+
+// CancelReview ends the review or the checks of these outputs that a finished_step waits for, whose try is void then,
+// and takes back what a person was asked. It changes nothing once that is over.
+func (c *Conn) CancelReview(ctx context.Context, g machine.Going, outputs json.RawMessage) error {
 	return c.engine.actFor(ctx, g.SessionID, "", func(_ context.Context, a *sessionActor, _ caller) error {
 		at, next := a.engine.now(), a.state
-		if last := a.state.ProgressOrNew(g.StepID, at).Newest(); last.Open() && last.Digest == g.Digest {
+		is := func(digest string, of machine.Outputs) bool {
+			return digest == g.Digest || machine.SameOutputs(outputs, of)
+		}
+		if last := a.state.ProgressOrNew(g.StepID, at).Newest(); last.Open() && is(last.Digest, last.Outputs) {
 			next = next.CloseAttempt(g.StepID, nil, "its caller cancelled it", at)
-		} else if p := a.state.Progress(g.StepID); p != nil && p.Question.Open() && p.Question.Digest == g.Digest {
+		} else if p := a.state.Progress(g.StepID); p != nil && p.Question.Open() && is(p.Question.Digest, p.Question.Outputs) {
 			next = next.Unask(g.StepID, "", at)
 		}
 		if next == a.state {

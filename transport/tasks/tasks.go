@@ -83,7 +83,7 @@ func Declared(req mcp.Request) bool {
 
 // Admit implements tool.Tasks.
 func (s *Set) Admit(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest) *session.Error {
-	if looking(ctx) || c.Owner || !Declared(req) {
+	if looking(ctx) || c.Owner || c.Identity == session.LocalIdentity || !Declared(req) { // the user's agents have no quota
 		return nil
 	}
 	most := s.Quota()
@@ -257,17 +257,31 @@ func Receive(ctx context.Context, c *tool.Caller, req mcp.Request) (context.Cont
 
 // update gives a task what the user of the client said. What is not asked is ignored, as the extension wants it.
 func (s *Set) update(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
-	_, err := s.look(ctx, c, ss, p)
-	return nil, err
+	t, err := s.look(ctx, c, ss, p)
+	if err != nil {
+		return nil, err
+	}
+	for key, given := range p.InputResponses {
+		if r, _ := given.(*mcp.ElicitResult); t.InputRequests[key] != nil && tool.AnswerOf(r) != nil {
+			return nil, internal(errors.New("the answer could not be recorded; the log has the cause: send it again"))
+		}
+	}
+	return nil, nil
 }
 
 // cancel cancels the work of a task as the tool for that does, with the same rights.
 func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
+	if t, err := s.look(ctx, c, ss, &params{ParamsBase: p.ParamsBase, TaskID: p.TaskID}); err != nil || t.Status == store.CallCompleted || t.Status == store.CallCancelled {
+		return nil, err // what is over is not cancelled
+	}
 	call, w, err := s.find(ctx, c, p.TaskID)
-	if err != nil || call.EndedAt != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := w.cancel(ctx, s, c); err != nil {
+		if errors.Is(err, store.ErrUnavailable) {
+			return nil, internal(err)
+		}
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("task %s was not cancelled: %v", call.ID, store.Refused(err))}
 	}
 	if _, err := s.Calls.End(ctx, c.Identity, call.ID, store.CallCancelled, nil); err != nil {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/codes"
 	"deepwork/session/remote"
 	"deepwork/session/store"
 	"deepwork/session/workflow"
@@ -26,12 +29,13 @@ type work struct {
 // A step is a finished_step that waits for a verdict.
 type step struct {
 	machine.Going
-	Args workflow.FinishArgs `json:"args"` // with its session and step
+	Args workflow.FinishArgs `json:"args"` // as they were given
 }
 
 // An agent is a call with wait that has started an attempt or a run.
 type agent struct {
 	Attempt string          `json:"attempt"`
+	Call    string          `json:"call"`  // the digest of the tool and its arguments
 	Reply   json.RawMessage `json:"reply"` // of the call
 }
 
@@ -43,12 +47,12 @@ func workOf(p *mcp.CallToolParamsRaw, reply any) *work {
 		if r.Going == nil || json.Unmarshal(p.Arguments, &s.Args) != nil {
 			return nil
 		}
-		s.Going, s.Args.SessionID, s.Args.StepID, s.Args.Item, s.Args.Joined = *r.Going, &r.Going.SessionID, &r.Going.StepID, nil, r.Going.Digest
+		s.Going = *r.Going
 		return &work{Step: s}
 	case attempt.Waited:
 		if id := r.GoesOn(); id != "" {
 			encoded, _ := json.Marshal(reply) // a reply can be encoded
-			return &work{Agent: &agent{id, encoded}}
+			return &work{Agent: &agent{id, machine.Digest(p.Name + " " + string(p.Arguments)), encoded}}
 		}
 	default:
 		if x := tool.ExecutionOf(reply); x != nil && running(x) {
@@ -64,20 +68,29 @@ func running(x *remote.Run) bool { return x.EndedAt == nil && x.StatusSupported 
 func (w *work) key() string {
 	switch {
 	case w.Step != nil:
-		return "step " + machine.Digest(fmt.Sprintf("%q", []string{w.Step.SessionID, w.Step.StepID, string(w.Step.Args.Outputs)}))
+		request := ""
+		if w.Step.Args.RequestID != nil {
+			request = *w.Step.Args.RequestID
+		}
+		return "step " + machine.Digest(fmt.Sprintf("%q", []string{w.Step.SessionID, w.Step.StepID, string(w.Step.Args.Outputs), request}))
 	case w.Agent != nil:
-		return "attempt " + w.Agent.Attempt
+		return "attempt " + w.Agent.Attempt + " " + w.Agent.Call
 	}
 	return "execution " + w.Execution
 }
+
+// elsewhere is the error of a task that only a server with other toolsets can look at.
+var elsewhere = session.NotNow(codes.ToolsetMissing, "This server was started without the tools of this task (--toolsets): another one of the project answers.").Wait(30 * time.Second)
 
 // look returns the reply that the call would have now, and waits for nothing.
 func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.LongCall) (any, error) {
 	switch {
 	case w.Step != nil:
 		args := w.Step.Args
-		args.Joined = w.Step.Digest
+		args.Of = &w.Step.Going
 		return c.Workflows.Finish(ctx, args)
+	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
+		return nil, elsewhere
 	case w.Agent != nil:
 		now, err := s.Agents.GetAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
 		if err != nil {
@@ -120,7 +133,9 @@ func (w *work) message(reply any) string {
 func (w *work) cancel(ctx context.Context, s *Set, c *tool.Caller) (err error) {
 	switch {
 	case w.Step != nil:
-		return c.Workflows.CancelReview(ctx, w.Step.Going)
+		return c.Workflows.CancelReview(ctx, w.Step.Going, w.Step.Args.Outputs)
+	case w.Agent != nil && s.Agents == nil, w.Execution != "" && s.Runs() == nil:
+		return elsewhere
 	case w.Agent != nil:
 		_, err = s.Agents.StopAttempt(ctx, c.Caller, attempt.AttemptArgs{Target: board.Target{AttemptID: &w.Agent.Attempt}})
 	default:

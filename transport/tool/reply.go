@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -155,11 +156,15 @@ func waiting(meta mcp.Meta, of any) mcp.Meta {
 	return meta
 }
 
+// passing are the codes of errors that are not about the call, but about the server or its store at the moment.
+var passing = []string{codes.Stopping, codes.ConfigInvalid, codes.Internal, codes.RestartNeeded, codes.SessionUncertain, codes.NotSaved, codes.SessionUnreadable, codes.RunsUnread}
+
 // IsTemporary reports whether a result says that the call can only be made again, or that the server cannot be used
 // now.
 func IsTemporary(res *mcp.CallToolResult) bool {
 	of, _ := res.Meta[ErrorMeta].(map[string]any)
-	return res.Meta[WaitingMeta] != nil || of["code"] == codes.Stopping || of["code"] == codes.ConfigInvalid
+	code, _ := of["code"].(string)
+	return res.Meta[WaitingMeta] != nil || slices.Contains(passing, code)
 }
 
 // broken returns the result of a call that failed because of an internal error.

@@ -54,7 +54,7 @@ type WorkflowCaller interface {
 	Abort(context.Context, workflow.AbortArgs) (*machine.AbortReply, error)
 	Step(context.Context, workflow.StepArgs) (*machine.StepReply, error)
 	GoTo(context.Context, workflow.GoToArgs) (*machine.GoToReply, error)
-	CancelReview(context.Context, machine.Going) error
+	CancelReview(context.Context, machine.Going, json.RawMessage) error
 }
 
 // Newest is the first version of the protocol in which a request has what its client can do, and a server asks the
@@ -355,19 +355,19 @@ func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.I
 			if !given {
 				asked[key] = form
 			}
-			return answerOf(r), !given
+			return AnswerOf(r), !given
 		}
 		r, err := req.Session.Elicit(ctx, form)
 		if err != nil {
 			s.Logger.LogAttrs(ctx, slog.LevelDebug, "the client did not ask its user", slog.Any("error", err))
 			return nil, false
 		}
-		return answerOf(r), false
+		return AnswerOf(r), false
 	})
 }
 
-// answerOf returns what a client's user answered, or nil: nothing but a form that was sent is an answer.
-func answerOf(r *mcp.ElicitResult) *machine.Answer {
+// AnswerOf returns what a client's user answered, or nil: nothing but a form that was sent is an answer.
+func AnswerOf(r *mcp.ElicitResult) *machine.Answer {
 	if r == nil || r.Action != "accept" {
 		return nil
 	}

@@ -25,10 +25,6 @@ func working(t Tx, identity, key string) *store.LongCall {
 	return one[store.LongCall](t, `SELECT `+callColumns+` FROM long_calls c WHERE identity = ? AND key = ? AND ended_at IS NULL`, identity, key)
 }
 
-func (s calls) Working(ctx context.Context, identity, key string) (*store.LongCall, error) {
-	return look(ctx, s, "looking for a task", func(t Tx) *store.LongCall { return working(t, identity, key) })
-}
-
 func (s calls) LongCall(ctx context.Context, identity, id string) (*store.LongCall, error) {
 	return look(ctx, s, "reading a task", func(t Tx) *store.LongCall { return s.only(t, identity, id) })
 }
@@ -50,6 +46,6 @@ func (s calls) End(ctx context.Context, identity, id, status string, result json
 
 func (s calls) Count(ctx context.Context, identity string) (int, error) {
 	return look(ctx, s, "counting tasks", func(t Tx) int {
-		return t.count(`SELECT count(*) FROM long_calls c WHERE identity = ? AND ended_at IS NULL`, identity)
+		return t.count(`SELECT count(*) FROM long_calls c WHERE identity = ? AND ended_at IS NULL AND created_at > ?`, identity, s.forgotten())
 	})
 }

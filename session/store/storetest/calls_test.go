@@ -38,9 +38,6 @@ func TestLongCalls(t *testing.T) {
 	for what, count := range map[string]int{"ann": 1, "bob": 0} {
 		testkit.Equal(t, testkit.Get(two.Count(t.Context(), what)).Must(t), count, "calls of %s", what)
 	}
-	if found, err := two.Working(t.Context(), "bob", "step"); found != nil || err != nil {
-		t.Errorf("bob finds %v, %v", found, err)
-	}
 	_, err := two.LongCall(t.Context(), "bob", id)
 	testkit.FailsWith(t, err, task.ErrNotFound)
 	c.forward(time.Minute)
