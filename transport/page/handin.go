@@ -60,14 +60,20 @@ func (p *sessionPage) showHandIns(ctx context.Context) {
 				continue // it has moved on, and so will the page
 			}
 			forms--
-			for _, f := range h.Files {
-				shown := handedFile{HandedFile: f}
-				room -= shown.render(p.ID, v.ID, room)
-				v.Answer.Shown = append(v.Answer.Shown, shown)
-			}
-			v.Answer.Gone = h.Gone
+			room -= v.Answer.show(h, p.ID, v.ID, room)
 		}
 	}
+}
+
+// show fills in the files that a person is asked about, in about so many bytes, and returns how many they take.
+func (a *answerForm) show(h *workflow.HandIn, id, stepID string, room int) (size int) {
+	for _, f := range h.Files {
+		shown := handedFile{HandedFile: f}
+		size += shown.render(id, stepID, room-size)
+		a.Shown = append(a.Shown, shown)
+	}
+	a.Gone = h.Gone
+	return size
 }
 
 // hides matches what is not seen in rendered Markdown, though whoever reads the file gets it: definitions of links, words

@@ -24,6 +24,7 @@ type runView struct {
 	Before, After int // steps that are left out
 
 	engine *workflow.Engine
+	handIn func(id, stepID string) (*workflow.HandIn, error)
 	many   bool // what was said for steps that are finished or not begun is left out
 }
 
@@ -65,7 +66,14 @@ func (v *runView) Answer(x *run.Step) *answerForm {
 	if x.State != board.WaitingForYou || x.Session == nil {
 		return nil
 	}
-	return answerFormOf(v.engine, x.Session, x.ID)
+	f := answerFormOf(v.engine, x.Session, x.ID)
+	if f == nil || v.handIn == nil {
+		return f
+	}
+	if h, err := v.handIn(x.Session.SessionID, x.ID); err == nil && h.Digest == f.Digest { // else the page will change
+		f.show(h, x.Session.SessionID, x.ID, maxHandedIn/maxHandIns)
+	}
+	return f
 }
 
 // Took returns how long the processes for a step ran that have ended, "" if none has.
@@ -90,7 +98,7 @@ func (s *Site) run(ctx context.Context, who session.Caller, id string) (*runView
 	if err != nil {
 		return nil, err
 	}
-	v := &runView{View: run.Look(ctx, r, s.Engine, run.LastSaid(ctx, s.Board, who, r)), engine: s.Engine}
+	v := &runView{View: run.Look(ctx, r, s.Engine, run.LastSaid(ctx, s.Board, who, r)), engine: s.Engine, handIn: func(id, stepID string) (*workflow.HandIn, error) { return s.Engine.HandIn(ctx, id, stepID) }}
 	if v.Fault != nil {
 		s.Logger.Debug("the sessions of a run cannot be read", "run", id, "error", v.Fault)
 	}
