@@ -41,6 +41,8 @@ func (a *app) boardCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "board",
 		Short: "Manage a project's tasks, and have agents work on them",
+		Example: `  deepwork board
+  deepwork board --json`,
 		Long: `Manage the tasks of a project's board, and have agents work on them. Without a command,
 print what waits for you, each with the command for it: failed attempts, work to review,
 a config to approve, steps that wait for a person. You don't need a server, and any

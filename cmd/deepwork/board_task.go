@@ -316,9 +316,10 @@ func (a *app) printRescued(all []attempt.Rescue) {
 
 func (a *app) boardProjectsCommand() *cobra.Command {
 	return a.onProject("print them as JSON, each with its repositories", &cobra.Command{
-		Use:   "projects",
-		Short: "List the projects with their repositories",
-		Args:  takes(0, 0, ""),
+		Use:     "projects",
+		Short:   "List the projects with their repositories",
+		Example: `  deepwork board projects --json`,
+		Args:    takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			return a.withBoard(true, func(ctx context.Context, engine *attempt.Engine) error { return a.listProjects(ctx, engine) })
 		},

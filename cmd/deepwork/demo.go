@@ -18,6 +18,8 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show everything at work on an example project",
+		Example: `  deepwork demo
+  deepwork demo --no-pause --keep`,
 		Long: `Tell a story on an example project in a temporary folder: a workflow in a chat, a task of
 the board, and a run. Scripts play the agents, so it needs no API key and costs nothing. At a
 terminal it waits for Enter between chapters, and at the end offers to open the project in

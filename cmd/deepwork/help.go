@@ -110,6 +110,9 @@ func (a *app) helpCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if of, rest, err := cmd.Root().Find(args); err == nil && (len(rest) == 0 || of.HasParent()) {
 				of.InitDefaultHelpFlag()
+				if topic, _ := docs.Find(strings.Join(args, " ")); topic != nil && of.HasParent() {
+					defer fmt.Fprintf(a.out, "\n'deepwork help %s' prints %q of the documentation.\n", topic.Name, topic.Title)
+				}
 				return of.Help()
 			}
 			return a.printTopic(cmd, strings.Join(args, " "))
@@ -141,9 +144,10 @@ func (a *app) printTopic(cmd *cobra.Command, name string) error {
 
 func (a *app) versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this binary",
-		Args:  takes(0, 0, ""),
+		Use:     "version",
+		Short:   "Print the version of this binary",
+		Example: `  deepwork version --json`,
+		Args:    takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			v := readBuild()
 			if !a.json {

@@ -236,6 +236,8 @@ func (a *app) jobsShowCommand() *cobra.Command {
 	return a.onProject("print JSON, as the tools' begin_step has it", &cobra.Command{
 		Use:   "show JOB[/WORKFLOW|/STEP]",
 		Short: "Print what an agent will read",
+		Example: `  deepwork jobs show newsletter/weekly
+  deepwork jobs show newsletter/write`,
 		Long: `Print what an agent will read at each step of a job, or of a workflow, or at one step: the
 instructions, the outputs it must deliver, the reviews they face and what every
 step of the job is told. --json prints the begin_step that the tools return; the
@@ -342,6 +344,8 @@ func (a *app) jobsConvertCommand() *cobra.Command {
 	cmd := a.onProject("", &cobra.Command{
 		Use:   "convert [JOB...]",
 		Short: "Convert jobs that were written for DeepWork 0.1 to 0.9",
+		Example: `  deepwork jobs convert
+  deepwork jobs convert old_report --write`,
 		Long: `Print what becomes of jobs that were written for DeepWork 0.1 to 0.7, with notes of what
 changes, and, once you confirm it at the terminal or with --write, replace their job.yml.
 The old file stays beside it, as job.yml.before. Lists of criteria and prompts of hooks
@@ -482,6 +486,8 @@ func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema [job|run]",
 		Short: "Print the JSON Schema of job.yml, or of the events of a run",
+		Example: `  deepwork schema > job.schema.json
+  deepwork schema run`,
 		Long: `Print the JSON Schema (draft 2020-12) of job.yml, in both of its forms, for editors:
 "deepwork init" keeps it as .deepwork/job.schema.json. "deepwork schema run" prints that
 of the events that "deepwork run --json" prints, one per line.`,

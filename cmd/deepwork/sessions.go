@@ -42,8 +42,9 @@ func (a *app) sessionsCommand() *cobra.Command {
 // hookCommand has what hooks of agents run.
 func (a *app) hookCommand() *cobra.Command {
 	return group(&cobra.Command{Use: "hook", Short: "Answer a hook of an agent"}, &cobra.Command{
-		Use:   "compact",
-		Short: "Tell Claude Code after a compaction which sessions are in progress, and where",
+		Use:     "compact",
+		Short:   "Tell Claude Code after a compaction which sessions are in progress, and where",
+		Example: `  echo '{"hook_event_name":"SessionStart","source":"compact"}' | deepwork hook compact`,
 		Long: `Read the input of a SessionStart hook of Claude Code from stdin, and print, for its agent,
 which sessions are in progress in the project, and at which step each is. It prints nothing
 if there are none. The plugin, and deepwork init --claude-code, have Claude Code run it

@@ -281,10 +281,12 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 func (a *app) sessionsOverrideCommand() *cobra.Command {
 	var why string
 	cmd := a.onProject("", &cobra.Command{
-		Use:   "override ID STEP",
-		Short: "Let a step continue without its reviews and checks; " + idsHelp,
+		Use:     "override ID STEP",
+		Short:   "Let a step continue without its reviews and checks; " + idsHelp,
+		Example: `  deepwork sessions override latest write --reason "The reviewer misread the notes."`,
 		Long: `Show a step that waits for its review, or whose checks fail, and ask at the terminal
-whether it may continue without. A check with override: never is not skipped. The agent can then finish that step, once; going back to an earlier step
+whether it may continue without. A check with override: never is not skipped. The agent can
+then finish that step, once; going back to an earlier step
 withdraws the decision. The session records it as a person's.
 
 If quality_gate.override is human, this is the only way to finish a step without a

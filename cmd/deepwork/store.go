@@ -75,8 +75,9 @@ func (a *app) stores(ctx context.Context, folder *state.Folder, readOnly bool, l
 
 func (a *app) storeStatusCommand() *cobra.Command {
 	return a.onProject("print it as JSON", &cobra.Command{
-		Use:   "status",
-		Short: "Show which store the project is in, what it has, and who uses it",
+		Use:     "status",
+		Short:   "Show which store the project is in, what it has, and who uses it",
+		Example: `  deepwork store status`,
 		Long: `Show the store of the project: a file, or a database with its schema, the name of the
 project there and the repository to which it is bound; how many sessions, tasks,
 attempts and executions it has; and the servers that use it. It changes nothing.
@@ -149,8 +150,9 @@ func (a *app) describeStatus(s backend.Status) {
 
 func (a *app) storeMigrateCommand() *cobra.Command {
 	return a.onProject("", &cobra.Command{
-		Use:   "migrate",
-		Short: "Create or migrate the schema of the database",
+		Use:     "migrate",
+		Short:   "Create or migrate the schema of the database",
+		Example: `  deepwork store migrate`,
 		Long: `Create the schema of the database, or migrate it to the version of this deepwork, in
 one transaction under a lock. Servers do the same when they start. From then on an
 older deepwork refuses the schema.`,
@@ -263,6 +265,8 @@ func (a *app) whereCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "where",
 		Short: "Print where the state of a project is",
+		Example: `  deepwork where
+  deepwork where --adopt /home/me/old-folder`,
 		Long: `Print the folder with the state of a project: its board, worktrees, logs, locks.
 It is outside of the project; DEEPWORK_STATE_DIR moves the state of all projects. To
 stderr it prints the file of your own config, and the store, if that is a database.
