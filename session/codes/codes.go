@@ -147,11 +147,11 @@ const (
 	TooLong                = "too_long"                 // Shorten the text to the limit that the error gives
 	TooManyComments        = "too_many_comments"        // First send or remove waiting comments
 	TooManyDependencies    = "too_many_dependencies"    // Name only the last of the tasks that must be done first
-	ToolsetMissing         = "toolset_missing"          // Call another server of the project, or have this one started with the toolset
 	TooManyPaths           = "too_many_paths"           // Pass fewer paths
 	TooManyRepos           = "too_many_repos"           // Pass fewer repositories
 	TooManyRuns            = "too_many_runs"            // Wait until executions have ended, or end one with `cancel_execution`, and call again
 	TooManyTasks           = "too_many_tasks"           // Wait until tasks have ended, or cancel one, and call again
+	ToolsetMissing         = "toolset_missing"          // Call another server of the project, or have this one started with the toolset
 	TwoTargets             = "two_targets"              // Pass only one of `attempt_id` and `session_id`
 	UnknownAction          = "unknown_action"           // Pass one of the actions that the error lists
 	UnknownArgument        = "unknown_argument"         // Leave out the argument that the error names, or correct its name

@@ -24,13 +24,18 @@ document.addEventListener('click', e => {
   });
 });
 
-// The fields of the inputs of a workflow come with the page of the form that has it chosen.
+// The fields of the inputs of a workflow come with the page of the form that has it chosen. Those that were there
+// before, with what was typed, come back with their workflow.
+const fieldsOf = {};
 document.addEventListener('change', async e => {
   const into = e.target.dataset.inputs && document.getElementById(e.target.dataset.inputs);
   if (!into) return;
-  const reply = await fetch(`${base}board?${new URLSearchParams({ workflow: e.target.value })}`);
+  const of = into.querySelector('[name=inputs_of]')?.value, chosen = e.target.value;
+  if (of) fieldsOf[of] = [...into.childNodes];
+  if (fieldsOf[chosen]) return into.replaceChildren(...fieldsOf[chosen]);
+  const reply = await fetch(`${base}board?${new URLSearchParams({ workflow: chosen })}`);
   const page = new DOMParser().parseFromString(await reply.text(), 'text/html').getElementById('workflow-inputs');
-  if (page) into.replaceChildren(...page.childNodes);
+  if (page && e.target.value === chosen) into.replaceChildren(...page.childNodes);
 });
 
 // Filters are in the URL, for Back and for links.
