@@ -353,3 +353,32 @@ func TestConflict(t *testing.T) {
 	b.until(said("merged into main"))
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "idea.txt"))).Must(t)), "mountains\n", "main")
 }
+
+// What was typed for a workflow is there again when that is chosen again.
+func TestInputsOfAWorkflowChosenAgain(t *testing.T) {
+	t.Parallel()
+	root := pagetest.Project(t)
+	testkit.Write(t, filepath.Join(root, ".deepwork/jobs/mail/job.yml"), `name: mail
+version: 1.0.0
+summary: Write to somebody
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+workflows:
+  - {name: write, summary: A letter, steps: [write], inputs: [{name: whom, description: Who reads it}]}
+steps:
+  - id: write
+    name: Write
+    description: The letter
+    instructions: Write it.
+    inputs: [{name: whom, description: Who reads it}]
+    outputs: {letter: {type: file, description: letter.md}}
+    reviews: []
+`)
+	b := browse(t, serve(t, root, overHTTP...))
+	b.open("/board?new=1")
+	b.pick("#workflow", "mail/write")
+	b.fill(`[name="input.whom"]`, "Ada")
+	b.pick("#workflow", "trip/plan")
+	b.until(`!document.querySelector('[name="input.whom"]')`)
+	b.pick("#workflow", "mail/write")
+	b.until(`document.querySelector('[name="input.whom"]')?.value === "Ada"`)
+}
