@@ -290,7 +290,7 @@ then finish that step, once; going back to an earlier step
 withdraws the decision. The session records it as a person's.
 
 If quality_gate.override is human, this is the only way to finish a step without a
-reviewer's verdict. If it is never, there is none.`,
+reviewer's verdict. If it is never, nobody can.`,
 		Args: sessionIDs.first(2, 2, "a session id and a step"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(why) == "" {

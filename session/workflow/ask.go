@@ -12,7 +12,7 @@ import (
 )
 
 // An AskFunc has the client of a call ask its user. key names the question: its session, step and outputs, and who
-// is asked. The answer is nil if there is none by the end of ctx; later means that the client asks once the call is
+// is asked. The answer is nil if nobody has answered by the end of ctx; later means that the client asks once the call is
 // answered, and makes the call again with what its user says. Only Passed and Feedback of the answer are used.
 type AskFunc func(ctx context.Context, key, question string) (answer *machine.Answer, later bool)
 

@@ -76,7 +76,7 @@ func (a *answerForm) show(h *workflow.HandIn, id, stepID string, room int) (size
 	return size
 }
 
-// hides matches what is not seen in rendered Markdown, though whoever reads the file gets it: definitions of links, words
+// hides matches what is not seen in rendered Markdown, though a reader of the file gets it: definitions of links, words
 // after the language of a fence, and characters that are written as entities. Such a file is shown as text.
 var hides = regexp.MustCompile("(?m)^ {0,3}\\[[^\\]]+\\]:|^[ \t>]*(?:```|~~~)[^\\s`]+[ \t]+\\S|&#?[0-9A-Za-z]+;")
 
