@@ -297,10 +297,11 @@ func (c *Stdio) fail(err error) {
 		c.mu.Lock()
 		c.err = err
 		c.mu.Unlock()
-		close(c.Closed)
 		// Closing a file that another thread is blocked on may itself block.
-		c.wg.Go(func() { c.in.Close() })
-		c.wg.Go(func() { c.out.Close() })
+		for _, end := range []io.Closer{c.in, c.out} {
+			c.wg.Go(func() { <-c.Closed; end.Close() })
+		}
+		close(c.Closed) // last: who sees it may Wait
 	})
 }
 
