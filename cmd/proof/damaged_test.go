@@ -121,6 +121,9 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	if err != nil {
 		t.Fatalf("sessions import --all: %v\n%s\n%s", err, printed, screen)
 	}
+	for _, id := range s.history.known() {
+		s.history.add(-1, id, input{Tool: "import"}, s.history.now(), "imported", s.history.now())
+	}
 	serve()
 	for _, id := range s.history.known() {
 		a.perform(ctx, input{Tool: "get_step", Session: id})

@@ -165,7 +165,7 @@ type outcome struct {
 func (s state) refuse(code string) []outcome { return []outcome{{s, "!" + code}} }
 
 // apply returns the possible outcomes of a call in a state. A read of the file is a call of the
-// tool "file".
+// tool "file", and an import from its export, which asks people again, one of the tool "import".
 func (s state) apply(in input) []outcome {
 	switch {
 	case in.Tool == "start_workflow" && s.workflow == "":
@@ -175,6 +175,9 @@ func (s state) apply(in input) []outcome {
 		return nil
 	case in.Tool == "file":
 		return []outcome{{s, s.file()}}
+	case in.Tool == "import":
+		clear(s.questions[:])
+		return []outcome{{s, "imported"}}
 	case in.Tool == "person":
 		return s.decide(in)
 	case in.Tool == "child":

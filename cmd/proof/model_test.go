@@ -106,6 +106,8 @@ func TestFormsModel(t *testing.T) {
 		"items at once":                       {begun, at("at s1[0],s1[1] done s0"), true},
 		"an item that waits holds up none":    {waits, at("at s8[0],s1[1],s1[2] done s0,s1 1 of 3"), true},
 		"an item that waits holds up another": {waits, at("at s8[0],s1[1] done s0,s1 1 of 3"), false},
+		"an import asks the person again":     {append(slices.Clip(waits), call{"import", "", "", "imported"}), at("at s8[0],s1[1] done s0,s1 1 of 3"), true},
+		"an import decides nothing":           {append(slices.Clip(waits), passed, call{"import", "", "", "imported"}), fin("s8[0]", no, "begin s1[2]"), false},
 		"an item goes on without the person":  {waits, fin("s8[0]", no, "begin s1[2]"), false},
 		"an item done twice":                  {waits, fin("s1[0]", other, "begin s8[0]"), false},
 		"an item done again":                  {waits, fin("s1[0]", no, "begin s8[0]"), true},
