@@ -59,7 +59,7 @@ document.addEventListener('submit', e => {
 // Cards are dragged, or carried with the keys: Enter or Space takes one, arrows choose the column, Enter or Space drops
 // it, Escape leaves it where it was.
 const columns = () => [...document.querySelectorAll('.column')];
-let carried = null, over = null, moved = '';
+let carried = null, over = null, moved = null;
 
 function say(text) { document.getElementById('moving').textContent = text; }
 
@@ -86,7 +86,7 @@ function drop() {
   release();
   const button = to && to !== card.closest('.column') && card.querySelector(`.moves button[value="${to.dataset.status}"]`);
   if (!button) return;
-  moved = card.id;
+  moved = {id: card.id, to: to.dataset.status};
   button.form.requestSubmit(button);
   say(`Moved to ${to.dataset.name}`);
 }
@@ -98,11 +98,12 @@ setDraggable();
 document.addEventListener('htmx:after:swap', () => {
   setDraggable();
   if (!moved) return;
-  const card = document.getElementById(moved);
-  moved = '';
-  const fold = card?.closest('details');
+  const card = document.getElementById(moved.id);
+  if (card?.closest('.column').dataset.status !== moved.to) return; // other news, before the reply
+  moved = null;
+  const fold = card.closest('details');
   if (fold) fold.open = true;
-  card?.querySelector('.grip')?.focus();
+  card.querySelector('.grip')?.focus();
 });
 
 document.addEventListener('dragstart', e => {
