@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -115,27 +113,4 @@ func TestProtectedFilesThatChanged(t *testing.T) {
 		}
 		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t), []string{"'d0/f0' was deleted", "'d0/f1' was changed", "'other/deep/new' was added"})
 	}
-}
-
-// BenchmarkCheck is what a check costs beside its command, in a repository of 10,000 files, in times of one git
-// status there. Wanted: at most 4.
-func BenchmarkCheck(b *testing.B) {
-	root := repository(b, 10_000)
-	s := &Subject{Root: root, Checks: []job.StepCheck{{Run: []string{"true"}, Name: "x"}}}
-	median := func(of []time.Duration) float64 { slices.Sort(of); return of[len(of)/2].Seconds() }
-	var status, check []time.Duration
-	for b.Loop() {
-		cmd := exec.Command("git", "status", "--porcelain")
-		cmd.Dir = root
-		began := time.Now()
-		testkit.Must(b, cmd.Run())
-		status = append(status, time.Since(began))
-		began = time.Now()
-		before, err := s.Look(b.Context())
-		testkit.Must(b, err)
-		r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 1), Over: make([]bool, 1), Done: func(int) {}}
-		testkit.Must(b, free().Run(b.Context(), r))
-		check = append(check, time.Since(began)-time.Duration(r.Verdicts[0].Seconds*float64(time.Second)))
-	}
-	b.ReportMetric(median(check)/median(status), "status/check")
 }

@@ -18,17 +18,7 @@ import (
 	"deepwork/session/board"
 )
 
-// onlyFiles are the tests that need no other store than files.
-var onlyFiles = map[string]string{}
-
-func init() {
-	for _, name := range []string{"TestCommentsOfARunningAgent", "TestCommentsThatAreRefused", "TestLinesOfADiff", "TestDiff", "TestAnEmptyDiffSaysWhy",
-		"TestMergeOfAnAttemptThatRuns", "TestMergeThatTheSecondRepoRefuses", "TestPushAfterEachExecution", "TestRunInPlaceHasNothingToMerge"} {
-		onlyFiles[name] = "it is about git, agents or arguments, and what it stores is tested by package storetest"
-	}
-}
-
-func TestMain(m *testing.M) { attempttest.Main(m, onlyFiles) }
+func TestMain(m *testing.M) { attempttest.Main(m, "TestFromBranchToMerged TestCommentsBecomeOneFollowUp") }
 
 var (
 	ctx           = context.Background()

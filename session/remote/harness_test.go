@@ -46,14 +46,13 @@ func TestMain(m *testing.M) {
 	})
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
-// onlyFiles are the tests that are not run on PostgreSQL, and why. So are those in a bubble of
-// synctest, whose clock is not the database's: openStore skips them.
-var onlyFiles = map[string]string{
-	"TestWhatCannotBeRead": "looks into the database's file",
-}
+// onPostgres are the tests that run with PostgreSQL, too: those of several servers outside of a bubble of synctest, whose
+// clock is not the database's.
+const onPostgres = `TestASuspendedServerOverwritesNothing TestACancelOutlivesTheServerThatWasAsked TestAStoppedServersRunIsTakenUpAtOnce
+	TestARunThatIsLostBeforeItsStartIsNotStarted TestCancelOfAnotherServersRun`
 
 // A plant is a system that runs workflows: any number at once, each for as long
 // as its workflow says. It counts what was ever started.
@@ -353,9 +352,6 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 	if !pgtest.OnPostgres() {
 		d, m := sqlite.New(sqlite.Options{Path: state.Of(root).Database()}), session.NewMember(state.Of(root), nil)
 		return d, m, func() error { return errors.Join(d.Close(), m.Leave()) }
-	}
-	if time.Now().Year() == 2000 {
-		t.Skip("its clock is not the database's")
 	}
 	url := testkit.Get(oneURL()).Must(t)
 	pg := testkit.Get(postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})).Must(t)

@@ -43,14 +43,21 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
-// onlyFiles are the tests that are not run on PostgreSQL, and why.
-var onlyFiles = map[string]string{
-	"TestAFullDiskRefusesAndMovesNothing": "fills the disk",
-	"TestAStackAThousandDeep":             "giving them up reads each one's parents",
-}
+// onPostgres are the tests that run with PostgreSQL, too: those about servers that share sessions, and what is stored of
+// each form. The others are about rules that ask the store for no more.
+const onPostgres = `
+	TestACallWhoseReplyIsForgottenIsNotDoneAgain TestACallerThatLeavesMidCallRepeatsItSafely TestACheckOutlivesItsCallAndIsJoinedByTheNext
+	TestACheckoutOfAnotherPathIsReviewed TestACommandAppliedTwiceHasOneEffect TestACommitOfANewSessionThatArrivesLate
+	TestACommitWhoseFateIsUnknown TestALongInputSurvivesARestart TestAQuestionIsSettledElsewhere TestAReviewElsewhereIsSuperseded
+	TestAReviewElsewhereOutlivesTheCall TestAReviewIsTakenUp TestASessionIsResumedAfterACrashWithItsAncestors
+	TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre TestAServerThatEndsInMidReviewNeverCountsItAsPassed
+	TestAStoppedServerLeavesItsReview TestAStoreThatIsAwayAfterALostReply TestAnAbortElsewhereEndsTheReview TestAnyServerServesAnySession
+	TestDefinitionsOfAJobEditedAllDayAreForgotten TestExecution TestForms_ItemsAndWorkflowsOfStepsAreImported TestForms_WorkflowAsStep
+	TestMovedIsToldOfEachTransition TestReq001_4_15_to_19_AWorkflowIsLedThrough TestRequestIDs TestResumableSessions
+	TestServersRaceForOneSession TestTwoServersShareAReview`
 
 // A project is a project folder in a test.
 type project struct {

@@ -31,9 +31,9 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-// Main runs the tests, with files and with PostgreSQL; onlyFiles are those that run with files alone, with
-// the reasons. The test binary is, by its first argument, also the shim and the agent that attempts run.
-func Main(m *testing.M, onlyFiles map[string]string) {
+// Main runs the tests with files, and those named with PostgreSQL, too. The test binary is, by its first argument,
+// also the shim and the agent that attempts run.
+func Main(m *testing.M, onPostgres string) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "agent":
@@ -46,7 +46,7 @@ func Main(m *testing.M, onlyFiles map[string]string) {
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	os.Setenv(config.JobsFoldersEnv, "")
-	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
 // A Project is a project folder with a git repository, and its config.

@@ -208,38 +208,3 @@ func TestTheFeedLetsTransactionsGoOn(t *testing.T) {
 	two.exec("COMMIT")
 	one.exec("COMMIT")
 }
-
-// Sessions that sleep cost the database nothing: its work does not depend on how many there are.
-func TestSleepingSessionsCostNothing(t *testing.T) {
-	t.Parallel()
-	server := pgtest.New(t, "autovacuum=off")
-	s := openAt(t, server.URL())
-	must(t, s.Enter(t.Context()))
-	// work returns how many transactions are committed while nobody calls, and how often the sessions
-	// are read or written.
-	work := func() (commits, touched int) {
-		read := func() (commits, touched int) {
-			_, err := s.first(t.Context(), `SELECT (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()),
-				(SELECT seq_scan + idx_scan + n_tup_upd FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = 'workflow_sessions_all')`, []any{s.schema}, &commits, &touched)
-			must(t, err)
-			return commits, touched
-		}
-		time.Sleep(2 * time.Second) // the server counts what was done before
-		c, n := read()
-		time.Sleep(6 * time.Second)
-		commits, touched = read()
-		return commits - c, touched - n
-	}
-	fill := func(from, to int) {
-		_, err := s.exec(t.Context(), `INSERT INTO @workflow_sessions_all
-			SELECT $1, lpad(to_hex(n), 8, '0'), 1, '/srv/shop', '', 'alpha', 'main', 'one', 'active', '', 'me', $2, '', '', '', '', '', '', '', '', '', '', '{}' FROM generate_series($3::int, $4::int) n`, s.scope.Load(), "0011223344556677", from, to)
-		must(t, err)
-	}
-	fill(1, 10)
-	few, _ := work()
-	fill(11, 100_000)
-	many, touched := work()
-	if many > few+10 || few > 20 || touched != 0 {
-		t.Errorf("%d transactions with 10 sessions and %d with 100,000, which were touched %d times", few, many, touched)
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -199,18 +198,6 @@ func play(role string) int {
 }
 
 var roles = map[string]func(board) error{
-	// load makes tasks until its input ends, and prints the number.
-	"load": func(b board) error {
-		stop, end := context.WithCancel(context.Background())
-		defer end()
-		fmt.Println("begun")
-		n := make(chan int, 1)
-		go func() { n <- load(stop, b, func(string) {}) }()
-		_, err := io.Copy(io.Discard, os.Stdin)
-		end()
-		fmt.Println(<-n)
-		return err
-	},
 	// some makes tasks for two seconds once it gets a line, and prints the number.
 	"some": func(b board) error {
 		fmt.Println("begun")
