@@ -29,9 +29,7 @@ func TestIgnore(t *testing.T) {
 		if added != c.added || err != nil {
 			t.Errorf("%s: %t, %v", name, added, err)
 		}
-		if got, err := os.ReadFile(path); string(got) != c.want || err != nil {
-			t.Errorf("%s: it holds %q, want %q; %v", name, got, c.want, err)
-		}
+		testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), c.want, "%s: it holds", name)
 		if added, err := Ignore(path, lines); added || err != nil {
 			t.Errorf("%s, again: %t, %v", name, added, err)
 		}
@@ -44,9 +42,7 @@ func TestIgnoreMakesAndRefuses(t *testing.T) {
 	if added, err := Ignore(path, Ignored()); !added || err != nil {
 		t.Errorf("%t, %v", added, err)
 	}
-	if got, err := os.ReadFile(path); string(got) != "tmp/\n" || err != nil {
-		t.Errorf("it holds %q; %v", got, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), "tmp/\n", "it holds")
 	if added, err := Ignore(dir, Ignored()); added || err == nil || !strings.Contains(err.Error(), dir+": it is a folder, not a file") {
 		t.Errorf("a folder: %t, %v", added, err)
 	}

@@ -92,12 +92,8 @@ func TestBudgetOfCosts(t *testing.T) {
 	start.RequestID = new("again")
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "0.35 USD")
 	p.Configure(upTo(0.355))
-	if r := s.ends(long.AttemptID); r.State != "completed" {
-		t.Errorf("%+v", r)
-	}
-	if got := items(); len(got) != 1 {
-		t.Errorf("%+v", got)
-	}
+	testkit.Equal(t, s.ends(long.AttemptID).State, "completed")
+	testkit.Equal(t, len(items()), 1)
 	p.Configure(upTo(1))
 	started := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	p.Configure(upTo(0))

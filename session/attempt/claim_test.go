@@ -61,9 +61,7 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 		return ""
 	})
 	good.Store(true)
-	if now := s.ends(r.AttemptID); now.State != "completed" {
-		t.Errorf("%+v: %s", now, deref(now.Error))
-	}
+	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
 }
 
 // What a crash has left is found where the config once had worktrees, and as soon

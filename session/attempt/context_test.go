@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -112,9 +111,7 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowAborted, Step: "collect"})
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	if now := s.task(v.TaskID); now.Status != "inreview" {
-		t.Errorf("%+v", now)
-	}
+	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
 }
 
 // Where a task names no workflow, its own is the one that is nested in no other;
@@ -139,78 +136,6 @@ func TestNewsOfNestedWorkflows(t *testing.T) {
 		testkit.Equal(t, deref(got.WorkflowSessionID), c.want, "%v: %+v", deref(c.job), got)
 		testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})).Must(t)
 	}
-}
-
-func TestNeedsAttention(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	soon := time.Now().Add(time.Hour)
-	var broken error
-	s := p.open(func(o *Options) {
-		o.Steps = func(_ context.Context, who session.Caller, _ []string) ([]session.AwaitingStep, error) {
-			if who.Identity != me.Identity {
-				return nil, broken
-			}
-			return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}}, broken
-		}
-	})
-	kinds := func(who session.Caller) (all []string) {
-		t.Helper()
-		r := testkit.Get(s.NeedsAttention(ctx, who)).Must(t)
-		if r.Count != len(r.Items) || r.Truncated || r.Items == nil {
-			t.Errorf("%+v", r)
-		}
-		for _, i := range r.Items {
-			all = append(all, i.Kind+" "+i.ID)
-		}
-		return all
-	}
-	if got := kinds(session.Caller{Identity: "eve"}); got != nil {
-		t.Errorf("at first: %v", got)
-	}
-	good, bad := s.newTask("! say hello"), s.newTask("! exit 3")
-	done := s.ends(s.begin(good).AttemptID)
-	failed := s.ends(s.begin(bad).AttemptID)
-	if done.State != "completed" || failed.State != "failed" {
-		t.Fatalf("%+v\n%+v", done, failed)
-	}
-	want := []string{"step_waits 0a1b2c3d", "attempt_failed " + failed.AttemptID, "attempt_to_review " + done.AttemptID}
-	testkit.Same(t, kinds(me), want)
-	if got := kinds(session.Caller{Identity: "eve"}); got != nil {
-		t.Errorf("another caller sees %v", got)
-	}
-	r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
-	if i := r.Items[0]; i.Title != "Step write: A report" || i.Command != "deepwork sessions override 0a1b2c3d write --reason TEXT" || *i.Since != board.Stamp(soon) {
-		t.Errorf("%+v", i)
-	}
-	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board tail "+board.Short(failed.AttemptID) || *i.Since != *failed.EndedAt {
-		t.Errorf("%+v, want the end of %+v", i, failed)
-	}
-	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
-	testkit.Same(t, kinds(me), want[:2], "after it was accepted")
-
-	withheld := func(w config.Withheld) func(*config.Config) {
-		return func(c *config.Config) { c.Approval = &config.Approval{Withheld: &w} }
-	}
-	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
-	for name, test := range map[string]struct {
-		config.Withheld
-		title string
-	}{
-		"agents alone": {config.Withheld{Asked: []config.Asked{agents}}, ""},
-		"denied":       {config.Withheld{Asked: []config.Asked{source}, Denied: true}, ""},
-		"a source":     {config.Withheld{Asked: []config.Asked{agents, source}}, "Not approved: agents, workflow_tools.sources.ci"},
-		"a fault":      {config.Withheld{Asked: []config.Asked{source}, Fault: "it is a link."}, "Not approved: workflow_tools.sources.ci. It cannot be approved: it is a link"},
-	} {
-		p.Configure(withheld(test.Withheld))
-		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
-		i := r.Items[len(r.Items)-1]
-		if (i.Kind == board.AttentionUntrusted) != (test.title != "") || i.Kind == board.AttentionUntrusted && (i.Title != test.title || i.Command != "deepwork trust" || len(i.ID) != 16) {
-			t.Errorf("%s: %+v", name, i)
-		}
-	}
-	broken = errors.New("no sessions")
-	testkit.FailsWith(t, testkit.Get(s.NeedsAttention(ctx, me)).Err(), broken)
 }
 
 // Each item is notified once, by any number of servers, also of a later one; a failure that comes

@@ -1,8 +1,6 @@
 package attempt
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,9 +33,7 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	// The first server was killed; the next call is refused, and nothing is gone.
 	p.Git(p.Root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
 	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
-	if again := s.ends(s.begin(v).AttemptID); again.State != "completed" {
-		t.Errorf("%+v", again)
-	}
+	testkit.Equal(t, s.ends(s.begin(v).AttemptID).State, "completed")
 	p.Git(p.Root, "worktree", "unlock", r.Repos[0].WorktreePath)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 }
@@ -74,16 +70,6 @@ func TestWithoutGit(t *testing.T) {
 	if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
 		t.Errorf("%+v", now)
 	}
-}
-
-// A board that another process has locked for long is no fault of the program's.
-func TestLockedBoardIsToldAsOne(t *testing.T) {
-	err := board.Fault("following up", fmt.Errorf("another process has the board locked: %w", context.DeadlineExceeded))
-	refused(t, err, session.StateError, "board_busy", "Waiting: The task board", "locked")
-	if w := err.(*session.Error).Waiting(); w == nil || w.Code != "board_busy" {
-		t.Errorf("board_busy: waiting is %v", w)
-	}
-	testkit.FailsWith(t, board.Fault("following up", context.Canceled), context.Canceled)
 }
 
 // An attempt that is started while the worktrees of others go would be deleted
@@ -146,9 +132,7 @@ func TestDeleteTask(t *testing.T) {
 	if !Exists(third.Repos[0].WorktreePath) || s.get(third.AttemptID).State != "completed" {
 		t.Error("another task's attempt is gone")
 	}
-	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 1 {
-		t.Errorf("worktrees:\n%s", list)
-	}
+	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "worktrees")
 }
 
 // A task whose agent waits or runs is not deleted, and nothing of it is touched.

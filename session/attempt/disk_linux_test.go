@@ -52,9 +52,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	must(t, os.Remove(ballast))
 	must(t, os.Remove(rest))
-	if r := s.ends(r.AttemptID); r.State != "completed" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
 	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1, "a refused call made an attempt")
 }
 

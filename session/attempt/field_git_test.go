@@ -37,21 +37,15 @@ func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
 			t.Fatalf("%s: %s, %s", branch, r.State, deref(r.Error))
 		}
 		dir := filepath.Join(r.Repos[0].WorktreePath, "packages", "app")
-		if out := s.output(r.AttemptID); !strings.Contains(out+"\n", "pwd "+dir+"\n") {
-			t.Errorf("%s: the agent worked elsewhere:\n%s", branch, out)
-		}
+		testkit.Contains(t, s.output(r.AttemptID)+"\n", "pwd "+dir+"\n", "%s: the agent worked elsewhere", branch)
 		for _, name := range []string{".env", "setup.txt", "work.txt"} {
-			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-				t.Errorf("%s: %v", branch, err)
-			}
+			testkit.Works(t, testkit.Get(os.Stat(filepath.Join(dir, name))).Err(), "%s", branch)
 		}
 		if got := strings.Join(r.Repos[0].ChangedFiles, " "); !strings.Contains(got, "packages/app/work.txt") || strings.Contains(got, ".env") == (branch == "main") {
 			t.Errorf("%s: changed %s", branch, got)
 		}
 	}
-	if status := p.Git(top, "status", "--porcelain"); status != "" {
-		t.Errorf("the user's checkout: %s", status)
-	}
+	testkit.Equal(t, p.Git(top, "status", "--porcelain"), "", "the user's checkout")
 }
 
 // A branch named deepwork is in the way of the branches of attempts, unless another prefix is set.

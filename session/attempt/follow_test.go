@@ -46,9 +46,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 	if out := s.output(r.AttemptID); !strings.Contains(out, "agent resumed\n! prompt\n") || strings.Count(out, "Add a basket") != 0 {
 		t.Errorf("it wrote:\n%s", out)
 	}
-	if now := s.task(v.TaskID); now.Status != "inreview" {
-		t.Errorf("%+v", now)
-	}
+	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
 	// Another variant, for this run; one without a resume of its own has its
 	// executor's.
 	for _, variant := range []string{"SAME", "OTHER"} {
@@ -253,9 +251,7 @@ func TestFollowUpAfterAFailedStart(t *testing.T) {
 func TestPromptHasTheInputs(t *testing.T) {
 	v := &task.Task{Title: "Cats", JobName: new("texts"), WorkflowName: new("write"), Inputs: json.RawMessage(`{"topic":"big\n\"cats\"","drafts":["a.md","b.md"]}`)}
 	for _, want := range []string{`workflow_name: "write", and with these inputs, as they are. If it`, "\n   - topic: \"big\\n\\\"cats\\\"\"\n   - drafts: [\"a.md\",\"b.md\"]\n2. "} {
-		if got := taskPrompt(v, nil); !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
-		}
+		testkit.Contains(t, taskPrompt(v, nil), want)
 	}
 	v.Inputs = nil
 	if got := taskPrompt(v, nil); strings.Contains(got, "inputs") {

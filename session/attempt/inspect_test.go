@@ -258,14 +258,10 @@ func TestInspectChangesNothing(t *testing.T) {
 	}
 	before := list(p.Root) + list(state.Of(p.Root).Dir)
 	p.finds()
-	if after := list(p.Root) + list(state.Of(p.Root).Dir); after != before {
-		t.Errorf("before\n%s\nafter\n%s", before, after)
-	}
+	testkit.Equal(t, list(p.Root)+list(state.Of(p.Root).Dir), before)
 	before = list(dead) + list(killed.Dir)
 	found := testkit.Get(p.inspectAt(ctx, killed)).Must(t)
-	if after := list(dead) + list(killed.Dir); after != before {
-		t.Errorf("before\n%s\nafter\n%s", before, after)
-	}
+	testkit.Equal(t, list(dead)+list(killed.Dir), before)
 	if !slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }) {
 		t.Errorf("attempt %s was not seen: %+v", r.AttemptID, found)
 	}

@@ -218,9 +218,7 @@ func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
 		made := m1.begin(m1.newTask("! say hello"))
 		taken := m1.begin(m1.newTask("! say hello"), func(a *StartArgs) { a.Executor = "ARGUMENT" })
 		m1.reaches(taken.AttemptID, task.Completed)
-		if r := other.get(made.AttemptID); r.State != board.Queued {
-			t.Errorf("a machine that was not to run it has: %+v", r)
-		}
+		testkit.Equal(t, other.get(made.AttemptID).State, board.Queued, "a machine that was not to run it has")
 	})
 }
 

@@ -126,9 +126,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	if r = s.ends(r.AttemptID); !reflect.DeepEqual(r.Cost, want) || r.State != "completed" {
 		t.Errorf("%s, it cost %s", r.State, asJSON(r.Cost))
 	}
-	if sum := s.task(v.TaskID).Cost; !reflect.DeepEqual(sum, want) {
-		t.Errorf("all cost %s", asJSON(sum))
-	}
+	testkit.Same(t, s.task(v.TaskID).Cost, want, "all cost")
 	full := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Must(t)
 	first := &board.ExecutionCost{USD: want.USD, Input: want.Input, Cached: want.Cached, Output: want.Output, Turns: want.Turns}
 	if each := full.Executions; !reflect.DeepEqual(each[0].Cost, &board.ExecutionCost{}) || !reflect.DeepEqual(each[1].Cost, first) {

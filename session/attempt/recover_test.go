@@ -51,9 +51,7 @@ func TestAgentOutlivesServer(t *testing.T) {
 			if r := next.reaches(r.AttemptID, task.Completed); deref(r.LatestSessionID) == "" || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
 				t.Errorf("%+v", r)
 			}
-			if now := next.task(v.TaskID); now.Status != "inreview" {
-				t.Errorf("%+v", now)
-			}
+			testkit.Equal(t, next.task(v.TaskID).Status, "inreview")
 		})
 	}
 }
@@ -82,13 +80,9 @@ func TestSettle(t *testing.T) {
 	if x := c.get(ended.AttemptID); x.State != "failed" || x.ExitCode == nil || *x.ExitCode != 5 {
 		t.Errorf("the one that ended: %+v", x)
 	}
-	if x := c.get(runs.AttemptID); x.State != "running" {
-		t.Errorf("the one that runs: %+v", x)
-	}
+	testkit.Equal(t, c.get(runs.AttemptID).State, "running", "the one that runs")
 	testkit.Equal(t, testkit.Get(c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)})).Must(t).State, "stopped", "stopped")
-	if x := c.get(waits.AttemptID); x.State != "queued" {
-		t.Errorf("the one that waits: %+v", x)
-	}
+	testkit.Equal(t, c.get(waits.AttemptID).State, "queued", "the one that waits")
 	all := testkit.Get(c.FindAttempts(ctx, me, runs.AttemptID[:8])).Must(t)
 	if len(all) != 1 || all[0].ID != runs.AttemptID {
 		t.Errorf("found %+v", all)
@@ -234,17 +228,11 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	appears(t, up)
 	s.stop()
 	looking := p.open(func(o *Options) { o.Passive = true })
-	if now := looking.get(r.AttemptID); now.State != "queued" {
-		t.Errorf("%+v", now)
-	}
-	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
-		t.Errorf("worktrees are left:\n%s", list)
-	}
+	testkit.Equal(t, looking.get(r.AttemptID).State, "queued")
+	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 	p.Configure(func(*config.Config) {})
 	next := p.open()
-	if r := next.ends(r.AttemptID); r.State != "completed" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, next.ends(r.AttemptID).State, "completed")
 }
 
 // killShim kills the shim of an attempt's run, as the system may when it is out

@@ -126,12 +126,8 @@ func TestOwnStatusIsKept(t *testing.T) {
 			s.reaches(r.AttemptID, task.Running)
 			testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: &status})).Must(t)
 			must(t, os.WriteFile(hold, nil, 0o644))
-			if r := s.ends(r.AttemptID); r.State != "completed" {
-				t.Errorf("%+v", r)
-			}
-			if now := s.task(v.TaskID); now.Status != status {
-				t.Errorf("it became %s", now.Status)
-			}
+			testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
+			testkit.Equal(t, s.task(v.TaskID).Status, status, "it became")
 		})
 	}
 }
@@ -201,9 +197,7 @@ func TestSetupFails(t *testing.T) {
 	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
 		t.Errorf("%+v", now)
 	}
-	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
-		t.Errorf("worktrees are left:\n%s", list)
-	}
+	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 	testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
 }
 

@@ -89,9 +89,7 @@ func TestTailOfARun(t *testing.T) {
 	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())}); session.CodeOf(err) != "unknown_execution" || !strings.Contains(err.Error(), "get_run") {
 		t.Errorf("an unknown execution: %v", err)
 	}
-	if at := s.get(made.RunID); at.Lead != task.ServerLeads {
-		t.Errorf("get_attempt says lead %q", at.Lead)
-	}
+	testkit.Equal(t, s.get(made.RunID).Lead, task.ServerLeads, "get_attempt says lead")
 	kept := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})).Must(t)
 	testkit.Equal(t, kept.Lead, task.ServerLeads, "get_task says lead")
 	testkit.Equal(t, s.newTask().Lead, task.AgentLeads, "get_task says lead")

@@ -80,18 +80,14 @@ func TestRecordsBehindALink(t *testing.T) {
 		t.Skip("no symlinks here:", err)
 	}
 	testkit.Until(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot tell whether an agent runs") })
-	if other := s.ends(s.begin(s.newTask("! say on")).AttemptID); other.State != "completed" {
-		t.Errorf("the other attempt is %s", other.State)
-	}
+	testkit.Equal(t, s.ends(s.begin(s.newTask("! say on")).AttemptID).State, "completed", "the other attempt")
 	_, err = s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
 	if refusal, is := errors.AsType[*session.Error](err); !is || refusal.Code != "not_stoppable" || !strings.Contains(refusal.Message, records+" is a symbolic link") {
 		t.Errorf("stop_attempt: %v", err)
 	}
 	must(t, os.Remove(records))
 	must(t, os.Rename(away, records))
-	if r := s.ends(r.AttemptID); r.State != "stopped" {
-		t.Errorf("it is %s: %s", r.State, deref(r.Error))
-	}
+	testkit.Equal(t, s.ends(r.AttemptID).State, "stopped")
 	x, last := &execution{engine: s.Engine}, lastLogged("")
 	for _, why := range []string{"a", "a", "b", "a"} {
 		last.log(x, "doubtful", errors.New(why))
@@ -120,9 +116,7 @@ func TestStopBehindLinks(t *testing.T) {
 			t.Skip("no symlinks here:", err)
 		}
 	}
-	if r := s.stopAttempt(r.AttemptID); r.State != "stopped" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, s.stopAttempt(r.AttemptID).State, "stopped")
 	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), "link", "delete_task")
 	if text, err := os.ReadFile(filepath.Join(theirs, "work.txt")); string(text) != "unsaved" {
 		t.Errorf("%q, %v", text, err)
@@ -178,9 +172,7 @@ func TestStopWhileStarting(t *testing.T) {
 			if r := stopper.stopAttempt(r.AttemptID); r.State != "stopped" || r.Repos[0].Exists || r.StartedAt != nil {
 				t.Errorf("%+v, %s", r, deref(r.Error))
 			}
-			if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
-				t.Errorf("worktrees are left:\n%s", list)
-			}
+			testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 		})
 	}
 }
@@ -200,9 +192,7 @@ func TestStopElsewhere(t *testing.T) {
 		t.Errorf("a call that was refused has asked for its end: %+v", x)
 	}
 	began := time.Now()
-	if r := other.stopAttempt(r.AttemptID); r.State != "stopped" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, other.stopAttempt(r.AttemptID).State, "stopped")
 	if took := time.Since(began); took > 4*time.Second { // usually half a second
 		t.Errorf("it took %v", took)
 	}
@@ -252,7 +242,5 @@ func TestStopByTheNextServer(t *testing.T) {
 	if r := next.ends(r.AttemptID); r.State != "stopped" || r.QueuedFollowUp != nil {
 		t.Errorf("%+v", r)
 	}
-	if all := next.executions(r.AttemptID); len(all) != 1 {
-		t.Errorf("what was queued has run: %+v", all)
-	}
+	testkit.Equal(t, len(next.executions(r.AttemptID)), 1, "what was queued has run")
 }

@@ -209,9 +209,7 @@ func TestTaskInputs(t *testing.T) {
 		t.Helper()
 		data, err := json.Marshal(got.Inputs)
 		must(t, err)
-		if string(data) != want {
-			t.Errorf("the inputs are %s, want %s", data, want)
-		}
+		testkit.Equal(t, string(data), want, "the inputs are %s", data)
 	}
 	must(t, json.Unmarshal([]byte(`{"topics":"cats"}`), &a.Inputs))
 	_, err := s.CreateTask(ctx, me, a)
@@ -393,5 +391,35 @@ func TestWrongArguments(t *testing.T) {
 	}
 	if now, err := s.GetTask(ctx, me, TaskArgs{rootTask.TaskID}); err != nil || now.Status != "todo" || now.Title != "Add a basket" {
 		t.Errorf("a refused call changed the task: %+v, %v", now, err)
+	}
+}
+
+// What a task depends on is checked, and kept until another list is given.
+func TestDependencies(t *testing.T) {
+	s := newProject(t).open()
+	project, _ := s.rootProject()
+	first := s.newTask("first")
+	second := testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
+	testkit.Same(t, second.DependsOn, []string{first.TaskID})
+	testkit.Same(t, second.BlockedBy, []string{first.TaskID})
+	if first.DependsOn == nil || first.BlockedBy == nil {
+		t.Errorf("null instead of an empty list: %+v", first)
+	}
+	update := func(id string, on []string) error {
+		return testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: id, DependsOn: on})).Err()
+	}
+	refused(t, update(first.TaskID, []string{second.TaskID}), session.ToolError, "dependency_cycle", first.TaskID+" depends on "+second.TaskID+" depends on "+first.TaskID)
+	refused(t, update(first.TaskID, []string{nobody}), session.ToolError, "bad_dependency", nobody)
+	refused(t, update(first.TaskID, []string{"web"}), session.ToolError, "malformed_id", "depends_on[0]")
+	refused(t, update(first.TaskID, make([]string, task.MaxDependencies+1)), session.ToolError, "too_many_dependencies", "51", "50")
+	testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
+	for _, c := range []struct {
+		on   []string
+		want int
+	}{{nil, 1}, {[]string{}, 0}} { // an omitted list clears nothing
+		must(t, update(second.TaskID, c.on))
+		now := testkit.Get(s.GetTask(ctx, me, TaskArgs{TaskID: second.TaskID})).Must(t)
+		testkit.Equal(t, len(now.DependsOn), c.want)
+		testkit.Equal(t, len(now.BlockedBy), 0)
 	}
 }

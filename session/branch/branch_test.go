@@ -129,9 +129,7 @@ func TestField06_OperationsInProgress(t *testing.T) {
 					t.Errorf("the error is %v, expected %q", err, c.refused)
 				}
 			}
-			if now := head(); now != before {
-				t.Errorf("it was %s, and is %s", before, now)
-			}
+			testkit.Equal(t, head(), before)
 		})
 	}
 }

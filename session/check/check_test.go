@@ -57,9 +57,7 @@ func TestATreeIsItsContent(t *testing.T) {
 		t.Errorf("%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
 	}
 	testkit.Write(t, filepath.Join(root, ".deepwork/tmp/session_1.json"), "{}")
-	if look() != committed {
-		t.Error("the export of a session is a part of the tree")
-	}
+	testkit.Equal(t, look(), committed, "the export of a session is a part of the tree")
 	// A time that is as it was hides nothing: git looks at the change of the inode too.
 	info, err := os.Stat(filepath.Join(root, "new"))
 	testkit.Must(t, err)

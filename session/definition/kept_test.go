@@ -116,9 +116,7 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 	testkit.Fails(t, testkit.Get(command.Current(t.Context(), s, "here")).Err(), "has another version here")
 	testkit.Equal(t, command.Source("alpha"), "")
 	edit("", "")
-	if now := testkit.Get(d.Now(t.Context(), &machine.State{JobName: "alpha", WorkflowName: "main", CurrentStepID: "a"})).Must(t); string(now.Data) != string(lost[def.Ref.Hash]) {
-		t.Errorf("the job as it is now is %s", now.Data)
-	}
+	testkit.Equal(t, string(testkit.Get(d.Now(t.Context(), &machine.State{JobName: "alpha", WorkflowName: "main", CurrentStepID: "a"})).Must(t).Data), string(lost[def.Ref.Hash]), "the job as it is now")
 }
 
 // A step, or a group, whose texts are missing or too many does not begin.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -99,9 +98,7 @@ Why?
 		t.Errorf("the agent got %q, %v", x.Prompt, err)
 	}
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "no_comments", r.AttemptID)
-	if now := s.get(r.AttemptID).Executions; len(now) != 2 {
-		t.Errorf("sent twice: %s", asJSON(now))
-	}
+	testkit.Equal(t, len(s.get(r.AttemptID).Executions), 2, "sent twice")
 }
 
 // While the agent runs, comments are queued; a call that is repeated adds and sends nothing again; and
@@ -147,9 +144,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 		return ""
 	})
 	s.ends(r.AttemptID)
-	if done := s.comment(CommentArgs{Target: target, Remove: []string{"all"}}); done.Count != 0 {
-		t.Errorf("%s", asJSON(done))
-	}
+	testkit.Equal(t, s.comment(CommentArgs{Target: target, Remove: []string{"all"}}).Count, 0)
 }
 
 // A comment that is not about a line of the diff is refused with what is wrong, and so are too many and
@@ -188,9 +183,7 @@ func TestCommentsThatAreRefused(t *testing.T) {
 		long[i] = on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))
 	}
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})).Err(), session.ToolError, "too_long", "all comments")
-	if all := s.comment(CommentArgs{Target: target, Comments: many[1:]}); all.Count != task.MaxComments {
-		t.Errorf("%d comments", all.Count)
-	}
+	testkit.Equal(t, s.comment(CommentArgs{Target: target, Comments: many[1:]}).Count, task.MaxComments, "comments")
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})).Err(), session.ToolError, "too_many_comments", "101")
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "right_needed")
 
@@ -198,16 +191,12 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "workspace_gone")
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})).Err(), session.StateError, "workspace_gone")
-	if all := s.comment(CommentArgs{Target: target}); all.Count != task.MaxComments {
-		t.Errorf("a refused call left %d comments", all.Count)
-	}
+	testkit.Equal(t, s.comment(CommentArgs{Target: target}).Count, task.MaxComments, "a refused call left comments")
 }
 
 // The lines of a diff are found by their file and side, whatever they and the names look like.
 func TestLinesOfADiff(t *testing.T) {
-	if lines := diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"); !reflect.DeepEqual(lines, map[int]string{1: "z"}) {
-		t.Errorf("%v", lines)
-	}
+	testkit.Same(t, diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"), map[int]string{1: "z"})
 	for side, want := range map[string]map[int]string{"new": {1: "++ b/y", 2: "same"}, "old": {1: "-- a/y", 2: "same"}} {
 		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want, "%s", side)
 	}

@@ -18,7 +18,9 @@ import (
 	"deepwork/session/board"
 )
 
-func TestMain(m *testing.M) { attempttest.Main(m, "TestFromBranchToMerged TestCommentsBecomeOneFollowUp") }
+func TestMain(m *testing.M) {
+	attempttest.Main(m, "TestFromBranchToMerged TestCommentsBecomeOneFollowUp")
+}
 
 var (
 	ctx           = context.Background()

@@ -54,17 +54,13 @@ func TestFromBranchToMerged(t *testing.T) {
 	refused(t, testkit.Get(merge("squash")).Err(), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
 	p.Git(p.Root, "checkout", "-q", "README")
 	r, err = merge("squash")
-	if m := status(r, err, Merged); *m.Commit != p.Git(p.Root, "rev-parse", "main") {
-		t.Errorf("%+v", m)
-	}
+	testkit.Equal(t, *status(r, err, Merged).Commit, p.Git(p.Root, "rev-parse", "main"))
 	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 || !slices.Equal(at.ChangedFiles, []string{"a.txt", "b.txt"}) {
 		t.Errorf("%d ahead, %d behind, changed: %q", at.Ahead, at.Behind, at.ChangedFiles)
 	}
 	testkit.Contains(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}})).Must(t).Diffs[0].Diff, "+b\n", "the diff after the merge")
 	r2, err := Push(ctx, s.Engine, me, PushArgs{Target: the(id)})
-	if m := status(r2, err, Pushed); *m.Commit != p.Git(remote, "rev-parse", s.get(id).WorkspaceBranch) {
-		t.Errorf("%+v", m)
-	}
+	testkit.Equal(t, *status(r2, err, Pushed).Commit, p.Git(remote, "rev-parse", s.get(id).WorkspaceBranch))
 
 	commit(path, "b.txt", "of the attempt\n")
 	commit(p.Root, "b.txt", "of a person\n")
@@ -308,9 +304,7 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		if err := call(); session.CodeOf(err) != "in_place" {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Equal(t, session.CodeOf(call()), "in_place", "%s", name)
 	}
 	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: at})).Must(t)
 	if len(diff.Diffs) > 0 || diff.Notice == nil || !strings.Contains(*diff.Notice, p.Root) {

@@ -111,15 +111,11 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 					return
 				}
 				e := call.over(TimedOut, "workflow_timed_out")
-				if took := time.Since(began); took != c.want {
-					t.Errorf("took %v", took)
-				}
+				testkit.Equal(t, time.Since(began), c.want, "took")
 				if !strings.Contains(e.Message, c.words) || len(p.cancelled) != c.cancelled || p.busy != 0 {
 					t.Errorf("%q; cancelled %v, busy %d", e.Message, p.cancelled, p.busy)
 				}
-				if r := mustStatus(t, s.Engine, call.id()); r.State != TimedOut {
-					t.Errorf("status: %+v", r)
-				}
+				testkit.Equal(t, mustStatus(t, s.Engine, call.id()).State, TimedOut, "status")
 			})
 		})
 	}
@@ -203,9 +199,7 @@ func TestReq003_7_5_CancelledByTheCaller(t *testing.T) {
 					testkit.Equal(t, p.count(), 0)
 					testkit.Equal(t, async, (len(p.cancelled) == 1))
 				})
-				if r := mustStatus(t, s.Engine, c.id()); r.State != Cancelled {
-					t.Errorf("%+v", r)
-				}
+				testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Cancelled)
 			})
 		})
 	}
@@ -291,9 +285,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 				if _, err := c.wait(); !errors.Is(err, gone) || !strings.Contains(err.Error(), c.id()) {
 					t.Errorf("err = %v", err)
 				}
-				if r := mustStatus(t, s.Engine, c.id()); r.State != Running {
-					t.Errorf("%+v", r)
-				}
+				testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Running)
 				time.Sleep(2 * time.Minute)
 				if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || string(r.Result) != `1` || len(p.cancelled) != 0 {
 					t.Errorf("%+v", r)
@@ -313,9 +305,7 @@ func TestReplyWithinAnswersWhileItRuns(t *testing.T) {
 			t.Fatalf("%+v, %v after %v", r, err, time.Since(began))
 		}
 		time.Sleep(time.Minute)
-		if r := mustStatus(t, s.Engine, r.ExecutionID); r.State != Completed {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, mustStatus(t, s.Engine, r.ExecutionID).State, Completed)
 	})
 }
 
@@ -372,9 +362,7 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.call(over, "me", workflow(t, "w", false, script{}), nil, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("err = %v", err)
-		}
+		testkit.FailsWith(t, testkit.Get(s.call(over, "me", workflow(t, "w", false, script{}), nil, nil)).Err(), context.Canceled, "err")
 		s.stop()
 		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)).Err(), session.StateError, "shutting_down")
 		testkit.Equal(t, s.Stats(), (Stats{}))

@@ -153,9 +153,7 @@ func TestWhoLeavesWaitsForNoRun(t *testing.T) {
 				if took := time.Since(began); !errors.Is(err, enough) || took != 10*time.Second {
 					t.Fatalf("%v after %v", err, took)
 				}
-				if r := mustStatus(t, s.Engine, id); r.State != Running {
-					t.Errorf("%+v", r)
-				}
+				testkit.Equal(t, mustStatus(t, s.Engine, id).State, Running)
 				// Who comes after that is told as well which run it has begun.
 				id = ""
 				if _, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID }); !errors.Is(err, enough) || id == "" {
@@ -194,9 +192,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 			}
 			ids = append(ids, r.ExecutionID)
 		}
-		if took := time.Since(began); took != 3*performedReply {
-			t.Errorf("three answers took %v", took)
-		}
+		testkit.Equal(t, time.Since(began), 3*performedReply, "three answers took")
 		other := workflow(t, "other", true, script{lasts: time.Second})
 		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", other, nil, nil)).Must(t).State, Completed, "a slot was occupied")
 		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
@@ -207,9 +203,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		for _, id := range ids {
-			if r := mustStatus(t, s.Engine, id); r.State != Running {
-				t.Errorf("after 2 hours: %+v", r)
-			}
+			testkit.Equal(t, mustStatus(t, s.Engine, id).State, Running, "after 2 hours")
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()

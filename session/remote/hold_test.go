@@ -63,9 +63,7 @@ func TestASuspendedServerOverwritesNothing(t *testing.T) {
 			if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
 				t.Errorf("%+v, %v", r, err)
 			}
-			if r := mustStatus(t, a.Engine, c.id()); r.State != Completed {
-				t.Errorf("%+v", r)
-			}
+			testkit.Equal(t, mustStatus(t, a.Engine, c.id()).State, Completed)
 			if a.log.has("level=ERROR") {
 				t.Error(a.log)
 			}
@@ -198,9 +196,7 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 				}
 				time.Sleep(graceTime + time.Second)
 				p.with(func() {
-					if n := len(p.cancelled); (n == 1) != (c.want == TimedOut) {
-						t.Errorf("%d were cancelled at the source", n)
-					}
+					testkit.Equal(t, len(p.cancelled) == 1, c.want == TimedOut, "were cancelled at the source")
 					clear(p.jobs) // the source forgets it
 				})
 				if r := mustStatus(t, b.Engine, testID(1)); r.State != c.want || c.want == Completed && string(r.Result) != `1` {

@@ -118,9 +118,7 @@ func TestARunThatCannotBeStored(t *testing.T) {
 		}
 		s.stop()
 		s = open(t, root, p, nil)
-		if r := mustStatus(t, s.Engine, c.id()); r.State != Unknown {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Unknown)
 	})
 }
 
@@ -171,9 +169,7 @@ func TestARestartGoesOnCountingTheTime(t *testing.T) {
 					if r := mustStatus(t, s.Engine, call.id()); r.State != Running {
 						testkit.Equal(t, r.State, c.ends)
 						testkit.Equal(t, r.EndedAt.Sub(r.StartedAt), c.want)
-						if cancelled := len(p.cancelled) == 1; cancelled != (c.ends == TimedOut) {
-							t.Errorf("cancelled %v", p.cancelled)
-						}
+						testkit.Equal(t, len(p.cancelled) == 1, c.ends == TimedOut, "cancelled %v", p.cancelled)
 						return
 					}
 				}
@@ -249,12 +245,8 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 		a.stop()
 		c.wait()
 		time.Sleep(lookedAt)
-		if n := b.Stats(); n.Running != 1 {
-			t.Errorf("%+v: it was not taken up at once from a server that stopped", n)
-		}
-		if r := mustStatus(t, b.Engine, "x-1"); r.State != Running {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, b.Stats().Running, 1, "it was not taken up at once from a server that stopped")
+		testkit.Equal(t, mustStatus(t, b.Engine, "x-1").State, Running)
 		late = open(t, root, p, nil)
 		mustStatus(t, late.Engine, c.id())
 		testkit.Equal(t, late.Stats(), (Stats{}), "two servers follow it")

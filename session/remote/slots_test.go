@@ -61,14 +61,10 @@ func TestThatAWaitingRunBeganIsStored(t *testing.T) {
 		synctest.Wait()
 		second := s.start(workflow(t, "second", false, script{lasts: time.Minute}), `{}`)
 		synctest.Wait()
-		if x := stored(t, s, second.id()); x.State != store.ExecutionWaiting {
-			t.Errorf("while it waits it is %+v", x)
-		}
+		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionWaiting, "while it waits it")
 		first.wait()
 		synctest.Wait()
-		if x := stored(t, s, second.id()); x.State != store.ExecutionStarting {
-			t.Errorf("while its source is asked it is %+v", x)
-		}
+		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionStarting, "while its source is asked it")
 		second.wait()
 	})
 }
@@ -240,9 +236,7 @@ func TestTheTimeoutThatCountsIsNamed(t *testing.T) {
 			w.Sources = []config.WorkflowSource{{Name: "plant", ExecutionTimeout: new(time.Second)}}
 		})
 		e := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`).over(TimedOut, "workflow_timed_out")
-		if !strings.Contains(e.Message, "raise workflow_tools.sources[plant].execution_timeout in .deepwork/config.yml") {
-			t.Error(e)
-		}
+		testkit.Contains(t, e.Message, "raise workflow_tools.sources[plant].execution_timeout in .deepwork/config.yml", "%v", e)
 	})
 }
 

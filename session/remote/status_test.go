@@ -105,9 +105,7 @@ func TestASourcesIdThatIsNotUnique(t *testing.T) {
 		w := workflow(t, "w", true, script{accepted: &source.Answer{ExecutionID: "17", State: source.Completed}})
 		a := s.start(w, `{}`)
 		a.wait()
-		if r := mustStatus(t, s.Engine, "17"); r.ExecutionID != a.id() {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, mustStatus(t, s.Engine, "17").ExecutionID, a.id())
 		b := s.start(w, `{}`)
 		b.wait()
 		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "17")).Err(), session.ToolError, "ambiguous_execution_id", "2 executions", a.id(), b.id())

@@ -36,9 +36,7 @@ func TestATableFitsTheScreen(t *testing.T) {
 			if n := text.StringWidth(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
 				t.Errorf("%d columns of %d: %q", n, width, line)
 			}
-			if trimmed := strings.TrimRight(line, " \n"); trimmed+"\n" != line {
-				t.Errorf("at %d it ends with blanks: %q", width, line)
-			}
+			testkit.Equal(t, strings.TrimRight(line, " \n")+"\n", line, "at %d it ends with blanks", width)
 		}
 		testkit.ContainsAll(t, got, []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "}, "at %d", width)
 		if strings.Contains(got, "NONE") || strings.Contains(got, "\x1b") {

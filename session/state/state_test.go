@@ -138,9 +138,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 					macs[n] = k.Sign(ids[n], "name", []byte("content"))
 				}
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, err)
 		})
 	}
 	wg.Wait()
@@ -190,9 +188,7 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 	if got, err := other.ID(); err != nil || got == id || other.Dir == now.Dir {
 		t.Errorf("the new project has the id %s in %s (%v)", got, other.Dir, err)
 	}
-	if again := find(t, moved); again.Dir != now.Dir {
-		t.Errorf("the moved project has its state in %s, no longer in %s", again.Dir, now.Dir)
-	}
+	testkit.Equal(t, find(t, moved).Dir, now.Dir, "the moved project has its state, no longer")
 }
 
 // The folder says which project it is of, and must be where that has its state.
@@ -247,9 +243,7 @@ func TestField09_Upwards(t *testing.T) {
 		"my project/repo/src": "my project/repo/src", "my project/with state/src": "my project/with state",
 		"my project/home/work": ".", "home/x": "home/x", "home": "home",
 	} {
-		if got := Upwards(filepath.Join(top, dir)); got != filepath.Join(top, want) {
-			t.Errorf("from %s it is %s, expected %s", dir, got, want)
-		}
+		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "from %s it, expected %s", dir, want)
 	}
 	for link, to := range map[string]string{"into": "my project/app/src", "my project/app/out": "home/x"} {
 		if err := os.Symlink(filepath.Join(top, to), filepath.Join(top, link)); err != nil {
@@ -261,14 +255,10 @@ func TestField09_Upwards(t *testing.T) {
 	}
 	around := filepath.Join(base, "projects", "x-0123456789ab", "worktrees", "some-attempt")
 	must(t, os.MkdirAll(around, 0o755))
-	if got := Upwards(around); got != around {
-		t.Errorf("from around worktrees it is %s", got)
-	}
+	testkit.Equal(t, Upwards(around), around, "from around worktrees it")
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 { // only root can make a folder of another user
 		must(t, os.Chown(filepath.Join(root, "app"), 12345, -1))
-		if got := Upwards(filepath.Join(root, "app", "src")); got != filepath.Join(root, "app", "src") {
-			t.Errorf("it went into the folder of another user: %s", got)
-		}
+		testkit.Equal(t, Upwards(filepath.Join(root, "app", "src")), filepath.Join(root, "app", "src"), "it went into the folder of another user")
 	}
 }
 

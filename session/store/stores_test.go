@@ -12,9 +12,7 @@ import (
 
 // Only what has certainly changed nothing is refused so.
 func TestRefused(t *testing.T) {
-	if code := session.CodeOf(Refused(fmt.Errorf("writing: %w", ErrUnavailable))); code != CodeUnavailable {
-		t.Errorf("code %q", code)
-	}
+	testkit.Equal(t, session.CodeOf(Refused(fmt.Errorf("writing: %w", ErrUnavailable))), CodeUnavailable, "code")
 	busy := Refused(fmt.Errorf("writing: %w: board.db", ErrBusy))
 	if e, is := errors.AsType[*session.Error](busy); !is || e.Code != CodeBusy || e.Waiting() == nil || !strings.Contains(e.Message, "board.db") {
 		t.Errorf("a busy store is refused with %v", busy)

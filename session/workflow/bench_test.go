@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"deepwork/actor/testkit"
+
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -30,9 +32,7 @@ func BenchmarkResumable(b *testing.B) {
 				if ended && n >= keptListed {
 					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
 				}
-				if _, err := srv.records.Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{}); err != nil {
-					b.Fatal(err)
-				}
+				testkit.Must(b, testkit.Get(srv.records.Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{})).Err())
 			}
 			c = srv.Connect("local")
 			for b.Loop() {

@@ -35,9 +35,7 @@ func TestGitBranchModes(t *testing.T) {
 		if err != nil || r.BeginStep.BranchStatus != want {
 			t.Fatalf("%s, %v, want %q", toJSON(t, r), err, want)
 		}
-		if step, err := c.Step(ctx, StepArgs{SessionID: &r.BeginStep.SessionID}); err != nil || step.BeginStep.BranchStatus != want {
-			t.Errorf("get_step %s, %v, want %q", toJSON(t, step), err, want)
-		}
+		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &r.BeginStep.SessionID})).Must(t).BeginStep.BranchStatus, want, "get_step")
 	}
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: name\n")
 	status(machine.BranchOutsideGit)
@@ -59,9 +57,7 @@ func TestGitBranchModes(t *testing.T) {
 		}
 		p.git("rev-parse", "--verify", "refs/heads/"+want)
 	}
-	if head := p.git("symbolic-ref", "--short", "HEAD"); head != "main" {
-		t.Errorf("create switched to %s", head)
-	}
+	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "main", "create switched")
 
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: checkout\n") // in effect without a restart
 	p.write("tracked.txt", "2")
@@ -76,12 +72,8 @@ func TestGitBranchModes(t *testing.T) {
 	if err != nil || r.BeginStep.BranchName != "deepwork/alpha-main-i-4" || r.BeginStep.BranchStatus != machine.BranchCheckedOut {
 		t.Fatalf("checkout: %s, %v", toJSON(t, r), err)
 	}
-	if head := p.git("symbolic-ref", "--short", "HEAD"); head != "deepwork/alpha-main-i-4" {
-		t.Errorf("on %s", head)
-	}
-	if before := p.git("rev-parse", "--abbrev-ref", "@{-1}"); before != "main" {
-		t.Errorf("git checkout - goes to %s", before)
-	}
+	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "deepwork/alpha-main-i-4")
+	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "@{-1}"), "main", "git checkout - goes")
 
 	p.write(".git/MERGE_HEAD", "x")
 	_, err = begin()
@@ -91,9 +83,7 @@ func TestGitBranchModes(t *testing.T) {
 	p.git("update-ref", "refs/heads/deepwork/alpha-main-j/x", "HEAD") // no branch can be above it
 	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("j")})
 	refused(t, err, session.StateError, "git_failed", "no session was started")
-	if all, err := p.open().List(ctx); err != nil || len(all) != 6 {
-		t.Errorf("%d sessions, %v, want 6: a refused start has stored one", len(all), err)
-	}
+	testkit.Equal(t, len(testkit.Get(p.open().List(ctx)).Must(t)), 6, "sessions, want 6: a refused start has stored one")
 }
 
 // Sessions of one name that two servers begin at the same moment get a branch each.
@@ -116,9 +106,7 @@ func TestBranchesOfOneName(t *testing.T) {
 				return
 			}
 			names[i] = r.BeginStep.BranchName
-			if s := p.record(r.BeginStep.SessionID); s.BranchName != names[i] {
-				t.Errorf("the reply has branch %s, and the record %s", names[i], s.BranchName)
-			}
+			testkit.Equal(t, p.record(r.BeginStep.SessionID).BranchName, names[i], "the reply has branch, and the record")
 		})
 	}
 	wg.Wait()
@@ -167,9 +155,7 @@ func TestABranchThatIsDue(t *testing.T) {
 			if mode == "checkout" {
 				want = name
 			}
-			if head := p.git("symbolic-ref", "--short", "HEAD"); head != want {
-				t.Errorf("on %s, want %s", head, want)
-			}
+			testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), want)
 
 			// Once a transition has recorded that it was made, it is the user's.
 			p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)

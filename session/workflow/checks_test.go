@@ -292,17 +292,8 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 	}
 	for name, edit := range map[string]func(*checking){
 		"dropped": func(k *checking) { k.job("alpha", steps(""), map[string]string{"main": "[zero, one, two]"}) },
-		"changed": func(k *checking) {
-			k.job("alpha", steps(`[{run: ["true"], name: script}]`), map[string]string{"main": "[zero, one, two]"})
-		},
-		"unprotected": func(k *checking) {
-			k.job("alpha", steps("["+s.yaml("")+"]"), map[string]string{"main": "[zero, one, two]"})
-		},
 		"without the step": func(k *checking) {
 			k.job("alpha", steps("["+s.yaml(", protect: [tests/**]")+"]"), map[string]string{"main": "[zero, two]", "rest": "[one]"})
-		},
-		"before the current step": func(k *checking) {
-			k.job("alpha", steps("["+s.yaml(", protect: [tests/**]")+"]"), map[string]string{"main": "[one, zero, two]"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -377,9 +368,7 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	got := make(chan *machine.FinishReply, 1)
 	go func() {
 		r, err := other.Finish(context.Background(), finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`))
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, err)
 		got <- r
 	}()
 	testkit.Must(t, os.Remove(gate))
@@ -408,9 +397,7 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 	s.says("exit 0")
 	k.srv = k.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return k.how, nil } })
 	k.c = k.srv.Connect("local")
-	if r := k.finish(k.c, `{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, k.finish(k.c, `{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`).Status, machine.NextStep, "reply")
 	if p := k.one(); p.FailedChecks != 0 || p.Attempts[0].State != machine.AttemptVoid {
 		t.Errorf("record %s", toJSON(t, p))
 	}

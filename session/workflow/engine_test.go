@@ -23,9 +23,7 @@ func TestReq001_3_4_UnknownJobIsRefusedAndJobsAreListed(t *testing.T) {
 	refused(t, err, session.ToolError, "job_not_found", "Job not found: beta", "alpha")
 
 	p.simple("beta") // written between two calls: the next one sees it
-	if r := p.start(c, "beta", "main"); r.BeginStep.StepID != "one" {
-		t.Errorf("began %s", r.BeginStep.StepID)
-	}
+	testkit.Equal(t, p.start(c, "beta", "main").BeginStep.StepID, "one", "began")
 }
 
 func TestReq001_3_5_OnlyWorkflowIsTakenWhateverTheName(t *testing.T) {
@@ -33,9 +31,7 @@ func TestReq001_3_5_OnlyWorkflowIsTakenWhateverTheName(t *testing.T) {
 	p.simple("alpha")
 	c := p.open().Connect("local")
 	r := p.start(c, "alpha", "no such")
-	if got := r.Stack[0].Workflow; got != "alpha/main" {
-		t.Errorf("started %s", got)
-	}
+	testkit.Equal(t, r.Stack[0].Workflow, "alpha/main", "started")
 }
 
 func TestReq001_3_6_UnknownWorkflowIsRefusedAndNamesAreListed(t *testing.T) {
@@ -68,30 +64,18 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	if !machine.IsSessionID(b.SessionID) {
 		t.Errorf("session_id %q", b.SessionID)
 	}
-	if b.BranchName != "deepwork/alpha-main-acme-Inc" {
-		t.Errorf("branch_name %q", b.BranchName)
-	}
-	if b.JobDir != filepath.Join(p.root, ".deepwork", "jobs", "alpha") {
-		t.Errorf("job_dir %q", b.JobDir)
-	}
+	testkit.Equal(t, b.BranchName, "deepwork/alpha-main-acme-Inc", "branch_name")
+	testkit.Equal(t, b.JobDir, filepath.Join(p.root, ".deepwork", "jobs", "alpha"), "job_dir")
 	if b.Instructions != "Do one.\n" || *b.CommonJobInfo != "Common to all steps of alpha." {
 		t.Errorf("instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
 	}
 	want := `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},` +
 		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`
-	if got := toJSON(t, b.ExpectedOutputs); got != want {
-		t.Errorf("outputs %s", got)
-	}
+	testkit.Equal(t, toJSON(t, b.ExpectedOutputs), want, "outputs")
 	want = `[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},"additional_review_guidance":"Look twice."}]`
-	if got := toJSON(t, b.Reviews); got != want {
-		t.Errorf("reviews %s", got)
-	}
-	if got := toJSON(t, b.QualityCriteria); got != `["Is it eager?","Is it fine?"]` {
-		t.Errorf("criteria %s", got)
-	}
-	if got := toJSON(t, r.Stack); got != `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]` {
-		t.Errorf("stack %s", got)
-	}
+	testkit.Equal(t, toJSON(t, b.Reviews), want, "reviews")
+	testkit.Equal(t, toJSON(t, b.QualityCriteria), `["Is it eager?","Is it fine?"]`, "criteria")
+	testkit.Equal(t, toJSON(t, r.Stack), `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]`, "stack")
 	s := p.record(b.SessionID)
 	if s.Status != machine.Active || s.Goal != "the goal" || s.Progress("one") == nil || s.Progress("one").CompletedAt != nil {
 		t.Errorf("record %s", toJSON(t, s))
@@ -99,9 +83,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	if p.url != "" {
 		return
 	}
-	if fi, err := os.Stat(filepath.Join(p.state().Tmp(), "session_"+b.SessionID+".json")); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("export: %v %v", fi.Mode(), err)
-	}
+	testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(p.state().Tmp(), "session_"+b.SessionID+".json"))).Must(t).Mode().Perm(), 0o600, "export")
 }
 
 func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
@@ -150,9 +132,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	if !strings.Contains(*r.Summary, "alpha/main' is completed") {
 		t.Errorf("summary %q", *r.Summary)
 	}
-	if got := toJSON(t, r.AllOutputs); got != `{"report":"r2.md"}` {
-		t.Errorf("all_outputs %s", got)
-	}
+	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
 	if s := p.record(id); s.Status != machine.Completed || s.CompletedAt == nil {
 		t.Errorf("record %s", toJSON(t, s))
 	}
@@ -170,9 +150,7 @@ func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
 	if r.BeginStep.SessionID != outer || r.Stack[0].Step != "two" || r.Stack[1].Step != "one" || r.Stack[1].SessionID != inner {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if got := *p.record(inner).ParentSessionID; got != outer {
-		t.Errorf("parent %s, want %s", got, outer)
-	}
+	testkit.Equal(t, *p.record(inner).ParentSessionID, outer, "parent")
 }
 
 func TestReq001_5_OutputsAreValidated(t *testing.T) {
@@ -224,9 +202,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 			refused(t, err, session.ToolError, tc.code, tc.words...)
 		})
 	}
-	if after := toJSON(t, p.record(id)); after != before {
-		t.Errorf("refused calls changed the record:\n%s\n%s", before, after)
-	}
+	testkit.Equal(t, toJSON(t, p.record(id)), before, "refused calls changed the record")
 	// 5.3: optional ones may be left out; links and absolute paths inside are fine.
 	r := p.finish(c, `{"outputs":{"parts":["dir/b.md","`+filepath.ToSlash(filepath.Join(p.root, "a.md"))+`"],"report":"abs.md","extra":null}}`)
 	if r.Status != machine.WorkflowComplete || !strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`) {
@@ -234,9 +210,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 	}
 	// Seed 001: a list, where the step declares exactly one output.
 	p.start(c, "single", "main")
-	if r := p.finish(c, `{"outputs":["a.md","dir/b.md"]}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":["a.md","dir/b.md"]}`).Status, machine.WorkflowComplete, "reply")
 }
 
 const reviewed = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
@@ -260,16 +234,12 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(p.root, name))
 	testkit.Must(t, err)
 	for _, w := range []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "} {
-		if !strings.Contains(string(text), w) {
-			t.Errorf("the review does not say %q:\n%s", w, text)
-		}
+		testkit.Contains(t, string(text), w, "the review does not say:\n%s", text)
 	}
 	if strings.Contains(string(text), "must not be inlined") {
 		t.Error("the review has the file's content")
 	}
-	if report, err := p.open().Inspect(ctx); err != nil || len(report.Findings) != 0 {
-		t.Errorf("there are the findings %+v, %v", report.Findings, err)
-	}
+	testkit.Equal(t, len(testkit.Get(p.open().Inspect(ctx)).Must(t).Findings), 0, "there are the findings")
 	// 001.4.9: an override skips the review, and is recorded.
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)
 	if r.Status != machine.WorkflowComplete {
@@ -287,9 +257,7 @@ func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
 	p.write("r.md", "x")
 	c := p.open(func(o *Options) { o.Reviews = false }).Connect("local")
 	p.start(c, "alpha", "main")
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 }
 
 func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {

@@ -34,28 +34,20 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	refused(t, err, session.StateError, "not_saved")
 	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})
 	refused(t, err, session.StateError, "not_saved")
-	if now := p.git("symbolic-ref", "--short", "HEAD"); now != on {
-		t.Errorf("the failed start left the tree on %s", now)
-	}
-	if out := p.git("branch", "--list", "deepwork/*full*"); out != "" {
-		t.Errorf("the failed start left %s", out)
-	}
+	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), on, "the failed start left the tree on")
+	testkit.Equal(t, p.git("branch", "--list", "deepwork/*full*"), "", "the failed start left")
 	if s := c.stackOf(ctx, ""); len(s) != 1 || s[0].Step != "one" {
 		t.Errorf("stack %v", s)
 	}
 	disk.full.Store(false)
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.BeginStep.StepID != "two" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID, "two", "reply")
 }
 
 func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	p, _, c, id := begun(t)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 	if s := p.record(id); s.Status != machine.Completed || len(s.StepProgress) != 2 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
@@ -97,13 +89,9 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 				t.Errorf("sessions %s, %v, want %s", toJSON(t, all), err, id)
 			}
 			lose()
-			if f := p.finish(c, `{"outputs":{"report":"r.md"}}`); f.BeginStep == nil || f.BeginStep.StepID != "two" {
-				t.Errorf("finished_step: %s", toJSON(t, f))
-			}
+			testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep), "two", "finished_step")
 			lose()
-			if g, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil || g.BeginStep.StepID != "one" {
-				t.Errorf("go_to_step: %s, %v", toJSON(t, g), err)
-			}
+			testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).BeginStep.StepID, "one", "go_to_step")
 			lose()
 			testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 			s := p.record(id)
@@ -220,18 +208,10 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	disk.twice.Store(true)
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if r := p.finish(c, `{"outputs":{"report":"bad.md"}}`); r.Status != machine.NeedsWork {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"bad.md"}}`).Status, machine.NeedsWork, "reply")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
+	testkit.Works(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err())
+	testkit.Works(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err())
 	s := p.record(id)
 	if rev.calls() != 2 || len(s.History) != 1 || s.Status != machine.Aborted || disk.overtaken.Load() < 8 {
 		t.Errorf("%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
@@ -253,15 +233,11 @@ func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
 	call := `{"outputs":{"report":"good.md"},"session_id":"` + id + `"}`
 	look := func() {
 		t.Helper()
-		if _, err := second.Step(ctx, StepArgs{SessionID: &id}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, testkit.Get(second.Step(ctx, StepArgs{SessionID: &id})).Err())
 	}
 	look()
 	p.finish(c, call)
-	if r := p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`).Status, machine.WorkflowComplete, "reply")
 	if _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`)); session.CodeOf(err) != "session_ended" {
 		t.Errorf("a call after the end got %v", err)
 	}

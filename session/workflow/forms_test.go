@@ -75,43 +75,6 @@ func TestForms_ForEach(t *testing.T) {
 	}
 }
 
-// An empty list is nothing to do.
-func TestForms_AnEmptyListOfItems(t *testing.T) {
-	p, c, _ := items(t, 3)
-	p.write("list.json", `[]`)
-	if r := p.finish(c, `{"outputs":{"todo":"list.json"}}`); r.BeginStep == nil || r.BeginStep.StepID != "sum" {
-		t.Errorf("an empty list: %s", toJSON(t, r))
-	}
-}
-
-// go_to_step starts one item again, or all, and that to the step with the list drops them.
-func TestForms_GoToItems(t *testing.T) {
-	p, c, id := items(t, 3)
-	p.write("list.json", `["a", "b", "c"]`)
-	p.finish(c, `{"outputs":{"todo":"list.json"}}`)
-	p.finish(c, `{"outputs":{"out":"r.md"},"step_id":"port[0]"}`)
-	p.finish(c, `{"outputs":{},"step_id":"verify[0]"}`)
-	r, err := c.GoTo(ctx, GoToArgs{StepID: "port[0]"})
-	testkit.Must(t, err)
-	if fmt.Sprint(r.InvalidatedSteps) != "[port[0] verify[0]]" || r.BeginStep.StepID != "port[0]" {
-		t.Errorf("to an item: %s", toJSON(t, r))
-	}
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"port[2]"}`))
-	testkit.Must(t, err) // it has begun in the place of the item that is done again
-	_, err = c.GoTo(ctx, GoToArgs{StepID: "port[7]"})
-	refused(t, err, session.ToolError, codes.UnknownStep, "port[7]")
-	if r, err = c.GoTo(ctx, GoToArgs{StepID: "port"}); err != nil || r.BeginStep.StepID != "port[0]" || len(r.ConcurrentSteps) != 1 {
-		t.Errorf("to all items: %s, %v", toJSON(t, r), err)
-	}
-	if r, err = c.GoTo(ctx, GoToArgs{StepID: "list"}); err != nil || r.BeginStep.StepID != "list" || len(p.record(id).StepProgress) != 1 {
-		t.Errorf("to the list: %s, %v", toJSON(t, r), err)
-	}
-	p.write("list.json", `["new"]`)
-	if r := p.finish(c, `{"outputs":{"todo":"list.json"}}`); string(r.BeginStep.Item.Value) != `"new"` || len(r.ConcurrentSteps) > 0 {
-		t.Errorf("with another list: %s", toJSON(t, r))
-	}
-}
-
 // Many items are shown in pages, and their replies do not grow with their number.
 func TestForms_PagesOfItems(t *testing.T) {
 	p := newProject(t)
@@ -124,9 +87,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	r := p.finish(c, `{"outputs":{"todo":`+toJSON(t, paths)+`}}`)
-	if len(r.ConcurrentSteps) != machine.ShownItems-1 {
-		t.Errorf("%d others are shown", len(r.ConcurrentSteps))
-	}
+	testkit.Equal(t, len(r.ConcurrentSteps), machine.ShownItems-1, "others are shown")
 	var seen []string
 	var cursor *string
 	for {
@@ -148,41 +109,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 	for i := range 70 {
 		r = p.finish(c, fmt.Sprintf(`{"outputs":{},"step_id":"port[%d]"}`, i))
 	}
-	if r.Status != machine.WorkflowComplete {
-		t.Errorf("at the end: %s", toJSON(t, r))
-	}
-}
-
-// Steps on a condition are done or left out by the text of an output, and a later text decides anew.
-func TestForms_When(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "ask", outputs: "{said: {type: string, description: d, required: false}}"}, {id: "docs"}, {id: "more"}, {id: "end"}},
-		map[string]string{"main": `[ask, {when: {output: said, is: "yes"}, steps: [docs, more]}, {when: {output: said, in: ["", no]}, steps: [end]}]`})
-	srv := p.open()
-	c := srv.Connect("local")
-	p.start(c, "alpha", "main")
-	if r := p.finish(c, `{"outputs":{"said":" yes\n"}}`); r.BeginStep == nil || r.BeginStep.StepID != "docs" {
-		t.Fatalf("yes: %s", toJSON(t, r))
-	}
-	p.finish(c, `{"outputs":{}}`)
-	if r := p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete {
-		t.Fatalf("yes, at the end: %s", toJSON(t, r))
-	}
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if r := p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
-		t.Fatalf("nothing: %s", toJSON(t, r))
-	}
-	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 3 || x.Total != 4 {
-		t.Errorf("%d of %d steps are done, want 3 of 4: %v", x.Done, x.Total, err)
-	}
-	_, err := c.GoTo(ctx, GoToArgs{StepID: "docs"})
-	refused(t, err, session.StateError, codes.StepNotCurrent, `output said is "yes"`)
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: "ask"}); err != nil || r.BeginStep.StepID != "ask" {
-		t.Fatalf("%s, %v", toJSON(t, r), err)
-	}
-	if r := p.finish(c, `{"outputs":{"said":"yes"}}`); r.BeginStep == nil || r.BeginStep.StepID != "docs" {
-		t.Errorf("another text: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, r.Status, machine.WorkflowComplete, "at the end: %s", toJSON(t, r))
 }
 
 // Steps are repeated until the condition holds; after the last round a person lets the workflow go on.
@@ -205,9 +132,7 @@ func TestForms_Repeat(t *testing.T) {
 		t.Errorf("deepwork check would find %v", faults)
 	}
 	p.finish(c, `{"outputs":{}}`)
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: "look"}); err != nil || r.BeginStep.Round.Number != 2 {
-		t.Errorf("back in the round: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "look"})).Must(t).BeginStep.Round.Number, 2, "back in the round")
 	p.finish(c, `{"outputs":{}}`)
 	r = p.finish(c, `{"outputs":{"said":"broken"}}`)
 	if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "round 2 of 2 is over") || !strings.Contains(*r.Feedback, "deepwork sessions override "+began.SessionID+" fix") {
@@ -279,15 +204,11 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 		t.Fatalf("back: %s, %v", toJSON(t, r), err)
 	}
 	again := p.finish(c, `{"outputs":{"said":"hello"},"session_id":"`+began.BeginStep.SessionID+`"}`)
-	if again.BeginStep.StepID != "write" {
-		t.Errorf("after going back: %s", toJSON(t, again))
-	}
+	testkit.Equal(t, again.BeginStep.StepID, "write", "after going back: %s", toJSON(t, again))
 	srv.stop()
 	c = p.open().Connect("local") // another server goes on
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+again.BeginStep.SessionID+`"}`)
-	if r := p.finish(c, `{"outputs":{},"session_id":"`+again.BeginStep.SessionID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" {
-		t.Errorf("the end of the call: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+again.BeginStep.SessionID+`"}`).BeginStep), "last", "the end of the call")
 }
 
 // Workflows that call each other in a circle over several jobs are refused where they become too deep, and nothing moves.
@@ -300,9 +221,7 @@ func TestForms_CallsInACircle(t *testing.T) {
 	p.start(c, "alpha", "main")
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
 	refused(t, err, session.StateError, codes.TooDeep, "16")
-	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.StepID != "a" {
-		t.Errorf("it has moved: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "a", "it has moved")
 }
 
 // A person may drop an item: the others go on, and the last one that is dropped ends the entry.
@@ -321,9 +240,7 @@ func TestForms_DroppedItem(t *testing.T) {
 	testkit.Must(t, drop("port[0]"))
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"said":"x"},"step_id":"port[0]"}`))
 	refused(t, err, session.StateError, codes.StepFinished, "obsolete")
-	if r := p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`); fmt.Sprint(r.PendingConcurrentSteps) != "[port[2]]" {
-		t.Errorf("after an item: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, fmt.Sprint(p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`).PendingConcurrentSteps), "[port[2]]", "after an item")
 	testkit.Must(t, drop("port[2]"))
 	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 4 || x.Total != 5 {
 		t.Errorf("%d of %d steps are done, want 4 of 5: %v", x.Done, x.Total, err)
@@ -353,9 +270,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 		t.Errorf("the first round: %s", toJSON(t, began))
 	}
 	p.finish(c, `{"outputs":{}}`)
-	if s.runs() != 0 {
-		t.Error("it ran before the last step of the round")
-	}
+	testkit.Equal(t, s.runs(), 0, "it ran before the last step of the round")
 	r := p.finish(c, `{"outputs":{}}`)
 	if r.BeginStep == nil || r.BeginStep.StepID != "look" || r.BeginStep.Round.Number != 2 || !strings.Contains(r.BeginStep.Round.Failed, "exit code 3") || !strings.Contains(r.BeginStep.Round.Failed, "three tests fail") {
 		t.Fatalf("the second round: %s", toJSON(t, r))
@@ -372,56 +287,6 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	}
 }
 
-// go_to_step leads to no item that has not come to a step, that a person has dropped, or that the list does not have.
-func TestForms_GoToLeadsBackOnly(t *testing.T) {
-	for _, c := range []struct{ name, list, drop, to, code string }{
-		{"an empty list", `[]`, "", "port", codes.StepNotCurrent},
-		{"an item that has not had its turn", `["a","b","c"]`, "", "port[2]", codes.StepAhead},
-		{"a later step of an item", `["a","b","c"]`, "", "verify[0]", codes.StepAhead},
-		{"a dropped item", `["a","b","c"]`, "port[0]", "port[0]", codes.StepAhead},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p, conn, id := items(t, 3)
-			p.write("list.json", c.list)
-			p.finish(conn, `{"outputs":{"todo":"list.json"}}`)
-			if c.drop != "" {
-				testkit.Must(t, p.open().DropFor(ctx, id, c.drop, machine.Override{Reason: "obsolete"}))
-			}
-			_, err := conn.GoTo(ctx, GoToArgs{StepID: c.to})
-			refused(t, err, session.StateError, c.code, "'"+c.to+"'")
-		})
-	}
-}
-
-// The first member of a group with which a round begins keeps the round when it is done again.
-func TestForms_GoToAMemberKeepsTheRound(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "look"}, {id: "peek"}, {id: "fix", outputs: oneText}},
-		map[string]string{"main": `[{repeat: {steps: [[look, peek], fix], until: {output: said, is: done}, at_most: 3}}]`})
-	c := p.open().Connect("local")
-	p.start(c, "alpha", "main")
-	p.finish(c, `{"outputs":{}}`)
-	p.finish(c, `{"outputs":{"said":"no"}}`)
-	for _, step := range []string{"peek", "look"} {
-		if r, err := c.GoTo(ctx, GoToArgs{StepID: step}); err != nil || r.BeginStep.Round.Number != 2 {
-			t.Errorf("to %s: %s, %v", step, toJSON(t, r), err)
-		}
-	}
-}
-
-// Where several steps of a round have the output that ends it, the last one decides, also in the last round.
-func TestForms_TheLastStepOfARoundDecides(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "fix", outputs: oneText}, {id: "look", outputs: oneText}, {id: "end"}},
-		map[string]string{"main": `[{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 1}}, end]`})
-	c := p.open(func(o *Options) { o.Now = func() time.Time { return time.Unix(1_700_000_000, 0).UTC() } }).Connect("local")
-	p.start(c, "alpha", "main")
-	p.finish(c, `{"outputs":{"said":"broken"}}`)
-	if r := p.finish(c, `{"outputs":{"said":"done"}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
-		t.Errorf("after the round: %s", toJSON(t, r))
-	}
-}
-
 // A repeated call leads to the workflow that it has begun, over another connection, too, and the step says which it is.
 func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	p, srv, c, began := called(t)
@@ -431,9 +296,7 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	if r := p.finish(c, call); r.BeginStep.SessionID != child || len(r.Stack) != 2 || r.Stack[1].SessionID != child {
 		t.Errorf("the same call: %s", toJSON(t, r))
 	}
-	if r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID}); err != nil || !strings.Contains(r.BeginStep.Instructions, "get_step with session_id '"+child+"'") {
-		t.Errorf("get_step: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID})).Must(t).BeginStep.Instructions, "get_step with session_id '"+child+"'", "get_step")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	const last = `{"outputs":{},"request_id":"r2","session_id":"%s"}`
 	done := p.finish(c, fmt.Sprintf(last, child))
@@ -452,9 +315,7 @@ func TestForms_TheWorkflowOfAStepIsGone(t *testing.T) {
 	testkit.Must(t, err)
 	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
 	refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"}); err != nil || r.BeginStep.StepID != "write" {
-		t.Errorf("again: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})).Must(t).BeginStep.StepID, "write", "again")
 }
 
 // Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
@@ -593,25 +454,5 @@ func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 				t.Errorf("at the end: %s", toJSON(t, r))
 			}
 		})
-	}
-}
-
-// An item that waits for a person holds up only itself: it takes no place of those in progress.
-func TestForms_AnItemThatWaitsForAPerson(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port", outputs: "{out: {type: file, description: d}}", reviews: "[{run_each: out, by: human, quality_criteria: {good: \"Is it good?\"}}]"}},
-		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 1}]"})
-	p.write("r.md", "x")
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
-	for i := range 3 {
-		if r := p.finish(c, fmt.Sprintf(`{"outputs":{"out":"r.md"},"step_id":"port[%d]"}`, i)); r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "a person must pass") {
-			t.Fatalf("item %d: %s", i, toJSON(t, r))
-		}
-		step, err := c.Step(ctx, StepArgs{SessionID: &id})
-		if want := min(i+1, 2); err != nil || len(step.ConcurrentSteps) != want {
-			t.Errorf("after item %d: %s, %v", i, toJSON(t, step), err)
-		}
 	}
 }

@@ -26,9 +26,7 @@ func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	}
 	text := r.BeginStep.Instructions
 	for _, w := range []string{"Do a.", "**CONCURRENT STEPS**", "'a', 'b', 'c'", "Task tool"} {
-		if !strings.Contains(text, w) {
-			t.Errorf("the instructions do not say %q: %s", w, text)
-		}
+		testkit.Contains(t, text, w, "the instructions do not say")
 	}
 	if strings.Index(text, "Do a.") > strings.Index(text, "**CONCURRENT STEPS**") {
 		t.Error("the message does not end the instructions")
@@ -79,27 +77,6 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 	refused(t, err, session.ToolError, "unknown_step", "nothing")
 }
 
-func TestGroupWithoutStepIDAdvancesWithItsPrimary(t *testing.T) {
-	p := newProject(t)
-	p.grouped()
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if r.Status != machine.NextStep || r.BeginStep.StepID != "d" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
-	s := p.record(id)
-	if !s.Progress("b").Unreported || s.Progress("b").CompletedAt != nil || s.Progress("a").Unreported {
-		t.Errorf("record %s", toJSON(t, s))
-	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`))
-	refused(t, err, session.StateError, "group_moved_on", "go_to_step")
-	back, err := c.GoTo(ctx, GoToArgs{StepID: "b", All: true})
-	if err != nil || back.BeginStep.StepID != "a" || strings.Join(back.InvalidatedSteps, " ") != "a b c d" {
-		t.Errorf("go_to_step to a member: %s, %v", toJSON(t, back), err)
-	}
-}
-
 // A member that its group went on without is finished like any other if an edit of the job leaves no
 // other to wait for.
 func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
@@ -128,17 +105,13 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	if r.Status != machine.NextStep || r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "a c" || !strings.Contains(*r.Feedback, "wait") {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
-	if again := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); toJSON(t, again) != toJSON(t, r) {
-		t.Errorf("repeated: %s", toJSON(t, again))
-	}
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)), toJSON(t, r), "repeated")
 	r = p.finish(c, `{"outputs":{"report":"r.md"}}`) // the primary, without step_id
 	if r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "c" {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	// b's reply may still be asked for, though a was finished after it.
-	if again := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); strings.Join(again.PendingConcurrentSteps, " ") != "a c" {
-		t.Errorf("repeated: %s", toJSON(t, again))
-	}
+	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`).PendingConcurrentSteps, " "), "a c", "repeated")
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	refused(t, err, session.StateError, "step_id_needed", "'c'")
 	step, err := c.Step(ctx, StepArgs{})
@@ -169,9 +142,7 @@ func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 		refused(t, err, session.ToolError, "unknown_step", "session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
 			`finished_step with {"session_id": "`+below+`", "step_id": "`+step+`", "outputs": {"out":"r.md"}}`)
 	}
-	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`); strings.Join(r.PendingConcurrentSteps, " ") != "a c" {
-		t.Errorf("the call that the error gives: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`).PendingConcurrentSteps, " "), "a c", "the call that the error gives")
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"other.md"},"step_id":"b"}`)) // finished, so current nowhere
 	refused(t, err, session.ToolError, "unknown_step", "the current step is 'one'")
 	// Current in two other sessions: both are named, and neither is chosen for the caller.
@@ -189,45 +160,5 @@ func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 	refused(t, err, session.StateError, "step_not_current", `{"session_id": "`+above+`", "step_id": "two"`)
 	if strings.Contains(err.Error(), "Finish that first") {
 		t.Error(err)
-	}
-}
-
-// go_to_step to a member clears that member and what comes after its group; its siblings stay as they
-// are, whether they were reported or not.
-func TestAMemberIsStartedAgainAlone(t *testing.T) {
-	p := newProject(t)
-	p.grouped()
-	c := p.open().Connect("local")
-	goTo := func(step, cleared string) {
-		t.Helper()
-		r, err := c.GoTo(ctx, GoToArgs{StepID: step})
-		if err != nil || r.BeginStep.StepID != step || r.ConcurrentSteps != nil || strings.Join(r.InvalidatedSteps, " ") != cleared || strings.Contains(r.BeginStep.Instructions, "CONCURRENT") {
-			t.Errorf("go_to_step %s: %s, %v", step, toJSON(t, r), err)
-		}
-	}
-	p.start(c, "alpha", "main")
-	for _, args := range []string{`{"outputs":{"report":"r.md"},"step_id":"a"}`, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`, `{"outputs":{},"step_id":"c"}`} {
-		p.finish(c, args)
-	}
-	goTo("b", "b d")
-	if step, err := c.Step(ctx, StepArgs{}); err != nil || strings.Join(step.PendingConcurrentSteps, " ") != "b" || step.Members[0].State != "completed" {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "step_id_needed", "'b'")
-	goTo("a", "a") // of the current group
-	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep == nil || r.BeginStep.StepID != "d" {
-		t.Errorf("the group goes on: %s", toJSON(t, r))
-	}
-	// Members that were never reported.
-	p.start(c, "alpha", "main")
-	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	goTo("b", "b d")
-	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.BeginStep == nil || r.BeginStep.StepID != "d" {
-		t.Errorf("the group goes on: %s", toJSON(t, r))
-	}
-	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(*r.Summary, "never reported: 'c'") {
-		t.Errorf("summary %s", *r.Summary)
 	}
 }

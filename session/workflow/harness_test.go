@@ -285,6 +285,14 @@ func (p *project) finish(c *Conn, args string) *machine.FinishReply {
 	return r
 }
 
+// stepOf returns the id of the step that begins, "" if none does.
+func stepOf(begins *machine.StepInfo) string {
+	if begins == nil {
+		return ""
+	}
+	return begins.StepID
+}
+
 // refused checks that a call was refused with this kind, code and these words.
 func refused(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
@@ -296,9 +304,7 @@ func refused(t testing.TB, err error, kind session.Kind, code string, words ...s
 		t.Errorf("refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind, code, err)
 	}
 	for _, w := range words {
-		if !strings.Contains(e.Error(), w) {
-			t.Errorf("the refusal does not say %q: %v", w, err)
-		}
+		testkit.Contains(t, e.Error(), w, "the refusal does not say: %v", err)
 	}
 }
 

@@ -119,9 +119,7 @@ func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 			}
 			_, err := c.Start(ctx, a)
 			refused(t, err, session.ToolError, tc.code, tc.words...)
-			if len(c.Stack()) != 0 {
-				t.Error("a session began")
-			}
+			testkit.Equal(t, len(c.Stack()), 0, "a session began")
 		})
 	}
 	started(t, c, "ask", given{"people": list("people.md", "folder"), "topic": text(strings.Repeat("é", 100_000)), "place": {List: true}})
@@ -134,9 +132,7 @@ func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 	srv.Reviews = false
 	want := func(of string, info *machine.StepInfo, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, inputsOf(info)); diff != "" {
-			t.Errorf("%s: %s", of, diff)
-		}
+		testkit.Equal(t, cmp.Diff(want, inputsOf(info)), "", "%s", of)
 	}
 	prepare := []string{"topic: tides", "people: [people.md]", "place: not given, optional", "notes: not given, optional"}
 	first := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
@@ -177,9 +173,7 @@ func TestAnOutputIsNewerThanAnInputOfItsName(t *testing.T) {
 	srv.Reviews = false
 	in := given{"topic": text("tides"), "people": text("people.md"), "notes": text("two.md")}
 	info := started(t, c, "ask", in)
-	if got := inputsOf(info)[3]; got != "notes: [two.md], optional" {
-		t.Error(got)
-	}
+	testkit.Equal(t, inputsOf(info)[3], "notes: [two.md], optional")
 	def := machine.Define(srv.catalog.Snapshot().Job("survey"), "ask")
 	s := &machine.State{Inputs: machine.Outputs{{Key: "notes", Value: text("two.md")}}}
 	if got := s.StepInputs(def, def.Job.Step("tell"))[0]; fmt.Sprint(got.Paths) != "[two.md]" || got.FromStep != "" {
@@ -215,9 +209,7 @@ func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	c = p.open().Connect("local")
 	check("one, as it is kept", read(c, ask.SessionID), "# Prepare to ask", "Be polite.", "topic: tides")
 	check("the other, as it is kept", read(c, again.SessionID), "# Prepare once more", "Be brief.", "topic: "+winds)
-	if stack := c.Stack(); len(stack) != 2 {
-		t.Errorf("the stack is %v", stack)
-	}
+	testkit.Equal(t, len(c.Stack()), 2, "the stack")
 }
 
 // Inputs are a part of what a request_id stands for.
@@ -243,9 +235,7 @@ func TestASelfReviewHasTheInputs(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_ask.md"))
 	testkit.Must(t, err)
 	for _, want := range []string{"> Be polite.\n", "- `notes`, from step `prepare`: What people said\n  - `one.md`\n", "- `topic`, from the start of the workflow: What it is about\n  > tides\n"} {
-		if !strings.Contains(string(got), want) {
-			t.Errorf("it lacks %q:\n%s", want, got)
-		}
+		testkit.Contains(t, string(got), want)
 	}
 }
 
@@ -290,9 +280,7 @@ func TestGetWorkflowsListsInputs(t *testing.T) {
 		`{"name":"place","description":"Where to ask","required":false,"type":"string"}`,
 		`{"name":"again","summary":"Ask again","inputs":[{"name":"topic"`,
 	} {
-		if !strings.Contains(string(r.Jobs), want) {
-			t.Errorf("it lacks %s:\n%s", want, r.Jobs)
-		}
+		testkit.Contains(t, string(r.Jobs), want)
 	}
 }
 

@@ -102,7 +102,5 @@ func TestIsolationIsForRuns(t *testing.T) {
 	testkit.Get(c.Abort(ctx, AbortArgs{SessionID: &id, Explanation: "another job"})).Must(t)
 	p.start(c, "alpha", "main")
 	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
-	if r := p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("after the only step of the only item: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).Status, machine.WorkflowComplete, "after the only step of the only item")
 }

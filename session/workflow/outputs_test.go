@@ -49,9 +49,7 @@ func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
 	srv = p.open()
 	c = srv.Connect("local")
 	again := errless(t)(p.finishing(c, toJSON(t, text), `,"step_id":"one","session_id":"`+id+`"`))
-	if toJSON(t, again.BeginStep) != toJSON(t, first.BeginStep) {
-		t.Errorf("the repetition gives %s", toJSON(t, again))
-	}
+	testkit.Equal(t, toJSON(t, again.BeginStep), toJSON(t, first.BeginStep), "the repetition gives %s", toJSON(t, again))
 	_, err = p.finishing(c, toJSON(t, text[2:]), `,"step_id":"one"`)
 	refused(t, err, session.StateError, "step_finished", "finished already")
 	step, err := c.Step(ctx, StepArgs{})
@@ -60,9 +58,7 @@ func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
 		t.Errorf("completed_steps has %.100s", done)
 	}
 	last := errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`)))
-	if got := toJSON(t, last.AllOutputs); got != `{"report":"`+text+`"}` {
-		t.Errorf("all_outputs is %.100s", got)
-	}
+	testkit.Equal(t, toJSON(t, last.AllOutputs), `{"report":"`+text+`"}`, "all_outputs")
 	s, err := srv.Read(ctx, id)
 	testkit.Must(t, err)
 	if got := s.Progress("one").Outputs[0].Value.Text; got == nil || *got != text {
@@ -106,6 +102,19 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 // Rule 13: a file_path is a path, a list of paths, or a folder for the files in it.
 func TestRule13_FilePaths(t *testing.T) {
 	t.Parallel()
+	p := newProject(t)
+	p.format2("{name: report, description: A report, type: file_path, review: {strategy: matches_together, instructions: Is it good}}", "outputs: {report: {}}")
+	for _, name := range []string{"a.md", "dir/b.md", "dir/sub/c.md", "many/one more"} {
+		p.write(name, "x")
+	}
+	testkit.Must(t, os.Mkdir(filepath.Join(p.root, "empty"), 0o700))
+	for i := range 1000 {
+		p.write(fmt.Sprintf("many/%04d", i), "x")
+		p.write(fmt.Sprintf("full/%04d", i), "x")
+	}
+	srv, rev := p.reviewed()
+	rev.set("say", strings.ReplaceAll(passes, "Good", "report"))
+	c := srv.Connect("local")
 	for value, want := range map[string]string{
 		`"a.md"`:            "a.md",
 		`["a.md","dir"]`:    "a.md dir/b.md dir/sub/c.md",
@@ -117,24 +126,8 @@ func TestRule13_FilePaths(t *testing.T) {
 		`"../outside"`:      "!leads outside the project root",
 		`["dir","none.md"]`: "!file not found at 'none.md'",
 	} {
-		p := newProject(t)
-		p.format2("{name: report, description: A report, type: file_path, review: {strategy: matches_together, instructions: Is it good}}", "outputs: {report: {}}")
-		for _, name := range []string{"a.md", "dir/b.md", "dir/sub/c.md"} {
-			p.write(name, "x")
-		}
-		testkit.Must(t, os.Mkdir(filepath.Join(p.root, "empty"), 0o700))
-		if value == `"many"` || value == `"full"` {
-			for i := range 1000 {
-				p.write(fmt.Sprintf("%s/%04d", strings.Trim(value, `"`), i), "x")
-			}
-		}
-		if value == `"many"` {
-			p.write("many/one more", "x")
-		}
-		srv, rev := p.reviewed()
-		rev.set("say", strings.ReplaceAll(passes, "Good", "report"))
-		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
+		before := rev.calls()
 		_, err := p.finishing(c, value, `,"step_id":"one"`)
 		if what, wrong := strings.CutPrefix(want, "!"); wrong {
 			if err == nil || !strings.Contains(err.Error(), what) {
@@ -151,8 +144,8 @@ func TestRule13_FilePaths(t *testing.T) {
 		if got := strings.Join(files, " "); got != want && fmt.Sprint(len(files)) != want {
 			t.Errorf("%s: judged %s, want %s", value, got, want)
 		}
-		if got := toJSON(t, done.Outputs[0].Value); got != value || rev.calls() != 1 {
-			t.Errorf("%s: recorded as %s, in %d reviews", value, got, rev.calls())
+		if got := toJSON(t, done.Outputs[0].Value); got != value || rev.calls() != before+1 {
+			t.Errorf("%s: recorded as %s, in %d reviews", value, got, rev.calls()-before)
 		}
 		testkit.Must(t, errOf(p.finishing(c, value, `,"step_id":"one"`))) // the repetition
 	}
@@ -198,9 +191,7 @@ func TestRule25_TheSubagentIsNamed(t *testing.T) {
 	}
 	file, err := os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))
 	testkit.Must(t, err)
-	if !strings.Contains(string(file), "- `report`, a text:\n\n> the text\n") {
-		t.Errorf("the instructions are\n%s", file)
-	}
+	testkit.Contains(t, string(file), "- `report`, a text:\n\n> the text\n", "the instructions are\n%s", file)
 }
 
 const (
@@ -287,9 +278,7 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 				t.Errorf("%s, %s: %s", of, value, toJSON(t, r))
 			}
 		}
-		if r := errless(t)(p.finishing(c, `"object.json"`, "")); r.Status != machine.NextStep {
-			t.Errorf("%s: %s", of, toJSON(t, r))
-		}
+		testkit.Equal(t, errless(t)(p.finishing(c, `"object.json"`, "")).Status, machine.NextStep, "%s", of)
 	}
 }
 
@@ -334,7 +323,5 @@ func TestRule14_APersonPassesAText(t *testing.T) {
 			testkit.Must(t, srv.ReviewFor(ctx, id, "one", q.Digest, machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: true}))
 		}
 	}
-	if r := errless(t)(p.finishing(c, toJSON(t, strings.Repeat("second", 1000)), "")); r.Status != machine.NextStep {
-		t.Errorf("%s", toJSON(t, r))
-	}
+	testkit.Equal(t, errless(t)(p.finishing(c, toJSON(t, strings.Repeat("second", 1000)), "")).Status, machine.NextStep)
 }

@@ -55,9 +55,7 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 		if mode == config.OverrideNever {
 			want = nil // nobody can decide
 		}
-		if got := p.awaiting(srv, how); !slices.Equal(got, want) {
-			t.Errorf("%s: %v waits, want %v", mode, got, want)
-		}
+		testkit.Same(t, p.awaiting(srv, how), want, "%s waits", mode)
 		if want == nil {
 			continue
 		}
@@ -87,9 +85,7 @@ func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T
 		if mode == config.OverrideHuman {
 			want = []string{id + " one"}
 		}
-		if got := p.awaiting(srv, how); !slices.Equal(got, want) {
-			t.Errorf("%s: %v waits, want %v", mode, got, want)
-		}
+		testkit.Same(t, p.awaiting(srv, how), want, "%s waits", mode)
 		testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 		if got := p.awaiting(srv, how); got != nil {
 			t.Errorf("%s: %v waits after the step was begun again", mode, got)
@@ -108,9 +104,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 			p.finish(c, `{"outputs":{"report":"bad.md"}}`)
 			before := toJSON(t, p.record(id))
 			if mode == config.OverrideAgent {
-				if r := p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`); r.Status != machine.NextStep {
-					t.Errorf("reply %s", toJSON(t, r))
-				}
+				testkit.Equal(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`).Status, machine.NextStep, "reply")
 				return
 			}
 			want := "deepwork sessions override " + id + " one --reason TEXT"
@@ -126,9 +120,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 			}
 			// A blank reason is ignored, and a step without reviews has nothing to override.
 			p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"  "}`)
-			if r := p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`); r.Status != machine.WorkflowComplete {
-				t.Errorf("reply %s", toJSON(t, r))
-			}
+			testkit.Equal(t, p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`).Status, machine.WorkflowComplete, "reply")
 		})
 	}
 }

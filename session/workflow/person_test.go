@@ -62,9 +62,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 		t.Errorf("repeated: %s, %d reviews, %s", again, rev.calls(), toJSON(t, one))
 	}
 	how := *rev.how.Load()
-	if got := p.awaiting(srv, how); !slices.Equal(got, []string{id + " one"}) {
-		t.Errorf("%v waits", got)
-	}
+	testkit.Same(t, p.awaiting(srv, how), []string{id + " one"}, "waits")
 	step, err := c.Step(ctx, StepArgs{})
 	testkit.Must(t, err)
 	if step.BeginStep.Reviews[0].By != "human" || step.BeginStep.Reviews[1].By != "" {
@@ -189,13 +187,9 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			}
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
-			if got := p.awaiting(srv, Reviewing{Override: config.OverrideNever}); !slices.Equal(got, []string{id + " one"}) {
-				t.Errorf("%v waits", got)
-			}
+			testkit.Same(t, p.awaiting(srv, Reviewing{Override: config.OverrideNever}), []string{id + " one"}, "waits")
 			testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.record(id).Progress("one").Question.Digest, machine.Answer{Passed: true}))
-			if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-				t.Errorf("reply %s", toJSON(t, r))
-			}
+			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 			one := p.record(id).Progress("one")
 			if e := one.Evidence; e.Kind != machine.Passed || (e.Others == nil) != (test.others == "") || e.Others != nil && e.Others.Kind != test.others {
 				t.Errorf("evidence %s", toJSON(t, e))
@@ -213,9 +207,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
 		waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
 		testkit.Must(t, srv.OverrideFor(ctx, id, "one", machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
-		if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-			t.Errorf("reply %s", toJSON(t, r))
-		}
+		testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 		one := p.record(id).Progress("one")
 		if one.Evidence.Kind != machine.ByPerson || len(one.Overrides) != 1 || len(one.Overrides[0].Skipped) != 2 {
 			t.Errorf("progress %s", toJSON(t, one))
@@ -237,9 +229,7 @@ func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
 	}
 	waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`))
 	testkit.Must(t, srv.ReviewFor(ctx, id, "two", p.record(id).Progress("two").Question.Digest, machine.Answer{Passed: true}))
-	if r := p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`); r.BeginStep == nil || r.BeginStep.StepID != "three" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`).BeginStep), "three", "reply")
 }
 
 // The client of a call may ask its user, within the time of the call. What it answers is recorded as

@@ -114,9 +114,7 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		if len(enc.Jobs) > jobsBytes || len(jobs) != c.listed && c.listed >= 0 || len(jobs) < 1000 {
 			t.Errorf("%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
 		}
-		if whole := c.words == nil; whole != (enc.Notice == nil) {
-			t.Errorf("%s: the notice is %v", name, enc.Notice)
-		}
+		testkit.Equal(t, c.words == nil, enc.Notice == nil, "%s: the notice is %v", name, enc.Notice)
 		for _, word := range c.words {
 			if !strings.Contains(*enc.Notice, word) {
 				t.Errorf("%s: the notice does not say %q: %s", name, word, *enc.Notice)

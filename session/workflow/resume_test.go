@@ -52,13 +52,9 @@ func TestAnyServerServesAnySession(t *testing.T) {
 	if strings.Contains(err.Error(), id) {
 		t.Errorf("a session in use is listed: %v", err)
 	}
-	if r, err := c2.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "one" {
-		t.Errorf("at the second server: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "at the second server")
 	p.finish(c1, `{"outputs":{"report":"r.md"}}`)
-	if r := p.finish(c2, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("at the second server: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "at the second server")
 	_, err = c1.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	refused(t, err, session.StateError, "no_active_session")
 }
@@ -110,13 +106,9 @@ func TestStackOfOneConnectionIsNotTheOthers(t *testing.T) {
 	refused(t, err, session.StateError, "no_active_session")
 	// By its id, with the same identity; what one does the other sees.
 	p.finish(c2, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-	if s := c1.stackOf(ctx, ""); s[0].Step != "two" {
-		t.Errorf("stack %v", s)
-	}
+	testkit.Equal(t, c1.stackOf(ctx, "")[0].Step, "two", "stack")
 	p.finish(c2, `{"outputs":{"report":"r.md"}}`)
-	if s := c1.stackOf(ctx, ""); len(s) != 0 {
-		t.Errorf("stack %v", s)
-	}
+	testkit.Equal(t, len(c1.stackOf(ctx, "")), 0, "stack")
 	// Another identity does not learn that there is such a session.
 	id = p.start(c1, "alpha", "main").BeginStep.SessionID
 	_, err = srv.Connect("mallory").Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id})
@@ -139,9 +131,7 @@ func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	if err != nil || *r.ResumedWorkflow != "alpha/main" {
 		t.Fatalf("%s, %v", toJSON(t, r), err)
 	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.SessionID != kids[1] {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, kids[1], "reply")
 	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &kids[0]})
 	refused(t, err, session.StateError, "session_ended", kids[0])
 }
@@ -169,9 +159,7 @@ func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 		spoil()
 		srv.stop()
 		srv = p.open()
-		if r, err := srv.Connect("local").Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "one" {
-			t.Errorf("%s: %s, %v", name, toJSON(t, r), err)
-		}
+		testkit.Equal(t, testkit.Get(srv.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "%s", name)
 		if now, err := os.ReadFile(path); err != nil || name != "edited" && name != "cut off" && !bytes.Equal(now, before) {
 			t.Errorf("%s: the export is %q, %v", name, now, err)
 		}
@@ -180,9 +168,7 @@ func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 	if s := p.record(id); s.CurrentStepID != "two" || s.Revision != 1 {
 		t.Errorf("record %s", toJSON(t, s))
 	}
-	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", fi, err)
-	}
+	testkit.Equal(t, testkit.Get(os.Stat(path)).Must(t).Mode().Perm(), 0o600)
 }
 
 // get_workflows lists the caller's own sessions that it can resume, and start_workflow names those of
@@ -213,17 +199,11 @@ func TestResumableSessions(t *testing.T) {
 		testkit.Must(t, err)
 		return r.Resumable
 	}
-	if got := list(before); len(got) != 0 {
-		t.Errorf("those on the stack: %s", toJSON(t, got))
-	}
-	if got := list(srv.Connect("local")); len(got) != 0 {
-		t.Errorf("those that another connection works on: %s", toJSON(t, got))
-	}
+	testkit.Equal(t, len(list(before)), 0, "those on the stack")
+	testkit.Equal(t, len(list(srv.Connect("local"))), 0, "those that another connection works on")
 	before.Close()
 	for range 2 { // the second server reads it all again
-		if got := list(srv.Connect("other")); len(got) != 0 {
-			t.Errorf("another's: %s", toJSON(t, got))
-		}
+		testkit.Equal(t, len(list(srv.Connect("other"))), 0, "another's")
 		got := list(srv.Connect("local"))
 		if len(got) != 2 || got[0].SessionID != beta || got[1].SessionID != alpha || got[1].Workflow != "alpha/main" || got[1].Step != "two" ||
 			len([]rune(got[1].Goal)) > 200 || !strings.HasPrefix(goal, got[1].Goal[:150]) || !strings.HasSuffix(got[1].Age, "s") {
@@ -264,19 +244,13 @@ func TestExecution(t *testing.T) {
 	look(srv, 0, machine.Active)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	for _, s := range []*server{srv, other} {
-		if x := look(s, 1, machine.Active); x.StepID != "two" {
-			t.Errorf("at %s", x.StepID)
-		}
+		testkit.Equal(t, look(s, 1, machine.Active).StepID, "two")
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if x := look(other, 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
-		t.Errorf("outputs %s", toJSON(t, x.Outputs))
-	}
+	testkit.Equal(t, toJSON(t, look(other, 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
 	// What was done is known when the job, and what was kept of it, are gone.
 	testkit.Must(t, os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")))
-	if x := look(p.open(), 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
-		t.Errorf("outputs %s", toJSON(t, x.Outputs))
-	}
+	testkit.Equal(t, toJSON(t, look(p.open(), 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
 
 	_, err := srv.Execution(ctx, "mallory", id)
 	refused(t, err, session.StateError, "unknown_session")
@@ -299,9 +273,7 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 		t.Errorf("its parent is %s", *s.ParentSessionID)
 	}
 	// It waits for others: a call that names no session is about the first one.
-	if now, err := c.Step(ctx, StepArgs{}); err != nil || now.BeginStep.SessionID != first {
-		t.Errorf("got %s %v", toJSON(t, now), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, first, "got")
 	if found, _, err := c.engine.resumable(ctx, "ann", keptListed, false); err != nil || len(found) != 1 || found[0].ID != r.BeginStep.SessionID {
 		t.Errorf("resumable: %v %v", found, err)
 	}
@@ -313,7 +285,10 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 
 func TestAStackAThousandDeep(t *testing.T) {
 	t.Parallel()
-	const deep = 1000
+	deep := 100
+	if os.Getenv("DEEPWORK_FIGURES") == "1" {
+		deep = 1000
+	}
 	p := newProject(t)
 	p.simple("alpha")
 	p.write("r.md", "x")
@@ -345,7 +320,5 @@ func TestAStackAThousandDeep(t *testing.T) {
 			t.Fatalf("abort %d from the top: %v", i, err)
 		}
 	}
-	if stack := c.stackOf(ctx, ""); len(stack) != deep-1-given {
-		t.Errorf("depth %d", len(stack))
-	}
+	testkit.Equal(t, len(c.stackOf(ctx, "")), deep-1-given, "depth")
 }

@@ -21,12 +21,8 @@ func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	first := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	before := toJSON(t, p.record(id))
-	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`); toJSON(t, again) != toJSON(t, first) {
-		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, first), toJSON(t, again))
-	}
-	if after := toJSON(t, p.record(id)); after != before {
-		t.Error("the repetition moved the session")
-	}
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)), toJSON(t, first), "the reply differs")
+	testkit.Equal(t, toJSON(t, p.record(id)), before, "the repetition moved the session")
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"s.md"},"step_id":"one"}`))
 	refused(t, err, session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
 	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"three"}`))
@@ -41,14 +37,10 @@ func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
 	// After the last step, also when the session has left the stack, and from
 	// another server after a crash.
 	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three"}`)
-	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three"}`); toJSON(t, again) != toJSON(t, last) {
-		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, last), toJSON(t, again))
-	}
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three"}`)), toJSON(t, last), "the reply differs")
 	srv.stop()
 	c = p.open().Connect("local")
-	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three","session_id":"`+id+`"}`); toJSON(t, again) != toJSON(t, last) {
-		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, last), toJSON(t, again))
-	}
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three","session_id":"`+id+`"}`)), toJSON(t, last), "the reply differs")
 }
 
 func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
@@ -69,12 +61,8 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 	if again.Status != machine.WorkflowComplete || *again.Summary != *first.Summary || !strings.Contains(*again.Notice, outer) {
 		t.Errorf("the repetition got %s", toJSON(t, again))
 	}
-	if after := toJSON(t, p.record(outer)); after != before {
-		t.Error("the repetition moved the parent")
-	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`); r.Status != machine.NextStep {
-		t.Errorf("the parent got %s", toJSON(t, r))
-	}
+	testkit.Equal(t, toJSON(t, p.record(outer)), before, "the repetition moved the parent")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`).Status, machine.NextStep, "the parent got")
 }
 
 func TestRequestIDs(t *testing.T) {
@@ -89,9 +77,7 @@ func TestRequestIDs(t *testing.T) {
 	for i := range replies {
 		wg.Go(func() {
 			r, err := c.Start(ctx, start)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, err)
 			replies[i] = r
 		})
 	}
@@ -145,9 +131,7 @@ func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
 	_, err := c.Finish(ctx, finishArgs(t, args))
 	refused(t, err, session.ToolError, "file_not_found")
 	p.write("s.md", "x")
-	if r := p.finish(c, args); r.BeginStep.StepID != "two" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, args).BeginStep.StepID, "two", "reply")
 }
 
 // A call with a request_id that a review refused is answered as it was when it is
@@ -176,9 +160,7 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	_, final := call("final")
 	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts", "bad.md was read")
 	for _, when := range []string{"at once", "after a restart"} {
-		if again, err := call("void"); err != nil || again != void {
-			t.Errorf("%s: the first reply was %s, the repetition gave %s, %v", when, void, again, err)
-		}
+		testkit.Equal(t, testkit.Get(call("void")).Must(t), void, "%s: the first reply, the repetition gave", when)
 		if _, err := call("final"); err == nil || err.Error() != final.Error() {
 			t.Errorf("%s: the refusal was %v, the repetition gave %v", when, final, err)
 		}

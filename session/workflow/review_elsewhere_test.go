@@ -25,9 +25,7 @@ func TestTwoServersShareAReview(t *testing.T) {
 		wg.Go(func() {
 			var err error
 			replies[i], err = s.Connect("local").Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`))
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, err)
 		})
 	}
 	rev.runs(1)
@@ -43,9 +41,7 @@ func TestTwoServersShareAReview(t *testing.T) {
 			t.Errorf("server %d: %s", i, toJSON(t, r))
 		}
 	}
-	if n := rev.calls(); n != 1 {
-		t.Errorf("the reviewer was started %d times", n)
-	}
+	testkit.Equal(t, rev.calls(), 1, "the reviewer was started times")
 	if one := p.record(id).Progress("one"); len(one.Attempts) != 1 || one.QualityAttempts != 1 {
 		t.Errorf("attempts %s", toJSON(t, one.Attempts))
 	}
@@ -95,9 +91,7 @@ func TestAnAbortElsewhereEndsTheReview(t *testing.T) {
 	rev.set("wait", "")
 	got := beside(t, ctx, first.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
 	rev.runs(1)
-	if _, err := p.reopen(rev).Connect("local").Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.Get(p.reopen(rev).Connect("local").Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id})).Err())
 	refused(t, await(t, got).err, session.StateError, "step_moved_on")
 }
 
@@ -113,15 +107,11 @@ func TestAStoppedServerLeavesItsReview(t *testing.T) {
 	refused(t, await(t, got).err, session.StateError, "shutting_down")
 	rev.unset("wait")
 	began := time.Now()
-	if r := p.finish(p.reopen(rev).Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(p.reopen(rev).Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
 	if took := time.Since(began); took > 14*time.Second {
 		t.Errorf("it took %v, as long as a killed server's", took)
 	}
-	if n := rev.calls(); n != 2 {
-		t.Errorf("the reviewer was started %d times", n)
-	}
+	testkit.Equal(t, rev.calls(), 2, "the reviewer was started times")
 }
 
 // A call whose budget is over says that the review runs, wherever it runs.
@@ -140,12 +130,8 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 	}
 	rev.unset("wait")
 	testkit.Must(t, await(t, got).err)
-	if r := p.finish(second.Connect("local"), call); r.Status != machine.NextStep {
-		t.Errorf("the next call: %s", toJSON(t, r))
-	}
-	if n := rev.calls(); n != 1 {
-		t.Errorf("the reviewer was started %d times", n)
-	}
+	testkit.Equal(t, p.finish(second.Connect("local"), call).Status, machine.NextStep, "the next call")
+	testkit.Equal(t, rev.calls(), 1, "the reviewer was started times")
 }
 
 // A call that waits for a review, at either server, is told when the outputs that it handed in are no longer those
@@ -187,9 +173,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 				}
 			}
 			rev.runs(c.reviews)
-			if n := rev.calls(); n != c.reviews {
-				t.Errorf("the reviewer was started %d times", n)
-			}
+			testkit.Equal(t, rev.calls(), c.reviews, "the reviewer was started times")
 			rev.unset("wait")
 			testkit.Must(t, <-done)
 		})

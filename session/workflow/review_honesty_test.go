@@ -85,9 +85,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 			}
 		}
 	}
-	if strict != 1 {
-		t.Errorf("the added review has %d verdicts", strict)
-	}
+	testkit.Equal(t, strict, 1, "the added review has verdicts")
 }
 
 func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
@@ -149,9 +147,7 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 			t.Fatal(x.err)
 		}
 	}
-	if r := p.finish(c, `{"outputs":{},"request_id":"r"}`); r.BeginStep.StepID != "two" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{},"request_id":"r"}`).BeginStep.StepID, "two", "reply")
 	starting := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s")}
 	ids := map[string]bool{}
 	for range 50 {

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,9 +81,7 @@ func (p *project) reopen(r *reviewer, change ...func(*Options)) *server {
 	p.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := g.Close(ctx); err != nil {
-			p.t.Error(err)
-		}
+		testkit.Works(p.t, g.Close(ctx))
 	})
 	r.gate = g
 	return p.open(append(change, func(o *Options) {
@@ -146,9 +143,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	n := rev.calls()
 	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // past the maximum, unchanged: no review
 	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
-	if rev.calls() != n {
-		t.Error("unchanged outputs were reviewed past the maximum")
-	}
+	testkit.Equal(t, rev.calls(), n, "unchanged outputs were reviewed past the maximum")
 	r = p.finish(c, `{"outputs":{"report":"good.md"}}`) // 001.4.14
 	if r.Status != machine.NextStep || r.BeginStep.StepID != "two" {
 		t.Fatalf("reply %s", toJSON(t, r))
@@ -180,9 +175,7 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 		}
 	}
 	rev.set("say", passes)
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 }
 
 func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
@@ -233,9 +226,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	if one.Newest().State != machine.AttemptPassed || one.Newest().Collected || one.CompletedAt != nil || c.stackOf(ctx, "")[0].Step != "one" {
 		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 	}
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 	if one = p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
 		t.Errorf("%d attempts, %d calls of the reviewer", one.QualityAttempts, rev.calls())
 	}
@@ -254,14 +245,10 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 	}()
 	rev.runs(1)
 	leave()
-	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller that left got %v", err)
-	}
+	testkit.FailsWith(t, (<-left), context.Canceled, "the caller that left got")
 	rev.unset("wait")
 	testkit.Until(t, "recorded", func() bool { return !p.record(id).Progress("one").Newest().Open() })
-	if s := p.record(id); s.CurrentStepID != "one" {
-		t.Errorf("the session moved to %s", s.CurrentStepID)
-	}
+	testkit.Equal(t, p.record(id).CurrentStepID, "one", "the session moved")
 	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep || rev.calls() != 1 {
 		t.Errorf("reply %s after %d reviews", toJSON(t, r), rev.calls())
 	}
@@ -281,9 +268,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	passed := make(chan *machine.FinishReply, 1)
 	go func() {
 		r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, err)
 		passed <- r
 	}()
 	refused(t, <-got, session.StateError, "review_superseded")
@@ -342,9 +327,7 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 			reused++
 		}
 	}
-	if reused != 1 {
-		t.Errorf("%d verdicts were taken over", reused)
-	}
+	testkit.Equal(t, reused, 1, "verdicts were taken over")
 }
 
 func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
@@ -365,9 +348,7 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	}
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
-	if r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
 	one := p.record(id).Progress("one")
 	if one.QualityAttempts != 1 || len(one.Attempts) != 2 || one.Attempts[0].State != machine.AttemptVoid || rev.calls() != 2 {
 		t.Errorf("%d calls, record %s", rev.calls(), toJSON(t, one))
@@ -388,15 +369,11 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	rev.runs(1)
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	refused(t, <-got, session.StateError, "step_moved_on")
-	if h := p.record(id).History; h[0].Progress[0].Value.Newest().State != machine.AttemptVoid {
-		t.Errorf("history %s", toJSON(t, h))
-	}
+	testkit.Equal(t, p.record(id).History[0].Progress[0].Value.Newest().State, machine.AttemptVoid, "history")
 	go call()
 	rev.runs(2)
 	r := p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`)
-	if r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
 	refused(t, <-got, session.StateError, "step_moved_on")
 	one := p.record(id).Progress("one")
 	if one.Newest().State != machine.AttemptVoid || len(one.Overrides) != 1 || one.QualityAttempts != 0 {

@@ -42,9 +42,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	} {
 		refused(t, call(), session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id", "alpha/main")
 	}
-	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 0 {
-		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
-	}
+	testkit.Equal(t, len(testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack), 0, "get_workflows")
 	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.ResumedWorkflow != nil {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
@@ -63,19 +61,13 @@ func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testin
 	_, err := c.Step(ctx, StepArgs{}) // a living server owns it
 	refused(t, err, session.StateError, "no_active_session")
 	gone.stop()
-	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
-		t.Errorf("the one on disk: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "the one on disk")
 	p.start(other.Connect("local"), "alpha", "main") // another living server's
 	p.start(srv.Connect("bob"), "alpha", "main")     // another identity's
-	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
-		t.Errorf("still the only one: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "still the only one")
 	beside := srv.Connect("local")
 	second := p.start(beside, "alpha", "main").BeginStep.SessionID // this server's, on a connection
-	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
-		t.Errorf("beside one on a connection: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "beside one on a connection")
 	beside.Close()
 	_, err = c.Step(ctx, StepArgs{})
 	refused(t, err, session.StateError, "session_id_needed", id, second)
@@ -90,9 +82,7 @@ func TestAtMostTwentySessionsAreListed(t *testing.T) {
 	}
 	_, err := c.Step(ctx, StepArgs{})
 	refused(t, err, session.StateError, "session_id_needed", "Older ones are not listed")
-	if n := strings.Count(err.Error(), "\n- "); n != keptListed {
-		t.Errorf("%d sessions are listed", n)
-	}
+	testkit.Equal(t, strings.Count(err.Error(), "\n- "), keptListed, "sessions are listed")
 	if len(err.Error()) > 8000 {
 		t.Errorf("the message has %d bytes", len(err.Error()))
 	}
@@ -126,9 +116,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	if err != nil || ids(step.Stack) != root+" "+mid+" "+leaf {
 		t.Errorf("stack %v, %v", step.Stack, err)
 	}
-	if got := ids(c.StackOf(ctx, &mid)); got != root+" "+mid {
-		t.Errorf("StackOf: %s", got)
-	}
+	testkit.Equal(t, ids(c.StackOf(ctx, &mid)), root+" "+mid, "StackOf")
 	if len(c.Stack()) != 0 || len(c.StackOf(ctx, nil)) != 0 {
 		t.Error("a stateless connection has no stack of its own")
 	}
@@ -165,9 +153,7 @@ func TestStatelessRetries(t *testing.T) {
 	for i := range replies {
 		wg.Go(func() {
 			r, err := c.Start(ctx, start)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, err)
 			replies[i] = r
 		})
 	}
@@ -179,9 +165,7 @@ func TestStatelessRetries(t *testing.T) {
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
-	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`); toJSON(t, again) != toJSON(t, last) {
-		t.Errorf("the reply differs: %s, %s", toJSON(t, last), toJSON(t, again))
-	}
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)), toJSON(t, last), "the reply differs")
 
 	// A call that names its session is not repeated by one that names none: that
 	// is another agent's.

@@ -153,9 +153,7 @@ func TestNestedRun(t *testing.T) {
 	outer.Env = append(outer.Env, "RUNNER_TEST_SPEC="+string(text))
 	p := b.start(outer)
 	v := b.next()
-	if e := b.wait(p); e.Code != 0 {
-		t.Errorf("%+v", e)
-	}
+	testkit.Equal(t, b.wait(p).Code, 0)
 	found := testkit.Get(testRunner().Find(t.Context(), inner.Dir)).Must(t)
 	testkit.Equal(t, found.pid(), v.PID, "found")
 	if e := b.stop(found, time.Minute); !e.Stopped || e.Interrupted {

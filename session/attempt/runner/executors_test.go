@@ -193,9 +193,7 @@ func TestStopThroughALink(t *testing.T) {
 		t.Skip("no symlinks here:", err)
 	}
 	must(t, requestStop(dir, time.Second))
-	if text, err := os.ReadFile(victim); string(text) != "mine\n" || err != nil {
-		t.Errorf("it has %q now: %v", text, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(victim)).Must(t)), "mine\n", "it has now")
 }
 
 // What a stored Spec says is not what is run, and a log elsewhere is not written.

@@ -296,9 +296,7 @@ func TestFinal(t *testing.T) {
 	} {
 		testkit.Equal(t, final(c.entries), c.want, "%s", name)
 	}
-	if got := final(lines(Stdout, long)); utf8.RuneCountInString(got) != MaxFinal {
-		t.Errorf("%d characters", utf8.RuneCountInString(got))
-	}
+	testkit.Equal(t, utf8.RuneCountInString(final(lines(Stdout, long))), MaxFinal, "characters")
 }
 
 // An exit has the last lines on stderr, without colors, and the usage that an agent reports, also in a

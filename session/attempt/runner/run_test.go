@@ -122,9 +122,7 @@ func TestNotStarted(t *testing.T) {
 	must(t, os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700))
 	s := b.spec("path", "echo")
 	s.Command, s.Env = []string{"my-agent"}, append(s.Env, "PATH="+b.path("bin")+":/bin:/usr/bin")
-	if e := b.run(s); e.FinalMessage != "mine" {
-		t.Errorf("%+v", e)
-	}
+	testkit.Equal(t, b.run(s).FinalMessage, "mine")
 }
 
 func TestStartRefuses(t *testing.T) {
@@ -224,9 +222,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 // otherwise the clock counts, which goes on while the machine sleeps.
 func TestEndOf(t *testing.T) {
 	began := time.Now()
-	if got := endOf(began, began.Add(time.Second)); got.Sub(began.Round(0)) != time.Second {
-		t.Errorf("a second later: %v, and it began at %v", got, began)
-	}
+	testkit.Equal(t, endOf(began, began.Add(time.Second)).Sub(began.Round(0)), time.Second, "a second later, and it began at %v", began)
 	// Read back from its record it has no monotonic part.
 	early := began.Round(0).Add(time.Hour)
 	if got := endOf(early, began); !got.Equal(early) {
@@ -285,9 +281,7 @@ func TestStopAgain(t *testing.T) {
 			t.Errorf("%+v, %v", e, err)
 		}
 	})
-	if e := b.stop(p, 0); e.Signal != "SIGKILL" {
-		t.Errorf("%+v", e)
-	}
+	testkit.Equal(t, b.stop(p, 0).Signal, "SIGKILL")
 	wg.Wait()
 }
 

@@ -29,9 +29,7 @@ func streams(t testing.TB) map[string][]byte {
 	all := map[string][]byte{}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		all[strings.TrimSuffix(filepath.Base(path), ".jsonl")] = data
 	}
 	return all
@@ -83,9 +81,7 @@ func TestStreamsOfRealAgents(t *testing.T) {
 			fmt.Fprintf(&text, ": %s\n", strings.ReplaceAll(m.Text, "\n", "\n    "))
 		}
 		used, err := json.MarshalIndent(u, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		fmt.Fprintf(&text, "\n%s\n", used)
 		golden := filepath.Join("testdata", name+".txt")
 		if *update {
@@ -212,9 +208,7 @@ func FuzzReader(f *testing.F) {
 			t.Errorf("%d models", len(u.Models))
 		}
 		text, err := json.Marshal(u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var again Usage
 		if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(&again, u) {
 			t.Errorf("%+v is stored as %s, which is %+v: %v", u, text, again, err)

@@ -92,9 +92,7 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 			at := create(t, k, path)
 			testkit.Equal(t, read(t, at, "lib/b.txt"), "bee\n", "the worktree is not of the whole repository")
 			write(t, at, "x", "kept")
-			if r := remove(t, k); show(t, path, r.Commit, "x") != "kept" {
-				t.Error("work is lost")
-			}
+			testkit.Equal(t, show(t, path, remove(t, k).Commit, "x"), "kept", "work is lost")
 		})
 	}
 }

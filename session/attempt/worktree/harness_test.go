@@ -194,9 +194,7 @@ func show(t testing.TB, repo, commit, name string) string {
 	cmd := exec.CommandContext(context.Background(), "git", "cat-file", "blob", commit+":"+name)
 	cmd.Dir, cmd.Env = repo, git.Environ()
 	out, err := cmd.Output()
-	if err != nil {
-		t.Errorf("%s is not in the rescue commit: %v", name, err)
-	}
+	testkit.Works(t, err, "%s is not in the rescue commit", name)
 	return string(out)
 }
 

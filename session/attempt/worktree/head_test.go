@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
+
 	"deepwork/session/git"
 )
 
@@ -98,9 +100,7 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 			if tip(repo, branchName) != branch || tip(path, "HEAD") != head || tip(remote, branchName) != "" {
 				t.Error("a refused call has changed something")
 			}
-			if digest(t, repo) != before {
-				t.Error("the user's checkout was touched")
-			}
+			testkit.Equal(t, digest(t, repo), before, "the user's checkout was touched")
 			if c.follow != "" {
 				follow(t, err, c.follow, ";")
 				if _, err := k.Push(t.Context(), path, "origin", false); err != nil || tip(remote, branchName) != tip(path, "HEAD") {

@@ -29,9 +29,7 @@ func newVictim(t *testing.T) (dir string, untouched func()) {
 	before := list()
 	return dir, func() {
 		t.Helper()
-		if now := list(); now != before {
-			t.Errorf("outside there was\n%s\nand now is\n%s", before, now)
-		}
+		testkit.Equal(t, list(), before)
 	}
 }
 
@@ -94,9 +92,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 					t.Errorf("inspected: %+v, %v", r, err)
 				}
 				untouched()
-				if got := gitIn(t, repo, "worktree", "list"); strings.Count(got, "\n") > 0 != c.made {
-					t.Errorf("the worktrees are\n%s", got)
-				}
+				testkit.Equal(t, strings.Count(gitIn(t, repo, "worktree", "list"), "\n") > 0, c.made, "the worktrees are")
 			})
 		}
 	}

@@ -74,12 +74,8 @@ func TestMergeEachWay(t *testing.T) {
 					t.Errorf("the commit is by %s, parents %v", by, parents)
 				}
 				clean(t, repo, path)
-				if on := gitIn(t, path, "symbolic-ref", "--short", "HEAD"); on != branchName {
-					t.Errorf("the worktree is on %s", on)
-				}
-				if refs := gitIn(t, repo, "for-each-ref", "refs/deepwork/before"); (refs != "") != (way != WayMerge) {
-					t.Errorf("kept: %q", refs)
-				}
+				testkit.Equal(t, gitIn(t, path, "symbolic-ref", "--short", "HEAD"), branchName, "the worktree is on")
+				testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork/before") != "", way != WayMerge, "kept")
 				sound(t, repo, 1)
 				if again, err := k.Merge(t.Context(), landing(path, way)); err != nil || again.Before != again.Commit {
 					t.Errorf("again: %+v, %v", again, err)
@@ -266,9 +262,7 @@ func TestConflicts(t *testing.T) {
 		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
 		write(t, path, "a.txt", "both\n")
 		commit(t, path, "resolved")
-		if parents := gitIn(t, path, "show", "-s", "--format=%P"); parents != head+" "+main {
-			t.Errorf("parents %s", parents)
-		}
+		testkit.Equal(t, gitIn(t, path, "show", "-s", "--format=%P"), head+" "+main, "parents")
 		testkit.Get(k.Merge(t.Context(), landing(path, WaySquash))).Must(t)
 		testkit.Equal(t, show(t, repo, "main", "a.txt"), "both\n", "the resolution is not in main")
 		testkit.Equal(t, read(t, repo, "a.txt"), "both\n", "the resolution is not in main")
@@ -344,9 +338,7 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 				gitIn(t, repo, "update-ref", "refs/heads/main", moved)
 			}
 		}
-		if _, err := k.Merge(t.Context(), landing(path, way)); !errors.Is(err, ErrMoved) {
-			t.Fatal(err)
-		}
+		testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err(), ErrMoved)
 		if gitIn(t, repo, "rev-parse", "main") != moved || gitIn(t, path, "rev-parse", "HEAD") != head || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
 			t.Errorf("%s: something was changed", way)
 		}

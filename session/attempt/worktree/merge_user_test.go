@@ -223,7 +223,5 @@ func TestField08_TheRepositorysSigning(t *testing.T) {
 	before := tip(repo, "main")
 	_, err := k.Merge(t.Context(), landing(path, WayMerge))
 	expectError(t, err, nil, "git config --global gpg.ssh.program \"/opt/sign\"")
-	if tip(repo, "main") != before {
-		t.Error("it was merged")
-	}
+	testkit.Equal(t, tip(repo, "main"), before, "it was merged")
 }

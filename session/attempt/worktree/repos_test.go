@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"deepwork/actor/testkit"
+
 	"deepwork/session/git"
 )
 
@@ -46,9 +48,7 @@ func TestField12_PartialClone(t *testing.T) {
 		}
 		expectError(t, err, nil, "is a partial clone")
 		follow(t, err, "them: ", "\n")
-		if err := fetch(repo); err != nil {
-			t.Errorf("%s, after the command: %v", name, err)
-		}
+		testkit.Works(t, fetch(repo), "%s, after the command", name)
 	}
 }
 
@@ -63,7 +63,5 @@ func TestField12_RepositoryOfAnotherUser(t *testing.T) {
 	expectError(t, err, nil, "git config --global --add safe.directory \""+repo)
 	asUser(t, "")
 	follow(t, err, "you trust it: ", "\n")
-	if err := CheckRepo(t.Context(), repo, "main"); err != nil {
-		t.Errorf("after the command: %v", err)
-	}
+	testkit.Works(t, CheckRepo(t.Context(), repo, "main"), "after the command")
 }

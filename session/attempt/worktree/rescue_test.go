@@ -74,9 +74,7 @@ func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
 	path := create(t, k, repo)
 	write(t, path, "done", "x")
 	tip := commit(t, path, "work")
-	if r := remove(t, k); r.Ref != "" {
-		t.Errorf("kept %+v, though all is committed", r)
-	}
+	testkit.Equal(t, remove(t, k).Ref, "", "kept, though all is committed")
 	testkit.Equal(t, gitIn(t, repo, "rev-parse", branchName), tip, "the branch lost its commit")
 	sound(t, repo, 0)
 }
@@ -295,9 +293,7 @@ func TestSubmodules(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	gitIn(t, path, "submodule", "update", "-q", "--init", "sub")
-	if r := remove(t, k); r.Ref != "" {
-		t.Errorf("kept %v: %s", r, gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
-	}
+	testkit.Equal(t, remove(t, k).Ref, "", "kept")
 	path = create(t, k, repo)
 	gitIn(t, path, "submodule", "update", "-q", "--init", "sub")
 	sub := filepath.Join(path, "sub")
@@ -348,9 +344,7 @@ func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	if got := read(t, path, "t.crlf"); got != "a\r\nb\r\n" {
 		t.Fatalf("checked out as %q", got)
 	}
-	if r := remove(t, k); r.Ref != "" {
-		t.Errorf("line ends were taken for work: %s", gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
-	}
+	testkit.Equal(t, remove(t, k).Ref, "", "line ends were taken for work")
 	path = create(t, k, repo)
 	for _, name := range []string{"new.up", "new.bad", "binary"} {
 		write(t, path, name, "\x00\x01\r\n\n\r\xff"+name)
@@ -410,9 +404,7 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 	}
 	testkit.Equal(t, read(t, path, "new"), "work", "the work is gone")
 	gitIn(t, repo, "worktree", "unlock", path)
-	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
-		t.Error("the work is lost")
-	}
+	testkit.Equal(t, show(t, repo, remove(t, k).Commit, "new"), "work", "the work is lost")
 }
 
 func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
@@ -468,9 +460,7 @@ func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
 	}
 	testkit.Equal(t, read(t, path, "new"), "work", "the work is gone")
 	must(t, os.Rename(away, repo))
-	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
-		t.Error("the work is lost")
-	}
+	testkit.Equal(t, show(t, repo, remove(t, k).Commit, "new"), "work", "the work is lost")
 }
 
 func TestRepositoriesWithSHA256(t *testing.T) {

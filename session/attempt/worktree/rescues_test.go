@@ -194,9 +194,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	}
 	check := func(what string, err error) {
 		t.Helper()
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Works(t, err, "%s", what)
 		if isThere(mark) {
 			t.Errorf("%s: a program of the repository ran", what)
 			os.Remove(mark)
@@ -282,9 +280,7 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	if st, err := k.Status(t.Context(), path, "", "main"); err != nil || len(st.Changed) > 0 {
 		t.Errorf("copies count as changes: %+v, %v", st, err)
 	}
-	if r := remove(t, k); r.Ref != "" {
-		t.Errorf("copies were kept: %+v", r)
-	}
+	testkit.Equal(t, remove(t, k).Ref, "", "copies were kept")
 }
 
 func TestCopiesOfAFolderInside(t *testing.T) {

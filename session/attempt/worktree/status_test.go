@@ -123,9 +123,7 @@ func TestDiff(t *testing.T) {
 	only := func(paths ...string) string {
 		t.Helper()
 		text, _, err := k.Diff(t.Context(), path, "", "main", paths, 0)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, err)
 		return text
 	}
 	if got := only("untracked *.txt"); !strings.Contains(got, "+new") || strings.Contains(got, "other") {

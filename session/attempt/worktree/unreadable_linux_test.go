@@ -86,9 +86,7 @@ func TestField12_RepositoryThatIsReadOnly(t *testing.T) {
 				_, _, err = k.Remove(t.Context(), attemptID, false, nil)
 				expectError(t, err, ErrNotKept, "git may not write to the repository")
 			}
-			if read(t, path, "loose.txt") != "work" {
-				t.Error("the work is gone")
-			}
+			testkit.Equal(t, read(t, path, "loose.txt"), "work", "the work is gone")
 		})
 	}
 }

@@ -108,9 +108,7 @@ func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
 			proxy.Refuse(false)
 			testkit.Until(t, "it can be read", func() bool { return second(r.ReadSession(t.Context(), id, 1)) == nil })
 			now := testkit.Get(r.ReadSession(t.Context(), id, -1)).Must(t)
-			if (now.Revision == 2) != made {
-				t.Errorf("the session has revision %d", now.Revision)
-			}
+			testkit.Equal(t, now.Revision == 2, made, "the session has revision %d", now.Revision)
 			if written, err := r.WriteSession(t.Context(), transition(id, 2)); written == made || err != nil {
 				t.Errorf("the same transition again: %v, %v", written, err)
 			}

@@ -131,9 +131,7 @@ func TestAForeignTransactionDelaysNothing(t *testing.T) {
 	for n := range 3 {
 		makeChange(t, s, fmt.Sprint(n))
 		ids, next := since(t, s, at)
-		if !slices.Equal(ids, []string{fmt.Sprint(n)}) {
-			t.Errorf("followed %v, want %d", ids, n)
-		}
+		testkit.Same(t, ids, []string{fmt.Sprint(n)}, "followed, want %d", n)
 		pruneAll(t, s)
 		if ids, _ := since(t, s, next); len(ids) > 0 {
 			t.Errorf("after the pruning: %v", ids)
@@ -174,9 +172,7 @@ func TestPositionsOfAnotherServer(t *testing.T) {
 	for _, id := range []string{"one", "two"} {
 		makeChange(t, s, id)
 		ids, next := since(t, s, at)
-		if !slices.Equal(ids, []string{id}) {
-			t.Errorf("followed %v, want %s", ids, id)
-		}
+		testkit.Same(t, ids, []string{id}, "followed, want %s", id)
 		pruneAll(t, s)
 		if ids, _ := since(t, s, at); !slices.Equal(ids, []string{"reset"}) {
 			t.Errorf("one that had not read what was pruned: %v", ids)

@@ -70,9 +70,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 		far.Root = "/far"
 		s := testkit.Get(Open(far)).Must(t)
 		defer s.Close(t.Context())
-		if used, err := s.Elsewhere(t.Context()); used != want || err != nil {
-			t.Errorf("another place uses the project: %v, %v", used, err)
-		}
+		testkit.Equal(t, testkit.Get(s.Elsewhere(t.Context())).Must(t), want, "another place uses the project")
 	}
 	here := task.Place{MachineID: o.Machine, Root: o.Root}
 	testkit.Equal(t, gone(here), unknownFor, "a place that nobody knows is gone for")
@@ -117,9 +115,7 @@ func TestPlacesThatAreForgotten(t *testing.T) {
 	}
 	must(t, s.look())
 	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
-		if is, err := s.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root}); is != want || err != nil {
-			t.Errorf("%s is known: %v, %v", root, is, err)
-		}
+		testkit.Equal(t, testkit.Get(s.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root})).Must(t), want, "%s is known", root)
 	}
 }
 

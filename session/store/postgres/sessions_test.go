@@ -92,9 +92,7 @@ func TestATransitionWithoutAReply(t *testing.T) {
 					time.Sleep(3 * time.Second)
 				}
 				testkit.Equal(t, revisionOf(t, direct, id), before+2, "at last it has revision")
-				if found, err := direct.FindRequest(t.Context(), key); found != id || err != nil {
-					t.Errorf("its call is found in %q, %v", found, err)
-				}
+				testkit.Equal(t, testkit.Get(direct.FindRequest(t.Context(), key)).Must(t), id, "its call is found")
 			})
 		}
 	}
@@ -156,9 +154,7 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	must(t, second(one.WriteSession(t.Context(), w)))
 	testkit.FailsWith(t, testkit.Get(two.ReadSession(t.Context(), id, -1)).Err(), store.ErrNotFound, "read from another project")
 	testkit.FailsWith(t, testkit.Get(two.Definition(t.Context(), "d1")).Err(), store.ErrNotFound, "a definition of another project")
-	if found, err := two.FindRequest(t.Context(), *w.Request); found != "" || err != nil {
-		t.Errorf("a request of another project: %q, %v", found, err)
-	}
+	testkit.Equal(t, testkit.Get(two.FindRequest(t.Context(), *w.Request)).Must(t), "", "a request of another project")
 	if all, err := two.ListSessions(t.Context(), store.SessionQuery{}); len(all) > 0 || err != nil {
 		t.Errorf("listed %+v, %v", all, err)
 	}
@@ -177,9 +173,7 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	if now, err := one.ReadSession(t.Context(), id, -1); err != nil || now.Revision != 1 || len(now.Parts) != 1 || now.Parts[0].Body != "1" {
 		t.Errorf("after that of the other project was removed: %+v, %v", now, err)
 	}
-	if n, err := two.PruneDefinitions(t.Context(), time.Now().Add(time.Hour)); n != 1 || err != nil {
-		t.Errorf("%d definitions were removed, %v", n, err)
-	}
+	testkit.Equal(t, testkit.Get(two.PruneDefinitions(t.Context(), time.Now().Add(time.Hour))).Must(t), 1, "definitions were removed")
 	must(t, second(one.Definition(t.Context(), "d1")))
 }
 

@@ -267,9 +267,7 @@ func TestCopyToAFileAndBack(t *testing.T) {
 	for _, sides := range [][2]transfer.Side{{shop(), file}, {s.Side(mine), file}, {file, s.Side(mine)}} {
 		testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), sides[0], sides[1])).Err(), "of this project already", "copied over something")
 	}
-	if after := textOf(t, file, file); !slices.Equal(after, before) {
-		t.Errorf("the file has\n%s\nwant\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
-	}
+	testkit.Same(t, textOf(t, file, file), before, "the file has\n\nwant\n%s", strings.Join(before, "\n"))
 
 	o := options(url)
 	o.Project = "another"

@@ -33,6 +33,7 @@ workflows:
       - {workflow: publish, inputs: {notes: summary, module: module}}
   - {name: isolated, summary: With worktrees, steps: [list, {for_each: endpoints, steps: [port], isolation: worktree}]}
   - {name: nothing, summary: Perhaps nothing, inputs: [{name: mode, description: How}], steps: [{when: {input: mode, is: "on"}, steps: [write]}]}
+  - {name: rounds, summary: Rounds, steps: [{repeat: {steps: [[look, measure], again], until: {output: state, is: done}, at_most: 2}}, write]}
   - {name: note, summary: N, inputs: [{name: what, description: W}, {name: code, description: C, type: files}, {name: as, description: A}], steps: [jot]}
   - {name: publish, summary: P, inputs: [{name: notes, description: N}, {name: module, description: M}], steps: [jot]}
 steps:
@@ -43,6 +44,7 @@ steps:
   - {id: write, name: W, description: W, instructions: W, outputs: {}, reviews: []}
   - {id: fix, name: F, description: F, instructions: F, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
   - {id: look, name: O, description: O, instructions: O, outputs: {state: {type: string, description: S}}, reviews: []}
+  - {id: again, name: A, description: A, instructions: A, outputs: {state: {type: string, description: S}}, reviews: []}
   - {id: jot, name: J, description: J, instructions: J, outputs: {}, reviews: []}
 `
 
@@ -108,6 +110,16 @@ func TestWalksThroughForms(t *testing.T) {
 			go port[1]
 			finish port[1]
 			finish merge:port[1]`,
+		"rounds": `finish look state=done
+			finish measure
+			finish again state=broken
+			go measure
+			go look
+			finish look state=broken
+			finish measure
+			finish again state=done
+			go again
+			finish again state=done`,
 		"nothing": "abort\nfinish -\ngo write",
 	} {
 		t.Run(name, func(t *testing.T) { testkit.Golden(t, "testdata/"+name+".txt", walk(t, j, name, commands), *update) })
@@ -318,9 +330,7 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	for i, was := range reviewers {
 		for k, now := range reviewers {
 			p := Pinned{Reviewer: was}
-			if weaker := p.WeakerReviewer(now) != ""; weaker != (k < i) {
-				t.Errorf("%s after %s is weaker: %t", now, was, weaker)
-			}
+			testkit.Equal(t, p.WeakerReviewer(now) != "", k < i, "%s after %s is weaker", now, was)
 		}
 	}
 }
@@ -346,9 +356,7 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 	}
 	testkit.Equal(t, look(s), "true false false true false true false false false")
 	testkit.Equal(t, fmt.Sprintln(p.QualityAttempts, p.FailedChecks, p.NewestReview().State, p.LastCounted().State, len(p.LastCounted().Failed())), "1 1 void failed 1\n")
-	if s.CollectChecks("a", at) != s {
-		t.Error("a review is taken for checks")
-	}
+	testkit.Equal(t, s.CollectChecks("a", at), s, "a review is taken for checks")
 	again, _ := s.GoTo(memoryDefinition(t, [][]string{{"a"}}), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
 	testkit.Equal(t, look(again), "false false false false false true false false false")
 	open := s.OpenAttempt("a", Attempt{OpenedAt: at, Checks: true})

@@ -129,9 +129,7 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 					if code(err) == 0 {
 						t.Errorf("a duplicate: %v", err)
 					}
-					if after := retitle(tasks[1].ID, "wrong")(q); !errors.Is(after, errLost) {
-						t.Errorf("after the end of the transaction: %v", after)
-					}
+					testkit.FailsWith(t, retitle(tasks[1].ID, "wrong")(q), errLost, "after the end of the transaction")
 					if overlooked {
 						return nil
 					}
@@ -232,9 +230,7 @@ func TestAStatementRunsWhileItsRowsAreRead(t *testing.T) {
 			}
 			return rows.Err()
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, err)
 	}
 }
 
@@ -328,9 +324,7 @@ func TestAKillInMidGroupLeavesNothingOfIt(t *testing.T) {
 	if c.Wait() == nil {
 		t.Fatal("the child has ended well")
 	}
-	if got := taskOf(t, b, s.ID); got.Title != "before" {
-		t.Errorf("title %q, want %q", got.Title, "before")
-	}
+	testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "title")
 	addTask(t, b, rootOf(t, b), "afterwards")
 }
 

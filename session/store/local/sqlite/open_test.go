@@ -216,16 +216,10 @@ func TestReadOnly(t *testing.T) {
 	if list, total, next, err := b.Projects(t.Context(), task.Page{Limit: 5}); len(list) != 0 || total != 0 || next != "" || err != nil {
 		t.Error(list, total, next, err)
 	}
-	if all, err := b.AllAttempts(t.Context()); len(all) != 0 || err != nil {
-		t.Error(all, err)
-	}
-	if err := b.SyncProjects(t.Context(), nil, false); err != nil {
-		t.Error("nothing differs:", err)
-	}
+	testkit.Equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 0)
+	testkit.Works(t, b.SyncProjects(t.Context(), nil, false), "nothing differs")
 	testkit.FailsWith(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false), task.ErrFull)
-	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("reading made a folder", err)
-	}
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Dir(path))).Err(), fs.ErrNotExist, "reading made a folder")
 	w := openAt(t, path, time.Now)
 	p := rootOf(t, w)
 	s := addTask(t, w, p, "one")
@@ -377,9 +371,7 @@ func TestListsUseIndexes(t *testing.T) {
 		"a creation":        second(spy.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two"}, task.Request{Identity: "me", Tool: "t", RequestID: "r"})),
 		"a claim":           second(spy.ClaimNext(t.Context(), "me", 5, nil, task.Limits{})),
 	} {
-		if err != nil {
-			t.Error(what, err)
-		}
+		testkit.Works(t, err, "%v", what)
 	}
 	if len(seen) < 15 {
 		t.Error("only", len(seen), "statements")

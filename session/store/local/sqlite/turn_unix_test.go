@@ -58,9 +58,7 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 			if n := log.Count("is locked by another process"); n == 0 || n > 3 {
 				t.Errorf("logged %d times that it waits: %s", n, log.String())
 			}
-			if got := taskOf(t, b, s.ID); got.Title != "before" {
-				t.Errorf("a reader sees the title %q", got.Title)
-			}
+			testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "a reader sees the title")
 			done := make(chan error, 1)
 			go func() {
 				done <- second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "waits"}, task.Request{}))
@@ -72,14 +70,10 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 				want = "held"
 				testkit.Must(t, c.Process.Signal(syscall.SIGCONT))
 				testkit.Must(t, second(io.WriteString(c.In, "go on\n")))
-				if line := c.Line(); line != "committed" {
-					t.Error(line, c.Err.String())
-				}
+				testkit.Equal(t, c.Line(), "committed", "%v", c.Err.String())
 			}
 			testkit.Must(t, <-done)
-			if got := taskOf(t, b, s.ID); got.Title != want {
-				t.Errorf("title %q, want %q", got.Title, want)
-			}
+			testkit.Equal(t, taskOf(t, b, s.ID).Title, want, "title")
 			_, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
 			if err != nil || total != 2 {
 				t.Errorf("%d tasks, want 2; %v", total, err)

@@ -135,9 +135,7 @@ func TestExhaust(t *testing.T) {
 func TestPooler(t *testing.T) {
 	pooled := Bouncer(t, URL(t))
 	wants(t, pooled, "SELECT 1", `"1";SELECT 1;`)
-	if !strings.Contains(pooled, "schema=test_") {
-		t.Error("no schema in", pooled)
-	}
+	testkit.Contains(t, pooled, "schema=test_", "no schema in")
 }
 
 func TestProxyCuts(t *testing.T) {

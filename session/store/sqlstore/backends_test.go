@@ -1,6 +1,6 @@
-// Package storetest holds the conformance suites of the stores: what callers under
+// The tests are the conformance suites of the stores: what callers under
 // session rely on. All run on every implementation in backends.
-package storetest_test
+package sqlstore_test
 
 import (
 	"cmp"

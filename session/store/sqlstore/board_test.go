@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"context"
@@ -336,9 +336,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	equal(t, now["web"], web, now["web/api"], was["web/api"], now["web/web"], "", now["web/new"] == "", false)
 	now = resync(t, b, project("web", "web", "api"), shop)
 	equal(t, now["web/web"], was["web/web"], now["web/new"], "")
-	if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})).Err())
 }
 
 func TestUnchangedProjectsAreNotWritten(t *testing.T) {

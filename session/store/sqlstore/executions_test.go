@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"context"
@@ -108,9 +108,7 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	_, total, err := e.Newest(t.Context(), "me", 1)
 	testkit.Must(t, err)
 	equal(t, "are kept", total < store.ExecutionsKept, false, total >= store.ExecutionsKept+more, false)
-	if _, err := e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1)); err != nil {
-		t.Error("the newest:", err)
-	}
+	testkit.Works(t, testkit.Get(e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1))).Err(), "the newest")
 	large := executed("", "a", store.ExecutionCompleted, c.at.Add(time.Hour))
 	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
 	for i := range 20 {
