@@ -77,6 +77,8 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 					t.Errorf("%s, when it is back: %v", what, err)
 				}
 			}
+			must(t, s.Close(t.Context()))
+			testkit.FailsWith(t, calls["board"](t.Context()), task.ErrClosed)
 		})
 	}
 }
@@ -142,12 +144,12 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 // The errors of settings that are wrong say what can be done.
 func TestSettingsThatTheServerRefuses(t *testing.T) {
 	t.Parallel()
-	server := pgtest.New(t)
+	url := pgtest.URL(t)
 	for change, want := range map[string][2]string{
 		"the database": {"/postgres?", "/nothere?"},
 		"the role":     {"postgres@", "nobody@"},
 	} {
-		s := openAt(t, strings.Replace(server.URL(), want[0], want[1], 1))
+		s := openAt(t, strings.Replace(url, want[0], want[1], 1))
 		if err := s.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "correct ") || strings.Count(err.Error(), s.Where()) != 1 {
 			t.Errorf("%s: %v", change, err)
 		}

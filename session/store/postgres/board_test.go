@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -258,25 +257,5 @@ func TestTextThatIsNotText(t *testing.T) {
 	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "a\x00b\xffc"}, task.Request{})
 	if err != nil || s.Title != "a\x00b\uFFFDc" {
 		t.Errorf("%+v, %v", s, err)
-	}
-}
-
-func TestTheBoardWithoutItsDatabase(t *testing.T) {
-	t.Parallel()
-	server := pgtest.New(t)
-	s, b := boardOf(t, server.URL(), "shop")
-	must(t, s.Enter(t.Context()))
-	must(t, server.Stop()) // whose processes have all ended
-	for what, call := range map[string]func(ctx context.Context) error{
-		"reading": func(ctx context.Context) error { return second(b.Task(ctx, "x")) },
-		"writing": func(ctx context.Context) error { return b.DeleteTask(ctx, "x") },
-	} {
-		testkit.FailsWith(t, call(t.Context()), store.ErrUnavailable, "%s", what)
-	}
-	must(t, server.Start())
-	testkit.Until(t, "calls succeed", func() bool { return errors.Is(second(b.Task(t.Context(), "x")), task.ErrNotFound) })
-	must(t, s.Close(t.Context()))
-	for _, err := range []error{second(b.Task(t.Context(), "x")), b.DeleteTask(t.Context(), "x")} {
-		testkit.FailsWith(t, err, task.ErrClosed)
 	}
 }
