@@ -26,9 +26,7 @@ func TestIgnore(t *testing.T) {
 		path := filepath.Join(t.TempDir(), ".gitignore")
 		testkit.Must(t, os.WriteFile(path, []byte(c.there), 0o644))
 		added, err := Ignore(path, lines)
-		if added != c.added || err != nil {
-			t.Errorf("%s: %t, %v", name, added, err)
-		}
+		testkit.True(t, added == c.added && err == nil, "%s: %t, %v", name, added, err)
 		testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), c.want, "%s: it holds", name)
 		if added, err := Ignore(path, lines); added || err != nil {
 			t.Errorf("%s, again: %t, %v", name, added, err)

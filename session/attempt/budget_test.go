@@ -61,9 +61,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	own := testkit.Get(s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: next.ProjectID, Title: "x"})).Must(t)
 	_, err := s.StartTaskAttempt(ctx, eve, StartArgs{TaskID: own.TaskID, Executor: "TEST", Repos: start.Repos})
 	refused(t, err, session.StateError, "budget_reached", "attempts.max_cost_usd is 0.3")
-	if strings.Contains(fmt.Sprint(err), "USD") {
-		t.Errorf("it says the costs of others: %v", err)
-	}
+	testkit.True(t, !strings.Contains(fmt.Sprint(err), "USD"), "it says the costs of others: %v", err)
 	// What was queued before waits.
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.reaches(long.AttemptID, task.Waiting)
@@ -213,7 +211,5 @@ func TestOvershootOfBudgets(t *testing.T) {
 			t.Errorf("%+v %v", x, err)
 		}
 	}
-	if ran < 5 || ran > 5+slots-1 {
-		t.Errorf("%d executions of 0.1 USD ran with a budget of 0.5 and %d slots", ran, slots)
-	}
+	testkit.True(t, ran >= 5 && ran <= 5+slots-1, "%d executions of 0.1 USD ran with a budget of 0.5 and %d slots", ran, slots)
 }

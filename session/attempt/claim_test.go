@@ -90,9 +90,7 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 		}
 	})
 	vanishes(t, journal)
-	if Exists(folder + ".removing") {
-		t.Error("the worktrees are left")
-	}
+	testkit.True(t, !Exists(folder+".removing"), "the worktrees are left")
 }
 
 // Two projects may have their worktrees in one folder.
@@ -111,9 +109,7 @@ func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
 	other := two.open()
 	v := other.ends(other.begin(other.newTask("! say x")).AttemptID) // by then it has recovered
 	other.stop()
-	if v.State != "completed" || !Exists(r.Repos[0].WorktreePath) {
-		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
-	}
+	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent that runs is gone: %+v", v)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	if r := s.ends(r.AttemptID); r.State != "completed" || strings.Join(r.Repos[0].ChangedFiles, " ") != "loose.txt" {
 		t.Errorf("%+v", r)
@@ -136,9 +132,7 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 	next := p.open()
 	v := next.ends(next.begin(next.newTask("! say x")).AttemptID)
 	next.stop()
-	if v.State != "completed" || !Exists(r.Repos[0].WorktreePath) {
-		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
-	}
+	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent that runs is gone: %+v", v)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
 }
@@ -185,8 +179,6 @@ func TestOutcomes(t *testing.T) {
 		"with words":            {runner.Exit{Code: 1, Stderr: "no network\ngiving up", EndedAt: at}, task.Failed, true, "The agent ended with exit code 1. Its last lines on stderr:\nno network\ngiving up"},
 	} {
 		o := outcomeOf(c.exit)
-		if o.State != c.want || (o.ExitCode != nil) != c.code || o.EndedAt == nil || !o.EndedAt.Equal(at) || deref(o.Error) != c.why {
-			t.Errorf("%s: %+v", name, o.Ending)
-		}
+		testkit.True(t, o.State == c.want && (o.ExitCode != nil) == c.code && o.EndedAt != nil && o.EndedAt.Equal(at) && deref(o.Error) == c.why, "%s: %+v", name, o.Ending)
 	}
 }

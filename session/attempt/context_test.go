@@ -92,9 +92,7 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
 	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: board.WorkflowCompleted, Step: "nested"}) // is not the task's
 	got := testkit.Get(c.GetContext(ctx)).Must(t)
-	if deref(got.WorkflowSessionID) != "0123abcd" || deref(got.WorkflowStep) != "collect" || deref(got.WorkflowStatus) != "active" || deref(got.JobName) != "release" {
-		t.Errorf("%+v", got)
-	}
+	testkit.True(t, deref(got.WorkflowSessionID) == "0123abcd" && deref(got.WorkflowStep) == "collect" && deref(got.WorkflowStatus) == "active" && deref(got.JobName) == "release", "%+v", got)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
 	if now := s.task(v.TaskID); r.State != "completed" || now.Status != "inprogress" || now.LastAttemptFailed || deref(r.WorkflowStep) != "collect" {

@@ -126,12 +126,8 @@ func TestDeleteTask(t *testing.T) {
 	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
 	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
 	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
-	if Exists(first.Repos[0].WorktreePath) || Exists(s.records(first.AttemptID)) {
-		t.Error("folders of the attempt are left")
-	}
-	if !Exists(third.Repos[0].WorktreePath) || s.get(third.AttemptID).State != "completed" {
-		t.Error("another task's attempt is gone")
-	}
+	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)), "folders of the attempt are left")
+	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed", "another task's attempt is gone")
 	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "worktrees")
 }
 

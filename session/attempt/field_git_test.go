@@ -60,9 +60,7 @@ func TestField07_BranchPrefix(t *testing.T) {
 	attempttest.Refused(t, err, session.StateError, codes.NoBranchLeft, "branch -m deepwork NEW-NAME", "attempts.branch_prefix")
 	p.Configure(func(c *config.Config) { c.Attempts.BranchPrefix = "agents/by-" })
 	r := s.ends(s.begin(v).AttemptID)
-	if r.State != "completed" || !strings.HasPrefix(r.WorkspaceBranch, "agents/by-add-a-basket-") || r.Repos[0].Ahead != 1 {
-		t.Errorf("%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
-	}
+	testkit.True(t, r.State == "completed" && strings.HasPrefix(r.WorkspaceBranch, "agents/by-add-a-basket-") && r.Repos[0].Ahead == 1, "%s on %s: %s", r.State, r.WorkspaceBranch, deref(r.Error))
 }
 
 // An attempt says that its worktree is on another branch, and the removal of its task that this branch stays.
@@ -79,13 +77,9 @@ func TestField04_AWorktreeOnAnotherBranch(t *testing.T) {
 		t.Errorf("ahead %d, notice %q", r.Repos[0].Ahead, deref(r.Notice))
 	}
 	gone, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	if err != nil || !strings.Contains(deref(gone.Notice), "on the branch mine, which stays") || p.Git(p.Root, "log", "-1", "--format=%s", "mine") != "the work" {
-		t.Errorf("removed: %+v, %v", gone, err)
-	}
+	testkit.True(t, err == nil && strings.Contains(deref(gone.Notice), "on the branch mine, which stays") && p.Git(p.Root, "log", "-1", "--format=%s", "mine") == "the work", "removed: %+v, %v", gone, err)
 	v = s.newTask("! exit 0")
 	p.Git(s.ends(s.begin(v).AttemptID).Repos[0].WorktreePath, "checkout", "-q", "--orphan", "unborn")
 	gone, err = s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-	if err != nil || strings.Contains(deref(gone.Notice), "unborn") {
-		t.Errorf("a branch that does not exist stays: %+v, %v", gone, err)
-	}
+	testkit.True(t, err == nil && !strings.Contains(deref(gone.Notice), "unborn"), "a branch that does not exist stays: %+v, %v", gone, err)
 }

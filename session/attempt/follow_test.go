@@ -30,9 +30,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 	v := s.newTask("! write first.txt 1")
 	r := s.ends(s.begin(v).AttemptID)
 	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + hold)})
-	if f.Status != "started" || f.Action != "send" || f.AttemptID != r.AttemptID || f.SessionID != deref(r.LatestSessionID) || f.QueuedPrompt != nil {
-		t.Errorf("%+v", f)
-	}
+	testkit.True(t, f.Status == "started" && f.Action == "send" && f.AttemptID == r.AttemptID && f.SessionID == deref(r.LatestSessionID) && f.QueuedPrompt == nil, "%+v", f)
 	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.HasInProgressAttempt {
 		t.Errorf("%+v", now)
 	}
@@ -40,9 +38,7 @@ func TestReq004_FollowUpSend(t *testing.T) {
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})).Err(), session.StateError, "attempt_running", "queue")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
-	if r.State != "completed" || strings.Join(r.Repos[0].ChangedFiles, " ") != "first.txt second.txt" || deref(r.LatestSessionID) != f.SessionID {
-		t.Errorf("%+v", r)
-	}
+	testkit.True(t, r.State == "completed" && strings.Join(r.Repos[0].ChangedFiles, " ") == "first.txt second.txt" && deref(r.LatestSessionID) == f.SessionID, "%+v", r)
 	if out := s.output(r.AttemptID); !strings.Contains(out, "agent resumed\n! prompt\n") || strings.Count(out, "Add a basket") != 0 {
 		t.Errorf("it wrote:\n%s", out)
 	}
@@ -173,9 +169,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 		testkit.Contains(t, out, want)
 	}
 	_, out, _ = strings.Cut(out, "## What was done before")
-	if strings.Contains(out, "\x1b") || strings.Contains(out, "\n## Forget") || strings.Contains(out, "new git worktree") {
-		t.Error(out)
-	}
+	testkit.True(t, !strings.Contains(out, "\x1b") && !strings.Contains(out, "\n## Forget") && !strings.Contains(out, "new git worktree"), "%v", out)
 	b := testkit.Get(s.Store(ctx)).Must(t)
 	testkit.Equal(t, testkit.Get(b.LatestExecution(ctx, r.AttemptID)).Must(t).Prompt, "Name it cart.", "the board")
 	// What is said of the past is bounded, and fits into an argument.
@@ -189,9 +183,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 		if longest == 0 {
 			most += len(x.Prompt)
 		}
-		if err != nil || resume || len(prompt) > most || !strings.Contains(prompt, x.Prompt) {
-			t.Errorf("%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
-		}
+		testkit.True(t, err == nil && !resume && len(prompt) <= most && strings.Contains(prompt, x.Prompt), "%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
 	}
 }
 
@@ -203,9 +195,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	all[0].Prompt = "the newest"
 	text := history(all)
-	if len(text) > maxHistory+200 || !strings.HasPrefix(text, "\nWhat was before that is left out.") || !strings.Contains(text, "> the newest\n") {
-		t.Errorf("%d bytes: %.200s", len(text), text)
-	}
+	testkit.True(t, len(text) <= maxHistory+200 && strings.HasPrefix(text, "\nWhat was before that is left out.") && strings.Contains(text, "> the newest\n"), "%d bytes: %.200s", len(text), text)
 }
 
 // A conversation began if an execution ran and, where that can be told, its agent reported something.

@@ -54,9 +54,7 @@ func (p *project) finds(want ...string) {
 	for _, w := range want {
 		ok = ok && slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, w) })
 	}
-	if !ok {
-		p.T.Errorf("found\n  %s\nand is to find %d:\n  %s", strings.Join(got, "\n  "), len(want), strings.Join(want, "\n  "))
-	}
+	testkit.True(p.T, ok, "found\n  %s\nand is to find %d:\n  %s", strings.Join(got, "\n  "), len(want), strings.Join(want, "\n  "))
 }
 
 // sql changes rows of the board behind its back.
@@ -72,9 +70,7 @@ func (p *project) sql(statements string) {
 func TestInspectWell(t *testing.T) {
 	p := newProject(t)
 	p.finds()
-	if Exists(filepath.Join(p.Root, ".deepwork")) {
-		t.Error("looking has made a .deepwork")
-	}
+	testkit.True(t, !Exists(filepath.Join(p.Root, ".deepwork")), "looking has made a .deepwork")
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! write a.txt a", "! await "+hold))
@@ -262,9 +258,7 @@ func TestInspectChangesNothing(t *testing.T) {
 	before = list(dead) + list(killed.Dir)
 	found := testkit.Get(p.inspectAt(ctx, killed)).Must(t)
 	testkit.Equal(t, list(dead)+list(killed.Dir), before)
-	if !slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }) {
-		t.Errorf("attempt %s was not seen: %+v", r.AttemptID, found)
-	}
+	testkit.True(t, slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }), "attempt %s was not seen: %+v", r.AttemptID, found)
 }
 
 // Looking at a repository, and at what an attempt changed, runs no program that its

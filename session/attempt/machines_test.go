@@ -184,9 +184,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		shared := testkit.Get(m1.Store(ctx)).Must(t)
 		at := testkit.Get(shared.Attempt(ctx, made.AttemptID)).Must(t)
 		diffs, notice, err := SavedDiff(ctx, shared, at, 10_000)
-		if err != nil || len(diffs) != 1 || !containsAll(diffs[0].Diff, "+from afar", "+later") || !strings.Contains(notice, m2.place.Describe()) {
-			t.Errorf("the changes: %+v, %q, %v", diffs, notice, err)
-		}
+		testkit.True(t, err == nil && len(diffs) == 1 && containsAll(diffs[0].Diff, "+from afar", "+later") && strings.Contains(notice, m2.place.Describe()), "the changes: %+v, %q, %v", diffs, notice, err)
 		if diffs, _, err = SavedDiff(ctx, shared, at, 30); err != nil || !diffs[0].Truncated || len(diffs[0].Diff) > 30 {
 			t.Errorf("a part of the changes: %+v, %v", diffs, err)
 		}
@@ -201,9 +199,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.Root || gone.Notice != nil {
 			t.Fatalf("deleting: %+v, %v", gone, err)
 		}
-		if Exists(got.Repos[0].WorktreePath) || Exists(m2.records(made.AttemptID)) {
-			t.Error("the worktree or the log is still there")
-		}
+		testkit.True(t, !Exists(got.Repos[0].WorktreePath) && !Exists(m2.records(made.AttemptID)), "the worktree or the log is still there")
 	})
 }
 
@@ -244,9 +240,7 @@ func TestAMachineThatIsGone(t *testing.T) {
 		}
 		f.gone(m2.place, 101*time.Second)
 		r := m1.reaches(made.AttemptID, task.Interrupted)
-		if !containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch) {
-			t.Errorf("it does not say where its work is: %s", deref(r.Error))
-		}
+		testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch), "it does not say where its work is: %s", deref(r.Error))
 		refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})).Err(), session.StateError, "machine_gone", "bbbb")
 
 		f.gone(m2.place, 0)
@@ -332,13 +326,9 @@ func TestARemovalThatIsNotAnswered(t *testing.T) {
 		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "not_removed", "bbbb", "Call again")
 		back := p2.machine("bbbb", f)
 		back.ends(back.begin(back.newTask("! say hello")).AttemptID)
-		if !Exists(tree) {
-			t.Error("the worktree of a task that stayed was removed")
-		}
+		testkit.True(t, Exists(tree), "the worktree of a task that stayed was removed")
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		if err != nil || len(gone.Rescued) != 1 || Exists(tree) {
-			t.Errorf("deleting: %+v, %v", gone, err)
-		}
+		testkit.True(t, err == nil && len(gone.Rescued) == 1 && !Exists(tree), "deleting: %+v, %v", gone, err)
 	})
 }
 
@@ -614,8 +604,6 @@ func TestTheEndOfTheOutput(t *testing.T) {
 		if n := len(got); len(data) > reportedOutput || n == 0 || got[n-1].Index != last.Index || !strings.HasSuffix(last.Text, got[n-1].Text) {
 			t.Errorf("%s: %d entries in %d bytes", what, len(got), len(data))
 		}
-		if what != "one" && len(data) < reportedOutput/2 {
-			t.Errorf("%s: only %d bytes", what, len(data))
-		}
+		testkit.True(t, what == "one" || len(data) >= reportedOutput/2, "%s: only %d bytes", what, len(data))
 	}
 }

@@ -115,9 +115,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	if got := strings.Join(kinds, " "); got != "output reasoning message tool_call tool_result tool_call tool_call tool_result tool_result tool_call tool_result message" || len(tail.Entries) > 0 {
 		t.Fatal(got)
 	}
-	if said[3].Tool != "Bash" || said[3].CallID != said[4].CallID || said[4].Text != "hello" {
-		t.Errorf("%+v", said[3:5])
-	}
+	testkit.True(t, said[3].Tool == "Bash" && said[3].CallID == said[4].CallID && said[4].Text == "hello", "%+v", said[3:5])
 	raw := s.output(r.AttemptID)
 	testkit.Contains(t, raw, stream(t, "claude")[0], "the raw output")
 	// A follow-up of an agent that reports nothing.
@@ -210,7 +208,5 @@ func TestOutputOfAWaitingExecution(t *testing.T) {
 	passive.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say second")})
 	r = passive.get(r.AttemptID)
 	reply, err := passive.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &passive.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.3)})
-	if err != nil || len(reply.Messages) > 0 || reply.State != "queued" || reply.NextIndex != -1 {
-		t.Errorf("%+v %v", reply, err)
-	}
+	testkit.True(t, err == nil && len(reply.Messages) == 0 && reply.State == "queued" && reply.NextIndex == -1, "%+v %v", reply, err)
 }

@@ -240,9 +240,7 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		fmt.Sscanf(filepath.Base(m), "saw-%d-", &n)
 		saw, most = saw+1, max(most, n)
 	}
-	if saw != attempts || most > slots || most < 2 {
-		t.Errorf("%d agents ran, %d at once at most", saw, most)
-	}
+	testkit.True(t, saw == attempts && most <= slots && most >= 2, "%d agents ran, %d at once at most", saw, most)
 	eventually(t, func() string { // they count when the board has it
 		if a, b := one.Stats(), two.Stats(); a.Ended[task.Completed]+b.Ended[task.Completed] != uint64(attempts) || a.Started+b.Started != uint64(attempts) {
 			return fmt.Sprintf("the servers count %+v and %+v", a, b)
@@ -281,9 +279,7 @@ func TestSlotsAreGivenInOrder(t *testing.T) {
 	for i, id := range ids[1:] {
 		s.ends(id)
 		fi := testkit.Get(os.Stat(filepath.Join(order, fmt.Sprint(i)))).Must(t)
-		if !fi.ModTime().After(last) {
-			t.Errorf("the %d. ran before the one before it", i)
-		}
+		testkit.True(t, fi.ModTime().After(last), "the %d. ran before the one before it", i)
 		last = fi.ModTime()
 	}
 }

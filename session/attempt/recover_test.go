@@ -84,9 +84,7 @@ func TestSettle(t *testing.T) {
 	testkit.Equal(t, testkit.Get(c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)})).Must(t).State, "stopped", "stopped")
 	testkit.Equal(t, c.get(waits.AttemptID).State, "queued", "the one that waits")
 	all := testkit.Get(c.FindAttempts(ctx, me, runs.AttemptID[:8])).Must(t)
-	if len(all) != 1 || all[0].ID != runs.AttemptID {
-		t.Errorf("found %+v", all)
-	}
+	testkit.True(t, len(all) == 1 && all[0].ID == runs.AttemptID, "found %+v", all)
 	stranger := testkit.Get(c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")).Must(t)
 	testkit.Equal(t, len(stranger), 0, "a stranger found %+v", stranger)
 	c.Serve()
@@ -147,9 +145,7 @@ func TestInterrupted(t *testing.T) {
 	killShim(t, s, r.AttemptID)
 	next := p.open()
 	r = next.ends(r.AttemptID)
-	if r.State != "interrupted" || r.ExitCode != nil || r.QueuedFollowUp != nil || r.Error == nil || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
-		t.Errorf("%+v", r)
-	}
+	testkit.True(t, r.State == "interrupted" && r.ExitCode == nil && r.QueuedFollowUp == nil && r.Error != nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
 	if now := next.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
 		t.Errorf("%+v", now)
 	}

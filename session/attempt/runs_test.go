@@ -155,21 +155,15 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 			testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 			appears(t, up)
 			if c.state == board.Interrupted {
-				if !s.Interrupt(made.RunID) {
-					t.Error("it is not led here")
-				}
+				testkit.True(t, s.Interrupt(made.RunID), "it is not led here")
 			} else {
 				s.stopAttempt(made.RunID)
 			}
 		}
 		s.ends(made.RunID)
 		run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-		if run.State != c.state || run.Reason == nil || i == 0 && !strings.Contains(*run.Reason, "no compiler here") {
-			t.Errorf("after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
-		}
-		if len(advised) > 0 || run.Workspace != "" && Exists(run.Workspace) {
-			t.Errorf("after %q it has a leader or a workspace", c.setup)
-		}
+		testkit.True(t, run.State == c.state && run.Reason != nil && (i != 0 || strings.Contains(*run.Reason, "no compiler here")), "after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
+		testkit.True(t, len(advised) == 0 && (run.Workspace == "" || !Exists(run.Workspace)), "after %q it has a leader or a workspace", c.setup)
 	}
 	p.Configure(func(*config.Config) {})
 	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})).Must(t)

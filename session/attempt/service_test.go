@@ -262,13 +262,9 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 		t.Errorf("after a follow-up: %+v %+v", said, now.Cost)
 	}
 	data, err := os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))
-	if err != nil || string(data) != "more" {
-		t.Errorf("it wrote %q in the worktree: %v", data, err)
-	}
+	testkit.True(t, err == nil && string(data) == "more", "it wrote %q in the worktree: %v", data, err)
 	tail, err := e.TailAttempt(ctx, me, attempt.TailArgs{Target: board.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})
-	if err != nil || len(tail.Messages) != 1 || tail.Messages[0].Text != "asked: more" {
-		t.Errorf("the output of the follow-up: %+v %v", tail, err)
-	}
+	testkit.True(t, err == nil && len(tail.Messages) == 1 && tail.Messages[0].Text == "asked: more", "the output of the follow-up: %+v %v", tail, err)
 
 	long := testkit.Get(start("wait", nil)).Must(t)
 	reaches(long.AttemptID, task.Running)
@@ -276,15 +272,11 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	e = open() // and the agent goes on
 	reaches(long.AttemptID, task.Running)
 	stopped, err := e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &long.AttemptID}})
-	if err != nil || stopped.State != board.Stopped {
-		t.Errorf("after a stop: %+v %v", stopped, err)
-	}
+	testkit.True(t, err == nil && stopped.State == board.Stopped, "after a stop: %+v %v", stopped, err)
 	testkit.Works(t, testkit.Get(e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID})).Err())
 	remotes.mu.Lock()
 	defer remotes.mu.Unlock()
-	if len(remotes.jobs) != 3 || len(remotes.logs) != 1 {
-		t.Errorf("it did %d jobs and has %d logs, want 3 and that of the task that was not deleted", len(remotes.jobs), len(remotes.logs))
-	}
+	testkit.True(t, len(remotes.jobs) == 3 && len(remotes.logs) == 1, "it did %d jobs and has %d logs, want 3 and that of the task that was not deleted", len(remotes.jobs), len(remotes.logs))
 }
 
 func second[T any](_ T, err error) error { return err }

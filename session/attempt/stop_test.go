@@ -38,12 +38,8 @@ func TestStop(t *testing.T) {
 	s.reaches(r.AttemptID, task.Running)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	r = s.stopAttempt(r.AttemptID)
-	if !containsAll(deref(r.Notice), "was dropped", "! say never", "follow_up") {
-		t.Errorf("of what was queued it says %q", deref(r.Notice))
-	}
-	if r.State != "stopped" || r.EndedAt == nil || r.QueuedFollowUp != nil || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
-		t.Errorf("%+v", r)
-	}
+	testkit.True(t, containsAll(deref(r.Notice), "was dropped", "! say never", "follow_up"), "of what was queued it says %q", deref(r.Notice))
+	testkit.True(t, r.State == "stopped" && r.EndedAt != nil && r.QueuedFollowUp == nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
 	if now := s.task(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed || now.HasInProgressAttempt {
 		t.Errorf("%+v", now)
 	}

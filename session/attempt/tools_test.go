@@ -44,21 +44,11 @@ func TestReq004_EveryFieldIsDescribed(t *testing.T) {
 				"TailReply.Entries.Raw", "TailReply.Entries.More": // as in the log: few lines need them
 				name = strings.TrimSuffix(name, ",omitempty")
 			}
-			if name == "" || strings.Contains(name, ",") {
-				t.Errorf("%s has the JSON name %q", at, name)
-			}
-			if len(tag) < 10 {
-				t.Errorf("%s is not described: %q", at, tag)
-			}
-			if strings.HasSuffix(name, "_id") && !strings.Contains(tag, "UUID") && !strings.Contains(tag, "hexadecimal") {
-				t.Errorf("%s does not say what its id looks like: %q", at, tag)
-			}
-			if strings.HasSuffix(name, "_at") && !strings.Contains(tag, "RFC 3339") {
-				t.Errorf("%s does not say how its time is written: %q", at, tag)
-			}
-			if strings.Contains(name, "workspace_id") {
-				t.Errorf("%s is exposed", at)
-			}
+			testkit.True(t, name != "" && !strings.Contains(name, ","), "%s has the JSON name %q", at, name)
+			testkit.True(t, len(tag) >= 10, "%s is not described: %q", at, tag)
+			testkit.True(t, !strings.HasSuffix(name, "_id") || strings.Contains(tag, "UUID") || strings.Contains(tag, "hexadecimal"), "%s does not say what its id looks like: %q", at, tag)
+			testkit.True(t, !strings.HasSuffix(name, "_at") || strings.Contains(tag, "RFC 3339"), "%s does not say how its time is written: %q", at, tag)
+			testkit.True(t, !strings.Contains(name, "workspace_id"), "%s is exposed", at)
 			check(f.Type, at)
 		}
 	}
@@ -214,9 +204,7 @@ func TestWrongArguments(t *testing.T) {
 			t.Errorf("a refused call changed the task: %+v", now)
 		}
 	}
-	if Exists(state.Of(p.Root).Worktrees()) {
-		t.Error("a refused call made a worktree")
-	}
+	testkit.True(t, !Exists(state.Of(p.Root).Worktrees()), "a refused call made a worktree")
 	must(t, starting(func(a *StartArgs) { a.Repos = nil })())
 	all := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: rootTask.TaskID})).Must(t)
 	started := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(all.Attempts[0].AttemptID)})).Must(t)

@@ -86,9 +86,7 @@ func TestNeedsAttention(t *testing.T) {
 		p.Configure(func(c *config.Config) { c.Approval = &config.Approval{Withheld: &test.Withheld} })
 		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
 		i := r.Items[len(r.Items)-1]
-		if (i.Kind == AttentionUntrusted) != (test.title != "") || i.Kind == AttentionUntrusted && (i.Title != test.title || i.Command != "deepwork trust" || len(i.ID) != 16) {
-			t.Errorf("%s: %+v", name, i)
-		}
+		testkit.True(t, (i.Kind == AttentionUntrusted) == (test.title != "") && (i.Kind != AttentionUntrusted || i.Title == test.title && i.Command == "deepwork trust" && len(i.ID) == 16), "%s: %+v", name, i)
 	}
 	p.Configure(func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 2, File: "mine.yml"} })
 	testkit.Contains(t, strings.Join(kinds(me), "\n"), "budget_reached attempts.max_unknown")

@@ -36,9 +36,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 		byName[v.Name] = v
 		attempttest.Times(t, v.CreatedAt, v.UpdatedAt)
 	}
-	if !byName["shop"].IsRoot || byName["shop front"].IsRoot {
-		t.Errorf("%+v", r.Projects)
-	}
+	testkit.True(t, byName["shop"].IsRoot && !byName["shop front"].IsRoot, "%+v", r.Projects)
 	repos := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop front"].ProjectID})).Must(t)
 	paths := map[string]string{}
 	for _, v := range repos.Repos {
@@ -48,9 +46,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 		t.Errorf("the repositories are %v; expected %v", paths, want)
 	}
 	root := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})).Must(t)
-	if len(root.Repos) != 1 || root.Repos[0].Path != p.Root || root.Repos[0].Name != "shop" {
-		t.Errorf("the root's: %+v", root.Repos)
-	}
+	testkit.True(t, len(root.Repos) == 1 && root.Repos[0].Path == p.Root && root.Repos[0].Name == "shop", "the root's: %+v", root.Repos)
 	// Ids outlive a restart and an edit of the config; a page is a part of the list.
 	s.stop()
 	again := p.open()
@@ -100,25 +96,17 @@ func TestReq004_Tasks(t *testing.T) {
 	for _, v := range list.Tasks {
 		got = append(got, v.TaskID)
 	}
-	if !slices.Equal(got, ids) || list.Total != 3 || list.Count != 3 || list.Filters.Limit != 50 || list.Filters.Status != nil {
-		t.Errorf("newest first they are %v, and listed as %+v", ids, list)
-	}
+	testkit.True(t, slices.Equal(got, ids) && list.Total == 3 && list.Count == 3 && list.Filters.Limit == 50 && list.Filters.Status == nil, "newest first they are %v, and listed as %+v", ids, list)
 	v := testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})).Must(t)
-	if v.Title != "Other" || v.Description != nil || v.Status != "done" {
-		t.Errorf("changed: %+v", v)
-	}
+	testkit.True(t, v.Title == "Other" && v.Description == nil && v.Status == "done", "changed: %+v", v)
 	if v, err := s.GetTask(ctx, me, TaskArgs{ids[1]}); err != nil || v.Title != "Task 1" || v.Status != "todo" {
 		t.Errorf("another was changed: %+v", v)
 	}
 	done := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})).Must(t)
-	if done.Count != 1 || done.Total != 1 || done.Tasks[0].TaskID != ids[0] || OrEmpty(done.Filters.Status) != "done" || done.Filters.Limit != 7 {
-		t.Errorf("done are %+v", done)
-	}
+	testkit.True(t, done.Count == 1 && done.Total == 1 && done.Tasks[0].TaskID == ids[0] && OrEmpty(done.Filters.Status) == "done" && done.Filters.Limit == 7, "done are %+v", done)
 	one := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2)})).Must(t)
 	two := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2), Cursor: one.NextCursor})).Must(t)
-	if one.Count != 2 || two.Count != 1 || two.Tasks[0].TaskID != ids[2] || two.NextCursor != nil {
-		t.Errorf("pages: %+v and %+v", one, two)
-	}
+	testkit.True(t, one.Count == 2 && two.Count == 1 && two.Tasks[0].TaskID == ids[2] && two.NextCursor == nil, "pages: %+v and %+v", one, two)
 }
 
 func TestLabelsAndPriority(t *testing.T) {
@@ -157,9 +145,7 @@ func TestCreateTaskOnce(t *testing.T) {
 	second := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
 	testkit.Equal(t, first.TaskID, second.TaskID, "a repeated call made a second task")
 	other := testkit.Get(s.CreateTask(ctx, session.Caller{Identity: "you"}, a)).Must(t)
-	if other.TaskID == first.TaskID {
-		t.Error("another caller's request_id counted")
-	}
+	testkit.True(t, other.TaskID != first.TaskID, "another caller's request_id counted")
 	a.Title = "Two"
 	refused(t, testkit.Get(s.CreateTask(ctx, me, a)).Err(), session.ToolError, "request_id_reused")
 }
@@ -186,9 +172,7 @@ func TestTaskWithWorkflow(t *testing.T) {
 	testkit.Equal(t, OrEmpty(v.WorkflowName), "write")
 	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})).Err(), session.ToolError, "half_a_workflow")
 	v = testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})).Must(t)
-	if v.JobName != nil || v.WorkflowName != nil {
-		t.Errorf("not cleared: %+v", v)
-	}
+	testkit.True(t, v.JobName == nil && v.WorkflowName == nil, "not cleared: %+v", v)
 }
 
 // A task has the values of its workflow's inputs, as far as they are known.
@@ -280,9 +264,7 @@ func TestListTasksIsBounded(t *testing.T) {
 		size := 0
 		for _, v := range r.Tasks {
 			size += len(*v.Description)
-			if len(*v.Description) != MaxPrompt || seen[v.TaskID] {
-				t.Errorf("task %s has %d bytes of description, seen before: %v", v.TaskID, len(*v.Description), seen[v.TaskID])
-			}
+			testkit.True(t, len(*v.Description) == MaxPrompt && !seen[v.TaskID], "task %s has %d bytes of description, seen before: %v", v.TaskID, len(*v.Description), seen[v.TaskID])
 			seen[v.TaskID] = true
 		}
 		if size > listBytes || r.Count != len(r.Tasks) || r.Count == 0 || r.Total != tasks || r.Filters.Limit != MaxLimit {
@@ -292,9 +274,7 @@ func TestListTasksIsBounded(t *testing.T) {
 			break
 		}
 	}
-	if len(seen) != tasks || pages < 2 {
-		t.Errorf("%d tasks in %d pages", len(seen), pages+1)
-	}
+	testkit.True(t, len(seen) == tasks && pages >= 2, "%d tasks in %d pages", len(seen), pages+1)
 }
 
 // A config that is not valid refuses every call and says why.
@@ -304,9 +284,7 @@ func TestBadConfig(t *testing.T) {
 		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
 	})
 	refused(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), session.StateError, "config_invalid", ".deepwork/config.yml")
-	if exists(s.State().Database()) {
-		t.Error("a board was made")
-	}
+	testkit.True(t, !exists(s.State().Database()), "a board was made")
 }
 
 // A board that is not a board is told, and left as it is.
@@ -402,9 +380,7 @@ func TestDependencies(t *testing.T) {
 	second := testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
 	testkit.Same(t, second.DependsOn, []string{first.TaskID})
 	testkit.Same(t, second.BlockedBy, []string{first.TaskID})
-	if first.DependsOn == nil || first.BlockedBy == nil {
-		t.Errorf("null instead of an empty list: %+v", first)
-	}
+	testkit.True(t, first.DependsOn != nil && first.BlockedBy != nil, "null instead of an empty list: %+v", first)
 	update := func(id string, on []string) error {
 		return testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: id, DependsOn: on})).Err()
 	}

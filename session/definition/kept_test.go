@@ -75,9 +75,7 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 		}
 	}
 	edited := testkit.Get(d.Keep(&machine.Definition{Job: def.Job, Workflow: def.Workflow, Ref: def.Ref}, machine.Instructions{"a": "Do it."})).Must(t)
-	if edited.Data == nil || edited.Ref.Hash == def.Ref.Hash || !strings.Contains(string(edited.Data), "Do it.") {
-		t.Errorf("an edit of instructions is kept as %+v", edited.Ref)
-	}
+	testkit.True(t, edited.Data != nil && edited.Ref.Hash != def.Ref.Hash && strings.Contains(string(edited.Data), "Do it."), "an edit of instructions is kept as %+v", edited.Ref)
 
 	look := func(place string) (string, error) {
 		def, err := d.Current(t.Context(), s, place)

@@ -39,9 +39,7 @@ func TestCommentsBecomeOneFollowUp(t *testing.T) {
 	must(t, os.Remove(filepath.Join(r.Repos[0].WorktreePath, "gone.txt")))
 	target := the(r.AttemptID)
 	one := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("loose.txt", 1, "Why?\n")}})
-	if one.Count != 1 || one.Sent != nil || one.Comments[0].Quote != "\tone [31mtwo" || one.Comments[0].By != "local" {
-		t.Errorf("%s", asJSON(one))
-	}
+	testkit.True(t, one.Count == 1 && one.Sent == nil && one.Comments[0].Quote == "\tone [31mtwo" && one.Comments[0].By == "local", "%s", asJSON(one))
 	s.stop()
 	s = p.open()
 	more := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("long.txt", 50, "Not the last."), on("dir/../dir/a.go", 1, "Name it b."), on("long.txt", 10, "Far from a change."),
@@ -89,9 +87,7 @@ Line 1:
 
 Why?
 `
-	if deref(sent.Sent) != "started" || deref(sent.Prompt) != want || sent.Count != 0 {
-		t.Errorf("sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
-	}
+	testkit.True(t, deref(sent.Sent) == "started" && deref(sent.Prompt) == want && sent.Count == 0, "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
 	r = s.ends(r.AttemptID)
 	b := testkit.Get(s.Store(ctx)).Must(t)
 	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != want || !x.FollowUp {
@@ -118,13 +114,9 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	s.reaches(r.AttemptID, task.Running)
 	call := CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "First.")}, Send: true, RequestID: new("x")}
 	first := s.comment(call)
-	if deref(first.Sent) != "queued" || first.Count != 1 || !first.Comments[0].Queued || first.Notice == nil {
-		t.Errorf("%s", asJSON(first))
-	}
+	testkit.True(t, deref(first.Sent) == "queued" && first.Count == 1 && first.Comments[0].Queued && first.Notice != nil, "%s", asJSON(first))
 	again := s.comment(call)
-	if again.Sent != nil || again.Count != 1 || !strings.Contains(deref(again.Notice), "before") {
-		t.Errorf("repeated: %s", asJSON(again))
-	}
+	testkit.True(t, again.Sent == nil && again.Count == 1 && strings.Contains(deref(again.Notice), "before"), "repeated: %s", asJSON(again))
 	both := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Second.")}, Send: true})
 	if q := s.get(r.AttemptID).QueuedFollowUp; deref(both.Sent) != "queued" || both.Count != 2 || q == nil || !containsAll(q.Prompt, "First.", "Second.") {
 		t.Errorf("%s, queued is %+v", asJSON(both), q)
@@ -132,9 +124,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})).Err(), session.ToolError, "unknown_comment", both.Comments[0].CommentID)
 	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})).Must(t)
 	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
-	if kept.Sent != nil || kept.Count != 3 || kept.Comments[0].Queued || !containsAll(deref(kept.Notice), "kept", "queued") {
-		t.Errorf("another one is queued: %s", asJSON(kept))
-	}
+	testkit.True(t, kept.Sent == nil && kept.Count == 3 && !kept.Comments[0].Queued && containsAll(deref(kept.Notice), "kept", "queued"), "another one is queued: %s", asJSON(kept))
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "follow_up_queued", "cancel")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	eventually(t, func() string {

@@ -185,13 +185,9 @@ func TestPushAfterEachExecution(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "backup" })
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
-	if r.PushError != nil {
-		t.Errorf("without commits: %s", *r.PushError)
-	}
+	testkit.True(t, r.PushError == nil, "without commits: %s", *r.PushError)
 	r = s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID)
-	if r.State != "completed" || !containsAll(deref(r.PushError), "backup", "remote.git") {
-		t.Errorf("without the remote: %s, %q", r.State, deref(r.PushError))
-	}
+	testkit.True(t, r.State == "completed" && containsAll(deref(r.PushError), "backup", "remote.git"), "without the remote: %s, %q", r.State, deref(r.PushError))
 	p.Git(p.Root, "init", "-q", "--bare", remote)
 	_, err := Push(ctx, s.Engine, me, PushArgs{Target: the(r.AttemptID), Remote: new("backup")})
 	if must(t, err); s.get(r.AttemptID).PushError != nil {
@@ -256,13 +252,9 @@ func TestDiff(t *testing.T) {
 	r := s.ends(s.begin(s.newTask("! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose and more than fits")).AttemptID)
 	target := the(r.AttemptID)
 	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t)
-	if len(diff.Diffs) != 1 || diff.Truncated || !containsAll(diff.Diffs[0].Diff, "+package basket", "+loose") {
-		t.Errorf("the diff: %+v", diff)
-	}
+	testkit.True(t, len(diff.Diffs) == 1 && !diff.Truncated && containsAll(diff.Diffs[0].Diff, "+package basket", "+loose"), "the diff: %+v", diff)
 	diff = testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target, Paths: []string{"loose.txt"}, MaxBytes: new(40)})).Must(t)
-	if !diff.Truncated || !diff.Diffs[0].Truncated || len(diff.Diffs[0].Diff) > 40 || strings.Contains(diff.Diffs[0].Diff, "basket") {
-		t.Errorf("a part of the diff: %+v", diff)
-	}
+	testkit.True(t, diff.Truncated && diff.Diffs[0].Truncated && len(diff.Diffs[0].Diff) <= 40 && !strings.Contains(diff.Diffs[0].Diff, "basket"), "a part of the diff: %+v", diff)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	testkit.Contains(t, deref(testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t).Notice), r.WorkspaceBranch, "without the worktree")
 	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
@@ -307,14 +299,10 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 		testkit.Equal(t, session.CodeOf(call()), "in_place", "%s", name)
 	}
 	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: at})).Must(t)
-	if len(diff.Diffs) > 0 || diff.Notice == nil || !strings.Contains(*diff.Notice, p.Root) {
-		t.Errorf("the diff is %+v", diff)
-	}
+	testkit.True(t, len(diff.Diffs) == 0 && diff.Notice != nil && strings.Contains(*diff.Notice, p.Root), "the diff is %+v", diff)
 	if now := s.get(made.RunID); len(now.Repos) > 0 || now.PushError != nil {
 		t.Errorf("%+v", now)
 	}
 	testkit.Get(s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})).Must(t)
-	if !exists(p.Root + "/new.txt") {
-		t.Error("its work was removed with its task")
-	}
+	testkit.True(t, exists(p.Root+"/new.txt"), "its work was removed with its task")
 }

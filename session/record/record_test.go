@@ -124,9 +124,7 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 	w := &store.SessionWrite{}
 	testkit.Must(t, Fill(w, first.State, first.Row, next))
 	testkit.Equal(t, *w.Request, Request{"ann", machine.ToolAbort, "q"}.Key())
-	if w.Before != first.State.Revision || w.Status != "aborted" || w.Waiting != "" {
-		t.Errorf("%+v", w.Session)
-	}
+	testkit.True(t, w.Before == first.State.Revision && w.Status == "aborted" && w.Waiting == "", "%+v", w.Session)
 	put(t, r, first.State, next)
 	again := testkit.Get(r.Read(t.Context(), "0000000a", first.State)).Must(t)
 	testkit.Equal(t, string(testkit.Get(again.State.Encode()).Must(t)), string(testkit.Get(next.Encode()).Must(t)))
@@ -138,9 +136,7 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 		t.Error("a definition is stored once")
 	}
 	for a, b := range map[Request]Request{{"a", "bc", "d"}: {"ab", "c", "d"}, {"a", "b", "cd"}: {"a", "bc", "d"}} {
-		if a.Key() == b.Key() {
-			t.Errorf("%+v and %+v have one key", a, b)
-		}
+		testkit.True(t, a.Key() != b.Key(), "%+v and %+v have one key", a, b)
 	}
 	m.records["0000000a"].Revision++
 	testkit.Fails(t, testkit.Get(r.Read(t.Context(), "0000000a", nil)).Err(), "its row has revision")
@@ -172,9 +168,7 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 		}
 		testkit.Contains(t, got, c.want, "%s", name)
 		w := WaitingIn(store.Session{Waiting: got})
-		if len(w.Steps) != 1 || w.Steps[0].ID != "a" || !w.Pin || w.Override != config.OverrideHuman {
-			t.Errorf("%s is read as %+v", name, w)
-		}
+		testkit.True(t, len(w.Steps) == 1 && w.Steps[0].ID == "a" && w.Pin && w.Override == config.OverrideHuman, "%s is read as %+v", name, w)
 	}
 	if w := WaitingIn(store.Session{Waiting: "{"}); w.Steps != nil {
 		t.Errorf("%+v", w)

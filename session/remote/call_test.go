@@ -36,9 +36,7 @@ func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
 		c := s.start(workflow(t, "broken", false, script{err: &source.RefusedError{Text: "disk 7 is full"}}), `{}`)
 		e := c.over(Failed, "workflow_failed")
 		testkit.ContainsAll(t, e.Message, []string{"'broken'", "'plant'", "disk 7 is full", c.id()})
-		if !s.log.has("level=WARN", "disk 7 is full", c.id()) {
-			t.Errorf("not logged: %s", s.log)
-		}
+		testkit.True(t, s.log.has("level=WARN", "disk 7 is full", c.id()), "not logged: %s", s.log)
 		long := s.start(workflow(t, "chatty", false, script{err: &source.RefusedError{Text: strings.Repeat("é", 50_000)}}), `{}`)
 		if e := long.over(Failed, "workflow_failed"); len([]rune(e.Message)) > maxWords+1000 {
 			t.Errorf("%d characters", len([]rune(e.Message)))
@@ -68,9 +66,7 @@ func TestReq003_7_1_ATerminalAnswerIsFinal(t *testing.T) {
 		s := open(t, newRoot(t), p, nil)
 		c := s.start(workflow(t, "quick", true, script{accepted: &source.Answer{ExecutionID: "q", State: source.Completed, Output: json.RawMessage(`7`)}}), `{}`)
 		r, err := c.wait()
-		if err != nil || string(r.Result) != `7` || p.polls != 0 || *r.SourceExecutionID != "q" {
-			t.Errorf("%+v, %v, %d polls", r, err, p.polls)
-		}
+		testkit.True(t, err == nil && string(r.Result) == `7` && p.polls == 0 && *r.SourceExecutionID == "q", "%+v, %v, %d polls", r, err, p.polls)
 		c = s.start(workflow(t, "mute", true, script{accepted: &source.Answer{Output: json.RawMessage(`[3]`)}}), `{}`)
 		if e := c.over(Failed, "workflow_failed"); !strings.Contains(e.Message, "executionType: sync") || string(e.Details["run"].(*Run).Result) != `[3]` {
 			t.Errorf("%q", e.Message)
@@ -112,9 +108,7 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 				}
 				e := call.over(TimedOut, "workflow_timed_out")
 				testkit.Equal(t, time.Since(began), c.want, "took")
-				if !strings.Contains(e.Message, c.words) || len(p.cancelled) != c.cancelled || p.busy != 0 {
-					t.Errorf("%q; cancelled %v, busy %d", e.Message, p.cancelled, p.busy)
-				}
+				testkit.True(t, strings.Contains(e.Message, c.words) && len(p.cancelled) == c.cancelled && p.busy == 0, "%q; cancelled %v, busy %d", e.Message, p.cancelled, p.busy)
 				testkit.Equal(t, mustStatus(t, s.Engine, call.id()).State, TimedOut, "status")
 			})
 		})
@@ -150,12 +144,8 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
 				r := mustStatus(t, s.Engine, c.id())
-				if r.State != Running || r.Progress == nil || *r.Progress.Value != 0.5 || r.Progress.Message != "half way" {
-					t.Errorf("status: %+v", r)
-				}
-				if !s.log.has("remote run progress", "half way", "progress=0.5", "total=1", c.id()) {
-					t.Errorf("not logged: %s", s.log)
-				}
+				testkit.True(t, r.State == Running && r.Progress != nil && *r.Progress.Value == 0.5 && r.Progress.Message == "half way", "status: %+v", r)
+				testkit.True(t, s.log.has("remote run progress", "half way", "progress=0.5", "total=1", c.id()), "not logged: %s", s.log)
 				halves := 0
 				for _, r := range c.progress() {
 					testkit.Equal(t, r.State, Running, "told")
@@ -338,9 +328,7 @@ func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		e := s.start(workflow(t, "w", false, script{panics: true}), `{}`).over(Unknown, "workflow_unknown")
-		if !strings.Contains(e.Message, "cursed") || !s.log.has("panicked", "plant.Execute") && !s.log.has("panicked", "Execute") {
-			t.Errorf("%q", e.Message)
-		}
+		testkit.True(t, strings.Contains(e.Message, "cursed") && (s.log.has("panicked", "plant.Execute") || s.log.has("panicked", "Execute")), "%q", e.Message)
 		if _, err := s.start(workflow(t, "v", false, script{}), `{}`).wait(); err != nil { // in the slot that was given back
 			t.Error(err)
 		}

@@ -83,9 +83,7 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 			c.wait()
 			was := mustStatus(t, s.Engine, c.id())
 			r, err := s.Cancel(t.Context(), "me", c.id())
-			if err != nil || r.State != was.State || r.EndedAt == nil || string(r.Result) != string(was.Result) {
-				t.Errorf("%+v, %v", r, err)
-			}
+			testkit.True(t, err == nil && r.State == was.State && r.EndedAt != nil && string(r.Result) == string(was.Result), "%+v, %v", r, err)
 		}
 		// Completed at its source before it was told: the result is kept.
 		c := s.start(workflow(t, "late", true, script{lasts: time.Hour}), `{}`)

@@ -64,9 +64,7 @@ func TestASuspendedServerOverwritesNothing(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 			testkit.Equal(t, mustStatus(t, a.Engine, c.id()).State, Completed)
-			if a.log.has("level=ERROR") {
-				t.Error(a.log)
-			}
+			testkit.True(t, !a.log.has("level=ERROR"), "%v", a.log)
 		})
 	}
 }
@@ -241,9 +239,7 @@ func TestCancelOfAnotherServersRun(t *testing.T) {
 			t.Errorf("another's run: %v", err)
 		}
 		r, err := from.Cancel(t.Context(), "me", c.id())
-		if err != nil || r.State != Cancelled {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.True(t, err == nil && r.State == Cancelled, "%+v, %v", r, err)
 		c.over(Cancelled, "workflow_cancelled")
 		if r, err = from.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Cancelled {
 			t.Errorf("one that has ended: %+v, %v", r, err)

@@ -81,9 +81,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 				testkit.Equal(t, r.State, Running)
 				testkit.Equal(t, s.Stats().Running, 0)
 				// Nobody follows it: who asks is told so, and why, and does not wait in vain.
-				if r.Error == nil || !strings.Contains(*r.Error, "server that followed it is gone") || !strings.Contains(*r.Error, syscall.ENOSPC.Error()) {
-					t.Errorf("it says %v", r.Error)
-				}
+				testkit.True(t, r.Error != nil && strings.Contains(*r.Error, "server that followed it is gone") && strings.Contains(*r.Error, syscall.ENOSPC.Error()), "it says %v", r.Error)
 			}
 		}
 		time.Sleep(time.Hour)
@@ -133,9 +131,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	s.stop()
 	path := state.Of(root).Database()
 	data, err := os.ReadFile(path)
-	if err != nil || bytes.Contains(data, []byte("hunter2")) {
-		t.Errorf("the arguments are in the database; %v", err)
-	}
+	testkit.True(t, err == nil && !bytes.Contains(data, []byte("hunter2")), "the arguments are in the database; %v", err)
 	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, ".deepwork"))).Err(), fs.ErrNotExist, "made in the project")
 	testkit.Must(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600))
 	s = open(t, root, newPlant(), nil)
@@ -212,9 +208,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		stuck := s.Close(ctx)
-		if len(stuck) != 1 || stuck[0] != "remote run "+c.id() {
-			t.Errorf("stuck: %v", stuck)
-		}
+		testkit.True(t, len(stuck) == 1 && stuck[0] == "remote run "+c.id(), "stuck: %v", stuck)
 		refusedAs(t, func() error { _, err := c.wait(); return err }(), Running, "shutting_down")
 		time.Sleep(2 * time.Minute)
 		s.closed = false

@@ -43,9 +43,7 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 		for i, c := range calls {
 			testkit.Get(c.wait()).Must(t)
 			told := c.progress()
-			if i >= 2 && (told[0].Progress == nil || told[len(told)-1].Progress != nil) {
-				t.Errorf("run %d was told %+v", i, told)
-			}
+			testkit.True(t, i < 2 || told[0].Progress != nil && told[len(told)-1].Progress == nil, "run %d was told %+v", i, told)
 		}
 		testkit.Equal(t, p.most, 2)
 		testkit.Same(t, p.inputs, want)
@@ -126,9 +124,7 @@ func TestTooManyWait(t *testing.T) {
 			}
 		}
 		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)).Err(), session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
-		if s.Going() {
-			t.Error("a refused call is kept")
-		}
+		testkit.True(t, !s.Going(), "a refused call is kept")
 	})
 }
 
@@ -265,9 +261,7 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	add := c.Snapshot().Tool("add")
 
 	r, err := s.Call(t.Context(), "me", add, json.RawMessage(`{"a":1}`), nil)
-	if err != nil || string(r.Result) != `{"sum": 3}` || r.State != Completed || r.Source != "system" || r.WorkflowID != "w-add" {
-		t.Errorf("%+v, %v", r, err)
-	}
+	testkit.True(t, err == nil && string(r.Result) == `{"sum": 3}` && r.State == Completed && r.Source == "system" && r.WorkflowID == "w-add", "%+v, %v", r, err)
 	for _, arguments := range []string{``, `{"a":"one"}`} {
 		wantCode(t, testkit.Get(s.Call(t.Context(), "me", add, json.RawMessage(arguments), nil)).Err(), session.ToolError, "invalid_arguments", "'add'", "a")
 	}

@@ -73,9 +73,7 @@ func TestStatusIsForWhoStartedIt(t *testing.T) {
 		c.wait()
 		_, err := s.Status(t.Context(), "other", c.id())
 		wantCode(t, err, session.StateError, "unknown_run", c.id(), "No execution is known")
-		if strings.Contains(err.Error(), "(w,") {
-			t.Errorf("%v reveals another's execution", err)
-		}
+		testkit.True(t, !strings.Contains(err.Error(), "(w,"), "%v reveals another's execution", err)
 		wantCode(t, testkit.Get(s.Status(t.Context(), "other", "x-1")).Err(), session.ToolError, "invalid_execution_id", "x-1")
 	})
 }
@@ -92,9 +90,7 @@ func TestStatusOfWhatIsNotThere(t *testing.T) {
 		}
 		_, err := s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
 		wantCode(t, err, session.StateError, "unknown_run", "(w22, completed)", "(w3, completed)", "and 3 older")
-		if strings.Contains(err.Error(), "(w2,") {
-			t.Errorf("%v", err)
-		}
+		testkit.True(t, !strings.Contains(err.Error(), "(w2,"), "%v", err)
 		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "../../x")).Err(), session.ToolError, "invalid_execution_id")
 	})
 }
@@ -125,9 +121,7 @@ func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 		if interval := 2 * time.Second; polls != int(time.Hour/interval) {
 			t.Errorf("asked %d times in an hour", polls)
 		}
-		if !s.log.has("level=WARN", "it restarts", c.id()) {
-			t.Error("not logged")
-		}
+		testkit.True(t, s.log.has("level=WARN", "it restarts", c.id()), "not logged")
 		back := time.Now()
 		if r, err := c.wait(); err != nil || r.State != Completed || time.Since(back) > 2*time.Second {
 			t.Errorf("%+v, %v, %v after it was back", r, err, time.Since(back))
@@ -230,9 +224,7 @@ func TestAPollThatHangsIsGivenUp(t *testing.T) {
 func TestAResultThatIsNoJSON(t *testing.T) {
 	s := open(t, newRoot(t), newPlant(), nil)
 	r, err := s.start(workflow(t, "w", false, script{answer: source.Answer{Output: json.RawMessage(`all "is" well`)}}), `{}`).wait()
-	if err != nil || string(r.Result) != `"all \"is\" well"` {
-		t.Errorf("%s, %v", r.Result, err)
-	}
+	testkit.True(t, err == nil && string(r.Result) == `"all \"is\" well"`, "%s, %v", r.Result, err)
 }
 
 // TestTheProgressOfARunThatIsOver is what its source said with the end; else how far

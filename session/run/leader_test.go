@@ -75,9 +75,7 @@ func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
 	testkit.ContainsAll(t, got, []string{"# Goal\n\nShip it\n\n# Your step: draft\n", "workflow alpha/main", "on the steps review: leave", "Commit the files", `session_id "0123abcd", step_id "draft"`, "> half done\n> see notes.md\n", "not finished: the tests fail"})
 	alone := testkit.Get(firstPrompt("g", s, step, nil, nil, "", false)).Must(t)
 	for _, other := range []string{"Other agents", "Commit", "before"} {
-		if strings.Contains(alone, other) {
-			t.Errorf("an agent alone is told of %q:\n%s", other, alone)
-		}
+		testkit.True(t, !strings.Contains(alone, other), "an agent alone is told of %q:\n%s", other, alone)
 	}
 }
 

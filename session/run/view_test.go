@@ -96,9 +96,7 @@ func TestLook(t *testing.T) {
 	want := "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]"
 	testkit.Equal(t, fmt.Sprint(r.Plan), want, "the plan")
 	first := v.Tree.Entries[0][0]
-	if first.Took != 7*time.Second || *first.USD != 1 || first.Last != "said" || len(first.Agents) != 2 || first.Agents[0].EndedAt == r.Steps[0].EndedAt {
-		t.Errorf("the first step is %+v", first)
-	}
+	testkit.True(t, first.Took == 7*time.Second && *first.USD == 1 && first.Last == "said" && len(first.Agents) == 2 && first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
 	if nested := first.Nested[0].Entries[0][0]; nested.Last != "says" || nested.Since == nil {
 		t.Errorf("the nested step is %+v", nested)
 	}

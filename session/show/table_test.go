@@ -39,9 +39,7 @@ func TestATableFitsTheScreen(t *testing.T) {
 			testkit.Equal(t, strings.TrimRight(line, " \n")+"\n", line, "at %d it ends with blanks", width)
 		}
 		testkit.ContainsAll(t, got, []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "}, "at %d", width)
-		if strings.Contains(got, "NONE") || strings.Contains(got, "\x1b") {
-			t.Errorf("at %d: %q", width, got)
-		}
+		testkit.True(t, !strings.Contains(got, "NONE") && !strings.Contains(got, "\x1b"), "at %d: %q", width, got)
 	}
 	testkit.Equal(t, printed(6, func(s *Screen) {
 		s.Table([]Column{{Title: "AB"}, {Title: "CD", Optional: true}}, [][]string{{"1", "2"}})

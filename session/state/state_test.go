@@ -143,9 +143,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for n := range ids {
-		if ids[n] != ids[0] || !bytes.Equal(macs[n], macs[0]) {
-			t.Errorf("the %dth differs", n)
-		}
+		testkit.True(t, ids[n] == ids[0] && bytes.Equal(macs[n], macs[0]), "the %dth differs", n)
 	}
 }
 

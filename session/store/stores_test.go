@@ -36,11 +36,7 @@ func (m someMembers) Alive(id string) bool { return m[id] }
 func TestACensusAsksOnce(t *testing.T) {
 	m := someMembers{"a": true}
 	alive := Census(m)
-	if !alive("a") || alive("b") {
-		t.Error("it reports otherwise")
-	}
+	testkit.True(t, alive("a") && !alive("b"), "it reports otherwise")
 	delete(m, "a")
-	if !alive("a") || Census(m)("a") {
-		t.Error("it has no memory, or too long a one")
-	}
+	testkit.True(t, alive("a") && !Census(m)("a"), "it has no memory, or too long a one")
 }

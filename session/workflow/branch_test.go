@@ -64,9 +64,7 @@ func TestGitBranchModes(t *testing.T) {
 	p.write("untracked.txt", "never matters")
 	_, err = begin()
 	refused(t, err, session.StateError, "dirty_tree", "tracked.txt")
-	if strings.Contains(err.Error(), "untracked") {
-		t.Errorf("an untracked file counts: %v", err)
-	}
+	testkit.True(t, !strings.Contains(err.Error(), "untracked"), "an untracked file counts: %v", err)
 	p.git("checkout", "-q", "tracked.txt")
 	r, err := begin()
 	if err != nil || r.BeginStep.BranchName != "deepwork/alpha-main-i-4" || r.BeginStep.BranchStatus != machine.BranchCheckedOut {
@@ -113,9 +111,7 @@ func TestBranchesOfOneName(t *testing.T) {
 	made := strings.Fields(p.git("for-each-ref", "--format=%(refname:short)", "refs/heads/deepwork"))
 	slices.Sort(names)
 	slices.Sort(made)
-	if !slices.Equal(slices.Compact(slices.Clone(names)), made) || len(made) != len(names) {
-		t.Errorf("the sessions have the branches %q, and git %q", names, made)
-	}
+	testkit.True(t, slices.Equal(slices.Compact(slices.Clone(names)), made) && len(made) == len(names), "the sessions have the branches %q, and git %q", names, made)
 }
 
 // A branch that was not made when its session began, though that is stored, is made by the session's next call

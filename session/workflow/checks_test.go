@@ -101,9 +101,7 @@ func (k *checking) hands(want machine.Status, words ...string) *machine.FinishRe
 		k.t.Fatalf("status %s, want %s: %s", r.Status, want, toJSON(k.t, r))
 	}
 	for _, w := range words {
-		if r.Feedback == nil || !strings.Contains(*r.Feedback, w) {
-			k.t.Errorf("the feedback does not say %q: %s", w, toJSON(k.t, r.Feedback))
-		}
+		testkit.True(k.t, r.Feedback != nil && strings.Contains(*r.Feedback, w), "the feedback does not say %q: %s", w, toJSON(k.t, r.Feedback))
 	}
 	return r
 }

@@ -45,9 +45,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 			if r.BeginStep == nil || r.BeginStep.StepID != "two" || r.BeginStep.Instructions != "Do two.\n" {
 				t.Fatalf("reply %s", toJSON(t, r))
 			}
-			if r.Notice == nil || !strings.Contains(*r.Notice, "alpha") || !strings.Contains(*r.Notice, "definition it has") {
-				t.Errorf("notice %v", r.Notice)
-			}
+			testkit.True(t, r.Notice != nil && strings.Contains(*r.Notice, "alpha") && strings.Contains(*r.Notice, "definition it has"), "notice %v", r.Notice)
 			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
 			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 		})
@@ -99,12 +97,8 @@ func TestGoToStep(t *testing.T) {
 		t.Fatalf("reply %s, %v", toJSON(t, r), err)
 	}
 	s := p.record(id)
-	if s.Progress("c") != nil || s.Progress("b").CompletedAt != nil || s.Progress("a").CompletedAt == nil {
-		t.Errorf("record %s", toJSON(t, s.StepProgress))
-	}
-	if len(s.History) != 1 || s.History[0].To != "b" || s.History[0].From != "c" || s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] != "r.md" {
-		t.Errorf("history %s", toJSON(t, s.History))
-	}
+	testkit.True(t, s.Progress("c") == nil && s.Progress("b").CompletedAt == nil && s.Progress("a").CompletedAt != nil, "record %s", toJSON(t, s.StepProgress))
+	testkit.True(t, len(s.History) == 1 && s.History[0].To == "b" && s.History[0].From == "c" && s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] == "r.md", "history %s", toJSON(t, s.History))
 	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(p.root, "r.md"))).Err(), "the file is gone")
 	// The same outputs finish b again: it is no repetition.
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`).BeginStep), "c", "reply")
@@ -157,9 +151,7 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 	c2 := p.open(at(second)).Connect("local")
 	r, err := c2.Step(ctx, StepArgs{SessionID: &id})
 	testkit.Must(t, err)
-	if len(r.CompletedSteps) != 1 || r.CompletedSteps[0].Machine != "red (aaaaaaaa), in /home/red/p" {
-		t.Errorf("completed steps %+v", r.CompletedSteps)
-	}
+	testkit.True(t, len(r.CompletedSteps) == 1 && r.CompletedSteps[0].Machine == "red (aaaaaaaa), in /home/red/p", "completed steps %+v", r.CompletedSteps)
 	p.finish(c2, `{"outputs": {"report": "two.md"}}`)
 	end := p.finish(c2, `{"outputs": {"report": "three.md"}}`)
 	if s := *end.Summary; strings.Contains(s, "no longer there") || !strings.Contains(s, "step 'one' are on the machine red (aaaaaaaa), in /home/red/p.") || strings.Contains(s, "step 'two'") {
@@ -172,9 +164,7 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 		} `json:"step_progress"`
 	}
 	err = json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept)
-	if err != nil || kept.Place != second || kept.Progress["one"].Place != first || kept.Progress["three"].Place != second {
-		t.Errorf("the record has %+v, %v", kept, err)
-	}
+	testkit.True(t, err == nil && kept.Place == second && kept.Progress["one"].Place == first && kept.Progress["three"].Place == second, "the record has %+v, %v", kept, err)
 }
 
 // A checkout on another machine may have another path than the one where the session began: its own files are
@@ -212,9 +202,7 @@ func TestGetWorkflowsShowsMissingInstructions(t *testing.T) {
 	for range 2 {
 		r, err := c.GetWorkflows(ctx)
 		testkit.Must(t, err)
-		if string(r.Errors) != "[]" || r.Notice != nil {
-			t.Errorf("errors %s, notice %v", r.Errors, r.Notice)
-		}
+		testkit.True(t, string(r.Errors) == "[]" && r.Notice == nil, "errors %s, notice %v", r.Errors, r.Notice)
 		testkit.Must(t, os.Remove(file))
 		if r, err = c.GetWorkflows(ctx); err != nil {
 			t.Fatal(err)

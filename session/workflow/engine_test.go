@@ -61,14 +61,10 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	r, err := c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})
 	testkit.Must(t, err)
 	b := r.BeginStep
-	if !machine.IsSessionID(b.SessionID) {
-		t.Errorf("session_id %q", b.SessionID)
-	}
+	testkit.True(t, machine.IsSessionID(b.SessionID), "session_id %q", b.SessionID)
 	testkit.Equal(t, b.BranchName, "deepwork/alpha-main-acme-Inc", "branch_name")
 	testkit.Equal(t, b.JobDir, filepath.Join(p.root, ".deepwork", "jobs", "alpha"), "job_dir")
-	if b.Instructions != "Do one.\n" || *b.CommonJobInfo != "Common to all steps of alpha." {
-		t.Errorf("instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
-	}
+	testkit.True(t, b.Instructions == "Do one.\n" && *b.CommonJobInfo == "Common to all steps of alpha.", "instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
 	want := `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},` +
 		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`
 	testkit.Equal(t, toJSON(t, b.ExpectedOutputs), want, "outputs")
@@ -77,9 +73,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	testkit.Equal(t, toJSON(t, b.QualityCriteria), `["Is it eager?","Is it fine?"]`, "criteria")
 	testkit.Equal(t, toJSON(t, r.Stack), `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]`, "stack")
 	s := p.record(b.SessionID)
-	if s.Status != machine.Active || s.Goal != "the goal" || s.Progress("one") == nil || s.Progress("one").CompletedAt != nil {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	testkit.True(t, s.Status == machine.Active && s.Goal == "the goal" && s.Progress("one") != nil && s.Progress("one").CompletedAt == nil, "record %s", toJSON(t, s))
 	if p.url != "" {
 		return
 	}
@@ -129,9 +123,7 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	if r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.BeginStep != nil {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
-	if !strings.Contains(*r.Summary, "alpha/main' is completed") {
-		t.Errorf("summary %q", *r.Summary)
-	}
+	testkit.True(t, strings.Contains(*r.Summary, "alpha/main' is completed"), "summary %q", *r.Summary)
 	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
 	if s := p.record(id); s.Status != machine.Completed || s.CompletedAt == nil {
 		t.Errorf("record %s", toJSON(t, s))
@@ -147,9 +139,7 @@ func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
 	inner := p.start(c, "beta", "main").BeginStep.SessionID
 	p.write("r.md", "x")
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
-	if r.BeginStep.SessionID != outer || r.Stack[0].Step != "two" || r.Stack[1].Step != "one" || r.Stack[1].SessionID != inner {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.BeginStep.SessionID == outer && r.Stack[0].Step == "two" && r.Stack[1].Step == "one" && r.Stack[1].SessionID == inner, "reply %s", toJSON(t, r))
 	testkit.Equal(t, *p.record(inner).ParentSessionID, outer, "parent")
 }
 
@@ -205,9 +195,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "refused calls changed the record")
 	// 5.3: optional ones may be left out; links and absolute paths inside are fine.
 	r := p.finish(c, `{"outputs":{"parts":["dir/b.md","`+filepath.ToSlash(filepath.Join(p.root, "a.md"))+`"],"report":"abs.md","extra":null}}`)
-	if r.Status != machine.WorkflowComplete || !strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`) {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`), "reply %s", toJSON(t, r))
 	// Seed 001: a list, where the step declares exactly one output.
 	p.start(c, "single", "main")
 	testkit.Equal(t, p.finish(c, `{"outputs":["a.md","dir/b.md"]}`).Status, machine.WorkflowComplete, "reply")
@@ -227,18 +215,14 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	}
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
 	for _, w := range []string{"Quality review required", name, "subagent", "quality_review_override_reason"} {
-		if !strings.Contains(*r.Feedback, w) {
-			t.Errorf("the feedback does not say %q: %s", w, *r.Feedback)
-		}
+		testkit.True(t, strings.Contains(*r.Feedback, w), "the feedback does not say %q: %s", w, *r.Feedback)
 	}
 	text, err := os.ReadFile(filepath.Join(p.root, name))
 	testkit.Must(t, err)
 	for _, w := range []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "} {
 		testkit.Contains(t, string(text), w, "the review does not say:\n%s", text)
 	}
-	if strings.Contains(string(text), "must not be inlined") {
-		t.Error("the review has the file's content")
-	}
+	testkit.True(t, !strings.Contains(string(text), "must not be inlined"), "the review has the file's content")
 	testkit.Equal(t, len(testkit.Get(p.open().Inspect(ctx)).Must(t).Findings), 0, "there are the findings")
 	// 001.4.9: an override skips the review, and is recorded.
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)
@@ -246,9 +230,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	o := p.record(id).Progress("one").Overrides
-	if len(o) != 1 || o[0].Reason != "a subagent passed it" || o[0].Identity != "local" || o[0].At.IsZero() || o[0].Skipped[0] != "step" {
-		t.Errorf("overrides %s", toJSON(t, o))
-	}
+	testkit.True(t, len(o) == 1 && o[0].Reason == "a subagent passed it" && o[0].Identity == "local" && !o[0].At.IsZero() && o[0].Skipped[0] == "step", "overrides %s", toJSON(t, o))
 }
 
 func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
@@ -279,17 +261,11 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 		t.Errorf("record %s", toJSON(t, s))
 	}
 	again, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b})
-	if err != nil || toJSON(t, again) != toJSON(t, r) {
-		t.Errorf("repeated: %s, %v", toJSON(t, again), err)
-	}
+	testkit.True(t, err == nil && toJSON(t, again) == toJSON(t, r), "repeated: %s, %v", toJSON(t, again), err)
 	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"}) // the top, whose parent is gone: its parent's parent goes on
-	if err != nil || r.AbortedWorkflow != "gamma/main" || *r.ResumedWorkflow != "alpha/main" {
-		t.Errorf("reply %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.AbortedWorkflow == "gamma/main" && *r.ResumedWorkflow == "alpha/main", "reply %s, %v", toJSON(t, r), err)
 	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"})
-	if err != nil || r.ResumedWorkflow != nil || r.ResumedStep != nil || len(r.Stack) != 0 {
-		t.Errorf("reply %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.ResumedWorkflow == nil && r.ResumedStep == nil && len(r.Stack) == 0, "reply %s, %v", toJSON(t, r), err)
 	_, err = c.Abort(ctx, AbortArgs{Explanation: "more"})
 	refused(t, err, session.StateError, "no_active_session")
 	_, _ = a, g

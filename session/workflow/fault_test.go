@@ -95,9 +95,7 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 			lose()
 			testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 			s := p.record(id)
-			if s.Status != machine.Aborted || len(s.History) != 1 || len(s.History[0].Progress) != 2 || s.Revision != 3 {
-				t.Errorf("record %s", toJSON(t, s))
-			}
+			testkit.True(t, s.Status == machine.Aborted && len(s.History) == 1 && len(s.History[0].Progress) == 2 && s.Revision == 3, "record %s", toJSON(t, s))
 		})
 	}
 }

@@ -36,9 +36,7 @@ func TestForms_ForEach(t *testing.T) {
 	if r.BeginStep.StepID != "port[0]" || string(r.BeginStep.Item.Value) != `"a"` || r.BeginStep.Item.Count != 3 || r.BeginStep.Instructions != "Do port.\n" {
 		t.Errorf("begin_step %s", toJSON(t, r.BeginStep))
 	}
-	if len(r.ConcurrentSteps) != 1 || r.ConcurrentSteps[0].StepID != "port[1]" || string(r.ConcurrentSteps[0].Item.Value) != `{"b": 1}` {
-		t.Errorf("concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
-	}
+	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "port[1]" && string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"}}`))
 	refused(t, err, session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
 	for _, early := range []string{"verify[0]", "port[2]"} {
@@ -59,13 +57,9 @@ func TestForms_ForEach(t *testing.T) {
 		}
 		r = p.finish(c, `{"outputs":`+out+`,"step_id":"`+step+`"}`)
 	}
-	if r.BeginStep != nil || fmt.Sprint(r.PendingConcurrentSteps) != "[verify[0]]" {
-		t.Errorf("before the last: %s", toJSON(t, r))
-	}
+	testkit.True(t, r.BeginStep == nil && fmt.Sprint(r.PendingConcurrentSteps) == "[verify[0]]", "before the last: %s", toJSON(t, r))
 	step, err := c.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || step.BeginStep.StepID != "verify[0]" || len(step.ConcurrentSteps) > 0 {
-		t.Errorf("get_step: %s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && step.BeginStep.StepID == "verify[0]" && len(step.ConcurrentSteps) == 0, "get_step: %s, %v", toJSON(t, step), err)
 	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"list","outputs":{"todo":"list.json"}},{"step_id":"port","items":"3 of 3","outputs":{}},{"step_id":"verify","items":"2 of 3","outputs":{}}]`)
 	if r = p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "sum" {
 		t.Errorf("after the last item: %s", toJSON(t, r))
@@ -101,9 +95,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 			break
 		}
 	}
-	if len(seen) != 50 || seen[49] != "port[49]" {
-		t.Errorf("get_step shows %v", seen)
-	}
+	testkit.True(t, len(seen) == 50 && seen[49] == "port[49]", "get_step shows %v", seen)
 	_, err := c.Step(ctx, StepArgs{Cursor: new("99")})
 	refused(t, err, session.ToolError, codes.BadCursor)
 	for i := range 70 {
@@ -120,9 +112,7 @@ func TestForms_Repeat(t *testing.T) {
 	srv := p.open()
 	c := srv.Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
-	if began.Round == nil || began.Round.Number != 1 || began.Round.AtMost != 2 || began.Round.Until != `output said is "done"` {
-		t.Errorf("the first round: %s", toJSON(t, began))
-	}
+	testkit.True(t, began.Round != nil && began.Round.Number == 1 && began.Round.AtMost == 2 && began.Round.Until == `output said is "done"`, "the first round: %s", toJSON(t, began))
 	p.finish(c, `{"outputs":{}}`)
 	r := p.finish(c, `{"outputs":{"said":"broken"}}`)
 	if r.BeginStep == nil || r.BeginStep.StepID != "look" || r.BeginStep.Round.Number != 2 || !strings.Contains(r.BeginStep.Round.Failed, `"broken"`) || !strings.Contains(*r.Feedback, "Round 2 of 2") {
@@ -246,9 +236,7 @@ func TestForms_DroppedItem(t *testing.T) {
 		t.Errorf("%d of %d steps are done, want 4 of 5: %v", x.Done, x.Total, err)
 	}
 	step, err := c.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || step.BeginStep.StepID != "sum" {
-		t.Errorf("after the last item: %s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && step.BeginStep.StepID == "sum", "after the last item: %s, %v", toJSON(t, step), err)
 	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) || !strings.Contains(*r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)") {
 		t.Errorf("at the end: %s", toJSON(t, r))
 	}
@@ -266,9 +254,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 		}
 	}).Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
-	if began.Round == nil || !strings.HasSuffix(began.Round.Until, "check.sh passes") {
-		t.Errorf("the first round: %s", toJSON(t, began))
-	}
+	testkit.True(t, began.Round != nil && strings.HasSuffix(began.Round.Until, "check.sh passes"), "the first round: %s", toJSON(t, began))
 	p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, s.runs(), 0, "it ran before the last step of the round")
 	r := p.finish(c, `{"outputs":{}}`)
@@ -282,9 +268,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 		t.Errorf("after it has passed, %d runs: %s", s.runs(), toJSON(t, r))
 	}
 	fix := p.record(began.SessionID).Progress("fix")
-	if fix.FailedChecks != 0 || fix.Ended == nil || !fix.Ended.Passed || len(fix.Evidence.Checks) != 1 {
-		t.Errorf("the record of its last step: %s", toJSON(t, fix))
-	}
+	testkit.True(t, fix.FailedChecks == 0 && fix.Ended != nil && fix.Ended.Passed && len(fix.Evidence.Checks) == 1, "the record of its last step: %s", toJSON(t, fix))
 }
 
 // A repeated call leads to the workflow that it has begun, over another connection, too, and the step says which it is.
@@ -353,9 +337,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 		t.Fatalf("after the items: %s", toJSON(t, r))
 	}
 	r = p.finish(c, `{"outputs":{}}`)
-	if !strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) || strings.Contains(*r.Summary, "no longer there") {
-		t.Errorf("at the end: %s", toJSON(t, r))
-	}
+	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) && !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", toJSON(t, r))
 }
 
 // The workflow of a step works where the session of the step does, also if a server of another folder begins it for a
@@ -450,9 +432,7 @@ func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 				return
 			}
 			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)
-			if r.Status != machine.WorkflowComplete || len(sessions) == 2 && (r.BeginStep == nil || r.BeginStep.StepID != "end") {
-				t.Errorf("at the end: %s", toJSON(t, r))
-			}
+			testkit.True(t, r.Status == machine.WorkflowComplete && (len(sessions) != 2 || r.BeginStep != nil && r.BeginStep.StepID == "end"), "at the end: %s", toJSON(t, r))
 		})
 	}
 }

@@ -28,22 +28,16 @@ func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	for _, w := range []string{"Do a.", "**CONCURRENT STEPS**", "'a', 'b', 'c'", "Task tool"} {
 		testkit.Contains(t, text, w, "the instructions do not say")
 	}
-	if strings.Index(text, "Do a.") > strings.Index(text, "**CONCURRENT STEPS**") {
-		t.Error("the message does not end the instructions")
-	}
+	testkit.True(t, strings.Index(text, "Do a.") <= strings.Index(text, "**CONCURRENT STEPS**"), "the message does not end the instructions")
 	paragraph := text[strings.Index(text, "**CONCURRENT"):]
 	if !strings.HasPrefix(text, "Do a.\n\n**CONCURRENT STEPS** The text above is for step 'a' alone.") || strings.Contains(paragraph, "\n") ||
 		!strings.Contains(paragraph, "concurrent_steps") || !strings.Contains(paragraph, "concurrent_group") {
 		t.Errorf("the instructions do not end with one paragraph about the group: %s", text)
 	}
-	if r.ConcurrentGroup == nil || !strings.Contains(*r.ConcurrentGroup, r.BeginStep.SessionID) {
-		t.Errorf("concurrent_group is %v", r.ConcurrentGroup)
-	}
+	testkit.True(t, r.ConcurrentGroup != nil && strings.Contains(*r.ConcurrentGroup, r.BeginStep.SessionID), "concurrent_group is %v", r.ConcurrentGroup)
 	s := p.record(r.BeginStep.SessionID)
 	for _, id := range []string{"a", "b", "c"} {
-		if s.Progress(id) == nil {
-			t.Errorf("%s was not begun", id)
-		}
+		testkit.True(t, s.Progress(id) != nil, "%s was not begun", id)
 	}
 }
 
@@ -61,18 +55,12 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 			b.SessionID != began.BeginStep.SessionID || b.JobDir != began.BeginStep.JobDir || *b.CommonJobInfo != *began.BeginStep.CommonJobInfo {
 			t.Errorf("%s: %s", id, toJSON(t, r))
 		}
-		if (r.Notice != nil) != (id == "b") || r.Notice != nil && !strings.Contains(*r.Notice, "do not do again: b. Still to do: a, c") {
-			t.Errorf("%s: notice %s", id, toJSON(t, r.Notice))
-		}
-		if len(r.Members) != 3 || strings.Join(r.PendingConcurrentSteps, " ") != "a c" {
-			t.Errorf("%s: %s", id, toJSON(t, r))
-		}
+		testkit.True(t, (r.Notice != nil) == (id == "b") && (r.Notice == nil || strings.Contains(*r.Notice, "do not do again: b. Still to do: a, c")), "%s: notice %s", id, toJSON(t, r.Notice))
+		testkit.True(t, len(r.Members) == 3 && strings.Join(r.PendingConcurrentSteps, " ") == "a c", "%s: %s", id, toJSON(t, r))
 	}
 	_, err := c.Step(ctx, StepArgs{StepID: new("d")})
 	refused(t, err, session.StateError, "step_not_current", "'a'", "get_step shows current steps only")
-	if strings.Contains(err.Error(), "Finish that first") {
-		t.Errorf("get_step answers with the words of finished_step: %v", err)
-	}
+	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"), "get_step answers with the words of finished_step: %v", err)
 	_, err = c.Step(ctx, StepArgs{StepID: new("nothing")})
 	refused(t, err, session.ToolError, "unknown_step", "nothing")
 }
@@ -123,9 +111,7 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	r = p.finish(c, `{"outputs":{}}`)
-	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"report":"r.md","b_out":"r.md"}` {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"report":"r.md","b_out":"r.md"}`, "reply %s", toJSON(t, r))
 }
 
 // A step that is current in another session of the stack: the error gives the call that finishes it
@@ -158,7 +144,5 @@ func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 	p.start(c, "beta", "main")
 	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"two"}`))
 	refused(t, err, session.StateError, "step_not_current", `{"session_id": "`+above+`", "step_id": "two"`)
-	if strings.Contains(err.Error(), "Finish that first") {
-		t.Error(err)
-	}
+	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"), "%v", err)
 }

@@ -120,16 +120,12 @@ func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
 			terminal := p.command(Reviewing{Override: config.OverrideHuman})
 			err := terminal.HandInAgain(ctx, id, "one")
 			if reviews == bothStep {
-				if session.CodeOf(err) != codes.OutputsChanged || rev.calls() != 1 {
-					t.Errorf("%v", err)
-				}
+				testkit.True(t, session.CodeOf(err) == codes.OutputsChanged && rev.calls() == 1, "%v", err)
 				return
 			}
 			testkit.Must(t, err)
 			h := testkit.Get(terminal.HandIn(ctx, id, "one")).Must(t)
-			if h.Digest == before || h.Files[0].Text != "good, and edited" {
-				t.Errorf("%+v", h)
-			}
+			testkit.True(t, h.Digest != before && h.Files[0].Text == "good, and edited", "%+v", h)
 			testkit.Equal(t, len(testkit.Get(terminal.ToReview(ctx)).Must(t)), 1, "what waits")
 			testkit.Must(t, terminal.ReviewFor(ctx, id, "one", h.Digest, machine.Answer{Passed: true, Identity: "local", Channel: session.ChannelTerminal}))
 			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "the agent's call")

@@ -52,9 +52,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 
 	now, calls := p.record(id), rev.calls()
 	one := now.Progress("one")
-	if now.ImportedAt == nil || one.Question != nil || !one.Newest().Imported || one.Newest().State != machine.AttemptPassed {
-		t.Errorf("imported as %s", toJSON(t, now))
-	}
+	testkit.True(t, now.ImportedAt != nil && one.Question == nil && one.Newest().Imported && one.Newest().State == machine.AttemptPassed, "imported as %s", toJSON(t, now))
 	if up := p.record(child).ParentSessionID; up == nil || *up != id {
 		t.Errorf("the session that was nested in it has the parent %v", up)
 	}
@@ -66,9 +64,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 		t.Errorf("inspected: %+v, %v", r.Findings, err)
 	}
 	again, err := srv.Importer().Examine(ctx, paths)
-	if err != nil || again[0].Err == nil || !strings.Contains(again[0].Err.Error(), "in the project already") {
-		t.Errorf("examined again: %+v, %v", again, err)
-	}
+	testkit.True(t, err == nil && again[0].Err != nil && strings.Contains(again[0].Err.Error(), "in the project already"), "examined again: %+v, %v", again, err)
 }
 
 // Evidence of a finished step stays, and says that it was imported; an override that was granted and what the
@@ -98,7 +94,5 @@ func TestImportedEvidenceIsMarked(t *testing.T) {
 	if two := now.Progress("two"); two.Shown != nil || two.Granted != nil {
 		t.Errorf("it goes on with %s", toJSON(t, two))
 	}
-	if was.Progress("one").Evidence.Imported || was.ImportedAt != nil {
-		t.Error("the state that was decoded has changed")
-	}
+	testkit.True(t, !was.Progress("one").Evidence.Imported && was.ImportedAt == nil, "the state that was decoded has changed")
 }

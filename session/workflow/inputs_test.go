@@ -162,9 +162,7 @@ func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 		t.Errorf("the end has notes %v and says %q", all.Paths, end.Closing)
 	}
 	kept, _ := p.record(first.SessionID).Inputs.Get("topic")
-	if kept.Text == nil || *kept.Text != "tides" {
-		t.Errorf("the export has the topic %+v", kept)
-	}
+	testkit.True(t, kept.Text != nil && *kept.Text == "tides", "the export has the topic %+v", kept)
 }
 
 // An output that rewrites an input from outside is the newer value; without it the input is.
@@ -308,7 +306,5 @@ func TestALongInputSurvivesARestart(t *testing.T) {
 	srv.stop()
 	id := r.BeginStep.SessionID
 	step, err := p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || step.BeginStep.Inputs[0].Value == nil || *step.BeginStep.Inputs[0].Value != topic {
-		t.Errorf("after a restart: %.200s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && step.BeginStep.Inputs[0].Value != nil && *step.BeginStep.Inputs[0].Value == topic, "after a restart: %.200s, %v", toJSON(t, step), err)
 }

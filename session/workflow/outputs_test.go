@@ -89,9 +89,7 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 		if string(r.Status) != c2.status || rev.calls() != 2*(i+1) {
 			t.Fatalf("%s: %d reviews, %s", c2.text, rev.calls(), toJSON(t, r))
 		}
-		if i == 0 && (len(r.FailedReviews) != 2 || r.FailedReviews[0].TargetFile != nil) {
-			t.Errorf("failed reviews %s", toJSON(t, r.FailedReviews))
-		}
+		testkit.True(t, i != 0 || len(r.FailedReviews) == 2 && r.FailedReviews[0].TargetFile == nil, "failed reviews %s", toJSON(t, r.FailedReviews))
 	}
 	want := []machine.FileHash{{SHA256: machine.Digest("fine"), Output: "report"}}
 	if e := p.record(id).Progress("one").Evidence; e.Kind != machine.ByReviewer || !slices.Equal(e.Files, want) {
@@ -130,9 +128,7 @@ func TestRule13_FilePaths(t *testing.T) {
 		before := rev.calls()
 		_, err := p.finishing(c, value, `,"step_id":"one"`)
 		if what, wrong := strings.CutPrefix(want, "!"); wrong {
-			if err == nil || !strings.Contains(err.Error(), what) {
-				t.Errorf("%s: %v, want %q", value, err, what)
-			}
+			testkit.True(t, err != nil && strings.Contains(err.Error(), what), "%s: %v, want %q", value, err, what)
 			continue
 		}
 		testkit.Must(t, err)
@@ -186,9 +182,7 @@ func TestRule25_TheSubagentIsNamed(t *testing.T) {
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := errless(t)(p.finishing(c, `"the text"`, ""))
-	if !strings.Contains(*r.Feedback, "Spawn a subagent of the type 'skeptic' for the review of report (") {
-		t.Errorf("feedback %s", *r.Feedback)
-	}
+	testkit.True(t, strings.Contains(*r.Feedback, "Spawn a subagent of the type 'skeptic' for the review of report ("), "feedback %s", *r.Feedback)
 	file, err := os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))
 	testkit.Must(t, err)
 	testkit.Contains(t, string(file), "- `report`, a text:\n\n> the text\n", "the instructions are\n%s", file)

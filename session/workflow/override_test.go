@@ -20,13 +20,9 @@ func (p *project) awaiting(srv *server, how Reviewing) (all []string) {
 	found, err := srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)
 	testkit.Must(p.t, err)
 	commands, err := p.command(how).Awaiting(ctx, session.LocalCaller(session.ChannelTerminal), nil)
-	if err != nil || !slices.Equal(found, commands) {
-		p.t.Errorf("the server finds %+v, a command %+v, %v", found, commands, err)
-	}
+	testkit.True(p.t, err == nil && slices.Equal(found, commands), "the server finds %+v, a command %+v, %v", found, commands, err)
 	for _, s := range found {
-		if s.Goal != "a goal" || time.Since(s.Since) > time.Hour || time.Since(s.Since) < 0 {
-			p.t.Errorf("%+v", s)
-		}
+		testkit.True(p.t, s.Goal == "a goal" && time.Since(s.Since) <= time.Hour && time.Since(s.Since) >= 0, "%+v", s)
 		all = append(all, s.SessionID+" "+s.Step)
 	}
 	if others, err := srv.Awaiting(ctx, session.Caller{Identity: "eve"}, nil); err != nil || others != nil {
@@ -149,9 +145,7 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 		refused(t, err, session.StateError, "override_needs_person", "'one'")
 	}
 	back, err := c.GoTo(ctx, GoToArgs{StepID: "one"})
-	if err != nil || back.Notice == nil || !strings.Contains(*back.Notice, "cannot be finished") {
-		t.Errorf("%s, %v", toJSON(t, back), err)
-	}
+	testkit.True(t, err == nil && back.Notice != nil && strings.Contains(*back.Notice, "cannot be finished"), "%s, %v", toJSON(t, back), err)
 	if n := p.start(c, "alpha", "main").Notice; n == nil || !strings.Contains(*n, "'one'") || strings.Contains(*n, "'two'") {
 		t.Errorf("notice %s", toJSON(t, n))
 	}
@@ -176,9 +170,7 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		}
 		srv.stop()
 		given, files := GivenFor(p.record(id), "one")
-		if given == "" || len(files) != 1 || files[0].Path != "bad.md" {
-			t.Errorf("handed in: %q, %v", given, files)
-		}
+		testkit.True(t, given != "" && len(files) == 1 && files[0].Path == "bad.md", "handed in: %q, %v", given, files)
 		testkit.Must(t, p.command(*rev.how.Load()).OverrideFor(ctx, id, "one", machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}))
 		c = p.reopen(rev).Connect("local")
 		p.write("bad.md", "CONTENT OF bad.md, and worse")
@@ -199,8 +191,6 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		if external {
 			want = machine.ByOverride
 		}
-		if r.Status != machine.NextStep || e.Kind != want || e.GivenFor != given || e.Digest == given {
-			t.Errorf("reply %s, evidence %s", toJSON(t, r), toJSON(t, e))
-		}
+		testkit.True(t, r.Status == machine.NextStep && e.Kind == want && e.GivenFor == given && e.Digest != given, "reply %s, evidence %s", toJSON(t, r), toJSON(t, e))
 	}
 }

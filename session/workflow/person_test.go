@@ -65,9 +65,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.Same(t, p.awaiting(srv, how), []string{id + " one"}, "waits")
 	step, err := c.Step(ctx, StepArgs{})
 	testkit.Must(t, err)
-	if step.BeginStep.Reviews[0].By != "human" || step.BeginStep.Reviews[1].By != "" {
-		t.Errorf("get_step: %s", toJSON(t, step))
-	}
+	testkit.True(t, step.BeginStep.Reviews[0].By == "human" && step.BeginStep.Reviews[1].By == "", "get_step: %s", toJSON(t, step))
 
 	// Other outputs are judged in place of these.
 	old := one.Question.Digest
@@ -93,9 +91,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest, machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
 	calls := rev.calls()
 	r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
-	if r.Status != machine.NextStep || r.Notice == nil || !strings.Contains(*r.Notice, "Well done") || rev.calls() != calls {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.NextStep && r.Notice != nil && strings.Contains(*r.Notice, "Well done") && rev.calls() == calls, "reply %s", toJSON(t, r))
 	e := p.record(id).Progress("one").Evidence
 	if e.Kind != machine.Passed || e.Identity != "ann" || e.Channel != "page" || e.Reason != "Well done" || e.Files[0].SHA256 != now.Files[0].SHA256 ||
 		e.Others == nil || e.Others.Kind != machine.ByReviewer {
@@ -122,9 +118,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	no("Too short")
 	for range 2 { // a repeated call is not asked or counted again
 		r := finish()
-		if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, ": Too short\n") || len(r.FailedReviews) != 1 || r.Waiting() != nil {
-			t.Errorf("reply %s", toJSON(t, r))
-		}
+		testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, ": Too short\n") && len(r.FailedReviews) == 1 && r.Waiting() == nil, "reply %s", toJSON(t, r))
 	}
 	one := p.record(id).Progress("one")
 	if one.QualityAttempts != 1 || len(one.Attempts) != 1 || !one.Attempts[0].Collected || rev.calls() != 0 {
@@ -176,9 +170,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			id := p.start(c, "alpha", "main").BeginStep.SessionID
 			if test.others == machine.BySelf {
 				r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-				if !strings.HasPrefix(*r.Feedback, "Quality review required") {
-					t.Errorf("reply %s", toJSON(t, r))
-				}
+				testkit.True(t, strings.HasPrefix(*r.Feedback, "Quality review required"), "reply %s", toJSON(t, r))
 				data, err := os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))
 				testkit.Must(t, err)
 				if text := string(data); strings.Contains(text, "sign it") || !strings.Contains(text, "Criteria to Evaluate") {
@@ -194,9 +186,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			if e := one.Evidence; e.Kind != machine.Passed || (e.Others == nil) != (test.others == "") || e.Others != nil && e.Others.Kind != test.others {
 				t.Errorf("evidence %s", toJSON(t, e))
 			}
-			if (len(one.Overrides) == 1) != (test.others == machine.BySelf) || one.Question != nil {
-				t.Errorf("progress %s", toJSON(t, one))
-			}
+			testkit.True(t, (len(one.Overrides) == 1) == (test.others == machine.BySelf) && one.Question == nil, "progress %s", toJSON(t, one))
 		})
 	}
 	t.Run("a person's override", func(t *testing.T) {
@@ -209,9 +199,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 		testkit.Must(t, srv.OverrideFor(ctx, id, "one", machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
 		testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 		one := p.record(id).Progress("one")
-		if one.Evidence.Kind != machine.ByPerson || len(one.Overrides) != 1 || len(one.Overrides[0].Skipped) != 2 {
-			t.Errorf("progress %s", toJSON(t, one))
-		}
+		testkit.True(t, one.Evidence.Kind == machine.ByPerson && len(one.Overrides) == 1 && len(one.Overrides[0].Skipped) == 2, "progress %s", toJSON(t, one))
 	})
 }
 
@@ -283,9 +271,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 					waits(t, r)
 				}
 			}
-			if asked != test.asked || test.want != "" && r.Status != test.want {
-				t.Errorf("asked %d times, reply %s", asked, toJSON(t, r))
-			}
+			testkit.True(t, asked == test.asked && (test.want == "" || r.Status == test.want), "asked %d times, reply %s", asked, toJSON(t, r))
 			one := p.record(id).Progress("one")
 			switch name {
 			case "pass":

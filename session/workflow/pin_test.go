@@ -103,9 +103,7 @@ func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 		if !pin {
 			r := p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`)
 			w := toJSON(t, p.record(id).Weakened)
-			if r.Status != machine.NextStep || !strings.Contains(w, "and is self") || !strings.Contains(w, "quality_gate.override was human, and is agent") {
-				t.Errorf("reply %s; recorded %s", toJSON(t, r), w)
-			}
+			testkit.True(t, r.Status == machine.NextStep && strings.Contains(w, "and is self") && strings.Contains(w, "quality_gate.override was human, and is agent"), "reply %s; recorded %s", toJSON(t, r), w)
 			continue
 		}
 		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
@@ -146,9 +144,7 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		by := session.WithCaller(context.Background(), session.Caller{Identity: "local", Channel: session.ChannelHTTP})
 		testkit.Must(t, errOf(c.Finish(by, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`))))
 		e := p.record(id).Progress("one").Evidence
-		if e == nil || e.Kind != test.want || e.Channel != "http" || e.Reason != "All pass" || len(e.Files) != 1 || e.Files[0].SHA256 == "" || e.Digest == "" {
-			t.Errorf("%s: %s", name, toJSON(t, e))
-		}
+		testkit.True(t, e != nil && e.Kind == test.want && e.Channel == "http" && e.Reason == "All pass" && len(e.Files) == 1 && e.Files[0].SHA256 != "" && e.Digest != "", "%s: %s", name, toJSON(t, e))
 	}
 
 	// A caller with the right of a person is one, where only people may.

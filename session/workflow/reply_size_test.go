@@ -111,14 +111,10 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		if err := json.Unmarshal(enc.Jobs, &jobs); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if len(enc.Jobs) > jobsBytes || len(jobs) != c.listed && c.listed >= 0 || len(jobs) < 1000 {
-			t.Errorf("%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
-		}
+		testkit.True(t, len(enc.Jobs) <= jobsBytes && (len(jobs) == c.listed || c.listed < 0) && len(jobs) >= 1000, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
 		testkit.Equal(t, c.words == nil, enc.Notice == nil, "%s: the notice is %v", name, enc.Notice)
 		for _, word := range c.words {
-			if !strings.Contains(*enc.Notice, word) {
-				t.Errorf("%s: the notice does not say %q: %s", name, word, *enc.Notice)
-			}
+			testkit.True(t, strings.Contains(*enc.Notice, word), "%s: the notice does not say %q: %s", name, word, *enc.Notice)
 		}
 		for i, j := range jobs {
 			if j.Name != c.snapshot.Jobs[i].Name || len(j.Workflows) != 1 || len(c.words) > 0 && j.Description != nil {

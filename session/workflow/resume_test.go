@@ -36,9 +36,7 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 		t.Errorf("get_step %s", toJSON(t, step))
 	}
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if r.Status != machine.WorkflowComplete || *r.ResumedWorkflow != "alpha/main" || len(r.Stack) != 1 {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && *r.ResumedWorkflow == "alpha/main" && len(r.Stack) == 1, "reply %s", toJSON(t, r))
 }
 
 // Any server of the project serves any session at any time; one that somebody works on is not recommended.
@@ -49,9 +47,7 @@ func TestAnyServerServesAnySession(t *testing.T) {
 	id := p.start(c1, "alpha", "main").BeginStep.SessionID
 	_, err := c2.Abort(ctx, AbortArgs{Explanation: "x"})
 	refused(t, err, session.StateError, "no_active_session")
-	if strings.Contains(err.Error(), id) {
-		t.Errorf("a session in use is listed: %v", err)
-	}
+	testkit.True(t, !strings.Contains(err.Error(), id), "a session in use is listed: %v", err)
 	testkit.Equal(t, testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "at the second server")
 	p.finish(c1, `{"outputs":{"report":"r.md"}}`)
 	testkit.Equal(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "at the second server")
@@ -236,9 +232,7 @@ func TestExecution(t *testing.T) {
 		t.Helper()
 		x, err := s.Execution(ctx, "ann", id)
 		testkit.Must(t, err)
-		if x.SessionID != id || x.JobName != "alpha" || x.WorkflowName != "main" || x.Status != status || x.Done != done || x.Total != 2 {
-			t.Errorf("got %s", toJSON(t, x))
-		}
+		testkit.True(t, x.SessionID == id && x.JobName == "alpha" && x.WorkflowName == "main" && x.Status == status && x.Done == done && x.Total == 2, "got %s", toJSON(t, x))
 		return x
 	}
 	look(srv, 0, machine.Active)
@@ -278,9 +272,7 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 		t.Errorf("resumable: %v %v", found, err)
 	}
 	reply, err := c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &r.BeginStep.SessionID})
-	if err != nil || reply.ResumedWorkflow != nil || len(reply.Stack) != 1 {
-		t.Errorf("got %s %v", toJSON(t, reply), err)
-	}
+	testkit.True(t, err == nil && reply.ResumedWorkflow == nil && len(reply.Stack) == 1, "got %s %v", toJSON(t, reply), err)
 }
 
 func TestAStackAThousandDeep(t *testing.T) {

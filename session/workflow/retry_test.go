@@ -52,15 +52,11 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 	outer := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.start(c, "beta", "main")
 	first := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
-	if *first.ResumedWorkflow != "alpha/main" || *first.ResumedStep != "one" {
-		t.Errorf("resumed %s", toJSON(t, first))
-	}
+	testkit.True(t, *first.ResumedWorkflow == "alpha/main" && *first.ResumedStep == "one", "resumed %s", toJSON(t, first))
 	before := toJSON(t, p.record(outer))
 	// The parent's current step has the same id, and takes the same outputs.
 	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
-	if again.Status != machine.WorkflowComplete || *again.Summary != *first.Summary || !strings.Contains(*again.Notice, outer) {
-		t.Errorf("the repetition got %s", toJSON(t, again))
-	}
+	testkit.True(t, again.Status == machine.WorkflowComplete && *again.Summary == *first.Summary && strings.Contains(*again.Notice, outer), "the repetition got %s", toJSON(t, again))
 	testkit.Equal(t, toJSON(t, p.record(outer)), before, "the repetition moved the parent")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`).Status, machine.NextStep, "the parent got")
 }
@@ -104,9 +100,7 @@ func TestRequestIDs(t *testing.T) {
 	back, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
 	testkit.Must(t, err)
 	again, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
-	if err != nil || toJSON(t, again) != toJSON(t, back) {
-		t.Errorf("the reply differs: %s %s %v", toJSON(t, back), toJSON(t, again), err)
-	}
+	testkit.True(t, err == nil && toJSON(t, again) == toJSON(t, back), "the reply differs: %s %s %v", toJSON(t, back), toJSON(t, again), err)
 	abort := AbortArgs{Explanation: "e", RequestID: new("a1")}
 	aborted, err := c.Abort(ctx, abort)
 	testkit.Must(t, err)
@@ -117,9 +111,7 @@ func TestRequestIDs(t *testing.T) {
 	c = p.open().Connect("local")
 	testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &outer})))
 	r, err := c.Abort(ctx, abort)
-	if err != nil || r.AbortedWorkflow != aborted.AbortedWorkflow || len(r.Stack) != 1 {
-		t.Errorf("the repeated abort got %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.AbortedWorkflow == aborted.AbortedWorkflow && len(r.Stack) == 1, "the repeated abort got %s, %v", toJSON(t, r), err)
 	if r, err := c.Start(ctx, start); err != nil || r.BeginStep.SessionID != replies[0].BeginStep.SessionID || !strings.Contains(*r.Notice, "has ended since (aborted)") {
 		t.Errorf("the repeated start got %s, %v", toJSON(t, r), err)
 	}
@@ -217,9 +209,7 @@ func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
 	p.job("alpha", []testStep{a, b, {id: "d"}}, map[string]string{"main": "[[a, b], d]"})
 	p.write("s.md", "y")
 	r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"s.md"},"step_id":"b"}`))
-	if err != nil || r.BeginStep == nil || r.BeginStep.StepID != "d" {
-		t.Errorf("the group does not close: %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.BeginStep != nil && r.BeginStep.StepID == "d", "the group does not close: %s, %v", toJSON(t, r), err)
 }
 
 func TestRepetitionsWithFreshRequestIDsDoNotGrowTheRecord(t *testing.T) {
@@ -242,7 +232,5 @@ func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	refused(t, err, session.StateError, "session_unreadable")
 	r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	if err != nil || r.BeginStep.SessionID == parent {
-		t.Errorf("the same call again finished the parent's step: %v", err)
-	}
+	testkit.True(t, err == nil && r.BeginStep.SessionID != parent, "the same call again finished the parent's step: %v", err)
 }

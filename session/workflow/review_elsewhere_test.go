@@ -31,15 +31,11 @@ func TestTwoServersShareAReview(t *testing.T) {
 	rev.runs(1)
 	// Both wait now, or will.
 	step, err := servers[1].Connect("local").Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || !step.Members[0].ReviewRunning {
-		t.Errorf("get_step at the other server: %s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && step.Members[0].ReviewRunning, "get_step at the other server: %s, %v", toJSON(t, step), err)
 	rev.unset("wait")
 	wg.Wait()
 	for i, r := range replies {
-		if r == nil || r.Status != machine.NextStep || r.BeginStep.StepID != "two" {
-			t.Errorf("server %d: %s", i, toJSON(t, r))
-		}
+		testkit.True(t, r != nil && r.Status == machine.NextStep && r.BeginStep.StepID == "two", "server %d: %s", i, toJSON(t, r))
 	}
 	testkit.Equal(t, rev.calls(), 1, "the reviewer was started times")
 	if one := p.record(id).Progress("one"); len(one.Attempts) != 1 || one.QualityAttempts != 1 {
@@ -125,9 +121,7 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 	rev.runs(1)
 	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 10 * time.Millisecond})
 	r := p.finish(second.Connect("local"), call)
-	if r.Status != machine.NeedsWork || r.Waiting() == nil {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.NeedsWork && r.Waiting() != nil, "reply %s", toJSON(t, r))
 	rev.unset("wait")
 	testkit.Must(t, await(t, got).err)
 	testkit.Equal(t, p.finish(second.Connect("local"), call).Status, machine.NextStep, "the next call")

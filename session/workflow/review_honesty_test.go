@@ -99,9 +99,7 @@ func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
 	got := beside(t, ctx, c, `{"outputs":{"report":"good.md"},"step_id":"b"}`)
 	rev.runs(1)
 	r := p.finish(c, `{"outputs":{}}`) // the primary
-	if r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "b" {
-		t.Errorf("the group went on without b: %s", toJSON(t, r))
-	}
+	testkit.True(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "b", "the group went on without b: %s", toJSON(t, r))
 	rev.unset("wait")
 	if x := await(t, got); x.err != nil || x.r.BeginStep == nil || x.r.BeginStep.StepID != "c" {
 		t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)

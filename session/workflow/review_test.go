@@ -149,9 +149,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	one = p.record(id).Progress("one")
-	if one.QualityAttempts != 4 || one.Newest().State != machine.AttemptPassed || one.Newest().Verdicts[0].Reviewer == "" || one.CompletedAt == nil {
-		t.Errorf("record %s", toJSON(t, one))
-	}
+	testkit.True(t, one.QualityAttempts == 4 && one.Newest().State == machine.AttemptPassed && one.Newest().Verdicts[0].Reviewer != "" && one.CompletedAt != nil, "record %s", toJSON(t, one))
 }
 
 func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
@@ -170,9 +168,7 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 		refused(t, err, session.ToolError, "review_failed", words...)
 		rev.unset("exit")
 		one := p.record(id).Progress("one")
-		if one.QualityAttempts != 0 || one.Newest().State != machine.AttemptVoid || one.Newest().Error == nil || one.CompletedAt != nil {
-			t.Errorf("%s: record %s", what, toJSON(t, one))
-		}
+		testkit.True(t, one.QualityAttempts == 0 && one.Newest().State == machine.AttemptVoid && one.Newest().Error != nil && one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))
 	}
 	rev.set("say", passes)
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
@@ -191,16 +187,12 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 	}()
 	rev.runs(1)
 	step, err := c.Step(ctx, StepArgs{})
-	if err != nil || !step.Members[0].ReviewRunning {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && step.Members[0].ReviewRunning, "get_step %s, %v", toJSON(t, step), err)
 	if a := p.record(id).Progress("one").Newest(); !a.Open() || a.Number != 1 {
 		t.Errorf("the attempt is not recorded, open: %s", toJSON(t, a))
 	}
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x"})
-	if err != nil || r.AbortedStep != "one" {
-		t.Errorf("abort %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.AbortedStep == "one", "abort %s, %v", toJSON(t, r), err)
 	refused(t, <-got, session.StateError, "step_moved_on")
 	if s := p.record(id); s.Status != machine.Aborted || s.Progress("one").Newest().State != machine.AttemptVoid || s.Progress("one").QualityAttempts != 0 {
 		t.Errorf("record %s", toJSON(t, s))
@@ -376,9 +368,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
 	refused(t, <-got, session.StateError, "step_moved_on")
 	one := p.record(id).Progress("one")
-	if one.Newest().State != machine.AttemptVoid || len(one.Overrides) != 1 || one.QualityAttempts != 0 {
-		t.Errorf("record %s", toJSON(t, one))
-	}
+	testkit.True(t, one.Newest().State == machine.AttemptVoid && len(one.Overrides) == 1 && one.QualityAttempts == 0, "record %s", toJSON(t, one))
 	rev.unset("wait")
 }
 

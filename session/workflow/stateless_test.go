@@ -19,9 +19,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 
 	first := p.start(c, "alpha", "main")
 	id := first.BeginStep.SessionID
-	if len(first.Stack) != 1 || first.Stack[0].SessionID != id {
-		t.Errorf("stack %v", first.Stack)
-	}
+	testkit.True(t, len(first.Stack) == 1 && first.Stack[0].SessionID == id, "stack %v", first.Stack)
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" || len(r.Stack) != 1 {
 		t.Errorf("with one session: %s", toJSON(t, r))
 	}
@@ -31,9 +29,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 
 	// A second root: it is not nested in the other agent's.
 	second := p.start(c, "alpha", "main")
-	if len(second.Stack) != 1 || p.record(second.BeginStep.SessionID).ParentSessionID != nil {
-		t.Errorf("the second session is nested: %v", second.Stack)
-	}
+	testkit.True(t, len(second.Stack) == 1 && p.record(second.BeginStep.SessionID).ParentSessionID == nil, "the second session is nested: %v", second.Stack)
 	for _, call := range []func() error{
 		func() error { _, err := c.Step(ctx, StepArgs{}); return err },
 		func() error { _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`)); return err },
@@ -113,25 +109,17 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	mid := nest(root)
 	leaf, sibling := nest(mid), nest(mid)
 	step, err := c.Step(ctx, StepArgs{SessionID: &leaf})
-	if err != nil || ids(step.Stack) != root+" "+mid+" "+leaf {
-		t.Errorf("stack %v, %v", step.Stack, err)
-	}
+	testkit.True(t, err == nil && ids(step.Stack) == root+" "+mid+" "+leaf, "stack %v, %v", step.Stack, err)
 	testkit.Equal(t, ids(c.StackOf(ctx, &mid)), root+" "+mid, "StackOf")
-	if len(c.Stack()) != 0 || len(c.StackOf(ctx, nil)) != 0 {
-		t.Error("a stateless connection has no stack of its own")
-	}
+	testkit.True(t, len(c.Stack()) == 0 && len(c.StackOf(ctx, nil)) == 0, "a stateless connection has no stack of its own")
 	a, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &mid})
-	if err != nil || ids(a.Stack) != root || *a.ResumedWorkflow != "alpha/main" {
-		t.Errorf("abort in the middle: %s, %v", toJSON(t, a), err)
-	}
+	testkit.True(t, err == nil && ids(a.Stack) == root && *a.ResumedWorkflow == "alpha/main", "abort in the middle: %s, %v", toJSON(t, a), err)
 	if step, err = c.Step(ctx, StepArgs{SessionID: &sibling}); err != nil || ids(step.Stack) != root+" "+sibling {
 		t.Errorf("stack %v, %v", step.Stack, err)
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
-	if r.Status != machine.WorkflowComplete || ids(r.Stack) != root || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" {
-		t.Errorf("completion: %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && ids(r.Stack) == root && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one", "completion: %s", toJSON(t, r))
 	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &leaf})
 	refused(t, err, session.StateError, "session_ended", leaf)
 

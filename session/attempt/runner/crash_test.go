@@ -33,9 +33,7 @@ func TestShimKilled(t *testing.T) {
 	must(t, syscall.Kill(p.started.ShimPID, syscall.SIGKILL))
 	wg.Wait()
 	for _, e := range exits {
-		if !e.Interrupted || e.Code != -1 || e.Stopped || e != exits[0] {
-			t.Errorf("%+v", e)
-		}
+		testkit.True(t, e.Interrupted && e.Code == -1 && !e.Stopped && e == exits[0], "%+v", e)
 	}
 	v.Gone()
 	inGroup.Gone()
@@ -47,9 +45,7 @@ func TestShimKilled(t *testing.T) {
 	}
 	entries, _, err := Tail(t.Context(), b.path("log"), nil, 1, 0)
 	must(t, err)
-	if len(entries) != 1 || entries[0].Stream != System || !strings.Contains(entries[0].Text, "cut short") {
-		t.Errorf("the log ends with %v", entries)
-	}
+	testkit.True(t, len(entries) == 1 && entries[0].Stream == System && strings.Contains(entries[0].Text, "cut short"), "the log ends with %v", entries)
 }
 
 // The folder says that the agent was about to be started, and nothing more.

@@ -170,13 +170,9 @@ func TestLogRotates(t *testing.T) {
 		after = next
 	}
 	last, next := tailed(t, dir, nil, 1500)
-	if len(last) > 1100 || len(last) < 900 || next != n-1 || last[0].Index != n-int64(len(last)) {
-		t.Errorf("%d entries up to %d", len(last), next)
-	}
+	testkit.True(t, len(last) <= 1100 && len(last) >= 900 && next == n-1 && last[0].Index == n-int64(len(last)), "%d entries up to %d", len(last), next)
 	few, _ := tailed(t, dir, nil, 3)
-	if len(few) != 3 || few[0].Index != n-3 {
-		t.Errorf("%v", few)
-	}
+	testkit.True(t, len(few) == 3 && few[0].Index == n-3, "%v", few)
 	must(t, l.close())
 	must(t, Note(dir, "on"))
 	if e, _ := tailed(t, dir, nil, 1); e[0].Index != n || e[0].Text != "on" {
@@ -336,7 +332,5 @@ func TestRoomForAnExit(t *testing.T) {
 	var e Exit
 	s.put(&e)
 	data, err := json.Marshal(&e)
-	if err != nil || len(data) > spareSize || len(data) < spareSize/2 || len(e.Usage.Models) < 16 {
-		t.Errorf("%d bytes, %v", len(data), err)
-	}
+	testkit.True(t, err == nil && len(data) <= spareSize && len(data) >= spareSize/2 && len(e.Usage.Models) >= 16, "%d bytes, %v", len(data), err)
 }

@@ -27,9 +27,7 @@ func TestRun(t *testing.T) {
 	before := time.Now()
 	p := b.start(s)
 	e := b.wait(p)
-	if e.Code != 0 || e.Signal != "" || e.Stopped || e.Interrupted || e.NotStarted != "" || e.FinalMessage != "last words" {
-		t.Errorf("exit %+v", e)
-	}
+	testkit.True(t, e.Code == 0 && e.Signal == "" && !e.Stopped && !e.Interrupted && e.NotStarted == "" && e.FinalMessage == "last words", "exit %+v", e)
 	if p.pid() == 0 || e.StartedAt.Before(before) || e.EndedAt.Before(e.StartedAt) {
 		t.Errorf("pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
 	}
@@ -63,9 +61,7 @@ func TestSurroundings(t *testing.T) {
 		Args                 []string
 	}
 	must(t, json.Unmarshal([]byte(texts(b.log(), Stdout)), &got))
-	if got.Dir != s.Work || got.Pwd != s.Work || got.Tell != "it" || got.Shim != "" || strings.Join(got.Args, "|") != "a b|--c" {
-		t.Errorf("%+v", got)
-	}
+	testkit.True(t, got.Dir == s.Work && got.Pwd == s.Work && got.Tell == "it" && got.Shim == "" && strings.Join(got.Args, "|") == "a b|--c", "%+v", got)
 }
 
 func TestExits(t *testing.T) {
@@ -304,9 +300,7 @@ func TestShimSurvivesSignals(t *testing.T) {
 		must(t, syscall.Kill(p.started.ShimPID, s))
 	}
 	sid, err := sessionOf(p.started.ShimPID)
-	if err != nil || sid != p.started.ShimPID {
-		t.Errorf("the shim's session is %d, %v", sid, err)
-	}
+	testkit.True(t, err == nil && sid == p.started.ShimPID, "the shim's session is %d, %v", sid, err)
 	must(t, syscall.Kill(v.PID, syscall.SIGTERM))
 	if e := b.wait(p); e.Signal != "SIGTERM" || e.Stopped || e.Interrupted {
 		t.Errorf("%+v", e)

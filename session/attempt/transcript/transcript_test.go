@@ -180,9 +180,7 @@ func TestLongLines(t *testing.T) {
 func TestLineOfTheLengthOfAPiece(t *testing.T) {
 	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Hello"}}`
 	got, _ := read([]byte(said+"\n"+said), len(said))
-	if len(got) != 2 || got[0].Text != "Hello" || got[1].Text != "Hello" {
-		t.Errorf("%+v", got)
-	}
+	testkit.True(t, len(got) == 2 && got[0].Text == "Hello" && got[1].Text == "Hello", "%+v", got)
 }
 
 func FuzzReader(f *testing.F) {
@@ -197,16 +195,12 @@ func FuzzReader(f *testing.F) {
 		}
 		all, u := read(data, int(split))
 		for _, m := range all {
-			if len(m.Text) > MaxText || !utf8.ValidString(m.Text) || !utf8.ValidString(m.Tool+m.CallID+m.Parent) || m.Kind == "" {
-				t.Errorf("%+v", m)
-			}
+			testkit.True(t, len(m.Text) <= MaxText && utf8.ValidString(m.Text) && utf8.ValidString(m.Tool+m.CallID+m.Parent) && m.Kind != "", "%+v", m)
 		}
 		if u == nil {
 			return
 		}
-		if len(u.Models) > maxModels+1 {
-			t.Errorf("%d models", len(u.Models))
-		}
+		testkit.True(t, len(u.Models) <= maxModels+1, "%d models", len(u.Models))
 		text, err := json.Marshal(u)
 		testkit.Must(t, err)
 		var again Usage
@@ -284,9 +278,7 @@ func TestUsageOfCodex(t *testing.T) {
 	first.Thread = second.Thread
 	price := map[string]config.Price{"CODEX": {Input: 1, CacheRead: 0.1, CacheWrite: 1, Output: 10}}
 	got := CostOf(second, first.Models, price, "CODEX")
-	if got.Tokens != (Tokens{200, 1000, 0, 40}) || math.Abs(*got.USD-0.0007) > 1e-12 {
-		t.Errorf("the follow-up has used %+v for %v USD", got.Tokens, *got.USD)
-	}
+	testkit.True(t, got.Tokens == (Tokens{200, 1000, 0, 40}) && math.Abs(*got.USD-0.0007) <= 1e-12, "the follow-up has used %+v for %v USD", got.Tokens, *got.USD)
 	if got := CostOf(second, first.Models, price, "OTHER"); got.USD != nil || got.Tokens.Input != 200 {
 		t.Errorf("without a price: %+v", got)
 	}
@@ -297,9 +289,7 @@ func TestUsageOfCodex(t *testing.T) {
 // Totals of a conversation that is not known are not taken for those of a run.
 func TestCodexWithoutABeginning(t *testing.T) {
 	_, u := read([]byte(`{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":5}}`), 0)
-	if u.Models != nil || !u.Partial {
-		t.Errorf("%+v", u)
-	}
+	testkit.True(t, u.Models == nil && u.Partial, "%+v", u)
 }
 
 // The cost of a run of Codex that was stopped before it reported is not known.
@@ -358,13 +348,9 @@ func TestUsageIsBounded(t *testing.T) {
 	for _, n := range u.Models {
 		sum = sum.plus(n)
 	}
-	if len(u.Models) > maxModels+1 || sum.Input != 1000 {
-		t.Errorf("%d models have %+v", len(u.Models), sum)
-	}
+	testkit.True(t, len(u.Models) <= maxModels+1 && sum.Input == 1000, "%d models have %+v", len(u.Models), sum)
 	_, u = read([]byte(`{"type":"result","subtype":"success","total_cost_usd":1e300,"num_turns":-1,"usage":{"input_tokens":9223372036854775807,"output_tokens":-9}}`), 0)
-	if u.USD != nil || u.Turns != 0 || u.Models[""] != (Tokens{Input: maxCount}) {
-		t.Errorf("%+v", u)
-	}
+	testkit.True(t, u.USD == nil && u.Turns == 0 && u.Models[""] == (Tokens{Input: maxCount}), "%+v", u)
 }
 
 // The last error that a program reports counts, unless its agent went on.

@@ -31,9 +31,7 @@ func TestCreateAndRemove(t *testing.T) {
 	testkit.Equal(t, read(t, want.Path, "lib/b.txt"), "bee\n", "the worktree")
 	testkit.Equal(t, gitIn(t, want.Path, "status", "--porcelain", "--branch"), "## "+branchName, "git status")
 	again, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	if err != nil || !slices.Equal(again, done) {
-		t.Errorf("called again: %v, %v", again, err)
-	}
+	testkit.True(t, err == nil && slices.Equal(again, done), "called again: %v, %v", again, err)
 	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil)).Err(), "", "an attempt was given other worktrees while it has some")
 	testkit.Equal(t, remove(t, k), (Rescue{}), "of a clean worktree was kept")
 	testkit.Equal(t, gitIn(t, repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
@@ -121,9 +119,7 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := CheckRepo(t.Context(), c.repo, c.branch)
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("CheckRepo: %v", err)
-			}
+			testkit.True(t, errors.Is(err, c.want) && strings.Contains(err.Error(), c.says), "CheckRepo: %v", err)
 			good, bad := tree(repo), Tree{RepoID: "r2", Name: "bad", Repo: c.repo, TargetBranch: c.branch}
 			testkit.FailsWith(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{good, bad}, nil)).Err(), c.want, "Create")
 			nothingLeft(t, k)
@@ -199,9 +195,7 @@ func TestFailedSetupIsUndoneAndTold(t *testing.T) {
 	tr := Tree{RepoID: "r2", Name: "api", Repo: second, TargetBranch: "main", Setup: []string{"sh", "-c", "touch half-done; echo no luck >&2; exit 7"}}
 	_, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(first), tr}, nil)
 	p, ok := errors.AsType[*process.Error](err)
-	if !errors.Is(err, ErrSetup) || !ok || p.ExitCode != 7 {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, errors.Is(err, ErrSetup) && ok && p.ExitCode == 7, "got %v", err)
 	testkit.ContainsAll(t, fmt.Sprint(err), []string{"no luck", "exit code 7", "api"}, "the message")
 	nothingLeft(t, k)
 	for _, repo := range []string{first, second} {
@@ -274,17 +268,13 @@ func TestBranchForIsALegalRef(t *testing.T) {
 		strings.Repeat("x", 100): strings.Repeat("x", 32), "Ärger mit Öl": "rger-mit-l", "HEAD": "head",
 	} {
 		b := BranchFor("deepwork/", title)
-		if !legal.MatchString(b) || !strings.HasPrefix(b, "deepwork/"+slug+"-") {
-			t.Errorf("BranchFor(%q) = %q", title, b)
-		}
+		testkit.True(t, legal.MatchString(b) && strings.HasPrefix(b, "deepwork/"+slug+"-"), "BranchFor(%q) = %q", title, b)
 		gitIn(t, ".", "check-ref-format", "--branch", b)
 	}
 	for range 50 {
 		seen[BranchFor("deepwork/", "same")] = true
 	}
-	if len(seen) < 25 {
-		t.Error("the same title gives the same branch again and again")
-	}
+	testkit.True(t, len(seen) >= 25, "the same title gives the same branch again and again")
 }
 
 const journaledAttempt = "3b241101-e2bb-4255-8caf-4136c566a962"
@@ -326,9 +316,7 @@ func TestDamagedJournals(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	must(t, os.WriteFile(path, []byte(journalText(`null`)), 0o600))
 	did, err := k.Recover(t.Context(), func(string) bool { return false })
-	if err == nil || !strings.Contains(err.Error(), path) || len(did) > 0 {
-		t.Errorf("%v, %v", did, err)
-	}
+	testkit.True(t, err != nil && strings.Contains(err.Error(), path) && len(did) == 0, "%v, %v", did, err)
 	testkit.Works(t, testkit.Get(os.Stat(path)).Err())
 }
 

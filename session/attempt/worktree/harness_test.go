@@ -131,9 +131,7 @@ func nothingLeft(t testing.TB, k *Keeper) {
 	t.Helper()
 	filepath.WalkDir(k.dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(k.dir, path)
-		if err == nil && !d.IsDir() && !strings.HasPrefix(d.Name(), "repo-") || filepath.Dir(rel) == "." && rel != "." && rel != ".journal" {
-			t.Errorf("%s is left", rel)
-		}
+		testkit.True(t, (err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "repo-")) && (filepath.Dir(rel) != "." || rel == "." || rel == ".journal"), "%s is left", rel)
 		return nil
 	})
 }
@@ -146,9 +144,7 @@ func sound(t testing.TB, repo string, worktrees int) {
 	}
 	common := gitIn(t, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	filepath.WalkDir(common, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && (strings.HasSuffix(path, ".lock") || d.Name() == "locked") {
-			t.Errorf("a lock is left: %s", path)
-		}
+		testkit.True(t, err != nil || !strings.HasSuffix(path, ".lock") && d.Name() != "locked", "a lock is left: %s", path)
 		return nil
 	})
 	testkit.Equal(t, len(admins(common)), worktrees, "worktrees of the repository: %v", admins(common))
@@ -211,7 +207,5 @@ func contextThatEnds(t testing.TB, after time.Duration) (context.Context, contex
 // expectError checks that an error wraps another one, if that is not nil, and has a text.
 func expectError(t *testing.T, err, is error, text string) {
 	t.Helper()
-	if err == nil || is != nil && !errors.Is(err, is) || !strings.Contains(err.Error(), text) {
-		t.Errorf("the error is %v; expected %v with %s", err, is, text)
-	}
+	testkit.True(t, err != nil && (is == nil || errors.Is(err, is)) && strings.Contains(err.Error(), text), "the error is %v; expected %v with %s", err, is, text)
 }

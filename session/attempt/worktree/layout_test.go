@@ -84,9 +84,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 					}
 				}
 				for what, err := range errs {
-					if !errors.Is(err, ErrNotOurs) && !(what == "diff" || what == "status") || err == nil {
-						t.Errorf("%s: %v", what, err)
-					}
+					testkit.True(t, (errors.Is(err, ErrNotOurs) || what == "diff" || what == "status") && err != nil, "%s: %v", what, err)
 				}
 				if r, err := k.Inspect(t.Context(), nil); err != nil || c.made && len(r.Findings) == 0 {
 					t.Errorf("inspected: %+v, %v", r, err)
@@ -112,9 +110,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	write(t, at, "worktrees/web-2/gitdir", filepath.Join(path, ".git")+"\n")
 	write(t, path, "new.txt", "work")
 	st, err := k.Status(t.Context(), path, base, "main")
-	if err != nil || strings.Join(st.Changed, " ") != "new.txt" {
-		t.Errorf("%+v, %v", st, err)
-	}
+	testkit.True(t, err == nil && strings.Join(st.Changed, " ") == "new.txt", "%+v, %v", st, err)
 	admin := adminOf(filepath.Join(repo, ".git"), path)
 	write(t, admin, "commondir", at+"\n")
 	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, base, "main")).Err(), ErrNotOurs, "with another commondir")
@@ -123,9 +119,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	}
 	write(t, admin, "commondir", "../..\n")
 	kept, _, err := k.Remove(t.Context(), attemptID, true, nil)
-	if err != nil || len(kept) == 0 || show(t, repo, kept[0].Commit, "new.txt") != "work" {
-		t.Errorf("%+v, %v", kept, err)
-	}
+	testkit.True(t, err == nil && len(kept) != 0 && show(t, repo, kept[0].Commit, "new.txt") == "work", "%+v, %v", kept, err)
 	testkit.Equal(t, gitIn(t, other, "for-each-ref", "refs/deepwork"), "", "the other repository")
 	// Without a journal nothing is ours, whatever a .git file says.
 	stray := filepath.Join(k.dir, journaledAttempt, "web")
@@ -144,9 +138,7 @@ func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
 		t.Errorf("a known attempt: %v, %v", did, err)
 	}
 	did, err := k.Recover(t.Context(), func(string) bool { return false })
-	if err != nil || len(did) != 2 || !strings.Contains(did[1], rescueRefs+attemptID) {
-		t.Errorf("did %v, %v", did, err)
-	}
+	testkit.True(t, err == nil && len(did) == 2 && strings.Contains(did[1], rescueRefs+attemptID), "did %v, %v", did, err)
 	testkit.Equal(t, show(t, repo, rescueRefs+attemptID, "new"), "work", "the work is lost")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
@@ -184,9 +176,7 @@ func TestRecoverBreaksTheLockOfItsBranch(t *testing.T) {
 	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1)
 	nothingLeft(t, k)
 	sound(t, repo, 0)
-	if isThere(filepath.Join(repo, lock)) {
-		t.Error("the lock file was left")
-	}
+	testkit.True(t, !isThere(filepath.Join(repo, lock)), "the lock file was left")
 }
 
 func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
@@ -215,12 +205,8 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 		write(t, k.journal, name+".json", text)
 	}
 	_, err := k.Recover(t.Context(), nil)
-	if err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "99") {
-		t.Errorf("got %v", err)
-	}
-	if isThere(filepath.Join(k.dir, "good")) {
-		t.Error("another attempt's fault hindered this one")
-	}
+	testkit.True(t, err != nil && strings.Contains(err.Error(), "broken") && strings.Contains(err.Error(), "99"), "got %v", err)
+	testkit.True(t, !isThere(filepath.Join(k.dir, "good")), "another attempt's fault hindered this one")
 	testkit.Contains(t, read(t, k.journal, "newer.json"), "99", "a newer journal was overwritten")
 	for _, attempt := range []string{"broken", "newer"} {
 		testkit.Fails(t, testkit.Get(k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil)).Err(), "", "%s was made", attempt)

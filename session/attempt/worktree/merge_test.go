@@ -70,9 +70,7 @@ func TestMergeEachWay(t *testing.T) {
 				if way == WayRebase {
 					want = "Tester tester@example.com Una User the work"
 				}
-				if by != want || len(parents) != 1+map[Way]int{WayMerge: 1}[way] || parents[0] != before {
-					t.Errorf("the commit is by %s, parents %v", by, parents)
-				}
+				testkit.True(t, by == want && len(parents) == 1+map[Way]int{WayMerge: 1}[way] && parents[0] == before, "the commit is by %s, parents %v", by, parents)
 				clean(t, repo, path)
 				testkit.Equal(t, gitIn(t, path, "symbolic-ref", "--short", "HEAD"), branchName, "the worktree is on")
 				testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork/before") != "", way != WayMerge, "kept")
@@ -318,9 +316,7 @@ func TestMergeSubmodule(t *testing.T) {
 	gitIn(t, path, "commit", "-q", "-m", "newer submodule")
 	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
 	testkit.Contains(t, gitIn(t, repo, "ls-tree", "main", "sub"), id, "the submodule")
-	if !isThere(filepath.Join(repo, "sub", "a.txt")) {
-		t.Error("the files of the submodule were touched")
-	}
+	testkit.True(t, isThere(filepath.Join(repo, "sub", "a.txt")), "the files of the submodule were touched")
 }
 
 // A target that is moved between the merge and its last step is not overwritten.
@@ -339,9 +335,7 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 			}
 		}
 		testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err(), ErrMoved)
-		if gitIn(t, repo, "rev-parse", "main") != moved || gitIn(t, path, "rev-parse", "HEAD") != head || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
-			t.Errorf("%s: something was changed", way)
-		}
+		testkit.True(t, gitIn(t, repo, "rev-parse", "main") == moved && gitIn(t, path, "rev-parse", "HEAD") == head && gitIn(t, repo, "for-each-ref", "refs/deepwork") == "", "%s: something was changed", way)
 		clean(t, repo, path)
 		testkit.Works(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err())
 		clean(t, repo, path)

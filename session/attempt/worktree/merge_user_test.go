@@ -205,9 +205,7 @@ func TestField08_TheRepositorysSigning(t *testing.T) {
 				t.Errorf("%s, %s: the repository's program ran: %v; %v\n%s", format, way, isThere(mark), err, gitIn(t, repo, "cat-file", "commit", "main"))
 				continue
 			}
-			if len(got.Unused) != 1 || got.Unused[c.setting] != own {
-				t.Errorf("%s, %s: unused are %q", format, way, got.Unused)
-			}
+			testkit.True(t, len(got.Unused) == 1 && got.Unused[c.setting] == own, "%s, %s: unused are %q", format, way, got.Unused)
 			follow(t, errors.New(NotRun(got.Unused)), "in your own: ", "\n")
 			testkit.Age(os.Getenv("GIT_CONFIG_GLOBAL"))
 			write(t, path, "more", "x\n")

@@ -37,9 +37,7 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 		write(t, repo, "lib/b.txt", string(way))
 		commit(t, repo, "meanwhile")
 		st, err := k.Status(t.Context(), path, "", "main")
-		if err != nil || st.Ahead != 1 || st.Behind != 1 || st.Elsewhere != "" {
-			t.Errorf("%s: %+v, %v", way, st, err)
-		}
+		testkit.True(t, err == nil && st.Ahead == 1 && st.Behind == 1 && st.Elsewhere == "", "%s: %+v, %v", way, st, err)
 		if _, err := k.Push(t.Context(), path, "main", true); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
 			t.Errorf("%s: pushed %v", way, err)
 		}

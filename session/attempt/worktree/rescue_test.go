@@ -40,9 +40,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	head := gitIn(t, path, "rev-parse", "HEAD")
 	index := read(t, gitIn(t, path, "rev-parse", "--git-path", "index"))
 	k.at = func(point string) {
-		if point == "rescue ref" && read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) != index {
-			t.Error("the worktree's own index was touched")
-		}
+		testkit.True(t, point != "rescue ref" || read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) == index, "the worktree's own index was touched")
 	}
 
 	r := remove(t, k)
@@ -59,9 +57,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	testkit.Equal(t, show(t, repo, r.Commit+"^2", "staged-only"), "was staged, then deleted", "a file that was only staged is lost")
 	all := files(t, repo, r.Commit)
 	for _, gone := range []string{"lib/b.txt", "other.log", "node_modules/x/y.js", ".git"} {
-		if slices.Contains(all, gone) {
-			t.Errorf("%s is in the rescue commit", gone)
-		}
+		testkit.True(t, !slices.Contains(all, gone), "%s is in the rescue commit", gone)
 	}
 	testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit), "deepwork <deepwork@localhost>", "it is by")
 	sound(t, repo, 0)
@@ -169,9 +165,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 				found = true
 			}
 		}
-		if !found {
-			t.Error("what rebase had stashed is lost")
-		}
+		testkit.True(t, found, "what rebase had stashed is lost")
 		sound(t, repo, 0)
 	})
 	t.Run("orphan", func(t *testing.T) {
@@ -234,13 +228,9 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 				t.Fatalf("kept %+v, discarded %+v, %v", kept, discarded, err)
 			}
 			for _, file := range files(t, repo, kept[0].Commit) {
-				if strings.HasPrefix(file, "nested") {
-					t.Errorf("%s is kept", file)
-				}
+				testkit.True(t, !strings.HasPrefix(file, "nested"), "%s is kept", file)
 			}
-			if show(t, repo, kept[0].Commit, "mine") != "work" || strings.Contains(name, "folder") && show(t, repo, kept[0].Commit, "lib/c.txt") != "c" {
-				t.Error("the worktree's own work is lost")
-			}
+			testkit.True(t, show(t, repo, kept[0].Commit, "mine") == "work" && (!strings.Contains(name, "folder") || show(t, repo, kept[0].Commit, "lib/c.txt") == "c"), "the worktree's own work is lost")
 			nothingLeft(t, k)
 		})
 	}
@@ -353,9 +343,7 @@ func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	for _, name := range []string{"new.up", "new.bad", "binary"} {
 		testkit.Equal(t, show(t, repo, r.Commit, name), "\x00\x01\r\n\n\r\xff"+name, "%s holds", name)
 	}
-	if isThere(mark) {
-		t.Error("the repository's filter ran")
-	}
+	testkit.True(t, !isThere(mark), "the repository's filter ran")
 }
 
 func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
@@ -478,8 +466,6 @@ func TestRepositoriesWithSHA256(t *testing.T) {
 	os.Remove(filepath.Join(path, "b"))
 	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, gitIn(t, repo, "rev-parse", "HEAD"), "")).Must(t).Changed, []string{"a", "b"}, "status")
 	r := remove(t, k)
-	if show(t, repo, r.Commit, "a") != "changed" || slices.Contains(files(t, repo, r.Commit), "b") {
-		t.Error("work is lost")
-	}
+	testkit.True(t, show(t, repo, r.Commit, "a") == "changed" && !slices.Contains(files(t, repo, r.Commit), "b"), "work is lost")
 	sound(t, repo, 0)
 }

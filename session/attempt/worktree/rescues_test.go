@@ -46,9 +46,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 		found[g] = true
 	}
 	for _, w := range want {
-		if w.Ref != "" && !found[w] {
-			t.Errorf("%+v is not among %+v", w, got)
-		}
+		testkit.True(t, w.Ref == "" || found[w], "%+v is not among %+v", w, got)
 	}
 	testkit.Equal(t, len(got), 3, "were kept, and listed are %+v", got)
 	if got, err = k.Rescues(t.Context(), attemptID, []string{other}); err != nil || len(got) > 0 {
@@ -88,9 +86,7 @@ func TestCreateAgainAfterTheConfigWasEdited(t *testing.T) {
 	edited := tree(repo)
 	edited.Copy, edited.Setup = []string{"a.txt"}, []string{"false"}
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{edited}, nil)
-	if err != nil || len(done) != 1 || done[0].Path != path || read(t, path, "new") != "work" {
-		t.Errorf("%+v, %v", done, err)
-	}
+	testkit.True(t, err == nil && len(done) == 1 && done[0].Path == path && read(t, path, "new") == "work", "%+v, %v", done, err)
 }
 
 // setTraps has a repository run a program that leaves a mark, by each hook and setting for which git
@@ -223,9 +219,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 		os.Remove(users)
 		_, err := k.Merge(t.Context(), landing(path, way))
 		check(string(way), err)
-		if !isThere(users) {
-			t.Errorf("%s: the commit is not signed as the user's", way)
-		}
+		testkit.True(t, isThere(users), "%s: the commit is not signed as the user's", way)
 	}
 	commitIn(path, "d-ours", "ours\n")
 	commitIn(repo, "a.txt", "theirs\n")
@@ -268,9 +262,7 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	path := done[0].Path
 	testkit.Equal(t, read(t, path, ".env"), "SECRET=1", "a copy is wrong")
 	testkit.Equal(t, read(t, path, "node_modules/pkg/deep/x.js"), "x", "a copy is wrong")
-	if isThere(filepath.Join(path, "node_modules/pkg/.git")) {
-		t.Error("a repository's own files were copied")
-	}
+	testkit.True(t, !isThere(filepath.Join(path, "node_modules/pkg/.git")), "a repository's own files were copied")
 	testkit.Contains(t, logged.String(), "missing.env", "a missing file was not told")
 	if runtime.GOOS != "windows" {
 		for name, mode := range map[string]os.FileMode{".env": 0o600, "tool.log": 0o755} {
@@ -337,9 +329,7 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 			if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil); !errors.Is(err, ErrOutside) || !strings.Contains(err.Error(), c.copy) {
 				t.Errorf("got %v", err)
 			}
-			if isThere(filepath.Join(outside, "file")) {
-				t.Error("it was written outside")
-			}
+			testkit.True(t, !isThere(filepath.Join(outside, "file")), "it was written outside")
 			nothingLeft(t, k)
 			sound(t, repo, 0)
 		})
@@ -359,9 +349,7 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
 		path := done[0].Path
 		testkit.Equal(t, testkit.Get(os.Readlink(filepath.Join(path, "node_modules/.bin/x"))).Must(t), "../real/x", "a symlink inside")
-		if isThere(filepath.Join(path, "node_modules/secret")) || !strings.Contains(logged.String(), "leads out") {
-			t.Error("a symlink that leads outside was copied, or silently left out")
-		}
+		testkit.True(t, !isThere(filepath.Join(path, "node_modules/secret")) && strings.Contains(logged.String(), "leads out"), "a symlink that leads outside was copied, or silently left out")
 		testkit.Equal(t, read(t, path, "my.log"), "x", "a copy is wrong")
 		testkit.Equal(t, read(t, path, "tracked"), "copied over", "a copy is wrong")
 	})

@@ -21,9 +21,7 @@ func TestStatus(t *testing.T) {
 	check := func(target string, want Status) {
 		t.Helper()
 		got := testkit.Get(k.Status(t.Context(), path, base, target)).Must(t)
-		if !got.Exists || got.Ahead != want.Ahead || got.Behind != want.Behind || !slices.Equal(got.Changed, want.Changed) {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		testkit.True(t, got.Exists && got.Ahead == want.Ahead && got.Behind == want.Behind && slices.Equal(got.Changed, want.Changed), "got %+v, want %+v", got, want)
 	}
 	check("main", Status{})
 	write(t, path, "committed", "1")
@@ -75,9 +73,7 @@ func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
 	path := create(t, k, repo)
 	os.Remove(filepath.Join(path, ".git"))
 	st, err := k.Status(t.Context(), path, "", "main")
-	if err != nil || len(st.Changed) != 0 {
-		t.Errorf("got %+v, %v", st, err)
-	}
+	testkit.True(t, err == nil && len(st.Changed) == 0, "got %+v, %v", st, err)
 	os.RemoveAll(k.journal)
 	if st, err := k.Status(t.Context(), path, "", "main"); !errors.Is(err, ErrNoWorktree) {
 		t.Errorf("got %+v, %v", st, err)
@@ -113,13 +109,9 @@ func TestDiff(t *testing.T) {
 	}
 	testkit.ContainsAll(t, text, []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"}, "the diff lacks")
 	for _, not := range []string{"ignored", "upstream", "\x1b"} {
-		if strings.Contains(text, not) {
-			t.Errorf("the diff has %q", not)
-		}
+		testkit.True(t, !strings.Contains(text, not), "the diff has %q", not)
 	}
-	if read(t, indexAt) != index || isThere(indexAt+".lock") {
-		t.Error("the worktree's index was touched")
-	}
+	testkit.True(t, read(t, indexAt) == index && !isThere(indexAt+".lock"), "the worktree's index was touched")
 	only := func(paths ...string) string {
 		t.Helper()
 		text, _, err := k.Diff(t.Context(), path, "", "main", paths, 0)

@@ -35,9 +35,7 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 			at := filepath.Join(path, c.path)
 			must(t, os.Chmod(at, 0))
 			_, _, err := k.Remove(t.Context(), attemptID, false, nil)
-			if !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), c.path) {
-				t.Errorf("got %v", err)
-			}
+			testkit.True(t, errors.Is(err, ErrNotKept) && strings.Contains(err.Error(), c.path), "got %v", err)
 			os.Chmod(at, 0o755)
 			testkit.Equal(t, read(t, path, "secret"), "s", "work is gone")
 			testkit.Equal(t, read(t, path, "closed/x"), "x", "work is gone")
@@ -61,9 +59,7 @@ func asNobody(t *testing.T) {
 	cmd.Env = append(os.Environ(), unreadableEnv+"=1", "TMPDIR="+filepath.Join(dir, "tmp"), fmt.Sprintf("GOTMPDIR=%s", filepath.Join(dir, "tmp")))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()+"/") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	testkit.True(t, err == nil && strings.Contains(string(out), "--- PASS: "+t.Name()+"/"), "%v\n%s", err, out)
 }
 
 // A repository that this user may not write to is named, with what has to be writable; nothing is left.

@@ -103,9 +103,7 @@ func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
 			<-caught
 			testkit.Until(t, "it knows", func() bool { return !ready(s) })
 			for _, err := range []error{second(r.ReadSession(t.Context(), id, 1)), second(r.WriteSession(t.Context(), transition(id, 2)))} {
-				if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
-					t.Error(err)
-				}
+				testkit.True(t, errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrPending), "%v", err)
 			}
 			proxy.Refuse(false)
 			testkit.Until(t, "it can be read", func() bool { return second(r.ReadSession(t.Context(), id, 1)) == nil })

@@ -41,9 +41,7 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 	must(t, s.Open(t.Context()))
 	var projects, places int
 	_, err := s.first(t.Context(), `SELECT (SELECT count(*) FROM @scopes), (SELECT count(*) FROM @places)`, nil, &projects, &places)
-	if err != nil || projects != 1 || places != 1 {
-		t.Errorf("%d projects and %d places, %v", projects, places, err)
-	}
+	testkit.True(t, err == nil && projects == 1 && places == 1, "%d projects and %d places, %v", projects, places, err)
 }
 
 func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
@@ -91,12 +89,8 @@ func TestProjectsBelongToARepository(t *testing.T) {
 		{"shop", Repository{Remote: "https://example.com/team/other", RootCommit: "bb"}, false}, {"other", Repository{RootCommit: "bb"}, true},
 	} {
 		err := open(c.name, c.r)
-		if c.ok != (err == nil) || !c.ok && (!strings.Contains(err.Error(), "example.com/team/shop") || !strings.Contains(err.Error(), "example.com/team/other")) {
-			t.Errorf("%s for %+v: %v", c.name, c.r, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Error("the error has the password")
-		}
+		testkit.True(t, c.ok == (err == nil) && (c.ok || strings.Contains(err.Error(), "example.com/team/shop") && strings.Contains(err.Error(), "example.com/team/other")), "%s for %+v: %v", c.name, c.r, err)
+		testkit.True(t, err == nil || !strings.Contains(err.Error(), "secret"), "the error has the password")
 	}
 }
 
@@ -177,9 +171,7 @@ func TestLostReplyToACommit(t *testing.T) {
 	must(t, direct.Open(t.Context()))
 	var rows int
 	_, err := direct.first(t.Context(), `SELECT count(*) FROM @definitions_all`, nil, &rows)
-	if err != nil || rows != 3 {
-		t.Errorf("%d rows, %v", rows, err)
-	}
+	testkit.True(t, err == nil && rows == 3, "%d rows, %v", rows, err)
 }
 
 func TestURLs(t *testing.T) {
@@ -209,14 +201,10 @@ func TestURLs(t *testing.T) {
 			got = "error: " + err.Error()
 		} else {
 			got = location(config, schema)
-			if len(config.RuntimeParams) > 0 {
-				t.Errorf("%s: parameters for the server: %v", raw, config.RuntimeParams)
-			}
+			testkit.True(t, len(config.RuntimeParams) == 0, "%s: parameters for the server: %v", raw, config.RuntimeParams)
 		}
 		part, refused := strings.CutPrefix(want, "error: ")
-		if refused != (err != nil) || !strings.Contains(got, part) || strings.Contains(got, "secret") {
-			t.Errorf("%s: %s; want %s", raw, got, want)
-		}
+		testkit.True(t, refused == (err != nil) && strings.Contains(got, part) && !strings.Contains(got, "secret"), "%s: %s; want %s", raw, got, want)
 	}
 }
 

@@ -43,9 +43,7 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 		before := touched(t, one, "/srv/shop")
 		must(t, next.look())
 		after := touched(t, one, "/srv/shop")
-		if after == before {
-			t.Error("it was not touched after ten seconds")
-		}
+		testkit.True(t, after != before, "it was not touched after ten seconds")
 		must(t, errors.Join(one.look(), two.look()))
 		testkit.Equal(t, touched(t, one, "/srv/shop"), after, "both have touched it")
 	}

@@ -77,15 +77,11 @@ func TestATransitionWithoutAReply(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				written, err := cut.WriteSession(ctx, w)
-				if written || !errors.Is(err, store.ErrPending) {
-					t.Errorf("written %v, %v", written, err)
-				}
+				testkit.True(t, !written && errors.Is(err, store.ErrPending), "written %v, %v", written, err)
 				<-caught
 				testkit.Equal(t, revisionOf(t, direct, id) == before+1, made[how], "it was made")
 				written, err = cut.WriteSession(t.Context(), w) // the same transition again
-				if written == made[how] || err != nil && !errors.Is(err, store.ErrExists) {
-					t.Errorf("again: written %v, %v", written, err)
-				}
+				testkit.True(t, written != made[how] && (err == nil || errors.Is(err, store.ErrExists)), "again: written %v, %v", written, err)
 				next := transition(id, before+2)
 				must(t, second(cut.WriteSession(t.Context(), next)))
 				if how == "delayed" { // what was on its way arrives

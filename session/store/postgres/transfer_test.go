@@ -227,9 +227,7 @@ func TestCopyLostReply(t *testing.T) {
 		default:
 			t.Fatal("it has not come to the commit:", err)
 		}
-		if (err == nil) != reached {
-			t.Errorf("it was committed: %v, and the copy says %v", reached, err)
-		}
+		testkit.True(t, (err == nil) == reached, "it was committed: %v, and the copy says %v", reached, err)
 		whole(t, openAt(t, url), reached)
 	}
 }

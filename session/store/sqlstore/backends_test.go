@@ -166,9 +166,7 @@ func openAt(t testing.TB, path string, now func() time.Time) board {
 func verify(t testing.TB, b board) {
 	t.Helper()
 	found, _, err := b.Inspect(context.Background())
-	if len(found) > 0 || err != nil && !errors.Is(err, task.ErrClosed) {
-		t.Errorf("the board's inspection: %v, %v", found, err)
-	}
+	testkit.True(t, len(found) == 0 && (err == nil || errors.Is(err, task.ErrClosed)), "the board's inspection: %v, %v", found, err)
 }
 
 // A clock does not move until it is set.

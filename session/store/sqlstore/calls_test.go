@@ -43,9 +43,7 @@ func TestLongCalls(t *testing.T) {
 	c.forward(time.Minute)
 	for _, status := range []string{store.CallCompleted, store.CallCancelled} { // the second changes nothing
 		done := testkit.Get(two.End(t.Context(), "ann", id, status, json.RawMessage(`{"b":9007199254740993}`))).Must(t)
-		if done.Status != store.CallCompleted || string(done.Result) != `{"b":9007199254740993}` || !done.EndedAt.Equal(c.at.Truncate(time.Microsecond)) {
-			t.Errorf("%+v", done)
-		}
+		testkit.True(t, done.Status == store.CallCompleted && string(done.Result) == `{"b":9007199254740993}` && done.EndedAt.Equal(c.at.Truncate(time.Microsecond)), "%+v", done)
 	}
 	again := testkit.Get(one.Add(t.Context(), made("00000000-0000-4000-8000-000000000003", "ann"))).Must(t)
 	testkit.Equal(t, again.ID, "00000000-0000-4000-8000-000000000003", "after the end there is another")
@@ -64,7 +62,5 @@ func TestExecutionsThatAsk(t *testing.T) {
 	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`), json.RawMessage(`{"asks":"old"}`)
 	save(t, e, asks, quiet, over)
 	found := testkit.Get(e.Asking(t.Context())).Must(t)
-	if len(found) != 1 || found[0].ID != "1" || string(found[0].Progress) != string(asks.Progress) {
-		t.Errorf("%+v", found)
-	}
+	testkit.True(t, len(found) == 1 && found[0].ID == "1" && string(found[0].Progress) == string(asks.Progress), "%+v", found)
 }

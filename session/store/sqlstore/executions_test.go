@@ -172,9 +172,7 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		words string
 	}{"waiting": {store.ExecutionFailed, store.NeverStarted}, "starting": {store.ExecutionUnknown, store.LostSight}, "running": {store.ExecutionRunning, ""}} {
 		x := taken[id]
-		if x.State != want.state || x.Over() != (want.words != "") || want.words != "" && *x.Error != want.words || x.Lapsed {
-			t.Errorf("%s is %+v", id, x)
-		}
+		testkit.True(t, x.State == want.state && x.Over() == (want.words != "") && (want.words == "" || *x.Error == want.words) && !x.Lapsed, "%s is %+v", id, x)
 		equal(t, "stored is", *returned(servers[0].Execution(t.Context(), id)).of(t), x)
 	}
 	x := taken["running"]

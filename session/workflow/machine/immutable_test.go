@@ -104,9 +104,7 @@ func TestStatesNeverChange(t *testing.T) {
 			}
 			states, were = append(states, next), append(were, wholeOf(t, next))
 		}
-		if len(states) < 60 {
-			t.Errorf("seed %d: %d states: hardly anything was tried", seed, len(states))
-		}
+		testkit.True(t, len(states) >= 60, "seed %d: %d states: hardly anything was tried", seed, len(states))
 		for i, s := range states {
 			if now := wholeOf(t, s); now != were[i] {
 				t.Fatalf("seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
@@ -147,13 +145,9 @@ func FuzzKeptDefinition(f *testing.F) {
 		}
 		for _, entry := range def.Workflow.Entries {
 			texts, err := def.KeptTexts(entry)
-			if err == nil && len(texts) != len(entry) {
-				t.Errorf("%d texts of %v", len(texts), entry)
-			}
+			testkit.True(t, err != nil || len(texts) == len(entry), "%d texts of %v", len(texts), entry)
 			for _, id := range entry {
-				if def.Job.Step(id) == nil {
-					t.Errorf("there is no step %q", id)
-				}
+				testkit.True(t, def.Job.Step(id) != nil, "there is no step %q", id)
 			}
 		}
 	})

@@ -22,9 +22,7 @@ func TestTextsAreShown(t *testing.T) {
 	long, at := strings.Repeat("é", 300_000), time.Now()
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at, Outputs: Outputs{{Key: "a_out", Value: OutputValue{Text: &long}}}}}}}
 	in := s.StepInputs(def, &st)
-	if *in[0].Value != long || in[0].Omitted != 0 || in[0].Paths != nil {
-		t.Errorf("the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
-	}
+	testkit.True(t, *in[0].Value == long && in[0].Omitted == 0 && in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
 	if n := len(*in[1].Value); n != maxRepliedTexts-len(long) || in[1].Omitted != len(long)-n {
 		t.Errorf("the second input has %d bytes, %d omitted", n, in[1].Omitted)
 	}

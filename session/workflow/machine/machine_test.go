@@ -366,9 +366,7 @@ func TestTheFeedbackOfAnAnswer(t *testing.T) {
 		if got := p.Question.Answer.Feedback; len([]rune(got)) != want || p.Newest().Verdicts[0].Feedback != got {
 			t.Errorf("of %.20q %d characters are kept, want %d", given, len([]rune(got)), want)
 		}
-		if asked.Progress("a").Question.Answer != nil || len(asked.Progress("a").Attempts) != 0 {
-			t.Error("the earlier state was changed")
-		}
+		testkit.True(t, asked.Progress("a").Question.Answer == nil && len(asked.Progress("a").Attempts) == 0, "the earlier state was changed")
 	}
 }
 
@@ -401,9 +399,7 @@ steps:
 		t.Errorf("inputs %d+%d, %d+%d, %d", len(in[0].Paths), in[0].Omitted, len(in[1].Paths), in[1].Omitted, in[2].Omitted)
 	}
 	done := s.CompletedSteps(def)
-	if len(done) != 1 || len(done[0].Outputs) != 1 || len(done[0].Outputs[0].Value.Paths) != fit || done[0].Omitted != 1001-fit {
-		t.Errorf("completed %+v", done)
-	}
+	testkit.True(t, len(done) == 1 && len(done[0].Outputs) == 1 && len(done[0].Outputs[0].Value.Paths) == fit && done[0].Omitted == 1001-fit, "completed %+v", done)
 	// A file that is no declared output means all files of its step.
 	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}}}}
 	if in = s.StepInputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {

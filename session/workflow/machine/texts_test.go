@@ -43,14 +43,10 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 	} {
 		out, err := ParseOutputs(step(c.of), json.RawMessage(c.raw))
 		if c.wrong != "" {
-			if err == nil || !strings.Contains(err.Error(), c.wrong) {
-				t.Errorf("%s %.60s: got %v, want %q", c.of, c.raw, err, c.wrong)
-			}
+			testkit.True(t, err != nil && strings.Contains(err.Error(), c.wrong), "%s %.60s: got %v, want %q", c.of, c.raw, err, c.wrong)
 			continue
 		}
-		if err != nil || !SameOutputs(json.RawMessage(c.raw), out) || SameOutputs(json.RawMessage(`{"o":"other"}`), out) {
-			t.Errorf("%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
-		}
+		testkit.True(t, err == nil && SameOutputs(json.RawMessage(c.raw), out) && !SameOutputs(json.RawMessage(`{"o":"other"}`), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
 	}
 }
 
@@ -90,9 +86,7 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 		if !kept {
 			continue
 		}
-		if strings.Count(string(data), long) != 1 {
-			t.Errorf("the export has the text %d times", strings.Count(string(data), long))
-		}
+		testkit.True(t, strings.Count(string(data), long) == 1, "the export has the text %d times", strings.Count(string(data), long))
 		for what, wrong := range map[string]string{"is missing": "x", "has another hash than its name": Digest(long)} {
 			for i := range parts {
 				if parts[i].Kind == TextPart {

@@ -382,9 +382,7 @@ func TestWhoMayAnswer(t *testing.T) {
 	testkit.Works(t, answer(asked, "a", "d"))
 	testkit.Fails(t, answer(asked, "a", "e"), "not those that you were shown")
 	testkit.Fails(t, answer(asked, "b", ""), "does not wait for a person")
-	if asked.Unask("a", "d", at) != asked || asked.Unask("b", "e", at) != asked || asked.Unask("a", "e", at).Progress("a").Question != nil {
-		t.Error("a question ends only with other outputs")
-	}
+	testkit.True(t, asked.Unask("a", "d", at) == asked && asked.Unask("b", "e", at) == asked && asked.Unask("a", "e", at).Progress("a").Question == nil, "a question ends only with other outputs")
 	done := asked.Ask("a", &Question{AskedAt: at, Digest: "d", Answer: &Answer{Identity: "ann", Channel: "page", Passed: true}})
 	testkit.Fails(t, answer(done, "a", ""), "has answered already")
 	over, _ := done.Abort(Call{Tool: ToolAbort}, "why", at)

@@ -92,9 +92,7 @@ func TestAMemberThatFailsIsUndoneAlone(t *testing.T) {
 			err := q.QueryRowContext(context.Background(), `SELECT title FROM tasks WHERE id = ?`, tasks[0].ID).Scan(&title)
 			return errors.Join(err, retitle(tasks[2].ID, "after "+title)(q))
 		})
-	if errs[0] != nil || !errors.Is(errs[1], refused) || errs[2] != nil {
-		t.Errorf("errors %v", errs)
-	}
+	testkit.True(t, errs[0] == nil && errors.Is(errs[1], refused) && errs[2] == nil, "errors %v", errs)
 	if got, want := titles(t, b, tasks), []string{"first", "task 1", "after first"}; !slices.Equal(got, want) {
 		t.Errorf("titles %q, want %q", got, want)
 	}
@@ -106,9 +104,7 @@ func TestAMemberThatPanicsIsUndoneAlone(t *testing.T) {
 	errs := together(b,
 		func(q sqlstore.Querier) error { _ = retitle(tasks[0].ID, "wrong")(q); panic("a bug") },
 		retitle(tasks[1].ID, "second"))
-	if errs[0] == nil || !strings.Contains(errs[0].Error(), "panic: a bug") || errs[1] != nil {
-		t.Errorf("errors %v", errs)
-	}
+	testkit.True(t, errs[0] != nil && strings.Contains(errs[0].Error(), "panic: a bug") && errs[1] == nil, "errors %v", errs)
 	if got, want := titles(t, b, tasks), []string{"task 0", "second"}; !slices.Equal(got, want) {
 		t.Errorf("titles %q, want %q", got, want)
 	}
@@ -126,9 +122,7 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 				retitle(tasks[0].ID, "first"),
 				func(q sqlstore.Querier) error {
 					_, err := q.ExecContext(t.Context(), `INSERT OR ROLLBACK INTO projects SELECT * FROM projects`)
-					if code(err) == 0 {
-						t.Errorf("a duplicate: %v", err)
-					}
+					testkit.True(t, code(err) != 0, "a duplicate: %v", err)
 					testkit.FailsWith(t, retitle(tasks[1].ID, "wrong")(q), errLost, "after the end of the transaction")
 					if overlooked {
 						return nil
@@ -136,9 +130,7 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 					return err
 				},
 				retitle(tasks[2].ID, "third"))
-			if errs[0] == nil || !strings.Contains(errs[0].Error(), "nothing was changed") || errs[1] == nil || errs[2] != nil {
-				t.Errorf("errors %v", errs)
-			}
+			testkit.True(t, errs[0] != nil && strings.Contains(errs[0].Error(), "nothing was changed") && errs[1] != nil && errs[2] == nil, "errors %v", errs)
 			if got, want := titles(t, b, tasks), []string{"task 0", "task 1", "third"}; !slices.Equal(got, want) {
 				t.Errorf("titles %q, want %q", got, want)
 			}
@@ -158,9 +150,7 @@ func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	limit(1) // taken for the present size
 	errs := together(b, retitle(tasks[0].ID, "a"), retitle(tasks[1].ID, strings.Repeat("x", 1<<20)), retitle(tasks[2].ID, "c"))
 	limit(1 << 20)
-	if !errors.Is(errs[1], task.ErrFull) || errs[2] != nil || errs[0] != nil && !errors.Is(errs[0], task.ErrFull) {
-		t.Errorf("errors %v", errs)
-	}
+	testkit.True(t, errors.Is(errs[1], task.ErrFull) && errs[2] == nil && (errs[0] == nil || errors.Is(errs[0], task.ErrFull)), "errors %v", errs)
 	want := []string{"a", "task 1", "c"}
 	if errs[0] != nil {
 		want[0] = "task 0"
@@ -179,9 +169,7 @@ func TestACommitThatFailsFailsAllMembers(t *testing.T) {
 		return nil
 	})
 	errs := together(b, retitle(tasks[0].ID, "first"), retitle(tasks[1].ID, "second"))
-	if errs[0] == nil || errs[1] == nil {
-		t.Errorf("errors %v", errs)
-	}
+	testkit.True(t, errs[0] != nil && errs[1] != nil, "errors %v", errs)
 	if got, want := titles(t, b, tasks), []string{"task 0", "task 1"}; !slices.Equal(got, want) {
 		t.Errorf("titles %q, want %q", got, want)
 	}
@@ -202,9 +190,7 @@ func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 	}
 	unsynced()
 	errs := together(b, func(sqlstore.Querier) error { return nil }, look)
-	if synced != 2 || errors.Join(errs...) != nil {
-		t.Errorf("a group: synchronous is %d, want 2; %v", synced, errs)
-	}
+	testkit.True(t, synced == 2 && errors.Join(errs...) == nil, "a group: synchronous is %d, want 2; %v", synced, errs)
 	unsynced()
 }
 
@@ -284,9 +270,7 @@ func TestNoProcessStarves(t *testing.T) {
 	}
 	t.Log("tasks made:", made)
 	for _, n := range made {
-		if 5*n < sum {
-			t.Errorf("tasks made by each process: %v", made)
-		}
+		testkit.True(t, 5*n >= sum, "tasks made by each process: %v", made)
 	}
 }
 

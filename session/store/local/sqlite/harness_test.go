@@ -163,9 +163,7 @@ func verify(t testing.TB, b board) {
 		return
 	}
 	found, _, err := b.Inspect(context.Background())
-	if err != nil || len(found) > 0 {
-		t.Errorf("the board's inspection: %v, %v", found, err)
-	}
+	testkit.True(t, err == nil && len(found) == 0, "the board's inspection: %v, %v", found, err)
 }
 
 // The environment of another process of a test.

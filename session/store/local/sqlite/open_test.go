@@ -101,14 +101,10 @@ func unchanged(t *testing.T, path string, want error, text string) {
 			_, _, _, err = b.Projects(t.Context(), task.Page{Limit: 1})
 			err = errors.Join(err, b.Close())
 		}
-		if !errors.Is(err, want) || !strings.Contains(fmt.Sprint(err), text) || !strings.Contains(fmt.Sprint(err), path) {
-			t.Errorf("read-only %v: %v, want %v with %q", readOnly, err, want, text)
-		}
+		testkit.True(t, errors.Is(err, want) && strings.Contains(fmt.Sprint(err), text) && strings.Contains(fmt.Sprint(err), path), "read-only %v: %v, want %v with %q", readOnly, err, want, text)
 	}
 	after, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(before, after) {
-		t.Errorf("the file was changed; %v", err)
-	}
+	testkit.True(t, err == nil && bytes.Equal(before, after), "the file was changed; %v", err)
 }
 
 func TestDamagedFilesAreLeftUntouched(t *testing.T) {
@@ -181,9 +177,7 @@ func TestMovedFileRefusesChanges(t *testing.T) {
 	p := rootOf(t, b)
 	testkit.Must(t, os.Rename(path, path+".away"))
 	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "lost"}, task.Request{})
-	if !errors.Is(err, task.ErrDamaged) || !strings.Contains(err.Error(), "moved, removed or replaced") {
-		t.Error(err)
-	}
+	testkit.True(t, errors.Is(err, task.ErrDamaged) && strings.Contains(err.Error(), "moved, removed or replaced"), "%v", err)
 	testkit.Must(t, os.Rename(path+".away", path))
 	addTask(t, b, p, "kept")
 }
@@ -197,9 +191,7 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	limit(1) // taken for the present size
 	huge := strings.Repeat("x", 1<<20)
 	_, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})
-	if !errors.Is(err, task.ErrFull) || code(err) == 0 || !strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path) {
-		t.Errorf("%v", err)
-	}
+	testkit.True(t, errors.Is(err, task.ErrFull) && code(err) != 0 && strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path), "%v", err)
 	testkit.Same(t, taskOf(t, b, s.ID), s)
 	limit(1 << 20)
 	testkit.Works(t, testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})).Err())
@@ -323,9 +315,7 @@ func TestMigrationsAreNumbered(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	for i, name := range names {
-		if !strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)) {
-			t.Errorf("%s is not migration number %d", name, i+1)
-		}
+		testkit.True(t, strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)), "%s is not migration number %d", name, i+1)
 	}
 }
 
@@ -373,9 +363,7 @@ func TestListsUseIndexes(t *testing.T) {
 	} {
 		testkit.Works(t, err, "%v", what)
 	}
-	if len(seen) < 15 {
-		t.Error("only", len(seen), "statements")
-	}
+	testkit.True(t, len(seen) >= 15, "only %v %v", len(seen), "statements")
 	testkit.Must(t, b.DB.Run(t.Context(), "explaining", sqlstore.Reading, func(x sqlstore.Tx) {
 		for query, args := range seen {
 			if strings.HasPrefix(query, "DELETE FROM changes") {

@@ -75,9 +75,7 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 			testkit.Must(t, <-done)
 			testkit.Equal(t, taskOf(t, b, s.ID).Title, want, "title")
 			_, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
-			if err != nil || total != 2 {
-				t.Errorf("%d tasks, want 2; %v", total, err)
-			}
+			testkit.True(t, err == nil && total == 2, "%d tasks, want 2; %v", total, err)
 		})
 	}
 }
