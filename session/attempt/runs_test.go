@@ -301,14 +301,11 @@ func TestInputsOfARun(t *testing.T) {
 		}
 	})
 	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
-	_, err := s.RunWorkflow(ctx, me, args)
-	refused(t, err, session.ToolError, "bad_inputs", "topic", "What about")
+	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.ToolError, "bad_inputs", "topic", "What about")
 	args.Inputs = board.Inputs{"topic": {Paths: []string{"cats"}}}
-	made, err := s.RunWorkflow(ctx, me, args)
-	must(t, err)
+	made := testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t)
 	s.reaches(made.RunID, task.Failed)
-	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
-	must(t, err)
+	must(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Err())
 	s.reaches(made.RunID, task.Failed)
 	again := s.begin(&board.Task{TaskID: made.TaskID})
 	s.reaches(again.AttemptID, task.Failed)
@@ -320,8 +317,6 @@ func TestInputsOfARun(t *testing.T) {
 
 	// A task that a server leads starts only with what its workflow needs.
 	project, repo := s.rootProject()
-	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write"), Lead: new(task.ServerLeads)})
-	must(t, err)
-	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.ToolError, "bad_inputs", "topic", "update_task")
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write"), Lead: new(task.ServerLeads)})).Must(t)
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.ToolError, "bad_inputs", "topic", "update_task")
 }

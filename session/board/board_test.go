@@ -191,36 +191,29 @@ func TestTaskInputs(t *testing.T) {
 	a := CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write")}
 	shown := func(got *Task, want string) {
 		t.Helper()
-		data, err := json.Marshal(got.Inputs)
-		must(t, err)
+		data := testkit.Get(json.Marshal(got.Inputs)).Must(t)
 		testkit.Equal(t, string(data), want, "the inputs are %s", data)
 	}
 	must(t, json.Unmarshal([]byte(`{"topics":"cats"}`), &a.Inputs))
-	_, err := s.CreateTask(ctx, me, a)
-	refused(t, err, session.ToolError, "bad_inputs", "topics", "What about")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, a)).Err(), session.ToolError, "bad_inputs", "topics", "What about")
 	must(t, json.Unmarshal([]byte(`{"drafts":["a.md","b.md"],"topic":"cats"}`), &a.Inputs))
 	delete(a.Inputs, "topics")
-	v, err := s.CreateTask(ctx, me, a)
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
 	shown(v, `{"topic":"cats","drafts":["a.md","b.md"]}`)
-	r, err := s.GetTask(ctx, me, TaskArgs{TaskID: v.TaskID})
-	must(t, err)
+	r := testkit.Get(s.GetTask(ctx, me, TaskArgs{TaskID: v.TaskID})).Must(t)
 	shown(&r.Task, `{"topic":"cats","drafts":["a.md","b.md"]}`)
 
 	change := func(c UpdateTaskArgs, want string) {
 		t.Helper()
 		c.TaskID = v.TaskID
-		v, err := s.UpdateTask(ctx, me, c)
-		must(t, err)
+		v := testkit.Get(s.UpdateTask(ctx, me, c)).Must(t)
 		shown(v, want)
 	}
 	change(UpdateTaskArgs{Title: new("Cats"), WorkflowName: new("write")}, `{"topic":"cats","drafts":["a.md","b.md"]}`)
 	change(UpdateTaskArgs{Inputs: Inputs{"drafts": {Paths: []string{"c.md"}}}}, `{"drafts":["c.md"]}`) // the agent asks for the topic
 	change(UpdateTaskArgs{WorkflowName: new("print")}, `{}`)
-	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Inputs: Inputs{"topics": {Paths: []string{"x"}}}})
-	refused(t, err, session.ToolError, "bad_inputs")
-	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new(""), Inputs: Inputs{"topic": {Paths: []string{"x"}}}})
-	refused(t, err, session.ToolError, "bad_inputs", "no workflow")
+	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Inputs: Inputs{"topics": {Paths: []string{"x"}}}})).Err(), session.ToolError, "bad_inputs")
+	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new(""), Inputs: Inputs{"topic": {Paths: []string{"x"}}}})).Err(), session.ToolError, "bad_inputs", "no workflow")
 }
 
 func TestEmptyListsAreLists(t *testing.T) {

@@ -40,8 +40,7 @@ func TestATreeIsItsContent(t *testing.T) {
 	s := &Subject{Root: root, Checks: []job.StepCheck{{Run: []string{"true"}, Name: "x"}}}
 	look := func() string {
 		t.Helper()
-		c, err := s.Look(t.Context())
-		testkit.Must(t, err)
+		c := testkit.Get(s.Look(t.Context())).Must(t)
 		return c.Digest(0)
 	}
 	begin := look()
@@ -59,8 +58,7 @@ func TestATreeIsItsContent(t *testing.T) {
 	testkit.Write(t, filepath.Join(root, ".deepwork/tmp/session_1.json"), "{}")
 	testkit.Equal(t, look(), committed, "the export of a session is a part of the tree")
 	// A time that is as it was hides nothing: git looks at the change of the inode too.
-	info, err := os.Stat(filepath.Join(root, "new"))
-	testkit.Must(t, err)
+	info := testkit.Get(os.Stat(filepath.Join(root, "new"))).Must(t)
 	testkit.Git(t, root, "config", "core.trustctime", "false")
 	testkit.Git(t, root, "config", "core.checkStat", "minimal")
 	testkit.Git(t, root, "status")
@@ -83,8 +81,7 @@ func TestARoundNamesTheCheckThatChangesWhatAnotherIsAbout(t *testing.T) {
 		{Run: []string{"sh", "-c", "echo a >> " + count}, Name: "first"},
 		{Run: []string{"sh", "-c", "echo formatted > d0/f0"}, Name: "second"},
 	}}
-	before, err := s.Look(t.Context())
-	testkit.Must(t, err)
+	before := testkit.Get(s.Look(t.Context())).Must(t)
 	var left []int
 	r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 2), Over: make([]bool, 2), Done: func(n int) { left = append(left, n) }}
 	testkit.Must(t, free().Run(t.Context(), r))

@@ -40,8 +40,7 @@ func TestGitBranchModes(t *testing.T) {
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: name\n")
 	status(machine.BranchOutsideGit)
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: create\n")
-	_, err := begin()
-	refused(t, err, session.StateError, "not_a_git_repository", "git init", "git.branch")
+	refused(t, testkit.Get(begin()).Err(), session.StateError, "not_a_git_repository", "git init", "git.branch")
 
 	p.git("init", "-q")
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: name\n")
@@ -62,7 +61,7 @@ func TestGitBranchModes(t *testing.T) {
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: checkout\n") // in effect without a restart
 	p.write("tracked.txt", "2")
 	p.write("untracked.txt", "never matters")
-	_, err = begin()
+	_, err := begin()
 	refused(t, err, session.StateError, "dirty_tree", "tracked.txt")
 	testkit.True(t, !strings.Contains(err.Error(), "untracked"), "an untracked file counts: %v", err)
 	p.git("checkout", "-q", "tracked.txt")
@@ -74,13 +73,11 @@ func TestGitBranchModes(t *testing.T) {
 	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "@{-1}"), "main", "git checkout - goes")
 
 	p.write(".git/MERGE_HEAD", "x")
-	_, err = begin()
-	refused(t, err, session.StateError, "git_failed", "a git merge is in progress", "no session was started")
+	refused(t, testkit.Get(begin()).Err(), session.StateError, "git_failed", "a git merge is in progress", "no session was started")
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".git", "MERGE_HEAD")))
 	p.git("branch", "other")
 	p.git("update-ref", "refs/heads/deepwork/alpha-main-j/x", "HEAD") // no branch can be above it
-	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("j")})
-	refused(t, err, session.StateError, "git_failed", "no session was started")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("j")})).Err(), session.StateError, "git_failed", "no session was started")
 	testkit.Equal(t, len(testkit.Get(p.open().List(ctx)).Must(t)), 6, "sessions, want 6: a refused start has stored one")
 }
 
@@ -135,8 +132,7 @@ func TestABranchThatIsDue(t *testing.T) {
 			errors.As(err, &e)
 			id, _ := e.Details["session_id"].(string)
 			c := p.open().Connect("local")
-			_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`))
-			refused(t, err, session.StateError, "git_failed", "has begun", name)
+			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`))).Err(), session.StateError, "git_failed", "has begun", name)
 
 			p.git("update-ref", "-d", "refs/heads/"+name+"/x")
 			other, err := p.open().Connect("local").Start(ctx, begin)

@@ -137,8 +137,7 @@ func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
 
 func TestAProgramThatCannotBeStartedIsAnErrorThatCountsNothing(t *testing.T) {
 	k := checkedProject(t, true, "[{run: [no-such-program-here]}]", "").begin()
-	_, err := k.c.Finish(t.Context(), finishArgs(t, handIn))
-	refused(t, err, session.StateError, "check_not_run", "check 'no-such-program-here'")
+	refused(t, testkit.Get(k.c.Finish(t.Context(), finishArgs(t, handIn))).Err(), session.StateError, "check_not_run", "check 'no-such-program-here'")
 	if p := k.one(); p.FailedChecks != 0 || p.Newest().State != machine.AttemptVoid || p.Done() {
 		t.Errorf("record %s", toJSON(t, p))
 	}
@@ -332,8 +331,7 @@ func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin(func(o *Options) {
 		o.Checks.Allowed = func(context.Context, *check.Subject, *job.StepCheck) error { return allowed }
 	})
-	_, err := k.c.Finish(t.Context(), finishArgs(t, handIn))
-	refused(t, err, session.StateError, session.CodeUntrusted)
+	refused(t, testkit.Get(k.c.Finish(t.Context(), finishArgs(t, handIn))).Err(), session.StateError, session.CodeUntrusted)
 	if p := k.one(); s.runs() != 0 || p.Done() || p.FailedChecks != 0 {
 		t.Errorf("%d runs, record %s", s.runs(), toJSON(t, p))
 	}
@@ -442,14 +440,11 @@ func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
 	k.finish(k.c, `{"outputs":{}}`)
 	k.write("tests/t", "edited")
 	k.hands(machine.NeedsWork, "'tests/t' was changed")
-	_, err := k.c.GoTo(ctx, GoToArgs{StepID: "first"})
-	refused(t, err, session.StateError, codes.FileProtected, "'one'", "'tests/t' was changed")
-	_, err = k.c.GoTo(ctx, GoToArgs{StepID: "one"})
-	testkit.Must(t, err)
+	refused(t, testkit.Get(k.c.GoTo(ctx, GoToArgs{StepID: "first"})).Err(), session.StateError, codes.FileProtected, "'one'", "'tests/t' was changed")
+	testkit.Must(t, testkit.Get(k.c.GoTo(ctx, GoToArgs{StepID: "one"})).Err())
 	k.hands(machine.NeedsWork, "'tests/t' was changed")
 	k.write("tests/t", "t")
-	_, err = k.c.GoTo(ctx, GoToArgs{StepID: "first"})
-	testkit.Must(t, err)
+	testkit.Must(t, testkit.Get(k.c.GoTo(ctx, GoToArgs{StepID: "first"})).Err())
 	k.write("tests/t", "edited by the step that may")
 	k.finish(k.c, `{"outputs":{}}`)
 	k.hands(machine.NextStep)

@@ -67,8 +67,7 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 	p, _, c, id := begun(t)
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
 	before := toJSON(t, p.record(id))
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.ToolError, "instructions_missing", "two.md", "nothing has moved")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.ToolError, "instructions_missing", "two.md", "nothing has moved")
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "the session moved")
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two.\n")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.StepID, "two", "reply")
@@ -88,10 +87,8 @@ func TestGoToStep(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	_, err := c.GoTo(ctx, GoToArgs{StepID: "d"})
-	refused(t, err, session.StateError, "step_ahead", "finished_step")
-	_, err = c.GoTo(ctx, GoToArgs{StepID: "x"})
-	refused(t, err, session.ToolError, "unknown_step", "'a', 'b', 'c'")
+	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "d"})).Err(), session.StateError, "step_ahead", "finished_step")
+	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "x"})).Err(), session.ToolError, "unknown_step", "'a', 'b', 'c'")
 	r, err := c.GoTo(ctx, GoToArgs{StepID: "b"})
 	if err != nil || r.BeginStep.StepID != "b" || strings.Join(r.InvalidatedSteps, " ") != "b c" || r.Stack[0].Step != "b" {
 		t.Fatalf("reply %s, %v", toJSON(t, r), err)
@@ -149,8 +146,7 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 	testkit.Must(t, os.Remove(filepath.Join(p.root, "one.md"))) // the other machine does not have it
 
 	c2 := p.open(at(second)).Connect("local")
-	r, err := c2.Step(ctx, StepArgs{SessionID: &id})
-	testkit.Must(t, err)
+	r := testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t)
 	testkit.True(t, len(r.CompletedSteps) == 1 && r.CompletedSteps[0].Machine == "red (aaaaaaaa), in /home/red/p", "completed steps %+v", r.CompletedSteps)
 	p.finish(c2, `{"outputs": {"report": "two.md"}}`)
 	end := p.finish(c2, `{"outputs": {"report": "three.md"}}`)
@@ -163,7 +159,7 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 			Place task.Place `json:"place"`
 		} `json:"step_progress"`
 	}
-	err = json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept)
+	err := json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept)
 	testkit.True(t, err == nil && kept.Place == second && kept.Progress["one"].Place == first && kept.Progress["three"].Place == second, "the record has %+v, %v", kept, err)
 }
 
@@ -197,16 +193,12 @@ func TestGetWorkflowsShowsMissingInstructions(t *testing.T) {
 	p := simpleProject(t)
 	c := p.open().Connect("local")
 	file := filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")
-	text, err := os.ReadFile(file)
-	testkit.Must(t, err)
+	text := testkit.Get(os.ReadFile(file)).Must(t)
 	for range 2 {
-		r, err := c.GetWorkflows(ctx)
-		testkit.Must(t, err)
+		r := testkit.Get(c.GetWorkflows(ctx)).Must(t)
 		testkit.True(t, string(r.Errors) == "[]" && r.Notice == nil, "errors %s, notice %v", r.Errors, r.Notice)
 		testkit.Must(t, os.Remove(file))
-		if r, err = c.GetWorkflows(ctx); err != nil {
-			t.Fatal(err)
-		}
+		r = testkit.Get(c.GetWorkflows(ctx)).Must(t)
 		if !strings.Contains(string(r.Errors), `steps[1].instructions_file: \"steps/two.md\" does not exist in `) || !strings.Contains(string(r.Jobs), `"alpha"`) {
 			t.Errorf("errors %s, jobs %s", r.Errors, r.Jobs)
 		}

@@ -19,8 +19,7 @@ func TestReq001_3_4_UnknownJobIsRefusedAndJobsAreListed(t *testing.T) {
 	p := newProject(t)
 	p.simple("alpha")
 	c := p.open().Connect("local")
-	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"})
-	refused(t, err, session.ToolError, "job_not_found", "Job not found: beta", "alpha")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"})).Err(), session.ToolError, "job_not_found", "Job not found: beta", "alpha")
 
 	p.simple("beta") // written between two calls: the next one sees it
 	testkit.Equal(t, p.start(c, "beta", "main").BeginStep.StepID, "one", "began")
@@ -38,16 +37,14 @@ func TestReq001_3_6_UnknownWorkflowIsRefusedAndNamesAreListed(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "y": "[one]"})
 	c := p.open().Connect("local")
-	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "z"})
-	refused(t, err, session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "z"})).Err(), session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
 }
 
 func TestReq001_3_7_WorkflowWithoutStepsIsRefused(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "empty": "[]"})
 	c := p.open().Connect("local")
-	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "empty"})
-	refused(t, err, session.ToolError, "workflow_without_steps", "has no steps")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "empty"})).Err(), session.ToolError, "workflow_without_steps", "has no steps")
 }
 
 func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.T) {
@@ -58,8 +55,7 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 		reviews: "[{run_each: step, quality_criteria: {Zeal: \"Is it eager?\", Art: \"Is it fine?\"}, additional_review_guidance: Look twice.}]",
 	}}, map[string]string{"main": "[one]"})
 	c := p.open().Connect("local")
-	r, err := c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})
-	testkit.Must(t, err)
+	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})).Must(t)
 	b := r.BeginStep
 	testkit.True(t, machine.IsSessionID(b.SessionID), "session_id %q", b.SessionID)
 	testkit.Equal(t, b.BranchName, "deepwork/alpha-main-acme-Inc", "branch_name")
@@ -86,8 +82,7 @@ func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
 	p.simple("alpha")
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/one.md")))
 	c := p.open().Connect("local")
-	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})
-	refused(t, err, session.ToolError, "instructions_missing", "one.md")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})).Err(), session.ToolError, "instructions_missing", "one.md")
 	if len(c.stackOf(ctx, "")) != 0 {
 		t.Errorf("stack %v", c.stackOf(ctx, ""))
 	}
@@ -96,14 +91,10 @@ func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
 func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
 	p := newProject(t)
 	c := p.open().Connect("local")
-	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs()})
-	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
-	_, err = c.Abort(ctx, AbortArgs{Explanation: "x"})
-	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
-	_, err = c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("deadbeef")})
-	refused(t, err, session.StateError, "unknown_session", "deadbeef")
-	_, err = c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("../../etc")})
-	refused(t, err, session.ToolError, "bad_session_id", "../../etc")
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs()})).Err(), session.StateError, "no_active_session", "No active workflow session")
+	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err(), session.StateError, "no_active_session", "No active workflow session")
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("deadbeef")})).Err(), session.StateError, "unknown_session", "deadbeef")
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("../../etc")})).Err(), session.ToolError, "bad_session_id", "../../etc")
 }
 
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
@@ -188,8 +179,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		{"twice", `{"report":"a.md","report":"dir/b.md","parts":["a.md"]}`, "bad_outputs", []string{"appears twice"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := c.Finish(ctx, finishArgs(t, `{"outputs":`+tc.outputs+`}`))
-			refused(t, err, session.ToolError, tc.code, tc.words...)
+			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":`+tc.outputs+`}`))).Err(), session.ToolError, tc.code, tc.words...)
 		})
 	}
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "refused calls changed the record")
@@ -217,8 +207,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	for _, w := range []string{"Quality review required", name, "subagent", "quality_review_override_reason"} {
 		testkit.True(t, strings.Contains(*r.Feedback, w), "the feedback does not say %q: %s", w, *r.Feedback)
 	}
-	text, err := os.ReadFile(filepath.Join(p.root, name))
-	testkit.Must(t, err)
+	text := testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t)
 	for _, w := range []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "} {
 		testkit.Contains(t, string(text), w, "the review does not say:\n%s", text)
 	}
@@ -266,8 +255,7 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 	testkit.True(t, err == nil && r.AbortedWorkflow == "gamma/main" && *r.ResumedWorkflow == "alpha/main", "reply %s, %v", toJSON(t, r), err)
 	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"})
 	testkit.True(t, err == nil && r.ResumedWorkflow == nil && r.ResumedStep == nil && len(r.Stack) == 0, "reply %s, %v", toJSON(t, r), err)
-	_, err = c.Abort(ctx, AbortArgs{Explanation: "more"})
-	refused(t, err, session.StateError, "no_active_session")
+	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "more"})).Err(), session.StateError, "no_active_session")
 	_, _ = a, g
 }
 

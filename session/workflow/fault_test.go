@@ -26,14 +26,10 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	on := p.git("symbolic-ref", "--short", "HEAD")
 
 	disk.full.Store(true)
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "not_saved", "no space left", "nothing has moved")
-	_, err = c.Abort(ctx, AbortArgs{Explanation: "x"})
-	refused(t, err, session.StateError, "not_saved")
-	_, err = c.GoTo(ctx, GoToArgs{StepID: "one"})
-	refused(t, err, session.StateError, "not_saved")
-	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})
-	refused(t, err, session.StateError, "not_saved")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "not_saved", "no space left", "nothing has moved")
+	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err(), session.StateError, "not_saved")
+	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err(), session.StateError, "not_saved")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})).Err(), session.StateError, "not_saved")
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), on, "the failed start left the tree on")
 	testkit.Equal(t, p.git("branch", "--list", "deepwork/*full*"), "", "the failed start left")
 	if s := c.stackOf(ctx, ""); len(s) != 1 || s[0].Step != "one" {
@@ -61,8 +57,7 @@ func TestAProjectThatVanishesIsNamed(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	testkit.Must(t, os.RemoveAll(p.root))
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "project_gone", p.root)
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "project_gone", p.root)
 }
 
 // A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own
@@ -82,8 +77,7 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 			}
 			c := srv.Connect("local")
 			lose()
-			r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})
-			testkit.Must(t, err)
+			r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})).Must(t)
 			id := r.BeginStep.SessionID
 			if all, err := srv.List(ctx); err != nil || len(all) != 1 || all[0].ID != id {
 				t.Errorf("sessions %s, %v, want %s", toJSON(t, all), err, id)
@@ -131,8 +125,7 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	disk.lose.Store(1)
 	disk.unread.Store(1)
 	call := `{"outputs":{"report":"r.md"},"session_id":"` + id + `","step_id":"one"}`
-	_, err := c.Finish(ctx, finishArgs(t, call))
-	refused(t, err, session.StateError, codeUncertain)
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.StateError, codeUncertain)
 	if r := p.finish(c, call); r.BeginStep == nil || r.BeginStep.StepID != "two" || p.record(id).Revision != 1 {
 		t.Errorf("the repetition: %s", toJSON(t, r))
 	}

@@ -37,11 +37,9 @@ func TestForms_ForEach(t *testing.T) {
 		t.Errorf("begin_step %s", toJSON(t, r.BeginStep))
 	}
 	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "port[1]" && string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"}}`))
-	refused(t, err, session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"}}`))).Err(), session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
 	for _, early := range []string{"verify[0]", "port[2]"} {
-		_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{},"step_id":"`+early+`"}`))
-		refused(t, err, session.StateError, codes.StepNotCurrent, early, "port[1]")
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{},"step_id":"`+early+`"}`))).Err(), session.StateError, codes.StepNotCurrent, early, "port[1]")
 	}
 	p.write("list.json", `["changed"]`) // after its step was finished
 	if r = p.finish(c, `{"outputs":{"out":"r.md"},"step_id":"port[1]"}`); r.BeginStep == nil || r.BeginStep.StepID != "verify[1]" || len(r.ConcurrentSteps) != 0 {
@@ -85,8 +83,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 	var seen []string
 	var cursor *string
 	for {
-		step, err := c.Step(ctx, StepArgs{Cursor: cursor})
-		testkit.Must(t, err)
+		step := testkit.Get(c.Step(ctx, StepArgs{Cursor: cursor})).Must(t)
 		seen = append(seen, step.BeginStep.StepID)
 		for _, o := range step.ConcurrentSteps {
 			seen = append(seen, o.StepID)
@@ -96,8 +93,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 		}
 	}
 	testkit.True(t, len(seen) == 50 && seen[49] == "port[49]", "get_step shows %v", seen)
-	_, err := c.Step(ctx, StepArgs{Cursor: new("99")})
-	refused(t, err, session.ToolError, codes.BadCursor)
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{Cursor: new("99")})).Err(), session.ToolError, codes.BadCursor)
 	for i := range 70 {
 		r = p.finish(c, fmt.Sprintf(`{"outputs":{},"step_id":"port[%d]"}`, i))
 	}
@@ -163,8 +159,7 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 	if r.Status != machine.NextStep || r.BeginStep.StepID != "write" || child == began.BeginStep.SessionID || len(r.Stack) != 2 || r.Stack[1].SessionID != child || r.Stack[0].Step != "workflow:beta/publish" {
 		t.Fatalf("the call: %s", toJSON(t, r))
 	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+began.BeginStep.SessionID+`"}`))
-	refused(t, err, session.StateError, codes.StepIsWorkflow, child, "'write'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+began.BeginStep.SessionID+`"}`))).Err(), session.StateError, codes.StepIsWorkflow, child, "'write'")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	r = p.finish(c, `{"outputs":{}}`)
 	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"page":"r.md"}` || r.ResumedWorkflow == nil || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "last" ||
@@ -184,8 +179,7 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" || r.Notice == nil || !strings.Contains(*r.Notice, "session '"+began.BeginStep.SessionID+"'") {
 		t.Fatalf("%s, %v", toJSON(t, r), err)
 	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
-	refused(t, err, session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err(), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
 	r, err := c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})
 	if err != nil || r.BeginStep.StepID != "write" || len(r.Stack) != 2 {
 		t.Fatalf("again: %s, %v", toJSON(t, r), err)
@@ -209,8 +203,7 @@ func TestForms_CallsInACircle(t *testing.T) {
 	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a, {workflow: beta/main}]", "other": "[{workflow: beta/main}, a]"})
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
-	refused(t, err, session.StateError, codes.TooDeep, "16")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err(), session.StateError, codes.TooDeep, "16")
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "a", "it has moved")
 }
 
@@ -228,8 +221,7 @@ func TestForms_DroppedItem(t *testing.T) {
 	}
 	refused(t, drop("port[9]"), session.StateError, codes.StepNotCurrent)
 	testkit.Must(t, drop("port[0]"))
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"said":"x"},"step_id":"port[0]"}`))
-	refused(t, err, session.StateError, codes.StepFinished, "obsolete")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"said":"x"},"step_id":"port[0]"}`))).Err(), session.StateError, codes.StepFinished, "obsolete")
 	testkit.Equal(t, fmt.Sprint(p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`).PendingConcurrentSteps), "[port[2]]", "after an item")
 	testkit.Must(t, drop("port[2]"))
 	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 4 || x.Total != 5 {
@@ -293,12 +285,10 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 func TestForms_TheWorkflowOfAStepIsGone(t *testing.T) {
 	p, srv, c, _ := called(t)
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
-	_, err := c.Abort(ctx, AbortArgs{Explanation: "no"})
+	testkit.Must(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no"})).Err())
+	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
-	_, _, err = srv.Prune(ctx, time.Now().Add(time.Hour), false)
-	testkit.Must(t, err)
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
-	refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err(), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
 	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})).Must(t).BeginStep.StepID, "write", "again")
 }
 
@@ -352,8 +342,7 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
 	const step = "workflow:beta/publish"
 	testkit.Must(t, srv.GoToFor(ctx, id, step))
-	parent, err := srv.records.Read(ctx, id, nil)
-	testkit.Must(t, err)
+	parent := testkit.Get(srv.records.Read(ctx, id, nil)).Must(t)
 	child, err := srv.records.Read(ctx, parent.State.Progress(step).Child, nil)
 	if err != nil || child.Row.Root != worktree || child.Row.AttemptID != "attempt-1" {
 		t.Fatalf("the row %+v, %v", child.Row, err)
@@ -413,22 +402,18 @@ func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := project()
 			for _, of := range sessions {
-				text, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))
-				testkit.Must(t, err)
+				text := testkit.Get(os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))).Must(t)
 				p.write(filepath.Join(".deepwork", "tmp", state.ExportName(of)), string(text))
 			}
 			srv := p.open()
-			paths, err := srv.Importer().All()
-			testkit.Must(t, err)
-			all, err := srv.Importer().Examine(ctx, paths)
-			testkit.Must(t, err)
+			paths := testkit.Get(srv.Importer().All()).Must(t)
+			all := testkit.Get(srv.Importer().Examine(ctx, paths)).Must(t)
 			if n, err := srv.Importer().Import(ctx, all); n != len(sessions) || err != nil {
 				t.Fatalf("imported %d: %v, %v", n, err, all[0].Err)
 			}
 			c := srv.Connect("local")
 			if len(sessions) == 1 && sessions[0] == id {
-				_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+id+`"}`))
-				refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+				refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+id+`"}`))).Err(), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
 				return
 			}
 			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)

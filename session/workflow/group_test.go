@@ -49,8 +49,7 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 	began := p.start(c, "alpha", "main")
 	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
 	for _, id := range []string{"a", "b", "c"} {
-		r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID, StepID: &id})
-		testkit.Must(t, err)
+		r := testkit.Get(c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID, StepID: &id})).Must(t)
 		if b := r.BeginStep; b.StepID != id || b.Instructions != "Do "+id+".\n" || r.ConcurrentSteps != nil || r.ConcurrentGroup != nil ||
 			b.SessionID != began.BeginStep.SessionID || b.JobDir != began.BeginStep.JobDir || *b.CommonJobInfo != *began.BeginStep.CommonJobInfo {
 			t.Errorf("%s: %s", id, toJSON(t, r))
@@ -61,8 +60,7 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 	_, err := c.Step(ctx, StepArgs{StepID: new("d")})
 	refused(t, err, session.StateError, "step_not_current", "'a'", "get_step shows current steps only")
 	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"), "get_step answers with the words of finished_step: %v", err)
-	_, err = c.Step(ctx, StepArgs{StepID: new("nothing")})
-	refused(t, err, session.ToolError, "unknown_step", "nothing")
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{StepID: new("nothing")})).Err(), session.ToolError, "unknown_step", "nothing")
 }
 
 // A member that its group went on without is finished like any other if an edit of the job leaves no
@@ -100,8 +98,7 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	}
 	// b's reply may still be asked for, though a was finished after it.
 	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`).PendingConcurrentSteps, " "), "a c", "repeated")
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "step_id_needed", "'c'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "step_id_needed", "'c'")
 	step, err := c.Step(ctx, StepArgs{})
 	if err != nil || strings.Join(step.PendingConcurrentSteps, " ") != "c" || step.Members[1].State != "completed" || step.Members[2].State != "started" {
 		t.Errorf("get_step %s, %v", toJSON(t, step), err)
@@ -124,8 +121,7 @@ func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 	below := p.start(c, "alpha", "main").BeginStep.SessionID
 	above := p.start(c, "beta", "main").BeginStep.SessionID
 	for _, step := range []string{"a", "b"} {
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"`+step+`"}`))
-		refused(t, err, session.ToolError, "unknown_step", "session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"`+step+`"}`))).Err(), session.ToolError, "unknown_step", "session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
 			`finished_step with {"session_id": "`+below+`", "step_id": "`+step+`", "outputs": {"out":"r.md"}}`)
 	}
 	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`).PendingConcurrentSteps, " "), "a c", "the call that the error gives")

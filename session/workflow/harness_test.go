@@ -96,8 +96,7 @@ func (p *project) newStores() *store.Stores {
 	if p.url == "" {
 		return local.Stores(p.state(), false, nil)
 	}
-	pg, err := postgres.Open(postgres.Options{URL: p.url, Project: p.root, Repository: postgres.Repository{RootCommit: p.root}, Machine: "12345678", Root: p.root})
-	testkit.Must(p.t, err)
+	pg := testkit.Get(postgres.Open(postgres.Options{URL: p.url, Project: p.root, Repository: postgres.Repository{RootCommit: p.root}, Machine: "12345678", Root: p.root})).Must(p.t)
 	return backend.Of(pg, session.NewMember(p.state(), nil), nil, p.root)
 }
 
@@ -192,8 +191,7 @@ func begun(t testing.TB) (p *project, srv *server, c *Conn, id string) {
 func (p *project) open(change ...func(*Options)) *server {
 	p.t.Helper()
 	ctx := context.Background()
-	c, err := catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})
-	testkit.Must(p.t, err)
+	c := testkit.Get(catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})).Must(p.t)
 	pool := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings { return gate.Settings{MaxConcurrent: 2} }})
 	p.t.Cleanup(func() { testkit.Must(p.t, pool.Close(ctx)) })
 	o := Options{Root: p.root, Catalog: c, Config: config.Open(p.root), Reviews: true, Checks: &check.Runner{
@@ -207,8 +205,7 @@ func (p *project) open(change ...func(*Options)) *server {
 	if own {
 		o.Stores = p.newStores()
 	}
-	e, err := Open(ctx, o)
-	testkit.Must(p.t, err)
+	e := testkit.Get(Open(ctx, o)).Must(p.t)
 	s := &server{Engine: e, catalog: c, own: own}
 	p.t.Cleanup(s.stop)
 	return s
@@ -218,8 +215,7 @@ func (p *project) open(change ...func(*Options)) *server {
 func (p *project) command(how Reviewing) *Engine {
 	p.t.Helper()
 	stores := p.stores()
-	e, err := Open(context.Background(), Options{Root: p.root, Stores: stores, Reviews: true, Reviewing: func(context.Context) (Reviewing, error) { return how, nil }})
-	testkit.Must(p.t, err)
+	e := testkit.Get(Open(context.Background(), Options{Root: p.root, Stores: stores, Reviews: true, Reviewing: func(context.Context) (Reviewing, error) { return how, nil }})).Must(p.t)
 	p.t.Cleanup(func() { e.Close(context.Background()) })
 	return e
 }
@@ -309,8 +305,7 @@ func refused(t testing.TB, err error, kind session.Kind, code string, words ...s
 // record reads a session's record: from its export, or from the database if there is none here.
 func (p *project) record(id string) *machine.State {
 	p.t.Helper()
-	data, err := os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))
-	testkit.Must(p.t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))).Must(p.t)
 	s := new(machine.State)
 	testkit.Must(p.t, json.Unmarshal(data, s))
 	return s
@@ -318,8 +313,7 @@ func (p *project) record(id string) *machine.State {
 
 func toJSON(t testing.TB, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	testkit.Must(t, err)
+	b := testkit.Get(json.Marshal(v)).Must(t)
 	return string(b)
 }
 

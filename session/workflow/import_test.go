@@ -30,15 +30,12 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	p := newProject(t)
 	p.personJob(bothStep)
 	for _, of := range []string{id, child} {
-		text, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))
-		testkit.Must(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))).Must(t)
 		p.write(filepath.Join(".deepwork", "tmp", state.ExportName(of)), string(text))
 	}
 	srv = p.reopen(rev)
-	paths, err := srv.Importer().All()
-	testkit.Must(t, err)
-	all, err := srv.Importer().Examine(ctx, append(paths, paths[0]))
-	testkit.Must(t, err)
+	paths := testkit.Get(srv.Importer().All()).Must(t)
+	all := testkit.Get(srv.Importer().Examine(ctx, append(paths, paths[0]))).Must(t)
 	if len(all) != 3 || all[0].Err != nil || all[1].Err != nil || all[2].Err == nil || !all[0].AsNow {
 		t.Fatalf("examined %+v, %+v, %+v", all[0], all[1], all[2])
 	}
@@ -80,10 +77,8 @@ func TestImportedEvidenceIsMarked(t *testing.T) {
 	from.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"reviewed"}`)
 	from.finish(c, `{"outputs":{"report":"good.md"}}`)
 	testkit.Must(t, srv.OverrideFor(ctx, id, "two", machine.Override{Identity: "ann", Reason: "fine"}))
-	data, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(id)))
-	testkit.Must(t, err)
-	was, err := export.Decode(data)
-	testkit.Must(t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(id)))).Must(t)
+	was := testkit.Get(export.Decode(data)).Must(t)
 	if two := was.Progress("two"); two.Shown == nil || two.Granted == nil {
 		t.Fatalf("exported %s", data)
 	}

@@ -66,8 +66,7 @@ func TestTheSessionsOfOthersAreNotFound(t *testing.T) {
 	theirs.Close()
 	srv := p.open()
 	c := srv.ConnectStateless("alice")
-	_, err := c.Step(ctx, StepArgs{})
-	refused(t, err, session.StateError, "no_active_session")
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{})).Err(), session.StateError, "no_active_session")
 	id := p.start(srv.Connect("alice"), "alpha", "main").BeginStep.SessionID
 	testkit.Equal(t, testkit.Get(p.open().ConnectStateless("alice").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.SessionID, id, "alice's own")
 }
@@ -104,7 +103,6 @@ func TestCheckWorkflow(t *testing.T) {
 	srv := p.open()
 	testkit.Works(t, testkit.Get(CheckWorkflow(ctx, srv.catalog, "alpha", "main")).Err())
 	for _, c := range [][3]string{{"none", "main", "job_not_found"}, {"alpha", "none", "workflow_not_found"}} {
-		_, err := CheckWorkflow(ctx, srv.catalog, c[0], c[1])
-		refused(t, err, session.ToolError, c[2])
+		refused(t, testkit.Get(CheckWorkflow(ctx, srv.catalog, c[0], c[1])).Err(), session.ToolError, c[2])
 	}
 }

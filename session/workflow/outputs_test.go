@@ -41,8 +41,7 @@ func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
 		t.Errorf("expected output %+v", got)
 	}
 	text := strings.Repeat("é", machine.MaxText)
-	_, err := p.finishing(c, toJSON(t, text+"e"), "")
-	refused(t, err, session.ToolError, "argument_too_large", "100001 characters", "at most 100000")
+	refused(t, testkit.Get(p.finishing(c, toJSON(t, text+"e"), "")).Err(), session.ToolError, "argument_too_large", "100001 characters", "at most 100000")
 	first := errless(t)(p.finishing(c, toJSON(t, text), `,"step_id":"one"`))
 	srv.stop()
 
@@ -50,17 +49,14 @@ func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
 	c = srv.Connect("local")
 	again := errless(t)(p.finishing(c, toJSON(t, text), `,"step_id":"one","session_id":"`+id+`"`))
 	testkit.Equal(t, toJSON(t, again.BeginStep), toJSON(t, first.BeginStep), "the repetition gives %s", toJSON(t, again))
-	_, err = p.finishing(c, toJSON(t, text[2:]), `,"step_id":"one"`)
-	refused(t, err, session.StateError, "step_finished", "finished already")
-	step, err := c.Step(ctx, StepArgs{})
-	testkit.Must(t, err)
+	refused(t, testkit.Get(p.finishing(c, toJSON(t, text[2:]), `,"step_id":"one"`)).Err(), session.StateError, "step_finished", "finished already")
+	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
 	if done := toJSON(t, step.CompletedSteps[0].Outputs); len(done) > 1000 || !strings.Contains(done, "(100000 characters)") {
 		t.Errorf("completed_steps has %.100s", done)
 	}
 	last := errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`)))
 	testkit.Equal(t, toJSON(t, last.AllOutputs), `{"report":"`+text+`"}`, "all_outputs")
-	s, err := srv.Read(ctx, id)
-	testkit.Must(t, err)
+	s := testkit.Get(srv.Read(ctx, id)).Must(t)
 	if got := s.Progress("one").Outputs[0].Value.Text; got == nil || *got != text {
 		t.Error("the session does not have the text")
 	}
@@ -183,8 +179,7 @@ func TestRule25_TheSubagentIsNamed(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := errless(t)(p.finishing(c, `"the text"`, ""))
 	testkit.True(t, strings.Contains(*r.Feedback, "Spawn a subagent of the type 'skeptic' for the review of report ("), "feedback %s", *r.Feedback)
-	file, err := os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))
-	testkit.Must(t, err)
+	file := testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))).Must(t)
 	testkit.Contains(t, string(file), "- `report`, a text:\n\n> the text\n", "the instructions are\n%s", file)
 }
 
@@ -290,8 +285,7 @@ func TestRule22_AnUnusableSchema(t *testing.T) {
 			p.write(".deepwork/jobs/alpha/report.json", text)
 		}
 		p.format2("{name: report, description: A report, type: file_path, json_schema: report.json}", "outputs: {report: {}}")
-		_, err := p.open().Connect("local").Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})
-		refused(t, err, session.ToolError, "instructions_missing", "output 'report' of step 'one'", wrong)
+		refused(t, testkit.Get(p.open().Connect("local").Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})).Err(), session.ToolError, "instructions_missing", "output 'report' of step 'one'", wrong)
 	}
 }
 
@@ -307,8 +301,7 @@ func TestRule14_APersonPassesAText(t *testing.T) {
 		if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Waiting:") {
 			t.Fatalf("%s", toJSON(t, r))
 		}
-		s, err := srv.Read(ctx, id)
-		testkit.Must(t, err)
+		s := testkit.Get(srv.Read(ctx, id)).Must(t)
 		q := s.Progress("one").Question
 		if got := q.Outputs[0].Value.Text; *got != text || q.Files[0].Name() != "the text 'report'" || !strings.Contains(testkit.Get(srv.HandIn(ctx, id, "one")).Must(t).Brief(), text[:100*i+5]) {
 			t.Errorf("the question is about %.100s", *got)

@@ -17,8 +17,7 @@ import (
 // a command find alike.
 func (p *project) awaiting(srv *server, how Reviewing) (all []string) {
 	p.t.Helper()
-	found, err := srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)
-	testkit.Must(p.t, err)
+	found := testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)).Must(p.t)
 	commands, err := p.command(how).Awaiting(ctx, session.LocalCaller(session.ChannelTerminal), nil)
 	testkit.True(p.t, err == nil && slices.Equal(found, commands), "the server finds %+v, a command %+v, %v", found, commands, err)
 	for _, s := range found {
@@ -45,8 +44,7 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 		if got := p.awaiting(srv, how); got != nil {
 			t.Errorf("%s: %v waits after the first review", mode, got)
 		}
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`))
-		refused(t, err, session.ToolError, "quality_gate_failed")
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`))).Err(), session.ToolError, "quality_gate_failed")
 		want := []string{id + " one"}
 		if mode == config.OverrideNever {
 			want = nil // nobody can decide
@@ -180,10 +178,8 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 				t.Errorf("self-review: %s", toJSON(t, r))
 			}
 		} else {
-			_, err := c.Finish(ctx, finishArgs(t, call))
-			refused(t, err, session.ToolError, "quality_gate_failed", said)
-			_, err = c.Finish(ctx, finishArgs(t, call))
-			refused(t, err, session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
+			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.ToolError, "quality_gate_failed", said)
+			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
 		}
 		r := p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+`","quality_review_override_reason":"It is fine"}`)
 		e := p.record(id).Progress("one").Evidence

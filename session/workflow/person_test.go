@@ -63,8 +63,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	}
 	how := *rev.how.Load()
 	testkit.Same(t, p.awaiting(srv, how), []string{id + " one"}, "waits")
-	step, err := c.Step(ctx, StepArgs{})
-	testkit.Must(t, err)
+	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
 	testkit.True(t, step.BeginStep.Reviews[0].By == "human" && step.BeginStep.Reviews[1].By == "", "get_step: %s", toJSON(t, step))
 
 	// Other outputs are judged in place of these.
@@ -127,8 +126,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	p.write("good.md", "longer")
 	waits(t, finish())
 	no("Still too short")
-	_, err := c.Finish(ctx, finishArgs(t, strings.ReplaceAll(call, "%", id)))
-	refused(t, err, session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short", "a person failed these")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, strings.ReplaceAll(call, "%", id)))).Err(), session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short", "a person failed these")
 	p.write("good.md", "longer still")
 	waits(t, finish())
 	if faults := p.record(id).Faults(); faults != nil {
@@ -171,8 +169,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			if test.others == machine.BySelf {
 				r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
 				testkit.True(t, strings.HasPrefix(*r.Feedback, "Quality review required"), "reply %s", toJSON(t, r))
-				data, err := os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))
-				testkit.Must(t, err)
+				data := testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).Must(t)
 				if text := string(data); strings.Contains(text, "sign it") || !strings.Contains(text, "Criteria to Evaluate") {
 					t.Errorf("the agent is to judge for a person: %s", text)
 				}

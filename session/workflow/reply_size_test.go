@@ -27,8 +27,7 @@ func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	}
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
-	refused(t, err, session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})).Err(), session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
 	if r, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "first" {
 		t.Fatalf("the session moved: %+v, %v", r, err)
 	}
@@ -47,8 +46,7 @@ func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
 		map[string]string{"main": "[[a, b, c]]"})
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	before, err := c.Step(ctx, StepArgs{SessionID: &id})
-	testkit.Must(t, err)
+	before := testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t)
 	for _, name := range []string{"a", "b", "c"} {
 		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11))
 	}
@@ -75,8 +73,7 @@ func TestAKeptGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	// Another job of this name, without the workflow.
 	p.job("alpha", []testStep{{id: "first", outputs: oneFile}}, map[string]string{"other": "[first]"})
-	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
-	refused(t, err, session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", "Restore the job", "abort_workflow")
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})).Err(), session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", "Restore the job", "abort_workflow")
 }
 
 // manyJobs is a snapshot of n jobs.
@@ -105,8 +102,7 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		"10,000 jobs":       {manyJobs(8000, 0), 8000, nil},
 		"too many jobs":     {manyJobs(20_000, 10), -1, []string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
 	} {
-		enc, err := encodeJobs(c.snapshot, nil)
-		testkit.Must(t, err)
+		enc := testkit.Get(encodeJobs(c.snapshot, nil)).Must(t)
 		var jobs []machine.JobInfo
 		if err := json.Unmarshal(enc.Jobs, &jobs); err != nil {
 			t.Fatalf("%s: %v", name, err)

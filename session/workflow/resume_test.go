@@ -28,10 +28,8 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 	srv.stop()
 
 	c = p.open().Connect("local")
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "no_active_session", "No active workflow session", inner, outer, "beta/main", "at step 'two'")
-	step, err := c.Step(ctx, StepArgs{SessionID: &inner})
-	testkit.Must(t, err)
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "no_active_session", "No active workflow session", inner, outer, "beta/main", "at step 'two'")
+	step := testkit.Get(c.Step(ctx, StepArgs{SessionID: &inner})).Must(t)
 	if step.BeginStep.StepID != "two" || step.Goal != "a goal" || toJSON(t, step.CompletedSteps) != `[{"step_id":"one","outputs":{"report":"r.md"}}]` || len(step.Stack) != 2 || step.Stack[0].SessionID != outer {
 		t.Errorf("get_step %s", toJSON(t, step))
 	}
@@ -51,8 +49,7 @@ func TestAnyServerServesAnySession(t *testing.T) {
 	testkit.Equal(t, testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "at the second server")
 	p.finish(c1, `{"outputs":{"report":"r.md"}}`)
 	testkit.Equal(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "at the second server")
-	_, err = c1.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "no_active_session")
+	refused(t, testkit.Get(c1.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "no_active_session")
 }
 
 // Calls through several servers take effect one after the other.
@@ -98,8 +95,7 @@ func TestStackOfOneConnectionIsNotTheOthers(t *testing.T) {
 	if len(c2.stackOf(ctx, "")) != 0 {
 		t.Errorf("stack %v", c2.stackOf(ctx, ""))
 	}
-	_, err := c2.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})
-	refused(t, err, session.StateError, "no_active_session")
+	refused(t, testkit.Get(c2.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})).Err(), session.StateError, "no_active_session")
 	// By its id, with the same identity; what one does the other sees.
 	p.finish(c2, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
 	testkit.Equal(t, c1.stackOf(ctx, "")[0].Step, "two", "stack")
@@ -107,8 +103,7 @@ func TestStackOfOneConnectionIsNotTheOthers(t *testing.T) {
 	testkit.Equal(t, len(c1.stackOf(ctx, "")), 0, "stack")
 	// Another identity does not learn that there is such a session.
 	id = p.start(c1, "alpha", "main").BeginStep.SessionID
-	_, err = srv.Connect("mallory").Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id})
-	refused(t, err, session.StateError, "unknown_session", "not found")
+	refused(t, testkit.Get(srv.Connect("mallory").Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id})).Err(), session.StateError, "unknown_session", "not found")
 }
 
 func TestBranchesSideBySideNeedASessionID(t *testing.T) {
@@ -117,27 +112,23 @@ func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	root := p.start(c, "alpha", "main").BeginStep.SessionID
 	var kids []string
 	for range 2 {
-		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root})
-		testkit.Must(t, err)
+		r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root})).Must(t)
 		kids = append(kids, r.BeginStep.SessionID)
 	}
-	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})
-	refused(t, err, session.StateError, "session_id_needed", kids[0], kids[1])
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})).Err(), session.StateError, "session_id_needed", kids[0], kids[1])
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &kids[0]})
 	if err != nil || *r.ResumedWorkflow != "alpha/main" {
 		t.Fatalf("%s, %v", toJSON(t, r), err)
 	}
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, kids[1], "reply")
-	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &kids[0]})
-	refused(t, err, session.StateError, "session_ended", kids[0])
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &kids[0]})).Err(), session.StateError, "session_ended", kids[0])
 }
 
 // An export is for people: what is done to it changes nothing, and the session's next call writes it again.
 func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 	p, srv, _, id := begun(t)
 	path := filepath.Join(p.state().Tmp(), "session_"+id+".json")
-	before, err := os.ReadFile(path)
-	testkit.Must(t, err)
+	before := testkit.Get(os.ReadFile(path)).Must(t)
 	for name, spoil := range map[string]func(){
 		"cut off": func() { testkit.Must(t, os.WriteFile(path, before[:len(before)/2], 0o600)) },
 		"edited": func() {
@@ -191,8 +182,7 @@ func TestResumableSessions(t *testing.T) {
 	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
 	list := func(c *Conn) []machine.ResumableSession {
 		t.Helper()
-		r, err := c.GetWorkflows(ctx)
-		testkit.Must(t, err)
+		r := testkit.Get(c.GetWorkflows(ctx)).Must(t)
 		return r.Resumable
 	}
 	testkit.Equal(t, len(list(before)), 0, "those on the stack")
@@ -217,8 +207,7 @@ func TestResumableSessions(t *testing.T) {
 		t.Errorf("another caller is told: %s", *r.Notice)
 	}
 	unknown := "00000bad"
-	_, err = c.Step(ctx, StepArgs{SessionID: &unknown})
-	refused(t, err, session.StateError, "unknown_session", "get_workflows lists the sessions")
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &unknown})).Err(), session.StateError, "unknown_session", "get_workflows lists the sessions")
 }
 
 // An execution is told of to its own identity, on whatever server, also after
@@ -230,8 +219,7 @@ func TestExecution(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	look := func(s *server, done int, status machine.SessionStatus) *Execution {
 		t.Helper()
-		x, err := s.Execution(ctx, "ann", id)
-		testkit.Must(t, err)
+		x := testkit.Get(s.Execution(ctx, "ann", id)).Must(t)
 		testkit.True(t, x.SessionID == id && x.JobName == "alpha" && x.WorkflowName == "main" && x.Status == status && x.Done == done && x.Total == 2, "got %s", toJSON(t, x))
 		return x
 	}
@@ -246,12 +234,9 @@ func TestExecution(t *testing.T) {
 	testkit.Must(t, os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")))
 	testkit.Equal(t, toJSON(t, look(p.open(), 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
 
-	_, err := srv.Execution(ctx, "mallory", id)
-	refused(t, err, session.StateError, "unknown_session")
-	_, err = srv.Execution(ctx, "ann", "00000000")
-	refused(t, err, session.StateError, "unknown_session")
-	_, err = srv.Execution(ctx, "ann", "../../etc")
-	refused(t, err, session.ToolError, "bad_session_id")
+	refused(t, testkit.Get(srv.Execution(ctx, "mallory", id)).Err(), session.StateError, "unknown_session")
+	refused(t, testkit.Get(srv.Execution(ctx, "ann", "00000000")).Err(), session.StateError, "unknown_session")
+	refused(t, testkit.Get(srv.Execution(ctx, "ann", "../../etc")).Err(), session.ToolError, "bad_session_id")
 }
 
 // A root session is nobody's child, and what is below it on the stack stays its
@@ -261,8 +246,7 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 	p.simple("alpha")
 	c := p.open().Connect("ann")
 	first := p.start(c, "alpha", "main").BeginStep.SessionID
-	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})
-	testkit.Must(t, err)
+	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})).Must(t)
 	if s := p.record(r.BeginStep.SessionID); s.ParentSessionID != nil {
 		t.Errorf("its parent is %s", *s.ParentSessionID)
 	}

@@ -23,16 +23,12 @@ func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
 	before := toJSON(t, p.record(id))
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)), toJSON(t, first), "the reply differs")
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "the repetition moved the session")
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"s.md"},"step_id":"one"}`))
-	refused(t, err, session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"three"}`))
-	refused(t, err, session.StateError, "step_not_current", "the current step is 'two'")
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"none"}`))
-	refused(t, err, session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"s.md"},"step_id":"one"}`))).Err(), session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"three"}`))).Err(), session.StateError, "step_not_current", "the current step is 'two'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"none"}`))).Err(), session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
 
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"one"}`))
-	refused(t, err, session.StateError, "step_finished", "the current step is 'three'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"one"}`))).Err(), session.StateError, "step_finished", "the current step is 'three'")
 
 	// After the last step, also when the session has left the stack, and from
 	// another server after a crash.
@@ -85,8 +81,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 	other := start
 	other.Goal = "another"
-	_, err := c.Start(ctx, other)
-	refused(t, err, session.ToolError, "request_id_reused", "s1")
+	refused(t, testkit.Get(c.Start(ctx, other)).Err(), session.ToolError, "request_id_reused", "s1")
 
 	// Scoped to identity and tool.
 	if r, err := srv.Connect("somebody").Start(ctx, start); err != nil || r.BeginStep.SessionID == replies[0].BeginStep.SessionID {
@@ -97,13 +92,11 @@ func TestRequestIDs(t *testing.T) {
 	if again := p.finish(c, args); toJSON(t, again) != toJSON(t, first) || first.BeginStep.StepID != "two" {
 		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, first), toJSON(t, again))
 	}
-	back, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
-	testkit.Must(t, err)
+	back := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})).Must(t)
 	again, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
 	testkit.True(t, err == nil && toJSON(t, again) == toJSON(t, back), "the reply differs: %s %s %v", toJSON(t, back), toJSON(t, again), err)
 	abort := AbortArgs{Explanation: "e", RequestID: new("a1")}
-	aborted, err := c.Abort(ctx, abort)
-	testkit.Must(t, err)
+	aborted := testkit.Get(c.Abort(ctx, abort)).Must(t)
 	outer := p.start(c, "alpha", "main").BeginStep.SessionID // must survive the repetition of the abort
 
 	// A server that dies and the next one, on a fresh connection.
@@ -120,8 +113,7 @@ func TestRequestIDs(t *testing.T) {
 func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
 	p, _, c, _ := begun(t)
 	args := `{"outputs":{"report":"s.md"},"request_id":"f1"}`
-	_, err := c.Finish(ctx, finishArgs(t, args))
-	refused(t, err, session.ToolError, "file_not_found")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, args))).Err(), session.ToolError, "file_not_found")
 	p.write("s.md", "x")
 	testkit.Equal(t, p.finish(c, args).BeginStep.StepID, "two", "reply")
 }
@@ -174,8 +166,7 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 	start := func() (*machine.StartReply, error) {
 		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")})
 	}
-	first, err := start()
-	testkit.Must(t, err)
+	first := testkit.Get(start()).Must(t)
 	goTo := func(request string) error {
 		_, err := c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &first.BeginStep.SessionID, RequestID: &request})
 		return err
@@ -185,8 +176,7 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 	}
 	refused(t, goTo("go 0"), session.StateError, "reply_forgotten", first.BeginStep.SessionID)
 	for range 2 { // also by another server
-		_, err = start()
-		refused(t, err, session.StateError, "reply_forgotten", first.BeginStep.SessionID)
+		refused(t, testkit.Get(start()).Err(), session.StateError, "reply_forgotten", first.BeginStep.SessionID)
 		srv.stop()
 		srv = p.open()
 		c = srv.Connect("local")
@@ -229,8 +219,7 @@ func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {
 	parent := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.start(c, "alpha", "main")
 	srv.makeFaulty().unread.Store(1)
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "session_unreadable")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "session_unreadable")
 	r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
 	testkit.True(t, err == nil && r.BeginStep.SessionID != parent, "the same call again finished the parent's step: %v", err)
 }

@@ -197,8 +197,7 @@ func TestASubmissionHasTheInputsForReference(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"in.md"}}`)
 	s := p.record(id)
-	def, err := srv.definitions.Current(ctx, s, "")
-	testkit.Must(t, err)
+	def := testkit.Get(srv.definitions.Current(ctx, s, "")).Must(t)
 	st := def.Job.Step("two")
 	a := &sessionActor{id: id, state: s, engine: srv.Engine}
 	sub := a.submission(&candidate{m: &finishCall{}, def: def, plan: &machine.Plan{Step: st}, outputs: machine.Outputs{{Key: "report", Value: machine.OutputValue{Paths: []string{"out.md"}}}}})

@@ -164,8 +164,7 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 			rev.set("exit", "")
 			words = append(words, "3", "the last words of the reviewer")
 		}
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		refused(t, err, session.ToolError, "review_failed", words...)
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))).Err(), session.ToolError, "review_failed", words...)
 		rev.unset("exit")
 		one := p.record(id).Progress("one")
 		testkit.True(t, one.QualityAttempts == 0 && one.Newest().State == machine.AttemptVoid && one.Newest().Error != nil && one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))

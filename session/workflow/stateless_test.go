@@ -14,8 +14,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
 	c := srv.ConnectStateless("alice")
-	_, err := c.Step(ctx, StepArgs{})
-	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{})).Err(), session.StateError, "no_active_session", "No active workflow session")
 
 	first := p.start(c, "alpha", "main")
 	id := first.BeginStep.SessionID
@@ -65,8 +64,7 @@ func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testin
 	second := p.start(beside, "alpha", "main").BeginStep.SessionID // this server's, on a connection
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "beside one on a connection")
 	beside.Close()
-	_, err = c.Step(ctx, StepArgs{})
-	refused(t, err, session.StateError, "session_id_needed", id, second)
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{})).Err(), session.StateError, "session_id_needed", id, second)
 }
 
 func TestAtMostTwentySessionsAreListed(t *testing.T) {
@@ -93,8 +91,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	c := srv.ConnectStateless("local")
 	nest := func(parent string) string {
 		t.Helper()
-		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &parent})
-		testkit.Must(t, err)
+		r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &parent})).Must(t)
 		return r.BeginStep.SessionID
 	}
 	ids := func(stack []machine.StackEntry) string {
@@ -120,8 +117,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	testkit.True(t, r.Status == machine.WorkflowComplete && ids(r.Stack) == root && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one", "completion: %s", toJSON(t, r))
-	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &leaf})
-	refused(t, err, session.StateError, "session_ended", leaf)
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &leaf})).Err(), session.StateError, "session_ended", leaf)
 
 	// After a restart a nested session comes with its ancestors.
 	srv.stop()

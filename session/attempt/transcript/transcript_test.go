@@ -28,8 +28,7 @@ func streams(t testing.TB) map[string][]byte {
 	}
 	all := map[string][]byte{}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		testkit.Must(t, err)
+		data := testkit.Get(os.ReadFile(path)).Must(t)
 		all[strings.TrimSuffix(filepath.Base(path), ".jsonl")] = data
 	}
 	return all
@@ -80,8 +79,7 @@ func TestStreamsOfRealAgents(t *testing.T) {
 			}
 			fmt.Fprintf(&text, ": %s\n", strings.ReplaceAll(m.Text, "\n", "\n    "))
 		}
-		used, err := json.MarshalIndent(u, "", "  ")
-		testkit.Must(t, err)
+		used := testkit.Get(json.MarshalIndent(u, "", "  ")).Must(t)
 		fmt.Fprintf(&text, "\n%s\n", used)
 		golden := filepath.Join("testdata", name+".txt")
 		if *update {
@@ -201,8 +199,7 @@ func FuzzReader(f *testing.F) {
 			return
 		}
 		testkit.True(t, len(u.Models) <= maxModels+1, "%d models", len(u.Models))
-		text, err := json.Marshal(u)
-		testkit.Must(t, err)
+		text := testkit.Get(json.Marshal(u)).Must(t)
 		var again Usage
 		if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(&again, u) {
 			t.Errorf("%+v is stored as %s, which is %+v: %v", u, text, again, err)

@@ -69,13 +69,11 @@ func TestField07_BranchInTheWay(t *testing.T) {
 	gitIn(t, remote, "branch", "deepwork", "main")
 	gitIn(t, repo, "remote", "add", "origin", remote)
 	k, path := attemptIn(t, repo)
-	_, err := k.Push(t.Context(), path, "origin", false)
-	expectError(t, err, ErrRejected, "attempts.branch_prefix")
+	expectError(t, testkit.Get(k.Push(t.Context(), path, "origin", false)).Err(), ErrRejected, "attempts.branch_prefix")
 	remove(t, k)
 	gitIn(t, repo, "branch", "-q", "-D", branchName)
 	gitIn(t, repo, "branch", "deepwork")
-	_, err = k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	expectError(t, err, nil, "git branch -m deepwork NEW-NAME")
+	expectError(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Err(), nil, "git branch -m deepwork NEW-NAME")
 	nothingLeft(t, k)
 }
 

@@ -16,12 +16,10 @@ func wholeOf(t *testing.T, s *State) string {
 	t.Helper()
 	bare := *s
 	bare.Replies = nil
-	raw, err := json.Marshal(bare)
-	testkit.Must(t, err)
+	raw := testkit.Get(json.Marshal(bare)).Must(t)
 	out := string(raw)
 	for _, r := range s.Replies {
-		reply, err := json.Marshal(r.Reply)
-		testkit.Must(t, err)
+		reply := testkit.Get(json.Marshal(r.Reply)).Must(t)
 		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex, reply)
 	}
 	return out
@@ -109,8 +107,7 @@ func TestStatesNeverChange(t *testing.T) {
 			if now := wholeOf(t, s); now != were[i] {
 				t.Fatalf("seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
 			}
-			back, err := s.Encode()
-			testkit.Must(t, err)
+			back := testkit.Get(s.Encode()).Must(t)
 			if read, err := Decode(s.SessionID, back); err != nil || read.UpdatedAt != s.UpdatedAt || read.Status != s.Status {
 				t.Fatalf("seed %d: state %d does not read back: %v", seed, i, err)
 			}

@@ -26,13 +26,11 @@ func TestTextsAreShown(t *testing.T) {
 	if n := len(*in[1].Value); n != maxRepliedTexts-len(long) || in[1].Omitted != len(long)-n {
 		t.Errorf("the second input has %d bytes, %d omitted", n, in[1].Omitted)
 	}
-	shown, err := jsontext.Encode(s.CompletedSteps(def)[0].Outputs)
-	testkit.Must(t, err)
+	shown := testkit.Get(jsontext.Encode(s.CompletedSteps(def)[0].Outputs)).Must(t)
 	if n := utf8.RuneCount(shown); n > 250 || !bytes.HasPrefix(shown, []byte(`{"a_out":"éé`)) {
 		t.Errorf("%d characters of completed steps: %.50s", n, shown)
 	}
-	kept, err := jsontext.Encode(OutputValue{Text: new("a.md")})
-	testkit.Must(t, err)
+	kept := testkit.Get(jsontext.Encode(OutputValue{Text: new("a.md")})).Must(t)
 	var read OutputValue
 	if err := json.Unmarshal(kept, &read); string(kept) != `{"text":"a.md"}` || err != nil || read.Text == nil || *read.Text != "a.md" || read.Paths != nil {
 		t.Errorf("%s is read as %+v, %v", kept, read, err)

@@ -137,8 +137,7 @@ func drive(t *testing.T, shape, commands []byte) {
 	for i, b := range commands {
 		at = at.Add(time.Second)
 		before := s
-		frozen, err := before.Encode()
-		testkit.Must(t, err)
+		frozen := testkit.Get(before.Encode()).Must(t)
 		id := ids[int(b>>3)%len(ids)]
 		switch b % 8 {
 		case 0, 1, 2, 3, 4, 5: // finished_step, one in three without step_id
@@ -225,10 +224,8 @@ func (p storedParts) store(t *testing.T, s, before *State) {
 	for _, part := range gone {
 		delete(p, [2]string{string(part.Kind), part.Key})
 	}
-	back, err := Assemble(s.SessionID, frame, slices.Collect(maps.Values(p)))
-	testkit.Must(t, err)
-	want, err := s.Encode()
-	testkit.Must(t, err)
+	back := testkit.Get(Assemble(s.SessionID, frame, slices.Collect(maps.Values(p)))).Must(t)
+	want := testkit.Get(s.Encode()).Must(t)
 	if got, err := back.Encode(); err != nil || string(got) != string(want) {
 		t.Fatalf("stored is %v\n%s\nwant\n%s", err, got, want)
 	}
@@ -254,8 +251,7 @@ func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 	if s.Status == Completed && len(s.AllOutputs(def)) != len(m.done) {
 		t.Fatalf("command %d: all_outputs %v, done %v", i, s.AllOutputs(def), m.done)
 	}
-	data, err := s.Encode()
-	testkit.Must(t, err)
+	data := testkit.Get(s.Encode()).Must(t)
 	back, err := Decode(s.SessionID, data)
 	if err != nil {
 		t.Fatalf("command %d: %v\n%s", i, err, data)
@@ -344,10 +340,8 @@ func TestEncodeIsWhatMarshalGives(t *testing.T) {
 		Replies: []*StoredReply{{Tool: ToolAbort, RequestID: new("q"), ArgsDigest: "d", StepID: "s", EntryIndex: 3, Raw: []byte(`{"a":[1,{}]}`)},
 			{Tool: ToolFinish, RequestID: new("e"), Raw: []byte("null"), Refusal: &session.Error{Kind: session.ToolError, Code: "c", Message: "m", Details: map[string]any{"n": 1}}}}}
 	for _, s := range []*State{full, {FormatVersion: 1, Replies: []*StoredReply{}, History: []*Withdrawal{}}} {
-		got, err := s.Encode()
-		testkit.Must(t, err)
-		raw, err := jsontext.Encode(s)
-		testkit.Must(t, err)
+		got := testkit.Get(s.Encode()).Must(t)
+		raw := testkit.Get(jsontext.Encode(s)).Must(t)
 		var want bytes.Buffer
 		testkit.Must(t, json.Indent(&want, raw, "", "  "))
 		testkit.Equal(t, string(got), want.String(), "got\n%s\nwant", got)
@@ -360,8 +354,7 @@ func TestTheFeedbackOfAnAnswer(t *testing.T) {
 	asked := (&State{Status: Active, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", StartedAt: at}}}}).
 		Ask("a", &Question{AskedAt: at, RunEach: "step", Digest: "d"})
 	for given, want := range map[string]int{strings.Repeat("é", maxAnswer+1): maxAnswer, " \n": len("A person did not pass it, and gave no reason."), "No": 2} {
-		s, err := asked.Answer("a", "d", Answer{At: at, Feedback: given})
-		testkit.Must(t, err)
+		s := testkit.Get(asked.Answer("a", "d", Answer{At: at, Feedback: given})).Must(t)
 		p := s.Progress("a")
 		if got := p.Question.Answer.Feedback; len([]rune(got)) != want || p.Newest().Verdicts[0].Feedback != got {
 			t.Errorf("of %.20q %d characters are kept, want %d", given, len([]rune(got)), want)

@@ -59,8 +59,7 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 	long := strings.Repeat("é", MaxInlineText+1)
 	for text, kept := range map[string]bool{long: true, long[2:]: false} {
 		opened := s.OpenAttempt("a", Attempt{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
-		p, err := opened.PlanFinish(def, nil, func(Outputs) bool { return false })
-		testkit.Must(t, err)
+		p := testkit.Get(opened.PlanFinish(def, nil, func(Outputs) bool { return false })).Must(t)
 		next, _ := opened.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputOf("a_out", textOf(strings.Clone(text))), Texts: Instructions{}})
 		frame, parts, err := next.Parts()
 		testkit.Must(t, err)
@@ -76,10 +75,8 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 		if _, changed, _, err := next.Changes(opened); err != nil || strings.Contains(fmt.Sprint(changed), string(TextPart)) {
 			t.Errorf("the text is written again: %v", err)
 		}
-		data, err := next.Encode()
-		testkit.Must(t, err)
-		back, err := Decode("00000001", data)
-		testkit.Must(t, err)
+		data := testkit.Get(next.Encode()).Must(t)
+		back := testkit.Get(Decode("00000001", data)).Must(t)
 		if got := back.Progress("a").Outputs[0].Value.Text; got == nil || *got != text || *back.Progress("a").Attempts[0].Outputs[0].Value.Text != text {
 			t.Error("the export does not have the text")
 		}
@@ -129,13 +126,11 @@ func TestRule14_TextsInReplies(t *testing.T) {
 	text := strings.Repeat("word ", 1000)
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
 		Outputs: Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}}}}}}
-	all, err := jsontext.Encode(s.AllOutputs(def))
-	testkit.Must(t, err)
+	all := testkit.Get(jsontext.Encode(s.AllOutputs(def))).Must(t)
 	if want := `{"long":"` + text + `","short":"one\ntwo"}`; string(all) != want {
 		t.Errorf("all_outputs is %.100s", all)
 	}
-	done, err := jsontext.Encode(s.CompletedSteps(def)[0].Outputs)
-	testkit.Must(t, err)
+	done := testkit.Get(jsontext.Encode(s.CompletedSteps(def)[0].Outputs)).Must(t)
 	if got := string(done); !strings.HasPrefix(got, `{"long":"word word`) || !strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`) {
 		t.Errorf("completed_steps has %s", got)
 	}

@@ -158,8 +158,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 				testkit.Must(t, os.WriteFile(path, nil, 0o600))
 			}
 			testkit.Must(t, os.WriteFile(path+"-wal", good, 0o600))
-			_, err := openBoard(t.Context(), Options{Path: path})
-			testkit.FailsWith(t, err, task.ErrDamaged)
+			testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: path})).Err(), task.ErrDamaged)
 			if kept, err := os.ReadFile(path + "-wal"); err != nil || !bytes.Equal(kept, good) {
 				t.Error("the log was changed", err)
 			}
