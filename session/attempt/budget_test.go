@@ -207,9 +207,8 @@ func TestOvershootOfBudgets(t *testing.T) {
 	})
 	for _, s := range []*server{one, two} { // and neither starts more
 		b := testkit.Get(s.Store(ctx)).Must(t)
-		if x, err := b.ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load())); x != nil || err != nil {
-			t.Errorf("%+v %v", x, err)
-		}
+		x := testkit.Get(b.ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load()))).Must(t)
+		testkit.True(t, x == nil, "%+v", x)
 	}
 	testkit.True(t, ran >= 5 && ran <= 5+slots-1, "%d executions of 0.1 USD ran with a budget of 0.5 and %d slots", ran, slots)
 }

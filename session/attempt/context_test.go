@@ -95,12 +95,10 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	testkit.True(t, deref(got.WorkflowSessionID) == "0123abcd" && deref(got.WorkflowStep) == "collect" && deref(got.WorkflowStatus) == "active" && deref(got.JobName) == "release", "%+v", got)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
-	if now := s.task(v.TaskID); r.State != "completed" || now.Status != "inprogress" || now.LastAttemptFailed || deref(r.WorkflowStep) != "collect" {
-		t.Errorf("%+v %+v", r, now)
-	}
-	if out := s.output(r.AttemptID); !containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete") {
-		t.Errorf("the prompt:\n%s", out)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, r.State == "completed" && now.Status == "inprogress" && !now.LastAttemptFailed && deref(r.WorkflowStep) == "collect", "%+v %+v", r, now)
+	out := s.output(r.AttemptID)
+	testkit.True(t, containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete"), "the prompt:\n%s", out)
 	must(t, os.Remove(hold))
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! await " + hold)})
 	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
@@ -188,9 +186,8 @@ func TestNotify(t *testing.T) {
 	if n := notified(want...); n.Title != v.Title || deref(n.Since) != *x.EndedAt {
 		t.Errorf("%+v", n)
 	}
-	if dir, err := os.ReadFile(got + ".dir"); err != nil || strings.Contains(string(dir), p.Root) {
-		t.Errorf("it ran in %s, %v", dir, err)
-	}
+	dir := testkit.Get(os.ReadFile(got + ".dir")).Must(t)
+	testkit.True(t, !strings.Contains(string(dir), p.Root), "it ran in %s", dir)
 	s.stop()
 	beside.stop()
 

@@ -67,9 +67,8 @@ func TestWithoutGit(t *testing.T) {
 	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "git_failed", "not in PATH", "install git")
 	t.Setenv("PATH", path)
-	if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
-		t.Errorf("%+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "%+v", now)
 }
 
 // An attempt that is started while the worktrees of others go would be deleted

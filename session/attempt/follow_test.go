@@ -31,9 +31,8 @@ func TestReq004_FollowUpSend(t *testing.T) {
 	r := s.ends(s.begin(v).AttemptID)
 	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + hold)})
 	testkit.True(t, f.Status == "started" && f.Action == "send" && f.AttemptID == r.AttemptID && f.SessionID == deref(r.LatestSessionID) && f.QueuedPrompt == nil, "%+v", f)
-	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.HasInProgressAttempt {
-		t.Errorf("%+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && now.HasInProgressAttempt, "%+v", now)
 	s.reaches(r.AttemptID, task.Running)
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})).Err(), session.StateError, "attempt_running", "queue")
 	must(t, os.WriteFile(hold, nil, 0o644))
@@ -95,9 +94,8 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 		}
 		return ""
 	})
-	if now := s.task(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed {
-		t.Errorf("%+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed, "%+v", now)
 	must(t, os.WriteFile(hold2, nil, 0o644))
 	s.reaches(r.AttemptID, task.Completed)
 	// Nothing runs: at once.
@@ -135,9 +133,8 @@ func TestFollowUpWithoutWorkspace(t *testing.T) {
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
-	if now := s.get(r.AttemptID); now.State != "completed" || now.Repos[0].Exists {
-		t.Errorf("%+v", now)
-	}
+	now := s.get(r.AttemptID)
+	testkit.True(t, now.State == "completed" && !now.Repos[0].Exists, "%+v", now)
 }
 
 // A follow-up to an executor that cannot continue its conversation has the task, what the earlier
@@ -244,7 +241,6 @@ func TestPromptHasTheInputs(t *testing.T) {
 		testkit.Contains(t, taskPrompt(v, nil), want)
 	}
 	v.Inputs = nil
-	if got := taskPrompt(v, nil); strings.Contains(got, "inputs") {
-		t.Error(got)
-	}
+	got := taskPrompt(v, nil)
+	testkit.True(t, !strings.Contains(got, "inputs"), "%v", got)
 }

@@ -83,9 +83,8 @@ func (s *server) stop() {
 	s.done = true
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if stuck := s.Close(bounded); stuck != nil {
-		s.t.Errorf("did not end: %v", stuck)
-	}
+	stuck := s.Close(bounded)
+	testkit.True(s.t, stuck == nil, "did not end: %v", stuck)
 	if s.stores != nil {
 		must(s.t, s.stores.Close(bounded))
 	}

@@ -154,9 +154,8 @@ func TestInspectBoard(t *testing.T) {
 		torn[i] = 0xee
 	}
 	must(t, os.WriteFile(board, torn, 0o600))
-	if got := p.inspect(); len(got) == 0 || !strings.Contains(got[0], "board.db") {
-		t.Errorf("a damaged page: %v", got)
-	}
+	got := p.inspect()
+	testkit.True(t, len(got) != 0 && strings.Contains(got[0], "board.db"), "a damaged page: %v", got)
 	must(t, os.WriteFile(board, good[:100], 0o600))
 	p.finds("the database cannot be read: ")
 	must(t, os.WriteFile(board, good, 0o600))

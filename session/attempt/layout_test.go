@@ -106,9 +106,8 @@ func TestLogsThatAreLinks(t *testing.T) {
 	}
 	testkit.Fails(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID)})).Err(), "not a folder that deepwork made")
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say again")})
-	if now := s.ends(r.AttemptID); now.State != "failed" || !strings.Contains(deref(now.Error), "not a folder that deepwork made") {
-		t.Errorf("%+v: %s", now, deref(now.Error))
-	}
+	now := s.ends(r.AttemptID)
+	testkit.True(t, now.State == "failed" && strings.Contains(deref(now.Error), "not a folder that deepwork made"), "%+v: %s", now, deref(now.Error))
 	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, s.State().Logs()}
 	for _, id := range []string{"..", "../../x", "a/b", home} {
 		testkit.Fails(t, l.Remove(id), "", "%s was removed", id)

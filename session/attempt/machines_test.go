@@ -168,9 +168,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		if err != nil || r.Status != FollowUpStarted {
 			t.Fatalf("following up: %+v, %v", r, err)
 		}
-		if end := m1.reaches(made.AttemptID, task.Completed); end.ExitCode == nil || *end.ExitCode != 0 {
-			t.Errorf("the follow-up: %+v", end)
-		}
+		end := m1.reaches(made.AttemptID, task.Completed)
+		testkit.True(t, end.ExitCode != nil && *end.ExitCode == 0, "the follow-up: %+v", end)
 		if out := m1.output(made.AttemptID); !containsAll(out, "it works", "agent resumed", "once more", "done") {
 			t.Errorf("the output at the end lacks something: %s", out)
 		}
@@ -235,9 +234,8 @@ func TestAMachineThatIsGone(t *testing.T) {
 		m2.die()
 		f.gone(m2.place, 50*time.Second)
 		refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "bbbb")
-		if x := m1.latest(made.AttemptID); x.State != task.Running || x.StopAsked != nil {
-			t.Errorf("given up too early, or asked to stop by a call that was refused: %+v", x)
-		}
+		x := m1.latest(made.AttemptID)
+		testkit.True(t, x.State == task.Running && x.StopAsked == nil, "given up too early, or asked to stop by a call that was refused: %+v", x)
 		f.gone(m2.place, 101*time.Second)
 		r := m1.reaches(made.AttemptID, task.Interrupted)
 		testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch), "it does not say where its work is: %s", deref(r.Error))
@@ -557,9 +555,8 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			old.stop()
 			pg := attempttest.OpenIn(f.name, place)
 			testkit.Get(transfer.Copy(ctx, files.NewFile(folder), pg.Side(place))).Must(t)
-			if gone, err := pg.GoneFor(ctx, place); err != nil || gone > time.Minute {
-				t.Errorf("the machine counts as gone for %v, %v", gone, err)
-			}
+			gone := testkit.Get(pg.GoneFor(ctx, place)).Must(t)
+			testkit.True(t, gone <= time.Minute, "the machine counts as gone for %v", gone)
 			must(t, pg.Close(ctx))
 			claim(p, f, place)
 
@@ -601,9 +598,8 @@ func TestTheEndOfTheOutput(t *testing.T) {
 		var got []runner.Entry
 		must(t, json.Unmarshal(data, &got))
 		last := entries[len(entries)-1]
-		if n := len(got); len(data) > reportedOutput || n == 0 || got[n-1].Index != last.Index || !strings.HasSuffix(last.Text, got[n-1].Text) {
-			t.Errorf("%s: %d entries in %d bytes", what, len(got), len(data))
-		}
+		n := len(got)
+		testkit.True(t, len(data) <= reportedOutput && n != 0 && got[n-1].Index == last.Index && strings.HasSuffix(last.Text, got[n-1].Text), "%s: %d entries in %d bytes", what, len(got), len(data))
 		testkit.True(t, what == "one" || len(data) >= reportedOutput/2, "%s: only %d bytes", what, len(data))
 	}
 }

@@ -45,9 +45,8 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 		}
 	}
 	must(t, follow(without, id, ActionCancel))
-	if got := s.get(id); got.State != "completed" || got.QueuedFollowUp != nil {
-		t.Errorf("%+v", got)
-	}
+	got := s.get(id)
+	testkit.True(t, got.State == "completed" && got.QueuedFollowUp == nil, "%+v", got)
 	must(t, follow(ann, id, ActionSend))
 	s.ends(id)
 }

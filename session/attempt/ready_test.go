@@ -60,9 +60,8 @@ func TestAutoStart(t *testing.T) {
 	testkit.Get(one.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: all[4].TaskID, DependsOn: []string{all[2].TaskID}})).Must(t)
 	p.Configure(auto("TEST:OTHER", 2))
 	one.statusOf(all, "inreview", "inreview", "todo", "todo", "todo")
-	if out := one.output(*one.task(all[0].TaskID).LatestAttemptID); !containsAll(out, "agent other", "MODE=slow") {
-		t.Errorf("%q", out)
-	}
+	out := one.output(*one.task(all[0].TaskID).LatestAttemptID)
+	testkit.True(t, containsAll(out, "agent other", "MODE=slow"), "%q", out)
 	done := func(v *board.Task) {
 		t.Helper()
 		testkit.Get(two.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: new("done")})).Must(t)

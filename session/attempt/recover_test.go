@@ -38,9 +38,8 @@ func TestAgentOutlivesServer(t *testing.T) {
 			s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say and on")})
 			end(s)
 			next := p.open()
-			if now := next.get(r.AttemptID); now.State != "running" || deref(now.StartedAt) != deref(r.StartedAt) {
-				t.Errorf("taken up: %+v", now)
-			}
+			now := next.get(r.AttemptID)
+			testkit.True(t, now.State == "running" && deref(now.StartedAt) == deref(r.StartedAt), "taken up: %+v", now)
 			must(t, os.WriteFile(hold, nil, 0o644))
 			eventually(t, func() string {
 				if out := next.output(r.AttemptID); !strings.Contains(out, "and on\ndone") {
@@ -77,9 +76,8 @@ func TestSettle(t *testing.T) {
 	c := p.open(func(o *Options) { o.Passive = true })
 	waits := c.begin(c.newTask("! say never"))
 	must(t, c.Settle(ctx))
-	if x := c.get(ended.AttemptID); x.State != "failed" || x.ExitCode == nil || *x.ExitCode != 5 {
-		t.Errorf("the one that ended: %+v", x)
-	}
+	x := c.get(ended.AttemptID)
+	testkit.True(t, x.State == "failed" && x.ExitCode != nil && *x.ExitCode == 5, "the one that ended: %+v", x)
 	testkit.Equal(t, c.get(runs.AttemptID).State, "running", "the one that runs")
 	testkit.Equal(t, testkit.Get(c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)})).Must(t).State, "stopped", "stopped")
 	testkit.Equal(t, c.get(waits.AttemptID).State, "queued", "the one that waits")
@@ -146,17 +144,15 @@ func TestInterrupted(t *testing.T) {
 	next := p.open()
 	r = next.ends(r.AttemptID)
 	testkit.True(t, r.State == "interrupted" && r.ExitCode == nil && r.QueuedFollowUp == nil && r.Error != nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
-	if now := next.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
-		t.Errorf("%+v", now)
-	}
+	now := next.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed, "%+v", now)
 	pid := testkit.Get(os.ReadFile(up)).Must(t)
 	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
 	groupEnds(t, n)
 	next.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = next.ends(r.AttemptID)
-	if out := next.output(r.AttemptID); r.State != "completed" || strings.Contains(out, "never") || strings.Count(out, "agent first") != 1 {
-		t.Errorf("%s: %s", r.State, out)
-	}
+	out := next.output(r.AttemptID)
+	testkit.True(t, r.State == "completed" && !strings.Contains(out, "never") && strings.Count(out, "agent first") == 1, "%s: %s", r.State, out)
 }
 
 // An execution that a dead server had claimed and never begun is begun by the
@@ -206,9 +202,8 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 		}
 		return ""
 	})
-	if now := next.get(r.AttemptID); now.State != "failed" || now.Repos[0].Exists {
-		t.Errorf("%+v", now)
-	}
+	now := next.get(r.AttemptID)
+	testkit.True(t, now.State == "failed" && !now.Repos[0].Exists, "%+v", now)
 }
 
 // A server that ends in order gives back what it has not started, at once.

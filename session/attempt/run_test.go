@@ -98,9 +98,8 @@ func TestAttemptFails(t *testing.T) {
 	v := s.newTask("! say it is broken", "! exit 3")
 	r := s.ends(s.begin(v).AttemptID)
 	testkit.True(t, r.State == "failed" && r.ExitCode != nil && *r.ExitCode == 3 && deref(r.FinalMessage) == "it is broken", "%+v", r)
-	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed || now.HasInProgressAttempt {
-		t.Errorf("%+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed && !now.HasInProgressAttempt, "%+v", now)
 }
 
 // What somebody makes of a task while its agent runs is kept.
@@ -182,9 +181,8 @@ func TestSetupFails(t *testing.T) {
 	v := s.newTask("! say never")
 	r := s.ends(s.begin(v).AttemptID)
 	testkit.True(t, r.State == "failed" && strings.Contains(deref(r.Error), "no compiler here") && r.StartedAt == nil && r.LatestSessionID == nil, "%+v: %s", r, deref(r.Error))
-	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
-		t.Errorf("%+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed, "%+v", now)
 	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 	testkit.Equal(t, p.Git(p.Root, "branch", "--list", "deepwork/*"), "", "branches are left")
 }
@@ -224,9 +222,8 @@ func TestStartOnce(t *testing.T) {
 	first := s.begin(v, once)
 	s.ends(first.AttemptID)
 	p.Git(p.Root, "branch", "-m", "main", "trunk")
-	if again := s.begin(v, once); again.AttemptID != first.AttemptID || again.State != "completed" {
-		t.Errorf("again: %+v", again)
-	}
+	again := s.begin(v, once)
+	testkit.True(t, again.AttemptID == first.AttemptID && again.State == "completed", "again: %+v", again)
 	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1)
 }
 

@@ -83,9 +83,8 @@ func TestTailOfARun(t *testing.T) {
 		}
 	}
 	all := s.tailOf(TailArgs{Target: the(made.RunID)}).Messages
-	if notes := texts(all, "system"); len(texts(all, "output")) > 0 || !slices.Contains(notes, "step write: ended") {
-		t.Errorf("the leader's notes are %q", notes)
-	}
+	notes := texts(all, "system")
+	testkit.True(t, len(texts(all, "output")) == 0 && slices.Contains(notes, "step write: ended"), "the leader's notes are %q", notes)
 	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())}); session.CodeOf(err) != "unknown_execution" || !strings.Contains(err.Error(), "get_run") {
 		t.Errorf("an unknown execution: %v", err)
 	}

@@ -219,18 +219,16 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	}
 	closed := func(e *attempt.Engine) {
 		t.Helper()
-		if stuck := e.Close(ctx); stuck != nil {
-			t.Errorf("did not end: %q", stuck)
-		}
+		stuck := e.Close(ctx)
+		testkit.True(t, stuck == nil, "did not end: %q", stuck)
 	}
 	e := open()
 	defer func() { closed(e) }()
 	me := session.LocalCaller(session.ChannelStdio)
 
 	listed := testkit.Get(e.ListExecutors(ctx, me)).Must(t)
-	if i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" }); i < 0 || !listed.Executors[i].Available || !listed.Executors[i].CanContinue || listed.Executors[i].Program != web.URL {
-		t.Errorf("it is not among %+v", listed.Executors)
-	}
+	i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" })
+	testkit.True(t, i >= 0 && listed.Executors[i].Available && listed.Executors[i].CanContinue && listed.Executors[i].Program == web.URL, "it is not among %+v", listed.Executors)
 	projects := testkit.Get(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	project := projects.Projects[0].ProjectID
 	repos := testkit.Get(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Must(t)

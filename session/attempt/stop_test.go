@@ -40,20 +40,17 @@ func TestStop(t *testing.T) {
 	r = s.stopAttempt(r.AttemptID)
 	testkit.True(t, containsAll(deref(r.Notice), "was dropped", "! say never", "follow_up"), "of what was queued it says %q", deref(r.Notice))
 	testkit.True(t, r.State == "stopped" && r.EndedAt != nil && r.QueuedFollowUp == nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
-	if now := s.task(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed || now.HasInProgressAttempt {
-		t.Errorf("%+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed && !now.HasInProgressAttempt, "%+v", now)
 	pid := testkit.Get(os.ReadFile(up)).Must(t)
 	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
 	groupEnds(t, n)
-	if again := s.stopAttempt(r.AttemptID); again.State != "stopped" || !strings.Contains(deref(again.Notice), "already") {
-		t.Errorf("stopped again: %+v", again)
-	}
+	again := s.stopAttempt(r.AttemptID)
+	testkit.True(t, again.State == "stopped" && strings.Contains(deref(again.Notice), "already"), "stopped again: %+v", again)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = s.ends(r.AttemptID)
-	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "agent resumed\non\n") || strings.Contains(out, "never") {
-		t.Errorf("%s:\n%s", r.State, out)
-	}
+	out := s.output(r.AttemptID)
+	testkit.True(t, r.State == "completed" && strings.Contains(out, "agent resumed\non\n") && !strings.Contains(out, "never"), "%s:\n%s", r.State, out)
 }
 
 // A link in the place of an attempt's records is not followed, and logged once. Other attempts go
@@ -184,9 +181,8 @@ func TestStopElsewhere(t *testing.T) {
 	for _, who := range []session.Caller{eve, {}} {
 		refused(t, testkit.Get(other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
 	}
-	if x := s.latest(r.AttemptID); x.StopAsked != nil || x.State != task.Running {
-		t.Errorf("a call that was refused has asked for its end: %+v", x)
-	}
+	x := s.latest(r.AttemptID)
+	testkit.True(t, x.StopAsked == nil && x.State == task.Running, "a call that was refused has asked for its end: %+v", x)
 	began := time.Now()
 	testkit.Equal(t, other.stopAttempt(r.AttemptID).State, "stopped")
 	if took := time.Since(began); took > 4*time.Second { // usually half a second
@@ -217,9 +213,8 @@ func (s *server) givenUp(attempt string) {
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	testkit.FailsWith(s.t, testkit.Get(s.StopAttempt(bounded, me, AttemptArgs{the(attempt)})).Err(), context.DeadlineExceeded, "a stop that nobody carries out")
-	if x := s.latest(attempt); x.State != task.Running || x.StopAsked == nil {
-		s.t.Errorf("it is %s, asked to stop at %v", x.State, x.StopAsked)
-	}
+	x := s.latest(attempt)
+	testkit.True(s.t, x.State == task.Running && x.StopAsked != nil, "it is %s, asked to stop at %v", x.State, x.StopAsked)
 }
 
 // A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried

@@ -73,9 +73,8 @@ func TestBlockedTask(t *testing.T) {
 	if e, _ := errors.AsType[*session.Error](err); fmt.Sprint(e.Details["blocked_by"]) != fmt.Sprint([]string{first.TaskID}) {
 		t.Errorf("%+v", e.Details)
 	}
-	if now := s.task(second.TaskID); now.Status != "todo" || now.LatestAttemptID != nil {
-		t.Errorf("%+v", now)
-	}
+	now := s.task(second.TaskID)
+	testkit.True(t, now.Status == "todo" && now.LatestAttemptID == nil, "%+v", now)
 	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
 	must(t, start())
 	s.ends(*s.task(second.TaskID).LatestAttemptID)
@@ -200,9 +199,8 @@ func TestWrongArguments(t *testing.T) {
 	withoutBranch := starting(func(a *StartArgs) { a.TaskID, a.Repos = frontTask.TaskID, nil })
 	attempttest.Refused(t, withoutBranch(), session.StateError, codes.NoBranch, "bare", "list_repos")
 	for _, v := range []*board.Task{rootTask, frontTask} {
-		if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
-			t.Errorf("a refused call changed the task: %+v", now)
-		}
+		now := s.task(v.TaskID)
+		testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "a refused call changed the task: %+v", now)
 	}
 	testkit.True(t, !Exists(state.Of(p.Root).Worktrees()), "a refused call made a worktree")
 	must(t, starting(func(a *StartArgs) { a.Repos = nil })())

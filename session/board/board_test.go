@@ -296,9 +296,8 @@ func TestOutsideOfAWorkspace(t *testing.T) {
 	for _, env := range []map[string]string{
 		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
 	} {
-		if w := FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); w != nil {
-			t.Errorf("%v is taken for a workspace", env)
-		}
+		w := FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] })
+		testkit.True(t, w == nil, "%v is taken for a workspace", env)
 	}
 }
 
@@ -360,9 +359,8 @@ func TestWrongArguments(t *testing.T) {
 			attempttest.Wrong(t, c.call(), c.code, c.mentions...)
 		})
 	}
-	if now, err := s.GetTask(ctx, me, TaskArgs{rootTask.TaskID}); err != nil || now.Status != "todo" || now.Title != "Add a basket" {
-		t.Errorf("a refused call changed the task: %+v, %v", now, err)
-	}
+	now := testkit.Get(s.GetTask(ctx, me, TaskArgs{rootTask.TaskID})).Must(t)
+	testkit.True(t, now.Status == "todo" && now.Title == "Add a basket", "a refused call changed the task: %+v", now)
 }
 
 // What a task depends on is checked, and kept until another list is given.

@@ -52,9 +52,8 @@ func TestATreeIsItsContent(t *testing.T) {
 	committed := look()
 	then := time.Now().Add(-time.Hour)
 	testkit.Must(t, os.Chtimes(filepath.Join(root, "new"), then, then))
-	if touched := look(); begin == edited || edited != staged || staged != committed || committed != touched {
-		t.Errorf("%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
-	}
+	touched := look()
+	testkit.True(t, begin != edited && edited == staged && staged == committed && committed == touched, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
 	testkit.Write(t, filepath.Join(root, ".deepwork/tmp/session_1.json"), "{}")
 	testkit.Equal(t, look(), committed, "the export of a session is a part of the tree")
 	// A time that is as it was hides nothing: git looks at the change of the inode too.

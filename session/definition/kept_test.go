@@ -70,9 +70,8 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 	testkit.Equal(t, string(stored.Job.Step("a").Outputs[0].Schema.JSON), `{"type":"object"}`)
 	testkit.Same(t, testkit.Get(d.KeptTexts(def.Ref, job.Entry{"c"})).Must(t), machine.Instructions{"c": "Do c."})
 	for _, same := range []machine.Instructions{texts, {"a[1]": "Do a."}} { // twice: read, and remembered
-		if again := testkit.Get(d.Keep(&machine.Definition{Job: def.Job, Workflow: def.Workflow, Ref: def.Ref}, same)).Must(t); again.Data != nil {
-			t.Error("a definition that is stored is stored again")
-		}
+		again := testkit.Get(d.Keep(&machine.Definition{Job: def.Job, Workflow: def.Workflow, Ref: def.Ref}, same)).Must(t)
+		testkit.True(t, again.Data == nil, "a definition that is stored is stored again")
 	}
 	edited := testkit.Get(d.Keep(&machine.Definition{Job: def.Job, Workflow: def.Workflow, Ref: def.Ref}, machine.Instructions{"a": "Do it."})).Must(t)
 	testkit.True(t, edited.Data != nil && edited.Ref.Hash != def.Ref.Hash && strings.Contains(string(edited.Data), "Do it."), "an edit of instructions is kept as %+v", edited.Ref)

@@ -93,9 +93,8 @@ func TestErrors(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"status"}})).Err(), "git program is not in PATH")
-	if got := Fields("a\x00b\x00"); !slices.Equal(got, []string{"a", "b"}) || Fields("") != nil {
-		t.Errorf("%q", got)
-	}
+	got := Fields("a\x00b\x00")
+	testkit.True(t, slices.Equal(got, []string{"a", "b"}) && Fields("") == nil, "%q", got)
 }
 
 // A prepared repository does not have git run anything, and work nowhere else; what the

@@ -90,9 +90,8 @@ Why?
 	testkit.True(t, deref(sent.Sent) == "started" && deref(sent.Prompt) == want && sent.Count == 0, "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
 	r = s.ends(r.AttemptID)
 	b := testkit.Get(s.Store(ctx)).Must(t)
-	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != want || !x.FollowUp {
-		t.Errorf("the agent got %q, %v", x.Prompt, err)
-	}
+	x := testkit.Get(b.LatestExecution(ctx, r.AttemptID)).Must(t)
+	testkit.True(t, x.Prompt == want && x.FollowUp, "the agent got %q", x.Prompt)
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "no_comments", r.AttemptID)
 	testkit.Equal(t, len(s.get(r.AttemptID).Executions), 2, "sent twice")
 }

@@ -68,9 +68,8 @@ func (p *project) open(change ...func(*attempt.Options)) *server {
 			return
 		}
 		closed = true
-		if stuck := e.Close(ctx); stuck != nil {
-			p.T.Errorf("did not end: %v", stuck)
-		}
+		stuck := e.Close(ctx)
+		testkit.True(p.T, stuck == nil, "did not end: %v", stuck)
 		if o.Stores != nil {
 			must(p.T, o.Stores.Close(ctx))
 		}

@@ -196,9 +196,8 @@ func TestPushAfterEachExecution(t *testing.T) {
 	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
 		testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
 		r = s.ends(r.AttemptID)
-		if head := p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"); r.State != "failed" || r.PushError != nil || p.Git(remote, "rev-parse", r.WorkspaceBranch) != head {
-			t.Errorf("%s, %q", r.State, deref(r.PushError))
-		}
+		head := p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD")
+		testkit.True(t, r.State == "failed" && r.PushError == nil && p.Git(remote, "rev-parse", r.WorkspaceBranch) == head, "%s, %q", r.State, deref(r.PushError))
 	}
 }
 
@@ -300,9 +299,8 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 	}
 	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: at})).Must(t)
 	testkit.True(t, len(diff.Diffs) == 0 && diff.Notice != nil && strings.Contains(*diff.Notice, p.Root), "the diff is %+v", diff)
-	if now := s.get(made.RunID); len(now.Repos) > 0 || now.PushError != nil {
-		t.Errorf("%+v", now)
-	}
+	now := s.get(made.RunID)
+	testkit.True(t, len(now.Repos) == 0 && now.PushError == nil, "%+v", now)
 	testkit.Get(s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})).Must(t)
 	testkit.True(t, exists(p.Root+"/new.txt"), "its work was removed with its task")
 }

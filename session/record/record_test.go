@@ -129,12 +129,10 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 	again := testkit.Get(r.Read(t.Context(), "0000000a", first.State)).Must(t)
 	testkit.Equal(t, string(testkit.Get(again.State.Encode()).Must(t)), string(testkit.Get(next.Encode()).Must(t)))
 	testkit.Equal(t, fmt.Sprint(r.Revision("0000000a"), r.Revision("0000000b")), fmt.Sprint(next.Revision, -1))
-	if written, err := r.Write(t.Context(), first.State, first.Row, next, &store.SessionWrite{}); written || err != nil {
-		t.Errorf("another process was faster: %t, %v", written, err)
-	}
-	if defining := Defining(def); string(defining.Define.Data) != string(def.Data) || Defining(&machine.Definition{}).Define != nil {
-		t.Error("a definition is stored once")
-	}
+	written := testkit.Get(r.Write(t.Context(), first.State, first.Row, next, &store.SessionWrite{})).Must(t)
+	testkit.True(t, !written, "another process was faster: %t", written)
+	defining := Defining(def)
+	testkit.True(t, string(defining.Define.Data) == string(def.Data) && Defining(&machine.Definition{}).Define == nil, "a definition is stored once")
 	for a, b := range map[Request]Request{{"a", "bc", "d"}: {"ab", "c", "d"}, {"a", "b", "cd"}: {"a", "bc", "d"}} {
 		testkit.True(t, a.Key() != b.Key(), "%+v and %+v have one key", a, b)
 	}
@@ -257,7 +255,6 @@ func TestInspect(t *testing.T) {
 	testkit.Same(t, look(), unusable("it is not there"))
 	m.definitions[def.Ref.Hash] = def.Data
 	m.records["0000000a"].Frame = "{"
-	if found := look(); len(found) != 2 || !strings.HasPrefix(found[1], "session 0000000a: it cannot be read: ") {
-		t.Errorf("%q", found)
-	}
+	found := look()
+	testkit.True(t, len(found) == 2 && strings.HasPrefix(found[1], "session 0000000a: it cannot be read: "), "%q", found)
 }

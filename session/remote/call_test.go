@@ -68,9 +68,8 @@ func TestReq003_7_1_ATerminalAnswerIsFinal(t *testing.T) {
 		r, err := c.wait()
 		testkit.True(t, err == nil && string(r.Result) == `7` && p.polls == 0 && *r.SourceExecutionID == "q", "%+v, %v, %d polls", r, err, p.polls)
 		c = s.start(workflow(t, "mute", true, script{accepted: &source.Answer{Output: json.RawMessage(`[3]`)}}), `{}`)
-		if e := c.over(Failed, "workflow_failed"); !strings.Contains(e.Message, "executionType: sync") || string(e.Details["run"].(*Run).Result) != `[3]` {
-			t.Errorf("%q", e.Message)
-		}
+		e := c.over(Failed, "workflow_failed")
+		testkit.True(t, strings.Contains(e.Message, "executionType: sync") && string(e.Details["run"].(*Run).Result) == `[3]`, "%q", e.Message)
 	})
 }
 
@@ -205,9 +204,8 @@ func TestReq003_7_5_ACancelThatComesTooLateKeepsTheResult(t *testing.T) {
 		c := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
 		time.Sleep(time.Second)
 		c.cancel(ErrCancelled)
-		if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r := testkit.Get(c.wait()).Must(t)
+		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
 	})
 }
 
@@ -224,9 +222,8 @@ func TestReq003_7_5_ACancelThatComesTooLateHasTheResultFetched(t *testing.T) {
 		c := s.start(workflow(t, "w", true, script{lasts: time.Hour, answer: source.Answer{Output: json.RawMessage(`1`)}}), `{}`)
 		time.Sleep(time.Second)
 		c.cancel(ErrCancelled)
-		if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r := testkit.Get(c.wait()).Must(t)
+		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
 	})
 }
 
@@ -256,9 +253,8 @@ func TestReq003_7_5_ACancelThatFailsIsLoggedAndTold(t *testing.T) {
 		c := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
 		time.Sleep(time.Second)
 		c.cancel(ErrCancelled)
-		if e := c.over(Cancelled, "workflow_cancelled"); !strings.Contains(e.Message, "the handle is stuck") || !s.log.has("level=WARN", "the handle is stuck") {
-			t.Errorf("%q", e.Message)
-		}
+		e := c.over(Cancelled, "workflow_cancelled")
+		testkit.True(t, strings.Contains(e.Message, "the handle is stuck") && s.log.has("level=WARN", "the handle is stuck"), "%q", e.Message)
 	})
 }
 
@@ -277,9 +273,8 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 				}
 				testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Running)
 				time.Sleep(2 * time.Minute)
-				if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || string(r.Result) != `1` || len(p.cancelled) != 0 {
-					t.Errorf("%+v", r)
-				}
+				r := mustStatus(t, s.Engine, c.id())
+				testkit.True(t, r.State == Completed && string(r.Result) == `1` && len(p.cancelled) == 0, "%+v", r)
 			})
 		})
 	}

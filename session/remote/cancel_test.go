@@ -56,9 +56,8 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 					if err != nil || got.State != Cancelled || got.EndedAt == nil || !strings.Contains(*got.Error, c.says) {
 						t.Fatalf("%+v, %v", got, err)
 					}
-					if x := stored(t, s, r.ExecutionID); x.State != store.ExecutionCancelled || x.EndedAt == nil {
-						t.Errorf("stored is %+v", x)
-					}
+					x := stored(t, s, r.ExecutionID)
+					testkit.True(t, x.State == store.ExecutionCancelled && x.EndedAt != nil, "stored is %+v", x)
 					s.stop()
 					s = open(t, root, p, nil)
 				}
@@ -196,9 +195,8 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
 		s.stop()
 		s = open(t, root, p, one)
-		if n := s.Stats(); n != (Stats{Running: 3}) || s.slots.used != 0 {
-			t.Errorf("after a restart %+v, %d slots", n, s.slots.used)
-		}
+		n := s.Stats()
+		testkit.True(t, n == (Stats{Running: 3}) && s.slots.used == 0, "after a restart %+v, %d slots", n, s.slots.used)
 		time.Sleep(2 * time.Hour)
 		for _, id := range ids {
 			testkit.Equal(t, mustStatus(t, s.Engine, id).State, Running, "after 2 hours")

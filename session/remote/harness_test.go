@@ -421,9 +421,8 @@ func (s *server) stop() {
 	s.closed = true
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if stuck := s.Close(ctx); stuck != nil {
-		s.t.Errorf("did not stop: %v", stuck)
-	}
+	stuck := s.Close(ctx)
+	testkit.True(s.t, stuck == nil, "did not stop: %v", stuck)
 	testkit.Works(s.t, s.leave())
 }
 

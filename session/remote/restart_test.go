@@ -107,13 +107,11 @@ func TestARunThatCannotBeStored(t *testing.T) {
 		synctest.Wait()
 		s.disk.full.Store(true)
 		wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "run_not_saved", syscall.ENOSPC.Error())
-		if n := s.Stats(); n != (Stats{Running: 1}) || p.started["w"] != 1 {
-			t.Errorf("%+v, started %d", n, p.started["w"])
-		}
+		n := s.Stats()
+		testkit.True(t, n == (Stats{Running: 1}) && p.started["w"] == 1, "%+v, started %d", n, p.started["w"])
 		testkit.Equal(t, string(testkit.Get(c.wait()).Must(t).Result), `7`)
-		if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || string(r.Result) != `7` || !s.log.has("level=ERROR", "cannot be written down") {
-			t.Errorf("%+v", r)
-		}
+		r := mustStatus(t, s.Engine, c.id())
+		testkit.True(t, r.State == Completed && string(r.Result) == `7` && s.log.has("level=ERROR", "cannot be written down"), "%+v", r)
 		s.stop()
 		s = open(t, root, p, nil)
 		testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Unknown)
@@ -190,9 +188,8 @@ func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
 				s.stop()
 				testkit.Contains(t, c.over(state, "shutting_down").Message, says)
 				s = open(t, root, p, nil)
-				if r := mustStatus(t, s.Engine, c.id()); r.State != state || !strings.Contains(*r.Error, says) {
-					t.Errorf("%+v", r)
-				}
+				r := mustStatus(t, s.Engine, c.id())
+				testkit.True(t, r.State == state && strings.Contains(*r.Error, says), "%+v", r)
 				testkit.Equal(t, p.started["w"], 1, "started")
 				testkit.Equal(t, p.busy, 0, "started")
 			})

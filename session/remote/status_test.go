@@ -203,9 +203,8 @@ func TestASourceWhoseToolsComeOneByOne(t *testing.T) {
 		p.with(func() { p.statuses = false })
 		time.Sleep(5 * time.Second)
 		p.with(func() { p.statuses = true })
-		if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r := testkit.Get(c.wait()).Must(t)
+		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
 	})
 }
 

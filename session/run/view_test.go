@@ -110,9 +110,8 @@ func TestLookWithoutSessions(t *testing.T) {
 	r, sessions := aRun()
 	r.Kept.Waits = []board.RunWait{{Kind: board.WaitsForPerson, SessionID: "s", StepID: "a"}}
 	sessions.states = nil
-	if v := Look(t.Context(), r, sessions, nil); v.Fault == nil {
-		t.Error("no fault")
-	}
+	v := Look(t.Context(), r, sessions, nil)
+	testkit.True(t, v.Fault != nil, "no fault")
 	if got, want := fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]"; got != want {
 		t.Errorf("the plan is %s, want %s", got, want)
 	}

@@ -39,9 +39,8 @@ func TestTheStateIsOutsideTheProject(t *testing.T) {
 	}
 	must(t, f.Make())
 	id := testkit.Get(f.ID()).Must(t)
-	if dir := filepath.Base(f.Dir); filepath.Dir(filepath.Dir(f.Dir)) != base || !strings.HasPrefix(dir, "my_project-") || len(dir) != len("my_project-")+12 {
-		t.Errorf("the state is in %s", f.Dir)
-	}
+	dir := filepath.Base(f.Dir)
+	testkit.True(t, filepath.Dir(filepath.Dir(f.Dir)) == base && strings.HasPrefix(dir, "my_project-") && len(dir) == len("my_project-")+12, "the state is in %s", f.Dir)
 	link := root + "-link"
 	must(t, os.Symlink(root, link))
 	again := find(t, link)
@@ -196,9 +195,8 @@ func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
 	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a folder that is missing was opened")
 	must(t, f.Make())
 	t.Setenv(Env, t.TempDir()) // as for another program
-	if again, err := Open(f.Dir); err != nil || again.Root != root || again.Dir != f.Dir {
-		t.Errorf("%+v, %v", again, err)
-	}
+	again := testkit.Get(Open(f.Dir)).Must(t)
+	testkit.True(t, again.Root == root && again.Dir == f.Dir, "%+v", again)
 	planted := filepath.Join(root, ".deepwork")
 	must(t, os.CopyFS(planted, os.DirFS(f.Dir)))
 	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")

@@ -138,9 +138,8 @@ func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
 func TestAProgramThatCannotBeStartedIsAnErrorThatCountsNothing(t *testing.T) {
 	k := checkedProject(t, true, "[{run: [no-such-program-here]}]", "").begin()
 	refused(t, testkit.Get(k.c.Finish(t.Context(), finishArgs(t, handIn))).Err(), session.StateError, "check_not_run", "check 'no-such-program-here'")
-	if p := k.one(); p.FailedChecks != 0 || p.Newest().State != machine.AttemptVoid || p.Done() {
-		t.Errorf("record %s", toJSON(t, p))
-	}
+	p := k.one()
+	testkit.True(t, p.FailedChecks == 0 && p.Newest().State == machine.AttemptVoid && !p.Done(), "record %s", toJSON(t, p))
 }
 
 func TestTheSameContentIsNotCheckedAgain(t *testing.T) {
@@ -258,9 +257,8 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 	k.write("src/a", "something else than what the person saw")
 	k.hands(machine.NeedsWork, "Checks failed")
 	k.write("src/a", "a")
-	if r := k.hands(machine.NextStep); r.Notice == nil || !strings.Contains(*r.Notice, "known to be flaky") {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	r := k.hands(machine.NextStep)
+	testkit.True(t, r.Notice != nil && strings.Contains(*r.Notice, "known to be flaky"), "reply %s", toJSON(t, r))
 	p := k.one()
 	if p.Evidence.Kind != machine.ByPerson || len(p.Overrides) != 1 || p.Overrides[0].Reason != grant.Reason || fmt.Sprint(p.Overrides[0].Skipped) != "[check script]" {
 		t.Errorf("record %s", toJSON(t, p))
@@ -349,12 +347,10 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	k.how.ReplyWithin = time.Millisecond
 	k.begin()
 	r := k.hands(machine.NeedsWork, "Checks running: the checks of step 'one' are still running (0 of 1 done")
-	if w := r.Waiting(); w == nil || w.Code != "review_running" {
-		t.Errorf("waiting %v", w)
-	}
-	if g, err := k.c.Step(t.Context(), StepArgs{}); err != nil || !g.Members[0].ReviewRunning || len(g.BeginStep.Checks) != 1 {
-		t.Errorf("get_step %s, %v", toJSON(t, g), err)
-	}
+	w := r.Waiting()
+	testkit.True(t, w != nil && w.Code == "review_running", "waiting %v", w)
+	g := testkit.Get(k.c.Step(t.Context(), StepArgs{})).Must(t)
+	testkit.True(t, g.Members[0].ReviewRunning && len(g.BeginStep.Checks) == 1, "get_step %s", toJSON(t, g))
 	// Another server waits for the row of the first.
 	other := k.open(func(o *Options) {
 		o.Reviewing = func(context.Context) (Reviewing, error) {
@@ -394,9 +390,8 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 	k.srv = k.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return k.how, nil } })
 	k.c = k.srv.Connect("local")
 	testkit.Equal(t, k.finish(k.c, `{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`).Status, machine.NextStep, "reply")
-	if p := k.one(); p.FailedChecks != 0 || p.Attempts[0].State != machine.AttemptVoid {
-		t.Errorf("record %s", toJSON(t, p))
-	}
+	p := k.one()
+	testkit.True(t, p.FailedChecks == 0 && p.Attempts[0].State == machine.AttemptVoid, "record %s", toJSON(t, p))
 }
 
 // What a check bound to the outputs alone has failed for may lie in other files: once its call was told, it runs again.

@@ -73,9 +73,8 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.StepID, "two", "reply")
 	// get_step has the text it began with, even where the file is gone since.
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
-	if step, err := c.Step(ctx, StepArgs{}); err != nil || step.BeginStep.Instructions != "Do two.\n" || step.Notice == nil {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
+	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
+	testkit.True(t, step.BeginStep.Instructions == "Do two.\n" && step.Notice != nil, "get_step %s", toJSON(t, step))
 }
 
 func TestGoToStep(t *testing.T) {
@@ -115,9 +114,8 @@ func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 		c.Close()
 	}
 	// A session whose definition is forgotten goes on.
-	if r := p.finish(first, `{"outputs":{"report":"r.md"}}`); r.BeginStep == nil || r.BeginStep.Instructions != "Do two, in way 9.\n" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	r := p.finish(first, `{"outputs":{"report":"r.md"}}`)
+	testkit.True(t, r.BeginStep != nil && r.BeginStep.Instructions == "Do two, in way 9.\n", "reply %s", toJSON(t, r))
 	testkit.Equal(t, p.finish(first, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 }
 

@@ -107,9 +107,8 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
 	s := p.record(id)
-	if one := s.Progress("one"); one.CompletedAt == nil || *one.Notes != "went well" || one.Outputs[0].Value.Paths[0] != "r1.md" || s.CurrentStepID != "two" || s.CurrentEntryIndex != 1 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	one := s.Progress("one")
+	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r1.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
 	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
 	if r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.BeginStep != nil {
 		t.Fatalf("reply %s", toJSON(t, r))
@@ -246,9 +245,8 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 	if r.AbortedWorkflow != "beta/main" || r.AbortedStep != "one" || r.Explanation != "wrong turn" || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" || len(r.Stack) != 2 {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if s := p.record(b); s.Status != machine.Aborted || *s.AbortReason != "wrong turn" {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s := p.record(b)
+	testkit.True(t, s.Status == machine.Aborted && *s.AbortReason == "wrong turn", "record %s", toJSON(t, s))
 	again, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b})
 	testkit.True(t, err == nil && toJSON(t, again) == toJSON(t, r), "repeated: %s, %v", toJSON(t, again), err)
 	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"}) // the top, whose parent is gone: its parent's parent goes on

@@ -32,9 +32,8 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})).Err(), session.StateError, "not_saved")
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), on, "the failed start left the tree on")
 	testkit.Equal(t, p.git("branch", "--list", "deepwork/*full*"), "", "the failed start left")
-	if s := c.stackOf(ctx, ""); len(s) != 1 || s[0].Step != "one" {
-		t.Errorf("stack %v", s)
-	}
+	s := c.stackOf(ctx, "")
+	testkit.True(t, len(s) == 1 && s[0].Step == "one", "stack %v", s)
 	disk.full.Store(false)
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID, "two", "reply")
 }
@@ -44,9 +43,8 @@ func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
-	if s := p.record(id); s.Status != machine.Completed || len(s.StepProgress) != 2 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s := p.record(id)
+	testkit.True(t, s.Status == machine.Completed && len(s.StepProgress) == 2, "record %s", toJSON(t, s))
 }
 
 func TestAProjectThatVanishesIsNamed(t *testing.T) {
@@ -126,9 +124,8 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	disk.unread.Store(1)
 	call := `{"outputs":{"report":"r.md"},"session_id":"` + id + `","step_id":"one"}`
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.StateError, codeUncertain)
-	if r := p.finish(c, call); r.BeginStep == nil || r.BeginStep.StepID != "two" || p.record(id).Revision != 1 {
-		t.Errorf("the repetition: %s", toJSON(t, r))
-	}
+	r := p.finish(c, call)
+	testkit.True(t, r.BeginStep != nil && r.BeginStep.StepID == "two" && p.record(id).Revision == 1, "the repetition: %s", toJSON(t, r))
 }
 
 // A faulty store fails, hangs or loses replies on demand.

@@ -114,9 +114,8 @@ func TestForms_Repeat(t *testing.T) {
 	if r.BeginStep == nil || r.BeginStep.StepID != "look" || r.BeginStep.Round.Number != 2 || !strings.Contains(r.BeginStep.Round.Failed, `"broken"`) || !strings.Contains(*r.Feedback, "Round 2 of 2") {
 		t.Errorf("the second round: %s", toJSON(t, r))
 	}
-	if faults := p.record(began.SessionID).Faults(); faults != nil {
-		t.Errorf("deepwork check would find %v", faults)
-	}
+	faults := p.record(began.SessionID).Faults()
+	testkit.True(t, faults == nil, "deepwork check would find %v", faults)
 	p.finish(c, `{"outputs":{}}`)
 	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "look"})).Must(t).BeginStep.Round.Number, 2, "back in the round")
 	p.finish(c, `{"outputs":{}}`)
@@ -224,9 +223,8 @@ func TestForms_DroppedItem(t *testing.T) {
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"said":"x"},"step_id":"port[0]"}`))).Err(), session.StateError, codes.StepFinished, "obsolete")
 	testkit.Equal(t, fmt.Sprint(p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`).PendingConcurrentSteps), "[port[2]]", "after an item")
 	testkit.Must(t, drop("port[2]"))
-	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 4 || x.Total != 5 {
-		t.Errorf("%d of %d steps are done, want 4 of 5: %v", x.Done, x.Total, err)
-	}
+	x := testkit.Get(srv.Execution(ctx, "local", id)).Must(t)
+	testkit.True(t, x.Done == 4 && x.Total == 5, "%d of %d steps are done, want 4 of 5:", x.Done, x.Total)
 	step, err := c.Step(ctx, StepArgs{SessionID: &id})
 	testkit.True(t, err == nil && step.BeginStep.StepID == "sum", "after the last item: %s, %v", toJSON(t, step), err)
 	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) || !strings.Contains(*r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)") {
@@ -348,9 +346,8 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 		t.Fatalf("the row %+v, %v", child.Row, err)
 	}
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
-	if r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" || r.BeginStep.SessionID != id {
-		t.Errorf("the end of the call: %s", toJSON(t, r))
-	}
+	r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`)
+	testkit.True(t, r.BeginStep != nil && r.BeginStep.StepID == "last" && r.BeginStep.SessionID == id, "the end of the call: %s", toJSON(t, r))
 }
 
 // A command, which begins no workflows, may drop the item before a step that is one, also if that is a step of the

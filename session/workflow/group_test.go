@@ -77,9 +77,8 @@ func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
 	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.Status != machine.NextStep || r.BeginStep.StepID != "d" {
 		t.Fatalf("reply %s", toJSON(t, r))
 	}
-	if faults := p.record(id).Faults(); len(faults) > 0 {
-		t.Errorf("the record has faults: %q", faults)
-	}
+	faults := p.record(id).Faults()
+	testkit.True(t, len(faults) == 0, "the record has faults: %q", faults)
 }
 
 func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {

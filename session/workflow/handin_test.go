@@ -70,9 +70,8 @@ func TestWhatAPersonJudges(t *testing.T) {
 	p.write("same.json", "{}")
 	testkit.Equal(t, kept(), "", "before an answer")
 	answer(false)
-	if n := len(kept()); n == 0 || n > 1000 {
-		t.Errorf("%d bytes are kept", n)
-	}
+	n := len(kept())
+	testkit.True(t, n != 0 && n <= 1000, "%d bytes are kept", n)
 
 	p.write("a.md", "one\nthree\n")
 	p.write("c.bin", "text now")
@@ -100,9 +99,8 @@ func TestAHandInInShortIsBounded(t *testing.T) {
 	for i := range h.Files {
 		h.Files[i] = HandedFile{FileHash: machine.FileHash{Path: strings.Repeat("p", 200)}, Text: strings.Repeat(strings.Repeat("x", 3000)+"\n", 50)}
 	}
-	if n := len(h.Brief()); n > 2*maxBrief+10 {
-		t.Errorf("%d bytes", n)
-	}
+	n := len(h.Brief())
+	testkit.True(t, n <= 2*maxBrief+10, "%d bytes", n)
 }
 
 // A person who edits what was handed in judges it as it is then, unless more than a person judges it.

@@ -57,9 +57,8 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	if rev.calls() != calls+1 {
 		t.Errorf("the reviewer was called %d times more, want once", rev.calls()-calls)
 	}
-	if r, err := srv.Inspect(ctx); err != nil || len(r.Findings) > 0 {
-		t.Errorf("inspected: %+v, %v", r.Findings, err)
-	}
+	r := testkit.Get(srv.Inspect(ctx)).Must(t)
+	testkit.True(t, len(r.Findings) == 0, "inspected: %+v", r.Findings)
 	again, err := srv.Importer().Examine(ctx, paths)
 	testkit.True(t, err == nil && again[0].Err != nil && strings.Contains(again[0].Err.Error(), "in the project already"), "examined again: %+v, %v", again, err)
 }

@@ -252,9 +252,8 @@ workflows:
 		"[tone: merry plan: [plan.md] mood: []]": {"tone": text("merry"), "plan": text("plan.md")},
 	} {
 		r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "ours", WorkflowName: "main", Inputs: in})).Must(t)
-		if got := fmt.Sprint(inputsOf(r.BeginStep)); got != want || *r.BeginStep.CommonJobInfo != "For main." || r.BeginStep.Instructions != "Do it." {
-			t.Errorf("%s, %q, %q", got, *r.BeginStep.CommonJobInfo, r.BeginStep.Instructions)
-		}
+		got := fmt.Sprint(inputsOf(r.BeginStep))
+		testkit.True(t, got == want && *r.BeginStep.CommonJobInfo == "For main." && r.BeginStep.Instructions == "Do it.", "%s, %q, %q", got, *r.BeginStep.CommonJobInfo, r.BeginStep.Instructions)
 	}
 }
 

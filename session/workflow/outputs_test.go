@@ -51,9 +51,8 @@ func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
 	testkit.Equal(t, toJSON(t, again.BeginStep), toJSON(t, first.BeginStep), "the repetition gives %s", toJSON(t, again))
 	refused(t, testkit.Get(p.finishing(c, toJSON(t, text[2:]), `,"step_id":"one"`)).Err(), session.StateError, "step_finished", "finished already")
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
-	if done := toJSON(t, step.CompletedSteps[0].Outputs); len(done) > 1000 || !strings.Contains(done, "(100000 characters)") {
-		t.Errorf("completed_steps has %.100s", done)
-	}
+	done := toJSON(t, step.CompletedSteps[0].Outputs)
+	testkit.True(t, len(done) <= 1000 && strings.Contains(done, "(100000 characters)"), "completed_steps has %.100s", done)
 	last := errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`)))
 	testkit.Equal(t, toJSON(t, last.AllOutputs), `{"report":"`+text+`"}`, "all_outputs")
 	s := testkit.Get(srv.Read(ctx, id)).Must(t)
@@ -263,9 +262,8 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 			`"list.json"`: "[] is an array; expected an object (type)",
 			`"huge.json"`: "it has more than 10485760 bytes",
 		} {
-			if r := errless(t)(p.finishing(c, value, "")); r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, wrong) {
-				t.Errorf("%s, %s: %s", of, value, toJSON(t, r))
-			}
+			r := errless(t)(p.finishing(c, value, ""))
+			testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, wrong), "%s, %s: %s", of, value, toJSON(t, r))
 		}
 		testkit.Equal(t, errless(t)(p.finishing(c, `"object.json"`, "")).Status, machine.NextStep, "%s", of)
 	}

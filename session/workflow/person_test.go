@@ -79,9 +79,8 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.Must(t, p.atTerminal(id, "one", now.Digest, true, "Well done"))
 	refused(t, p.atTerminal(id, "one", now.Digest, false, "No"), session.StateError, "person_answered")
 	srv = p.reopen(rev)
-	if got := p.awaiting(srv, how); got != nil {
-		t.Errorf("%v waits after the answer", got)
-	}
+	got := p.awaiting(srv, how)
+	testkit.True(t, got == nil, "%v waits after the answer", got)
 	c = srv.Connect("local")
 	p.write("good.md", "CONTENT OF good.md, changed after the answer")
 	waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`))
@@ -129,15 +128,13 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, strings.ReplaceAll(call, "%", id)))).Err(), session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short", "a person failed these")
 	p.write("good.md", "longer still")
 	waits(t, finish())
-	if faults := p.record(id).Faults(); faults != nil {
-		t.Error(faults)
-	}
+	faults := p.record(id).Faults()
+	testkit.True(t, faults == nil, "%v", faults)
 
 	// Going back takes the question along.
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
-	if got := p.awaiting(srv, *rev.how.Load()); got != nil {
-		t.Errorf("%v waits after the step was begun again", got)
-	}
+	got := p.awaiting(srv, *rev.how.Load())
+	testkit.True(t, got == nil, "%v waits after the step was begun again", got)
 }
 
 // An agent's word closes the other reviews alone, a person's override all of them; a server without
@@ -170,9 +167,8 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 				r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
 				testkit.True(t, strings.HasPrefix(*r.Feedback, "Quality review required"), "reply %s", toJSON(t, r))
 				data := testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).Must(t)
-				if text := string(data); strings.Contains(text, "sign it") || !strings.Contains(text, "Criteria to Evaluate") {
-					t.Errorf("the agent is to judge for a person: %s", text)
-				}
+				text := string(data)
+				testkit.True(t, !strings.Contains(text, "sign it") && strings.Contains(text, "Criteria to Evaluate"), "the agent is to judge for a person: %s", text)
 			}
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
@@ -332,9 +328,8 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			got := beside(t, with, c1, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)
 			<-asked
 			testkit.Must(t, c.settle(p.command(how), id, p.record(id).Progress("one").Question.Digest))
-			if x := await(t, got); !c.right(x.r, x.err) {
-				t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
-			}
+			x := await(t, got)
+			testkit.True(t, c.right(x.r, x.err), "reply %s, %v", toJSON(t, x.r), x.err)
 		})
 	}
 }

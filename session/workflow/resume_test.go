@@ -147,14 +147,12 @@ func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 		srv.stop()
 		srv = p.open()
 		testkit.Equal(t, testkit.Get(srv.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "%s", name)
-		if now, err := os.ReadFile(path); err != nil || name != "edited" && name != "cut off" && !bytes.Equal(now, before) {
-			t.Errorf("%s: the export is %q, %v", name, now, err)
-		}
+		now := testkit.Get(os.ReadFile(path)).Must(t)
+		testkit.True(t, name == "edited" || name == "cut off" || bytes.Equal(now, before), "%s: the export is %q", name, now)
 	}
 	p.finish(srv.Connect("local"), `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-	if s := p.record(id); s.CurrentStepID != "two" || s.Revision != 1 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s := p.record(id)
+	testkit.True(t, s.CurrentStepID == "two" && s.Revision == 1, "record %s", toJSON(t, s))
 	testkit.Equal(t, testkit.Get(os.Stat(path)).Must(t).Mode().Perm(), 0o600)
 }
 
@@ -247,9 +245,8 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 	c := p.open().Connect("ann")
 	first := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})).Must(t)
-	if s := p.record(r.BeginStep.SessionID); s.ParentSessionID != nil {
-		t.Errorf("its parent is %s", *s.ParentSessionID)
-	}
+	s := p.record(r.BeginStep.SessionID)
+	testkit.True(t, s.ParentSessionID == nil, "its parent is %s", *s.ParentSessionID)
 	// It waits for others: a call that names no session is about the first one.
 	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, first, "got")
 	if found, _, err := c.engine.resumable(ctx, "ann", keptListed, false); err != nil || len(found) != 1 || found[0].ID != r.BeginStep.SessionID {

@@ -38,9 +38,8 @@ func TestTwoServersShareAReview(t *testing.T) {
 		testkit.True(t, r != nil && r.Status == machine.NextStep && r.BeginStep.StepID == "two", "server %d: %s", i, toJSON(t, r))
 	}
 	testkit.Equal(t, rev.calls(), 1, "the reviewer was started times")
-	if one := p.record(id).Progress("one"); len(one.Attempts) != 1 || one.QualityAttempts != 1 {
-		t.Errorf("attempts %s", toJSON(t, one.Attempts))
-	}
+	one := p.record(id).Progress("one")
+	testkit.True(t, len(one.Attempts) == 1 && one.QualityAttempts == 1, "attempts %s", toJSON(t, one.Attempts))
 }
 
 // The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
@@ -63,9 +62,8 @@ func TestAReviewIsTakenUp(t *testing.T) {
 	// The reviewer of the first one passes bad outputs: nobody hears of it.
 	rev.unset("wait")
 	for name, of := range map[string]chan answered{"first": got, "second": other} {
-		if x := await(t, of); x.err != nil || x.r == nil || x.r.Status != machine.NextStep {
-			t.Errorf("the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
-		}
+		x := await(t, of)
+		testkit.True(t, x.err == nil && x.r != nil && x.r.Status == machine.NextStep, "the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
 	}
 	one := p.record(id).Progress("one")
 	if len(one.Attempts) != 2 || one.Attempts[0].State != machine.AttemptVoid || one.Attempts[1].State != machine.AttemptPassed || one.QualityAttempts != 1 {
@@ -104,9 +102,8 @@ func TestAStoppedServerLeavesItsReview(t *testing.T) {
 	rev.unset("wait")
 	began := time.Now()
 	testkit.Equal(t, p.finish(p.reopen(rev).Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
-	if took := time.Since(began); took > 14*time.Second {
-		t.Errorf("it took %v, as long as a killed server's", took)
-	}
+	took := time.Since(began)
+	testkit.True(t, took <= 14*time.Second, "it took %v, as long as a killed server's", took)
 	testkit.Equal(t, rev.calls(), 2, "the reviewer was started times")
 }
 

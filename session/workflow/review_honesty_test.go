@@ -101,9 +101,8 @@ func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
 	r := p.finish(c, `{"outputs":{}}`) // the primary
 	testkit.True(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "b", "the group went on without b: %s", toJSON(t, r))
 	rev.unset("wait")
-	if x := await(t, got); x.err != nil || x.r.BeginStep == nil || x.r.BeginStep.StepID != "c" {
-		t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
-	}
+	x := await(t, got)
+	testkit.True(t, x.err == nil && x.r.BeginStep != nil && x.r.BeginStep.StepID == "c", "reply %s, %v", toJSON(t, x.r), x.err)
 }
 
 func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
@@ -122,9 +121,8 @@ func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
 	}
 	rev.unset("wait")
 	for _, got := range all {
-		if x := await(t, got); x.err != nil || x.r.Status != machine.NeedsWork || !strings.Contains(*x.r.Feedback, "bad.md was read") {
-			t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
-		}
+		x := await(t, got)
+		testkit.True(t, x.err == nil && x.r.Status == machine.NeedsWork && strings.Contains(*x.r.Feedback, "bad.md was read"), "reply %s, %v", toJSON(t, x.r), x.err)
 	}
 	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
 		t.Errorf("%d attempts, %d reviews", one.QualityAttempts, rev.calls())

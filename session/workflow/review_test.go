@@ -187,15 +187,13 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 	rev.runs(1)
 	step, err := c.Step(ctx, StepArgs{})
 	testkit.True(t, err == nil && step.Members[0].ReviewRunning, "get_step %s, %v", toJSON(t, step), err)
-	if a := p.record(id).Progress("one").Newest(); !a.Open() || a.Number != 1 {
-		t.Errorf("the attempt is not recorded, open: %s", toJSON(t, a))
-	}
+	a := p.record(id).Progress("one").Newest()
+	testkit.True(t, a.Open() && a.Number == 1, "the attempt is not recorded, open: %s", toJSON(t, a))
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x"})
 	testkit.True(t, err == nil && r.AbortedStep == "one", "abort %s, %v", toJSON(t, r), err)
 	refused(t, <-got, session.StateError, "step_moved_on")
-	if s := p.record(id); s.Status != machine.Aborted || s.Progress("one").Newest().State != machine.AttemptVoid || s.Progress("one").QualityAttempts != 0 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s := p.record(id)
+	testkit.True(t, s.Status == machine.Aborted && s.Progress("one").Newest().State == machine.AttemptVoid && s.Progress("one").QualityAttempts == 0, "record %s", toJSON(t, s))
 	testkit.Until(t, "ended with the aborted session", func() bool { return rev.gate.Stats().Running == 0 })
 }
 
@@ -268,9 +266,8 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	if r := <-passed; r == nil || r.Status != machine.NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || one.Attempts[0].State != machine.AttemptVoid || one.Attempts[1].Number != 1 {
-		t.Errorf("attempts %s", toJSON(t, one.Attempts))
-	}
+	one := p.record(id).Progress("one")
+	testkit.True(t, one.QualityAttempts == 1 && one.Attempts[0].State == machine.AttemptVoid && one.Attempts[1].Number == 1, "attempts %s", toJSON(t, one.Attempts))
 }
 
 func TestTheSameCallsJoinOneReview(t *testing.T) {
@@ -334,9 +331,8 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	rev.runs(1)
 	srv.stop()
 	refused(t, <-got, session.StateError, "shutting_down")
-	if a := p.record(id).Progress("one").Newest(); !a.Open() {
-		t.Errorf("attempt %s", toJSON(t, a))
-	}
+	a := p.record(id).Progress("one").Newest()
+	testkit.True(t, a.Open(), "attempt %s", toJSON(t, a))
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
@@ -385,7 +381,6 @@ func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
 	p.write("good.md", "something else")
 	rev.unset("wait")
 	refused(t, <-got, session.ToolError, "review_failed", "good.md")
-	if s := p.record(id); s.CurrentStepID != "one" || s.Progress("one").QualityAttempts != 0 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s := p.record(id)
+	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityAttempts == 0, "record %s", toJSON(t, s))
 }

@@ -22,9 +22,8 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" || len(r.Stack) != 1 {
 		t.Errorf("with one session: %s", toJSON(t, r))
 	}
-	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 1 || w.Stack[0] != (machine.StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}) {
-		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
-	}
+	w := testkit.Get(c.GetWorkflows(ctx)).Must(t)
+	testkit.True(t, len(w.Stack) == 1 && w.Stack[0] == (machine.StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}), "get_workflows: %s", toJSON(t, w))
 
 	// A second root: it is not nested in the other agent's.
 	second := p.start(c, "alpha", "main")

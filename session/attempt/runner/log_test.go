@@ -310,9 +310,8 @@ func TestSummary(t *testing.T) {
 	s.line(Stdout, []byte(result))
 	var e Exit
 	s.put(&e)
-	if lines := strings.Split(e.Stderr, "\n"); len(e.Stderr) > maxStderr || len(lines) < 10 || lines[len(lines)-2] != "warning 99999" || lines[len(lines)-1] != "no network" {
-		t.Errorf("%q", e.Stderr)
-	}
+	lines := strings.Split(e.Stderr, "\n")
+	testkit.True(t, len(e.Stderr) <= maxStderr && len(lines) >= 10 && lines[len(lines)-2] == "warning 99999" && lines[len(lines)-1] == "no network", "%q", e.Stderr)
 	if want := (&transcript.Usage{Models: map[string]transcript.Tokens{"m": {Input: 3, Output: 4}}, USD: new(0.5), Turns: 2}); !reflect.DeepEqual(e.Usage, want) {
 		t.Errorf("%+v", e.Usage)
 	}

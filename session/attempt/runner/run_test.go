@@ -108,9 +108,8 @@ func TestNotStarted(t *testing.T) {
 		s := b.spec("not"+string(rune('a'+i)), "echo")
 		c.change(&s)
 		p := b.start(s)
-		if e := b.wait(p); !strings.Contains(e.NotStarted, c.want) || p.pid() != 0 || e.Code != -1 || e.Interrupted {
-			t.Errorf("%d: %+v", i, e)
-		}
+		e := b.wait(p)
+		testkit.True(t, strings.Contains(e.NotStarted, c.want) && p.pid() == 0 && e.Code == -1 && !e.Interrupted, "%d: %+v", i, e)
 	}
 	testkit.Equal(t, b.ran(), 0, "an agent ran")
 	// The program is looked up in the PATH that the agent is given.
@@ -188,9 +187,8 @@ func TestStartTwice(t *testing.T) {
 		}
 	}
 	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
-	if e, err := p.Stop(t.Context(), time.Minute); err != nil || !e.Stopped || e.Signal != "SIGTERM" {
-		t.Errorf("%+v, %v", e, err)
-	}
+	e := testkit.Get(p.Stop(t.Context(), time.Minute)).Must(t)
+	testkit.True(t, e.Stopped && e.Signal == "SIGTERM", "%+v", e)
 	testkit.Equal(t, b.ran(), 1, "agents ran")
 }
 
@@ -221,9 +219,8 @@ func TestEndOf(t *testing.T) {
 	testkit.Equal(t, endOf(began, began.Add(time.Second)).Sub(began.Round(0)), time.Second, "a second later, and it began at %v", began)
 	// Read back from its record it has no monotonic part.
 	early := began.Round(0).Add(time.Hour)
-	if got := endOf(early, began); !got.Equal(early) {
-		t.Errorf("the clock was set back by an hour: %v, and it began at %v", got, early)
-	}
+	got := endOf(early, began)
+	testkit.True(t, got.Equal(early), "the clock was set back by an hour: %v, and it began at %v", got, early)
 }
 
 func (b *bench) stop(p *Process, grace time.Duration) Exit {
@@ -302,9 +299,8 @@ func TestShimSurvivesSignals(t *testing.T) {
 	sid, err := sessionOf(p.started.ShimPID)
 	testkit.True(t, err == nil && sid == p.started.ShimPID, "the shim's session is %d, %v", sid, err)
 	must(t, syscall.Kill(v.PID, syscall.SIGTERM))
-	if e := b.wait(p); e.Signal != "SIGTERM" || e.Stopped || e.Interrupted {
-		t.Errorf("%+v", e)
-	}
+	e := b.wait(p)
+	testkit.True(t, e.Signal == "SIGTERM" && !e.Stopped && !e.Interrupted, "%+v", e)
 }
 
 // What an agent leaves behind ends with it, whatever session it has moved to.
@@ -312,9 +308,8 @@ func TestOrphans(t *testing.T) {
 	b := newBench(t)
 	p := b.start(b.spec("1", "orphans"))
 	inGroup, away := b.next(), b.next()
-	if e := b.wait(p); e.Code != 0 || e.FinalMessage != "done" || e.Left && runtime.GOOS == "linux" {
-		t.Errorf("%+v", e)
-	}
+	e := b.wait(p)
+	testkit.True(t, e.Code == 0 && e.FinalMessage == "done" && (!e.Left || runtime.GOOS != "linux"), "%+v", e)
 	inGroup.Gone()
 	if runtime.GOOS == "linux" {
 		away.Gone()

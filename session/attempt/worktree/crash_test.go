@@ -75,9 +75,8 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 		}
 	}
 	eachPoint(t, 10, prepare, func(t *testing.T, k *Keeper, trees []Tree) {
-		if did, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil || len(did) > 0 {
-			t.Errorf("a known attempt: %v, %v", did, err)
-		}
+		did := testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t)
+		testkit.True(t, len(did) == 0, "a known attempt: %v", did)
 		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
 		if read(t, done[0].Path, ".env") != "SECRET=1" || read(t, done[1].Path, "lib/b.txt") != "bee\n" || runtime.GOOS != "windows" && read(t, done[0].Path, "setup.log") != "set up\n" {
 			t.Error("a worktree is not complete")

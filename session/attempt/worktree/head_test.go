@@ -85,9 +85,8 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 				}
 				testkit.True(t, name != "a branch of its own" || tip(repo, "mine") == head, "the agent's branch is gone")
 				clean(t, path)
-				if got, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil || show(t, repo, "main", "new.txt") != "" {
-					t.Errorf("merged %+v, %v", got, err)
-				}
+				got := testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+				testkit.True(t, show(t, repo, "main", "new.txt") == "", "merged %+v", got)
 				return
 			}
 			expectError(t, err, nil, c.refused)

@@ -86,9 +86,8 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				for what, err := range errs {
 					testkit.True(t, (errors.Is(err, ErrNotOurs) || what == "diff" || what == "status") && err != nil, "%s: %v", what, err)
 				}
-				if r, err := k.Inspect(t.Context(), nil); err != nil || c.made && len(r.Findings) == 0 {
-					t.Errorf("inspected: %+v, %v", r, err)
-				}
+				r := testkit.Get(k.Inspect(t.Context(), nil)).Must(t)
+				testkit.True(t, !c.made || len(r.Findings) != 0, "inspected: %+v", r)
 				untouched()
 				testkit.Equal(t, strings.Count(gitIn(t, repo, "worktree", "list"), "\n") > 0, c.made, "the worktrees are")
 			})
@@ -187,13 +186,11 @@ func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
 		if point != "copied web" {
 			return
 		}
-		if did, err := New(Options{Dir: k.dir}).Recover(t.Context(), func(string) bool { return false }); len(did) > 0 || err != nil {
-			t.Errorf("did %v, %v", did, err)
-		}
+		did := testkit.Get(New(Options{Dir: k.dir}).Recover(t.Context(), func(string) bool { return false })).Must(t)
+		testkit.True(t, len(did) == 0, "did %v", did)
 	}
-	if path := create(t, k, repo); !isThere(filepath.Join(path, "a.txt")) {
-		t.Error("the worktree is gone")
-	}
+	path := create(t, k, repo)
+	testkit.True(t, isThere(filepath.Join(path, "a.txt")), "the worktree is gone")
 }
 
 func TestRecoverGoesOnAfterAFault(t *testing.T) {

@@ -75,9 +75,8 @@ func TestMergeEachWay(t *testing.T) {
 				testkit.Equal(t, gitIn(t, path, "symbolic-ref", "--short", "HEAD"), branchName, "the worktree is on")
 				testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork/before") != "", way != WayMerge, "kept")
 				sound(t, repo, 1)
-				if again, err := k.Merge(t.Context(), landing(path, way)); err != nil || again.Before != again.Commit {
-					t.Errorf("again: %+v, %v", again, err)
-				}
+				again := testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
+				testkit.True(t, again.Before == again.Commit, "again: %+v", again)
 				// More work in the same lines, and a second merge.
 				write(t, path, "a.txt", "one\ntwo\nfour\n")
 				commit(t, path, "more")
@@ -232,9 +231,8 @@ func TestConflicts(t *testing.T) {
 			if err != nil || !slices.Equal(got.Conflicts, want) {
 				t.Fatalf("%+v, %v", got, err)
 			}
-			if text := read(t, path, "a.txt"); !strings.Contains(text, "<<<<<<< ") || !strings.Contains(text, "main") || read(t, path, "added.txt") != "added\n" {
-				t.Errorf("a.txt is %q", text)
-			}
+			text := read(t, path, "a.txt")
+			testkit.True(t, strings.Contains(text, "<<<<<<< ") && strings.Contains(text, "main") && read(t, path, "added.txt") == "added\n", "a.txt is %q", text)
 			if out := gitIn(t, path, "status", "--porcelain", "--untracked-files=all"); !strings.Contains(out, "UU a.txt") || !strings.Contains(out, "A  added.txt") || !strings.Contains(out, "AA pic.bin") && !strings.Contains(out, "UU pic.bin") {
 				t.Errorf("status: %s", out)
 			}

@@ -313,9 +313,8 @@ func TestSubmodules(t *testing.T) {
 	must(t, os.Remove(filepath.Join(sub, "inner", "new")))
 	gitIn(t, sub, "push", "-q", "origin", "HEAD:refs/heads/sub") // as it was told
 	gitIn(t, path, "add", "sub")
-	if r := remove(t, k); r.Ref == "" || !strings.Contains(gitIn(t, repo, "ls-tree", r.Commit, "sub"), gitIn(t, lib, "rev-parse", "sub")) {
-		t.Errorf("the submodule's new commit is lost: %+v", r)
-	}
+	r := remove(t, k)
+	testkit.True(t, r.Ref != "" && strings.Contains(gitIn(t, repo, "ls-tree", r.Commit, "sub"), gitIn(t, lib, "rev-parse", "sub")), "the submodule's new commit is lost: %+v", r)
 }
 
 // Files are kept as git add stores them. Line ends are no work, and a filter of the repository does not
@@ -387,9 +386,8 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 		t.Errorf("locked: got %v", err)
 	}
 	// What was refused is not finished behind anybody's back.
-	if did, err := k.Recover(t.Context(), func(string) bool { return true }); len(did) > 0 || err != nil {
-		t.Errorf("recovered %v, %v", did, err)
-	}
+	did := testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t)
+	testkit.True(t, len(did) == 0, "recovered %v", did)
 	testkit.Equal(t, read(t, path, "new"), "work", "the work is gone")
 	gitIn(t, repo, "worktree", "unlock", path)
 	testkit.Equal(t, show(t, repo, remove(t, k).Commit, "new"), "work", "the work is lost")

@@ -67,9 +67,8 @@ func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
 	if did, err := other.Recover(t.Context(), nobody); len(did) > 0 || err != nil || !isThere(filepath.Join(path, "a.txt")) {
 		t.Fatalf("it took another's: %v, %v", did, err)
 	}
-	if r, err := other.Inspect(t.Context(), nil); err != nil || len(r.Findings) > 0 {
-		t.Errorf("another's is a fault: %+v, %v", r, err)
-	}
+	r := testkit.Get(other.Inspect(t.Context(), nil)).Must(t)
+	testkit.True(t, len(r.Findings) == 0, "another's is a fault: %+v", r)
 	if did, err := k.Recover(t.Context(), nobody); len(did) != 1 || err != nil || isThere(path) {
 		t.Errorf("its own it left: %v, %v", did, err)
 	}
@@ -269,9 +268,8 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 			testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(path, name))).Must(t).Mode().Perm(), mode)
 		}
 	}
-	if st, err := k.Status(t.Context(), path, "", "main"); err != nil || len(st.Changed) > 0 {
-		t.Errorf("copies count as changes: %+v, %v", st, err)
-	}
+	st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+	testkit.True(t, len(st.Changed) == 0, "copies count as changes: %+v", st)
 	testkit.Equal(t, remove(t, k).Ref, "", "copies were kept")
 }
 

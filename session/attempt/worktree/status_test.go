@@ -54,9 +54,8 @@ func TestStatus(t *testing.T) {
 	gitIn(t, path, "merge", "-q", "main", "-m", "merge")
 	check("main", Status{Ahead: 2, Changed: want})
 
-	if st, err := k.Status(t.Context(), path+"-none", base, "main"); err != nil || st.Exists {
-		t.Errorf("of no folder: %+v, %v", st, err)
-	}
+	st := testkit.Get(k.Status(t.Context(), path+"-none", base, "main")).Must(t)
+	testkit.True(t, !st.Exists, "of no folder: %+v", st)
 	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree, "of a plain folder")
 	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "", "a base that is no commit was taken")
 }

@@ -39,9 +39,8 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 			os.Chmod(at, 0o755)
 			testkit.Equal(t, read(t, path, "secret"), "s", "work is gone")
 			testkit.Equal(t, read(t, path, "closed/x"), "x", "work is gone")
-			if r := remove(t, k); show(t, repo, r.Commit, "secret") != "s" || show(t, repo, r.Commit, "closed/x") != "x" {
-				t.Error("work is lost")
-			}
+			r := remove(t, k)
+			testkit.True(t, show(t, repo, r.Commit, "secret") == "s" && show(t, repo, r.Commit, "closed/x") == "x", "work is lost")
 		})
 	}
 }

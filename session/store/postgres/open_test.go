@@ -33,9 +33,8 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 		lines = append(lines, c.Line)
 	}
 	for _, line := range lines {
-		if got := line(); got == "" || got == "0" {
-			t.Errorf("the version is %q", got)
-		}
+		got := line()
+		testkit.True(t, got != "" && got != "0", "the version is %q", got)
 	}
 	s := openAt(t, url)
 	must(t, s.Open(t.Context()))

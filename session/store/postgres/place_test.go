@@ -81,9 +81,8 @@ func TestPlacesThatAreGone(t *testing.T) {
 	}
 	s := enter()
 	elsewhere(true)
-	if used, err := s.Elsewhere(t.Context()); used || err != nil {
-		t.Errorf("its own place is another one: %v, %v", used, err)
-	}
+	used := testkit.Get(s.Elsewhere(t.Context())).Must(t)
+	testkit.True(t, !used, "its own place is another one: %v", used)
 	alone = false
 	must(t, s.Close(t.Context()))
 	testkit.Equal(t, gone(here), 0, "a place with another process is gone for")
@@ -126,9 +125,8 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 	b := s.Database().Board()
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
 	made := listed(t, b)["shop"].CreatedAt
-	if old := time.Since(made); old.Abs() > 5*time.Minute {
-		t.Errorf("the project was made at %v, %v ago", made, old)
-	}
+	old := time.Since(made)
+	testkit.True(t, old.Abs() <= 5*time.Minute, "the project was made at %v, %v ago", made, old)
 }
 
 // What is known of a transaction whose reply was lost.

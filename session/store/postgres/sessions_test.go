@@ -103,9 +103,8 @@ func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
 	w := transition(id, 1)
 	w.AttemptID = "none"
 	caught := proxy.CutAt(func(m pgtest.Message) bool { return m.Commits })
-	if written, err := sessionsOf(cut).WriteSession(t.Context(), w); !written || err != nil {
-		t.Errorf("written %v, %v", written, err)
-	}
+	written := testkit.Get(sessionsOf(cut).WriteSession(t.Context(), w)).Must(t)
+	testkit.True(t, written, "written %v", written)
 	<-caught
 	testkit.Equal(t, revisionOf(t, sessionsOf(s), id), 1, "it has revision")
 }
@@ -126,9 +125,8 @@ func TestATransitionThatWaitsForItsRow(t *testing.T) {
 	if written, err := sessions.WriteSession(ctx, transition(id, 2)); written || !errors.Is(err, store.ErrPending) {
 		t.Errorf("written %v, %v", written, err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it has waited for %v", took)
-	}
+	took := time.Since(began)
+	testkit.True(t, took <= 3*time.Second, "it has waited for %v", took)
 	must(t, second(sessions.WriteSession(t.Context(), transition("00000001", 1)))) // others do not wait
 	must(t, tx.Rollback())
 	written := testkit.Get(sessions.WriteSession(t.Context(), transition(id, 2))).Must(t)
@@ -166,9 +164,8 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	ended.Status = "aborted"
 	must(t, second(two.WriteSession(t.Context(), ended)))
 	must(t, two.RemoveSessions(t.Context(), []string{id}))
-	if now, err := one.ReadSession(t.Context(), id, -1); err != nil || now.Revision != 1 || len(now.Parts) != 1 || now.Parts[0].Body != "1" {
-		t.Errorf("after that of the other project was removed: %+v, %v", now, err)
-	}
+	now := testkit.Get(one.ReadSession(t.Context(), id, -1)).Must(t)
+	testkit.True(t, now.Revision == 1 && len(now.Parts) == 1 && now.Parts[0].Body == "1", "after that of the other project was removed: %+v", now)
 	testkit.Equal(t, testkit.Get(two.PruneDefinitions(t.Context(), time.Now().Add(time.Hour))).Must(t), 1, "definitions were removed")
 	must(t, second(one.Definition(t.Context(), "d1")))
 }

@@ -93,9 +93,8 @@ func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 			for _, want := range []string{"true true", "false <nil>", "true <nil>"} {
 				testkit.Equal(t, child.Line(), want, "the child: %s", &child.Err)
 			}
-			if now, err := b.LatestExecution(t.Context(), a.ID); err != nil || now.Owner != "other" || now.State != task.Starting {
-				t.Errorf("the execution is %+v, %v", now, err)
-			}
+			now := testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t)
+			testkit.True(t, now.Owner == "other" && now.State == task.Starting, "the execution is %+v", now)
 		})
 	}
 }

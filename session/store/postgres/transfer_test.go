@@ -173,16 +173,13 @@ func TestCopiedRows(t *testing.T) {
 	board := s.Database().Board()
 	testkit.Equal(t, testkit.Get(board.Attempt(t.Context(), "a1")).Must(t).Place, here, "the attempt lies")
 	testkit.Equal(t, testkit.Get(board.Task(t.Context(), "t1")).Must(t).Title, "a\x00b\uFFFD", "the task")
-	if paths, err := board.RepoPaths(t.Context(), here); err != nil || len(paths) > 0 {
-		t.Errorf("the paths of repositories: %v, %v", paths, err)
-	}
-	if gone, err := s.GoneFor(t.Context(), here); err != nil || gone > time.Minute {
-		t.Errorf("the machine of the attempt is gone for %v, %v", gone, err)
-	}
+	paths := testkit.Get(board.RepoPaths(t.Context(), here)).Must(t)
+	testkit.True(t, len(paths) == 0, "the paths of repositories: %v", paths)
+	gone := testkit.Get(s.GoneFor(t.Context(), here)).Must(t)
+	testkit.True(t, gone <= time.Minute, "the machine of the attempt is gone for %v", gone)
 	next := transition(id, 4)
-	if written, err := sessions.WriteSession(t.Context(), next); err != nil || !written {
-		t.Errorf("it does not go on: %v, %v", written, err)
-	}
+	written := testkit.Get(sessions.WriteSession(t.Context(), next)).Must(t)
+	testkit.True(t, written, "it does not go on: %v", written)
 	must(t, s.Enter(t.Context()))
 	if err := s.Side(here).Hold(t.Context()); err == nil || !strings.Contains(err.Error(), "a server uses the project") || !strings.Contains(err.Error(), " in /srv/shop)") {
 		t.Errorf("a copy beside a server: %v", err)

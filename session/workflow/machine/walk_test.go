@@ -360,15 +360,13 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 	again, _ := s.GoTo(memoryDefinition(t, [][]string{{"a"}}), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
 	testkit.Equal(t, look(again), "false false false false false true false false false")
 	open := s.OpenAttempt("a", Attempt{OpenedAt: at, Checks: true})
-	if seen := open.CollectChecks("a", at); !seen.Progress("a").Newest().Collected || seen.CollectChecks("a", at) != seen {
-		t.Error("the results of checks are not marked as seen once")
-	}
+	seen := open.CollectChecks("a", at)
+	testkit.True(t, seen.Progress("a").Newest().Collected && seen.CollectChecks("a", at) == seen, "the results of checks are not marked as seen once")
 	open = open.Ask("a", &Question{AskedAt: at, Digest: "d"}).In(nil)
 	imported := open.Imported(at)
 	testkit.Equal(t, look(imported), "false false false false false false false false false")
-	if q := imported.Progress("a"); q.Question != nil || q.QualityAttempts != 1 || q.Newest().State != AttemptVoid || q.Newest().ClosedAt == nil || *imported.ImportedAt != at {
-		t.Errorf("%+v", q)
-	}
+	q := imported.Progress("a")
+	testkit.True(t, q.Question == nil && q.QualityAttempts == 1 && q.Newest().State == AttemptVoid && q.Newest().ClosedAt != nil && *imported.ImportedAt == at, "%+v", q)
 }
 
 // A person answers once, about the outputs that they saw.

@@ -335,9 +335,8 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	if before.Attempt.State != task.Waiting || before.Attempt.LatestSessionID != nil || before.Execution.State != task.Waiting || before.Session != nil {
 		t.Errorf("two moments: %+v %+v", before.Attempt, before.Execution)
 	}
-	if now, err := b.AttemptDetails(t.Context(), a.ID); err != nil || now.Execution.State != task.Running || now.Session == nil {
-		t.Errorf("%+v %v", now, err)
-	}
+	now := testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t)
+	testkit.True(t, now.Execution.State == task.Running && now.Session != nil, "%+v", now)
 }
 
 // The cost of what is called often must not grow with the board: every access is by an index, and

@@ -46,18 +46,16 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 				all.Go(func() {
 					began := time.Now()
 					err := second(hasty.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "refused"}, task.Request{}))
-					if took := time.Since(began); !errors.Is(err, store.ErrBusy) || took < hasty.patience || took > 8*time.Second {
-						t.Errorf("after %v: %v", took, err)
-					}
+					took := time.Since(began)
+					testkit.True(t, errors.Is(err, store.ErrBusy) && took >= hasty.patience && took <= 8*time.Second, "after %v: %v", took, err)
 					if err := store.Refused(err); session.CodeOf(err) != store.CodeBusy || !strings.Contains(err.Error(), path) {
 						t.Errorf("an agent is told %v", err)
 					}
 				})
 			}
 			all.Wait()
-			if n := log.Count("is locked by another process"); n == 0 || n > 3 {
-				t.Errorf("logged %d times that it waits: %s", n, log.String())
-			}
+			n := log.Count("is locked by another process")
+			testkit.True(t, n != 0 && n <= 3, "logged %d times that it waits: %s", n, log.String())
 			testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "a reader sees the title")
 			done := make(chan error, 1)
 			go func() {
