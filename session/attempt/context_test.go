@@ -110,30 +110,6 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
 }
 
-// Where a task names no workflow, its own is the one that is nested in no other;
-// where it names one, that counts wherever it runs.
-func TestNewsOfNestedWorkflows(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
-	project, repo := s.rootProject()
-	for _, c := range []struct {
-		job, workflow *string
-		outer, inner  string
-		want          string
-	}{{nil, nil, "aaaaaaa1", "bbbbbbb1", "aaaaaaa1"}, {new("release"), new("write"), "aaaaaaa2", "bbbbbbb2", "bbbbbbb2"}} {
-		v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.Root, "never")), JobName: c.job, WorkflowName: c.workflow})).Must(t)
-		r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
-		s.reaches(r.AttemptID, task.Running)
-		inside := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
-		s.moves(r.AttemptID, store.Session{ID: c.outer, Job: "explore", Workflow: "all", Status: board.WorkflowActive, Step: "look"})
-		s.moves(r.AttemptID, store.Session{ID: c.inner, Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect", Parent: c.outer})
-		got := testkit.Get(inside.GetContext(ctx)).Must(t)
-		testkit.Equal(t, deref(got.WorkflowSessionID), c.want, "%v: %+v", deref(c.job), got)
-		testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})).Must(t)
-	}
-}
-
 // Each item is notified once, by any number of servers, also of a later one; a failure that comes
 // again is new. A command that fails or hangs is logged once, and holds nothing up.
 func TestNotify(t *testing.T) {

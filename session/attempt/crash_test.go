@@ -140,7 +140,7 @@ func rounds(t *testing.T) int {
 	if n, err := strconv.Atoi(os.Getenv("DEEPWORK_CRASH_ROUNDS")); err == nil {
 		return n
 	}
-	return 8
+	return 5
 }
 
 // Killing the server at random moments loses no commit, no

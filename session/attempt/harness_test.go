@@ -277,7 +277,6 @@ func (s *server) records(attempt string) string {
 // git, agents, their records or arguments, and what they store is tested with the stores.
 const onPostgres = `
 	TestABoardThatOthersChange TestACopyBringsItsWorktrees TestAMachineStopsWhenItIsBack TestAMachineTakesOnlyWhatItHas
-	TestAMachineThatIsGone TestAgentOutlivesServer TestAnAttemptOnAnotherMachine TestAttemptRuns TestAutoStart
-	TestDeleteKeepsStartsOut TestDeletingWhatIsOnAMachineThatIsGone TestFiftyAttemptsOnFourSlots TestInspectOnMachines
-	TestKilledServersLoseNothing TestNothingIsStartedOfWhatIsDeleted TestReq004_FollowUpQueue TestSettle TestStopElsewhere
-	TestTheStoreIsAwaySinceAChange`
+	TestAMachineThatIsGone TestAgentOutlivesServer TestAnAttemptOnAnotherMachine TestAttemptRuns TestDeleteKeepsStartsOut
+	TestDeletingWhatIsOnAMachineThatIsGone TestInspectOnMachines TestNothingIsStartedOfWhatIsDeleted TestReq004_FollowUpQueue
+	TestSettle TestStopElsewhere TestTheStoreIsAwaySinceAChange`

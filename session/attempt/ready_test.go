@@ -256,29 +256,3 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		t.Errorf("lock files are left: %v", locks)
 	}
 }
-
-// What waits is run in the order in which it came.
-func TestSlotsAreGivenInOrder(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
-	hold, order := filepath.Join(p.Root, "..", "hold"), filepath.Join(p.Root, "..", "order")
-	must(t, os.Mkdir(order, 0o755))
-	s := p.open()
-	ids := []string{s.begin(s.newTask("! await " + hold)).AttemptID}
-	s.reaches(ids[0], task.Running)
-	for i := range 4 {
-		ids = append(ids, s.begin(s.newTask("! touch "+filepath.Join(order, fmt.Sprint(i)))).AttemptID)
-	}
-	for i, id := range ids[1:] {
-		testkit.Contains(t, deref(s.get(id).Notice), fmt.Sprintf("and %d wait before it", i), "the %d. waits with", i)
-	}
-	must(t, os.WriteFile(hold, nil, 0o644))
-	var last time.Time
-	for i, id := range ids[1:] {
-		s.ends(id)
-		fi := testkit.Get(os.Stat(filepath.Join(order, fmt.Sprint(i)))).Must(t)
-		testkit.True(t, fi.ModTime().After(last), "the %d. ran before the one before it", i)
-		last = fi.ModTime()
-	}
-}

@@ -91,36 +91,6 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	}
 }
 
-// A failed agent leaves the task in progress, and the summary says so.
-func TestAttemptFails(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	v := s.newTask("! say it is broken", "! exit 3")
-	r := s.ends(s.begin(v).AttemptID)
-	testkit.True(t, r.State == "failed" && r.ExitCode != nil && *r.ExitCode == 3 && deref(r.FinalMessage) == "it is broken", "%+v", r)
-	now := s.task(v.TaskID)
-	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed && !now.HasInProgressAttempt, "%+v", now)
-}
-
-// What somebody makes of a task while its agent runs is kept.
-func TestOwnStatusIsKept(t *testing.T) {
-	t.Parallel()
-	for _, status := range []string{"todo", "done", "cancelled"} {
-		t.Run(status, func(t *testing.T) {
-			p := newProject(t)
-			hold := filepath.Join(p.Root, "..", "hold")
-			s := p.open()
-			v := s.newTask("! await " + hold)
-			r := s.begin(v)
-			s.reaches(r.AttemptID, task.Running)
-			testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: v.TaskID, Status: &status})).Must(t)
-			must(t, os.WriteFile(hold, nil, 0o644))
-			testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
-			testkit.Equal(t, s.task(v.TaskID).Status, status, "it became")
-		})
-	}
-}
-
 // Several repositories: a worktree each, the agent in the folder around them,
 // with what the config copies and runs there.
 func TestSeveralRepos(t *testing.T) {

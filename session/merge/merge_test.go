@@ -185,7 +185,7 @@ func TestPushAfterEachExecution(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "backup" })
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
-	testkit.True(t, r.PushError == nil, "without commits: %s", *r.PushError)
+	testkit.Equal(t, deref(r.PushError), "", "without commits")
 	r = s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID)
 	testkit.True(t, r.State == "completed" && containsAll(deref(r.PushError), "backup", "remote.git"), "without the remote: %s, %q", r.State, deref(r.PushError))
 	p.Git(p.Root, "init", "-q", "--bare", remote)

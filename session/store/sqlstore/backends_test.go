@@ -111,8 +111,9 @@ func TestMain(m *testing.M) {
 	os.Exit(failed)
 }
 
-// throughBouncer are the tests that are run through PgBouncer, too: what a board or a list answers does not depend on it.
-const throughBouncer = "Session|Review|Request|Change|Follower|Feed|Writers|Parts|Execution|Server|Process"
+// throughBouncer are the tests that are run through PgBouncer, too: those of several connections that wait for each other.
+// What a statement answers does not depend on it.
+const throughBouncer = "Request|Change|Follower|Feed|Writers|Server|Process"
 
 // urlOf returns the URL of an empty store for a backend, and what ends it.
 func urlOf(backend string) (url string, end func(), err error) {
