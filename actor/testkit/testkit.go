@@ -114,6 +114,14 @@ func True(t testing.TB, holds bool, format string, args ...any) {
 	}
 }
 
+// Need is True for what the rest of the test needs: it ends the test.
+func Need(t testing.TB, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Fatalf(format, args...)
+	}
+}
+
 // about is the beginning of a message.
 func about(what []any) string {
 	if len(what) == 0 {

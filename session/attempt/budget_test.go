@@ -42,9 +42,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	send := FollowUpArgs{Target: the(long.AttemptID), Action: ActionQueue, Prompt: new(costs("0.01"))}
 	testkit.Get(s.FollowUp(ctx, me, send)).Must(t)
 	b := s.ends(s.begin(failed).AttemptID)
-	if b.State != "failed" {
-		t.Fatalf("%+v", b)
-	}
+	testkit.Need(t, b.State == "failed", "%+v", b)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})).Must(t)
 	next := s.newTask("! say hello")
 	_, repo := s.rootProject()
@@ -81,10 +79,8 @@ func TestBudgetOfCosts(t *testing.T) {
 		}
 		return all
 	}
-	if got := items(); len(got) != 1 || got[0].ID != "attempts.max_cost_usd" || *got[0].Since != *b.EndedAt ||
-		got[0].Title != "Budget reached: 0.35 of 0.3 USD (attempts.max_cost_usd)" {
-		t.Errorf("%+v, since %s", got, *b.EndedAt)
-	}
+	got := items()
+	testkit.True(t, len(got) == 1 && got[0].ID == "attempts.max_cost_usd" && *got[0].Since == *b.EndedAt && got[0].Title == "Budget reached: 0.35 of 0.3 USD (attempts.max_cost_usd)", "%+v, since %s", got, *b.EndedAt)
 	s.stop()
 	s = p.open()
 	start.RequestID = new("again")
@@ -99,9 +95,8 @@ func TestBudgetOfCosts(t *testing.T) {
 	testkit.Equal(t, len(items()), 1, "a limit of 0 is not reached")
 	p.Configure(func(*config.Config) {})
 	s.ends(started.AttemptID)
-	if got := items(); got != nil {
-		t.Errorf("%+v", got)
-	}
+	got = items()
+	testkit.True(t, got == nil, "%+v", got)
 }
 
 // Unknown costs are no cost of 0: they have a limit of their own. With prices, those of later executions are

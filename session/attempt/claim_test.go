@@ -27,9 +27,7 @@ func TestBranchTakenMeanwhile(t *testing.T) {
 	p.Git(p.Root, "branch", r.WorkspaceBranch)
 	s := p.open()
 	now := s.ends(r.AttemptID)
-	if now.State != "completed" || now.WorkspaceBranch == r.WorkspaceBranch || !strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-") {
-		t.Fatalf("%+v: %s", now, deref(now.Error))
-	}
+	testkit.Need(t, now.State == "completed" && now.WorkspaceBranch != r.WorkspaceBranch && strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-"), "%+v: %s", now, deref(now.Error))
 	testkit.Equal(t, p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"), now.WorkspaceBranch, "the branch of the worktree and of the board")
 	testkit.Equal(t, p.Git(p.Root, "rev-parse", r.WorkspaceBranch), p.Git(p.Root, "rev-parse", "main"), "the other's branch was touched")
 }
@@ -145,9 +143,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	dir := local{logs: s.State().Logs()}.run(x.AttemptID, x.ID)
 	must(t, os.MkdirAll(dir, 0o700))
 	shim, err := durable.TryLock(filepath.Join(dir, "run.lock")) // one that is about to start its agent
-	if err != nil || shim == nil {
-		t.Fatal(shim, err)
-	}
+	testkit.Need(t, err == nil && shim != nil, "%v %v", shim, err)
 	defer shim.Unlock()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()

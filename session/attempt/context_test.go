@@ -49,9 +49,7 @@ func TestReq004_GetContext(t *testing.T) {
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
 	getenv := func(k string) string { return env[k] }
 	w := board.FindWorkspace(r.Repos[0].WorktreePath, func(string) string { return "" })
-	if w == nil || w.Attempt != r.AttemptID || !w.ByPath {
-		t.Fatalf("the folder of a workspace was not recognized: %+v", w)
-	}
+	testkit.Need(t, w != nil && w.Attempt == r.AttemptID && w.ByPath, "the folder of a workspace was not recognized: %+v", w)
 	if is, err := w.Confirm(ctx, s.Database); !is || err != nil {
 		t.Errorf("the database does not confirm the workspace: %v", err)
 	}
@@ -152,16 +150,14 @@ func TestNotify(t *testing.T) {
 	}
 	s := p.open(change)
 	want := []string{"step_waits 0a1b2c3d"}
-	if n := notified(want...); n.Project != p.Root || n.Title != "Step write: A report" || deref(n.Since) != board.Stamp(soon) || !strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write") {
-		t.Errorf("%+v", n)
-	}
+	n := notified(want...)
+	testkit.True(t, n.Project == p.Root && n.Title == "Step write: A report" && deref(n.Since) == board.Stamp(soon) && strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
 	beside := p.open(change)
 	v := s.newTask("! exit 3")
 	x := s.ends(s.begin(v).AttemptID)
 	want = append(want, "attempt_failed "+x.AttemptID)
-	if n := notified(want...); n.Title != v.Title || deref(n.Since) != *x.EndedAt {
-		t.Errorf("%+v", n)
-	}
+	n = notified(want...)
+	testkit.True(t, n.Title == v.Title && deref(n.Since) == *x.EndedAt, "%+v", n)
 	dir := testkit.Get(os.ReadFile(got + ".dir")).Must(t)
 	testkit.True(t, !strings.Contains(string(dir), p.Root), "it ran in %s", dir)
 	s.stop()
@@ -188,9 +184,8 @@ func TestNotify(t *testing.T) {
 	})
 	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
 	s.stop() // ends it
-	if n := strings.Count(log.String(), "the command of notify failed"); n != 2 || !strings.Contains(log.String(), "broken") {
-		t.Errorf("%d failures were logged:\n%s", n, log.String())
-	}
+	failures := strings.Count(log.String(), "the command of notify failed")
+	testkit.True(t, failures == 2 && strings.Contains(log.String(), "broken"), "%d failures were logged:\failures%s", failures, log.String())
 	use(`cat >> "$1"`)
 	p.open(change) // what was cut short is notified of again
 	notified(append(want, "attempt_failed "+z.AttemptID)...)

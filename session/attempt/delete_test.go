@@ -80,9 +80,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	v := s.newTask("! say x")
 	r := s.ends(s.begin(v).AttemptID)
 	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+worktree.NameOf(r.Repos[0].WorktreePath)+".lock"))
-	if err != nil || lock == nil {
-		t.Fatal(lock, err)
-	}
+	testkit.Need(t, err == nil && lock != nil, "%v %v", lock, err)
 	done := make(chan error, 1)
 	go func() { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); done <- err }()
 	eventually(t, func() string {
@@ -110,13 +108,9 @@ func TestDeleteTask(t *testing.T) {
 	third := s.begin(s.newTask("! say another task"))
 	third = s.ends(third.AttemptID)
 	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
-	if r.TaskID != v.TaskID || !r.Deleted || len(r.Rescued) != 2 {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Need(t, r.TaskID == v.TaskID && r.Deleted && len(r.Rescued) == 2, "%+v", r)
 	for _, kept := range r.Rescued {
-		if kept.AttemptID != first.AttemptID && kept.AttemptID != second.AttemptID || kept.RepoPath != p.Root || !strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID) {
-			t.Errorf("%+v", kept)
-		}
+		testkit.True(t, (kept.AttemptID == first.AttemptID || kept.AttemptID == second.AttemptID) && kept.RepoPath == p.Root && strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID), "%+v", kept)
 		testkit.Equal(t, p.Git(p.Root, "rev-parse", kept.Ref), kept.Commit, "%s", kept.Ref)
 		for name, want := range map[string]string{"loose.txt": "loose", "README": "changed", "done.txt": "committed"} {
 			testkit.Equal(t, p.Git(p.Root, "show", kept.Ref+":"+name), want, "%s of %s", name, kept.Ref)
@@ -180,9 +174,7 @@ func TestStartGivesWayToRemoval(t *testing.T) {
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
 	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+worktree.NameOf(r.Repos[0].WorktreePath)+".lock"))
-	if err != nil || lock == nil {
-		t.Fatal(lock, err)
-	}
+	testkit.Need(t, err == nil && lock != nil, "%v %v", lock, err)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say never")})
 	s.reaches(r.AttemptID, task.Starting)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))

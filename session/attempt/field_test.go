@@ -37,9 +37,7 @@ func TestField09_ProjectInAFolderOfItsRepository(t *testing.T) {
 	for _, branch := range []string{"main", "without"} {
 		v := s.newTask("! pwd", "! write work.txt done", "! commit work", "! exit 0")
 		r := s.ends(s.begin(v, func(a *StartArgs) { a.Repos[0].TargetBranch = branch }).AttemptID)
-		if r.State != "completed" {
-			t.Fatalf("%s: %s, %s", branch, r.State, deref(r.Error))
-		}
+		testkit.Need(t, r.State == "completed", "%s: %s, %s", branch, r.State, deref(r.Error))
 		dir := filepath.Join(r.Repos[0].WorktreePath, "packages", "app")
 		testkit.Contains(t, s.output(r.AttemptID)+"\n", "pwd "+dir+"\n", "%s: the agent worked elsewhere", branch)
 		for _, name := range []string{".env", "setup.txt", "work.txt"} {

@@ -67,22 +67,17 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 	r := s.begin(v)
 	r = s.reaches(r.AttemptID, task.Running)
 	on := the(r.AttemptID)
-	if f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel}); f.Status != "empty" || f.Notice == nil {
-		t.Errorf("cancelling nothing: %+v", f)
-	}
-	if f := s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("first")}); f.Status != "queued" || deref(f.QueuedPrompt) != "first" || f.DroppedPrompt != nil {
-		t.Errorf("the first: %+v", f)
-	}
-	if f := s.follow(FollowUpArgs{SessionID: r.LatestSessionID, Action: ActionQueue, Prompt: new("second"), Variant: new("OTHER")}); f.Status != "queued" || deref(f.QueuedPrompt) != "second" ||
-		deref(f.DroppedPrompt) != "first" || !strings.Contains(deref(f.Notice), "first") {
-		t.Errorf("the second: %+v", f)
-	}
+	f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
+	testkit.True(t, f.Status == "empty" && f.Notice != nil, "cancelling nothing: %+v", f)
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("first")})
+	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "first" && f.DroppedPrompt == nil, "the first: %+v", f)
+	f = s.follow(FollowUpArgs{SessionID: r.LatestSessionID, Action: ActionQueue, Prompt: new("second"), Variant: new("OTHER")})
+	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "second" && deref(f.DroppedPrompt) == "first" && strings.Contains(deref(f.Notice), "first"), "the second: %+v", f)
 	if q := s.get(r.AttemptID).QueuedFollowUp; q == nil || q.Prompt != "second" || deref(q.Variant) != "OTHER" {
 		t.Errorf("queued is %+v", q)
 	}
-	if f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel}); f.Status != "cancelled" || deref(f.DroppedPrompt) != "second" || f.QueuedPrompt != nil {
-		t.Errorf("cancelled: %+v", f)
-	}
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
+	testkit.True(t, f.Status == "cancelled" && deref(f.DroppedPrompt) == "second" && f.QueuedPrompt == nil, "cancelled: %+v", f)
 	if q := s.get(r.AttemptID).QueuedFollowUp; q != nil {
 		t.Errorf("still queued: %+v", q)
 	}
@@ -99,9 +94,8 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 	must(t, os.WriteFile(hold2, nil, 0o644))
 	s.reaches(r.AttemptID, task.Completed)
 	// Nothing runs: at once.
-	if f := s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say at once")}); f.Status != "started" || f.QueuedPrompt != nil || f.Notice == nil {
-		t.Errorf("queued where nothing runs: %+v", f)
-	}
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say at once")})
+	testkit.True(t, f.Status == "started" && f.QueuedPrompt == nil && f.Notice != nil, "queued where nothing runs: %+v", f)
 	s.reaches(r.AttemptID, task.Completed)
 	if out := s.output(r.AttemptID); strings.Contains(out, "first") && strings.Contains(out, "second") {
 		t.Errorf("what was dropped ran: %s", out)

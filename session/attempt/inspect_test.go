@@ -92,9 +92,7 @@ func TestInspectWell(t *testing.T) {
 	last := p.open()
 	kept := testkit.Get(last.DeleteTask(ctx, me, DeleteArgs{TaskID: last.get(r.AttemptID).TaskID})).Must(t)
 	last.stop()
-	if len(kept.Rescued) != 1 {
-		t.Fatalf("%+v", kept)
-	}
+	testkit.Need(t, len(kept.Rescued) == 1, "%+v", kept)
 	p.finds()
 	bounded, cancel := context.WithCancel(ctx)
 	cancel()
@@ -175,9 +173,7 @@ func TestInspectWorktrees(t *testing.T) {
 	replace := func(old, with string) {
 		t.Helper()
 		text := strings.ReplaceAll(string(written), old, with)
-		if text == string(written) {
-			t.Fatalf("the journal has no %s", old)
-		}
+		testkit.Need(t, text != string(written), "the journal has no %s", old)
 		must(t, os.WriteFile(journal, []byte(text), 0o600))
 	}
 	half := "the worktrees of attempt " + r.AttemptID + " are half-done: "

@@ -124,9 +124,7 @@ func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
 	r := s.ends(s.begin(v).AttemptID)
 	f := testkit.Get(state.Find(r.Repos[0].WorktreePath)).Must(t)
 	must(t, f.Make())
-	if f.Dir == s.State().Dir || !Exists(f.Dir) {
-		t.Fatal(f.Dir)
-	}
+	testkit.Need(t, f.Dir != s.State().Dir && Exists(f.Dir), "%v", f.Dir)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	if Exists(f.Dir) || !Exists(s.State().Dir) {
 		t.Errorf("%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))

@@ -137,15 +137,11 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		m1 := p1.machine("aaaa", f)
 		gate := filepath.Join(t.TempDir(), "gate")
 		made := m1.begin(m1.newTask("! write note.txt from afar", "! env SHARED", "! say it works", "! await "+gate))
-		if made.State != board.Queued || !strings.Contains(deref(made.Notice), "executor TEST") {
-			t.Fatalf("it was not left to another machine: %+v", made)
-		}
+		testkit.Need(t, made.State == board.Queued && strings.Contains(deref(made.Notice), "executor TEST"), "it was not left to another machine: %+v", made)
 		away := new(atomic.Bool)
 		m2 := p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
 		got := m1.reaches(made.AttemptID, task.Running)
-		if !strings.Contains(deref(got.Notice), m2.place.Describe()) || !strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()) {
-			t.Errorf("it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
-		}
+		testkit.True(t, strings.Contains(deref(got.Notice), m2.place.Describe()) && strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()), "it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
 		b := testkit.Get(m1.Store(ctx)).Must(t)
 		a := testkit.Get(b.Attempt(ctx, made.AttemptID)).Must(t)
 		testkit.Equal(t, a.Place, m2.place, "the attempt")
@@ -158,25 +154,19 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		})
 
 		stopped, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
-		if err != nil || stopped.State != board.Stopped {
-			t.Fatalf("stopping: %+v, %v", stopped, err)
-		}
+		testkit.Need(t, err == nil && stopped.State == board.Stopped, "stopping: %+v, %v", stopped, err)
 		testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(p1.Root, "note.txt"))).Err(), "", "it ran on the first machine")
 
 		away.Store(true) // also at the end of the follow-up, whose changes are saved nevertheless
 		r, err := m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
-		if err != nil || r.Status != FollowUpStarted {
-			t.Fatalf("following up: %+v, %v", r, err)
-		}
+		testkit.Need(t, err == nil && r.Status == FollowUpStarted, "following up: %+v, %v", r, err)
 		end := m1.reaches(made.AttemptID, task.Completed)
 		testkit.True(t, end.ExitCode != nil && *end.ExitCode == 0, "the follow-up: %+v", end)
 		if out := m1.output(made.AttemptID); !containsAll(out, "it works", "agent resumed", "once more", "done") {
 			t.Errorf("the output at the end lacks something: %s", out)
 		}
 		tail, err := m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), Limit: new(1), Raw: new(true)})
-		if err != nil || len(tail.Entries) != 1 || tail.NextIndex != tail.Entries[0].Index {
-			t.Fatalf("the last line: %+v, %v", tail, err)
-		}
+		testkit.Need(t, err == nil && len(tail.Entries) == 1 && tail.NextIndex == tail.Entries[0].Index, "the last line: %+v, %v", tail, err)
 		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)}); err != nil || len(tail.Entries) != 0 {
 			t.Errorf("after the last line: %+v, %v", tail, err)
 		}
@@ -195,9 +185,7 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		for tries := 0; session.CodeOf(err) == codes.NotRemoved && tries < 5; tries++ { // the other machine is slow
 			gone, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		}
-		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.Root || gone.Notice != nil {
-			t.Fatalf("deleting: %+v, %v", gone, err)
-		}
+		testkit.Need(t, err == nil && len(gone.Rescued) == 1 && gone.Rescued[0].RepoPath == p2.Root && gone.Notice == nil, "deleting: %+v, %v", gone, err)
 		testkit.True(t, !Exists(got.Repos[0].WorktreePath) && !Exists(m2.records(made.AttemptID)), "the worktree or the log is still there")
 	})
 }
@@ -347,16 +335,12 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		old.newTask("something")
 		b := testkit.Get(old.Store(ctx)).Must(t)
 		old.recoverWorktrees(ctx, b, p2.Config.Load())
-		if !Exists(tree) {
-			t.Fatal("a server of another board removed the worktree")
-		}
+		testkit.Need(t, Exists(tree), "a server of another board removed the worktree")
 		old.stop()
 
 		f.gone(m2.place, time.Hour)
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		if err != nil || !containsAll(deref(gone.Notice), m2.place.Describe(), tree) {
-			t.Fatalf("deleting: %+v, %v", gone, err)
-		}
+		testkit.Need(t, err == nil && containsAll(deref(gone.Notice), m2.place.Describe(), tree), "deleting: %+v, %v", gone, err)
 		f.gone(m2.place, 0)
 		p2.machine("bbbb", f)
 		vanishes(t, tree)
@@ -412,9 +396,7 @@ func TestInspectOnMachines(t *testing.T) {
 		b := testkit.Get(m1.Store(ctx)).Must(t)
 		must(t, m1.Members.Enter(ctx))
 		x, err := b.ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, b, p1.Config.Load()), task.Limits{})
-		if err != nil || x == nil || x.AttemptID != made.AttemptID || x.Place != m1.place {
-			t.Fatalf("%+v, %v", x, err)
-		}
+		testkit.Need(t, err == nil && x != nil && x.AttemptID == made.AttemptID && x.Place == m1.place, "%+v, %v", x, err)
 		finds(m1)
 
 		// Nor does anything else name a workspace that it does not have.
@@ -566,9 +548,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			b := testkit.Get(old.Store(ctx)).Must(t)
 			must(t, old.recoverWorktrees(ctx, b, p.Config.Load()))
 			old.stop()
-			if !Exists(tree) {
-				t.Fatal("a server without the old board has removed the worktree")
-			}
+			testkit.Need(t, Exists(tree), "a server without the old board has removed the worktree")
 
 			p2 := newProject(t)
 			p2.without()

@@ -46,18 +46,14 @@ func TestMessagesByPage(t *testing.T) {
 	entries = entries[:len(entries)-1] // its end is missing
 	log(runner.System, "ended")
 	whole, next := messagesOf(entries, len(entries), true)
-	if next != int64(len(entries)-1) || len(whole) < 14 {
-		t.Fatalf("%d messages, next %d", len(whole), next)
-	}
+	testkit.Need(t, next == int64(len(entries)-1) && len(whole) >= 14, "%d messages, next %d", len(whole), next)
 	for _, most := range []int{1, 2, 3, 7} {
 		var all []Message
 		after := int64(-1)
 		for after < next {
 			page := entries[after+1:]
 			got, now := messagesOf(page[:min(len(page), most+linePieces)], most, false)
-			if now <= after {
-				t.Fatalf("with pages of %d lines it does not go on after %d", most, after)
-			}
+			testkit.Need(t, now > after, "with pages of %d lines it does not go on after %d", most, after)
 			all, after = append(all, got...), now
 		}
 		testkit.Same(t, all, whole, "with pages of %d lines", most)
@@ -112,9 +108,8 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 			said, kinds = append(said, m), append(kinds, m.Kind)
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "output reasoning message tool_call tool_result tool_call tool_call tool_result tool_result tool_call tool_result message" || len(tail.Entries) > 0 {
-		t.Fatal(got)
-	}
+	got := strings.Join(kinds, " ")
+	testkit.Need(t, got == "output reasoning message tool_call tool_result tool_call tool_call tool_result tool_result tool_call tool_result message" && len(tail.Entries) == 0, "%v", got)
 	testkit.True(t, said[3].Tool == "Bash" && said[3].CallID == said[4].CallID && said[4].Text == "hello", "%+v", said[3:5])
 	raw := s.output(r.AttemptID)
 	testkit.Contains(t, raw, stream(t, "claude")[0], "the raw output")

@@ -124,9 +124,7 @@ func TestAutoStartAfterACrash(t *testing.T) {
 			if r.Count != 1 || !task.AttemptState(r.Attempts[0].State).Ended() {
 				return fmt.Sprintf("task %d: %+v", i, r.Attempts)
 			}
-			if r.Attempts[0].State != "completed" {
-				t.Fatalf("task %d: %+v", i, r.Attempts)
-			}
+			testkit.Need(t, r.Attempts[0].State == "completed", "task %d: %+v", i, r.Attempts)
 		}
 		return ""
 	})
@@ -246,12 +244,10 @@ func TestFiftyAttemptsOnFourSlots(t *testing.T) {
 		}
 		return ""
 	})
-	if out := p.Git(p.Root, "fsck", "--full", "--strict"); strings.Contains(out, "error") || strings.Contains(out, "missing") {
-		t.Errorf("git fsck: %s", out)
-	}
-	if out := p.Git(p.Root, "worktree", "list", "--porcelain"); strings.Contains(out, "locked") || strings.Contains(out, "prunable") || strings.Count(out, "worktree ") != attempts+1 {
-		t.Errorf("git worktree list: %s", out)
-	}
+	out := p.Git(p.Root, "fsck", "--full", "--strict")
+	testkit.True(t, !strings.Contains(out, "error") && !strings.Contains(out, "missing"), "git fsck: %s", out)
+	out = p.Git(p.Root, "worktree", "list", "--porcelain")
+	testkit.True(t, !strings.Contains(out, "locked") && !strings.Contains(out, "prunable") && strings.Count(out, "worktree ") == attempts+1, "git worktree list: %s", out)
 	if locks, _ := filepath.Glob(filepath.Join(p.Root, ".git", "worktrees", "*", "*.lock")); locks != nil {
 		t.Errorf("lock files are left: %v", locks)
 	}

@@ -33,14 +33,10 @@ func TestAttemptRuns(t *testing.T) {
 		t.Errorf("the task: %+v", now)
 	}
 	r = s.ends(r.AttemptID)
-	if r.State != "completed" || r.ExitCode == nil || *r.ExitCode != 0 || deref(r.FinalMessage) != "all is well" || r.Error != nil || r.Notice != nil || r.LatestSessionID == nil {
-		t.Errorf("ended: %+v, %s", r, deref(r.Error))
-	}
+	testkit.True(t, r.State == "completed" && r.ExitCode != nil && *r.ExitCode == 0 && deref(r.FinalMessage) == "all is well" && r.Error == nil && r.Notice == nil && r.LatestSessionID != nil, "ended: %+v, %s", r, deref(r.Error))
 	attempttest.Times(t, deref(r.StartedAt), deref(r.EndedAt), r.CreatedAt, r.UpdatedAt)
 	now := s.task(v.TaskID)
-	if now.Status != "inreview" || now.HasInProgressAttempt || now.LastAttemptFailed || deref(now.LatestSessionExecutor) != "TEST" || deref(now.LatestSessionID) != deref(r.LatestSessionID) {
-		t.Errorf("the task: %+v", now)
-	}
+	testkit.True(t, now.Status == "inreview" && !now.HasInProgressAttempt && !now.LastAttemptFailed && deref(now.LatestSessionExecutor) == "TEST" && deref(now.LatestSessionID) == deref(r.LatestSessionID), "the task: %+v", now)
 	repo := r.Repos[0]
 	testkit.True(t, repo.Exists && repo.Ahead == 1 && repo.Behind == 0 && strings.Join(repo.ChangedFiles, " ") == "basket.go loose.txt" && repo.ChangedCount == 2, "the worktree: %+v", repo)
 	if want := filepath.Join(state.Of(p.Root).Worktrees(), strings.TrimPrefix(r.WorkspaceBranch, "deepwork/"), "shop"); repo.WorktreePath != want {
@@ -51,9 +47,7 @@ func TestAttemptRuns(t *testing.T) {
 		config.AttemptEnv + "=" + r.AttemptID, config.BoardEnv + "=" + s.boardPath(), config.JobsFoldersEnv + "=" + filepath.Join(p.Root, ".deepwork", "jobs")} {
 		testkit.Contains(t, out+"\n", want+"\n", "the agent did not print %q but: %s", want, out)
 	}
-	if !strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") || p.Git(p.Root, "log", "-1", "--format=%s", r.WorkspaceBranch) != "Add the basket" {
-		t.Errorf("the branch %s has no commit", r.WorkspaceBranch)
-	}
+	testkit.True(t, strings.HasPrefix(r.WorkspaceBranch, "deepwork/add-a-basket-") && p.Git(p.Root, "log", "-1", "--format=%s", r.WorkspaceBranch) == "Add the basket", "the branch %s has no commit", r.WorkspaceBranch)
 	// The main checkout is as it was, and git does not see what is ours.
 	testkit.Equal(t, p.Git(p.Root, "status", "--porcelain"), " M README", "the main checkout")
 }
@@ -69,14 +63,10 @@ func TestReq004_ListTaskAttempts(t *testing.T) {
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(v, func(a *StartArgs) { a.Variant = new("OTHER") })
 	r := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t)
-	if r.Count != 2 || r.Total != 2 || r.Filters.TaskID != v.TaskID || deref(r.LatestAttemptID) != second.AttemptID || r.LatestSessionID != nil {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Need(t, r.Count == 2 && r.Total == 2 && r.Filters.TaskID == v.TaskID && deref(r.LatestAttemptID) == second.AttemptID && r.LatestSessionID == nil, "%+v", r)
 	a, b := r.Attempts[0], r.Attempts[1]
 	testkit.True(t, a.AttemptID == second.AttemptID && a.State == "queued" && a.LatestSessionID == nil && a.LatestSessionExecutor == nil && deref(a.Variant) == "OTHER", "the newest: %+v", a)
-	if b.AttemptID != first.AttemptID || b.State != "running" || b.LatestSessionID == nil || deref(b.LatestSessionExecutor) != "TEST" || b.WorkspaceBranch != first.WorkspaceBranch {
-		t.Errorf("the older: %+v", b)
-	}
+	testkit.True(t, b.AttemptID == first.AttemptID && b.State == "running" && b.LatestSessionID != nil && deref(b.LatestSessionExecutor) == "TEST" && b.WorkspaceBranch == first.WorkspaceBranch, "the older: %+v", b)
 	attempttest.Times(t, a.CreatedAt, a.UpdatedAt, b.CreatedAt, b.UpdatedAt)
 	page := testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1)})).Must(t)
 	page = testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID, Limit: new(1), Cursor: page.NextCursor})).Must(t)

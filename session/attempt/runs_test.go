@@ -73,9 +73,7 @@ func TestTailOfARun(t *testing.T) {
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	if run.State != board.Failed || len(run.Steps) != 2 {
-		t.Fatalf("%+v", run)
-	}
+	testkit.Need(t, run.State == board.Failed && len(run.Steps) == 2, "%+v", run)
 	for i, want := range []string{"one", "two"} {
 		got := texts(s.tailOf(TailArgs{Target: the(made.RunID), ExecutionID: &run.Steps[i].ExecutionID}).Messages, "output")
 		if other := []string{"two", "one"}[i]; !slices.Contains(got, want) || slices.Contains(got, other) {
@@ -197,9 +195,7 @@ func TestLeaderPanics(t *testing.T) {
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	if run.State != board.Failed || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != board.Stopped {
-		t.Errorf("%+v: %s", run, deref(run.Reason))
-	}
+	testkit.True(t, run.State == board.Failed && run.Reason != nil && strings.Contains(*run.Reason, "no idea") && len(run.Steps) == 1 && run.Steps[0].State == board.Stopped, "%+v: %s", run, deref(run.Reason))
 	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 	s.reaches(made.RunID, task.Completed)
 }

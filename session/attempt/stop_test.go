@@ -64,9 +64,7 @@ func TestRecordsBehindALink(t *testing.T) {
 	r := s.begin(s.newTask("! await " + hold))
 	s.reaches(r.AttemptID, task.Running)
 	runs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
-	if err != nil || len(runs) != 1 {
-		t.Fatal(runs, err)
-	}
+	testkit.Need(t, err == nil && len(runs) == 1, "%v %v", runs, err)
 	records, away := runs[0], filepath.Join(p.Root, "..", "away")
 	must(t, os.Rename(records, away))
 	if err := os.Symlink(away, records); err != nil {
@@ -100,9 +98,7 @@ func TestStopBehindLinks(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(theirs, "work.txt"), []byte("unsaved"), 0o600))
 	tree := r.Repos[0].WorktreePath
 	journals, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(tree)), ".journal", worktree.NameOf(tree)+".json"))
-	if err != nil || len(journals) != 1 {
-		t.Fatal(journals, err)
-	}
+	testkit.Need(t, err == nil && len(journals) == 1, "%v %v", journals, err)
 	for path, to := range map[string]string{tree: theirs, journals[0]: filepath.Join(theirs, "work.txt")} {
 		must(t, os.Rename(path, path+".away"))
 		if err := os.Symlink(to, path); err != nil {
@@ -128,21 +124,17 @@ func TestStopWaiting(t *testing.T) {
 	first := s.begin(s.newTask("! await " + hold))
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(s.newTask("! say never"))
-	if r := s.stopAttempt(second.AttemptID); r.State != "stopped" || r.Repos[0].Exists || r.StartedAt != nil {
-		t.Errorf("%+v", r)
-	}
+	r := s.stopAttempt(second.AttemptID)
+	testkit.True(t, r.State == "stopped" && !r.Repos[0].Exists && r.StartedAt == nil, "%+v", r)
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionSend, Prompt: new("! say never")})
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionQueue, Prompt: new("! say never ever")})
-	if r := s.stopAttempt(ran.AttemptID); r.State != "stopped" || r.QueuedFollowUp != nil {
-		t.Errorf("%+v", r)
-	}
+	r = s.stopAttempt(ran.AttemptID)
+	testkit.True(t, r.State == "stopped" && r.QueuedFollowUp == nil, "%+v", r)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	third := s.begin(s.newTask("! say last"))
 	s.ends(third.AttemptID) // whatever waited before it had its turn
-	if s.get(second.AttemptID).State != "stopped" || s.get(ran.AttemptID).State != "stopped" || strings.Contains(s.output(ran.AttemptID), "never") || s.output(second.AttemptID) != "" {
-		t.Error("what was stopped ran")
-	}
+	testkit.True(t, s.get(second.AttemptID).State == "stopped" && s.get(ran.AttemptID).State == "stopped" && !strings.Contains(s.output(ran.AttemptID), "never") && s.output(second.AttemptID) == "", "what was stopped ran")
 }
 
 // One whose workspace is being made is stopped, and what was made is undone.

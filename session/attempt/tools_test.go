@@ -84,14 +84,12 @@ func TestBlockedTask(t *testing.T) {
 func TestArgumentsAreFlat(t *testing.T) {
 	var a FollowUpArgs
 	must(t, json.Unmarshal([]byte(`{"workspace_id": "`+nobody+`", "action": "send", "prompt": "x"}`), &a))
-	if id, err := a.id(); err != nil || deref(id) != nobody || a.Action != ActionSend {
-		t.Errorf("%+v, %v", a, err)
-	}
+	id := testkit.Get(a.id()).Must(t)
+	testkit.True(t, deref(id) == nobody && a.Action == ActionSend, "%+v", a)
 	var tail TailArgs
 	must(t, json.Unmarshal([]byte(`{"attempt_id": "`+nobody+`", "wait": 1.5, "after_index": 7}`), &tail))
-	if id, err := tail.ID(); err != nil || id != nobody || *tail.Wait != 1.5 || *tail.AfterIndex != 7 {
-		t.Errorf("%+v, %v", tail, err)
-	}
+	tailed := testkit.Get(tail.ID()).Must(t)
+	testkit.True(t, tailed == nobody && *tail.Wait == 1.5 && *tail.AfterIndex == 7, "%+v", tail)
 }
 
 const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"

@@ -28,9 +28,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	})
 	s := p.open()
 	r := testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Must(t)
-	if r.Count != 2 || r.Total != 2 || r.NextCursor != nil || r.Filters.Limit != DefaultLimit {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Need(t, r.Count == 2 && r.Total == 2 && r.NextCursor == nil && r.Filters.Limit == DefaultLimit, "%+v", r)
 	byName := map[string]Project{}
 	for _, v := range r.Projects {
 		byName[v.Name] = v
@@ -51,9 +49,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	s.stop()
 	again := p.open()
 	first := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})).Must(t)
-	if first.Count != 1 || first.Total != 2 || first.NextCursor == nil {
-		t.Fatalf("the first page: %+v", first)
-	}
+	testkit.Need(t, first.Count == 1 && first.Total == 2 && first.NextCursor != nil, "the first page: %+v", first)
 	second := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})).Must(t)
 	testkit.Same(t, append(first.Projects, second.Projects...), r.Projects, "the pages and the list")
 	p.Configure(func(*config.Config) {})
@@ -260,9 +256,7 @@ func TestListTasksIsBounded(t *testing.T) {
 			testkit.True(t, len(*v.Description) == MaxPrompt && !seen[v.TaskID], "task %s has %d bytes of description, seen before: %v", v.TaskID, len(*v.Description), seen[v.TaskID])
 			seen[v.TaskID] = true
 		}
-		if size > listBytes || r.Count != len(r.Tasks) || r.Count == 0 || r.Total != tasks || r.Filters.Limit != MaxLimit {
-			t.Errorf("page %d has %d bytes in %d tasks, of %d", pages, size, r.Count, r.Total)
-		}
+		testkit.True(t, size <= listBytes && r.Count == len(r.Tasks) && r.Count != 0 && r.Total == tasks && r.Filters.Limit == MaxLimit, "page %d has %d bytes in %d tasks, of %d", pages, size, r.Count, r.Total)
 		if next = r.NextCursor; next == nil {
 			break
 		}

@@ -47,9 +47,7 @@ func TestField07_TagsLikeBranches(t *testing.T) {
 	}
 	git("branch", "deepwork/a", "HEAD")
 	name, err := Tree{Root: dir}.Free(t.Context(), "deepwork/a", true, map[string]bool{})
-	if err != nil || name != "deepwork/a-2" {
-		t.Fatalf("the free name is %q, %v", name, err)
-	}
+	testkit.Need(t, err == nil && name == "deepwork/a-2", "the free name is %q, %v", name, err)
 	if err := (Tree{Root: dir}).Make(t.Context(), name, true); err != nil || git("symbolic-ref", "HEAD") != "refs/heads/deepwork/a-2" || git("log", "-1", "--format=%s") != "second" {
 		t.Errorf("%v: on %s", err, git("symbolic-ref", "HEAD"))
 	}

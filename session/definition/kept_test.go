@@ -121,9 +121,7 @@ func TestTextsThatDoNotFit(t *testing.T) {
 	dir := testkit.Dir(t)
 	testkit.WriteAll(t, dir, map[string]string{"job.yml": first, "a.md": "Do a."})
 	j, faults := job.Load(dir)
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	d, def := &Store{}, machine.Define(j, "main")
 	testkit.Fails(t, d.CheckSchemas(def), "Workflow 'main' of job 'alpha' cannot begin: output 'doc' of step 'a'")
 	err := testkit.Get(d.Texts(def, job.Entry{"b"})).Err()

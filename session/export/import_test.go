@@ -58,9 +58,7 @@ const jobSource = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_
 func TestFilesBecomeSessions(t *testing.T) {
 	root := testkit.Dir(t)
 	j, faults := job.Parse("/job", "job.yml", []byte(jobSource))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	def := machine.Define(j, "main")
 	b := machine.Bundle{JobDir: "/job", Workflow: "main", Source: jobSource, Instructions: map[string]string{"a": "i", "b": "i"}}
 	data, hash, err := b.Encode()

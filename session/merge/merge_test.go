@@ -39,16 +39,13 @@ func TestFromBranchToMerged(t *testing.T) {
 	status := func(r *Reply, err error, want string) Repo {
 		t.Helper()
 		must(t, err)
-		if len(r.Repos) != 1 || r.Repos[0].Status != want {
-			t.Fatalf("%+v, want %s", r, want)
-		}
+		testkit.Need(t, len(r.Repos) == 1 && r.Repos[0].Status == want, "%+v, want %s", r, want)
 		return r.Repos[0]
 	}
 
 	r, err := merge("merge")
-	if m := status(r, err, Unchanged); !slices.Equal(m.Untracked, []string{"a.txt"}) || m.Notice == nil {
-		t.Errorf("%+v", m)
-	}
+	m := status(r, err, Unchanged)
+	testkit.True(t, slices.Equal(m.Untracked, []string{"a.txt"}) && m.Notice != nil, "%+v", m)
 	commit(path, "b.txt", "b\n")
 	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("mine\n"), 0o644))
 	refused(t, testkit.Get(merge("squash")).Err(), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
@@ -65,14 +62,12 @@ func TestFromBranchToMerged(t *testing.T) {
 	commit(path, "b.txt", "of the attempt\n")
 	commit(p.Root, "b.txt", "of a person\n")
 	r, err = merge("merge")
-	if m := status(r, err, Conflicts); !slices.Equal(m.Conflicts, []string{"b.txt"}) || m.Notice == nil {
-		t.Errorf("%+v", m)
-	}
+	m = status(r, err, Conflicts)
+	testkit.True(t, slices.Equal(m.Conflicts, []string{"b.txt"}) && m.Notice != nil, "%+v", m)
 	refused(t, testkit.Get(merge("merge")).Err(), session.StateError, "merge_unfinished", "abort_merge")
 	r, err = Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)})
-	if m := status(r, err, Aborted); m.Rescue == nil || p.Git(path, "status", "--porcelain") != "" {
-		t.Errorf("%+v", m)
-	}
+	m = status(r, err, Aborted)
+	testkit.True(t, m.Rescue != nil && p.Git(path, "status", "--porcelain") == "", "%+v", m)
 	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
 	status(r, err, Conflicts)
 	commit(path, "b.txt", "of both\n")
@@ -225,9 +220,7 @@ func TestAnEmptyDiffSaysWhy(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Attempts.Setup = []string{"no-such-setup-program"} })
 	failed := s.ends(s.begin(s.newTask("! say x")).AttemptID)
 	n := deref(diff(failed.AttemptID, "a.txt").Notice)
-	if failed.State != "failed" || !containsAll(n, "is failed", "no-such-setup-program", "start_task_attempt") || strings.Contains(n, "not made yet") {
-		t.Errorf("of an attempt without a workspace: %q", n)
-	}
+	testkit.True(t, failed.State == "failed" && containsAll(n, "is failed", "no-such-setup-program", "start_task_attempt") && !strings.Contains(n, "not made yet"), "of an attempt without a workspace: %q", n)
 
 	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })

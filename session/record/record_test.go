@@ -85,9 +85,7 @@ const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_pro
 func project(t *testing.T) (*memory, *Store, *machine.Definition) {
 	t.Helper()
 	j, faults := job.Parse("/job", "job.yml", []byte(source))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	def := machine.Define(j, "main")
 	b := machine.Bundle{JobDir: "/job", Workflow: "main", Source: source, Instructions: map[string]string{"a": "i", "b": "i"}}
 	data, hash, err := b.Encode()

@@ -50,9 +50,7 @@ func TestReq003_7_1_AsyncIsPolledToItsEnd(t *testing.T) {
 		s := open(t, newRoot(t), p, nil)
 		c := s.start(workflow(t, "report", true, script{lasts: time.Minute, answer: source.Answer{Output: json.RawMessage(`"done"`)}}), `{}`)
 		r, err := c.wait()
-		if err != nil || string(r.Result) != `"done"` || r.State != Completed || *r.SourceExecutionID != "x-1" {
-			t.Fatalf("%+v, %v", r, err)
-		}
+		testkit.Need(t, err == nil && string(r.Result) == `"done"` && r.State == Completed && *r.SourceExecutionID == "x-1", "%+v, %v", r, err)
 		// The first poll after 250 ms, then one every 2 s; the end is seen by the next.
 		if want := 1 + 30; p.polls != want || r.EndedAt.Sub(r.StartedAt) != 250*time.Millisecond+60*time.Second {
 			t.Errorf("%d polls in %v, want %d", p.polls, r.EndedAt.Sub(r.StartedAt), want)

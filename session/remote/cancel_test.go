@@ -47,15 +47,11 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 				w := workflow(t, "w", true, c.l)
 				w.Performer = source.ByAgent
 				r, err := s.call(t.Context(), "me", w, nil, nil)
-				if err != nil || r.State != Running {
-					t.Fatalf("%+v, %v", r, err)
-				}
+				testkit.Need(t, err == nil && r.State == Running, "%+v, %v", r, err)
 				wantCode(t, testkit.Get(s.Cancel(t.Context(), "you", r.ExecutionID)).Err(), session.StateError, "unknown_run")
 				for range 3 { // the second is harmless, and so is one after a restart
 					got, err := s.Cancel(t.Context(), "me", r.ExecutionID)
-					if err != nil || got.State != Cancelled || got.EndedAt == nil || !strings.Contains(*got.Error, c.says) {
-						t.Fatalf("%+v, %v", got, err)
-					}
+					testkit.Need(t, err == nil && got.State == Cancelled && got.EndedAt != nil && strings.Contains(*got.Error, c.says), "%+v, %v", got, err)
 					x := stored(t, s, r.ExecutionID)
 					testkit.True(t, x.State == store.ExecutionCancelled && x.EndedAt != nil, "stored is %+v", x)
 					s.stop()
@@ -147,9 +143,8 @@ func TestWhoLeavesWaitsForNoRun(t *testing.T) {
 				began := time.Now()
 				var id string
 				_, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID })
-				if took := time.Since(began); !errors.Is(err, enough) || took != 10*time.Second {
-					t.Fatalf("%v after %v", err, took)
-				}
+				took := time.Since(began)
+				testkit.Need(t, errors.Is(err, enough) && took == 10*time.Second, "%v after %v", err, took)
 				testkit.Equal(t, mustStatus(t, s.Engine, id).State, Running)
 				// Who comes after that is told as well which run it has begun.
 				id = ""
@@ -184,9 +179,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		var ids []string
 		for range 3 {
 			r, err := s.call(t.Context(), "me", long, nil, nil)
-			if err != nil || r.State != Running || r.Progress != nil {
-				t.Fatalf("%+v, %v", r, err)
-			}
+			testkit.Need(t, err == nil && r.State == Running && r.Progress == nil, "%+v, %v", r, err)
 			ids = append(ids, r.ExecutionID)
 		}
 		testkit.Equal(t, time.Since(began), 3*performedReply, "three answers took")

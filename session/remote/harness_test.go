@@ -493,31 +493,23 @@ func (p *pending) over(state State, code string) *session.Error {
 func refusedAs(t testing.TB, err error, state State, code string) *session.Error {
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
-	if !ok {
-		t.Fatalf("err = %v, want a session.Error %s", err, code)
-	}
+	testkit.Need(t, ok, "err = %v, want a session.Error %s", err, code)
 	r, _ := e.Details["run"].(*Run)
-	if e.Kind != session.StateError || e.Code != code || r == nil || r.State != state || e.Details["execution_id"] != r.ExecutionID {
-		t.Fatalf("%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
-	}
+	testkit.Need(t, e.Kind == session.StateError && e.Code == code && r != nil && r.State == state && e.Details["execution_id"] == r.ExecutionID, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
 	return e
 }
 
 func mustStatus(t testing.TB, e *Engine, id string) *Run {
 	t.Helper()
 	r, err := e.Status(t.Context(), "me", id)
-	if err != nil {
-		t.Fatalf("status of %s: %v", id, err)
-	}
+	testkit.Need(t, err == nil, "status of %s: %v", id, err)
 	return r
 }
 
 func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
-	if !ok || e.Kind != kind || e.Code != code {
-		t.Fatalf("err = %v, want %s %s", err, kind, code)
-	}
+	testkit.Need(t, ok && e.Kind == kind && e.Code == code, "err = %v, want %s %s", err, kind, code)
 	testkit.ContainsAll(t, e.Message, words)
 }
 

@@ -179,13 +179,11 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 					}
 				}))
 				time.Sleep(store.ExecutionLife - time.Second)
-				if n := b.Stats(); n.Running != 0 {
-					t.Fatalf("%+v: it was taken up while its server may live", n)
-				}
+				n := b.Stats()
+				testkit.Need(t, n.Running == 0, "%+v: it was taken up while its server may live", n)
 				time.Sleep(2 * time.Second)
-				if n := b.Stats(); n.Running != 1 {
-					t.Fatalf("%+v: it was not taken up", n)
-				}
+				n = b.Stats()
+				testkit.Need(t, n.Running == 1, "%+v: it was not taken up", n)
 				time.Sleep(graceTime + time.Second)
 				p.with(func() {
 					testkit.Equal(t, len(p.cancelled) == 1, c.want == TimedOut, "were cancelled at the source")

@@ -94,17 +94,15 @@ func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
 		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent, w.ExecutionTimeout = 3, new(time.Minute) })
 		mustStatus(t, s.Engine, calls[0].id())
 		synctest.Wait()
-		if n := s.Stats(); n.Running != 3 || n.Waiting != 1 {
-			t.Errorf("%+v", n)
-		}
+		n := s.Stats()
+		testkit.True(t, n.Running == 3 && n.Waiting == 1, "%+v", n)
 		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		last := s.start(w, "4")
 		calls[1].cancel(ErrCancelled)
 		calls[1].wait()
 		synctest.Wait()
-		if n := s.Stats(); n.Running != 2 || n.Waiting != 2 {
-			t.Errorf("%+v", n)
-		}
+		n = s.Stats()
+		testkit.True(t, n.Running == 2 && n.Waiting == 2, "%+v", n)
 		last.cancel(ErrCancelled)
 		for _, c := range append(calls, last) {
 			c.cancel(ErrCancelled)

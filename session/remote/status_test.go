@@ -47,9 +47,7 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 				s := open(t, root, p, func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 				c := s.start(workflow(t, "w", true, l), `{}`)
 				r, err := c.wait()
-				if err != nil || r.State != Running || r.StatusSupported || r.EndedAt != nil {
-					t.Fatalf("%+v, %v", r, err)
-				}
+				testkit.Need(t, err == nil && r.State == Running && !r.StatusSupported && r.EndedAt == nil, "%+v, %v", r, err)
 				for range 2 { // now, and after a restart
 					_, err := s.Status(t.Context(), "me", c.id())
 					wantCode(t, err, session.StateError, "status_not_supported", "not supported", c.id(), "'plant'")
@@ -247,9 +245,8 @@ func TestTheProgressOfARunThatIsOver(t *testing.T) {
 				synctest.Wait()
 				p.with(func() { p.jobs["x-1"].told = first })
 				time.Sleep(30 * time.Second)
-				if r := mustStatus(t, s.Engine, call.id()); r.Progress == nil {
-					t.Fatalf("%+v", r)
-				}
+				r := mustStatus(t, s.Engine, call.id())
+				testkit.Need(t, r.Progress != nil, "%+v", r)
 				call.wait()
 				if got := mustStatus(t, s.Engine, call.id()).Progress; (got == nil) != (c.want == nil) || got != nil && !sameProgress(*got, *c.want) {
 					t.Errorf("%+v", got)

@@ -90,9 +90,7 @@ func aRun() (*board.RunReply, fakeSessions) {
 func TestLook(t *testing.T) {
 	r, sessions := aRun()
 	v := Look(t.Context(), r, sessions, map[string]string{"na": "says"})
-	if v.Fault != nil || !v.Live {
-		t.Fatalf("live %v, %v", v.Live, v.Fault)
-	}
+	testkit.Need(t, v.Fault == nil && v.Live, "live %v, %v", v.Live, v.Fault)
 	want := "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]"
 	testkit.Equal(t, fmt.Sprint(r.Plan), want, "the plan")
 	first := v.Tree.Entries[0][0]

@@ -32,9 +32,7 @@ func TestGitBranchModes(t *testing.T) {
 	status := func(want machine.BranchStatus) {
 		t.Helper()
 		r, err := begin()
-		if err != nil || r.BeginStep.BranchStatus != want {
-			t.Fatalf("%s, %v, want %q", toJSON(t, r), err, want)
-		}
+		testkit.Need(t, err == nil && r.BeginStep.BranchStatus == want, "%s, %v, want %q", toJSON(t, r), err, want)
 		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &r.BeginStep.SessionID})).Must(t).BeginStep.BranchStatus, want, "get_step")
 	}
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: name\n")
@@ -51,9 +49,7 @@ func TestGitBranchModes(t *testing.T) {
 	p.git("commit", "-qm", "first")
 	for _, want := range []string{"deepwork/alpha-main-i", "deepwork/alpha-main-i-2", "deepwork/alpha-main-i-3"} {
 		r, err := begin()
-		if err != nil || r.BeginStep.BranchName != want || r.BeginStep.BranchStatus != machine.BranchCreated {
-			t.Fatalf("create: %s, %v, want %s", toJSON(t, r), err, want)
-		}
+		testkit.Need(t, err == nil && r.BeginStep.BranchName == want && r.BeginStep.BranchStatus == machine.BranchCreated, "create: %s, %v, want %s", toJSON(t, r), err, want)
 		p.git("rev-parse", "--verify", "refs/heads/"+want)
 	}
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "main", "create switched")
@@ -66,9 +62,7 @@ func TestGitBranchModes(t *testing.T) {
 	testkit.True(t, !strings.Contains(err.Error(), "untracked"), "an untracked file counts: %v", err)
 	p.git("checkout", "-q", "tracked.txt")
 	r, err := begin()
-	if err != nil || r.BeginStep.BranchName != "deepwork/alpha-main-i-4" || r.BeginStep.BranchStatus != machine.BranchCheckedOut {
-		t.Fatalf("checkout: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Need(t, err == nil && r.BeginStep.BranchName == "deepwork/alpha-main-i-4" && r.BeginStep.BranchStatus == machine.BranchCheckedOut, "checkout: %s, %v", toJSON(t, r), err)
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "deepwork/alpha-main-i-4")
 	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "@{-1}"), "main", "git checkout - goes")
 
@@ -136,9 +130,7 @@ func TestABranchThatIsDue(t *testing.T) {
 
 			p.git("update-ref", "-d", "refs/heads/"+name+"/x")
 			other, err := p.open().Connect("local").Start(ctx, begin)
-			if err != nil || other.BeginStep.BranchName != name+"-2" {
-				t.Fatalf("another session: %s, %v, want branch %s-2", toJSON(t, other), err, name)
-			}
+			testkit.Need(t, err == nil && other.BeginStep.BranchName == name+"-2", "another session: %s, %v, want branch %s-2", toJSON(t, other), err, name)
 			if r, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.BranchName != name {
 				t.Fatalf("get_step: %s, %v", toJSON(t, r), err)
 			}

@@ -97,9 +97,7 @@ const handIn = `{"outputs":{"report":"r.md"},"step_id":"one"}`
 func (k *checking) hands(want machine.Status, words ...string) *machine.FinishReply {
 	k.t.Helper()
 	r := k.finish(k.c, handIn)
-	if r.Status != want {
-		k.t.Fatalf("status %s, want %s: %s", r.Status, want, toJSON(k.t, r))
-	}
+	testkit.Need(k.t, r.Status == want, "status %s, want %s: %s", r.Status, want, toJSON(k.t, r))
 	for _, w := range words {
 		testkit.True(k.t, r.Feedback != nil && strings.Contains(*r.Feedback, w), "the feedback does not say %q: %s", w, toJSON(k.t, r.Feedback))
 	}
@@ -185,9 +183,8 @@ func TestInAGroupACheckWithoutFilesIsBoundToTheOutputsAlone(t *testing.T) {
 	k.job("alpha", []testStep{{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, {id: "two"}}, map[string]string{"main": "[[two, one]]"})
 	k.begin()
 	// The shortcut that finishes a group by its primary does not skip the checks of a member.
-	if r := k.finish(k.c, `{"outputs":{}}`); r.Status != machine.NextStep || r.BeginStep != nil || len(r.PendingConcurrentSteps) != 1 {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	r := k.finish(k.c, `{"outputs":{}}`)
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && len(r.PendingConcurrentSteps) == 1, "reply %s", toJSON(t, r))
 	k.hands(machine.WorkflowComplete)
 	if c := k.one().Evidence.Checks[0].Check; c.Bound != check.ToOutputs || s.runs() != 1 {
 		t.Errorf("%d runs, check %s", s.runs(), toJSON(t, c))
@@ -236,9 +233,7 @@ func TestChecksAreSkippedNeitherByAReasonNorWithoutTheGate(t *testing.T) {
 	s := newScript(t, "exit 1")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", reviewedStep).begin(func(o *Options) { o.Reviews = false })
 	r := k.finish(k.c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"the user said so"}`)
-	if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "quality_review_override_reason skips no check") {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, "quality_review_override_reason skips no check"), "reply %s", toJSON(t, r))
 	s.says("exit 0")
 	k.write("src/a", "better")
 	k.hands(machine.NextStep)
@@ -260,9 +255,7 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 	r := k.hands(machine.NextStep)
 	testkit.True(t, r.Notice != nil && strings.Contains(*r.Notice, "known to be flaky"), "reply %s", toJSON(t, r))
 	p := k.one()
-	if p.Evidence.Kind != machine.ByPerson || len(p.Overrides) != 1 || p.Overrides[0].Reason != grant.Reason || fmt.Sprint(p.Overrides[0].Skipped) != "[check script]" {
-		t.Errorf("record %s", toJSON(t, p))
-	}
+	testkit.True(t, p.Evidence.Kind == machine.ByPerson && len(p.Overrides) == 1 && p.Overrides[0].Reason == grant.Reason && fmt.Sprint(p.Overrides[0].Skipped) == "[check script]", "record %s", toJSON(t, p))
 }
 
 func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
@@ -297,9 +290,7 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 			k.begin()
 			edit(k)
 			r := k.finish(k.c, `{"outputs":{},"step_id":"zero"}`)
-			if r.Status != machine.NextStep || r.BeginStep.StepID != "one" || r.Notice == nil || !strings.Contains(*r.Notice, "counts for the next session") {
-				t.Fatalf("reply %s", toJSON(t, r))
-			}
+			testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "one" && r.Notice != nil && strings.Contains(*r.Notice, "counts for the next session"), "reply %s", toJSON(t, r))
 			k.hands(machine.NeedsWork, "Checks failed")
 		})
 	}
@@ -313,9 +304,8 @@ func TestGoingBackBringsNoCheckAway(t *testing.T) {
 	k.begin()
 	k.hands(machine.NextStep)
 	k.job("alpha", []testStep{{id: "one", outputs: oneFile}, {id: "two"}, {id: "three"}}, map[string]string{"main": "[one, two, three]"})
-	if r := k.finish(k.c, `{"outputs":{},"step_id":"two"}`); r.Status != machine.NextStep {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	r := k.finish(k.c, `{"outputs":{},"step_id":"two"}`)
+	testkit.Need(t, r.Status == machine.NextStep, "reply %s", toJSON(t, r))
 	testkit.Must(t, errOf(k.c.GoTo(t.Context(), GoToArgs{StepID: "one"})))
 	k.write("src/a", "bad")
 	k.hands(machine.NeedsWork, "Checks failed")

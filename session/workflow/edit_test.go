@@ -22,9 +22,7 @@ func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
 	// A step before and one after the current; its place is found from its id.
 	p.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three"}}, map[string]string{"main": "[zero, one, two, three]"})
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if r.BeginStep == nil || r.BeginStep.StepID != "three" || r.Notice != nil {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.BeginStep != nil && r.BeginStep.StepID == "three" && r.Notice == nil, "reply %s", toJSON(t, r))
 	testkit.Equal(t, p.record(r.BeginStep.SessionID).CurrentEntryIndex, 3, "entry")
 }
 
@@ -42,9 +40,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 			srv.stop()
 			c = p.open().Connect("local")
 			r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-			if r.BeginStep == nil || r.BeginStep.StepID != "two" || r.BeginStep.Instructions != "Do two.\n" {
-				t.Fatalf("reply %s", toJSON(t, r))
-			}
+			testkit.Need(t, r.BeginStep != nil && r.BeginStep.StepID == "two" && r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
 			testkit.True(t, r.Notice != nil && strings.Contains(*r.Notice, "alpha") && strings.Contains(*r.Notice, "definition it has"), "notice %v", r.Notice)
 			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
 			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
@@ -89,9 +85,7 @@ func TestGoToStep(t *testing.T) {
 	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "d"})).Err(), session.StateError, "step_ahead", "finished_step")
 	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "x"})).Err(), session.ToolError, "unknown_step", "'a', 'b', 'c'")
 	r, err := c.GoTo(ctx, GoToArgs{StepID: "b"})
-	if err != nil || r.BeginStep.StepID != "b" || strings.Join(r.InvalidatedSteps, " ") != "b c" || r.Stack[0].Step != "b" {
-		t.Fatalf("reply %s, %v", toJSON(t, r), err)
-	}
+	testkit.Need(t, err == nil && r.BeginStep.StepID == "b" && strings.Join(r.InvalidatedSteps, " ") == "b c" && r.Stack[0].Step == "b", "reply %s, %v", toJSON(t, r), err)
 	s := p.record(id)
 	testkit.True(t, s.Progress("c") == nil && s.Progress("b").CompletedAt == nil && s.Progress("a").CompletedAt != nil, "record %s", toJSON(t, s.StepProgress))
 	testkit.True(t, len(s.History) == 1 && s.History[0].To == "b" && s.History[0].From == "c" && s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] == "r.md", "history %s", toJSON(t, s.History))
@@ -197,9 +191,7 @@ func TestGetWorkflowsShowsMissingInstructions(t *testing.T) {
 		testkit.True(t, string(r.Errors) == "[]" && r.Notice == nil, "errors %s, notice %v", r.Errors, r.Notice)
 		testkit.Must(t, os.Remove(file))
 		r = testkit.Get(c.GetWorkflows(ctx)).Must(t)
-		if !strings.Contains(string(r.Errors), `steps[1].instructions_file: \"steps/two.md\" does not exist in `) || !strings.Contains(string(r.Jobs), `"alpha"`) {
-			t.Errorf("errors %s, jobs %s", r.Errors, r.Jobs)
-		}
+		testkit.True(t, strings.Contains(string(r.Errors), `steps[1].instructions_file: \"steps/two.md\" does not exist in `) && strings.Contains(string(r.Jobs), `"alpha"`), "errors %s, jobs %s", r.Errors, r.Jobs)
 		testkit.Must(t, os.WriteFile(file, text, 0o600))
 	}
 }

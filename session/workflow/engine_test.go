@@ -103,16 +103,12 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	p.write("r2.md", "x")
 
 	r := p.finish(c, `{"outputs":{"report":"r1.md"},"notes":"went well"}`)
-	if r.Status != machine.NextStep || r.BeginStep.StepID != "two" || r.BeginStep.Instructions != "Do two.\n" || len(r.Stack) != 1 || r.Stack[0].Step != "two" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two" && r.BeginStep.Instructions == "Do two.\n" && len(r.Stack) == 1 && r.Stack[0].Step == "two", "reply %s", toJSON(t, r))
 	s := p.record(id)
 	one := s.Progress("one")
 	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r1.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
 	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
-	if r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.BeginStep != nil {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.BeginStep == nil, "reply %s", toJSON(t, r))
 	testkit.True(t, strings.Contains(*r.Summary, "alpha/main' is completed"), "summary %q", *r.Summary)
 	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
 	if s := p.record(id); s.Status != machine.Completed || s.CompletedAt == nil {
@@ -199,9 +195,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"be kind","quality_review_override_reason":"  "}`)
-	if r.Status != machine.NeedsWork {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NeedsWork, "reply %s", toJSON(t, r))
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
 	for _, w := range []string{"Quality review required", name, "subagent", "quality_review_override_reason"} {
 		testkit.True(t, strings.Contains(*r.Feedback, w), "the feedback does not say %q: %s", w, *r.Feedback)
@@ -214,9 +208,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	testkit.Equal(t, len(testkit.Get(p.open().Inspect(ctx)).Must(t).Findings), 0, "there are the findings")
 	// 001.4.9: an override skips the review, and is recorded.
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)
-	if r.Status != machine.WorkflowComplete {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.WorkflowComplete, "reply %s", toJSON(t, r))
 	o := p.record(id).Progress("one").Overrides
 	testkit.True(t, len(o) == 1 && o[0].Reason == "a subagent passed it" && o[0].Identity == "local" && !o[0].At.IsZero() && o[0].Skipped[0] == "step", "overrides %s", toJSON(t, o))
 }
@@ -242,9 +234,7 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b}) // in the middle
 	testkit.Must(t, err)
-	if r.AbortedWorkflow != "beta/main" || r.AbortedStep != "one" || r.Explanation != "wrong turn" || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" || len(r.Stack) != 2 {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.AbortedWorkflow == "beta/main" && r.AbortedStep == "one" && r.Explanation == "wrong turn" && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one" && len(r.Stack) == 2, "reply %s", toJSON(t, r))
 	s := p.record(b)
 	testkit.True(t, s.Status == machine.Aborted && *s.AbortReason == "wrong turn", "record %s", toJSON(t, s))
 	again, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b})

@@ -33,9 +33,7 @@ func TestForms_ForEach(t *testing.T) {
 	p, c, id := items(t, 3)
 	p.write("list.json", `["a", {"b": 1}, "c"]`)
 	r := p.finish(c, `{"outputs":{"todo":"list.json"}}`)
-	if r.BeginStep.StepID != "port[0]" || string(r.BeginStep.Item.Value) != `"a"` || r.BeginStep.Item.Count != 3 || r.BeginStep.Instructions != "Do port.\n" {
-		t.Errorf("begin_step %s", toJSON(t, r.BeginStep))
-	}
+	testkit.True(t, r.BeginStep.StepID == "port[0]" && string(r.BeginStep.Item.Value) == `"a"` && r.BeginStep.Item.Count == 3 && r.BeginStep.Instructions == "Do port.\n", "begin_step %s", toJSON(t, r.BeginStep))
 	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "port[1]" && string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"}}`))).Err(), session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
 	for _, early := range []string{"verify[0]", "port[2]"} {
@@ -166,9 +164,7 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 		t.Errorf("the end of the call: %s", toJSON(t, r))
 	}
 	r = p.finish(c, `{"outputs":{}}`)
-	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"said":{"text":"hello"},"page":"r.md"}` && toJSON(t, r.AllOutputs) != `{"said":"hello","page":"r.md"}` {
-		t.Errorf("the end: %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && (toJSON(t, r.AllOutputs) == `{"said":{"text":"hello"},"page":"r.md"}` || toJSON(t, r.AllOutputs) == `{"said":"hello","page":"r.md"}`), "the end: %s", toJSON(t, r))
 }
 
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
@@ -180,9 +176,7 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	}
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err(), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
 	r, err := c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})
-	if err != nil || r.BeginStep.StepID != "write" || len(r.Stack) != 2 {
-		t.Fatalf("again: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Need(t, err == nil && r.BeginStep.StepID == "write" && len(r.Stack) == 2, "again: %s, %v", toJSON(t, r), err)
 	if r, err = c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &began.BeginStep.SessionID}); err != nil || r.BeginStep.StepID != "one" {
 		t.Fatalf("back: %s, %v", toJSON(t, r), err)
 	}
@@ -227,9 +221,8 @@ func TestForms_DroppedItem(t *testing.T) {
 	testkit.True(t, x.Done == 4 && x.Total == 5, "%d of %d steps are done, want 4 of 5:", x.Done, x.Total)
 	step, err := c.Step(ctx, StepArgs{SessionID: &id})
 	testkit.True(t, err == nil && step.BeginStep.StepID == "sum", "after the last item: %s, %v", toJSON(t, step), err)
-	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) || !strings.Contains(*r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)") {
-		t.Errorf("at the end: %s", toJSON(t, r))
-	}
+	r := p.finish(c, `{"outputs":{}}`)
+	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) && strings.Contains(*r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)"), "at the end: %s", toJSON(t, r))
 }
 
 // A program ends the rounds: it runs when the last step of a round is done, and what it says is told to the next one.
@@ -267,16 +260,14 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	const call = `{"outputs":{"said":"hello"},"request_id":"r1"}`
 	child := p.finish(c, call).BeginStep.SessionID
 	c = srv.Connect("local")
-	if r := p.finish(c, call); r.BeginStep.SessionID != child || len(r.Stack) != 2 || r.Stack[1].SessionID != child {
-		t.Errorf("the same call: %s", toJSON(t, r))
-	}
+	r := p.finish(c, call)
+	testkit.True(t, r.BeginStep.SessionID == child && len(r.Stack) == 2 && r.Stack[1].SessionID == child, "the same call: %s", toJSON(t, r))
 	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID})).Must(t).BeginStep.Instructions, "get_step with session_id '"+child+"'", "get_step")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	const last = `{"outputs":{},"request_id":"r2","session_id":"%s"}`
 	done := p.finish(c, fmt.Sprintf(last, child))
-	if r := p.finish(srv.Connect("local"), fmt.Sprintf(last, child)); toJSON(t, r.BeginStep) != toJSON(t, done.BeginStep) || len(r.Stack) != 1 || r.Stack[0].Step != "last" {
-		t.Errorf("the last call again: %s", toJSON(t, r))
-	}
+	r = p.finish(srv.Connect("local"), fmt.Sprintf(last, child))
+	testkit.True(t, toJSON(t, r.BeginStep) == toJSON(t, done.BeginStep) && len(r.Stack) == 1 && r.Stack[0].Step == "last", "the last call again: %s", toJSON(t, r))
 }
 
 // When the session of a step that is a workflow was removed, go_to_step starts it again.
@@ -315,9 +306,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	}
 	second := r.ConcurrentSteps[0].SessionID
 	r = finish(r.BeginStep.SessionID, long)
-	if r.Status != machine.WorkflowComplete || r.BeginStep == nil || string(r.BeginStep.Item.Value) != `"c"` {
-		t.Fatalf("the third: %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.WorkflowComplete && r.BeginStep != nil && string(r.BeginStep.Item.Value) == `"c"`, "the third: %s", toJSON(t, r))
 	finish(second, "two")
 	srv.stop()
 	c = p.open().Connect("local")
@@ -342,9 +331,7 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	testkit.Must(t, srv.GoToFor(ctx, id, step))
 	parent := testkit.Get(srv.records.Read(ctx, id, nil)).Must(t)
 	child, err := srv.records.Read(ctx, parent.State.Progress(step).Child, nil)
-	if err != nil || child.Row.Root != worktree || child.Row.AttemptID != "attempt-1" {
-		t.Fatalf("the row %+v, %v", child.Row, err)
-	}
+	testkit.Need(t, err == nil && child.Row.Root == worktree && child.Row.AttemptID == "attempt-1", "the row %+v, %v", child.Row, err)
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
 	r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`)
 	testkit.True(t, r.BeginStep != nil && r.BeginStep.StepID == "last" && r.BeginStep.SessionID == id, "the end of the call: %s", toJSON(t, r))
@@ -367,9 +354,7 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 		testkit.Must(t, p.command(Reviewing{}).DropFor(ctx, begun.BeginStep.SessionID, "port[0]", machine.Override{Identity: "me", Reason: "obsolete"}))
 		id := begun.Stack[0].SessionID
 		step, err := c.Step(ctx, StepArgs{SessionID: &id})
-		if err != nil || step.BeginStep.StepID != "workflow:beta/publish" {
-			t.Fatalf("get_step: %s, %v", toJSON(t, step), err)
-		}
+		testkit.Need(t, err == nil && step.BeginStep.StepID == "workflow:beta/publish", "get_step: %s, %v", toJSON(t, step), err)
 		child := p.record(id).Progress("workflow:beta/publish").Child
 		testkit.Contains(t, step.BeginStep.Instructions, "call get_step with session_id '"+child+"'")
 		if step, err = c.Step(ctx, StepArgs{SessionID: &child}); err != nil || step.BeginStep.StepID != "write" {

@@ -21,9 +21,7 @@ func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	p.grouped()
 	c := p.open().Connect("local")
 	r := p.start(c, "alpha", "main")
-	if r.BeginStep.StepID != "a" || len(r.ConcurrentSteps) != 2 || r.ConcurrentSteps[0].StepID != "b" || r.ConcurrentSteps[0].Instructions != "Do b.\n" || r.ConcurrentSteps[1].StepID != "c" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.BeginStep.StepID == "a" && len(r.ConcurrentSteps) == 2 && r.ConcurrentSteps[0].StepID == "b" && r.ConcurrentSteps[0].Instructions == "Do b.\n" && r.ConcurrentSteps[1].StepID == "c", "reply %s", toJSON(t, r))
 	text := r.BeginStep.Instructions
 	for _, w := range []string{"Do a.", "**CONCURRENT STEPS**", "'a', 'b', 'c'", "Task tool"} {
 		testkit.Contains(t, text, w, "the instructions do not say")
@@ -74,9 +72,8 @@ func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "c"})))
 	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}},
 		map[string]string{"main": "[[a, b], d]"})
-	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.Status != machine.NextStep || r.BeginStep.StepID != "d" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "d", "reply %s", toJSON(t, r))
 	faults := p.record(id).Faults()
 	testkit.True(t, len(faults) == 0, "the record has faults: %q", faults)
 }
@@ -87,25 +84,17 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
-	if r.Status != machine.NextStep || r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "a c" || !strings.Contains(*r.Feedback, "wait") {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "a c" && strings.Contains(*r.Feedback, "wait"), "reply %s", toJSON(t, r))
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)), toJSON(t, r), "repeated")
 	r = p.finish(c, `{"outputs":{"report":"r.md"}}`) // the primary, without step_id
-	if r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "c" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "c", "reply %s", toJSON(t, r))
 	// b's reply may still be asked for, though a was finished after it.
 	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`).PendingConcurrentSteps, " "), "a c", "repeated")
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "step_id_needed", "'c'")
 	step, err := c.Step(ctx, StepArgs{})
-	if err != nil || strings.Join(step.PendingConcurrentSteps, " ") != "c" || step.Members[1].State != "completed" || step.Members[2].State != "started" {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && strings.Join(step.PendingConcurrentSteps, " ") == "c" && step.Members[1].State == "completed" && step.Members[2].State == "started", "get_step %s, %v", toJSON(t, step), err)
 	r = p.finish(c, `{"outputs":{},"step_id":"c"}`)
-	if r.BeginStep == nil || r.BeginStep.StepID != "d" || r.PendingConcurrentSteps != nil {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.BeginStep != nil && r.BeginStep.StepID == "d" && r.PendingConcurrentSteps == nil, "reply %s", toJSON(t, r))
 	r = p.finish(c, `{"outputs":{}}`)
 	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"report":"r.md","b_out":"r.md"}`, "reply %s", toJSON(t, r))
 }

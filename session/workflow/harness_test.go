@@ -245,9 +245,7 @@ func (s *server) stop() {
 func (p *project) start(c *Conn, jobName, workflow string) *machine.StartReply {
 	p.t.Helper()
 	r, err := c.Start(context.Background(), StartArgs{Goal: "a goal", JobName: jobName, WorkflowName: workflow})
-	if err != nil {
-		p.t.Fatalf("start_workflow %s/%s: %v", jobName, workflow, err)
-	}
+	testkit.Need(p.t, err == nil, "start_workflow %s/%s: %v", jobName, workflow, err)
 	return r
 }
 
@@ -275,9 +273,7 @@ func finishArgs(t testing.TB, text string) FinishArgs {
 func (p *project) finish(c *Conn, args string) *machine.FinishReply {
 	p.t.Helper()
 	r, err := c.Finish(context.Background(), finishArgs(p.t, args))
-	if err != nil {
-		p.t.Fatalf("finished_step %s: %v", args, err)
-	}
+	testkit.Need(p.t, err == nil, "finished_step %s: %v", args, err)
 	return r
 }
 
@@ -293,9 +289,7 @@ func stepOf(begins *machine.StepInfo) string {
 func refused(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
 	var e *session.Error
-	if !errors.As(err, &e) {
-		t.Fatalf("the call was not refused: %v", err)
-	}
+	testkit.Need(t, errors.As(err, &e), "the call was not refused: %v", err)
 	testkit.True(t, e.Kind == kind && e.Code == code, "refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind, code, err)
 	for _, w := range words {
 		testkit.Contains(t, e.Error(), w, "the refusal does not say: %v", err)

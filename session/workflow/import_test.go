@@ -36,9 +36,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	srv = p.reopen(rev)
 	paths := testkit.Get(srv.Importer().All()).Must(t)
 	all := testkit.Get(srv.Importer().Examine(ctx, append(paths, paths[0]))).Must(t)
-	if len(all) != 3 || all[0].Err != nil || all[1].Err != nil || all[2].Err == nil || !all[0].AsNow {
-		t.Fatalf("examined %+v, %+v, %+v", all[0], all[1], all[2])
-	}
+	testkit.Need(t, len(all) == 3 && all[0].Err == nil && all[1].Err == nil && all[2].Err != nil && all[0].AsNow, "examined %+v, %+v, %+v", all[0], all[1], all[2])
 	i := slices.IndexFunc(all, func(i *export.Import) bool { return i.State.SessionID == id })
 	if got, want := export.ClaimOf(all[i].State), (export.Claim{Reviews: 1, Decisions: 1}); got != want {
 		t.Errorf("it claims %+v, want %+v", got, want)
@@ -78,15 +76,13 @@ func TestImportedEvidenceIsMarked(t *testing.T) {
 	testkit.Must(t, srv.OverrideFor(ctx, id, "two", machine.Override{Identity: "ann", Reason: "fine"}))
 	data := testkit.Get(os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(id)))).Must(t)
 	was := testkit.Get(export.Decode(data)).Must(t)
-	if two := was.Progress("two"); two.Shown == nil || two.Granted == nil {
-		t.Fatalf("exported %s", data)
-	}
+	two := was.Progress("two")
+	testkit.Need(t, two.Shown != nil && two.Granted != nil, "exported %s", data)
 	now := was.Imported(srv.now())
 	if e := now.Progress("one").Evidence; e == nil || e.Kind != machine.BySelf || !e.Imported {
 		t.Errorf("the evidence is %+v", e)
 	}
-	if two := now.Progress("two"); two.Shown != nil || two.Granted != nil {
-		t.Errorf("it goes on with %s", toJSON(t, two))
-	}
+	two = now.Progress("two")
+	testkit.True(t, two.Shown == nil && two.Granted == nil, "it goes on with %s", toJSON(t, two))
 	testkit.True(t, !was.Progress("one").Evidence.Imported && was.ImportedAt == nil, "the state that was decoded has changed")
 }

@@ -159,9 +159,7 @@ func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 		}
 	}
 	r := errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{},"notes":"CONTENT OF bad.md"}`)))
-	if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Try 1 of 3. Review of step: bad.md was read\n") {
-		t.Fatalf("%s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Try 1 of 3. Review of step: bad.md was read\n"), "%s", toJSON(t, r))
 	r = errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{},"work_summary":"I read all."}`)))
 	one := p.record(begun.SessionID).Progress("one")
 	if r.Status != machine.NextStep || rev.calls() != 2 || one.QualityAttempts != 2 || *one.Notes != "I read all." {
@@ -296,9 +294,7 @@ func TestRule14_APersonPassesAText(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	for i, text := range []string{"first", strings.Repeat("second", 1000)} {
 		r := errless(t)(p.finishing(c, toJSON(t, text), ""))
-		if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Waiting:") {
-			t.Fatalf("%s", toJSON(t, r))
-		}
+		testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Waiting:"), "%s", toJSON(t, r))
 		s := testkit.Get(srv.Read(ctx, id)).Must(t)
 		q := s.Progress("one").Question
 		if got := q.Outputs[0].Value.Text; *got != text || q.Files[0].Name() != "the text 'report'" || !strings.Contains(testkit.Get(srv.HandIn(ctx, id, "one")).Must(t).Brief(), text[:100*i+5]) {

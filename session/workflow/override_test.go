@@ -41,9 +41,8 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
 		p.finish(c, `{"outputs":{"report":"bad.md"}}`)
-		if got := p.awaiting(srv, how); got != nil {
-			t.Errorf("%s: %v waits after the first review", mode, got)
-		}
+		got := p.awaiting(srv, how)
+		testkit.True(t, got == nil, "%s: %v waits after the first review", mode, got)
 		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`))).Err(), session.ToolError, "quality_gate_failed")
 		want := []string{id + " one"}
 		if mode == config.OverrideNever {
@@ -56,9 +55,8 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 		srv.stop()
 		given, _ := GivenFor(p.record(id), "one")
 		testkit.Must(t, p.command(how).OverrideFor(ctx, id, "one", machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}))
-		if got := p.awaiting(p.reopen(rev), how); got != nil {
-			t.Errorf("%s: %v waits after the decision", mode, got)
-		}
+		got = p.awaiting(p.reopen(rev), how)
+		testkit.True(t, got == nil, "%s: %v waits after the decision", mode, got)
 	}
 }
 
@@ -71,9 +69,8 @@ func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T
 		srv := p.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return how, nil } })
 		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
-		if got := p.awaiting(srv, how); got != nil {
-			t.Errorf("%s: %v waits before anything was handed in", mode, got)
-		}
+		got := p.awaiting(srv, how)
+		testkit.True(t, got == nil, "%s: %v waits before anything was handed in", mode, got)
 		p.finish(c, `{"outputs":{"report":"good.md"}}`)
 		var want []string
 		if mode == config.OverrideHuman {
@@ -81,9 +78,8 @@ func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T
 		}
 		testkit.Same(t, p.awaiting(srv, how), want, "%s waits", mode)
 		testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
-		if got := p.awaiting(srv, how); got != nil {
-			t.Errorf("%s: %v waits after the step was begun again", mode, got)
-		}
+		got = p.awaiting(srv, how)
+		testkit.True(t, got == nil, "%s: %v waits after the step was begun again", mode, got)
 	}
 }
 
@@ -131,9 +127,7 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 	started := p.start(c, "alpha", "main")
 	id := started.BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-	if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "deepwork sessions override "+id+" one --reason TEXT") || started.Notice != nil {
-		t.Errorf("reply %s, notice %s", toJSON(t, r), toJSON(t, started.Notice))
-	}
+	testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, "deepwork sessions override "+id+" one --reason TEXT") && started.Notice == nil, "reply %s, notice %s", toJSON(t, r), toJSON(t, started.Notice))
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`))
 	refused(t, err, session.StateError, "override_needs_person")
 

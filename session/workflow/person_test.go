@@ -205,9 +205,7 @@ func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{}}`)
-	if r.Status != machine.NextStep || r.BeginStep != nil || !slices.Equal(r.PendingConcurrentSteps, []string{"two"}) {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && slices.Equal(r.PendingConcurrentSteps, []string{"two"}), "reply %s", toJSON(t, r))
 	waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`))
 	testkit.Must(t, srv.ReviewFor(ctx, id, "two", p.record(id).Progress("two").Question.Digest, machine.Answer{Passed: true}))
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`).BeginStep), "three", "reply")

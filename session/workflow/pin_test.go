@@ -40,9 +40,7 @@ func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 			r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
 			s := p.record(id)
 			one := s.Progress("one")
-			if r.Status != machine.NextStep || !one.Done() {
-				t.Fatalf("%s: %s", name, toJSON(t, r))
-			}
+			testkit.Need(t, r.Status == machine.NextStep && one.Done(), "%s: %s", name, toJSON(t, r))
 			recorded := toJSON(t, s.Weakened)
 			questions := 0
 			if last := one.Newest(); last != nil {

@@ -33,9 +33,7 @@ func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	}
 	p.write(".deepwork/jobs/alpha/steps/c.md", "Little.")
 	r, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
-	if err != nil || len(r.ConcurrentSteps) != 2 || !strings.HasPrefix(r.BeginStep.Instructions, part[:len(part)-1]) {
-		t.Fatalf("%v", err)
-	}
+	testkit.Need(t, err == nil && len(r.ConcurrentSteps) == 2 && strings.HasPrefix(r.BeginStep.Instructions, part[:len(part)-1]), "%v", err)
 }
 
 // A group that began and has too much text by now is read as it began, and get_step
@@ -51,9 +49,7 @@ func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
 		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11))
 	}
 	r, err := c.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || r.BeginStep.Instructions != before.BeginStep.Instructions {
-		t.Fatalf("%+v, %v", r, err)
-	}
+	testkit.Need(t, err == nil && r.BeginStep.Instructions == before.BeginStep.Instructions, "%+v, %v", r, err)
 	if r.Notice == nil || !strings.Contains(*r.Notice, "those the step began with") || !strings.Contains(*r.Notice, fmt.Sprint(definition.MaxEntryBytes)) || strings.Contains(*r.Notice, "nil") {
 		t.Errorf("the notice is %v", r.Notice)
 	}
@@ -113,9 +109,7 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 			testkit.True(t, strings.Contains(*enc.Notice, word), "%s: the notice does not say %q: %s", name, word, *enc.Notice)
 		}
 		for i, j := range jobs {
-			if j.Name != c.snapshot.Jobs[i].Name || len(j.Workflows) != 1 || len(c.words) > 0 && j.Description != nil {
-				t.Fatalf("%s: job %d is %+v", name, i, j)
-			}
+			testkit.Need(t, j.Name == c.snapshot.Jobs[i].Name && len(j.Workflows) == 1 && (len(c.words) == 0 || j.Description == nil), "%s: job %d is %+v", name, i, j)
 		}
 	}
 }

@@ -118,9 +118,7 @@ func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	}
 	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})).Err(), session.StateError, "session_id_needed", kids[0], kids[1])
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &kids[0]})
-	if err != nil || *r.ResumedWorkflow != "alpha/main" {
-		t.Fatalf("%s, %v", toJSON(t, r), err)
-	}
+	testkit.Need(t, err == nil && *r.ResumedWorkflow == "alpha/main", "%s, %v", toJSON(t, r), err)
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, kids[1], "reply")
 	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &kids[0]})).Err(), session.StateError, "session_ended", kids[0])
 }
@@ -168,9 +166,7 @@ func TestResumableSessions(t *testing.T) {
 	before := srv.Connect("local")
 	goal := strings.Repeat("long ", 100)
 	r, err := before.Start(ctx, StartArgs{Goal: goal, JobName: "alpha", WorkflowName: "main"})
-	if err != nil || r.Notice != nil {
-		t.Fatalf("%s, %v", toJSON(t, r), err)
-	}
+	testkit.Need(t, err == nil && r.Notice == nil, "%s, %v", toJSON(t, r), err)
 	alpha := r.BeginStep.SessionID
 	p.finish(before, `{"outputs":{"report":"r.md"}}`)
 	beta := p.start(before, "beta", "main").BeginStep.SessionID
@@ -278,15 +274,11 @@ func TestAStackAThousandDeep(t *testing.T) {
 		}
 	}
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ids[deep/2]})
-	if err != nil || len(r.Stack) != deep-1 || *r.ResumedStep != "one" {
-		t.Fatalf("abort in the middle: depth %d, %v", len(r.Stack), err)
-	}
+	testkit.Need(t, err == nil && len(r.Stack) == deep-1 && *r.ResumedStep == "one", "abort in the middle: depth %d, %v", len(r.Stack), err)
 	srv.stop()
 	c = p.open().Connect("local")
 	step, err := c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})
-	if err != nil || len(step.Stack) != deep-1 || step.Stack[0].SessionID != ids[0] || step.Stack[deep-2].SessionID != ids[deep-1] {
-		t.Fatalf("resumed: depth %d, %v", len(step.Stack), err)
-	}
+	testkit.Need(t, err == nil && len(step.Stack) == deep-1 && step.Stack[0].SessionID == ids[0] && step.Stack[deep-2].SessionID == ids[deep-1], "resumed: depth %d, %v", len(step.Stack), err)
 	// They are given up from the top; each of these calls reads all that are below, so not all of them are.
 	const given = 20
 	for i := range given {

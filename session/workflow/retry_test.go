@@ -75,9 +75,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 	wg.Wait()
 	for _, r := range replies {
-		if r.BeginStep.SessionID != replies[0].BeginStep.SessionID {
-			t.Fatalf("two sessions: %s, %s", r.BeginStep.SessionID, replies[0].BeginStep.SessionID)
-		}
+		testkit.Need(t, r.BeginStep.SessionID == replies[0].BeginStep.SessionID, "two sessions: %s, %s", r.BeginStep.SessionID, replies[0].BeginStep.SessionID)
 	}
 	other := start
 	other.Goal = "another"
@@ -138,9 +136,7 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	rev.unset("exit")
 	p.write("bad.md", "CONTENT OF bad.md")
 	void, err := call("void")
-	if err != nil || !strings.Contains(void, string(machine.NeedsWork)) {
-		t.Fatalf("the void attempt, repeated: %s, %v", void, err)
-	}
+	testkit.Need(t, err == nil && strings.Contains(void, string(machine.NeedsWork)), "the void attempt, repeated: %s, %v", void, err)
 	_, final := call("final")
 	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts", "bad.md was read")
 	for _, when := range []string{"at once", "after a restart"} {

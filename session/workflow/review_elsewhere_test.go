@@ -66,9 +66,7 @@ func TestAReviewIsTakenUp(t *testing.T) {
 		testkit.True(t, x.err == nil && x.r != nil && x.r.Status == machine.NextStep, "the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
 	}
 	one := p.record(id).Progress("one")
-	if len(one.Attempts) != 2 || one.Attempts[0].State != machine.AttemptVoid || one.Attempts[1].State != machine.AttemptPassed || one.QualityAttempts != 1 {
-		t.Errorf("attempts %s", toJSON(t, one.Attempts))
-	}
+	testkit.True(t, len(one.Attempts) == 2 && one.Attempts[0].State == machine.AttemptVoid && one.Attempts[1].State == machine.AttemptPassed && one.QualityAttempts == 1, "attempts %s", toJSON(t, one.Attempts))
 }
 
 // cutOff is a store that renews no review.

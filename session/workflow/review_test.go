@@ -124,9 +124,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 
 	r := p.finish(c, `{"outputs":{"report":"bad.md"}}`) // 001.4.12
-	if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n") {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n"), "reply %s", toJSON(t, r))
 	if f := r.FailedReviews; len(f) != 1 || f[0].RunEach != "step" || f[0].TargetFile != nil || f[0].Passed {
 		t.Errorf("failed_reviews %s", toJSON(t, f))
 	}
@@ -145,9 +143,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
 	testkit.Equal(t, rev.calls(), n, "unchanged outputs were reviewed past the maximum")
 	r = p.finish(c, `{"outputs":{"report":"good.md"}}`) // 001.4.14
-	if r.Status != machine.NextStep || r.BeginStep.StepID != "two" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two", "reply %s", toJSON(t, r))
 	one = p.record(id).Progress("one")
 	testkit.True(t, one.QualityAttempts == 4 && one.Newest().State == machine.AttemptPassed && one.Newest().Verdicts[0].Reviewer != "" && one.CompletedAt != nil, "record %s", toJSON(t, one))
 }

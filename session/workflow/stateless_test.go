@@ -19,9 +19,8 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	first := p.start(c, "alpha", "main")
 	id := first.BeginStep.SessionID
 	testkit.True(t, len(first.Stack) == 1 && first.Stack[0].SessionID == id, "stack %v", first.Stack)
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" || len(r.Stack) != 1 {
-		t.Errorf("with one session: %s", toJSON(t, r))
-	}
+	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	testkit.True(t, r.BeginStep.StepID == "two" && len(r.Stack) == 1, "with one session: %s", toJSON(t, r))
 	w := testkit.Get(c.GetWorkflows(ctx)).Must(t)
 	testkit.True(t, len(w.Stack) == 1 && w.Stack[0] == (machine.StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}), "get_workflows: %s", toJSON(t, w))
 
@@ -37,12 +36,10 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 		refused(t, call(), session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id", "alpha/main")
 	}
 	testkit.Equal(t, len(testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack), 0, "get_workflows")
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.ResumedWorkflow != nil {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if r, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil || r.AbortedStep != "one" || len(r.Stack) != 0 {
-		t.Errorf("with one session left: %s, %v", toJSON(t, r), err)
-	}
+	r = p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+	testkit.True(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.ResumedWorkflow == nil, "reply %s", toJSON(t, r))
+	aborted := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Must(t)
+	testkit.True(t, aborted.AbortedStep == "one" && len(aborted.Stack) == 0, "with one session left: %s", toJSON(t, aborted))
 }
 
 func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testing.T) {
@@ -142,9 +139,7 @@ func TestStatelessRetries(t *testing.T) {
 	}
 	wg.Wait()
 	for _, r := range replies {
-		if toJSON(t, r) != toJSON(t, replies[0]) {
-			t.Fatalf("two replies: %s, %s", toJSON(t, r), toJSON(t, replies[0]))
-		}
+		testkit.Need(t, toJSON(t, r) == toJSON(t, replies[0]), "two replies: %s, %s", toJSON(t, r), toJSON(t, replies[0]))
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)

@@ -193,12 +193,10 @@ func TestAStoredSpecIsNotRun(t *testing.T) {
 	planted := s
 	planted.Command, planted.Log = []string{"sh", "-c", "touch " + b.path("planted")}, b.path("elsewhere/log")
 	must(t, writeJSON(s.Dir, specFile, &planted))
-	if e := b.wait(b.start(s)); e.Code != 0 || e.NotStarted != "" {
-		t.Errorf("%+v", e)
-	}
+	e := b.wait(b.start(s))
+	testkit.True(t, e.Code == 0 && e.NotStarted == "", "%+v", e)
 	testkit.True(t, !exists(b.dir, "planted") && !exists(b.dir, "elsewhere"), "what was stored was run")
 	planted.Dir = b.path("runs/b")
-	if e := b.wait(b.start(planted)); !strings.Contains(e.NotStarted, "opening the log") || exists(b.dir, "planted") {
-		t.Errorf("%+v", e)
-	}
+	e = b.wait(b.start(planted))
+	testkit.True(t, strings.Contains(e.NotStarted, "opening the log") && !exists(b.dir, "planted"), "%+v", e)
 }

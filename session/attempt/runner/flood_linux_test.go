@@ -23,9 +23,8 @@ func TestFlood(t *testing.T) {
 	most := 0
 	for pause := looks(20 * time.Millisecond); !exists(p.dir, exitFile); {
 		most = max(most, residentKB(p.started.ShimPID))
-		if got := size(t, b.path("log")); got > MaxLogBytes {
-			t.Fatalf("the log has %d bytes", got)
-		}
+		got := size(t, b.path("log"))
+		testkit.Need(t, got <= MaxLogBytes, "the log has %d bytes", got)
 		must(t, pause.Wait(t.Context()))
 	}
 	e := b.wait(p)
@@ -71,13 +70,9 @@ func TestFullDisk(t *testing.T) {
 	e := b.run(s)
 	testkit.True(t, e.Code == 0 && e.FinalMessage == "the end, without a line break" && !e.Interrupted, "%+v", e)
 	entries, _ := tailed(t, s.Log, nil, MaxTail)
-	if len(entries) < 100 {
-		t.Fatalf("%d entries", len(entries))
-	}
+	testkit.Need(t, len(entries) >= 100, "%d entries", len(entries))
 	for i, e := range entries {
-		if e.Index != entries[0].Index+int64(i) {
-			t.Fatalf("entry %d is %d", i, e.Index)
-		}
+		testkit.Need(t, e.Index == entries[0].Index+int64(i), "entry %d is %d", i, e.Index)
 	}
 	// Nothing can be begun now, and nothing is left of the attempt to.
 	must(t, os.WriteFile(filepath.Join(disk, "ballast"), nil, 0o600))

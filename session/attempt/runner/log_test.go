@@ -58,9 +58,7 @@ func TestTail(t *testing.T) {
 	l.write(Stderr, []byte("two \x00 \"<>&\\ \u2028 é \xff\x1b[31m"))
 	l.system("three %d", 3)
 	all, next := tailed(t, dir, nil, 10)
-	if next != 3 || len(all) != 4 {
-		t.Fatalf("%v, %d", all, next)
-	}
+	testkit.Need(t, next == 3 && len(all) == 4, "%v, %d", all, next)
 	for i, want := range []Entry{{Index: 0, Stream: Stdout, Text: "zero"}, {Index: 1, Stream: Stdout}, {Index: 2, Stream: Stderr, Text: "two \x00 \"<>&\\ \u2028 é \ufffd\x1b[31m"}, {Index: 3, Stream: System, Text: "three 3"}} {
 		if got := all[i]; got.Time.Before(before) || got.Index != want.Index || got.Stream != want.Stream || got.Text != want.Text {
 			t.Errorf("entry %d: %+v", i, got)
@@ -163,9 +161,7 @@ func TestLogRotates(t *testing.T) {
 			break
 		}
 		for j, e := range entries {
-			if e.Index != after+1+int64(j) || !strings.HasPrefix(e.Text, fmt.Sprint(e.Index, " ")) {
-				t.Fatalf("entry %d after %d: %d %.20s", j, after, e.Index, e.Text)
-			}
+			testkit.Need(t, e.Index == after+1+int64(j) && strings.HasPrefix(e.Text, fmt.Sprint(e.Index, " ")), "entry %d after %d: %d %.20s", j, after, e.Index, e.Text)
 		}
 		after = next
 	}
@@ -225,9 +221,7 @@ func FuzzDecodeEntry(f *testing.F) {
 			return
 		}
 		line := appendEntry(nil, newEntry(index, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Stdout, text))
-		if bytes.Count(line, []byte("\n")) != 1 || len(text) <= MaxLine && len(line) > maxEncoded {
-			t.Fatalf("%q", line)
-		}
+		testkit.Need(t, bytes.Count(line, []byte("\n")) == 1 && (len(text) > MaxLine || len(line) <= maxEncoded), "%q", line)
 		e, err := decodeEntry(line)
 		if at, ok := indexOf(line); err != nil || !ok || at != index || e.Index != index || !bytes.Equal(e.Bytes(), text) && !bytes.HasPrefix(text, []byte("\n")) {
 			t.Fatalf("%q: %v %v", line, e, err)

@@ -66,25 +66,21 @@ func TestSurroundings(t *testing.T) {
 
 func TestExits(t *testing.T) {
 	b := newBench(t)
-	if e := b.run(b.spec("1", "exit:3")); e.Code != 3 || e.FinalMessage != "done" {
-		t.Errorf("%+v", e)
-	}
+	e := b.run(b.spec("1", "exit:3"))
+	testkit.True(t, e.Code == 3 && e.FinalMessage == "done", "%+v", e)
 	dies := b.spec("2", "")
 	dies.Command = []string{"sh", "-c", "kill -SEGV $$"}
-	if e := b.run(dies); e.Code != -1 || e.Signal != "SIGSEGV" || e.Interrupted || e.Stopped {
-		t.Errorf("%+v", e)
-	}
+	e = b.run(dies)
+	testkit.True(t, e.Code == -1 && e.Signal == "SIGSEGV" && !e.Interrupted && !e.Stopped, "%+v", e)
 	s := b.spec("3", "noread")
 	s.Stdin = bytes.Repeat([]byte("x"), 1<<20)
-	if e := b.run(s); e.Code != 0 || e.Signal != "" {
-		t.Errorf("%+v", e)
-	}
+	e = b.run(s)
+	testkit.True(t, e.Code == 0 && e.Signal == "", "%+v", e)
 	p := b.start(b.spec("4", "hang"))
 	v := b.next()
 	must(t, syscall.Kill(v.PID, syscall.SIGKILL))
-	if e := b.wait(p); e.Code != -1 || e.Signal != "SIGKILL" || e.Interrupted {
-		t.Errorf("killed: %+v", e)
-	}
+	e = b.wait(p)
+	testkit.True(t, e.Code == -1 && e.Signal == "SIGKILL" && !e.Interrupted, "killed: %+v", e)
 }
 
 func TestNotStarted(t *testing.T) {
@@ -233,23 +229,20 @@ func TestStop(t *testing.T) {
 	b := newBench(t)
 	p := b.start(b.spec("1", "obedient"))
 	b.next()
-	if e := b.stop(p, time.Minute); !e.Stopped || e.Code != 0 || e.Signal != "" || e.FinalMessage != "tidied up" || e.Interrupted {
-		t.Errorf("obedient: %+v", e)
-	}
+	e := b.stop(p, time.Minute)
+	testkit.True(t, e.Stopped && e.Code == 0 && e.Signal == "" && e.FinalMessage == "tidied up" && !e.Interrupted, "obedient: %+v", e)
 	// One that does not listen, with a child that does not either.
 	p = b.start(b.spec("2", "stubborn"))
 	v, child := b.next(), b.next()
-	if e := b.stop(p, 50*time.Millisecond); !e.Stopped || e.Signal != "SIGKILL" {
-		t.Errorf("stubborn: %+v", e)
-	}
+	e = b.stop(p, 50*time.Millisecond)
+	testkit.True(t, e.Stopped && e.Signal == "SIGKILL", "stubborn: %+v", e)
 	v.Gone()
 	child.Gone()
 	// The child of one that listens has the grace period, too.
 	p = b.start(b.spec("3", "tidyfamily"))
 	v, child = b.next(), b.next()
-	if e := b.stop(p, time.Minute); !e.Stopped || e.Signal != "SIGTERM" || e.FinalMessage != "the child tidied up" {
-		t.Errorf("family: %+v", e)
-	}
+	e = b.stop(p, time.Minute)
+	testkit.True(t, e.Stopped && e.Signal == "SIGTERM" && e.FinalMessage == "the child tidied up", "family: %+v", e)
 	v.Gone()
 	child.Gone()
 	// No grace at all; and it is stopped by one that has found it.
@@ -257,9 +250,8 @@ func TestStop(t *testing.T) {
 	b.next()
 	b.next()
 	found := testkit.Get(testRunner().Find(t.Context(), b.path("4"))).Must(t)
-	if e := b.stop(found, 0); !e.Stopped || e.Signal != "SIGKILL" {
-		t.Errorf("no grace: %+v", e)
-	}
+	e = b.stop(found, 0)
+	testkit.True(t, e.Stopped && e.Signal == "SIGKILL", "no grace: %+v", e)
 }
 
 // Of several stops the least patient counts, whichever comes first.

@@ -23,9 +23,7 @@ var update = flag.Bool("update", false, "write the transcripts of the streams in
 func streams(t testing.TB) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no streams in testdata", err)
-	}
+	testkit.Need(t, err == nil && len(paths) != 0, "no streams in testdata %v", err)
 	all := map[string][]byte{}
 	for _, path := range paths {
 		data := testkit.Get(os.ReadFile(path)).Must(t)
@@ -53,9 +51,7 @@ func read(data []byte, split int) (all []Message, u *Usage) {
 func usageOf(t *testing.T, stream string) *Usage {
 	t.Helper()
 	_, u := read(streams(t)[stream], 0)
-	if u == nil {
-		t.Fatal("no usage in", stream)
-	}
+	testkit.Need(t, u != nil, "no usage in %v", stream)
 	return u
 }
 
@@ -86,9 +82,7 @@ func TestStreamsOfRealAgents(t *testing.T) {
 			testkit.Must(t, os.WriteFile(golden, []byte(text.String()), 0o644))
 		}
 		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err, "(-update writes it)")
-		}
+		testkit.Need(t, err == nil, "%v %v", err, "(-update writes it)")
 		testkit.Equal(t, text.String(), string(want), "%s", name)
 	}
 }
@@ -253,16 +247,14 @@ func TestAnswer(t *testing.T) {
 // reported none, and its tokens are incomplete.
 func TestUsageOfClaudeCode(t *testing.T) {
 	u := usageOf(t, "claude_subagent")
-	if got := CostOf(u, nil, nil, ""); *got.USD != 0.011805 || got.Tokens != (Tokens{36, 6000, 900, 120}) || got.Turns != 2 {
-		t.Errorf("%+v costs %+v", u, got)
-	}
+	got := CostOf(u, nil, nil, "")
+	testkit.True(t, *got.USD == 0.011805 && got.Tokens == (Tokens{36, 6000, 900, 120}) && got.Turns == 2, "%+v costs %+v", u, got)
 	if u = usageOf(t, "claude_two_prompts"); *u.USD != 0.00787 || u.Turns != 2 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}) {
 		t.Errorf("%+v", u)
 	}
 	u = usageOf(t, "claude_stopped")
-	if got := CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, ""); !u.Partial || got.USD != nil || got.Tokens.CacheRead != 2000 {
-		t.Errorf("%+v costs %+v", u, got)
-	}
+	got = CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, "")
+	testkit.True(t, u.Partial && got.USD == nil && got.Tokens.CacheRead == 2000, "%+v costs %+v", u, got)
 	if u = usageOf(t, "claude_failed"); u.Partial || *u.USD != 0.003935 {
 		t.Errorf("a failed run has %+v", u)
 	}

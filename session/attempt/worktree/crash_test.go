@@ -51,9 +51,7 @@ func eachPoint(t *testing.T, least int, prepare func(t *testing.T, k *Keeper, tr
 			k.at = func(string) { points++ }
 			points = 0
 			must(t, do())
-			if points < least {
-				t.Fatalf("there are only %d points", points)
-			}
+			testkit.Need(t, points >= least, "there are only %d points", points)
 			k, _ = newKeeper(t)
 			trees = twoTrees(t)
 			do = prepare(t, k, trees)
@@ -78,9 +76,7 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 		did := testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t)
 		testkit.True(t, len(did) == 0, "a known attempt: %v", did)
 		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
-		if read(t, done[0].Path, ".env") != "SECRET=1" || read(t, done[1].Path, "lib/b.txt") != "bee\n" || runtime.GOOS != "windows" && read(t, done[0].Path, "setup.log") != "set up\n" {
-			t.Error("a worktree is not complete")
-		}
+		testkit.True(t, read(t, done[0].Path, ".env") == "SECRET=1" && read(t, done[1].Path, "lib/b.txt") == "bee\n" && (runtime.GOOS == "windows" || read(t, done[0].Path, "setup.log") == "set up\n"), "a worktree is not complete")
 		clean(t, done[0].Path, done[1].Path)
 		testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1, "an unknown attempt")
 		nothingLeft(t, k)

@@ -26,9 +26,7 @@ func TestCreateAndRemove(t *testing.T) {
 	k, _ := newKeeper(t)
 	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Must(t)
 	want := Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: base}
-	if len(done) != 1 || done[0] != want {
-		t.Fatalf("made %+v, want %+v", done, want)
-	}
+	testkit.Need(t, len(done) == 1 && done[0] == want, "made %+v, want %+v", done, want)
 	testkit.Equal(t, read(t, want.Path, "lib/b.txt"), "bee\n", "the worktree")
 	testkit.Equal(t, gitIn(t, want.Path, "status", "--porcelain", "--branch"), "## "+branchName, "git status")
 	again, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
@@ -152,9 +150,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 	}
 	write(t, filepath.Dir(done[0].Path), "NOTES.md", "beside them")
 	kept, _, err := k.Remove(t.Context(), attemptID, false, nil)
-	if err != nil || len(kept) != 3 {
-		t.Fatalf("kept %+v, %v", kept, err)
-	}
+	testkit.Need(t, err == nil && len(kept) == 3, "kept %+v, %v", kept, err)
 	for i, suffix := range []string{"", "-2", "-3"} {
 		testkit.Equal(t, kept[i].Ref, "refs/deepwork/rescue/"+attemptID+suffix, "ref %d", i)
 		testkit.Equal(t, gitIn(t, repo, "rev-parse", kept[i].Ref), kept[i].Commit, "%s is not the commit that was told", kept[i].Ref)
@@ -331,18 +327,14 @@ func FuzzJournal(f *testing.F) {
 			return
 		}
 		for _, e := range j.Trees {
-			if e == nil || !filepath.IsAbs(e.Path) {
-				t.Fatalf("%+v", e)
-			}
+			testkit.Need(t, e != nil && filepath.IsAbs(e.Path), "%+v", e)
 		}
 		text, err := json.Marshal(j)
 		if err != nil {
 			t.Skip() // a year that JSON cannot write is not ours
 		}
 		again, err := parseJournal("/p/w", journaledAttempt, text)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		testkit.Need(t, err == nil, "%s: %v", text, err)
 		testkit.Equal(t, string(testkit.Get(json.Marshal(again)).Must(t)), string(text), "%s", text)
 	})
 }
@@ -394,9 +386,7 @@ func TestField12_RepositoryOfAnotherUser(t *testing.T) {
 	repo := newRepo(t)
 	t.Setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
 	err := CheckRepo(t.Context(), repo, "main")
-	if err == nil || errors.Is(err, ErrNotRepo) {
-		t.Fatalf("the error is %v", err)
-	}
+	testkit.Need(t, err != nil && !errors.Is(err, ErrNotRepo), "the error is %v", err)
 	expectError(t, err, nil, "git config --global --add safe.directory \""+repo)
 	asUser(t, "")
 	follow(t, err, "you trust it: ", "\n")

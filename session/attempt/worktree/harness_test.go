@@ -119,9 +119,7 @@ func remove(t testing.TB, k *Keeper) Rescue {
 	t.Helper()
 	kept, discarded, err := k.Remove(t.Context(), attemptID, false, nil)
 	must(t, err)
-	if len(kept) > 1 || len(discarded) > 0 {
-		t.Fatalf("rescues: %+v, discarded: %+v", kept, discarded)
-	}
+	testkit.Need(t, len(kept) <= 1 && len(discarded) == 0, "rescues: %+v, discarded: %+v", kept, discarded)
 	nothingLeft(t, k)
 	return append(kept, Rescue{})[0]
 }

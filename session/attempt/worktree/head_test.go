@@ -80,9 +80,7 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 			testkit.True(t, err == nil && st.Elsewhere != "", "the status is %+v, %v", st, err)
 			pushed, err := k.Push(t.Context(), path, "origin", false)
 			if c.refused == "" {
-				if err != nil || pushed.Adopted != st.Elsewhere || tip(remote, branchName) != head || tip(path, "HEAD") != head {
-					t.Fatalf("pushed %+v, %v", pushed, err)
-				}
+				testkit.Need(t, err == nil && pushed.Adopted == st.Elsewhere && tip(remote, branchName) == head && tip(path, "HEAD") == head, "pushed %+v, %v", pushed, err)
 				testkit.True(t, name != "a branch of its own" || tip(repo, "mine") == head, "the agent's branch is gone")
 				clean(t, path)
 				got := testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)

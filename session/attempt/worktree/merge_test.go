@@ -177,9 +177,7 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 			for _, way := range ways {
 				_, err := k.Merge(t.Context(), landing(path, way))
 				refused, is := errors.AsType[*CheckedOutError](err)
-				if !is || refused.Operation != c.in || !slices.Equal(refused.Files, c.files) || !strings.Contains(refused.Command, " refs/heads/"+branchName) {
-					t.Fatalf("%s: %+v, %v", way, refused, err)
-				}
+				testkit.Need(t, is && refused.Operation == c.in && slices.Equal(refused.Files, c.files) && strings.Contains(refused.Command, " refs/heads/"+branchName), "%s: %+v, %v", way, refused, err)
 			}
 			testkit.Equal(t, gitIn(t, repo, "rev-parse", "main", branchName), before, "a branch was moved")
 			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "a ref is left")
@@ -228,30 +226,24 @@ func TestConflicts(t *testing.T) {
 		clean(t, repo, path)
 		for range 2 {
 			got, err := k.Update(t.Context(), landing(path, ""))
-			if err != nil || !slices.Equal(got.Conflicts, want) {
-				t.Fatalf("%+v, %v", got, err)
-			}
+			testkit.Need(t, err == nil && slices.Equal(got.Conflicts, want), "%+v, %v", got, err)
 			text := read(t, path, "a.txt")
 			testkit.True(t, strings.Contains(text, "<<<<<<< ") && strings.Contains(text, "main") && read(t, path, "added.txt") == "added\n", "a.txt is %q", text)
 			if out := gitIn(t, path, "status", "--porcelain", "--untracked-files=all"); !strings.Contains(out, "UU a.txt") || !strings.Contains(out, "A  added.txt") || !strings.Contains(out, "AA pic.bin") && !strings.Contains(out, "UU pic.bin") {
 				t.Errorf("status: %s", out)
 			}
 			testkit.FailsWith(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err(), ErrUnfinished, "again")
-			if st, err := k.Status(t.Context(), path, "", "main"); err != nil || !st.Merging || !slices.Equal(st.Conflicts, want) {
-				t.Errorf("status: %+v, %v", st, err)
-			}
+			st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+			testkit.True(t, st.Merging && slices.Equal(st.Conflicts, want), "status: %+v", st)
 			write(t, path, "a.txt", "half resolved\n")
 			write(t, path, "loose", "loose\n")
 			kept, err := k.Abort(t.Context(), path, nil)
-			if err != nil || show(t, repo, kept.Ref, "a.txt") != "half resolved\n" {
-				t.Fatalf("%+v, %v", kept, err)
-			}
+			testkit.Need(t, err == nil && show(t, repo, kept.Ref, "a.txt") == "half resolved\n", "%+v, %v", kept, err)
 			if out := gitIn(t, path, "status", "--porcelain"); out != "?? loose" || gitIn(t, path, "rev-parse", "HEAD") != head {
 				t.Errorf("after abort: %s", out)
 			}
-			if st, err := k.Status(t.Context(), path, "", "main"); err != nil || st.Merging || st.Conflicts != nil {
-				t.Errorf("status after abort: %+v, %v", st, err)
-			}
+			st = testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+			testkit.True(t, !st.Merging && st.Conflicts == nil, "status after abort: %+v", st)
 		}
 		testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
 		// The agent resolves it with git, and the merge goes through.
@@ -274,9 +266,7 @@ func TestUpdateAndRebase(t *testing.T) {
 	gitIn(t, repo, "mv", "a.txt", "renamed.txt")
 	main := commit(t, repo, "rename")
 	got, err := k.Update(t.Context(), landing(path, ""))
-	if err != nil || len(got.Conflicts) > 0 || read(t, path, "renamed.txt") != "one\ntwo\nthree\n" || isThere(filepath.Join(path, "a.txt")) {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	testkit.Need(t, err == nil && len(got.Conflicts) == 0 && read(t, path, "renamed.txt") == "one\ntwo\nthree\n" && !isThere(filepath.Join(path, "a.txt")), "%+v, %v", got, err)
 	clean(t, path)
 	if got, err = k.Rebase(t.Context(), landing(path, "")); err != nil || gitIn(t, path, "rev-parse", "HEAD^") != main || read(t, path, "renamed.txt") != "one\ntwo\nthree\n" {
 		t.Fatalf("%+v, %v", got, err)

@@ -79,9 +79,7 @@ func TestPushHasTheUsersCredentials(t *testing.T) {
 func needLFS(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command("git", "lfs", "version").CombinedOutput(); err != nil {
-		if os.Getenv("DEEPWORK_TEST_LFS_REQUIRED") == "1" {
-			t.Fatalf("git-lfs is not installed: %s", out)
-		}
+		testkit.Need(t, os.Getenv("DEEPWORK_TEST_LFS_REQUIRED") != "1", "git-lfs is not installed: %s", out)
 		t.Skip("git-lfs is not installed")
 	}
 }
@@ -136,9 +134,7 @@ func TestMergeIntoTwoCheckouts(t *testing.T) {
 	k, path := attemptIn(t, repo)
 	_, err := k.Merge(t.Context(), landing(path, WayMerge))
 	refused, is := errors.AsType[*CheckedOutError](err)
-	if !is || refused.Also != canonical(second) {
-		t.Fatal(err)
-	}
+	testkit.Need(t, is && refused.Also == canonical(second), "%v", err)
 	expectError(t, err, nil, "switch --detach")
 	clean(t, repo, second, path)
 	gitIn(t, second, "switch", "-q", "--detach") // as it was told

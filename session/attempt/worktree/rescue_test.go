@@ -44,9 +44,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	}
 
 	r := remove(t, k)
-	if r.Ref != "refs/deepwork/rescue/"+attemptID || gitIn(t, repo, "rev-parse", r.Ref) != r.Commit {
-		t.Fatalf("kept as %+v", r)
-	}
+	testkit.Need(t, r.Ref == "refs/deepwork/rescue/"+attemptID && gitIn(t, repo, "rev-parse", r.Ref) == r.Commit, "kept as %+v", r)
 	for _, name := range awkward {
 		testkit.Equal(t, show(t, repo, r.Commit, name), "content of "+name, "%q holds", name)
 	}
@@ -116,9 +114,7 @@ func TestCommitsOnNoBranchAreKept(t *testing.T) {
 	gitIn(t, path, "update-ref", "refs/worktree/mine", gitIn(t, path, "commit-tree", "-m", "private", "HEAD^{tree}"))
 	private := gitIn(t, path, "rev-parse", "refs/worktree/mine")
 	r := remove(t, k)
-	if r.Ref == "" {
-		t.Fatal("nothing was kept")
-	}
+	testkit.Need(t, r.Ref != "", "nothing was kept")
 	testkit.Equal(t, gitIn(t, repo, "rev-parse", r.Commit+"^1"), head, "the first parent is not HEAD")
 	for _, id := range []string{left, private} {
 		testkit.Works(t, testkit.Get(tryGit(repo, "merge-base", "--is-ancestor", id, r.Commit)).Err(), "commit %s is lost", id)
@@ -155,9 +151,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 		if _, err := tryGit(path, "rebase", "--autostash", "main"); err == nil {
 			t.Fatal("there is no conflict")
 		}
-		if read(t, path, "lib/b.txt") != "bee\n" {
-			t.Fatal("it was not stashed")
-		}
+		testkit.Need(t, read(t, path, "lib/b.txt") == "bee\n", "it was not stashed")
 		r := remove(t, k)
 		found := false
 		for _, id := range strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", r.Commit)) {
@@ -224,9 +218,7 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			testkit.Equal(t, read(t, path, "mine"), "work", "something was changed")
 			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "something was changed")
 			kept, discarded, err := k.Remove(t.Context(), attemptID, true, nil)
-			if err != nil || len(kept) != 1 || len(discarded) != 1 {
-				t.Fatalf("kept %+v, discarded %+v, %v", kept, discarded, err)
-			}
+			testkit.Need(t, err == nil && len(kept) == 1 && len(discarded) == 1, "kept %+v, discarded %+v, %v", kept, discarded, err)
 			for _, file := range files(t, repo, kept[0].Commit) {
 				testkit.True(t, !strings.HasPrefix(file, "nested"), "%s is kept", file)
 			}
@@ -330,9 +322,8 @@ func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	gitIn(t, repo, "config", "filter.up.clean", "touch "+mark+"; tr a-z A-Z")
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
-	if got := read(t, path, "t.crlf"); got != "a\r\nb\r\n" {
-		t.Fatalf("checked out as %q", got)
-	}
+	got := read(t, path, "t.crlf")
+	testkit.Need(t, got == "a\r\nb\r\n", "checked out as %q", got)
 	testkit.Equal(t, remove(t, k).Ref, "", "line ends were taken for work")
 	path = create(t, k, repo)
 	for _, name := range []string{"new.up", "new.bad", "binary"} {
@@ -354,9 +345,7 @@ func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	gitIn(t, path, "sparse-checkout", "set", "--no-cone", "/*", "!/big/")
-	if isThere(filepath.Join(path, "big")) {
-		t.Fatal("it is not sparse")
-	}
+	testkit.Need(t, !isThere(filepath.Join(path, "big")), "it is not sparse")
 	gitIn(t, path, "update-index", "--assume-unchanged", "a.txt")
 	gitIn(t, path, "update-index", "--skip-worktree", "lib/b.txt")
 	write(t, path, "a.txt", "hidden change")

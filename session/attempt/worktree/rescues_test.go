@@ -31,9 +31,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 	}
 	write(t, k.folder(attemptID), "notes", "beside")
 	want, _, err := k.Remove(t.Context(), attemptID, false, nil)
-	if err != nil || len(want) != 3 {
-		t.Fatalf("%+v %v", want, err)
-	}
+	testkit.Need(t, err == nil && len(want) == 3, "%+v %v", want, err)
 	write(t, filepath.Join(k.folder(attemptID[:35]+"1"), "web"), "new", "another's")
 	if _, _, err := k.Remove(t.Context(), attemptID[:35]+"1", false, nil); err != nil {
 		t.Fatal(err)

@@ -103,9 +103,7 @@ func TestDiff(t *testing.T) {
 	indexAt := gitIn(t, path, "rev-parse", "--git-path", "index")
 	index := read(t, indexAt)
 	text, truncated, err := k.Diff(t.Context(), path, "", "main", nil, 0)
-	if err != nil || truncated {
-		t.Fatal(truncated, err)
-	}
+	testkit.Need(t, err == nil && !truncated, "%v %v", truncated, err)
 	testkit.ContainsAll(t, text, []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"}, "the diff lacks")
 	for _, not := range []string{"ignored", "upstream", "\x1b"} {
 		testkit.True(t, !strings.Contains(text, not), "the diff has %q", not)
@@ -117,20 +115,15 @@ func TestDiff(t *testing.T) {
 		testkit.Works(t, err)
 		return text
 	}
-	if got := only("untracked *.txt"); !strings.Contains(got, "+new") || strings.Contains(got, "other") {
-		t.Errorf("a path was taken for a pattern: %s", got)
-	}
+	got := only("untracked *.txt")
+	testkit.True(t, strings.Contains(got, "+new") && !strings.Contains(got, "other"), "a path was taken for a pattern: %s", got)
 	testkit.Equal(t, only("*.txt"), "", "a path was taken for a pattern")
-	if got := only("other.txt", "./lib/"); !strings.Contains(got, "+other") || strings.Contains(got, "TWO") {
-		t.Errorf("of two paths: %s", got)
-	}
+	got = only("other.txt", "./lib/")
+	testkit.True(t, strings.Contains(got, "+other") && !strings.Contains(got, "TWO"), "of two paths: %s", got)
 	testkit.Equal(t, only("."), text, "of . there is less")
 	for n := 1; n < len(text); n += 7 {
 		part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, n)
-		if err != nil || !truncated || len(part) > n || !strings.HasPrefix(text, part) ||
-			strings.Contains(text[:n], "\n") && !strings.HasSuffix(part, "\n") {
-			t.Fatalf("at %d bytes: %q, %v, %v", n, part, truncated, err)
-		}
+		testkit.Need(t, err == nil && truncated && len(part) <= n && strings.HasPrefix(text, part) && (!strings.Contains(text[:n], "\n") || strings.HasSuffix(part, "\n")), "at %d bytes: %q, %v, %v", n, part, truncated, err)
 		n *= 2
 	}
 	if part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, len(text)); err != nil || truncated || part != text {

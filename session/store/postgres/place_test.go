@@ -18,9 +18,7 @@ import (
 func touched(t *testing.T, s *Store, root string) (version string) {
 	t.Helper()
 	found := testkit.Get(s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)).Must(t)
-	if !found {
-		t.Fatalf("the place %s has no row", root)
-	}
+	testkit.Need(t, found, "the place %s has no row", root)
 	return version
 }
 
@@ -89,15 +87,13 @@ func TestPlacesThatAreGone(t *testing.T) {
 	s = enter()
 	alone = true
 	must(t, s.Close(t.Context()))
-	if got := gone(here); got <= 0 || got > time.Minute {
-		t.Errorf("a place that was left is gone for %v", got)
-	}
+	got := gone(here)
+	testkit.True(t, got > 0 && got <= time.Minute, "a place that was left is gone for %v", got)
 	elsewhere(false)
 	s = enter()
 	change(t, asker, `UPDATE @places SET until = clock_timestamp() - interval '1 hour'`)
-	if got := gone(here); got < time.Hour || got > 2*time.Hour {
-		t.Errorf("a place whose processes were killed is gone for %v", got)
-	}
+	got = gone(here)
+	testkit.True(t, got >= time.Hour && got <= 2*time.Hour, "a place whose processes were killed is gone for %v", got)
 	must(t, s.look()) // they were not: they were cut off
 	testkit.Equal(t, gone(here), 0, "a place that is back is gone for")
 	must(t, s.Close(t.Context()))
@@ -141,9 +137,7 @@ func TestOutcomes(t *testing.T) {
 			within(id)
 			return end
 		})
-		if err != end {
-			t.Fatal(err)
-		}
+		testkit.Need(t, err == end, "%v", err)
 		return id
 	}
 	nothing := func(commit) {}

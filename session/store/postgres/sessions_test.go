@@ -149,17 +149,15 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	testkit.FailsWith(t, testkit.Get(two.ReadSession(t.Context(), id, -1)).Err(), store.ErrNotFound, "read from another project")
 	testkit.FailsWith(t, testkit.Get(two.Definition(t.Context(), "d1")).Err(), store.ErrNotFound, "a definition of another project")
 	testkit.Equal(t, testkit.Get(two.FindRequest(t.Context(), *w.Request)).Must(t), "", "a request of another project")
-	if all, err := two.ListSessions(t.Context(), store.SessionQuery{}); len(all) > 0 || err != nil {
-		t.Errorf("listed %+v, %v", all, err)
-	}
+	all := testkit.Get(two.ListSessions(t.Context(), store.SessionQuery{})).Must(t)
+	testkit.True(t, len(all) == 0, "listed %+v", all)
 	w.Status, w.Put[0].Body = "completed", "2"
 	must(t, second(two.WriteSession(t.Context(), w)))
 	must(t, second(two.WriteSession(t.Context(), transition(id, 2))))
 	must(t, second(two.WriteSession(t.Context(), transition("00000001", 1))))
 	must(t, one.LeaveReviews(t.Context(), "r"))
-	if all, err := two.Reviews(t.Context(), id); len(all) != 1 || all[0].Over || err != nil {
-		t.Errorf("the reviews are %+v, %v", all, err)
-	}
+	reviews := testkit.Get(two.Reviews(t.Context(), id)).Must(t)
+	testkit.True(t, len(reviews) == 1 && !reviews[0].Over, "the reviews are %+v", reviews)
 	ended := transition(id, 3)
 	ended.Status = "aborted"
 	must(t, second(two.WriteSession(t.Context(), ended)))

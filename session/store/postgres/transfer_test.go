@@ -132,9 +132,7 @@ func whole(t *testing.T, s *Store, complete bool) {
 		want = textOf(t, shop(), to)
 	}
 	got := textOf(t, to, to)
-	if !slices.Equal(got, want) {
-		t.Fatalf("the store has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.Need(t, slices.Equal(got, want), "the store has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
 // The process of a copy is killed at each point: the database has nothing, or everything.
@@ -149,9 +147,7 @@ func TestCopyKilled(t *testing.T) {
 			}
 			whole(t, s, complete)
 			_, err := transfer.Copy(t.Context(), shop(), s.Side(here))
-			if complete && (err == nil || !strings.Contains(err.Error(), "it has 1 session, 1 task, 1 attempt, 1 request_id of the board of this project already")) || !complete && err != nil {
-				t.Errorf("the same copy again: %v", err)
-			}
+			testkit.True(t, (!complete || err != nil && strings.Contains(err.Error(), "it has 1 session, 1 task, 1 attempt, 1 request_id of the board of this project already")) && (complete || err == nil), "the same copy again: %v", err)
 			whole(t, s, true)
 		})
 	}
@@ -167,9 +163,7 @@ func TestCopiedRows(t *testing.T) {
 		t.Errorf("the definition is %s, %v", data, err)
 	}
 	copied := testkit.Get(sessions.ReadSession(t.Context(), id, -1)).Must(t)
-	if copied.Revision != 3 || copied.Goal != "a\x00b\uFFFD" || copied.Frame != `{"n":3}` || len(copied.Parts) != 1 || copied.Parts[0].Body != `{"x":1}` || *copied.PlaceOf() != here {
-		t.Errorf("the session is %+v", copied)
-	}
+	testkit.True(t, copied.Revision == 3 && copied.Goal == "a\x00b\uFFFD" && copied.Frame == `{"n":3}` && len(copied.Parts) == 1 && copied.Parts[0].Body == `{"x":1}` && *copied.PlaceOf() == here, "the session is %+v", copied)
 	board := s.Database().Board()
 	testkit.Equal(t, testkit.Get(board.Attempt(t.Context(), "a1")).Must(t).Place, here, "the attempt lies")
 	testkit.Equal(t, testkit.Get(board.Task(t.Context(), "t1")).Must(t).Title, "a\x00b\uFFFD", "the task")
@@ -255,9 +249,7 @@ func TestCopyToAFileAndBack(t *testing.T) {
 	mine := testkit.Get(session.PlaceOf(f)).Must(t)
 	file := local.NewFile(f)
 	counts, err := transfer.Copy(t.Context(), s.Side(mine), file)
-	if err != nil || counts.String() != "1 session, 1 task, 1 attempt, 1 request_id of the board" {
-		t.Fatalf("copied %v, %v", counts, err)
-	}
+	testkit.Need(t, err == nil && counts.String() == "1 session, 1 task, 1 attempt, 1 request_id of the board", "copied %v, %v", counts, err)
 	before := textOf(t, file, file)
 	for _, sides := range [][2]transfer.Side{{shop(), file}, {s.Side(mine), file}, {file, s.Side(mine)}} {
 		testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), sides[0], sides[1])).Err(), "of this project already", "copied over something")

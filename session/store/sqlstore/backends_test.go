@@ -241,9 +241,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
 	e, err := b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{})
-	if err != nil || e == nil {
-		t.Fatal("nothing to claim", err)
-	}
+	testkit.Need(t, err == nil && e != nil, "nothing to claim %v", err)
 	return e, returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
 }
 

@@ -27,10 +27,7 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	}
 	c.forward(time.Minute)
 	s, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("New"), Status: new(task.Done)})
-	if err != nil || s.Title != "New" || s.Status != task.Done || *s.Description != "text" || *s.JobName != "job" ||
-		!s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made.Add(time.Minute)) {
-		t.Errorf("%+v %v", s, err)
-	}
+	testkit.True(t, err == nil && s.Title == "New" && s.Status == task.Done && *s.Description == "text" && *s.JobName == "job" && s.CreatedAt.Equal(made) && s.UpdatedAt.Equal(made.Add(time.Minute)), "%+v %v", s, err)
 	equal(t, string(s.Inputs), `{"a":"x"}`)
 	s = returned(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Inputs: json.RawMessage(`{"b":["y"]}`)})).of(t)
 	equal(t, string(s.Inputs), `{"b":["y"]}`)

@@ -104,9 +104,8 @@ func TestStatesNeverChange(t *testing.T) {
 		}
 		testkit.True(t, len(states) >= 60, "seed %d: %d states: hardly anything was tried", seed, len(states))
 		for i, s := range states {
-			if now := wholeOf(t, s); now != were[i] {
-				t.Fatalf("seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
-			}
+			now := wholeOf(t, s)
+			testkit.Need(t, now == were[i], "seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
 			back := testkit.Get(s.Encode()).Must(t)
 			if read, err := Decode(s.SessionID, back); err != nil || read.UpdatedAt != s.UpdatedAt || read.Status != s.Status {
 				t.Fatalf("seed %d: state %d does not read back: %v", seed, i, err)
@@ -137,9 +136,7 @@ func FuzzKeptDefinition(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if def.Job == nil || def.Workflow == nil || !def.Kept {
-			t.Fatalf("%+v", def)
-		}
+		testkit.Need(t, def.Job != nil && def.Workflow != nil && def.Kept, "%+v", def)
 		for _, entry := range def.Workflow.Entries {
 			texts, err := def.KeptTexts(entry)
 			testkit.True(t, err != nil || len(texts) == len(entry), "%d texts of %v", len(texts), entry)

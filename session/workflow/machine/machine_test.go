@@ -105,9 +105,7 @@ func memoryDefinition(t testing.TB, entries [][]string) *Definition {
 	}
 	src += "workflows:\n  - {name: main, summary: s, steps: [" + flow + "]}\n"
 	j, faults := job.Parse("/job", "job.yml", []byte(src))
-	if j == nil {
-		t.Fatalf("%v\n%s", faults, src)
-	}
+	testkit.Need(t, j != nil, "%v\n%s", faults, src)
 	return &Definition{Job: j, Workflow: &j.Workflows[0], Ref: DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}}
 }
 
@@ -166,9 +164,7 @@ func drive(t *testing.T, shape, commands []byte) {
 				same := func(have Outputs) bool { return reflect.DeepEqual(have, out) }
 				if s.Status == Active || stepID != nil {
 					again, err := s.PlanFinish(def, &p.Step.ID, same)
-					if err != nil || again.Replay == nil || again.Replay.Reply != r {
-						t.Fatalf("command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
-					}
+					testkit.Need(t, err == nil && again.Replay != nil && again.Replay.Reply == r, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
 				}
 				if _, err := s.PlanFinish(def, &p.Step.ID, never); err == nil {
 					t.Fatalf("command %d: %s can be finished twice", i, p.Step.ID)
@@ -237,9 +233,7 @@ func (p storedParts) store(t *testing.T, s, before *State) {
 // check holds the state against the model, and its file's form against itself.
 func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 	t.Helper()
-	if s.Status != m.status || s.CurrentEntryIndex != m.at || s.CurrentStepID != m.entries[m.at][0] {
-		t.Fatalf("command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
-	}
+	testkit.Need(t, s.Status == m.status && s.CurrentEntryIndex == m.at && s.CurrentStepID == m.entries[m.at][0], "command %d: %s at %d (%s), want %s at %d", i, s.Status, s.CurrentEntryIndex, s.CurrentStepID, m.status, m.at)
 	for _, e := range m.entries {
 		for _, id := range e {
 			p := s.Progress(id)
@@ -253,13 +247,9 @@ func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 	}
 	data := testkit.Get(s.Encode()).Must(t)
 	back, err := Decode(s.SessionID, data)
-	if err != nil {
-		t.Fatalf("command %d: %v\n%s", i, err, data)
-	}
+	testkit.Need(t, err == nil, "command %d: %v\n%s", i, err, data)
 	again, err := back.Encode()
-	if err != nil || string(again) != string(data) {
-		t.Fatalf("command %d: read and written again it differs:\n%s\n%s", i, data, again)
-	}
+	testkit.Need(t, err == nil && string(again) == string(data), "command %d: read and written again it differs:\n%s\n%s", i, data, again)
 }
 
 func TestMachineAgainstModel(t *testing.T) {
@@ -304,9 +294,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		again, err := s.Encode()
-		if err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
-		}
+		testkit.Need(t, err == nil, "what was read cannot be written: %v", err)
 		if _, err := Decode("00000001", again); err != nil {
 			t.Fatalf("what was written cannot be read: %v\n%s", err, again)
 		}
@@ -375,9 +363,7 @@ steps:
   - {id: a, name: A, description: A, instructions_file: a.md, outputs: {many: {type: files, description: m}, one: {type: file, description: o}}, reviews: []}
   - {id: b, name: B, description: B, instructions_file: b.md, dependencies: [a], inputs: [{file: many, from_step: a}, {file: one, from_step: a}, {file: other.md, from_step: a}], outputs: {}, reviews: []}
 `))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	var paths []string
 	for i := range 1000 {
 		paths = append(paths, fmt.Sprintf("%05d/%s", i, strings.Repeat("x", 94)))

@@ -115,9 +115,7 @@ func TestTheTextsOfASessionAreBounded(t *testing.T) {
 		{fmt.Sprintf("%0*d", MaxText, 3), true}, // it is kept already
 	} {
 		err := s.CheckRoom(outputOf("o", textOf(c.text)))
-		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most") {
-			t.Errorf("%d bytes: %v", len(c.text), err)
-		}
+		testkit.True(t, (err == nil) == c.ok && (err == nil || strings.Contains(err.Error(), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")), "%d bytes: %v", len(c.text), err)
 	}
 }
 
@@ -133,12 +131,10 @@ func TestRule14_TextsInReplies(t *testing.T) {
 		t.Errorf("all_outputs is %.100s", all)
 	}
 	done := testkit.Get(jsontext.Encode(s.CompletedSteps(def)[0].Outputs)).Must(t)
-	if got := string(done); !strings.HasPrefix(got, `{"long":"word word`) || !strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`) {
-		t.Errorf("completed_steps has %s", got)
-	}
-	if got := plainWithin(s.Progress("a").Outputs, 10); len(got[0].Value.Paths[0]) > 300 || got[1].Value.Paths[0] != "one\ntwo" {
-		t.Errorf("texts that are too many: %v", got)
-	}
+	got := string(done)
+	testkit.True(t, strings.HasPrefix(got, `{"long":"word word`) && strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
+	plain := plainWithin(s.Progress("a").Outputs, 10)
+	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo", "texts that are too many: %v", plain)
 }
 
 // A text is shown whole as an input, as far as the reply has room, and by its beginning among completed steps.
@@ -151,13 +147,11 @@ func TestTextsAreShown(t *testing.T) {
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at, Outputs: Outputs{{Key: "a_out", Value: OutputValue{Text: &long}}}}}}}
 	in := s.StepInputs(def, &st)
 	testkit.True(t, *in[0].Value == long && in[0].Omitted == 0 && in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
-	if n := len(*in[1].Value); n != maxRepliedTexts-len(long) || in[1].Omitted != len(long)-n {
-		t.Errorf("the second input has %d bytes, %d omitted", n, in[1].Omitted)
-	}
+	n := len(*in[1].Value)
+	testkit.True(t, n == maxRepliedTexts-len(long) && in[1].Omitted == len(long)-n, "the second input has %d bytes, %d omitted", n, in[1].Omitted)
 	shown := testkit.Get(jsontext.Encode(s.CompletedSteps(def)[0].Outputs)).Must(t)
-	if n := utf8.RuneCount(shown); n > 250 || !bytes.HasPrefix(shown, []byte(`{"a_out":"éé`)) {
-		t.Errorf("%d characters of completed steps: %.50s", n, shown)
-	}
+	n = utf8.RuneCount(shown)
+	testkit.True(t, n <= 250 && bytes.HasPrefix(shown, []byte(`{"a_out":"éé`)), "%d characters of completed steps: %.50s", n, shown)
 	kept := testkit.Get(jsontext.Encode(OutputValue{Text: new("a.md")})).Must(t)
 	var read OutputValue
 	if err := json.Unmarshal(kept, &read); string(kept) != `{"text":"a.md"}` || err != nil || read.Text == nil || *read.Text != "a.md" || read.Paths != nil {

@@ -51,9 +51,7 @@ steps:
 // The commands of a walk, and after each what it answers and where the session is then, are in a golden file.
 func TestWalksThroughForms(t *testing.T) {
 	j, faults := job.Parse("/job", "job.yml", []byte(formsJob))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	for name, commands := range map[string]string{
 		"migrate": `finish - endpoints=["a",7]
 			finish - endpoints=nothing
@@ -292,9 +290,7 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	parse := func(edits ...string) *Definition {
 		source := strings.NewReplacer(edits...).Replace(checkedJob)
 		j, faults := job.Parse("/job", "job.yml", []byte(source))
-		if j == nil {
-			t.Fatalf("%v\n%s", faults, source)
-		}
+		testkit.Need(t, j != nil, "%v\n%s", faults, source)
 		return &Definition{Job: j, Workflow: &j.Workflows[0]}
 	}
 	was := parse()

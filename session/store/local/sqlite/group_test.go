@@ -263,9 +263,7 @@ func TestNoProcessStarves(t *testing.T) {
 	sum := 0
 	for _, c := range both {
 		n, err := strconv.Atoi(c.Line())
-		if err != nil {
-			t.Fatal(err, c.Err.String())
-		}
+		testkit.Need(t, err == nil, "%v %v", err, c.Err.String())
 		made, sum = append(made, n), sum+n
 	}
 	t.Log("tasks made:", made)
@@ -305,9 +303,7 @@ func TestAKillInMidGroupLeavesNothingOfIt(t *testing.T) {
 	b := openAt(t, path, time.Now)
 	s := addTask(t, b, rootOf(t, b), "before")
 	c := another(t, "die", path)
-	if c.Wait() == nil {
-		t.Fatal("the child has ended well")
-	}
+	testkit.Need(t, c.Wait() != nil, "the child has ended well")
 	testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "title")
 	addTask(t, b, rootOf(t, b), "afterwards")
 }

@@ -81,9 +81,7 @@ func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
-	if err != nil || total != 1 {
-		t.Fatal(list, total, err)
-	}
+	testkit.Need(t, err == nil && total == 1, "%v %v %v", list, total, err)
 	return list[0]
 }
 
@@ -107,9 +105,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
 	e, err := b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{})
-	if err != nil || e == nil {
-		t.Fatal("nothing to claim", err)
-	}
+	testkit.Need(t, err == nil && e != nil, "nothing to claim %v", err)
 	s := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
 	return e, s
 }
@@ -176,9 +172,8 @@ const callers = 4
 func another(t testing.TB, role, path string) *testkit.Child {
 	t.Helper()
 	c := testkit.Start(t, roleVariable+"="+role, pathVariable+"="+path)
-	if line := c.Line(); line != "begun" {
-		t.Fatalf("%s says %q; %s", role, line, c.Err.String())
-	}
+	line := c.Line()
+	testkit.Need(t, line == "begun", "%s says %q; %s", role, line, c.Err.String())
 	return c
 }
 

@@ -39,9 +39,8 @@ func TestMigrationByManyServers(t *testing.T) {
 			})
 		}
 		boards.Wait()
-		if got := schemaOf(t, path); got["version"] != fmt.Sprint(want) || got["application"] != fmt.Sprint(applicationID) {
-			t.Errorf("the file has version %s and application %s, want %d and %d", got["version"], got["application"], want, applicationID)
-		}
+		got := schemaOf(t, path)
+		testkit.True(t, got["version"] == fmt.Sprint(want) && got["application"] == fmt.Sprint(applicationID), "the file has version %s and application %s, want %d and %d", got["version"], got["application"], want, applicationID)
 	}
 	openByMany(latest())
 	b := openAt(t, path, noon)

@@ -310,9 +310,7 @@ func TestPanicUndoesAChange(t *testing.T) {
 // The names of the scripts begin with their numbers, without a gap.
 func TestMigrationsAreNumbered(t *testing.T) {
 	names, err := fs.Glob(files, "migrations/*.sql")
-	if err != nil || len(names) != latest() {
-		t.Fatal(names, err)
-	}
+	testkit.Need(t, err == nil && len(names) == latest(), "%v %v", names, err)
 	for i, name := range names {
 		testkit.True(t, strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)), "%s is not migration number %d", name, i+1)
 	}
@@ -329,12 +327,8 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 			run(t, b) // in the middle of the reading
 		}
 	}).AttemptDetails(t.Context(), a.ID)
-	if err != nil || statements < 3 {
-		t.Fatal(statements, err)
-	}
-	if before.Attempt.State != task.Waiting || before.Attempt.LatestSessionID != nil || before.Execution.State != task.Waiting || before.Session != nil {
-		t.Errorf("two moments: %+v %+v", before.Attempt, before.Execution)
-	}
+	testkit.Need(t, err == nil && statements >= 3, "%v %v", statements, err)
+	testkit.True(t, before.Attempt.State == task.Waiting && before.Attempt.LatestSessionID == nil && before.Execution.State == task.Waiting && before.Session == nil, "two moments: %+v %+v", before.Attempt, before.Execution)
 	now := testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t)
 	testkit.True(t, now.Execution.State == task.Running && now.Session != nil, "%+v", now)
 }

@@ -37,9 +37,8 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 			hasty.patience = 400 * time.Millisecond
 			s := addTask(t, b, p, "before")
 			c := another(t, "hold", path)
-			if line := c.Line(); line != "inside" {
-				t.Fatal(line, c.Err.String())
-			}
+			line := c.Line()
+			testkit.Need(t, line == "inside", "%v %v", line, c.Err.String())
 			testkit.Must(t, c.Process.Signal(syscall.SIGSTOP))
 			var all sync.WaitGroup
 			for range callers {
