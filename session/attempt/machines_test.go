@@ -201,7 +201,7 @@ func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
 		made := m1.begin(m1.newTask("! say hello"))
 		taken := m1.begin(m1.newTask("! say hello"), func(a *StartArgs) { a.Executor = "ARGUMENT" })
 		m1.reaches(taken.AttemptID, task.Completed)
-		testkit.Equal(t, other.get(made.AttemptID).State, board.Queued, "a machine that was not to run it has")
+		testkit.Equal(t, other.get(made.AttemptID).State, board.Queued, "at a machine that was not to run it")
 	})
 }
 

@@ -86,10 +86,10 @@ func TestTailOfARun(t *testing.T) {
 	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())}); session.CodeOf(err) != "unknown_execution" || !strings.Contains(err.Error(), "get_run") {
 		t.Errorf("an unknown execution: %v", err)
 	}
-	testkit.Equal(t, s.get(made.RunID).Lead, task.ServerLeads, "get_attempt says lead")
+	testkit.Equal(t, s.get(made.RunID).Lead, task.ServerLeads, "lead in get_attempt")
 	kept := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})).Must(t)
-	testkit.Equal(t, kept.Lead, task.ServerLeads, "get_task says lead")
-	testkit.Equal(t, s.newTask().Lead, task.AgentLeads, "get_task says lead")
+	testkit.Equal(t, kept.Lead, task.ServerLeads, "lead in get_task")
+	testkit.Equal(t, s.newTask().Lead, task.AgentLeads, "lead in get_task")
 }
 
 // A follow-up lets a run go on, with the message as advice, unless it is complete.

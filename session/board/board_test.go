@@ -188,7 +188,7 @@ func TestTaskInputs(t *testing.T) {
 	shown := func(got *Task, want string) {
 		t.Helper()
 		data := testkit.Get(json.Marshal(got.Inputs)).Must(t)
-		testkit.Equal(t, string(data), want, "the inputs are %s", data)
+		testkit.Equal(t, string(data), want)
 	}
 	must(t, json.Unmarshal([]byte(`{"topics":"cats"}`), &a.Inputs))
 	refused(t, testkit.Get(s.CreateTask(ctx, me, a)).Err(), session.ToolError, "bad_inputs", "topics", "What about")

@@ -343,7 +343,7 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		testkit.FailsWith(t, testkit.Get(s.call(over, "me", workflow(t, "w", false, script{}), nil, nil)).Err(), context.Canceled, "err")
+		testkit.FailsWith(t, testkit.Get(s.call(over, "me", workflow(t, "w", false, script{}), nil, nil)).Err(), context.Canceled)
 		s.stop()
 		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)).Err(), session.StateError, "shutting_down")
 		testkit.Equal(t, s.Stats(), (Stats{}))

@@ -186,7 +186,7 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 				testkit.Need(t, n.Running == 1, "%+v: it was not taken up", n)
 				time.Sleep(graceTime + time.Second)
 				p.with(func() {
-					testkit.Equal(t, len(p.cancelled) == 1, c.want == TimedOut, "were cancelled at the source")
+					testkit.Equal(t, len(p.cancelled) == 1, c.want == TimedOut, "cancelled at the source")
 					clear(p.jobs) // the source forgets it
 				})
 				r := mustStatus(t, b.Engine, testID(1))

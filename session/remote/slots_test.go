@@ -59,10 +59,10 @@ func TestThatAWaitingRunBeganIsStored(t *testing.T) {
 		synctest.Wait()
 		second := s.start(workflow(t, "second", false, script{lasts: time.Minute}), `{}`)
 		synctest.Wait()
-		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionWaiting, "while it waits it")
+		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionWaiting, "while it waits")
 		first.wait()
 		synctest.Wait()
-		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionStarting, "while its source is asked it")
+		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionStarting, "while its source is asked")
 		second.wait()
 	})
 }

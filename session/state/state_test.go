@@ -185,7 +185,7 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 	if got, err := other.ID(); err != nil || got == id || other.Dir == now.Dir {
 		t.Errorf("the new project has the id %s in %s (%v)", got, other.Dir, err)
 	}
-	testkit.Equal(t, find(t, moved).Dir, now.Dir, "the moved project has its state, no longer")
+	testkit.Equal(t, find(t, moved).Dir, now.Dir, "the state of the moved project")
 }
 
 // The folder says which project it is of, and must be where that has its state.
@@ -239,7 +239,7 @@ func TestField09_Upwards(t *testing.T) {
 		"my project/repo/src": "my project/repo/src", "my project/with state/src": "my project/with state",
 		"my project/home/work": ".", "home/x": "home/x", "home": "home",
 	} {
-		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "from %s it, expected %s", dir, want)
+		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "from %s", dir)
 	}
 	for link, to := range map[string]string{"into": "my project/app/src", "my project/app/out": "home/x"} {
 		if err := os.Symlink(filepath.Join(top, to), filepath.Join(top, link)); err != nil {
@@ -251,7 +251,7 @@ func TestField09_Upwards(t *testing.T) {
 	}
 	around := filepath.Join(base, "projects", "x-0123456789ab", "worktrees", "some-attempt")
 	must(t, os.MkdirAll(around, 0o755))
-	testkit.Equal(t, Upwards(around), around, "from around worktrees it")
+	testkit.Equal(t, Upwards(around), around, "from around worktrees")
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 { // only root can make a folder of another user
 		must(t, os.Chown(filepath.Join(root, "app"), 12345, -1))
 		testkit.Equal(t, Upwards(filepath.Join(root, "app", "src")), filepath.Join(root, "app", "src"), "it went into the folder of another user")

@@ -52,7 +52,7 @@ func TestGitBranchModes(t *testing.T) {
 		testkit.Need(t, err == nil && r.BeginStep.BranchName == want && r.BeginStep.BranchStatus == machine.BranchCreated, "create: %s, %v, want %s", toJSON(t, r), err, want)
 		p.git("rev-parse", "--verify", "refs/heads/"+want)
 	}
-	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "main", "create switched")
+	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "main", "the branch after create")
 
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: checkout\n") // in effect without a restart
 	p.write("tracked.txt", "2")
@@ -64,7 +64,7 @@ func TestGitBranchModes(t *testing.T) {
 	r, err := begin()
 	testkit.Need(t, err == nil && r.BeginStep.BranchName == "deepwork/alpha-main-i-4" && r.BeginStep.BranchStatus == machine.BranchCheckedOut, "checkout: %s, %v", toJSON(t, r), err)
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "deepwork/alpha-main-i-4")
-	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "@{-1}"), "main", "git checkout - goes")
+	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "@{-1}"), "main", "git checkout - goes to")
 
 	p.write(".git/MERGE_HEAD", "x")
 	refused(t, testkit.Get(begin()).Err(), session.StateError, "git_failed", "a git merge is in progress", "no session was started")
@@ -72,7 +72,7 @@ func TestGitBranchModes(t *testing.T) {
 	p.git("branch", "other")
 	p.git("update-ref", "refs/heads/deepwork/alpha-main-j/x", "HEAD") // no branch can be above it
 	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("j")})).Err(), session.StateError, "git_failed", "no session was started")
-	testkit.Equal(t, len(testkit.Get(p.open().List(ctx)).Must(t)), 6, "sessions, want 6: a refused start has stored one")
+	testkit.Equal(t, len(testkit.Get(p.open().List(ctx)).Must(t)), 6, "sessions")
 }
 
 // Sessions of one name that two servers begin at the same moment get a branch each.
@@ -95,7 +95,7 @@ func TestBranchesOfOneName(t *testing.T) {
 				return
 			}
 			names[i] = r.BeginStep.BranchName
-			testkit.Equal(t, p.record(r.BeginStep.SessionID).BranchName, names[i], "the reply has branch, and the record")
+			testkit.Equal(t, p.record(r.BeginStep.SessionID).BranchName, names[i], "the branch in the record")
 		})
 	}
 	wg.Wait()

@@ -77,7 +77,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	r := p.finish(c, `{"outputs":{"todo":`+toJSON(t, paths)+`}}`)
-	testkit.Equal(t, len(r.ConcurrentSteps), machine.ShownItems-1, "others are shown")
+	testkit.Equal(t, len(r.ConcurrentSteps), machine.ShownItems-1, "others shown")
 	var seen []string
 	var cursor *string
 	for {

@@ -24,7 +24,7 @@ func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	testkit.True(t, r.BeginStep.StepID == "a" && len(r.ConcurrentSteps) == 2 && r.ConcurrentSteps[0].StepID == "b" && r.ConcurrentSteps[0].Instructions == "Do b.\n" && r.ConcurrentSteps[1].StepID == "c", "reply %s", toJSON(t, r))
 	text := r.BeginStep.Instructions
 	for _, w := range []string{"Do a.", "**CONCURRENT STEPS**", "'a', 'b', 'c'", "Task tool"} {
-		testkit.Contains(t, text, w, "the instructions do not say")
+		testkit.Contains(t, text, w)
 	}
 	testkit.True(t, strings.Index(text, "Do a.") <= strings.Index(text, "**CONCURRENT STEPS**"), "the message does not end the instructions")
 	paragraph := text[strings.Index(text, "**CONCURRENT"):]

@@ -48,7 +48,7 @@ func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
 	srv = p.open()
 	c = srv.Connect("local")
 	again := errless(t)(p.finishing(c, toJSON(t, text), `,"step_id":"one","session_id":"`+id+`"`))
-	testkit.Equal(t, toJSON(t, again.BeginStep), toJSON(t, first.BeginStep), "the repetition gives %s", toJSON(t, again))
+	testkit.Equal(t, toJSON(t, again.BeginStep), toJSON(t, first.BeginStep), "the repetition")
 	refused(t, testkit.Get(p.finishing(c, toJSON(t, text[2:]), `,"step_id":"one"`)).Err(), session.StateError, "step_finished", "finished already")
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
 	done := toJSON(t, step.CompletedSteps[0].Outputs)
@@ -177,7 +177,7 @@ func TestRule25_TheSubagentIsNamed(t *testing.T) {
 	r := errless(t)(p.finishing(c, `"the text"`, ""))
 	testkit.True(t, strings.Contains(*r.Feedback, "Spawn a subagent of the type 'skeptic' for the review of report ("), "feedback %s", *r.Feedback)
 	file := testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))).Must(t)
-	testkit.Contains(t, string(file), "- `report`, a text:\n\n> the text\n", "the instructions are\n%s", file)
+	testkit.Contains(t, string(file), "- `report`, a text:\n\n> the text\n")
 }
 
 const (

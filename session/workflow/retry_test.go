@@ -54,7 +54,7 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	testkit.True(t, again.Status == machine.WorkflowComplete && *again.Summary == *first.Summary && strings.Contains(*again.Notice, outer), "the repetition got %s", toJSON(t, again))
 	testkit.Equal(t, toJSON(t, p.record(outer)), before, "the repetition moved the parent")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`).Status, machine.NextStep, "the parent got")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`).Status, machine.NextStep, "the reply of the parent")
 }
 
 func TestRequestIDs(t *testing.T) {
@@ -140,7 +140,7 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	_, final := call("final")
 	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts", "bad.md was read")
 	for _, when := range []string{"at once", "after a restart"} {
-		testkit.Equal(t, testkit.Get(call("void")).Must(t), void, "%s: the first reply, the repetition gave", when)
+		testkit.Equal(t, testkit.Get(call("void")).Must(t), void, "%s: the repetition", when)
 		if _, err := call("final"); err == nil || err.Error() != final.Error() {
 			t.Errorf("%s: the refusal was %v, the repetition gave %v", when, final, err)
 		}

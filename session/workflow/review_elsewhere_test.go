@@ -37,7 +37,7 @@ func TestTwoServersShareAReview(t *testing.T) {
 	for i, r := range replies {
 		testkit.True(t, r != nil && r.Status == machine.NextStep && r.BeginStep.StepID == "two", "server %d: %s", i, toJSON(t, r))
 	}
-	testkit.Equal(t, rev.calls(), 1, "the reviewer was started times")
+	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
 	one := p.record(id).Progress("one")
 	testkit.True(t, len(one.Attempts) == 1 && one.QualityAttempts == 1, "attempts %s", toJSON(t, one.Attempts))
 }
@@ -102,7 +102,7 @@ func TestAStoppedServerLeavesItsReview(t *testing.T) {
 	testkit.Equal(t, p.finish(p.reopen(rev).Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
 	took := time.Since(began)
 	testkit.True(t, took <= 14*time.Second, "it took %v, as long as a killed server's", took)
-	testkit.Equal(t, rev.calls(), 2, "the reviewer was started times")
+	testkit.Equal(t, rev.calls(), 2, "calls of the reviewer")
 }
 
 // A call whose budget is over says that the review runs, wherever it runs.
@@ -120,7 +120,7 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 	rev.unset("wait")
 	testkit.Must(t, await(t, got).err)
 	testkit.Equal(t, p.finish(second.Connect("local"), call).Status, machine.NextStep, "the next call")
-	testkit.Equal(t, rev.calls(), 1, "the reviewer was started times")
+	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
 }
 
 // A call that waits for a review, at either server, is told when the outputs that it handed in are no longer those
@@ -162,7 +162,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 				}
 			}
 			rev.runs(c.reviews)
-			testkit.Equal(t, rev.calls(), c.reviews, "the reviewer was started times")
+			testkit.Equal(t, rev.calls(), c.reviews, "calls of the reviewer")
 			rev.unset("wait")
 			testkit.Must(t, <-done)
 		})

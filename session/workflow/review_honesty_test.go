@@ -84,7 +84,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 			}
 		}
 	}
-	testkit.Equal(t, strict, 1, "the added review has verdicts")
+	testkit.Equal(t, strict, 1, "verdicts of the added review")
 }
 
 func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {

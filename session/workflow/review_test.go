@@ -230,7 +230,7 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 	}()
 	rev.runs(1)
 	leave()
-	testkit.FailsWith(t, (<-left), context.Canceled, "the caller that left got")
+	testkit.FailsWith(t, (<-left), context.Canceled, "the error of the caller that left")
 	rev.unset("wait")
 	testkit.Until(t, "recorded", func() bool { return !p.record(id).Progress("one").Newest().Open() })
 	testkit.Equal(t, p.record(id).CurrentStepID, "one", "the session moved")

@@ -182,7 +182,7 @@ func TestStopThroughALink(t *testing.T) {
 		t.Skip("no symlinks here:", err)
 	}
 	must(t, requestStop(dir, time.Second))
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(victim)).Must(t)), "mine\n", "it has now")
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(victim)).Must(t)), "mine\n")
 }
 
 // What a stored Spec says is not what is run, and a log elsewhere is not written.

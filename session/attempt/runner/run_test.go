@@ -212,7 +212,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 // otherwise the clock counts, which goes on while the machine sleeps.
 func TestEndOf(t *testing.T) {
 	began := time.Now()
-	testkit.Equal(t, endOf(began, began.Add(time.Second)).Sub(began.Round(0)), time.Second, "a second later, and it began at %v", began)
+	testkit.Equal(t, endOf(began, began.Add(time.Second)).Sub(began.Round(0)), time.Second, "of one that began at %v", began)
 	// Read back from its record it has no monotonic part.
 	early := began.Round(0).Add(time.Hour)
 	got := endOf(early, began)

@@ -90,7 +90,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 				r := testkit.Get(k.Inspect(t.Context(), nil)).Must(t)
 				testkit.True(t, !c.made || len(r.Findings) != 0, "inspected: %+v", r)
 				untouched()
-				testkit.Equal(t, strings.Count(gitIn(t, repo, "worktree", "list"), "\n") > 0, c.made, "the worktrees are")
+				testkit.Equal(t, strings.Count(gitIn(t, repo, "worktree", "list"), "\n") > 0, c.made, "there are worktrees")
 			})
 		}
 	}

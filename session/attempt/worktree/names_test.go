@@ -28,7 +28,7 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 	gitIn(t, repo, "branch", "other", "refs/heads/main")
 	for _, branch := range []string{"other", "main"} {
 		gitIn(t, repo, "switch", "-q", branch)
-		testkit.Equal(t, testkit.Get(CurrentBranch(t.Context(), repo)).Must(t), branch, "the current branch, expected")
+		testkit.Equal(t, testkit.Get(CurrentBranch(t.Context(), repo)).Must(t), branch, "the current branch")
 	}
 	testkit.Equal(t, strings.Join(testkit.Get(Branches(t.Context(), repo)).Must(t), " "), "main other", "the branches")
 	for _, way := range ways {

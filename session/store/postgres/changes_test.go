@@ -129,7 +129,7 @@ func TestAForeignTransactionDelaysNothing(t *testing.T) {
 	for n := range 3 {
 		makeChange(t, s, fmt.Sprint(n))
 		ids, next := since(t, s, at)
-		testkit.Same(t, ids, []string{fmt.Sprint(n)}, "followed, want %d", n)
+		testkit.Same(t, ids, []string{fmt.Sprint(n)}, "followed")
 		pruneAll(t, s)
 		if ids, _ := since(t, s, next); len(ids) > 0 {
 			t.Errorf("after the pruning: %v", ids)
@@ -170,7 +170,7 @@ func TestPositionsOfAnotherServer(t *testing.T) {
 	for _, id := range []string{"one", "two"} {
 		makeChange(t, s, id)
 		ids, next := since(t, s, at)
-		testkit.Same(t, ids, []string{id}, "followed, want %s", id)
+		testkit.Same(t, ids, []string{id}, "followed")
 		pruneAll(t, s)
 		if ids, _ := since(t, s, at); !slices.Equal(ids, []string{"reset"}) {
 			t.Errorf("one that had not read what was pruned: %v", ids)
