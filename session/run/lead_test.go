@@ -118,7 +118,9 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 	waits := reaches(board.WaitingForYou)
 	testkit.Equal(t, len(waits.Waits), 1, "waits")
 	w.mu.Lock()
-	w.question.Answer = &machine.Answer{Passed: true}
+	answered := *w.question
+	answered.Answer = &machine.Answer{Passed: true}
+	w.question = &answered
 	w.mu.Unlock()
 	w.moved <- struct{}{}
 	r := reaches(board.Completed)
@@ -136,7 +138,9 @@ func TestARunIsLedToItsEnd(t *testing.T) {
 	testkit.ContainsAll(t, prompts[0], []string{"Ship it.", "# Your step: draft"})
 	testkit.Contains(t, prompts[1], "An agent has worked on this step before", "the second agent is told")
 	testkit.Contains(t, prompts[2], "# Your step: review")
+	w.mu.Lock()
 	g := w.granted[1]
+	w.mu.Unlock()
 	testkit.Same(t, []string{g.Execution, g.Session, g.Step}, []string{r.Steps[1].ExecutionID, "12345678", "draft"}, "the second agent may")
 	testkit.Equal(t, testkit.Get(e.GetTask(t.Context(), me, board.TaskArgs{TaskID: r.TaskID})).Must(t).Status, string(task.InReview))
 }
