@@ -26,12 +26,8 @@ func TestIgnore(t *testing.T) {
 		path := filepath.Join(t.TempDir(), ".gitignore")
 		testkit.Must(t, os.WriteFile(path, []byte(c.there), 0o644))
 		added, err := Ignore(path, lines)
-		if added != c.added || err != nil {
-			t.Errorf("%s: %t, %v", name, added, err)
-		}
-		if got, err := os.ReadFile(path); string(got) != c.want || err != nil {
-			t.Errorf("%s: it holds %q, want %q; %v", name, got, c.want, err)
-		}
+		testkit.True(t, added == c.added && err == nil, "%s: %t, %v", name, added, err)
+		testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), c.want, "%s: it holds", name)
 		if added, err := Ignore(path, lines); added || err != nil {
 			t.Errorf("%s, again: %t, %v", name, added, err)
 		}
@@ -44,9 +40,7 @@ func TestIgnoreMakesAndRefuses(t *testing.T) {
 	if added, err := Ignore(path, Ignored()); !added || err != nil {
 		t.Errorf("%t, %v", added, err)
 	}
-	if got, err := os.ReadFile(path); string(got) != "tmp/\n" || err != nil {
-		t.Errorf("it holds %q; %v", got, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), "tmp/\n", "it holds")
 	if added, err := Ignore(dir, Ignored()); added || err == nil || !strings.Contains(err.Error(), dir+": it is a folder, not a file") {
 		t.Errorf("a folder: %t, %v", added, err)
 	}

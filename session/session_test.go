@@ -37,9 +37,7 @@ func TestWordsAndErrors(t *testing.T) {
 	testkit.Equal(t, err.Error(), "StateError: Waiting: Call it again.")
 	testkit.Same(t, *err.Waiting(), Waiting{"busy", 1000})
 	testkit.FailsWith(t, err, cause)
-	if CodeOf(errors.Join(cause, err)) != "busy" || CodeOf(cause) != "" || err.Details["n"] != 1 || err.Details["m"] != 2 || Wrong("x", "y").Waiting() != nil {
-		t.Errorf("%+v", err)
-	}
+	testkit.True(t, CodeOf(errors.Join(cause, err)) == "busy" && CodeOf(cause) == "" && err.Details["n"] == 1 && err.Details["m"] == 2 && Wrong("x", "y").Waiting() == nil, "%+v", err)
 }
 
 // A project is copied only while no server uses it, and none starts meanwhile.
@@ -58,9 +56,7 @@ func TestServersAreHeldOff(t *testing.T) {
 	testkit.Must(t, m.Leave())
 	testkit.Get(HoldServers(t.Context(), f)).Must(t)()
 	here := testkit.Get(PlaceOf(f)).Must(t)
-	if here.MachineID == "" || here.MachineName == "" || here.Root != f.Root {
-		t.Errorf("%+v", here)
-	}
+	testkit.True(t, here.MachineID != "" && here.MachineName != "" && here.Root == f.Root, "%+v", here)
 }
 
 func TestFoldersOfSessions(t *testing.T) {

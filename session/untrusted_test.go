@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
+
 	"deepwork/catalog/config"
 )
 
@@ -27,9 +29,7 @@ func TestField21_RefusalsNameWhatChanged(t *testing.T) {
 			"sources":    UntrustedSources("/p", cfg, "Not asked:").Error(),
 			"the notice": UntrustedNotice("/p", a),
 		} {
-			if !strings.Contains(text, c.want) || c.want == "" && strings.Contains(text, "Changed since") {
-				t.Errorf("%s, changed %q: %s", what, c.changed, text)
-			}
+			testkit.True(t, strings.Contains(text, c.want) && (c.want != "" || !strings.Contains(text, "Changed since")), "%s, changed %q: %s", what, c.changed, text)
 		}
 	}
 }

@@ -106,6 +106,22 @@ func Works(t testing.TB, err error, what ...any) {
 	}
 }
 
+// True fails the test if what must hold does not. The message says what is wrong then.
+func True(t testing.TB, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Errorf(format, args...)
+	}
+}
+
+// Need is True for what the rest of the test needs: it ends the test.
+func Need(t testing.TB, holds bool, format string, args ...any) {
+	t.Helper()
+	if !holds {
+		t.Fatalf(format, args...)
+	}
+}
+
 // about is the beginning of a message.
 func about(what []any) string {
 	if len(what) == 0 {

@@ -42,9 +42,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	send := FollowUpArgs{Target: the(long.AttemptID), Action: ActionQueue, Prompt: new(costs("0.01"))}
 	testkit.Get(s.FollowUp(ctx, me, send)).Must(t)
 	b := s.ends(s.begin(failed).AttemptID)
-	if b.State != "failed" {
-		t.Fatalf("%+v", b)
-	}
+	testkit.Need(t, b.State == "failed", "%+v", b)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: first.TaskID})).Must(t)
 	next := s.newTask("! say hello")
 	_, repo := s.rootProject()
@@ -61,9 +59,7 @@ func TestBudgetOfCosts(t *testing.T) {
 	own := testkit.Get(s.CreateTask(ctx, eve, board.CreateTaskArgs{ProjectID: next.ProjectID, Title: "x"})).Must(t)
 	_, err := s.StartTaskAttempt(ctx, eve, StartArgs{TaskID: own.TaskID, Executor: "TEST", Repos: start.Repos})
 	refused(t, err, session.StateError, "budget_reached", "attempts.max_cost_usd is 0.3")
-	if strings.Contains(fmt.Sprint(err), "USD") {
-		t.Errorf("it says the costs of others: %v", err)
-	}
+	testkit.True(t, !strings.Contains(fmt.Sprint(err), "USD"), "it says the costs of others: %v", err)
 	// What was queued before waits.
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.reaches(long.AttemptID, task.Waiting)
@@ -83,21 +79,15 @@ func TestBudgetOfCosts(t *testing.T) {
 		}
 		return all
 	}
-	if got := items(); len(got) != 1 || got[0].ID != "attempts.max_cost_usd" || *got[0].Since != *b.EndedAt ||
-		got[0].Title != "Budget reached: 0.35 of 0.3 USD (attempts.max_cost_usd)" {
-		t.Errorf("%+v, since %s", got, *b.EndedAt)
-	}
+	got := items()
+	testkit.True(t, len(got) == 1 && got[0].ID == "attempts.max_cost_usd" && *got[0].Since == *b.EndedAt && got[0].Title == "Budget reached: 0.35 of 0.3 USD (attempts.max_cost_usd)", "%+v, since %s", got, *b.EndedAt)
 	s.stop()
 	s = p.open()
 	start.RequestID = new("again")
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, start)).Err(), session.StateError, "budget_reached", "0.35 USD")
 	p.Configure(upTo(0.355))
-	if r := s.ends(long.AttemptID); r.State != "completed" {
-		t.Errorf("%+v", r)
-	}
-	if got := items(); len(got) != 1 {
-		t.Errorf("%+v", got)
-	}
+	testkit.Equal(t, s.ends(long.AttemptID).State, "completed")
+	testkit.Equal(t, len(items()), 1)
 	p.Configure(upTo(1))
 	started := testkit.Get(s.StartTaskAttempt(ctx, me, start)).Must(t)
 	p.Configure(upTo(0))
@@ -105,9 +95,8 @@ func TestBudgetOfCosts(t *testing.T) {
 	testkit.Equal(t, len(items()), 1, "a limit of 0 is not reached")
 	p.Configure(func(*config.Config) {})
 	s.ends(started.AttemptID)
-	if got := items(); got != nil {
-		t.Errorf("%+v", got)
-	}
+	got = items()
+	testkit.True(t, got == nil, "%+v", got)
 }
 
 // Unknown costs are no cost of 0: they have a limit of their own. With prices, those of later executions are
@@ -213,11 +202,8 @@ func TestOvershootOfBudgets(t *testing.T) {
 	})
 	for _, s := range []*server{one, two} { // and neither starts more
 		b := testkit.Get(s.Store(ctx)).Must(t)
-		if x, err := b.ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load())); x != nil || err != nil {
-			t.Errorf("%+v %v", x, err)
-		}
+		x := testkit.Get(b.ClaimNext(ctx, s.Members.ID(), slots, nil, board.Limits(p.Config.Load()))).Must(t)
+		testkit.True(t, x == nil, "%+v", x)
 	}
-	if ran < 5 || ran > 5+slots-1 {
-		t.Errorf("%d executions of 0.1 USD ran with a budget of 0.5 and %d slots", ran, slots)
-	}
+	testkit.True(t, ran >= 5 && ran <= 5+slots-1, "%d executions of 0.1 USD ran with a budget of 0.5 and %d slots", ran, slots)
 }

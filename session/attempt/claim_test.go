@@ -27,9 +27,7 @@ func TestBranchTakenMeanwhile(t *testing.T) {
 	p.Git(p.Root, "branch", r.WorkspaceBranch)
 	s := p.open()
 	now := s.ends(r.AttemptID)
-	if now.State != "completed" || now.WorkspaceBranch == r.WorkspaceBranch || !strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-") {
-		t.Fatalf("%+v: %s", now, deref(now.Error))
-	}
+	testkit.Need(t, now.State == "completed" && now.WorkspaceBranch != r.WorkspaceBranch && strings.HasPrefix(now.WorkspaceBranch, "deepwork/add-a-basket-"), "%+v: %s", now, deref(now.Error))
 	testkit.Equal(t, p.Git(now.Repos[0].WorktreePath, "symbolic-ref", "--short", "HEAD"), now.WorkspaceBranch, "the branch of the worktree and of the board")
 	testkit.Equal(t, p.Git(p.Root, "rev-parse", r.WorkspaceBranch), p.Git(p.Root, "rev-parse", "main"), "the other's branch was touched")
 }
@@ -61,9 +59,7 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 		return ""
 	})
 	good.Store(true)
-	if now := s.ends(r.AttemptID); now.State != "completed" {
-		t.Errorf("%+v: %s", now, deref(now.Error))
-	}
+	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
 }
 
 // What a crash has left is found where the config once had worktrees, and as soon
@@ -92,9 +88,7 @@ func TestCrashesAreRecoveredInEachFolder(t *testing.T) {
 		}
 	})
 	vanishes(t, journal)
-	if Exists(folder + ".removing") {
-		t.Error("the worktrees are left")
-	}
+	testkit.True(t, !Exists(folder+".removing"), "the worktrees are left")
 }
 
 // Two projects may have their worktrees in one folder.
@@ -113,9 +107,7 @@ func TestProjectsShareAFolderOfWorktrees(t *testing.T) {
 	other := two.open()
 	v := other.ends(other.begin(other.newTask("! say x")).AttemptID) // by then it has recovered
 	other.stop()
-	if v.State != "completed" || !Exists(r.Repos[0].WorktreePath) {
-		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
-	}
+	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent that runs is gone: %+v", v)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	if r := s.ends(r.AttemptID); r.State != "completed" || strings.Join(r.Repos[0].ChangedFiles, " ") != "loose.txt" {
 		t.Errorf("%+v", r)
@@ -138,9 +130,7 @@ func TestAgentOutlivesItsBoard(t *testing.T) {
 	next := p.open()
 	v := next.ends(next.begin(next.newTask("! say x")).AttemptID)
 	next.stop()
-	if v.State != "completed" || !Exists(r.Repos[0].WorktreePath) {
-		t.Errorf("the worktree of an agent that runs is gone: %+v", v)
-	}
+	testkit.True(t, v.State == "completed" && Exists(r.Repos[0].WorktreePath), "the worktree of an agent that runs is gone: %+v", v)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	appears(t, filepath.Join(r.Repos[0].WorktreePath, "late.txt"))
 }
@@ -153,9 +143,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	dir := local{logs: s.State().Logs()}.run(x.AttemptID, x.ID)
 	must(t, os.MkdirAll(dir, 0o700))
 	shim, err := durable.TryLock(filepath.Join(dir, "run.lock")) // one that is about to start its agent
-	if err != nil || shim == nil {
-		t.Fatal(shim, err)
-	}
+	testkit.Need(t, err == nil && shim != nil, "%v %v", shim, err)
 	defer shim.Unlock()
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
@@ -187,8 +175,6 @@ func TestOutcomes(t *testing.T) {
 		"with words":            {runner.Exit{Code: 1, Stderr: "no network\ngiving up", EndedAt: at}, task.Failed, true, "The agent ended with exit code 1. Its last lines on stderr:\nno network\ngiving up"},
 	} {
 		o := outcomeOf(c.exit)
-		if o.State != c.want || (o.ExitCode != nil) != c.code || o.EndedAt == nil || !o.EndedAt.Equal(at) || deref(o.Error) != c.why {
-			t.Errorf("%s: %+v", name, o.Ending)
-		}
+		testkit.True(t, o.State == c.want && (o.ExitCode != nil) == c.code && o.EndedAt != nil && o.EndedAt.Equal(at) && deref(o.Error) == c.why, "%s: %+v", name, o.Ending)
 	}
 }

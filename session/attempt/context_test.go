@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -50,9 +49,7 @@ func TestReq004_GetContext(t *testing.T) {
 	env := map[string]string{config.AttemptEnv: r.AttemptID, config.BoardEnv: s.boardPath()}
 	getenv := func(k string) string { return env[k] }
 	w := board.FindWorkspace(r.Repos[0].WorktreePath, func(string) string { return "" })
-	if w == nil || w.Attempt != r.AttemptID || !w.ByPath {
-		t.Fatalf("the folder of a workspace was not recognized: %+v", w)
-	}
+	testkit.Need(t, w != nil && w.Attempt == r.AttemptID && w.ByPath, "the folder of a workspace was not recognized: %+v", w)
 	if is, err := w.Confirm(ctx, s.Database); !is || err != nil {
 		t.Errorf("the database does not confirm the workspace: %v", err)
 	}
@@ -93,17 +90,13 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s.moves(r.AttemptID, store.Session{ID: "0123abcd", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
 	s.moves(r.AttemptID, store.Session{ID: "0123abce", Job: "other", Workflow: "write", Status: board.WorkflowCompleted, Step: "nested"}) // is not the task's
 	got := testkit.Get(c.GetContext(ctx)).Must(t)
-	if deref(got.WorkflowSessionID) != "0123abcd" || deref(got.WorkflowStep) != "collect" || deref(got.WorkflowStatus) != "active" || deref(got.JobName) != "release" {
-		t.Errorf("%+v", got)
-	}
+	testkit.True(t, deref(got.WorkflowSessionID) == "0123abcd" && deref(got.WorkflowStep) == "collect" && deref(got.WorkflowStatus) == "active" && deref(got.JobName) == "release", "%+v", got)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
-	if now := s.task(v.TaskID); r.State != "completed" || now.Status != "inprogress" || now.LastAttemptFailed || deref(r.WorkflowStep) != "collect" {
-		t.Errorf("%+v %+v", r, now)
-	}
-	if out := s.output(r.AttemptID); !containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete") {
-		t.Errorf("the prompt:\n%s", out)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, r.State == "completed" && now.Status == "inprogress" && !now.LastAttemptFailed && deref(r.WorkflowStep) == "collect", "%+v %+v", r, now)
+	out := s.output(r.AttemptID)
+	testkit.True(t, containsAll(out, "release/write", "start_workflow", "get_context", "workflow_complete"), "the prompt:\n%s", out)
 	must(t, os.Remove(hold))
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! await " + hold)})
 	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect"})
@@ -112,105 +105,7 @@ func TestTaskWaitsForItsWorkflow(t *testing.T) {
 	s.moves(r.AttemptID, store.Session{ID: "99999999", Job: "release", Workflow: "write", Status: board.WorkflowAborted, Step: "collect"})
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(r.AttemptID)
-	if now := s.task(v.TaskID); now.Status != "inreview" {
-		t.Errorf("%+v", now)
-	}
-}
-
-// Where a task names no workflow, its own is the one that is nested in no other;
-// where it names one, that counts wherever it runs.
-func TestNewsOfNestedWorkflows(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
-	project, repo := s.rootProject()
-	for _, c := range []struct {
-		job, workflow *string
-		outer, inner  string
-		want          string
-	}{{nil, nil, "aaaaaaa1", "bbbbbbb1", "aaaaaaa1"}, {new("release"), new("write"), "aaaaaaa2", "bbbbbbb2", "bbbbbbb2"}} {
-		v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "Notes", Description: new("! await " + filepath.Join(p.Root, "never")), JobName: c.job, WorkflowName: c.workflow})).Must(t)
-		r := s.begin(v, func(a *StartArgs) { a.Repos = []RepoArgs{{repo, "main"}} })
-		s.reaches(r.AttemptID, task.Running)
-		inside := testkit.Get(board.OpenContext(r.AttemptID, s.Database)).Must(t)
-		s.moves(r.AttemptID, store.Session{ID: c.outer, Job: "explore", Workflow: "all", Status: board.WorkflowActive, Step: "look"})
-		s.moves(r.AttemptID, store.Session{ID: c.inner, Job: "release", Workflow: "write", Status: board.WorkflowActive, Step: "collect", Parent: c.outer})
-		got := testkit.Get(inside.GetContext(ctx)).Must(t)
-		testkit.Equal(t, deref(got.WorkflowSessionID), c.want, "%v: %+v", deref(c.job), got)
-		testkit.Get(s.StopAttempt(ctx, me, AttemptArgs{Target: the(r.AttemptID)})).Must(t)
-	}
-}
-
-func TestNeedsAttention(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	soon := time.Now().Add(time.Hour)
-	var broken error
-	s := p.open(func(o *Options) {
-		o.Steps = func(_ context.Context, who session.Caller, _ []string) ([]session.AwaitingStep, error) {
-			if who.Identity != me.Identity {
-				return nil, broken
-			}
-			return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}}, broken
-		}
-	})
-	kinds := func(who session.Caller) (all []string) {
-		t.Helper()
-		r := testkit.Get(s.NeedsAttention(ctx, who)).Must(t)
-		if r.Count != len(r.Items) || r.Truncated || r.Items == nil {
-			t.Errorf("%+v", r)
-		}
-		for _, i := range r.Items {
-			all = append(all, i.Kind+" "+i.ID)
-		}
-		return all
-	}
-	if got := kinds(session.Caller{Identity: "eve"}); got != nil {
-		t.Errorf("at first: %v", got)
-	}
-	good, bad := s.newTask("! say hello"), s.newTask("! exit 3")
-	done := s.ends(s.begin(good).AttemptID)
-	failed := s.ends(s.begin(bad).AttemptID)
-	if done.State != "completed" || failed.State != "failed" {
-		t.Fatalf("%+v\n%+v", done, failed)
-	}
-	want := []string{"step_waits 0a1b2c3d", "attempt_failed " + failed.AttemptID, "attempt_to_review " + done.AttemptID}
-	testkit.Same(t, kinds(me), want)
-	if got := kinds(session.Caller{Identity: "eve"}); got != nil {
-		t.Errorf("another caller sees %v", got)
-	}
-	r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
-	if i := r.Items[0]; i.Title != "Step write: A report" || i.Command != "deepwork sessions override 0a1b2c3d write --reason TEXT" || *i.Since != board.Stamp(soon) {
-		t.Errorf("%+v", i)
-	}
-	if i := r.Items[1]; i.Title != bad.Title || i.Command != "deepwork board tail "+board.Short(failed.AttemptID) || *i.Since != *failed.EndedAt {
-		t.Errorf("%+v, want the end of %+v", i, failed)
-	}
-	testkit.Get(s.UpdateTask(ctx, me, board.UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
-	testkit.Same(t, kinds(me), want[:2], "after it was accepted")
-
-	withheld := func(w config.Withheld) func(*config.Config) {
-		return func(c *config.Config) { c.Approval = &config.Approval{Withheld: &w} }
-	}
-	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
-	for name, test := range map[string]struct {
-		config.Withheld
-		title string
-	}{
-		"agents alone": {config.Withheld{Asked: []config.Asked{agents}}, ""},
-		"denied":       {config.Withheld{Asked: []config.Asked{source}, Denied: true}, ""},
-		"a source":     {config.Withheld{Asked: []config.Asked{agents, source}}, "Not approved: agents, workflow_tools.sources.ci"},
-		"a fault":      {config.Withheld{Asked: []config.Asked{source}, Fault: "it is a link."}, "Not approved: workflow_tools.sources.ci. It cannot be approved: it is a link"},
-	} {
-		p.Configure(withheld(test.Withheld))
-		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
-		i := r.Items[len(r.Items)-1]
-		if (i.Kind == board.AttentionUntrusted) != (test.title != "") || i.Kind == board.AttentionUntrusted && (i.Title != test.title || i.Command != "deepwork trust" || len(i.ID) != 16) {
-			t.Errorf("%s: %+v", name, i)
-		}
-	}
-	broken = errors.New("no sessions")
-	testkit.FailsWith(t, testkit.Get(s.NeedsAttention(ctx, me)).Err(), broken)
+	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
 }
 
 // Each item is notified once, by any number of servers, also of a later one; a failure that comes
@@ -255,19 +150,16 @@ func TestNotify(t *testing.T) {
 	}
 	s := p.open(change)
 	want := []string{"step_waits 0a1b2c3d"}
-	if n := notified(want...); n.Project != p.Root || n.Title != "Step write: A report" || deref(n.Since) != board.Stamp(soon) || !strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write") {
-		t.Errorf("%+v", n)
-	}
+	n := notified(want...)
+	testkit.True(t, n.Project == p.Root && n.Title == "Step write: A report" && deref(n.Since) == board.Stamp(soon) && strings.HasPrefix(n.Command, "deepwork sessions override 0a1b2c3d write"), "%+v", n)
 	beside := p.open(change)
 	v := s.newTask("! exit 3")
 	x := s.ends(s.begin(v).AttemptID)
 	want = append(want, "attempt_failed "+x.AttemptID)
-	if n := notified(want...); n.Title != v.Title || deref(n.Since) != *x.EndedAt {
-		t.Errorf("%+v", n)
-	}
-	if dir, err := os.ReadFile(got + ".dir"); err != nil || strings.Contains(string(dir), p.Root) {
-		t.Errorf("it ran in %s, %v", dir, err)
-	}
+	n = notified(want...)
+	testkit.True(t, n.Title == v.Title && deref(n.Since) == *x.EndedAt, "%+v", n)
+	dir := testkit.Get(os.ReadFile(got + ".dir")).Must(t)
+	testkit.True(t, !strings.Contains(string(dir), p.Root), "it ran in %s", dir)
 	s.stop()
 	beside.stop()
 
@@ -292,9 +184,8 @@ func TestNotify(t *testing.T) {
 	})
 	testkit.Equal(t, len(testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items), 4)
 	s.stop() // ends it
-	if n := strings.Count(log.String(), "the command of notify failed"); n != 2 || !strings.Contains(log.String(), "broken") {
-		t.Errorf("%d failures were logged:\n%s", n, log.String())
-	}
+	failures := strings.Count(log.String(), "the command of notify failed")
+	testkit.True(t, failures == 2 && strings.Contains(log.String(), "broken"), "%d failures were logged:\failures%s", failures, log.String())
 	use(`cat >> "$1"`)
 	p.open(change) // what was cut short is notified of again
 	notified(append(want, "attempt_failed "+z.AttemptID)...)

@@ -140,7 +140,7 @@ func rounds(t *testing.T) int {
 	if n, err := strconv.Atoi(os.Getenv("DEEPWORK_CRASH_ROUNDS")); err == nil {
 		return n
 	}
-	return 8
+	return 5
 }
 
 // Killing the server at random moments loses no commit, no
@@ -220,9 +220,7 @@ func (p *project) killOne(t *testing.T, marks string, dice *rand.Rand, ack *ackn
 		}
 	}
 	cmd.Wait()
-	if !killed.Load() {
-		t.Errorf("the server ended without being asked: %v", cmd.ProcessState)
-	}
+	testkit.True(t, killed.Load(), "the server ended without being asked: %v", cmd.ProcessState)
 }
 
 // removeLeftLock does what the error about packed-refs.lock says, if a git that was ended within the moment between
@@ -317,15 +315,11 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		}
 	}
 	for _, file := range ack.followed[attempt] {
-		if Exists(filepath.Join(marks, file)) && read(file) != file {
-			t.Errorf("attempt %s has lost %s", attempt, file)
-		}
+		testkit.True(t, !Exists(filepath.Join(marks, file)) || read(file) == file, "attempt %s has lost %s", attempt, file)
 	}
 	if Exists(filepath.Join(marks, "committed-"+name)) {
 		out, err := testkit.TryGit(s.o.Root, "log", "--branches=deepwork/*", "--format=%s", "--grep=^"+name+"$")
-		if err != nil || out != name {
-			t.Errorf("the commit %s is lost: %q, %v", name, out, err)
-		}
+		testkit.True(t, err == nil && out == name, "the commit %s is lost: %q, %v", name, out, err)
 	}
 	if !there || ack.deleting[id] {
 		return
@@ -338,9 +332,7 @@ func (s *server) checkCrashed(t *testing.T, ack *acknowledged, marks, id, name s
 		states[x.State]++
 	}
 	if !ack.killed[attempt] {
-		if len(states) != 1 || states[task.Completed] == 0 {
-			t.Errorf("attempt %s ended as %v: %s", attempt, states, deref(r.Error))
-		}
+		testkit.True(t, len(states) == 1 && states[task.Completed] != 0, "attempt %s ended as %v: %s", attempt, states, deref(r.Error))
 		for _, file := range ack.followed[attempt] {
 			testkit.Equal(t, read(file), file, "the follow-up of attempt %s did not run", attempt)
 		}

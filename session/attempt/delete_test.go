@@ -1,8 +1,6 @@
 package attempt
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,9 +33,7 @@ func TestNothingIsStartedOfWhatIsDeleted(t *testing.T) {
 	// The first server was killed; the next call is refused, and nothing is gone.
 	p.Git(p.Root, "worktree", "lock", "--reason", "I work here", r.Repos[0].WorktreePath)
 	refused(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), session.StateError, "worktree_in_use", "I work here")
-	if again := s.ends(s.begin(v).AttemptID); again.State != "completed" {
-		t.Errorf("%+v", again)
-	}
+	testkit.Equal(t, s.ends(s.begin(v).AttemptID).State, "completed")
 	p.Git(p.Root, "worktree", "unlock", r.Repos[0].WorktreePath)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 }
@@ -71,19 +67,8 @@ func TestWithoutGit(t *testing.T) {
 	t.Setenv("PATH", filepath.Join(p.Root, "nothing"))
 	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.StateError, "git_failed", "not in PATH", "install git")
 	t.Setenv("PATH", path)
-	if now := s.task(v.TaskID); now.LatestAttemptID != nil || now.Status != "todo" {
-		t.Errorf("%+v", now)
-	}
-}
-
-// A board that another process has locked for long is no fault of the program's.
-func TestLockedBoardIsToldAsOne(t *testing.T) {
-	err := board.Fault("following up", fmt.Errorf("another process has the board locked: %w", context.DeadlineExceeded))
-	refused(t, err, session.StateError, "board_busy", "Waiting: The task board", "locked")
-	if w := err.(*session.Error).Waiting(); w == nil || w.Code != "board_busy" {
-		t.Errorf("board_busy: waiting is %v", w)
-	}
-	testkit.FailsWith(t, board.Fault("following up", context.Canceled), context.Canceled)
+	now := s.task(v.TaskID)
+	testkit.True(t, now.LatestAttemptID == nil && now.Status == "todo", "%+v", now)
 }
 
 // An attempt that is started while the worktrees of others go would be deleted
@@ -95,9 +80,7 @@ func TestDeleteKeepsStartsOut(t *testing.T) {
 	v := s.newTask("! say x")
 	r := s.ends(s.begin(v).AttemptID)
 	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+worktree.NameOf(r.Repos[0].WorktreePath)+".lock"))
-	if err != nil || lock == nil {
-		t.Fatal(lock, err)
-	}
+	testkit.Need(t, err == nil && lock != nil, "%v %v", lock, err)
 	done := make(chan error, 1)
 	go func() { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID}); done <- err }()
 	eventually(t, func() string {
@@ -125,13 +108,9 @@ func TestDeleteTask(t *testing.T) {
 	third := s.begin(s.newTask("! say another task"))
 	third = s.ends(third.AttemptID)
 	r := testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
-	if r.TaskID != v.TaskID || !r.Deleted || len(r.Rescued) != 2 {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Need(t, r.TaskID == v.TaskID && r.Deleted && len(r.Rescued) == 2, "%+v", r)
 	for _, kept := range r.Rescued {
-		if kept.AttemptID != first.AttemptID && kept.AttemptID != second.AttemptID || kept.RepoPath != p.Root || !strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID) {
-			t.Errorf("%+v", kept)
-		}
+		testkit.True(t, (kept.AttemptID == first.AttemptID || kept.AttemptID == second.AttemptID) && kept.RepoPath == p.Root && strings.HasPrefix(kept.Ref, "refs/deepwork/rescue/"+kept.AttemptID), "%+v", kept)
 		testkit.Equal(t, p.Git(p.Root, "rev-parse", kept.Ref), kept.Commit, "%s", kept.Ref)
 		for name, want := range map[string]string{"loose.txt": "loose", "README": "changed", "done.txt": "committed"} {
 			testkit.Equal(t, p.Git(p.Root, "show", kept.Ref+":"+name), want, "%s of %s", name, kept.Ref)
@@ -140,15 +119,9 @@ func TestDeleteTask(t *testing.T) {
 	testkit.Equal(t, p.Git(p.Root, "log", "-1", "--format=%s", first.WorkspaceBranch), "half of it", "the branch")
 	refused(t, testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Err(), session.ToolError, "unknown_task")
 	refused(t, testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(first.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
-	if Exists(first.Repos[0].WorktreePath) || Exists(s.records(first.AttemptID)) {
-		t.Error("folders of the attempt are left")
-	}
-	if !Exists(third.Repos[0].WorktreePath) || s.get(third.AttemptID).State != "completed" {
-		t.Error("another task's attempt is gone")
-	}
-	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 1 {
-		t.Errorf("worktrees:\n%s", list)
-	}
+	testkit.True(t, !Exists(first.Repos[0].WorktreePath) && !Exists(s.records(first.AttemptID)), "folders of the attempt are left")
+	testkit.True(t, Exists(third.Repos[0].WorktreePath) && s.get(third.AttemptID).State == "completed", "another task's attempt is gone")
+	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 1, "worktrees")
 }
 
 // A task whose agent waits or runs is not deleted, and nothing of it is touched.
@@ -201,9 +174,7 @@ func TestStartGivesWayToRemoval(t *testing.T) {
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
 	lock, err := durable.TryLock(filepath.Join(s.State().Worktrees(), ".journal", "locks", "attempt-"+worktree.NameOf(r.Repos[0].WorktreePath)+".lock"))
-	if err != nil || lock == nil {
-		t.Fatal(lock, err)
-	}
+	testkit.Need(t, err == nil && lock != nil, "%v %v", lock, err)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say never")})
 	s.reaches(r.AttemptID, task.Starting)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))

@@ -47,14 +47,11 @@ func TestFullDisk(t *testing.T) {
 	must(t, os.WriteFile(hold, nil, 0o644))
 	proc := testkit.Get(s.local.Find(ctx, r.AttemptID, filepath.Base(dirs[0]))).Must(t)
 	testkit.Get(proc.Wait(ctx)).Must(t)
-	if now := s.get(r.AttemptID); now.State != "running" || now.QueuedFollowUp != nil {
-		t.Errorf("%+v", now)
-	}
+	now := s.get(r.AttemptID)
+	testkit.True(t, now.State == "running" && now.QueuedFollowUp == nil, "%+v", now)
 	must(t, os.Remove(ballast))
 	must(t, os.Remove(rest))
-	if r := s.ends(r.AttemptID); r.State != "completed" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
 	testkit.Equal(t, testkit.Get(s.ListTaskAttempts(ctx, me, board.ListTaskAttemptsArgs{TaskID: v.TaskID})).Must(t).Total, 1, "a refused call made an attempt")
 }
 

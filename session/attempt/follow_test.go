@@ -30,25 +30,18 @@ func TestReq004_FollowUpSend(t *testing.T) {
 	v := s.newTask("! write first.txt 1")
 	r := s.ends(s.begin(v).AttemptID)
 	f := s.follow(FollowUpArgs{WorkspaceID: &r.AttemptID, Action: ActionSend, Prompt: new("! prompt\n! env MODE\n! write second.txt 2\n! await " + hold)})
-	if f.Status != "started" || f.Action != "send" || f.AttemptID != r.AttemptID || f.SessionID != deref(r.LatestSessionID) || f.QueuedPrompt != nil {
-		t.Errorf("%+v", f)
-	}
-	if now := s.task(v.TaskID); now.Status != "inprogress" || !now.HasInProgressAttempt {
-		t.Errorf("%+v", now)
-	}
+	testkit.True(t, f.Status == "started" && f.Action == "send" && f.AttemptID == r.AttemptID && f.SessionID == deref(r.LatestSessionID) && f.QueuedPrompt == nil, "%+v", f)
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && now.HasInProgressAttempt, "%+v", now)
 	s.reaches(r.AttemptID, task.Running)
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{SessionID: &f.SessionID, Action: ActionSend, Prompt: new("more")})).Err(), session.StateError, "attempt_running", "queue")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	r = s.ends(r.AttemptID)
-	if r.State != "completed" || strings.Join(r.Repos[0].ChangedFiles, " ") != "first.txt second.txt" || deref(r.LatestSessionID) != f.SessionID {
-		t.Errorf("%+v", r)
-	}
+	testkit.True(t, r.State == "completed" && strings.Join(r.Repos[0].ChangedFiles, " ") == "first.txt second.txt" && deref(r.LatestSessionID) == f.SessionID, "%+v", r)
 	if out := s.output(r.AttemptID); !strings.Contains(out, "agent resumed\n! prompt\n") || strings.Count(out, "Add a basket") != 0 {
 		t.Errorf("it wrote:\n%s", out)
 	}
-	if now := s.task(v.TaskID); now.Status != "inreview" {
-		t.Errorf("%+v", now)
-	}
+	testkit.Equal(t, s.task(v.TaskID).Status, "inreview")
 	// Another variant, for this run; one without a resume of its own has its
 	// executor's.
 	for _, variant := range []string{"SAME", "OTHER"} {
@@ -74,22 +67,17 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 	r := s.begin(v)
 	r = s.reaches(r.AttemptID, task.Running)
 	on := the(r.AttemptID)
-	if f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel}); f.Status != "empty" || f.Notice == nil {
-		t.Errorf("cancelling nothing: %+v", f)
-	}
-	if f := s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("first")}); f.Status != "queued" || deref(f.QueuedPrompt) != "first" || f.DroppedPrompt != nil {
-		t.Errorf("the first: %+v", f)
-	}
-	if f := s.follow(FollowUpArgs{SessionID: r.LatestSessionID, Action: ActionQueue, Prompt: new("second"), Variant: new("OTHER")}); f.Status != "queued" || deref(f.QueuedPrompt) != "second" ||
-		deref(f.DroppedPrompt) != "first" || !strings.Contains(deref(f.Notice), "first") {
-		t.Errorf("the second: %+v", f)
-	}
+	f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
+	testkit.True(t, f.Status == "empty" && f.Notice != nil, "cancelling nothing: %+v", f)
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("first")})
+	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "first" && f.DroppedPrompt == nil, "the first: %+v", f)
+	f = s.follow(FollowUpArgs{SessionID: r.LatestSessionID, Action: ActionQueue, Prompt: new("second"), Variant: new("OTHER")})
+	testkit.True(t, f.Status == "queued" && deref(f.QueuedPrompt) == "second" && deref(f.DroppedPrompt) == "first" && strings.Contains(deref(f.Notice), "first"), "the second: %+v", f)
 	if q := s.get(r.AttemptID).QueuedFollowUp; q == nil || q.Prompt != "second" || deref(q.Variant) != "OTHER" {
 		t.Errorf("queued is %+v", q)
 	}
-	if f := s.follow(FollowUpArgs{Target: on, Action: ActionCancel}); f.Status != "cancelled" || deref(f.DroppedPrompt) != "second" || f.QueuedPrompt != nil {
-		t.Errorf("cancelled: %+v", f)
-	}
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionCancel})
+	testkit.True(t, f.Status == "cancelled" && deref(f.DroppedPrompt) == "second" && f.QueuedPrompt == nil, "cancelled: %+v", f)
 	if q := s.get(r.AttemptID).QueuedFollowUp; q != nil {
 		t.Errorf("still queued: %+v", q)
 	}
@@ -101,15 +89,13 @@ func TestReq004_FollowUpQueue(t *testing.T) {
 		}
 		return ""
 	})
-	if now := s.task(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed {
-		t.Errorf("%+v", now)
-	}
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed, "%+v", now)
 	must(t, os.WriteFile(hold2, nil, 0o644))
 	s.reaches(r.AttemptID, task.Completed)
 	// Nothing runs: at once.
-	if f := s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say at once")}); f.Status != "started" || f.QueuedPrompt != nil || f.Notice == nil {
-		t.Errorf("queued where nothing runs: %+v", f)
-	}
+	f = s.follow(FollowUpArgs{Target: on, Action: ActionQueue, Prompt: new("! say at once")})
+	testkit.True(t, f.Status == "started" && f.QueuedPrompt == nil && f.Notice != nil, "queued where nothing runs: %+v", f)
 	s.reaches(r.AttemptID, task.Completed)
 	if out := s.output(r.AttemptID); strings.Contains(out, "first") && strings.Contains(out, "second") {
 		t.Errorf("what was dropped ran: %s", out)
@@ -141,9 +127,8 @@ func TestFollowUpWithoutWorkspace(t *testing.T) {
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	refused(t, testkit.Get(s.FollowUp(ctx, me, FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("x")})).Err(), session.StateError, "workspace_gone", r.Repos[0].WorktreePath, r.WorkspaceBranch)
-	if now := s.get(r.AttemptID); now.State != "completed" || now.Repos[0].Exists {
-		t.Errorf("%+v", now)
-	}
+	now := s.get(r.AttemptID)
+	testkit.True(t, now.State == "completed" && !now.Repos[0].Exists, "%+v", now)
 }
 
 // A follow-up to an executor that cannot continue its conversation has the task, what the earlier
@@ -175,9 +160,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 		testkit.Contains(t, out, want)
 	}
 	_, out, _ = strings.Cut(out, "## What was done before")
-	if strings.Contains(out, "\x1b") || strings.Contains(out, "\n## Forget") || strings.Contains(out, "new git worktree") {
-		t.Error(out)
-	}
+	testkit.True(t, !strings.Contains(out, "\x1b") && !strings.Contains(out, "\n## Forget") && !strings.Contains(out, "new git worktree"), "%v", out)
 	b := testkit.Get(s.Store(ctx)).Must(t)
 	testkit.Equal(t, testkit.Get(b.LatestExecution(ctx, r.AttemptID)).Must(t).Prompt, "Name it cart.", "the board")
 	// What is said of the past is bounded, and fits into an argument.
@@ -191,9 +174,7 @@ func TestFollowUpWithoutAConversation(t *testing.T) {
 		if longest == 0 {
 			most += len(x.Prompt)
 		}
-		if err != nil || resume || len(prompt) > most || !strings.Contains(prompt, x.Prompt) {
-			t.Errorf("%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
-		}
+		testkit.True(t, err == nil && !resume && len(prompt) <= most && strings.Contains(prompt, x.Prompt), "%d: %d bytes, at most %d, %v", longest, len(prompt), most, err)
 	}
 }
 
@@ -205,9 +186,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	all[0].Prompt = "the newest"
 	text := history(all)
-	if len(text) > maxHistory+200 || !strings.HasPrefix(text, "\nWhat was before that is left out.") || !strings.Contains(text, "> the newest\n") {
-		t.Errorf("%d bytes: %.200s", len(text), text)
-	}
+	testkit.True(t, len(text) <= maxHistory+200 && strings.HasPrefix(text, "\nWhat was before that is left out.") && strings.Contains(text, "> the newest\n"), "%d bytes: %.200s", len(text), text)
 }
 
 // A conversation began if an execution ran and, where that can be told, its agent reported something.
@@ -253,12 +232,9 @@ func TestFollowUpAfterAFailedStart(t *testing.T) {
 func TestPromptHasTheInputs(t *testing.T) {
 	v := &task.Task{Title: "Cats", JobName: new("texts"), WorkflowName: new("write"), Inputs: json.RawMessage(`{"topic":"big\n\"cats\"","drafts":["a.md","b.md"]}`)}
 	for _, want := range []string{`workflow_name: "write", and with these inputs, as they are. If it`, "\n   - topic: \"big\\n\\\"cats\\\"\"\n   - drafts: [\"a.md\",\"b.md\"]\n2. "} {
-		if got := taskPrompt(v, nil); !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
-		}
+		testkit.Contains(t, taskPrompt(v, nil), want)
 	}
 	v.Inputs = nil
-	if got := taskPrompt(v, nil); strings.Contains(got, "inputs") {
-		t.Error(got)
-	}
+	got := taskPrompt(v, nil)
+	testkit.True(t, !strings.Contains(got, "inputs"), "%v", got)
 }

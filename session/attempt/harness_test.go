@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "server" {
 		os.Exit(serverMain(os.Args[2:]))
 	}
-	attempttest.Main(m, onlyFiles)
+	attempttest.Main(m, onPostgres)
 }
 
 var must, refused, asJSON = testkit.Must, attempttest.Refused, attempttest.JSON
@@ -83,9 +83,8 @@ func (s *server) stop() {
 	s.done = true
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if stuck := s.Close(bounded); stuck != nil {
-		s.t.Errorf("did not end: %v", stuck)
-	}
+	stuck := s.Close(bounded)
+	testkit.True(s.t, stuck == nil, "did not end: %v", stuck)
 	if s.stores != nil {
 		must(s.t, s.stores.Close(bounded))
 	}
@@ -274,34 +273,10 @@ func (s *server) records(attempt string) string {
 	return local{logs: s.State().Logs()}.records(attempt)
 }
 
-// onlyFiles are the tests that are about files, with the reason. The others run with PostgreSQL, too.
-var onlyFiles = map[string]string{
-	"TestFullDisk":                   "the disk of the board's file is full",
-	"TestInspectBoard":               "it changes the rows of SQLite",
-	"TestInspectChangesNothing":      "it compares the files of a board",
-	"TestBoardOfAWorkspaceElsewhere": "it changes the rows of SQLite",
-	"TestEndedWithoutServer":         "it sets the clock of SQLite",
-}
-
-func init() {
-	for name := range strings.FieldsSeq(anyStore) {
-		onlyFiles[name] = "it is about git, agents, their records, or arguments, and what it stores is tested by package storetest"
-	}
-}
-
-const anyStore = `
-	TestARemovalThatIsNotAnswered TestAgentOutlivesItsBoard TestAnAgentEndsAfterItBegan TestAnAgentIsItsMaker TestAnExecutorThatIsAService
-	TestArgumentsAreFlat TestAttemptFails TestAutoStartRefused TestBlockedTask TestBudgetOfCosts TestBudgetOfUnknownCosts
-	TestClaimedWhileTheConfigIsBad TestCostsOfTwoExecutors TestCrashesAreRecoveredInEachFolder TestDeleteIsFinishedByRepetition
-	TestDeleteRunningTask TestDeleteTask TestEarlierExecutionsStayVisible TestFailedBeforeItsWorkspace TestFindEndsWithItsContext
-	TestFoldersOfWorktrees TestFollowUpAfterAFailedStart TestFollowUpWithoutAConversation TestFollowUpWithoutWorkspace TestHasConversation
-	TestHistoryIsBounded TestIgnore TestInspectWell TestInspectWorktrees TestInterrupted TestLeadOfATaskIsChecked TestLeaderPanics
-	TestLimitsAreRead TestLimitsAreWaitedForEverLonger TestListExecutors TestLockedBoardIsToldAsOne TestLogsThatAreLinks
-	TestMessageThatBeginsLikeAnOption TestMessageWithoutAnEnd TestMessagesByPage TestNeedsAttention TestNoProgramOfARepositoryRuns
-	TestNothingIsSaidOfOthersAttempts TestNotify TestOutcomes TestOutputAndCostOfAgents TestOutputOfAWaitingExecution TestOvershootOfBudgets
-	TestOwnStatusIsKept TestPreparedFolderOfWorktrees TestProjectsShareAFolderOfWorktrees TestPromptAsArgument TestRecordsBehindALink
-	TestRecordsRemoved TestReq004_EveryFieldIsDescribed TestReq004_FollowUpSend TestReq004_FollowUpWithoutSession
-	TestResumeOfARunThatNeverBegan TestResumeOfARunWithoutAWorkspace TestRunCrashes TestSetupFails TestSetupOfABranchIsNotTheApprovedOne
-	TestSeveralRepos TestStartGivesWayToRemoval TestStartOnce TestStartingAgentsNeedsTheRight TestStateOfAWorkspaceIsRemoved TestStop
-	TestStopBehindLinks TestStopWaiting TestStopWhileStarting TestTail TestTailOfARun TestTaskWaitsForItsWorkflow
-	TestTasksOfAnAgentAreItsMakers TestTheEndOfTheOutput TestWithoutGit TestWrongArguments`
+// onPostgres are the tests that run with PostgreSQL, too: those about servers that share a project. The others are about
+// git, agents, their records or arguments, and what they store is tested with the stores.
+const onPostgres = `
+	TestABoardThatOthersChange TestACopyBringsItsWorktrees TestAMachineStopsWhenItIsBack TestAMachineTakesOnlyWhatItHas
+	TestAMachineThatIsGone TestAgentOutlivesServer TestAnAttemptOnAnotherMachine TestAttemptRuns TestDeleteKeepsStartsOut
+	TestDeletingWhatIsOnAMachineThatIsGone TestInspectOnMachines TestNothingIsStartedOfWhatIsDeleted TestReq004_FollowUpQueue
+	TestSettle TestStopElsewhere TestTheStoreIsAwaySinceAChange`

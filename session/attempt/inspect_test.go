@@ -54,9 +54,7 @@ func (p *project) finds(want ...string) {
 	for _, w := range want {
 		ok = ok && slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, w) })
 	}
-	if !ok {
-		p.T.Errorf("found\n  %s\nand is to find %d:\n  %s", strings.Join(got, "\n  "), len(want), strings.Join(want, "\n  "))
-	}
+	testkit.True(p.T, ok, "found\n  %s\nand is to find %d:\n  %s", strings.Join(got, "\n  "), len(want), strings.Join(want, "\n  "))
 }
 
 // sql changes rows of the board behind its back.
@@ -72,9 +70,7 @@ func (p *project) sql(statements string) {
 func TestInspectWell(t *testing.T) {
 	p := newProject(t)
 	p.finds()
-	if Exists(filepath.Join(p.Root, ".deepwork")) {
-		t.Error("looking has made a .deepwork")
-	}
+	testkit.True(t, !Exists(filepath.Join(p.Root, ".deepwork")), "looking has made a .deepwork")
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! write a.txt a", "! await "+hold))
@@ -96,9 +92,7 @@ func TestInspectWell(t *testing.T) {
 	last := p.open()
 	kept := testkit.Get(last.DeleteTask(ctx, me, DeleteArgs{TaskID: last.get(r.AttemptID).TaskID})).Must(t)
 	last.stop()
-	if len(kept.Rescued) != 1 {
-		t.Fatalf("%+v", kept)
-	}
+	testkit.Need(t, len(kept.Rescued) == 1, "%+v", kept)
 	p.finds()
 	bounded, cancel := context.WithCancel(ctx)
 	cancel()
@@ -158,9 +152,8 @@ func TestInspectBoard(t *testing.T) {
 		torn[i] = 0xee
 	}
 	must(t, os.WriteFile(board, torn, 0o600))
-	if got := p.inspect(); len(got) == 0 || !strings.Contains(got[0], "board.db") {
-		t.Errorf("a damaged page: %v", got)
-	}
+	got := p.inspect()
+	testkit.True(t, len(got) != 0 && strings.Contains(got[0], "board.db"), "a damaged page: %v", got)
 	must(t, os.WriteFile(board, good[:100], 0o600))
 	p.finds("the database cannot be read: ")
 	must(t, os.WriteFile(board, good, 0o600))
@@ -180,9 +173,7 @@ func TestInspectWorktrees(t *testing.T) {
 	replace := func(old, with string) {
 		t.Helper()
 		text := strings.ReplaceAll(string(written), old, with)
-		if text == string(written) {
-			t.Fatalf("the journal has no %s", old)
-		}
+		testkit.Need(t, text != string(written), "the journal has no %s", old)
 		must(t, os.WriteFile(journal, []byte(text), 0o600))
 	}
 	half := "the worktrees of attempt " + r.AttemptID + " are half-done: "
@@ -258,17 +249,11 @@ func TestInspectChangesNothing(t *testing.T) {
 	}
 	before := list(p.Root) + list(state.Of(p.Root).Dir)
 	p.finds()
-	if after := list(p.Root) + list(state.Of(p.Root).Dir); after != before {
-		t.Errorf("before\n%s\nafter\n%s", before, after)
-	}
+	testkit.Equal(t, list(p.Root)+list(state.Of(p.Root).Dir), before)
 	before = list(dead) + list(killed.Dir)
 	found := testkit.Get(p.inspectAt(ctx, killed)).Must(t)
-	if after := list(dead) + list(killed.Dir); after != before {
-		t.Errorf("before\n%s\nafter\n%s", before, after)
-	}
-	if !slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }) {
-		t.Errorf("attempt %s was not seen: %+v", r.AttemptID, found)
-	}
+	testkit.Equal(t, list(dead)+list(killed.Dir), before)
+	testkit.True(t, slices.ContainsFunc(found.Counts, func(c session.Count) bool { return c.What == "attempt" && c.N == 1 }), "attempt %s was not seen: %+v", r.AttemptID, found)
 }
 
 // Looking at a repository, and at what an attempt changed, runs no program that its

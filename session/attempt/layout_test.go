@@ -25,9 +25,7 @@ func newVictim(t *testing.T) (dir string, untouched func()) {
 		t.Helper()
 		text, err := os.ReadFile(filepath.Join(dir, "profile"))
 		list, _ := os.ReadDir(dir)
-		if string(text) != "mine\n" || err != nil || len(list) != 2 {
-			t.Errorf("outside there is %v, with %q (%v)", list, text, err)
-		}
+		testkit.True(t, string(text) == "mine\n" && err == nil && len(list) == 2, "outside there is %v, with %q (%v)", list, text, err)
 	}
 }
 
@@ -53,13 +51,9 @@ func TestBoardOfAWorkspaceElsewhere(t *testing.T) {
 		testkit.Equal(t, now.State, "failed")
 		testkit.Contains(t, deref(now.Error), "Checking the workspace failed")
 	}
-	if Exists(filepath.Join(elsewhere, "planted.txt")) || Exists(filepath.Join(home, "planted.txt")) {
-		t.Error("an agent ran outside")
-	}
+	testkit.True(t, !Exists(filepath.Join(elsewhere, "planted.txt")) && !Exists(filepath.Join(home, "planted.txt")), "an agent ran outside")
 	testkit.Fails(t, testkit.Get(first.DeleteTask(ctx, me, DeleteArgs{TaskID: first.get(r.AttemptID).TaskID})).Err(), "", "a worktree without a journal was removed")
-	if !Exists(filepath.Join(elsewhere, ".git")) {
-		t.Error("a folder outside is gone")
-	}
+	testkit.True(t, Exists(filepath.Join(elsewhere, ".git")), "a folder outside is gone")
 	must(t, os.RemoveAll(filepath.Join(home, r.AttemptID)))
 	untouched()
 }
@@ -89,13 +83,9 @@ func TestPreparedFolderOfWorktrees(t *testing.T) {
 			s := p.open(func(o *Options) { o.Logger = nil })
 			v := s.newTask("! write a.txt x")
 			r := s.ends(s.begin(v).AttemptID)
-			if (r.State == "completed") != (at == "") || at != "" && !strings.Contains(deref(r.Error), "was not made by deepwork") {
-				t.Errorf("%+v: %s", r, deref(r.Error))
-			}
+			testkit.True(t, (r.State == "completed") == (at == "") && (at == "" || strings.Contains(deref(r.Error), "was not made by deepwork")), "%+v: %s", r, deref(r.Error))
 			_, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})
-			if (err == nil) != (at == "") {
-				t.Errorf("deleted: %v", err)
-			}
+			testkit.True(t, (err == nil) == (at == ""), "deleted: %v", err)
 			s.stop()
 			p.inspect()
 			untouched()
@@ -116,9 +106,8 @@ func TestLogsThatAreLinks(t *testing.T) {
 	}
 	testkit.Fails(t, testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID)})).Err(), "not a folder that deepwork made")
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say again")})
-	if now := s.ends(r.AttemptID); now.State != "failed" || !strings.Contains(deref(now.Error), "not a folder that deepwork made") {
-		t.Errorf("%+v: %s", now, deref(now.Error))
-	}
+	now := s.ends(r.AttemptID)
+	testkit.True(t, now.State == "failed" && strings.Contains(deref(now.Error), "not a folder that deepwork made"), "%+v: %s", now, deref(now.Error))
 	l := local{runner.Runner{Shim: []string{os.Args[0], runner.ShimCommand}}, s.State().Logs()}
 	for _, id := range []string{"..", "../../x", "a/b", home} {
 		testkit.Fails(t, l.Remove(id), "", "%s was removed", id)
@@ -135,9 +124,7 @@ func TestStateOfAWorkspaceIsRemoved(t *testing.T) {
 	r := s.ends(s.begin(v).AttemptID)
 	f := testkit.Get(state.Find(r.Repos[0].WorktreePath)).Must(t)
 	must(t, f.Make())
-	if f.Dir == s.State().Dir || !Exists(f.Dir) {
-		t.Fatal(f.Dir)
-	}
+	testkit.Need(t, f.Dir != s.State().Dir && Exists(f.Dir), "%v", f.Dir)
 	testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Must(t)
 	if Exists(f.Dir) || !Exists(s.State().Dir) {
 		t.Errorf("%s is there: %v; the project's: %v", f.Dir, Exists(f.Dir), Exists(s.State().Dir))
@@ -175,11 +162,7 @@ func TestSetupOfABranchIsNotTheApprovedOne(t *testing.T) {
 	s := p.open()
 	for branch, want := range map[string]task.AttemptState{"good": task.Completed, "evil": task.Failed} {
 		r := s.ends(s.begin(s.newTask("! say hello"), func(a *StartArgs) { a.Repos[0].TargetBranch = branch }).AttemptID)
-		if r.State != board.ExecutionState(want) || want == task.Failed && !strings.Contains(deref(r.Error), "deepwork trust") {
-			t.Errorf("%s: %+v, %s", branch, r, deref(r.Error))
-		}
+		testkit.True(t, r.State == board.ExecutionState(want) && (want != task.Failed || strings.Contains(deref(r.Error), "deepwork trust")), "%s: %+v, %s", branch, r, deref(r.Error))
 	}
-	if Exists(mark) {
-		t.Error("the program of the branch ran")
-	}
+	testkit.True(t, !Exists(mark), "the program of the branch ran")
 }

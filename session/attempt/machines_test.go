@@ -137,15 +137,11 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		m1 := p1.machine("aaaa", f)
 		gate := filepath.Join(t.TempDir(), "gate")
 		made := m1.begin(m1.newTask("! write note.txt from afar", "! env SHARED", "! say it works", "! await "+gate))
-		if made.State != board.Queued || !strings.Contains(deref(made.Notice), "executor TEST") {
-			t.Fatalf("it was not left to another machine: %+v", made)
-		}
+		testkit.Need(t, made.State == board.Queued && strings.Contains(deref(made.Notice), "executor TEST"), "it was not left to another machine: %+v", made)
 		away := new(atomic.Bool)
 		m2 := p2.machine("bbbb", f, func(o *Options) { o.Stores.Database = fadingStore{o.Stores.Database, new(atomic.Bool), away} })
 		got := m1.reaches(made.AttemptID, task.Running)
-		if !strings.Contains(deref(got.Notice), m2.place.Describe()) || !strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()) {
-			t.Errorf("it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
-		}
+		testkit.True(t, strings.Contains(deref(got.Notice), m2.place.Describe()) && strings.HasPrefix(got.Repos[0].WorktreePath, m2.State().Worktrees()), "it does not say where it is: %s, %+v", deref(got.Notice), got.Repos)
 		b := testkit.Get(m1.Store(ctx)).Must(t)
 		a := testkit.Get(b.Attempt(ctx, made.AttemptID)).Must(t)
 		testkit.Equal(t, a.Place, m2.place, "the attempt")
@@ -158,35 +154,26 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		})
 
 		stopped, err := m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})
-		if err != nil || stopped.State != board.Stopped {
-			t.Fatalf("stopping: %+v, %v", stopped, err)
-		}
+		testkit.Need(t, err == nil && stopped.State == board.Stopped, "stopping: %+v, %v", stopped, err)
 		testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(p1.Root, "note.txt"))).Err(), "", "it ran on the first machine")
 
 		away.Store(true) // also at the end of the follow-up, whose changes are saved nevertheless
 		r, err := m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say once more\n! write more.txt later")})
-		if err != nil || r.Status != FollowUpStarted {
-			t.Fatalf("following up: %+v, %v", r, err)
-		}
-		if end := m1.reaches(made.AttemptID, task.Completed); end.ExitCode == nil || *end.ExitCode != 0 {
-			t.Errorf("the follow-up: %+v", end)
-		}
+		testkit.Need(t, err == nil && r.Status == FollowUpStarted, "following up: %+v, %v", r, err)
+		end := m1.reaches(made.AttemptID, task.Completed)
+		testkit.True(t, end.ExitCode != nil && *end.ExitCode == 0, "the follow-up: %+v", end)
 		if out := m1.output(made.AttemptID); !containsAll(out, "it works", "agent resumed", "once more", "done") {
 			t.Errorf("the output at the end lacks something: %s", out)
 		}
 		tail, err := m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), Limit: new(1), Raw: new(true)})
-		if err != nil || len(tail.Entries) != 1 || tail.NextIndex != tail.Entries[0].Index {
-			t.Fatalf("the last line: %+v, %v", tail, err)
-		}
+		testkit.Need(t, err == nil && len(tail.Entries) == 1 && tail.NextIndex == tail.Entries[0].Index, "the last line: %+v, %v", tail, err)
 		if tail, err = m1.TailAttempt(ctx, me, TailArgs{Target: the(made.AttemptID), AfterIndex: &tail.NextIndex, Raw: new(true)}); err != nil || len(tail.Entries) != 0 {
 			t.Errorf("after the last line: %+v, %v", tail, err)
 		}
 		shared := testkit.Get(m1.Store(ctx)).Must(t)
 		at := testkit.Get(shared.Attempt(ctx, made.AttemptID)).Must(t)
 		diffs, notice, err := SavedDiff(ctx, shared, at, 10_000)
-		if err != nil || len(diffs) != 1 || !containsAll(diffs[0].Diff, "+from afar", "+later") || !strings.Contains(notice, m2.place.Describe()) {
-			t.Errorf("the changes: %+v, %q, %v", diffs, notice, err)
-		}
+		testkit.True(t, err == nil && len(diffs) == 1 && containsAll(diffs[0].Diff, "+from afar", "+later") && strings.Contains(notice, m2.place.Describe()), "the changes: %+v, %q, %v", diffs, notice, err)
 		if diffs, _, err = SavedDiff(ctx, shared, at, 30); err != nil || !diffs[0].Truncated || len(diffs[0].Diff) > 30 {
 			t.Errorf("a part of the changes: %+v, %v", diffs, err)
 		}
@@ -198,12 +185,8 @@ func TestAnAttemptOnAnotherMachine(t *testing.T) {
 		for tries := 0; session.CodeOf(err) == codes.NotRemoved && tries < 5; tries++ { // the other machine is slow
 			gone, err = m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
 		}
-		if err != nil || len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p2.Root || gone.Notice != nil {
-			t.Fatalf("deleting: %+v, %v", gone, err)
-		}
-		if Exists(got.Repos[0].WorktreePath) || Exists(m2.records(made.AttemptID)) {
-			t.Error("the worktree or the log is still there")
-		}
+		testkit.Need(t, err == nil && len(gone.Rescued) == 1 && gone.Rescued[0].RepoPath == p2.Root && gone.Notice == nil, "deleting: %+v, %v", gone, err)
+		testkit.True(t, !Exists(got.Repos[0].WorktreePath) && !Exists(m2.records(made.AttemptID)), "the worktree or the log is still there")
 	})
 }
 
@@ -218,9 +201,7 @@ func TestAMachineTakesOnlyWhatItHas(t *testing.T) {
 		made := m1.begin(m1.newTask("! say hello"))
 		taken := m1.begin(m1.newTask("! say hello"), func(a *StartArgs) { a.Executor = "ARGUMENT" })
 		m1.reaches(taken.AttemptID, task.Completed)
-		if r := other.get(made.AttemptID); r.State != board.Queued {
-			t.Errorf("a machine that was not to run it has: %+v", r)
-		}
+		testkit.Equal(t, other.get(made.AttemptID).State, board.Queued, "at a machine that was not to run it")
 	})
 }
 
@@ -241,14 +222,11 @@ func TestAMachineThatIsGone(t *testing.T) {
 		m2.die()
 		f.gone(m2.place, 50*time.Second)
 		refused(t, testkit.Get(m1.StopAttempt(ctx, me, AttemptArgs{the(made.AttemptID)})).Err(), session.StateError, "machine_gone", "bbbb")
-		if x := m1.latest(made.AttemptID); x.State != task.Running || x.StopAsked != nil {
-			t.Errorf("given up too early, or asked to stop by a call that was refused: %+v", x)
-		}
+		x := m1.latest(made.AttemptID)
+		testkit.True(t, x.State == task.Running && x.StopAsked == nil, "given up too early, or asked to stop by a call that was refused: %+v", x)
 		f.gone(m2.place, 101*time.Second)
 		r := m1.reaches(made.AttemptID, task.Interrupted)
-		if !containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch) {
-			t.Errorf("it does not say where its work is: %s", deref(r.Error))
-		}
+		testkit.True(t, containsAll(deref(r.Error), m2.place.Describe(), r.Repos[0].WorktreePath, r.WorkspaceBranch), "it does not say where its work is: %s", deref(r.Error))
 		refused(t, testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("go on")})).Err(), session.StateError, "machine_gone", "bbbb")
 
 		f.gone(m2.place, 0)
@@ -334,13 +312,9 @@ func TestARemovalThatIsNotAnswered(t *testing.T) {
 		refused(t, testkit.Get(m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})).Err(), session.StateError, "not_removed", "bbbb", "Call again")
 		back := p2.machine("bbbb", f)
 		back.ends(back.begin(back.newTask("! say hello")).AttemptID)
-		if !Exists(tree) {
-			t.Error("the worktree of a task that stayed was removed")
-		}
+		testkit.True(t, Exists(tree), "the worktree of a task that stayed was removed")
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		if err != nil || len(gone.Rescued) != 1 || Exists(tree) {
-			t.Errorf("deleting: %+v, %v", gone, err)
-		}
+		testkit.True(t, err == nil && len(gone.Rescued) == 1 && !Exists(tree), "deleting: %+v, %v", gone, err)
 	})
 }
 
@@ -361,16 +335,12 @@ func TestDeletingWhatIsOnAMachineThatIsGone(t *testing.T) {
 		old.newTask("something")
 		b := testkit.Get(old.Store(ctx)).Must(t)
 		old.recoverWorktrees(ctx, b, p2.Config.Load())
-		if !Exists(tree) {
-			t.Fatal("a server of another board removed the worktree")
-		}
+		testkit.Need(t, Exists(tree), "a server of another board removed the worktree")
 		old.stop()
 
 		f.gone(m2.place, time.Hour)
 		gone, err := m1.DeleteTask(ctx, me, DeleteArgs{TaskID: made.TaskID})
-		if err != nil || !containsAll(deref(gone.Notice), m2.place.Describe(), tree) {
-			t.Fatalf("deleting: %+v, %v", gone, err)
-		}
+		testkit.Need(t, err == nil && containsAll(deref(gone.Notice), m2.place.Describe(), tree), "deleting: %+v, %v", gone, err)
 		f.gone(m2.place, 0)
 		p2.machine("bbbb", f)
 		vanishes(t, tree)
@@ -426,9 +396,7 @@ func TestInspectOnMachines(t *testing.T) {
 		b := testkit.Get(m1.Store(ctx)).Must(t)
 		must(t, m1.Members.Enter(ctx))
 		x, err := b.ClaimNext(ctx, m1.Members.ID(), 1, m1.claim(ctx, b, p1.Config.Load()), task.Limits{})
-		if err != nil || x == nil || x.AttemptID != made.AttemptID || x.Place != m1.place {
-			t.Fatalf("%+v, %v", x, err)
-		}
+		testkit.Need(t, err == nil && x != nil && x.AttemptID == made.AttemptID && x.Place == m1.place, "%+v, %v", x, err)
 		finds(m1)
 
 		// Nor does anything else name a workspace that it does not have.
@@ -569,9 +537,8 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			old.stop()
 			pg := attempttest.OpenIn(f.name, place)
 			testkit.Get(transfer.Copy(ctx, files.NewFile(folder), pg.Side(place))).Must(t)
-			if gone, err := pg.GoneFor(ctx, place); err != nil || gone > time.Minute {
-				t.Errorf("the machine counts as gone for %v, %v", gone, err)
-			}
+			gone := testkit.Get(pg.GoneFor(ctx, place)).Must(t)
+			testkit.True(t, gone <= time.Minute, "the machine counts as gone for %v", gone)
 			must(t, pg.Close(ctx))
 			claim(p, f, place)
 
@@ -581,9 +548,7 @@ func TestACopyBringsItsWorktrees(t *testing.T) {
 			b := testkit.Get(old.Store(ctx)).Must(t)
 			must(t, old.recoverWorktrees(ctx, b, p.Config.Load()))
 			old.stop()
-			if !Exists(tree) {
-				t.Fatal("a server without the old board has removed the worktree")
-			}
+			testkit.Need(t, Exists(tree), "a server without the old board has removed the worktree")
 
 			p2 := newProject(t)
 			p2.without()
@@ -613,11 +578,8 @@ func TestTheEndOfTheOutput(t *testing.T) {
 		var got []runner.Entry
 		must(t, json.Unmarshal(data, &got))
 		last := entries[len(entries)-1]
-		if n := len(got); len(data) > reportedOutput || n == 0 || got[n-1].Index != last.Index || !strings.HasSuffix(last.Text, got[n-1].Text) {
-			t.Errorf("%s: %d entries in %d bytes", what, len(got), len(data))
-		}
-		if what != "one" && len(data) < reportedOutput/2 {
-			t.Errorf("%s: only %d bytes", what, len(data))
-		}
+		n := len(got)
+		testkit.True(t, len(data) <= reportedOutput && n != 0 && got[n-1].Index == last.Index && strings.HasSuffix(last.Text, got[n-1].Text), "%s: %d entries in %d bytes", what, len(got), len(data))
+		testkit.True(t, what == "one" || len(data) >= reportedOutput/2, "%s: only %d bytes", what, len(data))
 	}
 }

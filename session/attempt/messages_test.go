@@ -46,18 +46,14 @@ func TestMessagesByPage(t *testing.T) {
 	entries = entries[:len(entries)-1] // its end is missing
 	log(runner.System, "ended")
 	whole, next := messagesOf(entries, len(entries), true)
-	if next != int64(len(entries)-1) || len(whole) < 14 {
-		t.Fatalf("%d messages, next %d", len(whole), next)
-	}
+	testkit.Need(t, next == int64(len(entries)-1) && len(whole) >= 14, "%d messages, next %d", len(whole), next)
 	for _, most := range []int{1, 2, 3, 7} {
 		var all []Message
 		after := int64(-1)
 		for after < next {
 			page := entries[after+1:]
 			got, now := messagesOf(page[:min(len(page), most+linePieces)], most, false)
-			if now <= after {
-				t.Fatalf("with pages of %d lines it does not go on after %d", most, after)
-			}
+			testkit.Need(t, now > after, "with pages of %d lines it does not go on after %d", most, after)
 			all, after = append(all, got...), now
 		}
 		testkit.Same(t, all, whole, "with pages of %d lines", most)
@@ -112,12 +108,9 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 			said, kinds = append(said, m), append(kinds, m.Kind)
 		}
 	}
-	if got := strings.Join(kinds, " "); got != "output reasoning message tool_call tool_result tool_call tool_call tool_result tool_result tool_call tool_result message" || len(tail.Entries) > 0 {
-		t.Fatal(got)
-	}
-	if said[3].Tool != "Bash" || said[3].CallID != said[4].CallID || said[4].Text != "hello" {
-		t.Errorf("%+v", said[3:5])
-	}
+	got := strings.Join(kinds, " ")
+	testkit.Need(t, got == "output reasoning message tool_call tool_result tool_call tool_call tool_result tool_result tool_call tool_result message" && len(tail.Entries) == 0, "%v", got)
+	testkit.True(t, said[3].Tool == "Bash" && said[3].CallID == said[4].CallID && said[4].Text == "hello", "%+v", said[3:5])
 	raw := s.output(r.AttemptID)
 	testkit.Contains(t, raw, stream(t, "claude")[0], "the raw output")
 	// A follow-up of an agent that reports nothing.
@@ -126,9 +119,7 @@ func TestOutputAndCostOfAgents(t *testing.T) {
 	if r = s.ends(r.AttemptID); !reflect.DeepEqual(r.Cost, want) || r.State != "completed" {
 		t.Errorf("%s, it cost %s", r.State, asJSON(r.Cost))
 	}
-	if sum := s.task(v.TaskID).Cost; !reflect.DeepEqual(sum, want) {
-		t.Errorf("all cost %s", asJSON(sum))
-	}
+	testkit.Same(t, s.task(v.TaskID).Cost, want, "all cost")
 	full := testkit.Get(s.GetAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})).Must(t)
 	first := &board.ExecutionCost{USD: want.USD, Input: want.Input, Cached: want.Cached, Output: want.Output, Turns: want.Turns}
 	if each := full.Executions; !reflect.DeepEqual(each[0].Cost, &board.ExecutionCost{}) || !reflect.DeepEqual(each[1].Cost, first) {
@@ -187,9 +178,8 @@ func TestEarlierExecutionsStayVisible(t *testing.T) {
 	if !containsAll(first, "reasoning: ", "stderr: nonsense", "message: ", "git worktree") || strings.Contains(first, "output: second") || strings.Contains(first, "third") || reply.State != "failed" {
 		t.Errorf("of the first execution, which is %s:\n%s", reply.State, first)
 	}
-	if rest, err := s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &x[2].ExecutionID, AfterIndex: &reply.NextIndex, Wait: new(20.0)}); err != nil || len(rest.Messages) > 0 || rest.NextIndex != reply.NextIndex {
-		t.Errorf("after it: %+v %v", rest, err)
-	}
+	rest := testkit.Get(s.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &x[2].ExecutionID, AfterIndex: &reply.NextIndex, Wait: new(20.0)})).Must(t)
+	testkit.True(t, len(rest.Messages) == 0 && rest.NextIndex == reply.NextIndex, "after it: %+v", rest)
 	if second, reply := tail(x[1].ExecutionID, true); !strings.Contains(second, "second\ndone\n") || strings.Contains(second, "nonsense") || strings.Contains(second, "\nthird\n") || reply.State != "completed" {
 		t.Errorf("of the second, which is %s:\n%s", reply.State, second)
 	}
@@ -212,7 +202,5 @@ func TestOutputOfAWaitingExecution(t *testing.T) {
 	passive.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say second")})
 	r = passive.get(r.AttemptID)
 	reply, err := passive.TailAttempt(ctx, me, TailArgs{Target: the(r.AttemptID), ExecutionID: &passive.executions(r.AttemptID)[0].ExecutionID, Wait: new(0.3)})
-	if err != nil || len(reply.Messages) > 0 || reply.State != "queued" || reply.NextIndex != -1 {
-		t.Errorf("%+v %v", reply, err)
-	}
+	testkit.True(t, err == nil && len(reply.Messages) == 0 && reply.State == "queued" && reply.NextIndex == -1, "%+v %v", reply, err)
 }

@@ -45,9 +45,8 @@ func TestStartingAgentsNeedsTheRight(t *testing.T) {
 		}
 	}
 	must(t, follow(without, id, ActionCancel))
-	if got := s.get(id); got.State != "completed" || got.QueuedFollowUp != nil {
-		t.Errorf("%+v", got)
-	}
+	got := s.get(id)
+	testkit.True(t, got.State == "completed" && got.QueuedFollowUp == nil, "%+v", got)
 	must(t, follow(ann, id, ActionSend))
 	s.ends(id)
 }
@@ -92,9 +91,7 @@ func TestNothingIsSaidOfOthersAttempts(t *testing.T) {
 	}
 	_, err = begin(eve, first.WorkspaceBranch+"-2")
 	refused(t, err, session.ToolError, "unknown_branch", r.WorkspaceBranch+"-2")
-	if strings.Contains(strings.SplitAfter(err.Error(), "Its branches: ")[1], first.WorkspaceBranch) {
-		t.Error(err)
-	}
+	testkit.True(t, !strings.Contains(strings.SplitAfter(err.Error(), "Its branches: ")[1], first.WorkspaceBranch), "%v", err)
 	second := testkit.Get(begin(eve, r.WorkspaceBranch+"-2")).Must(t)
 	s.ends(second.AttemptID)
 	// A branch stays hidden when its task is deleted; with commits it is kept.

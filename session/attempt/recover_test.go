@@ -38,9 +38,8 @@ func TestAgentOutlivesServer(t *testing.T) {
 			s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say and on")})
 			end(s)
 			next := p.open()
-			if now := next.get(r.AttemptID); now.State != "running" || deref(now.StartedAt) != deref(r.StartedAt) {
-				t.Errorf("taken up: %+v", now)
-			}
+			now := next.get(r.AttemptID)
+			testkit.True(t, now.State == "running" && deref(now.StartedAt) == deref(r.StartedAt), "taken up: %+v", now)
 			must(t, os.WriteFile(hold, nil, 0o644))
 			eventually(t, func() string {
 				if out := next.output(r.AttemptID); !strings.Contains(out, "and on\ndone") {
@@ -51,9 +50,7 @@ func TestAgentOutlivesServer(t *testing.T) {
 			if r := next.reaches(r.AttemptID, task.Completed); deref(r.LatestSessionID) == "" || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
 				t.Errorf("%+v", r)
 			}
-			if now := next.task(v.TaskID); now.Status != "inreview" {
-				t.Errorf("%+v", now)
-			}
+			testkit.Equal(t, next.task(v.TaskID).Status, "inreview")
 		})
 	}
 }
@@ -79,20 +76,13 @@ func TestSettle(t *testing.T) {
 	c := p.open(func(o *Options) { o.Passive = true })
 	waits := c.begin(c.newTask("! say never"))
 	must(t, c.Settle(ctx))
-	if x := c.get(ended.AttemptID); x.State != "failed" || x.ExitCode == nil || *x.ExitCode != 5 {
-		t.Errorf("the one that ended: %+v", x)
-	}
-	if x := c.get(runs.AttemptID); x.State != "running" {
-		t.Errorf("the one that runs: %+v", x)
-	}
+	x := c.get(ended.AttemptID)
+	testkit.True(t, x.State == "failed" && x.ExitCode != nil && *x.ExitCode == 5, "the one that ended: %+v", x)
+	testkit.Equal(t, c.get(runs.AttemptID).State, "running", "the one that runs")
 	testkit.Equal(t, testkit.Get(c.StopAttempt(ctx, me, AttemptArgs{the(runs.AttemptID)})).Must(t).State, "stopped", "stopped")
-	if x := c.get(waits.AttemptID); x.State != "queued" {
-		t.Errorf("the one that waits: %+v", x)
-	}
+	testkit.Equal(t, c.get(waits.AttemptID).State, "queued", "the one that waits")
 	all := testkit.Get(c.FindAttempts(ctx, me, runs.AttemptID[:8])).Must(t)
-	if len(all) != 1 || all[0].ID != runs.AttemptID {
-		t.Errorf("found %+v", all)
-	}
+	testkit.True(t, len(all) == 1 && all[0].ID == runs.AttemptID, "found %+v", all)
 	stranger := testkit.Get(c.FindAttempts(ctx, session.Caller{Identity: "ann"}, "")).Must(t)
 	testkit.Equal(t, len(stranger), 0, "a stranger found %+v", stranger)
 	c.Serve()
@@ -153,20 +143,16 @@ func TestInterrupted(t *testing.T) {
 	killShim(t, s, r.AttemptID)
 	next := p.open()
 	r = next.ends(r.AttemptID)
-	if r.State != "interrupted" || r.ExitCode != nil || r.QueuedFollowUp != nil || r.Error == nil || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
-		t.Errorf("%+v", r)
-	}
-	if now := next.task(v.TaskID); now.Status != "inprogress" || !now.LastAttemptFailed {
-		t.Errorf("%+v", now)
-	}
+	testkit.True(t, r.State == "interrupted" && r.ExitCode == nil && r.QueuedFollowUp == nil && r.Error != nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
+	now := next.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && now.LastAttemptFailed, "%+v", now)
 	pid := testkit.Get(os.ReadFile(up)).Must(t)
 	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
 	groupEnds(t, n)
 	next.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = next.ends(r.AttemptID)
-	if out := next.output(r.AttemptID); r.State != "completed" || strings.Contains(out, "never") || strings.Count(out, "agent first") != 1 {
-		t.Errorf("%s: %s", r.State, out)
-	}
+	out := next.output(r.AttemptID)
+	testkit.True(t, r.State == "completed" && !strings.Contains(out, "never") && strings.Count(out, "agent first") == 1, "%s: %s", r.State, out)
 }
 
 // An execution that a dead server had claimed and never begun is begun by the
@@ -216,9 +202,8 @@ func TestFailedBeforeItsWorkspace(t *testing.T) {
 		}
 		return ""
 	})
-	if now := next.get(r.AttemptID); now.State != "failed" || now.Repos[0].Exists {
-		t.Errorf("%+v", now)
-	}
+	now := next.get(r.AttemptID)
+	testkit.True(t, now.State == "failed" && !now.Repos[0].Exists, "%+v", now)
 }
 
 // A server that ends in order gives back what it has not started, at once.
@@ -234,17 +219,11 @@ func TestCloseReleasesWhatNeverRan(t *testing.T) {
 	appears(t, up)
 	s.stop()
 	looking := p.open(func(o *Options) { o.Passive = true })
-	if now := looking.get(r.AttemptID); now.State != "queued" {
-		t.Errorf("%+v", now)
-	}
-	if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
-		t.Errorf("worktrees are left:\n%s", list)
-	}
+	testkit.Equal(t, looking.get(r.AttemptID).State, "queued")
+	testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 	p.Configure(func(*config.Config) {})
 	next := p.open()
-	if r := next.ends(r.AttemptID); r.State != "completed" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, next.ends(r.AttemptID).State, "completed")
 }
 
 // killShim kills the shim of an attempt's run, as the system may when it is out

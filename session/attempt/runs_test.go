@@ -73,9 +73,7 @@ func TestTailOfARun(t *testing.T) {
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	if run.State != board.Failed || len(run.Steps) != 2 {
-		t.Fatalf("%+v", run)
-	}
+	testkit.Need(t, run.State == board.Failed && len(run.Steps) == 2, "%+v", run)
 	for i, want := range []string{"one", "two"} {
 		got := texts(s.tailOf(TailArgs{Target: the(made.RunID), ExecutionID: &run.Steps[i].ExecutionID}).Messages, "output")
 		if other := []string{"two", "one"}[i]; !slices.Contains(got, want) || slices.Contains(got, other) {
@@ -83,18 +81,15 @@ func TestTailOfARun(t *testing.T) {
 		}
 	}
 	all := s.tailOf(TailArgs{Target: the(made.RunID)}).Messages
-	if notes := texts(all, "system"); len(texts(all, "output")) > 0 || !slices.Contains(notes, "step write: ended") {
-		t.Errorf("the leader's notes are %q", notes)
-	}
+	notes := texts(all, "system")
+	testkit.True(t, len(texts(all, "output")) == 0 && slices.Contains(notes, "step write: ended"), "the leader's notes are %q", notes)
 	if _, err := s.TailAttempt(ctx, me, TailArgs{Target: the(made.RunID), ExecutionID: new(uuid.NewString())}); session.CodeOf(err) != "unknown_execution" || !strings.Contains(err.Error(), "get_run") {
 		t.Errorf("an unknown execution: %v", err)
 	}
-	if at := s.get(made.RunID); at.Lead != task.ServerLeads {
-		t.Errorf("get_attempt says lead %q", at.Lead)
-	}
+	testkit.Equal(t, s.get(made.RunID).Lead, task.ServerLeads, "lead in get_attempt")
 	kept := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: made.TaskID})).Must(t)
-	testkit.Equal(t, kept.Lead, task.ServerLeads, "get_task says lead")
-	testkit.Equal(t, s.newTask().Lead, task.AgentLeads, "get_task says lead")
+	testkit.Equal(t, kept.Lead, task.ServerLeads, "lead in get_task")
+	testkit.Equal(t, s.newTask().Lead, task.AgentLeads, "lead in get_task")
 }
 
 // A follow-up lets a run go on, with the message as advice, unless it is complete.
@@ -157,21 +152,15 @@ func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
 			testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 			appears(t, up)
 			if c.state == board.Interrupted {
-				if !s.Interrupt(made.RunID) {
-					t.Error("it is not led here")
-				}
+				testkit.True(t, s.Interrupt(made.RunID), "it is not led here")
 			} else {
 				s.stopAttempt(made.RunID)
 			}
 		}
 		s.ends(made.RunID)
 		run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-		if run.State != c.state || run.Reason == nil || i == 0 && !strings.Contains(*run.Reason, "no compiler here") {
-			t.Errorf("after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
-		}
-		if len(advised) > 0 || run.Workspace != "" && Exists(run.Workspace) {
-			t.Errorf("after %q it has a leader or a workspace", c.setup)
-		}
+		testkit.True(t, run.State == c.state && run.Reason != nil && (i != 0 || strings.Contains(*run.Reason, "no compiler here")), "after %q it is %s: %s", c.setup, run.State, deref(run.Reason))
+		testkit.True(t, len(advised) == 0 && (run.Workspace == "" || !Exists(run.Workspace)), "after %q it has a leader or a workspace", c.setup)
 	}
 	p.Configure(func(*config.Config) {})
 	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "use short words", func(*board.Run) {})).Must(t)
@@ -206,9 +195,7 @@ func TestLeaderPanics(t *testing.T) {
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
 	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
-	if run.State != board.Failed || run.Reason == nil || !strings.Contains(*run.Reason, "no idea") || len(run.Steps) != 1 || run.Steps[0].State != board.Stopped {
-		t.Errorf("%+v: %s", run, deref(run.Reason))
-	}
+	testkit.True(t, run.State == board.Failed && run.Reason != nil && strings.Contains(*run.Reason, "no idea") && len(run.Steps) == 1 && run.Steps[0].State == board.Stopped, "%+v: %s", run, deref(run.Reason))
 	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
 	s.reaches(made.RunID, task.Completed)
 }
@@ -309,14 +296,11 @@ func TestInputsOfARun(t *testing.T) {
 		}
 	})
 	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
-	_, err := s.RunWorkflow(ctx, me, args)
-	refused(t, err, session.ToolError, "bad_inputs", "topic", "What about")
+	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.ToolError, "bad_inputs", "topic", "What about")
 	args.Inputs = board.Inputs{"topic": {Paths: []string{"cats"}}}
-	made, err := s.RunWorkflow(ctx, me, args)
-	must(t, err)
+	made := testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t)
 	s.reaches(made.RunID, task.Failed)
-	_, err = s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})
-	must(t, err)
+	must(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Err())
 	s.reaches(made.RunID, task.Failed)
 	again := s.begin(&board.Task{TaskID: made.TaskID})
 	s.reaches(again.AttemptID, task.Failed)
@@ -328,8 +312,6 @@ func TestInputsOfARun(t *testing.T) {
 
 	// A task that a server leads starts only with what its workflow needs.
 	project, repo := s.rootProject()
-	v, err := s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write"), Lead: new(task.ServerLeads)})
-	must(t, err)
-	_, err = s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})
-	refused(t, err, session.ToolError, "bad_inputs", "topic", "update_task")
+	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write"), Lead: new(task.ServerLeads)})).Must(t)
+	refused(t, testkit.Get(s.StartTaskAttempt(ctx, me, StartArgs{TaskID: v.TaskID, Executor: "TEST", Repos: []RepoArgs{{repo, "main"}}})).Err(), session.ToolError, "bad_inputs", "topic", "update_task")
 }

@@ -219,18 +219,16 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	}
 	closed := func(e *attempt.Engine) {
 		t.Helper()
-		if stuck := e.Close(ctx); stuck != nil {
-			t.Errorf("did not end: %q", stuck)
-		}
+		stuck := e.Close(ctx)
+		testkit.True(t, stuck == nil, "did not end: %q", stuck)
 	}
 	e := open()
 	defer func() { closed(e) }()
 	me := session.LocalCaller(session.ChannelStdio)
 
 	listed := testkit.Get(e.ListExecutors(ctx, me)).Must(t)
-	if i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" }); i < 0 || !listed.Executors[i].Available || !listed.Executors[i].CanContinue || listed.Executors[i].Program != web.URL {
-		t.Errorf("it is not among %+v", listed.Executors)
-	}
+	i := slices.IndexFunc(listed.Executors, func(x attempt.ExecutorInfo) bool { return x.Name == "SERVICE" })
+	testkit.True(t, i >= 0 && listed.Executors[i].Available && listed.Executors[i].CanContinue && listed.Executors[i].Program == web.URL, "it is not among %+v", listed.Executors)
 	projects := testkit.Get(e.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	project := projects.Projects[0].ProjectID
 	repos := testkit.Get(e.ListRepos(ctx, me, board.ListReposArgs{ProjectID: project})).Must(t)
@@ -262,13 +260,9 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 		t.Errorf("after a follow-up: %+v %+v", said, now.Cost)
 	}
 	data, err := os.ReadFile(filepath.Join(now.Repos[0].WorktreePath, "said.txt"))
-	if err != nil || string(data) != "more" {
-		t.Errorf("it wrote %q in the worktree: %v", data, err)
-	}
+	testkit.True(t, err == nil && string(data) == "more", "it wrote %q in the worktree: %v", data, err)
 	tail, err := e.TailAttempt(ctx, me, attempt.TailArgs{Target: board.Target{AttemptID: &quick.AttemptID}, ExecutionID: &now.Executions[0].ExecutionID})
-	if err != nil || len(tail.Messages) != 1 || tail.Messages[0].Text != "asked: more" {
-		t.Errorf("the output of the follow-up: %+v %v", tail, err)
-	}
+	testkit.True(t, err == nil && len(tail.Messages) == 1 && tail.Messages[0].Text == "asked: more", "the output of the follow-up: %+v %v", tail, err)
 
 	long := testkit.Get(start("wait", nil)).Must(t)
 	reaches(long.AttemptID, task.Running)
@@ -276,15 +270,11 @@ func TestAnExecutorThatIsAService(t *testing.T) {
 	e = open() // and the agent goes on
 	reaches(long.AttemptID, task.Running)
 	stopped, err := e.StopAttempt(ctx, me, attempt.AttemptArgs{Target: board.Target{AttemptID: &long.AttemptID}})
-	if err != nil || stopped.State != board.Stopped {
-		t.Errorf("after a stop: %+v %v", stopped, err)
-	}
+	testkit.True(t, err == nil && stopped.State == board.Stopped, "after a stop: %+v %v", stopped, err)
 	testkit.Works(t, testkit.Get(e.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: quick.TaskID})).Err())
 	remotes.mu.Lock()
 	defer remotes.mu.Unlock()
-	if len(remotes.jobs) != 3 || len(remotes.logs) != 1 {
-		t.Errorf("it did %d jobs and has %d logs, want 3 and that of the task that was not deleted", len(remotes.jobs), len(remotes.logs))
-	}
+	testkit.True(t, len(remotes.jobs) == 3 && len(remotes.logs) == 1, "it did %d jobs and has %d logs, want 3 and that of the task that was not deleted", len(remotes.jobs), len(remotes.logs))
 }
 
 func second[T any](_ T, err error) error { return err }

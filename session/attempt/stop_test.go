@@ -38,26 +38,19 @@ func TestStop(t *testing.T) {
 	s.reaches(r.AttemptID, task.Running)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionQueue, Prompt: new("! say never")})
 	r = s.stopAttempt(r.AttemptID)
-	if !containsAll(deref(r.Notice), "was dropped", "! say never", "follow_up") {
-		t.Errorf("of what was queued it says %q", deref(r.Notice))
-	}
-	if r.State != "stopped" || r.EndedAt == nil || r.QueuedFollowUp != nil || strings.Join(r.Repos[0].ChangedFiles, " ") != "work.txt" {
-		t.Errorf("%+v", r)
-	}
-	if now := s.task(v.TaskID); now.Status != "inprogress" || now.LastAttemptFailed || now.HasInProgressAttempt {
-		t.Errorf("%+v", now)
-	}
+	testkit.True(t, containsAll(deref(r.Notice), "was dropped", "! say never", "follow_up"), "of what was queued it says %q", deref(r.Notice))
+	testkit.True(t, r.State == "stopped" && r.EndedAt != nil && r.QueuedFollowUp == nil && strings.Join(r.Repos[0].ChangedFiles, " ") == "work.txt", "%+v", r)
+	now := s.task(v.TaskID)
+	testkit.True(t, now.Status == "inprogress" && !now.LastAttemptFailed && !now.HasInProgressAttempt, "%+v", now)
 	pid := testkit.Get(os.ReadFile(up)).Must(t)
 	n := testkit.Get(strconv.Atoi(string(pid))).Must(t)
 	groupEnds(t, n)
-	if again := s.stopAttempt(r.AttemptID); again.State != "stopped" || !strings.Contains(deref(again.Notice), "already") {
-		t.Errorf("stopped again: %+v", again)
-	}
+	again := s.stopAttempt(r.AttemptID)
+	testkit.True(t, again.State == "stopped" && strings.Contains(deref(again.Notice), "already"), "stopped again: %+v", again)
 	s.follow(FollowUpArgs{Target: the(r.AttemptID), Action: ActionSend, Prompt: new("! say on")})
 	r = s.ends(r.AttemptID)
-	if out := s.output(r.AttemptID); r.State != "completed" || !strings.Contains(out, "agent resumed\non\n") || strings.Contains(out, "never") {
-		t.Errorf("%s:\n%s", r.State, out)
-	}
+	out := s.output(r.AttemptID)
+	testkit.True(t, r.State == "completed" && strings.Contains(out, "agent resumed\non\n") && !strings.Contains(out, "never"), "%s:\n%s", r.State, out)
 }
 
 // A link in the place of an attempt's records is not followed, and logged once. Other attempts go
@@ -71,27 +64,21 @@ func TestRecordsBehindALink(t *testing.T) {
 	r := s.begin(s.newTask("! await " + hold))
 	s.reaches(r.AttemptID, task.Running)
 	runs, err := filepath.Glob(filepath.Join(s.records(r.AttemptID), "runs", "*"))
-	if err != nil || len(runs) != 1 {
-		t.Fatal(runs, err)
-	}
+	testkit.Need(t, err == nil && len(runs) == 1, "%v %v", runs, err)
 	records, away := runs[0], filepath.Join(p.Root, "..", "away")
 	must(t, os.Rename(records, away))
 	if err := os.Symlink(away, records); err != nil {
 		t.Skip("no symlinks here:", err)
 	}
 	testkit.Until(t, "it is logged", func() bool { return strings.Contains(log.String(), "cannot tell whether an agent runs") })
-	if other := s.ends(s.begin(s.newTask("! say on")).AttemptID); other.State != "completed" {
-		t.Errorf("the other attempt is %s", other.State)
-	}
+	testkit.Equal(t, s.ends(s.begin(s.newTask("! say on")).AttemptID).State, "completed", "the other attempt")
 	_, err = s.StopAttempt(ctx, me, AttemptArgs{the(r.AttemptID)})
 	if refusal, is := errors.AsType[*session.Error](err); !is || refusal.Code != "not_stoppable" || !strings.Contains(refusal.Message, records+" is a symbolic link") {
 		t.Errorf("stop_attempt: %v", err)
 	}
 	must(t, os.Remove(records))
 	must(t, os.Rename(away, records))
-	if r := s.ends(r.AttemptID); r.State != "stopped" {
-		t.Errorf("it is %s: %s", r.State, deref(r.Error))
-	}
+	testkit.Equal(t, s.ends(r.AttemptID).State, "stopped")
 	x, last := &execution{engine: s.Engine}, lastLogged("")
 	for _, why := range []string{"a", "a", "b", "a"} {
 		last.log(x, "doubtful", errors.New(why))
@@ -111,18 +98,14 @@ func TestStopBehindLinks(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(theirs, "work.txt"), []byte("unsaved"), 0o600))
 	tree := r.Repos[0].WorktreePath
 	journals, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(tree)), ".journal", worktree.NameOf(tree)+".json"))
-	if err != nil || len(journals) != 1 {
-		t.Fatal(journals, err)
-	}
+	testkit.Need(t, err == nil && len(journals) == 1, "%v %v", journals, err)
 	for path, to := range map[string]string{tree: theirs, journals[0]: filepath.Join(theirs, "work.txt")} {
 		must(t, os.Rename(path, path+".away"))
 		if err := os.Symlink(to, path); err != nil {
 			t.Skip("no symlinks here:", err)
 		}
 	}
-	if r := s.stopAttempt(r.AttemptID); r.State != "stopped" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, s.stopAttempt(r.AttemptID).State, "stopped")
 	testkit.Fails(t, testkit.Get(s.DeleteTask(ctx, me, DeleteArgs{TaskID: v.TaskID})).Err(), "link", "delete_task")
 	if text, err := os.ReadFile(filepath.Join(theirs, "work.txt")); string(text) != "unsaved" {
 		t.Errorf("%q, %v", text, err)
@@ -141,21 +124,17 @@ func TestStopWaiting(t *testing.T) {
 	first := s.begin(s.newTask("! await " + hold))
 	s.reaches(first.AttemptID, task.Running)
 	second := s.begin(s.newTask("! say never"))
-	if r := s.stopAttempt(second.AttemptID); r.State != "stopped" || r.Repos[0].Exists || r.StartedAt != nil {
-		t.Errorf("%+v", r)
-	}
+	r := s.stopAttempt(second.AttemptID)
+	testkit.True(t, r.State == "stopped" && !r.Repos[0].Exists && r.StartedAt == nil, "%+v", r)
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionSend, Prompt: new("! say never")})
 	s.follow(FollowUpArgs{Target: the(ran.AttemptID), Action: ActionQueue, Prompt: new("! say never ever")})
-	if r := s.stopAttempt(ran.AttemptID); r.State != "stopped" || r.QueuedFollowUp != nil {
-		t.Errorf("%+v", r)
-	}
+	r = s.stopAttempt(ran.AttemptID)
+	testkit.True(t, r.State == "stopped" && r.QueuedFollowUp == nil, "%+v", r)
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.ends(first.AttemptID)
 	third := s.begin(s.newTask("! say last"))
 	s.ends(third.AttemptID) // whatever waited before it had its turn
-	if s.get(second.AttemptID).State != "stopped" || s.get(ran.AttemptID).State != "stopped" || strings.Contains(s.output(ran.AttemptID), "never") || s.output(second.AttemptID) != "" {
-		t.Error("what was stopped ran")
-	}
+	testkit.True(t, s.get(second.AttemptID).State == "stopped" && s.get(ran.AttemptID).State == "stopped" && !strings.Contains(s.output(ran.AttemptID), "never") && s.output(second.AttemptID) == "", "what was stopped ran")
 }
 
 // One whose workspace is being made is stopped, and what was made is undone.
@@ -178,9 +157,7 @@ func TestStopWhileStarting(t *testing.T) {
 			if r := stopper.stopAttempt(r.AttemptID); r.State != "stopped" || r.Repos[0].Exists || r.StartedAt != nil {
 				t.Errorf("%+v, %s", r, deref(r.Error))
 			}
-			if list := p.Git(p.Root, "worktree", "list"); strings.Count(list, "\n") != 0 {
-				t.Errorf("worktrees are left:\n%s", list)
-			}
+			testkit.Equal(t, strings.Count(p.Git(p.Root, "worktree", "list"), "\n"), 0, "worktrees are left")
 		})
 	}
 }
@@ -196,13 +173,10 @@ func TestStopElsewhere(t *testing.T) {
 	for _, who := range []session.Caller{eve, {}} {
 		refused(t, testkit.Get(other.StopAttempt(ctx, who, AttemptArgs{the(r.AttemptID)})).Err(), session.ToolError, "unknown_attempt")
 	}
-	if x := s.latest(r.AttemptID); x.StopAsked != nil || x.State != task.Running {
-		t.Errorf("a call that was refused has asked for its end: %+v", x)
-	}
+	x := s.latest(r.AttemptID)
+	testkit.True(t, x.StopAsked == nil && x.State == task.Running, "a call that was refused has asked for its end: %+v", x)
 	began := time.Now()
-	if r := other.stopAttempt(r.AttemptID); r.State != "stopped" {
-		t.Errorf("%+v", r)
-	}
+	testkit.Equal(t, other.stopAttempt(r.AttemptID).State, "stopped")
 	if took := time.Since(began); took > 4*time.Second { // usually half a second
 		t.Errorf("it took %v", took)
 	}
@@ -231,9 +205,8 @@ func (s *server) givenUp(attempt string) {
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	testkit.FailsWith(s.t, testkit.Get(s.StopAttempt(bounded, me, AttemptArgs{the(attempt)})).Err(), context.DeadlineExceeded, "a stop that nobody carries out")
-	if x := s.latest(attempt); x.State != task.Running || x.StopAsked == nil {
-		s.t.Errorf("it is %s, asked to stop at %v", x.State, x.StopAsked)
-	}
+	x := s.latest(attempt)
+	testkit.True(s.t, x.State == task.Running && x.StopAsked != nil, "it is %s, asked to stop at %v", x.State, x.StopAsked)
 }
 
 // A stop that the server of the agent did not carry out, since it was suspended and then killed, is carried
@@ -252,7 +225,5 @@ func TestStopByTheNextServer(t *testing.T) {
 	if r := next.ends(r.AttemptID); r.State != "stopped" || r.QueuedFollowUp != nil {
 		t.Errorf("%+v", r)
 	}
-	if all := next.executions(r.AttemptID); len(all) != 1 {
-		t.Errorf("what was queued has run: %+v", all)
-	}
+	testkit.Equal(t, len(next.executions(r.AttemptID)), 1, "what was queued has run")
 }

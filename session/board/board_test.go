@@ -28,17 +28,13 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	})
 	s := p.open()
 	r := testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Must(t)
-	if r.Count != 2 || r.Total != 2 || r.NextCursor != nil || r.Filters.Limit != DefaultLimit {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Need(t, r.Count == 2 && r.Total == 2 && r.NextCursor == nil && r.Filters.Limit == DefaultLimit, "%+v", r)
 	byName := map[string]Project{}
 	for _, v := range r.Projects {
 		byName[v.Name] = v
 		attempttest.Times(t, v.CreatedAt, v.UpdatedAt)
 	}
-	if !byName["shop"].IsRoot || byName["shop front"].IsRoot {
-		t.Errorf("%+v", r.Projects)
-	}
+	testkit.True(t, byName["shop"].IsRoot && !byName["shop front"].IsRoot, "%+v", r.Projects)
 	repos := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop front"].ProjectID})).Must(t)
 	paths := map[string]string{}
 	for _, v := range repos.Repos {
@@ -48,16 +44,12 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 		t.Errorf("the repositories are %v; expected %v", paths, want)
 	}
 	root := testkit.Get(s.ListRepos(ctx, me, ListReposArgs{ProjectID: byName["shop"].ProjectID})).Must(t)
-	if len(root.Repos) != 1 || root.Repos[0].Path != p.Root || root.Repos[0].Name != "shop" {
-		t.Errorf("the root's: %+v", root.Repos)
-	}
+	testkit.True(t, len(root.Repos) == 1 && root.Repos[0].Path == p.Root && root.Repos[0].Name == "shop", "the root's: %+v", root.Repos)
 	// Ids outlive a restart and an edit of the config; a page is a part of the list.
 	s.stop()
 	again := p.open()
 	first := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})).Must(t)
-	if first.Count != 1 || first.Total != 2 || first.NextCursor == nil {
-		t.Fatalf("the first page: %+v", first)
-	}
+	testkit.Need(t, first.Count == 1 && first.Total == 2 && first.NextCursor != nil, "the first page: %+v", first)
 	second := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1), Cursor: first.NextCursor})).Must(t)
 	testkit.Same(t, append(first.Projects, second.Projects...), r.Projects, "the pages and the list")
 	p.Configure(func(*config.Config) {})
@@ -100,25 +92,17 @@ func TestReq004_Tasks(t *testing.T) {
 	for _, v := range list.Tasks {
 		got = append(got, v.TaskID)
 	}
-	if !slices.Equal(got, ids) || list.Total != 3 || list.Count != 3 || list.Filters.Limit != 50 || list.Filters.Status != nil {
-		t.Errorf("newest first they are %v, and listed as %+v", ids, list)
-	}
+	testkit.True(t, slices.Equal(got, ids) && list.Total == 3 && list.Count == 3 && list.Filters.Limit == 50 && list.Filters.Status == nil, "newest first they are %v, and listed as %+v", ids, list)
 	v := testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: ids[0], Title: new("Other"), Description: new(""), Status: new("done")})).Must(t)
-	if v.Title != "Other" || v.Description != nil || v.Status != "done" {
-		t.Errorf("changed: %+v", v)
-	}
+	testkit.True(t, v.Title == "Other" && v.Description == nil && v.Status == "done", "changed: %+v", v)
 	if v, err := s.GetTask(ctx, me, TaskArgs{ids[1]}); err != nil || v.Title != "Task 1" || v.Status != "todo" {
 		t.Errorf("another was changed: %+v", v)
 	}
 	done := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Status: new("done"), Limit: new(7)})).Must(t)
-	if done.Count != 1 || done.Total != 1 || done.Tasks[0].TaskID != ids[0] || OrEmpty(done.Filters.Status) != "done" || done.Filters.Limit != 7 {
-		t.Errorf("done are %+v", done)
-	}
+	testkit.True(t, done.Count == 1 && done.Total == 1 && done.Tasks[0].TaskID == ids[0] && OrEmpty(done.Filters.Status) == "done" && done.Filters.Limit == 7, "done are %+v", done)
 	one := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2)})).Must(t)
 	two := testkit.Get(s.ListTasks(ctx, me, ListTasksArgs{ProjectID: project, Limit: new(2), Cursor: one.NextCursor})).Must(t)
-	if one.Count != 2 || two.Count != 1 || two.Tasks[0].TaskID != ids[2] || two.NextCursor != nil {
-		t.Errorf("pages: %+v and %+v", one, two)
-	}
+	testkit.True(t, one.Count == 2 && two.Count == 1 && two.Tasks[0].TaskID == ids[2] && two.NextCursor == nil, "pages: %+v and %+v", one, two)
 }
 
 func TestLabelsAndPriority(t *testing.T) {
@@ -157,9 +141,7 @@ func TestCreateTaskOnce(t *testing.T) {
 	second := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
 	testkit.Equal(t, first.TaskID, second.TaskID, "a repeated call made a second task")
 	other := testkit.Get(s.CreateTask(ctx, session.Caller{Identity: "you"}, a)).Must(t)
-	if other.TaskID == first.TaskID {
-		t.Error("another caller's request_id counted")
-	}
+	testkit.True(t, other.TaskID != first.TaskID, "another caller's request_id counted")
 	a.Title = "Two"
 	refused(t, testkit.Get(s.CreateTask(ctx, me, a)).Err(), session.ToolError, "request_id_reused")
 }
@@ -186,9 +168,7 @@ func TestTaskWithWorkflow(t *testing.T) {
 	testkit.Equal(t, OrEmpty(v.WorkflowName), "write")
 	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new("")})).Err(), session.ToolError, "half_a_workflow")
 	v = testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new("")})).Must(t)
-	if v.JobName != nil || v.WorkflowName != nil {
-		t.Errorf("not cleared: %+v", v)
-	}
+	testkit.True(t, v.JobName == nil && v.WorkflowName == nil, "not cleared: %+v", v)
 }
 
 // A task has the values of its workflow's inputs, as far as they are known.
@@ -207,38 +187,29 @@ func TestTaskInputs(t *testing.T) {
 	a := CreateTaskArgs{ProjectID: project, Title: "T", JobName: new("texts"), WorkflowName: new("write")}
 	shown := func(got *Task, want string) {
 		t.Helper()
-		data, err := json.Marshal(got.Inputs)
-		must(t, err)
-		if string(data) != want {
-			t.Errorf("the inputs are %s, want %s", data, want)
-		}
+		data := testkit.Get(json.Marshal(got.Inputs)).Must(t)
+		testkit.Equal(t, string(data), want)
 	}
 	must(t, json.Unmarshal([]byte(`{"topics":"cats"}`), &a.Inputs))
-	_, err := s.CreateTask(ctx, me, a)
-	refused(t, err, session.ToolError, "bad_inputs", "topics", "What about")
+	refused(t, testkit.Get(s.CreateTask(ctx, me, a)).Err(), session.ToolError, "bad_inputs", "topics", "What about")
 	must(t, json.Unmarshal([]byte(`{"drafts":["a.md","b.md"],"topic":"cats"}`), &a.Inputs))
 	delete(a.Inputs, "topics")
-	v, err := s.CreateTask(ctx, me, a)
-	must(t, err)
+	v := testkit.Get(s.CreateTask(ctx, me, a)).Must(t)
 	shown(v, `{"topic":"cats","drafts":["a.md","b.md"]}`)
-	r, err := s.GetTask(ctx, me, TaskArgs{TaskID: v.TaskID})
-	must(t, err)
+	r := testkit.Get(s.GetTask(ctx, me, TaskArgs{TaskID: v.TaskID})).Must(t)
 	shown(&r.Task, `{"topic":"cats","drafts":["a.md","b.md"]}`)
 
 	change := func(c UpdateTaskArgs, want string) {
 		t.Helper()
 		c.TaskID = v.TaskID
-		v, err := s.UpdateTask(ctx, me, c)
-		must(t, err)
+		v := testkit.Get(s.UpdateTask(ctx, me, c)).Must(t)
 		shown(v, want)
 	}
 	change(UpdateTaskArgs{Title: new("Cats"), WorkflowName: new("write")}, `{"topic":"cats","drafts":["a.md","b.md"]}`)
 	change(UpdateTaskArgs{Inputs: Inputs{"drafts": {Paths: []string{"c.md"}}}}, `{"drafts":["c.md"]}`) // the agent asks for the topic
 	change(UpdateTaskArgs{WorkflowName: new("print")}, `{}`)
-	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Inputs: Inputs{"topics": {Paths: []string{"x"}}}})
-	refused(t, err, session.ToolError, "bad_inputs")
-	_, err = s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new(""), Inputs: Inputs{"topic": {Paths: []string{"x"}}}})
-	refused(t, err, session.ToolError, "bad_inputs", "no workflow")
+	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, Inputs: Inputs{"topics": {Paths: []string{"x"}}}})).Err(), session.ToolError, "bad_inputs")
+	refused(t, testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: v.TaskID, JobName: new(""), WorkflowName: new(""), Inputs: Inputs{"topic": {Paths: []string{"x"}}}})).Err(), session.ToolError, "bad_inputs", "no workflow")
 }
 
 func TestEmptyListsAreLists(t *testing.T) {
@@ -282,21 +253,15 @@ func TestListTasksIsBounded(t *testing.T) {
 		size := 0
 		for _, v := range r.Tasks {
 			size += len(*v.Description)
-			if len(*v.Description) != MaxPrompt || seen[v.TaskID] {
-				t.Errorf("task %s has %d bytes of description, seen before: %v", v.TaskID, len(*v.Description), seen[v.TaskID])
-			}
+			testkit.True(t, len(*v.Description) == MaxPrompt && !seen[v.TaskID], "task %s has %d bytes of description, seen before: %v", v.TaskID, len(*v.Description), seen[v.TaskID])
 			seen[v.TaskID] = true
 		}
-		if size > listBytes || r.Count != len(r.Tasks) || r.Count == 0 || r.Total != tasks || r.Filters.Limit != MaxLimit {
-			t.Errorf("page %d has %d bytes in %d tasks, of %d", pages, size, r.Count, r.Total)
-		}
+		testkit.True(t, size <= listBytes && r.Count == len(r.Tasks) && r.Count != 0 && r.Total == tasks && r.Filters.Limit == MaxLimit, "page %d has %d bytes in %d tasks, of %d", pages, size, r.Count, r.Total)
 		if next = r.NextCursor; next == nil {
 			break
 		}
 	}
-	if len(seen) != tasks || pages < 2 {
-		t.Errorf("%d tasks in %d pages", len(seen), pages+1)
-	}
+	testkit.True(t, len(seen) == tasks && pages >= 2, "%d tasks in %d pages", len(seen), pages+1)
 }
 
 // A config that is not valid refuses every call and says why.
@@ -306,9 +271,7 @@ func TestBadConfig(t *testing.T) {
 		o.Config = func(context.Context) (*config.Config, error) { return nil, os.ErrInvalid }
 	})
 	refused(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), session.StateError, "config_invalid", ".deepwork/config.yml")
-	if exists(s.State().Database()) {
-		t.Error("a board was made")
-	}
+	testkit.True(t, !exists(s.State().Database()), "a board was made")
 }
 
 // A board that is not a board is told, and left as it is.
@@ -327,9 +290,8 @@ func TestOutsideOfAWorkspace(t *testing.T) {
 	for _, env := range []map[string]string{
 		{}, {config.AttemptEnv: nobody}, {config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: "7", config.BoardEnv: "/x/board.db"}, {config.AttemptEnv: nobody, config.BoardEnv: "board.db"},
 	} {
-		if w := FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] }); w != nil {
-			t.Errorf("%v is taken for a workspace", env)
-		}
+		w := FindWorkspace("/x/"+nobody+"/shop", func(k string) string { return env[k] })
+		testkit.True(t, w == nil, "%v is taken for a workspace", env)
 	}
 }
 
@@ -391,7 +353,34 @@ func TestWrongArguments(t *testing.T) {
 			attempttest.Wrong(t, c.call(), c.code, c.mentions...)
 		})
 	}
-	if now, err := s.GetTask(ctx, me, TaskArgs{rootTask.TaskID}); err != nil || now.Status != "todo" || now.Title != "Add a basket" {
-		t.Errorf("a refused call changed the task: %+v, %v", now, err)
+	now := testkit.Get(s.GetTask(ctx, me, TaskArgs{rootTask.TaskID})).Must(t)
+	testkit.True(t, now.Status == "todo" && now.Title == "Add a basket", "a refused call changed the task: %+v", now)
+}
+
+// What a task depends on is checked, and kept until another list is given.
+func TestDependencies(t *testing.T) {
+	s := newProject(t).open()
+	project, _ := s.rootProject()
+	first := s.newTask("first")
+	second := testkit.Get(s.CreateTask(ctx, me, CreateTaskArgs{ProjectID: project, Title: "Second", DependsOn: []string{strings.ToUpper(first.TaskID)}})).Must(t)
+	testkit.Same(t, second.DependsOn, []string{first.TaskID})
+	testkit.Same(t, second.BlockedBy, []string{first.TaskID})
+	testkit.True(t, first.DependsOn != nil && first.BlockedBy != nil, "null instead of an empty list: %+v", first)
+	update := func(id string, on []string) error {
+		return testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: id, DependsOn: on})).Err()
+	}
+	refused(t, update(first.TaskID, []string{second.TaskID}), session.ToolError, "dependency_cycle", first.TaskID+" depends on "+second.TaskID+" depends on "+first.TaskID)
+	refused(t, update(first.TaskID, []string{nobody}), session.ToolError, "bad_dependency", nobody)
+	refused(t, update(first.TaskID, []string{"web"}), session.ToolError, "malformed_id", "depends_on[0]")
+	refused(t, update(first.TaskID, make([]string, task.MaxDependencies+1)), session.ToolError, "too_many_dependencies", "51", "50")
+	testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: first.TaskID, Status: new("done")})).Must(t)
+	for _, c := range []struct {
+		on   []string
+		want int
+	}{{nil, 1}, {[]string{}, 0}} { // an omitted list clears nothing
+		must(t, update(second.TaskID, c.on))
+		now := testkit.Get(s.GetTask(ctx, me, TaskArgs{TaskID: second.TaskID})).Must(t)
+		testkit.Equal(t, len(now.DependsOn), c.want)
+		testkit.Equal(t, len(now.BlockedBy), 0)
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	attempttest.Main(m, map[string]string{"TestDamagedBoard": "the file of the database is damaged", "TestWrongArguments": "it is about arguments"})
+	attempttest.Main(m, "TestReq004_ProjectsAndRepos TestReq004_Tasks TestCreateTaskOnce")
 }
 
 var (

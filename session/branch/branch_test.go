@@ -29,13 +29,9 @@ func FuzzBranchName(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := refPart(s)
 		for _, bad := range []string{"..", "/", " ", "~", "^", ":", "?", "*", "[", "\\", "@{", "\x7f"} {
-			if strings.Contains(got, bad) {
-				t.Errorf("%q gives %q, which has %q", s, got, bad)
-			}
+			testkit.True(t, !strings.Contains(got, bad), "%q gives %q, which has %q", s, got, bad)
 		}
-		if strings.HasPrefix(got, ".") || strings.HasSuffix(got, ".") || strings.HasSuffix(got, ".lock") || strings.HasPrefix(got, "-") {
-			t.Errorf("%q gives %q", s, got)
-		}
+		testkit.True(t, !strings.HasPrefix(got, ".") && !strings.HasSuffix(got, ".") && !strings.HasSuffix(got, ".lock") && !strings.HasPrefix(got, "-"), "%q gives %q", s, got)
 	})
 }
 
@@ -51,9 +47,7 @@ func TestField07_TagsLikeBranches(t *testing.T) {
 	}
 	git("branch", "deepwork/a", "HEAD")
 	name, err := Tree{Root: dir}.Free(t.Context(), "deepwork/a", true, map[string]bool{})
-	if err != nil || name != "deepwork/a-2" {
-		t.Fatalf("the free name is %q, %v", name, err)
-	}
+	testkit.Need(t, err == nil && name == "deepwork/a-2", "the free name is %q, %v", name, err)
 	if err := (Tree{Root: dir}).Make(t.Context(), name, true); err != nil || git("symbolic-ref", "HEAD") != "refs/heads/deepwork/a-2" || git("log", "-1", "--format=%s") != "second" {
 		t.Errorf("%v: on %s", err, git("symbolic-ref", "HEAD"))
 	}
@@ -66,9 +60,7 @@ func TestField07_ABranchNamedDeepwork(t *testing.T) {
 	testkit.Git(t, dir, "commit", "-q", "--allow-empty", "-m", "first")
 	testkit.Git(t, dir, "branch", "deepwork")
 	_, err := Tree{Root: dir}.Free(t.Context(), "deepwork/a", false, map[string]bool{})
-	if err == nil || !strings.Contains(err.Error(), "git branch -m deepwork NEW-NAME") {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.True(t, err != nil && strings.Contains(err.Error(), "git branch -m deepwork NEW-NAME"), "the error is %v", err)
 }
 
 // In the middle of an operation of git, or without a branch, no branch is switched.
@@ -119,19 +111,13 @@ func TestField06_OperationsInProgress(t *testing.T) {
 			err := Tree{Root: dir}.Switchable(t.Context())
 			made := Tree{Root: dir}.Make(t.Context(), "deepwork/a", true)
 			if c.refused == "" {
-				if err != nil || made != nil || testkit.Git(t, dir, "symbolic-ref", "HEAD") != "refs/heads/deepwork/a" {
-					t.Errorf("%v, %v", err, made)
-				}
+				testkit.True(t, err == nil && made == nil && testkit.Git(t, dir, "symbolic-ref", "HEAD") == "refs/heads/deepwork/a", "%v, %v", err, made)
 				return
 			}
 			for _, err := range []error{err, made} {
-				if err == nil || !strings.Contains(err.Error(), c.refused) {
-					t.Errorf("the error is %v, expected %q", err, c.refused)
-				}
+				testkit.True(t, err != nil && strings.Contains(err.Error(), c.refused), "the error is %v, expected %q", err, c.refused)
 			}
-			if now := head(); now != before {
-				t.Errorf("it was %s, and is %s", before, now)
-			}
+			testkit.Equal(t, head(), before)
 		})
 	}
 }

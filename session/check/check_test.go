@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -42,8 +40,7 @@ func TestATreeIsItsContent(t *testing.T) {
 	s := &Subject{Root: root, Checks: []job.StepCheck{{Run: []string{"true"}, Name: "x"}}}
 	look := func() string {
 		t.Helper()
-		c, err := s.Look(t.Context())
-		testkit.Must(t, err)
+		c := testkit.Get(s.Look(t.Context())).Must(t)
 		return c.Digest(0)
 	}
 	begin := look()
@@ -55,16 +52,12 @@ func TestATreeIsItsContent(t *testing.T) {
 	committed := look()
 	then := time.Now().Add(-time.Hour)
 	testkit.Must(t, os.Chtimes(filepath.Join(root, "new"), then, then))
-	if touched := look(); begin == edited || edited != staged || staged != committed || committed != touched {
-		t.Errorf("%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
-	}
+	touched := look()
+	testkit.True(t, begin != edited && edited == staged && staged == committed && committed == touched, "%s, edited %s, staged %s, committed %s, touched %s", begin, edited, staged, committed, touched)
 	testkit.Write(t, filepath.Join(root, ".deepwork/tmp/session_1.json"), "{}")
-	if look() != committed {
-		t.Error("the export of a session is a part of the tree")
-	}
+	testkit.Equal(t, look(), committed, "the export of a session is a part of the tree")
 	// A time that is as it was hides nothing: git looks at the change of the inode too.
-	info, err := os.Stat(filepath.Join(root, "new"))
-	testkit.Must(t, err)
+	info := testkit.Get(os.Stat(filepath.Join(root, "new"))).Must(t)
 	testkit.Git(t, root, "config", "core.trustctime", "false")
 	testkit.Git(t, root, "config", "core.checkStat", "minimal")
 	testkit.Git(t, root, "status")
@@ -73,9 +66,7 @@ func TestATreeIsItsContent(t *testing.T) {
 	testkit.Until(t, "another second, which git tells apart", func() bool { return time.Now().Add(-100*time.Millisecond).Unix() > second })
 	testkit.Write(t, filepath.Join(root, "new"), "wen")
 	testkit.Must(t, os.Chtimes(filepath.Join(root, "new"), info.ModTime(), info.ModTime()))
-	if runtime.GOOS != "windows" && look() == committed {
-		t.Error("an edit with the old time and size is not seen")
-	}
+	testkit.True(t, runtime.GOOS == "windows" || look() != committed, "an edit with the old time and size is not seen")
 }
 
 // A round gives each check one more run if the content differs, and then names the files.
@@ -89,8 +80,7 @@ func TestARoundNamesTheCheckThatChangesWhatAnotherIsAbout(t *testing.T) {
 		{Run: []string{"sh", "-c", "echo a >> " + count}, Name: "first"},
 		{Run: []string{"sh", "-c", "echo formatted > d0/f0"}, Name: "second"},
 	}}
-	before, err := s.Look(t.Context())
-	testkit.Must(t, err)
+	before := testkit.Get(s.Look(t.Context())).Must(t)
 	var left []int
 	r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 2), Over: make([]bool, 2), Done: func(n int) { left = append(left, n) }}
 	testkit.Must(t, free().Run(t.Context(), r))
@@ -115,27 +105,4 @@ func TestProtectedFilesThatChanged(t *testing.T) {
 		}
 		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t), []string{"'d0/f0' was deleted", "'d0/f1' was changed", "'other/deep/new' was added"})
 	}
-}
-
-// BenchmarkCheck is what a check costs beside its command, in a repository of 10,000 files, in times of one git
-// status there. Wanted: at most 4.
-func BenchmarkCheck(b *testing.B) {
-	root := repository(b, 10_000)
-	s := &Subject{Root: root, Checks: []job.StepCheck{{Run: []string{"true"}, Name: "x"}}}
-	median := func(of []time.Duration) float64 { slices.Sort(of); return of[len(of)/2].Seconds() }
-	var status, check []time.Duration
-	for b.Loop() {
-		cmd := exec.Command("git", "status", "--porcelain")
-		cmd.Dir = root
-		began := time.Now()
-		testkit.Must(b, cmd.Run())
-		status = append(status, time.Since(began))
-		began = time.Now()
-		before, err := s.Look(b.Context())
-		testkit.Must(b, err)
-		r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 1), Over: make([]bool, 1), Done: func(int) {}}
-		testkit.Must(b, free().Run(b.Context(), r))
-		check = append(check, time.Since(began)-time.Duration(r.Verdicts[0].Seconds*float64(time.Second)))
-	}
-	b.ReportMetric(median(check)/median(status), "status/check")
 }

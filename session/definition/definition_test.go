@@ -3,6 +3,8 @@ package definition
 import (
 	"strconv"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 func TestOnlySoManyDefinitionsAreRemembered(t *testing.T) {
@@ -10,8 +12,7 @@ func TestOnlySoManyDefinitionsAreRemembered(t *testing.T) {
 	for i := range 20 {
 		hash := strconv.Itoa(i)
 		d.learn(hash, map[string]string{"one": "Do one."})
-		if n := len(d.known); n > d.MaxKnown || d.known[hash] == nil {
-			t.Fatalf("after %d definitions %d are remembered, at most %d and the newest are to be", i+1, n, d.MaxKnown)
-		}
+		n := len(d.known)
+		testkit.Need(t, n <= d.MaxKnown && d.known[hash] != nil, "after %d definitions %d are remembered, at most %d and the newest are to be", i+1, n, d.MaxKnown)
 	}
 }

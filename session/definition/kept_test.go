@@ -70,14 +70,11 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 	testkit.Equal(t, string(stored.Job.Step("a").Outputs[0].Schema.JSON), `{"type":"object"}`)
 	testkit.Same(t, testkit.Get(d.KeptTexts(def.Ref, job.Entry{"c"})).Must(t), machine.Instructions{"c": "Do c."})
 	for _, same := range []machine.Instructions{texts, {"a[1]": "Do a."}} { // twice: read, and remembered
-		if again := testkit.Get(d.Keep(&machine.Definition{Job: def.Job, Workflow: def.Workflow, Ref: def.Ref}, same)).Must(t); again.Data != nil {
-			t.Error("a definition that is stored is stored again")
-		}
+		again := testkit.Get(d.Keep(&machine.Definition{Job: def.Job, Workflow: def.Workflow, Ref: def.Ref}, same)).Must(t)
+		testkit.True(t, again.Data == nil, "a definition that is stored is stored again")
 	}
 	edited := testkit.Get(d.Keep(&machine.Definition{Job: def.Job, Workflow: def.Workflow, Ref: def.Ref}, machine.Instructions{"a": "Do it."})).Must(t)
-	if edited.Data == nil || edited.Ref.Hash == def.Ref.Hash || !strings.Contains(string(edited.Data), "Do it.") {
-		t.Errorf("an edit of instructions is kept as %+v", edited.Ref)
-	}
+	testkit.True(t, edited.Data != nil && edited.Ref.Hash != def.Ref.Hash && strings.Contains(string(edited.Data), "Do it."), "an edit of instructions is kept as %+v", edited.Ref)
 
 	look := func(place string) (string, error) {
 		def, err := d.Current(t.Context(), s, place)
@@ -116,9 +113,7 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 	testkit.Fails(t, testkit.Get(command.Current(t.Context(), s, "here")).Err(), "has another version here")
 	testkit.Equal(t, command.Source("alpha"), "")
 	edit("", "")
-	if now := testkit.Get(d.Now(t.Context(), &machine.State{JobName: "alpha", WorkflowName: "main", CurrentStepID: "a"})).Must(t); string(now.Data) != string(lost[def.Ref.Hash]) {
-		t.Errorf("the job as it is now is %s", now.Data)
-	}
+	testkit.Equal(t, string(testkit.Get(d.Now(t.Context(), &machine.State{JobName: "alpha", WorkflowName: "main", CurrentStepID: "a"})).Must(t).Data), string(lost[def.Ref.Hash]), "the job as it is now")
 }
 
 // A step, or a group, whose texts are missing or too many does not begin.
@@ -126,9 +121,7 @@ func TestTextsThatDoNotFit(t *testing.T) {
 	dir := testkit.Dir(t)
 	testkit.WriteAll(t, dir, map[string]string{"job.yml": first, "a.md": "Do a."})
 	j, faults := job.Load(dir)
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	d, def := &Store{}, machine.Define(j, "main")
 	testkit.Fails(t, d.CheckSchemas(def), "Workflow 'main' of job 'alpha' cannot begin: output 'doc' of step 'a'")
 	err := testkit.Get(d.Texts(def, job.Entry{"b"})).Err()

@@ -58,9 +58,7 @@ const jobSource = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_
 func TestFilesBecomeSessions(t *testing.T) {
 	root := testkit.Dir(t)
 	j, faults := job.Parse("/job", "job.yml", []byte(jobSource))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	def := machine.Define(j, "main")
 	b := machine.Bundle{JobDir: "/job", Workflow: "main", Source: jobSource, Instructions: map[string]string{"a": "i", "b": "i"}}
 	data, hash, err := b.Encode()
@@ -108,9 +106,7 @@ func TestFilesBecomeSessions(t *testing.T) {
 	for n, want := range []string{"session_0000000b: <nil>", "session_0000000c: <nil>", "session_0000000d: <nil>", "session_0000000a: session 0000000a is in the project already (active)",
 		"session_0000000e: it was not written by deepwork, or was edited: it is active, and has an end", "session_0000000f: <nil>", "session_00000010: StateError: Session '00000010' cannot go on: its definition is not stored here",
 		"copy: it is not the file of a session", "large: it has 67108865 bytes, and 67108864 are the most", "session_0000000c: session 0000000c is in ROOT", filepath.Base(root) + ": ", "none: "} {
-		if !strings.HasPrefix(said[n], want) || (found[n].Err == nil) != strings.HasSuffix(want, "<nil>") {
-			t.Errorf("%q, want %q", said[n], want)
-		}
+		testkit.True(t, strings.HasPrefix(said[n], want) && (found[n].Err == nil) == strings.HasSuffix(want, "<nil>"), "%q, want %q", said[n], want)
 	}
 	testkit.Equal(t, testkit.Get(m.Import(t.Context(), found)).Must(t), 4)
 	testkit.Equal(t, entered, 1)
@@ -118,9 +114,7 @@ func TestFilesBecomeSessions(t *testing.T) {
 		t.Errorf("%+v\n%+v", b, d)
 	}
 	made, err := m.Import(t.Context(), found[1:2])
-	if made != 0 || session.CodeOf(err) != codes.SessionExists {
-		t.Errorf("again: %d, %v", made, err)
-	}
+	testkit.True(t, made == 0 && session.CodeOf(err) == codes.SessionExists, "again: %d, %v", made, err)
 	for text, want := range map[string]string{"": "not the file of a session", `{"session_id":"x"}`: "it has no session_id", `{"session_id":"0000000a"}`: "format_version"} {
 		testkit.Fails(t, testkit.Get(Decode([]byte(text))).Err(), want, "%s", text)
 	}

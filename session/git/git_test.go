@@ -61,9 +61,7 @@ func TestRunIsGuarded(t *testing.T) {
 		t.Error("GIT_DIR is passed on")
 	}
 	after, err := os.ReadFile(filepath.Join(dir, ".git", "config"))
-	if err != nil || string(after) != string(before) {
-		t.Errorf("the repository's settings are now %s, %v", after, err)
-	}
+	testkit.True(t, err == nil && string(after) == string(before), "the repository's settings are now %s, %v", after, err)
 	testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(other, ".git", "index"))).Err(), "", "git worked in the other repository")
 }
 
@@ -95,9 +93,8 @@ func TestErrors(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir())
 	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"status"}})).Err(), "git program is not in PATH")
-	if got := Fields("a\x00b\x00"); !slices.Equal(got, []string{"a", "b"}) || Fields("") != nil {
-		t.Errorf("%q", got)
-	}
+	got := Fields("a\x00b\x00")
+	testkit.True(t, slices.Equal(got, []string{"a", "b"}) && Fields("") == nil, "%q", got)
 }
 
 // A prepared repository does not have git run anything, and work nowhere else; what the
@@ -165,9 +162,7 @@ func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
 			}
 		}
 		err := CheckBranch(dir, "deepwork/b", "worktrees")
-		if (err != nil) != (path != "") || err != nil && !strings.Contains(err.Error(), filepath.Join(dir, path)) {
-			t.Errorf("with a link at %q: %v", path, err)
-		}
+		testkit.True(t, (err != nil) == (path != "") && (err == nil || strings.Contains(err.Error(), filepath.Join(dir, path))), "with a link at %q: %v", path, err)
 	}
 }
 
@@ -236,9 +231,7 @@ func TestErrorsSayWhatHelps(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644))
 	real := testkit.Get(filepath.EvalSymlinks(dir)).Must(t)
 	_, err := Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}})
-	if err == nil || !strings.Contains(filepath.ToSlash(err.Error()), "rm \""+filepath.ToSlash(filepath.Join(real, ".git", "index.lock"))) {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.True(t, err != nil && strings.Contains(filepath.ToSlash(err.Error()), "rm \""+filepath.ToSlash(filepath.Join(real, ".git", "index.lock"))), "the error is %v", err)
 	if runtime.GOOS == "windows" {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -40,9 +39,7 @@ func TestCommentsBecomeOneFollowUp(t *testing.T) {
 	must(t, os.Remove(filepath.Join(r.Repos[0].WorktreePath, "gone.txt")))
 	target := the(r.AttemptID)
 	one := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("loose.txt", 1, "Why?\n")}})
-	if one.Count != 1 || one.Sent != nil || one.Comments[0].Quote != "\tone [31mtwo" || one.Comments[0].By != "local" {
-		t.Errorf("%s", asJSON(one))
-	}
+	testkit.True(t, one.Count == 1 && one.Sent == nil && one.Comments[0].Quote == "\tone [31mtwo" && one.Comments[0].By == "local", "%s", asJSON(one))
 	s.stop()
 	s = p.open()
 	more := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("long.txt", 50, "Not the last."), on("dir/../dir/a.go", 1, "Name it b."), on("long.txt", 10, "Far from a change."),
@@ -90,18 +87,13 @@ Line 1:
 
 Why?
 `
-	if deref(sent.Sent) != "started" || deref(sent.Prompt) != want || sent.Count != 0 {
-		t.Errorf("sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
-	}
+	testkit.True(t, deref(sent.Sent) == "started" && deref(sent.Prompt) == want && sent.Count == 0, "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
 	r = s.ends(r.AttemptID)
 	b := testkit.Get(s.Store(ctx)).Must(t)
-	if x, err := b.LatestExecution(ctx, r.AttemptID); err != nil || x.Prompt != want || !x.FollowUp {
-		t.Errorf("the agent got %q, %v", x.Prompt, err)
-	}
+	x := testkit.Get(b.LatestExecution(ctx, r.AttemptID)).Must(t)
+	testkit.True(t, x.Prompt == want && x.FollowUp, "the agent got %q", x.Prompt)
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "no_comments", r.AttemptID)
-	if now := s.get(r.AttemptID).Executions; len(now) != 2 {
-		t.Errorf("sent twice: %s", asJSON(now))
-	}
+	testkit.Equal(t, len(s.get(r.AttemptID).Executions), 2, "sent twice")
 }
 
 // While the agent runs, comments are queued; a call that is repeated adds and sends nothing again; and
@@ -121,13 +113,9 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	s.reaches(r.AttemptID, task.Running)
 	call := CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "First.")}, Send: true, RequestID: new("x")}
 	first := s.comment(call)
-	if deref(first.Sent) != "queued" || first.Count != 1 || !first.Comments[0].Queued || first.Notice == nil {
-		t.Errorf("%s", asJSON(first))
-	}
+	testkit.True(t, deref(first.Sent) == "queued" && first.Count == 1 && first.Comments[0].Queued && first.Notice != nil, "%s", asJSON(first))
 	again := s.comment(call)
-	if again.Sent != nil || again.Count != 1 || !strings.Contains(deref(again.Notice), "before") {
-		t.Errorf("repeated: %s", asJSON(again))
-	}
+	testkit.True(t, again.Sent == nil && again.Count == 1 && strings.Contains(deref(again.Notice), "before"), "repeated: %s", asJSON(again))
 	both := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Second.")}, Send: true})
 	if q := s.get(r.AttemptID).QueuedFollowUp; deref(both.Sent) != "queued" || both.Count != 2 || q == nil || !containsAll(q.Prompt, "First.", "Second.") {
 		t.Errorf("%s, queued is %+v", asJSON(both), q)
@@ -135,9 +123,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})).Err(), session.ToolError, "unknown_comment", both.Comments[0].CommentID)
 	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})).Must(t)
 	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
-	if kept.Sent != nil || kept.Count != 3 || kept.Comments[0].Queued || !containsAll(deref(kept.Notice), "kept", "queued") {
-		t.Errorf("another one is queued: %s", asJSON(kept))
-	}
+	testkit.True(t, kept.Sent == nil && kept.Count == 3 && !kept.Comments[0].Queued && containsAll(deref(kept.Notice), "kept", "queued"), "another one is queued: %s", asJSON(kept))
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "follow_up_queued", "cancel")
 	must(t, os.WriteFile(hold, nil, 0o644))
 	eventually(t, func() string {
@@ -147,9 +133,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 		return ""
 	})
 	s.ends(r.AttemptID)
-	if done := s.comment(CommentArgs{Target: target, Remove: []string{"all"}}); done.Count != 0 {
-		t.Errorf("%s", asJSON(done))
-	}
+	testkit.Equal(t, s.comment(CommentArgs{Target: target, Remove: []string{"all"}}).Count, 0)
 }
 
 // A comment that is not about a line of the diff is refused with what is wrong, and so are too many and
@@ -188,9 +172,7 @@ func TestCommentsThatAreRefused(t *testing.T) {
 		long[i] = on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))
 	}
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})).Err(), session.ToolError, "too_long", "all comments")
-	if all := s.comment(CommentArgs{Target: target, Comments: many[1:]}); all.Count != task.MaxComments {
-		t.Errorf("%d comments", all.Count)
-	}
+	testkit.Equal(t, s.comment(CommentArgs{Target: target, Comments: many[1:]}).Count, task.MaxComments, "comments")
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})).Err(), session.ToolError, "too_many_comments", "101")
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "right_needed")
 
@@ -198,16 +180,12 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "workspace_gone")
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})).Err(), session.StateError, "workspace_gone")
-	if all := s.comment(CommentArgs{Target: target}); all.Count != task.MaxComments {
-		t.Errorf("a refused call left %d comments", all.Count)
-	}
+	testkit.Equal(t, s.comment(CommentArgs{Target: target}).Count, task.MaxComments, "a refused call left comments")
 }
 
 // The lines of a diff are found by their file and side, whatever they and the names look like.
 func TestLinesOfADiff(t *testing.T) {
-	if lines := diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"); !reflect.DeepEqual(lines, map[int]string{1: "z"}) {
-		t.Errorf("%v", lines)
-	}
+	testkit.Same(t, diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"), map[int]string{1: "z"})
 	for side, want := range map[string]map[int]string{"new": {1: "++ b/y", 2: "same"}, "old": {1: "-- a/y", 2: "same"}} {
 		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want, "%s", side)
 	}

@@ -81,8 +81,7 @@ func TestConflictMarkers(t *testing.T) {
 		p.Git(path, "commit", "-q", "-a", "-m", "more")
 	}
 	commit("<<<<<<< HEAD\nmine\n=======\nyours\n>>>>>>> main\n")
-	_, err := Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})
-	refused(t, err, session.StateError, "not_merged", "a.txt", "force: true")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})).Err(), session.StateError, "not_merged", "a.txt", "force: true")
 	commit("Heading\n=======\ntext \n")
 	testkit.Equal(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})).Must(t).Repos[0].Status, Merged)
 	commit("<<<<<<< HEAD\nmine\n=======\nyours\n>>>>>>> main\n")

@@ -18,17 +18,9 @@ import (
 	"deepwork/session/board"
 )
 
-// onlyFiles are the tests that need no other store than files.
-var onlyFiles = map[string]string{}
-
-func init() {
-	for _, name := range []string{"TestCommentsOfARunningAgent", "TestCommentsThatAreRefused", "TestLinesOfADiff", "TestDiff", "TestAnEmptyDiffSaysWhy",
-		"TestMergeOfAnAttemptThatRuns", "TestMergeThatTheSecondRepoRefuses", "TestPushAfterEachExecution", "TestRunInPlaceHasNothingToMerge"} {
-		onlyFiles[name] = "it is about git, agents or arguments, and what it stores is tested by package storetest"
-	}
+func TestMain(m *testing.M) {
+	attempttest.Main(m, "TestFromBranchToMerged TestCommentsBecomeOneFollowUp")
 }
-
-func TestMain(m *testing.M) { attempttest.Main(m, onlyFiles) }
 
 var (
 	ctx           = context.Background()
@@ -76,9 +68,8 @@ func (p *project) open(change ...func(*attempt.Options)) *server {
 			return
 		}
 		closed = true
-		if stuck := e.Close(ctx); stuck != nil {
-			p.T.Errorf("did not end: %v", stuck)
-		}
+		stuck := e.Close(ctx)
+		testkit.True(p.T, stuck == nil, "did not end: %v", stuck)
 		if o.Stores != nil {
 			must(p.T, o.Stores.Close(ctx))
 		}

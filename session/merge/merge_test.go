@@ -39,44 +39,35 @@ func TestFromBranchToMerged(t *testing.T) {
 	status := func(r *Reply, err error, want string) Repo {
 		t.Helper()
 		must(t, err)
-		if len(r.Repos) != 1 || r.Repos[0].Status != want {
-			t.Fatalf("%+v, want %s", r, want)
-		}
+		testkit.Need(t, len(r.Repos) == 1 && r.Repos[0].Status == want, "%+v, want %s", r, want)
 		return r.Repos[0]
 	}
 
 	r, err := merge("merge")
-	if m := status(r, err, Unchanged); !slices.Equal(m.Untracked, []string{"a.txt"}) || m.Notice == nil {
-		t.Errorf("%+v", m)
-	}
+	m := status(r, err, Unchanged)
+	testkit.True(t, slices.Equal(m.Untracked, []string{"a.txt"}) && m.Notice != nil, "%+v", m)
 	commit(path, "b.txt", "b\n")
 	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("mine\n"), 0o644))
 	refused(t, testkit.Get(merge("squash")).Err(), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
 	p.Git(p.Root, "checkout", "-q", "README")
 	r, err = merge("squash")
-	if m := status(r, err, Merged); *m.Commit != p.Git(p.Root, "rev-parse", "main") {
-		t.Errorf("%+v", m)
-	}
+	testkit.Equal(t, *status(r, err, Merged).Commit, p.Git(p.Root, "rev-parse", "main"))
 	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 || !slices.Equal(at.ChangedFiles, []string{"a.txt", "b.txt"}) {
 		t.Errorf("%d ahead, %d behind, changed: %q", at.Ahead, at.Behind, at.ChangedFiles)
 	}
 	testkit.Contains(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}})).Must(t).Diffs[0].Diff, "+b\n", "the diff after the merge")
 	r2, err := Push(ctx, s.Engine, me, PushArgs{Target: the(id)})
-	if m := status(r2, err, Pushed); *m.Commit != p.Git(remote, "rev-parse", s.get(id).WorkspaceBranch) {
-		t.Errorf("%+v", m)
-	}
+	testkit.Equal(t, *status(r2, err, Pushed).Commit, p.Git(remote, "rev-parse", s.get(id).WorkspaceBranch))
 
 	commit(path, "b.txt", "of the attempt\n")
 	commit(p.Root, "b.txt", "of a person\n")
 	r, err = merge("merge")
-	if m := status(r, err, Conflicts); !slices.Equal(m.Conflicts, []string{"b.txt"}) || m.Notice == nil {
-		t.Errorf("%+v", m)
-	}
+	m = status(r, err, Conflicts)
+	testkit.True(t, slices.Equal(m.Conflicts, []string{"b.txt"}) && m.Notice != nil, "%+v", m)
 	refused(t, testkit.Get(merge("merge")).Err(), session.StateError, "merge_unfinished", "abort_merge")
 	r, err = Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)})
-	if m := status(r, err, Aborted); m.Rescue == nil || p.Git(path, "status", "--porcelain") != "" {
-		t.Errorf("%+v", m)
-	}
+	m = status(r, err, Aborted)
+	testkit.True(t, m.Rescue != nil && p.Git(path, "status", "--porcelain") == "", "%+v", m)
 	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
 	status(r, err, Conflicts)
 	commit(path, "b.txt", "of both\n")
@@ -189,13 +180,9 @@ func TestPushAfterEachExecution(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "backup" })
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
-	if r.PushError != nil {
-		t.Errorf("without commits: %s", *r.PushError)
-	}
+	testkit.Equal(t, deref(r.PushError), "", "without commits")
 	r = s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID)
-	if r.State != "completed" || !containsAll(deref(r.PushError), "backup", "remote.git") {
-		t.Errorf("without the remote: %s, %q", r.State, deref(r.PushError))
-	}
+	testkit.True(t, r.State == "completed" && containsAll(deref(r.PushError), "backup", "remote.git"), "without the remote: %s, %q", r.State, deref(r.PushError))
 	p.Git(p.Root, "init", "-q", "--bare", remote)
 	_, err := Push(ctx, s.Engine, me, PushArgs{Target: the(r.AttemptID), Remote: new("backup")})
 	if must(t, err); s.get(r.AttemptID).PushError != nil {
@@ -204,9 +191,8 @@ func TestPushAfterEachExecution(t *testing.T) {
 	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
 		testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
 		r = s.ends(r.AttemptID)
-		if head := p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"); r.State != "failed" || r.PushError != nil || p.Git(remote, "rev-parse", r.WorkspaceBranch) != head {
-			t.Errorf("%s, %q", r.State, deref(r.PushError))
-		}
+		head := p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD")
+		testkit.True(t, r.State == "failed" && r.PushError == nil && p.Git(remote, "rev-parse", r.WorkspaceBranch) == head, "%s, %q", r.State, deref(r.PushError))
 	}
 }
 
@@ -234,9 +220,7 @@ func TestAnEmptyDiffSaysWhy(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Attempts.Setup = []string{"no-such-setup-program"} })
 	failed := s.ends(s.begin(s.newTask("! say x")).AttemptID)
 	n := deref(diff(failed.AttemptID, "a.txt").Notice)
-	if failed.State != "failed" || !containsAll(n, "is failed", "no-such-setup-program", "start_task_attempt") || strings.Contains(n, "not made yet") {
-		t.Errorf("of an attempt without a workspace: %q", n)
-	}
+	testkit.True(t, failed.State == "failed" && containsAll(n, "is failed", "no-such-setup-program", "start_task_attempt") && !strings.Contains(n, "not made yet"), "of an attempt without a workspace: %q", n)
 
 	hold := filepath.Join(p.Root, "..", "hold")
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
@@ -260,13 +244,9 @@ func TestDiff(t *testing.T) {
 	r := s.ends(s.begin(s.newTask("! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose and more than fits")).AttemptID)
 	target := the(r.AttemptID)
 	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t)
-	if len(diff.Diffs) != 1 || diff.Truncated || !containsAll(diff.Diffs[0].Diff, "+package basket", "+loose") {
-		t.Errorf("the diff: %+v", diff)
-	}
+	testkit.True(t, len(diff.Diffs) == 1 && !diff.Truncated && containsAll(diff.Diffs[0].Diff, "+package basket", "+loose"), "the diff: %+v", diff)
 	diff = testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target, Paths: []string{"loose.txt"}, MaxBytes: new(40)})).Must(t)
-	if !diff.Truncated || !diff.Diffs[0].Truncated || len(diff.Diffs[0].Diff) > 40 || strings.Contains(diff.Diffs[0].Diff, "basket") {
-		t.Errorf("a part of the diff: %+v", diff)
-	}
+	testkit.True(t, diff.Truncated && diff.Diffs[0].Truncated && len(diff.Diffs[0].Diff) <= 40 && !strings.Contains(diff.Diffs[0].Diff, "basket"), "a part of the diff: %+v", diff)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	testkit.Contains(t, deref(testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t).Notice), r.WorkspaceBranch, "without the worktree")
 	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
@@ -308,19 +288,12 @@ func TestRunInPlaceHasNothingToMerge(t *testing.T) {
 		},
 	}
 	for name, call := range calls {
-		if err := call(); session.CodeOf(err) != "in_place" {
-			t.Errorf("%s: %v", name, err)
-		}
+		testkit.Equal(t, session.CodeOf(call()), "in_place", "%s", name)
 	}
 	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: at})).Must(t)
-	if len(diff.Diffs) > 0 || diff.Notice == nil || !strings.Contains(*diff.Notice, p.Root) {
-		t.Errorf("the diff is %+v", diff)
-	}
-	if now := s.get(made.RunID); len(now.Repos) > 0 || now.PushError != nil {
-		t.Errorf("%+v", now)
-	}
+	testkit.True(t, len(diff.Diffs) == 0 && diff.Notice != nil && strings.Contains(*diff.Notice, p.Root), "the diff is %+v", diff)
+	now := s.get(made.RunID)
+	testkit.True(t, len(now.Repos) == 0 && now.PushError == nil, "%+v", now)
 	testkit.Get(s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})).Must(t)
-	if !exists(p.Root + "/new.txt") {
-		t.Error("its work was removed with its task")
-	}
+	testkit.True(t, exists(p.Root+"/new.txt"), "its work was removed with its task")
 }

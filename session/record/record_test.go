@@ -85,9 +85,7 @@ const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_pro
 func project(t *testing.T) (*memory, *Store, *machine.Definition) {
 	t.Helper()
 	j, faults := job.Parse("/job", "job.yml", []byte(source))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	def := machine.Define(j, "main")
 	b := machine.Bundle{JobDir: "/job", Workflow: "main", Source: source, Instructions: map[string]string{"a": "i", "b": "i"}}
 	data, hash, err := b.Encode()
@@ -124,23 +122,17 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 	w := &store.SessionWrite{}
 	testkit.Must(t, Fill(w, first.State, first.Row, next))
 	testkit.Equal(t, *w.Request, Request{"ann", machine.ToolAbort, "q"}.Key())
-	if w.Before != first.State.Revision || w.Status != "aborted" || w.Waiting != "" {
-		t.Errorf("%+v", w.Session)
-	}
+	testkit.True(t, w.Before == first.State.Revision && w.Status == "aborted" && w.Waiting == "", "%+v", w.Session)
 	put(t, r, first.State, next)
 	again := testkit.Get(r.Read(t.Context(), "0000000a", first.State)).Must(t)
 	testkit.Equal(t, string(testkit.Get(again.State.Encode()).Must(t)), string(testkit.Get(next.Encode()).Must(t)))
 	testkit.Equal(t, fmt.Sprint(r.Revision("0000000a"), r.Revision("0000000b")), fmt.Sprint(next.Revision, -1))
-	if written, err := r.Write(t.Context(), first.State, first.Row, next, &store.SessionWrite{}); written || err != nil {
-		t.Errorf("another process was faster: %t, %v", written, err)
-	}
-	if defining := Defining(def); string(defining.Define.Data) != string(def.Data) || Defining(&machine.Definition{}).Define != nil {
-		t.Error("a definition is stored once")
-	}
+	written := testkit.Get(r.Write(t.Context(), first.State, first.Row, next, &store.SessionWrite{})).Must(t)
+	testkit.True(t, !written, "another process was faster: %t", written)
+	defining := Defining(def)
+	testkit.True(t, string(defining.Define.Data) == string(def.Data) && Defining(&machine.Definition{}).Define == nil, "a definition is stored once")
 	for a, b := range map[Request]Request{{"a", "bc", "d"}: {"ab", "c", "d"}, {"a", "b", "cd"}: {"a", "bc", "d"}} {
-		if a.Key() == b.Key() {
-			t.Errorf("%+v and %+v have one key", a, b)
-		}
+		testkit.True(t, a.Key() != b.Key(), "%+v and %+v have one key", a, b)
 	}
 	m.records["0000000a"].Revision++
 	testkit.Fails(t, testkit.Get(r.Read(t.Context(), "0000000a", nil)).Err(), "its row has revision")
@@ -172,9 +164,7 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 		}
 		testkit.Contains(t, got, c.want, "%s", name)
 		w := WaitingIn(store.Session{Waiting: got})
-		if len(w.Steps) != 1 || w.Steps[0].ID != "a" || !w.Pin || w.Override != config.OverrideHuman {
-			t.Errorf("%s is read as %+v", name, w)
-		}
+		testkit.True(t, len(w.Steps) == 1 && w.Steps[0].ID == "a" && w.Pin && w.Override == config.OverrideHuman, "%s is read as %+v", name, w)
 	}
 	if w := WaitingIn(store.Session{Waiting: "{"}); w.Steps != nil {
 		t.Errorf("%+v", w)
@@ -263,7 +253,6 @@ func TestInspect(t *testing.T) {
 	testkit.Same(t, look(), unusable("it is not there"))
 	m.definitions[def.Ref.Hash] = def.Data
 	m.records["0000000a"].Frame = "{"
-	if found := look(); len(found) != 2 || !strings.HasPrefix(found[1], "session 0000000a: it cannot be read: ") {
-		t.Errorf("%q", found)
-	}
+	found := look()
+	testkit.True(t, len(found) == 2 && strings.HasPrefix(found[1], "session 0000000a: it cannot be read: "), "%q", found)
 }

@@ -36,9 +36,7 @@ func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
 		c := s.start(workflow(t, "broken", false, script{err: &source.RefusedError{Text: "disk 7 is full"}}), `{}`)
 		e := c.over(Failed, "workflow_failed")
 		testkit.ContainsAll(t, e.Message, []string{"'broken'", "'plant'", "disk 7 is full", c.id()})
-		if !s.log.has("level=WARN", "disk 7 is full", c.id()) {
-			t.Errorf("not logged: %s", s.log)
-		}
+		testkit.True(t, s.log.has("level=WARN", "disk 7 is full", c.id()), "not logged: %s", s.log)
 		long := s.start(workflow(t, "chatty", false, script{err: &source.RefusedError{Text: strings.Repeat("é", 50_000)}}), `{}`)
 		if e := long.over(Failed, "workflow_failed"); len([]rune(e.Message)) > maxWords+1000 {
 			t.Errorf("%d characters", len([]rune(e.Message)))
@@ -52,9 +50,7 @@ func TestReq003_7_1_AsyncIsPolledToItsEnd(t *testing.T) {
 		s := open(t, newRoot(t), p, nil)
 		c := s.start(workflow(t, "report", true, script{lasts: time.Minute, answer: source.Answer{Output: json.RawMessage(`"done"`)}}), `{}`)
 		r, err := c.wait()
-		if err != nil || string(r.Result) != `"done"` || r.State != Completed || *r.SourceExecutionID != "x-1" {
-			t.Fatalf("%+v, %v", r, err)
-		}
+		testkit.Need(t, err == nil && string(r.Result) == `"done"` && r.State == Completed && *r.SourceExecutionID == "x-1", "%+v, %v", r, err)
 		// The first poll after 250 ms, then one every 2 s; the end is seen by the next.
 		if want := 1 + 30; p.polls != want || r.EndedAt.Sub(r.StartedAt) != 250*time.Millisecond+60*time.Second {
 			t.Errorf("%d polls in %v, want %d", p.polls, r.EndedAt.Sub(r.StartedAt), want)
@@ -68,13 +64,10 @@ func TestReq003_7_1_ATerminalAnswerIsFinal(t *testing.T) {
 		s := open(t, newRoot(t), p, nil)
 		c := s.start(workflow(t, "quick", true, script{accepted: &source.Answer{ExecutionID: "q", State: source.Completed, Output: json.RawMessage(`7`)}}), `{}`)
 		r, err := c.wait()
-		if err != nil || string(r.Result) != `7` || p.polls != 0 || *r.SourceExecutionID != "q" {
-			t.Errorf("%+v, %v, %d polls", r, err, p.polls)
-		}
+		testkit.True(t, err == nil && string(r.Result) == `7` && p.polls == 0 && *r.SourceExecutionID == "q", "%+v, %v, %d polls", r, err, p.polls)
 		c = s.start(workflow(t, "mute", true, script{accepted: &source.Answer{Output: json.RawMessage(`[3]`)}}), `{}`)
-		if e := c.over(Failed, "workflow_failed"); !strings.Contains(e.Message, "executionType: sync") || string(e.Details["run"].(*Run).Result) != `[3]` {
-			t.Errorf("%q", e.Message)
-		}
+		e := c.over(Failed, "workflow_failed")
+		testkit.True(t, strings.Contains(e.Message, "executionType: sync") && string(e.Details["run"].(*Run).Result) == `[3]`, "%q", e.Message)
 	})
 }
 
@@ -111,15 +104,9 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 					return
 				}
 				e := call.over(TimedOut, "workflow_timed_out")
-				if took := time.Since(began); took != c.want {
-					t.Errorf("took %v", took)
-				}
-				if !strings.Contains(e.Message, c.words) || len(p.cancelled) != c.cancelled || p.busy != 0 {
-					t.Errorf("%q; cancelled %v, busy %d", e.Message, p.cancelled, p.busy)
-				}
-				if r := mustStatus(t, s.Engine, call.id()); r.State != TimedOut {
-					t.Errorf("status: %+v", r)
-				}
+				testkit.Equal(t, time.Since(began), c.want, "took")
+				testkit.True(t, strings.Contains(e.Message, c.words) && len(p.cancelled) == c.cancelled && p.busy == 0, "%q; cancelled %v, busy %d", e.Message, p.cancelled, p.busy)
+				testkit.Equal(t, mustStatus(t, s.Engine, call.id()).State, TimedOut, "status")
 			})
 		})
 	}
@@ -154,12 +141,8 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 				time.Sleep(3 * time.Second)
 				synctest.Wait()
 				r := mustStatus(t, s.Engine, c.id())
-				if r.State != Running || r.Progress == nil || *r.Progress.Value != 0.5 || r.Progress.Message != "half way" {
-					t.Errorf("status: %+v", r)
-				}
-				if !s.log.has("remote run progress", "half way", "progress=0.5", "total=1", c.id()) {
-					t.Errorf("not logged: %s", s.log)
-				}
+				testkit.True(t, r.State == Running && r.Progress != nil && *r.Progress.Value == 0.5 && r.Progress.Message == "half way", "status: %+v", r)
+				testkit.True(t, s.log.has("remote run progress", "half way", "progress=0.5", "total=1", c.id()), "not logged: %s", s.log)
 				halves := 0
 				for _, r := range c.progress() {
 					testkit.Equal(t, r.State, Running, "told")
@@ -203,9 +186,7 @@ func TestReq003_7_5_CancelledByTheCaller(t *testing.T) {
 					testkit.Equal(t, p.count(), 0)
 					testkit.Equal(t, async, (len(p.cancelled) == 1))
 				})
-				if r := mustStatus(t, s.Engine, c.id()); r.State != Cancelled {
-					t.Errorf("%+v", r)
-				}
+				testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Cancelled)
 			})
 		})
 	}
@@ -221,9 +202,8 @@ func TestReq003_7_5_ACancelThatComesTooLateKeepsTheResult(t *testing.T) {
 		c := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
 		time.Sleep(time.Second)
 		c.cancel(ErrCancelled)
-		if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r := testkit.Get(c.wait()).Must(t)
+		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
 	})
 }
 
@@ -240,9 +220,8 @@ func TestReq003_7_5_ACancelThatComesTooLateHasTheResultFetched(t *testing.T) {
 		c := s.start(workflow(t, "w", true, script{lasts: time.Hour, answer: source.Answer{Output: json.RawMessage(`1`)}}), `{}`)
 		time.Sleep(time.Second)
 		c.cancel(ErrCancelled)
-		if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r := testkit.Get(c.wait()).Must(t)
+		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
 	})
 }
 
@@ -272,9 +251,8 @@ func TestReq003_7_5_ACancelThatFailsIsLoggedAndTold(t *testing.T) {
 		c := s.start(workflow(t, "w", true, script{lasts: time.Hour}), `{}`)
 		time.Sleep(time.Second)
 		c.cancel(ErrCancelled)
-		if e := c.over(Cancelled, "workflow_cancelled"); !strings.Contains(e.Message, "the handle is stuck") || !s.log.has("level=WARN", "the handle is stuck") {
-			t.Errorf("%q", e.Message)
-		}
+		e := c.over(Cancelled, "workflow_cancelled")
+		testkit.True(t, strings.Contains(e.Message, "the handle is stuck") && s.log.has("level=WARN", "the handle is stuck"), "%q", e.Message)
 	})
 }
 
@@ -291,13 +269,10 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 				if _, err := c.wait(); !errors.Is(err, gone) || !strings.Contains(err.Error(), c.id()) {
 					t.Errorf("err = %v", err)
 				}
-				if r := mustStatus(t, s.Engine, c.id()); r.State != Running {
-					t.Errorf("%+v", r)
-				}
+				testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Running)
 				time.Sleep(2 * time.Minute)
-				if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || string(r.Result) != `1` || len(p.cancelled) != 0 {
-					t.Errorf("%+v", r)
-				}
+				r := mustStatus(t, s.Engine, c.id())
+				testkit.True(t, r.State == Completed && string(r.Result) == `1` && len(p.cancelled) == 0, "%+v", r)
 			})
 		})
 	}
@@ -313,9 +288,7 @@ func TestReplyWithinAnswersWhileItRuns(t *testing.T) {
 			t.Fatalf("%+v, %v after %v", r, err, time.Since(began))
 		}
 		time.Sleep(time.Minute)
-		if r := mustStatus(t, s.Engine, r.ExecutionID); r.State != Completed {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, mustStatus(t, s.Engine, r.ExecutionID).State, Completed)
 	})
 }
 
@@ -348,9 +321,7 @@ func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		e := s.start(workflow(t, "w", false, script{panics: true}), `{}`).over(Unknown, "workflow_unknown")
-		if !strings.Contains(e.Message, "cursed") || !s.log.has("panicked", "plant.Execute") && !s.log.has("panicked", "Execute") {
-			t.Errorf("%q", e.Message)
-		}
+		testkit.True(t, strings.Contains(e.Message, "cursed") && (s.log.has("panicked", "plant.Execute") || s.log.has("panicked", "Execute")), "%q", e.Message)
 		if _, err := s.start(workflow(t, "v", false, script{}), `{}`).wait(); err != nil { // in the slot that was given back
 			t.Error(err)
 		}
@@ -372,9 +343,7 @@ func TestARefusedCallHoldsNoSlot(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.call(over, "me", workflow(t, "w", false, script{}), nil, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("err = %v", err)
-		}
+		testkit.FailsWith(t, testkit.Get(s.call(over, "me", workflow(t, "w", false, script{}), nil, nil)).Err(), context.Canceled)
 		s.stop()
 		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)).Err(), session.StateError, "shutting_down")
 		testkit.Equal(t, s.Stats(), (Stats{}))

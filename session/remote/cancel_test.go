@@ -47,18 +47,13 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 				w := workflow(t, "w", true, c.l)
 				w.Performer = source.ByAgent
 				r, err := s.call(t.Context(), "me", w, nil, nil)
-				if err != nil || r.State != Running {
-					t.Fatalf("%+v, %v", r, err)
-				}
+				testkit.Need(t, err == nil && r.State == Running, "%+v, %v", r, err)
 				wantCode(t, testkit.Get(s.Cancel(t.Context(), "you", r.ExecutionID)).Err(), session.StateError, "unknown_run")
 				for range 3 { // the second is harmless, and so is one after a restart
 					got, err := s.Cancel(t.Context(), "me", r.ExecutionID)
-					if err != nil || got.State != Cancelled || got.EndedAt == nil || !strings.Contains(*got.Error, c.says) {
-						t.Fatalf("%+v, %v", got, err)
-					}
-					if x := stored(t, s, r.ExecutionID); x.State != store.ExecutionCancelled || x.EndedAt == nil {
-						t.Errorf("stored is %+v", x)
-					}
+					testkit.Need(t, err == nil && got.State == Cancelled && got.EndedAt != nil && strings.Contains(*got.Error, c.says), "%+v, %v", got, err)
+					x := stored(t, s, r.ExecutionID)
+					testkit.True(t, x.State == store.ExecutionCancelled && x.EndedAt != nil, "stored is %+v", x)
 					s.stop()
 					s = open(t, root, p, nil)
 				}
@@ -83,9 +78,7 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 			c.wait()
 			was := mustStatus(t, s.Engine, c.id())
 			r, err := s.Cancel(t.Context(), "me", c.id())
-			if err != nil || r.State != was.State || r.EndedAt == nil || string(r.Result) != string(was.Result) {
-				t.Errorf("%+v, %v", r, err)
-			}
+			testkit.True(t, err == nil && r.State == was.State && r.EndedAt != nil && string(r.Result) == string(was.Result), "%+v, %v", r, err)
 		}
 		// Completed at its source before it was told: the result is kept.
 		c := s.start(workflow(t, "late", true, script{lasts: time.Hour}), `{}`)
@@ -150,12 +143,9 @@ func TestWhoLeavesWaitsForNoRun(t *testing.T) {
 				began := time.Now()
 				var id string
 				_, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID })
-				if took := time.Since(began); !errors.Is(err, enough) || took != 10*time.Second {
-					t.Fatalf("%v after %v", err, took)
-				}
-				if r := mustStatus(t, s.Engine, id); r.State != Running {
-					t.Errorf("%+v", r)
-				}
+				took := time.Since(began)
+				testkit.Need(t, errors.Is(err, enough) && took == 10*time.Second, "%v after %v", err, took)
+				testkit.Equal(t, mustStatus(t, s.Engine, id).State, Running)
 				// Who comes after that is told as well which run it has begun.
 				id = ""
 				if _, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID }); !errors.Is(err, enough) || id == "" {
@@ -189,27 +179,20 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 		var ids []string
 		for range 3 {
 			r, err := s.call(t.Context(), "me", long, nil, nil)
-			if err != nil || r.State != Running || r.Progress != nil {
-				t.Fatalf("%+v, %v", r, err)
-			}
+			testkit.Need(t, err == nil && r.State == Running && r.Progress == nil, "%+v, %v", r, err)
 			ids = append(ids, r.ExecutionID)
 		}
-		if took := time.Since(began); took != 3*performedReply {
-			t.Errorf("three answers took %v", took)
-		}
+		testkit.Equal(t, time.Since(began), 3*performedReply, "three answers took")
 		other := workflow(t, "other", true, script{lasts: time.Second})
 		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", other, nil, nil)).Must(t).State, Completed, "a slot was occupied")
 		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
 		s.stop()
 		s = open(t, root, p, one)
-		if n := s.Stats(); n != (Stats{Running: 3}) || s.slots.used != 0 {
-			t.Errorf("after a restart %+v, %d slots", n, s.slots.used)
-		}
+		n := s.Stats()
+		testkit.True(t, n == (Stats{Running: 3}) && s.slots.used == 0, "after a restart %+v, %d slots", n, s.slots.used)
 		time.Sleep(2 * time.Hour)
 		for _, id := range ids {
-			if r := mustStatus(t, s.Engine, id); r.State != Running {
-				t.Errorf("after 2 hours: %+v", r)
-			}
+			testkit.Equal(t, mustStatus(t, s.Engine, id).State, Running, "after 2 hours")
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()

@@ -46,14 +46,13 @@ func TestMain(m *testing.M) {
 	})
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
-// onlyFiles are the tests that are not run on PostgreSQL, and why. So are those in a bubble of
-// synctest, whose clock is not the database's: openStore skips them.
-var onlyFiles = map[string]string{
-	"TestWhatCannotBeRead": "looks into the database's file",
-}
+// onPostgres are the tests that run with PostgreSQL, too: those of several servers outside of a bubble of synctest, whose
+// clock is not the database's.
+const onPostgres = `TestASuspendedServerOverwritesNothing TestACancelOutlivesTheServerThatWasAsked TestAStoppedServersRunIsTakenUpAtOnce
+	TestARunThatIsLostBeforeItsStartIsNotStarted TestCancelOfAnotherServersRun`
 
 // A plant is a system that runs workflows: any number at once, each for as long
 // as its workflow says. It counts what was ever started.
@@ -354,9 +353,6 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 		d, m := sqlite.New(sqlite.Options{Path: state.Of(root).Database()}), session.NewMember(state.Of(root), nil)
 		return d, m, func() error { return errors.Join(d.Close(), m.Leave()) }
 	}
-	if time.Now().Year() == 2000 {
-		t.Skip("its clock is not the database's")
-	}
 	url := testkit.Get(oneURL()).Must(t)
 	pg := testkit.Get(postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})).Must(t)
 	stores := backend.Of(pg, session.NewMember(state.Of(root), nil), &task.Place{MachineID: "12345678", Root: root}, root)
@@ -425,9 +421,8 @@ func (s *server) stop() {
 	s.closed = true
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if stuck := s.Close(ctx); stuck != nil {
-		s.t.Errorf("did not stop: %v", stuck)
-	}
+	stuck := s.Close(ctx)
+	testkit.True(s.t, stuck == nil, "did not stop: %v", stuck)
 	testkit.Works(s.t, s.leave())
 }
 
@@ -498,31 +493,23 @@ func (p *pending) over(state State, code string) *session.Error {
 func refusedAs(t testing.TB, err error, state State, code string) *session.Error {
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
-	if !ok {
-		t.Fatalf("err = %v, want a session.Error %s", err, code)
-	}
+	testkit.Need(t, ok, "err = %v, want a session.Error %s", err, code)
 	r, _ := e.Details["run"].(*Run)
-	if e.Kind != session.StateError || e.Code != code || r == nil || r.State != state || e.Details["execution_id"] != r.ExecutionID {
-		t.Fatalf("%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
-	}
+	testkit.Need(t, e.Kind == session.StateError && e.Code == code && r != nil && r.State == state && e.Details["execution_id"] == r.ExecutionID, "%s %q, run %+v; want %s with state %s", e.Code, e, r, code, state)
 	return e
 }
 
 func mustStatus(t testing.TB, e *Engine, id string) *Run {
 	t.Helper()
 	r, err := e.Status(t.Context(), "me", id)
-	if err != nil {
-		t.Fatalf("status of %s: %v", id, err)
-	}
+	testkit.Need(t, err == nil, "status of %s: %v", id, err)
 	return r
 }
 
 func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
-	if !ok || e.Kind != kind || e.Code != code {
-		t.Fatalf("err = %v, want %s %s", err, kind, code)
-	}
+	testkit.Need(t, ok && e.Kind == kind && e.Code == code, "err = %v, want %s %s", err, kind, code)
 	testkit.ContainsAll(t, e.Message, words)
 }
 

@@ -51,24 +51,18 @@ func TestASuspendedServerOverwritesNothing(t *testing.T) {
 			was := stored(t, b, c.id())
 			a.disk.frozen.Unlock()
 			testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
-			if now := stored(t, b, c.id()); ended && !reflect.DeepEqual(now, was) || now.Owner != b.member.ID() || now.Over() != ended {
-				t.Errorf("%+v, was %+v", now, was)
-			}
+			now := stored(t, b, c.id())
+			testkit.True(t, (!ended || reflect.DeepEqual(now, was)) && now.Owner == b.member.ID() && now.Over() == ended, "%+v, was %+v", now, was)
 			if !ended {
 				if a.Stats().Running != 0 || len(p.cancelled) > 0 {
 					t.Errorf("%+v; cancelled at the source: %v", a.Stats(), p.cancelled)
 				}
 				p.end()
 			}
-			if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
-				t.Errorf("%+v, %v", r, err)
-			}
-			if r := mustStatus(t, a.Engine, c.id()); r.State != Completed {
-				t.Errorf("%+v", r)
-			}
-			if a.log.has("level=ERROR") {
-				t.Error(a.log)
-			}
+			r := testkit.Get(c.wait()).Must(t)
+			testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
+			testkit.Equal(t, mustStatus(t, a.Engine, c.id()).State, Completed)
+			testkit.True(t, !a.log.has("level=ERROR"), "%v", a.log)
 		})
 	}
 }
@@ -79,9 +73,8 @@ func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
 	a.disk.frozen.Lock()
 	defer a.disk.frozen.Unlock()
 	testkit.Equal(t, testkit.Get(b.Cancel(t.Context(), "me", c.id())).Must(t).State, Cancelled)
-	if x := stored(t, b, c.id()); x.Owner != b.member.ID() || !reflect.DeepEqual(p.cancelled, []string{"x-1"}) {
-		t.Errorf("%+v; cancelled at the source: %v", x, p.cancelled)
-	}
+	x := stored(t, b, c.id())
+	testkit.True(t, x.Owner == b.member.ID() && reflect.DeepEqual(p.cancelled, []string{"x-1"}), "%+v; cancelled at the source: %v", x, p.cancelled)
 }
 
 // TestAStoppedServersRunIsTakenUpAtOnce: before its life is over.
@@ -106,9 +99,8 @@ func TestALivingServerKeepsItsRuns(t *testing.T) {
 		for range 6 {
 			time.Sleep(store.ExecutionLife * 11 / 12)
 			for c, says := range map[*pending]string{first: "half", second: waitsForSlot} {
-				if r := mustStatus(t, b.Engine, c.id()); r.State == Running && (r.Progress == nil || r.Progress.Message != says && r.Progress.Message != "half") {
-					t.Errorf("%+v, want progress %q", r, says)
-				}
+				r := mustStatus(t, b.Engine, c.id())
+				testkit.True(t, r.State != Running || r.Progress != nil && (r.Progress.Message == says || r.Progress.Message == "half"), "%+v, want progress %q", r, says)
 			}
 			if b.Stats() != (Stats{}) {
 				t.Fatalf("%+v: it took up what another server has", b.Stats())
@@ -140,9 +132,8 @@ func TestARunThatIsLostBeforeItsStartIsNotStarted(t *testing.T) {
 	p.with(func() {
 		testkit.Equal(t, p.started["v"], 0, "it was started")
 	})
-	if x := stored(t, b, second.id()); x.Error == nil || *x.Error != store.NeverStarted {
-		t.Errorf("%+v", x)
-	}
+	x := stored(t, b, second.id())
+	testkit.True(t, x.Error != nil && *x.Error == store.NeverStarted, "%+v", x)
 }
 
 // TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun does not wait for the run's end.
@@ -154,9 +145,8 @@ func TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun(t *testing.T) {
 	testkit.Until(t, "the first one gives it up", func() bool { return a.get(c.id()) == nil })
 	a.stop()
 	c.over(Running, "shutting_down")
-	if r := mustStatus(t, b.Engine, c.id()); r.State != Running || len(p.cancelled) > 0 {
-		t.Errorf("%+v; cancelled at the source: %v", r, p.cancelled)
-	}
+	r := mustStatus(t, b.Engine, c.id())
+	testkit.True(t, r.State == Running && len(p.cancelled) == 0, "%+v; cancelled at the source: %v", r, p.cancelled)
 }
 
 // lookedAt is a time by which every server has looked.
@@ -189,23 +179,18 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 					}
 				}))
 				time.Sleep(store.ExecutionLife - time.Second)
-				if n := b.Stats(); n.Running != 0 {
-					t.Fatalf("%+v: it was taken up while its server may live", n)
-				}
+				n := b.Stats()
+				testkit.Need(t, n.Running == 0, "%+v: it was taken up while its server may live", n)
 				time.Sleep(2 * time.Second)
-				if n := b.Stats(); n.Running != 1 {
-					t.Fatalf("%+v: it was not taken up", n)
-				}
+				n = b.Stats()
+				testkit.Need(t, n.Running == 1, "%+v: it was not taken up", n)
 				time.Sleep(graceTime + time.Second)
 				p.with(func() {
-					if n := len(p.cancelled); (n == 1) != (c.want == TimedOut) {
-						t.Errorf("%d were cancelled at the source", n)
-					}
+					testkit.Equal(t, len(p.cancelled) == 1, c.want == TimedOut, "cancelled at the source")
 					clear(p.jobs) // the source forgets it
 				})
-				if r := mustStatus(t, b.Engine, testID(1)); r.State != c.want || c.want == Completed && string(r.Result) != `1` {
-					t.Errorf("%+v", r)
-				}
+				r := mustStatus(t, b.Engine, testID(1))
+				testkit.True(t, r.State == c.want && (c.want != Completed || string(r.Result) == `1`), "%+v", r)
 			})
 		})
 	}
@@ -245,9 +230,7 @@ func TestCancelOfAnotherServersRun(t *testing.T) {
 			t.Errorf("another's run: %v", err)
 		}
 		r, err := from.Cancel(t.Context(), "me", c.id())
-		if err != nil || r.State != Cancelled {
-			t.Errorf("%+v, %v", r, err)
-		}
+		testkit.True(t, err == nil && r.State == Cancelled, "%+v, %v", r, err)
 		c.over(Cancelled, "workflow_cancelled")
 		if r, err = from.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Cancelled {
 			t.Errorf("one that has ended: %+v, %v", r, err)

@@ -81,9 +81,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 				testkit.Equal(t, r.State, Running)
 				testkit.Equal(t, s.Stats().Running, 0)
 				// Nobody follows it: who asks is told so, and why, and does not wait in vain.
-				if r.Error == nil || !strings.Contains(*r.Error, "server that followed it is gone") || !strings.Contains(*r.Error, syscall.ENOSPC.Error()) {
-					t.Errorf("it says %v", r.Error)
-				}
+				testkit.True(t, r.Error != nil && strings.Contains(*r.Error, "server that followed it is gone") && strings.Contains(*r.Error, syscall.ENOSPC.Error()), "it says %v", r.Error)
 			}
 		}
 		time.Sleep(time.Hour)
@@ -109,18 +107,14 @@ func TestARunThatCannotBeStored(t *testing.T) {
 		synctest.Wait()
 		s.disk.full.Store(true)
 		wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "run_not_saved", syscall.ENOSPC.Error())
-		if n := s.Stats(); n != (Stats{Running: 1}) || p.started["w"] != 1 {
-			t.Errorf("%+v, started %d", n, p.started["w"])
-		}
+		n := s.Stats()
+		testkit.True(t, n == (Stats{Running: 1}) && p.started["w"] == 1, "%+v, started %d", n, p.started["w"])
 		testkit.Equal(t, string(testkit.Get(c.wait()).Must(t).Result), `7`)
-		if r := mustStatus(t, s.Engine, c.id()); r.State != Completed || string(r.Result) != `7` || !s.log.has("level=ERROR", "cannot be written down") {
-			t.Errorf("%+v", r)
-		}
+		r := mustStatus(t, s.Engine, c.id())
+		testkit.True(t, r.State == Completed && string(r.Result) == `7` && s.log.has("level=ERROR", "cannot be written down"), "%+v", r)
 		s.stop()
 		s = open(t, root, p, nil)
-		if r := mustStatus(t, s.Engine, c.id()); r.State != Unknown {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Unknown)
 	})
 }
 
@@ -135,9 +129,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	s.stop()
 	path := state.Of(root).Database()
 	data, err := os.ReadFile(path)
-	if err != nil || bytes.Contains(data, []byte("hunter2")) {
-		t.Errorf("the arguments are in the database; %v", err)
-	}
+	testkit.True(t, err == nil && !bytes.Contains(data, []byte("hunter2")), "the arguments are in the database; %v", err)
 	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, ".deepwork"))).Err(), fs.ErrNotExist, "made in the project")
 	testkit.Must(t, os.WriteFile(path, bytes.Repeat([]byte("no database "), 100), 0o600))
 	s = open(t, root, newPlant(), nil)
@@ -171,9 +163,7 @@ func TestARestartGoesOnCountingTheTime(t *testing.T) {
 					if r := mustStatus(t, s.Engine, call.id()); r.State != Running {
 						testkit.Equal(t, r.State, c.ends)
 						testkit.Equal(t, r.EndedAt.Sub(r.StartedAt), c.want)
-						if cancelled := len(p.cancelled) == 1; cancelled != (c.ends == TimedOut) {
-							t.Errorf("cancelled %v", p.cancelled)
-						}
+						testkit.Equal(t, len(p.cancelled) == 1, c.ends == TimedOut, "cancelled %v", p.cancelled)
 						return
 					}
 				}
@@ -198,9 +188,8 @@ func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
 				s.stop()
 				testkit.Contains(t, c.over(state, "shutting_down").Message, says)
 				s = open(t, root, p, nil)
-				if r := mustStatus(t, s.Engine, c.id()); r.State != state || !strings.Contains(*r.Error, says) {
-					t.Errorf("%+v", r)
-				}
+				r := mustStatus(t, s.Engine, c.id())
+				testkit.True(t, r.State == state && strings.Contains(*r.Error, says), "%+v", r)
 				testkit.Equal(t, p.started["w"], 1, "started")
 				testkit.Equal(t, p.busy, 0, "started")
 			})
@@ -216,9 +205,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		stuck := s.Close(ctx)
-		if len(stuck) != 1 || stuck[0] != "remote run "+c.id() {
-			t.Errorf("stuck: %v", stuck)
-		}
+		testkit.True(t, len(stuck) == 1 && stuck[0] == "remote run "+c.id(), "stuck: %v", stuck)
 		refusedAs(t, func() error { _, err := c.wait(); return err }(), Running, "shutting_down")
 		time.Sleep(2 * time.Minute)
 		s.closed = false
@@ -249,12 +236,8 @@ func TestSeveralServersOnOneProject(t *testing.T) {
 		a.stop()
 		c.wait()
 		time.Sleep(lookedAt)
-		if n := b.Stats(); n.Running != 1 {
-			t.Errorf("%+v: it was not taken up at once from a server that stopped", n)
-		}
-		if r := mustStatus(t, b.Engine, "x-1"); r.State != Running {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, b.Stats().Running, 1, "it was not taken up at once from a server that stopped")
+		testkit.Equal(t, mustStatus(t, b.Engine, "x-1").State, Running)
 		late = open(t, root, p, nil)
 		mustStatus(t, late.Engine, c.id())
 		testkit.Equal(t, late.Stats(), (Stats{}), "two servers follow it")

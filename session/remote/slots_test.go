@@ -43,9 +43,7 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 		for i, c := range calls {
 			testkit.Get(c.wait()).Must(t)
 			told := c.progress()
-			if i >= 2 && (told[0].Progress == nil || told[len(told)-1].Progress != nil) {
-				t.Errorf("run %d was told %+v", i, told)
-			}
+			testkit.True(t, i < 2 || told[0].Progress != nil && told[len(told)-1].Progress == nil, "run %d was told %+v", i, told)
 		}
 		testkit.Equal(t, p.most, 2)
 		testkit.Same(t, p.inputs, want)
@@ -61,14 +59,10 @@ func TestThatAWaitingRunBeganIsStored(t *testing.T) {
 		synctest.Wait()
 		second := s.start(workflow(t, "second", false, script{lasts: time.Minute}), `{}`)
 		synctest.Wait()
-		if x := stored(t, s, second.id()); x.State != store.ExecutionWaiting {
-			t.Errorf("while it waits it is %+v", x)
-		}
+		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionWaiting, "while it waits")
 		first.wait()
 		synctest.Wait()
-		if x := stored(t, s, second.id()); x.State != store.ExecutionStarting {
-			t.Errorf("while its source is asked it is %+v", x)
-		}
+		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionStarting, "while its source is asked")
 		second.wait()
 	})
 }
@@ -100,17 +94,15 @@ func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
 		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent, w.ExecutionTimeout = 3, new(time.Minute) })
 		mustStatus(t, s.Engine, calls[0].id())
 		synctest.Wait()
-		if n := s.Stats(); n.Running != 3 || n.Waiting != 1 {
-			t.Errorf("%+v", n)
-		}
+		n := s.Stats()
+		testkit.True(t, n.Running == 3 && n.Waiting == 1, "%+v", n)
 		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		last := s.start(w, "4")
 		calls[1].cancel(ErrCancelled)
 		calls[1].wait()
 		synctest.Wait()
-		if n := s.Stats(); n.Running != 2 || n.Waiting != 2 {
-			t.Errorf("%+v", n)
-		}
+		n = s.Stats()
+		testkit.True(t, n.Running == 2 && n.Waiting == 2, "%+v", n)
 		last.cancel(ErrCancelled)
 		for _, c := range append(calls, last) {
 			c.cancel(ErrCancelled)
@@ -130,9 +122,7 @@ func TestTooManyWait(t *testing.T) {
 			}
 		}
 		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)).Err(), session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
-		if s.Going() {
-			t.Error("a refused call is kept")
-		}
+		testkit.True(t, !s.Going(), "a refused call is kept")
 	})
 }
 
@@ -240,9 +230,7 @@ func TestTheTimeoutThatCountsIsNamed(t *testing.T) {
 			w.Sources = []config.WorkflowSource{{Name: "plant", ExecutionTimeout: new(time.Second)}}
 		})
 		e := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`).over(TimedOut, "workflow_timed_out")
-		if !strings.Contains(e.Message, "raise workflow_tools.sources[plant].execution_timeout in .deepwork/config.yml") {
-			t.Error(e)
-		}
+		testkit.Contains(t, e.Message, "raise workflow_tools.sources[plant].execution_timeout in .deepwork/config.yml", "%v", e)
 	})
 }
 
@@ -271,9 +259,7 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	add := c.Snapshot().Tool("add")
 
 	r, err := s.Call(t.Context(), "me", add, json.RawMessage(`{"a":1}`), nil)
-	if err != nil || string(r.Result) != `{"sum": 3}` || r.State != Completed || r.Source != "system" || r.WorkflowID != "w-add" {
-		t.Errorf("%+v, %v", r, err)
-	}
+	testkit.True(t, err == nil && string(r.Result) == `{"sum": 3}` && r.State == Completed && r.Source == "system" && r.WorkflowID == "w-add", "%+v, %v", r, err)
 	for _, arguments := range []string{``, `{"a":"one"}`} {
 		wantCode(t, testkit.Get(s.Call(t.Context(), "me", add, json.RawMessage(arguments), nil)).Err(), session.ToolError, "invalid_arguments", "'add'", "a")
 	}

@@ -47,9 +47,7 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 				s := open(t, root, p, func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 				c := s.start(workflow(t, "w", true, l), `{}`)
 				r, err := c.wait()
-				if err != nil || r.State != Running || r.StatusSupported || r.EndedAt != nil {
-					t.Fatalf("%+v, %v", r, err)
-				}
+				testkit.Need(t, err == nil && r.State == Running && !r.StatusSupported && r.EndedAt == nil, "%+v, %v", r, err)
 				for range 2 { // now, and after a restart
 					_, err := s.Status(t.Context(), "me", c.id())
 					wantCode(t, err, session.StateError, "status_not_supported", "not supported", c.id(), "'plant'")
@@ -73,9 +71,7 @@ func TestStatusIsForWhoStartedIt(t *testing.T) {
 		c.wait()
 		_, err := s.Status(t.Context(), "other", c.id())
 		wantCode(t, err, session.StateError, "unknown_run", c.id(), "No execution is known")
-		if strings.Contains(err.Error(), "(w,") {
-			t.Errorf("%v reveals another's execution", err)
-		}
+		testkit.True(t, !strings.Contains(err.Error(), "(w,"), "%v reveals another's execution", err)
 		wantCode(t, testkit.Get(s.Status(t.Context(), "other", "x-1")).Err(), session.ToolError, "invalid_execution_id", "x-1")
 	})
 }
@@ -92,9 +88,7 @@ func TestStatusOfWhatIsNotThere(t *testing.T) {
 		}
 		_, err := s.Status(t.Context(), "me", "019aa000-0000-7000-8000-000000000000")
 		wantCode(t, err, session.StateError, "unknown_run", "(w22, completed)", "(w3, completed)", "and 3 older")
-		if strings.Contains(err.Error(), "(w2,") {
-			t.Errorf("%v", err)
-		}
+		testkit.True(t, !strings.Contains(err.Error(), "(w2,"), "%v", err)
 		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "../../x")).Err(), session.ToolError, "invalid_execution_id")
 	})
 }
@@ -105,9 +99,7 @@ func TestASourcesIdThatIsNotUnique(t *testing.T) {
 		w := workflow(t, "w", true, script{accepted: &source.Answer{ExecutionID: "17", State: source.Completed}})
 		a := s.start(w, `{}`)
 		a.wait()
-		if r := mustStatus(t, s.Engine, "17"); r.ExecutionID != a.id() {
-			t.Errorf("%+v", r)
-		}
+		testkit.Equal(t, mustStatus(t, s.Engine, "17").ExecutionID, a.id())
 		b := s.start(w, `{}`)
 		b.wait()
 		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "17")).Err(), session.ToolError, "ambiguous_execution_id", "2 executions", a.id(), b.id())
@@ -127,9 +119,7 @@ func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 		if interval := 2 * time.Second; polls != int(time.Hour/interval) {
 			t.Errorf("asked %d times in an hour", polls)
 		}
-		if !s.log.has("level=WARN", "it restarts", c.id()) {
-			t.Error("not logged")
-		}
+		testkit.True(t, s.log.has("level=WARN", "it restarts", c.id()), "not logged")
 		back := time.Now()
 		if r, err := c.wait(); err != nil || r.State != Completed || time.Since(back) > 2*time.Second {
 			t.Errorf("%+v, %v, %v after it was back", r, err, time.Since(back))
@@ -211,9 +201,8 @@ func TestASourceWhoseToolsComeOneByOne(t *testing.T) {
 		p.with(func() { p.statuses = false })
 		time.Sleep(5 * time.Second)
 		p.with(func() { p.statuses = true })
-		if r, err := c.wait(); err != nil || r.State != Completed || string(r.Result) != `1` {
-			t.Errorf("%+v, %v", r, err)
-		}
+		r := testkit.Get(c.wait()).Must(t)
+		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
 	})
 }
 
@@ -232,9 +221,7 @@ func TestAPollThatHangsIsGivenUp(t *testing.T) {
 func TestAResultThatIsNoJSON(t *testing.T) {
 	s := open(t, newRoot(t), newPlant(), nil)
 	r, err := s.start(workflow(t, "w", false, script{answer: source.Answer{Output: json.RawMessage(`all "is" well`)}}), `{}`).wait()
-	if err != nil || string(r.Result) != `"all \"is\" well"` {
-		t.Errorf("%s, %v", r.Result, err)
-	}
+	testkit.True(t, err == nil && string(r.Result) == `"all \"is\" well"`, "%s, %v", r.Result, err)
 }
 
 // TestTheProgressOfARunThatIsOver is what its source said with the end; else how far
@@ -258,9 +245,8 @@ func TestTheProgressOfARunThatIsOver(t *testing.T) {
 				synctest.Wait()
 				p.with(func() { p.jobs["x-1"].told = first })
 				time.Sleep(30 * time.Second)
-				if r := mustStatus(t, s.Engine, call.id()); r.Progress == nil {
-					t.Fatalf("%+v", r)
-				}
+				r := mustStatus(t, s.Engine, call.id())
+				testkit.Need(t, r.Progress != nil, "%+v", r)
 				call.wait()
 				if got := mustStatus(t, s.Engine, call.id()).Progress; (got == nil) != (c.want == nil) || got != nil && !sameProgress(*got, *c.want) {
 					t.Errorf("%+v", got)

@@ -36,9 +36,8 @@ func TestField01_WhatCountsAsATry(t *testing.T) {
 	before := []task.Execution{loggedOut, x(task.Failed, 1), x(task.Failed, 1)}
 	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: before}), `3 agents ended without finishing it. its error. The last one said: "Please run /login".`)
 	before[0].Error = new("On stderr: Please run /login")
-	if why := d.exhausted(job{state: new(machine.State), before: before}); strings.Contains(why, "said") {
-		t.Error(why)
-	}
+	why := d.exhausted(job{state: new(machine.State), before: before})
+	testkit.True(t, !strings.Contains(why, "said"), "%v", why)
 	cut := x(task.Interrupted, 1)
 	cut.ID, d.cut = "cut", map[string]bool{"cut": true}
 	testkit.Equal(t, d.exhausted(job{state: new(machine.State), before: append(none, cut, cut, cut)}), "3 agents ended without finishing it. its error.")
@@ -75,9 +74,7 @@ func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
 	testkit.ContainsAll(t, got, []string{"# Goal\n\nShip it\n\n# Your step: draft\n", "workflow alpha/main", "on the steps review: leave", "Commit the files", `session_id "0123abcd", step_id "draft"`, "> half done\n> see notes.md\n", "not finished: the tests fail"})
 	alone := testkit.Get(firstPrompt("g", s, step, nil, nil, "", false)).Must(t)
 	for _, other := range []string{"Other agents", "Commit", "before"} {
-		if strings.Contains(alone, other) {
-			t.Errorf("an agent alone is told of %q:\n%s", other, alone)
-		}
+		testkit.True(t, !strings.Contains(alone, other), "an agent alone is told of %q:\n%s", other, alone)
 	}
 }
 
@@ -86,9 +83,8 @@ func TestLeadWaitsForItsStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := new(away)
 		l := &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}
-		if end := Lead(t.Context(), l, at, 2); end.State != board.Failed || end.Reason != "it is damaged" || at.asked != 20 {
-			t.Errorf("%+v after %d looks", end, at.asked)
-		}
+		end := Lead(t.Context(), l, at, 2)
+		testkit.True(t, end.State == board.Failed && end.Reason == "it is damaged" && at.asked == 20, "%+v after %d looks", end, at.asked)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		begun := time.Now()
@@ -119,9 +115,8 @@ func TestPanicEndsTheAgents(t *testing.T) {
 		})
 	}
 	defer func() {
-		if fault := recover(); fault != "no idea" || len(d.agents) > 0 {
-			t.Errorf("it panicked with %v, and the agents %v run", fault, d.agents)
-		}
+		fault := recover()
+		testkit.True(t, fault == "no idea" && len(d.agents) == 0, "it panicked with %v, and the agents %v run", fault, d.agents)
 	}()
 	d.run(t.Context())
 	t.Error("it has not panicked")

@@ -82,9 +82,7 @@ func TestPromptsOfAgentsThatGoOn(t *testing.T) {
 		testkit.Contains(t, got, want)
 	}
 	testkit.Equal(t, adviceFor("p", " \n")+limitReached(nil)+limitReached(&task.Execution{})+limitReached(&task.Execution{Error: new("It hung.")}), "p")
-	if strings.Contains(mergePrompt(step, "x"), "finished_step of the MCP") {
-		t.Error("a merge is finished with finished_step")
-	}
+	testkit.True(t, !strings.Contains(mergePrompt(step, "x"), "finished_step of the MCP"), "a merge is finished with finished_step")
 }
 
 // An agent that handed in outputs for a person, or left a workflow to others, has done its work.
@@ -103,7 +101,5 @@ func TestWhatAnAgentHasLeft(t *testing.T) {
 	}
 	left := child(0, 11)
 	got := leftBy(x, []*machine.State{child(-1, 11), left, child(10, 11), child(5, 10), {StartedAt: at}})
-	if len(got) != 1 || got[0] != left || leftBy(runs, []*machine.State{left}) != nil {
-		t.Errorf("%d workflows were left", len(got))
-	}
+	testkit.True(t, len(got) == 1 && got[0] == left && leftBy(runs, []*machine.State{left}) == nil, "%d workflows were left", len(got))
 }

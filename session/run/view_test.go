@@ -90,15 +90,11 @@ func aRun() (*board.RunReply, fakeSessions) {
 func TestLook(t *testing.T) {
 	r, sessions := aRun()
 	v := Look(t.Context(), r, sessions, map[string]string{"na": "says"})
-	if v.Fault != nil || !v.Live {
-		t.Fatalf("live %v, %v", v.Live, v.Fault)
-	}
+	testkit.Need(t, v.Fault == nil && v.Live, "live %v, %v", v.Live, v.Fault)
 	want := "[{s a running} {n a running} {n b not_begun} {n c not_begun} {s b not_begun} {s c not_begun}]"
 	testkit.Equal(t, fmt.Sprint(r.Plan), want, "the plan")
 	first := v.Tree.Entries[0][0]
-	if first.Took != 7*time.Second || *first.USD != 1 || first.Last != "said" || len(first.Agents) != 2 || first.Agents[0].EndedAt == r.Steps[0].EndedAt {
-		t.Errorf("the first step is %+v", first)
-	}
+	testkit.True(t, first.Took == 7*time.Second && *first.USD == 1 && first.Last == "said" && len(first.Agents) == 2 && first.Agents[0].EndedAt != r.Steps[0].EndedAt, "the first step is %+v", first)
 	if nested := first.Nested[0].Entries[0][0]; nested.Last != "says" || nested.Since == nil {
 		t.Errorf("the nested step is %+v", nested)
 	}
@@ -112,9 +108,8 @@ func TestLookWithoutSessions(t *testing.T) {
 	r, sessions := aRun()
 	r.Kept.Waits = []board.RunWait{{Kind: board.WaitsForPerson, SessionID: "s", StepID: "a"}}
 	sessions.states = nil
-	if v := Look(t.Context(), r, sessions, nil); v.Fault == nil {
-		t.Error("no fault")
-	}
+	v := Look(t.Context(), r, sessions, nil)
+	testkit.True(t, v.Fault != nil, "no fault")
 	if got, want := fmt.Sprint(r.Plan), "[{s a waiting_for_you} {n a running}]"; got != want {
 		t.Errorf("the plan is %s, want %s", got, want)
 	}

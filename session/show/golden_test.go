@@ -95,9 +95,7 @@ steps:
 
 func TestAJobIsShownAsAnAgentReadsIt(t *testing.T) {
 	j, faults := job.Parse("/job", "job.yml", []byte(everyPart))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	var out bytes.Buffer
 	err := Steps(&out, j, func(s *job.Step) (*machine.StepInfo, error) {
 		info := &machine.StepInfo{JobDir: j.Dir, Instructions: "Do " + s.ID, CommonJobInfo: new("Info\n")}

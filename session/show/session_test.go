@@ -27,8 +27,6 @@ func TestItemsRoundsAndWorkflowsAreShown(t *testing.T) {
 	var b strings.Builder
 	Session(NewScreen(&b, func(string) string { return "" }), &machine.State{StepProgress: steps})
 	for _, want := range []string{"port[0]: its item was dropped", "by ann: obsolete", "round 2", "session 12345678", "output page: b.md"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("%q is not in\n%s", want, &b)
-		}
+		testkit.Contains(t, b.String(), want)
 	}
 }

@@ -33,17 +33,12 @@ func TestATableFitsTheScreen(t *testing.T) {
 		}
 		got := printed(width, func(s *Screen) { s.Table(columns, rows) })
 		for line := range strings.Lines(got) {
-			if n := text.StringWidth(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
-				t.Errorf("%d columns of %d: %q", n, width, line)
-			}
-			if trimmed := strings.TrimRight(line, " \n"); trimmed+"\n" != line {
-				t.Errorf("at %d it ends with blanks: %q", width, line)
-			}
+			n := text.StringWidth(strings.TrimSuffix(line, "\n"))
+			testkit.True(t, width <= 0 || n <= width, "%d columns of %d: %q", n, width, line)
+			testkit.Equal(t, strings.TrimRight(line, " \n")+"\n", line, "at %d it ends with blanks", width)
 		}
 		testkit.ContainsAll(t, got, []string{"0123abcd  active", "deepwork board show 0123abcd", "Ship "}, "at %d", width)
-		if strings.Contains(got, "NONE") || strings.Contains(got, "\x1b") {
-			t.Errorf("at %d: %q", width, got)
-		}
+		testkit.True(t, !strings.Contains(got, "NONE") && !strings.Contains(got, "\x1b"), "at %d: %q", width, got)
 	}
 	testkit.Equal(t, printed(6, func(s *Screen) {
 		s.Table([]Column{{Title: "AB"}, {Title: "CD", Optional: true}}, [][]string{{"1", "2"}})

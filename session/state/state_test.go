@@ -39,9 +39,8 @@ func TestTheStateIsOutsideTheProject(t *testing.T) {
 	}
 	must(t, f.Make())
 	id := testkit.Get(f.ID()).Must(t)
-	if dir := filepath.Base(f.Dir); filepath.Dir(filepath.Dir(f.Dir)) != base || !strings.HasPrefix(dir, "my_project-") || len(dir) != len("my_project-")+12 {
-		t.Errorf("the state is in %s", f.Dir)
-	}
+	dir := filepath.Base(f.Dir)
+	testkit.True(t, filepath.Dir(filepath.Dir(f.Dir)) == base && strings.HasPrefix(dir, "my_project-") && len(dir) == len("my_project-")+12, "the state is in %s", f.Dir)
 	link := root + "-link"
 	must(t, os.Symlink(root, link))
 	again := find(t, link)
@@ -138,16 +137,12 @@ func TestManyBeginAtOnce(t *testing.T) {
 					macs[n] = k.Sign(ids[n], "name", []byte("content"))
 				}
 			}
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, err)
 		})
 	}
 	wg.Wait()
 	for n := range ids {
-		if ids[n] != ids[0] || !bytes.Equal(macs[n], macs[0]) {
-			t.Errorf("the %dth differs", n)
-		}
+		testkit.True(t, ids[n] == ids[0] && bytes.Equal(macs[n], macs[0]), "the %dth differs", n)
 	}
 }
 
@@ -190,9 +185,7 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 	if got, err := other.ID(); err != nil || got == id || other.Dir == now.Dir {
 		t.Errorf("the new project has the id %s in %s (%v)", got, other.Dir, err)
 	}
-	if again := find(t, moved); again.Dir != now.Dir {
-		t.Errorf("the moved project has its state in %s, no longer in %s", again.Dir, now.Dir)
-	}
+	testkit.Equal(t, find(t, moved).Dir, now.Dir, "the state of the moved project")
 }
 
 // The folder says which project it is of, and must be where that has its state.
@@ -202,9 +195,8 @@ func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
 	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a folder that is missing was opened")
 	must(t, f.Make())
 	t.Setenv(Env, t.TempDir()) // as for another program
-	if again, err := Open(f.Dir); err != nil || again.Root != root || again.Dir != f.Dir {
-		t.Errorf("%+v, %v", again, err)
-	}
+	again := testkit.Get(Open(f.Dir)).Must(t)
+	testkit.True(t, again.Root == root && again.Dir == f.Dir, "%+v", again)
 	planted := filepath.Join(root, ".deepwork")
 	must(t, os.CopyFS(planted, os.DirFS(f.Dir)))
 	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")
@@ -247,9 +239,7 @@ func TestField09_Upwards(t *testing.T) {
 		"my project/repo/src": "my project/repo/src", "my project/with state/src": "my project/with state",
 		"my project/home/work": ".", "home/x": "home/x", "home": "home",
 	} {
-		if got := Upwards(filepath.Join(top, dir)); got != filepath.Join(top, want) {
-			t.Errorf("from %s it is %s, expected %s", dir, got, want)
-		}
+		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "from %s", dir)
 	}
 	for link, to := range map[string]string{"into": "my project/app/src", "my project/app/out": "home/x"} {
 		if err := os.Symlink(filepath.Join(top, to), filepath.Join(top, link)); err != nil {
@@ -261,14 +251,10 @@ func TestField09_Upwards(t *testing.T) {
 	}
 	around := filepath.Join(base, "projects", "x-0123456789ab", "worktrees", "some-attempt")
 	must(t, os.MkdirAll(around, 0o755))
-	if got := Upwards(around); got != around {
-		t.Errorf("from around worktrees it is %s", got)
-	}
+	testkit.Equal(t, Upwards(around), around, "from around worktrees")
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 { // only root can make a folder of another user
 		must(t, os.Chown(filepath.Join(root, "app"), 12345, -1))
-		if got := Upwards(filepath.Join(root, "app", "src")); got != filepath.Join(root, "app", "src") {
-			t.Errorf("it went into the folder of another user: %s", got)
-		}
+		testkit.Equal(t, Upwards(filepath.Join(root, "app", "src")), filepath.Join(root, "app", "src"), "it went into the folder of another user")
 	}
 }
 

@@ -27,9 +27,7 @@ func TestTokenIsMadeOnce(t *testing.T) {
 	all.Wait()
 	shown, err := find(t, root).Token(false)
 	for _, token := range got {
-		if token != shown || err != nil || len(token) != 43 {
-			t.Errorf("%q and %q, %v", token, shown, err)
-		}
+		testkit.True(t, token == shown && err == nil && len(token) == 43, "%q and %q, %v", token, shown, err)
 	}
 	path := filepath.Join(find(t, root).Dir, tokenFile)
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm()&0o077 != 0 && os.PathSeparator == '/' {

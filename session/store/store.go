@@ -4,7 +4,7 @@
 // of a project, and package transfer copies a project from one to another.
 //
 // To add a kind of record, add its interface here with a method of Database, its statements to sqlstore, its
-// tables to the schema of each database, and a suite to storetest.
+// tables to the schema of each database, and a suite to the tests of sqlstore.
 package store
 
 import (

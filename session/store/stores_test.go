@@ -12,9 +12,7 @@ import (
 
 // Only what has certainly changed nothing is refused so.
 func TestRefused(t *testing.T) {
-	if code := session.CodeOf(Refused(fmt.Errorf("writing: %w", ErrUnavailable))); code != CodeUnavailable {
-		t.Errorf("code %q", code)
-	}
+	testkit.Equal(t, session.CodeOf(Refused(fmt.Errorf("writing: %w", ErrUnavailable))), CodeUnavailable, "code")
 	busy := Refused(fmt.Errorf("writing: %w: board.db", ErrBusy))
 	if e, is := errors.AsType[*session.Error](busy); !is || e.Code != CodeBusy || e.Waiting() == nil || !strings.Contains(e.Message, "board.db") {
 		t.Errorf("a busy store is refused with %v", busy)
@@ -38,11 +36,7 @@ func (m someMembers) Alive(id string) bool { return m[id] }
 func TestACensusAsksOnce(t *testing.T) {
 	m := someMembers{"a": true}
 	alive := Census(m)
-	if !alive("a") || alive("b") {
-		t.Error("it reports otherwise")
-	}
+	testkit.True(t, alive("a") && !alive("b"), "it reports otherwise")
 	delete(m, "a")
-	if !alive("a") || Census(m)("a") {
-		t.Error("it has no memory, or too long a one")
-	}
+	testkit.True(t, alive("a") && !Census(m)("a"), "it has no memory, or too long a one")
 }

@@ -32,18 +32,13 @@ func TestGitBranchModes(t *testing.T) {
 	status := func(want machine.BranchStatus) {
 		t.Helper()
 		r, err := begin()
-		if err != nil || r.BeginStep.BranchStatus != want {
-			t.Fatalf("%s, %v, want %q", toJSON(t, r), err, want)
-		}
-		if step, err := c.Step(ctx, StepArgs{SessionID: &r.BeginStep.SessionID}); err != nil || step.BeginStep.BranchStatus != want {
-			t.Errorf("get_step %s, %v, want %q", toJSON(t, step), err, want)
-		}
+		testkit.Need(t, err == nil && r.BeginStep.BranchStatus == want, "%s, %v, want %q", toJSON(t, r), err, want)
+		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &r.BeginStep.SessionID})).Must(t).BeginStep.BranchStatus, want, "get_step")
 	}
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: name\n")
 	status(machine.BranchOutsideGit)
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: create\n")
-	_, err := begin()
-	refused(t, err, session.StateError, "not_a_git_repository", "git init", "git.branch")
+	refused(t, testkit.Get(begin()).Err(), session.StateError, "not_a_git_repository", "git init", "git.branch")
 
 	p.git("init", "-q")
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: name\n")
@@ -54,46 +49,30 @@ func TestGitBranchModes(t *testing.T) {
 	p.git("commit", "-qm", "first")
 	for _, want := range []string{"deepwork/alpha-main-i", "deepwork/alpha-main-i-2", "deepwork/alpha-main-i-3"} {
 		r, err := begin()
-		if err != nil || r.BeginStep.BranchName != want || r.BeginStep.BranchStatus != machine.BranchCreated {
-			t.Fatalf("create: %s, %v, want %s", toJSON(t, r), err, want)
-		}
+		testkit.Need(t, err == nil && r.BeginStep.BranchName == want && r.BeginStep.BranchStatus == machine.BranchCreated, "create: %s, %v, want %s", toJSON(t, r), err, want)
 		p.git("rev-parse", "--verify", "refs/heads/"+want)
 	}
-	if head := p.git("symbolic-ref", "--short", "HEAD"); head != "main" {
-		t.Errorf("create switched to %s", head)
-	}
+	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "main", "the branch after create")
 
 	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit:\n  branch: checkout\n") // in effect without a restart
 	p.write("tracked.txt", "2")
 	p.write("untracked.txt", "never matters")
-	_, err = begin()
+	_, err := begin()
 	refused(t, err, session.StateError, "dirty_tree", "tracked.txt")
-	if strings.Contains(err.Error(), "untracked") {
-		t.Errorf("an untracked file counts: %v", err)
-	}
+	testkit.True(t, !strings.Contains(err.Error(), "untracked"), "an untracked file counts: %v", err)
 	p.git("checkout", "-q", "tracked.txt")
 	r, err := begin()
-	if err != nil || r.BeginStep.BranchName != "deepwork/alpha-main-i-4" || r.BeginStep.BranchStatus != machine.BranchCheckedOut {
-		t.Fatalf("checkout: %s, %v", toJSON(t, r), err)
-	}
-	if head := p.git("symbolic-ref", "--short", "HEAD"); head != "deepwork/alpha-main-i-4" {
-		t.Errorf("on %s", head)
-	}
-	if before := p.git("rev-parse", "--abbrev-ref", "@{-1}"); before != "main" {
-		t.Errorf("git checkout - goes to %s", before)
-	}
+	testkit.Need(t, err == nil && r.BeginStep.BranchName == "deepwork/alpha-main-i-4" && r.BeginStep.BranchStatus == machine.BranchCheckedOut, "checkout: %s, %v", toJSON(t, r), err)
+	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), "deepwork/alpha-main-i-4")
+	testkit.Equal(t, p.git("rev-parse", "--abbrev-ref", "@{-1}"), "main", "git checkout - goes to")
 
 	p.write(".git/MERGE_HEAD", "x")
-	_, err = begin()
-	refused(t, err, session.StateError, "git_failed", "a git merge is in progress", "no session was started")
+	refused(t, testkit.Get(begin()).Err(), session.StateError, "git_failed", "a git merge is in progress", "no session was started")
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".git", "MERGE_HEAD")))
 	p.git("branch", "other")
 	p.git("update-ref", "refs/heads/deepwork/alpha-main-j/x", "HEAD") // no branch can be above it
-	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("j")})
-	refused(t, err, session.StateError, "git_failed", "no session was started")
-	if all, err := p.open().List(ctx); err != nil || len(all) != 6 {
-		t.Errorf("%d sessions, %v, want 6: a refused start has stored one", len(all), err)
-	}
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("j")})).Err(), session.StateError, "git_failed", "no session was started")
+	testkit.Equal(t, len(testkit.Get(p.open().List(ctx)).Must(t)), 6, "sessions")
 }
 
 // Sessions of one name that two servers begin at the same moment get a branch each.
@@ -116,18 +95,14 @@ func TestBranchesOfOneName(t *testing.T) {
 				return
 			}
 			names[i] = r.BeginStep.BranchName
-			if s := p.record(r.BeginStep.SessionID); s.BranchName != names[i] {
-				t.Errorf("the reply has branch %s, and the record %s", names[i], s.BranchName)
-			}
+			testkit.Equal(t, p.record(r.BeginStep.SessionID).BranchName, names[i], "the branch in the record")
 		})
 	}
 	wg.Wait()
 	made := strings.Fields(p.git("for-each-ref", "--format=%(refname:short)", "refs/heads/deepwork"))
 	slices.Sort(names)
 	slices.Sort(made)
-	if !slices.Equal(slices.Compact(slices.Clone(names)), made) || len(made) != len(names) {
-		t.Errorf("the sessions have the branches %q, and git %q", names, made)
-	}
+	testkit.True(t, slices.Equal(slices.Compact(slices.Clone(names)), made) && len(made) == len(names), "the sessions have the branches %q, and git %q", names, made)
 }
 
 // A branch that was not made when its session began, though that is stored, is made by the session's next call
@@ -151,14 +126,11 @@ func TestABranchThatIsDue(t *testing.T) {
 			errors.As(err, &e)
 			id, _ := e.Details["session_id"].(string)
 			c := p.open().Connect("local")
-			_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`))
-			refused(t, err, session.StateError, "git_failed", "has begun", name)
+			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`))).Err(), session.StateError, "git_failed", "has begun", name)
 
 			p.git("update-ref", "-d", "refs/heads/"+name+"/x")
 			other, err := p.open().Connect("local").Start(ctx, begin)
-			if err != nil || other.BeginStep.BranchName != name+"-2" {
-				t.Fatalf("another session: %s, %v, want branch %s-2", toJSON(t, other), err, name)
-			}
+			testkit.Need(t, err == nil && other.BeginStep.BranchName == name+"-2", "another session: %s, %v, want branch %s-2", toJSON(t, other), err, name)
 			if r, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.BranchName != name {
 				t.Fatalf("get_step: %s, %v", toJSON(t, r), err)
 			}
@@ -167,15 +139,12 @@ func TestABranchThatIsDue(t *testing.T) {
 			if mode == "checkout" {
 				want = name
 			}
-			if head := p.git("symbolic-ref", "--short", "HEAD"); head != want {
-				t.Errorf("on %s, want %s", head, want)
-			}
+			testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), want)
 
 			// Once a transition has recorded that it was made, it is the user's.
 			p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-			if s := p.record(id); s.BranchDue {
-				t.Error("the record says that the branch is due")
-			}
+			s := p.record(id)
+			testkit.True(t, !s.BranchDue, "the record says that the branch is due")
 			p.git("checkout", "-q", "-B", "main")
 			p.git("branch", "-D", name)
 			if _, err := p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id}); err != nil || p.git("branch", "--list", name) != "" {

@@ -22,21 +22,13 @@ func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
 	// A step before and one after the current; its place is found from its id.
 	p.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three"}}, map[string]string{"main": "[zero, one, two, three]"})
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if r.BeginStep == nil || r.BeginStep.StepID != "three" || r.Notice != nil {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
-	if s := p.record(r.BeginStep.SessionID); s.CurrentEntryIndex != 3 {
-		t.Errorf("entry %d", s.CurrentEntryIndex)
-	}
+	testkit.Need(t, r.BeginStep != nil && r.BeginStep.StepID == "three" && r.Notice == nil, "reply %s", toJSON(t, r))
+	testkit.Equal(t, p.record(r.BeginStep.SessionID).CurrentEntryIndex, 3, "entry")
 }
 
 func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 	for name, edit := range map[string]func(p *project){
-		"step gone":     func(p *project) { p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"}) },
-		"workflow gone": func(p *project) { p.job("alpha", []testStep{{id: "one"}}, map[string]string{"else": "[one]"}) },
-		"job gone": func(p *project) {
-			testkit.Must(p.t, os.RemoveAll(filepath.Join(p.root, ".deepwork/jobs/alpha")))
-		},
+		"step gone":  func(p *project) { p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"}) },
 		"job broken": func(p *project) { p.write(".deepwork/jobs/alpha/job.yml", "name: [") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,18 +40,10 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 			srv.stop()
 			c = p.open().Connect("local")
 			r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-			if r.BeginStep == nil || r.BeginStep.StepID != "two" || r.BeginStep.Instructions != "Do two.\n" {
-				t.Fatalf("reply %s", toJSON(t, r))
-			}
-			if r.Notice == nil || !strings.Contains(*r.Notice, "alpha") || !strings.Contains(*r.Notice, "definition it has") {
-				t.Errorf("notice %v", r.Notice)
-			}
-			if step, err := c.Step(ctx, StepArgs{}); err != nil || step.BeginStep.Instructions != "Do two.\n" {
-				t.Errorf("get_step %s, %v", toJSON(t, step), err)
-			}
-			if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-				t.Errorf("reply %s", toJSON(t, r))
-			}
+			testkit.Need(t, r.BeginStep != nil && r.BeginStep.StepID == "two" && r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
+			testkit.True(t, r.Notice != nil && strings.Contains(*r.Notice, "alpha") && strings.Contains(*r.Notice, "definition it has"), "notice %v", r.Notice)
+			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
+			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 		})
 	}
 }
@@ -67,15 +51,11 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 func TestAnEditOfInstructionsIsSeenWhenTheStepBegins(t *testing.T) {
 	p, _, c, id := begun(t)
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two better.\n")
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.Instructions != "Do two better.\n" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two better.\n", "reply")
 	// What was read is what is kept.
 	p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"})
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do it worse.\n")
-	if step, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || step.BeginStep.Instructions != "Do two better.\n" {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.Instructions, "Do two better.\n", "get_step")
 }
 
 func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
@@ -83,20 +63,14 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 	p, _, c, id := begun(t)
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
 	before := toJSON(t, p.record(id))
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.ToolError, "instructions_missing", "two.md", "nothing has moved")
-	if after := toJSON(t, p.record(id)); after != before {
-		t.Error("the session moved")
-	}
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.ToolError, "instructions_missing", "two.md", "nothing has moved")
+	testkit.Equal(t, toJSON(t, p.record(id)), before, "the session moved")
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two.\n")
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.StepID, "two", "reply")
 	// get_step has the text it began with, even where the file is gone since.
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
-	if step, err := c.Step(ctx, StepArgs{}); err != nil || step.BeginStep.Instructions != "Do two.\n" || step.Notice == nil {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
+	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
+	testkit.True(t, step.BeginStep.Instructions == "Do two.\n" && step.Notice != nil, "get_step %s", toJSON(t, step))
 }
 
 func TestGoToStep(t *testing.T) {
@@ -108,31 +82,17 @@ func TestGoToStep(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	_, err := c.GoTo(ctx, GoToArgs{StepID: "d"})
-	refused(t, err, session.StateError, "step_ahead", "finished_step")
-	_, err = c.GoTo(ctx, GoToArgs{StepID: "x"})
-	refused(t, err, session.ToolError, "unknown_step", "'a', 'b', 'c'")
+	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "d"})).Err(), session.StateError, "step_ahead", "finished_step")
+	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "x"})).Err(), session.ToolError, "unknown_step", "'a', 'b', 'c'")
 	r, err := c.GoTo(ctx, GoToArgs{StepID: "b"})
-	if err != nil || r.BeginStep.StepID != "b" || strings.Join(r.InvalidatedSteps, " ") != "b c" || r.Stack[0].Step != "b" {
-		t.Fatalf("reply %s, %v", toJSON(t, r), err)
-	}
+	testkit.Need(t, err == nil && r.BeginStep.StepID == "b" && strings.Join(r.InvalidatedSteps, " ") == "b c" && r.Stack[0].Step == "b", "reply %s, %v", toJSON(t, r), err)
 	s := p.record(id)
-	if s.Progress("c") != nil || s.Progress("b").CompletedAt != nil || s.Progress("a").CompletedAt == nil {
-		t.Errorf("record %s", toJSON(t, s.StepProgress))
-	}
-	if len(s.History) != 1 || s.History[0].To != "b" || s.History[0].From != "c" || s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] != "r.md" {
-		t.Errorf("history %s", toJSON(t, s.History))
-	}
-	if _, err := os.Stat(filepath.Join(p.root, "r.md")); err != nil {
-		t.Errorf("the file is gone: %v", err)
-	}
+	testkit.True(t, s.Progress("c") == nil && s.Progress("b").CompletedAt == nil && s.Progress("a").CompletedAt != nil, "record %s", toJSON(t, s.StepProgress))
+	testkit.True(t, len(s.History) == 1 && s.History[0].To == "b" && s.History[0].From == "c" && s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] == "r.md", "history %s", toJSON(t, s.History))
+	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(p.root, "r.md"))).Err(), "the file is gone")
 	// The same outputs finish b again: it is no repetition.
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`); r.BeginStep == nil || r.BeginStep.StepID != "c" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: "c"}); err != nil || strings.Join(r.InvalidatedSteps, " ") != "c" {
-		t.Errorf("to the current step: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`).BeginStep), "c", "reply")
+	testkit.Equal(t, strings.Join(testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "c"})).Must(t).InvalidatedSteps, " "), "c", "to the current step")
 }
 
 func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
@@ -148,12 +108,9 @@ func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 		c.Close()
 	}
 	// A session whose definition is forgotten goes on.
-	if r := p.finish(first, `{"outputs":{"report":"r.md"}}`); r.BeginStep == nil || r.BeginStep.Instructions != "Do two, in way 9.\n" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if r := p.finish(first, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	r := p.finish(first, `{"outputs":{"report":"r.md"}}`)
+	testkit.True(t, r.BeginStep != nil && r.BeginStep.Instructions == "Do two, in way 9.\n", "reply %s", toJSON(t, r))
+	testkit.Equal(t, p.finish(first, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 }
 
 // at opens a server of another machine, as far as the stores are concerned.
@@ -181,11 +138,8 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 	testkit.Must(t, os.Remove(filepath.Join(p.root, "one.md"))) // the other machine does not have it
 
 	c2 := p.open(at(second)).Connect("local")
-	r, err := c2.Step(ctx, StepArgs{SessionID: &id})
-	testkit.Must(t, err)
-	if len(r.CompletedSteps) != 1 || r.CompletedSteps[0].Machine != "red (aaaaaaaa), in /home/red/p" {
-		t.Errorf("completed steps %+v", r.CompletedSteps)
-	}
+	r := testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t)
+	testkit.True(t, len(r.CompletedSteps) == 1 && r.CompletedSteps[0].Machine == "red (aaaaaaaa), in /home/red/p", "completed steps %+v", r.CompletedSteps)
 	p.finish(c2, `{"outputs": {"report": "two.md"}}`)
 	end := p.finish(c2, `{"outputs": {"report": "three.md"}}`)
 	if s := *end.Summary; strings.Contains(s, "no longer there") || !strings.Contains(s, "step 'one' are on the machine red (aaaaaaaa), in /home/red/p.") || strings.Contains(s, "step 'two'") {
@@ -197,10 +151,8 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 			Place task.Place `json:"place"`
 		} `json:"step_progress"`
 	}
-	err = json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept)
-	if err != nil || kept.Place != second || kept.Progress["one"].Place != first || kept.Progress["three"].Place != second {
-		t.Errorf("the record has %+v, %v", kept, err)
-	}
+	err := json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept)
+	testkit.True(t, err == nil && kept.Place == second && kept.Progress["one"].Place == first && kept.Progress["three"].Place == second, "the record has %+v, %v", kept, err)
 }
 
 // A checkout on another machine may have another path than the one where the session began: its own files are
@@ -210,9 +162,7 @@ func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
 	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
 	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
 	second.records.Sessions = began{second.records.Sessions, "/home/red/p"}
-	if r := p.finish(second.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(second.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
 }
 
 // began is a store whose sessions began in a folder that is not on this machine.
@@ -235,21 +185,13 @@ func TestGetWorkflowsShowsMissingInstructions(t *testing.T) {
 	p := simpleProject(t)
 	c := p.open().Connect("local")
 	file := filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")
-	text, err := os.ReadFile(file)
-	testkit.Must(t, err)
+	text := testkit.Get(os.ReadFile(file)).Must(t)
 	for range 2 {
-		r, err := c.GetWorkflows(ctx)
-		testkit.Must(t, err)
-		if string(r.Errors) != "[]" || r.Notice != nil {
-			t.Errorf("errors %s, notice %v", r.Errors, r.Notice)
-		}
+		r := testkit.Get(c.GetWorkflows(ctx)).Must(t)
+		testkit.True(t, string(r.Errors) == "[]" && r.Notice == nil, "errors %s, notice %v", r.Errors, r.Notice)
 		testkit.Must(t, os.Remove(file))
-		if r, err = c.GetWorkflows(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(r.Errors), `steps[1].instructions_file: \"steps/two.md\" does not exist in `) || !strings.Contains(string(r.Jobs), `"alpha"`) {
-			t.Errorf("errors %s, jobs %s", r.Errors, r.Jobs)
-		}
+		r = testkit.Get(c.GetWorkflows(ctx)).Must(t)
+		testkit.True(t, strings.Contains(string(r.Errors), `steps[1].instructions_file: \"steps/two.md\" does not exist in `) && strings.Contains(string(r.Jobs), `"alpha"`), "errors %s, jobs %s", r.Errors, r.Jobs)
 		testkit.Must(t, os.WriteFile(file, text, 0o600))
 	}
 }

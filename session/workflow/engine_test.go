@@ -19,13 +19,10 @@ func TestReq001_3_4_UnknownJobIsRefusedAndJobsAreListed(t *testing.T) {
 	p := newProject(t)
 	p.simple("alpha")
 	c := p.open().Connect("local")
-	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"})
-	refused(t, err, session.ToolError, "job_not_found", "Job not found: beta", "alpha")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"})).Err(), session.ToolError, "job_not_found", "Job not found: beta", "alpha")
 
 	p.simple("beta") // written between two calls: the next one sees it
-	if r := p.start(c, "beta", "main"); r.BeginStep.StepID != "one" {
-		t.Errorf("began %s", r.BeginStep.StepID)
-	}
+	testkit.Equal(t, p.start(c, "beta", "main").BeginStep.StepID, "one", "began")
 }
 
 func TestReq001_3_5_OnlyWorkflowIsTakenWhateverTheName(t *testing.T) {
@@ -33,25 +30,21 @@ func TestReq001_3_5_OnlyWorkflowIsTakenWhateverTheName(t *testing.T) {
 	p.simple("alpha")
 	c := p.open().Connect("local")
 	r := p.start(c, "alpha", "no such")
-	if got := r.Stack[0].Workflow; got != "alpha/main" {
-		t.Errorf("started %s", got)
-	}
+	testkit.Equal(t, r.Stack[0].Workflow, "alpha/main", "started")
 }
 
 func TestReq001_3_6_UnknownWorkflowIsRefusedAndNamesAreListed(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "y": "[one]"})
 	c := p.open().Connect("local")
-	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "z"})
-	refused(t, err, session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "z"})).Err(), session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
 }
 
 func TestReq001_3_7_WorkflowWithoutStepsIsRefused(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "empty": "[]"})
 	c := p.open().Connect("local")
-	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "empty"})
-	refused(t, err, session.ToolError, "workflow_without_steps", "has no steps")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "empty"})).Err(), session.ToolError, "workflow_without_steps", "has no steps")
 }
 
 func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.T) {
@@ -62,46 +55,25 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 		reviews: "[{run_each: step, quality_criteria: {Zeal: \"Is it eager?\", Art: \"Is it fine?\"}, additional_review_guidance: Look twice.}]",
 	}}, map[string]string{"main": "[one]"})
 	c := p.open().Connect("local")
-	r, err := c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})
-	testkit.Must(t, err)
+	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})).Must(t)
 	b := r.BeginStep
-	if !machine.IsSessionID(b.SessionID) {
-		t.Errorf("session_id %q", b.SessionID)
-	}
-	if b.BranchName != "deepwork/alpha-main-acme-Inc" {
-		t.Errorf("branch_name %q", b.BranchName)
-	}
-	if b.JobDir != filepath.Join(p.root, ".deepwork", "jobs", "alpha") {
-		t.Errorf("job_dir %q", b.JobDir)
-	}
-	if b.Instructions != "Do one.\n" || *b.CommonJobInfo != "Common to all steps of alpha." {
-		t.Errorf("instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
-	}
+	testkit.True(t, machine.IsSessionID(b.SessionID), "session_id %q", b.SessionID)
+	testkit.Equal(t, b.BranchName, "deepwork/alpha-main-acme-Inc", "branch_name")
+	testkit.Equal(t, b.JobDir, filepath.Join(p.root, ".deepwork", "jobs", "alpha"), "job_dir")
+	testkit.True(t, b.Instructions == "Do one.\n" && *b.CommonJobInfo == "Common to all steps of alpha.", "instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
 	want := `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},` +
 		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`
-	if got := toJSON(t, b.ExpectedOutputs); got != want {
-		t.Errorf("outputs %s", got)
-	}
+	testkit.Equal(t, toJSON(t, b.ExpectedOutputs), want, "outputs")
 	want = `[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},"additional_review_guidance":"Look twice."}]`
-	if got := toJSON(t, b.Reviews); got != want {
-		t.Errorf("reviews %s", got)
-	}
-	if got := toJSON(t, b.QualityCriteria); got != `["Is it eager?","Is it fine?"]` {
-		t.Errorf("criteria %s", got)
-	}
-	if got := toJSON(t, r.Stack); got != `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]` {
-		t.Errorf("stack %s", got)
-	}
+	testkit.Equal(t, toJSON(t, b.Reviews), want, "reviews")
+	testkit.Equal(t, toJSON(t, b.QualityCriteria), `["Is it eager?","Is it fine?"]`, "criteria")
+	testkit.Equal(t, toJSON(t, r.Stack), `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]`, "stack")
 	s := p.record(b.SessionID)
-	if s.Status != machine.Active || s.Goal != "the goal" || s.Progress("one") == nil || s.Progress("one").CompletedAt != nil {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	testkit.True(t, s.Status == machine.Active && s.Goal == "the goal" && s.Progress("one") != nil && s.Progress("one").CompletedAt == nil, "record %s", toJSON(t, s))
 	if p.url != "" {
 		return
 	}
-	if fi, err := os.Stat(filepath.Join(p.state().Tmp(), "session_"+b.SessionID+".json")); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("export: %v %v", fi.Mode(), err)
-	}
+	testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(p.state().Tmp(), "session_"+b.SessionID+".json"))).Must(t).Mode().Perm(), 0o600, "export")
 }
 
 func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
@@ -110,8 +82,7 @@ func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
 	p.simple("alpha")
 	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/one.md")))
 	c := p.open().Connect("local")
-	_, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})
-	refused(t, err, session.ToolError, "instructions_missing", "one.md")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})).Err(), session.ToolError, "instructions_missing", "one.md")
 	if len(c.stackOf(ctx, "")) != 0 {
 		t.Errorf("stack %v", c.stackOf(ctx, ""))
 	}
@@ -120,14 +91,10 @@ func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
 func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
 	p := newProject(t)
 	c := p.open().Connect("local")
-	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs()})
-	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
-	_, err = c.Abort(ctx, AbortArgs{Explanation: "x"})
-	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
-	_, err = c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("deadbeef")})
-	refused(t, err, session.StateError, "unknown_session", "deadbeef")
-	_, err = c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("../../etc")})
-	refused(t, err, session.ToolError, "bad_session_id", "../../etc")
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs()})).Err(), session.StateError, "no_active_session", "No active workflow session")
+	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err(), session.StateError, "no_active_session", "No active workflow session")
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("deadbeef")})).Err(), session.StateError, "unknown_session", "deadbeef")
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("../../etc")})).Err(), session.ToolError, "bad_session_id", "../../etc")
 }
 
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
@@ -136,23 +103,14 @@ func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
 	p.write("r2.md", "x")
 
 	r := p.finish(c, `{"outputs":{"report":"r1.md"},"notes":"went well"}`)
-	if r.Status != machine.NextStep || r.BeginStep.StepID != "two" || r.BeginStep.Instructions != "Do two.\n" || len(r.Stack) != 1 || r.Stack[0].Step != "two" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two" && r.BeginStep.Instructions == "Do two.\n" && len(r.Stack) == 1 && r.Stack[0].Step == "two", "reply %s", toJSON(t, r))
 	s := p.record(id)
-	if one := s.Progress("one"); one.CompletedAt == nil || *one.Notes != "went well" || one.Outputs[0].Value.Paths[0] != "r1.md" || s.CurrentStepID != "two" || s.CurrentEntryIndex != 1 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	one := s.Progress("one")
+	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r1.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
 	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
-	if r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.BeginStep != nil {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
-	if !strings.Contains(*r.Summary, "alpha/main' is completed") {
-		t.Errorf("summary %q", *r.Summary)
-	}
-	if got := toJSON(t, r.AllOutputs); got != `{"report":"r2.md"}` {
-		t.Errorf("all_outputs %s", got)
-	}
+	testkit.Need(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.BeginStep == nil, "reply %s", toJSON(t, r))
+	testkit.True(t, strings.Contains(*r.Summary, "alpha/main' is completed"), "summary %q", *r.Summary)
+	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
 	if s := p.record(id); s.Status != machine.Completed || s.CompletedAt == nil {
 		t.Errorf("record %s", toJSON(t, s))
 	}
@@ -167,12 +125,8 @@ func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
 	inner := p.start(c, "beta", "main").BeginStep.SessionID
 	p.write("r.md", "x")
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
-	if r.BeginStep.SessionID != outer || r.Stack[0].Step != "two" || r.Stack[1].Step != "one" || r.Stack[1].SessionID != inner {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if got := *p.record(inner).ParentSessionID; got != outer {
-		t.Errorf("parent %s, want %s", got, outer)
-	}
+	testkit.True(t, r.BeginStep.SessionID == outer && r.Stack[0].Step == "two" && r.Stack[1].Step == "one" && r.Stack[1].SessionID == inner, "reply %s", toJSON(t, r))
+	testkit.Equal(t, *p.record(inner).ParentSessionID, outer, "parent")
 }
 
 func TestReq001_5_OutputsAreValidated(t *testing.T) {
@@ -220,23 +174,16 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		{"twice", `{"report":"a.md","report":"dir/b.md","parts":["a.md"]}`, "bad_outputs", []string{"appears twice"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := c.Finish(ctx, finishArgs(t, `{"outputs":`+tc.outputs+`}`))
-			refused(t, err, session.ToolError, tc.code, tc.words...)
+			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":`+tc.outputs+`}`))).Err(), session.ToolError, tc.code, tc.words...)
 		})
 	}
-	if after := toJSON(t, p.record(id)); after != before {
-		t.Errorf("refused calls changed the record:\n%s\n%s", before, after)
-	}
+	testkit.Equal(t, toJSON(t, p.record(id)), before, "refused calls changed the record")
 	// 5.3: optional ones may be left out; links and absolute paths inside are fine.
 	r := p.finish(c, `{"outputs":{"parts":["dir/b.md","`+filepath.ToSlash(filepath.Join(p.root, "a.md"))+`"],"report":"abs.md","extra":null}}`)
-	if r.Status != machine.WorkflowComplete || !strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`) {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && strings.HasPrefix(toJSON(t, r.AllOutputs), `{"report":"abs.md","parts":["dir/b.md"`), "reply %s", toJSON(t, r))
 	// Seed 001: a list, where the step declares exactly one output.
 	p.start(c, "single", "main")
-	if r := p.finish(c, `{"outputs":["a.md","dir/b.md"]}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":["a.md","dir/b.md"]}`).Status, machine.WorkflowComplete, "reply")
 }
 
 const reviewed = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
@@ -248,37 +195,22 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"be kind","quality_review_override_reason":"  "}`)
-	if r.Status != machine.NeedsWork {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NeedsWork, "reply %s", toJSON(t, r))
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
 	for _, w := range []string{"Quality review required", name, "subagent", "quality_review_override_reason"} {
-		if !strings.Contains(*r.Feedback, w) {
-			t.Errorf("the feedback does not say %q: %s", w, *r.Feedback)
-		}
+		testkit.True(t, strings.Contains(*r.Feedback, w), "the feedback does not say %q: %s", w, *r.Feedback)
 	}
-	text, err := os.ReadFile(filepath.Join(p.root, name))
-	testkit.Must(t, err)
+	text := testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t)
 	for _, w := range []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "} {
-		if !strings.Contains(string(text), w) {
-			t.Errorf("the review does not say %q:\n%s", w, text)
-		}
+		testkit.Contains(t, string(text), w)
 	}
-	if strings.Contains(string(text), "must not be inlined") {
-		t.Error("the review has the file's content")
-	}
-	if report, err := p.open().Inspect(ctx); err != nil || len(report.Findings) != 0 {
-		t.Errorf("there are the findings %+v, %v", report.Findings, err)
-	}
+	testkit.True(t, !strings.Contains(string(text), "must not be inlined"), "the review has the file's content")
+	testkit.Equal(t, len(testkit.Get(p.open().Inspect(ctx)).Must(t).Findings), 0, "findings")
 	// 001.4.9: an override skips the review, and is recorded.
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)
-	if r.Status != machine.WorkflowComplete {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.WorkflowComplete, "reply %s", toJSON(t, r))
 	o := p.record(id).Progress("one").Overrides
-	if len(o) != 1 || o[0].Reason != "a subagent passed it" || o[0].Identity != "local" || o[0].At.IsZero() || o[0].Skipped[0] != "step" {
-		t.Errorf("overrides %s", toJSON(t, o))
-	}
+	testkit.True(t, len(o) == 1 && o[0].Reason == "a subagent passed it" && o[0].Identity == "local" && !o[0].At.IsZero() && o[0].Skipped[0] == "step", "overrides %s", toJSON(t, o))
 }
 
 func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
@@ -287,9 +219,7 @@ func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
 	p.write("r.md", "x")
 	c := p.open(func(o *Options) { o.Reviews = false }).Connect("local")
 	p.start(c, "alpha", "main")
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 }
 
 func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
@@ -304,26 +234,16 @@ func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
 
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b}) // in the middle
 	testkit.Must(t, err)
-	if r.AbortedWorkflow != "beta/main" || r.AbortedStep != "one" || r.Explanation != "wrong turn" || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" || len(r.Stack) != 2 {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if s := p.record(b); s.Status != machine.Aborted || *s.AbortReason != "wrong turn" {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	testkit.True(t, r.AbortedWorkflow == "beta/main" && r.AbortedStep == "one" && r.Explanation == "wrong turn" && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one" && len(r.Stack) == 2, "reply %s", toJSON(t, r))
+	s := p.record(b)
+	testkit.True(t, s.Status == machine.Aborted && *s.AbortReason == "wrong turn", "record %s", toJSON(t, s))
 	again, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b})
-	if err != nil || toJSON(t, again) != toJSON(t, r) {
-		t.Errorf("repeated: %s, %v", toJSON(t, again), err)
-	}
+	testkit.True(t, err == nil && toJSON(t, again) == toJSON(t, r), "repeated: %s, %v", toJSON(t, again), err)
 	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"}) // the top, whose parent is gone: its parent's parent goes on
-	if err != nil || r.AbortedWorkflow != "gamma/main" || *r.ResumedWorkflow != "alpha/main" {
-		t.Errorf("reply %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.AbortedWorkflow == "gamma/main" && *r.ResumedWorkflow == "alpha/main", "reply %s, %v", toJSON(t, r), err)
 	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"})
-	if err != nil || r.ResumedWorkflow != nil || r.ResumedStep != nil || len(r.Stack) != 0 {
-		t.Errorf("reply %s, %v", toJSON(t, r), err)
-	}
-	_, err = c.Abort(ctx, AbortArgs{Explanation: "more"})
-	refused(t, err, session.StateError, "no_active_session")
+	testkit.True(t, err == nil && r.ResumedWorkflow == nil && r.ResumedStep == nil && len(r.Stack) == 0, "reply %s, %v", toJSON(t, r), err)
+	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "more"})).Err(), session.StateError, "no_active_session")
 	_, _ = a, g
 }
 

@@ -26,39 +26,25 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	on := p.git("symbolic-ref", "--short", "HEAD")
 
 	disk.full.Store(true)
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "not_saved", "no space left", "nothing has moved")
-	_, err = c.Abort(ctx, AbortArgs{Explanation: "x"})
-	refused(t, err, session.StateError, "not_saved")
-	_, err = c.GoTo(ctx, GoToArgs{StepID: "one"})
-	refused(t, err, session.StateError, "not_saved")
-	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})
-	refused(t, err, session.StateError, "not_saved")
-	if now := p.git("symbolic-ref", "--short", "HEAD"); now != on {
-		t.Errorf("the failed start left the tree on %s", now)
-	}
-	if out := p.git("branch", "--list", "deepwork/*full*"); out != "" {
-		t.Errorf("the failed start left %s", out)
-	}
-	if s := c.stackOf(ctx, ""); len(s) != 1 || s[0].Step != "one" {
-		t.Errorf("stack %v", s)
-	}
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "not_saved", "no space left", "nothing has moved")
+	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err(), session.StateError, "not_saved")
+	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err(), session.StateError, "not_saved")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})).Err(), session.StateError, "not_saved")
+	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), on, "the branch after the failed start")
+	testkit.Equal(t, p.git("branch", "--list", "deepwork/*full*"), "", "branches that the failed start left")
+	s := c.stackOf(ctx, "")
+	testkit.True(t, len(s) == 1 && s[0].Step == "one", "stack %v", s)
 	disk.full.Store(false)
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.BeginStep.StepID != "two" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID, "two", "reply")
 }
 
 func TestAVanishedFolderIsMadeAgain(t *testing.T) {
 	p, _, c, id := begun(t)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if s := p.record(id); s.Status != machine.Completed || len(s.StepProgress) != 2 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
+	s := p.record(id)
+	testkit.True(t, s.Status == machine.Completed && len(s.StepProgress) == 2, "record %s", toJSON(t, s))
 }
 
 func TestAProjectThatVanishesIsNamed(t *testing.T) {
@@ -69,8 +55,7 @@ func TestAProjectThatVanishesIsNamed(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	testkit.Must(t, os.RemoveAll(p.root))
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "project_gone", p.root)
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "project_gone", p.root)
 }
 
 // A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own
@@ -90,26 +75,19 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 			}
 			c := srv.Connect("local")
 			lose()
-			r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})
-			testkit.Must(t, err)
+			r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})).Must(t)
 			id := r.BeginStep.SessionID
 			if all, err := srv.List(ctx); err != nil || len(all) != 1 || all[0].ID != id {
 				t.Errorf("sessions %s, %v, want %s", toJSON(t, all), err, id)
 			}
 			lose()
-			if f := p.finish(c, `{"outputs":{"report":"r.md"}}`); f.BeginStep == nil || f.BeginStep.StepID != "two" {
-				t.Errorf("finished_step: %s", toJSON(t, f))
-			}
+			testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep), "two", "finished_step")
 			lose()
-			if g, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil || g.BeginStep.StepID != "one" {
-				t.Errorf("go_to_step: %s, %v", toJSON(t, g), err)
-			}
+			testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).BeginStep.StepID, "one", "go_to_step")
 			lose()
 			testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 			s := p.record(id)
-			if s.Status != machine.Aborted || len(s.History) != 1 || len(s.History[0].Progress) != 2 || s.Revision != 3 {
-				t.Errorf("record %s", toJSON(t, s))
-			}
+			testkit.True(t, s.Status == machine.Aborted && len(s.History) == 1 && len(s.History[0].Progress) == 2 && s.Revision == 3, "record %s", toJSON(t, s))
 		})
 	}
 }
@@ -145,11 +123,9 @@ func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	disk.lose.Store(1)
 	disk.unread.Store(1)
 	call := `{"outputs":{"report":"r.md"},"session_id":"` + id + `","step_id":"one"}`
-	_, err := c.Finish(ctx, finishArgs(t, call))
-	refused(t, err, session.StateError, codeUncertain)
-	if r := p.finish(c, call); r.BeginStep == nil || r.BeginStep.StepID != "two" || p.record(id).Revision != 1 {
-		t.Errorf("the repetition: %s", toJSON(t, r))
-	}
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.StateError, codeUncertain)
+	r := p.finish(c, call)
+	testkit.True(t, r.BeginStep != nil && r.BeginStep.StepID == "two" && p.record(id).Revision == 1, "the repetition: %s", toJSON(t, r))
 }
 
 // A faulty store fails, hangs or loses replies on demand.
@@ -220,18 +196,10 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	disk.twice.Store(true)
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if r := p.finish(c, `{"outputs":{"report":"bad.md"}}`); r.Status != machine.NeedsWork {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); err != nil {
-		t.Error(err)
-	}
-	if _, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil {
-		t.Error(err)
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"bad.md"}}`).Status, machine.NeedsWork, "reply")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
+	testkit.Works(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err())
+	testkit.Works(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err())
 	s := p.record(id)
 	if rev.calls() != 2 || len(s.History) != 1 || s.Status != machine.Aborted || disk.overtaken.Load() < 8 {
 		t.Errorf("%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
@@ -253,15 +221,11 @@ func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
 	call := `{"outputs":{"report":"good.md"},"session_id":"` + id + `"}`
 	look := func() {
 		t.Helper()
-		if _, err := second.Step(ctx, StepArgs{SessionID: &id}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, testkit.Get(second.Step(ctx, StepArgs{SessionID: &id})).Err())
 	}
 	look()
 	p.finish(c, call)
-	if r := p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`).Status, machine.WorkflowComplete, "reply")
 	if _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`)); session.CodeOf(err) != "session_ended" {
 		t.Errorf("a call after the end got %v", err)
 	}

@@ -27,9 +27,7 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	}
 	r := p.finish(c, `{"outputs":{"report":"bad.md"}}`)
 	now := standing()
-	if now == nil || now.State != "failed" || !strings.Contains(*r.Feedback, now.Feedback) || now.TriesLeft != 2 || toJSON(t, now.Outputs) != `{"report":"bad.md"}` {
-		t.Errorf("after a failed one: %s", toJSON(t, now))
-	}
+	testkit.True(t, now != nil && now.State == "failed" && strings.Contains(*r.Feedback, now.Feedback) && now.TriesLeft == 2 && toJSON(t, now.Outputs) == `{"report":"bad.md"}`, "after a failed one: %s", toJSON(t, now))
 	how := *rev.how.Load()
 	how.ReplyWithin = 20 * time.Millisecond
 	rev.how.Store(&how)

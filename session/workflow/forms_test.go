@@ -33,17 +33,11 @@ func TestForms_ForEach(t *testing.T) {
 	p, c, id := items(t, 3)
 	p.write("list.json", `["a", {"b": 1}, "c"]`)
 	r := p.finish(c, `{"outputs":{"todo":"list.json"}}`)
-	if r.BeginStep.StepID != "port[0]" || string(r.BeginStep.Item.Value) != `"a"` || r.BeginStep.Item.Count != 3 || r.BeginStep.Instructions != "Do port.\n" {
-		t.Errorf("begin_step %s", toJSON(t, r.BeginStep))
-	}
-	if len(r.ConcurrentSteps) != 1 || r.ConcurrentSteps[0].StepID != "port[1]" || string(r.ConcurrentSteps[0].Item.Value) != `{"b": 1}` {
-		t.Errorf("concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
-	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"}}`))
-	refused(t, err, session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
+	testkit.True(t, r.BeginStep.StepID == "port[0]" && string(r.BeginStep.Item.Value) == `"a"` && r.BeginStep.Item.Count == 3 && r.BeginStep.Instructions == "Do port.\n", "begin_step %s", toJSON(t, r.BeginStep))
+	testkit.True(t, len(r.ConcurrentSteps) == 1 && r.ConcurrentSteps[0].StepID == "port[1]" && string(r.ConcurrentSteps[0].Item.Value) == `{"b": 1}`, "concurrent_steps %s", toJSON(t, r.ConcurrentSteps))
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"}}`))).Err(), session.StateError, codes.StepIDNeeded, "port[0]", "port[1]")
 	for _, early := range []string{"verify[0]", "port[2]"} {
-		_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{},"step_id":"`+early+`"}`))
-		refused(t, err, session.StateError, codes.StepNotCurrent, early, "port[1]")
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{},"step_id":"`+early+`"}`))).Err(), session.StateError, codes.StepNotCurrent, early, "port[1]")
 	}
 	p.write("list.json", `["changed"]`) // after its step was finished
 	if r = p.finish(c, `{"outputs":{"out":"r.md"},"step_id":"port[1]"}`); r.BeginStep == nil || r.BeginStep.StepID != "verify[1]" || len(r.ConcurrentSteps) != 0 {
@@ -59,56 +53,15 @@ func TestForms_ForEach(t *testing.T) {
 		}
 		r = p.finish(c, `{"outputs":`+out+`,"step_id":"`+step+`"}`)
 	}
-	if r.BeginStep != nil || fmt.Sprint(r.PendingConcurrentSteps) != "[verify[0]]" {
-		t.Errorf("before the last: %s", toJSON(t, r))
-	}
+	testkit.True(t, r.BeginStep == nil && fmt.Sprint(r.PendingConcurrentSteps) == "[verify[0]]", "before the last: %s", toJSON(t, r))
 	step, err := c.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || step.BeginStep.StepID != "verify[0]" || len(step.ConcurrentSteps) > 0 {
-		t.Errorf("get_step: %s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && step.BeginStep.StepID == "verify[0]" && len(step.ConcurrentSteps) == 0, "get_step: %s, %v", toJSON(t, step), err)
 	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"list","outputs":{"todo":"list.json"}},{"step_id":"port","items":"3 of 3","outputs":{}},{"step_id":"verify","items":"2 of 3","outputs":{}}]`)
 	if r = p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "sum" {
 		t.Errorf("after the last item: %s", toJSON(t, r))
 	}
 	if r = p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"todo":"list.json","out":["r.md","r.md","r.md"]}` {
 		t.Errorf("at the end: %s", toJSON(t, r))
-	}
-}
-
-// An empty list is nothing to do.
-func TestForms_AnEmptyListOfItems(t *testing.T) {
-	p, c, _ := items(t, 3)
-	p.write("list.json", `[]`)
-	if r := p.finish(c, `{"outputs":{"todo":"list.json"}}`); r.BeginStep == nil || r.BeginStep.StepID != "sum" {
-		t.Errorf("an empty list: %s", toJSON(t, r))
-	}
-}
-
-// go_to_step starts one item again, or all, and that to the step with the list drops them.
-func TestForms_GoToItems(t *testing.T) {
-	p, c, id := items(t, 3)
-	p.write("list.json", `["a", "b", "c"]`)
-	p.finish(c, `{"outputs":{"todo":"list.json"}}`)
-	p.finish(c, `{"outputs":{"out":"r.md"},"step_id":"port[0]"}`)
-	p.finish(c, `{"outputs":{},"step_id":"verify[0]"}`)
-	r, err := c.GoTo(ctx, GoToArgs{StepID: "port[0]"})
-	testkit.Must(t, err)
-	if fmt.Sprint(r.InvalidatedSteps) != "[port[0] verify[0]]" || r.BeginStep.StepID != "port[0]" {
-		t.Errorf("to an item: %s", toJSON(t, r))
-	}
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"port[2]"}`))
-	testkit.Must(t, err) // it has begun in the place of the item that is done again
-	_, err = c.GoTo(ctx, GoToArgs{StepID: "port[7]"})
-	refused(t, err, session.ToolError, codes.UnknownStep, "port[7]")
-	if r, err = c.GoTo(ctx, GoToArgs{StepID: "port"}); err != nil || r.BeginStep.StepID != "port[0]" || len(r.ConcurrentSteps) != 1 {
-		t.Errorf("to all items: %s, %v", toJSON(t, r), err)
-	}
-	if r, err = c.GoTo(ctx, GoToArgs{StepID: "list"}); err != nil || r.BeginStep.StepID != "list" || len(p.record(id).StepProgress) != 1 {
-		t.Errorf("to the list: %s, %v", toJSON(t, r), err)
-	}
-	p.write("list.json", `["new"]`)
-	if r := p.finish(c, `{"outputs":{"todo":"list.json"}}`); string(r.BeginStep.Item.Value) != `"new"` || len(r.ConcurrentSteps) > 0 {
-		t.Errorf("with another list: %s", toJSON(t, r))
 	}
 }
 
@@ -124,14 +77,11 @@ func TestForms_PagesOfItems(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	r := p.finish(c, `{"outputs":{"todo":`+toJSON(t, paths)+`}}`)
-	if len(r.ConcurrentSteps) != machine.ShownItems-1 {
-		t.Errorf("%d others are shown", len(r.ConcurrentSteps))
-	}
+	testkit.Equal(t, len(r.ConcurrentSteps), machine.ShownItems-1, "others shown")
 	var seen []string
 	var cursor *string
 	for {
-		step, err := c.Step(ctx, StepArgs{Cursor: cursor})
-		testkit.Must(t, err)
+		step := testkit.Get(c.Step(ctx, StepArgs{Cursor: cursor})).Must(t)
 		seen = append(seen, step.BeginStep.StepID)
 		for _, o := range step.ConcurrentSteps {
 			seen = append(seen, o.StepID)
@@ -140,49 +90,12 @@ func TestForms_PagesOfItems(t *testing.T) {
 			break
 		}
 	}
-	if len(seen) != 50 || seen[49] != "port[49]" {
-		t.Errorf("get_step shows %v", seen)
-	}
-	_, err := c.Step(ctx, StepArgs{Cursor: new("99")})
-	refused(t, err, session.ToolError, codes.BadCursor)
+	testkit.True(t, len(seen) == 50 && seen[49] == "port[49]", "get_step shows %v", seen)
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{Cursor: new("99")})).Err(), session.ToolError, codes.BadCursor)
 	for i := range 70 {
 		r = p.finish(c, fmt.Sprintf(`{"outputs":{},"step_id":"port[%d]"}`, i))
 	}
-	if r.Status != machine.WorkflowComplete {
-		t.Errorf("at the end: %s", toJSON(t, r))
-	}
-}
-
-// Steps on a condition are done or left out by the text of an output, and a later text decides anew.
-func TestForms_When(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "ask", outputs: "{said: {type: string, description: d, required: false}}"}, {id: "docs"}, {id: "more"}, {id: "end"}},
-		map[string]string{"main": `[ask, {when: {output: said, is: "yes"}, steps: [docs, more]}, {when: {output: said, in: ["", no]}, steps: [end]}]`})
-	srv := p.open()
-	c := srv.Connect("local")
-	p.start(c, "alpha", "main")
-	if r := p.finish(c, `{"outputs":{"said":" yes\n"}}`); r.BeginStep == nil || r.BeginStep.StepID != "docs" {
-		t.Fatalf("yes: %s", toJSON(t, r))
-	}
-	p.finish(c, `{"outputs":{}}`)
-	if r := p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete {
-		t.Fatalf("yes, at the end: %s", toJSON(t, r))
-	}
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if r := p.finish(c, `{"outputs":{}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
-		t.Fatalf("nothing: %s", toJSON(t, r))
-	}
-	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 3 || x.Total != 4 {
-		t.Errorf("%d of %d steps are done, want 3 of 4: %v", x.Done, x.Total, err)
-	}
-	_, err := c.GoTo(ctx, GoToArgs{StepID: "docs"})
-	refused(t, err, session.StateError, codes.StepNotCurrent, `output said is "yes"`)
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: "ask"}); err != nil || r.BeginStep.StepID != "ask" {
-		t.Fatalf("%s, %v", toJSON(t, r), err)
-	}
-	if r := p.finish(c, `{"outputs":{"said":"yes"}}`); r.BeginStep == nil || r.BeginStep.StepID != "docs" {
-		t.Errorf("another text: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, r.Status, machine.WorkflowComplete, "at the end: %s", toJSON(t, r))
 }
 
 // Steps are repeated until the condition holds; after the last round a person lets the workflow go on.
@@ -193,21 +106,16 @@ func TestForms_Repeat(t *testing.T) {
 	srv := p.open()
 	c := srv.Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
-	if began.Round == nil || began.Round.Number != 1 || began.Round.AtMost != 2 || began.Round.Until != `output said is "done"` {
-		t.Errorf("the first round: %s", toJSON(t, began))
-	}
+	testkit.True(t, began.Round != nil && began.Round.Number == 1 && began.Round.AtMost == 2 && began.Round.Until == `output said is "done"`, "the first round: %s", toJSON(t, began))
 	p.finish(c, `{"outputs":{}}`)
 	r := p.finish(c, `{"outputs":{"said":"broken"}}`)
 	if r.BeginStep == nil || r.BeginStep.StepID != "look" || r.BeginStep.Round.Number != 2 || !strings.Contains(r.BeginStep.Round.Failed, `"broken"`) || !strings.Contains(*r.Feedback, "Round 2 of 2") {
 		t.Errorf("the second round: %s", toJSON(t, r))
 	}
-	if faults := p.record(began.SessionID).Faults(); faults != nil {
-		t.Errorf("deepwork check would find %v", faults)
-	}
+	faults := p.record(began.SessionID).Faults()
+	testkit.True(t, faults == nil, "deepwork check would find %v", faults)
 	p.finish(c, `{"outputs":{}}`)
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: "look"}); err != nil || r.BeginStep.Round.Number != 2 {
-		t.Errorf("back in the round: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "look"})).Must(t).BeginStep.Round.Number, 2, "back in the round")
 	p.finish(c, `{"outputs":{}}`)
 	r = p.finish(c, `{"outputs":{"said":"broken"}}`)
 	if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "round 2 of 2 is over") || !strings.Contains(*r.Feedback, "deepwork sessions override "+began.SessionID+" fix") {
@@ -248,8 +156,7 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 	if r.Status != machine.NextStep || r.BeginStep.StepID != "write" || child == began.BeginStep.SessionID || len(r.Stack) != 2 || r.Stack[1].SessionID != child || r.Stack[0].Step != "workflow:beta/publish" {
 		t.Fatalf("the call: %s", toJSON(t, r))
 	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+began.BeginStep.SessionID+`"}`))
-	refused(t, err, session.StateError, codes.StepIsWorkflow, child, "'write'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+began.BeginStep.SessionID+`"}`))).Err(), session.StateError, codes.StepIsWorkflow, child, "'write'")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	r = p.finish(c, `{"outputs":{}}`)
 	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"page":"r.md"}` || r.ResumedWorkflow == nil || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "last" ||
@@ -257,9 +164,7 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 		t.Errorf("the end of the call: %s", toJSON(t, r))
 	}
 	r = p.finish(c, `{"outputs":{}}`)
-	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"said":{"text":"hello"},"page":"r.md"}` && toJSON(t, r.AllOutputs) != `{"said":"hello","page":"r.md"}` {
-		t.Errorf("the end: %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && (toJSON(t, r.AllOutputs) == `{"said":{"text":"hello"},"page":"r.md"}` || toJSON(t, r.AllOutputs) == `{"said":"hello","page":"r.md"}`), "the end: %s", toJSON(t, r))
 }
 
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
@@ -269,25 +174,18 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" || r.Notice == nil || !strings.Contains(*r.Notice, "session '"+began.BeginStep.SessionID+"'") {
 		t.Fatalf("%s, %v", toJSON(t, r), err)
 	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
-	refused(t, err, session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err(), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
 	r, err := c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})
-	if err != nil || r.BeginStep.StepID != "write" || len(r.Stack) != 2 {
-		t.Fatalf("again: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Need(t, err == nil && r.BeginStep.StepID == "write" && len(r.Stack) == 2, "again: %s, %v", toJSON(t, r), err)
 	if r, err = c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &began.BeginStep.SessionID}); err != nil || r.BeginStep.StepID != "one" {
 		t.Fatalf("back: %s, %v", toJSON(t, r), err)
 	}
 	again := p.finish(c, `{"outputs":{"said":"hello"},"session_id":"`+began.BeginStep.SessionID+`"}`)
-	if again.BeginStep.StepID != "write" {
-		t.Errorf("after going back: %s", toJSON(t, again))
-	}
+	testkit.Equal(t, again.BeginStep.StepID, "write", "after going back: %s", toJSON(t, again))
 	srv.stop()
 	c = p.open().Connect("local") // another server goes on
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+again.BeginStep.SessionID+`"}`)
-	if r := p.finish(c, `{"outputs":{},"session_id":"`+again.BeginStep.SessionID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" {
-		t.Errorf("the end of the call: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+again.BeginStep.SessionID+`"}`).BeginStep), "last", "the end of the call")
 }
 
 // Workflows that call each other in a circle over several jobs are refused where they become too deep, and nothing moves.
@@ -298,11 +196,8 @@ func TestForms_CallsInACircle(t *testing.T) {
 	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a, {workflow: beta/main}]", "other": "[{workflow: beta/main}, a]"})
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
-	refused(t, err, session.StateError, codes.TooDeep, "16")
-	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.StepID != "a" {
-		t.Errorf("it has moved: %s, %v", toJSON(t, r), err)
-	}
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err(), session.StateError, codes.TooDeep, "16")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "a", "it has moved")
 }
 
 // A person may drop an item: the others go on, and the last one that is dropped ends the entry.
@@ -319,22 +214,15 @@ func TestForms_DroppedItem(t *testing.T) {
 	}
 	refused(t, drop("port[9]"), session.StateError, codes.StepNotCurrent)
 	testkit.Must(t, drop("port[0]"))
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"said":"x"},"step_id":"port[0]"}`))
-	refused(t, err, session.StateError, codes.StepFinished, "obsolete")
-	if r := p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`); fmt.Sprint(r.PendingConcurrentSteps) != "[port[2]]" {
-		t.Errorf("after an item: %s", toJSON(t, r))
-	}
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"said":"x"},"step_id":"port[0]"}`))).Err(), session.StateError, codes.StepFinished, "obsolete")
+	testkit.Equal(t, fmt.Sprint(p.finish(c, `{"outputs":{"said":"x"},"step_id":"port","item":1}`).PendingConcurrentSteps), "[port[2]]", "after an item")
 	testkit.Must(t, drop("port[2]"))
-	if x, err := srv.Execution(ctx, "local", id); err != nil || x.Done != 4 || x.Total != 5 {
-		t.Errorf("%d of %d steps are done, want 4 of 5: %v", x.Done, x.Total, err)
-	}
+	x := testkit.Get(srv.Execution(ctx, "local", id)).Must(t)
+	testkit.True(t, x.Done == 4 && x.Total == 5, "%d of %d steps are done, want 4 of 5:", x.Done, x.Total)
 	step, err := c.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || step.BeginStep.StepID != "sum" {
-		t.Errorf("after the last item: %s, %v", toJSON(t, step), err)
-	}
-	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) || !strings.Contains(*r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)") {
-		t.Errorf("at the end: %s", toJSON(t, r))
-	}
+	testkit.True(t, err == nil && step.BeginStep.StepID == "sum", "after the last item: %s, %v", toJSON(t, step), err)
+	r := p.finish(c, `{"outputs":{}}`)
+	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"said":[null,"x",null]`) && strings.Contains(*r.Summary, "dropped: 'port[0]' (obsolete), 'port[2]' (obsolete)"), "at the end: %s", toJSON(t, r))
 }
 
 // A program ends the rounds: it runs when the last step of a round is done, and what it says is told to the next one.
@@ -349,13 +237,9 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 		}
 	}).Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
-	if began.Round == nil || !strings.HasSuffix(began.Round.Until, "check.sh passes") {
-		t.Errorf("the first round: %s", toJSON(t, began))
-	}
+	testkit.True(t, began.Round != nil && strings.HasSuffix(began.Round.Until, "check.sh passes"), "the first round: %s", toJSON(t, began))
 	p.finish(c, `{"outputs":{}}`)
-	if s.runs() != 0 {
-		t.Error("it ran before the last step of the round")
-	}
+	testkit.Equal(t, s.runs(), 0, "it ran before the last step of the round")
 	r := p.finish(c, `{"outputs":{}}`)
 	if r.BeginStep == nil || r.BeginStep.StepID != "look" || r.BeginStep.Round.Number != 2 || !strings.Contains(r.BeginStep.Round.Failed, "exit code 3") || !strings.Contains(r.BeginStep.Round.Failed, "three tests fail") {
 		t.Fatalf("the second round: %s", toJSON(t, r))
@@ -367,59 +251,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 		t.Errorf("after it has passed, %d runs: %s", s.runs(), toJSON(t, r))
 	}
 	fix := p.record(began.SessionID).Progress("fix")
-	if fix.FailedChecks != 0 || fix.Ended == nil || !fix.Ended.Passed || len(fix.Evidence.Checks) != 1 {
-		t.Errorf("the record of its last step: %s", toJSON(t, fix))
-	}
-}
-
-// go_to_step leads to no item that has not come to a step, that a person has dropped, or that the list does not have.
-func TestForms_GoToLeadsBackOnly(t *testing.T) {
-	for _, c := range []struct{ name, list, drop, to, code string }{
-		{"an empty list", `[]`, "", "port", codes.StepNotCurrent},
-		{"an item that has not had its turn", `["a","b","c"]`, "", "port[2]", codes.StepAhead},
-		{"a later step of an item", `["a","b","c"]`, "", "verify[0]", codes.StepAhead},
-		{"a dropped item", `["a","b","c"]`, "port[0]", "port[0]", codes.StepAhead},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p, conn, id := items(t, 3)
-			p.write("list.json", c.list)
-			p.finish(conn, `{"outputs":{"todo":"list.json"}}`)
-			if c.drop != "" {
-				testkit.Must(t, p.open().DropFor(ctx, id, c.drop, machine.Override{Reason: "obsolete"}))
-			}
-			_, err := conn.GoTo(ctx, GoToArgs{StepID: c.to})
-			refused(t, err, session.StateError, c.code, "'"+c.to+"'")
-		})
-	}
-}
-
-// The first member of a group with which a round begins keeps the round when it is done again.
-func TestForms_GoToAMemberKeepsTheRound(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "look"}, {id: "peek"}, {id: "fix", outputs: oneText}},
-		map[string]string{"main": `[{repeat: {steps: [[look, peek], fix], until: {output: said, is: done}, at_most: 3}}]`})
-	c := p.open().Connect("local")
-	p.start(c, "alpha", "main")
-	p.finish(c, `{"outputs":{}}`)
-	p.finish(c, `{"outputs":{"said":"no"}}`)
-	for _, step := range []string{"peek", "look"} {
-		if r, err := c.GoTo(ctx, GoToArgs{StepID: step}); err != nil || r.BeginStep.Round.Number != 2 {
-			t.Errorf("to %s: %s, %v", step, toJSON(t, r), err)
-		}
-	}
-}
-
-// Where several steps of a round have the output that ends it, the last one decides, also in the last round.
-func TestForms_TheLastStepOfARoundDecides(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "fix", outputs: oneText}, {id: "look", outputs: oneText}, {id: "end"}},
-		map[string]string{"main": `[{repeat: {steps: [fix, look], until: {output: said, is: done}, at_most: 1}}, end]`})
-	c := p.open(func(o *Options) { o.Now = func() time.Time { return time.Unix(1_700_000_000, 0).UTC() } }).Connect("local")
-	p.start(c, "alpha", "main")
-	p.finish(c, `{"outputs":{"said":"broken"}}`)
-	if r := p.finish(c, `{"outputs":{"said":"done"}}`); r.BeginStep == nil || r.BeginStep.StepID != "end" {
-		t.Errorf("after the round: %s", toJSON(t, r))
-	}
+	testkit.True(t, fix.FailedChecks == 0 && fix.Ended != nil && fix.Ended.Passed && len(fix.Evidence.Checks) == 1, "the record of its last step: %s", toJSON(t, fix))
 }
 
 // A repeated call leads to the workflow that it has begun, over another connection, too, and the step says which it is.
@@ -428,33 +260,25 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	const call = `{"outputs":{"said":"hello"},"request_id":"r1"}`
 	child := p.finish(c, call).BeginStep.SessionID
 	c = srv.Connect("local")
-	if r := p.finish(c, call); r.BeginStep.SessionID != child || len(r.Stack) != 2 || r.Stack[1].SessionID != child {
-		t.Errorf("the same call: %s", toJSON(t, r))
-	}
-	if r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID}); err != nil || !strings.Contains(r.BeginStep.Instructions, "get_step with session_id '"+child+"'") {
-		t.Errorf("get_step: %s, %v", toJSON(t, r), err)
-	}
+	r := p.finish(c, call)
+	testkit.True(t, r.BeginStep.SessionID == child && len(r.Stack) == 2 && r.Stack[1].SessionID == child, "the same call: %s", toJSON(t, r))
+	testkit.Contains(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID})).Must(t).BeginStep.Instructions, "get_step with session_id '"+child+"'", "get_step")
 	p.finish(c, `{"outputs":{"page":"r.md"}}`)
 	const last = `{"outputs":{},"request_id":"r2","session_id":"%s"}`
 	done := p.finish(c, fmt.Sprintf(last, child))
-	if r := p.finish(srv.Connect("local"), fmt.Sprintf(last, child)); toJSON(t, r.BeginStep) != toJSON(t, done.BeginStep) || len(r.Stack) != 1 || r.Stack[0].Step != "last" {
-		t.Errorf("the last call again: %s", toJSON(t, r))
-	}
+	r = p.finish(srv.Connect("local"), fmt.Sprintf(last, child))
+	testkit.True(t, toJSON(t, r.BeginStep) == toJSON(t, done.BeginStep) && len(r.Stack) == 1 && r.Stack[0].Step == "last", "the last call again: %s", toJSON(t, r))
 }
 
 // When the session of a step that is a workflow was removed, go_to_step starts it again.
 func TestForms_TheWorkflowOfAStepIsGone(t *testing.T) {
 	p, srv, c, _ := called(t)
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
-	_, err := c.Abort(ctx, AbortArgs{Explanation: "no"})
+	testkit.Must(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no"})).Err())
+	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
-	_, _, err = srv.Prune(ctx, time.Now().Add(time.Hour), false)
-	testkit.Must(t, err)
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))
-	refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
-	if r, err := c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"}); err != nil || r.BeginStep.StepID != "write" {
-		t.Errorf("again: %s, %v", toJSON(t, r), err)
-	}
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err(), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})).Must(t).BeginStep.StepID, "write", "again")
 }
 
 // Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
@@ -482,9 +306,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	}
 	second := r.ConcurrentSteps[0].SessionID
 	r = finish(r.BeginStep.SessionID, long)
-	if r.Status != machine.WorkflowComplete || r.BeginStep == nil || string(r.BeginStep.Item.Value) != `"c"` {
-		t.Fatalf("the third: %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.WorkflowComplete && r.BeginStep != nil && string(r.BeginStep.Item.Value) == `"c"`, "the third: %s", toJSON(t, r))
 	finish(second, "two")
 	srv.stop()
 	c = p.open().Connect("local")
@@ -492,9 +314,7 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 		t.Fatalf("after the items: %s", toJSON(t, r))
 	}
 	r = p.finish(c, `{"outputs":{}}`)
-	if !strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) || strings.Contains(*r.Summary, "no longer there") {
-		t.Errorf("at the end: %s", toJSON(t, r))
-	}
+	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) && !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", toJSON(t, r))
 }
 
 // The workflow of a step works where the session of the step does, also if a server of another folder begins it for a
@@ -509,16 +329,12 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
 	const step = "workflow:beta/publish"
 	testkit.Must(t, srv.GoToFor(ctx, id, step))
-	parent, err := srv.records.Read(ctx, id, nil)
-	testkit.Must(t, err)
+	parent := testkit.Get(srv.records.Read(ctx, id, nil)).Must(t)
 	child, err := srv.records.Read(ctx, parent.State.Progress(step).Child, nil)
-	if err != nil || child.Row.Root != worktree || child.Row.AttemptID != "attempt-1" {
-		t.Fatalf("the row %+v, %v", child.Row, err)
-	}
+	testkit.Need(t, err == nil && child.Row.Root == worktree && child.Row.AttemptID == "attempt-1", "the row %+v, %v", child.Row, err)
 	p.finish(c, `{"outputs":{"page":"r.md"},"session_id":"`+child.Row.ID+`"}`)
-	if r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`); r.BeginStep == nil || r.BeginStep.StepID != "last" || r.BeginStep.SessionID != id {
-		t.Errorf("the end of the call: %s", toJSON(t, r))
-	}
+	r := p.finish(c, `{"outputs":{},"session_id":"`+child.Row.ID+`"}`)
+	testkit.True(t, r.BeginStep != nil && r.BeginStep.StepID == "last" && r.BeginStep.SessionID == id, "the end of the call: %s", toJSON(t, r))
 }
 
 // A command, which begins no workflows, may drop the item before a step that is one, also if that is a step of the
@@ -538,9 +354,7 @@ func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
 		testkit.Must(t, p.command(Reviewing{}).DropFor(ctx, begun.BeginStep.SessionID, "port[0]", machine.Override{Identity: "me", Reason: "obsolete"}))
 		id := begun.Stack[0].SessionID
 		step, err := c.Step(ctx, StepArgs{SessionID: &id})
-		if err != nil || step.BeginStep.StepID != "workflow:beta/publish" {
-			t.Fatalf("get_step: %s, %v", toJSON(t, step), err)
-		}
+		testkit.Need(t, err == nil && step.BeginStep.StepID == "workflow:beta/publish", "get_step: %s, %v", toJSON(t, step), err)
 		child := p.record(id).Progress("workflow:beta/publish").Child
 		testkit.Contains(t, step.BeginStep.Instructions, "call get_step with session_id '"+child+"'")
 		if step, err = c.Step(ctx, StepArgs{SessionID: &child}); err != nil || step.BeginStep.StepID != "write" {
@@ -570,48 +384,22 @@ func TestForms_ItemsAndWorkflowsOfStepsAreImported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := project()
 			for _, of := range sessions {
-				text, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))
-				testkit.Must(t, err)
+				text := testkit.Get(os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))).Must(t)
 				p.write(filepath.Join(".deepwork", "tmp", state.ExportName(of)), string(text))
 			}
 			srv := p.open()
-			paths, err := srv.Importer().All()
-			testkit.Must(t, err)
-			all, err := srv.Importer().Examine(ctx, paths)
-			testkit.Must(t, err)
+			paths := testkit.Get(srv.Importer().All()).Must(t)
+			all := testkit.Get(srv.Importer().Examine(ctx, paths)).Must(t)
 			if n, err := srv.Importer().Import(ctx, all); n != len(sessions) || err != nil {
 				t.Fatalf("imported %d: %v, %v", n, err, all[0].Err)
 			}
 			c := srv.Connect("local")
 			if len(sessions) == 1 && sessions[0] == id {
-				_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+id+`"}`))
-				refused(t, err, session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+				refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{},"session_id":"`+id+`"}`))).Err(), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
 				return
 			}
 			r := p.finish(c, `{"outputs":{"said":"x"},"session_id":"`+child+`"}`)
-			if r.Status != machine.WorkflowComplete || len(sessions) == 2 && (r.BeginStep == nil || r.BeginStep.StepID != "end") {
-				t.Errorf("at the end: %s", toJSON(t, r))
-			}
+			testkit.True(t, r.Status == machine.WorkflowComplete && (len(sessions) != 2 || r.BeginStep != nil && r.BeginStep.StepID == "end"), "at the end: %s", toJSON(t, r))
 		})
-	}
-}
-
-// An item that waits for a person holds up only itself: it takes no place of those in progress.
-func TestForms_AnItemThatWaitsForAPerson(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port", outputs: "{out: {type: file, description: d}}", reviews: "[{run_each: out, by: human, quality_criteria: {good: \"Is it good?\"}}]"}},
-		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 1}]"})
-	p.write("r.md", "x")
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\",\"c\"]"}}`)
-	for i := range 3 {
-		if r := p.finish(c, fmt.Sprintf(`{"outputs":{"out":"r.md"},"step_id":"port[%d]"}`, i)); r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "a person must pass") {
-			t.Fatalf("item %d: %s", i, toJSON(t, r))
-		}
-		step, err := c.Step(ctx, StepArgs{SessionID: &id})
-		if want := min(i+1, 2); err != nil || len(step.ConcurrentSteps) != want {
-			t.Errorf("after item %d: %s, %v", i, toJSON(t, step), err)
-		}
 	}
 }

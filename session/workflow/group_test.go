@@ -21,31 +21,21 @@ func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
 	p.grouped()
 	c := p.open().Connect("local")
 	r := p.start(c, "alpha", "main")
-	if r.BeginStep.StepID != "a" || len(r.ConcurrentSteps) != 2 || r.ConcurrentSteps[0].StepID != "b" || r.ConcurrentSteps[0].Instructions != "Do b.\n" || r.ConcurrentSteps[1].StepID != "c" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.BeginStep.StepID == "a" && len(r.ConcurrentSteps) == 2 && r.ConcurrentSteps[0].StepID == "b" && r.ConcurrentSteps[0].Instructions == "Do b.\n" && r.ConcurrentSteps[1].StepID == "c", "reply %s", toJSON(t, r))
 	text := r.BeginStep.Instructions
 	for _, w := range []string{"Do a.", "**CONCURRENT STEPS**", "'a', 'b', 'c'", "Task tool"} {
-		if !strings.Contains(text, w) {
-			t.Errorf("the instructions do not say %q: %s", w, text)
-		}
+		testkit.Contains(t, text, w)
 	}
-	if strings.Index(text, "Do a.") > strings.Index(text, "**CONCURRENT STEPS**") {
-		t.Error("the message does not end the instructions")
-	}
+	testkit.True(t, strings.Index(text, "Do a.") <= strings.Index(text, "**CONCURRENT STEPS**"), "the message does not end the instructions")
 	paragraph := text[strings.Index(text, "**CONCURRENT"):]
 	if !strings.HasPrefix(text, "Do a.\n\n**CONCURRENT STEPS** The text above is for step 'a' alone.") || strings.Contains(paragraph, "\n") ||
 		!strings.Contains(paragraph, "concurrent_steps") || !strings.Contains(paragraph, "concurrent_group") {
 		t.Errorf("the instructions do not end with one paragraph about the group: %s", text)
 	}
-	if r.ConcurrentGroup == nil || !strings.Contains(*r.ConcurrentGroup, r.BeginStep.SessionID) {
-		t.Errorf("concurrent_group is %v", r.ConcurrentGroup)
-	}
+	testkit.True(t, r.ConcurrentGroup != nil && strings.Contains(*r.ConcurrentGroup, r.BeginStep.SessionID), "concurrent_group is %v", r.ConcurrentGroup)
 	s := p.record(r.BeginStep.SessionID)
 	for _, id := range []string{"a", "b", "c"} {
-		if s.Progress(id) == nil {
-			t.Errorf("%s was not begun", id)
-		}
+		testkit.True(t, s.Progress(id) != nil, "%s was not begun", id)
 	}
 }
 
@@ -57,47 +47,18 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 	began := p.start(c, "alpha", "main")
 	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
 	for _, id := range []string{"a", "b", "c"} {
-		r, err := c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID, StepID: &id})
-		testkit.Must(t, err)
+		r := testkit.Get(c.Step(ctx, StepArgs{SessionID: &began.BeginStep.SessionID, StepID: &id})).Must(t)
 		if b := r.BeginStep; b.StepID != id || b.Instructions != "Do "+id+".\n" || r.ConcurrentSteps != nil || r.ConcurrentGroup != nil ||
 			b.SessionID != began.BeginStep.SessionID || b.JobDir != began.BeginStep.JobDir || *b.CommonJobInfo != *began.BeginStep.CommonJobInfo {
 			t.Errorf("%s: %s", id, toJSON(t, r))
 		}
-		if (r.Notice != nil) != (id == "b") || r.Notice != nil && !strings.Contains(*r.Notice, "do not do again: b. Still to do: a, c") {
-			t.Errorf("%s: notice %s", id, toJSON(t, r.Notice))
-		}
-		if len(r.Members) != 3 || strings.Join(r.PendingConcurrentSteps, " ") != "a c" {
-			t.Errorf("%s: %s", id, toJSON(t, r))
-		}
+		testkit.True(t, (r.Notice != nil) == (id == "b") && (r.Notice == nil || strings.Contains(*r.Notice, "do not do again: b. Still to do: a, c")), "%s: notice %s", id, toJSON(t, r.Notice))
+		testkit.True(t, len(r.Members) == 3 && strings.Join(r.PendingConcurrentSteps, " ") == "a c", "%s: %s", id, toJSON(t, r))
 	}
 	_, err := c.Step(ctx, StepArgs{StepID: new("d")})
 	refused(t, err, session.StateError, "step_not_current", "'a'", "get_step shows current steps only")
-	if strings.Contains(err.Error(), "Finish that first") {
-		t.Errorf("get_step answers with the words of finished_step: %v", err)
-	}
-	_, err = c.Step(ctx, StepArgs{StepID: new("nothing")})
-	refused(t, err, session.ToolError, "unknown_step", "nothing")
-}
-
-func TestGroupWithoutStepIDAdvancesWithItsPrimary(t *testing.T) {
-	p := newProject(t)
-	p.grouped()
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if r.Status != machine.NextStep || r.BeginStep.StepID != "d" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
-	s := p.record(id)
-	if !s.Progress("b").Unreported || s.Progress("b").CompletedAt != nil || s.Progress("a").Unreported {
-		t.Errorf("record %s", toJSON(t, s))
-	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`))
-	refused(t, err, session.StateError, "group_moved_on", "go_to_step")
-	back, err := c.GoTo(ctx, GoToArgs{StepID: "b", All: true})
-	if err != nil || back.BeginStep.StepID != "a" || strings.Join(back.InvalidatedSteps, " ") != "a b c d" {
-		t.Errorf("go_to_step to a member: %s, %v", toJSON(t, back), err)
-	}
+	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"), "get_step answers with the words of finished_step: %v", err)
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{StepID: new("nothing")})).Err(), session.ToolError, "unknown_step", "nothing")
 }
 
 // A member that its group went on without is finished like any other if an edit of the job leaves no
@@ -111,12 +72,10 @@ func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "c"})))
 	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}},
 		map[string]string{"main": "[[a, b], d]"})
-	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.Status != machine.NextStep || r.BeginStep.StepID != "d" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
-	if faults := p.record(id).Faults(); len(faults) > 0 {
-		t.Errorf("the record has faults: %q", faults)
-	}
+	r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "d", "reply %s", toJSON(t, r))
+	faults := p.record(id).Faults()
+	testkit.True(t, len(faults) == 0, "the record has faults: %q", faults)
 }
 
 func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
@@ -125,34 +84,19 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
-	if r.Status != machine.NextStep || r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "a c" || !strings.Contains(*r.Feedback, "wait") {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
-	if again := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); toJSON(t, again) != toJSON(t, r) {
-		t.Errorf("repeated: %s", toJSON(t, again))
-	}
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "a c" && strings.Contains(*r.Feedback, "wait"), "reply %s", toJSON(t, r))
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)), toJSON(t, r), "repeated")
 	r = p.finish(c, `{"outputs":{"report":"r.md"}}`) // the primary, without step_id
-	if r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "c" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "c", "reply %s", toJSON(t, r))
 	// b's reply may still be asked for, though a was finished after it.
-	if again := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); strings.Join(again.PendingConcurrentSteps, " ") != "a c" {
-		t.Errorf("repeated: %s", toJSON(t, again))
-	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "step_id_needed", "'c'")
+	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`).PendingConcurrentSteps, " "), "a c", "repeated")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "step_id_needed", "'c'")
 	step, err := c.Step(ctx, StepArgs{})
-	if err != nil || strings.Join(step.PendingConcurrentSteps, " ") != "c" || step.Members[1].State != "completed" || step.Members[2].State != "started" {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && strings.Join(step.PendingConcurrentSteps, " ") == "c" && step.Members[1].State == "completed" && step.Members[2].State == "started", "get_step %s, %v", toJSON(t, step), err)
 	r = p.finish(c, `{"outputs":{},"step_id":"c"}`)
-	if r.BeginStep == nil || r.BeginStep.StepID != "d" || r.PendingConcurrentSteps != nil {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.BeginStep != nil && r.BeginStep.StepID == "d" && r.PendingConcurrentSteps == nil, "reply %s", toJSON(t, r))
 	r = p.finish(c, `{"outputs":{}}`)
-	if r.Status != machine.WorkflowComplete || toJSON(t, r.AllOutputs) != `{"report":"r.md","b_out":"r.md"}` {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"report":"r.md","b_out":"r.md"}`, "reply %s", toJSON(t, r))
 }
 
 // A step that is current in another session of the stack: the error gives the call that finishes it
@@ -165,13 +109,10 @@ func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 	below := p.start(c, "alpha", "main").BeginStep.SessionID
 	above := p.start(c, "beta", "main").BeginStep.SessionID
 	for _, step := range []string{"a", "b"} {
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"`+step+`"}`))
-		refused(t, err, session.ToolError, "unknown_step", "session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"out":"r.md"},"step_id":"`+step+`"}`))).Err(), session.ToolError, "unknown_step", "session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
 			`finished_step with {"session_id": "`+below+`", "step_id": "`+step+`", "outputs": {"out":"r.md"}}`)
 	}
-	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`); strings.Join(r.PendingConcurrentSteps, " ") != "a c" {
-		t.Errorf("the call that the error gives: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`).PendingConcurrentSteps, " "), "a c", "the call that the error gives")
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"other.md"},"step_id":"b"}`)) // finished, so current nowhere
 	refused(t, err, session.ToolError, "unknown_step", "the current step is 'one'")
 	// Current in two other sessions: both are named, and neither is chosen for the caller.
@@ -187,47 +128,5 @@ func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
 	p.start(c, "beta", "main")
 	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"two"}`))
 	refused(t, err, session.StateError, "step_not_current", `{"session_id": "`+above+`", "step_id": "two"`)
-	if strings.Contains(err.Error(), "Finish that first") {
-		t.Error(err)
-	}
-}
-
-// go_to_step to a member clears that member and what comes after its group; its siblings stay as they
-// are, whether they were reported or not.
-func TestAMemberIsStartedAgainAlone(t *testing.T) {
-	p := newProject(t)
-	p.grouped()
-	c := p.open().Connect("local")
-	goTo := func(step, cleared string) {
-		t.Helper()
-		r, err := c.GoTo(ctx, GoToArgs{StepID: step})
-		if err != nil || r.BeginStep.StepID != step || r.ConcurrentSteps != nil || strings.Join(r.InvalidatedSteps, " ") != cleared || strings.Contains(r.BeginStep.Instructions, "CONCURRENT") {
-			t.Errorf("go_to_step %s: %s, %v", step, toJSON(t, r), err)
-		}
-	}
-	p.start(c, "alpha", "main")
-	for _, args := range []string{`{"outputs":{"report":"r.md"},"step_id":"a"}`, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`, `{"outputs":{},"step_id":"c"}`} {
-		p.finish(c, args)
-	}
-	goTo("b", "b d")
-	if step, err := c.Step(ctx, StepArgs{}); err != nil || strings.Join(step.PendingConcurrentSteps, " ") != "b" || step.Members[0].State != "completed" {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "step_id_needed", "'b'")
-	goTo("a", "a") // of the current group
-	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep == nil || r.BeginStep.StepID != "d" {
-		t.Errorf("the group goes on: %s", toJSON(t, r))
-	}
-	// Members that were never reported.
-	p.start(c, "alpha", "main")
-	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	goTo("b", "b d")
-	if r := p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`); r.BeginStep == nil || r.BeginStep.StepID != "d" {
-		t.Errorf("the group goes on: %s", toJSON(t, r))
-	}
-	if r := p.finish(c, `{"outputs":{}}`); !strings.Contains(*r.Summary, "never reported: 'c'") {
-		t.Errorf("summary %s", *r.Summary)
-	}
+	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"), "%v", err)
 }

@@ -70,9 +70,8 @@ func TestWhatAPersonJudges(t *testing.T) {
 	p.write("same.json", "{}")
 	testkit.Equal(t, kept(), "", "before an answer")
 	answer(false)
-	if n := len(kept()); n == 0 || n > 1000 {
-		t.Errorf("%d bytes are kept", n)
-	}
+	n := len(kept())
+	testkit.True(t, n != 0 && n <= 1000, "%d bytes are kept", n)
 
 	p.write("a.md", "one\nthree\n")
 	p.write("c.bin", "text now")
@@ -100,9 +99,8 @@ func TestAHandInInShortIsBounded(t *testing.T) {
 	for i := range h.Files {
 		h.Files[i] = HandedFile{FileHash: machine.FileHash{Path: strings.Repeat("p", 200)}, Text: strings.Repeat(strings.Repeat("x", 3000)+"\n", 50)}
 	}
-	if n := len(h.Brief()); n > 2*maxBrief+10 {
-		t.Errorf("%d bytes", n)
-	}
+	n := len(h.Brief())
+	testkit.True(t, n <= 2*maxBrief+10, "%d bytes", n)
 }
 
 // A person who edits what was handed in judges it as it is then, unless more than a person judges it.
@@ -120,16 +118,12 @@ func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
 			terminal := p.command(Reviewing{Override: config.OverrideHuman})
 			err := terminal.HandInAgain(ctx, id, "one")
 			if reviews == bothStep {
-				if session.CodeOf(err) != codes.OutputsChanged || rev.calls() != 1 {
-					t.Errorf("%v", err)
-				}
+				testkit.True(t, session.CodeOf(err) == codes.OutputsChanged && rev.calls() == 1, "%v", err)
 				return
 			}
 			testkit.Must(t, err)
 			h := testkit.Get(terminal.HandIn(ctx, id, "one")).Must(t)
-			if h.Digest == before || h.Files[0].Text != "good, and edited" {
-				t.Errorf("%+v", h)
-			}
+			testkit.True(t, h.Digest != before && h.Files[0].Text == "good, and edited", "%+v", h)
 			testkit.Equal(t, len(testkit.Get(terminal.ToReview(ctx)).Must(t)), 1, "what waits")
 			testkit.Must(t, terminal.ReviewFor(ctx, id, "one", h.Digest, machine.Answer{Passed: true, Identity: "local", Channel: session.ChannelTerminal}))
 			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "the agent's call")

@@ -43,14 +43,21 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, goleak.Find) }))
 }
 
-// onlyFiles are the tests that are not run on PostgreSQL, and why.
-var onlyFiles = map[string]string{
-	"TestAFullDiskRefusesAndMovesNothing": "fills the disk",
-	"TestAStackAThousandDeep":             "giving them up reads each one's parents",
-}
+// onPostgres are the tests that run with PostgreSQL, too: those about servers that share sessions, and what is stored of
+// each form. The others are about rules that ask the store for no more.
+const onPostgres = `
+	TestACallWhoseReplyIsForgottenIsNotDoneAgain TestACallerThatLeavesMidCallRepeatsItSafely TestACheckOutlivesItsCallAndIsJoinedByTheNext
+	TestACheckoutOfAnotherPathIsReviewed TestACommandAppliedTwiceHasOneEffect TestACommitOfANewSessionThatArrivesLate
+	TestACommitWhoseFateIsUnknown TestALongInputSurvivesARestart TestAQuestionIsSettledElsewhere TestAReviewElsewhereIsSuperseded
+	TestAReviewElsewhereOutlivesTheCall TestAReviewIsTakenUp TestASessionIsResumedAfterACrashWithItsAncestors
+	TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre TestAServerThatEndsInMidReviewNeverCountsItAsPassed
+	TestAStoppedServerLeavesItsReview TestAStoreThatIsAwayAfterALostReply TestAnAbortElsewhereEndsTheReview TestAnyServerServesAnySession
+	TestDefinitionsOfAJobEditedAllDayAreForgotten TestExecution TestForms_ItemsAndWorkflowsOfStepsAreImported TestForms_WorkflowAsStep
+	TestMovedIsToldOfEachTransition TestReq001_4_15_to_19_AWorkflowIsLedThrough TestRequestIDs TestResumableSessions
+	TestServersRaceForOneSession TestTwoServersShareAReview`
 
 // A project is a project folder in a test.
 type project struct {
@@ -89,8 +96,7 @@ func (p *project) newStores() *store.Stores {
 	if p.url == "" {
 		return local.Stores(p.state(), false, nil)
 	}
-	pg, err := postgres.Open(postgres.Options{URL: p.url, Project: p.root, Repository: postgres.Repository{RootCommit: p.root}, Machine: "12345678", Root: p.root})
-	testkit.Must(p.t, err)
+	pg := testkit.Get(postgres.Open(postgres.Options{URL: p.url, Project: p.root, Repository: postgres.Repository{RootCommit: p.root}, Machine: "12345678", Root: p.root})).Must(p.t)
 	return backend.Of(pg, session.NewMember(p.state(), nil), nil, p.root)
 }
 
@@ -185,8 +191,7 @@ func begun(t testing.TB) (p *project, srv *server, c *Conn, id string) {
 func (p *project) open(change ...func(*Options)) *server {
 	p.t.Helper()
 	ctx := context.Background()
-	c, err := catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})
-	testkit.Must(p.t, err)
+	c := testkit.Get(catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})).Must(p.t)
 	pool := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings { return gate.Settings{MaxConcurrent: 2} }})
 	p.t.Cleanup(func() { testkit.Must(p.t, pool.Close(ctx)) })
 	o := Options{Root: p.root, Catalog: c, Config: config.Open(p.root), Reviews: true, Checks: &check.Runner{
@@ -200,8 +205,7 @@ func (p *project) open(change ...func(*Options)) *server {
 	if own {
 		o.Stores = p.newStores()
 	}
-	e, err := Open(ctx, o)
-	testkit.Must(p.t, err)
+	e := testkit.Get(Open(ctx, o)).Must(p.t)
 	s := &server{Engine: e, catalog: c, own: own}
 	p.t.Cleanup(s.stop)
 	return s
@@ -211,8 +215,7 @@ func (p *project) open(change ...func(*Options)) *server {
 func (p *project) command(how Reviewing) *Engine {
 	p.t.Helper()
 	stores := p.stores()
-	e, err := Open(context.Background(), Options{Root: p.root, Stores: stores, Reviews: true, Reviewing: func(context.Context) (Reviewing, error) { return how, nil }})
-	testkit.Must(p.t, err)
+	e := testkit.Get(Open(context.Background(), Options{Root: p.root, Stores: stores, Reviews: true, Reviewing: func(context.Context) (Reviewing, error) { return how, nil }})).Must(p.t)
 	p.t.Cleanup(func() { e.Close(context.Background()) })
 	return e
 }
@@ -242,9 +245,7 @@ func (s *server) stop() {
 func (p *project) start(c *Conn, jobName, workflow string) *machine.StartReply {
 	p.t.Helper()
 	r, err := c.Start(context.Background(), StartArgs{Goal: "a goal", JobName: jobName, WorkflowName: workflow})
-	if err != nil {
-		p.t.Fatalf("start_workflow %s/%s: %v", jobName, workflow, err)
-	}
+	testkit.Need(p.t, err == nil, "start_workflow %s/%s: %v", jobName, workflow, err)
 	return r
 }
 
@@ -272,34 +273,33 @@ func finishArgs(t testing.TB, text string) FinishArgs {
 func (p *project) finish(c *Conn, args string) *machine.FinishReply {
 	p.t.Helper()
 	r, err := c.Finish(context.Background(), finishArgs(p.t, args))
-	if err != nil {
-		p.t.Fatalf("finished_step %s: %v", args, err)
-	}
+	testkit.Need(p.t, err == nil, "finished_step %s: %v", args, err)
 	return r
+}
+
+// stepOf returns the id of the step that begins, "" if none does.
+func stepOf(begins *machine.StepInfo) string {
+	if begins == nil {
+		return ""
+	}
+	return begins.StepID
 }
 
 // refused checks that a call was refused with this kind, code and these words.
 func refused(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
 	var e *session.Error
-	if !errors.As(err, &e) {
-		t.Fatalf("the call was not refused: %v", err)
-	}
-	if e.Kind != kind || e.Code != code {
-		t.Errorf("refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind, code, err)
-	}
+	testkit.Need(t, errors.As(err, &e), "the call was not refused: %v", err)
+	testkit.True(t, e.Kind == kind && e.Code == code, "refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind, code, err)
 	for _, w := range words {
-		if !strings.Contains(e.Error(), w) {
-			t.Errorf("the refusal does not say %q: %v", w, err)
-		}
+		testkit.Contains(t, e.Error(), w)
 	}
 }
 
 // record reads a session's record: from its export, or from the database if there is none here.
 func (p *project) record(id string) *machine.State {
 	p.t.Helper()
-	data, err := os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))
-	testkit.Must(p.t, err)
+	data := testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))).Must(p.t)
 	s := new(machine.State)
 	testkit.Must(p.t, json.Unmarshal(data, s))
 	return s
@@ -307,8 +307,7 @@ func (p *project) record(id string) *machine.State {
 
 func toJSON(t testing.TB, v any) string {
 	t.Helper()
-	b, err := json.Marshal(v)
-	testkit.Must(t, err)
+	b := testkit.Get(json.Marshal(v)).Must(t)
 	return string(b)
 }
 

@@ -30,18 +30,13 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	p := newProject(t)
 	p.personJob(bothStep)
 	for _, of := range []string{id, child} {
-		text, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))
-		testkit.Must(t, err)
+		text := testkit.Get(os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(of)))).Must(t)
 		p.write(filepath.Join(".deepwork", "tmp", state.ExportName(of)), string(text))
 	}
 	srv = p.reopen(rev)
-	paths, err := srv.Importer().All()
-	testkit.Must(t, err)
-	all, err := srv.Importer().Examine(ctx, append(paths, paths[0]))
-	testkit.Must(t, err)
-	if len(all) != 3 || all[0].Err != nil || all[1].Err != nil || all[2].Err == nil || !all[0].AsNow {
-		t.Fatalf("examined %+v, %+v, %+v", all[0], all[1], all[2])
-	}
+	paths := testkit.Get(srv.Importer().All()).Must(t)
+	all := testkit.Get(srv.Importer().Examine(ctx, append(paths, paths[0]))).Must(t)
+	testkit.Need(t, len(all) == 3 && all[0].Err == nil && all[1].Err == nil && all[2].Err != nil && all[0].AsNow, "examined %+v, %+v, %+v", all[0], all[1], all[2])
 	i := slices.IndexFunc(all, func(i *export.Import) bool { return i.State.SessionID == id })
 	if got, want := export.ClaimOf(all[i].State), (export.Claim{Reviews: 1, Decisions: 1}); got != want {
 		t.Errorf("it claims %+v, want %+v", got, want)
@@ -52,9 +47,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 
 	now, calls := p.record(id), rev.calls()
 	one := now.Progress("one")
-	if now.ImportedAt == nil || one.Question != nil || !one.Newest().Imported || one.Newest().State != machine.AttemptPassed {
-		t.Errorf("imported as %s", toJSON(t, now))
-	}
+	testkit.True(t, now.ImportedAt != nil && one.Question == nil && one.Newest().Imported && one.Newest().State == machine.AttemptPassed, "imported as %s", toJSON(t, now))
 	if up := p.record(child).ParentSessionID; up == nil || *up != id {
 		t.Errorf("the session that was nested in it has the parent %v", up)
 	}
@@ -62,13 +55,10 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	if rev.calls() != calls+1 {
 		t.Errorf("the reviewer was called %d times more, want once", rev.calls()-calls)
 	}
-	if r, err := srv.Inspect(ctx); err != nil || len(r.Findings) > 0 {
-		t.Errorf("inspected: %+v, %v", r.Findings, err)
-	}
+	r := testkit.Get(srv.Inspect(ctx)).Must(t)
+	testkit.True(t, len(r.Findings) == 0, "inspected: %+v", r.Findings)
 	again, err := srv.Importer().Examine(ctx, paths)
-	if err != nil || again[0].Err == nil || !strings.Contains(again[0].Err.Error(), "in the project already") {
-		t.Errorf("examined again: %+v, %v", again, err)
-	}
+	testkit.True(t, err == nil && again[0].Err != nil && strings.Contains(again[0].Err.Error(), "in the project already"), "examined again: %+v, %v", again, err)
 }
 
 // Evidence of a finished step stays, and says that it was imported; an override that was granted and what the
@@ -84,21 +74,15 @@ func TestImportedEvidenceIsMarked(t *testing.T) {
 	from.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"reviewed"}`)
 	from.finish(c, `{"outputs":{"report":"good.md"}}`)
 	testkit.Must(t, srv.OverrideFor(ctx, id, "two", machine.Override{Identity: "ann", Reason: "fine"}))
-	data, err := os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(id)))
-	testkit.Must(t, err)
-	was, err := export.Decode(data)
-	testkit.Must(t, err)
-	if two := was.Progress("two"); two.Shown == nil || two.Granted == nil {
-		t.Fatalf("exported %s", data)
-	}
+	data := testkit.Get(os.ReadFile(filepath.Join(from.state().Tmp(), state.ExportName(id)))).Must(t)
+	was := testkit.Get(export.Decode(data)).Must(t)
+	two := was.Progress("two")
+	testkit.Need(t, two.Shown != nil && two.Granted != nil, "exported %s", data)
 	now := was.Imported(srv.now())
 	if e := now.Progress("one").Evidence; e == nil || e.Kind != machine.BySelf || !e.Imported {
 		t.Errorf("the evidence is %+v", e)
 	}
-	if two := now.Progress("two"); two.Shown != nil || two.Granted != nil {
-		t.Errorf("it goes on with %s", toJSON(t, two))
-	}
-	if was.Progress("one").Evidence.Imported || was.ImportedAt != nil {
-		t.Error("the state that was decoded has changed")
-	}
+	two = now.Progress("two")
+	testkit.True(t, two.Shown == nil && two.Granted == nil, "it goes on with %s", toJSON(t, two))
+	testkit.True(t, !was.Progress("one").Evidence.Imported && was.ImportedAt == nil, "the state that was decoded has changed")
 }

@@ -61,8 +61,7 @@ type given map[string]machine.OutputValue
 // started starts a workflow of survey.
 func started(t *testing.T, c *Conn, workflow string, in given) *machine.StepInfo {
 	t.Helper()
-	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: workflow, Inputs: in})
-	testkit.Must(t, err)
+	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: workflow, Inputs: in})).Must(t)
 	return r.BeginStep
 }
 
@@ -117,11 +116,8 @@ func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 				p.simple("alpha")
 				a.JobName, a.WorkflowName = "alpha", "main"
 			}
-			_, err := c.Start(ctx, a)
-			refused(t, err, session.ToolError, tc.code, tc.words...)
-			if len(c.Stack()) != 0 {
-				t.Error("a session began")
-			}
+			refused(t, testkit.Get(c.Start(ctx, a)).Err(), session.ToolError, tc.code, tc.words...)
+			testkit.Equal(t, len(c.Stack()), 0, "a session began")
 		})
 	}
 	started(t, c, "ask", given{"people": list("people.md", "folder"), "topic": text(strings.Repeat("é", 100_000)), "place": {List: true}})
@@ -134,9 +130,7 @@ func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 	srv.Reviews = false
 	want := func(of string, info *machine.StepInfo, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, inputsOf(info)); diff != "" {
-			t.Errorf("%s: %s", of, diff)
-		}
+		testkit.Equal(t, cmp.Diff(want, inputsOf(info)), "", "%s", of)
 	}
 	prepare := []string{"topic: tides", "people: [people.md]", "place: not given, optional", "notes: not given, optional"}
 	first := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
@@ -147,17 +141,14 @@ func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 	}
 	want("the second step", finish("prepare", "one.md").BeginStep, "notes: [one.md] from prepare", "topic: tides")
 	want("the third step", finish("ask", "two.md").BeginStep, "notes: [two.md] from ask")
-	back, err := c.GoTo(ctx, GoToArgs{StepID: "ask", SessionID: &first.SessionID})
-	testkit.Must(t, err)
+	back := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "ask", SessionID: &first.SessionID})).Must(t)
 	want("after go_to_step", back.BeginStep, "notes: [one.md] from prepare", "topic: tides")
 
 	srv.stop()
 	c = p.open(func(o *Options) { o.Reviews = false }).Connect("local")
-	now, err := c.Step(ctx, StepArgs{SessionID: &first.SessionID})
-	testkit.Must(t, err)
+	now := testkit.Get(c.Step(ctx, StepArgs{SessionID: &first.SessionID})).Must(t)
 	want("after a restart", now.BeginStep, "notes: [one.md] from prepare", "topic: tides")
-	back, err = c.GoTo(ctx, GoToArgs{StepID: "prepare", SessionID: &first.SessionID})
-	testkit.Must(t, err)
+	back = testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "prepare", SessionID: &first.SessionID})).Must(t)
 	want("the first step again", back.BeginStep, prepare...)
 	finish("prepare", "two.md")
 	want("the third step again", finish("ask", "one.md").BeginStep, "notes: [one.md] from ask")
@@ -166,9 +157,7 @@ func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
 		t.Errorf("the end has notes %v and says %q", all.Paths, end.Closing)
 	}
 	kept, _ := p.record(first.SessionID).Inputs.Get("topic")
-	if kept.Text == nil || *kept.Text != "tides" {
-		t.Errorf("the export has the topic %+v", kept)
-	}
+	testkit.True(t, kept.Text != nil && *kept.Text == "tides", "the export has the topic %+v", kept)
 }
 
 // An output that rewrites an input from outside is the newer value; without it the input is.
@@ -177,9 +166,7 @@ func TestAnOutputIsNewerThanAnInputOfItsName(t *testing.T) {
 	srv.Reviews = false
 	in := given{"topic": text("tides"), "people": text("people.md"), "notes": text("two.md")}
 	info := started(t, c, "ask", in)
-	if got := inputsOf(info)[3]; got != "notes: [two.md], optional" {
-		t.Error(got)
-	}
+	testkit.Equal(t, inputsOf(info)[3], "notes: [two.md], optional")
 	def := machine.Define(srv.catalog.Snapshot().Job("survey"), "ask")
 	s := &machine.State{Inputs: machine.Outputs{{Key: "notes", Value: text("two.md")}}}
 	if got := s.StepInputs(def, def.Job.Step("tell"))[0]; fmt.Sprint(got.Paths) != "[two.md]" || got.FromStep != "" {
@@ -202,8 +189,7 @@ func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	}
 	read := func(c *Conn, id string) *machine.StepInfo {
 		t.Helper()
-		r, err := c.Step(ctx, StepArgs{SessionID: &id})
-		testkit.Must(t, err)
+		r := testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t)
 		return r.BeginStep
 	}
 	check("one", ask, "# Prepare to ask", "Be polite.", "topic: tides")
@@ -215,17 +201,14 @@ func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	c = p.open().Connect("local")
 	check("one, as it is kept", read(c, ask.SessionID), "# Prepare to ask", "Be polite.", "topic: tides")
 	check("the other, as it is kept", read(c, again.SessionID), "# Prepare once more", "Be brief.", "topic: "+winds)
-	if stack := c.Stack(); len(stack) != 2 {
-		t.Errorf("the stack is %v", stack)
-	}
+	testkit.Equal(t, len(c.Stack()), 2, "the stack")
 }
 
 // Inputs are a part of what a request_id stands for.
 func TestARequestIDStandsForItsInputs(t *testing.T) {
 	_, _, c := surveyed(t)
 	a := StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", RequestID: new("q"), Inputs: given{"topic": text("tides")}}
-	first, err := c.Start(ctx, a)
-	testkit.Must(t, err)
+	first := testkit.Get(c.Start(ctx, a)).Must(t)
 	same, err := c.Start(ctx, a)
 	if testkit.Must(t, err); same.BeginStep.SessionID != first.BeginStep.SessionID {
 		t.Error("the repeated call began another session")
@@ -240,12 +223,9 @@ func TestASelfReviewHasTheInputs(t *testing.T) {
 	id := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")}).SessionID
 	p.finish(c, `{"step_id": "prepare", "outputs": {"notes": ["one.md"]}}`)
 	p.finish(c, `{"step_id": "ask", "outputs": {"notes": ["two.md"]}}`)
-	got, err := os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_ask.md"))
-	testkit.Must(t, err)
+	got := testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_ask.md"))).Must(t)
 	for _, want := range []string{"> Be polite.\n", "- `notes`, from step `prepare`: What people said\n  - `one.md`\n", "- `topic`, from the start of the workflow: What it is about\n  > tides\n"} {
-		if !strings.Contains(string(got), want) {
-			t.Errorf("it lacks %q:\n%s", want, got)
-		}
+		testkit.Contains(t, string(got), want)
 	}
 }
 
@@ -271,28 +251,23 @@ workflows:
 		"[tone: plain plan: [plan.md] mood: []]": nil,
 		"[tone: merry plan: [plan.md] mood: []]": {"tone": text("merry"), "plan": text("plan.md")},
 	} {
-		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "ours", WorkflowName: "main", Inputs: in})
-		testkit.Must(t, err)
-		if got := fmt.Sprint(inputsOf(r.BeginStep)); got != want || *r.BeginStep.CommonJobInfo != "For main." || r.BeginStep.Instructions != "Do it." {
-			t.Errorf("%s, %q, %q", got, *r.BeginStep.CommonJobInfo, r.BeginStep.Instructions)
-		}
+		r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "ours", WorkflowName: "main", Inputs: in})).Must(t)
+		got := fmt.Sprint(inputsOf(r.BeginStep))
+		testkit.True(t, got == want && *r.BeginStep.CommonJobInfo == "For main." && r.BeginStep.Instructions == "Do it.", "%s, %q, %q", got, *r.BeginStep.CommonJobInfo, r.BeginStep.Instructions)
 	}
 }
 
 // get_workflows says what a workflow takes, and how one for a subagent is started.
 func TestGetWorkflowsListsInputs(t *testing.T) {
 	_, _, c := surveyed(t)
-	r, err := c.GetWorkflows(ctx)
-	testkit.Must(t, err)
+	r := testkit.Get(c.GetWorkflows(ctx)).Must(t)
 	for _, want := range []string{
 		`"agent":"interviewer","how_to_start":"Start a subagent of the type interviewer (`,
 		`"inputs":[{"name":"topic","description":"What it is about","required":true,"type":"string"},{"name":"people","description":"Whom to ask","required":true,"type":"file_path"},`,
 		`{"name":"place","description":"Where to ask","required":false,"type":"string"}`,
 		`{"name":"again","summary":"Ask again","inputs":[{"name":"topic"`,
 	} {
-		if !strings.Contains(string(r.Jobs), want) {
-			t.Errorf("it lacks %s:\n%s", want, r.Jobs)
-		}
+		testkit.Contains(t, string(r.Jobs), want)
 	}
 }
 
@@ -302,8 +277,7 @@ func TestStartTakesSessionIDForTheParent(t *testing.T) {
 	outer := started(t, c, "again", given{"topic": text("a")}).SessionID
 	started(t, c, "again", given{"topic": text("b")})
 	a := StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", Inputs: given{"topic": text("c")}, SessionID: &outer}
-	r, err := c.Start(ctx, a)
-	testkit.Must(t, err)
+	r := testkit.Get(c.Start(ctx, a)).Must(t)
 	if parent := p.record(r.BeginStep.SessionID).ParentSessionID; parent == nil || *parent != outer {
 		t.Errorf("the parent is %v, want %s", parent, outer)
 	}
@@ -315,12 +289,9 @@ func TestStartTakesSessionIDForTheParent(t *testing.T) {
 func TestALongInputSurvivesARestart(t *testing.T) {
 	p, srv, c := surveyed(t)
 	topic := strings.Repeat("é ", machine.MaxText/2)
-	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", Inputs: given{"topic": text(topic)}})
-	testkit.Must(t, err)
+	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", Inputs: given{"topic": text(topic)}})).Must(t)
 	srv.stop()
 	id := r.BeginStep.SessionID
 	step, err := p.open().Connect("local").Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || step.BeginStep.Inputs[0].Value == nil || *step.BeginStep.Inputs[0].Value != topic {
-		t.Errorf("after a restart: %.200s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && step.BeginStep.Inputs[0].Value != nil && *step.BeginStep.Inputs[0].Value == topic, "after a restart: %.200s, %v", toJSON(t, step), err)
 }

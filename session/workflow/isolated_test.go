@@ -50,8 +50,7 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	finish := func(step, outputs string) (*machine.FinishReply, error) {
 		return c.Finish(ctx, finishArgs(t, `{"outputs":`+outputs+`,"step_id":"`+step+`"}`))
 	}
-	_, err := finish("port[1]", `{"out":"out.md"}`)
-	refused(t, err, session.ToolError, codes.FileNotFound, "out.md")
+	refused(t, testkit.Get(finish("port[1]", `{"out":"out.md"}`)).Err(), session.ToolError, codes.FileNotFound, "out.md")
 	r := testkit.Get(finish("port[0]", `{"out":"out.md"}`)).Must(t)
 	testkit.Contains(t, *r.Feedback, "a person must pass")
 	q := p.record(id).Progress("port[0]").Question
@@ -67,8 +66,7 @@ func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
 	if r = testkit.Get(finish("port[0]", `{"out":"out.md"}`)).Must(t); r.BeginStep == nil || r.BeginStep.StepID != "merge:port[0]" {
 		t.Fatalf("after the step: %s", toJSON(t, r))
 	}
-	_, err = finish("merge:port[0]", "{}")
-	refused(t, err, session.StateError, codes.StepNotCurrent, "which the run does")
+	refused(t, testkit.Get(finish("merge:port[0]", "{}")).Err(), session.StateError, codes.StepNotCurrent, "which the run does")
 	args := finishArgs(t, `{"outputs":{},"step_id":"merge:port[0]"}`)
 	args.Merged = true
 	r = testkit.Get(c.Finish(ctx, args)).Must(t)
@@ -102,7 +100,5 @@ func TestIsolationIsForRuns(t *testing.T) {
 	testkit.Get(c.Abort(ctx, AbortArgs{SessionID: &id, Explanation: "another job"})).Must(t)
 	p.start(c, "alpha", "main")
 	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
-	if r := p.finish(c, `{"outputs":{}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("after the only step of the only item: %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).Status, machine.WorkflowComplete, "after the only step of the only item")
 }

@@ -45,17 +45,11 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 		func(s *server) *Conn { return s.ConnectStateless("mallory") },
 	} {
 		nothing := said(connect(srv), "00000000")
-		if got := said(connect(srv), id); got != nothing {
-			t.Errorf("of a session that is awake:\n%s\nof none:\n%s", got, nothing)
-		}
-		if got := said(connect(other), id); got != nothing {
-			t.Errorf("of a session of another server:\n%s", got)
-		}
+		testkit.Equal(t, said(connect(srv), id), nothing)
+		testkit.Equal(t, said(connect(other), id), nothing, "of a session of another server")
 	}
 	c.Close()
-	if got := said(srv.Connect("mallory"), id); got != said(srv.Connect("mallory"), "00000000") {
-		t.Errorf("of a session that nobody holds:\n%s", got)
-	}
+	testkit.Equal(t, said(srv.Connect("mallory"), id), said(srv.Connect("mallory"), "00000000"), "of a session that nobody holds")
 	if s := p.record(id); s.Revision != 0 || s.CurrentStepID != "one" || s.Status != machine.Active {
 		t.Errorf("the refused calls touched the session: %s", toJSON(t, s))
 	}
@@ -72,12 +66,9 @@ func TestTheSessionsOfOthersAreNotFound(t *testing.T) {
 	theirs.Close()
 	srv := p.open()
 	c := srv.ConnectStateless("alice")
-	_, err := c.Step(ctx, StepArgs{})
-	refused(t, err, session.StateError, "no_active_session")
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{})).Err(), session.StateError, "no_active_session")
 	id := p.start(srv.Connect("alice"), "alpha", "main").BeginStep.SessionID
-	if r, err := p.open().ConnectStateless("alice").Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.SessionID != id {
-		t.Errorf("alice's own: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(p.open().ConnectStateless("alice").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.SessionID, id, "alice's own")
 }
 
 // Options.Moved is called after each transition that others see, of this process or another one.
@@ -110,11 +101,8 @@ func TestCheckWorkflow(t *testing.T) {
 	p := newProject(t)
 	p.simple("alpha")
 	srv := p.open()
-	if _, err := CheckWorkflow(ctx, srv.catalog, "alpha", "main"); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(CheckWorkflow(ctx, srv.catalog, "alpha", "main")).Err())
 	for _, c := range [][3]string{{"none", "main", "job_not_found"}, {"alpha", "none", "workflow_not_found"}} {
-		_, err := CheckWorkflow(ctx, srv.catalog, c[0], c[1])
-		refused(t, err, session.ToolError, c[2])
+		refused(t, testkit.Get(CheckWorkflow(ctx, srv.catalog, c[0], c[1])).Err(), session.ToolError, c[2])
 	}
 }

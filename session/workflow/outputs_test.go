@@ -41,30 +41,21 @@ func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
 		t.Errorf("expected output %+v", got)
 	}
 	text := strings.Repeat("é", machine.MaxText)
-	_, err := p.finishing(c, toJSON(t, text+"e"), "")
-	refused(t, err, session.ToolError, "argument_too_large", "100001 characters", "at most 100000")
+	refused(t, testkit.Get(p.finishing(c, toJSON(t, text+"e"), "")).Err(), session.ToolError, "argument_too_large", "100001 characters", "at most 100000")
 	first := errless(t)(p.finishing(c, toJSON(t, text), `,"step_id":"one"`))
 	srv.stop()
 
 	srv = p.open()
 	c = srv.Connect("local")
 	again := errless(t)(p.finishing(c, toJSON(t, text), `,"step_id":"one","session_id":"`+id+`"`))
-	if toJSON(t, again.BeginStep) != toJSON(t, first.BeginStep) {
-		t.Errorf("the repetition gives %s", toJSON(t, again))
-	}
-	_, err = p.finishing(c, toJSON(t, text[2:]), `,"step_id":"one"`)
-	refused(t, err, session.StateError, "step_finished", "finished already")
-	step, err := c.Step(ctx, StepArgs{})
-	testkit.Must(t, err)
-	if done := toJSON(t, step.CompletedSteps[0].Outputs); len(done) > 1000 || !strings.Contains(done, "(100000 characters)") {
-		t.Errorf("completed_steps has %.100s", done)
-	}
+	testkit.Equal(t, toJSON(t, again.BeginStep), toJSON(t, first.BeginStep), "the repetition")
+	refused(t, testkit.Get(p.finishing(c, toJSON(t, text[2:]), `,"step_id":"one"`)).Err(), session.StateError, "step_finished", "finished already")
+	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
+	done := toJSON(t, step.CompletedSteps[0].Outputs)
+	testkit.True(t, len(done) <= 1000 && strings.Contains(done, "(100000 characters)"), "completed_steps has %.100s", done)
 	last := errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`)))
-	if got := toJSON(t, last.AllOutputs); got != `{"report":"`+text+`"}` {
-		t.Errorf("all_outputs is %.100s", got)
-	}
-	s, err := srv.Read(ctx, id)
-	testkit.Must(t, err)
+	testkit.Equal(t, toJSON(t, last.AllOutputs), `{"report":"`+text+`"}`, "all_outputs")
+	s := testkit.Get(srv.Read(ctx, id)).Must(t)
 	if got := s.Progress("one").Outputs[0].Value.Text; got == nil || *got != text {
 		t.Error("the session does not have the text")
 	}
@@ -93,9 +84,7 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 		if string(r.Status) != c2.status || rev.calls() != 2*(i+1) {
 			t.Fatalf("%s: %d reviews, %s", c2.text, rev.calls(), toJSON(t, r))
 		}
-		if i == 0 && (len(r.FailedReviews) != 2 || r.FailedReviews[0].TargetFile != nil) {
-			t.Errorf("failed reviews %s", toJSON(t, r.FailedReviews))
-		}
+		testkit.True(t, i != 0 || len(r.FailedReviews) == 2 && r.FailedReviews[0].TargetFile == nil, "failed reviews %s", toJSON(t, r.FailedReviews))
 	}
 	want := []machine.FileHash{{SHA256: machine.Digest("fine"), Output: "report"}}
 	if e := p.record(id).Progress("one").Evidence; e.Kind != machine.ByReviewer || !slices.Equal(e.Files, want) {
@@ -106,6 +95,19 @@ func TestRules14And16_ATextIsReviewed(t *testing.T) {
 // Rule 13: a file_path is a path, a list of paths, or a folder for the files in it.
 func TestRule13_FilePaths(t *testing.T) {
 	t.Parallel()
+	p := newProject(t)
+	p.format2("{name: report, description: A report, type: file_path, review: {strategy: matches_together, instructions: Is it good}}", "outputs: {report: {}}")
+	for _, name := range []string{"a.md", "dir/b.md", "dir/sub/c.md", "many/one more"} {
+		p.write(name, "x")
+	}
+	testkit.Must(t, os.Mkdir(filepath.Join(p.root, "empty"), 0o700))
+	for i := range 1000 {
+		p.write(fmt.Sprintf("many/%04d", i), "x")
+		p.write(fmt.Sprintf("full/%04d", i), "x")
+	}
+	srv, rev := p.reviewed()
+	rev.set("say", strings.ReplaceAll(passes, "Good", "report"))
+	c := srv.Connect("local")
 	for value, want := range map[string]string{
 		`"a.md"`:            "a.md",
 		`["a.md","dir"]`:    "a.md dir/b.md dir/sub/c.md",
@@ -117,29 +119,11 @@ func TestRule13_FilePaths(t *testing.T) {
 		`"../outside"`:      "!leads outside the project root",
 		`["dir","none.md"]`: "!file not found at 'none.md'",
 	} {
-		p := newProject(t)
-		p.format2("{name: report, description: A report, type: file_path, review: {strategy: matches_together, instructions: Is it good}}", "outputs: {report: {}}")
-		for _, name := range []string{"a.md", "dir/b.md", "dir/sub/c.md"} {
-			p.write(name, "x")
-		}
-		testkit.Must(t, os.Mkdir(filepath.Join(p.root, "empty"), 0o700))
-		if value == `"many"` || value == `"full"` {
-			for i := range 1000 {
-				p.write(fmt.Sprintf("%s/%04d", strings.Trim(value, `"`), i), "x")
-			}
-		}
-		if value == `"many"` {
-			p.write("many/one more", "x")
-		}
-		srv, rev := p.reviewed()
-		rev.set("say", strings.ReplaceAll(passes, "Good", "report"))
-		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
+		before := rev.calls()
 		_, err := p.finishing(c, value, `,"step_id":"one"`)
 		if what, wrong := strings.CutPrefix(want, "!"); wrong {
-			if err == nil || !strings.Contains(err.Error(), what) {
-				t.Errorf("%s: %v, want %q", value, err, what)
-			}
+			testkit.True(t, err != nil && strings.Contains(err.Error(), what), "%s: %v, want %q", value, err, what)
 			continue
 		}
 		testkit.Must(t, err)
@@ -151,8 +135,8 @@ func TestRule13_FilePaths(t *testing.T) {
 		if got := strings.Join(files, " "); got != want && fmt.Sprint(len(files)) != want {
 			t.Errorf("%s: judged %s, want %s", value, got, want)
 		}
-		if got := toJSON(t, done.Outputs[0].Value); got != value || rev.calls() != 1 {
-			t.Errorf("%s: recorded as %s, in %d reviews", value, got, rev.calls())
+		if got := toJSON(t, done.Outputs[0].Value); got != value || rev.calls() != before+1 {
+			t.Errorf("%s: recorded as %s, in %d reviews", value, got, rev.calls()-before)
 		}
 		testkit.Must(t, errOf(p.finishing(c, value, `,"step_id":"one"`))) // the repetition
 	}
@@ -175,9 +159,7 @@ func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 		}
 	}
 	r := errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{},"notes":"CONTENT OF bad.md"}`)))
-	if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Try 1 of 3. Review of step: bad.md was read\n") {
-		t.Fatalf("%s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Try 1 of 3. Review of step: bad.md was read\n"), "%s", toJSON(t, r))
 	r = errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{},"work_summary":"I read all."}`)))
 	one := p.record(begun.SessionID).Progress("one")
 	if r.Status != machine.NextStep || rev.calls() != 2 || one.QualityAttempts != 2 || *one.Notes != "I read all." {
@@ -193,14 +175,9 @@ func TestRule25_TheSubagentIsNamed(t *testing.T) {
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := errless(t)(p.finishing(c, `"the text"`, ""))
-	if !strings.Contains(*r.Feedback, "Spawn a subagent of the type 'skeptic' for the review of report (") {
-		t.Errorf("feedback %s", *r.Feedback)
-	}
-	file, err := os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))
-	testkit.Must(t, err)
-	if !strings.Contains(string(file), "- `report`, a text:\n\n> the text\n") {
-		t.Errorf("the instructions are\n%s", file)
-	}
+	testkit.True(t, strings.Contains(*r.Feedback, "Spawn a subagent of the type 'skeptic' for the review of report ("), "feedback %s", *r.Feedback)
+	file := testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))).Must(t)
+	testkit.Contains(t, string(file), "- `report`, a text:\n\n> the text\n")
 }
 
 const (
@@ -283,13 +260,10 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 			`"list.json"`: "[] is an array; expected an object (type)",
 			`"huge.json"`: "it has more than 10485760 bytes",
 		} {
-			if r := errless(t)(p.finishing(c, value, "")); r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, wrong) {
-				t.Errorf("%s, %s: %s", of, value, toJSON(t, r))
-			}
+			r := errless(t)(p.finishing(c, value, ""))
+			testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, wrong), "%s, %s: %s", of, value, toJSON(t, r))
 		}
-		if r := errless(t)(p.finishing(c, `"object.json"`, "")); r.Status != machine.NextStep {
-			t.Errorf("%s: %s", of, toJSON(t, r))
-		}
+		testkit.Equal(t, errless(t)(p.finishing(c, `"object.json"`, "")).Status, machine.NextStep, "%s", of)
 	}
 }
 
@@ -307,8 +281,7 @@ func TestRule22_AnUnusableSchema(t *testing.T) {
 			p.write(".deepwork/jobs/alpha/report.json", text)
 		}
 		p.format2("{name: report, description: A report, type: file_path, json_schema: report.json}", "outputs: {report: {}}")
-		_, err := p.open().Connect("local").Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})
-		refused(t, err, session.ToolError, "instructions_missing", "output 'report' of step 'one'", wrong)
+		refused(t, testkit.Get(p.open().Connect("local").Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})).Err(), session.ToolError, "instructions_missing", "output 'report' of step 'one'", wrong)
 	}
 }
 
@@ -321,11 +294,8 @@ func TestRule14_APersonPassesAText(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	for i, text := range []string{"first", strings.Repeat("second", 1000)} {
 		r := errless(t)(p.finishing(c, toJSON(t, text), ""))
-		if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Waiting:") {
-			t.Fatalf("%s", toJSON(t, r))
-		}
-		s, err := srv.Read(ctx, id)
-		testkit.Must(t, err)
+		testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Waiting:"), "%s", toJSON(t, r))
+		s := testkit.Get(srv.Read(ctx, id)).Must(t)
 		q := s.Progress("one").Question
 		if got := q.Outputs[0].Value.Text; *got != text || q.Files[0].Name() != "the text 'report'" || !strings.Contains(testkit.Get(srv.HandIn(ctx, id, "one")).Must(t).Brief(), text[:100*i+5]) {
 			t.Errorf("the question is about %.100s", *got)
@@ -334,7 +304,5 @@ func TestRule14_APersonPassesAText(t *testing.T) {
 			testkit.Must(t, srv.ReviewFor(ctx, id, "one", q.Digest, machine.Answer{Identity: "local", Channel: session.ChannelTerminal, Passed: true}))
 		}
 	}
-	if r := errless(t)(p.finishing(c, toJSON(t, strings.Repeat("second", 1000)), "")); r.Status != machine.NextStep {
-		t.Errorf("%s", toJSON(t, r))
-	}
+	testkit.Equal(t, errless(t)(p.finishing(c, toJSON(t, strings.Repeat("second", 1000)), "")).Status, machine.NextStep)
 }

@@ -17,16 +17,11 @@ import (
 // a command find alike.
 func (p *project) awaiting(srv *server, how Reviewing) (all []string) {
 	p.t.Helper()
-	found, err := srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)
-	testkit.Must(p.t, err)
+	found := testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)).Must(p.t)
 	commands, err := p.command(how).Awaiting(ctx, session.LocalCaller(session.ChannelTerminal), nil)
-	if err != nil || !slices.Equal(found, commands) {
-		p.t.Errorf("the server finds %+v, a command %+v, %v", found, commands, err)
-	}
+	testkit.True(p.t, err == nil && slices.Equal(found, commands), "the server finds %+v, a command %+v, %v", found, commands, err)
 	for _, s := range found {
-		if s.Goal != "a goal" || time.Since(s.Since) > time.Hour || time.Since(s.Since) < 0 {
-			p.t.Errorf("%+v", s)
-		}
+		testkit.True(p.t, s.Goal == "a goal" && time.Since(s.Since) <= time.Hour && time.Since(s.Since) >= 0, "%+v", s)
 		all = append(all, s.SessionID+" "+s.Step)
 	}
 	if others, err := srv.Awaiting(ctx, session.Caller{Identity: "eve"}, nil); err != nil || others != nil {
@@ -46,27 +41,22 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
 		p.finish(c, `{"outputs":{"report":"bad.md"}}`)
-		if got := p.awaiting(srv, how); got != nil {
-			t.Errorf("%s: %v waits after the first review", mode, got)
-		}
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`))
-		refused(t, err, session.ToolError, "quality_gate_failed")
+		got := p.awaiting(srv, how)
+		testkit.True(t, got == nil, "%s: %v waits after the first review", mode, got)
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`))).Err(), session.ToolError, "quality_gate_failed")
 		want := []string{id + " one"}
 		if mode == config.OverrideNever {
 			want = nil // nobody can decide
 		}
-		if got := p.awaiting(srv, how); !slices.Equal(got, want) {
-			t.Errorf("%s: %v waits, want %v", mode, got, want)
-		}
+		testkit.Same(t, p.awaiting(srv, how), want, "%s waits", mode)
 		if want == nil {
 			continue
 		}
 		srv.stop()
 		given, _ := GivenFor(p.record(id), "one")
 		testkit.Must(t, p.command(how).OverrideFor(ctx, id, "one", machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}))
-		if got := p.awaiting(p.reopen(rev), how); got != nil {
-			t.Errorf("%s: %v waits after the decision", mode, got)
-		}
+		got = p.awaiting(p.reopen(rev), how)
+		testkit.True(t, got == nil, "%s: %v waits after the decision", mode, got)
 	}
 }
 
@@ -79,21 +69,17 @@ func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T
 		srv := p.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return how, nil } })
 		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
-		if got := p.awaiting(srv, how); got != nil {
-			t.Errorf("%s: %v waits before anything was handed in", mode, got)
-		}
+		got := p.awaiting(srv, how)
+		testkit.True(t, got == nil, "%s: %v waits before anything was handed in", mode, got)
 		p.finish(c, `{"outputs":{"report":"good.md"}}`)
 		var want []string
 		if mode == config.OverrideHuman {
 			want = []string{id + " one"}
 		}
-		if got := p.awaiting(srv, how); !slices.Equal(got, want) {
-			t.Errorf("%s: %v waits, want %v", mode, got, want)
-		}
+		testkit.Same(t, p.awaiting(srv, how), want, "%s waits", mode)
 		testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
-		if got := p.awaiting(srv, how); got != nil {
-			t.Errorf("%s: %v waits after the step was begun again", mode, got)
-		}
+		got = p.awaiting(srv, how)
+		testkit.True(t, got == nil, "%s: %v waits after the step was begun again", mode, got)
 	}
 }
 
@@ -108,9 +94,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 			p.finish(c, `{"outputs":{"report":"bad.md"}}`)
 			before := toJSON(t, p.record(id))
 			if mode == config.OverrideAgent {
-				if r := p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`); r.Status != machine.NextStep {
-					t.Errorf("reply %s", toJSON(t, r))
-				}
+				testkit.Equal(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`).Status, machine.NextStep, "reply")
 				return
 			}
 			want := "deepwork sessions override " + id + " one --reason TEXT"
@@ -126,9 +110,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 			}
 			// A blank reason is ignored, and a step without reviews has nothing to override.
 			p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"  "}`)
-			if r := p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`); r.Status != machine.WorkflowComplete {
-				t.Errorf("reply %s", toJSON(t, r))
-			}
+			testkit.Equal(t, p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`).Status, machine.WorkflowComplete, "reply")
 		})
 	}
 }
@@ -145,9 +127,7 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 	started := p.start(c, "alpha", "main")
 	id := started.BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-	if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "deepwork sessions override "+id+" one --reason TEXT") || started.Notice != nil {
-		t.Errorf("reply %s, notice %s", toJSON(t, r), toJSON(t, started.Notice))
-	}
+	testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, "deepwork sessions override "+id+" one --reason TEXT") && started.Notice == nil, "reply %s, notice %s", toJSON(t, r), toJSON(t, started.Notice))
 	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`))
 	refused(t, err, session.StateError, "override_needs_person")
 
@@ -157,9 +137,7 @@ func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 		refused(t, err, session.StateError, "override_needs_person", "'one'")
 	}
 	back, err := c.GoTo(ctx, GoToArgs{StepID: "one"})
-	if err != nil || back.Notice == nil || !strings.Contains(*back.Notice, "cannot be finished") {
-		t.Errorf("%s, %v", toJSON(t, back), err)
-	}
+	testkit.True(t, err == nil && back.Notice != nil && strings.Contains(*back.Notice, "cannot be finished"), "%s, %v", toJSON(t, back), err)
 	if n := p.start(c, "alpha", "main").Notice; n == nil || !strings.Contains(*n, "'one'") || strings.Contains(*n, "'two'") {
 		t.Errorf("notice %s", toJSON(t, n))
 	}
@@ -184,9 +162,7 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		}
 		srv.stop()
 		given, files := GivenFor(p.record(id), "one")
-		if given == "" || len(files) != 1 || files[0].Path != "bad.md" {
-			t.Errorf("handed in: %q, %v", given, files)
-		}
+		testkit.True(t, given != "" && len(files) == 1 && files[0].Path == "bad.md", "handed in: %q, %v", given, files)
 		testkit.Must(t, p.command(*rev.how.Load()).OverrideFor(ctx, id, "one", machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}))
 		c = p.reopen(rev).Connect("local")
 		p.write("bad.md", "CONTENT OF bad.md, and worse")
@@ -196,10 +172,8 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 				t.Errorf("self-review: %s", toJSON(t, r))
 			}
 		} else {
-			_, err := c.Finish(ctx, finishArgs(t, call))
-			refused(t, err, session.ToolError, "quality_gate_failed", said)
-			_, err = c.Finish(ctx, finishArgs(t, call))
-			refused(t, err, session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
+			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.ToolError, "quality_gate_failed", said)
+			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
 		}
 		r := p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+`","quality_review_override_reason":"It is fine"}`)
 		e := p.record(id).Progress("one").Evidence
@@ -207,8 +181,6 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 		if external {
 			want = machine.ByOverride
 		}
-		if r.Status != machine.NextStep || e.Kind != want || e.GivenFor != given || e.Digest == given {
-			t.Errorf("reply %s, evidence %s", toJSON(t, r), toJSON(t, e))
-		}
+		testkit.True(t, r.Status == machine.NextStep && e.Kind == want && e.GivenFor == given && e.Digest != given, "reply %s, evidence %s", toJSON(t, r), toJSON(t, e))
 	}
 }

@@ -62,14 +62,9 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 		t.Errorf("repeated: %s, %d reviews, %s", again, rev.calls(), toJSON(t, one))
 	}
 	how := *rev.how.Load()
-	if got := p.awaiting(srv, how); !slices.Equal(got, []string{id + " one"}) {
-		t.Errorf("%v waits", got)
-	}
-	step, err := c.Step(ctx, StepArgs{})
-	testkit.Must(t, err)
-	if step.BeginStep.Reviews[0].By != "human" || step.BeginStep.Reviews[1].By != "" {
-		t.Errorf("get_step: %s", toJSON(t, step))
-	}
+	testkit.Same(t, p.awaiting(srv, how), []string{id + " one"}, "waits")
+	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
+	testkit.True(t, step.BeginStep.Reviews[0].By == "human" && step.BeginStep.Reviews[1].By == "", "get_step: %s", toJSON(t, step))
 
 	// Other outputs are judged in place of these.
 	old := one.Question.Digest
@@ -84,9 +79,8 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.Must(t, p.atTerminal(id, "one", now.Digest, true, "Well done"))
 	refused(t, p.atTerminal(id, "one", now.Digest, false, "No"), session.StateError, "person_answered")
 	srv = p.reopen(rev)
-	if got := p.awaiting(srv, how); got != nil {
-		t.Errorf("%v waits after the answer", got)
-	}
+	got := p.awaiting(srv, how)
+	testkit.True(t, got == nil, "%v waits after the answer", got)
 	c = srv.Connect("local")
 	p.write("good.md", "CONTENT OF good.md, changed after the answer")
 	waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`))
@@ -95,9 +89,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest, machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
 	calls := rev.calls()
 	r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
-	if r.Status != machine.NextStep || r.Notice == nil || !strings.Contains(*r.Notice, "Well done") || rev.calls() != calls {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.NextStep && r.Notice != nil && strings.Contains(*r.Notice, "Well done") && rev.calls() == calls, "reply %s", toJSON(t, r))
 	e := p.record(id).Progress("one").Evidence
 	if e.Kind != machine.Passed || e.Identity != "ann" || e.Channel != "page" || e.Reason != "Well done" || e.Files[0].SHA256 != now.Files[0].SHA256 ||
 		e.Others == nil || e.Others.Kind != machine.ByReviewer {
@@ -124,9 +116,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	no("Too short")
 	for range 2 { // a repeated call is not asked or counted again
 		r := finish()
-		if r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, ": Too short\n") || len(r.FailedReviews) != 1 || r.Waiting() != nil {
-			t.Errorf("reply %s", toJSON(t, r))
-		}
+		testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, ": Too short\n") && len(r.FailedReviews) == 1 && r.Waiting() == nil, "reply %s", toJSON(t, r))
 	}
 	one := p.record(id).Progress("one")
 	if one.QualityAttempts != 1 || len(one.Attempts) != 1 || !one.Attempts[0].Collected || rev.calls() != 0 {
@@ -135,19 +125,16 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	p.write("good.md", "longer")
 	waits(t, finish())
 	no("Still too short")
-	_, err := c.Finish(ctx, finishArgs(t, strings.ReplaceAll(call, "%", id)))
-	refused(t, err, session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short", "a person failed these")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, strings.ReplaceAll(call, "%", id)))).Err(), session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short", "a person failed these")
 	p.write("good.md", "longer still")
 	waits(t, finish())
-	if faults := p.record(id).Faults(); faults != nil {
-		t.Error(faults)
-	}
+	faults := p.record(id).Faults()
+	testkit.True(t, faults == nil, "%v", faults)
 
 	// Going back takes the question along.
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
-	if got := p.awaiting(srv, *rev.how.Load()); got != nil {
-		t.Errorf("%v waits after the step was begun again", got)
-	}
+	got := p.awaiting(srv, *rev.how.Load())
+	testkit.True(t, got == nil, "%v waits after the step was begun again", got)
 }
 
 // An agent's word closes the other reviews alone, a person's override all of them; a server without
@@ -178,31 +165,21 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 			id := p.start(c, "alpha", "main").BeginStep.SessionID
 			if test.others == machine.BySelf {
 				r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-				if !strings.HasPrefix(*r.Feedback, "Quality review required") {
-					t.Errorf("reply %s", toJSON(t, r))
-				}
-				data, err := os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))
-				testkit.Must(t, err)
-				if text := string(data); strings.Contains(text, "sign it") || !strings.Contains(text, "Criteria to Evaluate") {
-					t.Errorf("the agent is to judge for a person: %s", text)
-				}
+				testkit.True(t, strings.HasPrefix(*r.Feedback, "Quality review required"), "reply %s", toJSON(t, r))
+				data := testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).Must(t)
+				text := string(data)
+				testkit.True(t, !strings.Contains(text, "sign it") && strings.Contains(text, "Criteria to Evaluate"), "the agent is to judge for a person: %s", text)
 			}
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
-			if got := p.awaiting(srv, Reviewing{Override: config.OverrideNever}); !slices.Equal(got, []string{id + " one"}) {
-				t.Errorf("%v waits", got)
-			}
+			testkit.Same(t, p.awaiting(srv, Reviewing{Override: config.OverrideNever}), []string{id + " one"}, "waits")
 			testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.record(id).Progress("one").Question.Digest, machine.Answer{Passed: true}))
-			if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-				t.Errorf("reply %s", toJSON(t, r))
-			}
+			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 			one := p.record(id).Progress("one")
 			if e := one.Evidence; e.Kind != machine.Passed || (e.Others == nil) != (test.others == "") || e.Others != nil && e.Others.Kind != test.others {
 				t.Errorf("evidence %s", toJSON(t, e))
 			}
-			if (len(one.Overrides) == 1) != (test.others == machine.BySelf) || one.Question != nil {
-				t.Errorf("progress %s", toJSON(t, one))
-			}
+			testkit.True(t, (len(one.Overrides) == 1) == (test.others == machine.BySelf) && one.Question == nil, "progress %s", toJSON(t, one))
 		})
 	}
 	t.Run("a person's override", func(t *testing.T) {
@@ -213,13 +190,9 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
 		waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
 		testkit.Must(t, srv.OverrideFor(ctx, id, "one", machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
-		if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-			t.Errorf("reply %s", toJSON(t, r))
-		}
+		testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 		one := p.record(id).Progress("one")
-		if one.Evidence.Kind != machine.ByPerson || len(one.Overrides) != 1 || len(one.Overrides[0].Skipped) != 2 {
-			t.Errorf("progress %s", toJSON(t, one))
-		}
+		testkit.True(t, one.Evidence.Kind == machine.ByPerson && len(one.Overrides) == 1 && len(one.Overrides[0].Skipped) == 2, "progress %s", toJSON(t, one))
 	})
 }
 
@@ -232,14 +205,10 @@ func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	r := p.finish(c, `{"outputs":{}}`)
-	if r.Status != machine.NextStep || r.BeginStep != nil || !slices.Equal(r.PendingConcurrentSteps, []string{"two"}) {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && slices.Equal(r.PendingConcurrentSteps, []string{"two"}), "reply %s", toJSON(t, r))
 	waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`))
 	testkit.Must(t, srv.ReviewFor(ctx, id, "two", p.record(id).Progress("two").Question.Digest, machine.Answer{Passed: true}))
-	if r := p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`); r.BeginStep == nil || r.BeginStep.StepID != "three" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`).BeginStep), "three", "reply")
 }
 
 // The client of a call may ask its user, within the time of the call. What it answers is recorded as
@@ -293,9 +262,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 					waits(t, r)
 				}
 			}
-			if asked != test.asked || test.want != "" && r.Status != test.want {
-				t.Errorf("asked %d times, reply %s", asked, toJSON(t, r))
-			}
+			testkit.True(t, asked == test.asked && (test.want == "" || r.Status == test.want), "asked %d times, reply %s", asked, toJSON(t, r))
 			one := p.record(id).Progress("one")
 			switch name {
 			case "pass":
@@ -359,9 +326,8 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			got := beside(t, with, c1, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)
 			<-asked
 			testkit.Must(t, c.settle(p.command(how), id, p.record(id).Progress("one").Question.Digest))
-			if x := await(t, got); !c.right(x.r, x.err) {
-				t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
-			}
+			x := await(t, got)
+			testkit.True(t, c.right(x.r, x.err), "reply %s, %v", toJSON(t, x.r), x.err)
 		})
 	}
 }

@@ -27,16 +27,13 @@ func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	}
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
-	refused(t, err, session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})).Err(), session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
 	if r, err := c.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "first" {
 		t.Fatalf("the session moved: %+v, %v", r, err)
 	}
 	p.write(".deepwork/jobs/alpha/steps/c.md", "Little.")
 	r, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
-	if err != nil || len(r.ConcurrentSteps) != 2 || !strings.HasPrefix(r.BeginStep.Instructions, part[:len(part)-1]) {
-		t.Fatalf("%v", err)
-	}
+	testkit.Need(t, err == nil && len(r.ConcurrentSteps) == 2 && strings.HasPrefix(r.BeginStep.Instructions, part[:len(part)-1]), "%v", err)
 }
 
 // A group that began and has too much text by now is read as it began, and get_step
@@ -47,15 +44,12 @@ func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
 		map[string]string{"main": "[[a, b, c]]"})
 	c := p.open().Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	before, err := c.Step(ctx, StepArgs{SessionID: &id})
-	testkit.Must(t, err)
+	before := testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t)
 	for _, name := range []string{"a", "b", "c"} {
 		p.write(".deepwork/jobs/alpha/steps/"+name+".md", strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11))
 	}
 	r, err := c.Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || r.BeginStep.Instructions != before.BeginStep.Instructions {
-		t.Fatalf("%+v, %v", r, err)
-	}
+	testkit.Need(t, err == nil && r.BeginStep.Instructions == before.BeginStep.Instructions, "%+v, %v", r, err)
 	if r.Notice == nil || !strings.Contains(*r.Notice, "those the step began with") || !strings.Contains(*r.Notice, fmt.Sprint(definition.MaxEntryBytes)) || strings.Contains(*r.Notice, "nil") {
 		t.Errorf("the notice is %v", r.Notice)
 	}
@@ -75,8 +69,7 @@ func TestAKeptGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	// Another job of this name, without the workflow.
 	p.job("alpha", []testStep{{id: "first", outputs: oneFile}}, map[string]string{"other": "[first]"})
-	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})
-	refused(t, err, session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", "Restore the job", "abort_workflow")
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: &id})).Err(), session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", "Restore the job", "abort_workflow")
 }
 
 // manyJobs is a snapshot of n jobs.
@@ -105,27 +98,18 @@ func TestGetWorkflowsIsBounded(t *testing.T) {
 		"10,000 jobs":       {manyJobs(8000, 0), 8000, nil},
 		"too many jobs":     {manyJobs(20_000, 10), -1, []string{"descriptions", "of 20000 jobs are listed", "`deepwork jobs`"}},
 	} {
-		enc, err := encodeJobs(c.snapshot, nil)
-		testkit.Must(t, err)
+		enc := testkit.Get(encodeJobs(c.snapshot, nil)).Must(t)
 		var jobs []machine.JobInfo
 		if err := json.Unmarshal(enc.Jobs, &jobs); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if len(enc.Jobs) > jobsBytes || len(jobs) != c.listed && c.listed >= 0 || len(jobs) < 1000 {
-			t.Errorf("%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
-		}
-		if whole := c.words == nil; whole != (enc.Notice == nil) {
-			t.Errorf("%s: the notice is %v", name, enc.Notice)
-		}
+		testkit.True(t, len(enc.Jobs) <= jobsBytes && (len(jobs) == c.listed || c.listed < 0) && len(jobs) >= 1000, "%s: %d jobs in %d bytes", name, len(jobs), len(enc.Jobs))
+		testkit.Equal(t, c.words == nil, enc.Notice == nil, "%s: the notice is %v", name, enc.Notice)
 		for _, word := range c.words {
-			if !strings.Contains(*enc.Notice, word) {
-				t.Errorf("%s: the notice does not say %q: %s", name, word, *enc.Notice)
-			}
+			testkit.True(t, strings.Contains(*enc.Notice, word), "%s: the notice does not say %q: %s", name, word, *enc.Notice)
 		}
 		for i, j := range jobs {
-			if j.Name != c.snapshot.Jobs[i].Name || len(j.Workflows) != 1 || len(c.words) > 0 && j.Description != nil {
-				t.Fatalf("%s: job %d is %+v", name, i, j)
-			}
+			testkit.Need(t, j.Name == c.snapshot.Jobs[i].Name && len(j.Workflows) == 1 && (len(c.words) == 0 || j.Description == nil), "%s: job %d is %+v", name, i, j)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -28,17 +29,13 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 	srv.stop()
 
 	c = p.open().Connect("local")
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "no_active_session", "No active workflow session", inner, outer, "beta/main", "at step 'two'")
-	step, err := c.Step(ctx, StepArgs{SessionID: &inner})
-	testkit.Must(t, err)
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "no_active_session", "No active workflow session", inner, outer, "beta/main", "at step 'two'")
+	step := testkit.Get(c.Step(ctx, StepArgs{SessionID: &inner})).Must(t)
 	if step.BeginStep.StepID != "two" || step.Goal != "a goal" || toJSON(t, step.CompletedSteps) != `[{"step_id":"one","outputs":{"report":"r.md"}}]` || len(step.Stack) != 2 || step.Stack[0].SessionID != outer {
 		t.Errorf("get_step %s", toJSON(t, step))
 	}
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if r.Status != machine.WorkflowComplete || *r.ResumedWorkflow != "alpha/main" || len(r.Stack) != 1 {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.WorkflowComplete && *r.ResumedWorkflow == "alpha/main" && len(r.Stack) == 1, "reply %s", toJSON(t, r))
 }
 
 // Any server of the project serves any session at any time; one that somebody works on is not recommended.
@@ -49,18 +46,11 @@ func TestAnyServerServesAnySession(t *testing.T) {
 	id := p.start(c1, "alpha", "main").BeginStep.SessionID
 	_, err := c2.Abort(ctx, AbortArgs{Explanation: "x"})
 	refused(t, err, session.StateError, "no_active_session")
-	if strings.Contains(err.Error(), id) {
-		t.Errorf("a session in use is listed: %v", err)
-	}
-	if r, err := c2.Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "one" {
-		t.Errorf("at the second server: %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, !strings.Contains(err.Error(), id), "a session in use is listed: %v", err)
+	testkit.Equal(t, testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "at the second server")
 	p.finish(c1, `{"outputs":{"report":"r.md"}}`)
-	if r := p.finish(c2, `{"outputs":{"report":"r.md"}}`); r.Status != machine.WorkflowComplete {
-		t.Errorf("at the second server: %s", toJSON(t, r))
-	}
-	_, err = c1.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "no_active_session")
+	testkit.Equal(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "at the second server")
+	refused(t, testkit.Get(c1.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "no_active_session")
 }
 
 // Calls through several servers take effect one after the other.
@@ -106,21 +96,15 @@ func TestStackOfOneConnectionIsNotTheOthers(t *testing.T) {
 	if len(c2.stackOf(ctx, "")) != 0 {
 		t.Errorf("stack %v", c2.stackOf(ctx, ""))
 	}
-	_, err := c2.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})
-	refused(t, err, session.StateError, "no_active_session")
+	refused(t, testkit.Get(c2.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})).Err(), session.StateError, "no_active_session")
 	// By its id, with the same identity; what one does the other sees.
 	p.finish(c2, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-	if s := c1.stackOf(ctx, ""); s[0].Step != "two" {
-		t.Errorf("stack %v", s)
-	}
+	testkit.Equal(t, c1.stackOf(ctx, "")[0].Step, "two", "stack")
 	p.finish(c2, `{"outputs":{"report":"r.md"}}`)
-	if s := c1.stackOf(ctx, ""); len(s) != 0 {
-		t.Errorf("stack %v", s)
-	}
+	testkit.Equal(t, len(c1.stackOf(ctx, "")), 0, "stack")
 	// Another identity does not learn that there is such a session.
 	id = p.start(c1, "alpha", "main").BeginStep.SessionID
-	_, err = srv.Connect("mallory").Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id})
-	refused(t, err, session.StateError, "unknown_session", "not found")
+	refused(t, testkit.Get(srv.Connect("mallory").Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id})).Err(), session.StateError, "unknown_session", "not found")
 }
 
 func TestBranchesSideBySideNeedASessionID(t *testing.T) {
@@ -129,29 +113,21 @@ func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	root := p.start(c, "alpha", "main").BeginStep.SessionID
 	var kids []string
 	for range 2 {
-		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root})
-		testkit.Must(t, err)
+		r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root})).Must(t)
 		kids = append(kids, r.BeginStep.SessionID)
 	}
-	_, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})
-	refused(t, err, session.StateError, "session_id_needed", kids[0], kids[1])
+	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md")})).Err(), session.StateError, "session_id_needed", kids[0], kids[1])
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &kids[0]})
-	if err != nil || *r.ResumedWorkflow != "alpha/main" {
-		t.Fatalf("%s, %v", toJSON(t, r), err)
-	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.SessionID != kids[1] {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &kids[0]})
-	refused(t, err, session.StateError, "session_ended", kids[0])
+	testkit.Need(t, err == nil && *r.ResumedWorkflow == "alpha/main", "%s, %v", toJSON(t, r), err)
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, kids[1], "reply")
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &kids[0]})).Err(), session.StateError, "session_ended", kids[0])
 }
 
 // An export is for people: what is done to it changes nothing, and the session's next call writes it again.
 func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 	p, srv, _, id := begun(t)
 	path := filepath.Join(p.state().Tmp(), "session_"+id+".json")
-	before, err := os.ReadFile(path)
-	testkit.Must(t, err)
+	before := testkit.Get(os.ReadFile(path)).Must(t)
 	for name, spoil := range map[string]func(){
 		"cut off": func() { testkit.Must(t, os.WriteFile(path, before[:len(before)/2], 0o600)) },
 		"edited": func() {
@@ -169,20 +145,14 @@ func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 		spoil()
 		srv.stop()
 		srv = p.open()
-		if r, err := srv.Connect("local").Step(ctx, StepArgs{SessionID: &id}); err != nil || r.BeginStep.StepID != "one" {
-			t.Errorf("%s: %s, %v", name, toJSON(t, r), err)
-		}
-		if now, err := os.ReadFile(path); err != nil || name != "edited" && name != "cut off" && !bytes.Equal(now, before) {
-			t.Errorf("%s: the export is %q, %v", name, now, err)
-		}
+		testkit.Equal(t, testkit.Get(srv.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "%s", name)
+		now := testkit.Get(os.ReadFile(path)).Must(t)
+		testkit.True(t, name == "edited" || name == "cut off" || bytes.Equal(now, before), "%s: the export is %q", name, now)
 	}
 	p.finish(srv.Connect("local"), `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-	if s := p.record(id); s.CurrentStepID != "two" || s.Revision != 1 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
-	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", fi, err)
-	}
+	s := p.record(id)
+	testkit.True(t, s.CurrentStepID == "two" && s.Revision == 1, "record %s", toJSON(t, s))
+	testkit.Equal(t, testkit.Get(os.Stat(path)).Must(t).Mode().Perm(), 0o600)
 }
 
 // get_workflows lists the caller's own sessions that it can resume, and start_workflow names those of
@@ -196,9 +166,7 @@ func TestResumableSessions(t *testing.T) {
 	before := srv.Connect("local")
 	goal := strings.Repeat("long ", 100)
 	r, err := before.Start(ctx, StartArgs{Goal: goal, JobName: "alpha", WorkflowName: "main"})
-	if err != nil || r.Notice != nil {
-		t.Fatalf("%s, %v", toJSON(t, r), err)
-	}
+	testkit.Need(t, err == nil && r.Notice == nil, "%s, %v", toJSON(t, r), err)
 	alpha := r.BeginStep.SessionID
 	p.finish(before, `{"outputs":{"report":"r.md"}}`)
 	beta := p.start(before, "beta", "main").BeginStep.SessionID
@@ -209,21 +177,14 @@ func TestResumableSessions(t *testing.T) {
 	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
 	list := func(c *Conn) []machine.ResumableSession {
 		t.Helper()
-		r, err := c.GetWorkflows(ctx)
-		testkit.Must(t, err)
+		r := testkit.Get(c.GetWorkflows(ctx)).Must(t)
 		return r.Resumable
 	}
-	if got := list(before); len(got) != 0 {
-		t.Errorf("those on the stack: %s", toJSON(t, got))
-	}
-	if got := list(srv.Connect("local")); len(got) != 0 {
-		t.Errorf("those that another connection works on: %s", toJSON(t, got))
-	}
+	testkit.Equal(t, len(list(before)), 0, "those on the stack")
+	testkit.Equal(t, len(list(srv.Connect("local"))), 0, "those that another connection works on")
 	before.Close()
 	for range 2 { // the second server reads it all again
-		if got := list(srv.Connect("other")); len(got) != 0 {
-			t.Errorf("another's: %s", toJSON(t, got))
-		}
+		testkit.Equal(t, len(list(srv.Connect("other"))), 0, "another's")
 		got := list(srv.Connect("local"))
 		if len(got) != 2 || got[0].SessionID != beta || got[1].SessionID != alpha || got[1].Workflow != "alpha/main" || got[1].Step != "two" ||
 			len([]rune(got[1].Goal)) > 200 || !strings.HasPrefix(goal, got[1].Goal[:150]) || !strings.HasSuffix(got[1].Age, "s") {
@@ -241,8 +202,7 @@ func TestResumableSessions(t *testing.T) {
 		t.Errorf("another caller is told: %s", *r.Notice)
 	}
 	unknown := "00000bad"
-	_, err = c.Step(ctx, StepArgs{SessionID: &unknown})
-	refused(t, err, session.StateError, "unknown_session", "get_workflows lists the sessions")
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &unknown})).Err(), session.StateError, "unknown_session", "get_workflows lists the sessions")
 }
 
 // An execution is told of to its own identity, on whatever server, also after
@@ -254,36 +214,24 @@ func TestExecution(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	look := func(s *server, done int, status machine.SessionStatus) *Execution {
 		t.Helper()
-		x, err := s.Execution(ctx, "ann", id)
-		testkit.Must(t, err)
-		if x.SessionID != id || x.JobName != "alpha" || x.WorkflowName != "main" || x.Status != status || x.Done != done || x.Total != 2 {
-			t.Errorf("got %s", toJSON(t, x))
-		}
+		x := testkit.Get(s.Execution(ctx, "ann", id)).Must(t)
+		testkit.True(t, x.SessionID == id && x.JobName == "alpha" && x.WorkflowName == "main" && x.Status == status && x.Done == done && x.Total == 2, "got %s", toJSON(t, x))
 		return x
 	}
 	look(srv, 0, machine.Active)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	for _, s := range []*server{srv, other} {
-		if x := look(s, 1, machine.Active); x.StepID != "two" {
-			t.Errorf("at %s", x.StepID)
-		}
+		testkit.Equal(t, look(s, 1, machine.Active).StepID, "two")
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	if x := look(other, 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
-		t.Errorf("outputs %s", toJSON(t, x.Outputs))
-	}
+	testkit.Equal(t, toJSON(t, look(other, 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
 	// What was done is known when the job, and what was kept of it, are gone.
 	testkit.Must(t, os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")))
-	if x := look(p.open(), 2, machine.Completed); toJSON(t, x.Outputs) != `{"report":"r.md"}` {
-		t.Errorf("outputs %s", toJSON(t, x.Outputs))
-	}
+	testkit.Equal(t, toJSON(t, look(p.open(), 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
 
-	_, err := srv.Execution(ctx, "mallory", id)
-	refused(t, err, session.StateError, "unknown_session")
-	_, err = srv.Execution(ctx, "ann", "00000000")
-	refused(t, err, session.StateError, "unknown_session")
-	_, err = srv.Execution(ctx, "ann", "../../etc")
-	refused(t, err, session.ToolError, "bad_session_id")
+	refused(t, testkit.Get(srv.Execution(ctx, "mallory", id)).Err(), session.StateError, "unknown_session")
+	refused(t, testkit.Get(srv.Execution(ctx, "ann", "00000000")).Err(), session.StateError, "unknown_session")
+	refused(t, testkit.Get(srv.Execution(ctx, "ann", "../../etc")).Err(), session.ToolError, "bad_session_id")
 }
 
 // A root session is nobody's child, and what is below it on the stack stays its
@@ -293,27 +241,24 @@ func TestARootSessionIsNobodysChild(t *testing.T) {
 	p.simple("alpha")
 	c := p.open().Connect("ann")
 	first := p.start(c, "alpha", "main").BeginStep.SessionID
-	r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})
-	testkit.Must(t, err)
-	if s := p.record(r.BeginStep.SessionID); s.ParentSessionID != nil {
-		t.Errorf("its parent is %s", *s.ParentSessionID)
-	}
+	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})).Must(t)
+	s := p.record(r.BeginStep.SessionID)
+	testkit.True(t, s.ParentSessionID == nil, "it has a parent")
 	// It waits for others: a call that names no session is about the first one.
-	if now, err := c.Step(ctx, StepArgs{}); err != nil || now.BeginStep.SessionID != first {
-		t.Errorf("got %s %v", toJSON(t, now), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, first, "got")
 	if found, _, err := c.engine.resumable(ctx, "ann", keptListed, false); err != nil || len(found) != 1 || found[0].ID != r.BeginStep.SessionID {
 		t.Errorf("resumable: %v %v", found, err)
 	}
 	reply, err := c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &r.BeginStep.SessionID})
-	if err != nil || reply.ResumedWorkflow != nil || len(reply.Stack) != 1 {
-		t.Errorf("got %s %v", toJSON(t, reply), err)
-	}
+	testkit.True(t, err == nil && reply.ResumedWorkflow == nil && len(reply.Stack) == 1, "got %s %v", toJSON(t, reply), err)
 }
 
 func TestAStackAThousandDeep(t *testing.T) {
 	t.Parallel()
-	const deep = 1000
+	deep := 100
+	if os.Getenv("DEEPWORK_FIGURES") == "1" {
+		deep = 1000
+	}
 	p := newProject(t)
 	p.simple("alpha")
 	p.write("r.md", "x")
@@ -329,15 +274,11 @@ func TestAStackAThousandDeep(t *testing.T) {
 		}
 	}
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ids[deep/2]})
-	if err != nil || len(r.Stack) != deep-1 || *r.ResumedStep != "one" {
-		t.Fatalf("abort in the middle: depth %d, %v", len(r.Stack), err)
-	}
+	testkit.Need(t, err == nil && len(r.Stack) == deep-1 && *r.ResumedStep == "one", "abort in the middle: depth %d, %v", len(r.Stack), err)
 	srv.stop()
 	c = p.open().Connect("local")
 	step, err := c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})
-	if err != nil || len(step.Stack) != deep-1 || step.Stack[0].SessionID != ids[0] || step.Stack[deep-2].SessionID != ids[deep-1] {
-		t.Fatalf("resumed: depth %d, %v", len(step.Stack), err)
-	}
+	testkit.Need(t, err == nil && len(step.Stack) == deep-1 && step.Stack[0].SessionID == ids[0] && step.Stack[deep-2].SessionID == ids[deep-1], "resumed: depth %d, %v", len(step.Stack), err)
 	// They are given up from the top; each of these calls reads all that are below, so not all of them are.
 	const given = 20
 	for i := range given {
@@ -345,7 +286,39 @@ func TestAStackAThousandDeep(t *testing.T) {
 			t.Fatalf("abort %d from the top: %v", i, err)
 		}
 	}
-	if stack := c.stackOf(ctx, ""); len(stack) != deep-1-given {
-		t.Errorf("depth %d", len(stack))
+	testkit.Equal(t, len(c.stackOf(ctx, "")), deep-1-given, "depth")
+}
+
+// The figures of transitions and lists, each beside a reference of the same run. Run them with
+//
+//	go test -run xxx -bench . ./session/workflow
+
+// BenchmarkResumable is get_workflows in a project with 20,000 sessions, active ones, and ended ones that are
+// newer than the active ones. Wanted: under 10 ms.
+func BenchmarkResumable(b *testing.B) {
+	for _, ended := range []bool{false, true} {
+		b.Run(fmt.Sprintf("ended=%v", ended), func(b *testing.B) {
+			p := newProject(b)
+			p.simple("alpha")
+			srv := p.open()
+			c := srv.Connect("local")
+			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			c.Close()
+			s := p.record(id)
+			for n := range 20_000 {
+				next := *s
+				next.SessionID = fmt.Sprintf("%08x", n)
+				if ended && n >= keptListed {
+					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
+				}
+				testkit.Must(b, testkit.Get(srv.records.Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{})).Err())
+			}
+			c = srv.Connect("local")
+			for b.Loop() {
+				if r, err := c.GetWorkflows(ctx); err != nil || len(r.Resumable) != keptListed {
+					b.Fatalf("%s, %v", toJSON(b, r), err)
+				}
+			}
+		})
 	}
 }

@@ -21,34 +21,22 @@ func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	first := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	before := toJSON(t, p.record(id))
-	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`); toJSON(t, again) != toJSON(t, first) {
-		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, first), toJSON(t, again))
-	}
-	if after := toJSON(t, p.record(id)); after != before {
-		t.Error("the repetition moved the session")
-	}
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"s.md"},"step_id":"one"}`))
-	refused(t, err, session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"three"}`))
-	refused(t, err, session.StateError, "step_not_current", "the current step is 'two'")
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"none"}`))
-	refused(t, err, session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)), toJSON(t, first), "the reply differs")
+	testkit.Equal(t, toJSON(t, p.record(id)), before, "the repetition moved the session")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"s.md"},"step_id":"one"}`))).Err(), session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"three"}`))).Err(), session.StateError, "step_not_current", "the current step is 'two'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"none"}`))).Err(), session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
 
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"one"}`))
-	refused(t, err, session.StateError, "step_finished", "the current step is 'three'")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"},"step_id":"one"}`))).Err(), session.StateError, "step_finished", "the current step is 'three'")
 
 	// After the last step, also when the session has left the stack, and from
 	// another server after a crash.
 	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three"}`)
-	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three"}`); toJSON(t, again) != toJSON(t, last) {
-		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, last), toJSON(t, again))
-	}
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three"}`)), toJSON(t, last), "the reply differs")
 	srv.stop()
 	c = p.open().Connect("local")
-	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three","session_id":"`+id+`"}`); toJSON(t, again) != toJSON(t, last) {
-		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, last), toJSON(t, again))
-	}
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three","session_id":"`+id+`"}`)), toJSON(t, last), "the reply differs")
 }
 
 func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
@@ -60,21 +48,13 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 	outer := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.start(c, "beta", "main")
 	first := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
-	if *first.ResumedWorkflow != "alpha/main" || *first.ResumedStep != "one" {
-		t.Errorf("resumed %s", toJSON(t, first))
-	}
+	testkit.True(t, *first.ResumedWorkflow == "alpha/main" && *first.ResumedStep == "one", "resumed %s", toJSON(t, first))
 	before := toJSON(t, p.record(outer))
 	// The parent's current step has the same id, and takes the same outputs.
 	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
-	if again.Status != machine.WorkflowComplete || *again.Summary != *first.Summary || !strings.Contains(*again.Notice, outer) {
-		t.Errorf("the repetition got %s", toJSON(t, again))
-	}
-	if after := toJSON(t, p.record(outer)); after != before {
-		t.Error("the repetition moved the parent")
-	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`); r.Status != machine.NextStep {
-		t.Errorf("the parent got %s", toJSON(t, r))
-	}
+	testkit.True(t, again.Status == machine.WorkflowComplete && *again.Summary == *first.Summary && strings.Contains(*again.Notice, outer), "the repetition got %s", toJSON(t, again))
+	testkit.Equal(t, toJSON(t, p.record(outer)), before, "the repetition moved the parent")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`).Status, machine.NextStep, "the reply of the parent")
 }
 
 func TestRequestIDs(t *testing.T) {
@@ -89,22 +69,17 @@ func TestRequestIDs(t *testing.T) {
 	for i := range replies {
 		wg.Go(func() {
 			r, err := c.Start(ctx, start)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, err)
 			replies[i] = r
 		})
 	}
 	wg.Wait()
 	for _, r := range replies {
-		if r.BeginStep.SessionID != replies[0].BeginStep.SessionID {
-			t.Fatalf("two sessions: %s, %s", r.BeginStep.SessionID, replies[0].BeginStep.SessionID)
-		}
+		testkit.Need(t, r.BeginStep.SessionID == replies[0].BeginStep.SessionID, "two sessions: %s, %s", r.BeginStep.SessionID, replies[0].BeginStep.SessionID)
 	}
 	other := start
 	other.Goal = "another"
-	_, err := c.Start(ctx, other)
-	refused(t, err, session.ToolError, "request_id_reused", "s1")
+	refused(t, testkit.Get(c.Start(ctx, other)).Err(), session.ToolError, "request_id_reused", "s1")
 
 	// Scoped to identity and tool.
 	if r, err := srv.Connect("somebody").Start(ctx, start); err != nil || r.BeginStep.SessionID == replies[0].BeginStep.SessionID {
@@ -115,15 +90,11 @@ func TestRequestIDs(t *testing.T) {
 	if again := p.finish(c, args); toJSON(t, again) != toJSON(t, first) || first.BeginStep.StepID != "two" {
 		t.Errorf("the reply differs:\n%s\n%s", toJSON(t, first), toJSON(t, again))
 	}
-	back, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
-	testkit.Must(t, err)
+	back := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})).Must(t)
 	again, err := c.GoTo(ctx, GoToArgs{StepID: "one", RequestID: new("g1")})
-	if err != nil || toJSON(t, again) != toJSON(t, back) {
-		t.Errorf("the reply differs: %s %s %v", toJSON(t, back), toJSON(t, again), err)
-	}
+	testkit.True(t, err == nil && toJSON(t, again) == toJSON(t, back), "the reply differs: %s %s %v", toJSON(t, back), toJSON(t, again), err)
 	abort := AbortArgs{Explanation: "e", RequestID: new("a1")}
-	aborted, err := c.Abort(ctx, abort)
-	testkit.Must(t, err)
+	aborted := testkit.Get(c.Abort(ctx, abort)).Must(t)
 	outer := p.start(c, "alpha", "main").BeginStep.SessionID // must survive the repetition of the abort
 
 	// A server that dies and the next one, on a fresh connection.
@@ -131,9 +102,7 @@ func TestRequestIDs(t *testing.T) {
 	c = p.open().Connect("local")
 	testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &outer})))
 	r, err := c.Abort(ctx, abort)
-	if err != nil || r.AbortedWorkflow != aborted.AbortedWorkflow || len(r.Stack) != 1 {
-		t.Errorf("the repeated abort got %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.AbortedWorkflow == aborted.AbortedWorkflow && len(r.Stack) == 1, "the repeated abort got %s, %v", toJSON(t, r), err)
 	if r, err := c.Start(ctx, start); err != nil || r.BeginStep.SessionID != replies[0].BeginStep.SessionID || !strings.Contains(*r.Notice, "has ended since (aborted)") {
 		t.Errorf("the repeated start got %s, %v", toJSON(t, r), err)
 	}
@@ -142,12 +111,9 @@ func TestRequestIDs(t *testing.T) {
 func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
 	p, _, c, _ := begun(t)
 	args := `{"outputs":{"report":"s.md"},"request_id":"f1"}`
-	_, err := c.Finish(ctx, finishArgs(t, args))
-	refused(t, err, session.ToolError, "file_not_found")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, args))).Err(), session.ToolError, "file_not_found")
 	p.write("s.md", "x")
-	if r := p.finish(c, args); r.BeginStep.StepID != "two" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, args).BeginStep.StepID, "two", "reply")
 }
 
 // A call with a request_id that a review refused is answered as it was when it is
@@ -170,15 +136,11 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	rev.unset("exit")
 	p.write("bad.md", "CONTENT OF bad.md")
 	void, err := call("void")
-	if err != nil || !strings.Contains(void, string(machine.NeedsWork)) {
-		t.Fatalf("the void attempt, repeated: %s, %v", void, err)
-	}
+	testkit.Need(t, err == nil && strings.Contains(void, string(machine.NeedsWork)), "the void attempt, repeated: %s, %v", void, err)
 	_, final := call("final")
 	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts", "bad.md was read")
 	for _, when := range []string{"at once", "after a restart"} {
-		if again, err := call("void"); err != nil || again != void {
-			t.Errorf("%s: the first reply was %s, the repetition gave %s, %v", when, void, again, err)
-		}
+		testkit.Equal(t, testkit.Get(call("void")).Must(t), void, "%s: the repetition", when)
 		if _, err := call("final"); err == nil || err.Error() != final.Error() {
 			t.Errorf("%s: the refusal was %v, the repetition gave %v", when, final, err)
 		}
@@ -200,8 +162,7 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 	start := func() (*machine.StartReply, error) {
 		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")})
 	}
-	first, err := start()
-	testkit.Must(t, err)
+	first := testkit.Get(start()).Must(t)
 	goTo := func(request string) error {
 		_, err := c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &first.BeginStep.SessionID, RequestID: &request})
 		return err
@@ -211,8 +172,7 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 	}
 	refused(t, goTo("go 0"), session.StateError, "reply_forgotten", first.BeginStep.SessionID)
 	for range 2 { // also by another server
-		_, err = start()
-		refused(t, err, session.StateError, "reply_forgotten", first.BeginStep.SessionID)
+		refused(t, testkit.Get(start()).Err(), session.StateError, "reply_forgotten", first.BeginStep.SessionID)
 		srv.stop()
 		srv = p.open()
 		c = srv.Connect("local")
@@ -235,9 +195,7 @@ func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
 	p.job("alpha", []testStep{a, b, {id: "d"}}, map[string]string{"main": "[[a, b], d]"})
 	p.write("s.md", "y")
 	r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"b_out":"s.md"},"step_id":"b"}`))
-	if err != nil || r.BeginStep == nil || r.BeginStep.StepID != "d" {
-		t.Errorf("the group does not close: %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.BeginStep != nil && r.BeginStep.StepID == "d", "the group does not close: %s, %v", toJSON(t, r), err)
 }
 
 func TestRepetitionsWithFreshRequestIDsDoNotGrowTheRecord(t *testing.T) {
@@ -245,9 +203,8 @@ func TestRepetitionsWithFreshRequestIDsDoNotGrowTheRecord(t *testing.T) {
 	for i := range 30 {
 		p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","session_id":"%s","request_id":"q%d"}`, id, i))
 	}
-	if n := len(p.record(id).Replies); n > machine.KeptRequests+2 {
-		t.Errorf("%d replies are kept", n)
-	}
+	n := len(p.record(id).Replies)
+	testkit.True(t, n <= machine.KeptRequests+2, "%d replies are kept", n)
 }
 
 func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {
@@ -257,10 +214,7 @@ func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {
 	parent := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.start(c, "alpha", "main")
 	srv.makeFaulty().unread.Store(1)
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	refused(t, err, session.StateError, "session_unreadable")
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "session_unreadable")
 	r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))
-	if err != nil || r.BeginStep.SessionID == parent {
-		t.Errorf("the same call again finished the parent's step: %v", err)
-	}
+	testkit.True(t, err == nil && r.BeginStep.SessionID != parent, "the same call again finished the parent's step: %v", err)
 }

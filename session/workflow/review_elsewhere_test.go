@@ -25,30 +25,21 @@ func TestTwoServersShareAReview(t *testing.T) {
 		wg.Go(func() {
 			var err error
 			replies[i], err = s.Connect("local").Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`))
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, err)
 		})
 	}
 	rev.runs(1)
 	// Both wait now, or will.
 	step, err := servers[1].Connect("local").Step(ctx, StepArgs{SessionID: &id})
-	if err != nil || !step.Members[0].ReviewRunning {
-		t.Errorf("get_step at the other server: %s, %v", toJSON(t, step), err)
-	}
+	testkit.True(t, err == nil && step.Members[0].ReviewRunning, "get_step at the other server: %s, %v", toJSON(t, step), err)
 	rev.unset("wait")
 	wg.Wait()
 	for i, r := range replies {
-		if r == nil || r.Status != machine.NextStep || r.BeginStep.StepID != "two" {
-			t.Errorf("server %d: %s", i, toJSON(t, r))
-		}
+		testkit.True(t, r != nil && r.Status == machine.NextStep && r.BeginStep.StepID == "two", "server %d: %s", i, toJSON(t, r))
 	}
-	if n := rev.calls(); n != 1 {
-		t.Errorf("the reviewer was started %d times", n)
-	}
-	if one := p.record(id).Progress("one"); len(one.Attempts) != 1 || one.QualityAttempts != 1 {
-		t.Errorf("attempts %s", toJSON(t, one.Attempts))
-	}
+	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
+	one := p.record(id).Progress("one")
+	testkit.True(t, len(one.Attempts) == 1 && one.QualityAttempts == 1, "attempts %s", toJSON(t, one.Attempts))
 }
 
 // The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
@@ -71,14 +62,11 @@ func TestAReviewIsTakenUp(t *testing.T) {
 	// The reviewer of the first one passes bad outputs: nobody hears of it.
 	rev.unset("wait")
 	for name, of := range map[string]chan answered{"first": got, "second": other} {
-		if x := await(t, of); x.err != nil || x.r == nil || x.r.Status != machine.NextStep {
-			t.Errorf("the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
-		}
+		x := await(t, of)
+		testkit.True(t, x.err == nil && x.r != nil && x.r.Status == machine.NextStep, "the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
 	}
 	one := p.record(id).Progress("one")
-	if len(one.Attempts) != 2 || one.Attempts[0].State != machine.AttemptVoid || one.Attempts[1].State != machine.AttemptPassed || one.QualityAttempts != 1 {
-		t.Errorf("attempts %s", toJSON(t, one.Attempts))
-	}
+	testkit.True(t, len(one.Attempts) == 2 && one.Attempts[0].State == machine.AttemptVoid && one.Attempts[1].State == machine.AttemptPassed && one.QualityAttempts == 1, "attempts %s", toJSON(t, one.Attempts))
 }
 
 // cutOff is a store that renews no review.
@@ -95,9 +83,7 @@ func TestAnAbortElsewhereEndsTheReview(t *testing.T) {
 	rev.set("wait", "")
 	got := beside(t, ctx, first.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
 	rev.runs(1)
-	if _, err := p.reopen(rev).Connect("local").Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testkit.Get(p.reopen(rev).Connect("local").Abort(ctx, AbortArgs{Explanation: "enough", SessionID: &id})).Err())
 	refused(t, await(t, got).err, session.StateError, "step_moved_on")
 }
 
@@ -113,15 +99,10 @@ func TestAStoppedServerLeavesItsReview(t *testing.T) {
 	refused(t, await(t, got).err, session.StateError, "shutting_down")
 	rev.unset("wait")
 	began := time.Now()
-	if r := p.finish(p.reopen(rev).Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if took := time.Since(began); took > 14*time.Second {
-		t.Errorf("it took %v, as long as a killed server's", took)
-	}
-	if n := rev.calls(); n != 2 {
-		t.Errorf("the reviewer was started %d times", n)
-	}
+	testkit.Equal(t, p.finish(p.reopen(rev).Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
+	took := time.Since(began)
+	testkit.True(t, took <= 14*time.Second, "it took %v, as long as a killed server's", took)
+	testkit.Equal(t, rev.calls(), 2, "calls of the reviewer")
 }
 
 // A call whose budget is over says that the review runs, wherever it runs.
@@ -135,17 +116,11 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 	rev.runs(1)
 	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 10 * time.Millisecond})
 	r := p.finish(second.Connect("local"), call)
-	if r.Status != machine.NeedsWork || r.Waiting() == nil {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.True(t, r.Status == machine.NeedsWork && r.Waiting() != nil, "reply %s", toJSON(t, r))
 	rev.unset("wait")
 	testkit.Must(t, await(t, got).err)
-	if r := p.finish(second.Connect("local"), call); r.Status != machine.NextStep {
-		t.Errorf("the next call: %s", toJSON(t, r))
-	}
-	if n := rev.calls(); n != 1 {
-		t.Errorf("the reviewer was started %d times", n)
-	}
+	testkit.Equal(t, p.finish(second.Connect("local"), call).Status, machine.NextStep, "the next call")
+	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
 }
 
 // A call that waits for a review, at either server, is told when the outputs that it handed in are no longer those
@@ -187,9 +162,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 				}
 			}
 			rev.runs(c.reviews)
-			if n := rev.calls(); n != c.reviews {
-				t.Errorf("the reviewer was started %d times", n)
-			}
+			testkit.Equal(t, rev.calls(), c.reviews, "calls of the reviewer")
 			rev.unset("wait")
 			testkit.Must(t, <-done)
 		})

@@ -74,9 +74,8 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}, {run_each: report, quality_criteria: {Strict: \"Is it safe?\"}}]"}, {id: "two"}}, map[string]string{"main": "[one, two]"})
 	rev.set("say", `{"passed": true, "feedback": "fine"}`)
 	rev.unset("wait")
-	if x := await(t, got); x.err != nil || x.r.Status != machine.NextStep {
-		t.Fatalf("reply %s, %v", toJSON(t, x.r), x.err)
-	}
+	x := await(t, got)
+	testkit.Need(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 	strict := 0
 	for _, a := range p.record(id).Progress("one").Attempts {
 		for _, v := range a.Verdicts {
@@ -85,9 +84,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 			}
 		}
 	}
-	if strict != 1 {
-		t.Errorf("the added review has %d verdicts", strict)
-	}
+	testkit.Equal(t, strict, 1, "verdicts of the added review")
 }
 
 func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
@@ -101,13 +98,10 @@ func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
 	got := beside(t, ctx, c, `{"outputs":{"report":"good.md"},"step_id":"b"}`)
 	rev.runs(1)
 	r := p.finish(c, `{"outputs":{}}`) // the primary
-	if r.BeginStep != nil || strings.Join(r.PendingConcurrentSteps, " ") != "b" {
-		t.Errorf("the group went on without b: %s", toJSON(t, r))
-	}
+	testkit.True(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "b", "the group went on without b: %s", toJSON(t, r))
 	rev.unset("wait")
-	if x := await(t, got); x.err != nil || x.r.BeginStep == nil || x.r.BeginStep.StepID != "c" {
-		t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
-	}
+	x := await(t, got)
+	testkit.True(t, x.err == nil && x.r.BeginStep != nil && x.r.BeginStep.StepID == "c", "reply %s, %v", toJSON(t, x.r), x.err)
 }
 
 func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
@@ -126,9 +120,8 @@ func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
 	}
 	rev.unset("wait")
 	for _, got := range all {
-		if x := await(t, got); x.err != nil || x.r.Status != machine.NeedsWork || !strings.Contains(*x.r.Feedback, "bad.md was read") {
-			t.Errorf("reply %s, %v", toJSON(t, x.r), x.err)
-		}
+		x := await(t, got)
+		testkit.True(t, x.err == nil && x.r.Status == machine.NeedsWork && strings.Contains(*x.r.Feedback, "bad.md was read"), "reply %s, %v", toJSON(t, x.r), x.err)
 	}
 	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
 		t.Errorf("%d attempts, %d reviews", one.QualityAttempts, rev.calls())
@@ -145,13 +138,10 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 		leaving, leave := context.WithCancel(ctx)
 		got := beside(t, leaving, c, `{"outputs":{},"request_id":"r"}`)
 		leave()
-		if x := await(t, got); x.err != nil && !errors.Is(x.err, context.Canceled) {
-			t.Fatal(x.err)
-		}
+		x := await(t, got)
+		testkit.Need(t, x.err == nil || errors.Is(x.err, context.Canceled), "%v", x.err)
 	}
-	if r := p.finish(c, `{"outputs":{},"request_id":"r"}`); r.BeginStep.StepID != "two" {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{},"request_id":"r"}`).BeginStep.StepID, "two", "reply")
 	starting := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s")}
 	ids := map[string]bool{}
 	for range 50 {
@@ -178,16 +168,13 @@ func TestARepeatedReportOfAMemberSaysThatItsGroupHasChanged(t *testing.T) {
 	c := p.open().Connect("local")
 	p.start(c, "alpha", "main")
 	report := func(step string) *machine.FinishReply { return p.finish(c, `{"outputs":{},"step_id":"`+step+`"}`) }
-	if r := report("b"); r.Waiting() == nil || r.Notice != nil {
-		t.Errorf("b: %s", toJSON(t, r))
-	}
-	if r := report("b"); r.Waiting() == nil || r.Notice != nil {
-		t.Errorf("b, again: %s", toJSON(t, r))
-	}
+	r := report("b")
+	testkit.True(t, r.Waiting() != nil && r.Notice == nil, "b: %s", toJSON(t, r))
+	r = report("b")
+	testkit.True(t, r.Waiting() != nil && r.Notice == nil, "b, again: %s", toJSON(t, r))
 	report("c")
-	if r := report("b"); r.Waiting() != nil || r.Notice == nil || !strings.Contains(*r.Notice, "get_step") {
-		t.Errorf("b, after c: %s", toJSON(t, r))
-	}
+	r = report("b")
+	testkit.True(t, r.Waiting() == nil && r.Notice != nil && strings.Contains(*r.Notice, "get_step"), "b, after c: %s", toJSON(t, r))
 }
 
 // A reviewer gets the inputs of the step as paths; the verdict is given for the
@@ -203,14 +190,11 @@ func TestASubmissionHasTheInputsForReference(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"report":"in.md"}}`)
 	s := p.record(id)
-	def, err := srv.definitions.Current(ctx, s, "")
-	testkit.Must(t, err)
+	def := testkit.Get(srv.definitions.Current(ctx, s, "")).Must(t)
 	st := def.Job.Step("two")
 	a := &sessionActor{id: id, state: s, engine: srv.Engine}
 	sub := a.submission(&candidate{m: &finishCall{}, def: def, plan: &machine.Plan{Step: st}, outputs: machine.Outputs{{Key: "report", Value: machine.OutputValue{Paths: []string{"out.md"}}}}})
-	if len(sub.Inputs) != 1 || strings.Join(sub.Inputs[0].Paths, " ") != "in.md" || sub.Inputs[0].FromStep != "one" {
-		t.Fatalf("inputs %+v", sub.Inputs)
-	}
+	testkit.Need(t, len(sub.Inputs) == 1 && strings.Join(sub.Inputs[0].Paths, " ") == "in.md" && sub.Inputs[0].FromStep == "one", "inputs %+v", sub.Inputs)
 	hashes := map[string]string{"out.md": "1"}
 	with := contentDigest(nil, gate.Plan(sub, hashes))
 	if sub.Inputs = nil; contentDigest(nil, gate.Plan(sub, hashes)) != with {

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -82,9 +81,7 @@ func (p *project) reopen(r *reviewer, change ...func(*Options)) *server {
 	p.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := g.Close(ctx); err != nil {
-			p.t.Error(err)
-		}
+		testkit.Works(p.t, g.Close(ctx))
 	})
 	r.gate = g
 	return p.open(append(change, func(o *Options) {
@@ -127,9 +124,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 
 	r := p.finish(c, `{"outputs":{"report":"bad.md"}}`) // 001.4.12
-	if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n") {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n"), "reply %s", toJSON(t, r))
 	if f := r.FailedReviews; len(f) != 1 || f[0].RunEach != "step" || f[0].TargetFile != nil || f[0].Passed {
 		t.Errorf("failed_reviews %s", toJSON(t, f))
 	}
@@ -146,17 +141,11 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	n := rev.calls()
 	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // past the maximum, unchanged: no review
 	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
-	if rev.calls() != n {
-		t.Error("unchanged outputs were reviewed past the maximum")
-	}
+	testkit.Equal(t, rev.calls(), n, "unchanged outputs were reviewed past the maximum")
 	r = p.finish(c, `{"outputs":{"report":"good.md"}}`) // 001.4.14
-	if r.Status != machine.NextStep || r.BeginStep.StepID != "two" {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
+	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two", "reply %s", toJSON(t, r))
 	one = p.record(id).Progress("one")
-	if one.QualityAttempts != 4 || one.Newest().State != machine.AttemptPassed || one.Newest().Verdicts[0].Reviewer == "" || one.CompletedAt == nil {
-		t.Errorf("record %s", toJSON(t, one))
-	}
+	testkit.True(t, one.QualityAttempts == 4 && one.Newest().State == machine.AttemptPassed && one.Newest().Verdicts[0].Reviewer != "" && one.CompletedAt != nil, "record %s", toJSON(t, one))
 }
 
 func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
@@ -171,18 +160,13 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 			rev.set("exit", "")
 			words = append(words, "3", "the last words of the reviewer")
 		}
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		refused(t, err, session.ToolError, "review_failed", words...)
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))).Err(), session.ToolError, "review_failed", words...)
 		rev.unset("exit")
 		one := p.record(id).Progress("one")
-		if one.QualityAttempts != 0 || one.Newest().State != machine.AttemptVoid || one.Newest().Error == nil || one.CompletedAt != nil {
-			t.Errorf("%s: record %s", what, toJSON(t, one))
-		}
+		testkit.True(t, one.QualityAttempts == 0 && one.Newest().State == machine.AttemptVoid && one.Newest().Error != nil && one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))
 	}
 	rev.set("say", passes)
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 }
 
 func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
@@ -198,20 +182,14 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 	}()
 	rev.runs(1)
 	step, err := c.Step(ctx, StepArgs{})
-	if err != nil || !step.Members[0].ReviewRunning {
-		t.Errorf("get_step %s, %v", toJSON(t, step), err)
-	}
-	if a := p.record(id).Progress("one").Newest(); !a.Open() || a.Number != 1 {
-		t.Errorf("the attempt is not recorded, open: %s", toJSON(t, a))
-	}
+	testkit.True(t, err == nil && step.Members[0].ReviewRunning, "get_step %s, %v", toJSON(t, step), err)
+	a := p.record(id).Progress("one").Newest()
+	testkit.True(t, a.Open() && a.Number == 1, "the attempt is not recorded, open: %s", toJSON(t, a))
 	r, err := c.Abort(ctx, AbortArgs{Explanation: "x"})
-	if err != nil || r.AbortedStep != "one" {
-		t.Errorf("abort %s, %v", toJSON(t, r), err)
-	}
+	testkit.True(t, err == nil && r.AbortedStep == "one", "abort %s, %v", toJSON(t, r), err)
 	refused(t, <-got, session.StateError, "step_moved_on")
-	if s := p.record(id); s.Status != machine.Aborted || s.Progress("one").Newest().State != machine.AttemptVoid || s.Progress("one").QualityAttempts != 0 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s := p.record(id)
+	testkit.True(t, s.Status == machine.Aborted && s.Progress("one").Newest().State == machine.AttemptVoid && s.Progress("one").QualityAttempts == 0, "record %s", toJSON(t, s))
 	testkit.Until(t, "ended with the aborted session", func() bool { return rev.gate.Stats().Running == 0 })
 }
 
@@ -233,9 +211,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	if one.Newest().State != machine.AttemptPassed || one.Newest().Collected || one.CompletedAt != nil || c.stackOf(ctx, "")[0].Step != "one" {
 		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 	}
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
 	if one = p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
 		t.Errorf("%d attempts, %d calls of the reviewer", one.QualityAttempts, rev.calls())
 	}
@@ -254,14 +230,10 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 	}()
 	rev.runs(1)
 	leave()
-	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller that left got %v", err)
-	}
+	testkit.FailsWith(t, (<-left), context.Canceled, "the error of the caller that left")
 	rev.unset("wait")
 	testkit.Until(t, "recorded", func() bool { return !p.record(id).Progress("one").Newest().Open() })
-	if s := p.record(id); s.CurrentStepID != "one" {
-		t.Errorf("the session moved to %s", s.CurrentStepID)
-	}
+	testkit.Equal(t, p.record(id).CurrentStepID, "one", "the session moved")
 	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep || rev.calls() != 1 {
 		t.Errorf("reply %s after %d reviews", toJSON(t, r), rev.calls())
 	}
@@ -281,9 +253,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	passed := make(chan *machine.FinishReply, 1)
 	go func() {
 		r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, err)
 		passed <- r
 	}()
 	refused(t, <-got, session.StateError, "review_superseded")
@@ -292,9 +262,8 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	if r := <-passed; r == nil || r.Status != machine.NextStep {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
-	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || one.Attempts[0].State != machine.AttemptVoid || one.Attempts[1].Number != 1 {
-		t.Errorf("attempts %s", toJSON(t, one.Attempts))
-	}
+	one := p.record(id).Progress("one")
+	testkit.True(t, one.QualityAttempts == 1 && one.Attempts[0].State == machine.AttemptVoid && one.Attempts[1].Number == 1, "attempts %s", toJSON(t, one.Attempts))
 }
 
 func TestTheSameCallsJoinOneReview(t *testing.T) {
@@ -342,9 +311,7 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 			reused++
 		}
 	}
-	if reused != 1 {
-		t.Errorf("%d verdicts were taken over", reused)
-	}
+	testkit.Equal(t, reused, 1, "verdicts were taken over")
 }
 
 func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
@@ -360,14 +327,11 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	rev.runs(1)
 	srv.stop()
 	refused(t, <-got, session.StateError, "shutting_down")
-	if a := p.record(id).Progress("one").Newest(); !a.Open() {
-		t.Errorf("attempt %s", toJSON(t, a))
-	}
+	a := p.record(id).Progress("one").Newest()
+	testkit.True(t, a.Open(), "attempt %s", toJSON(t, a))
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
-	if r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`); r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
 	one := p.record(id).Progress("one")
 	if one.QualityAttempts != 1 || len(one.Attempts) != 2 || one.Attempts[0].State != machine.AttemptVoid || rev.calls() != 2 {
 		t.Errorf("%d calls, record %s", rev.calls(), toJSON(t, one))
@@ -388,20 +352,14 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	rev.runs(1)
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	refused(t, <-got, session.StateError, "step_moved_on")
-	if h := p.record(id).History; h[0].Progress[0].Value.Newest().State != machine.AttemptVoid {
-		t.Errorf("history %s", toJSON(t, h))
-	}
+	testkit.Equal(t, p.record(id).History[0].Progress[0].Value.Newest().State, machine.AttemptVoid, "history")
 	go call()
 	rev.runs(2)
 	r := p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`)
-	if r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
 	refused(t, <-got, session.StateError, "step_moved_on")
 	one := p.record(id).Progress("one")
-	if one.Newest().State != machine.AttemptVoid || len(one.Overrides) != 1 || one.QualityAttempts != 0 {
-		t.Errorf("record %s", toJSON(t, one))
-	}
+	testkit.True(t, one.Newest().State == machine.AttemptVoid && len(one.Overrides) == 1 && one.QualityAttempts == 0, "record %s", toJSON(t, one))
 	rev.unset("wait")
 }
 
@@ -419,7 +377,6 @@ func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
 	p.write("good.md", "something else")
 	rev.unset("wait")
 	refused(t, <-got, session.ToolError, "review_failed", "good.md")
-	if s := p.record(id); s.CurrentStepID != "one" || s.Progress("one").QualityAttempts != 0 {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s := p.record(id)
+	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityAttempts == 0, "record %s", toJSON(t, s))
 }

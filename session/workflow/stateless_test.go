@@ -14,26 +14,19 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
 	c := srv.ConnectStateless("alice")
-	_, err := c.Step(ctx, StepArgs{})
-	refused(t, err, session.StateError, "no_active_session", "No active workflow session")
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{})).Err(), session.StateError, "no_active_session", "No active workflow session")
 
 	first := p.start(c, "alpha", "main")
 	id := first.BeginStep.SessionID
-	if len(first.Stack) != 1 || first.Stack[0].SessionID != id {
-		t.Errorf("stack %v", first.Stack)
-	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"}}`); r.BeginStep.StepID != "two" || len(r.Stack) != 1 {
-		t.Errorf("with one session: %s", toJSON(t, r))
-	}
-	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 1 || w.Stack[0] != (machine.StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}) {
-		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
-	}
+	testkit.True(t, len(first.Stack) == 1 && first.Stack[0].SessionID == id, "stack %v", first.Stack)
+	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	testkit.True(t, r.BeginStep.StepID == "two" && len(r.Stack) == 1, "with one session: %s", toJSON(t, r))
+	w := testkit.Get(c.GetWorkflows(ctx)).Must(t)
+	testkit.True(t, len(w.Stack) == 1 && w.Stack[0] == (machine.StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}), "get_workflows: %s", toJSON(t, w))
 
 	// A second root: it is not nested in the other agent's.
 	second := p.start(c, "alpha", "main")
-	if len(second.Stack) != 1 || p.record(second.BeginStep.SessionID).ParentSessionID != nil {
-		t.Errorf("the second session is nested: %v", second.Stack)
-	}
+	testkit.True(t, len(second.Stack) == 1 && p.record(second.BeginStep.SessionID).ParentSessionID == nil, "the second session is nested: %v", second.Stack)
 	for _, call := range []func() error{
 		func() error { _, err := c.Step(ctx, StepArgs{}); return err },
 		func() error { _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`)); return err },
@@ -42,15 +35,11 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 	} {
 		refused(t, call(), session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id", "alpha/main")
 	}
-	if w, err := c.GetWorkflows(ctx); err != nil || len(w.Stack) != 0 {
-		t.Errorf("get_workflows: %s, %v", toJSON(t, w), err)
-	}
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`); r.Status != machine.WorkflowComplete || len(r.Stack) != 0 || r.ResumedWorkflow != nil {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
-	if r, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); err != nil || r.AbortedStep != "one" || len(r.Stack) != 0 {
-		t.Errorf("with one session left: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, len(testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack), 0, "get_workflows")
+	r = p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+	testkit.True(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.ResumedWorkflow == nil, "reply %s", toJSON(t, r))
+	aborted := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Must(t)
+	testkit.True(t, aborted.AbortedStep == "one" && len(aborted.Stack) == 0, "with one session left: %s", toJSON(t, aborted))
 }
 
 func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testing.T) {
@@ -63,22 +52,15 @@ func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testin
 	_, err := c.Step(ctx, StepArgs{}) // a living server owns it
 	refused(t, err, session.StateError, "no_active_session")
 	gone.stop()
-	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
-		t.Errorf("the one on disk: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "the one on disk")
 	p.start(other.Connect("local"), "alpha", "main") // another living server's
 	p.start(srv.Connect("bob"), "alpha", "main")     // another identity's
-	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
-		t.Errorf("still the only one: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "still the only one")
 	beside := srv.Connect("local")
 	second := p.start(beside, "alpha", "main").BeginStep.SessionID // this server's, on a connection
-	if r, err := c.Step(ctx, StepArgs{}); err != nil || r.BeginStep.SessionID != id {
-		t.Errorf("beside one on a connection: %s, %v", toJSON(t, r), err)
-	}
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "beside one on a connection")
 	beside.Close()
-	_, err = c.Step(ctx, StepArgs{})
-	refused(t, err, session.StateError, "session_id_needed", id, second)
+	refused(t, testkit.Get(c.Step(ctx, StepArgs{})).Err(), session.StateError, "session_id_needed", id, second)
 }
 
 func TestAtMostTwentySessionsAreListed(t *testing.T) {
@@ -90,9 +72,7 @@ func TestAtMostTwentySessionsAreListed(t *testing.T) {
 	}
 	_, err := c.Step(ctx, StepArgs{})
 	refused(t, err, session.StateError, "session_id_needed", "Older ones are not listed")
-	if n := strings.Count(err.Error(), "\n- "); n != keptListed {
-		t.Errorf("%d sessions are listed", n)
-	}
+	testkit.Equal(t, strings.Count(err.Error(), "\n- "), keptListed, "sessions are listed")
 	if len(err.Error()) > 8000 {
 		t.Errorf("the message has %d bytes", len(err.Error()))
 	}
@@ -107,8 +87,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	c := srv.ConnectStateless("local")
 	nest := func(parent string) string {
 		t.Helper()
-		r, err := c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &parent})
-		testkit.Must(t, err)
+		r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &parent})).Must(t)
 		return r.BeginStep.SessionID
 	}
 	ids := func(stack []machine.StackEntry) string {
@@ -123,29 +102,18 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 	mid := nest(root)
 	leaf, sibling := nest(mid), nest(mid)
 	step, err := c.Step(ctx, StepArgs{SessionID: &leaf})
-	if err != nil || ids(step.Stack) != root+" "+mid+" "+leaf {
-		t.Errorf("stack %v, %v", step.Stack, err)
-	}
-	if got := ids(c.StackOf(ctx, &mid)); got != root+" "+mid {
-		t.Errorf("StackOf: %s", got)
-	}
-	if len(c.Stack()) != 0 || len(c.StackOf(ctx, nil)) != 0 {
-		t.Error("a stateless connection has no stack of its own")
-	}
+	testkit.True(t, err == nil && ids(step.Stack) == root+" "+mid+" "+leaf, "stack %v, %v", step.Stack, err)
+	testkit.Equal(t, ids(c.StackOf(ctx, &mid)), root+" "+mid, "StackOf")
+	testkit.True(t, len(c.Stack()) == 0 && len(c.StackOf(ctx, nil)) == 0, "a stateless connection has no stack of its own")
 	a, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &mid})
-	if err != nil || ids(a.Stack) != root || *a.ResumedWorkflow != "alpha/main" {
-		t.Errorf("abort in the middle: %s, %v", toJSON(t, a), err)
-	}
+	testkit.True(t, err == nil && ids(a.Stack) == root && *a.ResumedWorkflow == "alpha/main", "abort in the middle: %s, %v", toJSON(t, a), err)
 	if step, err = c.Step(ctx, StepArgs{SessionID: &sibling}); err != nil || ids(step.Stack) != root+" "+sibling {
 		t.Errorf("stack %v, %v", step.Stack, err)
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
-	if r.Status != machine.WorkflowComplete || ids(r.Stack) != root || *r.ResumedWorkflow != "alpha/main" || *r.ResumedStep != "one" {
-		t.Errorf("completion: %s", toJSON(t, r))
-	}
-	_, err = c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &leaf})
-	refused(t, err, session.StateError, "session_ended", leaf)
+	testkit.True(t, r.Status == machine.WorkflowComplete && ids(r.Stack) == root && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one", "completion: %s", toJSON(t, r))
+	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &leaf})).Err(), session.StateError, "session_ended", leaf)
 
 	// After a restart a nested session comes with its ancestors.
 	srv.stop()
@@ -165,23 +133,17 @@ func TestStatelessRetries(t *testing.T) {
 	for i := range replies {
 		wg.Go(func() {
 			r, err := c.Start(ctx, start)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, err)
 			replies[i] = r
 		})
 	}
 	wg.Wait()
 	for _, r := range replies {
-		if toJSON(t, r) != toJSON(t, replies[0]) {
-			t.Fatalf("two replies: %s, %s", toJSON(t, r), toJSON(t, replies[0]))
-		}
+		testkit.Need(t, toJSON(t, r) == toJSON(t, replies[0]), "two replies: %s, %s", toJSON(t, r), toJSON(t, replies[0]))
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
-	if again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`); toJSON(t, again) != toJSON(t, last) {
-		t.Errorf("the reply differs: %s, %s", toJSON(t, last), toJSON(t, again))
-	}
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)), toJSON(t, last), "the reply differs")
 
 	// A call that names its session is not repeated by one that names none: that
 	// is another agent's.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,9 +32,9 @@ import (
 	"deepwork/session/store/postgres/pgtest"
 )
 
-// Main runs the tests, with files and with PostgreSQL; onlyFiles are those that run with files alone, with
-// the reasons. The test binary is, by its first argument, also the shim and the agent that attempts run.
-func Main(m *testing.M, onlyFiles map[string]string) {
+// Main runs the tests with files, and those named with PostgreSQL, too. The test binary is, by its first argument,
+// also the shim and the agent that attempts run.
+func Main(m *testing.M, onPostgres string) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "agent":
@@ -46,8 +47,22 @@ func Main(m *testing.M, onlyFiles map[string]string) {
 	os.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	os.Setenv(config.JobsFoldersEnv, "")
-	os.Exit(pgtest.Twice(onlyFiles, func() int { return statetest.Main(m, goleak.Find) }))
+	os.Exit(pgtest.Twice(onPostgres, func() int {
+		dir, err := os.MkdirTemp("", "repository")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		template = filepath.Join(dir, "shop")
+		return statetest.Main(m, goleak.Find)
+	}))
 }
+
+// template is where the repository is that Repo copies, once it was made.
+var (
+	template     string
+	makeTemplate sync.Once
+)
 
 // A Project is a project folder with a git repository, and its config.
 type Project struct {
@@ -95,11 +110,14 @@ func (p *Project) Git(dir string, args ...string) string {
 // Repo makes a git repository with one commit on main.
 func (p *Project) Repo(dir string) {
 	p.T.Helper()
-	testkit.Must(p.T, os.MkdirAll(dir, 0o755))
-	p.Git(dir, "init", "-q", "-b", "main")
-	testkit.Must(p.T, os.WriteFile(filepath.Join(dir, "README"), []byte("hello\n"), 0o644))
-	p.Git(dir, "add", ".")
-	p.Git(dir, "commit", "-q", "-m", "first")
+	makeTemplate.Do(func() {
+		testkit.Write(p.T, filepath.Join(template, "README"), "hello\n")
+		p.Git(template, "init", "-q", "-b", "main")
+		p.Git(template, "add", ".")
+		p.Git(template, "commit", "-q", "-m", "first")
+	})
+	testkit.Must(p.T, os.CopyFS(dir, os.DirFS(template)))
+	testkit.Age(filepath.Join(dir, ".git", "config"))
 }
 
 // EndAgents ends whatever agents a test has left.

@@ -90,9 +90,7 @@ func TestField01_WhereLimitsStand(t *testing.T) {
 		"quotes in an error event":   {"the test expected 429 Too Many Requests", "", true}, // its own event
 		"an unexpected status of it": {"", "unexpected status 429 Too Many Requests: slow down", true},
 	} {
-		if got := Message(c.failure, c.stderr); (got != "") != c.want {
-			t.Errorf("%s: %q", name, got)
-		}
+		testkit.Equal(t, Message(c.failure, c.stderr) != "", c.want, "%s", name)
 	}
 }
 

@@ -33,9 +33,7 @@ func TestShimKilled(t *testing.T) {
 	must(t, syscall.Kill(p.started.ShimPID, syscall.SIGKILL))
 	wg.Wait()
 	for _, e := range exits {
-		if !e.Interrupted || e.Code != -1 || e.Stopped || e != exits[0] {
-			t.Errorf("%+v", e)
-		}
+		testkit.True(t, e.Interrupted && e.Code == -1 && !e.Stopped && e == exits[0], "%+v", e)
 	}
 	v.Gone()
 	inGroup.Gone()
@@ -47,9 +45,7 @@ func TestShimKilled(t *testing.T) {
 	}
 	entries, _, err := Tail(t.Context(), b.path("log"), nil, 1, 0)
 	must(t, err)
-	if len(entries) != 1 || entries[0].Stream != System || !strings.Contains(entries[0].Text, "cut short") {
-		t.Errorf("the log ends with %v", entries)
-	}
+	testkit.True(t, len(entries) == 1 && entries[0].Stream == System && strings.Contains(entries[0].Text, "cut short"), "the log ends with %v", entries)
 }
 
 // The folder says that the agent was about to be started, and nothing more.
@@ -79,9 +75,8 @@ func TestForeignProcessesAreLeftAlone(t *testing.T) {
 		s := b.spec(fmt.Sprint(i), "echo")
 		must(t, putSpec(t.Context(), s))
 		must(t, writeJSON(s.Dir, startedFile, &r))
-		if e := b.run(s); !e.Interrupted {
-			t.Errorf("%+v", e)
-		}
+		e := b.run(s)
+		testkit.True(t, e.Interrupted, "%+v", e)
 		if err := other.Process.Signal(syscall.Signal(0)); err != nil {
 			t.Fatalf("%d: the stranger was ended: %v", i, err)
 		}
@@ -107,9 +102,8 @@ func TestServerKilled(t *testing.T) {
 	server.Wait()
 	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
 	testkit.Equal(t, p.pid(), v.PID, "the process that was found")
-	if e := b.stop(p, time.Minute); !e.Stopped || e.FinalMessage != "tidied up" {
-		t.Errorf("%+v", e)
-	}
+	e := b.stop(p, time.Minute)
+	testkit.True(t, e.Stopped && e.FinalMessage == "tidied up", "%+v", e)
 }
 
 // Servers that are killed at any moment of a start leave a folder that is safe
@@ -129,13 +123,11 @@ func TestServerKilledWhileStarting(t *testing.T) {
 		server.Process.Kill()
 		server.Wait()
 		p := b.start(s)
-		if e := b.stop(p, 0); !e.Stopped || e.NotStarted != "" || e.Interrupted {
-			t.Errorf("%d: %+v", i, e)
-		}
+		e := b.stop(p, 0)
+		testkit.True(t, e.Stopped && e.NotStarted == "" && !e.Interrupted, "%d: %+v", i, e)
 		// Stopped at once, the agent may not have come to leave its file.
-		if n := b.ran(); n > 1 {
-			t.Errorf("%d: %d agents ran", i, n)
-		}
+		n := b.ran()
+		testkit.True(t, n <= 1, "%d: %d agents ran", i, n)
 		clearFolder(t, b.path("ran"))
 	}
 }
@@ -153,14 +145,11 @@ func TestNestedRun(t *testing.T) {
 	outer.Env = append(outer.Env, "RUNNER_TEST_SPEC="+string(text))
 	p := b.start(outer)
 	v := b.next()
-	if e := b.wait(p); e.Code != 0 {
-		t.Errorf("%+v", e)
-	}
+	testkit.Equal(t, b.wait(p).Code, 0)
 	found := testkit.Get(testRunner().Find(t.Context(), inner.Dir)).Must(t)
 	testkit.Equal(t, found.pid(), v.PID, "found")
-	if e := b.stop(found, time.Minute); !e.Stopped || e.Interrupted {
-		t.Errorf("%+v", e)
-	}
+	e := b.stop(found, time.Minute)
+	testkit.True(t, e.Stopped && !e.Interrupted, "%+v", e)
 }
 
 func clearFolder(t *testing.T, dir string) {

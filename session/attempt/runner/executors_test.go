@@ -24,12 +24,9 @@ func TestKnown(t *testing.T) {
 				continue
 			}
 			r := testkit.Get(Resolve(Known(), e.Name, variant)).Must(t)
-			if r.Prompt != config.PromptStdin || slices.Equal(r.Command, r.Resume) || r.Command[0] != r.Resume[0] {
-				t.Errorf("%s %s: %+v", e.Name, variant, r)
-			}
-			if line := strings.Join(r.Command, " "); variant == "PLAN" && !strings.Contains(line, "plan") {
-				t.Errorf("%s plans with %s", e.Name, line)
-			}
+			testkit.True(t, r.Prompt == config.PromptStdin && !slices.Equal(r.Command, r.Resume) && r.Command[0] == r.Resume[0], "%s %s: %+v", e.Name, variant, r)
+			line := strings.Join(r.Command, " ")
+			testkit.True(t, variant != "PLAN" || strings.Contains(line, "plan"), "%s plans with %s", e.Name, line)
 		}
 	}
 	testkit.Equal(t, strings.Join(names, " "), "CLAUDE_CODE CODEX GEMINI CURSOR_AGENT OPENCODE")
@@ -75,9 +72,7 @@ func TestMergeAndResolve(t *testing.T) {
 		{"OPENCODE", "PLAN", Recipe{[]string{"oc", "plan"}, []string{"oc"}, config.PromptArgument, nil, true}},
 	} {
 		got, err := Resolve(all, c.name, c.variant)
-		if err != nil || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s %s: %+v, %v\nwant %+v", c.name, c.variant, got, err, c.want)
-		}
+		testkit.True(t, err == nil && reflect.DeepEqual(got, c.want), "%s %s: %+v, %v\nwant %+v", c.name, c.variant, got, err, c.want)
 	}
 	for _, c := range []struct{ name, variant, code, says string }{
 		{"mine", "", "unknown_executor", "CURSOR_AGENT, OPENCODE, MINE, BARE"},
@@ -89,9 +84,7 @@ func TestMergeAndResolve(t *testing.T) {
 			t.Errorf("%s %s: %v", c.name, c.variant, err)
 		}
 	}
-	if configured[3].Variants[0].Command != nil || Known()[0].Env != nil {
-		t.Error("an argument was changed")
-	}
+	testkit.True(t, configured[3].Variants[0].Command == nil && Known()[0].Env == nil, "an argument was changed")
 }
 
 // Each known executor is told of the server of its step, and to continue one conversation among others.
@@ -165,9 +158,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 					err = errors.New(e.NotStarted)
 				}
 			}
-			if (err == nil) != c.started {
-				t.Errorf("%v", err)
-			}
+			testkit.True(t, (err == nil) == c.started, "%v", err)
 			if entries, _, err := Tail(t.Context(), s.Log, nil, 10, 0); strings.HasPrefix(c.at, "log") && err == nil {
 				t.Errorf("the log is %+v", entries)
 			}
@@ -176,9 +167,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 			}
 			text, err := os.ReadFile(filepath.Join(victim, "profile"))
 			list, _ := os.ReadDir(victim)
-			if string(text) != "mine\n" || err != nil || len(list) != 1 {
-				t.Errorf("outside there is %v now, and %q (%v)", list, text, err)
-			}
+			testkit.True(t, string(text) == "mine\n" && err == nil && len(list) == 1, "outside there is %v now, and %q (%v)", list, text, err)
 			must(t, os.RemoveAll(b.path(c.at)))
 		})
 	}
@@ -193,9 +182,7 @@ func TestStopThroughALink(t *testing.T) {
 		t.Skip("no symlinks here:", err)
 	}
 	must(t, requestStop(dir, time.Second))
-	if text, err := os.ReadFile(victim); string(text) != "mine\n" || err != nil {
-		t.Errorf("it has %q now: %v", text, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(victim)).Must(t)), "mine\n")
 }
 
 // What a stored Spec says is not what is run, and a log elsewhere is not written.
@@ -206,14 +193,10 @@ func TestAStoredSpecIsNotRun(t *testing.T) {
 	planted := s
 	planted.Command, planted.Log = []string{"sh", "-c", "touch " + b.path("planted")}, b.path("elsewhere/log")
 	must(t, writeJSON(s.Dir, specFile, &planted))
-	if e := b.wait(b.start(s)); e.Code != 0 || e.NotStarted != "" {
-		t.Errorf("%+v", e)
-	}
-	if exists(b.dir, "planted") || exists(b.dir, "elsewhere") {
-		t.Error("what was stored was run")
-	}
+	e := b.wait(b.start(s))
+	testkit.True(t, e.Code == 0 && e.NotStarted == "", "%+v", e)
+	testkit.True(t, !exists(b.dir, "planted") && !exists(b.dir, "elsewhere"), "what was stored was run")
 	planted.Dir = b.path("runs/b")
-	if e := b.wait(b.start(planted)); !strings.Contains(e.NotStarted, "opening the log") || exists(b.dir, "planted") {
-		t.Errorf("%+v", e)
-	}
+	e = b.wait(b.start(planted))
+	testkit.True(t, strings.Contains(e.NotStarted, "opening the log") && !exists(b.dir, "planted"), "%+v", e)
 }

@@ -23,21 +23,16 @@ func TestFlood(t *testing.T) {
 	most := 0
 	for pause := looks(20 * time.Millisecond); !exists(p.dir, exitFile); {
 		most = max(most, residentKB(p.started.ShimPID))
-		if got := size(t, b.path("log")); got > MaxLogBytes {
-			t.Fatalf("the log has %d bytes", got)
-		}
+		got := size(t, b.path("log"))
+		testkit.Need(t, got <= MaxLogBytes, "the log has %d bytes", got)
 		must(t, pause.Wait(t.Context()))
 	}
 	e := b.wait(p)
 	testkit.Equal(t, e.Code, 0)
 	testkit.Equal(t, e.FinalMessage, "the end, without a line break")
-	if most > 100<<10 || most == 0 {
-		t.Errorf("the shim took %d KiB", most)
-	}
+	testkit.True(t, most <= 100<<10 && most != 0, "the shim took %d KiB", most)
 	last, _ := tailed(t, b.path("log"), nil, 10)
-	if last[9].Index < 1_000_000 {
-		t.Errorf("it ends with entry %d", last[9].Index)
-	}
+	testkit.True(t, last[9].Index >= 1_000_000, "it ends with entry %d", last[9].Index)
 	t.Logf("100 MB in %v, %d entries, at most %d KiB of memory, %d bytes on disk", e.EndedAt.Sub(e.StartedAt), last[9].Index+1, most, size(t, b.path("log")))
 }
 
@@ -73,17 +68,11 @@ func TestFullDisk(t *testing.T) {
 	s := b.spec("1", "flood:3000000")
 	s.Dir, s.Log = filepath.Join(disk, "run"), filepath.Join(disk, "log")
 	e := b.run(s)
-	if e.Code != 0 || e.FinalMessage != "the end, without a line break" || e.Interrupted {
-		t.Errorf("%+v", e)
-	}
+	testkit.True(t, e.Code == 0 && e.FinalMessage == "the end, without a line break" && !e.Interrupted, "%+v", e)
 	entries, _ := tailed(t, s.Log, nil, MaxTail)
-	if len(entries) < 100 {
-		t.Fatalf("%d entries", len(entries))
-	}
+	testkit.Need(t, len(entries) >= 100, "%d entries", len(entries))
 	for i, e := range entries {
-		if e.Index != entries[0].Index+int64(i) {
-			t.Fatalf("entry %d is %d", i, e.Index)
-		}
+		testkit.Need(t, e.Index == entries[0].Index+int64(i), "entry %d is %d", i, e.Index)
 	}
 	// Nothing can be begun now, and nothing is left of the attempt to.
 	must(t, os.WriteFile(filepath.Join(disk, "ballast"), nil, 0o600))

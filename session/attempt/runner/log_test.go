@@ -58,9 +58,7 @@ func TestTail(t *testing.T) {
 	l.write(Stderr, []byte("two \x00 \"<>&\\ \u2028 é \xff\x1b[31m"))
 	l.system("three %d", 3)
 	all, next := tailed(t, dir, nil, 10)
-	if next != 3 || len(all) != 4 {
-		t.Fatalf("%v, %d", all, next)
-	}
+	testkit.Need(t, next == 3 && len(all) == 4, "%v, %d", all, next)
 	for i, want := range []Entry{{Index: 0, Stream: Stdout, Text: "zero"}, {Index: 1, Stream: Stdout}, {Index: 2, Stream: Stderr, Text: "two \x00 \"<>&\\ \u2028 é \ufffd\x1b[31m"}, {Index: 3, Stream: System, Text: "three 3"}} {
 		if got := all[i]; got.Time.Before(before) || got.Index != want.Index || got.Stream != want.Stream || got.Text != want.Text {
 			t.Errorf("entry %d: %+v", i, got)
@@ -163,20 +161,14 @@ func TestLogRotates(t *testing.T) {
 			break
 		}
 		for j, e := range entries {
-			if e.Index != after+1+int64(j) || !strings.HasPrefix(e.Text, fmt.Sprint(e.Index, " ")) {
-				t.Fatalf("entry %d after %d: %d %.20s", j, after, e.Index, e.Text)
-			}
+			testkit.Need(t, e.Index == after+1+int64(j) && strings.HasPrefix(e.Text, fmt.Sprint(e.Index, " ")), "entry %d after %d: %d %.20s", j, after, e.Index, e.Text)
 		}
 		after = next
 	}
 	last, next := tailed(t, dir, nil, 1500)
-	if len(last) > 1100 || len(last) < 900 || next != n-1 || last[0].Index != n-int64(len(last)) {
-		t.Errorf("%d entries up to %d", len(last), next)
-	}
+	testkit.True(t, len(last) <= 1100 && len(last) >= 900 && next == n-1 && last[0].Index == n-int64(len(last)), "%d entries up to %d", len(last), next)
 	few, _ := tailed(t, dir, nil, 3)
-	if len(few) != 3 || few[0].Index != n-3 {
-		t.Errorf("%v", few)
-	}
+	testkit.True(t, len(few) == 3 && few[0].Index == n-3, "%v", few)
 	must(t, l.close())
 	must(t, Note(dir, "on"))
 	if e, _ := tailed(t, dir, nil, 1); e[0].Index != n || e[0].Text != "on" {
@@ -229,9 +221,7 @@ func FuzzDecodeEntry(f *testing.F) {
 			return
 		}
 		line := appendEntry(nil, newEntry(index, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Stdout, text))
-		if bytes.Count(line, []byte("\n")) != 1 || len(text) <= MaxLine && len(line) > maxEncoded {
-			t.Fatalf("%q", line)
-		}
+		testkit.Need(t, bytes.Count(line, []byte("\n")) == 1 && (len(text) > MaxLine || len(line) <= maxEncoded), "%q", line)
 		e, err := decodeEntry(line)
 		if at, ok := indexOf(line); err != nil || !ok || at != index || e.Index != index || !bytes.Equal(e.Bytes(), text) && !bytes.HasPrefix(text, []byte("\n")) {
 			t.Fatalf("%q: %v %v", line, e, err)
@@ -296,9 +286,7 @@ func TestFinal(t *testing.T) {
 	} {
 		testkit.Equal(t, final(c.entries), c.want, "%s", name)
 	}
-	if got := final(lines(Stdout, long)); utf8.RuneCountInString(got) != MaxFinal {
-		t.Errorf("%d characters", utf8.RuneCountInString(got))
-	}
+	testkit.Equal(t, utf8.RuneCountInString(final(lines(Stdout, long))), MaxFinal, "characters")
 }
 
 // An exit has the last lines on stderr, without colors, and the usage that an agent reports, also in a
@@ -316,9 +304,8 @@ func TestSummary(t *testing.T) {
 	s.line(Stdout, []byte(result))
 	var e Exit
 	s.put(&e)
-	if lines := strings.Split(e.Stderr, "\n"); len(e.Stderr) > maxStderr || len(lines) < 10 || lines[len(lines)-2] != "warning 99999" || lines[len(lines)-1] != "no network" {
-		t.Errorf("%q", e.Stderr)
-	}
+	lines := strings.Split(e.Stderr, "\n")
+	testkit.True(t, len(e.Stderr) <= maxStderr && len(lines) >= 10 && lines[len(lines)-2] == "warning 99999" && lines[len(lines)-1] == "no network", "%q", e.Stderr)
 	if want := (&transcript.Usage{Models: map[string]transcript.Tokens{"m": {Input: 3, Output: 4}}, USD: new(0.5), Turns: 2}); !reflect.DeepEqual(e.Usage, want) {
 		t.Errorf("%+v", e.Usage)
 	}
@@ -338,7 +325,5 @@ func TestRoomForAnExit(t *testing.T) {
 	var e Exit
 	s.put(&e)
 	data, err := json.Marshal(&e)
-	if err != nil || len(data) > spareSize || len(data) < spareSize/2 || len(e.Usage.Models) < 16 {
-		t.Errorf("%d bytes, %v", len(data), err)
-	}
+	testkit.True(t, err == nil && len(data) <= spareSize && len(data) >= spareSize/2 && len(e.Usage.Models) >= 16, "%d bytes, %v", len(data), err)
 }

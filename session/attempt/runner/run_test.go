@@ -27,9 +27,7 @@ func TestRun(t *testing.T) {
 	before := time.Now()
 	p := b.start(s)
 	e := b.wait(p)
-	if e.Code != 0 || e.Signal != "" || e.Stopped || e.Interrupted || e.NotStarted != "" || e.FinalMessage != "last words" {
-		t.Errorf("exit %+v", e)
-	}
+	testkit.True(t, e.Code == 0 && e.Signal == "" && !e.Stopped && !e.Interrupted && e.NotStarted == "" && e.FinalMessage == "last words", "exit %+v", e)
 	if p.pid() == 0 || e.StartedAt.Before(before) || e.EndedAt.Before(e.StartedAt) {
 		t.Errorf("pid %d, %v to %v", p.pid(), e.StartedAt, e.EndedAt)
 	}
@@ -63,32 +61,26 @@ func TestSurroundings(t *testing.T) {
 		Args                 []string
 	}
 	must(t, json.Unmarshal([]byte(texts(b.log(), Stdout)), &got))
-	if got.Dir != s.Work || got.Pwd != s.Work || got.Tell != "it" || got.Shim != "" || strings.Join(got.Args, "|") != "a b|--c" {
-		t.Errorf("%+v", got)
-	}
+	testkit.True(t, got.Dir == s.Work && got.Pwd == s.Work && got.Tell == "it" && got.Shim == "" && strings.Join(got.Args, "|") == "a b|--c", "%+v", got)
 }
 
 func TestExits(t *testing.T) {
 	b := newBench(t)
-	if e := b.run(b.spec("1", "exit:3")); e.Code != 3 || e.FinalMessage != "done" {
-		t.Errorf("%+v", e)
-	}
+	e := b.run(b.spec("1", "exit:3"))
+	testkit.True(t, e.Code == 3 && e.FinalMessage == "done", "%+v", e)
 	dies := b.spec("2", "")
 	dies.Command = []string{"sh", "-c", "kill -SEGV $$"}
-	if e := b.run(dies); e.Code != -1 || e.Signal != "SIGSEGV" || e.Interrupted || e.Stopped {
-		t.Errorf("%+v", e)
-	}
+	e = b.run(dies)
+	testkit.True(t, e.Code == -1 && e.Signal == "SIGSEGV" && !e.Interrupted && !e.Stopped, "%+v", e)
 	s := b.spec("3", "noread")
 	s.Stdin = bytes.Repeat([]byte("x"), 1<<20)
-	if e := b.run(s); e.Code != 0 || e.Signal != "" {
-		t.Errorf("%+v", e)
-	}
+	e = b.run(s)
+	testkit.True(t, e.Code == 0 && e.Signal == "", "%+v", e)
 	p := b.start(b.spec("4", "hang"))
 	v := b.next()
 	must(t, syscall.Kill(v.PID, syscall.SIGKILL))
-	if e := b.wait(p); e.Code != -1 || e.Signal != "SIGKILL" || e.Interrupted {
-		t.Errorf("killed: %+v", e)
-	}
+	e = b.wait(p)
+	testkit.True(t, e.Code == -1 && e.Signal == "SIGKILL" && !e.Interrupted, "killed: %+v", e)
 }
 
 func TestNotStarted(t *testing.T) {
@@ -112,9 +104,8 @@ func TestNotStarted(t *testing.T) {
 		s := b.spec("not"+string(rune('a'+i)), "echo")
 		c.change(&s)
 		p := b.start(s)
-		if e := b.wait(p); !strings.Contains(e.NotStarted, c.want) || p.pid() != 0 || e.Code != -1 || e.Interrupted {
-			t.Errorf("%d: %+v", i, e)
-		}
+		e := b.wait(p)
+		testkit.True(t, strings.Contains(e.NotStarted, c.want) && p.pid() == 0 && e.Code == -1 && !e.Interrupted, "%d: %+v", i, e)
 	}
 	testkit.Equal(t, b.ran(), 0, "an agent ran")
 	// The program is looked up in the PATH that the agent is given.
@@ -122,9 +113,7 @@ func TestNotStarted(t *testing.T) {
 	must(t, os.WriteFile(b.path("bin/my-agent"), []byte("#!/bin/sh\necho mine\n"), 0o700))
 	s := b.spec("path", "echo")
 	s.Command, s.Env = []string{"my-agent"}, append(s.Env, "PATH="+b.path("bin")+":/bin:/usr/bin")
-	if e := b.run(s); e.FinalMessage != "mine" {
-		t.Errorf("%+v", e)
-	}
+	testkit.Equal(t, b.run(s).FinalMessage, "mine")
 }
 
 func TestStartRefuses(t *testing.T) {
@@ -194,9 +183,8 @@ func TestStartTwice(t *testing.T) {
 		}
 	}
 	p := testkit.Get(testRunner().Find(t.Context(), s.Dir)).Must(t)
-	if e, err := p.Stop(t.Context(), time.Minute); err != nil || !e.Stopped || e.Signal != "SIGTERM" {
-		t.Errorf("%+v, %v", e, err)
-	}
+	e := testkit.Get(p.Stop(t.Context(), time.Minute)).Must(t)
+	testkit.True(t, e.Stopped && e.Signal == "SIGTERM", "%+v", e)
 	testkit.Equal(t, b.ran(), 1, "agents ran")
 }
 
@@ -224,14 +212,11 @@ func TestWaitEndsWithContext(t *testing.T) {
 // otherwise the clock counts, which goes on while the machine sleeps.
 func TestEndOf(t *testing.T) {
 	began := time.Now()
-	if got := endOf(began, began.Add(time.Second)); got.Sub(began.Round(0)) != time.Second {
-		t.Errorf("a second later: %v, and it began at %v", got, began)
-	}
+	testkit.Equal(t, endOf(began, began.Add(time.Second)).Sub(began.Round(0)), time.Second, "of one that began at %v", began)
 	// Read back from its record it has no monotonic part.
 	early := began.Round(0).Add(time.Hour)
-	if got := endOf(early, began); !got.Equal(early) {
-		t.Errorf("the clock was set back by an hour: %v, and it began at %v", got, early)
-	}
+	got := endOf(early, began)
+	testkit.True(t, got.Equal(early), "the clock was set back by an hour: %v, and it began at %v", got, early)
 }
 
 func (b *bench) stop(p *Process, grace time.Duration) Exit {
@@ -244,23 +229,20 @@ func TestStop(t *testing.T) {
 	b := newBench(t)
 	p := b.start(b.spec("1", "obedient"))
 	b.next()
-	if e := b.stop(p, time.Minute); !e.Stopped || e.Code != 0 || e.Signal != "" || e.FinalMessage != "tidied up" || e.Interrupted {
-		t.Errorf("obedient: %+v", e)
-	}
+	e := b.stop(p, time.Minute)
+	testkit.True(t, e.Stopped && e.Code == 0 && e.Signal == "" && e.FinalMessage == "tidied up" && !e.Interrupted, "obedient: %+v", e)
 	// One that does not listen, with a child that does not either.
 	p = b.start(b.spec("2", "stubborn"))
 	v, child := b.next(), b.next()
-	if e := b.stop(p, 50*time.Millisecond); !e.Stopped || e.Signal != "SIGKILL" {
-		t.Errorf("stubborn: %+v", e)
-	}
+	e = b.stop(p, 50*time.Millisecond)
+	testkit.True(t, e.Stopped && e.Signal == "SIGKILL", "stubborn: %+v", e)
 	v.Gone()
 	child.Gone()
 	// The child of one that listens has the grace period, too.
 	p = b.start(b.spec("3", "tidyfamily"))
 	v, child = b.next(), b.next()
-	if e := b.stop(p, time.Minute); !e.Stopped || e.Signal != "SIGTERM" || e.FinalMessage != "the child tidied up" {
-		t.Errorf("family: %+v", e)
-	}
+	e = b.stop(p, time.Minute)
+	testkit.True(t, e.Stopped && e.Signal == "SIGTERM" && e.FinalMessage == "the child tidied up", "family: %+v", e)
 	v.Gone()
 	child.Gone()
 	// No grace at all; and it is stopped by one that has found it.
@@ -268,9 +250,8 @@ func TestStop(t *testing.T) {
 	b.next()
 	b.next()
 	found := testkit.Get(testRunner().Find(t.Context(), b.path("4"))).Must(t)
-	if e := b.stop(found, 0); !e.Stopped || e.Signal != "SIGKILL" {
-		t.Errorf("no grace: %+v", e)
-	}
+	e = b.stop(found, 0)
+	testkit.True(t, e.Stopped && e.Signal == "SIGKILL", "no grace: %+v", e)
 }
 
 // Of several stops the least patient counts, whichever comes first.
@@ -285,9 +266,7 @@ func TestStopAgain(t *testing.T) {
 			t.Errorf("%+v, %v", e, err)
 		}
 	})
-	if e := b.stop(p, 0); e.Signal != "SIGKILL" {
-		t.Errorf("%+v", e)
-	}
+	testkit.Equal(t, b.stop(p, 0).Signal, "SIGKILL")
 	wg.Wait()
 }
 
@@ -310,13 +289,10 @@ func TestShimSurvivesSignals(t *testing.T) {
 		must(t, syscall.Kill(p.started.ShimPID, s))
 	}
 	sid, err := sessionOf(p.started.ShimPID)
-	if err != nil || sid != p.started.ShimPID {
-		t.Errorf("the shim's session is %d, %v", sid, err)
-	}
+	testkit.True(t, err == nil && sid == p.started.ShimPID, "the shim's session is %d, %v", sid, err)
 	must(t, syscall.Kill(v.PID, syscall.SIGTERM))
-	if e := b.wait(p); e.Signal != "SIGTERM" || e.Stopped || e.Interrupted {
-		t.Errorf("%+v", e)
-	}
+	e := b.wait(p)
+	testkit.True(t, e.Signal == "SIGTERM" && !e.Stopped && !e.Interrupted, "%+v", e)
 }
 
 // What an agent leaves behind ends with it, whatever session it has moved to.
@@ -324,9 +300,8 @@ func TestOrphans(t *testing.T) {
 	b := newBench(t)
 	p := b.start(b.spec("1", "orphans"))
 	inGroup, away := b.next(), b.next()
-	if e := b.wait(p); e.Code != 0 || e.FinalMessage != "done" || e.Left && runtime.GOOS == "linux" {
-		t.Errorf("%+v", e)
-	}
+	e := b.wait(p)
+	testkit.True(t, e.Code == 0 && e.FinalMessage == "done" && (!e.Left || runtime.GOOS != "linux"), "%+v", e)
 	inGroup.Gone()
 	if runtime.GOOS == "linux" {
 		away.Gone()

@@ -23,15 +23,10 @@ var update = flag.Bool("update", false, "write the transcripts of the streams in
 func streams(t testing.TB) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
-	if err != nil || len(paths) == 0 {
-		t.Fatal("no streams in testdata", err)
-	}
+	testkit.Need(t, err == nil && len(paths) != 0, "no streams in testdata %v", err)
 	all := map[string][]byte{}
 	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Get(os.ReadFile(path)).Must(t)
 		all[strings.TrimSuffix(filepath.Base(path), ".jsonl")] = data
 	}
 	return all
@@ -56,9 +51,7 @@ func read(data []byte, split int) (all []Message, u *Usage) {
 func usageOf(t *testing.T, stream string) *Usage {
 	t.Helper()
 	_, u := read(streams(t)[stream], 0)
-	if u == nil {
-		t.Fatal("no usage in", stream)
-	}
+	testkit.Need(t, u != nil, "no usage in %v", stream)
 	return u
 }
 
@@ -82,19 +75,14 @@ func TestStreamsOfRealAgents(t *testing.T) {
 			}
 			fmt.Fprintf(&text, ": %s\n", strings.ReplaceAll(m.Text, "\n", "\n    "))
 		}
-		used, err := json.MarshalIndent(u, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		used := testkit.Get(json.MarshalIndent(u, "", "  ")).Must(t)
 		fmt.Fprintf(&text, "\n%s\n", used)
 		golden := filepath.Join("testdata", name+".txt")
 		if *update {
 			testkit.Must(t, os.WriteFile(golden, []byte(text.String()), 0o644))
 		}
 		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err, "(-update writes it)")
-		}
+		testkit.Need(t, err == nil, "%v %v", err, "(-update writes it)")
 		testkit.Equal(t, text.String(), string(want), "%s", name)
 	}
 }
@@ -184,9 +172,7 @@ func TestLongLines(t *testing.T) {
 func TestLineOfTheLengthOfAPiece(t *testing.T) {
 	said := `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Hello"}}`
 	got, _ := read([]byte(said+"\n"+said), len(said))
-	if len(got) != 2 || got[0].Text != "Hello" || got[1].Text != "Hello" {
-		t.Errorf("%+v", got)
-	}
+	testkit.True(t, len(got) == 2 && got[0].Text == "Hello" && got[1].Text == "Hello", "%+v", got)
 }
 
 func FuzzReader(f *testing.F) {
@@ -201,20 +187,13 @@ func FuzzReader(f *testing.F) {
 		}
 		all, u := read(data, int(split))
 		for _, m := range all {
-			if len(m.Text) > MaxText || !utf8.ValidString(m.Text) || !utf8.ValidString(m.Tool+m.CallID+m.Parent) || m.Kind == "" {
-				t.Errorf("%+v", m)
-			}
+			testkit.True(t, len(m.Text) <= MaxText && utf8.ValidString(m.Text) && utf8.ValidString(m.Tool+m.CallID+m.Parent) && m.Kind != "", "%+v", m)
 		}
 		if u == nil {
 			return
 		}
-		if len(u.Models) > maxModels+1 {
-			t.Errorf("%d models", len(u.Models))
-		}
-		text, err := json.Marshal(u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.True(t, len(u.Models) <= maxModels+1, "%d models", len(u.Models))
+		text := testkit.Get(json.Marshal(u)).Must(t)
 		var again Usage
 		if err := json.Unmarshal(text, &again); err != nil || !reflect.DeepEqual(&again, u) {
 			t.Errorf("%+v is stored as %s, which is %+v: %v", u, text, again, err)
@@ -268,16 +247,14 @@ func TestAnswer(t *testing.T) {
 // reported none, and its tokens are incomplete.
 func TestUsageOfClaudeCode(t *testing.T) {
 	u := usageOf(t, "claude_subagent")
-	if got := CostOf(u, nil, nil, ""); *got.USD != 0.011805 || got.Tokens != (Tokens{36, 6000, 900, 120}) || got.Turns != 2 {
-		t.Errorf("%+v costs %+v", u, got)
-	}
+	got := CostOf(u, nil, nil, "")
+	testkit.True(t, *got.USD == 0.011805 && got.Tokens == (Tokens{36, 6000, 900, 120}) && got.Turns == 2, "%+v costs %+v", u, got)
 	if u = usageOf(t, "claude_two_prompts"); *u.USD != 0.00787 || u.Turns != 2 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}) {
 		t.Errorf("%+v", u)
 	}
 	u = usageOf(t, "claude_stopped")
-	if got := CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, ""); !u.Partial || got.USD != nil || got.Tokens.CacheRead != 2000 {
-		t.Errorf("%+v costs %+v", u, got)
-	}
+	got = CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, "")
+	testkit.True(t, u.Partial && got.USD == nil && got.Tokens.CacheRead == 2000, "%+v costs %+v", u, got)
 	if u = usageOf(t, "claude_failed"); u.Partial || *u.USD != 0.003935 {
 		t.Errorf("a failed run has %+v", u)
 	}
@@ -290,9 +267,7 @@ func TestUsageOfCodex(t *testing.T) {
 	first.Thread = second.Thread
 	price := map[string]config.Price{"CODEX": {Input: 1, CacheRead: 0.1, CacheWrite: 1, Output: 10}}
 	got := CostOf(second, first.Models, price, "CODEX")
-	if got.Tokens != (Tokens{200, 1000, 0, 40}) || math.Abs(*got.USD-0.0007) > 1e-12 {
-		t.Errorf("the follow-up has used %+v for %v USD", got.Tokens, *got.USD)
-	}
+	testkit.True(t, got.Tokens == (Tokens{200, 1000, 0, 40}) && math.Abs(*got.USD-0.0007) <= 1e-12, "the follow-up has used %+v for %v USD", got.Tokens, *got.USD)
 	if got := CostOf(second, first.Models, price, "OTHER"); got.USD != nil || got.Tokens.Input != 200 {
 		t.Errorf("without a price: %+v", got)
 	}
@@ -303,16 +278,13 @@ func TestUsageOfCodex(t *testing.T) {
 // Totals of a conversation that is not known are not taken for those of a run.
 func TestCodexWithoutABeginning(t *testing.T) {
 	_, u := read([]byte(`{"type":"turn.completed","usage":{"input_tokens":10,"output_tokens":5}}`), 0)
-	if u.Models != nil || !u.Partial {
-		t.Errorf("%+v", u)
-	}
+	testkit.True(t, u.Models == nil && u.Partial, "%+v", u)
 }
 
 // The cost of a run of Codex that was stopped before it reported is not known.
 func TestStoppedCodex(t *testing.T) {
-	if got := CostOf(usageOf(t, "codex_stopped"), nil, map[string]config.Price{"": {Input: 1, Output: 1}}, ""); got.USD != nil || got.Turns != 1 {
-		t.Errorf("%+v", got)
-	}
+	got := CostOf(usageOf(t, "codex_stopped"), nil, map[string]config.Price{"": {Input: 1, Output: 1}}, "")
+	testkit.True(t, got.USD == nil && got.Turns == 1, "%+v", got)
 }
 
 // The cost of a run of OpenCode is that of its steps. It is not known if the model may have been asked for
@@ -364,13 +336,9 @@ func TestUsageIsBounded(t *testing.T) {
 	for _, n := range u.Models {
 		sum = sum.plus(n)
 	}
-	if len(u.Models) > maxModels+1 || sum.Input != 1000 {
-		t.Errorf("%d models have %+v", len(u.Models), sum)
-	}
+	testkit.True(t, len(u.Models) <= maxModels+1 && sum.Input == 1000, "%d models have %+v", len(u.Models), sum)
 	_, u = read([]byte(`{"type":"result","subtype":"success","total_cost_usd":1e300,"num_turns":-1,"usage":{"input_tokens":9223372036854775807,"output_tokens":-9}}`), 0)
-	if u.USD != nil || u.Turns != 0 || u.Models[""] != (Tokens{Input: maxCount}) {
-		t.Errorf("%+v", u)
-	}
+	testkit.True(t, u.USD == nil && u.Turns == 0 && u.Models[""] == (Tokens{Input: maxCount}), "%+v", u)
 }
 
 // The last error that a program reports counts, unless its agent went on.

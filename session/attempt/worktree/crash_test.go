@@ -51,9 +51,7 @@ func eachPoint(t *testing.T, least int, prepare func(t *testing.T, k *Keeper, tr
 			k.at = func(string) { points++ }
 			points = 0
 			must(t, do())
-			if points < least {
-				t.Fatalf("there are only %d points", points)
-			}
+			testkit.Need(t, points >= least, "there are only %d points", points)
 			k, _ = newKeeper(t)
 			trees = twoTrees(t)
 			do = prepare(t, k, trees)
@@ -75,13 +73,10 @@ func TestCrashAtEachPointOfCreate(t *testing.T) {
 		}
 	}
 	eachPoint(t, 10, prepare, func(t *testing.T, k *Keeper, trees []Tree) {
-		if did, err := k.Recover(t.Context(), func(string) bool { return true }); err != nil || len(did) > 0 {
-			t.Errorf("a known attempt: %v, %v", did, err)
-		}
+		did := testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t)
+		testkit.True(t, len(did) == 0, "a known attempt: %v", did)
 		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
-		if read(t, done[0].Path, ".env") != "SECRET=1" || read(t, done[1].Path, "lib/b.txt") != "bee\n" || runtime.GOOS != "windows" && read(t, done[0].Path, "setup.log") != "set up\n" {
-			t.Error("a worktree is not complete")
-		}
+		testkit.True(t, read(t, done[0].Path, ".env") == "SECRET=1" && read(t, done[1].Path, "lib/b.txt") == "bee\n" && (runtime.GOOS == "windows" || read(t, done[0].Path, "setup.log") == "set up\n"), "a worktree is not complete")
 		clean(t, done[0].Path, done[1].Path)
 		testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1, "an unknown attempt")
 		nothingLeft(t, k)
@@ -164,12 +159,10 @@ func TestWhatAKilledGitLeavesIsNamed(t *testing.T) {
 		t.Parallel()
 		k, _, path := prepare(t)
 		tryGit(path, "rebase", "main")
-		_, err := k.Merge(t.Context(), landing(path, WayMerge))
-		expectError(t, err, ErrUnfinished, fmt.Sprintf("git -C %q rebase --abort", path))
+		expectError(t, testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Err(), ErrUnfinished, fmt.Sprintf("git -C %q rebase --abort", path))
 		gitIn(t, path, "rebase", "--abort")
 		testkit.Works(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err())
-		_, err = k.Rebase(t.Context(), landing(path, ""))
-		expectError(t, err, ErrUnfinished, fmt.Sprintf("git -C %q merge --abort", path))
+		expectError(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), ErrUnfinished, fmt.Sprintf("git -C %q merge --abort", path))
 	})
 	t.Run("half a merge in the checkout", func(t *testing.T) {
 		t.Parallel()

@@ -16,6 +16,7 @@ import (
 
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
+	"deepwork/session/git"
 )
 
 func TestCreateAndRemove(t *testing.T) {
@@ -25,15 +26,11 @@ func TestCreateAndRemove(t *testing.T) {
 	k, _ := newKeeper(t)
 	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Must(t)
 	want := Made{RepoID: "r1", Path: filepath.Join(k.dir, attemptID, "web"), Base: base}
-	if len(done) != 1 || done[0] != want {
-		t.Fatalf("made %+v, want %+v", done, want)
-	}
+	testkit.Need(t, len(done) == 1 && done[0] == want, "made %+v, want %+v", done, want)
 	testkit.Equal(t, read(t, want.Path, "lib/b.txt"), "bee\n", "the worktree")
 	testkit.Equal(t, gitIn(t, want.Path, "status", "--porcelain", "--branch"), "## "+branchName, "git status")
 	again, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	if err != nil || !slices.Equal(again, done) {
-		t.Errorf("called again: %v, %v", again, err)
-	}
+	testkit.True(t, err == nil && slices.Equal(again, done), "called again: %v, %v", again, err)
 	testkit.Fails(t, testkit.Get(k.Create(t.Context(), attemptID, "deepwork/other-1a2b", []Tree{tree(repo)}, nil)).Err(), "", "an attempt was given other worktrees while it has some")
 	testkit.Equal(t, remove(t, k), (Rescue{}), "of a clean worktree was kept")
 	testkit.Equal(t, gitIn(t, repo, "for-each-ref", "--format=%(refname)"), "refs/heads/main", "refs are left")
@@ -71,9 +68,8 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 	if _, _, err := k.Diff(t.Context(), path, "", "main", nil, 0); err != nil {
 		t.Error(err)
 	}
-	if r := remove(t, k); r.Ref == "" {
-		t.Error("nothing was kept")
-	}
+	r := remove(t, k)
+	testkit.True(t, r.Ref != "", "nothing was kept")
 	testkit.Equal(t, digest(t, repo), before, "the main checkout changed: %s", gitIn(t, repo, "status", "--short"))
 	sound(t, repo, 0)
 }
@@ -92,9 +88,7 @@ func TestRepositoriesOfAllKinds(t *testing.T) {
 			at := create(t, k, path)
 			testkit.Equal(t, read(t, at, "lib/b.txt"), "bee\n", "the worktree is not of the whole repository")
 			write(t, at, "x", "kept")
-			if r := remove(t, k); show(t, path, r.Commit, "x") != "kept" {
-				t.Error("work is lost")
-			}
+			testkit.Equal(t, show(t, path, remove(t, k).Commit, "x"), "kept", "work is lost")
 		})
 	}
 }
@@ -123,9 +117,7 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := CheckRepo(t.Context(), c.repo, c.branch)
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("CheckRepo: %v", err)
-			}
+			testkit.True(t, errors.Is(err, c.want) && strings.Contains(err.Error(), c.says), "CheckRepo: %v", err)
 			good, bad := tree(repo), Tree{RepoID: "r2", Name: "bad", Repo: c.repo, TargetBranch: c.branch}
 			testkit.FailsWith(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{good, bad}, nil)).Err(), c.want, "Create")
 			nothingLeft(t, k)
@@ -158,9 +150,7 @@ func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
 	}
 	write(t, filepath.Dir(done[0].Path), "NOTES.md", "beside them")
 	kept, _, err := k.Remove(t.Context(), attemptID, false, nil)
-	if err != nil || len(kept) != 3 {
-		t.Fatalf("kept %+v, %v", kept, err)
-	}
+	testkit.Need(t, err == nil && len(kept) == 3, "kept %+v, %v", kept, err)
 	for i, suffix := range []string{"", "-2", "-3"} {
 		testkit.Equal(t, kept[i].Ref, "refs/deepwork/rescue/"+attemptID+suffix, "ref %d", i)
 		testkit.Equal(t, gitIn(t, repo, "rev-parse", kept[i].Ref), kept[i].Commit, "%s is not the commit that was told", kept[i].Ref)
@@ -184,9 +174,8 @@ func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
 	tr.Setup = []string{"sh", "-c", `pwd >where.log; echo "$KEY" >key.log; git rev-parse --show-toplevel >top.log`}
 	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, []string{"KEY=value"})).Must(t)
 	real, _ := filepath.EvalSymlinks(done[0].Path)
-	if got := strings.TrimSpace(read(t, done[0].Path, "where.log")); got != real && got != done[0].Path {
-		t.Errorf("it ran in %s", got)
-	}
+	got := strings.TrimSpace(read(t, done[0].Path, "where.log"))
+	testkit.True(t, got == real || got == done[0].Path, "it ran in %s", got)
 	testkit.Equal(t, read(t, done[0].Path, "key.log"), "value\n", "KEY")
 	testkit.Equal(t, strings.TrimSpace(read(t, done[0].Path, "top.log")), real, "git is at work in")
 }
@@ -201,9 +190,7 @@ func TestFailedSetupIsUndoneAndTold(t *testing.T) {
 	tr := Tree{RepoID: "r2", Name: "api", Repo: second, TargetBranch: "main", Setup: []string{"sh", "-c", "touch half-done; echo no luck >&2; exit 7"}}
 	_, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(first), tr}, nil)
 	p, ok := errors.AsType[*process.Error](err)
-	if !errors.Is(err, ErrSetup) || !ok || p.ExitCode != 7 {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, errors.Is(err, ErrSetup) && ok && p.ExitCode == 7, "got %v", err)
 	testkit.ContainsAll(t, fmt.Sprint(err), []string{"no luck", "exit code 7", "api"}, "the message")
 	nothingLeft(t, k)
 	for _, repo := range []string{first, second} {
@@ -276,17 +263,13 @@ func TestBranchForIsALegalRef(t *testing.T) {
 		strings.Repeat("x", 100): strings.Repeat("x", 32), "Ärger mit Öl": "rger-mit-l", "HEAD": "head",
 	} {
 		b := BranchFor("deepwork/", title)
-		if !legal.MatchString(b) || !strings.HasPrefix(b, "deepwork/"+slug+"-") {
-			t.Errorf("BranchFor(%q) = %q", title, b)
-		}
+		testkit.True(t, legal.MatchString(b) && strings.HasPrefix(b, "deepwork/"+slug+"-"), "BranchFor(%q) = %q", title, b)
 		gitIn(t, ".", "check-ref-format", "--branch", b)
 	}
 	for range 50 {
 		seen[BranchFor("deepwork/", "same")] = true
 	}
-	if len(seen) < 25 {
-		t.Error("the same title gives the same branch again and again")
-	}
+	testkit.True(t, len(seen) >= 25, "the same title gives the same branch again and again")
 }
 
 const journaledAttempt = "3b241101-e2bb-4255-8caf-4136c566a962"
@@ -328,9 +311,7 @@ func TestDamagedJournals(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	must(t, os.WriteFile(path, []byte(journalText(`null`)), 0o600))
 	did, err := k.Recover(t.Context(), func(string) bool { return false })
-	if err == nil || !strings.Contains(err.Error(), path) || len(did) > 0 {
-		t.Errorf("%v, %v", did, err)
-	}
+	testkit.True(t, err != nil && strings.Contains(err.Error(), path) && len(did) == 0, "%v, %v", did, err)
 	testkit.Works(t, testkit.Get(os.Stat(path)).Err())
 }
 
@@ -346,18 +327,68 @@ func FuzzJournal(f *testing.F) {
 			return
 		}
 		for _, e := range j.Trees {
-			if e == nil || !filepath.IsAbs(e.Path) {
-				t.Fatalf("%+v", e)
-			}
+			testkit.Need(t, e != nil && filepath.IsAbs(e.Path), "%+v", e)
 		}
 		text, err := json.Marshal(j)
 		if err != nil {
 			t.Skip() // a year that JSON cannot write is not ours
 		}
 		again, err := parseJournal("/p/w", journaledAttempt, text)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
+		testkit.Need(t, err == nil, "%s: %v", text, err)
 		testkit.Equal(t, string(testkit.Get(json.Marshal(again)).Must(t)), string(text), "%s", text)
 	})
+}
+
+// A partial clone that lacks the files of a branch is called one, and the command in the error fetches them.
+func TestField12_PartialClone(t *testing.T) {
+	t.Parallel()
+	origin, top := newRepo(t), t.TempDir()
+	gitIn(t, origin, "config", "uploadpack.allowFilter", "true")
+	gitIn(t, origin, "config", "uploadpack.allowAnySHA1InWant", "true")
+	gitIn(t, origin, "checkout", "-q", "-b", "other")
+	write(t, origin, "a.txt", "other\n")
+	commit(t, origin, "other")
+	gitIn(t, origin, "checkout", "-q", "main")
+	for name, fetch := range map[string]func(repo string) error{
+		"a worktree": func(repo string) error {
+			k, _ := newKeeper(t)
+			at := tree(repo)
+			at.TargetBranch = "other"
+			made, err := k.Create(t.Context(), attemptID, branchName, []Tree{at}, nil)
+			if err != nil {
+				nothingLeft(t, k)
+			} else if read(t, made[0].Path, "a.txt") != "other\n" {
+				t.Error("the file is another one")
+			}
+			return err
+		},
+		"a file": func(repo string) error {
+			_, err := git.Output(t.Context(), git.Command{Dir: repo, Args: []string{"cat-file", "blob", "other:a.txt"}})
+			return err
+		},
+	} {
+		repo := filepath.Join(top, name)
+		gitIn(t, top, "clone", "-q", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "--filter=blob:none", "file://"+filepath.ToSlash(origin), repo)
+		gitIn(t, repo, "branch", "-q", "other", "origin/other")
+		err := fetch(repo)
+		if err == nil {
+			t.Errorf("%s: it was fetched", name)
+			continue
+		}
+		expectError(t, err, nil, "is a partial clone")
+		follow(t, err, "them: ", "\n")
+		testkit.Works(t, fetch(repo), "%s, after the command", name)
+	}
+}
+
+// A repository of another user is not said to be none, and the command in the error lets git use it.
+func TestField12_RepositoryOfAnotherUser(t *testing.T) {
+	repo := newRepo(t)
+	t.Setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+	err := CheckRepo(t.Context(), repo, "main")
+	testkit.Need(t, err != nil && !errors.Is(err, ErrNotRepo), "the error is %v", err)
+	expectError(t, err, nil, "git config --global --add safe.directory \""+repo)
+	asUser(t, "")
+	follow(t, err, "you trust it: ", "\n")
+	testkit.Works(t, CheckRepo(t.Context(), repo, "main"), "after the command")
 }

@@ -119,9 +119,7 @@ func remove(t testing.TB, k *Keeper) Rescue {
 	t.Helper()
 	kept, discarded, err := k.Remove(t.Context(), attemptID, false, nil)
 	must(t, err)
-	if len(kept) > 1 || len(discarded) > 0 {
-		t.Fatalf("rescues: %+v, discarded: %+v", kept, discarded)
-	}
+	testkit.Need(t, len(kept) <= 1 && len(discarded) == 0, "rescues: %+v, discarded: %+v", kept, discarded)
 	nothingLeft(t, k)
 	return append(kept, Rescue{})[0]
 }
@@ -131,9 +129,7 @@ func nothingLeft(t testing.TB, k *Keeper) {
 	t.Helper()
 	filepath.WalkDir(k.dir, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(k.dir, path)
-		if err == nil && !d.IsDir() && !strings.HasPrefix(d.Name(), "repo-") || filepath.Dir(rel) == "." && rel != "." && rel != ".journal" {
-			t.Errorf("%s is left", rel)
-		}
+		testkit.True(t, (err != nil || d.IsDir() || strings.HasPrefix(d.Name(), "repo-")) && (filepath.Dir(rel) != "." || rel == "." || rel == ".journal"), "%s is left", rel)
 		return nil
 	})
 }
@@ -146,9 +142,7 @@ func sound(t testing.TB, repo string, worktrees int) {
 	}
 	common := gitIn(t, repo, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	filepath.WalkDir(common, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && (strings.HasSuffix(path, ".lock") || d.Name() == "locked") {
-			t.Errorf("a lock is left: %s", path)
-		}
+		testkit.True(t, err != nil || !strings.HasSuffix(path, ".lock") && d.Name() != "locked", "a lock is left: %s", path)
 		return nil
 	})
 	testkit.Equal(t, len(admins(common)), worktrees, "worktrees of the repository: %v", admins(common))
@@ -194,9 +188,7 @@ func show(t testing.TB, repo, commit, name string) string {
 	cmd := exec.CommandContext(context.Background(), "git", "cat-file", "blob", commit+":"+name)
 	cmd.Dir, cmd.Env = repo, git.Environ()
 	out, err := cmd.Output()
-	if err != nil {
-		t.Errorf("%s is not in the rescue commit: %v", name, err)
-	}
+	testkit.Works(t, err, "%s is not in the rescue commit", name)
 	return string(out)
 }
 
@@ -213,7 +205,5 @@ func contextThatEnds(t testing.TB, after time.Duration) (context.Context, contex
 // expectError checks that an error wraps another one, if that is not nil, and has a text.
 func expectError(t *testing.T, err, is error, text string) {
 	t.Helper()
-	if err == nil || is != nil && !errors.Is(err, is) || !strings.Contains(err.Error(), text) {
-		t.Errorf("the error is %v; expected %v with %s", err, is, text)
-	}
+	testkit.True(t, err != nil && (is == nil || errors.Is(err, is)) && strings.Contains(err.Error(), text), "the error is %v; expected %v with %s", err, is, text)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
+
 	"deepwork/session/git"
 )
 
@@ -75,32 +77,21 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 			}
 			before, branch, head := digest(t, repo), tip(repo, branchName), tip(path, "HEAD")
 			st, err := k.Status(t.Context(), path, "", "main")
-			if err != nil || st.Elsewhere == "" {
-				t.Errorf("the status is %+v, %v", st, err)
-			}
+			testkit.True(t, err == nil && st.Elsewhere != "", "the status is %+v, %v", st, err)
 			pushed, err := k.Push(t.Context(), path, "origin", false)
 			if c.refused == "" {
-				if err != nil || pushed.Adopted != st.Elsewhere || tip(remote, branchName) != head || tip(path, "HEAD") != head {
-					t.Fatalf("pushed %+v, %v", pushed, err)
-				}
-				if name == "a branch of its own" && tip(repo, "mine") != head {
-					t.Error("the agent's branch is gone")
-				}
+				testkit.Need(t, err == nil && pushed.Adopted == st.Elsewhere && tip(remote, branchName) == head && tip(path, "HEAD") == head, "pushed %+v, %v", pushed, err)
+				testkit.True(t, name != "a branch of its own" || tip(repo, "mine") == head, "the agent's branch is gone")
 				clean(t, path)
-				if got, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil || show(t, repo, "main", "new.txt") != "" {
-					t.Errorf("merged %+v, %v", got, err)
-				}
+				got := testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+				testkit.True(t, show(t, repo, "main", "new.txt") == "", "merged %+v", got)
 				return
 			}
 			expectError(t, err, nil, c.refused)
 			_, err = k.Merge(t.Context(), landing(path, WayMerge))
 			expectError(t, err, nil, c.refused)
-			if tip(repo, branchName) != branch || tip(path, "HEAD") != head || tip(remote, branchName) != "" {
-				t.Error("a refused call has changed something")
-			}
-			if digest(t, repo) != before {
-				t.Error("the user's checkout was touched")
-			}
+			testkit.True(t, tip(repo, branchName) == branch && tip(path, "HEAD") == head && tip(remote, branchName) == "", "a refused call has changed something")
+			testkit.Equal(t, digest(t, repo), before, "the user's checkout was touched")
 			if c.follow != "" {
 				follow(t, err, c.follow, ";")
 				if _, err := k.Push(t.Context(), path, "origin", false); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
@@ -172,9 +163,7 @@ func TestField04_Submodules(t *testing.T) {
 	expectError(t, push(), ErrUnpublished, "push origin "+id)
 	err := merge()
 	expectError(t, err, ErrUnpublished, "push origin "+id)
-	if tip(remote, branchName) != "" || tip(repo, "main") != tip(remote, "main") {
-		t.Error("it was pushed or merged")
-	}
+	testkit.True(t, tip(remote, branchName) == "" && tip(repo, "main") == tip(remote, "main"), "it was pushed or merged")
 	follow(t, err, "This publishes it: ", "\n")
 	if err := errors.Join(push(), merge()); err != nil || tip(remote, branchName+":sub") != id || tip(repo, "main:sub") != id {
 		t.Errorf("after the command: %v", err)

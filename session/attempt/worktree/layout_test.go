@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
 )
 
 // newVictim makes a folder outside, of which nothing may be touched. The result checks it.
@@ -29,9 +30,7 @@ func newVictim(t *testing.T) (dir string, untouched func()) {
 	before := list()
 	return dir, func() {
 		t.Helper()
-		if now := list(); now != before {
-			t.Errorf("outside there was\n%s\nand now is\n%s", before, now)
-		}
+		testkit.Equal(t, list(), before)
 	}
 }
 
@@ -86,17 +85,12 @@ func TestLinksAreNotFollowed(t *testing.T) {
 					}
 				}
 				for what, err := range errs {
-					if !errors.Is(err, ErrNotOurs) && !(what == "diff" || what == "status") || err == nil {
-						t.Errorf("%s: %v", what, err)
-					}
+					testkit.True(t, (errors.Is(err, ErrNotOurs) || what == "diff" || what == "status") && err != nil, "%s: %v", what, err)
 				}
-				if r, err := k.Inspect(t.Context(), nil); err != nil || c.made && len(r.Findings) == 0 {
-					t.Errorf("inspected: %+v, %v", r, err)
-				}
+				r := testkit.Get(k.Inspect(t.Context(), nil)).Must(t)
+				testkit.True(t, !c.made || len(r.Findings) != 0, "inspected: %+v", r)
 				untouched()
-				if got := gitIn(t, repo, "worktree", "list"); strings.Count(got, "\n") > 0 != c.made {
-					t.Errorf("the worktrees are\n%s", got)
-				}
+				testkit.Equal(t, strings.Count(gitIn(t, repo, "worktree", "list"), "\n") > 0, c.made, "there are worktrees")
 			})
 		}
 	}
@@ -116,9 +110,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	write(t, at, "worktrees/web-2/gitdir", filepath.Join(path, ".git")+"\n")
 	write(t, path, "new.txt", "work")
 	st, err := k.Status(t.Context(), path, base, "main")
-	if err != nil || strings.Join(st.Changed, " ") != "new.txt" {
-		t.Errorf("%+v, %v", st, err)
-	}
+	testkit.True(t, err == nil && strings.Join(st.Changed, " ") == "new.txt", "%+v, %v", st, err)
 	admin := adminOf(filepath.Join(repo, ".git"), path)
 	write(t, admin, "commondir", at+"\n")
 	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, base, "main")).Err(), ErrNotOurs, "with another commondir")
@@ -127,9 +119,7 @@ func TestTheJournalSaysWhoseAWorktreeIs(t *testing.T) {
 	}
 	write(t, admin, "commondir", "../..\n")
 	kept, _, err := k.Remove(t.Context(), attemptID, true, nil)
-	if err != nil || len(kept) == 0 || show(t, repo, kept[0].Commit, "new.txt") != "work" {
-		t.Errorf("%+v, %v", kept, err)
-	}
+	testkit.True(t, err == nil && len(kept) != 0 && show(t, repo, kept[0].Commit, "new.txt") == "work", "%+v, %v", kept, err)
 	testkit.Equal(t, gitIn(t, other, "for-each-ref", "refs/deepwork"), "", "the other repository")
 	// Without a journal nothing is ours, whatever a .git file says.
 	stray := filepath.Join(k.dir, journaledAttempt, "web")
@@ -148,9 +138,7 @@ func TestRecoverUndoesWhatNobodyKnowsAndKeepsItsWork(t *testing.T) {
 		t.Errorf("a known attempt: %v, %v", did, err)
 	}
 	did, err := k.Recover(t.Context(), func(string) bool { return false })
-	if err != nil || len(did) != 2 || !strings.Contains(did[1], rescueRefs+attemptID) {
-		t.Errorf("did %v, %v", did, err)
-	}
+	testkit.True(t, err == nil && len(did) == 2 && strings.Contains(did[1], rescueRefs+attemptID), "did %v, %v", did, err)
 	testkit.Equal(t, show(t, repo, rescueRefs+attemptID, "new"), "work", "the work is lost")
 	nothingLeft(t, k)
 	sound(t, repo, 0)
@@ -188,9 +176,7 @@ func TestRecoverBreaksTheLockOfItsBranch(t *testing.T) {
 	testkit.Equal(t, len(testkit.Get(k.Recover(t.Context(), func(string) bool { return false })).Must(t)), 1)
 	nothingLeft(t, k)
 	sound(t, repo, 0)
-	if isThere(filepath.Join(repo, lock)) {
-		t.Error("the lock file was left")
-	}
+	testkit.True(t, !isThere(filepath.Join(repo, lock)), "the lock file was left")
 }
 
 func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
@@ -201,13 +187,11 @@ func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
 		if point != "copied web" {
 			return
 		}
-		if did, err := New(Options{Dir: k.dir}).Recover(t.Context(), func(string) bool { return false }); len(did) > 0 || err != nil {
-			t.Errorf("did %v, %v", did, err)
-		}
+		did := testkit.Get(New(Options{Dir: k.dir}).Recover(t.Context(), func(string) bool { return false })).Must(t)
+		testkit.True(t, len(did) == 0, "did %v", did)
 	}
-	if path := create(t, k, repo); !isThere(filepath.Join(path, "a.txt")) {
-		t.Error("the worktree is gone")
-	}
+	path := create(t, k, repo)
+	testkit.True(t, isThere(filepath.Join(path, "a.txt")), "the worktree is gone")
 }
 
 func TestRecoverGoesOnAfterAFault(t *testing.T) {
@@ -219,12 +203,8 @@ func TestRecoverGoesOnAfterAFault(t *testing.T) {
 		write(t, k.journal, name+".json", text)
 	}
 	_, err := k.Recover(t.Context(), nil)
-	if err == nil || !strings.Contains(err.Error(), "broken") || !strings.Contains(err.Error(), "99") {
-		t.Errorf("got %v", err)
-	}
-	if isThere(filepath.Join(k.dir, "good")) {
-		t.Error("another attempt's fault hindered this one")
-	}
+	testkit.True(t, err != nil && strings.Contains(err.Error(), "broken") && strings.Contains(err.Error(), "99"), "got %v", err)
+	testkit.True(t, !isThere(filepath.Join(k.dir, "good")), "another attempt's fault hindered this one")
 	testkit.Contains(t, read(t, k.journal, "newer.json"), "99", "a newer journal was overwritten")
 	for _, attempt := range []string{"broken", "newer"} {
 		testkit.Fails(t, testkit.Get(k.Create(t.Context(), attempt, branchName, []Tree{tree(repo)}, nil)).Err(), "", "%s was made", attempt)
@@ -246,5 +226,42 @@ func TestWaitingForALockEndsWithTheContext(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		cancel()
+	}
+}
+
+// What is not as the board says is a finding with what to do.
+func TestInspectComparesWorktreesWithTheBoard(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		damage func(repo, path string, e *Expected) error
+		want   string
+	}{
+		"nothing":        {func(string, string, *Expected) error { return nil }, ""},
+		"no base":        {func(_, _ string, e *Expected) error { e.Repos[0].BaseCommit = new(strings.Repeat("f", 40)); return nil }, "is not in the repository"},
+		"no worktree":    {func(_, path string, _ *Expected) error { return os.RemoveAll(path) }, "is gone; commits of it are on branch " + branchName},
+		"no repository":  {func(repo, _ string, _ *Expected) error { return os.RemoveAll(repo) }, "cannot be used"},
+		"unknown to git": {func(repo, _ string, _ *Expected) error { return os.RemoveAll(filepath.Join(repo, ".git", "worktrees")) }, "does not know this worktree"},
+		"no branch": {func(repo, _ string, _ *Expected) error {
+			_, err := tryGit(repo, "update-ref", "-d", "refs/heads/"+branchName)
+			return err
+		}, "is on a branch or a commit that is not in the repository"},
+		"not on the board": {func(_, _ string, e *Expected) error { e.ID = "another"; e.Repos = nil; return nil }, "which is not on the board"},
+		"being deleted":    {func(_, path string, e *Expected) error { e.Deleting = true; return os.RemoveAll(path) }, ""},
+	} {
+		repo := newRepo(t)
+		k, _ := newKeeper(t)
+		e := Expected{Attempt: task.Attempt{ID: attemptID, Branch: branchName, Situation: task.Situation{State: task.Running}}}
+		base := gitIn(t, repo, "rev-parse", "HEAD")
+		path := create(t, k, repo)
+		e.Workspace = filepath.Dir(path)
+		e.Repos = []task.AttemptRepo{{RepoPath: repo, Worktree: path, BaseCommit: &base}}
+		testkit.Must(t, c.damage(repo, path, &e))
+		r := testkit.Get(k.Inspect(t.Context(), []Expected{e})).Must(t)
+		var all []string
+		for _, f := range r.Findings {
+			all = append(all, f.Where+": "+f.What+": "+f.Do)
+		}
+		found := strings.Join(all, "\n")
+		testkit.True(t, (c.want != "" || found == "") && len(all) <= 1 && strings.Contains(found, c.want), "%s: %s\nwant %q", name, found, c.want)
 	}
 }

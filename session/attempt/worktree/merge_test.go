@@ -70,20 +70,13 @@ func TestMergeEachWay(t *testing.T) {
 				if way == WayRebase {
 					want = "Tester tester@example.com Una User the work"
 				}
-				if by != want || len(parents) != 1+map[Way]int{WayMerge: 1}[way] || parents[0] != before {
-					t.Errorf("the commit is by %s, parents %v", by, parents)
-				}
+				testkit.True(t, by == want && len(parents) == 1+map[Way]int{WayMerge: 1}[way] && parents[0] == before, "the commit is by %s, parents %v", by, parents)
 				clean(t, repo, path)
-				if on := gitIn(t, path, "symbolic-ref", "--short", "HEAD"); on != branchName {
-					t.Errorf("the worktree is on %s", on)
-				}
-				if refs := gitIn(t, repo, "for-each-ref", "refs/deepwork/before"); (refs != "") != (way != WayMerge) {
-					t.Errorf("kept: %q", refs)
-				}
+				testkit.Equal(t, gitIn(t, path, "symbolic-ref", "--short", "HEAD"), branchName, "the worktree is on")
+				testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork/before") != "", way != WayMerge, "kept")
 				sound(t, repo, 1)
-				if again, err := k.Merge(t.Context(), landing(path, way)); err != nil || again.Before != again.Commit {
-					t.Errorf("again: %+v, %v", again, err)
-				}
+				again := testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
+				testkit.True(t, again.Before == again.Commit, "again: %+v", again)
 				// More work in the same lines, and a second merge.
 				write(t, path, "a.txt", "one\ntwo\nfour\n")
 				commit(t, path, "more")
@@ -184,9 +177,7 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 			for _, way := range ways {
 				_, err := k.Merge(t.Context(), landing(path, way))
 				refused, is := errors.AsType[*CheckedOutError](err)
-				if !is || refused.Operation != c.in || !slices.Equal(refused.Files, c.files) || !strings.Contains(refused.Command, " refs/heads/"+branchName) {
-					t.Fatalf("%s: %+v, %v", way, refused, err)
-				}
+				testkit.Need(t, is && refused.Operation == c.in && slices.Equal(refused.Files, c.files) && strings.Contains(refused.Command, " refs/heads/"+branchName), "%s: %+v, %v", way, refused, err)
 			}
 			testkit.Equal(t, gitIn(t, repo, "rev-parse", "main", branchName), before, "a branch was moved")
 			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "a ref is left")
@@ -235,40 +226,31 @@ func TestConflicts(t *testing.T) {
 		clean(t, repo, path)
 		for range 2 {
 			got, err := k.Update(t.Context(), landing(path, ""))
-			if err != nil || !slices.Equal(got.Conflicts, want) {
-				t.Fatalf("%+v, %v", got, err)
-			}
-			if text := read(t, path, "a.txt"); !strings.Contains(text, "<<<<<<< ") || !strings.Contains(text, "main") || read(t, path, "added.txt") != "added\n" {
-				t.Errorf("a.txt is %q", text)
-			}
+			testkit.Need(t, err == nil && slices.Equal(got.Conflicts, want), "%+v, %v", got, err)
+			text := read(t, path, "a.txt")
+			testkit.True(t, strings.Contains(text, "<<<<<<< ") && strings.Contains(text, "main") && read(t, path, "added.txt") == "added\n", "a.txt is %q", text)
 			if out := gitIn(t, path, "status", "--porcelain", "--untracked-files=all"); !strings.Contains(out, "UU a.txt") || !strings.Contains(out, "A  added.txt") || !strings.Contains(out, "AA pic.bin") && !strings.Contains(out, "UU pic.bin") {
 				t.Errorf("status: %s", out)
 			}
 			testkit.FailsWith(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err(), ErrUnfinished, "again")
-			if st, err := k.Status(t.Context(), path, "", "main"); err != nil || !st.Merging || !slices.Equal(st.Conflicts, want) {
-				t.Errorf("status: %+v, %v", st, err)
-			}
+			st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+			testkit.True(t, st.Merging && slices.Equal(st.Conflicts, want), "status: %+v", st)
 			write(t, path, "a.txt", "half resolved\n")
 			write(t, path, "loose", "loose\n")
 			kept, err := k.Abort(t.Context(), path, nil)
-			if err != nil || show(t, repo, kept.Ref, "a.txt") != "half resolved\n" {
-				t.Fatalf("%+v, %v", kept, err)
-			}
+			testkit.Need(t, err == nil && show(t, repo, kept.Ref, "a.txt") == "half resolved\n", "%+v, %v", kept, err)
 			if out := gitIn(t, path, "status", "--porcelain"); out != "?? loose" || gitIn(t, path, "rev-parse", "HEAD") != head {
 				t.Errorf("after abort: %s", out)
 			}
-			if st, err := k.Status(t.Context(), path, "", "main"); err != nil || st.Merging || st.Conflicts != nil {
-				t.Errorf("status after abort: %+v, %v", st, err)
-			}
+			st = testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+			testkit.True(t, !st.Merging && st.Conflicts == nil, "status after abort: %+v", st)
 		}
 		testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
 		// The agent resolves it with git, and the merge goes through.
 		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
 		write(t, path, "a.txt", "both\n")
 		commit(t, path, "resolved")
-		if parents := gitIn(t, path, "show", "-s", "--format=%P"); parents != head+" "+main {
-			t.Errorf("parents %s", parents)
-		}
+		testkit.Equal(t, gitIn(t, path, "show", "-s", "--format=%P"), head+" "+main, "parents")
 		testkit.Get(k.Merge(t.Context(), landing(path, WaySquash))).Must(t)
 		testkit.Equal(t, show(t, repo, "main", "a.txt"), "both\n", "the resolution is not in main")
 		testkit.Equal(t, read(t, repo, "a.txt"), "both\n", "the resolution is not in main")
@@ -284,9 +266,7 @@ func TestUpdateAndRebase(t *testing.T) {
 	gitIn(t, repo, "mv", "a.txt", "renamed.txt")
 	main := commit(t, repo, "rename")
 	got, err := k.Update(t.Context(), landing(path, ""))
-	if err != nil || len(got.Conflicts) > 0 || read(t, path, "renamed.txt") != "one\ntwo\nthree\n" || isThere(filepath.Join(path, "a.txt")) {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	testkit.Need(t, err == nil && len(got.Conflicts) == 0 && read(t, path, "renamed.txt") == "one\ntwo\nthree\n" && !isThere(filepath.Join(path, "a.txt")), "%+v, %v", got, err)
 	clean(t, path)
 	if got, err = k.Rebase(t.Context(), landing(path, "")); err != nil || gitIn(t, path, "rev-parse", "HEAD^") != main || read(t, path, "renamed.txt") != "one\ntwo\nthree\n" {
 		t.Fatalf("%+v, %v", got, err)
@@ -324,9 +304,7 @@ func TestMergeSubmodule(t *testing.T) {
 	gitIn(t, path, "commit", "-q", "-m", "newer submodule")
 	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
 	testkit.Contains(t, gitIn(t, repo, "ls-tree", "main", "sub"), id, "the submodule")
-	if !isThere(filepath.Join(repo, "sub", "a.txt")) {
-		t.Error("the files of the submodule were touched")
-	}
+	testkit.True(t, isThere(filepath.Join(repo, "sub", "a.txt")), "the files of the submodule were touched")
 }
 
 // A target that is moved between the merge and its last step is not overwritten.
@@ -344,12 +322,8 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 				gitIn(t, repo, "update-ref", "refs/heads/main", moved)
 			}
 		}
-		if _, err := k.Merge(t.Context(), landing(path, way)); !errors.Is(err, ErrMoved) {
-			t.Fatal(err)
-		}
-		if gitIn(t, repo, "rev-parse", "main") != moved || gitIn(t, path, "rev-parse", "HEAD") != head || gitIn(t, repo, "for-each-ref", "refs/deepwork") != "" {
-			t.Errorf("%s: something was changed", way)
-		}
+		testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err(), ErrMoved)
+		testkit.True(t, gitIn(t, repo, "rev-parse", "main") == moved && gitIn(t, path, "rev-parse", "HEAD") == head && gitIn(t, repo, "for-each-ref", "refs/deepwork") == "", "%s: something was changed", way)
 		clean(t, repo, path)
 		testkit.Works(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err())
 		clean(t, repo, path)

@@ -28,31 +28,21 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 	gitIn(t, repo, "branch", "other", "refs/heads/main")
 	for _, branch := range []string{"other", "main"} {
 		gitIn(t, repo, "switch", "-q", branch)
-		if got, err := CurrentBranch(t.Context(), repo); err != nil || got != branch {
-			t.Errorf("the current branch is %q, %v, expected %s", got, err, branch)
-		}
+		testkit.Equal(t, testkit.Get(CurrentBranch(t.Context(), repo)).Must(t), branch, "the current branch")
 	}
-	if got, err := Branches(t.Context(), repo); err != nil || strings.Join(got, " ") != "main other" {
-		t.Errorf("the branches are %q, %v", got, err)
-	}
+	testkit.Equal(t, strings.Join(testkit.Get(Branches(t.Context(), repo)).Must(t), " "), "main other", "the branches")
 	for _, way := range ways {
 		k, path := attemptIn(t, repo)
-		if base := tip(path, "HEAD~1"); base != tip(repo, "refs/heads/main") {
-			t.Errorf("%s: it begins at %s", way, base)
-		}
+		testkit.Equal(t, tip(path, "HEAD~1"), tip(repo, "refs/heads/main"), "%s: it begins at", way)
 		write(t, repo, "lib/b.txt", string(way))
 		commit(t, repo, "meanwhile")
 		st, err := k.Status(t.Context(), path, "", "main")
-		if err != nil || st.Ahead != 1 || st.Behind != 1 || st.Elsewhere != "" {
-			t.Errorf("%s: %+v, %v", way, st, err)
-		}
+		testkit.True(t, err == nil && st.Ahead == 1 && st.Behind == 1 && st.Elsewhere == "", "%s: %+v, %v", way, st, err)
 		if _, err := k.Push(t.Context(), path, "main", true); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
 			t.Errorf("%s: pushed %v", way, err)
 		}
 		if way == WayRebase {
-			if _, err := k.Rebase(t.Context(), landing(path, "")); err != nil {
-				t.Error(err)
-			}
+			testkit.Works(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err())
 		} else if r, err := k.Update(t.Context(), landing(path, "")); err != nil || len(r.Conflicts) > 0 {
 			t.Errorf("%s: %+v, %v", way, r, err)
 		}
@@ -60,12 +50,8 @@ func TestField07_NamesLikeBranches(t *testing.T) {
 			t.Errorf("%s: %v", way, err)
 		}
 		clean(t, repo, path)
-		if tip(repo, "refs/tags/main") != tip(repo, "refs/heads/other~1") {
-			t.Error("a tag was moved")
-		}
-		if kept := remove(t, k); kept.Ref != "" {
-			t.Errorf("kept %+v", kept)
-		}
+		testkit.Equal(t, tip(repo, "refs/tags/main"), tip(repo, "refs/heads/other~1"), "a tag was moved")
+		testkit.Equal(t, remove(t, k).Ref, "", "kept")
 		if at, err := tryGit(repo, "rev-parse", "--verify", "--quiet", "refs/heads/"+branchName); err == nil {
 			t.Errorf("%s: the merged branch stays, at %s", way, at)
 		}
@@ -83,13 +69,11 @@ func TestField07_BranchInTheWay(t *testing.T) {
 	gitIn(t, remote, "branch", "deepwork", "main")
 	gitIn(t, repo, "remote", "add", "origin", remote)
 	k, path := attemptIn(t, repo)
-	_, err := k.Push(t.Context(), path, "origin", false)
-	expectError(t, err, ErrRejected, "attempts.branch_prefix")
+	expectError(t, testkit.Get(k.Push(t.Context(), path, "origin", false)).Err(), ErrRejected, "attempts.branch_prefix")
 	remove(t, k)
 	gitIn(t, repo, "branch", "-q", "-D", branchName)
 	gitIn(t, repo, "branch", "deepwork")
-	_, err = k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
-	expectError(t, err, nil, "git branch -m deepwork NEW-NAME")
+	expectError(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Err(), nil, "git branch -m deepwork NEW-NAME")
 	nothingLeft(t, k)
 }
 

@@ -40,15 +40,11 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	head := gitIn(t, path, "rev-parse", "HEAD")
 	index := read(t, gitIn(t, path, "rev-parse", "--git-path", "index"))
 	k.at = func(point string) {
-		if point == "rescue ref" && read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) != index {
-			t.Error("the worktree's own index was touched")
-		}
+		testkit.True(t, point != "rescue ref" || read(t, gitIn(t, path, "rev-parse", "--git-path", "index")) == index, "the worktree's own index was touched")
 	}
 
 	r := remove(t, k)
-	if r.Ref != "refs/deepwork/rescue/"+attemptID || gitIn(t, repo, "rev-parse", r.Ref) != r.Commit {
-		t.Fatalf("kept as %+v", r)
-	}
+	testkit.Need(t, r.Ref == "refs/deepwork/rescue/"+attemptID && gitIn(t, repo, "rev-parse", r.Ref) == r.Commit, "kept as %+v", r)
 	for _, name := range awkward {
 		testkit.Equal(t, show(t, repo, r.Commit, name), "content of "+name, "%q holds", name)
 	}
@@ -59,9 +55,7 @@ func TestStagedUnstagedAndUntrackedWorkIsKept(t *testing.T) {
 	testkit.Equal(t, show(t, repo, r.Commit+"^2", "staged-only"), "was staged, then deleted", "a file that was only staged is lost")
 	all := files(t, repo, r.Commit)
 	for _, gone := range []string{"lib/b.txt", "other.log", "node_modules/x/y.js", ".git"} {
-		if slices.Contains(all, gone) {
-			t.Errorf("%s is in the rescue commit", gone)
-		}
+		testkit.True(t, !slices.Contains(all, gone), "%s is in the rescue commit", gone)
 	}
 	testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%an <%ae>", r.Commit), "deepwork <deepwork@localhost>", "it is by")
 	sound(t, repo, 0)
@@ -74,9 +68,7 @@ func TestCommitsStayAndEmptyBranchesGo(t *testing.T) {
 	path := create(t, k, repo)
 	write(t, path, "done", "x")
 	tip := commit(t, path, "work")
-	if r := remove(t, k); r.Ref != "" {
-		t.Errorf("kept %+v, though all is committed", r)
-	}
+	testkit.Equal(t, remove(t, k).Ref, "", "kept, though all is committed")
 	testkit.Equal(t, gitIn(t, repo, "rev-parse", branchName), tip, "the branch lost its commit")
 	sound(t, repo, 0)
 }
@@ -122,9 +114,7 @@ func TestCommitsOnNoBranchAreKept(t *testing.T) {
 	gitIn(t, path, "update-ref", "refs/worktree/mine", gitIn(t, path, "commit-tree", "-m", "private", "HEAD^{tree}"))
 	private := gitIn(t, path, "rev-parse", "refs/worktree/mine")
 	r := remove(t, k)
-	if r.Ref == "" {
-		t.Fatal("nothing was kept")
-	}
+	testkit.Need(t, r.Ref != "", "nothing was kept")
 	testkit.Equal(t, gitIn(t, repo, "rev-parse", r.Commit+"^1"), head, "the first parent is not HEAD")
 	for _, id := range []string{left, private} {
 		testkit.Works(t, testkit.Get(tryGit(repo, "merge-base", "--is-ancestor", id, r.Commit)).Err(), "commit %s is lost", id)
@@ -161,9 +151,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 		if _, err := tryGit(path, "rebase", "--autostash", "main"); err == nil {
 			t.Fatal("there is no conflict")
 		}
-		if read(t, path, "lib/b.txt") != "bee\n" {
-			t.Fatal("it was not stashed")
-		}
+		testkit.Need(t, read(t, path, "lib/b.txt") == "bee\n", "it was not stashed")
 		r := remove(t, k)
 		found := false
 		for _, id := range strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", r.Commit)) {
@@ -171,9 +159,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 				found = true
 			}
 		}
-		if !found {
-			t.Error("what rebase had stashed is lost")
-		}
+		testkit.True(t, found, "what rebase had stashed is lost")
 		sound(t, repo, 0)
 	})
 	t.Run("orphan", func(t *testing.T) {
@@ -232,17 +218,11 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			testkit.Equal(t, read(t, path, "mine"), "work", "something was changed")
 			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "something was changed")
 			kept, discarded, err := k.Remove(t.Context(), attemptID, true, nil)
-			if err != nil || len(kept) != 1 || len(discarded) != 1 {
-				t.Fatalf("kept %+v, discarded %+v, %v", kept, discarded, err)
-			}
+			testkit.Need(t, err == nil && len(kept) == 1 && len(discarded) == 1, "kept %+v, discarded %+v, %v", kept, discarded, err)
 			for _, file := range files(t, repo, kept[0].Commit) {
-				if strings.HasPrefix(file, "nested") {
-					t.Errorf("%s is kept", file)
-				}
+				testkit.True(t, !strings.HasPrefix(file, "nested"), "%s is kept", file)
 			}
-			if show(t, repo, kept[0].Commit, "mine") != "work" || strings.Contains(name, "folder") && show(t, repo, kept[0].Commit, "lib/c.txt") != "c" {
-				t.Error("the worktree's own work is lost")
-			}
+			testkit.True(t, show(t, repo, kept[0].Commit, "mine") == "work" && (!strings.Contains(name, "folder") || show(t, repo, kept[0].Commit, "lib/c.txt") == "c"), "the worktree's own work is lost")
 			nothingLeft(t, k)
 		})
 	}
@@ -295,9 +275,7 @@ func TestSubmodules(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	gitIn(t, path, "submodule", "update", "-q", "--init", "sub")
-	if r := remove(t, k); r.Ref != "" {
-		t.Errorf("kept %v: %s", r, gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
-	}
+	testkit.Equal(t, remove(t, k).Ref, "", "kept")
 	path = create(t, k, repo)
 	gitIn(t, path, "submodule", "update", "-q", "--init", "sub")
 	sub := filepath.Join(path, "sub")
@@ -327,9 +305,8 @@ func TestSubmodules(t *testing.T) {
 	must(t, os.Remove(filepath.Join(sub, "inner", "new")))
 	gitIn(t, sub, "push", "-q", "origin", "HEAD:refs/heads/sub") // as it was told
 	gitIn(t, path, "add", "sub")
-	if r := remove(t, k); r.Ref == "" || !strings.Contains(gitIn(t, repo, "ls-tree", r.Commit, "sub"), gitIn(t, lib, "rev-parse", "sub")) {
-		t.Errorf("the submodule's new commit is lost: %+v", r)
-	}
+	r := remove(t, k)
+	testkit.True(t, r.Ref != "" && strings.Contains(gitIn(t, repo, "ls-tree", r.Commit, "sub"), gitIn(t, lib, "rev-parse", "sub")), "the submodule's new commit is lost: %+v", r)
 }
 
 // Files are kept as git add stores them. Line ends are no work, and a filter of the repository does not
@@ -345,12 +322,9 @@ func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	gitIn(t, repo, "config", "filter.up.clean", "touch "+mark+"; tr a-z A-Z")
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
-	if got := read(t, path, "t.crlf"); got != "a\r\nb\r\n" {
-		t.Fatalf("checked out as %q", got)
-	}
-	if r := remove(t, k); r.Ref != "" {
-		t.Errorf("line ends were taken for work: %s", gitIn(t, repo, "diff", "--stat", r.Commit+"^", r.Commit))
-	}
+	got := read(t, path, "t.crlf")
+	testkit.Need(t, got == "a\r\nb\r\n", "checked out as %q", got)
+	testkit.Equal(t, remove(t, k).Ref, "", "line ends were taken for work")
 	path = create(t, k, repo)
 	for _, name := range []string{"new.up", "new.bad", "binary"} {
 		write(t, path, name, "\x00\x01\r\n\n\r\xff"+name)
@@ -359,9 +333,7 @@ func TestFilesAreKeptAsGitStoresThem(t *testing.T) {
 	for _, name := range []string{"new.up", "new.bad", "binary"} {
 		testkit.Equal(t, show(t, repo, r.Commit, name), "\x00\x01\r\n\n\r\xff"+name, "%s holds", name)
 	}
-	if isThere(mark) {
-		t.Error("the repository's filter ran")
-	}
+	testkit.True(t, !isThere(mark), "the repository's filter ran")
 }
 
 func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
@@ -373,9 +345,7 @@ func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 	k, _ := newKeeper(t)
 	path := create(t, k, repo)
 	gitIn(t, path, "sparse-checkout", "set", "--no-cone", "/*", "!/big/")
-	if isThere(filepath.Join(path, "big")) {
-		t.Fatal("it is not sparse")
-	}
+	testkit.Need(t, !isThere(filepath.Join(path, "big")), "it is not sparse")
 	gitIn(t, path, "update-index", "--assume-unchanged", "a.txt")
 	gitIn(t, path, "update-index", "--skip-worktree", "lib/b.txt")
 	write(t, path, "a.txt", "hidden change")
@@ -405,14 +375,11 @@ func TestNothingIsRemovedWhileInUse(t *testing.T) {
 		t.Errorf("locked: got %v", err)
 	}
 	// What was refused is not finished behind anybody's back.
-	if did, err := k.Recover(t.Context(), func(string) bool { return true }); len(did) > 0 || err != nil {
-		t.Errorf("recovered %v, %v", did, err)
-	}
+	did := testkit.Get(k.Recover(t.Context(), func(string) bool { return true })).Must(t)
+	testkit.True(t, len(did) == 0, "recovered %v", did)
 	testkit.Equal(t, read(t, path, "new"), "work", "the work is gone")
 	gitIn(t, repo, "worktree", "unlock", path)
-	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
-		t.Error("the work is lost")
-	}
+	testkit.Equal(t, show(t, repo, remove(t, k).Commit, "new"), "work", "the work is lost")
 }
 
 func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
@@ -468,9 +435,7 @@ func TestWhatCannotBeKeptIsNotRemoved(t *testing.T) {
 	}
 	testkit.Equal(t, read(t, path, "new"), "work", "the work is gone")
 	must(t, os.Rename(away, repo))
-	if r := remove(t, k); show(t, repo, r.Commit, "new") != "work" {
-		t.Error("the work is lost")
-	}
+	testkit.Equal(t, show(t, repo, remove(t, k).Commit, "new"), "work", "the work is lost")
 }
 
 func TestRepositoriesWithSHA256(t *testing.T) {
@@ -488,8 +453,6 @@ func TestRepositoriesWithSHA256(t *testing.T) {
 	os.Remove(filepath.Join(path, "b"))
 	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, gitIn(t, repo, "rev-parse", "HEAD"), "")).Must(t).Changed, []string{"a", "b"}, "status")
 	r := remove(t, k)
-	if show(t, repo, r.Commit, "a") != "changed" || slices.Contains(files(t, repo, r.Commit), "b") {
-		t.Error("work is lost")
-	}
+	testkit.True(t, show(t, repo, r.Commit, "a") == "changed" && !slices.Contains(files(t, repo, r.Commit), "b"), "work is lost")
 	sound(t, repo, 0)
 }

@@ -31,9 +31,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 	}
 	write(t, k.folder(attemptID), "notes", "beside")
 	want, _, err := k.Remove(t.Context(), attemptID, false, nil)
-	if err != nil || len(want) != 3 {
-		t.Fatalf("%+v %v", want, err)
-	}
+	testkit.Need(t, err == nil && len(want) == 3, "%+v %v", want, err)
 	write(t, filepath.Join(k.folder(attemptID[:35]+"1"), "web"), "new", "another's")
 	if _, _, err := k.Remove(t.Context(), attemptID[:35]+"1", false, nil); err != nil {
 		t.Fatal(err)
@@ -46,9 +44,7 @@ func TestRescuesAreListedLater(t *testing.T) {
 		found[g] = true
 	}
 	for _, w := range want {
-		if w.Ref != "" && !found[w] {
-			t.Errorf("%+v is not among %+v", w, got)
-		}
+		testkit.True(t, w.Ref == "" || found[w], "%+v is not among %+v", w, got)
 	}
 	testkit.Equal(t, len(got), 3, "were kept, and listed are %+v", got)
 	if got, err = k.Rescues(t.Context(), attemptID, []string{other}); err != nil || len(got) > 0 {
@@ -69,9 +65,8 @@ func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
 	if did, err := other.Recover(t.Context(), nobody); len(did) > 0 || err != nil || !isThere(filepath.Join(path, "a.txt")) {
 		t.Fatalf("it took another's: %v, %v", did, err)
 	}
-	if r, err := other.Inspect(t.Context(), nil); err != nil || len(r.Findings) > 0 {
-		t.Errorf("another's is a fault: %+v, %v", r, err)
-	}
+	r := testkit.Get(other.Inspect(t.Context(), nil)).Must(t)
+	testkit.True(t, len(r.Findings) == 0, "another's is a fault: %+v", r)
 	if did, err := k.Recover(t.Context(), nobody); len(did) != 1 || err != nil || isThere(path) {
 		t.Errorf("its own it left: %v, %v", did, err)
 	}
@@ -88,9 +83,7 @@ func TestCreateAgainAfterTheConfigWasEdited(t *testing.T) {
 	edited := tree(repo)
 	edited.Copy, edited.Setup = []string{"a.txt"}, []string{"false"}
 	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{edited}, nil)
-	if err != nil || len(done) != 1 || done[0].Path != path || read(t, path, "new") != "work" {
-		t.Errorf("%+v, %v", done, err)
-	}
+	testkit.True(t, err == nil && len(done) == 1 && done[0].Path == path && read(t, path, "new") == "work", "%+v, %v", done, err)
 }
 
 // setTraps has a repository run a program that leaves a mark, by each hook and setting for which git
@@ -194,9 +187,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 	}
 	check := func(what string, err error) {
 		t.Helper()
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Works(t, err, "%s", what)
 		if isThere(mark) {
 			t.Errorf("%s: a program of the repository ran", what)
 			os.Remove(mark)
@@ -225,9 +216,7 @@ func TestARepositoryRunsNothing(t *testing.T) {
 		os.Remove(users)
 		_, err := k.Merge(t.Context(), landing(path, way))
 		check(string(way), err)
-		if !isThere(users) {
-			t.Errorf("%s: the commit is not signed as the user's", way)
-		}
+		testkit.True(t, isThere(users), "%s: the commit is not signed as the user's", way)
 	}
 	commitIn(path, "d-ours", "ours\n")
 	commitIn(repo, "a.txt", "theirs\n")
@@ -270,21 +259,16 @@ func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
 	path := done[0].Path
 	testkit.Equal(t, read(t, path, ".env"), "SECRET=1", "a copy is wrong")
 	testkit.Equal(t, read(t, path, "node_modules/pkg/deep/x.js"), "x", "a copy is wrong")
-	if isThere(filepath.Join(path, "node_modules/pkg/.git")) {
-		t.Error("a repository's own files were copied")
-	}
+	testkit.True(t, !isThere(filepath.Join(path, "node_modules/pkg/.git")), "a repository's own files were copied")
 	testkit.Contains(t, logged.String(), "missing.env", "a missing file was not told")
 	if runtime.GOOS != "windows" {
 		for name, mode := range map[string]os.FileMode{".env": 0o600, "tool.log": 0o755} {
 			testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(path, name))).Must(t).Mode().Perm(), mode)
 		}
 	}
-	if st, err := k.Status(t.Context(), path, "", "main"); err != nil || len(st.Changed) > 0 {
-		t.Errorf("copies count as changes: %+v, %v", st, err)
-	}
-	if r := remove(t, k); r.Ref != "" {
-		t.Errorf("copies were kept: %+v", r)
-	}
+	st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+	testkit.True(t, len(st.Changed) == 0, "copies count as changes: %+v", st)
+	testkit.Equal(t, remove(t, k).Ref, "", "copies were kept")
 }
 
 func TestCopiesOfAFolderInside(t *testing.T) {
@@ -341,9 +325,7 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 			if _, err := k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil); !errors.Is(err, ErrOutside) || !strings.Contains(err.Error(), c.copy) {
 				t.Errorf("got %v", err)
 			}
-			if isThere(filepath.Join(outside, "file")) {
-				t.Error("it was written outside")
-			}
+			testkit.True(t, !isThere(filepath.Join(outside, "file")), "it was written outside")
 			nothingLeft(t, k)
 			sound(t, repo, 0)
 		})
@@ -363,9 +345,7 @@ func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
 		done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tr}, nil)).Must(t)
 		path := done[0].Path
 		testkit.Equal(t, testkit.Get(os.Readlink(filepath.Join(path, "node_modules/.bin/x"))).Must(t), "../real/x", "a symlink inside")
-		if isThere(filepath.Join(path, "node_modules/secret")) || !strings.Contains(logged.String(), "leads out") {
-			t.Error("a symlink that leads outside was copied, or silently left out")
-		}
+		testkit.True(t, !isThere(filepath.Join(path, "node_modules/secret")) && strings.Contains(logged.String(), "leads out"), "a symlink that leads outside was copied, or silently left out")
 		testkit.Equal(t, read(t, path, "my.log"), "x", "a copy is wrong")
 		testkit.Equal(t, read(t, path, "tracked"), "copied over", "a copy is wrong")
 	})

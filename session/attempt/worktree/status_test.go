@@ -21,9 +21,7 @@ func TestStatus(t *testing.T) {
 	check := func(target string, want Status) {
 		t.Helper()
 		got := testkit.Get(k.Status(t.Context(), path, base, target)).Must(t)
-		if !got.Exists || got.Ahead != want.Ahead || got.Behind != want.Behind || !slices.Equal(got.Changed, want.Changed) {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
+		testkit.True(t, got.Exists && got.Ahead == want.Ahead && got.Behind == want.Behind && slices.Equal(got.Changed, want.Changed), "got %+v, want %+v", got, want)
 	}
 	check("main", Status{})
 	write(t, path, "committed", "1")
@@ -56,9 +54,8 @@ func TestStatus(t *testing.T) {
 	gitIn(t, path, "merge", "-q", "main", "-m", "merge")
 	check("main", Status{Ahead: 2, Changed: want})
 
-	if st, err := k.Status(t.Context(), path+"-none", base, "main"); err != nil || st.Exists {
-		t.Errorf("of no folder: %+v, %v", st, err)
-	}
+	st := testkit.Get(k.Status(t.Context(), path+"-none", base, "main")).Must(t)
+	testkit.True(t, !st.Exists, "of no folder: %+v", st)
 	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree, "of a plain folder")
 	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "", "a base that is no commit was taken")
 }
@@ -75,9 +72,7 @@ func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
 	path := create(t, k, repo)
 	os.Remove(filepath.Join(path, ".git"))
 	st, err := k.Status(t.Context(), path, "", "main")
-	if err != nil || len(st.Changed) != 0 {
-		t.Errorf("got %+v, %v", st, err)
-	}
+	testkit.True(t, err == nil && len(st.Changed) == 0, "got %+v, %v", st, err)
 	os.RemoveAll(k.journal)
 	if st, err := k.Status(t.Context(), path, "", "main"); !errors.Is(err, ErrNoWorktree) {
 		t.Errorf("got %+v, %v", st, err)
@@ -108,40 +103,27 @@ func TestDiff(t *testing.T) {
 	indexAt := gitIn(t, path, "rev-parse", "--git-path", "index")
 	index := read(t, indexAt)
 	text, truncated, err := k.Diff(t.Context(), path, "", "main", nil, 0)
-	if err != nil || truncated {
-		t.Fatal(truncated, err)
-	}
+	testkit.Need(t, err == nil && !truncated, "%v %v", truncated, err)
 	testkit.ContainsAll(t, text, []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"}, "the diff lacks")
 	for _, not := range []string{"ignored", "upstream", "\x1b"} {
-		if strings.Contains(text, not) {
-			t.Errorf("the diff has %q", not)
-		}
+		testkit.True(t, !strings.Contains(text, not), "the diff has %q", not)
 	}
-	if read(t, indexAt) != index || isThere(indexAt+".lock") {
-		t.Error("the worktree's index was touched")
-	}
+	testkit.True(t, read(t, indexAt) == index && !isThere(indexAt+".lock"), "the worktree's index was touched")
 	only := func(paths ...string) string {
 		t.Helper()
 		text, _, err := k.Diff(t.Context(), path, "", "main", paths, 0)
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, err)
 		return text
 	}
-	if got := only("untracked *.txt"); !strings.Contains(got, "+new") || strings.Contains(got, "other") {
-		t.Errorf("a path was taken for a pattern: %s", got)
-	}
+	got := only("untracked *.txt")
+	testkit.True(t, strings.Contains(got, "+new") && !strings.Contains(got, "other"), "a path was taken for a pattern: %s", got)
 	testkit.Equal(t, only("*.txt"), "", "a path was taken for a pattern")
-	if got := only("other.txt", "./lib/"); !strings.Contains(got, "+other") || strings.Contains(got, "TWO") {
-		t.Errorf("of two paths: %s", got)
-	}
+	got = only("other.txt", "./lib/")
+	testkit.True(t, strings.Contains(got, "+other") && !strings.Contains(got, "TWO"), "of two paths: %s", got)
 	testkit.Equal(t, only("."), text, "of . there is less")
 	for n := 1; n < len(text); n += 7 {
 		part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, n)
-		if err != nil || !truncated || len(part) > n || !strings.HasPrefix(text, part) ||
-			strings.Contains(text[:n], "\n") && !strings.HasSuffix(part, "\n") {
-			t.Fatalf("at %d bytes: %q, %v, %v", n, part, truncated, err)
-		}
+		testkit.Need(t, err == nil && truncated && len(part) <= n && strings.HasPrefix(text, part) && (!strings.Contains(text[:n], "\n") || strings.HasSuffix(part, "\n")), "at %d bytes: %q, %v, %v", n, part, truncated, err)
 		n *= 2
 	}
 	if part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, len(text)); err != nil || truncated || part != text {
@@ -261,4 +243,39 @@ func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 	expectChanged(t, k, path, "release", "a.txt", "new.txt")
 	testkit.Get(k.Merge(t.Context(), l)).Must(t)
 	expectChanged(t, k, path, "release", "a.txt", "new.txt")
+}
+
+// Commit commits what agents have left, as the user, without copies that git does not ignore; it ends a merge whose conflicts
+// are resolved, and refuses one with conflicts.
+func TestCommitWhatIsLeft(t *testing.T) {
+	asUser(t, "")
+	repo := newRepo(t)
+	write(t, repo, "secret", "s\n")
+	k, _ := newKeeper(t)
+	made := testkit.Get(k.Create(t.Context(), "a1", branchName, []Tree{{RepoID: "r", Name: "repo", Repo: repo, TargetBranch: "main", Copy: []string{"secret"}}}, nil)).Must(t)
+	path := made[0].Path
+	before := gitIn(t, path, "rev-parse", "HEAD")
+	testkit.Must(t, k.Commit(t.Context(), path, "nothing"))
+	testkit.Equal(t, gitIn(t, path, "rev-parse", "HEAD"), before, "a commit of nothing")
+	write(t, path, "a.txt", "theirs\n")
+	write(t, path, "new dir/new.txt", "n\n")
+	testkit.Must(t, k.Commit(t.Context(), path, "left"))
+	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only"), "Una User left\n\na.txt\nnew dir/new.txt")
+	testkit.Equal(t, gitIn(t, path, "status", "--porcelain"), "?? secret")
+	inside := filepath.Join(path, "vendor", "theirs")
+	testkit.Must(t, os.CopyFS(inside, os.DirFS(newRepo(t))))
+	testkit.Fails(t, k.Commit(t.Context(), path, "left"), inside+" is a git repository of its own")
+	testkit.Must(t, os.RemoveAll(inside))
+
+	testkit.Must(t, os.Remove(filepath.Join(repo, "secret"))) // else it is committed there
+	write(t, repo, "a.txt", "ours\n")
+	commit(t, repo, "meanwhile")
+	landed := testkit.Get(k.Update(t.Context(), landing(path, WayMerge))).Must(t)
+	testkit.Equal(t, len(landed.Conflicts), 1)
+	testkit.FailsWith(t, k.Commit(t.Context(), path, "left"), ErrUnfinished)
+	gitIn(t, path, "checkout", "-q", "--ours", "a.txt") // which changes nothing
+	gitIn(t, path, "add", "a.txt")
+	testkit.Must(t, k.Commit(t.Context(), path, "left"))
+	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	testkit.Equal(t, show(t, repo, "main", "a.txt"), "theirs\n")
 }

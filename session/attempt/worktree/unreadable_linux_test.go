@@ -35,15 +35,12 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 			at := filepath.Join(path, c.path)
 			must(t, os.Chmod(at, 0))
 			_, _, err := k.Remove(t.Context(), attemptID, false, nil)
-			if !errors.Is(err, ErrNotKept) || !strings.Contains(err.Error(), c.path) {
-				t.Errorf("got %v", err)
-			}
+			testkit.True(t, errors.Is(err, ErrNotKept) && strings.Contains(err.Error(), c.path), "got %v", err)
 			os.Chmod(at, 0o755)
 			testkit.Equal(t, read(t, path, "secret"), "s", "work is gone")
 			testkit.Equal(t, read(t, path, "closed/x"), "x", "work is gone")
-			if r := remove(t, k); show(t, repo, r.Commit, "secret") != "s" || show(t, repo, r.Commit, "closed/x") != "x" {
-				t.Error("work is lost")
-			}
+			r := remove(t, k)
+			testkit.True(t, show(t, repo, r.Commit, "secret") == "s" && show(t, repo, r.Commit, "closed/x") == "x", "work is lost")
 		})
 	}
 }
@@ -61,9 +58,7 @@ func asNobody(t *testing.T) {
 	cmd.Env = append(os.Environ(), unreadableEnv+"=1", "TMPDIR="+filepath.Join(dir, "tmp"), fmt.Sprintf("GOTMPDIR=%s", filepath.Join(dir, "tmp")))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()+"/") {
-		t.Errorf("%v\n%s", err, out)
-	}
+	testkit.True(t, err == nil && strings.Contains(string(out), "--- PASS: "+t.Name()+"/"), "%v\n%s", err, out)
 }
 
 // A repository that this user may not write to is named, with what has to be writable; nothing is left.
@@ -80,15 +75,12 @@ func TestField12_RepositoryThatIsReadOnly(t *testing.T) {
 			write(t, repo, "lib/b.txt", "meanwhile\n")
 			commit(t, repo, "meanwhile")
 			readOnly(t, filepath.Join(repo, ".git", folder))
-			_, err := k.Merge(t.Context(), landing(path, WayMerge))
-			expectError(t, err, nil, "git may not write to the repository")
+			expectError(t, testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Err(), nil, "git may not write to the repository")
 			if folder == "objects" {
-				_, _, err = k.Remove(t.Context(), attemptID, false, nil)
+				_, _, err := k.Remove(t.Context(), attemptID, false, nil)
 				expectError(t, err, ErrNotKept, "git may not write to the repository")
 			}
-			if read(t, path, "loose.txt") != "work" {
-				t.Error("the work is gone")
-			}
+			testkit.Equal(t, read(t, path, "loose.txt"), "work", "the work is gone")
 		})
 	}
 }

@@ -77,13 +77,9 @@ func TestStatementsKnowNoDatabase(t *testing.T) {
 			if text != "" {
 				words++
 			}
-			if names.MatchString(text) {
-				t.Errorf("%s names a database: %.100s", dir, text)
-			}
+			testkit.True(t, !names.MatchString(text), "%s names a database: %.100s", dir, text)
 			return true
 		})
 	})
-	if words < 5000 {
-		t.Errorf("only %d names and texts were looked at", words)
-	}
+	testkit.True(t, words >= 5000, "only %d names and texts were looked at", words)
 }

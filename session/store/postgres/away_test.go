@@ -77,6 +77,8 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 					t.Errorf("%s, when it is back: %v", what, err)
 				}
 			}
+			must(t, s.Close(t.Context()))
+			testkit.FailsWith(t, calls["board"](t.Context()), task.ErrClosed)
 		})
 	}
 }
@@ -101,16 +103,12 @@ func TestAnUnknownOutcomeWhileTheDatabaseIsAway(t *testing.T) {
 			<-caught
 			testkit.Until(t, "it knows", func() bool { return !ready(s) })
 			for _, err := range []error{second(r.ReadSession(t.Context(), id, 1)), second(r.WriteSession(t.Context(), transition(id, 2)))} {
-				if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) {
-					t.Error(err)
-				}
+				testkit.True(t, errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrPending), "%v", err)
 			}
 			proxy.Refuse(false)
 			testkit.Until(t, "it can be read", func() bool { return second(r.ReadSession(t.Context(), id, 1)) == nil })
 			now := testkit.Get(r.ReadSession(t.Context(), id, -1)).Must(t)
-			if (now.Revision == 2) != made {
-				t.Errorf("the session has revision %d", now.Revision)
-			}
+			testkit.Equal(t, now.Revision == 2, made, "the session has revision %d", now.Revision)
 			if written, err := r.WriteSession(t.Context(), transition(id, 2)); written == made || err != nil {
 				t.Errorf("the same transition again: %v, %v", written, err)
 			}
@@ -144,12 +142,12 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 // The errors of settings that are wrong say what can be done.
 func TestSettingsThatTheServerRefuses(t *testing.T) {
 	t.Parallel()
-	server := pgtest.New(t)
+	url := pgtest.URL(t)
 	for change, want := range map[string][2]string{
 		"the database": {"/postgres?", "/nothere?"},
 		"the role":     {"postgres@", "nobody@"},
 	} {
-		s := openAt(t, strings.Replace(server.URL(), want[0], want[1], 1))
+		s := openAt(t, strings.Replace(url, want[0], want[1], 1))
 		if err := s.Open(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "correct ") || strings.Count(err.Error(), s.Where()) != 1 {
 			t.Errorf("%s: %v", change, err)
 		}

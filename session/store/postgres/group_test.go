@@ -166,8 +166,6 @@ func TestACallOfAGroupThatEnds(t *testing.T) {
 	database{s}.lead(leading, time.Now(), []*member{a, b})
 	<-b.turn
 	for i, m := range []*member{a, b} {
-		if m.err != nil || m.made == nil || !*m.made {
-			t.Errorf("member %d: made %v, %v", i, m.made, m.err)
-		}
+		testkit.True(t, m.err == nil && m.made != nil && *m.made, "member %d: made %v, %v", i, m.made, m.err)
 	}
 }

@@ -18,9 +18,7 @@ import (
 func touched(t *testing.T, s *Store, root string) (version string) {
 	t.Helper()
 	found := testkit.Get(s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)).Must(t)
-	if !found {
-		t.Fatalf("the place %s has no row", root)
-	}
+	testkit.Need(t, found, "the place %s has no row", root)
 	return version
 }
 
@@ -43,9 +41,7 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 		before := touched(t, one, "/srv/shop")
 		must(t, next.look())
 		after := touched(t, one, "/srv/shop")
-		if after == before {
-			t.Error("it was not touched after ten seconds")
-		}
+		testkit.True(t, after != before, "it was not touched after ten seconds")
 		must(t, errors.Join(one.look(), two.look()))
 		testkit.Equal(t, touched(t, one, "/srv/shop"), after, "both have touched it")
 	}
@@ -70,9 +66,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 		far.Root = "/far"
 		s := testkit.Get(Open(far)).Must(t)
 		defer s.Close(t.Context())
-		if used, err := s.Elsewhere(t.Context()); used != want || err != nil {
-			t.Errorf("another place uses the project: %v, %v", used, err)
-		}
+		testkit.Equal(t, testkit.Get(s.Elsewhere(t.Context())).Must(t), want, "another place uses the project")
 	}
 	here := task.Place{MachineID: o.Machine, Root: o.Root}
 	testkit.Equal(t, gone(here), unknownFor, "a place that nobody knows is gone for")
@@ -85,24 +79,21 @@ func TestPlacesThatAreGone(t *testing.T) {
 	}
 	s := enter()
 	elsewhere(true)
-	if used, err := s.Elsewhere(t.Context()); used || err != nil {
-		t.Errorf("its own place is another one: %v, %v", used, err)
-	}
+	used := testkit.Get(s.Elsewhere(t.Context())).Must(t)
+	testkit.True(t, !used, "its own place is another one: %v", used)
 	alone = false
 	must(t, s.Close(t.Context()))
 	testkit.Equal(t, gone(here), 0, "a place with another process is gone for")
 	s = enter()
 	alone = true
 	must(t, s.Close(t.Context()))
-	if got := gone(here); got <= 0 || got > time.Minute {
-		t.Errorf("a place that was left is gone for %v", got)
-	}
+	got := gone(here)
+	testkit.True(t, got > 0 && got <= time.Minute, "a place that was left is gone for %v", got)
 	elsewhere(false)
 	s = enter()
 	change(t, asker, `UPDATE @places SET until = clock_timestamp() - interval '1 hour'`)
-	if got := gone(here); got < time.Hour || got > 2*time.Hour {
-		t.Errorf("a place whose processes were killed is gone for %v", got)
-	}
+	got = gone(here)
+	testkit.True(t, got >= time.Hour && got <= 2*time.Hour, "a place whose processes were killed is gone for %v", got)
 	must(t, s.look()) // they were not: they were cut off
 	testkit.Equal(t, gone(here), 0, "a place that is back is gone for")
 	must(t, s.Close(t.Context()))
@@ -117,9 +108,7 @@ func TestPlacesThatAreForgotten(t *testing.T) {
 	}
 	must(t, s.look())
 	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
-		if is, err := s.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root}); is != want || err != nil {
-			t.Errorf("%s is known: %v, %v", root, is, err)
-		}
+		testkit.Equal(t, testkit.Get(s.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root})).Must(t), want, "%s is known", root)
 	}
 }
 
@@ -132,9 +121,8 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 	b := s.Database().Board()
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
 	made := listed(t, b)["shop"].CreatedAt
-	if old := time.Since(made); old.Abs() > 5*time.Minute {
-		t.Errorf("the project was made at %v, %v ago", made, old)
-	}
+	old := time.Since(made)
+	testkit.True(t, old.Abs() <= 5*time.Minute, "the project was made at %v, %v ago", made, old)
 }
 
 // What is known of a transaction whose reply was lost.
@@ -149,9 +137,7 @@ func TestOutcomes(t *testing.T) {
 			within(id)
 			return end
 		})
-		if err != end {
-			t.Fatal(err)
-		}
+		testkit.Need(t, err == end, "%v", err)
 		return id
 	}
 	nothing := func(commit) {}

@@ -77,24 +77,18 @@ func TestATransitionWithoutAReply(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				written, err := cut.WriteSession(ctx, w)
-				if written || !errors.Is(err, store.ErrPending) {
-					t.Errorf("written %v, %v", written, err)
-				}
+				testkit.True(t, !written && errors.Is(err, store.ErrPending), "written %v, %v", written, err)
 				<-caught
 				testkit.Equal(t, revisionOf(t, direct, id) == before+1, made[how], "it was made")
 				written, err = cut.WriteSession(t.Context(), w) // the same transition again
-				if written == made[how] || err != nil && !errors.Is(err, store.ErrExists) {
-					t.Errorf("again: written %v, %v", written, err)
-				}
+				testkit.True(t, written != made[how] && (err == nil || errors.Is(err, store.ErrExists)), "again: written %v, %v", written, err)
 				next := transition(id, before+2)
 				must(t, second(cut.WriteSession(t.Context(), next)))
 				if how == "delayed" { // what was on its way arrives
 					time.Sleep(3 * time.Second)
 				}
 				testkit.Equal(t, revisionOf(t, direct, id), before+2, "at last it has revision")
-				if found, err := direct.FindRequest(t.Context(), key); found != id || err != nil {
-					t.Errorf("its call is found in %q, %v", found, err)
-				}
+				testkit.Equal(t, testkit.Get(direct.FindRequest(t.Context(), key)).Must(t), id, "its call is found")
 			})
 		}
 	}
@@ -109,9 +103,8 @@ func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
 	w := transition(id, 1)
 	w.AttemptID = "none"
 	caught := proxy.CutAt(func(m pgtest.Message) bool { return m.Commits })
-	if written, err := sessionsOf(cut).WriteSession(t.Context(), w); !written || err != nil {
-		t.Errorf("written %v, %v", written, err)
-	}
+	written := testkit.Get(sessionsOf(cut).WriteSession(t.Context(), w)).Must(t)
+	testkit.True(t, written, "written %v", written)
 	<-caught
 	testkit.Equal(t, revisionOf(t, sessionsOf(s), id), 1, "it has revision")
 }
@@ -132,9 +125,8 @@ func TestATransitionThatWaitsForItsRow(t *testing.T) {
 	if written, err := sessions.WriteSession(ctx, transition(id, 2)); written || !errors.Is(err, store.ErrPending) {
 		t.Errorf("written %v, %v", written, err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("it has waited for %v", took)
-	}
+	took := time.Since(began)
+	testkit.True(t, took <= 3*time.Second, "it has waited for %v", took)
 	must(t, second(sessions.WriteSession(t.Context(), transition("00000001", 1)))) // others do not wait
 	must(t, tx.Rollback())
 	written := testkit.Get(sessions.WriteSession(t.Context(), transition(id, 2))).Must(t)
@@ -156,30 +148,23 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	must(t, second(one.WriteSession(t.Context(), w)))
 	testkit.FailsWith(t, testkit.Get(two.ReadSession(t.Context(), id, -1)).Err(), store.ErrNotFound, "read from another project")
 	testkit.FailsWith(t, testkit.Get(two.Definition(t.Context(), "d1")).Err(), store.ErrNotFound, "a definition of another project")
-	if found, err := two.FindRequest(t.Context(), *w.Request); found != "" || err != nil {
-		t.Errorf("a request of another project: %q, %v", found, err)
-	}
-	if all, err := two.ListSessions(t.Context(), store.SessionQuery{}); len(all) > 0 || err != nil {
-		t.Errorf("listed %+v, %v", all, err)
-	}
+	testkit.Equal(t, testkit.Get(two.FindRequest(t.Context(), *w.Request)).Must(t), "", "a request of another project")
+	all := testkit.Get(two.ListSessions(t.Context(), store.SessionQuery{})).Must(t)
+	testkit.True(t, len(all) == 0, "listed %+v", all)
 	w.Status, w.Put[0].Body = "completed", "2"
 	must(t, second(two.WriteSession(t.Context(), w)))
 	must(t, second(two.WriteSession(t.Context(), transition(id, 2))))
 	must(t, second(two.WriteSession(t.Context(), transition("00000001", 1))))
 	must(t, one.LeaveReviews(t.Context(), "r"))
-	if all, err := two.Reviews(t.Context(), id); len(all) != 1 || all[0].Over || err != nil {
-		t.Errorf("the reviews are %+v, %v", all, err)
-	}
+	reviews := testkit.Get(two.Reviews(t.Context(), id)).Must(t)
+	testkit.True(t, len(reviews) == 1 && !reviews[0].Over, "the reviews are %+v", reviews)
 	ended := transition(id, 3)
 	ended.Status = "aborted"
 	must(t, second(two.WriteSession(t.Context(), ended)))
 	must(t, two.RemoveSessions(t.Context(), []string{id}))
-	if now, err := one.ReadSession(t.Context(), id, -1); err != nil || now.Revision != 1 || len(now.Parts) != 1 || now.Parts[0].Body != "1" {
-		t.Errorf("after that of the other project was removed: %+v, %v", now, err)
-	}
-	if n, err := two.PruneDefinitions(t.Context(), time.Now().Add(time.Hour)); n != 1 || err != nil {
-		t.Errorf("%d definitions were removed, %v", n, err)
-	}
+	now := testkit.Get(one.ReadSession(t.Context(), id, -1)).Must(t)
+	testkit.True(t, now.Revision == 1 && len(now.Parts) == 1 && now.Parts[0].Body == "1", "after that of the other project was removed: %+v", now)
+	testkit.Equal(t, testkit.Get(two.PruneDefinitions(t.Context(), time.Now().Add(time.Hour))).Must(t), 1, "definitions removed")
 	must(t, second(one.Definition(t.Context(), "d1")))
 }
 

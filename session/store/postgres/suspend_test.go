@@ -80,22 +80,17 @@ func TestAProcessSuspendedWithinATransaction(t *testing.T) {
 			made := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "A task"}, task.Request{})).Must(t)
 			a := testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: made.ID, Executor: "X", Branch: "b"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 			child := start(t, "claim", through(t, url))
-			if child.Line() == "" {
-				t.Fatal(&child.Err)
-			}
+			testkit.Need(t, child.Line() != "", "%v", &child.Err)
 			suspend(t, child.Process.Pid)
 			x, err := b.ClaimNext(t.Context(), "other", 5, nil, task.Limits{})
-			if err != nil || x == nil {
-				t.Fatalf("it cannot be claimed beside a suspended process: %+v, %v", x, err)
-			}
+			testkit.Need(t, err == nil && x != nil, "it cannot be claimed beside a suspended process: %+v, %v", x, err)
 			io.WriteString(child.In, "\n"+x.ID+"\n")
 			resume(t, child.Process.Pid)
 			for _, want := range []string{"true true", "false <nil>", "true <nil>"} {
 				testkit.Equal(t, child.Line(), want, "the child: %s", &child.Err)
 			}
-			if now, err := b.LatestExecution(t.Context(), a.ID); err != nil || now.Owner != "other" || now.State != task.Starting {
-				t.Errorf("the execution is %+v, %v", now, err)
-			}
+			now := testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t)
+			testkit.True(t, now.Owner == "other" && now.State == task.Starting, "the execution is %+v", now)
 		})
 	}
 }

@@ -132,9 +132,7 @@ func whole(t *testing.T, s *Store, complete bool) {
 		want = textOf(t, shop(), to)
 	}
 	got := textOf(t, to, to)
-	if !slices.Equal(got, want) {
-		t.Fatalf("the store has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.Need(t, slices.Equal(got, want), "the store has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 }
 
 // The process of a copy is killed at each point: the database has nothing, or everything.
@@ -149,9 +147,7 @@ func TestCopyKilled(t *testing.T) {
 			}
 			whole(t, s, complete)
 			_, err := transfer.Copy(t.Context(), shop(), s.Side(here))
-			if complete && (err == nil || !strings.Contains(err.Error(), "it has 1 session, 1 task, 1 attempt, 1 request_id of the board of this project already")) || !complete && err != nil {
-				t.Errorf("the same copy again: %v", err)
-			}
+			testkit.True(t, (!complete || err != nil && strings.Contains(err.Error(), "it has 1 session, 1 task, 1 attempt, 1 request_id of the board of this project already")) && (complete || err == nil), "the same copy again: %v", err)
 			whole(t, s, true)
 		})
 	}
@@ -167,22 +163,17 @@ func TestCopiedRows(t *testing.T) {
 		t.Errorf("the definition is %s, %v", data, err)
 	}
 	copied := testkit.Get(sessions.ReadSession(t.Context(), id, -1)).Must(t)
-	if copied.Revision != 3 || copied.Goal != "a\x00b\uFFFD" || copied.Frame != `{"n":3}` || len(copied.Parts) != 1 || copied.Parts[0].Body != `{"x":1}` || *copied.PlaceOf() != here {
-		t.Errorf("the session is %+v", copied)
-	}
+	testkit.True(t, copied.Revision == 3 && copied.Goal == "a\x00b\uFFFD" && copied.Frame == `{"n":3}` && len(copied.Parts) == 1 && copied.Parts[0].Body == `{"x":1}` && *copied.PlaceOf() == here, "the session is %+v", copied)
 	board := s.Database().Board()
 	testkit.Equal(t, testkit.Get(board.Attempt(t.Context(), "a1")).Must(t).Place, here, "the attempt lies")
 	testkit.Equal(t, testkit.Get(board.Task(t.Context(), "t1")).Must(t).Title, "a\x00b\uFFFD", "the task")
-	if paths, err := board.RepoPaths(t.Context(), here); err != nil || len(paths) > 0 {
-		t.Errorf("the paths of repositories: %v, %v", paths, err)
-	}
-	if gone, err := s.GoneFor(t.Context(), here); err != nil || gone > time.Minute {
-		t.Errorf("the machine of the attempt is gone for %v, %v", gone, err)
-	}
+	paths := testkit.Get(board.RepoPaths(t.Context(), here)).Must(t)
+	testkit.True(t, len(paths) == 0, "the paths of repositories: %v", paths)
+	gone := testkit.Get(s.GoneFor(t.Context(), here)).Must(t)
+	testkit.True(t, gone <= time.Minute, "the machine of the attempt is gone for %v", gone)
 	next := transition(id, 4)
-	if written, err := sessions.WriteSession(t.Context(), next); err != nil || !written {
-		t.Errorf("it does not go on: %v, %v", written, err)
-	}
+	written := testkit.Get(sessions.WriteSession(t.Context(), next)).Must(t)
+	testkit.True(t, written, "it does not go on: %v", written)
 	must(t, s.Enter(t.Context()))
 	if err := s.Side(here).Hold(t.Context()); err == nil || !strings.Contains(err.Error(), "a server uses the project") || !strings.Contains(err.Error(), " in /srv/shop)") {
 		t.Errorf("a copy beside a server: %v", err)
@@ -227,9 +218,7 @@ func TestCopyLostReply(t *testing.T) {
 		default:
 			t.Fatal("it has not come to the commit:", err)
 		}
-		if (err == nil) != reached {
-			t.Errorf("it was committed: %v, and the copy says %v", reached, err)
-		}
+		testkit.True(t, (err == nil) == reached, "it was committed: %v, and the copy says %v", reached, err)
 		whole(t, openAt(t, url), reached)
 	}
 }
@@ -260,16 +249,12 @@ func TestCopyToAFileAndBack(t *testing.T) {
 	mine := testkit.Get(session.PlaceOf(f)).Must(t)
 	file := local.NewFile(f)
 	counts, err := transfer.Copy(t.Context(), s.Side(mine), file)
-	if err != nil || counts.String() != "1 session, 1 task, 1 attempt, 1 request_id of the board" {
-		t.Fatalf("copied %v, %v", counts, err)
-	}
+	testkit.Need(t, err == nil && counts.String() == "1 session, 1 task, 1 attempt, 1 request_id of the board", "copied %v, %v", counts, err)
 	before := textOf(t, file, file)
 	for _, sides := range [][2]transfer.Side{{shop(), file}, {s.Side(mine), file}, {file, s.Side(mine)}} {
 		testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), sides[0], sides[1])).Err(), "of this project already", "copied over something")
 	}
-	if after := textOf(t, file, file); !slices.Equal(after, before) {
-		t.Errorf("the file has\n%s\nwant\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
-	}
+	testkit.Same(t, textOf(t, file, file), before, "the file")
 
 	o := options(url)
 	o.Project = "another"

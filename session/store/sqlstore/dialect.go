@@ -24,7 +24,7 @@
 //   - For store copy, a transfer.Side, and for machines that share the database, what backend.Shared lists: the places
 //     where a project is used.
 //
-// The tests of package storetest judge it.
+// The tests of this package judge it: they run on each of their backends.
 package sqlstore
 
 import (

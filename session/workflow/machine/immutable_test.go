@@ -16,12 +16,10 @@ func wholeOf(t *testing.T, s *State) string {
 	t.Helper()
 	bare := *s
 	bare.Replies = nil
-	raw, err := json.Marshal(bare)
-	testkit.Must(t, err)
+	raw := testkit.Get(json.Marshal(bare)).Must(t)
 	out := string(raw)
 	for _, r := range s.Replies {
-		reply, err := json.Marshal(r.Reply)
-		testkit.Must(t, err)
+		reply := testkit.Get(json.Marshal(r.Reply)).Must(t)
 		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex, reply)
 	}
 	return out
@@ -104,15 +102,11 @@ func TestStatesNeverChange(t *testing.T) {
 			}
 			states, were = append(states, next), append(were, wholeOf(t, next))
 		}
-		if len(states) < 60 {
-			t.Errorf("seed %d: %d states: hardly anything was tried", seed, len(states))
-		}
+		testkit.True(t, len(states) >= 60, "seed %d: %d states: hardly anything was tried", seed, len(states))
 		for i, s := range states {
-			if now := wholeOf(t, s); now != were[i] {
-				t.Fatalf("seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
-			}
-			back, err := s.Encode()
-			testkit.Must(t, err)
+			now := wholeOf(t, s)
+			testkit.Need(t, now == were[i], "seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
+			back := testkit.Get(s.Encode()).Must(t)
 			if read, err := Decode(s.SessionID, back); err != nil || read.UpdatedAt != s.UpdatedAt || read.Status != s.Status {
 				t.Fatalf("seed %d: state %d does not read back: %v", seed, i, err)
 			}
@@ -142,18 +136,12 @@ func FuzzKeptDefinition(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if def.Job == nil || def.Workflow == nil || !def.Kept {
-			t.Fatalf("%+v", def)
-		}
+		testkit.Need(t, def.Job != nil && def.Workflow != nil && def.Kept, "%+v", def)
 		for _, entry := range def.Workflow.Entries {
 			texts, err := def.KeptTexts(entry)
-			if err == nil && len(texts) != len(entry) {
-				t.Errorf("%d texts of %v", len(texts), entry)
-			}
+			testkit.True(t, err != nil || len(texts) == len(entry), "%d texts of %v", len(texts), entry)
 			for _, id := range entry {
-				if def.Job.Step(id) == nil {
-					t.Errorf("there is no step %q", id)
-				}
+				testkit.True(t, def.Job.Step(id) != nil, "there is no step %q", id)
 			}
 		}
 	})

@@ -1,11 +1,13 @@
 package machine
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
@@ -43,14 +45,10 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 	} {
 		out, err := ParseOutputs(step(c.of), json.RawMessage(c.raw))
 		if c.wrong != "" {
-			if err == nil || !strings.Contains(err.Error(), c.wrong) {
-				t.Errorf("%s %.60s: got %v, want %q", c.of, c.raw, err, c.wrong)
-			}
+			testkit.True(t, err != nil && strings.Contains(err.Error(), c.wrong), "%s %.60s: got %v, want %q", c.of, c.raw, err, c.wrong)
 			continue
 		}
-		if err != nil || !SameOutputs(json.RawMessage(c.raw), out) || SameOutputs(json.RawMessage(`{"o":"other"}`), out) {
-			t.Errorf("%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
-		}
+		testkit.True(t, err == nil && SameOutputs(json.RawMessage(c.raw), out) && !SameOutputs(json.RawMessage(`{"o":"other"}`), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
 	}
 }
 
@@ -63,8 +61,7 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 	long := strings.Repeat("é", MaxInlineText+1)
 	for text, kept := range map[string]bool{long: true, long[2:]: false} {
 		opened := s.OpenAttempt("a", Attempt{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
-		p, err := opened.PlanFinish(def, nil, func(Outputs) bool { return false })
-		testkit.Must(t, err)
+		p := testkit.Get(opened.PlanFinish(def, nil, func(Outputs) bool { return false })).Must(t)
 		next, _ := opened.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputOf("a_out", textOf(strings.Clone(text))), Texts: Instructions{}})
 		frame, parts, err := next.Parts()
 		testkit.Must(t, err)
@@ -80,19 +77,15 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 		if _, changed, _, err := next.Changes(opened); err != nil || strings.Contains(fmt.Sprint(changed), string(TextPart)) {
 			t.Errorf("the text is written again: %v", err)
 		}
-		data, err := next.Encode()
-		testkit.Must(t, err)
-		back, err := Decode("00000001", data)
-		testkit.Must(t, err)
+		data := testkit.Get(next.Encode()).Must(t)
+		back := testkit.Get(Decode("00000001", data)).Must(t)
 		if got := back.Progress("a").Outputs[0].Value.Text; got == nil || *got != text || *back.Progress("a").Attempts[0].Outputs[0].Value.Text != text {
 			t.Error("the export does not have the text")
 		}
 		if !kept {
 			continue
 		}
-		if strings.Count(string(data), long) != 1 {
-			t.Errorf("the export has the text %d times", strings.Count(string(data), long))
-		}
+		testkit.True(t, strings.Count(string(data), long) == 1, "the export has the text %d times", strings.Count(string(data), long))
 		for what, wrong := range map[string]string{"is missing": "x", "has another hash than its name": Digest(long)} {
 			for i := range parts {
 				if parts[i].Kind == TextPart {
@@ -122,9 +115,7 @@ func TestTheTextsOfASessionAreBounded(t *testing.T) {
 		{fmt.Sprintf("%0*d", MaxText, 3), true}, // it is kept already
 	} {
 		err := s.CheckRoom(outputOf("o", textOf(c.text)))
-		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most") {
-			t.Errorf("%d bytes: %v", len(c.text), err)
-		}
+		testkit.True(t, (err == nil) == c.ok && (err == nil || strings.Contains(err.Error(), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")), "%d bytes: %v", len(c.text), err)
 	}
 }
 
@@ -135,17 +126,35 @@ func TestRule14_TextsInReplies(t *testing.T) {
 	text := strings.Repeat("word ", 1000)
 	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
 		Outputs: Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}}}}}}
-	all, err := jsontext.Encode(s.AllOutputs(def))
-	testkit.Must(t, err)
+	all := testkit.Get(jsontext.Encode(s.AllOutputs(def))).Must(t)
 	if want := `{"long":"` + text + `","short":"one\ntwo"}`; string(all) != want {
 		t.Errorf("all_outputs is %.100s", all)
 	}
-	done, err := jsontext.Encode(s.CompletedSteps(def)[0].Outputs)
-	testkit.Must(t, err)
-	if got := string(done); !strings.HasPrefix(got, `{"long":"word word`) || !strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`) {
-		t.Errorf("completed_steps has %s", got)
-	}
-	if got := plainWithin(s.Progress("a").Outputs, 10); len(got[0].Value.Paths[0]) > 300 || got[1].Value.Paths[0] != "one\ntwo" {
-		t.Errorf("texts that are too many: %v", got)
+	done := testkit.Get(jsontext.Encode(s.CompletedSteps(def)[0].Outputs)).Must(t)
+	got := string(done)
+	testkit.True(t, strings.HasPrefix(got, `{"long":"word word`) && strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
+	plain := plainWithin(s.Progress("a").Outputs, 10)
+	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo", "texts that are too many: %v", plain)
+}
+
+// A text is shown whole as an input, as far as the reply has room, and by its beginning among completed steps.
+// Records have it as an object, so that it is no path.
+func TestTextsAreShown(t *testing.T) {
+	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
+	st := *def.Job.Step("b")
+	st.Inputs = []job.Input{{File: "a_out", FromStep: "a"}, {File: "a_out", FromStep: "a"}}
+	long, at := strings.Repeat("é", 300_000), time.Now()
+	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at, Outputs: Outputs{{Key: "a_out", Value: OutputValue{Text: &long}}}}}}}
+	in := s.StepInputs(def, &st)
+	testkit.True(t, *in[0].Value == long && in[0].Omitted == 0 && in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
+	n := len(*in[1].Value)
+	testkit.True(t, n == maxRepliedTexts-len(long) && in[1].Omitted == len(long)-n, "the second input has %d bytes, %d omitted", n, in[1].Omitted)
+	shown := testkit.Get(jsontext.Encode(s.CompletedSteps(def)[0].Outputs)).Must(t)
+	n = utf8.RuneCount(shown)
+	testkit.True(t, n <= 250 && bytes.HasPrefix(shown, []byte(`{"a_out":"éé`)), "%d characters of completed steps: %.50s", n, shown)
+	kept := testkit.Get(jsontext.Encode(OutputValue{Text: new("a.md")})).Must(t)
+	var read OutputValue
+	if err := json.Unmarshal(kept, &read); string(kept) != `{"text":"a.md"}` || err != nil || read.Text == nil || *read.Text != "a.md" || read.Paths != nil {
+		t.Errorf("%s is read as %+v, %v", kept, read, err)
 	}
 }

@@ -33,6 +33,7 @@ workflows:
       - {workflow: publish, inputs: {notes: summary, module: module}}
   - {name: isolated, summary: With worktrees, steps: [list, {for_each: endpoints, steps: [port], isolation: worktree}]}
   - {name: nothing, summary: Perhaps nothing, inputs: [{name: mode, description: How}], steps: [{when: {input: mode, is: "on"}, steps: [write]}]}
+  - {name: rounds, summary: Rounds, steps: [{repeat: {steps: [[look, measure], again], until: {output: state, is: done}, at_most: 2}}, write]}
   - {name: note, summary: N, inputs: [{name: what, description: W}, {name: code, description: C, type: files}, {name: as, description: A}], steps: [jot]}
   - {name: publish, summary: P, inputs: [{name: notes, description: N}, {name: module, description: M}], steps: [jot]}
 steps:
@@ -43,15 +44,14 @@ steps:
   - {id: write, name: W, description: W, instructions: W, outputs: {}, reviews: []}
   - {id: fix, name: F, description: F, instructions: F, dependencies: [port], inputs: [{file: code, from_step: port}], outputs: {}, reviews: []}
   - {id: look, name: O, description: O, instructions: O, outputs: {state: {type: string, description: S}}, reviews: []}
+  - {id: again, name: A, description: A, instructions: A, outputs: {state: {type: string, description: S}}, reviews: []}
   - {id: jot, name: J, description: J, instructions: J, outputs: {}, reviews: []}
 `
 
 // The commands of a walk, and after each what it answers and where the session is then, are in a golden file.
 func TestWalksThroughForms(t *testing.T) {
 	j, faults := job.Parse("/job", "job.yml", []byte(formsJob))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	for name, commands := range map[string]string{
 		"migrate": `finish - endpoints=["a",7]
 			finish - endpoints=nothing
@@ -108,6 +108,16 @@ func TestWalksThroughForms(t *testing.T) {
 			go port[1]
 			finish port[1]
 			finish merge:port[1]`,
+		"rounds": `finish look state=done
+			finish measure
+			finish again state=broken
+			go measure
+			go look
+			finish look state=broken
+			finish measure
+			finish again state=done
+			go again
+			finish again state=done`,
 		"nothing": "abort\nfinish -\ngo write",
 	} {
 		t.Run(name, func(t *testing.T) { testkit.Golden(t, "testdata/"+name+".txt", walk(t, j, name, commands), *update) })
@@ -280,9 +290,7 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	parse := func(edits ...string) *Definition {
 		source := strings.NewReplacer(edits...).Replace(checkedJob)
 		j, faults := job.Parse("/job", "job.yml", []byte(source))
-		if j == nil {
-			t.Fatalf("%v\n%s", faults, source)
-		}
+		testkit.Need(t, j != nil, "%v\n%s", faults, source)
 		return &Definition{Job: j, Workflow: &j.Workflows[0]}
 	}
 	was := parse()
@@ -318,9 +326,7 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	for i, was := range reviewers {
 		for k, now := range reviewers {
 			p := Pinned{Reviewer: was}
-			if weaker := p.WeakerReviewer(now) != ""; weaker != (k < i) {
-				t.Errorf("%s after %s is weaker: %t", now, was, weaker)
-			}
+			testkit.Equal(t, p.WeakerReviewer(now) != "", k < i, "%s after %s is weaker", now, was)
 		}
 	}
 }
@@ -346,21 +352,17 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 	}
 	testkit.Equal(t, look(s), "true false false true false true false false false")
 	testkit.Equal(t, fmt.Sprintln(p.QualityAttempts, p.FailedChecks, p.NewestReview().State, p.LastCounted().State, len(p.LastCounted().Failed())), "1 1 void failed 1\n")
-	if s.CollectChecks("a", at) != s {
-		t.Error("a review is taken for checks")
-	}
+	testkit.Equal(t, s.CollectChecks("a", at), s, "a review is taken for checks")
 	again, _ := s.GoTo(memoryDefinition(t, [][]string{{"a"}}), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
 	testkit.Equal(t, look(again), "false false false false false true false false false")
 	open := s.OpenAttempt("a", Attempt{OpenedAt: at, Checks: true})
-	if seen := open.CollectChecks("a", at); !seen.Progress("a").Newest().Collected || seen.CollectChecks("a", at) != seen {
-		t.Error("the results of checks are not marked as seen once")
-	}
+	seen := open.CollectChecks("a", at)
+	testkit.True(t, seen.Progress("a").Newest().Collected && seen.CollectChecks("a", at) == seen, "the results of checks are not marked as seen once")
 	open = open.Ask("a", &Question{AskedAt: at, Digest: "d"}).In(nil)
 	imported := open.Imported(at)
 	testkit.Equal(t, look(imported), "false false false false false false false false false")
-	if q := imported.Progress("a"); q.Question != nil || q.QualityAttempts != 1 || q.Newest().State != AttemptVoid || q.Newest().ClosedAt == nil || *imported.ImportedAt != at {
-		t.Errorf("%+v", q)
-	}
+	q := imported.Progress("a")
+	testkit.True(t, q.Question == nil && q.QualityAttempts == 1 && q.Newest().State == AttemptVoid && q.Newest().ClosedAt != nil && *imported.ImportedAt == at, "%+v", q)
 }
 
 // A person answers once, about the outputs that they saw.
@@ -374,9 +376,7 @@ func TestWhoMayAnswer(t *testing.T) {
 	testkit.Works(t, answer(asked, "a", "d"))
 	testkit.Fails(t, answer(asked, "a", "e"), "not those that you were shown")
 	testkit.Fails(t, answer(asked, "b", ""), "does not wait for a person")
-	if asked.Unask("a", "d", at) != asked || asked.Unask("b", "e", at) != asked || asked.Unask("a", "e", at).Progress("a").Question != nil {
-		t.Error("a question ends only with other outputs")
-	}
+	testkit.True(t, asked.Unask("a", "d", at) == asked && asked.Unask("b", "e", at) == asked && asked.Unask("a", "e", at).Progress("a").Question == nil, "a question ends only with other outputs")
 	done := asked.Ask("a", &Question{AskedAt: at, Digest: "d", Answer: &Answer{Identity: "ann", Channel: "page", Passed: true}})
 	testkit.Fails(t, answer(done, "a", ""), "has answered already")
 	over, _ := done.Abort(Call{Tool: ToolAbort}, "why", at)

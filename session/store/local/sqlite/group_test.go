@@ -92,9 +92,7 @@ func TestAMemberThatFailsIsUndoneAlone(t *testing.T) {
 			err := q.QueryRowContext(context.Background(), `SELECT title FROM tasks WHERE id = ?`, tasks[0].ID).Scan(&title)
 			return errors.Join(err, retitle(tasks[2].ID, "after "+title)(q))
 		})
-	if errs[0] != nil || !errors.Is(errs[1], refused) || errs[2] != nil {
-		t.Errorf("errors %v", errs)
-	}
+	testkit.True(t, errs[0] == nil && errors.Is(errs[1], refused) && errs[2] == nil, "errors %v", errs)
 	if got, want := titles(t, b, tasks), []string{"first", "task 1", "after first"}; !slices.Equal(got, want) {
 		t.Errorf("titles %q, want %q", got, want)
 	}
@@ -106,9 +104,7 @@ func TestAMemberThatPanicsIsUndoneAlone(t *testing.T) {
 	errs := together(b,
 		func(q sqlstore.Querier) error { _ = retitle(tasks[0].ID, "wrong")(q); panic("a bug") },
 		retitle(tasks[1].ID, "second"))
-	if errs[0] == nil || !strings.Contains(errs[0].Error(), "panic: a bug") || errs[1] != nil {
-		t.Errorf("errors %v", errs)
-	}
+	testkit.True(t, errs[0] != nil && strings.Contains(errs[0].Error(), "panic: a bug") && errs[1] == nil, "errors %v", errs)
 	if got, want := titles(t, b, tasks), []string{"task 0", "second"}; !slices.Equal(got, want) {
 		t.Errorf("titles %q, want %q", got, want)
 	}
@@ -126,21 +122,15 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 				retitle(tasks[0].ID, "first"),
 				func(q sqlstore.Querier) error {
 					_, err := q.ExecContext(t.Context(), `INSERT OR ROLLBACK INTO projects SELECT * FROM projects`)
-					if code(err) == 0 {
-						t.Errorf("a duplicate: %v", err)
-					}
-					if after := retitle(tasks[1].ID, "wrong")(q); !errors.Is(after, errLost) {
-						t.Errorf("after the end of the transaction: %v", after)
-					}
+					testkit.True(t, code(err) != 0, "a duplicate: %v", err)
+					testkit.FailsWith(t, retitle(tasks[1].ID, "wrong")(q), errLost, "after the end of the transaction")
 					if overlooked {
 						return nil
 					}
 					return err
 				},
 				retitle(tasks[2].ID, "third"))
-			if errs[0] == nil || !strings.Contains(errs[0].Error(), "nothing was changed") || errs[1] == nil || errs[2] != nil {
-				t.Errorf("errors %v", errs)
-			}
+			testkit.True(t, errs[0] != nil && strings.Contains(errs[0].Error(), "nothing was changed") && errs[1] != nil && errs[2] == nil, "errors %v", errs)
 			if got, want := titles(t, b, tasks), []string{"task 0", "task 1", "third"}; !slices.Equal(got, want) {
 				t.Errorf("titles %q, want %q", got, want)
 			}
@@ -160,9 +150,7 @@ func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	limit(1) // taken for the present size
 	errs := together(b, retitle(tasks[0].ID, "a"), retitle(tasks[1].ID, strings.Repeat("x", 1<<20)), retitle(tasks[2].ID, "c"))
 	limit(1 << 20)
-	if !errors.Is(errs[1], task.ErrFull) || errs[2] != nil || errs[0] != nil && !errors.Is(errs[0], task.ErrFull) {
-		t.Errorf("errors %v", errs)
-	}
+	testkit.True(t, errors.Is(errs[1], task.ErrFull) && errs[2] == nil && (errs[0] == nil || errors.Is(errs[0], task.ErrFull)), "errors %v", errs)
 	want := []string{"a", "task 1", "c"}
 	if errs[0] != nil {
 		want[0] = "task 0"
@@ -181,9 +169,7 @@ func TestACommitThatFailsFailsAllMembers(t *testing.T) {
 		return nil
 	})
 	errs := together(b, retitle(tasks[0].ID, "first"), retitle(tasks[1].ID, "second"))
-	if errs[0] == nil || errs[1] == nil {
-		t.Errorf("errors %v", errs)
-	}
+	testkit.True(t, errs[0] != nil && errs[1] != nil, "errors %v", errs)
 	if got, want := titles(t, b, tasks), []string{"task 0", "task 1"}; !slices.Equal(got, want) {
 		t.Errorf("titles %q, want %q", got, want)
 	}
@@ -204,9 +190,7 @@ func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 	}
 	unsynced()
 	errs := together(b, func(sqlstore.Querier) error { return nil }, look)
-	if synced != 2 || errors.Join(errs...) != nil {
-		t.Errorf("a group: synchronous is %d, want 2; %v", synced, errs)
-	}
+	testkit.True(t, synced == 2 && errors.Join(errs...) == nil, "a group: synchronous is %d, want 2; %v", synced, errs)
 	unsynced()
 }
 
@@ -232,9 +216,7 @@ func TestAStatementRunsWhileItsRowsAreRead(t *testing.T) {
 			}
 			return rows.Err()
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Works(t, err)
 	}
 }
 
@@ -281,16 +263,12 @@ func TestNoProcessStarves(t *testing.T) {
 	sum := 0
 	for _, c := range both {
 		n, err := strconv.Atoi(c.Line())
-		if err != nil {
-			t.Fatal(err, c.Err.String())
-		}
+		testkit.Need(t, err == nil, "%v %v", err, c.Err.String())
 		made, sum = append(made, n), sum+n
 	}
 	t.Log("tasks made:", made)
 	for _, n := range made {
-		if 5*n < sum {
-			t.Errorf("tasks made by each process: %v", made)
-		}
+		testkit.True(t, 5*n >= sum, "tasks made by each process: %v", made)
 	}
 }
 
@@ -325,12 +303,8 @@ func TestAKillInMidGroupLeavesNothingOfIt(t *testing.T) {
 	b := openAt(t, path, time.Now)
 	s := addTask(t, b, rootOf(t, b), "before")
 	c := another(t, "die", path)
-	if c.Wait() == nil {
-		t.Fatal("the child has ended well")
-	}
-	if got := taskOf(t, b, s.ID); got.Title != "before" {
-		t.Errorf("title %q, want %q", got.Title, "before")
-	}
+	testkit.Need(t, c.Wait() != nil, "the child has ended well")
+	testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "title")
 	addTask(t, b, rootOf(t, b), "afterwards")
 }
 

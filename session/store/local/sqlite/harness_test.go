@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -82,9 +81,7 @@ func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
-	if err != nil || total != 1 {
-		t.Fatal(list, total, err)
-	}
+	testkit.Need(t, err == nil && total == 1, "%v %v %v", list, total, err)
 	return list[0]
 }
 
@@ -108,9 +105,7 @@ func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
 	e, err := b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{})
-	if err != nil || e == nil {
-		t.Fatal("nothing to claim", err)
-	}
+	testkit.Need(t, err == nil && e != nil, "nothing to claim %v", err)
 	s := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
 	return e, s
 }
@@ -164,9 +159,7 @@ func verify(t testing.TB, b board) {
 		return
 	}
 	found, _, err := b.Inspect(context.Background())
-	if err != nil || len(found) > 0 {
-		t.Errorf("the board's inspection: %v, %v", found, err)
-	}
+	testkit.True(t, err == nil && len(found) == 0, "the board's inspection: %v, %v", found, err)
 }
 
 // The environment of another process of a test.
@@ -179,9 +172,8 @@ const callers = 4
 func another(t testing.TB, role, path string) *testkit.Child {
 	t.Helper()
 	c := testkit.Start(t, roleVariable+"="+role, pathVariable+"="+path)
-	if line := c.Line(); line != "begun" {
-		t.Fatalf("%s says %q; %s", role, line, c.Err.String())
-	}
+	line := c.Line()
+	testkit.Need(t, line == "begun", "%s says %q; %s", role, line, c.Err.String())
 	return c
 }
 
@@ -199,18 +191,6 @@ func play(role string) int {
 }
 
 var roles = map[string]func(board) error{
-	// load makes tasks until its input ends, and prints the number.
-	"load": func(b board) error {
-		stop, end := context.WithCancel(context.Background())
-		defer end()
-		fmt.Println("begun")
-		n := make(chan int, 1)
-		go func() { n <- load(stop, b, func(string) {}) }()
-		_, err := io.Copy(io.Discard, os.Stdin)
-		end()
-		fmt.Println(<-n)
-		return err
-	},
 	// some makes tasks for two seconds once it gets a line, and prints the number.
 	"some": func(b board) error {
 		fmt.Println("begun")

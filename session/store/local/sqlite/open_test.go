@@ -101,14 +101,10 @@ func unchanged(t *testing.T, path string, want error, text string) {
 			_, _, _, err = b.Projects(t.Context(), task.Page{Limit: 1})
 			err = errors.Join(err, b.Close())
 		}
-		if !errors.Is(err, want) || !strings.Contains(fmt.Sprint(err), text) || !strings.Contains(fmt.Sprint(err), path) {
-			t.Errorf("read-only %v: %v, want %v with %q", readOnly, err, want, text)
-		}
+		testkit.True(t, errors.Is(err, want) && strings.Contains(fmt.Sprint(err), text) && strings.Contains(fmt.Sprint(err), path), "read-only %v: %v, want %v with %q", readOnly, err, want, text)
 	}
 	after, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(before, after) {
-		t.Errorf("the file was changed; %v", err)
-	}
+	testkit.True(t, err == nil && bytes.Equal(before, after), "the file was changed; %v", err)
 }
 
 func TestDamagedFilesAreLeftUntouched(t *testing.T) {
@@ -162,8 +158,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 				testkit.Must(t, os.WriteFile(path, nil, 0o600))
 			}
 			testkit.Must(t, os.WriteFile(path+"-wal", good, 0o600))
-			_, err := openBoard(t.Context(), Options{Path: path})
-			testkit.FailsWith(t, err, task.ErrDamaged)
+			testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: path})).Err(), task.ErrDamaged)
 			if kept, err := os.ReadFile(path + "-wal"); err != nil || !bytes.Equal(kept, good) {
 				t.Error("the log was changed", err)
 			}
@@ -181,9 +176,7 @@ func TestMovedFileRefusesChanges(t *testing.T) {
 	p := rootOf(t, b)
 	testkit.Must(t, os.Rename(path, path+".away"))
 	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "lost"}, task.Request{})
-	if !errors.Is(err, task.ErrDamaged) || !strings.Contains(err.Error(), "moved, removed or replaced") {
-		t.Error(err)
-	}
+	testkit.True(t, errors.Is(err, task.ErrDamaged) && strings.Contains(err.Error(), "moved, removed or replaced"), "%v", err)
 	testkit.Must(t, os.Rename(path+".away", path))
 	addTask(t, b, p, "kept")
 }
@@ -197,9 +190,7 @@ func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
 	limit(1) // taken for the present size
 	huge := strings.Repeat("x", 1<<20)
 	_, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})
-	if !errors.Is(err, task.ErrFull) || code(err) == 0 || !strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path) {
-		t.Errorf("%v", err)
-	}
+	testkit.True(t, errors.Is(err, task.ErrFull) && code(err) != 0 && strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path), "%v", err)
 	testkit.Same(t, taskOf(t, b, s.ID), s)
 	limit(1 << 20)
 	testkit.Works(t, testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})).Err())
@@ -216,16 +207,10 @@ func TestReadOnly(t *testing.T) {
 	if list, total, next, err := b.Projects(t.Context(), task.Page{Limit: 5}); len(list) != 0 || total != 0 || next != "" || err != nil {
 		t.Error(list, total, next, err)
 	}
-	if all, err := b.AllAttempts(t.Context()); len(all) != 0 || err != nil {
-		t.Error(all, err)
-	}
-	if err := b.SyncProjects(t.Context(), nil, false); err != nil {
-		t.Error("nothing differs:", err)
-	}
+	testkit.Equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 0)
+	testkit.Works(t, b.SyncProjects(t.Context(), nil, false), "nothing differs")
 	testkit.FailsWith(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false), task.ErrFull)
-	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("reading made a folder", err)
-	}
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Dir(path))).Err(), fs.ErrNotExist, "reading made a folder")
 	w := openAt(t, path, time.Now)
 	p := rootOf(t, w)
 	s := addTask(t, w, p, "one")
@@ -325,13 +310,9 @@ func TestPanicUndoesAChange(t *testing.T) {
 // The names of the scripts begin with their numbers, without a gap.
 func TestMigrationsAreNumbered(t *testing.T) {
 	names, err := fs.Glob(files, "migrations/*.sql")
-	if err != nil || len(names) != latest() {
-		t.Fatal(names, err)
-	}
+	testkit.Need(t, err == nil && len(names) == latest(), "%v %v", names, err)
 	for i, name := range names {
-		if !strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)) {
-			t.Errorf("%s is not migration number %d", name, i+1)
-		}
+		testkit.True(t, strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)), "%s is not migration number %d", name, i+1)
 	}
 }
 
@@ -346,15 +327,10 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 			run(t, b) // in the middle of the reading
 		}
 	}).AttemptDetails(t.Context(), a.ID)
-	if err != nil || statements < 3 {
-		t.Fatal(statements, err)
-	}
-	if before.Attempt.State != task.Waiting || before.Attempt.LatestSessionID != nil || before.Execution.State != task.Waiting || before.Session != nil {
-		t.Errorf("two moments: %+v %+v", before.Attempt, before.Execution)
-	}
-	if now, err := b.AttemptDetails(t.Context(), a.ID); err != nil || now.Execution.State != task.Running || now.Session == nil {
-		t.Errorf("%+v %v", now, err)
-	}
+	testkit.Need(t, err == nil && statements >= 3, "%v %v", statements, err)
+	testkit.True(t, before.Attempt.State == task.Waiting && before.Attempt.LatestSessionID == nil && before.Execution.State == task.Waiting && before.Session == nil, "two moments: %+v %+v", before.Attempt, before.Execution)
+	now := testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t)
+	testkit.True(t, now.Execution.State == task.Running && now.Session != nil, "%+v", now)
 }
 
 // The cost of what is called often must not grow with the board: every access is by an index, and
@@ -377,13 +353,9 @@ func TestListsUseIndexes(t *testing.T) {
 		"a creation":        second(spy.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "two"}, task.Request{Identity: "me", Tool: "t", RequestID: "r"})),
 		"a claim":           second(spy.ClaimNext(t.Context(), "me", 5, nil, task.Limits{})),
 	} {
-		if err != nil {
-			t.Error(what, err)
-		}
+		testkit.Works(t, err, "%v", what)
 	}
-	if len(seen) < 15 {
-		t.Error("only", len(seen), "statements")
-	}
+	testkit.True(t, len(seen) >= 15, "only %v %v", len(seen), "statements")
 	testkit.Must(t, b.DB.Run(t.Context(), "explaining", sqlstore.Reading, func(x sqlstore.Tx) {
 		for query, args := range seen {
 			if strings.HasPrefix(query, "DELETE FROM changes") {

@@ -37,30 +37,25 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 			hasty.patience = 400 * time.Millisecond
 			s := addTask(t, b, p, "before")
 			c := another(t, "hold", path)
-			if line := c.Line(); line != "inside" {
-				t.Fatal(line, c.Err.String())
-			}
+			line := c.Line()
+			testkit.Need(t, line == "inside", "%v %v", line, c.Err.String())
 			testkit.Must(t, c.Process.Signal(syscall.SIGSTOP))
 			var all sync.WaitGroup
 			for range callers {
 				all.Go(func() {
 					began := time.Now()
 					err := second(hasty.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "refused"}, task.Request{}))
-					if took := time.Since(began); !errors.Is(err, store.ErrBusy) || took < hasty.patience || took > 8*time.Second {
-						t.Errorf("after %v: %v", took, err)
-					}
+					took := time.Since(began)
+					testkit.True(t, errors.Is(err, store.ErrBusy) && took >= hasty.patience && took <= 8*time.Second, "after %v: %v", took, err)
 					if err := store.Refused(err); session.CodeOf(err) != store.CodeBusy || !strings.Contains(err.Error(), path) {
 						t.Errorf("an agent is told %v", err)
 					}
 				})
 			}
 			all.Wait()
-			if n := log.Count("is locked by another process"); n == 0 || n > 3 {
-				t.Errorf("logged %d times that it waits: %s", n, log.String())
-			}
-			if got := taskOf(t, b, s.ID); got.Title != "before" {
-				t.Errorf("a reader sees the title %q", got.Title)
-			}
+			n := log.Count("is locked by another process")
+			testkit.True(t, n != 0 && n <= 3, "logged %d times that it waits: %s", n, log.String())
+			testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "a reader sees the title")
 			done := make(chan error, 1)
 			go func() {
 				done <- second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "waits"}, task.Request{}))
@@ -72,18 +67,12 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 				want = "held"
 				testkit.Must(t, c.Process.Signal(syscall.SIGCONT))
 				testkit.Must(t, second(io.WriteString(c.In, "go on\n")))
-				if line := c.Line(); line != "committed" {
-					t.Error(line, c.Err.String())
-				}
+				testkit.Equal(t, c.Line(), "committed", "%v", c.Err.String())
 			}
 			testkit.Must(t, <-done)
-			if got := taskOf(t, b, s.ID); got.Title != want {
-				t.Errorf("title %q, want %q", got.Title, want)
-			}
+			testkit.Equal(t, taskOf(t, b, s.ID).Title, want, "title")
 			_, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
-			if err != nil || total != 2 {
-				t.Errorf("%d tasks, want 2; %v", total, err)
-			}
+			testkit.True(t, err == nil && total == 2, "%d tasks, want 2; %v", total, err)
 		})
 	}
 }

@@ -1,12 +1,13 @@
 package pgtest
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,24 +20,20 @@ const againVariable = "DEEPWORK_TEST_AGAIN"
 // OnPostgres reports whether the tests of this process use the server of Shared.
 func OnPostgres() bool { return os.Getenv(againVariable) == "1" }
 
-// Twice calls run, which runs the tests of a package, and meanwhile, if PostgreSQL is installed, runs the
-// tests in another process in which OnPostgres reports true, except those named, each with the reason. It
-// prints what that process has said if that fails, or if tests are verbose. A TestMain exits with what it
-// returns.
-func Twice(except map[string]string, run func() int) int {
+// Twice calls run, which runs the tests of a package, and meanwhile, if PostgreSQL is installed, runs those
+// named in another process in which OnPostgres reports true. It prints what that process has said if that
+// fails, or if tests are verbose. A TestMain exits with what it returns.
+func Twice(names string, run func() int) int {
 	flag.Parse()
 	value := func(name string) string { return flag.Lookup(name).Value.String() }
+	tests := among(names, value("test.run"))
 	if OnPostgres() {
-		skip := "^(" + strings.Join(slices.Sorted(maps.Keys(except)), "|") + ")$"
-		if more := value("test.skip"); more != "" {
-			skip += "|" + more
-		}
-		if err := flag.Set("test.skip", skip); err != nil {
+		if err := flag.Set("test.run", cmp.Or(tests, "^$")); err != nil {
 			panic(err)
 		}
 		return run()
 	}
-	if os.Getenv(againVariable) != "" || value("test.fuzz") != "" || value("test.bench") != "" || value("test.list") != "" || value("test.fuzzworker") == "true" {
+	if tests == "" || os.Getenv(againVariable) != "" || value("test.fuzz") != "" || value("test.bench") != "" || value("test.list") != "" || value("test.fuzzworker") == "true" {
 		return run()
 	}
 	again, said, err := startAgain()
@@ -61,6 +58,19 @@ func Twice(except map[string]string, run func() int) int {
 		return 1
 	}
 	return code
+}
+
+// among returns the pattern of the tests named that match another one, "" if none does.
+func among(names, run string) string {
+	top, below, _ := strings.Cut(run, "/")
+	matching := slices.DeleteFunc(strings.Fields(names), func(name string) bool {
+		found, err := regexp.MatchString(top, name)
+		return err == nil && !found
+	})
+	if len(matching) == 0 {
+		return ""
+	}
+	return "^(" + strings.Join(matching, "|") + ")$/" + below
 }
 
 // startAgain starts this program again, with its output in a file, so that no goroutine reads it.

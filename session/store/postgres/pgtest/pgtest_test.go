@@ -135,9 +135,7 @@ func TestExhaust(t *testing.T) {
 func TestPooler(t *testing.T) {
 	pooled := Bouncer(t, URL(t))
 	wants(t, pooled, "SELECT 1", `"1";SELECT 1;`)
-	if !strings.Contains(pooled, "schema=test_") {
-		t.Error("no schema in", pooled)
-	}
+	testkit.Contains(t, pooled, "schema=test_")
 }
 
 func TestProxyCuts(t *testing.T) {
@@ -180,9 +178,8 @@ func TestProxyCuts(t *testing.T) {
 	p.DelayCommits(20 * time.Millisecond)
 	began := time.Now()
 	wants(t, p.URL, insert, "BEGIN;INSERT 0 1;COMMIT;")
-	if took := time.Since(began); took < 20*time.Millisecond {
-		t.Error("the commit was confirmed after", took)
-	}
+	took := time.Since(began)
+	testkit.True(t, took >= 20*time.Millisecond, "the commit was confirmed after %v", took)
 	p.Freeze(true)
 	said := make(chan string)
 	go func() {

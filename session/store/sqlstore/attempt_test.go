@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"fmt"

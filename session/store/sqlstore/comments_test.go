@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"encoding/json"
@@ -70,14 +70,10 @@ func TestComments(t *testing.T) {
 	waits("after a removal that is refused", false, more...)
 	fails(t, second(b.AddExecution(t.Context(), conversation.ID, "p", nil, one[0])), task.ErrSent)
 	equal(t, "a refused follow up added", returned(b.LatestExecution(t.Context(), a.ID)).of(t).ID, e.ID)
-	if _, err := b.AddExecution(t.Context(), conversation.ID, "p", nil, more...); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(b.AddExecution(t.Context(), conversation.ID, "p", nil, more...)).Err())
 	waits("sent", false)
 	four := add("four")
-	if _, err := b.ChangeComments(t.Context(), a.ID, four, nil, task.Request{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(b.ChangeComments(t.Context(), a.ID, four, nil, task.Request{})).Err())
 	waits("removed", false)
 }
 

@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"encoding/json"
@@ -234,9 +234,7 @@ func TestRunsAreListed(t *testing.T) {
 	e, _ := run(t, b)
 	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "one"}))
 	open, _, err := b.Work(t.Context())
-	if err != nil || len(open) != 1 || open[0].Run == nil || open[0].Step != "one" {
-		t.Errorf("%+v %v", open, err)
-	}
+	testkit.True(t, err == nil && len(open) == 1 && open[0].Run != nil && open[0].Step == "one", "%+v %v", open, err)
 	end(t, b, e, task.Ending{State: task.Stopped})
 	got, _, err := b.Attention(t.Context())
 	testkit.Must(t, err)

@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"context"
@@ -143,9 +143,7 @@ func TestReadyOfTwoProcesses(t *testing.T) {
 	close(started)
 	seen := map[string]bool{}
 	for id := range started {
-		if seen[id] {
-			t.Errorf("task %s was started twice", id)
-		}
+		testkit.True(t, !seen[id], "task %s was started twice", id)
 		seen[id] = true
 	}
 	equal(t, "were started", len(seen), most)
@@ -254,9 +252,7 @@ func TestWork(t *testing.T) {
 	}
 	last := ended[0].Since
 	for i := range ended {
-		if ended[i].Since.After(last) || ended[i].Since.IsZero() {
-			t.Errorf("%+v is not in order", ended[i])
-		}
+		testkit.True(t, !ended[i].Since.After(last) && !ended[i].Since.IsZero(), "%+v is not in order", ended[i])
 		last, ended[i].Since = ended[i].Since, time.Time{}
 	}
 	equal(t, "open ended", open, want[:1], ended, want[1:task.MaxWork+1])
@@ -336,9 +332,7 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	equal(t, now["web"], web, now["web/api"], was["web/api"], now["web/web"], "", now["web/new"] == "", false)
 	now = resync(t, b, project("web", "web", "api"), shop)
 	equal(t, now["web/web"], was["web/web"], now["web/new"], "")
-	if _, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{}); err != nil {
-		t.Error(err)
-	}
+	testkit.Works(t, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})).Err())
 }
 
 func TestUnchangedProjectsAreNotWritten(t *testing.T) {

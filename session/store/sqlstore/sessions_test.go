@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"errors"
@@ -363,9 +363,7 @@ func TestDefinitionsOfSessions(t *testing.T) {
 	stored := func(hash string, want bool) {
 		t.Helper()
 		data, err := b.Definition(t.Context(), hash)
-		if want && (err != nil || string(data) != "data of "+hash) || !want && !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("definition %s: %q, %v; stored: %v", hash, data, err, want)
-		}
+		testkit.True(t, (!want || err == nil && string(data) == "data of "+hash) && (want || errors.Is(err, store.ErrNotFound)), "definition %s: %q, %v; stored: %v", hash, data, err, want)
 	}
 	define := func(w *store.SessionWrite, hash string) *store.SessionWrite {
 		w.Define = &store.Definition{Hash: hash, Data: []byte("data of " + hash)}

@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"context"
@@ -114,9 +114,7 @@ func (j *journal) judge(t *testing.T, b board) {
 	t.Helper()
 	given := make(map[string]bool)
 	for _, id := range j.all["claim"] {
-		if given[id] {
-			t.Errorf("execution %s was given twice", id)
-		}
+		testkit.True(t, !given[id], "execution %s was given twice", id)
 		given[id] = true
 	}
 	for kind, read := range map[string]func(id string) error{

@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"context"
@@ -27,10 +27,7 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	}
 	c.forward(time.Minute)
 	s, err := b.UpdateTask(t.Context(), s.ID, task.TaskChange{Title: new("New"), Status: new(task.Done)})
-	if err != nil || s.Title != "New" || s.Status != task.Done || *s.Description != "text" || *s.JobName != "job" ||
-		!s.CreatedAt.Equal(made) || !s.UpdatedAt.Equal(made.Add(time.Minute)) {
-		t.Errorf("%+v %v", s, err)
-	}
+	testkit.True(t, err == nil && s.Title == "New" && s.Status == task.Done && *s.Description == "text" && *s.JobName == "job" && s.CreatedAt.Equal(made) && s.UpdatedAt.Equal(made.Add(time.Minute)), "%+v %v", s, err)
 	equal(t, string(s.Inputs), `{"a":"x"}`)
 	s = returned(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Inputs: json.RawMessage(`{"b":["y"]}`)})).of(t)
 	equal(t, string(s.Inputs), `{"b":["y"]}`)
@@ -255,9 +252,8 @@ func TestABlockedTaskDoesNotStart(t *testing.T) {
 	now := taskOf(t, b, last.ID)
 	equal(t, now.Status, task.Todo, now.LatestAttemptID, nil, now.BlockedBy, []string{other.ID})
 	list, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
-	if at := slices.IndexFunc(list, func(s task.Summary) bool { return s.ID == last.ID }); err != nil || total != 3 || at == 0 && !slices.Equal(list[0].DependsOn, both) {
-		t.Error(list, total, err)
-	}
+	at := slices.IndexFunc(list, func(s task.Summary) bool { return s.ID == last.ID })
+	testkit.True(t, err == nil && total == 3 && (at != 0 || slices.Equal(list[0].DependsOn, both)), "%v %v %v", list, total, err)
 	c.forward(time.Minute)
 	before := taskOf(t, b, last.ID)
 	is(t, before)(b.UpdateTask(t.Context(), last.ID, task.TaskChange{DependsOn: both}))

@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"context"
@@ -108,9 +108,7 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	_, total, err := e.Newest(t.Context(), "me", 1)
 	testkit.Must(t, err)
 	equal(t, "are kept", total < store.ExecutionsKept, false, total >= store.ExecutionsKept+more, false)
-	if _, err := e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1)); err != nil {
-		t.Error("the newest:", err)
-	}
+	testkit.Works(t, testkit.Get(e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1))).Err(), "the newest")
 	large := executed("", "a", store.ExecutionCompleted, c.at.Add(time.Hour))
 	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
 	for i := range 20 {
@@ -174,9 +172,7 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		words string
 	}{"waiting": {store.ExecutionFailed, store.NeverStarted}, "starting": {store.ExecutionUnknown, store.LostSight}, "running": {store.ExecutionRunning, ""}} {
 		x := taken[id]
-		if x.State != want.state || x.Over() != (want.words != "") || want.words != "" && *x.Error != want.words || x.Lapsed {
-			t.Errorf("%s is %+v", id, x)
-		}
+		testkit.True(t, x.State == want.state && x.Over() == (want.words != "") && (want.words == "" || *x.Error == want.words) && !x.Lapsed, "%s is %+v", id, x)
 		equal(t, "stored is", *returned(servers[0].Execution(t.Context(), id)).of(t), x)
 	}
 	x := taken["running"]
@@ -261,4 +257,55 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 	if err := two.Watch(ctx, func() (bool, error) { return false, nil }); err == nil {
 		t.Error("watched without an end")
 	}
+}
+
+// Of several callers that add a call with one key, one stores it, and all get that; it is its identity's alone, ends
+// once, and is forgotten a day after.
+func TestLongCalls(t *testing.T) {
+	path, c := filepath.Join(t.TempDir(), "board.db"), newClock()
+	one, two := open(t, path, c.now).LongCalls(), open(t, path, c.now).LongCalls()
+	made := func(id, who string) *store.LongCall {
+		return &store.LongCall{ID: id, Key: "step", Identity: who, Tool: "finished_step", Work: json.RawMessage(`{"a":1}`), Status: store.CallWorking, CreatedAt: c.at.UTC().Truncate(time.Microsecond)}
+	}
+	ids := [2]string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
+	var got [2]*store.LongCall
+	var all sync.WaitGroup
+	for i, s := range []store.LongCalls{one, two} {
+		all.Go(func() {
+			var err error
+			if got[i], err = s.Add(t.Context(), made(ids[i], "ann")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	testkit.Same(t, got[0], got[1], "the call of both")
+	testkit.Same(t, got[0], made(got[0].ID, "ann"), "the call")
+	id := got[0].ID
+	for what, count := range map[string]int{"ann": 1, "bob": 0} {
+		testkit.Equal(t, testkit.Get(two.Count(t.Context(), what)).Must(t), count, "calls of %s", what)
+	}
+	testkit.FailsWith(t, testkit.Get(two.LongCall(t.Context(), "bob", id)).Err(), task.ErrNotFound)
+	c.forward(time.Minute)
+	for _, status := range []string{store.CallCompleted, store.CallCancelled} { // the second changes nothing
+		done := testkit.Get(two.End(t.Context(), "ann", id, status, json.RawMessage(`{"b":9007199254740993}`))).Must(t)
+		testkit.True(t, done.Status == store.CallCompleted && string(done.Result) == `{"b":9007199254740993}` && done.EndedAt.Equal(c.at.Truncate(time.Microsecond)), "%+v", done)
+	}
+	again := testkit.Get(one.Add(t.Context(), made("00000000-0000-4000-8000-000000000003", "ann"))).Must(t)
+	testkit.Equal(t, again.ID, "00000000-0000-4000-8000-000000000003", "after the end there is another")
+	c.forward(store.LongCallKeptFor - time.Second)
+	testkit.Get(one.LongCall(t.Context(), "ann", id)).Must(t)
+	c.forward(time.Second)
+	testkit.FailsWith(t, testkit.Get(one.LongCall(t.Context(), "ann", id)).Err(), task.ErrNotFound)
+	testkit.Get(one.LongCall(t.Context(), "ann", again.ID)).Must(t)
+}
+
+// Executions whose source asks a person something are found until they are over.
+func TestExecutionsThatAsk(t *testing.T) {
+	e, c := newExecutions(t)
+	asks, quiet, over := executed("1", "a", store.ExecutionRunning, c.at), executed("2", "a", store.ExecutionRunning, c.at), executed("3", "a", store.ExecutionFailed, c.at)
+	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`), json.RawMessage(`{"asks":"old"}`)
+	save(t, e, asks, quiet, over)
+	found := testkit.Get(e.Asking(t.Context())).Must(t)
+	testkit.True(t, len(found) == 1 && found[0].ID == "1" && string(found[0].Progress) == string(asks.Progress), "%+v", found)
 }

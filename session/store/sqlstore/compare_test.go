@@ -1,4 +1,4 @@
-package storetest_test
+package sqlstore_test
 
 import (
 	"errors"
@@ -67,9 +67,7 @@ func equal(t testing.TB, pairs ...any) {
 	}
 	for i := 0; i < len(pairs); i += 2 {
 		got, want := pairs[i], pairs[i+1]
-		if d := difference(got, want); d != "" {
-			t.Errorf("%svalue %d of %d (-want +got)\n%s", what, i/2+1, len(pairs)/2, d)
-		}
+		testkit.Equal(t, difference(got, want), "", "%svalue %d of %d (-want +got)", what, i/2+1, len(pairs)/2)
 	}
 }
 

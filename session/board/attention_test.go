@@ -1,0 +1,131 @@
+package board
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session"
+)
+
+// attempt makes an attempt at a task, perhaps a run, and brings it to a state.
+func (s *server) attempt(v *Task, state task.AttemptState, run *Run) *task.Attempt {
+	s.t.Helper()
+	records := testkit.Get(s.Store(ctx)).Must(s.t)
+	a := task.Attempt{TaskID: v.TaskID, Executor: "TEST", Branch: "deepwork/" + Short(v.TaskID), Workspace: s.o.Root}
+	if run != nil {
+		a.Run = testkit.Get(json.Marshal(run)).Must(s.t)
+	}
+	made := testkit.Get(records.CreateAttempt(ctx, a, task.Execution{Prompt: "p"}, task.Request{})).Must(s.t)
+	if state != task.Waiting {
+		x := testkit.Get(records.ClaimNext(ctx, "0011223344556677", 9, nil, task.Limits{})).Must(s.t)
+		testkit.Get(records.StartExecution(ctx, x.ID, "TEST", time.Time{})).Must(s.t)
+		if state != task.Running {
+			_, _, err := records.EndExecution(ctx, x.ID, task.Ending{State: state, Task: map[task.AttemptState]task.Status{task.Completed: task.InReview}[state]})
+			must(s.t, err)
+		}
+	}
+	return testkit.Get(records.Attempt(ctx, made.ID)).Must(s.t)
+}
+
+func TestNeedsAttention(t *testing.T) {
+	p := newProject(t)
+	soon := time.Now().Add(time.Hour)
+	var broken error
+	s := p.open(func(o *Options) {
+		o.Steps = func(_ context.Context, who session.Caller, _ []string) ([]session.AwaitingStep, error) {
+			if who.Identity != me.Identity {
+				return nil, broken
+			}
+			return []session.AwaitingStep{{SessionID: "0a1b2c3d", Step: "write", Goal: "A report", Since: soon}}, broken
+		}
+	})
+	eve := session.Caller{Identity: "eve"}
+	kinds := func(who session.Caller) (all []string) {
+		t.Helper()
+		r := testkit.Get(s.NeedsAttention(ctx, who)).Must(t)
+		testkit.Equal(t, r.Count, len(r.Items))
+		for _, i := range r.Items {
+			all = append(all, i.Kind+" "+i.ID)
+		}
+		return all
+	}
+	testkit.Same(t, kinds(eve), nil, "at first")
+	good, bad, led := s.newTask("good"), s.newTask("bad"), s.newTask("led")
+	done, failed := s.attempt(good, task.Completed, nil), s.attempt(bad, task.Failed, nil)
+	run := s.attempt(led, task.Failed, &Run{JobName: "texts", WorkflowName: "write"})
+	s.attempt(s.newTask("stopped"), task.Stopped, &Run{})
+	want := []string{"step_waits 0a1b2c3d", "run_stopped " + run.ID, "attempt_failed " + failed.ID, "attempt_to_review " + done.ID}
+	testkit.Same(t, kinds(me), want)
+	testkit.Same(t, kinds(eve), nil, "another caller sees")
+	r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
+	for i, want := range []string{"deepwork sessions override 0a1b2c3d write --reason TEXT", "deepwork run resume " + Short(run.ID), "deepwork board tail " + Short(failed.ID), "deepwork board diff " + Short(done.ID)} {
+		testkit.Equal(t, r.Items[i].Command, want)
+	}
+	testkit.Equal(t, r.Items[0].Title, "Step write: A report")
+	testkit.Equal(t, *r.Items[0].Since, Stamp(soon))
+	testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
+	testkit.Same(t, kinds(me), want[:3], "after it was accepted")
+
+	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
+	for name, test := range map[string]struct {
+		config.Withheld
+		title string
+	}{
+		"agents alone": {config.Withheld{Asked: []config.Asked{agents}}, ""},
+		"denied":       {config.Withheld{Asked: []config.Asked{source}, Denied: true}, ""},
+		"a source":     {config.Withheld{Asked: []config.Asked{agents, source}}, "Not approved: agents, workflow_tools.sources.ci"},
+		"a fault":      {config.Withheld{Asked: []config.Asked{source}, Fault: "it is a link."}, "Not approved: workflow_tools.sources.ci. It cannot be approved: it is a link"},
+	} {
+		p.Configure(func(c *config.Config) { c.Approval = &config.Approval{Withheld: &test.Withheld} })
+		r := testkit.Get(s.NeedsAttention(ctx, me)).Must(t)
+		i := r.Items[len(r.Items)-1]
+		testkit.True(t, (i.Kind == AttentionUntrusted) == (test.title != "") && (i.Kind != AttentionUntrusted || i.Title == test.title && i.Command == "deepwork trust" && len(i.ID) == 16), "%s: %+v", name, i)
+	}
+	p.Configure(func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 2, File: "mine.yml"} })
+	testkit.Contains(t, strings.Join(kinds(me), "\n"), "budget_reached attempts.max_unknown")
+	held := testkit.Get(s.HeldBack(ctx, me, p.Config.Load())).Must(t)
+	testkit.Contains(t, *held, "attempts.max_unknown is 2")
+	broken = errors.New("no sessions")
+	testkit.FailsWith(t, testkit.Get(s.NeedsAttention(ctx, me)).Err(), broken)
+}
+
+// What a caller sees of runs and attempts; others are told that there are none.
+func TestRunsOnABoard(t *testing.T) {
+	s := newProject(t).open()
+	plain := s.attempt(s.newTask("plain"), task.Running, nil)
+	run := &Run{JobName: "texts", WorkflowName: "write", Goal: "A text", SessionID: "0a1b2c3d"}
+	ended := s.attempt(s.newTask("ended"), task.Stopped, run)
+	waits := s.attempt(s.newTask("waits"), task.Waiting, run)
+	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
+
+	all := testkit.Get(s.Runs(ctx, me)).Must(t)
+	var got []string
+	for _, r := range all {
+		got = append(got, r.RunID+" "+string(r.State)+" "+r.Workflow)
+	}
+	testkit.Same(t, got, []string{waits.ID + " queued texts/write", ended.ID + " stopped texts/write"})
+	testkit.Equal(t, *all[1].Reason, StoppedByPerson)
+	testkit.Equal(t, len(testkit.Get(s.Runs(ctx, eve)).Must(t)), 0, "another caller's runs")
+	testkit.Equal(t, *testkit.Get(s.GetRun(ctx, me, RunArgs{ended.ID})).Must(t).SessionID, "0a1b2c3d")
+	refused(t, testkit.Get(s.GetRun(ctx, me, RunArgs{plain.ID})).Err(), session.ToolError, "unknown_run", plain.ID)
+	refused(t, testkit.Get(s.GetRun(ctx, eve, RunArgs{ended.ID})).Err(), session.ToolError, "unknown_run")
+
+	for prefix, want := range map[string]int{"": 3, plain.ID[:8]: 1, "no": 0} {
+		testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, me, prefix)).Must(t)), want, "%q", prefix)
+	}
+	testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, eve, "")).Must(t)), 0, "another caller finds")
+	open, over, err := s.Work(ctx, me)
+	must(t, err)
+	testkit.Equal(t, len(open), 2, "open")
+	testkit.Equal(t, len(over), 1, "ended")
+	c := testkit.Get(OpenContext(strings.ToUpper(waits.ID), s.Database)).Must(t)
+	testkit.Equal(t, testkit.Get(c.GetContext(ctx)).Must(t).AttemptID, waits.ID)
+	testkit.Fails(t, testkit.Get(OpenContext("x", s.Database)).Err(), "attempt_id")
+}
