@@ -14,8 +14,6 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
-	"deepwork/session/attempt"
-	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow"
@@ -79,47 +77,6 @@ func repository(t *testing.T, root string) {
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "idea.txt"}, {"commit", "-q", "-m", "first"}} {
 		testkit.Git(t, root, args...)
 	}
-}
-
-// The tools that run nothing, each reply against its schema (project does that).
-func TestBoardTools(t *testing.T) {
-	s, root := project(t, nil)
-	repository(t, root)
-	cs := client(t, s)
-	projects := into[board.ProjectsReply](t, cs, "list_projects", `{"limit":5}`)
-	if projects.Count != 1 || projects.Total != 1 || !projects.Projects[0].IsRoot || projects.Projects[0].Name != filepath.Base(root) {
-		t.Fatalf("%+v", projects)
-	}
-	id := projects.Projects[0].ProjectID
-	repos := into[board.ReposReply](t, cs, "list_repos", `{"project_id":"`+id+`"}`)
-	if repos.Count != 1 || repos.Repos[0].Path != root {
-		t.Fatalf("%+v", repos)
-	}
-	create := `{"project_id":"` + id + `","title":"Plan it","description":null,"job_name":"trip","workflow_name":"plan","request_id":"r1"}`
-	task := into[board.Task](t, cs, "create_task", create)
-	if task.Status != "todo" || task.Description != nil || *task.JobName != "trip" {
-		t.Errorf("%+v", task)
-	}
-	if again := into[board.Task](t, cs, "create_task", create); again.TaskID != task.TaskID {
-		t.Error("a repetition made another task")
-	}
-	if got := into[board.Task](t, cs, "update_task", `{"task_id":"`+task.TaskID+`","status":"done","title":"Planned","job_name":"","workflow_name":""}`); got.Status != "done" || got.Title != "Planned" || got.JobName != nil {
-		t.Errorf("%+v", got)
-	}
-	if got := into[board.TasksReply](t, cs, "list_tasks", `{"project_id":"`+id+`","status":"done"}`); got.Total != 1 || *got.Filters.Status != "done" {
-		t.Errorf("%+v", got)
-	}
-	if got := into[board.AttemptsReply](t, cs, "list_task_attempts", `{"task_id":"`+task.TaskID+`"}`); got.Count != 0 || got.LatestAttemptID != nil {
-		t.Errorf("%+v", got)
-	}
-	if got := into[attempt.ExecutorsReply](t, cs, "list_executors", `{}`); got.Count < 5 {
-		t.Errorf("%+v", got)
-	}
-	refusedWith(t, cs, "start_task_attempt", `{"task_id":"`+task.TaskID+`","executor":"NOBODY","repos":[{"repo_id":"`+repos.Repos[0].RepoID+`","target_branch":"main"}]}`, "ToolError")
-	if got := into[attempt.DeleteReply](t, cs, "delete_task", `{"task_id":"`+task.TaskID+`"}`); !got.Deleted || got.Rescued == nil {
-		t.Errorf("%+v", got)
-	}
-	refusedWith(t, cs, "get_task", `{"task_id":"`+task.TaskID+`"}`, "ToolError")
 }
 
 // What does not fit a schema is refused in words that name the field, and so is a

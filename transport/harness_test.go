@@ -170,21 +170,6 @@ func (f *fakes) agent(identity string) tool.WorkflowCaller {
 	return a
 }
 
-// first waits for the first agent: its connection's client may be answered a moment
-// before it is made.
-func (f *fakes) first(t testing.TB) (a *fakeAgent) {
-	t.Helper()
-	waitFor(t, "an agent", func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if len(f.agents) > 0 {
-			a = f.agents[0]
-		}
-		return a != nil
-	})
-	return a
-}
-
 // fakeServer makes a server over fake agents.
 func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*Server, *fakes) {
 	t.Helper()

@@ -18,7 +18,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
 
@@ -79,34 +78,6 @@ func TestInstructionsAreBounded(t *testing.T) {
 		if !strings.HasSuffix(got, lifecycle) {
 			t.Errorf("%s: the lifecycle is cut:\n%s", name, got)
 		}
-	}
-}
-
-// What changes is told as it is when a client connects, not as it was at start.
-func TestInstructionsAreOfTheMoment(t *testing.T) {
-	snap := &catalog.Snapshot{Jobs: jobsNamed(1, "s")}
-	s, _ := fakeServer(t, nil, func(p *engines) {
-		p.jobs = func(context.Context) *catalog.Snapshot { return snap }
-	})
-	before := client(t, s).InitializeResult().Instructions
-	snap = &catalog.Snapshot{Jobs: jobsNamed(2, "s")}
-	after := client(t, s).InitializeResult().Instructions
-	if strings.Contains(before, "job_1/") || !strings.Contains(after, "job_1/") {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
-	// The older way to connect.
-	if lines := overStdio(t, s, hello); !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "job_1/") }) {
-		t.Errorf("initialize: %s", lines)
-	}
-}
-
-func TestOneLine(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		max  int
-		want string
-	}{{"a\n\tb", 10, "a b"}, {"éééé", 7, "éé…"}, {"éééé", 8, "éééé"}, {"a\xffb", 10, "a\uFFFDb"}, {"", 3, ""}} {
-		testkit.Equal(t, tool.OneLine(c.in, c.max), c.want, "tool.OneLine(%q, %d)", c.in, c.max)
 	}
 }
 

@@ -264,6 +264,7 @@ func TestConfigIsFollowed(t *testing.T) {
 	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
 	cs := client(t, s)
 	testkit.Contains(t, refusedWith(t, cs, "get_workflows", `{}`, "StateError"), "config.yml")
+	testkit.Contains(t, cs.InitializeResult().Instructions, "config.yml", "instructions")
 	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n"})
 	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
 		t.Errorf("after the correction: %s", text(res))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"deepwork/session/state/statetest"
 	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
-	"deepwork/transport/web"
 )
 
 // The schema is JSON Schema 2020-12, nested, with references and formats of its own.
@@ -64,25 +62,6 @@ func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
 	}
 }
 
-func TestReq003_5_2_ErrorsAreLoggedAndToldInWords(t *testing.T) {
-	var log logBook
-	f := newFactory(standardWorkflows...)
-	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
-	res := callTool(t, client(t, s), "boom", `{}`)
-	id := fmt.Sprint(errorMetaOf(t, res)["execution_id"])
-	if said := text(res); !strings.Contains(said, "'boom'") || !strings.Contains(said, "'factory'") || !strings.Contains(said, "out of ink") || !strings.Contains(said, id) {
-		t.Error(said)
-	}
-	found := false
-	for line := range strings.Lines(log.String()) {
-		found = found || strings.Contains(line, "level=WARN") && strings.Contains(line, "remote run ended") && strings.Contains(line, id) && strings.Contains(line, "out of ink")
-	}
-	if !found {
-		t.Errorf("the log:\n%s", log.String())
-	}
-	testkit.ContainsAll(t, log.String(), []string{`msg=call tool=boom`, "outcome=workflow_failed", "took_ms="}, "the log")
-}
-
 func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
 	var log logBook
 	f := newFactory(standardWorkflows[0], `{"id":"w-bad","name":7,"description":"d"}`, fmt.Sprintf(`{"id":"w-long","name":%q,"description":"d"}`, strings.Repeat("n", 5000)))
@@ -121,73 +100,6 @@ func TestReq003_8_2_StatusTellsStateProgressAndResult(t *testing.T) {
 	}
 }
 
-func TestReq003_8_3_UpdatesOfTheSourceAreTold(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "  reply_within: 20ms\n")
-	cs := client(t, s)
-	began := into[remote.Run](t, cs, "hang", `{}`)
-	f.until(t, "some updates", func() bool { r := f.runs["x-1"]; return r != nil && r.looks > 4 })
-	about := `{"execution_id":"` + began.ExecutionID + `"}`
-	now := into[remote.Run](t, cs, "workflow_status", about)
-	for until := time.Now().Add(patience); now.Progress == nil && time.Now().Before(until); {
-		now = into[remote.Run](t, cs, "workflow_status", about)
-	}
-	if now.State != remote.Running || now.Progress == nil || *now.Progress.Total != 3 || !strings.HasPrefix(now.Progress.Message, "page ") {
-		t.Errorf("got %+v", now)
-	}
-}
-
-// A caller with the same identity may ask, on any connection; nobody else.
-func TestARunIsItsCallersAlone(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "  reply_within: 20ms\n")
-	file, given := tokens(t, "ada", "bob")
-	h := overHTTP(t, s, web.Options{TokenFile: file})
-	began := into[remote.Run](t, dial(t, h, stateful, given[0]), "hang", `{}`)
-	about := `{"execution_id":"` + began.ExecutionID + `"}`
-	if got := into[remote.Run](t, dial(t, h, "", given[0]), "workflow_status", about); got.State != remote.Running {
-		t.Errorf("got %+v", got)
-	}
-	testkit.Contains(t, refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"), "no execution")
-}
-
-func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
-	t.Parallel()
-	twin := func(id string) string {
-		return fmt.Sprintf(`{"id":%q,"name":"twin","description":"d","executionType":"sync"}`, id)
-	}
-	one, other := newFactory(twin("a")), newFactory()
-	config := "workflow_tools:\n" + fast + "  keep_tools_for: 0s\n  sources:\n    - {name: one, url: " + one.overWeb(t) + "}\n    - {name: other, url: " + other.overWeb(t) + "}\n"
-	s, root := withConfig(t, config, nil)
-	s.names(t, "twin")
-	cs := client(t, s)
-	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"twig"}`, "ToolError"), "There is one: twin.")
-	other.offer(twin("b"))
-	s.names(t, "twin_a", "twin_b")
-	for name, args := range map[string]string{"twin": `{}`, "call_workflow_tool": `{"name":"twin"}`} {
-		res := callTool(t, cs, name, args)
-		if got := text(res); !res.IsError || !strings.Contains(got, "twin_a (source 'one'), twin_b (source 'other')") {
-			t.Errorf("%s: %s", name, got)
-		}
-		if meta := errorMetaOf(t, res); meta["code"] != "ambiguous_workflow_tool" || len(meta["available"].([]any)) != 2 {
-			t.Errorf("%s: %v", name, meta)
-		}
-	}
-
-	// A source that is away is named, also where its tools are gone.
-	broken := strings.Replace(config, one.url, "http://127.0.0.1:1/mcp", 1)
-	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + broken})
-	s.names(t, "twin_b")
-	if got := refusedWith(t, cs, "twin_a", `{}`, "StateError"); !strings.Contains(got, "source 'one'") || !strings.Contains(got, "cannot be reached") {
-		t.Error(got)
-	}
-	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"twin"}`, "ToolError"); !strings.Contains(got, "twin_b") || !strings.Contains(got, "'one'") {
-		t.Error(got)
-	}
-	if l := s.remote.Listing(t.Context()); slices.Contains(namesOf(l), "twin") {
-		t.Error(namesOf(l))
-	}
-}
-
 // refreshed asks for a refresh, and returns what it says of a source's state, or of
 // the config's where source is "".
 func refreshed(skipped []source.Skipped, source string) string {
@@ -197,22 +109,6 @@ func refreshed(skipped []source.Skipped, source string) string {
 		}
 	}
 	return ""
-}
-
-func TestReq003_4_3_ARefreshTellsOfASourceThatHangs(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	cs := client(t, s)
-	if most := s.remote.Patience; most > 25*time.Second {
-		t.Errorf("a refresh may take %v; clients give up on a call after a minute, some before", most)
-	}
-	s.remote.Patience = 300 * time.Millisecond
-	f.mu.Lock() // its list tool waits for this
-	got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
-	f.mu.Unlock()
-	if why := refreshed(got.Skipped, "factory"); !strings.Contains(why, "did not answer within 300ms") || len(got.Removed) != 0 {
-		t.Errorf("got %+v", got)
-	}
 }
 
 func TestReq003_4_4_ARefusedEditIsToldOf(t *testing.T) {

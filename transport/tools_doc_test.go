@@ -37,37 +37,6 @@ func TestToolsDocument(t *testing.T) {
 	}
 }
 
-// A change of any word of a schema is one of the document: nothing that is listed
-// is left out of it.
-func TestToolsDocumentHasEveryDescription(t *testing.T) {
-	doc := strings.Join(slices.Collect(maps.Values(toolsDocument(t))), "")
-	for _, tool := range listTools(t) {
-		testkit.ContainsAll(t, doc, []string{"\n### " + tool.Name + "\n", "\n" + tool.Description + "\n"})
-		var walk func(at string, s *jsonschema.Schema)
-		walk = func(at string, s *jsonschema.Schema) {
-			if s == nil || s.Not != nil {
-				return
-			}
-			if s.Description != "" && !strings.Contains(doc, cell(s.Description)) {
-				t.Errorf("%s: the document leaves out %q", at, s.Description)
-			}
-			for name, p := range s.Properties {
-				testkit.Contains(t, doc, name, "%s: the document leaves out", at)
-				walk(at+"."+name, p)
-			}
-			for name, p := range s.Defs {
-				for field, p := range p.Properties { // of itself it says what it is where it is used
-					walk(at+"#"+name+"."+field, p)
-				}
-			}
-			walk(at+"[]", s.Items)
-			walk(at+".*", s.AdditionalProperties)
-		}
-		walk(tool.Name+" input", schemaFrom(t, tool.InputSchema))
-		walk(tool.Name+" output", schemaFrom(t, tool.OutputSchema))
-	}
-}
-
 // toolsDocument makes the generated parts of the pages, by file.
 func toolsDocument(t *testing.T) map[string]string {
 	t.Helper()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,25 +84,6 @@ func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
 	s := new(jsonschema.Schema)
 	must(t, json.Unmarshal(data, s))
 	return s
-}
-
-// Seed 000 names four tools, get_step and go_to_step are ours; seed 004 names the
-// others, up to list_executors.
-func TestTools(t *testing.T) {
-	for set, want := range map[string][]string{
-		"workflows": {"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step", "start_workflow"},
-		"remote":    {"call_workflow_tool", "cancel_execution", "list_workflow_tools", "refresh_workflow_tools", "workflow_status"}, // what is offered needs finished_step
-		"board":     {"abort_merge", "change_target", "comment_attempt", "create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_run", "get_task", "list_executors", "list_projects", "list_repos", "list_task_attempts", "list_tasks", "merge_attempt", "needs_attention", "push_attempt", "rebase_attempt", "run_workflow", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
-	} {
-		s := testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))).Must(t)
-		var names []string
-		for name := range listed(t, client(t, s)) {
-			names = append(names, name)
-		}
-		if slices.Sort(names); !slices.Equal(names, want) {
-			t.Errorf("%s: tools %v, want %v", set, names, want)
-		}
-	}
 }
 
 func TestAllToolsAreDescribed(t *testing.T) {
@@ -207,35 +187,6 @@ func TestAllToolsBoundTheirArguments(t *testing.T) {
 				t.Errorf("%s.%s: required %v, types %v", tool.Name, name, required, p.Types)
 			}
 		}
-	}
-}
-
-func TestAllToolsAreAnnotated(t *testing.T) {
-	type h struct{ readOnly, destructive, idempotent, open bool }
-	reads := h{readOnly: true, idempotent: true}
-	want := map[string]h{
-		"get_workflows": reads, "get_step": reads, "start_workflow": {}, "finished_step": {},
-		"abort_workflow": {destructive: true}, "go_to_step": {destructive: true},
-
-		"list_workflow_tools": reads, "workflow_status": {readOnly: true, idempotent: true, open: true},
-		"refresh_workflow_tools": {idempotent: true, open: true}, "call_workflow_tool": {destructive: true, open: true},
-		"cancel_execution":    {destructive: true, idempotent: true, open: true},
-		"workflows-list-tool": reads, "workflows-status-tool": reads, "workflows-execute-tool": {}, "workflows-cancel-tool": {destructive: true, idempotent: true},
-
-		"list_projects": reads, "list_repos": reads, "list_tasks": reads, "get_task": reads, "list_task_attempts": reads, "get_attempt": reads,
-		"tail_attempt": reads, "get_attempt_diff": reads, "list_executors": reads, "needs_attention": reads, "get_run": reads, "get_context": reads,
-		"create_task": {}, "update_task": {destructive: true, idempotent: true}, "delete_task": {destructive: true, idempotent: true},
-		"start_task_attempt": {open: true}, "run_workflow": {open: true}, "follow_up": {destructive: true, open: true}, "comment_attempt": {destructive: true, open: true}, "stop_attempt": {destructive: true, idempotent: true},
-		"merge_attempt": {destructive: true}, "rebase_attempt": {destructive: true, idempotent: true}, "abort_merge": {destructive: true, idempotent: true},
-		"push_attempt": {destructive: true, idempotent: true, open: true}, "change_target": {destructive: true, idempotent: true},
-	}
-	for _, tool := range listTools(t) {
-		a := tool.Annotations
-		if a == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil {
-			t.Errorf("%s: annotations %+v", tool.Name, a)
-			continue
-		}
-		testkit.Equal(t, (h{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint, *a.OpenWorldHint}), want[tool.Name], "%s: hints", tool.Name)
 	}
 }
 
