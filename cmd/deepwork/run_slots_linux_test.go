@@ -9,6 +9,42 @@ import (
 	"deepwork/actor/testkit"
 )
 
+// manyRuns is how many runs go on at once on four slots: enough for each process to wait for the others.
+const manyRuns = 14
+
+// Many runs at once share the slots of the project, those of one server and of processes of their own. The
+// first agents wait for each other, so that all slots are in use at once, on a machine of any speed.
+func TestRunManyOnFourSlots(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "attempts: {max_concurrent: 4}\n", runJob("NAME", "a", "a outputs: {}")).inGit()
+	p.plan("a:1 await all", "a:2 await all", "a:3 await all", "a:4 await all", "* finish")
+	const alone = 5
+	var all []*runProcess
+	for range alone {
+		all = append(all, p.begin())
+	}
+	client, _ := startClient(t, p.root, "--toolsets", "board,workflows")
+	var led []string
+	for n := range manyRuns - alone {
+		led = append(led, startRun(t, client, map[string]any{"job_name": "job0", "workflow_name": "w", "goal": fmt.Sprintf("The part %d", n), "executor": "STEPPER"}))
+	}
+	p.awaits("a", 4)
+	p.touch("all")
+	for _, r := range all {
+		r.exits(0)
+	}
+	for _, id := range led {
+		awaitRun(t, client, id)
+	}
+	if n := p.most(); n != 4 {
+		t.Errorf("%d agents at once, want 4", n)
+	}
+	if n := len(p.recorded("begin", "")); n != manyRuns {
+		t.Errorf("%d agents for %d runs", n, manyRuns)
+	}
+	p.clean()
+}
+
 // startRun calls run_workflow and returns the id of the run.
 func startRun(t testing.TB, client *mcp.ClientSession, args map[string]any) string {
 	t.Helper()
