@@ -15,7 +15,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog"
-	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
@@ -203,14 +202,6 @@ func TestToolsetsWithoutTools(t *testing.T) {
 	testkit.Fails(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler))).Err(), "workflows", "no sets")
 	for _, sets := range [][]string{nil, {"workflows"}, {"board"}, {"board", "remote"}} {
 		testkit.Works(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, sets, "", slog.New(slog.DiscardHandler))).Err(), "%v", sets)
-	}
-}
-
-func TestAdditionalJobs(t *testing.T) {
-	a, b := t.TempDir(), t.TempDir()
-	t.Setenv(config.JobsFoldersEnv, strings.Join([]string{" " + a + " ", "", "  ", "relative/jobs", b + string(filepath.Separator)}, string(filepath.ListSeparator)))
-	if folders := config.JobsFolders(); !slices.Equal(folders, []string{a, "relative/jobs", b}) {
-		t.Errorf("got %v", folders)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -16,7 +15,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
 )
 
 const tripJob = `name: trip
@@ -170,83 +168,6 @@ func TestReq001_2_GetWorkflows(t *testing.T) {
 	if read(); len(got.Jobs) != 2 || got.Jobs[1].Name != "two" {
 		t.Errorf("after the write: %+v", got.Jobs)
 	}
-}
-
-// A whole workflow, as an agent goes through it.
-func TestWorkflowThroughTheTools(t *testing.T) {
-	s, _ := project(t, nil)
-	cs := client(t, s)
-
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"); !strings.Contains(got, "No active workflow session") {
-		t.Error(got) // 001.4.4
-	}
-	if got := refusedWith(t, cs, "abort_workflow", `{"explanation":"e"}`, "StateError"); !strings.Contains(got, "No active workflow session") {
-		t.Error(got) // 001.6.4
-	}
-	if got := refusedWith(t, cs, "start_workflow", `{"goal":"g","job_name":"none","workflow_name":"w"}`, "ToolError"); !strings.Contains(got, "Job not found: none") {
-		t.Error(got) // 001.3.4
-	}
-	if got := refusedWith(t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"none"}`, "ToolError"); !strings.Contains(got, "plan") || !strings.Contains(got, "dream") {
-		t.Error(got) // 001.3.6
-	}
-
-	start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"a week off","job_name":"trip","workflow_name":"plan","instance_id":null}`)
-	step := start.BeginStep
-	if step == nil || step.StepID != "idea" || step.Instructions != "Think <hard> & long." || *step.CommonJobInfo != "Prices in EUR." || len(start.Stack) != 1 {
-		t.Fatalf("start: %+v", start)
-	}
-	if !regexp.MustCompile(`^[0-9a-f]{8}$`).MatchString(step.SessionID) {
-		t.Errorf("session %q", step.SessionID)
-	}
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":["idea.txt"]}}`, "ToolError"); !strings.Contains(got, "must be a single string path") {
-		t.Error(got) // 001.5.4
-	}
-
-	testkit.Contains(t, refusedWith(t, cs, "start_workflow", `{"goal":" \n","job_name":"trip","workflow_name":"plan"}`, "ToolError"), "goal")
-	for _, content := range []string{"# Idea\nSea", strings.Repeat("x", 1025)} {
-		testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":`+string(tool.MustJSON(content))+`}}`, "ToolError"), "looks like file content")
-	}
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":"idea.txt"}`, "ToolError"); !strings.Contains(got, "Give an object") || !strings.Contains(got, "declares: idea") {
-		t.Error(got)
-	}
-
-	next := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":"{\"idea\":\"idea.txt\"}","step_id":"idea"}`)
-	if next.Status != machine.NextStep || next.BeginStep.StepID != "hotel" || len(next.ConcurrentSteps) != 1 || next.ConcurrentSteps[0].StepID != "train" {
-		t.Fatalf("idea: %+v", next)
-	}
-	if got := callTool(t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea"}`); got.Meta["deepwork/waiting"] != nil {
-		t.Errorf("a step to be done: %v", got.Meta)
-	}
-	res := callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
-	if got := string(tool.MustJSON(res.Meta["deepwork/waiting"])); got != `{"code":"members_pending","retry_after_ms":10000}` || !strings.Contains(text(res), `"feedback":"Waiting: `) {
-		t.Errorf("train: %s, %s", got, text(res))
-	}
-	wait := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
-	if wait.Status != machine.NextStep || wait.BeginStep != nil || len(wait.PendingConcurrentSteps) != 1 {
-		t.Errorf("train: %+v", wait)
-	}
-	where := into[machine.StepReply](t, cs, "get_step", `{}`)
-	testkit.Equal(t, where.Goal, "a week off", "get_step")
-	testkit.Equal(t, len(where.Members), 2, "get_step")
-	next = into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"hotels":["h1.txt"]},"step_id":"hotel"}`)
-	if next.BeginStep == nil || next.BeginStep.StepID != "booking" {
-		t.Fatalf("hotel: %+v", next)
-	}
-	back := into[machine.GoToReply](t, cs, "go_to_step", `{"step_id":"booking"}`)
-	testkit.Equal(t, back.BeginStep.StepID, "booking", "go_to_step: %+v", back)
-
-	nested := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-	testkit.Equal(t, len(nested.Stack), 2, "nested: %+v", nested.Stack)
-	aborted := into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"not now"}`)
-	if aborted.AbortedWorkflow != "trip/dream" || aborted.Explanation != "not now" || aborted.ResumedWorkflow == nil || *aborted.ResumedWorkflow != "trip/plan" {
-		t.Errorf("abort: %+v", aborted)
-	}
-
-	done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"booking"}`)
-	if done.Status != machine.WorkflowComplete || done.AllOutputs == nil || len(done.Stack) != 0 {
-		t.Fatalf("booking: %+v", done)
-	}
-	testkit.Contains(t, text(callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"booking","session_id":"`+step.SessionID+`"}`)), "workflow_complete", "the last reply is not given again")
 }
 
 func TestAdditionalJobsFromTheEnvironment(t *testing.T) {

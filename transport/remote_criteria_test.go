@@ -12,7 +12,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/catalog/source"
 	"deepwork/session/remote"
 	"deepwork/session/state/statetest"
 	"deepwork/transport/tool"
@@ -72,72 +71,6 @@ func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
 	}
 	for _, id := range []string{"w-bad", "w-long"} {
 		testkit.Contains(t, log.String(), "workflow="+id, "the log does not tell of %s", id)
-	}
-}
-
-// A run that is waited for by nobody, asked about while it goes on and after.
-func TestReq003_8_2_StatusTellsStateProgressAndResult(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "  reply_within: 20ms\n")
-	conforms(t, s)
-	cs := client(t, s)
-	began := into[remote.Run](t, cs, "hang", `{}`)
-	if began.State != remote.Running || began.EndedAt != nil || string(began.Result) != "null" {
-		t.Errorf("got %+v", began)
-	}
-	ask := func() *remote.Run {
-		return into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+began.ExecutionID+`"}`)
-	}
-	f.finish(t, "x-1")
-	now := ask()
-	for until := time.Now().Add(patience); now.State == remote.Running && time.Now().Before(until); now = ask() {
-	}
-	if now.State != remote.Completed || now.EndedAt == nil || string(now.Result) != `{"pages":3}` {
-		t.Errorf("got %+v", now)
-	}
-	for id, kind := range map[string]string{`"00000000-0000-7000-8000-000000000000"`: "StateError", `"what"`: "ToolError", `7`: "ToolError"} {
-		refusedWith(t, cs, "workflow_status", `{"execution_id":`+id+`}`, kind)
-	}
-}
-
-// refreshed asks for a refresh, and returns what it says of a source's state, or of
-// the config's where source is "".
-func refreshed(skipped []source.Skipped, source string) string {
-	for _, s := range skipped {
-		if s.Source == source && s.Workflow == "" {
-			return s.Reason
-		}
-	}
-	return ""
-}
-
-func TestReq003_4_4_ARefusedEditIsToldOf(t *testing.T) {
-	t.Parallel()
-	f := newFactory(standardWorkflows...)
-	s, root := withSource(t, f, "")
-	cs := client(t, s)
-	if got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`); len(got.Skipped) != 0 {
-		t.Errorf("got %+v", got)
-	}
-	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n  enabled: maybe\n"})
-	refresh := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
-	list := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	for name, got := range map[string][]source.Skipped{"refresh": refresh.Skipped, "list": list.Skipped} {
-		if why := refreshed(got, ""); !strings.Contains(why, "config.yml:3:12: workflow_tools.enabled") || !strings.Contains(why, "stays in use") {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-	testkit.Equal(t, len(list.Tools), 6, "tools")
-}
-
-func TestReq003_4_1_ThatItIsDisabledIsSaid(t *testing.T) {
-	const want = "workflow_tools.enabled is false"
-	s, _ := bareProject(t, "workflow_tools: {enabled: false}\n", nil)
-	cs := client(t, s)
-	testkit.Contains(t, refreshed(into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`).Skipped, ""), want)
-	testkit.Contains(t, refreshed(into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Skipped, ""), want)
-	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"echo"}`, "StateError"); !strings.Contains(got, want) || strings.Contains(got, "no source of workflows is connected, or") {
-		t.Error(got)
 	}
 }
 

@@ -14,8 +14,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/remote"
-	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
 )
 
@@ -118,56 +116,6 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
 }
 
-func TestReq003_2_2_2_3_and_8_4_ACallRunsTheWorkflow(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	conforms(t, s)
-	cs := client(t, s)
-	res := callTool(t, cs, "echo", `{"customer":"Ada"}`)
-	if res.IsError {
-		t.Fatal(text(res))
-	}
-	var got remote.Run
-	must(t, json.Unmarshal([]byte(text(res)), &got))
-	if got.State != remote.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
-		t.Errorf("got %+v", got)
-	}
-	if want := `{"echo":{"customer":"Ada"},"big":12345678901234567890}`; string(got.Result) != want {
-		t.Errorf("result %s, want %s", got.Result, want)
-	}
-	if _, is := res.Content[0].(*mcp.TextContent); !is || len(res.Content) != 1 || res.StructuredContent == nil {
-		t.Errorf("got %+v", res)
-	}
-	// Asynchronous ones are waited for (7.1), and their result is kept (8.4).
-	steps := into[remote.Run](t, cs, "steps", `{}`)
-	if steps.State != remote.Completed || string(steps.Result) != `{"pages":3}` || steps.SourceExecutionID == nil {
-		t.Errorf("got %+v", steps)
-	}
-	for _, id := range []string{steps.ExecutionID, *steps.SourceExecutionID} {
-		if again := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); again.ExecutionID != steps.ExecutionID || string(again.Result) != `{"pages":3}` {
-			t.Errorf("status of %s: %+v", id, again)
-		}
-	}
-}
-
-func TestReq003_2_4_and_7_4_FailuresAreToolErrors(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
-	conforms(t, s)
-	cs := client(t, s)
-	for name, why := range map[string]string{"boom": "the press is out of ink", "fail": "the paper tore"} {
-		res := callTool(t, cs, name, `{}`)
-		meta := errorMetaOf(t, res)
-		id, _ := meta["execution_id"].(string)
-		testkit.Equal(t, res.Meta[tool.SourceMeta], "factory")
-		if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), why) || meta["code"] != "workflow_failed" || len(id) != 36 {
-			t.Errorf("%s: %s %v", name, text(res), meta)
-		}
-		if got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != remote.Failed || got.Error == nil || !strings.Contains(*got.Error, why) {
-			t.Errorf("%s: status %+v", name, got)
-		}
-	}
-}
-
 func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	hidden := `{"id":"w-odd","name":"odd","description":"a\u0007b\u202ec\u200bd\ne","executionType":"sync"}`
 	long := fmt.Sprintf(`{"id":"w-long","name":"long","description":%q}`, strings.Repeat("ä", 5000))
@@ -247,49 +195,6 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	}
 	if tools := listed(t, cs); tools["steps"] == nil || tools["boom"] != nil || !strings.Contains(tools["echo"].Description, "] Returns") {
 		t.Error("tools/list is not as the refresh told")
-	}
-}
-
-func TestReq003_7_3_and_8_3_ProgressIsPassedOn(t *testing.T) {
-	var log logBook
-	f := newFactory(standardWorkflows...)
-	s, _ := withConfig(t, "workflow_tools:\n  status_interval: 120ms\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
-	told := make(chan *mcp.ProgressNotificationParams, 100)
-	cs := clientWith(t, s, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-		told <- r.Params
-	}})
-	params := &mcp.CallToolParams{Name: "hang", Arguments: json.RawMessage(`{}`)}
-	params.SetProgressToken("p")
-	ended := make(chan *mcp.CallToolResult, 1)
-	go func() {
-		res, err := cs.CallTool(context.Background(), params)
-		if err != nil {
-			t.Error(err)
-		}
-		ended <- res
-	}()
-	last, ids := -1.0, map[string]bool{}
-	for n, pages := 0, false; n < 2 || !pages; n++ { // it goes on until these are there
-		p := <-told
-		id, message, _ := strings.Cut(p.Message, ": ")
-		if ids[id] = true; p.Progress <= last || !strings.HasPrefix(id, "execution_id ") {
-			t.Errorf("after %v: %+v", last, p)
-		}
-		last = p.Progress
-		pages = pages || strings.Contains(message, "of 3, page")
-	}
-	f.finish(t, "x-1")
-	res := <-ended
-	if res == nil || res.IsError {
-		t.Fatal(res)
-	}
-	var got remote.Run
-	json.Unmarshal([]byte(text(res)), &got)
-	if len(ids) != 1 || !ids["execution_id "+got.ExecutionID] {
-		t.Errorf("told of %v, and it was %s", ids, got.ExecutionID)
-	}
-	if text := log.String(); !strings.Contains(text, "remote run progress") || !strings.Contains(text, "page") {
-		t.Error("progress is not logged")
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,18 +49,7 @@ func TestToolsListGolden(t *testing.T) {
 	var got bytes.Buffer
 	must(t, json.Indent(&got, list.Result, "", "  "))
 	got.WriteByte('\n')
-	golden := filepath.Join("testdata", "tools_list.json")
-	if *update {
-		must(t, os.MkdirAll("testdata", 0o755))
-		must(t, os.WriteFile(golden, got.Bytes(), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("tools/list is not as in %s; go test -update renews it. Got:\n%s", golden, got.Bytes())
-	}
+	testkit.Golden(t, filepath.Join("testdata", "tools_list.json"), got.String(), *update)
 }
 
 // inWorkspace makes a server offer what is offered in a workspace alone.

@@ -17,6 +17,6 @@ var update = flag.Bool("update", false, "write the replies")
 func TestMain(m *testing.M) { os.Exit(statetest.Main(m, goleak.Find)) }
 
 // What another server calls, and what it gets.
-func TestCalls(t *testing.T) {
+func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
 	toolstest.Replay(t, pagetest.Project(t), []string{"workflows", "source"}, *update)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,8 +24,22 @@ import (
 var (
 	ids    = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b|\b[0-9a-f]{40}\b|\b[0-9a-f]{8}\b`)
 	// What differs from run to run, or by whether the server has started an attempt already.
-	varies = regexp.MustCompile(`"started_at":(?:null|"[^"]*")|"exists":(?:true|false)|"notice":(?:null|"It is about to be started\.")|"\d{4}-\d\d-\d\dT[^"]*"|\d{4}-\d\d-\d\d|"[a-z_]+_ms":\d+|-[0-9a-f]{4}\b|-[0-9a-f]{12}\b|"available":(?:true|false)|"state":"(?:queued|running)"|/[a-z/]+/sh as process \d+|after [0-9.]+m?s`)
+	varies = regexp.MustCompile(`"started_at":(?:null|"[^"]*")|"exists":(?:true|false)|"notice":(?:null|"It is about to be started\.")|"\d{4}-\d\d-\d\dT[^"]*"|-?\d{4}-\d\d-\d\d|"(?:duration|took)_ms":\d+|-[0-9a-f]{4}\b|-[0-9a-f]{12}\b|"available":(?:true|false)|"state":"(?:queued|running)"|/[a-z/]+/sh as process \d+|after [0-9.]+m?s`)
 )
+
+// Text is what a caller gets: the text, the structured content where it differs from that, and what is in _meta.
+func Text(t *testing.T, res *mcp.CallToolResult) string {
+	t.Helper()
+	text := res.Content[0].(*mcp.TextContent).Text
+	var same any
+	if err := json.Unmarshal([]byte(text), &same); res.StructuredContent != nil && (err != nil || !reflect.DeepEqual(same, res.StructuredContent)) {
+		text += "\n   structured: " + string(testkit.Get(json.Marshal(res.StructuredContent)).Must(t))
+	}
+	if delete(res.Meta, "io.modelcontextprotocol/serverInfo"); len(res.Meta) > 0 {
+		text += "\n   _meta: " + string(testkit.Get(json.Marshal(res.Meta)).Must(t))
+	}
+	return text
+}
 
 // Replay makes the calls in testdata/calls.txt of a server with these toolsets on the project at root, and compares the
 // replies with those in the file, which it writes if update is set. A line "-> TOOL ARGUMENTS" is a call. With "until
@@ -71,7 +86,7 @@ func Replay(t *testing.T, root string, toolsets []string, update bool) {
 			if err != nil {
 				reply = err.Error()
 			} else {
-				reply = res.Content[0].(*mcp.TextContent).Text
+				reply = Text(t, res)
 			}
 			return strings.Contains(reply, until)
 		})
