@@ -43,6 +43,7 @@ func TestTokensOfTheConfig(t *testing.T) {
 // caller alone; it outlives its connection. Stateless requests name it as soon as
 // there is more than one.
 func TestWorkflowsOfCallers(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, nil)
 	file, token := tokens(t, "ann", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
@@ -94,6 +95,7 @@ const anyStart = `{"goal":"g","job_name":"j","workflow_name":"w"}`
 
 // The context of a call has its caller, over each transport.
 func TestEachCallHasItsCaller(t *testing.T) {
+	t.Parallel()
 	got := make(chan session.Caller, 1)
 	s, _ := fakeServer(t, callerAgent(got), withHTTP(nil))
 	file, token := tokens(t, "ann")
@@ -120,6 +122,7 @@ func TestEachCallHasItsCaller(t *testing.T) {
 
 // A call of nobody knows whom is not one of the user: it is refused.
 func TestACallWithoutACallerIsRefused(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	here, there := mcp.NewInMemoryTransports()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,6 +21,7 @@ import (
 
 // Seed 004, "Tools are discoverable".
 func TestReq004_ToolsAreDiscoverable(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, nil)
 	tools := listed(t, client(t, s))
 	for _, name := range []string{"list_projects", "list_repos", "list_tasks", "list_task_attempts", "get_task", "create_task", "update_task", "delete_task",
@@ -36,6 +37,7 @@ func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 
 // Seed 004, "No workspace_id alias in MCP schemas".
 func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
+	t.Parallel()
 	for _, tool := range listTools(t) {
 		text := testkit.Get(json.Marshal(tool)).Must(t)
 		if strings.Contains(string(text), "workspace_id") {
@@ -46,6 +48,7 @@ func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
 
 // Seed 004, "Field docs are present"; TestAllToolsAreDescribed asks it of all tools.
 func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
+	t.Parallel()
 	for _, tool := range listTools(t) {
 		if tool.Name != "list_task_attempts" {
 			continue
@@ -100,6 +103,7 @@ func TestWithoutAPlaceForTheState(t *testing.T) {
 
 // A project that never uses the board has none.
 func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	cs := client(t, s)
 	file := state.Of(root).Database()
@@ -114,6 +118,7 @@ func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 // Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs;
 // younger and active ones stay.
 func TestEndedSessionsAreRemoved(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	cs := client(t, s)
 	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"ended","job_name":"trip","workflow_name":"dream"}`)

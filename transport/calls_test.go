@@ -42,6 +42,7 @@ func logged() (*slog.Logger, *logBuffer) {
 
 // Not only tools may panic.
 func TestPanicInAnyRequest(t *testing.T) {
+	t.Parallel()
 	logger, log := logged()
 	s, _ := fakeServer(t, nil)
 	s.logger, s.tools.Logger = logger, logger
@@ -68,6 +69,7 @@ func TestPanicInAnyRequest(t *testing.T) {
 
 // Every call is logged in one line with tool, session and the stack as it was when it began.
 func TestReq001_1_12_CallsAreLogged(t *testing.T) {
+	t.Parallel()
 	logger, log := logged()
 	s, f := fakeServer(t, func(a *fakeAgent) {
 		a.stack = []machine.StackEntry{{Workflow: "j/outer", SessionID: "0000000a"}, {Workflow: "j/inner", SessionID: "0000000b"}}
@@ -99,6 +101,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 }
 
 func TestSDKIsQuiet(t *testing.T) {
+	t.Parallel()
 	logger, log := logged()
 	s := testkit.Get(newServer(engines{connect: new(fakes).agent}, nil, "", logger)).Must(t)
 	callTool(t, client(t, s), "get_step", `{}`)
@@ -107,6 +110,7 @@ func TestSDKIsQuiet(t *testing.T) {
 
 // Each MCP session has an agent of its own, closed when the session ends.
 func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
+	t.Parallel()
 	s, f := fakeServer(t, nil)
 	for range 2 {
 		t.Run("", func(t *testing.T) { callTool(t, client(t, s), "get_step", `{}`) })
@@ -123,6 +127,7 @@ func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
 }
 
 func TestCloseEndsConnections(t *testing.T) {
+	t.Parallel()
 	b := newBlocked()
 	s, f := fakeServer(t, b.agent)
 	here, there := mcp.NewInMemoryTransports()
@@ -143,6 +148,7 @@ func TestCloseEndsConnections(t *testing.T) {
 
 // A connection that cannot be ended is named, not waited for without end.
 func TestCloseNamesWhatDidNotStop(t *testing.T) {
+	t.Parallel()
 	b := newBlocked()
 	b.stubborn = true
 	s, _ := fakeServer(t, b.agent)
@@ -166,6 +172,7 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 
 // Each tool that changes something says how to see what it did, by tools there are.
 func TestEveryToolCanBeRechecked(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	name := regexp.MustCompile(`\b(?:get|list)_[a-z_]+|workflow_status|workflows-status-tool`)
 	for _, tool := range s.tools.Names() {
@@ -185,6 +192,7 @@ func TestEveryToolCanBeRechecked(t *testing.T) {
 
 // The instructions tell of the tools that are offered, and of no others.
 func TestInstructionsFitTheToolsets(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		sets        []string
 		inside      bool
@@ -216,6 +224,7 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 
 // What reads little at once says how in its own arguments.
 func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
+	t.Parallel()
 	tools := map[string]*mcp.Tool{}
 	for _, tool := range listTools(t) {
 		tools[tool.Name] = tool
@@ -240,6 +249,7 @@ func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
 
 // The log line of a stateless call has the stack that the call is about.
 func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
+	t.Parallel()
 	logger, log := logged()
 	s, _ := project(t, func(o *Options) { o.Logger = logger })
 	cs := dial(t, overHTTP(t, s, web.Options{}), "", "")

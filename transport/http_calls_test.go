@@ -16,6 +16,7 @@ import (
 // What was carried out before the server stops is answered, over SSE too, where the request that brought
 // a call is over long before, and clients drop what they have not looked at when the stream ends.
 func TestStopAnswersOverSSE(t *testing.T) {
+	t.Parallel()
 	const callers = 30
 	b := newBlocked()
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))
@@ -42,6 +43,7 @@ func TestStopAnswersOverSSE(t *testing.T) {
 // While an idle session is being closed it is as unknown as it will be: a call
 // would be carried out, and its reply dropped.
 func TestSessionThatEndsIdle(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
 	c, id := opened(t, h)
@@ -78,6 +80,7 @@ func newestHeaders(params string) []string {
 // In the newest protocol a result says what it is, and who gives it; in the others it
 // does not. Clients of the newest one refuse a result that does not say so.
 func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
@@ -106,6 +109,7 @@ func blocking(t *testing.T, set func(*config.HTTP)) (*Server, *web.Server, *bloc
 
 // A client that hangs up has its connection closed, and its call goes on and is one of those that count.
 func TestACallWhoseClientHangsUp(t *testing.T) {
+	t.Parallel()
 	s, h, b := blocking(t, func(c *config.HTTP) { c.MaxRequests = 1 })
 	c, id := opened(t, h)
 	body := strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1)

@@ -30,6 +30,7 @@ func stopping(t *testing.T, s *Server, o web.Options) (h *web.Server, tell func(
 // A server that was told to stop takes no new calls and says so; what is in
 // flight is finished and answered, and streams do not hold it up.
 func TestStopFinishesCalls(t *testing.T) {
+	t.Parallel()
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
 		t.Run(name, func(t *testing.T) {
 			b := newBlocked()
@@ -76,6 +77,7 @@ func TestStopFinishesCalls(t *testing.T) {
 
 // A call that does not end in its time is cut off, told so, and named.
 func TestStopCutsCalls(t *testing.T) {
+	t.Parallel()
 	b := newBlocked()
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	var log bytes.Buffer
@@ -134,6 +136,7 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 // Readiness follows the config, which may be bad only at the start; then calls
 // are refused, and no defaults let anybody in from elsewhere.
 func TestReadyWithTheConfig(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
 	s := made(t, Options{ProjectRoot: root})
@@ -153,6 +156,7 @@ func TestReadyWithTheConfig(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, nil)
 	h := overHTTP(t, s, web.Options{})
 	cs := dial(t, h, stateful, "")

@@ -31,6 +31,7 @@ var network = []struct{ name, transport, version string }{
 
 // A workflow goes from start to end over each transport, with real clients.
 func TestWorkflowOverTheNetwork(t *testing.T) {
+	t.Parallel()
 	for _, n := range network {
 		t.Run(n.name, func(t *testing.T) {
 			s, _ := project(t, nil)
@@ -47,6 +48,7 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 
 // Each MCP connection has its own stack; what is started on one is not on another's.
 func TestStacksOfConnections(t *testing.T) {
+	t.Parallel()
 	for _, n := range network[:2] {
 		t.Run(n.name, func(t *testing.T) {
 			s, _ := project(t, nil)
@@ -68,6 +70,7 @@ func TestStacksOfConnections(t *testing.T) {
 
 // The requests of the newest version have no connection: each has an agent, made by another constructor.
 func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
+	t.Parallel()
 	var shared fakes
 	s, own := fakeServer(t, nil, withHTTP(nil), func(p *engines) { p.connectStateless = shared.agent })
 	h := overHTTP(t, s, web.Options{})
@@ -91,6 +94,7 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 // A DELETE ends the session, what it runs, and nothing else; its agent is closed when
 // its calls are over, and not before.
 func TestDeleteEndsASession(t *testing.T) {
+	t.Parallel()
 	began, ended := make(chan struct{}), make(chan error, 1)
 	s, f := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
@@ -234,6 +238,7 @@ func TestIdleTimeCounts(t *testing.T) {
 
 // A request without a session is a connection until it ends, for which the end of the server waits.
 func TestRequestsWithoutASession(t *testing.T) {
+	t.Parallel()
 	s, f := fakeServer(t, nil, withHTTP(nil))
 	ctx := fromNetwork("ann", true)
 	conn, done, err := s.conns.acquire(ctx, nil)

@@ -33,6 +33,7 @@ func jobsNamed(n int, summary string) []*job.Job {
 }
 
 func TestReq001_1_11_InstructionsDescribeTheLifecycle(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withSnapshot(&catalog.Snapshot{Jobs: jobsNamed(2, "Does it.")}))
 	got := client(t, s).InitializeResult().Instructions
 	at := 0
@@ -50,6 +51,7 @@ func TestReq001_1_11_InstructionsDescribeTheLifecycle(t *testing.T) {
 }
 
 func TestInstructionsAreBounded(t *testing.T) {
+	t.Parallel()
 	loads := func(n int, text string) (errs []catalog.LoadError) {
 		for i := range n {
 			errs = append(errs, catalog.LoadError{JobName: fmt.Sprintf("broken_%d", i),
@@ -138,6 +140,7 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 
 // A session is read by the identity that it belongs to.
 func TestASessionIsAResourceOfItsOwner(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, nil)
 	file, secrets := tokens(t, "ann", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
@@ -173,6 +176,7 @@ func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
 
 // What is wrong with the options is said before anything is opened.
 func TestNewServerRefusesBadOptions(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	file := filepath.Join(root, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
@@ -199,6 +203,7 @@ func TestNewServerRefusesBadOptions(t *testing.T) {
 
 // A server without any tool is of no use to anyone.
 func TestToolsetsWithoutTools(t *testing.T) {
+	t.Parallel()
 	testkit.Fails(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler))).Err(), "workflows", "no sets")
 	for _, sets := range [][]string{nil, {"workflows"}, {"board"}, {"board", "remote"}} {
 		testkit.Works(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, sets, "", slog.New(slog.DiscardHandler))).Err(), "%v", sets)

@@ -62,6 +62,7 @@ func TestSlowBody(t *testing.T) {
 
 // A client that never reads what it asked for is dropped, and holds nothing up.
 func TestClientThatNeverReads(t *testing.T) {
+	t.Parallel()
 	const size = 7 << 20 // it is sent twice, and more than the system takes for somebody who does not read
 	large := fullFinish()
 	large.Notice = new(strings.Repeat("n", size))
@@ -91,6 +92,7 @@ func TestClientThatNeverReads(t *testing.T) {
 
 // Requests beyond the limit are told to come later; streams take no one's place.
 func TestRequestLimit(t *testing.T) {
+	t.Parallel()
 	b := newBlocked()
 	s, _ := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.MaxRequests = 2 }))
 	h := overHTTP(t, s, web.Options{})
@@ -127,6 +129,7 @@ func TestRequestLimit(t *testing.T) {
 // Where as many connections as may be are at work, streams too, a new one waits until one of them has
 // ended; /readyz and one connection of the user's own do not wait.
 func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 2 }))
 	file, token := tokens(t, "ann")
 	h := overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file})
@@ -156,6 +159,7 @@ func TestConnectionLimit(t *testing.T) {
 
 // MCP sessions that nobody ends are bounded, too; those that are there go on.
 func TestSessionLimit(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 3 }))
 	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
@@ -176,6 +180,7 @@ func TestSessionLimit(t *testing.T) {
 // One identity has no more requests in flight than its quota, over each transport; another notices
 // nothing, and neither does the user without tokens.
 func TestRequestQuota(t *testing.T) {
+	t.Parallel()
 	const quota = 2
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
@@ -216,6 +221,7 @@ func TestRequestQuota(t *testing.T) {
 // A token is replaced while its caller works, without an interruption: neither a call fails nor does
 // the MCP session change, over each transport.
 func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
 			s, f := fakeServer(t, nil, withHTTP(nil))

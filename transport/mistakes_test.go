@@ -84,6 +84,7 @@ var walk = []mistake{
 // A client that knows only what the server says makes common mistakes, at least forty, and recovers
 // from each by the error alone.
 func TestFortyMistakesAndTheirRecovery(t *testing.T) {
+	t.Parallel()
 	if len(walk) < 40 {
 		t.Fatalf("%d mistakes", len(walk))
 	}

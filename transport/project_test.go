@@ -106,6 +106,7 @@ func refusedWith(t testing.TB, cs *mcp.ClientSession, name, args, kind string) s
 }
 
 func TestReq001_1_1_ServerIsMade(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, nil)
 	if s.MCP() == nil {
 		t.Fatal("no MCP server")
@@ -115,6 +116,7 @@ func TestReq001_1_1_ServerIsMade(t *testing.T) {
 
 // The parameters have the defaults of the seed, and take what it names.
 func TestReq001_1_3_to_1_6_Parameters(t *testing.T) {
+	t.Parallel()
 	for _, change := range []func(*Options){
 		nil,
 		func(o *Options) { o.EnableQualityGate = new(true); o.ExternalRunner = "claude" },
@@ -127,6 +129,7 @@ func TestReq001_1_3_to_1_6_Parameters(t *testing.T) {
 }
 
 func TestReq001_1_10_ServerIsNamedDeepwork(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, func(o *Options) { o.Version = "9.8.7" })
 	info := client(t, s).InitializeResult().ServerInfo
 	testkit.Equal(t, info.Name, "deepwork")
@@ -134,6 +137,7 @@ func TestReq001_1_10_ServerIsNamedDeepwork(t *testing.T) {
 }
 
 func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "1 job failed to load") || !strings.Contains(got, "- broken: ") {
 		t.Errorf("got:\n%s", got)
@@ -145,6 +149,7 @@ func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
 }
 
 func TestReq001_2_GetWorkflows(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	cs := client(t, s)
 	var got struct {
@@ -180,6 +185,7 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 }
 
 func TestConfigIsFollowed(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
 	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
@@ -194,6 +200,7 @@ func TestConfigIsFollowed(t *testing.T) {
 
 // The standard jobs are there without being asked for, and not offered to other servers.
 func TestStandardJobs(t *testing.T) {
+	t.Parallel()
 	s := made(t, Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
 		t.Error(jsontext.Clip(got, 2000))

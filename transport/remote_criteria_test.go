@@ -20,6 +20,7 @@ import (
 
 // The schema is JSON Schema 2020-12, nested, with references and formats of its own.
 func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
+	t.Parallel()
 	f := newFactory(`{"id":"w","name":"order","description":"d","executionType":"sync","inputSchema":{"type":"object",
 	  "$defs":{"item":{"type":"object","properties":{"sku":{"type":"string","pattern":"^[A-Z]{3}$"},"n":{"type":"integer","minimum":1}},"required":["sku"],"additionalProperties":false}},
 	  "properties":{"items":{"type":"array","minItems":1,"items":{"$ref":"#/$defs/item"}},"how":{"enum":["air","sea"]}},"required":["items"],
@@ -49,6 +50,7 @@ func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
 }
 
 func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
+	t.Parallel()
 	f := newFactory(`{"id":"w","name":"any","description":"d","executionType":"sync"}`)
 	s, _ := withSource(t, f, "")
 	cs := client(t, s)
@@ -62,6 +64,7 @@ func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
 }
 
 func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
+	t.Parallel()
 	var log logBook
 	f := newFactory(standardWorkflows[0], `{"id":"w-bad","name":7,"description":"d"}`, fmt.Sprintf(`{"id":"w-long","name":%q,"description":"d"}`, strings.Repeat("n", 5000)))
 	s, _ := withConfig(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)

@@ -143,6 +143,7 @@ func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 
 // Of another identity an execution is not there.
 func TestExecutionsAreTheirCallersAlone(t *testing.T) {
+	t.Parallel()
 	s, _ := bareProject(t, "", asSource)
 	file, given := tokens(t, "ada", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})

@@ -85,6 +85,7 @@ func (b *logBook) into(o *Options) {
 
 // The sources are queried at the start, and every workflow is a tool, beside the static ones.
 func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
+	t.Parallel()
 	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+newFactory(standardWorkflows...).overWeb(t)+"}\n", nil)
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
 	all := listed(t, client(t, s))
@@ -96,6 +97,7 @@ func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
 }
 
 func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
+	t.Parallel()
 	var log logBook
 	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: gone, command: [./no-such-program]}\n", log.into)
 	until(t, s, "the failure", func(l *remotetools.Listing) bool {
@@ -117,6 +119,7 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 }
 
 func TestReq003_3_1_MetadataOfATool(t *testing.T) {
+	t.Parallel()
 	hidden := `{"id":"w-odd","name":"odd","description":"a\u0007b\u202ec\u200bd\ne","executionType":"sync"}`
 	long := fmt.Sprintf(`{"id":"w-long","name":"long","description":%q}`, strings.Repeat("ä", 5000))
 	s, _ := withSource(t, newFactory(append(slices.Clone(standardWorkflows), hidden, long)...), "")
@@ -144,6 +147,7 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 
 // Seed 003, 3.2, 3.3, 6.1, 6.2 and 6.3, as a client sees them.
 func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T) {
+	t.Parallel()
 	var log logBook
 	f := newFactory(`{"id":"w-plain","name":"plain","description":"d"}`, `{"id":"w-bad","name":"bad","description":"d","inputSchema":[1]}`,
 		`{"id":"w-null","name":"null","description":"d","inputSchema":null}`, `{"name":"no id","description":"d"}`, `{"id":"w-mute","name":"mute"}`, `7`)
@@ -172,6 +176,7 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 }
 
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows[0], standardWorkflows[1])
 	var log logBook
 	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  refresh_interval: 0\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)

@@ -41,6 +41,7 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 
 // A client that writes a burst of calls and closes its end at once gets every reply.
 func TestStdioAnswersAllAfterEOF(t *testing.T) {
+	t.Parallel()
 	const n = 300
 	s, _ := fakeServer(t, nil)
 	var in strings.Builder
@@ -185,6 +186,7 @@ func (discardCloser) Close() error { return nil }
 // A session whose input ends at once may be over before ServeStdio has looked for its connection:
 // that is no error.
 func TestStdioSessionsThatEndAtOnce(t *testing.T) {
+	t.Parallel()
 	s := serverOn(t, t.TempDir(), nil)
 	const in = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"short","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -204,6 +206,7 @@ func TestStdioSessionsThatEndAtOnce(t *testing.T) {
 // A client that closed its end is not waited for until its runs have ended: each call
 // is told which run it was, and that it goes on; the rest is answered as before.
 func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	in, toServer := io.Pipe()

@@ -32,6 +32,7 @@ const toolsDocs = "../cmd/deepwork/docs/reference/"
 // The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and not as
 // the code has them.
 func TestToolsDocument(t *testing.T) {
+	t.Parallel()
 	for file, text := range toolsDocument(t) {
 		testkit.Generated(t, toolsDocs+file, "## All tools", text, *update, "go test ./transport -run TestToolsDocument -update")
 	}
@@ -330,6 +331,7 @@ func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
 
 // Each code is listed once, with what to do, and used; errors have no other.
 func TestEveryErrorCodeIsListed(t *testing.T) {
+	t.Parallel()
 	rows := codeRows(t)
 	if !slices.IsSortedFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) }) || len(rows) < 100 {
 		t.Errorf("%s has %d codes, or is not sorted", codesFile, len(rows))

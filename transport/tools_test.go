@@ -42,6 +42,7 @@ func overStdio(t testing.TB, s *Server, input string) []string {
 
 // The bytes of tools/list are an interface: the order of properties too.
 func TestToolsListGolden(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 	var list struct{ Result json.RawMessage }
@@ -75,6 +76,7 @@ func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
 }
 
 func TestAllToolsAreDescribed(t *testing.T) {
+	t.Parallel()
 	for _, tool := range listTools(t) {
 		if n := len(tool.Description); n < 30 || n >= 2048 {
 			t.Errorf("%s: the description has %d bytes, want 30 to 2047", tool.Name, n)
@@ -121,6 +123,7 @@ func described(t *testing.T, at string, s *jsonschema.Schema) {
 // A step's fields are described in one place, for both places of steps: null
 // is a begin_step if there is none, but no entry of concurrent_steps.
 func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
+	t.Parallel()
 	for _, tool := range listTools(t) {
 		schema := schemaFrom(t, tool.OutputSchema)
 		if tool.Name != "start_workflow" {
@@ -149,6 +152,7 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 }
 
 func TestAllToolsBoundTheirArguments(t *testing.T) {
+	t.Parallel()
 	server, _ := fakeServer(t, nil, inWorkspace)
 	for _, name := range server.tools.Names() {
 		tool := server.tools.Tool(name)
@@ -233,6 +237,7 @@ func conforms(t testing.TB, s *Server) {
 }
 
 func TestRepliesConform(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	conforms(t, s)
 	cs := client(t, s)
@@ -254,6 +259,7 @@ func TestRepliesConform(t *testing.T) {
 
 // The author's order survives: the generic way of the SDK would sort it.
 func TestRepliesKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	got := text(res)
@@ -272,6 +278,7 @@ func TestRepliesKeepTheirOrder(t *testing.T) {
 // schemas of all tools with every request: the characters of {"name","description","inputSchema"}
 // of each tool are bounded for the default toolsets and for workflows, and the bytes on the wire.
 func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name                string
 		sets                []string
@@ -324,6 +331,7 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 
 // What is not declared is not answered either: clients take an answer for support.
 func TestUndeclaredMethodsAreNotFound(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	cs := client(t, s)
 	if c := cs.InitializeResult().Capabilities; c.Prompts != nil || c.Resources != nil || c.Completions != nil || c.Tools == nil {
@@ -358,6 +366,7 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 
 // A client that shows its model no tool until it searches has the tools of workflows at once, and finds the others.
 func TestToolsAreFound(t *testing.T) {
+	t.Parallel()
 	for _, offered := range listTools(t) {
 		always, hint := offered.Meta["anthropic/alwaysLoad"], offered.Meta["anthropic/searchHint"]
 		if (always == true) == (hint != nil) {
