@@ -81,6 +81,7 @@ func TestBoardAgentStopsEarly(t *testing.T) {
 
 // A server on a project makes a database only when that is used.
 func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	client, _ := startClient(t, root)
 	testkit.Get(client.ListTools(t.Context(), nil)).Must(t)
@@ -319,6 +320,7 @@ func (p *boardProject) refusedOutside() {
 // Outputs of earlier steps that no longer exist when the workflow ends are named in the summary, and
 // a repeated call gets the same reply. The last step's own output is checked by the call itself.
 func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{
 		".deepwork/jobs/trip/job.yml": strings.ReplaceAll(jobText("trip", "one", "two", "three"), "outputs: {}", "outputs: {out: {type: file, description: A}}"), "kept.md": "x", "gone.md": "x", "away.md": "x",

@@ -28,6 +28,7 @@ import (
 // TestAbortBesideAServer aborts a session that a running server moved last, which knows of it at its next
 // call.
 func TestAbortBesideAServer(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{
 		".deepwork/jobs/one/job.yml": jobText("one", "a"),
