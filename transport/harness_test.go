@@ -39,7 +39,7 @@ import (
 func TestMain(m *testing.M) {
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	_ = flag.Set("test.parallel", "6") // they wait more than they compute
+	_ = flag.Set("test.parallel", "4") // they wait more than they compute
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 

@@ -156,7 +156,6 @@ func TestReadyWithTheConfig(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	t.Parallel()
 	s, _ := project(t, nil)
 	h := overHTTP(t, s, web.Options{})
 	cs := dial(t, h, stateful, "")
