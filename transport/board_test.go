@@ -13,9 +13,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/catalog/jsontext"
-	"deepwork/session/attempt"
-	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store/local"
 	"deepwork/session/workflow"
@@ -24,6 +21,7 @@ import (
 
 // Seed 004, "Tools are discoverable".
 func TestReq004_ToolsAreDiscoverable(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, nil)
 	tools := listed(t, client(t, s))
 	for _, name := range []string{"list_projects", "list_repos", "list_tasks", "list_task_attempts", "get_task", "create_task", "update_task", "delete_task",
@@ -39,6 +37,7 @@ func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 
 // Seed 004, "No workspace_id alias in MCP schemas".
 func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
+	t.Parallel()
 	for _, tool := range listTools(t) {
 		text := testkit.Get(json.Marshal(tool)).Must(t)
 		if strings.Contains(string(text), "workspace_id") {
@@ -49,6 +48,7 @@ func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
 
 // Seed 004, "Field docs are present"; TestAllToolsAreDescribed asks it of all tools.
 func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
+	t.Parallel()
 	for _, tool := range listTools(t) {
 		if tool.Name != "list_task_attempts" {
 			continue
@@ -81,86 +81,6 @@ func repository(t *testing.T, root string) {
 	}
 }
 
-// The tools that run nothing, each reply against its schema (project does that).
-func TestBoardTools(t *testing.T) {
-	s, root := project(t, nil)
-	repository(t, root)
-	cs := client(t, s)
-	projects := into[board.ProjectsReply](t, cs, "list_projects", `{"limit":5}`)
-	if projects.Count != 1 || projects.Total != 1 || !projects.Projects[0].IsRoot || projects.Projects[0].Name != filepath.Base(root) {
-		t.Fatalf("%+v", projects)
-	}
-	id := projects.Projects[0].ProjectID
-	repos := into[board.ReposReply](t, cs, "list_repos", `{"project_id":"`+id+`"}`)
-	if repos.Count != 1 || repos.Repos[0].Path != root {
-		t.Fatalf("%+v", repos)
-	}
-	create := `{"project_id":"` + id + `","title":"Plan it","description":null,"job_name":"trip","workflow_name":"plan","request_id":"r1"}`
-	task := into[board.Task](t, cs, "create_task", create)
-	if task.Status != "todo" || task.Description != nil || *task.JobName != "trip" {
-		t.Errorf("%+v", task)
-	}
-	if again := into[board.Task](t, cs, "create_task", create); again.TaskID != task.TaskID {
-		t.Error("a repetition made another task")
-	}
-	if got := into[board.Task](t, cs, "update_task", `{"task_id":"`+task.TaskID+`","status":"done","title":"Planned","job_name":"","workflow_name":""}`); got.Status != "done" || got.Title != "Planned" || got.JobName != nil {
-		t.Errorf("%+v", got)
-	}
-	if got := into[board.TasksReply](t, cs, "list_tasks", `{"project_id":"`+id+`","status":"done"}`); got.Total != 1 || *got.Filters.Status != "done" {
-		t.Errorf("%+v", got)
-	}
-	if got := into[board.AttemptsReply](t, cs, "list_task_attempts", `{"task_id":"`+task.TaskID+`"}`); got.Count != 0 || got.LatestAttemptID != nil {
-		t.Errorf("%+v", got)
-	}
-	if got := into[attempt.ExecutorsReply](t, cs, "list_executors", `{}`); got.Count < 5 {
-		t.Errorf("%+v", got)
-	}
-	refusedWith(t, cs, "start_task_attempt", `{"task_id":"`+task.TaskID+`","executor":"NOBODY","repos":[{"repo_id":"`+repos.Repos[0].RepoID+`","target_branch":"main"}]}`, "ToolError")
-	if got := into[attempt.DeleteReply](t, cs, "delete_task", `{"task_id":"`+task.TaskID+`"}`); !got.Deleted || got.Rescued == nil {
-		t.Errorf("%+v", got)
-	}
-	refusedWith(t, cs, "get_task", `{"task_id":"`+task.TaskID+`"}`, "ToolError")
-}
-
-// What does not fit a schema is refused in words that name the field, and so is a
-// malformed UUID, which fits it.
-func TestBoardArguments(t *testing.T) {
-	s, _ := project(t, nil)
-	cs := client(t, s)
-	const id = "3b241101-e2bb-4255-8caf-4136c566a962"
-	for _, c := range []struct{ tool, args, code, says string }{
-		{"get_task", `{"task_id":"7"}`, "malformed_id", `"7" is not a UUID`},
-		{"get_task", `{"task_id":7}`, "invalid_argument", `"task_id": 7 is an integer; expected a string`},
-		{"get_task", `{}`, "missing_argument", `"task_id"`},
-		{"get_attempt", `{"workspace_id":"` + id + `"}`, "unknown_argument", `"workspace_id"`},
-		{"list_tasks", `{"project_id":"` + id + `","limit":"five"}`, "invalid_argument", `"limit": "five" is a string; expected an integer`},
-		{"list_tasks", `{"project_id":"` + id + `","limit":1.5}`, "invalid_argument", `"limit": 1.5 is a number; expected an integer`},
-		{"list_tasks", `{"project_id":"` + id + `","limit":0}`, "out_of_range", `limit`},
-		{"list_tasks", `{"project_id":"` + id + `","status":"open"}`, "unknown_status", `inreview`},
-		{"list_tasks", `{"project_id":"` + id + `"}`, "unknown_project", id},
-		{"follow_up", `{"attempt_id":"` + id + `","action":"push"}`, "unknown_action", `"push"`},
-		{"follow_up", `{"action":"cancel"}`, "no_target", "exactly one"},
-		{"follow_up", `{"workspace_id":7,"action":"cancel"}`, "invalid_argument", `"workspace_id"`},
-		{"follow_up", `{"workspace_id":"` + id + `","action":"cancel"}`, "unknown_attempt", id},
-		{"follow_up", `{"workspace_id":"` + id + `","session_id":"` + id + `","action":"cancel"}`, "two_targets", "exactly one"},
-		{"tail_attempt", `{"attempt_id":"` + id + `","wait":"one"}`, "invalid_argument", `"wait"`},
-		{"tail_attempt", `{"attempt_id":"` + id + `","wait":31}`, "out_of_range", `wait`},
-		{"get_attempt_diff", `{"attempt_id":"` + id + `","paths":"a"}`, "invalid_argument", `"paths": "a" is a string`},
-		{"get_attempt_diff", `{"attempt_id":"` + id + `","paths":["a",7]}`, "invalid_argument", `"paths[1]": 7 is an integer`},
-		{"get_attempt_diff", `{"attempt_id":"` + id + `","paths":["../a"]}`, "bad_path", `../a`},
-		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":{}}`, "invalid_argument", `"repos": {} is an object`},
-		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":["a"]}`, "invalid_argument", `"repos[0]": "a" is a string`},
-		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":[{"repo_id":"a"}]}`, "missing_argument", `"target_branch"`},
-		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":[{"repo_id":"a","target_branch":"b","branch":"c"}]}`, "unknown_argument", `"branch"`},
-		{"start_task_attempt", `{"task_id":"` + id + `","executor":"X","repos":[` + strings.Repeat(`{"repo_id":"a","target_branch":"b"},`, 50) + `{"repo_id":"a","target_branch":"b"}]}`, "argument_too_large", `want 50`},
-	} {
-		res := callTool(t, cs, c.tool, c.args)
-		if meta := errorMetaOf(t, res); meta["code"] != c.code || meta["type"] != "ToolError" || !strings.Contains(text(res), c.says) {
-			t.Errorf("%s(%s): want %s with %q, got %v: %s", c.tool, jsontext.Clip(c.args, 200), c.code, c.says, meta, jsontext.Clip(text(res), 300))
-		}
-	}
-}
-
 // Without a place for the state a server starts and serves what needs none; calls that
 // write are refused, say what to set, and leave nothing behind.
 func TestWithoutAPlaceForTheState(t *testing.T) {
@@ -183,6 +103,7 @@ func TestWithoutAPlaceForTheState(t *testing.T) {
 
 // A project that never uses the board has none.
 func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	cs := client(t, s)
 	file := state.Of(root).Database()
@@ -197,6 +118,7 @@ func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 // Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs;
 // younger and active ones stay.
 func TestEndedSessionsAreRemoved(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	cs := client(t, s)
 	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"ended","job_name":"trip","workflow_name":"dream"}`)

@@ -27,6 +27,7 @@ var ofOthers = []string{"step_id", "workflow_id", "request_id", "instance_id", "
 // Each field of a request or a reply says what it means, of an id that it is a UUID or 8 hexadecimal digits, of a
 // time that it is RFC 3339, and of a word which ones there are (seed 004, "Schema field documentation").
 func TestField24_EveryFieldSaysItsFormat(t *testing.T) {
+	t.Parallel()
 	id, at := regexp.MustCompile(`_ids?$|^(remove|depends_on|blocked_by)$`), regexp.MustCompile(`(_at|_until|^time|_changed)$`)
 	for _, tool := range listTools(t) {
 		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {

@@ -13,6 +13,7 @@ import (
 // A tool of a source whose schema model APIs refuse is listed in a form that they accept, says so, and gets its
 // arguments under their own names, also by way of call_workflow_tool.
 func TestField03_ASourceGetsItsOwnNames(t *testing.T) {
+	t.Parallel()
 	f := newFactory(`{"id":"w","name":"find","description":"d","executionType":"sync","inputSchema":{"oneOf":[
 		{"properties":{"filter[name]":{"type":"string"}},"required":["filter[name]"]},{"properties":{"user id":{"type":"integer"}},"required":["user id"]}]}}`)
 	s, _ := withSource(t, f, "")
@@ -41,6 +42,7 @@ func TestField03_ASourceGetsItsOwnNames(t *testing.T) {
 
 // A client that sends initialize again, as some do after a pause, gets the same answer, and its stack is kept.
 func TestField10_InitializeTwice(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	again := strings.Replace(strings.Replace(initialize, `"id":0`, `"id":7.0`, 1), "2025-06-18", "2024-11-05", 1)
 	lines := overStdio(t, s, hello+again+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
@@ -59,6 +61,7 @@ func TestField10_InitializeTwice(t *testing.T) {
 // The server is found with a slash at the end of its address, and below the path of a proxy, which may leave it in
 // requests or remove it.
 func TestField10_AddressesOfTheServer(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	file, token := tokens(t, "ann")
 	h, sse := overHTTP(t, s, web.Options{TokenFile: file, BasePath: "/deep/work"}), overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file, BasePath: "/deep/work"})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -38,6 +39,7 @@ import (
 func TestMain(m *testing.M) {
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	_ = flag.Set("test.parallel", "4") // they wait more than they compute
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 
@@ -167,21 +169,6 @@ func (f *fakes) agent(identity string) tool.WorkflowCaller {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.agents = append(f.agents, a)
-	return a
-}
-
-// first waits for the first agent: its connection's client may be answered a moment
-// before it is made.
-func (f *fakes) first(t testing.TB) (a *fakeAgent) {
-	t.Helper()
-	waitFor(t, "an agent", func() bool {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if len(f.agents) > 0 {
-			a = f.agents[0]
-		}
-		return a != nil
-	})
 	return a
 }
 

@@ -3,26 +3,15 @@ package transport
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/config"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
@@ -41,6 +30,7 @@ func stopping(t *testing.T, s *Server, o web.Options) (h *web.Server, tell func(
 // A server that was told to stop takes no new calls and says so; what is in
 // flight is finished and answered, and streams do not hold it up.
 func TestStopFinishesCalls(t *testing.T) {
+	t.Parallel()
 	for name, version := range map[string]string{"session": stateful, "stateless": ""} {
 		t.Run(name, func(t *testing.T) {
 			b := newBlocked()
@@ -87,6 +77,7 @@ func TestStopFinishesCalls(t *testing.T) {
 
 // A call that does not end in its time is cut off, told so, and named.
 func TestStopCutsCalls(t *testing.T) {
+	t.Parallel()
 	b := newBlocked()
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	var log bytes.Buffer
@@ -142,20 +133,10 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 	s.conns.wg.Wait()
 }
 
-// A listener that is closed ends the server with the reason.
-func TestServeSaysWhyItEnds(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h, _, stopped := stopping(t, s, web.Options{})
-	waitFor(t, "it serves", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/healthz"), "").status == 200 })
-	h.Close()
-	if err := <-stopped; !errors.Is(err, http.ErrServerClosed) || !strings.Contains(err.Error(), "serving http://127.0.0.1:") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // Readiness follows the config, which may be bad only at the start; then calls
 // are refused, and no defaults let anybody in from elsewhere.
 func TestReadyWithTheConfig(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
 	s := made(t, Options{ProjectRoot: root})
@@ -207,49 +188,5 @@ func TestMetrics(t *testing.T) {
 				t.Log(line)
 			}
 		}
-	}
-}
-
-// certificate makes the files of a certificate for this machine.
-func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
-	t.Helper()
-	private := testkit.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)).Must(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der := testkit.Get(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)).Must(t)
-	secret := testkit.Get(x509.MarshalPKCS8PrivateKey(private)).Must(t)
-	dir := t.TempDir()
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, data := range map[string][]byte{cert: chain, key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})} {
-		must(t, os.WriteFile(name, data, 0o600))
-	}
-	pool = x509.NewCertPool()
-	pool.AppendCertsFromPEM(chain)
-	return cert, key, pool
-}
-
-func TestTLS(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 10 }))
-	cert, key, pool := certificate(t)
-	h := overHTTP(t, s, web.Options{TLSCert: cert, TLSKey: key})
-	if !strings.HasPrefix(h.URL(), "https://127.0.0.1:") {
-		t.Errorf("the URL is %s", h.URL())
-	}
-	over := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
-	t.Cleanup(over.CloseIdleConnections)
-	cs := dialWith(t, h, stateful, &http.Client{Transport: over})
-	callTool(t, cs, "get_workflows", `{}`)
-	for range 30 { // half open, in the handshake
-		raw(t, h, "\x16\x03")
-	}
-	callTool(t, cs, "get_workflows", `{}`)
-
-	old := &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
-	if conn, err := tls.Dial("tcp", address(h), old); err == nil {
-		conn.Close()
-		t.Error("TLS 1.1 is taken")
-	}
-	if r := answer(t, raw(t, h, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")); r.status != 400 {
-		t.Errorf("without TLS: %+v", r)
 	}
 }

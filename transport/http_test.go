@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +14,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
@@ -32,38 +29,9 @@ var network = []struct{ name, transport, version string }{
 	{"sse", web.SSE, "2024-11-05"},
 }
 
-// All transports offer the same tools, with the same schemas.
-func TestSameToolsOnEveryTransport(t *testing.T) {
-	list := func(t *testing.T, cs *mcp.ClientSession) []string {
-		res := testkit.Get(cs.ListTools(context.Background(), nil)).Must(t)
-		var out []string
-		for _, tool := range res.Tools {
-			data := testkit.Get(jsontext.Encode(tool)).Must(t)
-			out = append(out, string(data))
-		}
-		slices.Sort(out)
-		return out
-	}
-	s, _ := project(t, nil)
-	want := list(t, client(t, s))
-	if len(want) < 6 {
-		t.Fatalf("%d tools", len(want))
-	}
-	for _, n := range network {
-		t.Run(n.name, func(t *testing.T) {
-			cs := dial(t, overHTTP(t, serverOf(t), web.Options{Transport: n.transport}), n.version, "")
-			testkit.Same(t, list(t, cs), want)
-		})
-	}
-}
-
-func serverOf(t *testing.T) *Server {
-	s, _ := project(t, nil)
-	return s
-}
-
 // A workflow goes from start to end over each transport, with real clients.
 func TestWorkflowOverTheNetwork(t *testing.T) {
+	t.Parallel()
 	for _, n := range network {
 		t.Run(n.name, func(t *testing.T) {
 			s, _ := project(t, nil)
@@ -80,6 +48,7 @@ func TestWorkflowOverTheNetwork(t *testing.T) {
 
 // Each MCP connection has its own stack; what is started on one is not on another's.
 func TestStacksOfConnections(t *testing.T) {
+	t.Parallel()
 	for _, n := range network[:2] {
 		t.Run(n.name, func(t *testing.T) {
 			s, _ := project(t, nil)
@@ -101,6 +70,7 @@ func TestStacksOfConnections(t *testing.T) {
 
 // The requests of the newest version have no connection: each has an agent, made by another constructor.
 func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
+	t.Parallel()
 	var shared fakes
 	s, own := fakeServer(t, nil, withHTTP(nil), func(p *engines) { p.connectStateless = shared.agent })
 	h := overHTTP(t, s, web.Options{})
@@ -121,39 +91,10 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 	testkit.Equal(t, len(own.agents), 1, "agents of connections")
 }
 
-// The version may be in a header or, by mistake, in the body alone.
-func TestProtocolVersions(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
-	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + meta + `}}`
-	for _, test := range []struct {
-		name, body string
-		headers    []string
-		status     int
-		says       string
-	}{
-		{"newest", list, []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/list"}, 200, `"finished_step"`},
-		{"newest without its header", list, nil, 400, "header is required"},
-		{"newest of another method", list, []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call"}, 400, "Mcp-Method"},
-		{"unknown method", strings.Replace(list, "tools/list", "tools/lost", 1), []string{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/lost"}, 404, "-32601"},
-		{"from the future", list, []string{"Mcp-Protocol-Version: 2099-01-01", "Mcp-Method: tools/list"}, 400, "2026-07-28"},
-		{"too old", initialize, []string{"Mcp-Protocol-Version: 1999-01-01"}, 400, "Unsupported protocol version"},
-		{"none", initialize, nil, 200, `"protocolVersion":"2025-06-18"`},
-	} {
-		if r := send(t, c, "POST", h.URL(), test.body, test.headers...); r.status != test.status || !strings.Contains(r.body, test.says) {
-			t.Errorf("%s: %d %s", test.name, r.status, jsontext.Clip(r.body, 400))
-		}
-	}
-	if r := send(t, c, "GET", h.URL(), "", "Mcp-Protocol-Version: 2026-07-28"); r.status != 405 {
-		t.Errorf("a stream of the newest version: %+v", r)
-	}
-}
-
 // A DELETE ends the session, what it runs, and nothing else; its agent is closed when
 // its calls are over, and not before.
 func TestDeleteEndsASession(t *testing.T) {
+	t.Parallel()
 	began, ended := make(chan struct{}), make(chan error, 1)
 	s, f := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
@@ -227,21 +168,6 @@ func TestIdleSessionsEnd(t *testing.T) {
 	}
 }
 
-// The caller's name is in the log.
-func TestCallerIsLogged(t *testing.T) {
-	var log strings.Builder
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	s.logger = slog.New(slog.NewTextHandler(&log, nil))
-	s.tools.Logger = s.logger
-	file, token := tokens(t, "ann")
-	h := overHTTP(t, s, web.Options{TokenFile: file})
-	callTool(t, dial(t, h, stateful, token[0]), "get_workflows", `{}`)
-	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 }) // the log is written by it
-	if got := log.String(); strings.Count(got, "caller=ann") != 1 || strings.Contains(got, token[0]) {
-		t.Errorf("%s", got)
-	}
-}
-
 // fromNetwork is the context of a network caller's requests.
 func fromNetwork(identity string, stateless bool) context.Context {
 	ctx := session.WithCaller(context.Background(), session.Caller{Identity: identity, Channel: session.ChannelHTTP})
@@ -312,6 +238,7 @@ func TestIdleTimeCounts(t *testing.T) {
 
 // A request without a session is a connection until it ends, for which the end of the server waits.
 func TestRequestsWithoutASession(t *testing.T) {
+	t.Parallel()
 	s, f := fakeServer(t, nil, withHTTP(nil))
 	ctx := fromNetwork("ann", true)
 	conn, done, err := s.conns.acquire(ctx, nil)

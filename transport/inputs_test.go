@@ -41,6 +41,7 @@ func askProject(t *testing.T, config string, change func(*Options)) *mcp.ClientS
 
 // The inputs of a workflow are arguments of its prompt, and those with its values are in the text.
 func TestPromptsTakeInputs(t *testing.T) {
+	t.Parallel()
 	cs := askProject(t, "", nil)
 	var got []string
 	for p, err := range cs.Prompts(context.Background(), nil) {
@@ -66,6 +67,7 @@ func TestPromptsTakeInputs(t *testing.T) {
 
 // The inputs of a workflow are in the schema that other servers see, and reach its session.
 func TestSourceTakesInputs(t *testing.T) {
+	t.Parallel()
 	cs := askProject(t, "workflow_tools: {expose_jobs: true}\n", asSource)
 	var all []source.Workflow
 	must(t, json.Unmarshal([]byte(text(callTool(t, cs, "workflows-list-tool", `{}`))), &all))

@@ -15,10 +15,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog"
-	"deepwork/catalog/config"
 	"deepwork/catalog/job"
 	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
 
@@ -35,6 +33,7 @@ func jobsNamed(n int, summary string) []*job.Job {
 }
 
 func TestReq001_1_11_InstructionsDescribeTheLifecycle(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withSnapshot(&catalog.Snapshot{Jobs: jobsNamed(2, "Does it.")}))
 	got := client(t, s).InitializeResult().Instructions
 	at := 0
@@ -52,6 +51,7 @@ func TestReq001_1_11_InstructionsDescribeTheLifecycle(t *testing.T) {
 }
 
 func TestInstructionsAreBounded(t *testing.T) {
+	t.Parallel()
 	loads := func(n int, text string) (errs []catalog.LoadError) {
 		for i := range n {
 			errs = append(errs, catalog.LoadError{JobName: fmt.Sprintf("broken_%d", i),
@@ -79,34 +79,6 @@ func TestInstructionsAreBounded(t *testing.T) {
 		if !strings.HasSuffix(got, lifecycle) {
 			t.Errorf("%s: the lifecycle is cut:\n%s", name, got)
 		}
-	}
-}
-
-// What changes is told as it is when a client connects, not as it was at start.
-func TestInstructionsAreOfTheMoment(t *testing.T) {
-	snap := &catalog.Snapshot{Jobs: jobsNamed(1, "s")}
-	s, _ := fakeServer(t, nil, func(p *engines) {
-		p.jobs = func(context.Context) *catalog.Snapshot { return snap }
-	})
-	before := client(t, s).InitializeResult().Instructions
-	snap = &catalog.Snapshot{Jobs: jobsNamed(2, "s")}
-	after := client(t, s).InitializeResult().Instructions
-	if strings.Contains(before, "job_1/") || !strings.Contains(after, "job_1/") {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
-	// The older way to connect.
-	if lines := overStdio(t, s, hello); !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "job_1/") }) {
-		t.Errorf("initialize: %s", lines)
-	}
-}
-
-func TestOneLine(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		max  int
-		want string
-	}{{"a\n\tb", 10, "a b"}, {"éééé", 7, "éé…"}, {"éééé", 8, "éééé"}, {"a\xffb", 10, "a\uFFFDb"}, {"", 3, ""}} {
-		testkit.Equal(t, tool.OneLine(c.in, c.max), c.want, "tool.OneLine(%q, %d)", c.in, c.max)
 	}
 }
 
@@ -168,6 +140,7 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 
 // A session is read by the identity that it belongs to.
 func TestASessionIsAResourceOfItsOwner(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, nil)
 	file, secrets := tokens(t, "ann", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})
@@ -203,6 +176,7 @@ func read(t *testing.T, cs *mcp.ClientSession, uri string, wants ...string) {
 
 // What is wrong with the options is said before anything is opened.
 func TestNewServerRefusesBadOptions(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	file := filepath.Join(root, "file")
 	must(t, os.WriteFile(file, nil, 0o600))
@@ -229,17 +203,10 @@ func TestNewServerRefusesBadOptions(t *testing.T) {
 
 // A server without any tool is of no use to anyone.
 func TestToolsetsWithoutTools(t *testing.T) {
+	t.Parallel()
 	testkit.Fails(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{}, "", slog.New(slog.DiscardHandler))).Err(), "workflows", "no sets")
 	for _, sets := range [][]string{nil, {"workflows"}, {"board"}, {"board", "remote"}} {
 		testkit.Works(t, testkit.Get(newServer(engines{connect: new(fakes).agent}, sets, "", slog.New(slog.DiscardHandler))).Err(), "%v", sets)
-	}
-}
-
-func TestAdditionalJobs(t *testing.T) {
-	a, b := t.TempDir(), t.TempDir()
-	t.Setenv(config.JobsFoldersEnv, strings.Join([]string{" " + a + " ", "", "  ", "relative/jobs", b + string(filepath.Separator)}, string(filepath.ListSeparator)))
-	if folders := config.JobsFolders(); !slices.Equal(folders, []string{a, "relative/jobs", b}) {
-		t.Errorf("got %v", folders)
 	}
 }
 

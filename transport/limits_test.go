@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
@@ -31,129 +29,6 @@ var (
 	waitFor = testkit.Until
 	must    = testkit.Must
 )
-
-// scraped is a value of /metrics.
-func scraped(t testing.TB, h *web.Server, series string) string {
-	t.Helper()
-	r := send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "")
-	for line := range strings.Lines(r.body) {
-		if value, ok := strings.CutPrefix(line, series+" "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "none"
-}
-
-// What is no request of MCP is refused, each with its status, and the rest go on.
-func TestBadRequests(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{})
-	c, id := opened(t, h)
-	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`
-	for _, test := range []struct {
-		name, method, body string
-		headers            []string
-		status             int
-		says               string
-	}{
-		{"broken JSON", "POST", `{"jsonrpc":`, []string{id}, 400, "malformed payload"},
-		{"broken JSON without a session", "POST", `{"jsonrpc":`, nil, 400, "malformed payload"},
-		{"no JSON-RPC", "POST", `{"a":1}`, []string{id}, 400, ""},
-		{"a number", "POST", `7`, []string{id}, 400, ""},
-		{"nothing", "POST", ``, []string{id}, 400, "non-empty body"},
-		{"binary", "POST", "\x00\xff\xfe", []string{id}, 400, "malformed payload"},
-		{"nested deeply", "POST", strings.Repeat("[", 100_000), []string{id}, 400, ""},
-		{"unknown method", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/lost"}`, []string{id}, 400, "tools/lost"},
-		{"unknown tool", "POST", strings.Replace(call, "get_workflows", "nothing", 1), []string{id}, 200, `unknown tool`},
-		{"no session", "POST", call, nil, 200, "initialization"},
-		{"a session that never was", "POST", call, []string{"Mcp-Session-Id: X"}, 404, "Initialize a new one"},
-		{"a stream without a session", "GET", ``, nil, 400, "Mcp-Session-Id"},
-		{"an end without a session", "DELETE", ``, nil, 400, "Mcp-Session-Id"},
-		{"another method", "PUT", call, []string{id}, 405, ""},
-		{"another type", "POST", call, []string{id, "Content-Type: text/plain"}, 415, "application/json"},
-		{"no way to answer", "POST", call, []string{id, "Accept: text/html"}, 400, "Accept"},
-		{"wrong version", "POST", call, []string{id, "Mcp-Protocol-Version: 1.0"}, 400, "protocol version"},
-		{"a resumed stream", "GET", "", []string{id, "Last-Event-Id: x_1"}, 400, "replay"},
-	} {
-		if r := send(t, c, test.method, h.URL(), test.body, test.headers...); r.status != test.status || !strings.Contains(r.body, test.says) {
-			t.Errorf("%s: %d %s", test.name, r.status, jsontext.Clip(r.body, 300))
-		}
-		if r := send(t, c, "POST", h.URL(), call, id); r.status != 200 || !strings.Contains(r.body, "zebra") {
-			t.Errorf("after %s: %+v", test.name, r)
-		}
-	}
-	if r := send(t, c, "GET", at(h, "/sse"), ""); r.status != 404 {
-		t.Errorf("the other transport: %+v", r)
-	}
-}
-
-// endless is a body that has no end.
-type endless struct{ sent int }
-
-func (e *endless) Read(p []byte) (int, error) {
-	e.sent += len(p)
-	return copy(p, bytes.Repeat([]byte("a"), len(p))), nil
-}
-
-// A body of 100 MB is refused when it has become too large, and not before its
-// sender has come so far; with a length it is refused as early.
-func TestLargeBody(t *testing.T) {
-	t.Parallel()
-	for _, over := range []string{web.HTTP, web.SSE} {
-		t.Run(over, func(t *testing.T) {
-			s, _ := fakeServer(t, nil, withHTTP(nil))
-			h := overHTTP(t, s, web.Options{Transport: over})
-			for name, body := range map[string]io.Reader{
-				"with a length": strings.NewReader(strings.Repeat("a", 100<<20)),
-				"without one":   io.LimitReader(&endless{}, 100<<20),
-			} {
-				req := testkit.Get(http.NewRequest("POST", h.URL(), body)).Must(t)
-				req.Header.Set("Content-Type", "application/json")
-				req.Header.Set("Accept", "application/json, text/event-stream")
-				res, err := httpClient(t, "").Do(req)
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-					continue
-				}
-				if data, _ := io.ReadAll(res.Body); res.StatusCode != 413 || !strings.Contains(string(data), "4194304 bytes") {
-					t.Errorf("%s: %d %s", name, res.StatusCode, data)
-				}
-				res.Body.Close()
-			}
-			testkit.Equal(t, scraped(t, h, `deepwork_refused_total{reason="body"}`), "2", "counted")
-		})
-	}
-}
-
-// The limit is the config's: one byte more is too much.
-func TestBodyLimit(t *testing.T) {
-	t.Parallel()
-	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxBodyBytes = 2000 }))
-	h := overHTTP(t, s, web.Options{})
-	for size, want := range map[int]int{2000: 200, 2001: 413} {
-		body := initialize + strings.Repeat(" ", size-len(initialize))
-		if r := send(t, httpClient(t, ""), "POST", h.URL(), body); r.status != want {
-			t.Errorf("%d bytes: %+v", size, r)
-		}
-	}
-}
-
-func TestLargeHeader(t *testing.T) {
-	t.Parallel()
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{})
-	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)
-	defer conn.Close()
-	var wg sync.WaitGroup
-	wg.Go(func() { // it is cut off as it writes
-		io.WriteString(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("a", 1<<20)+"\r\n\r\n")
-	})
-	if r := answer(t, conn); r.status != 431 {
-		t.Errorf("%+v", r)
-	}
-	wg.Wait()
-	works(t, h)
-}
 
 // A body that does not come is not waited for.
 func TestSlowBody(t *testing.T) {
@@ -187,6 +62,7 @@ func TestSlowBody(t *testing.T) {
 
 // A client that never reads what it asked for is dropped, and holds nothing up.
 func TestClientThatNeverReads(t *testing.T) {
+	t.Parallel()
 	const size = 7 << 20 // it is sent twice, and more than the system takes for somebody who does not read
 	large := fullFinish()
 	large.Notice = new(strings.Repeat("n", size))
@@ -216,6 +92,7 @@ func TestClientThatNeverReads(t *testing.T) {
 
 // Requests beyond the limit are told to come later; streams take no one's place.
 func TestRequestLimit(t *testing.T) {
+	t.Parallel()
 	b := newBlocked()
 	s, _ := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.MaxRequests = 2 }))
 	h := overHTTP(t, s, web.Options{})
@@ -249,19 +126,10 @@ func TestRequestLimit(t *testing.T) {
 	}
 }
 
-// A connection that does not get its header out is closed after a while.
-func TestSlowHeader(t *testing.T) {
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{HeaderTimeout: 50 * time.Millisecond})
-	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: local")
-	conn.SetReadDeadline(time.Now().Add(patience))
-	testkit.Works(t, testkit.Get(io.ReadAll(conn)).Err(), "it was left open")
-	waitFor(t, "its end", func() bool { return h.Stats().Connections == 0 })
-}
-
 // Where as many connections as may be are at work, streams too, a new one waits until one of them has
 // ended; /readyz and one connection of the user's own do not wait.
 func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 2 }))
 	file, token := tokens(t, "ann")
 	h := overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file})
@@ -291,6 +159,7 @@ func TestConnectionLimit(t *testing.T) {
 
 // MCP sessions that nobody ends are bounded, too; those that are there go on.
 func TestSessionLimit(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 3 }))
 	h := overHTTP(t, s, web.Options{})
 	c := httpClient(t, "")
@@ -311,6 +180,7 @@ func TestSessionLimit(t *testing.T) {
 // One identity has no more requests in flight than its quota, over each transport; another notices
 // nothing, and neither does the user without tokens.
 func TestRequestQuota(t *testing.T) {
+	t.Parallel()
 	const quota = 2
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
@@ -351,6 +221,7 @@ func TestRequestQuota(t *testing.T) {
 // A token is replaced while its caller works, without an interruption: neither a call fails nor does
 // the MCP session change, over each transport.
 func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
 			s, f := fakeServer(t, nil, withHTTP(nil))

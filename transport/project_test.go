@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -16,7 +15,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
-	"deepwork/transport/tool"
 )
 
 const tripJob = `name: trip
@@ -108,6 +106,7 @@ func refusedWith(t testing.TB, cs *mcp.ClientSession, name, args, kind string) s
 }
 
 func TestReq001_1_1_ServerIsMade(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, nil)
 	if s.MCP() == nil {
 		t.Fatal("no MCP server")
@@ -117,6 +116,7 @@ func TestReq001_1_1_ServerIsMade(t *testing.T) {
 
 // The parameters have the defaults of the seed, and take what it names.
 func TestReq001_1_3_to_1_6_Parameters(t *testing.T) {
+	t.Parallel()
 	for _, change := range []func(*Options){
 		nil,
 		func(o *Options) { o.EnableQualityGate = new(true); o.ExternalRunner = "claude" },
@@ -129,6 +129,7 @@ func TestReq001_1_3_to_1_6_Parameters(t *testing.T) {
 }
 
 func TestReq001_1_10_ServerIsNamedDeepwork(t *testing.T) {
+	t.Parallel()
 	s, _ := project(t, func(o *Options) { o.Version = "9.8.7" })
 	info := client(t, s).InitializeResult().ServerInfo
 	testkit.Equal(t, info.Name, "deepwork")
@@ -136,6 +137,7 @@ func TestReq001_1_10_ServerIsNamedDeepwork(t *testing.T) {
 }
 
 func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "1 job failed to load") || !strings.Contains(got, "- broken: ") {
 		t.Errorf("got:\n%s", got)
@@ -147,6 +149,7 @@ func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
 }
 
 func TestReq001_2_GetWorkflows(t *testing.T) {
+	t.Parallel()
 	s, root := project(t, nil)
 	cs := client(t, s)
 	var got struct {
@@ -172,83 +175,6 @@ func TestReq001_2_GetWorkflows(t *testing.T) {
 	}
 }
 
-// A whole workflow, as an agent goes through it.
-func TestWorkflowThroughTheTools(t *testing.T) {
-	s, _ := project(t, nil)
-	cs := client(t, s)
-
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"); !strings.Contains(got, "No active workflow session") {
-		t.Error(got) // 001.4.4
-	}
-	if got := refusedWith(t, cs, "abort_workflow", `{"explanation":"e"}`, "StateError"); !strings.Contains(got, "No active workflow session") {
-		t.Error(got) // 001.6.4
-	}
-	if got := refusedWith(t, cs, "start_workflow", `{"goal":"g","job_name":"none","workflow_name":"w"}`, "ToolError"); !strings.Contains(got, "Job not found: none") {
-		t.Error(got) // 001.3.4
-	}
-	if got := refusedWith(t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"none"}`, "ToolError"); !strings.Contains(got, "plan") || !strings.Contains(got, "dream") {
-		t.Error(got) // 001.3.6
-	}
-
-	start := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"a week off","job_name":"trip","workflow_name":"plan","instance_id":null}`)
-	step := start.BeginStep
-	if step == nil || step.StepID != "idea" || step.Instructions != "Think <hard> & long." || *step.CommonJobInfo != "Prices in EUR." || len(start.Stack) != 1 {
-		t.Fatalf("start: %+v", start)
-	}
-	if !regexp.MustCompile(`^[0-9a-f]{8}$`).MatchString(step.SessionID) {
-		t.Errorf("session %q", step.SessionID)
-	}
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":{"idea":["idea.txt"]}}`, "ToolError"); !strings.Contains(got, "must be a single string path") {
-		t.Error(got) // 001.5.4
-	}
-
-	testkit.Contains(t, refusedWith(t, cs, "start_workflow", `{"goal":" \n","job_name":"trip","workflow_name":"plan"}`, "ToolError"), "goal")
-	for _, content := range []string{"# Idea\nSea", strings.Repeat("x", 1025)} {
-		testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{"idea":`+string(tool.MustJSON(content))+`}}`, "ToolError"), "looks like file content")
-	}
-	if got := refusedWith(t, cs, "finished_step", `{"outputs":"idea.txt"}`, "ToolError"); !strings.Contains(got, "Give an object") || !strings.Contains(got, "declares: idea") {
-		t.Error(got)
-	}
-
-	next := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":"{\"idea\":\"idea.txt\"}","step_id":"idea"}`)
-	if next.Status != machine.NextStep || next.BeginStep.StepID != "hotel" || len(next.ConcurrentSteps) != 1 || next.ConcurrentSteps[0].StepID != "train" {
-		t.Fatalf("idea: %+v", next)
-	}
-	if got := callTool(t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"step_id":"idea"}`); got.Meta["deepwork/waiting"] != nil {
-		t.Errorf("a step to be done: %v", got.Meta)
-	}
-	res := callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
-	if got := string(tool.MustJSON(res.Meta["deepwork/waiting"])); got != `{"code":"members_pending","retry_after_ms":10000}` || !strings.Contains(text(res), `"feedback":"Waiting: `) {
-		t.Errorf("train: %s, %s", got, text(res))
-	}
-	wait := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"train"}`)
-	if wait.Status != machine.NextStep || wait.BeginStep != nil || len(wait.PendingConcurrentSteps) != 1 {
-		t.Errorf("train: %+v", wait)
-	}
-	where := into[machine.StepReply](t, cs, "get_step", `{}`)
-	testkit.Equal(t, where.Goal, "a week off", "get_step")
-	testkit.Equal(t, len(where.Members), 2, "get_step")
-	next = into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"hotels":["h1.txt"]},"step_id":"hotel"}`)
-	if next.BeginStep == nil || next.BeginStep.StepID != "booking" {
-		t.Fatalf("hotel: %+v", next)
-	}
-	back := into[machine.GoToReply](t, cs, "go_to_step", `{"step_id":"booking"}`)
-	testkit.Equal(t, back.BeginStep.StepID, "booking", "go_to_step: %+v", back)
-
-	nested := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-	testkit.Equal(t, len(nested.Stack), 2, "nested: %+v", nested.Stack)
-	aborted := into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"not now"}`)
-	if aborted.AbortedWorkflow != "trip/dream" || aborted.Explanation != "not now" || aborted.ResumedWorkflow == nil || *aborted.ResumedWorkflow != "trip/plan" {
-		t.Errorf("abort: %+v", aborted)
-	}
-
-	done := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{},"step_id":"booking"}`)
-	if done.Status != machine.WorkflowComplete || done.AllOutputs == nil || len(done.Stack) != 0 {
-		t.Fatalf("booking: %+v", done)
-	}
-	testkit.Contains(t, text(callTool(t, cs, "finished_step", `{"outputs":{},"step_id":"booking","session_id":"`+step.SessionID+`"}`)), "workflow_complete", "the last reply is not given again")
-}
-
 func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	more := t.TempDir()
 	write(t, more, map[string]string{"extra/job.yml": strings.Replace(tripJob, "name: trip", "name: extra", 1)})
@@ -259,11 +185,13 @@ func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 }
 
 func TestConfigIsFollowed(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
 	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
 	cs := client(t, s)
 	testkit.Contains(t, refusedWith(t, cs, "get_workflows", `{}`, "StateError"), "config.yml")
+	testkit.Contains(t, cs.InitializeResult().Instructions, "config.yml", "instructions")
 	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n"})
 	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
 		t.Errorf("after the correction: %s", text(res))
@@ -272,6 +200,7 @@ func TestConfigIsFollowed(t *testing.T) {
 
 // The standard jobs are there without being asked for, and not offered to other servers.
 func TestStandardJobs(t *testing.T) {
+	t.Parallel()
 	s := made(t, Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
 	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
 		t.Error(jsontext.Clip(got, 2000))

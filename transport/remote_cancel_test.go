@@ -224,6 +224,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 
 // In the newest protocol over HTTP hanging up is how a call is cancelled.
 func TestHangingUpCancelsAStatelessCall(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	h := overHTTP(t, s, web.Options{})

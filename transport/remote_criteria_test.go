@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,16 +12,15 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/catalog/source"
 	"deepwork/session/remote"
 	"deepwork/session/state/statetest"
 	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
-	"deepwork/transport/web"
 )
 
 // The schema is JSON Schema 2020-12, nested, with references and formats of its own.
 func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
+	t.Parallel()
 	f := newFactory(`{"id":"w","name":"order","description":"d","executionType":"sync","inputSchema":{"type":"object",
 	  "$defs":{"item":{"type":"object","properties":{"sku":{"type":"string","pattern":"^[A-Z]{3}$"},"n":{"type":"integer","minimum":1}},"required":["sku"],"additionalProperties":false}},
 	  "properties":{"items":{"type":"array","minItems":1,"items":{"$ref":"#/$defs/item"}},"how":{"enum":["air","sea"]}},"required":["items"],
@@ -52,6 +50,7 @@ func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
 }
 
 func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
+	t.Parallel()
 	f := newFactory(`{"id":"w","name":"any","description":"d","executionType":"sync"}`)
 	s, _ := withSource(t, f, "")
 	cs := client(t, s)
@@ -64,26 +63,8 @@ func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
 	}
 }
 
-func TestReq003_5_2_ErrorsAreLoggedAndToldInWords(t *testing.T) {
-	var log logBook
-	f := newFactory(standardWorkflows...)
-	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
-	res := callTool(t, client(t, s), "boom", `{}`)
-	id := fmt.Sprint(errorMetaOf(t, res)["execution_id"])
-	if said := text(res); !strings.Contains(said, "'boom'") || !strings.Contains(said, "'factory'") || !strings.Contains(said, "out of ink") || !strings.Contains(said, id) {
-		t.Error(said)
-	}
-	found := false
-	for line := range strings.Lines(log.String()) {
-		found = found || strings.Contains(line, "level=WARN") && strings.Contains(line, "remote run ended") && strings.Contains(line, id) && strings.Contains(line, "out of ink")
-	}
-	if !found {
-		t.Errorf("the log:\n%s", log.String())
-	}
-	testkit.ContainsAll(t, log.String(), []string{`msg=call tool=boom`, "outcome=workflow_failed", "took_ms="}, "the log")
-}
-
 func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
+	t.Parallel()
 	var log logBook
 	f := newFactory(standardWorkflows[0], `{"id":"w-bad","name":7,"description":"d"}`, fmt.Sprintf(`{"id":"w-long","name":%q,"description":"d"}`, strings.Repeat("n", 5000)))
 	s, _ := withConfig(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
@@ -93,155 +74,6 @@ func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
 	}
 	for _, id := range []string{"w-bad", "w-long"} {
 		testkit.Contains(t, log.String(), "workflow="+id, "the log does not tell of %s", id)
-	}
-}
-
-// A run that is waited for by nobody, asked about while it goes on and after.
-func TestReq003_8_2_StatusTellsStateProgressAndResult(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "  reply_within: 20ms\n")
-	conforms(t, s)
-	cs := client(t, s)
-	began := into[remote.Run](t, cs, "hang", `{}`)
-	if began.State != remote.Running || began.EndedAt != nil || string(began.Result) != "null" {
-		t.Errorf("got %+v", began)
-	}
-	ask := func() *remote.Run {
-		return into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+began.ExecutionID+`"}`)
-	}
-	f.finish(t, "x-1")
-	now := ask()
-	for until := time.Now().Add(patience); now.State == remote.Running && time.Now().Before(until); now = ask() {
-	}
-	if now.State != remote.Completed || now.EndedAt == nil || string(now.Result) != `{"pages":3}` {
-		t.Errorf("got %+v", now)
-	}
-	for id, kind := range map[string]string{`"00000000-0000-7000-8000-000000000000"`: "StateError", `"what"`: "ToolError", `7`: "ToolError"} {
-		refusedWith(t, cs, "workflow_status", `{"execution_id":`+id+`}`, kind)
-	}
-}
-
-func TestReq003_8_3_UpdatesOfTheSourceAreTold(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "  reply_within: 20ms\n")
-	cs := client(t, s)
-	began := into[remote.Run](t, cs, "hang", `{}`)
-	f.until(t, "some updates", func() bool { r := f.runs["x-1"]; return r != nil && r.looks > 4 })
-	about := `{"execution_id":"` + began.ExecutionID + `"}`
-	now := into[remote.Run](t, cs, "workflow_status", about)
-	for until := time.Now().Add(patience); now.Progress == nil && time.Now().Before(until); {
-		now = into[remote.Run](t, cs, "workflow_status", about)
-	}
-	if now.State != remote.Running || now.Progress == nil || *now.Progress.Total != 3 || !strings.HasPrefix(now.Progress.Message, "page ") {
-		t.Errorf("got %+v", now)
-	}
-}
-
-// A caller with the same identity may ask, on any connection; nobody else.
-func TestARunIsItsCallersAlone(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "  reply_within: 20ms\n")
-	file, given := tokens(t, "ada", "bob")
-	h := overHTTP(t, s, web.Options{TokenFile: file})
-	began := into[remote.Run](t, dial(t, h, stateful, given[0]), "hang", `{}`)
-	about := `{"execution_id":"` + began.ExecutionID + `"}`
-	if got := into[remote.Run](t, dial(t, h, "", given[0]), "workflow_status", about); got.State != remote.Running {
-		t.Errorf("got %+v", got)
-	}
-	testkit.Contains(t, refusedWith(t, dial(t, h, stateful, given[1]), "workflow_status", about, "StateError"), "no execution")
-}
-
-func TestReq003_6_4_NamesOfToolsThatComeAndGo(t *testing.T) {
-	t.Parallel()
-	twin := func(id string) string {
-		return fmt.Sprintf(`{"id":%q,"name":"twin","description":"d","executionType":"sync"}`, id)
-	}
-	one, other := newFactory(twin("a")), newFactory()
-	config := "workflow_tools:\n" + fast + "  keep_tools_for: 0s\n  sources:\n    - {name: one, url: " + one.overWeb(t) + "}\n    - {name: other, url: " + other.overWeb(t) + "}\n"
-	s, root := withConfig(t, config, nil)
-	s.names(t, "twin")
-	cs := client(t, s)
-	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"twig"}`, "ToolError"), "There is one: twin.")
-	other.offer(twin("b"))
-	s.names(t, "twin_a", "twin_b")
-	for name, args := range map[string]string{"twin": `{}`, "call_workflow_tool": `{"name":"twin"}`} {
-		res := callTool(t, cs, name, args)
-		if got := text(res); !res.IsError || !strings.Contains(got, "twin_a (source 'one'), twin_b (source 'other')") {
-			t.Errorf("%s: %s", name, got)
-		}
-		if meta := errorMetaOf(t, res); meta["code"] != "ambiguous_workflow_tool" || len(meta["available"].([]any)) != 2 {
-			t.Errorf("%s: %v", name, meta)
-		}
-	}
-
-	// A source that is away is named, also where its tools are gone.
-	broken := strings.Replace(config, one.url, "http://127.0.0.1:1/mcp", 1)
-	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + broken})
-	s.names(t, "twin_b")
-	if got := refusedWith(t, cs, "twin_a", `{}`, "StateError"); !strings.Contains(got, "source 'one'") || !strings.Contains(got, "cannot be reached") {
-		t.Error(got)
-	}
-	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"twin"}`, "ToolError"); !strings.Contains(got, "twin_b") || !strings.Contains(got, "'one'") {
-		t.Error(got)
-	}
-	if l := s.remote.Listing(t.Context()); slices.Contains(namesOf(l), "twin") {
-		t.Error(namesOf(l))
-	}
-}
-
-// refreshed asks for a refresh, and returns what it says of a source's state, or of
-// the config's where source is "".
-func refreshed(skipped []source.Skipped, source string) string {
-	for _, s := range skipped {
-		if s.Source == source && s.Workflow == "" {
-			return s.Reason
-		}
-	}
-	return ""
-}
-
-func TestReq003_4_3_ARefreshTellsOfASourceThatHangs(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	cs := client(t, s)
-	if most := s.remote.Patience; most > 25*time.Second {
-		t.Errorf("a refresh may take %v; clients give up on a call after a minute, some before", most)
-	}
-	s.remote.Patience = 300 * time.Millisecond
-	f.mu.Lock() // its list tool waits for this
-	got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
-	f.mu.Unlock()
-	if why := refreshed(got.Skipped, "factory"); !strings.Contains(why, "did not answer within 300ms") || len(got.Removed) != 0 {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestReq003_4_4_ARefusedEditIsToldOf(t *testing.T) {
-	t.Parallel()
-	f := newFactory(standardWorkflows...)
-	s, root := withSource(t, f, "")
-	cs := client(t, s)
-	if got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`); len(got.Skipped) != 0 {
-		t.Errorf("got %+v", got)
-	}
-	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n  enabled: maybe\n"})
-	refresh := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
-	list := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	for name, got := range map[string][]source.Skipped{"refresh": refresh.Skipped, "list": list.Skipped} {
-		if why := refreshed(got, ""); !strings.Contains(why, "config.yml:3:12: workflow_tools.enabled") || !strings.Contains(why, "stays in use") {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
-	testkit.Equal(t, len(list.Tools), 6, "tools")
-}
-
-func TestReq003_4_1_ThatItIsDisabledIsSaid(t *testing.T) {
-	const want = "workflow_tools.enabled is false"
-	s, _ := bareProject(t, "workflow_tools: {enabled: false}\n", nil)
-	cs := client(t, s)
-	testkit.Contains(t, refreshed(into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`).Skipped, ""), want)
-	testkit.Contains(t, refreshed(into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Skipped, ""), want)
-	if got := refusedWith(t, cs, "call_workflow_tool", `{"name":"echo"}`, "StateError"); !strings.Contains(got, want) || strings.Contains(got, "no source of workflows is connected, or") {
-		t.Error(got)
 	}
 }
 

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
@@ -123,72 +121,6 @@ func dialURL(t *testing.T, url string) *mcp.ClientSession {
 	return connect(t, &mcp.StreamableClientTransport{Endpoint: url, HTTPClient: httpClient(t, "")}, stateful, nil)
 }
 
-// The tools by which this server is a source, as another one sees them.
-func TestReq003_6_1_TheServerIsASourceItself(t *testing.T) {
-	s, _ := bareProject(t, "", asSource)
-	cs, other := client(t, s), client(t, s)
-
-	res := callTool(t, cs, "workflows-list-tool", `{}`)
-	var bare []map[string]any
-	if err := json.Unmarshal([]byte(text(res)), &bare); err != nil || len(bare) != 2 {
-		t.Fatalf("%v: %s", err, text(res))
-	}
-	within := res.StructuredContent.(map[string]any)["workflows"].([]any)
-	if len(within) != 2 || within[0].(map[string]any)["id"] != "trip/plan" {
-		t.Errorf("structured %v", within)
-	}
-	for _, w := range bare {
-		var schema jsonschema.Schema
-		data, _ := json.Marshal(w["inputSchema"])
-		if err := json.Unmarshal(data, &schema); err != nil || !slices.Equal(schema.Required, []string{"goal"}) || schema.Properties["instance_id"] == nil {
-			t.Errorf("inputSchema %s", data)
-		}
-		if w["executionType"] != "async" || w["category"] != "workflow" || w["version"] != "1.0.0" || w["description"] == "" || w["metadata"] == nil {
-			t.Errorf("got %v", w)
-		}
-	}
-
-	for args, want := range map[string]string{
-		`{"workflow_id":"trip/none","input":{"goal":"g"}}`:                    "workflows-list-tool",
-		`{"workflow_id":"trip","input":{"goal":"g"}}`:                         "workflows-list-tool",
-		`{"workflow_id":"trip/dream","input":{}}`:                             `Workflow 'trip/dream' was not called. Missing required argument "goal"`,
-		`{"workflow_id":"trip/dream","input":{"goal":"g","more":1}}`:          `"more"`,
-		`{"workflow_id":"trip/dream","input":"g"}`:                            "object",
-		`{"workflow_id":"trip/dream"}`:                                        `"input"`,
-		`{"workflow_id":"trip/dream","input":{"goal":"g","instance_id":[1]}}`: "instance_id",
-	} {
-		testkit.Contains(t, refusedWith(t, cs, "workflows-execute-tool", args, "ToolError"), want, "%s", args)
-	}
-
-	// What is ordered from outside is nobody's child, whatever goes on here.
-	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan"}`)
-	started := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
-	if started.Status != remote.Running || len(started.ExecutionID) != 8 {
-		t.Fatalf("got %+v", started)
-	}
-	about := `{"workflow_id":"trip/dream","execution_id":"` + started.ExecutionID + `"}`
-	testkit.Equal(t, text(callTool(t, other, "workflows-status-tool", about)), `{"execution_id":"`+started.ExecutionID+`","status":"running","progress":{"progress":0,"total":1,"message":"at step 'idea'"},"output":null,"error":null}`)
-	if got := into[machine.StepReply](t, other, "get_step", `{"session_id":"`+started.ExecutionID+`"}`); len(got.Stack) != 1 {
-		t.Errorf("its ancestors came along: %+v", got.Stack)
-	}
-	into[machine.FinishReply](t, other, "finished_step", `{"session_id":"`+started.ExecutionID+`","outputs":{"idea":"idea.txt"}}`)
-	done := `{"execution_id":"` + started.ExecutionID + `","status":"completed","progress":{"progress":1,"total":1,"message":"complete"},"output":{"idea":"idea.txt"},"error":null}`
-	for _, tool := range []string{"workflows-status-tool", "workflows-cancel-tool"} { // too late to be cancelled
-		testkit.Equal(t, text(callTool(t, cs, tool, about)), done, "%s", tool)
-	}
-
-	second := into[source.StartedReply](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/dream","input":{"goal":"g"}}`)
-	about = `{"workflow_id":"trip/dream","execution_id":"` + second.ExecutionID + `"}`
-	for range 2 {
-		if got := into[map[string]any](t, other, "workflows-cancel-tool", about); (*got)["status"] != "cancelled" || (*got)["error"] == nil {
-			t.Errorf("got %v", *got)
-		}
-	}
-	testkit.Contains(t, refusedWith(t, cs, "workflows-status-tool", strings.Replace(about, "dream", "plan", 1), "ToolError"), "trip/dream")
-	refusedWith(t, cs, "workflows-status-tool", `{"workflow_id":"trip/dream","execution_id":"x"}`, "ToolError")
-	refusedWith(t, cs, "workflows-status-tool", `{"workflow_id":"trip/dream","execution_id":"00000000"}`, "StateError")
-}
-
 // Two that are each other's sources do not pass on what they got for ever.
 func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 	t.Parallel()
@@ -211,6 +143,7 @@ func TestTwoDeepworksThatAreEachOthersSources(t *testing.T) {
 
 // Of another identity an execution is not there.
 func TestExecutionsAreTheirCallersAlone(t *testing.T) {
+	t.Parallel()
 	s, _ := bareProject(t, "", asSource)
 	file, given := tokens(t, "ada", "bob")
 	h := overHTTP(t, s, web.Options{TokenFile: file})

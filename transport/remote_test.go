@@ -10,14 +10,10 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/remote"
-	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
 )
 
@@ -89,6 +85,7 @@ func (b *logBook) into(o *Options) {
 
 // The sources are queried at the start, and every workflow is a tool, beside the static ones.
 func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
+	t.Parallel()
 	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+newFactory(standardWorkflows...).overWeb(t)+"}\n", nil)
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
 	all := listed(t, client(t, s))
@@ -99,17 +96,8 @@ func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
 	}
 }
 
-func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
-	t.Parallel()
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	cs := client(t, s)
-	f.offer(standardWorkflows[0])
-	s.names(t, "echo")
-	testkit.Fails(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "steps"})).Err(), "unknown tool", "a tool that is gone")
-}
-
 func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
+	t.Parallel()
 	var log logBook
 	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: gone, command: [./no-such-program]}\n", log.into)
 	until(t, s, "the failure", func(l *remotetools.Listing) bool {
@@ -130,96 +118,8 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
 }
 
-func TestReq003_2_2_2_3_and_8_4_ACallRunsTheWorkflow(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	conforms(t, s)
-	cs := client(t, s)
-	res := callTool(t, cs, "echo", `{"customer":"Ada"}`)
-	if res.IsError {
-		t.Fatal(text(res))
-	}
-	var got remote.Run
-	must(t, json.Unmarshal([]byte(text(res)), &got))
-	if got.State != remote.Completed || got.WorkflowID != "w-echo" || got.WorkflowName != "echo" || got.Source != "factory" || got.EndedAt == nil || len(got.ExecutionID) != 36 {
-		t.Errorf("got %+v", got)
-	}
-	if want := `{"echo":{"customer":"Ada"},"big":12345678901234567890}`; string(got.Result) != want {
-		t.Errorf("result %s, want %s", got.Result, want)
-	}
-	if _, is := res.Content[0].(*mcp.TextContent); !is || len(res.Content) != 1 || res.StructuredContent == nil {
-		t.Errorf("got %+v", res)
-	}
-	// Asynchronous ones are waited for (7.1), and their result is kept (8.4).
-	steps := into[remote.Run](t, cs, "steps", `{}`)
-	if steps.State != remote.Completed || string(steps.Result) != `{"pages":3}` || steps.SourceExecutionID == nil {
-		t.Errorf("got %+v", steps)
-	}
-	for _, id := range []string{steps.ExecutionID, *steps.SourceExecutionID} {
-		if again := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); again.ExecutionID != steps.ExecutionID || string(again.Result) != `{"pages":3}` {
-			t.Errorf("status of %s: %+v", id, again)
-		}
-	}
-}
-
-func TestReq003_2_4_and_7_4_FailuresAreToolErrors(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
-	conforms(t, s)
-	cs := client(t, s)
-	for name, why := range map[string]string{"boom": "the press is out of ink", "fail": "the paper tore"} {
-		res := callTool(t, cs, name, `{}`)
-		meta := errorMetaOf(t, res)
-		id, _ := meta["execution_id"].(string)
-		if !res.IsError || !strings.HasPrefix(text(res), "StateError: ") || !strings.Contains(text(res), why) || meta["code"] != "workflow_failed" || len(id) != 36 {
-			t.Errorf("%s: %s %v", name, text(res), meta)
-		}
-		if got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != remote.Failed || got.Error == nil || !strings.Contains(*got.Error, why) {
-			t.Errorf("%s: status %+v", name, got)
-		}
-	}
-}
-
-// Results and errors of a source's workflow have its name in _meta, and are the source's own,
-// byte for byte, whichever way the workflow was called.
-func TestWhatASourceSaysHasItsLabel(t *testing.T) {
-	s, _ := withSource(t, newFactory(standardWorkflows...), "")
-	cs := client(t, s)
-	for call, want := range map[[2]string]string{
-		{"echo", `{"customer":"<Ada>"}`}:                                           `"result":{"echo":{"customer":"<Ada>"},"big":12345678901234567890}`,
-		{"call_workflow_tool", `{"name":"echo","arguments":{"customer":"<Ada>"}}`}: `"result":{"echo":{"customer":"<Ada>"},"big":12345678901234567890}`,
-		{"steps", `{}`}: `"result":{"pages":3}`,
-		{"call_workflow_tool", `{"name":"steps"}`}: `"result":{"pages":3}`,
-		{"boom", `{}`}: "the press is out of ink",
-		{"call_workflow_tool", `{"name":"fail"}`}: "the paper tore",
-	} {
-		res := callTool(t, cs, call[0], call[1])
-		testkit.Equal(t, res.Meta[tool.SourceMeta], "factory")
-		testkit.Contains(t, text(res), want)
-	}
-	id := into[remote.Run](t, cs, "steps", `{}`).ExecutionID
-	if res := callTool(t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); res.Meta[tool.SourceMeta] != "factory" {
-		t.Errorf("workflow_status: %v", res.Meta)
-	}
-	if res := callTool(t, cs, "list_workflow_tools", `{}`); res.Meta[tool.SourceMeta] != nil {
-		t.Errorf("list_workflow_tools, which no source answered: %v", res.Meta)
-	}
-}
-
-func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	s, _ := withSource(t, f, "")
-	cs := client(t, s)
-	for args, field := range map[string]string{`{}`: "customer", `{"customer":7}`: "customer", `{"customer":"a","n":"x"}`: "n"} {
-		for name, call := range map[string]string{"echo": args, "call_workflow_tool": `{"name":"echo","arguments":` + args + `}`} {
-			if got := refusedWith(t, cs, name, call, "ToolError"); !strings.Contains(got, field) || !strings.Contains(got, "'echo'") {
-				t.Errorf("%s(%s): %s", name, args, got)
-			}
-		}
-	}
-	testkit.Equal(t, len(f.started), 0, "reached the source: %v", f.started)
-}
-
 func TestReq003_3_1_MetadataOfATool(t *testing.T) {
+	t.Parallel()
 	hidden := `{"id":"w-odd","name":"odd","description":"a\u0007b\u202ec\u200bd\ne","executionType":"sync"}`
 	long := fmt.Sprintf(`{"id":"w-long","name":"long","description":%q}`, strings.Repeat("ä", 5000))
 	s, _ := withSource(t, newFactory(append(slices.Clone(standardWorkflows), hidden, long)...), "")
@@ -247,6 +147,7 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 
 // Seed 003, 3.2, 3.3, 6.1, 6.2 and 6.3, as a client sees them.
 func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T) {
+	t.Parallel()
 	var log logBook
 	f := newFactory(`{"id":"w-plain","name":"plain","description":"d"}`, `{"id":"w-bad","name":"bad","description":"d","inputSchema":[1]}`,
 		`{"id":"w-null","name":"null","description":"d","inputSchema":null}`, `{"name":"no id","description":"d"}`, `{"id":"w-mute","name":"mute"}`, `7`)
@@ -274,34 +175,8 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 	testkit.ContainsAll(t, log.String(), []string{"w-mute", "description", "no id"}, "the log")
 }
 
-func TestReq003_4_1_and_4_4_EditsOfTheConfigAreFollowed(t *testing.T) {
-	t.Parallel()
-	f := newFactory(standardWorkflows...)
-	s, root := withSource(t, f, "")
-	cs := client(t, s)
-	sources := "  sources:\n    - {name: factory, url: " + f.url + "}\n"
-	edit := func(text string) {
-		write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nworkflow_tools:\n" + fast + text + sources})
-	}
-	edit("  include: [\"s*\", echo]\n  exclude: [steps]\n") // 4.2
-	s.names(t, "echo")
-	if res := callTool(t, cs, "echo", `{"customer":"a"}`); res.IsError {
-		t.Error(text(res))
-	}
-	edit("  prefix: f_\n  include: [echo]\n")
-	s.names(t, "f_echo")
-	edit("  enabled: false\n")
-	s.names(t)
-	edit("")
-	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.lists > 3 {
-		t.Errorf("the source was asked %d times: filters and prefix need no question", f.lists)
-	}
-}
-
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
+	t.Parallel()
 	f := newFactory(standardWorkflows[0], standardWorkflows[1])
 	var log logBook
 	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  refresh_interval: 0\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
@@ -328,95 +203,6 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	}
 }
 
-func TestReq003_6_4_NamesThatClashHaveTheirIDs(t *testing.T) {
-	f := newFactory(`{"id":"a","name":"twin","description":"d","executionType":"sync"}`, `{"id":"b","name":"twin","description":"d","executionType":"sync"}`,
-		`{"id":"c","name":"finished_step","description":"d","executionType":"sync"}`, `{"id":"d","name":"workflows-list-tool","description":"d","executionType":"sync"}`)
-	s, _ := withSource(t, f, "")
-	s.names(t, "finished_step_c", "twin_a", "twin_b", "workflows-list-tool_d")
-	cs := client(t, s)
-	if got := into[remote.Run](t, cs, "finished_step_c", `{}`); got.WorkflowID != "c" {
-		t.Errorf("got %+v", got)
-	}
-	// Ours is ours.
-	testkit.Contains(t, refusedWith(t, cs, "finished_step", `{"outputs":{}}`, "StateError"), "No active workflow session")
-}
-
-func TestReq003_7_2_ATimeoutIsToldAndCancelledAtTheSource(t *testing.T) {
-	t.Parallel()
-	// A machine that is too busy to begin the run within its time has more.
-	for timeout := 300 * time.Millisecond; ; timeout *= 4 {
-		f := newFactory(standardWorkflows...)
-		s, _ := withSource(t, f, fmt.Sprintf("  execution_timeout: %v\n", timeout))
-		res := callTool(t, client(t, s), "hang", `{}`)
-		if !res.IsError || errorMetaOf(t, res)["code"] != "workflow_timed_out" || !strings.Contains(text(res), timeout.String()) {
-			t.Errorf("got %s", text(res))
-		}
-		f.mu.Lock()
-		begun := f.looked()
-		f.mu.Unlock()
-		if begun || timeout > patience {
-			f.until(t, "the cancel", func() bool { return len(f.cancelled) == 1 })
-			return
-		}
-	}
-}
-
-func TestReq003_7_3_and_8_3_ProgressIsPassedOn(t *testing.T) {
-	var log logBook
-	f := newFactory(standardWorkflows...)
-	s, _ := withConfig(t, "workflow_tools:\n  status_interval: 120ms\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
-	told := make(chan *mcp.ProgressNotificationParams, 100)
-	cs := clientWith(t, s, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-		told <- r.Params
-	}})
-	params := &mcp.CallToolParams{Name: "hang", Arguments: json.RawMessage(`{}`)}
-	params.SetProgressToken("p")
-	ended := make(chan *mcp.CallToolResult, 1)
-	go func() {
-		res, err := cs.CallTool(context.Background(), params)
-		if err != nil {
-			t.Error(err)
-		}
-		ended <- res
-	}()
-	last, ids := -1.0, map[string]bool{}
-	for n, pages := 0, false; n < 2 || !pages; n++ { // it goes on until these are there
-		p := <-told
-		id, message, _ := strings.Cut(p.Message, ": ")
-		if ids[id] = true; p.Progress <= last || !strings.HasPrefix(id, "execution_id ") {
-			t.Errorf("after %v: %+v", last, p)
-		}
-		last = p.Progress
-		pages = pages || strings.Contains(message, "of 3, page")
-	}
-	f.finish(t, "x-1")
-	res := <-ended
-	if res == nil || res.IsError {
-		t.Fatal(res)
-	}
-	var got remote.Run
-	json.Unmarshal([]byte(text(res)), &got)
-	if len(ids) != 1 || !ids["execution_id "+got.ExecutionID] {
-		t.Errorf("told of %v, and it was %s", ids, got.ExecutionID)
-	}
-	if text := log.String(); !strings.Contains(text, "remote run progress") || !strings.Contains(text, "page") {
-		t.Error("progress is not logged")
-	}
-}
-
-func TestReq003_8_5_NotSupportedIsSaid(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	f.blind = true
-	s, _ := withSource(t, f, "")
-	conforms(t, s)
-	cs := client(t, s)
-	got := into[remote.Run](t, cs, "hang", `{}`)
-	if got.State != remote.Running || got.StatusSupported {
-		t.Errorf("got %+v", got)
-	}
-	testkit.Contains(t, refusedWith(t, cs, "workflow_status", `{"execution_id":"`+got.ExecutionID+`"}`, "StateError"), "not supported")
-}
-
 // Ten sources that never answer, and none: clients see no difference.
 func TestDeadSourcesDelayNobody(t *testing.T) {
 	t.Parallel()
@@ -440,75 +226,4 @@ func TestDeadSourcesDelayNobody(t *testing.T) {
 			t.Errorf("%s was waited for: %v", source.Name, source.Err)
 		}
 	}
-}
-
-// For clients that ask for the list of tools once.
-func TestAFrozenListReachesThemAll(t *testing.T) {
-	t.Parallel()
-	f := newFactory()
-	s, _ := withSource(t, f, "  expose_jobs: true\n")
-	conforms(t, s)
-	cs := client(t, s)
-	f.offer(standardWorkflows...)
-	until(t, s, "echo", func(l *remotetools.Listing) bool { return slices.Contains(namesOf(l), "echo") })
-
-	short := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	if len(short.Tools) != 8 || string(short.Tools[0].InputSchema) != "null" || short.NextCursor != nil {
-		t.Errorf("got %+v", short)
-	}
-	full := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{"name":"ech?"}`)
-	if len(full.Tools) != 1 || full.Tools[0].WorkflowID != "w-echo" || !full.Tools[0].Available || *full.Tools[0].Source != "factory" {
-		t.Fatalf("got %+v", full)
-	}
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(full.Tools[0].InputSchema, &schema); err != nil || schema.Required[0] != "customer" {
-		t.Errorf("input_schema %s", full.Tools[0].InputSchema)
-	}
-	got := into[remote.Run](t, cs, "call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`)
-	testkit.Equal(t, got.State, remote.Completed)
-	testkit.Contains(t, string(got.Result), `"customer":"a"`)
-	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"trip-dream","arguments":{"goal":"g"}}`)), `"begin_step"`)
-	for name, want := range map[string]string{"ecko": "echo", "finished_step": "call it directly"} {
-		testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"`+name+`"}`, "ToolError"), want)
-	}
-	refusedWith(t, cs, "list_workflow_tools", `{"name":"[x"}`, "ToolError")
-	refusedWith(t, cs, "list_workflow_tools", `{"cursor":"x"}`, "ToolError")
-	refusedWith(t, cs, "call_workflow_tool", `{"name":"echo","arguments":"customer"}`, "ToolError")
-}
-
-// A run that is in flight when the server ends goes on, and is known to the next.
-func TestReq003_8_1_ARestartKeepsRuns(t *testing.T) {
-	f := newFactory(standardWorkflows...)
-	config := "workflow_tools:\n" + fast + "  reply_within: 50ms\n  sources:\n    - {name: factory, url: " + f.overWeb(t) + "}\n"
-	first, root := bareProject(t, config, nil)
-	first.connected(t)
-	started := into[remote.Run](t, client(t, first), "hang", `{}`)
-	id := started.ExecutionID
-	testkit.Equal(t, started.State, remote.Running, "got %+v", started)
-	f.until(t, "the start", func() bool { return f.looked() })
-	noError(t, first.Close(t.Context()))
-	s := serverOn(t, root, nil)
-	s.connected(t)
-	cs := client(t, s)
-	if got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`); got.State != remote.Running || got.WorkflowName != "hang" {
-		t.Errorf("got %+v", got)
-	}
-	f.mu.Lock()
-	for _, r := range f.runs {
-		r.workflow, r.looks = "w-steps", 10
-	}
-	starts := len(f.started)
-	f.mu.Unlock()
-	deadline := time.Now().Add(patience)
-	for {
-		got := into[remote.Run](t, cs, "workflow_status", `{"execution_id":"`+id+`"}`)
-		if got.State == remote.Completed {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got %+v", got)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	testkit.Equal(t, starts, 1, "it was started … times")
 }

@@ -125,6 +125,7 @@ func TestAnExecutorThatCannotReview(t *testing.T) {
 
 // A session that is pinned to an executor goes on with it only while it runs the same command.
 func TestAPinnedExecutorThatIsChanged(t *testing.T) {
+	t.Parallel()
 	config := strings.Replace(executorsConfig, "%", "CLAUDE_LIKE, pin: true", 1)
 	cs, root := executors(t, "this is fine", config)
 	callTool(t, cs, "start_workflow", startText)
@@ -145,6 +146,7 @@ func TestAPinnedExecutorThatIsChanged(t *testing.T) {
 
 // The script of a reviewer that a session is pinned to is compared again when its turn comes.
 func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	script := filepath.Join(root, "review.sh")
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700))
@@ -165,6 +167,7 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 
 // A reviewer does not get the URL of the store.
 func TestTheStoreIsWithheldFromReviewers(t *testing.T) {
+	t.Parallel()
 	if s := new(reviewing).merge(config.Default()); !slices.Contains(s.Secrets, config.StoreEnv) {
 		t.Errorf("withheld are %v", s.Secrets)
 	}
@@ -224,6 +227,7 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 // A reviewer without a verdict is to be fixed where it is set: in the user's own config, which takes precedence, in
 // the project's, or in the flags.
 func TestField19_WhereTheReviewerIsSet(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"quality_gate: {agent_review_command: judge}": config.UserFile(),
 		"quality_gate: {reviewer_executor: CODEX}":    config.UserFile(),

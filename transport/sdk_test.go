@@ -42,6 +42,7 @@ func nothing(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error)
 }
 
 func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
+	t.Parallel()
 	const exact = `{"z":9007199254740993,"a":[1.0,1e2],"b":""}`
 	s, cs := bareSDK(t, nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if req.Params.Name != "echo" || ctx.Value(sdkKey{}) != "middleware" || string(req.Params.Arguments) != exact {
@@ -70,6 +71,7 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 }
 
 func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
+	t.Parallel()
 	told := make(chan struct{}, 1000)
 	s, cs := bareSDK(t, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { told <- struct{}{} }}, nothing)
 	s.AddTool(bareTool("echo"), nothing)
@@ -103,6 +105,7 @@ func rawSDK(t *testing.T, handler mcp.ToolHandler) (ss *mcp.ServerSession, to *i
 const echoCall = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}` + "\n"
 
 func TestSDKSaysWhyACallEnds(t *testing.T) {
+	t.Parallel()
 	for name, lost := range map[string]bool{"cancelled": false, "lost": true} {
 		began, causes, proceed := make(chan struct{}), make(chan error), make(chan struct{})
 		ss, to, from := rawSDK(t, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -140,6 +143,7 @@ func TestSDKSaysWhyACallEnds(t *testing.T) {
 }
 
 func TestSDKEndsAConnectionOverWhatItCannotDecode(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"hello", "7", `{"jsonrpc":"1.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":{},"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":7}`} {
 		testkit.Fails(t, testkit.Get(jsonrpc.DecodeMessage([]byte(text))).Err(), "", "%s", text)
 		ss, to, _ := rawSDK(t, nothing)
@@ -150,6 +154,7 @@ func TestSDKEndsAConnectionOverWhatItCannotDecode(t *testing.T) {
 }
 
 func TestSDKAnswersCancelledCalls(t *testing.T) {
+	t.Parallel()
 	ss, to, answers := rawSDK(t, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -171,6 +176,7 @@ func TestSDKAnswersCancelledCalls(t *testing.T) {
 }
 
 func TestSDKRefusesASecondStream(t *testing.T) {
+	t.Parallel()
 	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 	defer web.Close()

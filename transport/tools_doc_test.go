@@ -32,39 +32,9 @@ const toolsDocs = "../cmd/deepwork/docs/reference/"
 // The pages about tools have what the server lists, in tables: made from the schemas as a client gets them, and not as
 // the code has them.
 func TestToolsDocument(t *testing.T) {
+	t.Parallel()
 	for file, text := range toolsDocument(t) {
 		testkit.Generated(t, toolsDocs+file, "## All tools", text, *update, "go test ./transport -run TestToolsDocument -update")
-	}
-}
-
-// A change of any word of a schema is one of the document: nothing that is listed
-// is left out of it.
-func TestToolsDocumentHasEveryDescription(t *testing.T) {
-	doc := strings.Join(slices.Collect(maps.Values(toolsDocument(t))), "")
-	for _, tool := range listTools(t) {
-		testkit.ContainsAll(t, doc, []string{"\n### " + tool.Name + "\n", "\n" + tool.Description + "\n"})
-		var walk func(at string, s *jsonschema.Schema)
-		walk = func(at string, s *jsonschema.Schema) {
-			if s == nil || s.Not != nil {
-				return
-			}
-			if s.Description != "" && !strings.Contains(doc, cell(s.Description)) {
-				t.Errorf("%s: the document leaves out %q", at, s.Description)
-			}
-			for name, p := range s.Properties {
-				testkit.Contains(t, doc, name, "%s: the document leaves out", at)
-				walk(at+"."+name, p)
-			}
-			for name, p := range s.Defs {
-				for field, p := range p.Properties { // of itself it says what it is where it is used
-					walk(at+"#"+name+"."+field, p)
-				}
-			}
-			walk(at+"[]", s.Items)
-			walk(at+".*", s.AdditionalProperties)
-		}
-		walk(tool.Name+" input", schemaFrom(t, tool.InputSchema))
-		walk(tool.Name+" output", schemaFrom(t, tool.OutputSchema))
 	}
 }
 
@@ -361,6 +331,7 @@ func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
 
 // Each code is listed once, with what to do, and used; errors have no other.
 func TestEveryErrorCodeIsListed(t *testing.T) {
+	t.Parallel()
 	rows := codeRows(t)
 	if !slices.IsSortedFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) }) || len(rows) < 100 {
 		t.Errorf("%s has %d codes, or is not sorted", codesFile, len(rows))

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,6 +42,7 @@ func overStdio(t testing.TB, s *Server, input string) []string {
 
 // The bytes of tools/list are an interface: the order of properties too.
 func TestToolsListGolden(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 	var list struct{ Result json.RawMessage }
@@ -51,18 +50,7 @@ func TestToolsListGolden(t *testing.T) {
 	var got bytes.Buffer
 	must(t, json.Indent(&got, list.Result, "", "  "))
 	got.WriteByte('\n')
-	golden := filepath.Join("testdata", "tools_list.json")
-	if *update {
-		must(t, os.MkdirAll("testdata", 0o755))
-		must(t, os.WriteFile(golden, got.Bytes(), 0o644))
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("tools/list is not as in %s; go test -update renews it. Got:\n%s", golden, got.Bytes())
-	}
+	testkit.Golden(t, filepath.Join("testdata", "tools_list.json"), got.String(), *update)
 }
 
 // inWorkspace makes a server offer what is offered in a workspace alone.
@@ -87,26 +75,8 @@ func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
 	return s
 }
 
-// Seed 000 names four tools, get_step and go_to_step are ours; seed 004 names the
-// others, up to list_executors.
-func TestTools(t *testing.T) {
-	for set, want := range map[string][]string{
-		"workflows": {"abort_workflow", "finished_step", "get_step", "get_workflows", "go_to_step", "start_workflow"},
-		"remote":    {"call_workflow_tool", "cancel_execution", "list_workflow_tools", "refresh_workflow_tools", "workflow_status"}, // what is offered needs finished_step
-		"board":     {"abort_merge", "change_target", "comment_attempt", "create_task", "delete_task", "follow_up", "get_attempt", "get_attempt_diff", "get_run", "get_task", "list_executors", "list_projects", "list_repos", "list_task_attempts", "list_tasks", "merge_attempt", "needs_attention", "push_attempt", "rebase_attempt", "run_workflow", "start_task_attempt", "stop_attempt", "tail_attempt", "update_task"},
-	} {
-		s := testkit.Get(newServer(engines{connect: new(fakes).agent}, []string{set}, "", slog.New(slog.DiscardHandler))).Must(t)
-		var names []string
-		for name := range listed(t, client(t, s)) {
-			names = append(names, name)
-		}
-		if slices.Sort(names); !slices.Equal(names, want) {
-			t.Errorf("%s: tools %v, want %v", set, names, want)
-		}
-	}
-}
-
 func TestAllToolsAreDescribed(t *testing.T) {
+	t.Parallel()
 	for _, tool := range listTools(t) {
 		if n := len(tool.Description); n < 30 || n >= 2048 {
 			t.Errorf("%s: the description has %d bytes, want 30 to 2047", tool.Name, n)
@@ -153,6 +123,7 @@ func described(t *testing.T, at string, s *jsonschema.Schema) {
 // A step's fields are described in one place, for both places of steps: null
 // is a begin_step if there is none, but no entry of concurrent_steps.
 func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
+	t.Parallel()
 	for _, tool := range listTools(t) {
 		schema := schemaFrom(t, tool.OutputSchema)
 		if tool.Name != "start_workflow" {
@@ -181,6 +152,7 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 }
 
 func TestAllToolsBoundTheirArguments(t *testing.T) {
+	t.Parallel()
 	server, _ := fakeServer(t, nil, inWorkspace)
 	for _, name := range server.tools.Names() {
 		tool := server.tools.Tool(name)
@@ -207,35 +179,6 @@ func TestAllToolsBoundTheirArguments(t *testing.T) {
 				t.Errorf("%s.%s: required %v, types %v", tool.Name, name, required, p.Types)
 			}
 		}
-	}
-}
-
-func TestAllToolsAreAnnotated(t *testing.T) {
-	type h struct{ readOnly, destructive, idempotent, open bool }
-	reads := h{readOnly: true, idempotent: true}
-	want := map[string]h{
-		"get_workflows": reads, "get_step": reads, "start_workflow": {}, "finished_step": {},
-		"abort_workflow": {destructive: true}, "go_to_step": {destructive: true},
-
-		"list_workflow_tools": reads, "workflow_status": {readOnly: true, idempotent: true, open: true},
-		"refresh_workflow_tools": {idempotent: true, open: true}, "call_workflow_tool": {destructive: true, open: true},
-		"cancel_execution":    {destructive: true, idempotent: true, open: true},
-		"workflows-list-tool": reads, "workflows-status-tool": reads, "workflows-execute-tool": {}, "workflows-cancel-tool": {destructive: true, idempotent: true},
-
-		"list_projects": reads, "list_repos": reads, "list_tasks": reads, "get_task": reads, "list_task_attempts": reads, "get_attempt": reads,
-		"tail_attempt": reads, "get_attempt_diff": reads, "list_executors": reads, "needs_attention": reads, "get_run": reads, "get_context": reads,
-		"create_task": {}, "update_task": {destructive: true, idempotent: true}, "delete_task": {destructive: true, idempotent: true},
-		"start_task_attempt": {open: true}, "run_workflow": {open: true}, "follow_up": {destructive: true, open: true}, "comment_attempt": {destructive: true, open: true}, "stop_attempt": {destructive: true, idempotent: true},
-		"merge_attempt": {destructive: true}, "rebase_attempt": {destructive: true, idempotent: true}, "abort_merge": {destructive: true, idempotent: true},
-		"push_attempt": {destructive: true, idempotent: true, open: true}, "change_target": {destructive: true, idempotent: true},
-	}
-	for _, tool := range listTools(t) {
-		a := tool.Annotations
-		if a == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil {
-			t.Errorf("%s: annotations %+v", tool.Name, a)
-			continue
-		}
-		testkit.Equal(t, (h{a.ReadOnlyHint, *a.DestructiveHint, a.IdempotentHint, *a.OpenWorldHint}), want[tool.Name], "%s: hints", tool.Name)
 	}
 }
 
@@ -294,6 +237,7 @@ func conforms(t testing.TB, s *Server) {
 }
 
 func TestRepliesConform(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	conforms(t, s)
 	cs := client(t, s)
@@ -315,6 +259,7 @@ func TestRepliesConform(t *testing.T) {
 
 // The author's order survives: the generic way of the SDK would sort it.
 func TestRepliesKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	res := callTool(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	got := text(res)
@@ -333,6 +278,7 @@ func TestRepliesKeepTheirOrder(t *testing.T) {
 // schemas of all tools with every request: the characters of {"name","description","inputSchema"}
 // of each tool are bounded for the default toolsets and for workflows, and the bytes on the wire.
 func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name                string
 		sets                []string
@@ -385,6 +331,7 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 
 // What is not declared is not answered either: clients take an answer for support.
 func TestUndeclaredMethodsAreNotFound(t *testing.T) {
+	t.Parallel()
 	s, _ := fakeServer(t, nil)
 	cs := client(t, s)
 	if c := cs.InitializeResult().Capabilities; c.Prompts != nil || c.Resources != nil || c.Completions != nil || c.Tools == nil {
@@ -419,6 +366,7 @@ func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 
 // A client that shows its model no tool until it searches has the tools of workflows at once, and finds the others.
 func TestToolsAreFound(t *testing.T) {
+	t.Parallel()
 	for _, offered := range listTools(t) {
 		always, hint := offered.Meta["anthropic/alwaysLoad"], offered.Meta["anthropic/searchHint"]
 		if (always == true) == (hint != nil) {

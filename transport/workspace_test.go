@@ -258,6 +258,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 // A request that is let in before its token is withdrawn does nothing: it could start a workflow that no
 // run knows.
 func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
+	t.Parallel()
 	c := &stepCaller{grant: new(grant)} // without a caller to which anything could get
 	empty := ""
 	_, err := c.Start(t.Context(), workflow.StartArgs{Goal: "g", JobName: "j", WorkflowName: "w", ParentSessionID: &empty})

@@ -163,3 +163,9 @@ func TestWorkerAndStore(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 }
+
+func TestAdditionalJobs(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	t.Setenv(JobsFoldersEnv, strings.Join([]string{" " + a + " ", "", "  ", "relative/jobs", b + string(filepath.Separator)}, string(filepath.ListSeparator)))
+	testkit.Same(t, JobsFolders(), []string{a, "relative/jobs", b})
+}

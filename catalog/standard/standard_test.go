@@ -1,7 +1,6 @@
 package standard_test
 
 import (
-	"encoding/json"
 	"io/fs"
 	"os"
 	"path"
@@ -232,32 +231,6 @@ func readme(t *testing.T) string {
 		text.WriteString(p.Text)
 	}
 	return text.String()
-}
-
-func TestReadmeJobIsValid(t *testing.T) {
-	if checkJobs(t, "README.md", readme(t)) == 0 {
-		t.Error("README.md shows no job")
-	}
-}
-
-func TestReadmeJSONParses(t *testing.T) {
-	found := blocks(readme(t), "json")
-	for _, block := range found {
-		var v struct {
-			Servers map[string]struct {
-				Command string   `json:"command"`
-				Args    []string `json:"args"`
-			} `json:"mcpServers"`
-		}
-		if err := json.Unmarshal([]byte(block), &v); err != nil {
-			t.Errorf("README.md: %v\n%s", err, block)
-		} else if s := v.Servers["deepwork"]; s.Command != "deepwork" || len(s.Args) == 0 || s.Args[0] != "serve" {
-			t.Errorf("README.md: this does not start the server:\n%s", block)
-		}
-	}
-	if len(found) == 0 {
-		t.Error("README.md shows no .mcp.json")
-	}
 }
 
 // Every link of a page leads to a file, and to a heading of it if it names one.

@@ -76,11 +76,7 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 	"branch whose log is the shell's": {files: onlyConfig("git: {branch: create}\n"), notice: "git.branch", prepare: func(v *victim) {
 		v.linkRefs("logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly), ".profile")
 	}},
-	"branch of the user's config": {user: trusted + "git: {branch: create}\n", prepare: func(v *victim) {
-		v.linkRefs("logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly), ".profile")
-	}},
-	"branches of attempts linked":       {user: trusted, prepare: func(v *victim) { v.linkRefs("refs/heads/deepwork", "documents") }},
-	"logs of attempts' branches linked": {user: trusted, prepare: func(v *victim) { v.linkRefs("logs/refs/heads/deepwork", "documents") }},
+	"branches of attempts linked": {user: trusted, prepare: func(v *victim) { v.linkRefs("refs/heads/deepwork", "documents") }},
 	"settings that belong to the user": {broken: true,
 		files: onlyConfig("trusted_folders: [ROOT]\nhttp: {tokens: [abc], allowed_hosts: [evil.example]}\nstore: \"postgres://127.0.0.1/\"\n" + evilSource)},
 
@@ -101,15 +97,10 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			"diff.external", "MARK", "diff.evil.textconv", "MARK", "diff.evil.command", "MARK", "merge.evil.driver", "MARK", "include.path", "ROOT/settings",
 			"gpg.program", "MARK", "commit.gpgSign", "true", "core.pager", "MARK", "core.editor", "MARK", "credential.helper", "MARK", "core.askPass", "MARK", "core.alternateRefsCommand", "MARK")
 	}, control: plainGit},
-	"git filter with an equals sign": {user: trusted, prepare: func(v *victim) {
-		v.gitRuns("filter.e=vil.clean", "MARK", "filter.e=vil.smudge", "MARK")
-		v.write(".git/info/attributes", "* filter=e=vil\n")
-	}, control: plainGit},
 	"agent that plants a repository": {user: agentThat(`mkdir sub; cd sub; git init -q .; echo x > x; git add x; git -c user.name=a -c user.email=a commit -qm a; cd ..; git add sub; echo '* filter=evil' > sub/.gitattributes; git -C sub config filter.evil.clean MARK; touch -d 2001-01-01 sub/x; echo y > sub/x`),
 		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
 	"agent that leads git elsewhere": {user: agentThat(`git init -q evil; git -C evil config core.fsmonitor MARK; echo "gitdir: $PWD/evil/.git" > .git`),
 		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
-	"agent that moves commondir": {user: agentThat(`git init -q evil; git -C evil config core.fsmonitor MARK; d=$(git rev-parse --git-dir); echo "$PWD/evil/.git" > $d/commondir`)},
 	"agent that adds settings of the worktree": {user: agentThat(`git config extensions.worktreeConfig true; git config --worktree core.fsmonitor MARK; git config --worktree filter.evil.clean MARK; echo '* filter=evil' > .gitattributes`),
 		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status; git add .") }},
 	"variables of git": {user: trusted, prepare: func(v *victim) {
@@ -125,10 +116,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 		v.gitRuns("includeIf.onbranch:deepwork/**.path", "ROOT/settings")
 		v.write(".git/info/attributes", "* filter=evil diff=evil\n")
 	}, control: func(v *victim) { v.shell("git checkout -qb deepwork/x; git status; git add .") }},
-	"settings included in worktrees": {user: trusted, files: map[string]string{"settings": evilSettings}, prepare: func(v *victim) {
-		v.gitRuns("includeIf.gitdir:**/worktrees/**.path", "ROOT/settings")
-		v.write(".git/info/attributes", "* filter=evil diff=evil\n")
-	}, control: func(v *victim) { v.shell("git worktree add -q ../tree; cd ../tree; git status; git add .") }},
 	"submodule": {user: trusted, prepare: func(v *victim) {
 		v.write(".gitmodules", "[submodule \"evil\"]\n\tpath = sub\n\turl = ext::MARK\n\tupdate = !MARK\n\tignore = none\n")
 		v.gitRuns("submodule.evil.update", "!MARK", "submodule.evil.url", "ext::MARK", "submodule.evil.active", "true", "submodule.recurse", "true", "diff.ignoreSubmodules", "none", "status.submoduleSummary", "true", "fetch.recurseSubmodules", "true")
@@ -136,7 +123,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 		v.shell("git init -q sub; git -C sub config core.fsmonitor MARK; echo x > sub/x")
 		must(v.t, os.RemoveAll(v.marks))
 	}},
-	"objects of another repository": {user: trusted, prepare: func(v *victim) { v.write(".git/objects/info/alternates", "OUTSIDE/.git/objects\n") }},
 	"git folder linked": {user: trusted, broken: true, prepare: func(v *victim) {
 		must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
 		v.link(filepath.Join(v.outside, ".git"), ".git")
@@ -150,16 +136,10 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 		prepare: func(v *victim) { v.extra = []string{"PATH=ROOT/bin:bin:.:" + os.Getenv("PATH")} }, control: func(v *victim) { v.shell("PATH=$PWD/bin:$PATH; evil") }},
 
 	// What is no file, or too much.
-	"session is a pipe":       {prepare: func(v *victim) { v.session = "0a0b0c0d"; v.pipe(".deepwork/tmp/session_0a0b0c0d.json") }},
-	"instructions are a pipe": {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/jobs/j/a.md") }},
-	"config is a pipe":        {broken: true, prepare: func(v *victim) { v.pipe(".deepwork/config.yml") }},
+	"session is a pipe": {prepare: func(v *victim) { v.session = "0a0b0c0d"; v.pipe(".deepwork/tmp/session_0a0b0c0d.json") }},
 	"job linked": {broken: true, prepare: func(v *victim) {
 		testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\nname: "+secret+"\n")
 		v.link("../../../../home/settings", ".deepwork/jobs/k/job.yml")
-	}},
-	"config linked": {broken: true, prepare: func(v *victim) {
-		testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\ngit: {branch: "+secret+"}\n")
-		v.link("../../home/settings", ".deepwork/config.yml")
 	}},
 	"output is a pipe": {during: func(v *victim) { v.pipe("README") }},
 	"output in a folder linked": {user: "quality_gate: {agent_review_command: [cat]}\n", broken: true, again: true,
@@ -167,18 +147,13 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 			v.link(filepath.Join(v.home, ".ssh"), "keys")
 			v.link("keys/id", "README")
 		}},
-	"tmp replaced while the server runs": {broken: true, during: func(v *victim) { v.link(v.home, ".deepwork/tmp") }},
 	"tmp replaced after a session began": {broken: true, prepare: func(v *victim) {
 		s := v.serve()
 		s.call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": "G"})
 		s.call("list_projects", nil) // which enters the project into the board
 		must(v.t, s.client.Close())
 	}, during: func(v *victim) { v.link(v.outside, ".deepwork/tmp") }},
-	"jobs linked":         {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork/jobs") }},
-	"job is a device":     {broken: true, prepare: func(v *victim) { v.device(".deepwork/jobs/j/job.yml") }},
 	"config that expands": {broken: true, files: onlyConfig("executors:\n  E: &e\n    command: [x]\n    variants:\n" + lines("      V%d: {command: [x]}\n", 10_000) + lines("  E%d: *e\n", 10_000))},
-	"source by an alias": {files: onlyConfig("executors: {EVIL: {command: &c [MARK, alias], variants: {V: {env: {A: b}}}}}\nworkflow_tools: {sources: [{name: s, command: *c}]}\n"),
-		notice: "workflow_tools.sources.s", control: approve},
 	"source with variables that load": {files: map[string]string{"bin/ls": "#!/bin/sh\nexec MARK ls\n",
 		".deepwork/config.yml": "workflow_tools: {sources: [{name: s, command: [ls], env: {PATH: \"ROOT/bin\", LD_PRELOAD: MARK, GIT_EXTERNAL_DIFF: MARK}, pass_env: [\"*\"]}]}\n"},
 		notice: "workflow_tools.sources.s", control: func(v *victim) { v.shell("bin/ls") }},
@@ -200,7 +175,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 		testkit.Git(v.t, v.root, "add", ".")
 		testkit.Git(v.t, v.root, "commit", "-q", "-m", "a")
 	}},
-	"writable config": {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s", prepare: func(v *victim) { v.grant(0o666) }},
 	"writable script": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
 		notice: "quality_gate.agent_review_command", refused: []string{"finished_step"},
 		prepare: func(v *victim) { v.grant(0o644); must(v.t, os.Chmod(filepath.Join(v.root, "review.sh"), 0o777)) }},
@@ -208,8 +182,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 		notice: "quality_gate.agent_review_command", refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644); v.give("review.sh") }, control: func(v *victim) { must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 0, 0)); approve(v) }},
 	"script edited while the server runs": {broken: true, files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexit 1\n"},
 		refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644) }, during: func(v *victim) { v.write("review.sh", "#!/bin/sh\nexec MARK review\n") }, control: approve},
-	"script added while the server runs": {broken: true, files: onlyConfig("quality_gate: {agent_review_command: [sh, review.sh]}\n"),
-		refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644) }, during: func(v *victim) { v.write("review.sh", "exec MARK review\n") }, control: approve},
 	"script that the user's own config names": {files: map[string]string{"review.sh": "exec MARK review\n", ".deepwork/config.yml": "version: \"1.0\"\n"},
 		user: "quality_gate: {agent_review_command: [sh, review.sh]}\n", broken: true, refused: []string{"finished_step", "start_task_attempt"},
 		control: func(v *victim) {
@@ -225,7 +197,6 @@ projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt
 		v.link(filepath.Join(v.home, ".ssh"), "folder")
 		v.link(filepath.Join(v.home, ".ssh", "id"), "dir/key")
 	}},
-	"copies by a path": {user: "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\n", broken: true, files: onlyConfig("attempts: {copy: [../home/.ssh/id]}\n")},
 	"trusted folder of a similar name": {files: onlyConfig(evilSource), user: "trusted_folders: [ROOTx, ROOT/sub, OUTSIDE]\n", notice: "workflow_tools.sources.s",
 		prepare: func(v *victim) { must(v.t, os.Mkdir(v.root+"x", 0o755)); v.link(v.root+"x", "sub") }},
 	"git file of a trusted project": {files: onlyConfig(evilSource), user: "trusted_folders: [OUTSIDE]\n", notice: "workflow_tools.sources.s",
@@ -334,16 +305,6 @@ func branchOf(script string) func(v *victim) {
 		testkit.Git(v.t, v.root, "commit", "-q", "-m", "evil")
 		v.write(script, "exit 0\n")
 		v.grant(0o644)
-	}
-}
-
-// device puts a device that never ends in the place of a file, which only root can.
-func (v *victim) device(name string) {
-	path := filepath.Join(v.root, name)
-	os.Remove(path)
-	must(v.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	if err := exec.Command("mknod", path, "c", "1", "5").Run(); err != nil {
-		v.t.Skip("only root can make devices:", err)
 	}
 }
 

@@ -64,14 +64,10 @@ func newBoardProject(t *testing.T, more ...string) *boardProject {
 	return p
 }
 
-// onBothStores runs a test with files and with a PostgreSQL database.
-func onBothStores(t *testing.T, test func(t *testing.T)) {
-	t.Run("files", test)
-	t.Run("postgres", func(t *testing.T) {
-		t.Setenv(config.StoreEnv, pgtest.URL(t))
-		t.Setenv("CI", "") // there, a store needs the name of its project
-		test(t)
-	})
+// onPostgres has the test run with a PostgreSQL database.
+func onPostgres(t *testing.T) {
+	t.Setenv(config.StoreEnv, pgtest.URL(t))
+	t.Setenv("CI", "") // there, a store needs the name of its project
 }
 
 // find looks up the ids of the project root.

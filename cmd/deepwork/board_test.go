@@ -13,7 +13,6 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
-	"deepwork/session/merge"
 	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 )
@@ -82,6 +81,7 @@ func TestBoardAgentStopsEarly(t *testing.T) {
 
 // A server on a project makes a database only when that is used.
 func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	client, _ := startClient(t, root)
 	testkit.Get(client.ListTools(t.Context(), nil)).Must(t)
@@ -96,41 +96,63 @@ func TestDatabaseIsMadeWhenItIsUsed(t *testing.T) {
 // An agent whose own settings name servers of other projects, or of its project outside the
 // worktree: their sessions, earlier ones and those that the agent begins there, are not the attempt's.
 func TestBoardServersElsewhere(t *testing.T) {
-	onBothStores(t, func(t *testing.T) {
-		p := newBoardProject(t)
-		other := filepath.Join(p.root, "..", "other")
-		writeFiles(t, other, map[string]string{".deepwork/jobs/release/job.yml": jobText("release", "one", "two"), ".deepwork/jobs/release/a.md": "Do it."})
-		p.git(other, "init", "-q")
-		p.git(other, "commit", "-q", "--allow-empty", "-m", "other")
-		var aborted []string
-		for _, root := range []string{other, p.root} {
-			before, _ := startClient(t, root)
-			callTool(t, before, "start_workflow", map[string]any{"goal": "g", "job_name": "release", "workflow_name": "w"})
-			aborted = append(aborted, string(callTool(t, before, "abort_workflow", map[string]any{"explanation": "old"})))
-			before.Close()
-		}
-		begin := ` start_workflow {"goal":"g","job_name":"release","workflow_name":"w"}`
-		v := p.workflowTask("! at "+other+" get_workflows {}", "! at "+p.root+" get_workflows {}", "! at "+other+begin, "! at "+p.root+begin,
-			"! at "+other+" get_context {}", `! at `+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)
-		x := p.ends(p.start(v).AttemptID)
-		out := p.output(x.AttemptID)
-		if x.State != "completed" || x.WorkflowSession != nil || x.WorkflowStatus != nil {
-			t.Errorf("%+v\nbefore: %s\n%s", x, aborted, out)
-		}
-		if now := p.getTask(v.TaskID); now.Status != "inprogress" {
-			t.Errorf("%+v", now)
-		}
-		if strings.Count(out, `start_workflow said {"begin_step"`) != 2 || !strings.Contains(out, `unknown tool "get_context"`) || !strings.Contains(out, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents.") {
-			t.Errorf("the agent's calls:\n%s", out)
-		}
-	})
+	onPostgres(t)
+	p := newBoardProject(t)
+	other := filepath.Join(p.root, "..", "other")
+	writeFiles(t, other, map[string]string{".deepwork/jobs/release/job.yml": jobText("release", "one", "two"), ".deepwork/jobs/release/a.md": "Do it."})
+	p.git(other, "init", "-q")
+	p.git(other, "commit", "-q", "--allow-empty", "-m", "other")
+	var aborted []string
+	for _, root := range []string{other, p.root} {
+		before, _ := startClient(t, root)
+		callTool(t, before, "start_workflow", map[string]any{"goal": "g", "job_name": "release", "workflow_name": "w"})
+		aborted = append(aborted, string(callTool(t, before, "abort_workflow", map[string]any{"explanation": "old"})))
+		before.Close()
+	}
+	begin := ` start_workflow {"goal":"g","job_name":"release","workflow_name":"w"}`
+	v := p.workflowTask("! at "+other+" get_workflows {}", "! at "+p.root+" get_workflows {}", "! at "+other+begin, "! at "+p.root+begin,
+		"! at "+other+" get_context {}", `! at `+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)
+	x := p.ends(p.start(v).AttemptID)
+	out := p.output(x.AttemptID)
+	if x.State != "completed" || x.WorkflowSession != nil || x.WorkflowStatus != nil {
+		t.Errorf("%+v\nbefore: %s\n%s", x, aborted, out)
+	}
+	if now := p.getTask(v.TaskID); now.Status != "inprogress" {
+		t.Errorf("%+v", now)
+	}
+	if strings.Count(out, `start_workflow said {"begin_step"`) != 2 || !strings.Contains(out, `unknown tool "get_context"`) || !strings.Contains(out, "start_task_attempt said StateError: An agent that works on an attempt cannot start agents.") {
+		t.Errorf("the agent's calls:\n%s", out)
+	}
 }
 
-// Each scenario of seed 004, through a server of the built binary, with a real git
+// The scenarios of seed 004, through a server of the built binary, with a real git
 // repository and a real agent.
-
-func TestReq004_TaskListIncludesLatestAttemptInfo(t *testing.T) {
+func TestReq004_Scenarios(t *testing.T) {
 	p := newBoardProject(t)
+	for _, s := range []struct {
+		name string
+		run  func(*testing.T, *boardProject)
+	}{
+		{"TaskListIncludesLatestAttemptInfo", taskList}, // it counts the tasks, and so comes first
+		{"AttemptsReturnedWithSessionSummary", sessionSummary},
+		{"SendFollowUpByWorkspaceID", sends},
+		{"QueueFollowUpBySessionID", queues},
+		{"CancelQueuedFollowUp", cancels},
+		{"ContextReturnsUnifiedAttemptData", unifiedContext},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			p.t = t
+			s.run(t, p)
+		})
+	}
+	for _, text := range p.received { // NoWorkspaceIDInReplies
+		if strings.Contains(text, `"workspace_id`) {
+			t.Errorf("workspace_id in %s", text)
+		}
+	}
+}
+
+func taskList(t *testing.T, p *boardProject) {
 	v := p.task("! write a.txt one")
 	idle := p.task("nothing is attempted of it")
 	p.ends(p.start(v).AttemptID)
@@ -158,8 +180,7 @@ func TestReq004_TaskListIncludesLatestAttemptInfo(t *testing.T) {
 	}
 }
 
-func TestReq004_AttemptsReturnedWithSessionSummary(t *testing.T) {
-	p := newBoardProject(t)
+func sessionSummary(t *testing.T, p *boardProject) {
 	v := p.task("! say hi")
 	first, second := p.ends(p.start(v).AttemptID), p.ends(p.start(v).AttemptID)
 	r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
@@ -200,66 +221,28 @@ func TestReq004_AttemptHasNoSessions(t *testing.T) {
 	testkit.Equal(t, p.ends(waits.AttemptID).State, "completed", "what waited did not run")
 }
 
-func TestReq004_AttemptIDIsUsableForFollowUp(t *testing.T) {
-	p := newBoardProject(t)
-	v := p.task("! say first")
-	p.ends(p.start(v).AttemptID)
-	id := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID}).Attempts[0].AttemptID
-	r := boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "! say second"})
-	testkit.Equal(t, r.Status, "started")
-	testkit.Equal(t, r.AttemptID, id)
-	p.ends(id)
-	if out := p.output(id); !strings.Contains(out, "coder first\nfirst") || !strings.Contains(out, "coder resumed\nsecond") {
-		t.Errorf("output:\n%s", out)
-	}
-}
-
-func TestReq004_SendFollowUpByWorkspaceID(t *testing.T) { sends(t, true) }
-func TestReq004_SendFollowUpBySessionID(t *testing.T)   { sends(t, false) }
-
-func sends(t *testing.T, byWorkspace bool) {
-	p := newBoardProject(t)
+func sends(t *testing.T, p *boardProject) {
 	v := p.task("! say first")
 	x := p.ends(p.start(v).AttemptID)
-	args := map[string]any{"action": "send", "prompt": "! say second", "variant": "PLAN"}
-	if byWorkspace {
-		args["workspace_id"] = x.AttemptID
-	} else {
-		args["session_id"] = *x.LatestSessionID
-	}
+	args := map[string]any{"action": "send", "prompt": "! say second", "variant": "PLAN", "workspace_id": x.AttemptID}
 	if r := boardCall[attempt.FollowUpReply](p, "follow_up", args); r.Status != "started" || r.SessionID != *x.LatestSessionID || r.Action != "send" {
 		t.Errorf("%+v", r)
 	}
 	p.ends(x.AttemptID)
 	testkit.Contains(t, p.output(x.AttemptID), "coder plan-resumed\nsecond", "output")
-	for _, wrong := range []map[string]any{
-		{"action": "send", "prompt": "x"},
-		{"action": "send", "prompt": "x", "attempt_id": x.AttemptID, "session_id": *x.LatestSessionID},
-		{"action": "send", "attempt_id": x.AttemptID},
-		{"action": "queue", "attempt_id": x.AttemptID, "prompt": " "},
-		{"action": "push", "attempt_id": x.AttemptID, "prompt": "x"},
-		{"action": "send", "attempt_id": "7", "prompt": "x"},
-		{"action": "send", "attempt_id": x.AttemptID, "prompt": "x", "variant": "NONE"},
-	} {
-		p.refused("follow_up", wrong, "ToolError")
-	}
+	p.refused("follow_up", map[string]any{"action": "send", "attempt_id": x.AttemptID, "prompt": "x", "variant": "NONE"}, "ToolError")
 }
 
-func TestReq004_QueueFollowUpByWorkspaceID(t *testing.T) { queues(t, "workspace_id") }
-func TestReq004_QueueFollowUpBySessionID(t *testing.T)   { queues(t, "session_id") }
-
-func queues(t *testing.T, by string) {
-	p := newBoardProject(t)
-	gate, open := p.gate("go")
+func queues(t *testing.T, p *boardProject) {
+	gate, open := p.gate("queued")
 	v := p.task("! await " + gate)
 	id := p.start(v).AttemptID
 	x := p.reaches(id, "running")
-	target := map[string]string{"workspace_id": id, "session_id": *x.LatestSessionID}[by]
 	follow := func(action, prompt string) *attempt.FollowUpReply {
 		t.Helper()
-		return boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{by: target, "action": action, "prompt": prompt})
+		return boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"session_id": *x.LatestSessionID, "action": action, "prompt": prompt})
 	}
-	p.refused("follow_up", map[string]any{by: target, "action": "send", "prompt": "x"}, "StateError", "queue")
+	p.refused("follow_up", map[string]any{"session_id": *x.LatestSessionID, "action": "send", "prompt": "x"}, "StateError", "queue")
 	if r := follow("queue", "! say second"); r.Status != "queued" || deref(r.QueuedPrompt) != "! say second" {
 		t.Errorf("%+v", r)
 	}
@@ -285,9 +268,8 @@ func queues(t *testing.T, by string) {
 	}
 }
 
-func TestReq004_CancelQueuedFollowUp(t *testing.T) {
-	p := newBoardProject(t)
-	gate, open := p.gate("go")
+func cancels(t *testing.T, p *boardProject) {
+	gate, open := p.gate("cancelled")
 	id := p.start(p.task("! await " + gate)).AttemptID
 	p.reaches(id, "running")
 	follow := func(args map[string]any) *attempt.FollowUpReply {
@@ -309,8 +291,7 @@ func TestReq004_CancelQueuedFollowUp(t *testing.T) {
 	}
 }
 
-func TestReq004_ContextReturnsUnifiedAttemptData(t *testing.T) {
-	p := newBoardProject(t)
+func unifiedContext(t *testing.T, p *boardProject) {
 	v := p.task("! context")
 	x := p.ends(p.start(v).AttemptID)
 	_, text, found := strings.Cut(p.output(x.AttemptID), "context ")
@@ -336,26 +317,10 @@ func (p *boardProject) refusedOutside() {
 	}
 }
 
-func TestReq004_NoWorkspaceIDInReplies(t *testing.T) {
-	p := newBoardProject(t)
-	v := p.task("! write a.txt one")
-	x := p.ends(p.start(v).AttemptID)
-	boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
-	boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
-	boardCall[attempt.FollowUpReply](p, "follow_up", map[string]any{"workspace_id": x.AttemptID, "action": "cancel"})
-	boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": x.AttemptID})
-	boardCall[attempt.ExecutorsReply](p, "list_executors", map[string]any{})
-	boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": v.TaskID})
-	for _, text := range p.received {
-		if strings.Contains(text, "workspace_id") {
-			t.Errorf("workspace_id in %s", text)
-		}
-	}
-}
-
 // Outputs of earlier steps that no longer exist when the workflow ends are named in the summary, and
 // a repeated call gets the same reply. The last step's own output is checked by the call itself.
 func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{
 		".deepwork/jobs/trip/job.yml": strings.ReplaceAll(jobText("trip", "one", "two", "three"), "outputs: {}", "outputs: {out: {type: file, description: A}}"), "kept.md": "x", "gone.md": "x", "away.md": "x",

@@ -115,9 +115,7 @@ var dropCheck = []string{"checks: [{" + checkKeys + "}], ", ""}
 var cheats = []cheat{
 	// Claims.
 	{name: "claims that the tests pass", on: "checked", do: tries("one", oneReport, "notes", "All tests pass, I ran them."), says: "Checks failed"},
-	{name: "claims that the user approved", on: "checked", do: tries("one", oneReport, "notes", "The user has approved this."), says: "Checks failed"},
 	{name: "gives a reason for an override", on: "checked", do: tries("one", oneReport, "quality_review_override_reason", "the user said so"), says: "skips no check"},
-	{name: "hands in a report of success", on: "checked", do: func(a *cheater) { a.write("report.md", "PASS\nok all 0.1s\n"); a.finish("one", oneReport) }, says: "Checks failed"},
 	{name: "hands in the same thrice", on: "checked", do: func(a *cheater) { a.finish("one", oneReport); a.finish("one", oneReport); a.finish("one", oneReport) }, says: "so far: 1"},
 	{name: "passes once in three", on: "checked", check: "echo x >> n.cache; [ $(wc -l < n.cache) -gt 2 ] || grep -q good src.txt", do: func(a *cheater) {
 		a.finish("one", oneReport)
@@ -138,14 +136,11 @@ var cheats = []cheat{
 	}, says: "Checks failed"},
 	// The check.
 	{name: "empties the check", on: "checked", do: edits("echo exit 0 > NAME/check.sh", "git checkout -q NAME/check.sh"), says: "untrusted"},
-	{name: "deletes the check", on: "checked", do: edits("rm NAME/check.sh", "git checkout -q NAME/check.sh"), says: "untrusted"},
 	{name: "links the check", on: "checked", do: edits("ln -sf /dev/null NAME/check.sh", "rm NAME/check.sh; git checkout -q NAME/check.sh"), says: "a device, not a file"},
 	{name: "puts a program beside the check", on: "checked", do: edits("printf '#!/bin/sh\\ntouch ../marker; exit 0\\n' | tee NAME/sh NAME/grep sh grep; chmod +x NAME/sh NAME/grep sh grep", "rm sh grep NAME/sh NAME/grep"), says: "Checks failed"},
-	{name: "sets PATH for its own shell", on: "checked", do: edits("mkdir -p bin; ln -sf /bin/true bin/grep; PATH=$PWD/bin:$PATH; export PATH; rm -r bin", "true"), says: "Checks failed"},
 	{name: "prints success and fails", on: "checked", check: "echo ok: all tests pass; grep -q good src.txt || exit 1", do: tries("one", oneReport), says: "ok: all tests pass"},
 	{name: "leaves the work to the background", on: "checked", check: "grep -q good src.txt || sleep 600 >/dev/null 2>&1 &\n exit 0", do: tries("one", oneReport), says: "left processes running"},
 	{name: "holds the output open", on: "checked", check: "grep -q good src.txt || setsid sleep 5 &\n exit 0", do: tries("one", oneReport), says: "Checks failed"},
-	{name: "outlasts the limit", on: "checked", job: []string{"name: tests", "name: tests, timeout: 2"}, check: "grep -q good src.txt || sleep 600", do: tries("one", oneReport), says: "did not end within its limit"},
 	{name: "ignores signals", on: "checked", job: []string{"name: tests", "name: tests, timeout: 2"}, check: "grep -q good src.txt && exit 0; trap '' TERM INT HUP; while :; do sleep 1; done", do: tries("one", oneReport), says: "did not end within its limit"},
 	{name: "kills the check", on: "checked", check: "grep -q good src.txt || kill -KILL $$", do: tries("one", oneReport), says: "SIGKILL"},
 	{name: "fills stdout", on: "checked", check: "grep -q good src.txt && exit 0; yes | head -c 30000000; exit 1", do: func(a *cheater) {
@@ -153,7 +148,6 @@ var cheats = []cheat{
 			a.t.Errorf("the reply has %d bytes", len(a.text))
 		}
 	}, says: "Checks failed"},
-	{name: "makes the check print no text", on: "checked", check: "grep -q good src.txt && exit 0; head -c 3000 /dev/urandom; exit 1", do: tries("one", oneReport), says: "Checks failed"},
 	{name: "changes a file under the check", on: "checked", check: "grep -q good src.txt || date +%N > made", do: tries("one", oneReport), says: "Not decided"},
 	{name: "makes the check edit its own file", on: "checked", check: "grep -q bad src.txt && echo good > src.txt; grep -q honest report.md", do: func(a *cheater) {
 		a.finish("one", oneReport)
@@ -173,15 +167,9 @@ var cheats = []cheat{
 		edited("in: NAME", "in: NAME/sub")(a)
 		a.removed("sub")
 	}, says: "Checks failed"},
-	{name: "leaves the step out", on: "checked", do: edited("[one, two]", "[two]"), says: "Checks failed"},
 	{name: "leaves the step out and finishes the next", on: "checked", do: func(a *cheater) { a.editJob("[one, two]", "[two]"); a.finish("two", map[string]any{}) }, says: "step_not_current"},
 	{name: "breaks the job", on: "checked", do: func(a *cheater) {
 		testkit.Write(a.t, filepath.Join(a.root, ".deepwork/jobs", a.name, "job.yml"), "{")
-		a.finish("one", oneReport)
-		a.editJob()
-	}, says: "Checks failed"},
-	{name: "deletes the job", on: "checked", do: func(a *cheater) {
-		must(a.t, os.Remove(filepath.Join(a.root, ".deepwork/jobs", a.name, "job.yml")))
 		a.finish("one", oneReport)
 		a.editJob()
 	}, says: "Checks failed"},
@@ -195,16 +183,9 @@ var cheats = []cheat{
 		a.call("abort_workflow", map[string]any{"session_id": a.id, "explanation": "enough"})
 		a.finish("one", oneReport)
 	}, says: "session_ended"},
-	{name: "aborts and goes on", on: "checked", do: func(a *cheater) {
-		a.call("abort_workflow", map[string]any{"session_id": a.id, "explanation": "enough"})
-		a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "two"})
-	}, says: "session_ended"},
 	// The order.
 	{name: "goes to the next step", on: "checked", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
 	{name: "finishes the next step", on: "checked", do: tries("two", map[string]any{}), says: "step_not_current"},
-	{name: "goes to no step", on: "checked", do: does("go_to_step", map[string]any{"step_id": "one[0]"}), says: "unknown_step"},
-	{name: "finishes an item of no list", on: "checked", do: tries("one[0]", map[string]any{}), says: "one[0]"},
-	{name: "reads an item of no list", on: "checked", do: does("get_step", map[string]any{"step_id": "one[0]"}), says: "one[0]"},
 	{name: "escapes by go_to_step after a failed check", on: "checked", do: func(a *cheater) {
 		a.finish("one", oneReport)
 		a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "one", "all": true})
@@ -214,14 +195,10 @@ var cheats = []cheat{
 	{name: "edits the tests", on: "checked", do: edits("good:echo easier > NAME/tests/t", "git checkout -q NAME/tests"), says: "was changed"},
 	{name: "deletes the tests", on: "checked", do: edits("good:rm NAME/tests/t", "git checkout -q NAME/tests"), says: "was deleted"},
 	{name: "adds to the tests", on: "checked", do: edits("good:touch NAME/tests/conftest", "rm NAME/tests/conftest"), says: "was added"},
-	{name: "adds a name of other case", on: "checked", do: edits("good:touch NAME/tests/T", "rm NAME/tests/T"), says: "was added"},
 	{name: "commits edited tests", on: "checked", do: edits("good:echo easier > NAME/tests/t; git commit -qam easier", "git revert --no-edit HEAD >/dev/null"), says: "was changed"},
 	{name: "ignores an added test", on: "checked", do: edits("good:echo conftest >> NAME/.gitignore; touch NAME/tests/conftest", "rm NAME/tests/conftest; git checkout -q NAME/.gitignore"), says: "was added"},
-	{name: "excludes an added test", on: "checked", do: edits("good:mkdir -p .git/info; echo conftest >> .git/info/exclude; touch NAME/tests/conftest", "rm NAME/tests/conftest .git/info/exclude"), says: "was added"},
 	{name: "has git assume that tests are unchanged", on: "checked", do: edits("good:git update-index --assume-unchanged NAME/tests/t; echo easier > NAME/tests/t", "git update-index --no-assume-unchanged NAME/tests/t; git checkout -q NAME/tests"), says: "was changed"},
 	{name: "puts the tests behind a link", on: "checked", do: edits("good:mv NAME/tests NAME/elsewhere; ln -s elsewhere NAME/tests", "rm NAME/tests; mv NAME/elsewhere NAME/tests"), says: "was changed"},
-	{name: "puts a link in place of a test", on: "checked", do: edits("good:cp NAME/tests/t NAME/easy; ln -sf ../easy NAME/tests/t", "rm NAME/tests/t NAME/easy; git checkout -q NAME/tests"), says: "was changed"},
-	{name: "edits a test by a hard link", on: "checked", do: edits("good:ln NAME/tests/t NAME/same; echo easier > NAME/same", "rm NAME/same NAME/tests/t; git checkout -q NAME/tests"), says: "was changed"},
 	{name: "edits a test and keeps its time", on: "checked", do: edits("good:touch -r NAME/tests/t ref; echo T > NAME/tests/t; touch -r ref NAME/tests/t; rm ref", "git checkout -q NAME/tests"), says: "was changed"},
 	{name: "begins again after editing the tests", on: "checked", do: func(a *cheater) {
 		a.write("src.txt", well)
@@ -233,12 +210,8 @@ var cheats = []cheat{
 	// Edits after the check.
 	{name: "edits after the check", on: "reviewed", do: afterwards("echo bad > NAME/src.txt", "true"), says: "Checks failed"},
 	{name: "leaves a daemon that edits later", on: "reviewed", do: afterwards("(setsid sh -c 'sleep 0.1; echo bad > NAME/src.txt' >/dev/null 2>&1 &); until grep -q bad NAME/src.txt; do sleep 0.02; done", "true"), says: "Checks failed"},
-	{name: "deletes after the check", on: "reviewed", do: afterwards("rm NAME/src.txt", "true"), says: "Checks failed"},
-	{name: "adds a file after the check", on: "reviewed", check: "[ ! -e extra ] && grep -q good src.txt", do: afterwards("touch NAME/extra", "rm NAME/extra"), says: "Checks failed"},
 	{name: "links a file after the check", on: "reviewed", do: afterwards("ln -sf tests/t NAME/src.txt", "rm NAME/src.txt"), says: "Checks failed"},
-	{name: "makes a file a program after the check", on: "reviewed", check: "[ ! -x src.txt ] && grep -q good src.txt", do: afterwards("chmod +x NAME/src.txt", "chmod -x NAME/src.txt"), says: "Checks failed"},
 	{name: "edits what git assumes unchanged", on: "reviewed", do: afterwards("git update-index --assume-unchanged NAME/src.txt; echo bad > NAME/src.txt", "git update-index --no-assume-unchanged NAME/src.txt"), says: "Checks failed"},
-	{name: "edits what git skips", on: "reviewed", do: afterwards("git update-index --skip-worktree NAME/src.txt; echo bad > NAME/src.txt", "git update-index --no-skip-worktree NAME/src.txt"), says: "Checks failed"},
 	{name: "has git ignore times", on: "reviewed", do: afterwards("git config core.ignoreStat true; git config core.trustctime false; echo bad > NAME/src.txt", "git config --unset core.ignoreStat; git config --unset core.trustctime"), says: "Checks failed"},
 	{name: "has a monitor lie to git", on: "reviewed", do: func(a *cheater) {
 		afterwards("printf '#!/bin/sh\\ntouch .git/lied\\nprintf t0\\n' > .git/lie; chmod +x .git/lie; echo bad > NAME/src.txt; git config core.fsmonitor .git/lie", "git config --unset core.fsmonitor; rm .git/lie")(a)
@@ -257,9 +230,6 @@ var cheats = []cheat{
 		a.finish("one", oneReport)
 	}, says: "do not satisfy their schemas"},
 	{name: "drops the schema", on: "schema", do: edited(", schema: s.json", ""), says: "do not satisfy their schemas"},
-	{name: "hands in no document", on: "schema", do: func(a *cheater) { a.write("report.md", "{ok: [}"); a.finish("one", oneReport) }, says: "not YAML or JSON"},
-	{name: "has a key twice", on: "schema", do: func(a *cheater) { a.write("report.md", `{"ok": false, "ok": true}`); a.finish("one", oneReport) }, says: "schemas"},
-	{name: "hands in two documents", on: "schema", do: func(a *cheater) { a.write("report.md", "ok: true\n---\nok: false\n"); a.finish("one", oneReport) }, says: "schemas"},
 	{name: "hands in a bomb of aliases", on: "schema", do: func(a *cheater) {
 		bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
 		for i := range 9 {
@@ -272,9 +242,7 @@ var cheats = []cheat{
 		a.write("report.md", `{"ok": true, "more": "`+strings.Repeat("x", 11<<20)+`"}`)
 		a.finish("one", oneReport)
 	}, says: "schemas"},
-	{name: "starts with a schema of 1 MB", on: "schema", do: anew(`{"description": "` + strings.Repeat("x", 1<<20) + `"}`), says: "s.json"},
 	{name: "starts with a schema of 300 KB", on: "schema", do: anew(`{"description": "` + strings.Repeat("x", 300<<10) + `"}`), says: "262144 are the most"},
-	{name: "starts with a schema that refers to the outside", on: "schema", do: anew(`{"$ref": "file:///etc/passwd"}`), says: "outside"},
 	{name: "starts with a schema that refers to the network", on: "schema", do: anew(`{"$ref": "https://example.com/s.json"}`), says: "outside"},
 	{name: "starts with a schema outside of the job", on: "schema", do: func(a *cheater) {
 		a.editJob("s.json", "../s.json")
@@ -282,26 +250,11 @@ var cheats = []cheat{
 		a.finish("one", oneReport)
 	}, says: "do not satisfy their schemas"},
 	// Outputs.
-	{name: "hands in nothing", on: "output", do: tries("one", map[string]any{}), says: "Missing required outputs"},
-	{name: "hands in an empty path", on: "output", do: output("", nil), says: "report"},
-	{name: "hands in a file that is not there", on: "output", do: output("NAME/nothing", nil), says: "file not found"},
-	{name: "hands in a name of other case", on: "output", do: output("NAME/REPORT.md", nil), says: "file not found"},
-	{name: "names the output otherwise", on: "output", do: tries("one", map[string]any{"Report": "NAME/report.md"}), says: "Unknown output names"},
-	{name: "hands in a list for a file", on: "output", do: output([]string{"NAME/report.md"}, nil), says: "single string path"},
-	{name: "hands in a number", on: "output", do: output(7, nil), says: "single string path"},
-	{name: "hands in an object", on: "output", do: output(map[string]any{"text": "done"}, nil), says: "single string path"},
-	{name: "hands in null", on: "output", do: output(nil, nil), says: "report"},
-	{name: "hands in an absolute path", on: "output", do: output("/etc/hostname", nil), says: "/etc/hostname"},
 	{name: "hands in a path that leads out", on: "output", do: output("NAME/../../../../../../../../etc/hostname", nil), says: "etc/hostname"},
 	{name: "hands in a link that leads out", on: "output", do: output("NAME/report.md", linked("/etc/hostname")), says: "outside"},
 	{name: "hands in a link to an endless file", on: "output", do: output("NAME/report.md", linked("/dev/zero")), says: "NAME/report.md"},
-	{name: "hands in a link to nothing", on: "output", do: output("NAME/report.md", linked("nowhere")), says: "NAME/report.md"},
-	{name: "hands in a link to itself", on: "output", do: output("NAME/report.md", linked("report.md")), says: "NAME/report.md"},
 	{name: "hands in a path through a linked folder", on: "output", do: output("NAME/etc/hostname", func(a *cheater) { must(a.t, os.Symlink("/etc", filepath.Join(a.root, a.name, "etc"))) }), says: "outside"},
 	{name: "hands in a FIFO", on: "output", do: output("NAME/report.md", func(a *cheater) { must(a.t, syscall.Mkfifo(a.removed("report.md"), 0o600)) }), says: "NAME/report.md"},
-	{name: "hands in a folder", on: "output", do: output("NAME", nil), says: "NAME"},
-	{name: "hands in a URL", on: "output", do: output("file:///etc/hostname", nil), says: "file not found"},
-	{name: "hands in a path of the home folder", on: "output", do: output("~/.profile", nil), says: "file not found"},
 	{name: "hands in a path with a NUL", on: "output", do: output("NAME/report.md\x00.txt", nil), says: "report"},
 	{name: "hands in a huge text", on: "output", do: tries("one", map[string]any{"report": "NAME/report.md", "said": strings.Repeat("x", 200_000)}), says: "said"},
 	{name: "hands in invalid UTF-8", on: "output", do: func(a *cheater) {
@@ -312,11 +265,6 @@ var cheats = []cheat{
 	}, says: "argument_too_large"},
 	// Items.
 	{name: "hands in a list of 100,000 items", on: "list", do: list("[" + strings.Repeat(`"x",`, 99_999) + `"x"]`), says: "100000 items"},
-	{name: "hands in a list of 2 MB", on: "list", do: list(`["` + strings.Repeat("x", 2<<20) + `"]`), says: "over the limit of 1048576"},
-	{name: "hands in no list", on: "list", do: list(`{"a": "b"}`), says: "not a JSON list"},
-	{name: "hands in a list of numbers", on: "list", do: list(`[1, 2]`), says: "element 0"},
-	{name: "hands in a list of lists", on: "list", do: list(`[["a"]]`), says: "element 0"},
-	{name: "hands in half of a list", on: "list", do: list(`["a", `), says: "not a JSON list"},
 	{name: "hands in one item too many", on: "list", do: list(`["a","b","c","d","e","f"]`), says: "6 items"},
 	{name: "hands in a link as the list", on: "list", do: func(a *cheater) {
 		must(a.t, os.Symlink("/dev/zero", a.removed("todo.json")))
@@ -325,25 +273,15 @@ var cheats = []cheat{
 		a.write("todo.json", `["a"]`)
 	}, says: "todo.json"},
 	{name: "finishes all items at once", on: "items", do: tries("", map[string]any{}), says: "step_id_needed"},
-	{name: "finishes the step without an item", on: "items", do: tries("port", map[string]any{}), says: "port"},
-	{name: "finishes an item that is not there", on: "items", do: tries("port[7]", map[string]any{}), says: "port[7]"},
-	{name: "finishes an item before the first", on: "items", do: tries("port[-1]", map[string]any{}), says: "unknown_step"},
-	{name: "writes the item otherwise", on: "items", do: tries("port[00]", map[string]any{}), says: "unknown_step"},
 	{name: "finishes an item that has not begun", on: "items", do: tries("port[2]", map[string]any{}), says: "step_not_current"},
-	{name: "finishes the last step of an item first", on: "items", do: tries("verify[0]", map[string]any{}), says: "step_not_current"},
-	{name: "names two items", on: "items", do: tries("port[0]", map[string]any{}, "item", 1), says: "item is 1"},
-	{name: "names an item without a step", on: "items", do: tries("", map[string]any{}, "item", 0), says: "item is 0"},
 	{name: "finishes what comes after the items", on: "items", do: tries("two", map[string]any{}), says: "step_not_current"},
 	{name: "goes past the items", on: "items", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
 	{name: "goes ahead to an item", on: "items", do: does("go_to_step", map[string]any{"step_id": "port[2]"}), says: "step_ahead"},
-	{name: "drops an item", on: "items", do: does("drop_item", map[string]any{"step_id": "port[0]", "reason": "obsolete"}), says: "drop_item"},
-	{name: "drops an item by an argument", on: "items", do: tries("port[0]", map[string]any{}, "drop", true), says: "drop"},
 	{name: "drops an item at a shell", on: "items", do: func(a *cheater) {
 		a.refusedShell("sessions", "override", a.id, "port[0]", "--drop", "--reason", "obsolete")
 	}, says: ""},
 	// Conditions and rounds.
 	{name: "goes past a condition", on: "when", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
-	{name: "finishes what is after a condition", on: "when", do: tries("two", map[string]any{}), says: "step_not_current"},
 	{name: "says early that the rounds are over", on: "repeat", do: func(a *cheater) {
 		a.passes("fix", map[string]any{"said": "done"})
 		a.finish("look", map[string]any{"said": "not done"})
@@ -351,12 +289,6 @@ var cheats = []cheat{
 			a.t.Errorf("the next round: %s", a.text)
 		}
 	}, says: ""},
-	{name: "says that the rounds are over by other words", on: "repeat", do: func(a *cheater) {
-		a.passes("fix", map[string]any{"said": "done"})
-		a.finish("look", map[string]any{"said": "DONE, is done"})
-		a.accepted = strings.Contains(a.text, `"step_id":"two"`)
-	}, says: ""},
-	{name: "goes to the end of the rounds", on: "repeat", do: does("go_to_step", map[string]any{"step_id": "two"}), says: "step_ahead"},
 	{name: "wears the rounds out", on: "repeat", do: func(a *cheater) {
 		for range 2 {
 			a.passes("fix", map[string]any{"said": "done"})

@@ -30,6 +30,7 @@ func TestDemoFails(t *testing.T) {
 
 // The demo ends if nobody reads its output any more, as after `deepwork demo | head`.
 func TestDemoUnread(t *testing.T) {
+	t.Parallel()
 	unread := writerFunc(func(p []byte) (int, error) {
 		if bytes.Contains(p, []byte("3. In your terminal")) {
 			return 0, os.ErrClosed
@@ -44,6 +45,7 @@ func TestDemoUnread(t *testing.T) {
 // The job that README.md shows is the demo's, and its chat is what the demo prints, in this order, but for ids: each line
 // that ends with … is shown in part. README.md is about one screen and a half.
 func TestReadmeShowsTheDemo(t *testing.T) {
+	t.Parallel()
 	page := string(testkit.Get(os.ReadFile(filepath.Join("..", "..", "README.md"))).Must(t))
 	if lines := strings.Count(page, "\n"); lines > 125 {
 		t.Errorf("README.md has %d lines; expected at most 125", lines)

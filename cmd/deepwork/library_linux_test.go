@@ -1,11 +1,8 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
-
-	"gopkg.in/yaml.v3"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
@@ -44,9 +41,7 @@ func TestLibraryWorks(t *testing.T) {
 				if j == nil {
 					t.Fatal(faults)
 				}
-				var file map[string]any
-				must(t, yaml.Unmarshal(testkit.Get(os.ReadFile(filepath.Join(dir, job.FileName))).Must(t), &file))
-				w := walker{t, root, passingClient(t, root), j, file, false}
+				w := walker{t, root, passingClient(t, root), j}
 				for i := range j.Workflows {
 					w.walk(&j.Workflows[i])
 				}

@@ -172,6 +172,7 @@ func TestReadmeClientsStartTheServer(t *testing.T) {
 // Every command line in the blocks for the shell is one: a command that there is,
 // with options it has and as many arguments as it takes.
 func TestReadmeCommandLines(t *testing.T) {
+	t.Parallel()
 	checked := 0
 	all := snippets(t, "sh")
 	if want := []string{"go run ./cmd/deepwork demo", "go test ./..."}; !slices.Equal(commandsOf(all[0].text), want) {
@@ -472,6 +473,7 @@ var unplainWords, unchosenWords = wordsOf(unplain), wordsOf(unchosen)
 // The texts that people and agents read have none of the words above: pages, the document of tools, templates, jobs, and
 // what the program's Go files have between quotes (help, errors, descriptions of tools).
 func TestTextsAreInPlainWords(t *testing.T) {
+	t.Parallel()
 	texts, literals := 0, 0
 	err := walkSources(filepath.Join("..", ".."), func(path string) error {
 		switch name := filepath.Base(path); {

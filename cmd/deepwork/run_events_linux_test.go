@@ -36,6 +36,7 @@ func TestRunEventsFitTheirSchema(t *testing.T) {
 		"paused":   {"", []string{"--max-unknown", "0"}, 3, "run_started run_ended", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b, c", "a", "b", "c"))
 			p.plan(c.plan)
 			r := p.begin(c.args...)

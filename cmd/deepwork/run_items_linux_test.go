@@ -76,13 +76,13 @@ func TestRunItemsInWorktrees(t *testing.T) {
 // item is done and merged once.
 func TestRunItemsLeaderKilled(t *testing.T) {
 	t.Parallel()
-	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n", isolatedJob(", at_once: 3")).inGit()
-	p.plan(`list write list.md ["a","b","c","d","e"]`, "list finish", "port[1]:1 touch begun", "port[1]:1 write same lost", "port[1]:1 await never", "last:1 touch last", "last:1 await never",
+	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n", isolatedJob(", at_once: 2")).inGit()
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[1]:1 touch begun", "port[1]:1 write same lost", "port[1]:1 await never", "last:1 touch last", "last:1 await never",
 		"merge:port[1]:1 touch conflict", "merge:port[1]:1 await never")
-	for i := 1; i < 5; i++ {
+	for i := 1; i < 3; i++ {
 		p.also(fmt.Sprintf("merge:port[%d] write same %d", i, i), fmt.Sprintf("merge:port[%d] run git add same", i))
 	}
-	p.items(5)
+	p.items(3)
 	r := p.begin()
 	for _, sign := range []string{"begun", "conflict", "last"} {
 		p.appears(sign)
@@ -92,10 +92,10 @@ func TestRunItemsLeaderKilled(t *testing.T) {
 	}
 	r.exits(0)
 	merges, text := p.merged("same")
-	if len(merges) != 5 || strings.TrimSpace(text) != "4" {
+	if len(merges) != 3 || strings.TrimSpace(text) != "2" {
 		t.Errorf("%q: %q", merges, text)
 	}
-	for i := range 5 {
+	for i := range 3 {
 		if n := len(p.recorded("finished_step", fmt.Sprintf("port[%d]", i))); n != 1 {
 			t.Errorf("item %d was finished %d times", i, n)
 		}

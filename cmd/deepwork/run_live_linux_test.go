@@ -16,6 +16,7 @@ import (
 // At a terminal a line that moves shows how far the run is, which steps run, for how long, and what their agent said
 // last, below the lines about its steps; it fits the terminal, and is gone at the end.
 func TestRunAtATerminal(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "one, [two, three]", "one", "two", "three")).inGit()
 	p.plan("two say looking around", "two await seen", "* finish")
 	bar := regexp.MustCompile(`[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] \[#*\.*\] \d of 3 steps[^\r\n\x1b]*`)

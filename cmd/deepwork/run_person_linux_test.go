@@ -55,6 +55,7 @@ func (p *runProject) review(now *board.RunReply, answer string) {
 // A step that a person has to pass holds no slot and no process. What they fail goes back to its agent, what
 // they pass the leader finishes, also one that comes after a crash; nobody else can.
 func TestRunStepForAPerson(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 1}\n", runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c")).inGit()
 	talk := `say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`
 	p.plan("a:1 "+talk, `a:1 write a.md one`, `a:1 call finished_step {"outputs":{"text":"a.md"},"quality_review_override_reason":"I am sure"}`,
@@ -127,6 +128,7 @@ func TestRunStepForAPerson(t *testing.T) {
 
 // A run in the background waits likewise, and one that is resumed while it waits.
 func TestRunInTheBackgroundForAPerson(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "", runJob("NAME", "a, b", "a"+byHuman, "b"+byHuman))
 	p.begin("--detach").exits(0)
 	now := p.waits("a", "")
@@ -151,6 +153,7 @@ func TestRunInTheBackgroundForAPerson(t *testing.T) {
 
 // Outputs that changed after they were handed in cannot be passed: the agent hands them in again.
 func TestRunOutputsForAPersonThatChange(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "[a, b], c", "a"+byHuman, "b", "c"))
 	p.plan("b touch b", "b await go", "b write a.md swapped", "b finish")
 	r := p.begin()
@@ -209,6 +212,7 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 // A client that can ask its user does so when it gets a run that waits for a person. The agent of the run
 // cannot: nobody sits at it.
 func TestRunAsksTheUserOfAClient(t *testing.T) {
+	t.Parallel()
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a"+byHuman, "b")).inGit()
 	p.plan("a asks", "a:1 write a.md one", "a:2 write a.md two", "a finish")
 	var asked atomic.Int32

@@ -102,6 +102,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 // A server over the network takes a token that token new made, works for several
 // clients, and ends with exit code 0 when it is told to.
 func TestServeNetwork(t *testing.T) {
+	t.Parallel()
 	for _, over := range []string{"http", "sse"} {
 		t.Run(over, func(t *testing.T) {
 			root := t.TempDir()
@@ -146,6 +147,7 @@ func TestServeOnATakenPort(t *testing.T) {
 
 // A first signal lets a call in flight go on, a second one ends the server at once.
 func TestServeNetworkSecondSignal(t *testing.T) {
+	t.Parallel()
 	needSignals(t)
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{".deepwork/jobs/j/job.yml": reviewedJob("j", isItGood, "a"), ".deepwork/jobs/j/a.md": "Do it.", "o.txt": "o", "hang.sh": "touch reviewing\nexec sleep 100\n"})
@@ -213,6 +215,7 @@ func needSignals(t *testing.T) {
 // TestServeSignal asks a server to end while its client is still connected:
 // it ends by itself, with exit code 0.
 func TestServeSignal(t *testing.T) {
+	t.Parallel()
 	needSignals(t)
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(sig.String(), func(t *testing.T) {
@@ -228,6 +231,7 @@ func TestServeSignal(t *testing.T) {
 // TestServeOutlivesItsClient writes to a client that is gone: that ends the
 // server, but not at once, as the signal for it would.
 func TestServeOutlivesItsClient(t *testing.T) {
+	t.Parallel()
 	needSignals(t)
 	server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", t.TempDir())
 	r, w, err := os.Pipe()

@@ -28,6 +28,7 @@ import (
 // TestAbortBesideAServer aborts a session that a running server moved last, which knows of it at its next
 // call.
 func TestAbortBesideAServer(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	writeFiles(t, root, map[string]string{
 		".deepwork/jobs/one/job.yml": jobText("one", "a"),
@@ -179,8 +180,7 @@ func TestField20_AnyID(t *testing.T) {
 // A project that was moved goes on with the attempts that it had, whose work is not committed.
 func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 	const inProject = "attempts: {worktrees: trees}\n"
-	for name, config := range map[string]string{"in the state folder": "", "in the project": inProject,
-		"relative, in the state folder": "", "relative, in the project": inProject} {
+	for name, config := range map[string]string{"in the state folder": "", "relative, in the project": inProject} {
 		t.Run(name, func(t *testing.T) {
 			p := newBoardProject(t, config)
 			task := p.task("! write new.txt some work")

@@ -95,6 +95,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 // A worker refuses to start for an executor that does not exist, and in a folder that is not of the
 // repository to which the name of the project is bound.
 func TestAWorkerThatCannotWork(t *testing.T) {
+	t.Parallel()
 	url := pgtest.URL(t)
 	top := testkit.Dir(t)
 	shop, none := filepath.Join(top, "shop"), filepath.Join(top, "none")

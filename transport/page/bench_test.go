@@ -118,6 +118,7 @@ func large(t testing.TB) (root string) {
 
 // Every page has a limit, and leads to what it leaves out.
 func TestPagesStayUnder100KB(t *testing.T) {
+	t.Parallel()
 	s := serve(t, large(t), web.Options{})
 	call := pagetest.Connect(t, s.url, "")
 	sessions, tasks := s.fill(t, 120, 120)

@@ -41,6 +41,7 @@ func short(all []fileDiff) string {
 }
 
 func TestParseDiff(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ diff, want string }{
 		"nothing":        {"", ""},
 		"no heading":     {"warning: x\n+y\n", ""},
@@ -64,6 +65,7 @@ func TestParseDiff(t *testing.T) {
 
 // What git prints of a repository with odd names is read.
 func TestParseDiffOfGit(t *testing.T) {
+	t.Parallel()
 	root := testkit.Dir(t)
 	testkit.Git(t, root, "init", "-q")
 	names := []string{"plain", "with space", "ümlaut", `quote"d`, "x b/y b/z", "-dash", "@@ -1 +1 @@"}
@@ -136,6 +138,7 @@ func FuzzParseDiff(f *testing.F) {
 
 // What an action says is shown to its caller alone, and no link makes a page say anything else.
 func TestNotices(t *testing.T) {
+	t.Parallel()
 	s, ann := &Site{Options: Options{Key: []byte("key")}}, session.Caller{Identity: "ann"}
 	next := testkit.Get(url.Parse(s.said(ann, "/board?project=p", "Done & merged."))).Must(t)
 	given := next.Query().Get("notice")
@@ -151,6 +154,7 @@ func TestNotices(t *testing.T) {
 
 // A run of many steps whose agents say much, with many tries, fits on a page, beside a diff.
 func TestRunFits(t *testing.T) {
+	t.Parallel()
 	const most = 100<<10 - maxDiff - 8000 // the rest of the page
 	views := testkit.Get(parseViews()).Must(t)
 	long := strings.Repeat("<b> & ", 2000)
@@ -200,6 +204,7 @@ func (f *folder) String() string {
 }
 
 func TestTree(t *testing.T) {
+	t.Parallel()
 	v := review{Diffs: parseDiff("p", "diff --git a/a/b/c.go b/a/b/c.go\n--- a/a/b/c.go\n+++ b/a/b/c.go\n@@ -1 +1 @@\n-x\n+y\n")}
 	v.Comments = []merge.Comment{{RepoName: "p", File: "a/b/c.go", Line: 1, Side: "new"}}
 	v.grow(&attempt.FullAttemptReply{AttemptReply: attempt.AttemptReply{Repos: []attempt.AttemptRepo{{RepoName: "p", ChangedFiles: []string{"a/b/c.go", "a/b/d/e.go", "f", "g/h/i"}}}}}, 0)
@@ -215,6 +220,7 @@ func TestTree(t *testing.T) {
 }
 
 func TestPlaceComments(t *testing.T) {
+	t.Parallel()
 	f := parseDiff("p", "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n")[0]
 	f.RepoID = "r"
 	f.place([]merge.Comment{{RepoID: "r", File: "f", Line: 2, Side: "old", Text: "a"}, {RepoID: "r", File: "f", Line: 2, Side: "new", Text: "b"}, {RepoID: "other", File: "f", Line: 1, Side: "new"}})
@@ -250,6 +256,7 @@ func TestPagesAreToldTogether(t *testing.T) {
 
 // The feed keeps a bounded number of topics, and forgets none of the changes.
 func TestFeedIsBounded(t *testing.T) {
+	t.Parallel()
 	f := newFeed(nil)
 	at := f.position()
 	for i := range maxTopics + 10 {
@@ -268,6 +275,7 @@ func TestFeedIsBounded(t *testing.T) {
 
 // A browser that leaves while changes are read is no reason to make every page again.
 func TestGivenUpRequestsAreNoNews(t *testing.T) {
+	t.Parallel()
 	f := newFeed(away{})
 	at := f.position()
 	gone, leave := context.WithCancel(t.Context())

@@ -82,6 +82,7 @@ func event(t testing.TB, ids <-chan string, what string) string {
 }
 
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	s := serve(t, root, web.Options{})
 	call := pagetest.Connect(t, s.url, "")
@@ -125,6 +126,7 @@ func TestEvents(t *testing.T) {
 
 // What does not belong to a caller's pages is no event for it.
 func TestEventsNeedALogin(t *testing.T) {
+	t.Parallel()
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"})
 	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
 	b := s.browser(t)
@@ -142,6 +144,7 @@ func TestEventsNeedALogin(t *testing.T) {
 
 // An edit of the config or of a job is on the pages that show it, also on those that are open.
 func TestEditsAreShown(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	b := s.browser(t)
 	jobs, _ := b.listen(b.stream("/jobs"), "")
@@ -165,6 +168,7 @@ func TestEditsAreShown(t *testing.T) {
 
 // A caller that does not see an attempt does not keep its output from one that does.
 func TestOutputIsFollowedForEachCaller(t *testing.T) {
+	t.Parallel()
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob"})
 	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
 	call := pagetest.Connect(t, s.url, tokens[0])
@@ -186,6 +190,7 @@ func TestOutputIsFollowedForEachCaller(t *testing.T) {
 
 // A change is on each open page that shows it.
 func TestOpenPagesFollow(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	sessions, tasks := s.fill(t, 4, 4)
 	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
@@ -208,6 +213,7 @@ func TestOpenPagesFollow(t *testing.T) {
 
 // A page has everything that calls have answered before it was asked for.
 func TestPagesAreNeverOld(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	call := pagetest.Connect(t, s.url, "")
 	b := s.browser(t)
@@ -223,6 +229,7 @@ func TestPagesAreNeverOld(t *testing.T) {
 
 // A session's page has the workflows that begin in it.
 func TestNestedWorkflowsAppear(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	call := pagetest.Connect(t, s.url, "")
 	session := call.Plan("outer")
@@ -237,6 +244,7 @@ func TestNestedWorkflowsAppear(t *testing.T) {
 
 // A page that was told of changes is sent again only if its content has changed.
 func TestETag(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
 	first := call.Plan("first")

@@ -22,6 +22,7 @@ import (
 // Behind a proxy that removes a path from requests, every link, form, stream, redirect and cookie of the pages has
 // that path, and what the pages link to is there.
 func TestField10_PagesBelowThePathOfAProxy(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: session.RightAgents})
 	for name, o := range map[string]web.Options{
@@ -86,6 +87,7 @@ func TestField10_PagesBelowThePathOfAProxy(t *testing.T) {
 
 // What colors an agent's output at a terminal is not shown on pages, and nothing else is lost.
 func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: session.RightAgents})
 	s := serve(t, root, web.Options{TokenFile: file})
@@ -106,6 +108,7 @@ func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
 // A page of a job that no longer loads says which version agents get. An address with something else than an id is not
 // found, in plain words, and the user is addressed as such.
 func TestField18_PagesSayWhatIs(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	b := s.browser(t)
 	b.get("/jobs/trip")
@@ -123,6 +126,7 @@ func TestField18_PagesSayWhatIs(t *testing.T) {
 
 // What an agent says is news for its open page at once, even its first line without another, and the page has it.
 func TestField25_WhatAnAgentSaysIsOnItsPage(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	speak := filepath.Join(t.TempDir(), "speak")
 	_, id := pagetest.Connect(t, s.url, "").Script("talk", "! until [ -e "+speak+" ]; do sleep 0.05; done; echo hello; while [ -e "+speak+" ]; do sleep 0.05; done\n")

@@ -21,6 +21,7 @@ import (
 // What an agent hands in is shown to the person who judges it, and runs nothing, loads nothing from elsewhere, and
 // leads nowhere but out by a link that can be read.
 func TestHostileFilesOnThePageOfAReview(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	var picture bytes.Buffer
 	testkit.Must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 2, 2))))

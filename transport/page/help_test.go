@@ -14,6 +14,7 @@ import (
 
 // The page Help shows the documentation that the program has, whose links lead to each other there.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	s := serveOf(t, transport.Options{ProjectRoot: pagetest.Project(t), Version: "1.2.3", Help: fstest.MapFS{
 		"README.md":      {Data: []byte("# All of it\n\nSee [the first](howto/first.md#then).\n")},
 		"howto/first.md": {Data: []byte("# The first\n\n## Then\n\n```sh\n$ <b>\n```\n\nBack to [all](../README.md).\n")},

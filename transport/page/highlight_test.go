@@ -13,6 +13,7 @@ import (
 
 // What highlight returns has the text, line by line, and no tag but its own, whatever the language.
 func TestHighlight(t *testing.T) {
+	t.Parallel()
 	testkit.Equal(t, string(highlight("a/x.go", []byte("if x {\n\treturn \"<b>\" // no\n}"))),
 		`<span class="hl-k">if</span> x {`+"\n"+`	<span class="hl-k">return</span> <span class="hl-s">&#34;&lt;b&gt;&#34;</span> <span class="hl-c">// no</span>`+"\n}", "Go")
 	tags := regexp.MustCompile(`<span class="hl-[a-z]">|</span>`)

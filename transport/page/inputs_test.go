@@ -33,6 +33,7 @@ steps:
 // Forms that use a workflow have a field for each of its inputs, and what is in them reaches the run or the
 // task; they need no script.
 func TestFormsHaveInputs(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/ask/job.yml": askJob, ".deepwork/jobs/ask/talk.md": "Talk."})
 	s := serve(t, root, web.Options{})

@@ -7,6 +7,7 @@ import (
 )
 
 func TestMarkdownRunsAndLoadsNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		"a *b* `c`":                               "<p>a <em>b</em> <code>c</code></p>\n",
 		"# A b":                                   `<h1 id="h-a-b">A b</h1>` + "\n",

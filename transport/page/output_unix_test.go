@@ -19,6 +19,7 @@ import (
 
 // What a session says that it delivered leads nowhere else.
 func TestOutputFiles(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	s := serve(t, root, web.Options{})
 	p := s.begin(t, "")

@@ -43,6 +43,7 @@ func (p started) writes(t *testing.T) (paths []string) {
 // Each route that writes refuses what is not of a page of its own caller, whatever is added later, and
 // nothing happens. Read-only pages offer nothing.
 func TestEveryWriteIsGuarded(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.AllRights}, config.Token{Name: "bob"})
 	s := serve(t, root, web.Options{TokenFile: file})
@@ -115,6 +116,7 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 
 // What cannot be shown is said on a page, with what to do next.
 func TestErrorPages(t *testing.T) {
+	t.Parallel()
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"})
 	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
 	p := s.begin(t, tokens[0])
@@ -170,6 +172,7 @@ func TestErrorPages(t *testing.T) {
 
 // A login leads to the page that was asked for, and nowhere else, and a logout ends it.
 func TestLoginAndLogout(t *testing.T) {
+	t.Parallel()
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann"}, config.Token{Name: "bob"})
 	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
 	b := s.browser(t)
@@ -227,6 +230,7 @@ func port(t *testing.T, address string) string {
 
 // Texts that are odd or long neither break a page nor pass for a part of it.
 func TestOddTexts(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	s := serve(t, root, web.Options{})
 	call := pagetest.Connect(t, s.url, "")
@@ -258,6 +262,7 @@ func TestOddTexts(t *testing.T) {
 
 // Without a token, a page through a proxy is nobody's, also with the cookie of deepwork ui.
 func TestPagesThroughAProxy(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]web.Options{"serve": {}, "ui": {Secret: "once"}} {
 		s := serve(t, pagetest.Project(t), o)
 		b := s.browser(t)
@@ -287,6 +292,7 @@ func TestPagesThroughAProxy(t *testing.T) {
 
 // A program that looks where the URL of deepwork ui leads, such as a chat, does not use it up.
 func TestSecretOutlastsALook(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{Secret: "once"})
 	b := s.browser(t)
 	if a := b.do("HEAD", "/login?secret=once", nil); len(a.Cookies()) != 0 {

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"flag"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -22,6 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	os.Setenv(config.JobsFoldersEnv, "")
+	_ = flag.Set("test.parallel", "4") // they wait for servers and git
 	os.Exit(statetest.Main(m, func(o ...goleak.Option) error {
 		return goleak.Find(append(o, goleak.IgnoreAnyFunction("github.com/dlclark/regexp2/v2.runClock"))...) // ends a little later
 	}))
@@ -42,7 +45,6 @@ func serve(t testing.TB, root string, o web.Options) *server {
 // serveOf is serve with other options of the server.
 func serveOf(t testing.TB, of transport.Options, o web.Options) *server {
 	t.Helper()
-	t.Setenv(config.JobsFoldersEnv, "")
 	s := testkit.Get(transport.NewServer(of)).Must(t)
 	h := testkit.Get(s.Listen(t.Context(), o)).Must(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -144,6 +146,7 @@ func (p started) paths() []string {
 
 // Whatever a project has as a text is shown as a text.
 func TestHostileTexts(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	p := s.begin(t, "")
 	b := s.browser(t)
@@ -171,6 +174,7 @@ func TestHostileTexts(t *testing.T) {
 
 // Browsers run nothing and load nothing that is not of this server.
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	p := s.begin(t, "")
 	b := s.browser(t)
@@ -217,6 +221,7 @@ func (b *browser) login(token string) *http.Cookie {
 
 // A caller sees its own sessions and tasks, and does what its token allows.
 func TestCallersSeeTheirOwn(t *testing.T) {
+	t.Parallel()
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightPerson}, config.Token{Name: "bob"})
 	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
 	p := s.begin(t, tokens[0])
@@ -253,6 +258,7 @@ func TestCallersSeeTheirOwn(t *testing.T) {
 
 // What a form sends as the page to go back to never leads away.
 func TestBackStaysHere(t *testing.T) {
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	p := s.begin(t, "")
 	b := s.browser(t)
@@ -270,6 +276,7 @@ func TestBackStaysHere(t *testing.T) {
 // A session that an attempt's agent has in its workspace has a page for callers that see the attempt, with
 // its outputs and its actions, whichever server its agent uses.
 func TestSessionsInWorkspaces(t *testing.T) {
+	t.Parallel()
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob", Rights: config.RightAgents})
 	s := serve(t, pagetest.Project(t), web.Options{TokenFile: file})
 	call := pagetest.Connect(t, s.url, tokens[0])
@@ -313,6 +320,7 @@ func TestSessionsInWorkspaces(t *testing.T) {
 // The person at deepwork ui sees every step that waits for a person, also those of callers with tokens,
 // who may not override, and where no board is served.
 func TestStepsOfOthersNeedThePerson(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, map[string]string{
 		".deepwork/config.yml":        "quality_gate: {override: human}\n",
@@ -360,6 +368,7 @@ steps:
 // A person answers on the page of the session, to which Now leads, about the outputs that it shows; another caller
 // sees no form, and what they send is refused.
 func TestAPersonPassesAStepOnAPage(t *testing.T) {
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/sign/job.yml": signJob, ".deepwork/jobs/sign/text.md": "Write.", "text.txt": "Dear all"})
 	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightPerson}, config.Token{Name: "ann2", Group: "ann"})

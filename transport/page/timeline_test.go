@@ -12,6 +12,7 @@ import (
 
 // A bar begins and ends where its agent did, an agent at work ends now, and what a step waited for is a bar, too.
 func TestTimeline(t *testing.T) {
+	t.Parallel()
 	at := func(minute int) *string {
 		return new(time.Date(2026, 1, 1, 10, minute, 0, 0, time.UTC).Format(time.RFC3339Nano))
 	}

@@ -73,6 +73,51 @@ func TestMapOfTextsAndLists(t *testing.T) {
 	}
 }
 
+// What does not fit is refused with its name, what was given and what was expected.
+func TestWrongArguments(t *testing.T) {
+	type step struct {
+		Goal    string          `json:"goal" arg:"What the user wants" required:"true" max:"10"`
+		Job     string          `json:"job_name" arg:"A job" required:"true" max:"10"`
+		Outputs json.RawMessage `json:"outputs" arg:"o" required:"true"`
+		Session *string         `json:"session_id" arg:"s" max:"3"`
+	}
+	deep := strings.Repeat("[", 11) + strings.Repeat("]", 11)
+	known := `"goal":"g","job_name":"j"`
+	for _, c := range []struct {
+		raw, code string
+		says      []string
+	}{
+		{`{` + known + `,"outputs":{},"jobname":"x"}`, "unknown_argument", []string{`"jobname"`, "goal, job_name, outputs", "session_id"}},
+		{`{"Goal":"g","job_name":"j","outputs":{}}`, "unknown_argument", []string{`"Goal"`, `Missing required argument "goal"`}},
+		{`{"goal":"g"}`, "missing_argument", []string{`"job_name"`, `"outputs"`}},
+		{`null`, "missing_argument", []string{`"goal"`}},
+		{`{` + known + `,"outputs":null}`, "missing_argument", []string{`"outputs"`}},
+		{`{"goal":42,"job_name":"j","outputs":{}}`, "invalid_argument", []string{`"goal"`, "42 is an integer", "a string"}},
+		{`{` + known + `,"outputs":{},"session_id":{"a":1}}`, "invalid_argument", []string{`"session_id"`, "an object", "expected a string"}},
+		{`{` + known + `,"outputs":true}`, "invalid_argument", []string{`"outputs"`, "a boolean"}},
+		{`{"goal":"` + strings.Repeat("é", 11) + `","job_name":"j","outputs":{}}`, "argument_too_large", []string{`"goal"`, "11", "10"}},
+		{`{` + known + `,"outputs":{"a":"` + strings.Repeat("x", MaxArgumentBytes) + `"}}`, "argument_too_large", []string{`"outputs"`, "bytes"}},
+		{`{` + known + `,"outputs":` + deep + `}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
+		{`{` + known + `,"outputs":"` + deep + `"}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
+		{`["x"]`, "invalid_arguments", []string{"an array, not an object"}},
+		{`{"a":1,"goal":7}`, "unknown_argument", []string{`"a"`, `"goal"`, `"job_name"`, `"outputs"`}},
+	} {
+		_, fault := newArguments("start", reflect.TypeFor[step]()).decode(json.RawMessage(c.raw), new(step))
+		if fault == nil || fault.Code != c.code {
+			t.Errorf("%.100s: %v, want %s", c.raw, fault, c.code)
+			continue
+		}
+		testkit.ContainsAll(t, fault.Message, c.says, "%.100s", c.raw)
+	}
+	var got step
+	if _, fault := newArguments("start", reflect.TypeFor[step]()).decode(json.RawMessage(`{`+known+`,"outputs":["a.md"],"session_id":null}`), &got); fault != nil || string(got.Outputs) != `["a.md"]` || got.Session != nil {
+		t.Errorf("%v: %+v", fault, got)
+	}
+	if _, fault := newArguments("none", reflect.TypeFor[NoArgs]()).decode(json.RawMessage(`{"a":1}`), new(NoArgs)); fault == nil || !strings.Contains(fault.Message, "takes no arguments") {
+		t.Error(fault)
+	}
+}
+
 func FuzzArguments(f *testing.F) {
 	for _, s := range []string{`{"outputs":{"a":"b"}}`, `{"outputs":[],"notes":"\ud800"}`, `{"outputs":1e999}`, `[]`, `null`, `{"a":{"b":[`} {
 		f.Add(s)

@@ -16,6 +16,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/source"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/remote"
@@ -191,6 +192,30 @@ func TestInterruptedCalls(t *testing.T) {
 		want    string
 	}{{"panic", nil, nil, "broken"}, {"internal", nil, nil, "broken"}, {"x", nil, context.Canceled, "cancelled"}, {"x", &mcp.CallToolResult{IsError: true}, nil, "refused"}, {"ok", &mcp.CallToolResult{}, nil, ""}} {
 		testkit.Equal(t, errorKind(c.outcome, c.res, c.err), c.want)
+	}
+}
+
+// What other servers poll is not in the log, unless it fails.
+func TestPollsAreNotLogged(t *testing.T) {
+	s, own, log := offering(t, slog.LevelInfo, func(s *Set) {
+		Add(s, Tool{Name: "poll", Description: "Polls", Polled: true}, func(_ context.Context, _ *Caller, a echoArgs) (*echoed, error) {
+			if a.Do == "break" {
+				return nil, errors.New("broken")
+			}
+			return &echoed{a.Do}, nil
+		})
+	})
+	here, there := mcp.NewInMemoryTransports()
+	served := testkit.Get(s.MCP.Connect(t.Context(), here, nil)).Must(t)
+	other := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: source.ClientName, Version: "1"}, nil).Connect(t.Context(), there, nil)).Must(t)
+	defer func() { other.Close(); served.Wait() }()
+	for _, c := range []struct {
+		client *mcp.ClientSession
+		do     string
+		lines  int
+	}{{other, "look", 0}, {other, "break", 1}, {own, "look", 2}} {
+		testkit.Get(c.client.CallTool(t.Context(), &mcp.CallToolParams{Name: "poll", Arguments: map[string]any{"do": c.do}})).Must(t)
+		testkit.Equal(t, strings.Count(log.String(), "tool=poll"), c.lines, "after %s", c.do)
 	}
 }
 

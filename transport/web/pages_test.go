@@ -19,12 +19,24 @@ import (
 	"deepwork/transport/tool"
 )
 
+// bare is a backend without MCP and pages, and with these settings.
+func bare(settings *config.HTTP) Backend {
+	return Backend{Logger: slog.New(slog.DiscardHandler), Sessions: noSessions{}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""),
+		LastSettings: func() config.HTTP { return *settings }, Settings: func(context.Context) config.HTTP { return *settings }}
+}
+
 // pagesOf serves pages with these options until the test ends or stop is called.
 func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(*Login) http.Handler) (h *Server, stop func()) {
 	t.Helper()
-	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.DiscardHandler), Sessions: noSessions{}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""),
-		LastSettings: func() config.HTTP { return settings }, Settings: func(context.Context) config.HTTP { return settings },
-		Pages: func(l *Login) (http.Handler, error) { return pages(l), nil }}, o)
+	b := bare(&settings)
+	b.Pages = func(l *Login) (http.Handler, error) { return pages(l), nil }
+	return served(t, b, o)
+}
+
+// served serves a backend until the test ends or stop is called.
+func served(t *testing.T, b Backend, o Options) (h *Server, stop func()) {
+	t.Helper()
+	h, err := Listen(t.Context(), b, o)
 	testkit.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -41,6 +53,7 @@ func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(*Login) h
 // noSessions are the MCP sessions of a server that has none.
 type noSessions struct{ Sessions }
 
+func (noSessions) Len() int                  { return 0 }
 func (noSessions) Stop()                     {}
 func (noSessions) Close(context.Context) int { return 0 }
 
@@ -186,13 +199,14 @@ func TestPagesAreAdmitted(t *testing.T) {
 func logins(t *testing.T, o Options, settings *config.HTTP, local session.Caller) *Login {
 	t.Helper()
 	var login *Login
-	h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.DiscardHandler), Sessions: struct{ Sessions }{}, InFlight: new(tool.InFlight), Local: local,
-		LastSettings: func() config.HTTP { return *settings }, Settings: func(context.Context) config.HTTP { return *settings },
-		Pages: func(l *Login) (http.Handler, error) {
-			login = l
-			l.Key = []byte("key")
-			return http.NotFoundHandler(), nil
-		}}, o)
+	b := bare(settings)
+	b.Local = local
+	b.Pages = func(l *Login) (http.Handler, error) {
+		login = l
+		l.Key = []byte("key")
+		return http.NotFoundHandler(), nil
+	}
+	h, err := Listen(t.Context(), b, o)
 	testkit.Must(t, err)
 	t.Cleanup(func() { h.Close() })
 	return login

@@ -27,6 +27,9 @@ var update = flag.Bool("update", false, "write the golden file")
 const (
 	hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 	ping  = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+	call  = `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"nothing"}}`
+	// newest is a request of the version without sessions.
+	newest = `{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
 )
 
 // A served is a server with tokens, and what it has answered.
@@ -70,8 +73,13 @@ func (s *served) send(method, path, token, body string, headers ...string) *http
 	}
 	for _, line := range headers {
 		name, value, _ := strings.Cut(line, ": ")
-		if r.Header.Set(name, value); name == "Host" {
+		switch name {
+		case "Host":
 			r.Host = value
+		case "Authorization": // beside another one
+			r.Header.Add(name, value)
+		default:
+			r.Header.Set(name, value)
 		}
 	}
 	return testkit.Get(s.client.Do(r)).Must(s.t)
@@ -83,7 +91,7 @@ func (s *served) say(method, path, token, body string, headers ...string) string
 	defer res.Body.Close()
 	text := string(testkit.Get(io.ReadAll(res.Body)).Must(s.t))
 	fmt.Fprintf(&s.out, "%s %s %.60s %s\n  %d", method, path, body, strings.Join(headers, ", "), res.StatusCode)
-	for _, name := range []string{"Www-Authenticate", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Allow", "Retry-After", "Cache-Control"} {
+	for _, name := range []string{"Www-Authenticate", "Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Expose-Headers", "Allow", "Retry-After", "Cache-Control"} {
 		if v := res.Header.Get(name); v != "" {
 			fmt.Fprintf(&s.out, ", %s: %s", name, v)
 		}
@@ -110,8 +118,13 @@ func TestRequests(t *testing.T) {
 	s.say("GET", "/metrics", s.ann, "")
 	s.say("POST", "/mcp", "", ping)
 	s.say("POST", "/mcp", "wrong", ping)
+	s.say("POST", "/mcp", "", ping, "Authorization: Basic x")
+	s.say("POST", "/mcp", s.ann, ping, "Authorization: Bearer x")
 	s.say("POST", "/mcp", s.ann, ping, "Host: evil.example.com")
 	s.say("POST", "/mcp", s.ann, ping, "Origin: https://evil.example.com")
+	s.say("POST", "/mcp", s.ann, ping, "Origin: null")
+	s.say("OPTIONS", "/mcp", "", "", "Origin: https://evil.example.com", "Access-Control-Request-Method: POST")
+	s.say("GET", "/metrics", s.ann, "", "Origin: https://app.example.com")
 	s.say("OPTIONS", "/mcp", "", "", "Origin: https://app.example.com", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-a")
 	s.say("OPTIONS", "/mcp", s.ann, "", "Origin: https://app.example.com")
 	s.say("POST", "/mcp", s.ann, `{"a":"`+strings.Repeat("x", 4096)+`"}`)
@@ -121,6 +134,17 @@ func TestRequests(t *testing.T) {
 	s.say("POST", "/mcp", s.ann, ping, id)
 	s.say("POST", "/mcp", s.bob, ping, id)
 	s.say("POST", "/mcp", s.ann, ping, "Mcp-Session-Id: none")
+	s.say("POST", "/mcp", s.ann, call)
+	s.say("GET", "/mcp", s.ann, "", "Accept: text/event-stream")
+	s.say("DELETE", "/mcp", s.ann, "")
+	s.say("PUT", "/mcp", s.ann, ping, id)
+	s.say("GET", "/mcp", s.ann, "", id, "Accept: text/event-stream", "Last-Event-Id: x_1")
+	s.say("POST", "/mcp", s.ann, ping, id, "Content-Type: text/plain")
+	s.say("POST", "/mcp", s.ann, ping, id, "Accept: text/html")
+	s.say("POST", "/mcp", s.ann, ping, id, "Mcp-Protocol-Version: 1.0")
+	for _, body := range []string{`{"jsonrpc":`, `{"a":1}`, "7", strings.Repeat("[", 4000), `{"jsonrpc":"2.0","id":1,"method":"tools/lost"}`, call} {
+		s.say("POST", "/mcp", s.ann, body, id)
+	}
 	first := s.send("GET", "/mcp", s.ann, "", id, "Accept: text/event-stream")
 	second := s.send("GET", "/mcp", s.ann, "", id, "Accept: text/event-stream") // takes the place of the first
 	io.Copy(io.Discard, first.Body)
@@ -130,6 +154,10 @@ func TestRequests(t *testing.T) {
 	second.Body.Close()
 	s.say("POST", "/mcp", s.ann, ping, id)
 	s.say("POST", "/mcp", s.ann, `{"jsonrpc":"2.0","id":3,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: ping")
+	for _, headers := range [][]string{{"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/list"}, nil, {"Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: ping"}, {"Mcp-Protocol-Version: 2099-01-01", "Mcp-Method: tools/list"}} {
+		s.say("POST", "/mcp", s.ann, newest, headers...)
+	}
+	s.say("GET", "/mcp", s.ann, "", "Mcp-Protocol-Version: 2026-07-28")
 
 	testkit.Must(t, os.WriteFile(s.file, []byte("nonsense"), 0o600))
 	testkit.Until(t, "the new tokens", func() bool { res := s.send("GET", "/readyz", "", ""); res.Body.Close(); return res.StatusCode != 200 })

@@ -14,7 +14,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/session"
 	"deepwork/transport/tool"
 )
 
@@ -237,14 +236,17 @@ func TestStartWithoutTokens(t *testing.T) {
 		{"a host where peers are unknown", Options{AllowedHosts: hosts, UnknownPeers: true}, config.HTTP{}, "", "leave out --allowed-host"},
 		{"a host and tokens", Options{AllowedHosts: hosts}, own, "", ""},
 		{"a host of the config", Options{}, config.HTTP{AllowedHosts: hosts}, "only your own programs", ""}, // it is there for all servers
+		{"off loopback", Options{Host: "0.0.0.0"}, config.HTTP{}, "", "can be reached from other machines, and there is no token"},
+		{"off loopback, IPv6", Options{Host: "::"}, config.HTTP{}, "", "deepwork token new"},
+		{"off loopback with a token of the config", Options{Host: "0.0.0.0"}, own, "", ""},
 	} {
 		if !CanKnowPeers() && c.says != "" {
 			continue
 		}
 		var log bytes.Buffer
-		h, err := Listen(t.Context(), Backend{Logger: slog.New(slog.NewTextHandler(&log, nil)), Sessions: noSessions{}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""),
-			LastSettings: func() config.HTTP { return c.settings }, Settings: func(context.Context) config.HTTP { return c.settings },
-			Token: func(bool) (string, error) { return "token", nil }}, c.o)
+		b := bare(&c.settings)
+		b.Logger, b.Token = slog.New(slog.NewTextHandler(&log, nil)), func(bool) (string, error) { return "token", nil }
+		h, err := Listen(t.Context(), b, c.o)
 		if err == nil {
 			testkit.Must(t, h.Close())
 		}

@@ -3,10 +3,13 @@ package follow
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"deepwork/actor/testkit"
@@ -114,4 +117,83 @@ func TestRacyContentIsComparedItself(t *testing.T) {
 	if f.Racy = false; f.Stale() {
 		t.Error("the content of an old file is read again")
 	}
+}
+
+// A look gives what is in use, and when to look again.
+func TestAFileIsFollowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	refusal := error(nil)
+	format := &Format[string]{
+		Limit: 20, Grace: time.Second, Refuse: func() error { return refusal },
+		Parse: func(data []byte) (*string, error) {
+			if strings.HasPrefix(string(data), "bad") {
+				return nil, errors.New("no good")
+			}
+			return new(string(data)), nil
+		},
+		Unreadable: func(s Stamp, err error) error { return fmt.Errorf("kind %d, size %d, %v", s.Kind, s.Size, err) },
+	}
+	save := func(text string) { must(t, os.WriteFile(file, []byte(text), 0o644)) }
+	synctest.Test(t, func(t *testing.T) {
+		f := &File[string]{Track: Track{Path: Path(file)}}
+		for _, c := range []struct {
+			what  string
+			do    func()
+			after time.Duration
+			want  string // phase, content, fault and when it is due
+		}{
+			{"nothing", func() {}, 0, "gone"},
+			{"a save", func() { save("one\n") }, 0, "moving, due in 10ms"},
+			{"a while later", func() {}, 9 * time.Millisecond, "moving, due in 1ms"},
+			{"settled", func() {}, time.Millisecond, "present one, due in 40ms"},
+			{"old", func() {}, 40 * time.Millisecond, "present one"},
+			{"a fault", func() { save("bad\n") }, 0, "moving one, due in 10ms"},
+			{"a fault that may be half of a save", func() {}, 10 * time.Millisecond, "moving one, due in 40ms"},
+			{"a fault that is none", func() {}, 40 * time.Millisecond, "present one: no good"},
+			{"what was there", func() { save("one\n") }, 0, "moving one: no good, due in 10ms"},
+			{"settled again", func() {}, 50 * time.Millisecond, "present one"},
+			{"its beginning", func() { save("on") }, 0, "moving one, due in 10ms"},
+			{"its beginning, settled", func() {}, 10 * time.Millisecond, "torn one, due in 40ms"},
+			{"its beginning, compared", func() {}, 489 * time.Millisecond, "torn one, due in 1ms"},
+			{"its beginning, which is all", func() {}, time.Millisecond, "present on"},
+			{"too much", func() { save(strings.Repeat("x", 21)) }, 0, "present on: kind 2, size 21, <nil>"},
+			{"as much as may be", func() { save(strings.Repeat("x", 20)) }, 0, "moving on: kind 2, size 21, <nil>, due in 10ms"},
+			{"settled at last", func() {}, 50 * time.Millisecond, "present " + strings.Repeat("x", 20)},
+			{"refused", func() { refusal = errors.New("not now"); save("two\n") }, 0, "present " + strings.Repeat("x", 20) + ": kind 2, size 4, not now"},
+			{"allowed", func() { refusal = nil; save("three\n") }, 0, "moving " + strings.Repeat("x", 20) + ": kind 2, size 4, not now, due in 10ms"},
+			{"a third", func() {}, 50 * time.Millisecond, "present three"},
+			{"removed", func() { must(t, os.Remove(file)) }, 0, "vanished three, due in 1s"},
+			{"removed a while", func() {}, 999 * time.Millisecond, "vanished three, due in 1ms"},
+			{"gone", func() {}, time.Millisecond, "gone"},
+		} {
+			c.do()
+			time.Sleep(c.after)
+			was := f
+			f = f.Look(format)
+			got := []string{"gone", "present", "moving", "torn", "vanished"}[f.Phase]
+			if f.Good != nil {
+				got += " " + strings.TrimSpace(*f.Good)
+			}
+			if f.Bad != nil {
+				got += ": " + f.Bad.Error()
+			}
+			if !f.Due.IsZero() {
+				got += ", due in " + time.Until(f.Due).String()
+			}
+			testkit.Equal(t, got, c.want, "%s", c.what)
+			if next := f.Look(format); f.Due.IsZero() && next != f || f.Stale() != (f.Phase == Moving) {
+				t.Errorf("%s: another look gives another file, %+v after %+v, stale %v", c.what, next, was, f.Stale())
+			}
+			testkit.Equal(t, f.Awake(f.Due.Add(-1)), false)
+			testkit.Equal(t, f.Awake(f.Due), !f.Due.IsZero())
+		}
+		// One that never settles is read all the same where nothing else can be used.
+		looks := 0
+		for ; f.Phase != Present; looks++ {
+			save(fmt.Sprint(looks, "\n"))
+			f = f.Look(format)
+			time.Sleep(9 * time.Millisecond)
+		}
+		testkit.Equal(t, looks, 18, "looks, 9 ms apart")
+	})
 }

@@ -337,6 +337,7 @@ func person(t *testing.T, root string) *tab {
 // pictures takes pictures of a page in light, dark and on a narrow screen, and writes them if somebody looks at them.
 func (b *tab) pictures(name, path string) {
 	b.t.Helper()
+	b.open(path)
 	for _, as := range []struct {
 		name  string
 		width int64
@@ -346,7 +347,7 @@ func (b *tab) pictures(name, path string) {
 			continue // it is as wide as the light one
 		}
 		b.do(chromedp.EmulateViewport(as.width, 900), dark(as.dark))
-		b.open(path)
+		b.until(fmt.Sprintf(`innerWidth === %d`, as.width))
 		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
 			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, as.width, eval[string](b, widest))
 		}

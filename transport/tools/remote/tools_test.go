@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/session/state/statetest"
 	"deepwork/transport"
+	"deepwork/transport/tools/toolstest"
 	"deepwork/transport/web"
 )
 
@@ -86,14 +88,14 @@ func TestToolsOfOtherSystems(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		return res.Content[0].(*mcp.TextContent).Text
+		return toolstest.Text(t, res)
 	}
 	testkit.Until(t, "the tools", func() bool {
 		listed := call("list_workflow_tools", `{"name":"add*"}`)
 		return strings.Contains(listed, "w-add") && strings.Contains(listed, "connecting:")
 	})
 	var out strings.Builder
-	varies := regexp.MustCompile(`"([^"]*_at|project_root|job_dir)":"[^"]*"|[0-9a-f]{8}-[0-9a-f-]{27}|"(session_id|duration_ms|took_ms)":[^,}]+|127\.0\.0\.1:\d+|"connecting: (\\.|[^"\\])*"`)
+	varies := regexp.MustCompile(`"([^"]*_at|project_root|job_dir|description_changed)":"[^"]*"|[0-9a-f]{8}-[0-9a-f-]{27}|"(session_id|duration_ms|took_ms)":[^,}]+|127\.0\.0\.1:\d+|"connecting: (\\.|[^"\\])*"`)
 	say := func(name, args string) {
 		fmt.Fprintf(&out, "%s %s\n  %s\n", name, args, varies.ReplaceAllString(call(name, args), "…"))
 	}
@@ -126,5 +128,14 @@ func TestToolsOfOtherSystems(t *testing.T) {
 	say("refresh_workflow_tools", `{}`)
 	say("call_workflow_tool", `{"name":"slow"}`)
 	say("refresh_workflow_tools", `{}`)
+	say("workflow_status", `{"execution_id":"what"}`)
+	say("workflow_status", `{"execution_id":"3b241101-e2bb-4255-8caf-4136c566a962"}`)
+	say("call_workflow_tool", `{"name":"get_step"}`)
+	for _, edit := range []string{"enabled: maybe", "enabled: false"} {
+		testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), "workflow_tools: {"+edit+"}\n")
+		say("refresh_workflow_tools", `{}`)
+		say("list_workflow_tools", `{}`)
+	}
+	say("call_workflow_tool", `{"name":"add"}`)
 	testkit.Golden(t, "testdata/tools.txt", out.String(), *update)
 }

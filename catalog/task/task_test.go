@@ -1,0 +1,98 @@
+package task
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+)
+
+// What a task may be, and what its changes make of it.
+func TestTasksAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		change TaskChange
+		lead   string
+		fault  string // "" for none
+	}{
+		{TaskChange{Title: new("Other"), Status: new(Done), Priority: new(High)}, "", ""},
+		{TaskChange{Title: new(" \t")}, "", "the title is blank"},
+		{TaskChange{Status: new(Status("open"))}, "", `status "open" is not one of [todo inprogress inreview done cancelled]`},
+		{TaskChange{Priority: new(Priority("urgent"))}, AgentLeads, `priority "urgent" is not low, normal or high`},
+		{TaskChange{JobName: new("j")}, "", "workflow_name is missing"},
+		{TaskChange{WorkflowName: new("w")}, "", "job_name is missing"},
+		{TaskChange{JobName: new("j"), WorkflowName: new("w"), Inputs: json.RawMessage(`{"a":1}`)}, ServerLeads, ""},
+		{TaskChange{}, ServerLeads, "names no workflow"},
+		{TaskChange{JobName: new("j"), WorkflowName: new("w")}, "nobody", `lead "nobody" is not one of agent, server`},
+		{TaskChange{JobName: new(""), WorkflowName: new("")}, AgentLeads, ""},
+	} {
+		task := &Task{Title: "Title", Status: Todo, Priority: Low, Lead: c.lead}
+		err := c.change.Apply(task)
+		if c.fault == "" {
+			testkit.Works(t, err, "%+v", c.change)
+			continue
+		}
+		testkit.FailsWith(t, err, ErrInvalid)
+		testkit.Fails(t, err, c.fault)
+	}
+	was := Task{Title: "Title", Description: new("d"), Status: Todo, JobName: new("j"), WorkflowName: new("w"), Inputs: json.RawMessage("{}"), Labels: []string{"a"}, Priority: Normal}
+	now := was
+	testkit.Must(t, TaskChange{}.Apply(&now))
+	testkit.Same(t, now, was, "unchanged")
+	none := ""
+	testkit.Must(t, TaskChange{Description: &none, JobName: &none, WorkflowName: &none, Inputs: json.RawMessage{}, Labels: []string{}}.Apply(&now))
+	testkit.Same(t, now, Task{Title: "Title", Status: Todo, Labels: []string{}, Priority: Normal}, "cleared")
+}
+
+func TestErrorsNameTheirSubject(t *testing.T) {
+	err := error(&BlockedError{"7", []Blocker{{"8", "Build", InReview}, {"9", "", ""}}})
+	testkit.FailsWith(t, err, ErrBlocked)
+	testkit.Equal(t, err.Error(), `task 7 depends on tasks that are not done: 8 ("Build", inreview), 9`)
+	err = Missing("task", "7")
+	testkit.FailsWith(t, err, ErrNotFound)
+	testkit.Equal(t, err.Error(), `task "7": not found`)
+	testkit.Equal(t, errors.Is(err, ErrInvalid), false)
+}
+
+func TestStatesAreOpenOrHaveEnded(t *testing.T) {
+	for state, open := range map[AttemptState]bool{Waiting: true, Starting: true, Running: true, Completed: false, Failed: false, Stopped: false, Interrupted: false} {
+		testkit.Equal(t, state.Open(), open, "%s", state)
+		testkit.Equal(t, state.Ended(), !open, "%s", state)
+	}
+	testkit.Equal(t, AttemptState("").Open() || AttemptState("").Ended(), false)
+	made, unmade := AttemptRepo{BaseCommit: new("c")}, AttemptRepo{}
+	testkit.Equal(t, (&Attempt{Repos: []AttemptRepo{made, made}}).Made(), true)
+	testkit.Equal(t, (&Attempt{Repos: []AttemptRepo{made, unmade}}).Made(), false)
+}
+
+func TestPlaces(t *testing.T) {
+	here := Place{"0a", "host", "/p"}
+	for other, is := range map[Place]bool{{"0a", "renamed", "/p"}: true, {"0a", "host", "/q"}: false, {"0b", "host", "/p"}: false} {
+		testkit.Equal(t, other.Is(here), is, "%v", other)
+		testkit.Equal(t, other.Elsewhere(here), !is, "%v", other)
+		testkit.Equal(t, other.Key() == here.Key(), is, "%v", other)
+	}
+	testkit.Equal(t, Place{}.Elsewhere(here), false, "of one machine")
+	testkit.Equal(t, here.Describe(), "host (0a), in /p")
+}
+
+// A page has at most as many rows as its limit, and a cursor for the rest.
+func TestLists(t *testing.T) {
+	for limit, want := range map[int]int{-1: 1, 0: 1, 7: 7, 100_000: 100_000, 100_001: 100_000} {
+		l, err := Page{Limit: limit}.Listing("tasks")
+		testkit.Must(t, err)
+		testkit.Equal(t, l.Limit, want, "a limit of %d", limit)
+	}
+	at := func(n int) (time.Time, string) {
+		return time.Unix(int64(n), 0), "32616586-b283-4707-b52a-b3e56f0eb317"
+	}
+	l := testkit.Get(Page{Limit: 2}.Listing("tasks")).Must(t)
+	rows, next := Cut(l, []int{9, 8}, at)
+	testkit.Same(t, rows, []int{9, 8})
+	testkit.Equal(t, next, "", "all were read")
+	rows, next = Cut(l, []int{9, 8, 7}, at)
+	testkit.Same(t, rows, []int{9, 8})
+	l = testkit.Get(Page{Limit: 2, Cursor: next}.Listing("tasks")).Must(t)
+	testkit.Equal(t, l.CreatedAt+" "+l.ID, "1970-01-01T00:00:08.000000Z 32616586-b283-4707-b52a-b3e56f0eb317")
+}
