@@ -16,6 +16,7 @@ import (
 // added to the server's entry, and arguments to the command.
 func newClaude(t *testing.T, p project, over string, options map[string]any, arguments string) claudeUser {
 	t.Helper()
+	claudeItself(t) // installs it, before the time of the server begins
 	entry := map[string]any{"type": "http"}
 	if over == "http" {
 		entry["url"] = p.serve(t, "http")

@@ -100,7 +100,7 @@ func playTasks(t *testing.T, url string, all map[string][]string) (found map[str
 	for name := range applying {
 		if slices.Contains(all[name], extension) {
 			playing.Go(func() {
-				one, failed := play(t, url, "--scenario", name, "--force", "--spec-version", "2026-07-28")
+				one, failed := play(t, url, "--scenario", name, "--force", "--spec-version", "2026-07-28", "--timeout", "55000")
 				mu.Lock()
 				defer mu.Unlock()
 				maps.Copy(found, one)

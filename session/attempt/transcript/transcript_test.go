@@ -274,6 +274,9 @@ func TestUsageOfClaudeCode(t *testing.T) {
 	if u = usageOf(t, "claude_two_prompts"); *u.USD != 0.00787 || u.Turns != 2 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}) {
 		t.Errorf("%+v", u)
 	}
+	if u = usageOf(t, "claude_resumed"); math.Abs(*u.USD-3e-05) > 1e-12 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-5": {Input: 1, Output: 1}}) {
+		t.Errorf("a run that continues a conversation has %+v", u)
+	}
 	u = usageOf(t, "claude_stopped")
 	if got := CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, ""); !u.Partial || got.USD != nil || got.Tokens.CacheRead != 2000 {
 		t.Errorf("%+v costs %+v", u, got)
