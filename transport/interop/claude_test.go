@@ -49,7 +49,7 @@ func TestClaudeCodeSearchesForTools(t *testing.T) {
 		script  []move
 	}{
 		"the tools of workflows are there": {"http", nil, slices.Concat(walk, []move{
-			search("agents do a whole workflow unattended"), search("task board"), search("what needs attention"),
+			search("agents do a whole workflow unattended"), search("task board projects"), search("what needs attention"),
 			{tool: "list_projects", args: map[string]any{}}, {tool: "needs_attention", args: map[string]any{}},
 		})},
 		"all tools are searched": {"stdio", map[string]any{"alwaysLoad": false}, slices.Concat([]move{search("start_workflow finished_step")}, walk)},
@@ -93,9 +93,7 @@ func TestClaudeCodeAsksItsUser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := careProject(t)
-			job := filepath.Join(p.root, ".deepwork", "jobs", "care", "job.yml")
-			write(t, job, strings.ReplaceAll(care, "{run_each: step,", "{run_each: step, by: human,"))
+			p := personProject(t)
 			settings := filepath.Join(t.TempDir(), "settings.json")
 			hooks := map[string]any{}
 			if c.answers {
