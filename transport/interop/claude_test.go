@@ -36,6 +36,7 @@ func newClaude(t *testing.T, p project, over string, options map[string]any, arg
 // the other tools, without a failed call: it has the tools of workflows at once (anthropic/alwaysLoad), or, if its
 // user has Claude Code search for all, finds them, as the others, by the words of the instructions.
 func TestClaudeCodeSearchesForTools(t *testing.T) {
+	t.Parallel()
 	search := func(query string) move {
 		return move{tool: "ToolSearch", own: true, args: map[string]any{"query": query}}
 	}
@@ -80,6 +81,7 @@ func TestClaudeCodeSearchesForTools(t *testing.T) {
 // call again in the newest version of MCP, and as the answer to a request in the one before. Where nobody can be
 // shown it, nothing is approved.
 func TestClaudeCodeAsksItsUser(t *testing.T) {
+	t.Parallel()
 	const person = `'{"hookSpecificOutput":{"hookEventName":"Elicitation","action":"accept","content":{"decision":"pass","feedback":"Well walked"}}}'`
 	for name, c := range map[string]struct {
 		over, version string

@@ -171,9 +171,11 @@ func TestClientOfTheTypeScriptSDK(t *testing.T) {
 // The client of the TypeScript SDK's second major version has the tools, prompts and resources, and its user is asked,
 // in both generations of the protocol.
 func TestClientInBothEras(t *testing.T) {
+	t.Parallel()
 	for mode, protocol := range map[string]string{"legacy": "2025-11-25", "auto": "2026-07-28"} {
 		for _, over := range []string{"stdio", "http"} {
 			t.Run(over+"/"+mode, func(t *testing.T) {
+				t.Parallel()
 				script := filepath.Join(packages(t), "eras.mjs") // it installs that before the time of the server begins
 				p := personProject(t)
 				told := instructions{Mode: mode}

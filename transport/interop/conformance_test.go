@@ -119,6 +119,7 @@ const extension = "extension"
 // that the suite looks for. A scenario that is in no list of ours is new: it has to
 // be looked at, and put into one.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	all := scenarios(t)
 	for name := range all {
 		_, applies := applying[name]
