@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts of the streams into testdata")
 
-// streams are what Claude Code 2.1.197, Codex 0.169.0 and OpenCode 1.18.33 printed with scripted models.
+// streams are what Claude Code 2.1.197 (claude_resumed: 2.1.332), Codex 0.169.0 and OpenCode 1.18.33 printed with scripted models.
 func streams(t testing.TB) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
