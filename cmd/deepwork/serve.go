@@ -77,12 +77,12 @@ func (a *app) serveCommand() *cobra.Command {
 
 With --transport stdio, the default, it speaks MCP with one client on stdin and
 stdout, and ends when stdin ends. With http (streamable HTTP, at /mcp) or sse (at
-/sse) many clients connect to --host and --port; the log says "listening" with the
-URL. With http the web UI of the project is at /; see also "deepwork ui". Both have
-/healthz, /readyz and /metrics. Callers from other machines, through a proxy, and other
-users of this machine need a bearer token: see "deepwork token new". On macOS and
-Windows, which do not report who owns a connection, you need one too: see "deepwork
-token show".
+/sse; deprecated in MCP, so use http for clients that have it) many clients connect to
+--host and --port; the log says "listening" with the URL. With http the web UI of the
+project is at /; see also "deepwork ui". Both have /healthz, /readyz and /metrics.
+Callers from other machines, through a proxy, and other users of this machine need a
+bearer token: see "deepwork token new". On macOS and Windows, which do not report who
+owns a connection, you need one too: see "deepwork token show".
 
 On SIGINT or SIGTERM it finishes the calls in flight (with http and sse within 5 s),
 stops its reviewers, and ends within 10 s. A second signal ends it at once; with stdio
@@ -98,7 +98,7 @@ only one that comes more than 3 s after the first.`,
 		},
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&f.transport, "transport", "stdio", "how clients connect: "+strings.Join(transports, ", "))
+	flags.StringVar(&f.transport, "transport", "stdio", "how clients connect: "+strings.Join(transports, ", ")+" (deprecated: sse)")
 	f.network.register(cmd)
 	flags.StringVar(&f.qualityGate, "quality-gate", "", "`command` that reviews outputs (overrides the config)")
 	flags.BoolVar(&f.noQualityGate, "no-quality-gate", false, "finish steps without reviews (wins over every other setting)")
@@ -207,6 +207,9 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 		logger.Info("--platform is ignored: every client is served alike", "platform", f.platform)
 	}
 	logger.Info("server started", "root", root, "transport", f.transport, "version", version, "pid", os.Getpid())
+	if f.transport == web.SSE {
+		logger.Warn("the transport sse is deprecated in MCP: use --transport http for clients that have it")
+	}
 	defer context.AfterFunc(ctx, func() {
 		logger.Info("asked to stop: finishing the calls in flight")
 	})()

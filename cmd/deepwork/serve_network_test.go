@@ -127,7 +127,7 @@ func TestServeNetwork(t *testing.T) {
 			must(t, server.Process.Signal(syscall.SIGTERM))
 			rest := testkit.Get(io.ReadAll(log)).Must(t)
 			testkit.Works(t, server.Wait())
-			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, token) {
+			if got := string(rest); !strings.Contains(got, "caller=ann") || !strings.Contains(got, "server stopped") || strings.Contains(got, token) || strings.Contains(got, "deprecated") != (over == "sse") {
 				t.Errorf("it logged\n%s", got)
 			}
 		})

@@ -157,16 +157,16 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 		return nil, err
 	}
 	r := b.newRunReply(at, run)
+	steps, err := v.Steps(ctx, id) // before the costs: an agent that has ended has one
+	if err != nil {
+		return nil, Fault("reading the agents of the run", err)
+	}
 	if r.Cost, err = v.Cost(ctx, at.TaskID, id); err != nil {
 		return nil, Fault("reading the cost of the run", err)
 	}
 	each, err := v.ExecutionCosts(ctx, id)
 	if err != nil {
 		return nil, Fault("reading the cost of the run", err)
-	}
-	steps, err := v.Steps(ctx, id)
-	if err != nil {
-		return nil, Fault("reading the agents of the run", err)
 	}
 	waits := at.State == task.Waiting
 	for i := len(steps) - 1; i >= 0; i-- {

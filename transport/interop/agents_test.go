@@ -151,6 +151,14 @@ func careProject(t *testing.T) project {
 	return p
 }
 
+// personProject has that job with a person in the place of the reviewer.
+func personProject(t *testing.T) project {
+	t.Helper()
+	p := careProject(t)
+	write(t, filepath.Join(p.root, ".deepwork", "jobs", "care", "job.yml"), strings.ReplaceAll(care, "{run_each: step,", "{run_each: step, by: human,"))
+	return p
+}
+
 // Real coding agents walk a workflow: with a step that is refused, and a review that takes longer
 // than they wait for a call.
 func TestCodingAgentsWalkAWorkflow(t *testing.T) {

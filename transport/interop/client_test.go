@@ -168,6 +168,47 @@ func TestClientOfTheTypeScriptSDK(t *testing.T) {
 	})
 }
 
+// The client of the TypeScript SDK's second major version has the tools, prompts and resources, and its user is asked,
+// in both generations of the protocol.
+func TestClientInBothEras(t *testing.T) {
+	t.Parallel()
+	for mode, protocol := range map[string]string{"legacy": "2025-11-25", "auto": "2026-07-28"} {
+		for _, over := range []string{"stdio", "http"} {
+			t.Run(over+"/"+mode, func(t *testing.T) {
+				t.Parallel()
+				script := filepath.Join(packages(t), "eras.mjs") // it installs that before the time of the server begins
+				p := personProject(t)
+				told := instructions{Mode: mode}
+				if over == "stdio" {
+					told.Command = p.command(t)
+				} else {
+					told.URL = p.serve(t, "http")
+				}
+				saw := walk(t, told, node(t), script)
+				for _, w := range []want{
+					{"server", "protocol", `"` + protocol + `"`},
+					{"prompt", "text", "Walk the dog"},
+					{"resource", "text", "=== care/judge: Judge ==="},
+					{"question", "text", "Is it good?"},
+					{"question", "properties.decision.enum", `["pass","fail"]`},
+					{"judged", "status", `"workflow_complete"`},
+				} {
+					if w.path == "text" {
+						testkit.Contains(t, saw[w.at].Text, w.is, "%s", w.at)
+					} else {
+						testkit.Equal(t, saw[w.at].value(t, w.path), w.is, "%s: %s", w.at, w.path)
+					}
+				}
+				for at, name := range map[string]string{"tools": "finished_step", "prompts": "deepwork:care:main", "resources": "deepwork://jobs/care"} {
+					if !slices.Contains(saw[at].Names, name) {
+						t.Errorf("%s: %v", at, saw[at].Names)
+					}
+				}
+			})
+		}
+	}
+}
+
 // Claude Code accepts the plugin of a release, and its server answers.
 func TestClaudeCodeConnectsToThePlugin(t *testing.T) {
 	release := os.Getenv("DEEPWORK_TEST_RELEASE")

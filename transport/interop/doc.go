@@ -3,10 +3,12 @@
 //
 //   - client.mjs, an agent written with the official TypeScript SDK, over stdio and
 //     streamable HTTP;
+//   - eras.mjs, a client of its second major version, in the versions of MCP with a connection and in the newest;
 //   - client.py, one written with the official Python SDK, over stdio, SSE and
 //     streamable HTTP, in the versions of MCP with a connection and in the newest;
 //   - the command line of the MCP Inspector;
 //   - the scenarios of MCP's conformance suite that apply to such a server;
+//   - Claude Code, which searches for tools and asks its user, in both generations of the protocol;
 //   - Claude Code, Codex CLI and Gemini CLI, over stdio and streamable HTTP, each with a
 //     scripted model in place of its maker's, by themselves and led by deepwork run; and what
 //     the first two print as JSON;
@@ -24,5 +26,6 @@
 //
 //	npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
 //
-// The folder agents has a second one for the agents, which are large.
+// The folder agents has a second one for the agents, which are large. .ci/newest runs the tests with the newest
+// versions that npm serves, and prints which these are.
 package interop

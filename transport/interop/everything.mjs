@@ -2,6 +2,7 @@
 // suite ask for: deepwork passes a workflow's schema on, and tells of its changes.
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
+import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
 
 const dialect = "https://json-schema.org/draft/2020-12/schema";
@@ -37,6 +38,9 @@ const workflows = [
     // What asks for a header is not passed on: nobody would compare it.
     inputSchema: { type: "object", properties: { region: { type: "string", "x-mcp-header": "Region" } } },
   },
+  { id: "greet", name: "greet", description: "Answers at once", executionType: "sync" },
+  { id: "slow", name: "slow_compute", description: "Takes its time", executionType: "sync" },
+  { id: "fail", name: "failing_job", description: "Fails in the end", executionType: "sync" },
 ];
 
 const server = new McpServer({ name: "everything", version: "1.0.0" });
@@ -47,7 +51,13 @@ server.registerTool("workflows-list-tool", { description: "Lists the workflows",
 server.registerTool(
   "workflows-execute-tool",
   { description: "Runs a workflow", inputSchema: { workflow_id: z.string(), input: z.record(z.string(), z.any()) } },
-  async ({ workflow_id }) => {
+  async ({ workflow_id, input }) => {
+    // What takes longer than 3 s becomes a task of deepwork.
+    if (workflow_id === "slow" && input.seconds > 0) await sleep((4 + input.seconds) * 1000);
+    if (workflow_id === "fail") {
+      await sleep(4000);
+      throw new Error("it failed");
+    }
     if (workflow_id === "trigger") {
       workflows.push({ id: `new-${workflows.length}`, name: `fresh_${workflows.length}`, description: "Came later", executionType: "sync" });
       server.sendToolListChanged();

@@ -4,10 +4,12 @@ package interop
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -84,7 +86,7 @@ func installNode() (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	for _, name := range []string{"package.json", "package-lock.json", "source.mjs", "everything.mjs", "client.mjs"} {
+	for _, name := range []string{"package.json", "package-lock.json", "source.mjs", "everything.mjs", "client.mjs", "eras.mjs"} {
 		data, err := os.ReadFile(name)
 		if err != nil {
 			return "", err
@@ -93,8 +95,41 @@ func installNode() (string, error) {
 			return "", err
 		}
 	}
-	return dir, command(dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	return dir, npmInstall(dir)
 }
+
+// npmInstall installs the packages that a folder's package.json names, in the versions of its lock file. With
+// newest those without a prerelease in package.json are the newest that npm serves, and it prints which these are.
+func npmInstall(dir string) error {
+	if os.Getenv(newest) == "" {
+		return command(dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	}
+	file := filepath.Join(dir, "package.json")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	pinned := regexp.MustCompile(`"([^"]+)": "\d+\.\d+\.\d+"`)
+	if err := os.WriteFile(file, pinned.ReplaceAll(data, []byte(`"$1": "latest"`)), 0o644); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, "package-lock.json")); err != nil {
+		return err
+	}
+	if err := command(dir, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
+		return err
+	}
+	for _, name := range pinned.FindAllSubmatch(data, -1) {
+		var of struct{ Version string }
+		if data, err := os.ReadFile(filepath.Join(dir, "node_modules", string(name[1]), "package.json")); err == nil && json.Unmarshal(data, &of) == nil {
+			fmt.Printf("newest: %s %s\n", name[1], of.Version)
+		}
+	}
+	return nil
+}
+
+// newest is the variable with which .ci/newest has the newest packages tested.
+const newest = "DEEPWORK_TEST_NEWEST"
 
 // installAgents does the same for the coding agents, which are large.
 func installAgents() (string, error) {
@@ -102,7 +137,7 @@ func installAgents() (string, error) {
 	if err := os.CopyFS(dir, os.DirFS("agents")); err != nil {
 		return "", err
 	}
-	return dir, command(dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	return dir, npmInstall(dir)
 }
 
 // installPython makes an environment with the packages of requirements.txt, and

@@ -45,6 +45,7 @@ type turn struct {
 	names  []string          // what the agent calls all its tools
 	told   string            // the whole request
 	result string            // of the move before, if that was a call
+	failed bool              // the agent says that it failed
 }
 
 // An api is how one maker's agents talk with a model.
@@ -98,7 +99,7 @@ func (m *model) respond(with api, body map[string]any, told string) (events []an
 	defer m.mu.Unlock()
 	now := with.read(body, m.server)
 	now.told = told
-	if len(now.tools) == 0 { // a request for a title or the like
+	if len(now.tools) == 0 && !slices.Contains(now.names, "ToolSearch") { // a request for a title or the like
 		m.others++
 		return with.answer(0, "", move{text: "A walk"}), ""
 	}
@@ -139,11 +140,12 @@ func readMessages(prefix string) func(body map[string]any, server string) turn {
 				t.tools[own] = encoded(map[string]any{"name": own, "description": tool["description"], "input_schema": tool["input_schema"]})
 			}
 		}
-		messages := list(body["messages"])
+		// Claude Code adds messages of its own, as the system, behind a result.
+		messages := slices.DeleteFunc(list(body["messages"]), func(m map[string]any) bool { return m["role"] == "system" })
 		if len(messages) > 0 {
 			for _, block := range list(messages[len(messages)-1]["content"]) {
 				if block["type"] == "tool_result" {
-					t.result = flat(block["content"])
+					t.result, t.failed = flat(block["content"]), block["is_error"] == true
 				}
 			}
 		}

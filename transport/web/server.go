@@ -30,7 +30,7 @@ import (
 // The network transports: values of Options.Transport.
 const (
 	HTTP = "http" // streamable HTTP, at /mcp
-	SSE  = "sse"  // HTTP with server-sent events, at /sse (seed 001)
+	SSE  = "sse"  // HTTP with server-sent events, at /sse (seed 001); deprecated in MCP
 )
 
 // DefaultHost is the default address of a network transport: this machine only.

@@ -120,11 +120,16 @@ type modelUsage struct {
 	CacheWrite int64 `json:"cacheCreationInputTokens"`
 	CacheRead  int64 `json:"cacheReadInputTokens"`
 	Output     int64 `json:"outputTokens"`
+
+	USD float64 `json:"costUSD"`
 }
+
+func (u *modelUsage) tokens() Tokens { return tokens(u.Input, u.CacheRead, u.CacheWrite, u.Output) }
 
 // claudeUsage is what a run of Claude Code has reported. It may have several results, one per prompt:
 // the cost and the usage of each model are those of the whole run, the turns and the other usage those
-// of one prompt, without subagents.
+// of one prompt, without subagents. In newer versions (2.1.332) these are of the whole conversation, with earlier
+// runs, and a result also has what was used since the one before.
 type claudeUsage struct {
 	seen, open bool // open: there are messages after the last result
 	turns      int64
@@ -164,12 +169,24 @@ func (c *claudeUsage) message(m *claudeMessage) {
 func (c *claudeUsage) result(e *event) {
 	c.seen, c.open, c.messages = true, false, nil
 	c.turns = count(c.turns + count(e.NumTurns))
-	c.usd = dollars(e.USD)
 	var usage claudeTokens
+	if e.Since != nil {
+		usd := 0.0
+		if c.usd != nil {
+			usd = *c.usd
+		}
+		for name, u := range e.Since {
+			add(&c.models, name, u.tokens())
+			usd += u.USD
+		}
+		c.usd = dollars(&usd)
+		return
+	}
+	c.usd = dollars(e.USD)
 	if e.ModelUsage != nil {
 		c.models = map[string]Tokens{}
 		for name, u := range e.ModelUsage {
-			add(&c.models, name, tokens(u.Input, u.CacheRead, u.CacheWrite, u.Output))
+			add(&c.models, name, u.tokens())
 		}
 	} else if decode(e.Usage, &usage) {
 		add(&c.models, "", usage.tokens())

@@ -168,6 +168,7 @@ type event struct {
 	NumTurns   int64                 `json:"num_turns"`
 	USD        *float64              `json:"total_cost_usd"`
 	ModelUsage map[string]modelUsage `json:"modelUsage"`
+	Since      map[string]modelUsage `json:"model_usage_since_last_result"`
 	RateLimit  struct {
 		Status       string `json:"status"`
 		UsingOverage bool   `json:"isUsingOverage"`

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts of the streams into testdata")
 
-// streams are what Claude Code 2.1.197, Codex 0.169.0 and OpenCode 1.18.33 printed with scripted models.
+// streams are what Claude Code 2.1.197 (claude_resumed: 2.1.332), Codex 0.169.0 and OpenCode 1.18.33 printed with scripted models.
 func streams(t testing.TB) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
@@ -251,6 +251,9 @@ func TestUsageOfClaudeCode(t *testing.T) {
 	testkit.True(t, *got.USD == 0.011805 && got.Tokens == (Tokens{36, 6000, 900, 120}) && got.Turns == 2, "%+v costs %+v", u, got)
 	if u = usageOf(t, "claude_two_prompts"); *u.USD != 0.00787 || u.Turns != 2 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-8[1m]": {24, 4000, 600, 80}}) {
 		t.Errorf("%+v", u)
+	}
+	if u = usageOf(t, "claude_resumed"); math.Abs(*u.USD-3e-05) > 1e-12 || !reflect.DeepEqual(u.Models, map[string]Tokens{"claude-opus-4-5": {Input: 1, Output: 1}}) {
+		t.Errorf("a run that continues a conversation has %+v", u)
 	}
 	u = usageOf(t, "claude_stopped")
 	got = CostOf(u, nil, map[string]config.Price{"claude-sonnet-4-5-20250929": {Input: 1}}, "")
