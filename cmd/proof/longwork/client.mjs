@@ -86,9 +86,11 @@ async function until(name, args, over) {
 const ended = (r) => !["running", "queued", "waiting"].includes(r.state);
 
 // executed finds the execution of a call whose reply was lost, since it must not be made again, and waits for its end.
+// Without one the call is made again, once the source is connected again.
 async function executed() {
   const known = (await tool("workflow_status", { execution_id: lost })).content[0].text.match(/[0-9a-f]{8}-[0-9a-f-]{27}/g).find((id) => id !== lost);
-  return known && until("workflow_status", { execution_id: known }, ended);
+  if (known) return until("workflow_status", { execution_id: known }, ended);
+  await tool("refresh_workflow_tools", {});
 }
 
 // collected is the result of a call without a task.
@@ -100,6 +102,7 @@ async function collected(first, args) {
 
 const args = the.call.arguments;
 if (the.start) args.session_id = (await tool("start_workflow", the.start)).structuredContent.begin_step.session_id;
+if (the.kind === "remote") await tool("refresh_workflow_tools", {});
 say("calling", { text: args.session_id });
 const first = await tool(the.call.name, args, async () => {
   if (the.kind === "remote") return executed();
