@@ -82,7 +82,7 @@ func Prove(ctx context.Context, o Options, out io.Writer) (wrong int, err error)
 				failed := t.prove(ctx)
 				mu.Lock()
 				defer mu.Unlock()
-				fmt.Fprintf(out, "%s %d over %s, %s: killed after %v of %v, and after its end; took %.1fs: %s\n", kind, n+1, o.Over, o.Era, t.killed, t.takes, time.Since(began).Seconds(), t.summary())
+				fmt.Fprintf(out, "%s %d over %s, %s: killed %v after it was %s (%v of work), and after its end; took %.1fs: %s\n", kind, n+1, o.Over, o.Era, t.killed, t.after, t.takes, time.Since(began).Seconds(), t.summary())
 				if failed != nil {
 					wrong++
 					fmt.Fprintf(out, "  WRONG: %s\n  Its files are in %s.\n", strings.ReplaceAll(failed.Error(), "\n", "\n  "), t.dir)
@@ -96,18 +96,29 @@ func Prove(ctx context.Context, o Options, out io.Writer) (wrong int, err error)
 	return wrong, errors.Join(err, ctx.Err())
 }
 
-// newTrial makes the choices of a case: the moments at which the server is killed, one of a short case and three of a
-// long one, from the call to a second after its work would have ended. Each server is killed once more after that.
+// newTrial makes the choices of a case: the moments at which the server is killed. Of three short cases one has its
+// moment anywhere from the call to a second after its work would have ended, one soon after the call, and one near the
+// end: when the work ends, or while the person's answer is sent. Long ones have three moments. Each server is killed
+// once more when its client has the result.
 func newTrial(o Options, kind string, n int) *trial {
 	random := rand.New(rand.NewPCG(o.Seed, uint64(100*slices.Index(Kinds, kind)+n)))
-	t := &trial{Options: o, kind: kind, dir: filepath.Join(o.Dir, fmt.Sprintf("%s-%d", kind, n+1)), token: fmt.Sprintf("%s_%d_%d", kind, n+1, o.Seed), takes: o.Takes}
-	kills := 1
-	if o.Long > 0 && n == 0 {
-		t.takes, kills = o.Long, 3
+	between := func(from, to time.Duration) time.Duration { return from + time.Duration(random.Int64N(int64(to-from))) }
+	t := &trial{Options: o, kind: kind, dir: filepath.Join(o.Dir, fmt.Sprintf("%s-%d", kind, n+1)), token: fmt.Sprintf("%s_%d_%d", kind, n+1, o.Seed), takes: o.Takes, after: "calling"}
+	switch {
+	case o.Long > 0 && n == 0:
+		t.takes = o.Long
+		for range 3 {
+			t.moments = append(t.moments, between(0, t.takes+time.Second))
+		}
+		slices.Sort(t.moments)
+	case n%3 == 1:
+		t.moments = []time.Duration{between(0, time.Second)}
+	case n%3 == 2 && kind == "question":
+		t.after, t.moments = "answered", []time.Duration{between(0, 60*time.Millisecond)}
+	case n%3 == 2:
+		t.moments = []time.Duration{between(t.takes-500*time.Millisecond, t.takes+500*time.Millisecond)}
+	default:
+		t.moments = []time.Duration{between(0, t.takes+time.Second)}
 	}
-	for range kills {
-		t.moments = append(t.moments, time.Duration(random.Int64N(int64(t.takes+time.Second))).Round(time.Millisecond))
-	}
-	slices.Sort(t.moments)
 	return t
 }

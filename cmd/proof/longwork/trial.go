@@ -46,7 +46,8 @@ type trial struct {
 	dir     string
 	token   string          // names the work
 	takes   time.Duration   // the work
-	moments []time.Duration // of kills, from the call on
+	after   string          // what the client has to see first: calling, or answered
+	moments []time.Duration // of kills, from then on
 	killed  []time.Duration // the kills that have happened
 
 	root, address string // the project; of the server over HTTP
@@ -138,7 +139,7 @@ func (t *trial) lay(ctx context.Context) error {
 	for name, value := range own {
 		t.env = append(t.env, name+"="+value)
 	}
-	config := fmt.Sprintf("quality_gate: {agent_review_command: [%q, reviewer, %q]}\nrun: {retries: 5}\nexecutors:\n  WORK: {command: [%q, worker, %q, %q]}\n", t.Self, t.journal(), t.Self, t.journal(), t.takes.String())
+	config := fmt.Sprintf("quality_gate: {agent_review_command: [%q, reviewer, %q], default_timeout: %d}\nrun: {retries: 5}\nexecutors:\n  WORK: {command: [%q, worker, %q, %q]}\n", t.Self, t.journal(), int(2*t.takes.Seconds())+60, t.Self, t.journal(), t.takes.String())
 	if t.kind == "remote" {
 		if err := t.startSource(ctx); err != nil {
 			return err
@@ -313,12 +314,13 @@ func (t *trial) lead(ctx context.Context) error {
 				return t.finished(client.Wait())
 			}
 			t.sights = append(t.sights, s)
+			if s.At == t.after && began.IsZero() {
+				began = time.Now()
+				next()
+			}
 			switch s.At {
 			case "server":
 				pid = s.PID
-			case "calling":
-				began = time.Now()
-				next()
 			case "done":
 				kill = nil
 				if err := t.kill(ctx, pid); err != nil {
