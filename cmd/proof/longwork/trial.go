@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver of the project's database
@@ -56,6 +57,8 @@ type trial struct {
 	source        *exec.Cmd
 	sourceURL     string
 	sights        []sight
+	session       string     // of the workflow, as the model knows it
+	model         sync.Mutex // of Claude Code
 }
 
 // A sight is a line that the client prints.
@@ -74,7 +77,7 @@ func install(ctx context.Context, o Options) (string, error) {
 	dir := o.Packages
 	if dir == "" {
 		dir = filepath.Join(o.Dir, "npm")
-		packages := []string{clientPackage}
+		packages := []string{map[string]string{"ts": clientPackage, "claude": claudePackage}[o.Client]}
 		if arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]; runtime.GOOS == "linux" && arch != "" {
 			packages = append(packages, "node-linux-"+arch+"@"+nodeVersion) // distributions are years behind
 		}
@@ -236,60 +239,58 @@ func end(c *exec.Cmd) error {
 	return err
 }
 
-// task is what the client is told.
-func (t *trial) task() (string, error) {
-	type call struct {
-		Name      string         `json:"name"`
-		Arguments map[string]any `json:"arguments"`
-	}
-	task := map[string]any{"kind": t.kind, "era": t.Era, "takes": t.takes.Milliseconds(), "token": t.token}
-	if t.Over == "http" {
-		task["url"] = "http://" + t.address + "/mcp"
-	} else {
-		task["command"] = t.command()
-	}
+// A call is one of a tool.
+type call struct {
+	Name      string         `json:"name"`
+	Arguments map[string]any `json:"arguments"`
+}
+
+// calls returns the call of the case, and the arguments of start_workflow that come first; nil means none.
+func (t *trial) calls() (start map[string]any, long call) {
 	switch t.kind {
 	case "run":
-		task["call"] = call{"run_workflow", map[string]any{"job_name": "long", "workflow_name": "run", "goal": t.token, "executor": "WORK", "wait": true, "request_id": t.token}}
+		return nil, call{"run_workflow", map[string]any{"job_name": "long", "workflow_name": "run", "goal": t.token, "executor": "WORK", "wait": true, "request_id": t.token}}
 	case "remote":
-		task["call"] = call{"call_workflow_tool", map[string]any{"name": "sim_slow", "arguments": map[string]any{"token": t.token, "lasts": t.takes.Milliseconds()}}}
-	default:
-		task["start"] = map[string]any{"job_name": "long", "workflow_name": t.kind, "goal": t.token, "request_id": t.token}
-		task["call"] = call{"finished_step", map[string]any{"step_id": t.kind, "outputs": map[string]any{"report": "report.md"}}}
+		return nil, call{"call_workflow_tool", map[string]any{"name": "sim_slow", "arguments": map[string]any{"token": t.token, "lasts": t.takes.Milliseconds()}}}
+	}
+	return map[string]any{"job_name": "long", "workflow_name": t.kind, "goal": t.token, "request_id": t.token},
+		call{"finished_step", map[string]any{"step_id": t.kind, "outputs": map[string]any{"report": "report.md"}}}
+}
+
+// task is what the client of the SDK is told.
+func (t *trial) task() (string, error) {
+	start, long := t.calls()
+	task := map[string]any{"kind": t.kind, "era": t.Era, "takes": t.takes.Milliseconds(), "token": t.token, "start": start, "call": long}
+	if t.Over == "http" {
+		task["url"] = t.url()
+	} else {
+		task["command"] = t.command()
 	}
 	text, err := json.Marshal(task)
 	return string(text), err
 }
 
-// lead lets the client make its call while the server is killed, and once more when the call has its result, which
-// must be the same then.
+func (t *trial) url() string { return "http://" + t.address + "/mcp" }
+
+// A client makes the call.
+type client struct {
+	seen  <-chan sight // closed when it has ended
+	again func() error // once the call has its result and the server was killed again: it looks for the result once more, and ends
+	wait  func() error // for its end
+	kill  func() error // ends it at once
+}
+
+// lead lets the client make its call while the server is killed, and once more when the call has its result.
 func (t *trial) lead(ctx context.Context) error {
-	task, err := t.task()
+	start := t.typescript
+	if t.Client == "claude" {
+		start = t.claude
+	}
+	c, err := start(ctx)
 	if err != nil {
 		return err
 	}
-	client := exec.CommandContext(ctx, t.node(), filepath.Join(t.Packages, "client.mjs"), task)
-	client.Env, client.WaitDelay = t.env, time.Second
-	log, err := os.Create(filepath.Join(t.dir, "client.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	client.Stderr = log
-	in, err := client.StdinPipe()
-	if err != nil {
-		return err
-	}
-	out, err := client.StdoutPipe()
-	if err == nil {
-		err = client.Start()
-	}
-	if err != nil {
-		return err
-	}
-	defer end(client)
-	seen := make(chan sight)
-	go watch(ctx, out, seen)
+	defer c.kill()
 	var began time.Time
 	var kill <-chan time.Time
 	pid := 0
@@ -309,9 +310,9 @@ func (t *trial) lead(ctx context.Context) error {
 			}
 			t.killed = append(t.killed, time.Since(began).Round(time.Millisecond))
 			next()
-		case s, ok := <-seen:
+		case s, ok := <-c.seen:
 			if !ok {
-				return t.finished(client.Wait())
+				return c.wait()
 			}
 			t.sights = append(t.sights, s)
 			if s.At == t.after && began.IsZero() {
@@ -323,15 +324,52 @@ func (t *trial) lead(ctx context.Context) error {
 				pid = s.PID
 			case "done":
 				kill = nil
-				if err := t.kill(ctx, pid); err != nil {
-					return err
-				}
-				if _, err := io.WriteString(in, "again\n"); err != nil {
+				if err := errors.Join(t.kill(ctx, pid), c.again()); err != nil {
 					return err
 				}
 			}
 		}
 	}
+}
+
+// typescript starts the client that is written with the official SDK.
+func (t *trial) typescript(ctx context.Context) (*client, error) {
+	task, err := t.task()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, t.node(), filepath.Join(t.Packages, "client.mjs"), task)
+	cmd.Env, cmd.WaitDelay = t.env, time.Second
+	log, err := os.Create(filepath.Join(t.dir, "client.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	seen := make(chan sight)
+	go watch(ctx, out, seen)
+	return &client{seen,
+		func() error { _, err := io.WriteString(in, "again\n"); return err },
+		func() error {
+			if err := cmd.Wait(); err != nil {
+				said, _ := os.ReadFile(log.Name())
+				return fmt.Errorf("the client: %w\n%.3000s", err, said)
+			}
+			return nil
+		},
+		func() error { return end(cmd) },
+	}, nil
 }
 
 // watch sends what the client prints; it closes the channel at the end.
@@ -365,16 +403,6 @@ func (t *trial) kill(ctx context.Context, pid int) error {
 		return err
 	}
 	return errors.Join(end(t.server), t.serve(ctx))
-}
-
-// finished judges the end of the client.
-func (t *trial) finished(err error) error {
-	var log []byte
-	if err != nil {
-		log, _ = os.ReadFile(filepath.Join(t.dir, "client.log"))
-		err = fmt.Errorf("the client: %w\n%.3000s", err, log)
-	}
-	return err
 }
 
 // count returns how often the client saw something.

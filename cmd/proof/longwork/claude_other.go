@@ -1,0 +1,13 @@
+//go:build !linux
+
+package longwork
+
+import (
+	"context"
+
+	"deepwork/cmd/proof/tty"
+)
+
+const claudePackage = ""
+
+func (t *trial) claude(context.Context) (*client, error) { return nil, tty.ErrNone }
