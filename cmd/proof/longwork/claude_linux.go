@@ -99,8 +99,7 @@ func (t *trial) claudeCommand(ctx context.Context, model string) (*exec.Cmd, err
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	// By default it takes two minutes until it notices that the reply to a call is lost.
-	cmd.Env = append(cmd.Env, "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS=8000", "ANTHROPIC_BASE_URL="+model, "ANTHROPIC_API_KEY="+key, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "TERM=xterm-256color")
+	cmd.Env = append(cmd.Env, "ANTHROPIC_BASE_URL="+model, "ANTHROPIC_API_KEY="+key, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1", "TERM=xterm-256color")
 	return cmd, nil
 }
 
