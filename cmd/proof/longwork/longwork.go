@@ -58,6 +58,12 @@ func (o *Options) Check() error {
 	if o.Cases < 1 || o.AtOnce < 1 || o.Takes < time.Second {
 		return errors.New("--kills and --at-once are at least 1, and --takes at least 1s")
 	}
+	if o.Client == "claude" && o.Over == "stdio" {
+		o.Kinds = slices.DeleteFunc(slices.Clone(o.Kinds), func(kind string) bool { return kind == "question" })
+	}
+	if len(o.Kinds) == 0 {
+		return errors.New("Claude Code asks nobody when it has a prompt, as it has over stdio here")
+	}
 	if o.Over == "http" && o.Era != Eras[0] {
 		return fmt.Errorf("over HTTP there are tasks in %s alone", Eras[0])
 	}

@@ -163,6 +163,13 @@ func goesOn(text string) bool {
 	return s != nil && (s[1] == "running" || s[1] == "queued" || s[1] == "waiting")
 }
 
+// ended reports whether the result is known.
+func (m *model) ended() bool {
+	m.t.model.Lock()
+	defer m.t.model.Unlock()
+	return m.over
+}
+
 func (m *model) see(ctx context.Context, s sight) {
 	select {
 	case m.seen <- s:

@@ -270,6 +270,9 @@ func (t *trial) task() (string, error) {
 	return string(text), err
 }
 
+// serverPID is the file in which a server that Claude Code starts over stdio notes its process.
+func (t *trial) serverPID() string { return filepath.Join(t.dir, "server.pid") }
+
 func (t *trial) url() string { return "http://" + t.address + "/mcp" }
 
 // A client makes the call.
@@ -305,10 +308,10 @@ func (t *trial) lead(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("there is no result: %w", ctx.Err())
 		case <-kill:
+			t.killed = append(t.killed, time.Since(began).Round(time.Millisecond))
 			if err := t.kill(ctx, pid); err != nil {
 				return err
 			}
-			t.killed = append(t.killed, time.Since(began).Round(time.Millisecond))
 			next()
 		case s, ok := <-c.seen:
 			if !ok {
@@ -393,6 +396,9 @@ func watch(ctx context.Context, out io.Reader, seen chan<- sight) {
 // kill kills the server, and starts it again; over stdio the client has started it, and does that.
 func (t *trial) kill(ctx context.Context, pid int) error {
 	if t.Over == "stdio" {
+		if text, err := os.ReadFile(t.serverPID()); err == nil {
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
 		p, err := os.FindProcess(pid)
 		if err == nil {
 			err = p.Kill()
