@@ -102,6 +102,7 @@ async function collected(first, args) {
 
 const args = the.call.arguments;
 if (the.start) args.session_id = (await tool("start_workflow", the.start)).structuredContent.begin_step.session_id;
+await connected();
 if (the.kind === "remote") await tool("refresh_workflow_tools", {});
 say("calling", { text: args.session_id });
 const first = await tool(the.call.name, args, async () => {
