@@ -16,8 +16,6 @@ import (
 	"deepwork/cmd/proof/tty"
 )
 
-const claudePackage = "@anthropic-ai/claude-code@latest"
-
 // claude starts the real Claude Code with a scripted model. Over HTTP it has a terminal of its own: there it takes
 // tasks, with -p it does not. What a person would type into a form is typed here. It takes two minutes until it gives
 // up a call whose reply was lost with the server. Over stdio it has a prompt each time that the server is gone.
@@ -142,32 +140,41 @@ func (t *trial) claudeCommand(ctx context.Context, model string, args ...string)
 	return cmd, nil
 }
 
-// person reads the screen, and fills in the form of the question: after some time to think, pass and why.
+// person reads the screen, and fills in the form of the question each time that it is shown: again, if the server was
+// killed while the answer was on its way. The person thinks about the question once.
 func (t *trial) person(ctx context.Context, terminal *os.File, seen chan<- sight) {
 	log, err := os.Create(filepath.Join(t.dir, "screen"))
 	if err != nil {
 		return
 	}
 	defer log.Close()
+	var filled chan struct{} // closed when the form is all but sent; nil means none is shown
 	var screen strings.Builder
-	asked := 0
+	thinks := t.takes
 	buffer := make([]byte, 4096)
 	for {
 		n, err := terminal.Read(buffer)
-		_, _ = log.Write(buffer[:n])
-		screen.Write(buffer[:n])
 		if err != nil {
 			return
 		}
-		if forms := strings.Count(screen.String(), "requests"); asked == 0 && forms > 0 && strings.Contains(screen.String(), "Decline") {
-			asked++
-			go t.fillIn(ctx, terminal, seen)
+		_, _ = log.Write(buffer[:n])
+		select {
+		case <-filled:
+			filled = nil
+			screen.Reset()
+		default:
+		}
+		screen.Write(buffer[:n])
+		if filled == nil && strings.Contains(screen.String(), "requests") && strings.Contains(screen.String(), "Decline") {
+			filled = make(chan struct{})
+			go t.fillIn(ctx, terminal, seen, thinks, filled)
+			thinks = time.Second
 		}
 	}
 }
 
 // fillIn types the answer: it opens the list of decisions, chooses the first, says why and accepts.
-func (t *trial) fillIn(ctx context.Context, terminal *os.File, seen chan<- sight) {
+func (t *trial) fillIn(ctx context.Context, terminal *os.File, seen chan<- sight, pause time.Duration, filled chan<- struct{}) {
 	see := func(at string) {
 		select {
 		case seen <- sight{At: at}:
@@ -175,21 +182,18 @@ func (t *trial) fillIn(ctx context.Context, terminal *os.File, seen chan<- sight
 		}
 	}
 	see("asked")
-	for i, key := range []string{"\x1b[C", "\r", t.token, "\x1b[B", "\r"} {
-		pause := 700 * time.Millisecond
-		if i == 0 {
-			pause = t.takes
-		}
+	keys := []string{"\x1b[C", "\r", t.token, "\x1b[B", "\r"}
+	for i, key := range keys {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
-		if i == 4 {
+		pause = 700 * time.Millisecond
+		if i == len(keys)-1 {
+			close(filled)
 			see("answered")
 		}
-		if _, err := fmt.Fprint(terminal, key); err != nil {
-			return
-		}
+		_, _ = fmt.Fprint(terminal, key) // a terminal that is closed ends the reader, too
 	}
 }

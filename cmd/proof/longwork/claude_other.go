@@ -8,6 +8,4 @@ import (
 	"deepwork/cmd/proof/tty"
 )
 
-const claudePackage = ""
-
 func (t *trial) claude(context.Context) (*client, error) { return nil, tty.ErrNone }

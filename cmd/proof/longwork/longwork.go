@@ -72,9 +72,11 @@ func (o *Options) Check() error {
 
 // Prove makes the cases of each kind, prints what came of each, and returns how many went wrong.
 func Prove(ctx context.Context, o Options, out io.Writer) (wrong int, err error) {
-	if o.Packages, err = install(ctx, o); err != nil {
+	client, err := o.install(ctx)
+	if err != nil {
 		return 0, err
 	}
+	fmt.Fprintf(out, "the client is %s\n", client)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	slots := make(chan struct{}, o.AtOnce)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -31,8 +32,10 @@ var clientScript []byte
 
 // The packages of npm that the client needs, in versions that work together.
 const (
-	clientPackage = "@modelcontextprotocol/client@2.4.0"
+	clientPackage = "@modelcontextprotocol/client"
+	clientVersion = "2.4.0"
 	nodeVersion   = "24.21.0"
+	claudePackage = "@anthropic-ai/claude-code" // the newest
 )
 
 const (
@@ -72,21 +75,29 @@ type sight struct {
 	Structured json.RawMessage `json:"structured"`
 }
 
-// install returns a folder with the client and its packages.
-func install(ctx context.Context, o Options) (string, error) {
-	dir := o.Packages
-	if dir == "" {
-		dir = filepath.Join(o.Dir, "npm")
-		packages := []string{map[string]string{"ts": clientPackage, "claude": claudePackage}[o.Client]}
+// install installs the client, if there are no packages yet, and returns its name and version.
+func (o *Options) install(ctx context.Context) (string, error) {
+	name, version := clientPackage, clientVersion
+	if o.Client == "claude" {
+		name, version = claudePackage, "latest"
+	}
+	if o.Packages == "" {
+		o.Packages = filepath.Join(o.Dir, "npm")
+		packages := []string{name + "@" + version}
 		if arch := map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]; runtime.GOOS == "linux" && arch != "" {
 			packages = append(packages, "node-linux-"+arch+"@"+nodeVersion) // distributions are years behind
 		}
-		cmd := exec.CommandContext(ctx, "npm", append([]string{"install", "--silent", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", dir}, packages...)...)
+		cmd := exec.CommandContext(ctx, "npm", append([]string{"install", "--silent", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", o.Packages}, packages...)...)
 		if said, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("installing the client: %w\n%s", err, said)
 		}
 	}
-	return dir, os.WriteFile(filepath.Join(dir, "client.mjs"), clientScript, 0o644)
+	var installed struct{ Version string }
+	text, err := os.ReadFile(filepath.Join(o.Packages, "node_modules", filepath.FromSlash(name), "package.json"))
+	if err = errors.Join(err, os.WriteFile(filepath.Join(o.Packages, "client.mjs"), clientScript, 0o644)); err == nil {
+		err = json.Unmarshal(text, &installed)
+	}
+	return name + " " + installed.Version, err
 }
 
 // node is the interpreter among the packages, or else that of PATH.
@@ -165,12 +176,12 @@ func (t *trial) lay(ctx context.Context) error {
 			return fmt.Errorf("git %s: %w\n%s", args, err, said)
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
+	for { // not one of the ports that the system gives away: the server listens there again and again
+		t.address = fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))
+		if listener, err := net.Listen("tcp", t.address); err == nil {
+			return listener.Close()
+		}
 	}
-	t.address = listener.Addr().String()
-	return listener.Close()
 }
 
 // journal is the file in which those who work note it.
@@ -440,6 +451,9 @@ func (t *trial) summary() string {
 			words = append(words, fmt.Sprintf("%s (%.80s)", s.At, strings.ReplaceAll(s.Text, "\n", " ")))
 		case "done":
 			words = append(words, s.At+" "+s.Status)
+			if strings.Contains(string(s.Structured), `"state":"unknown"`) {
+				words = append(words, "what the source did is unknown")
+			}
 		case "server":
 		default:
 			words = append(words, s.At)
