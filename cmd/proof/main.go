@@ -64,7 +64,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		"sim":      func() error { return runSim(ctx, args[1:], stdout, stderr) },
 		"items":    func() error { return runItems(ctx, args[1:], stdout, stderr) },
 		"tasks":    func() error { return runTasks(ctx, args[1:], stdout, stderr) },
-		"worker":   func() error { return longwork.Work(ctx, args[1:]) },
 		"porter":   func() error { return runPorter(ctx, args[1:]) },
 		"echo":     func() error { return serveEcho(ctx) },
 		"source":   func() error { return serveSource(ctx, args[1:]) },

@@ -28,14 +28,25 @@ func (t *trial) claude(ctx context.Context) (*client, error) {
 	if t.Over == "stdio" {
 		start = t.prompted
 	}
-	err := start(ctx, m, api.URL, ended)
+	stop := func() error {
+		cancel()
+		api.CloseClientConnections()
+		api.Close()
+		return nil
+	}
+	if err := start(ctx, m, api.URL, ended); err != nil {
+		return nil, errors.Join(err, stop())
+	}
 	last := make(chan sight) // what is seen, until the end
 	go func() {
 		defer close(last)
 		for {
 			select {
 			case s := <-seen:
-				last <- s
+				select {
+				case last <- s:
+				case <-ctx.Done():
+				}
 			case <-ctx.Done():
 				return
 			case <-ended:
@@ -43,18 +54,9 @@ func (t *trial) claude(ctx context.Context) (*client, error) {
 			}
 		}
 	}()
-	stop := func() error {
-		cancel()
-		api.CloseClientConnections()
-		api.Close()
-		if err == nil {
-			<-ended
-		}
-		return nil
-	}
 	// A second result would come within some seconds.
 	again := func() error { time.AfterFunc(4*time.Second, cancel); return nil }
-	return &client{last, again, func() error { return nil }, stop}, err
+	return &client{last, again, func() error { return nil }, func() error { defer func() { <-ended }(); return stop() }}, nil
 }
 
 // interactive starts Claude Code at a terminal.

@@ -25,9 +25,12 @@ func (t *trial) judge(ctx context.Context) error {
 	if t.Over == "http" { // it may have to take up what nobody asked for any more
 		f.check(end(t.server) == nil, "the server could not be ended")
 	}
-	done := t.last("done")
-	f.check(t.count("done") == 1 && done.Status == "completed" && !done.Failed, "the client has the results %+v", done)
-	f.check(t.Client != "ts" || t.count("again") == t.count("task") && (t.count("again") == 0 || t.last("again").Same), "the task changed after its end, or was lost")
+	done, ends := t.found("done")
+	task, named := t.found("task")
+	again, looks := t.found("again")
+	_, lost := t.found("lost")
+	f.check(ends == 1 && done.Status == "completed" && !done.Failed, "the client has the results %+v", done)
+	f.check(t.Client != "ts" || looks == named && (named == 0 || again.Same), "the task changed after its end, or was lost")
 	var result struct {
 		Status string `json:"status"`
 		State  string `json:"state"`
@@ -46,14 +49,15 @@ func (t *trial) judge(ctx context.Context) error {
 	if err := t.query(ctx, "SELECT count(*), count(*) FILTER (WHERE status <> 'completed') FROM long_calls", &tasks, &open); err != nil {
 		return err
 	}
-	f.check(tasks == t.count("task") && open == 0, "there are %d tasks, %d of them not completed; the client got %d", tasks, open, t.count("task"))
+	// A task whose client lost the reply that named it ends when it is forgotten.
+	f.check(tasks == 1 && open == 0 || named == 0 && tasks <= 1, "there are %d tasks, %d of them not completed; the client got %d, the last is %s", tasks, open, named, task.Text)
 	// Work that the killed server led begins again, and is finished once.
 	f.check(beside == 0, "%d workers worked beside others", beside)
 	f.check(begun <= 1+len(t.killed), "the work was begun %d times, after %d kills", begun, len(t.killed))
 	switch t.kind {
 	case "remote":
 		// A source that was being asked when the server was killed is not asked again: what it did is unknown.
-		unknown := result.State == "unknown" && t.count("lost") > 0
+		unknown := result.State == "unknown" && lost > 0
 		f.check(unknown || result.State == "completed" && result.Result.Token == t.token, "the result is %s", done.Structured)
 		f.check(unknown && begun == 0 || begun == 1, "the workflow was started %d times at its source", begun)
 		err = t.one(ctx, &f, "SELECT count(*), replace(min(state), 'unknown', 'completed') FROM workflow_executions")
@@ -81,7 +85,8 @@ func (t *trial) one(ctx context.Context, f *faults, query string) error {
 
 // evidence checks why the step was finished: once, by the reviewer, or by the person whom the client has asked.
 func (t *trial) evidence(ctx context.Context, f *faults) error {
-	text, err := t.deepwork(ctx, "sessions", "show", t.last("calling").Text, "--json")
+	calling, _ := t.found("calling")
+	text, err := t.deepwork(ctx, "sessions", "show", calling.Text, "--json")
 	if err != nil {
 		return fmt.Errorf("deepwork sessions show: %w\n%s", err, text)
 	}
@@ -89,9 +94,6 @@ func (t *trial) evidence(ctx context.Context, f *faults) error {
 		Progress map[string]struct {
 			Tries    int `json:"quality_attempts"`
 			Evidence struct{ Kind, Identity, Channel, Reason string }
-			Attempts []struct {
-				Verdicts []struct{ Passed bool }
-			}
 		} `json:"step_progress"`
 	}
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -99,13 +101,13 @@ func (t *trial) evidence(ctx context.Context, f *faults) error {
 	}
 	p := s.Progress[t.kind]
 	e := p.Evidence
-	switch t.kind {
-	case "review":
+	if t.kind == "review" {
 		f.check(e.Kind == "reviewer" && p.Tries == 1, "%d tries were judged, and the evidence is %+v", p.Tries, e)
-	default:
-		f.check(e.Kind == "passed_in_client" && e.Identity != "" && e.Channel == t.Over && e.Reason == t.token, "the evidence is %+v", e)
-		f.check(t.Over == "stdio" || t.Client == "claude" || t.count("asked") == 1, "the person was asked %d times", t.count("asked"))
+		return nil
 	}
+	f.check(e.Kind == "passed_in_client" && e.Identity != "" && e.Channel == t.Over && e.Reason == t.token, "the evidence is %+v", e)
+	_, asked := t.found("asked")
+	f.check(t.Over == "stdio" || t.Client == "claude" || asked == 1, "the person was asked %d times", asked) // Claude Code asks again if an answer was lost
 	return nil
 }
 

@@ -3,8 +3,8 @@
 // judges are the journals of those who do the work, and the database. To change the package, know these:
 //   - Options: which cases are made;
 //   - client.mjs: the client, written with the official TypeScript SDK;
-//   - trial: one case, a project with its server, source and client;
-//   - Work: the agent of a run.
+//   - model: the scripted one of the real Claude Code, the other client;
+//   - trial: one case, a project with its server, source and client.
 package longwork
 
 import (
@@ -31,7 +31,7 @@ var Eras = []string{"2026-07-28", "2025-11-25"}
 // Options are what Prove is told.
 type Options struct {
 	Program  string // deepwork
-	Self     string // the program with the subcommands reviewer, source and worker
+	Self     string // the program with the subcommands reviewer, source and step
 	Dir      string // for all files; temporary
 	Packages string // folder with node_modules of the client; "" installs them into Dir
 	Kinds    []string

@@ -3,11 +3,14 @@ package longwork
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -16,11 +19,14 @@ import (
 type model struct {
 	t    *trial
 	seen chan<- sight
-	todo []call // what comes before the long call
-	last call   // the call of its last answer; "" is the name of none
-	long bool   // the long call was made
-	over bool   // its result is known
-	turn int
+
+	mu      sync.Mutex // one answer at a time
+	todo    []call     // what comes before the long call
+	last    call       // that of the last answer; its name is "" if that was words
+	long    bool       // the long call was made
+	over    bool       // its result is known
+	session string     // of the workflow
+	turn    int
 }
 
 func newModel(t *trial, seen chan<- sight) *model {
@@ -85,7 +91,7 @@ func (m *model) next(ctx context.Context, now told) (call, string) {
 		if id == nil {
 			return m.later(ctx, last)
 		}
-		m.t.session = id[1]
+		m.session = id[1]
 	case isLong && taskMade.MatchString(now.text):
 		m.see(ctx, sight{At: "task", Text: taskMade.FindStringSubmatch(now.text)[1]})
 		return call{}, "I wait for it."
@@ -117,12 +123,12 @@ func (m *model) next(ctx context.Context, now told) (call, string) {
 	case last.Name == "" && m.long: // the person has the agent go on
 		return m.retry(ctx)
 	}
-	if m.t.session != "" {
-		long.Arguments["session_id"] = m.t.session
+	if m.session != "" {
+		long.Arguments["session_id"] = m.session
 	}
 	if !m.long {
 		m.long = true
-		m.see(ctx, sight{At: "calling", Text: m.t.session})
+		m.see(ctx, sight{At: "calling", Text: m.session})
 	}
 	return long, ""
 }
@@ -145,7 +151,7 @@ func (m *model) retry(ctx context.Context) (call, string) {
 		_, long := m.t.calls() // the same request_id
 		return m.later(ctx, long)
 	}
-	return m.later(ctx, call{"get_step", map[string]any{"session_id": m.t.session}})
+	return m.later(ctx, call{"get_step", map[string]any{"session_id": m.session}})
 }
 
 // later returns a call a second later.
@@ -165,8 +171,8 @@ func goesOn(text string) bool {
 
 // ended reports whether the result is known.
 func (m *model) ended() bool {
-	m.t.model.Lock()
-	defer m.t.model.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return m.over
 }
 
@@ -195,8 +201,8 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	m.t.model.Lock() // one answer at a time
-	defer m.t.model.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	c, words := call{}, "A title"
 	if len(body.Tools) > 3 {
 		var now told
@@ -260,4 +266,14 @@ func toldIn(content json.RawMessage) (t told) {
 		}
 	}
 	return t
+}
+
+// note adds a line to a log.
+func note(log, what, more string) error {
+	f, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s %s\n", what, more)
+	return errors.Join(err, f.Close())
 }

@@ -17,13 +17,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver of the project's database
 
 	"deepwork/actor/wait"
-	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 )
 
@@ -58,10 +56,7 @@ type trial struct {
 	env           []string
 	server        *exec.Cmd // over HTTP
 	source        *exec.Cmd
-	sourceURL     string
 	sights        []sight
-	session       string     // of the workflow, as the model knows it
-	model         sync.Mutex // of Claude Code
 }
 
 // A sight is a line that the client prints.
@@ -153,12 +148,13 @@ func (t *trial) lay(ctx context.Context) error {
 	for name, value := range own {
 		t.env = append(t.env, name+"="+value)
 	}
-	config := fmt.Sprintf("quality_gate: {agent_review_command: [%q, reviewer, %q], default_timeout: %d}\nrun: {retries: 5}\nexecutors:\n  WORK: {command: [%q, worker, %q, %q]}\n", t.Self, t.journal(), int(2*t.takes.Seconds())+60, t.Self, t.journal(), t.takes.String())
+	config := fmt.Sprintf("quality_gate: {agent_review_command: [%q, reviewer, %q], default_timeout: %d}\nrun: {retries: 5}\nexecutors:\n  WORK: {command: [%q, step, %q, %v]}\n", t.Self, t.journal(), int(2*t.takes.Seconds())+60, t.Self, t.dir, t.takes)
 	if t.kind == "remote" {
-		if err := t.startSource(ctx); err != nil {
+		url := ""
+		if t.source, url, err = t.start(ctx, t.Self, "source", t.journal(), "127.0.0.1:0"); err != nil {
 			return err
 		}
-		config += fmt.Sprintf("workflow_tools:\n  status_interval: 1s\n  sources:\n    - {name: far, url: %q}\n", t.sourceURL)
+		config += fmt.Sprintf("workflow_tools:\n  status_interval: 1s\n  sources:\n    - {name: far, url: %q}\n", url)
 	}
 	jobs := filepath.Join(t.root, ".deepwork", "jobs", "long")
 	for path, text := range map[string]string{
@@ -184,8 +180,9 @@ func (t *trial) lay(ctx context.Context) error {
 	}
 }
 
-// journal is the file in which those who work note it.
-func (t *trial) journal() string { return filepath.Join(t.dir, "journal") }
+// journal is the file in which those who work note it: the reviewer, the source and the agent, which has the name of
+// the file from the subcommand step.
+func (t *trial) journal() string { return filepath.Join(t.dir, "agents") }
 
 // start starts a process that logs the URL at which it listens, and waits for that. One that has ended before has no URL.
 func (t *trial) start(ctx context.Context, argv ...string) (cmd *exec.Cmd, url string, err error) {
@@ -214,11 +211,6 @@ func (t *trial) start(ctx context.Context, argv ...string) (cmd *exec.Cmd, url s
 			return nil, "", errors.Join(fmt.Errorf("%v does not listen: %w\n%s", argv, err, text), end(cmd))
 		}
 	}
-}
-
-func (t *trial) startSource(ctx context.Context) (err error) {
-	t.source, t.sourceURL, err = t.start(ctx, t.Self, "source", t.journal(), "127.0.0.1:0")
-	return err
 }
 
 // command is the server.
@@ -422,24 +414,15 @@ func (t *trial) kill(ctx context.Context, pid int) error {
 	return errors.Join(end(t.server), t.serve(ctx))
 }
 
-// count returns how often the client saw something.
-func (t *trial) count(at string) (n int) {
+// found returns what the client saw last under a name, and how often it saw that.
+func (t *trial) found(at string) (last sight, times int) {
 	for _, s := range t.sights {
 		if s.At == at {
-			n++
+			last = s
+			times++
 		}
 	}
-	return n
-}
-
-// last returns what the client saw last under a name.
-func (t *trial) last(at string) (found sight) {
-	for _, s := range t.sights {
-		if s.At == at {
-			found = s
-		}
-	}
-	return found
+	return last, times
 }
 
 // summary says what the client saw.
@@ -464,19 +447,14 @@ func (t *trial) summary() string {
 
 // query reads numbers and texts of one row of the database.
 func (t *trial) query(ctx context.Context, query string, into ...any) error {
-	for _, v := range t.env {
-		if dir, is := strings.CutPrefix(v, state.Env+"="); is {
-			all, err := filepath.Glob(filepath.Join(dir, "projects", "*", "board.db"))
-			if err != nil || len(all) != 1 {
-				return fmt.Errorf("the project has %d databases in %s: %w", len(all), strconv.Quote(dir), err)
-			}
-			db, err := sql.Open("sqlite", "file:"+all[0]+"?mode=ro&_pragma=busy_timeout(10000)")
-			if err != nil {
-				return err
-			}
-			defer db.Close()
-			return db.QueryRowContext(ctx, query).Scan(into...)
-		}
+	all, err := filepath.Glob(filepath.Join(t.dir, "user", "state", "projects", "*", "board.db"))
+	if err != nil || len(all) != 1 {
+		return fmt.Errorf("the project has %d databases: %w", len(all), err)
 	}
-	return errors.New("there is no folder of state")
+	db, err := sql.Open("sqlite", "file:"+all[0]+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.QueryRowContext(ctx, query).Scan(into...)
 }
