@@ -62,7 +62,7 @@ func (o *Options) Check() error {
 		o.Kinds = slices.DeleteFunc(slices.Clone(o.Kinds), func(kind string) bool { return kind == "question" })
 	}
 	if len(o.Kinds) == 0 {
-		return errors.New("Claude Code asks nobody when it has a prompt, as it has over stdio here")
+		return errors.New("over stdio Claude Code has a prompt here, and asks nobody")
 	}
 	if o.Over == "http" && o.Era != Eras[0] {
 		return fmt.Errorf("over HTTP there are tasks in %s alone", Eras[0])
