@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -41,6 +44,9 @@ func (t *trial) judge(ctx context.Context) error {
 	if err := json.Unmarshal(done.Structured, &result); err != nil {
 		return errors.Join(append(f, fmt.Errorf("the result %s: %w", done.Structured, err))...)
 	}
+	if t.Client == "claude" {
+		f.check(t.spoke() == t.Era, "the client and the server spoke %q", t.spoke())
+	}
 	begun, finished, beside, err := t.worked()
 	if err != nil {
 		return err
@@ -74,6 +80,22 @@ func (t *trial) judge(ctx context.Context) error {
 	f.check(cerr == nil, "deepwork check: %v\n%s", cerr, said)
 	return errors.Join(append(f, err)...)
 }
+
+// spoke returns the versions of the protocol that Claude Code has logged, each once.
+func (t *trial) spoke() string {
+	var versions []string
+	logs, _ := filepath.Glob(filepath.Join(t.dir, ".cache", "claude-cli-nodejs", "*", "mcp-logs-deepwork", "*.jsonl"))
+	for _, log := range logs {
+		text, _ := os.ReadFile(log)
+		for _, m := range negotiated.FindAllSubmatch(text, -1) {
+			versions = append(versions, string(m[1]))
+		}
+	}
+	slices.Sort(versions)
+	return strings.Join(slices.Compact(versions), ", ")
+}
+
+var negotiated = regexp.MustCompile(`negotiatedProtocolVersion\\*":\\*"([0-9-]+)`)
 
 // one checks that a query finds one row, whose state is completed.
 func (t *trial) one(ctx context.Context, f *faults, query string) error {
