@@ -6,6 +6,7 @@
 //	go run ./cmd/proof load -alternate -calls 10000
 //	go run ./cmd/proof sim -machines 3 -operations 10000
 //	go run ./cmd/proof items -items 200 -kills 1000
+//	go run ./cmd/proof tasks -kills 20 -kind review
 //	go run ./cmd/proof figures -only 'task board'
 package main
 
@@ -25,7 +26,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
+	"deepwork/cmd/proof/longwork"
 	"deepwork/session/state/statetest"
 )
 
@@ -60,6 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		"figures":  func() error { return runFigures(ctx, args[1:], stdout, stderr) },
 		"sim":      func() error { return runSim(ctx, args[1:], stdout, stderr) },
 		"items":    func() error { return runItems(ctx, args[1:], stdout, stderr) },
+		"tasks":    func() error { return runTasks(ctx, args[1:], stdout, stderr) },
 		"porter":   func() error { return runPorter(ctx, args[1:]) },
 		"echo":     func() error { return serveEcho(ctx) },
 		"source":   func() error { return serveSource(ctx, args[1:]) },
@@ -67,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		"reviewer": func() error { return runReviewer(ctx, args[1:], os.Stdin, stdout) },
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		fmt.Fprintln(stderr, "usage: proof load|sim|items|figures [FLAG...]; -h after one of them lists its flags")
+		fmt.Fprintln(stderr, "usage: proof load|sim|items|tasks|figures [FLAG...]; -h after one of them lists its flags")
 		return 2
 	}
 	err := commands[args[0]]()
@@ -110,6 +114,52 @@ var buildIn string
 var built struct {
 	mu       sync.Mutex
 	programs map[string]bool // the paths of those that were built into buildIn
+}
+
+// runTasks is the subcommand tasks.
+func runTasks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, kind := longwork.Options{}, ""
+	flags := flag.NewFlagSet("tasks", flag.ContinueOnError)
+	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()%1e9), "makes the choices")
+	flags.StringVar(&kind, "kind", "all", "of calls: "+strings.Join(longwork.Kinds, ", ")+" or all")
+	flags.StringVar(&o.Client, "client", "ts", "that calls: ts, the official TypeScript SDK, or claude, the newest Claude Code")
+	flags.StringVar(&o.Over, "over", "http", "transport: http or stdio")
+	flags.StringVar(&o.Era, "era", longwork.Eras[0], "version of the protocol, over stdio: "+strings.Join(longwork.Eras, " or "))
+	flags.IntVar(&o.Cases, "kills", 20, "calls of each kind, in each of which the server is killed at a random moment")
+	flags.DurationVar(&o.Takes, "takes", 10*time.Second, "the work of a call")
+	flags.DurationVar(&o.Long, "long", 0, "the work of the first call of each kind, in which the server is killed three times; 0 means as of the others")
+	flags.IntVar(&o.AtOnce, "at-once", 4, "calls at the same time")
+	flags.StringVar(&o.Packages, "packages", "", "folder with the client's node_modules; by default they are installed")
+	err := parse(flags, args, stderr, func() error {
+		if o.Kinds = []string{kind}; kind == "all" {
+			o.Kinds = longwork.Kinds
+		}
+		return o.Check()
+	})
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "deepwork-tasks-")
+	if err != nil {
+		return err
+	}
+	o.Dir = dir
+	if o.Self, err = os.Executable(); err == nil {
+		o.Program, err = build(ctx, dir)
+	}
+	wrong := 0
+	if err == nil {
+		wrong, err = longwork.Prove(ctx, o, stdout)
+	}
+	switch {
+	case err != nil:
+		return errors.Join(err, os.RemoveAll(dir))
+	case wrong > 0:
+		fmt.Fprintf(stdout, "seed %d: %d of %d calls went wrong\n", o.Seed, wrong, o.Cases*len(o.Kinds))
+		return errWrong
+	}
+	fmt.Fprintf(stdout, "all is well: seed %d: %d calls had one result each, and nothing was done twice\n", o.Seed, o.Cases*len(o.Kinds))
+	return os.RemoveAll(dir)
 }
 
 // build builds deepwork from the module of the working directory into a folder, and returns its

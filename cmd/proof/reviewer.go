@@ -96,10 +96,17 @@ func (l *load) judgeReviewers() (int, error) {
 	return runs, nil
 }
 
-// runStepper is the subcommand step, the agent of a step of a run: `proof step DIR`. It holds a lock that no
-// other agent of its step may hold, writes a file that is named for it, and finishes the step with that, or
-// sometimes forgets to. What it does it logs in DIR.
+// runStepper is the subcommand step, the agent of a step of a run: `proof step DIR [DURATION]`. It holds a lock that no
+// other agent of its step may hold, works so long, writes a file that is named for it, and finishes the step with that;
+// without a duration it works briefly, and sometimes forgets to finish. What it does it logs in DIR.
 func runStepper(ctx context.Context, args []string) (err error) {
+	works, forgets := rand.N(300*time.Millisecond), rand.IntN(8) == 0
+	if len(args) > 1 {
+		forgets = false
+		if works, err = time.ParseDuration(args[1]); err != nil {
+			return err
+		}
+	}
 	dir, step := args[0], os.Getenv(config.SessionEnv)+"/"+os.Getenv(config.StepEnv)
 	log := func(what string) error {
 		f, err := os.OpenFile(filepath.Join(dir, "agents"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
@@ -118,8 +125,8 @@ func runStepper(ctx context.Context, args []string) (err error) {
 	if err = errors.Join(err, log("begin"), os.WriteFile(report, nil, 0o644)); err != nil {
 		return err
 	}
-	_ = wait.For(ctx, rand.N(300*time.Millisecond))
-	if rand.IntN(8) == 0 {
+	_ = wait.For(ctx, works)
+	if forgets {
 		return nil
 	}
 	defer func() {
