@@ -17,8 +17,9 @@ import (
 )
 
 // claude starts the real Claude Code with a scripted model. Over HTTP it has a terminal of its own: there it takes
-// tasks, with -p it does not. What a person would type into a form is typed here. It takes two minutes until it gives
-// up a call whose reply was lost with the server. Over stdio it has a prompt each time that the server is gone.
+// tasks, with -p it does not, and what a person would type into a form is typed there. It takes up to two minutes to give
+// up a call whose reply was lost with the server. Over stdio it runs with -p, and with --continue each time that the
+// server is gone.
 func (t *trial) claude(ctx context.Context) (*client, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen, ended := make(chan sight), make(chan struct{}) // ended is closed when all is over

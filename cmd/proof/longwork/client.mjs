@@ -1,4 +1,4 @@
-// A client that is written with the official TypeScript SDK, which makes one long call and brings its result home,
+// A client, written with the official TypeScript SDK, which makes one long call and brings its result home,
 // however often the server is killed: it connects again, asks for its task, and repeats what was lost. It prints what
 // it sees, one JSON object a line. The SDK does not know the extension for tasks yet, so its requests are made here.
 import { once } from "node:events";
@@ -13,7 +13,7 @@ const patience = { timeout: 120_000 };
 const say = (at, what) => console.log(JSON.stringify({ at, ...what }));
 const rest = (ms) => new Promise((over) => setTimeout(over, ms));
 
-// answer is what the user fills in, who needs his time for a question however often it is shown.
+// answer is what the user fills in, after some time to think, once for a question that is shown again.
 let due;
 async function answer() {
   say("asked");

@@ -1,4 +1,4 @@
-// Package longwork proves that long calls outlive servers: a client of others makes one, the server is killed and
+// Package longwork proves that long calls outlive servers: a real client makes one, the server is killed and
 // started again at random moments, and in the end the call has exactly one result, and nothing was done twice. The
 // judges are the journals of those who do the work, and the database. To change the package, know these:
 //   - Options: which cases are made;
@@ -39,8 +39,8 @@ type Options struct {
 	Over     string // http or stdio
 	Era      string
 	Cases    int           // of each kind
-	Takes    time.Duration // the work of each case
-	Long     time.Duration // and of the first one of each kind, if it is not 0
+	Takes    time.Duration // how long the work of a case lasts
+	Long     time.Duration // and of the first case of each kind; 0 means Takes
 	AtOnce   int           // cases at the same time
 	Seed     uint64
 }

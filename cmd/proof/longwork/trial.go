@@ -184,7 +184,7 @@ func (t *trial) lay(ctx context.Context) error {
 // the file from the subcommand step.
 func (t *trial) journal() string { return filepath.Join(t.dir, "agents") }
 
-// start starts a process that logs the URL at which it listens, and waits for that. One that has ended before has no URL.
+// start starts a process that logs the URL at which it listens, and waits for that.
 func (t *trial) start(ctx context.Context, argv ...string) (cmd *exec.Cmd, url string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -281,7 +281,7 @@ func (t *trial) url() string { return "http://" + t.address + "/mcp" }
 // A client makes the call.
 type client struct {
 	seen  <-chan sight // closed when it has ended
-	again func() error // once the call has its result and the server was killed again: it looks for the result once more, and ends
+	again func() error // called when it has the result and the server was killed again: it looks for the result once more, and ends
 	wait  func() error // for its end
 	kill  func() error // ends it at once
 }
