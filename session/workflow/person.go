@@ -22,8 +22,7 @@ import (
 // A decision is a person's answer about the outputs of a step with a digest.
 type decision struct {
 	Step, Digest string
-	Answer       machine.Answer     // its time, set once, tells it from others
-	kept         *store.SessionPart // the texts that it is about, if it fails them
+	Answer       machine.Answer // its time, set once, tells it from others
 }
 
 // approve finishes a step, whose other reviews are done or overridden as the evidence says. If it has
@@ -85,14 +84,7 @@ func (a *sessionActor) decide(d decision) error {
 	if err != nil {
 		return err
 	}
-	w := &store.SessionWrite{}
-	switch {
-	case d.kept != nil:
-		w.Put = []store.SessionPart{*d.kept}
-	case d.Answer.Passed && a.state.Progress(d.Step).LastByPerson() != nil:
-		w.Gone = []store.SessionPart{{Kind: store.JudgedPart, Key: d.Step}}
-	}
-	return a.commit(nil, next, w)
+	return a.commit(nil, next, nil)
 }
 
 // AsHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for
@@ -226,18 +218,10 @@ func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answe
 	if err != nil {
 		return err
 	}
-	root := e.exports.RootOf(r.Row)
-	if err := AsHandedIn(ctx, root, r.State, stepID, digest); err != nil {
+	if err := AsHandedIn(ctx, e.exports.RootOf(r.Row), r.State, stepID, digest); err != nil {
 		return err
 	}
 	d := decision{Step: stepID, Digest: digest, Answer: answer}
-	if !answer.Passed {
-		part, err := keptTexts(r.State.RootOf(root, stepID), stepID, r.State.Progress(stepID).Question)
-		if err != nil {
-			return err
-		}
-		d.kept = &part
-	}
 	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error { return a.decide(d) })
 }
 
