@@ -31,8 +31,8 @@ type handedFile struct {
 	Since    string        // the hand-in that the changes are to: see workflow.HandIn
 	Judged   bool          // a person failed that
 	Changes  []handedLine
-	Lines    []handedLine  // the content
-	Cut      bool          // lines are left out
+	Lines    []handedLine // the content
+	Cut      bool         // lines are left out
 }
 
 // A handedLine is a line of a file, or of its changes. Old and New are its numbers, 0 on a side that lacks it.
