@@ -200,7 +200,11 @@ func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session
 	act := call(func(ctx context.Context, who session.Caller, args A) (*merge.Reply, error) {
 		return do(ctx, s.Board, who, args)
 	}, nil, func(who session.Caller, r *http.Request, done *merge.Reply) string {
-		return s.said(who, sameTab(r), outcome(who, done))
+		next := sameTab(r)
+		if done.TaskDone { // so the page Now has the next one
+			next = back(r, next)
+		}
+		return s.said(who, next, outcome(who, done))
 	})
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))
