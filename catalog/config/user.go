@@ -64,7 +64,7 @@ func (u *User) Over(c *Config) *Config {
 	}
 	over := content{Config: *c}
 	over.Projects, over.Executors, over.WorkflowTools.Sources = nil, nil, nil
-	newParser(FileName, true).decode(u.root, &over) // without faults, since ParseUser found none
+	newParser(FileName, true).decode(u.root, &over) // without errors, since ParseUser found none
 	n := &over.Config
 	n.Projects = merged(c.Projects, n.Projects, func(p Project) string { return p.Name })
 	n.Executors = merged(c.Executors, n.Executors, func(e Executor) string { return e.Name })

@@ -20,7 +20,7 @@ import (
 var schema string
 
 // Schema returns the JSON Schema (draft 2020-12) of job.yml, for editors and validators. It refuses
-// structural faults; faults that only Parse can find (references, cycles, the order of steps,
+// structural errors; errors that only Parse can find (references, cycles, the order of steps,
 // files) pass. The caller owns the returned bytes.
 func Schema() []byte { return []byte(schema) }
 

@@ -106,7 +106,7 @@ func (e *Engine) serve() {
 	for {
 		err := e.look(ctx)
 		if session.CodeOf(err) == codes.ConfigInvalid {
-			err = nil // the config's faults are logged elsewhere
+			err = nil // the config's errors are logged elsewhere
 		}
 		why := ""
 		if err != nil {

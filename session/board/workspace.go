@@ -25,7 +25,7 @@ type Workspace struct {
 	ByPath  bool // the folder says so: it is below the state of the project
 
 	root      string
-	project   *state.Folder // without a place if there is a fault
+	project   *state.Folder // without a place if there is an error
 	fault     error         // why the state of the project cannot be opened
 	apart     bool          // the environment names a project in a store that machines share
 	confirmed atomic.Bool

@@ -91,7 +91,7 @@ func typesAndLengths(s *jsonschema.Schema) {
 }
 
 // decode fills args, a pointer to a struct, from the arguments of a call. If they do not fit the
-// schema, it returns a ToolError that names every fault; null for an optional argument means
+// schema, it returns a ToolError that names every error; null for an optional argument means
 // absent.
 func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *session.Error) {
 	if jsontext.IsNull(raw) {

@@ -149,7 +149,7 @@ func (h *Server) Stats() Stats {
 	return Stats{int(h.sockets.open.Load()), requests, int(h.streams.Load()), h.sse.owed()}
 }
 
-// Listen opens the address and checks the access settings: the error names a fault of the address,
+// Listen opens the address and checks the access settings: the error says what is wrong with the address,
 // the certificate or the token file, or says that a token is needed. Nothing is served before
 // Serve; a server that will not be served must be closed with Close.
 func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {

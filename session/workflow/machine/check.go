@@ -8,7 +8,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A checker collects the faults of a record.
+// A checker collects the errors in a record.
 type checker []string
 
 func (c *checker) fault(wrong bool, format string, args ...any) {
@@ -73,7 +73,7 @@ func (s *State) Faults() []string {
 	return c
 }
 
-// ClockWentBack reports whether the times of a state decrease, which is not a fault of its record.
+// ClockWentBack reports whether the times of a state decrease, which is not an error in its record.
 func (s *State) ClockWentBack() bool {
 	return s.UpdatedAt.Before(s.StartedAt) || s.CompletedAt != nil && s.CompletedAt.Before(s.StartedAt) ||
 		slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*StepProgress]) bool {
