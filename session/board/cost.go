@@ -34,8 +34,8 @@ type ExecutionCost struct {
 	Turns  *int64   `json:"turns" jsonschema:"turns as the agent counts them, or null"`
 }
 
-// Cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
-// of it; nil before any has ended.
+// Cost returns what the executions of a task have used, or, if attempt isn't "", of one of its attempts; nil until one
+// has ended.
 func (v View) Cost(ctx context.Context, taskID, attempt string) (*Cost, error) {
 	sum, err := v.Spent(ctx, taskID, attempt)
 	if err != nil || sum.Executions == 0 {

@@ -235,8 +235,8 @@ func checkDependencies(given []string) ([]string, error) {
 	return ids, nil
 }
 
-// CheckWorkflow returns the workflow of these names, nil if there are none or workflows are not checked. It
-// refuses an incomplete or unknown one.
+// CheckWorkflow returns the workflow with these names, or nil if none are given or workflows aren't checked. It refuses
+// an incomplete or unknown one.
 func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) (*job.Workflow, error) {
 	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
 	switch {

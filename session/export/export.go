@@ -56,8 +56,8 @@ type folder struct {
 
 func (f *folder) Close() error { return errors.Join(f.self.Close(), f.Root.Close()) }
 
-// RootOf returns the folder of a session's files here: the process's own, though the checkout may have another
-// path where the session began, or that of the session, about which a command asks.
+// RootOf returns the folder of a session's files here: the process's own (the checkout may have had another path where
+// the session began) or, for a command that asks about the session, the session's.
 func (x *Files) RootOf(row store.Session) string {
 	if row.AttemptID == x.Attempt && x.Place != nil {
 		return x.Own.Root

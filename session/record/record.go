@@ -164,7 +164,7 @@ func Defining(def *machine.Definition) *store.SessionWrite {
 	return w
 }
 
-// RowOf returns the row of a state. Root, MovedBy and what never changes are those of the row before.
+// RowOf returns the row of a state. Root, MovedBy and what never changes come from the row before.
 func RowOf(row store.Session, s *machine.State) store.Session {
 	row.ID, row.Revision, row.Job, row.Workflow, row.Step, row.Status = s.SessionID, s.Revision, s.JobName, s.WorkflowName, s.CurrentStepID, string(s.Status)
 	row.Goal, row.Identity, row.AttemptID, row.StartedAt, row.UpdatedAt = s.Goal, s.Identity, s.AttemptID, s.StartedAt, s.UpdatedAt

@@ -59,7 +59,7 @@ func (s *Step) Agent() *board.RunStep {
 	return &s.Agents[0]
 }
 
-// Each calls do for each step of a tree, in order: those of nested workflows follow their step.
+// Each calls do for each step of a tree, in order; the steps of a nested workflow follow theirs.
 func (t *Tree) Each(do func(s *Step, depth int)) { t.each(do, 0) }
 
 func (t *Tree) each(do func(*Step, int), depth int) {

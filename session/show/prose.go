@@ -12,8 +12,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Pairs prints texts and what belongs to each, beside each other; what does not fit continues on lines of its
-// own. So does what belongs to a text that is wider than half of the screen.
+// Pairs prints texts in two columns; what doesn't fit continues on separate lines, as does the right text if the left
+// one is wider than half of the screen.
 func (s *Screen) Pairs(pairs [][2]string) {
 	left := 0
 	for _, p := range pairs {

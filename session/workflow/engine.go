@@ -86,8 +86,8 @@ type Options struct {
 	Now   func() time.Time // default time.Now
 }
 
-// An Engine serves the sessions of one project in this process: to agents those of its Root, to commands
-// and pages all.
+// An Engine serves the sessions of one project in this process: agents get those of its Root, commands and pages get
+// all.
 type Engine struct {
 	Options // with defaults applied
 

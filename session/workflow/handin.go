@@ -67,7 +67,7 @@ const (
 )
 
 // HandIn returns what a step of a session waits for a person to judge, with the differences from the hand-in that a
-// person failed last or, if none was, from the last one. Its error is that of machine.State.ToAnswer.
+// person failed last or, if none was, from the last one. It returns the errors of machine.State.ToAnswer.
 func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error) {
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {

@@ -87,9 +87,9 @@ func (a *sessionActor) decide(d decision) error {
 	return a.commit(nil, next, nil)
 }
 
-// AsHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for
-// one, other outputs than those with the digest were handed in since, or its files are no longer what the agent
-// handed in. root is where the session works; digest is "" before the outputs are shown.
+// AsHandedIn returns why a person can't decide about the outputs of a step, or nil: the step doesn't wait for a person,
+// other outputs were handed in since, or the files are no longer what the agent handed in. root is where the session
+// works; digest is "" before the outputs are shown.
 func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
 	q, err := s.ToAnswer(stepID, digest)
 	if err != nil {
@@ -105,8 +105,8 @@ func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 	return nil
 }
 
-// Changed returns the files of a question that are no longer as they were handed in, quoted. root is where
-// the session works.
+// Changed returns the files of a question, quoted, that have changed since they were handed in. root is where the
+// session works.
 func Changed(ctx context.Context, root string, q *machine.Question) (changed []string, err error) {
 	var paths []string
 	for _, f := range q.Files {
@@ -323,8 +323,8 @@ func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
 	return how, err
 }
 
-// Awaiting returns the steps that wait for a person, of a caller's active sessions in the project, all if it is
-// the owner, and of those of attempts.
+// Awaiting returns the steps that wait for a person: those of the caller's active sessions in the project (of all
+// sessions, if it's the owner), and those of attempts.
 func (e *Engine) Awaiting(ctx context.Context, who session.Caller, attempts []string) (all []session.AwaitingStep, err error) {
 	how, err := e.awaitingBy(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func (e *Engine) infos(ctx context.Context, q store.SessionQuery) ([]SessionInfo
 	return out, nil
 }
 
-// Info returns one session, as List does. Its error is session.Error unknown_session if there is none.
+// Info returns one session, as List does. Its error for an unknown id is the session.Error unknown_session.
 func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
 	if err := checkSessionID(id); err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func (p *attemptPage) any(is func(attempt.AttemptRepo) bool) bool {
 // Done reports whether no agent goes on with it: it is a run that is complete.
 func (p *attemptPage) Done() bool { return p.Run != nil && p.Run.Complete() }
 
-// InPlace reports whether it is a run in the project's own folder, which has no diff of its own.
+// InPlace reports whether it's a run in the project's own folder, so that there's no diff.
 func (p *attemptPage) InPlace() bool { return p.Run != nil && p.Run.Kept.InPlace }
 
 // onAttempt returns the target that the URL of a request names.

@@ -328,7 +328,7 @@ func InputArguments(w *job.Workflow, taken ...string) (all []Argument) {
 	return all
 }
 
-// InputValues returns the values of a workflow's inputs among those of its InputArguments.
+// InputValues returns the values of a workflow's inputs from its InputArguments.
 func InputValues(w *job.Workflow, arguments []Argument, given map[string]any) map[string]machine.OutputValue {
 	values := map[string]machine.OutputValue{}
 	for i, a := range arguments {

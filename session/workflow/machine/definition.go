@@ -228,9 +228,8 @@ func Notice(of *string, texts ...string) *string {
 	return of
 }
 
-// Preview returns the text that an agent reads when a step begins, without the parts of a session
-// (its id and branch). A step of several workflows is described for the first of them.
-// Errors are those of job.Instructions.
+// Preview returns the text that an agent reads when a step begins, without the parts of a session (its id and branch).
+// A step of several workflows is described for the first of them. It returns the errors of job.Instructions.
 func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	text, err := job.Instructions(j, st)
 	if err != nil {

@@ -321,8 +321,7 @@ func (s *State) Ask(stepID string, q *Question) *State {
 	return n
 }
 
-// Unask drops a question without an answer, if it is about other outputs than those with this digest.
-// It returns s otherwise.
+// Unask drops an unanswered question about other outputs than the ones with this digest. It returns s if there is none.
 func (s *State) Unask(stepID, digest string, at time.Time) *State {
 	p := s.Progress(stepID)
 	if p == nil || !p.Question.Open() || p.Question.Digest == digest {
@@ -334,8 +333,8 @@ func (s *State) Unask(stepID, digest string, at time.Time) *State {
 	return n
 }
 
-// ToAnswer returns the question about a step that waits for its answer. digest is that of the outputs
-// that the person saw, "" for any.
+// ToAnswer returns the question about a step that waits for its answer. digest identifies the outputs that the person
+// saw; "" means any.
 func (s *State) ToAnswer(stepID, digest string) (*Question, error) {
 	if s.Status != Active {
 		return nil, s.Ended()

@@ -224,8 +224,8 @@ func (s *State) RoundOf(def *Definition, id string) *Round {
 	return nil
 }
 
-// Counts returns how many steps a session has, and how many of them are done, were left out, or have been dropped:
-// those of items as soon as their list is known. A nil def is a lost one.
+// Counts returns how many steps a session has, and how many of them are done, were left out, or have been dropped.
+// Steps of items count once their list is known. A nil def means that the definition is lost.
 func (s *State) Counts(def *Definition) (done, total int) {
 	all := s.byID()
 	over := func(id string) bool { p := all[id]; return p.Done() || p != nil && p.Unreported }
