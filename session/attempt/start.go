@@ -180,8 +180,7 @@ func (e *Engine) HiddenBranches(ctx context.Context, b board.View) (func(string)
 	}, nil
 }
 
-// CheckBranch asks git whether a worktree can be created from a branch. in is what the names of the
-// arguments begin with.
+// CheckBranch asks git whether a worktree can be created from a branch. in begins the names of the arguments.
 func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, in string) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)
 	if err == nil && isHidden(branch) {

@@ -43,13 +43,14 @@ type Options struct {
 	// others after the board.
 	Stores *store.Stores
 
-	// CheckWorkflow returns the workflow that a task names; its error is returned to the caller. nil
-	// means that it is not checked, nor its inputs.
+	// CheckWorkflow returns the workflow that a task names; its error is returned to the caller. nil means that neither
+	// it nor its inputs are checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) (*job.Workflow, error)
 	// Steps returns the steps that wait for a person in a caller's sessions and in the workspaces of attempts. A nil
 	// function means no steps.
 	Steps FindSteps
-	// Attempt is set in the workspace of an attempt, to its id: every call is then one of its maker.
+	// Attempt is the id of the attempt in whose workspace the process is: every call then counts as its maker's. ""
+	// means that it's in none.
 	Attempt string
 	// Changed is called after the board was opened or a task changed; it must not block. May be nil.
 	Changed func()

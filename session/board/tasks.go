@@ -84,8 +84,8 @@ func (b *Board) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*T
 	return &TaskReply{Task: *b.taskReply(s), Cost: cost}, nil
 }
 
-// Costs returns what the executions of tasks cost, by their ids, without those that no execution has ended
-// of and those that the caller does not see.
+// Costs returns what the executions of tasks cost, by the tasks' ids. It leaves out tasks without an ended execution,
+// and those that the caller doesn't see.
 func (b *Board) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
 	v, _, err := b.View(ctx, who)
 	if err != nil {

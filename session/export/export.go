@@ -65,8 +65,7 @@ func (x *Files) RootOf(row store.Session) string {
 	return row.Root
 }
 
-// Write exports a state that is stored. If it cannot, that is logged once and refuses nothing, since the
-// session has moved.
+// Write exports a stored state. A failure is logged once and refuses nothing, since the session has moved.
 func (x *Files) Write(row store.Session, s *machine.State) {
 	x.writeOver(row, s, s.Revision)
 }

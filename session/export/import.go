@@ -130,7 +130,7 @@ func (m *Importer) read(path string) ([]byte, error) {
 	return data, err
 }
 
-// Decode decodes the export of a session, which anybody may have edited, and validates it.
+// Decode decodes and validates the export of a session, which anybody may have edited.
 func Decode(data []byte) (*machine.State, error) {
 	var head struct {
 		SessionID string `json:"session_id"`

@@ -276,7 +276,7 @@ func known(said, dir string) string {
 	return ""
 }
 
-// NotFetched reports whether git failed since a partial clone lacks objects.
+// NotFetched reports whether git failed because a partial clone lacks objects.
 func NotFetched(err error) bool {
 	return Said(err, "lazy fetching disabled") || Said(err, "from promisor remote")
 }

@@ -54,13 +54,13 @@ func (r *Store) Inspect(ctx context.Context, all []store.Session, i *Inspection)
 	return nil
 }
 
-// Found reports whether a session was there, and whether it could be read.
+// Found reports whether a session exists, and whether it could be read.
 func (i *Inspection) Found(id string) (there, readable bool) {
 	s, there := i.sessions[id]
 	return there, s != nil
 }
 
-// Len returns how many sessions were there.
+// Len returns the number of sessions.
 func (i *Inspection) Len() int { return len(i.sessions) }
 
 // where returns where a session is, for messages.

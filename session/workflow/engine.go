@@ -61,8 +61,8 @@ type Options struct {
 	Logger  *slog.Logger  // default: discards
 	Stores  *store.Stores // of the project; the caller closes them after the engine
 
-	// Place is where this process runs, if the stores are shared with other machines; nil means that
-	// they are not, and nothing of it is recorded.
+	// Place is where this process runs, if the stores are shared with other machines; nil means that they aren't, and
+	// that no place is recorded.
 	Place *task.Place
 	// Attempt is the id of the attempt in whose workspace the engine is; "" outside.
 	Attempt string

@@ -13,7 +13,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Execution is the progress of a session, for callers outside of it: looking changes nothing.
+// An Execution is the progress of a session, for outside callers: looking changes nothing.
 type Execution struct {
 	SessionID    string
 	JobName      string

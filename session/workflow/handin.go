@@ -36,7 +36,7 @@ type HandIn struct {
 	Gone                            []string // names of what that hand-in had, and this one lacks
 }
 
-// A HandedFile is an output for a person to read. What an agent wrote is as it was: who shows it makes it safe.
+// A HandedFile is an output for a person to read. What an agent wrote is unchanged: code that shows it makes it safe.
 type HandedFile struct {
 	machine.FileHash
 	Full string // the absolute path; "" for a text
@@ -59,7 +59,7 @@ const (
 	BinaryFile   FileKind = "binary"
 )
 
-// The bounds of what is shown, and kept for a diff, of a hand-in, in bytes. An image may be larger than other files.
+// The most bytes of a hand-in that are shown, and kept for a diff. An image may be larger than other files.
 const (
 	maxHandedText  = 256 << 10
 	maxHandedTexts = 4 << 20 // of a step

@@ -225,8 +225,8 @@ func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answe
 	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error { return a.decide(d) })
 }
 
-// HandInAgain hands in the outputs of a step that waits for a person as they are now, for a person who has edited them:
-// they are asked about those. An agent has to do that if anything else judges the outputs, too, or works elsewhere.
+// HandInAgain hands in the current outputs of a step that waits for a person, for a person who has edited them: they're
+// then asked about those. An agent has to do that if anything else judges the outputs, too, or works elsewhere.
 func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {

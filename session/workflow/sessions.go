@@ -81,7 +81,7 @@ func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
 	return r.State, nil
 }
 
-// Importer returns what makes sessions of files. The engine needs a catalog.
+// Importer returns an Importer, which turns files into sessions. The engine needs a catalog.
 func (e *Engine) Importer() *export.Importer {
 	return &export.Importer{Folder: e.State, Records: e.records, Definitions: e.definitions, Files: e.exports, Place: e.Place, Now: e.now, Enter: e.enter}
 }

@@ -49,7 +49,7 @@ func (f FileHash) Name() string {
 	return f.Path
 }
 
-// Same reports whether both are the same file or text, of whatever content.
+// Same reports whether both are the same file or text, whatever their content.
 func (f FileHash) Same(o FileHash) bool { return f.Path == o.Path && f.Output == o.Output }
 
 // A Verdict is the result of one review, or of one file of it.

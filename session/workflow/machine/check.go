@@ -44,7 +44,7 @@ func (s *State) unusable(id string) (c checker) {
 	return c
 }
 
-// Faults returns what no transition can have produced in a usable state.
+// Faults returns what's wrong with a usable state: what no transition can have produced.
 func (s *State) Faults() []string {
 	var c checker
 	c.fault(s.Status == Active && (s.CompletedAt != nil || s.AbortReason != nil), "it is active, and has an end")
@@ -111,8 +111,7 @@ func (c *checker) replies(s *State) {
 	}
 }
 
-// FaultsWith returns contradictions to the session's stored definition, which it uses when its job
-// is gone.
+// FaultsWith returns how the state contradicts the session's stored definition, which is used when the job is gone.
 func (s *State) FaultsWith(def *Definition) []string {
 	var c checker
 	c.fault(def.Job.Hash != s.Definition.Source, "its definition %s is of another job.yml than it says", s.Definition.Hash)

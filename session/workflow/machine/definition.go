@@ -25,14 +25,14 @@ type Definition struct {
 	// with instructions.
 	Kept bool
 
-	// Protected is how the files are now that the steps which a transition begins protect, by step.
+	// Protected is the current state of the files that the steps of a transition protect, by step.
 	Protected map[string]*Protected
 
 	Texts map[string]string // if stored: the instructions by step
 	Data  []byte            // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
 }
 
-// Define returns the definition of a workflow of a job, which has it. It has no Ref yet.
+// Define returns the definition of a workflow that the job has. It has no Ref yet.
 func Define(j *job.Job, workflow string) *Definition {
 	return &Definition{Job: j.Of(workflow), Workflow: j.Workflow(workflow)}
 }

@@ -128,8 +128,7 @@ func (p *Pinned) WeakerReviewer(now string) string {
 	return fmt.Sprintf("the reviewer was %s, and is %s", p.Reviewer, now)
 }
 
-// Weaker returns how a definition reviews the unfinished steps of the session less than an earlier
-// one did.
+// Weaker returns how a definition reviews the session's unfinished steps less strictly than an earlier one.
 func (s *State) Weaker(was, now *Definition) (what []string) {
 	for _, id := range slices.Concat(was.Workflow.Entries...) {
 		st := was.Job.Step(id)
@@ -181,8 +180,8 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 	return best
 }
 
-// LessChecked returns how a definition checks the unfinished steps of the session less than an earlier one did: its
-// checks and schemas. A check that it adds is none of that.
+// LessChecked returns how a definition checks the session's unfinished steps less strictly than an earlier one, by its
+// checks and schemas. An added check isn't reported.
 func (s *State) LessChecked(was, now *Definition) (what []string) {
 	here := now.Workflow.Find(s.CurrentStepID)
 	for _, entry := range was.Workflow.Entries {

@@ -20,7 +20,7 @@ type Round struct {
 	Failed string `json:"failed,omitempty" jsonschema:"why the last round did not end them"`
 }
 
-// A RoundEnd is what the program has said that ends the rounds of a form.
+// A RoundEnd is what the program that ends a form's rounds has said.
 type RoundEnd struct {
 	Passed bool   `json:"passed"`
 	Why    string `json:"why,omitempty"` // it has not passed
@@ -189,7 +189,7 @@ func (s *State) Shown(def *Definition) job.Entry {
 	return entry
 }
 
-// First returns the steps with which a session of a definition begins; nil means that nothing is to be done.
+// First returns the steps with which a session of a definition begins; nil means that there's nothing to do.
 func First(def *Definition, inputs Outputs) job.Entry {
 	s := &State{Inputs: inputs}
 	return s.begins(def, s.skip(def, 0))

@@ -57,7 +57,7 @@ func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, e
 	return items, nil
 }
 
-// A ListWanted is an output of a step that a later for_each goes through.
+// A ListWanted is a step's output whose items a later for_each goes through.
 type ListWanted struct {
 	Output string
 	Most   int // items

@@ -24,8 +24,8 @@ const (
 	TextPart       PartKind = "text"       // a long text; its key is its hash
 )
 
-// A Part is one element of a State's lists. A store keeps each as a row of its own, so that a transition
-// writes what it changed and not the whole record.
+// A Part is one element of a State's lists. A store keeps each in its own row, so that a transition writes only what it
+// changed.
 type Part struct {
 	Kind     PartKind
 	Key      string
