@@ -175,6 +175,8 @@ func (u *ui) server(root string) (*transport.Server, error) {
 
 // close closes all projects.
 func (u *ui) close() (err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for _, server := range u.servers {
 		err = errors.Join(err, closeServer(server, u.logger, closeTimeout))
 	}

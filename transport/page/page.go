@@ -71,6 +71,7 @@ type Site struct {
 	edits   edits
 	changes *changes
 	flows   sync.Map // workflows by the hash of their definitions: *job.Workflow
+	chosen  sync.Map // the folders of projects by the paths of their pages: string
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.

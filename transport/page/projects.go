@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -58,19 +57,24 @@ func (s *Site) project(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, web.Link(r, "/"), http.StatusSeeOther)
 		return
 	}
-	all, _, err := s.Chooser.List()
-	root := ""
-	for _, one := range append(all, state.Project{Root: p.Here}) {
-		if p.Path(one.Root) == path {
-			root = cmp.Or(root, one.Root)
+	var err error
+	root, is := s.chosen.Load(path)
+	if !is {
+		var all []state.Project
+		all, _, err = s.Chooser.List()
+		for _, one := range append(all, state.Project{Root: p.Here}) {
+			if p.Path(one.Root) == path {
+				root, is = one.Root, true
+			}
 		}
 	}
-	if err == nil && root == "" {
+	if err == nil && !is {
 		err = &refusal{http.StatusNotFound, "There is no such project: its folder may have been moved."}
 	}
 	var pages http.Handler
 	if err == nil {
-		pages, err = s.Chooser.Open(root, s.Callers)
+		s.chosen.Store(path, root)
+		pages, err = s.Chooser.Open(root.(string), s.Callers)
 	}
 	if err != nil {
 		s.fail(w, r, err)
