@@ -119,9 +119,8 @@ func (r *Ref[M]) Tell(ctx context.Context, m M) error {
 	return r.deliver(ctx, envelope[M]{message: m})
 }
 
-// Stop ends the actor in order, as [System.Stop] does, and waits for it until ctx ends; then it
-// cancels the Behavior's context and returns an error that wraps ctx.Err(). Stopping a stopped
-// actor is no error.
+// Stop ends the actor in order, as [System.Stop] does, and waits for it until ctx ends; then it cancels the Behavior's
+// context and returns an error that wraps ctx.Err(). Stopping a stopped actor isn't an error.
 func (r *Ref[M]) Stop(ctx context.Context) error {
 	r.cell.close()
 	if wait.Done(ctx, r.cell.ended) != nil {

@@ -12,7 +12,7 @@ import (
 type served struct {
 	*entry
 	twin    *entry // the first entry with the same job name, or nil
-	bundled bool   // a copy of a bundled job that does not load: only its faults are shown
+	bundled bool   // a copy of a bundled job that does not load: only its errors are shown
 }
 
 // assemble builds a snapshot of the folders: of jobs with one directory name the first is served,
@@ -84,7 +84,7 @@ func winners(folders []*folder) []served {
 		}
 	}
 	// A renamed directory is briefly seen under both names: the entry that is gone gives way at
-	// once, and is not reported as a fault of the other.
+	// once, and is not reported as an error in the other.
 	gone := make(map[string]*entry)
 	out := list[:0]
 	for _, s := range list {
@@ -112,7 +112,7 @@ func bundles(folders []*folder, name string) bool {
 	})
 }
 
-// allFaults returns the faults of the file, and the one of its name.
+// allFaults returns the errors in the file, and the one of its name.
 func (s served) allFaults() job.Diagnostics {
 	if s.bundled {
 		return append(job.Diagnostics{{File: job.FileName, Line: 1, Column: 1, Message: fmt.Sprintf(

@@ -80,9 +80,8 @@ type Catalog struct {
 	running     sync.WaitGroup // all goroutines except the owner's
 }
 
-// Open loads all job folders, publishes the first snapshot and starts watching. A missing folder or
-// a bad job is no error of Open; ctx bounds only the loading. It writes nothing. The caller must
-// close the Catalog.
+// Open loads all job folders, publishes the first snapshot and starts watching. A missing folder or a bad job isn't an
+// error of Open; ctx bounds only the loading. It writes nothing. The caller must close the Catalog.
 func Open(ctx context.Context, o Options) (*Catalog, error) {
 	o = o.withDefaults()
 	if !filepath.IsAbs(o.Root) {
@@ -215,8 +214,8 @@ func (c *Catalog) Changes(ctx context.Context) <-chan struct{} {
 	return s
 }
 
-// Events receives after each burst of events in the watched folders, also those of files that jobs name,
-// until ctx ends; polling counts as one. A receiver that is late gets one for all.
+// Events receives after each burst of events in the watched folders, including those of files that jobs name, until ctx
+// ends; a poll counts as one. A late receiver gets one for all of them.
 func (c *Catalog) Events(ctx context.Context) <-chan struct{} {
 	s := wait.NewSignal()
 	c.watchers.Store(s, nil)
@@ -224,8 +223,8 @@ func (c *Catalog) Events(ctx context.Context) <-chan struct{} {
 	return s
 }
 
-// Close stops the goroutine and the watches and waits for them until ctx ends. Snapshots remain
-// valid. Closing twice is no error.
+// Close stops the goroutine and the watches and waits for them until ctx ends. Snapshots remain valid. Closing twice
+// isn't an error.
 func (c *Catalog) Close(ctx context.Context) error {
 	c.cancel()
 	var errs []error

@@ -204,7 +204,7 @@ func (e *entry) look(grace time.Duration) *entry {
 	return &n
 }
 
-// told returns what is said of faults in job.yml, as an error.
+// told returns the message about errors in job.yml, as an error.
 func (e *entry) told(faults job.Diagnostics) error { return job.Unquoted(e.dir, faults).Err() }
 
 // linkedDir returns the directory of a linked job.yml's target, or "": only that directory reports

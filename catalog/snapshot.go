@@ -29,7 +29,7 @@ type Snapshot struct {
 type LoadError struct {
 	JobName     string          // the directory's name
 	JobDir      string          // absolute
-	Diagnostics job.Diagnostics // all faults
+	Diagnostics job.Diagnostics // all errors
 }
 
 // Job returns the job with this name, else this directory name, else nil.
@@ -39,7 +39,7 @@ func (s *Snapshot) Job(name string) *job.Job { return s.byName[name] }
 // that is still served; nil means none.
 func (s *Snapshot) Err(name string) *LoadError { return s.errs[name] }
 
-// Missing returns the jobs that load, but name files that do not exist, with a fault for each.
+// Missing returns the jobs that load, but name files that do not exist, with an error for each.
 // It looks at the disk, one stat for each file.
 func (s *Snapshot) Missing() (all []LoadError) {
 	for _, j := range s.Jobs {

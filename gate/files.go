@@ -17,7 +17,7 @@ import (
 	"deepwork/actor/durable"
 )
 
-// The errors of Locate, in addition to those of the system.
+// The errors of Locate, in addition to the system's.
 var (
 	ErrOutside    = errors.New("it leads outside the project root")
 	ErrNotRegular = errors.New("it is not a regular file")

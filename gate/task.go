@@ -32,7 +32,7 @@ type Task struct {
 	// target file.
 	Key     string
 	RunEach string
-	// Target is the submitted file, if the review is of one file; else nil.
+	// Target is the submitted file if the review is about one file, else nil.
 	Target   *string
 	Criteria []job.Criteria
 	Guidance *string
@@ -82,8 +82,8 @@ func Plan(s Submission, hash map[string]string) []Task {
 	return tasks
 }
 
-// PlanHuman returns the reviews of a submission by people, one task for each. Unlike those of Plan they
-// are due whatever was submitted, and each is of all outputs: a person sees what they belong to.
+// PlanHuman returns the reviews of a submission by people, one task for each. Unlike Plan's, they're due whatever was
+// submitted, and each is about all outputs, so that a person sees the whole.
 func PlanHuman(s Submission, hash map[string]string) (tasks []Task) {
 	for i := range s.Step.Reviews {
 		if s.Step.Reviews[i].ByHuman {

@@ -275,7 +275,7 @@ type Verdict struct {
 	// StartedAt is when the review left the queue, EndedAt when its verdict was received; both UTC.
 	// They are equal if it was cancelled while it waited.
 	StartedAt, EndedAt time.Time
-	// Err, an *Error, means that there is no verdict: the attempt is void.
+	// Err, an *Error, means that there's no verdict: the try is void.
 	Err error
 }
 

@@ -7,7 +7,7 @@ type Finding struct {
 	Where string // a file or a row of the board: absolute paths, ids
 	What  string // what is wrong with it, as a sentence without its full stop
 	Do    string // what can be done about it, likewise
-	// Note marks a finding that is not a fault: something that a crash left and the next server
+	// Note marks a finding that is not an error: something that a crash left and the next server
 	// removes, or that people may want to know.
 	Note bool
 }
@@ -27,12 +27,12 @@ type Count struct {
 	Of   string
 }
 
-// Fault adds a finding that is a fault.
+// Fault adds a finding that is an error.
 func (r *Report) Fault(where, what, do string) {
 	r.Findings = append(r.Findings, Finding{Where: where, What: what, Do: do})
 }
 
-// Note adds a finding that is not a fault.
+// Note adds a finding that is not an error.
 func (r *Report) Note(where, what, do string) {
 	r.Findings = append(r.Findings, Finding{Where: where, What: what, Do: do, Note: true})
 }

@@ -9,7 +9,7 @@ import (
 	"deepwork/catalog/config"
 )
 
-// ToUser rewrites what agents are told of trust for the user, who reads it at a terminal or on a page.
+// ToUser rewrites a message about trust that is for agents, for a user at a terminal or on a page.
 var ToUser = strings.NewReplacer(
 	"The user has not approved", "You have not approved", "the user has not approved", "you have not approved", "since the user approved", "since you approved",
 	"The user denied it. They can", "You can", "The user denied", "You denied", "They can change that", "You can change that", "or their own one", "or your own one",
@@ -46,9 +46,9 @@ func Untrusted(root string, a *config.Approval, key string, command ...string) e
 	return unapproved(root, a.Withheld, reason+what, asked)
 }
 
-// UntrustedSources returns the refusal of a call that needs one of these sources, or may need it,
-// or nil if there are none (config.Config.WithheldSources). what is how the message begins, which
-// then lists the sources. only are the names of those that matter; none means all.
+// UntrustedSources returns the refusal of a call that needs one of these sources, or may need it, or nil if nothing is
+// withheld (config.Config.WithheldSources). The message begins with what, and lists the sources. only names the sources
+// that matter; none means all.
 func UntrustedSources(root string, cfg *config.Config, what string, only ...string) error {
 	asked := slices.DeleteFunc(cfg.WithheldSources(), func(a config.Asked) bool {
 		return only != nil && !slices.Contains(only, strings.TrimPrefix(a.Key, config.SourcesKey))

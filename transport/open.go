@@ -163,7 +163,7 @@ func (p *opening) configure() (err error) {
 	return nil
 }
 
-// config returns the current config, or the default one while it has a fault, which is logged where it is found: calls
+// config returns the current config, or the default one while it has an error, which is logged where it is found: calls
 // are refused earlier.
 func (p *opening) config() *config.Config {
 	c, err := p.settings.Current(p.ctx)

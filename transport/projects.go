@@ -15,8 +15,8 @@ import (
 	"deepwork/transport/web"
 )
 
-// ListenProjects opens the address of a page that lists projects; see web.Listen. Choosing one leads to its pages,
-// which c.Open serves at another port. o.Secret is required: it lets one browser in.
+// ListenProjects opens the address of a page that lists projects, with the pages of each below a path; see web.Listen.
+// o.Secret is required: it lets one browser in.
 func ListenProjects(ctx context.Context, logger *slog.Logger, c page.Chooser, o web.Options) (*web.Server, error) {
 	settings := config.Default().HTTP
 	return web.Listen(ctx, web.Backend{

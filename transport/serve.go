@@ -137,7 +137,7 @@ func (p *pruner) follow(ctx context.Context) {
 func (p *pruner) prune(ctx context.Context, now time.Time) {
 	c, err := p.settings(ctx)
 	if err != nil || c.Sessions.KeepEnded == 0 {
-		return // the config's faults are logged elsewhere
+		return // the config's errors are logged elsewhere
 	}
 	ids, definitions, err := p.engine.Prune(ctx, now.Add(-c.Sessions.KeepEnded), false)
 	if err != nil && ctx.Err() == nil {

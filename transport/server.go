@@ -204,7 +204,7 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 	}
 	var pages func(*web.Login) (http.Handler, error)
 	if s.pages != nil && o.Transport != web.SSE {
-		pages = func(l *web.Login) (http.Handler, error) { return s.openPages(l, o.ReadOnly) }
+		pages = func(l *web.Login) (http.Handler, error) { return s.openPages(l, o.ReadOnly, false) }
 	}
 	return web.Listen(ctx, web.Backend{
 		Pages: pages,
@@ -248,15 +248,23 @@ func (s *Server) lastHTTP() config.HTTP {
 	return s.settings(context.Background())
 }
 
+// PagesAmongOthers returns the web UI of the project for a server that has those of other projects, too, whose logins are
+// l: see page.Chooser.
+func (s *Server) PagesAmongOthers(l *web.Login, readOnly bool) (http.Handler, error) {
+	return s.openPages(l, readOnly, true)
+}
+
 // openPages returns the web UI of the project. It follows the changes of the project until the server
 // is closed.
-func (s *Server) openPages(l *web.Login, readOnly bool) (http.Handler, error) {
+func (s *Server) openPages(l *web.Login, readOnly, amongOthers bool) (http.Handler, error) {
 	o, err := s.pages()
 	if err != nil {
 		return nil, err
 	}
-	l.Key = o.Key
-	o.Callers, o.ReadOnly, o.Sources = l, readOnly, s.remote
+	if !amongOthers {
+		l.Key = o.Key
+	}
+	o.Callers, o.ReadOnly, o.AmongOthers, o.Sources = l, readOnly, amongOthers, s.remote
 	site, err := page.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("making the pages: %w", err)

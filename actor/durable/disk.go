@@ -112,8 +112,8 @@ func (d Disk) Remove(path string) error {
 	return d.carryOut(Op{Do: OpRemove, Path: path}, func() error { return os.Remove(path) })
 }
 
-// Drop is Remove and a sync of the folder. A missing name is no error, but an earlier removal may
-// not be on disk yet, so the folder is synced.
+// Drop is Remove and a sync of the folder. A missing name isn't an error, but an earlier removal may not be on disk
+// yet, so the folder is synced.
 func (d Disk) Drop(path string) error {
 	if err := d.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -167,8 +167,7 @@ func (d Disk) Put(path string, data []byte, o PutOptions) error {
 	return nil
 }
 
-// Fill creates a file with this content and mode (0600 if mode is 0) and syncs it. With an error
-// there is no file.
+// Fill creates a file with this content and mode (0600 if mode is 0) and syncs it. After an error there's no file.
 func (d Disk) Fill(path string, data []byte, mode fs.FileMode) (err error) {
 	f, err := d.Create(path)
 	if err != nil {

@@ -140,8 +140,8 @@ func (m *Member) Entered() bool {
 	return lock != nil && lock.InPlace()
 }
 
-// Leave makes this process look dead for good; others may then take what it owned. It waits for an
-// Enter in progress. Leaving twice, or without having entered, is no error.
+// Leave makes this process look dead for good; others may then take what it owned. It waits for an Enter in progress.
+// Leaving twice, or without having entered, isn't an error.
 func (m *Member) Leave() error {
 	lock := m.giveUp()
 	if lock == nil {

@@ -16,12 +16,11 @@ import (
 // detachedEnv is set in the environment of a process that Detach has started.
 const detachedEnv = "PROCESS_DETACHED"
 
-// Detach starts a command that outlives this process: it is not its child and has its own session, so
-// that a client which ends this process with all its children does not reach it. It must be a program
-// that calls Detached first. Its environment is env, its working directory the root. Detach returns
-// the text passed to Answer, or "" if the command ends without an answer, and a pipe whose end is that
-// of the command, which the caller closes. When ctx ends, Detach returns its error, and the command
-// may run nevertheless.
+// Detach starts a command that outlives this process: it isn't its child and has its own session, so a client that ends
+// this process with all its children doesn't reach it. It must be a program that calls Detached first. Its environment
+// is env, its working directory the root. Detach returns the text passed to Answer, or "" if the command ends without
+// an answer, and a pipe whose end is that of the command, which the caller closes. When ctx ends, Detach returns its
+// error, and the command may run nevertheless.
 func Detach(ctx context.Context, command, env []string) (answer string, life *os.File, err error) {
 	if ctx.Err() != nil {
 		return "", nil, ctx.Err()
@@ -66,8 +65,8 @@ func Detached() {
 	signal.Notify(make(chan os.Signal, 1), survived...)
 }
 
-// Answer answers the Detach that started this process; nothing else may be written to standard
-// output, whose end is then that of this process. Only the first call has an effect.
+// Answer answers the Detach that started this process; nothing else may be written to standard output, which from then
+// on ends when this process does. Only the first call has an effect.
 func Answer(text string) {
 	answer.Do(func() { io.WriteString(os.Stdout, text+"\x00") })
 }

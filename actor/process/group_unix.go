@@ -86,8 +86,8 @@ func (g *group) alive() bool {
 	return unix.Kill(-g.id, 0) == nil
 }
 
-// EndGroup kills the group of a child whose parent was killed, unless the child's number belongs to another
-// process by now. start is that of the child; see StartOf.
+// EndGroup kills the group of a child whose parent was killed, unless the child's number belongs to another process by
+// now. start is when the child started; see StartOf.
 func EndGroup(child int, start string) {
 	// While a member of the group is alive its number is not reused, so if another process has that
 	// number, the group is gone.

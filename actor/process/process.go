@@ -41,14 +41,14 @@ type Spec struct {
 	// Env is the whole environment, in the form of os.Environ; the last value of a key counts. nil
 	// means this process's own.
 	Env []string
-	// Stdin is the whole standard input. It is no error if the child does not read all of it. It is
-	// not written to and must not change before Run returns. nil is the null device.
+	// Stdin is the whole standard input. The child need not read all of it. It is not written to and must not change
+	// before Run returns. nil is the null device.
 	Stdin []byte
 	// StdoutLimit is the number of bytes that the child may write to its standard output; one more
 	// kills it (ErrTooMuchOutput). Default DefaultStdoutLimit.
 	StdoutLimit int
-	// StderrLimit is the number of bytes kept from the end of standard error; more is no error.
-	// Default DefaultStderrLimit.
+	// StderrLimit is the number of bytes kept from the end of standard error; more isn't an error. Default
+	// DefaultStderrLimit.
 	StderrLimit int
 	// Grace is the time from SIGTERM, when the context ends, to SIGKILL. Default
 	// DefaultGrace.
@@ -152,8 +152,8 @@ func Avoid(folder string) {
 	}
 }
 
-// Look returns the path of a program that is named without a path. It ignores entries of PATH that
-// are relative, or inside one of these folders or those of Avoid. The error is an *exec.Error.
+// Look returns the path of a program that is named without a path. It ignores entries of PATH that are relative, or
+// inside one of these folders or Avoid's. The error is an *exec.Error.
 func Look(program string, outside ...string) (string, error) {
 	avoided.Lock()
 	outside = append(outside, avoided.folders...)

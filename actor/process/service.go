@@ -123,7 +123,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. Closing twice is no error.
+// Close implements io.Closer. Closing twice isn't an error.
 func (w *watched) Close() error {
 	w.end()
 	w.file.Close()

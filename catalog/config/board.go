@@ -69,7 +69,7 @@ type Attempts struct {
 
 // Run configures how servers lead agents through workflows (key run).
 type Run struct {
-	// Executor is the one of runs that name none, NAME or NAME:VARIANT; "" means that they must.
+	// Executor is the executor of runs that don't name one, as NAME or NAME:VARIANT; "" means that they must.
 	Executor string `yaml:"executor" as:"executor"`
 	// Retries is how often an agent that ended without finishing its step is sent back; default 2.
 	Retries int `yaml:"retries" max:"100"`

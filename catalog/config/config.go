@@ -48,7 +48,7 @@ type Config struct {
 	Platforms   []string    `yaml:"platforms"`
 	QualityGate QualityGate `yaml:"quality_gate"`
 	Git         Git         `yaml:"git"`
-	// Toolsets are of the names in Toolsets; nil means DefaultToolsets.
+	// Toolsets are names from Toolsets; nil means DefaultToolsets.
 	Toolsets []string `yaml:"toolsets" oneof:"workflows,remote,board,source" nonempty:"it would leave no tool; leave the key out to have the default"`
 
 	HTTP          HTTP             `yaml:"http"`
@@ -96,13 +96,12 @@ type Git struct {
 
 // Sessions configures how long sessions are kept (key sessions).
 type Sessions struct {
-	// KeepEnded is since they ended; 0, the default, means forever. The least is an hour, since a
-	// session that ended a moment ago may still be looked at.
+	// KeepEnded is how long a session is kept after its end; 0, the default, means forever. The minimum is an hour,
+	// since somebody may still look at a session that has just ended.
 	KeepEnded time.Duration `yaml:"keep_ended" min:"1h" max:"87600h" zero:"forever"`
 }
 
-// A Price is what a model costs, in USD per million tokens (key prices). It applies to what agents do
-// not report the cost of.
+// A Price is what a model costs, in USD per million tokens (key prices). It's used if an agent doesn't report a cost.
 type Price struct {
 	Input      float64
 	CacheRead  float64 // default: Input

@@ -269,7 +269,7 @@ var operators = []string{"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"
 // SplitCommand splits a command line into words as a POSIX shell does, without its variables,
 // patterns and operators. Single quotes keep everything; double quotes keep all but a backslash
 // before ", \, $, ` or a line break; elsewhere a backslash keeps the next character. A blank line
-// has no words. An error describes the fault of the line.
+// has no words. An error says what is wrong with the line.
 func SplitCommand(line string) ([]string, error) {
 	var (
 		words  []string

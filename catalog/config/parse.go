@@ -23,11 +23,11 @@ type content struct {
 	User
 }
 
-// A parser collects the faults of one file.
+// A parser collects the errors in one file.
 type parser struct{ yamltree.Decoder }
 
 // newParser returns a parser of the user's own file, or of a project's, which may not have keys with
-// the tag own: the fault names the flag that also sets it, if there is one.
+// the tag own: the error names the flag that also sets it, if there is one.
 func newParser(file string, own bool) *parser {
 	limits := UserFile()
 	p := &parser{}
@@ -45,7 +45,7 @@ func newParser(file string, own bool) *parser {
 }
 
 // Parse reads the bytes of a config.yml. file is its name in diagnostics. An empty file gives the
-// defaults. With a nil Config it returns all faults of the file, ordered by position; those that
+// defaults. With a nil Config it returns all errors in the file, ordered by position; those that
 // span several keys only if there are no others. It never touches the disk.
 func Parse(file string, source []byte) (*Config, job.Diagnostics) {
 	p := newParser(file, false)

@@ -51,7 +51,7 @@ type composed struct {
 func Open(root string) *Source {
 	s := &Source{}
 	path := filepath.Join(root, ".deepwork", FileName)
-	// A file elsewhere may hold secrets, which what is said of its faults would quote.
+	// A file elsewhere may hold secrets, which what is said of its errors would quote.
 	s.project.open(path, Default(), func() error { return durable.Inside(root, path) }, func(data []byte) (*Config, error) {
 		c, faults := Parse(FileName, data)
 		return c, faults.Err()

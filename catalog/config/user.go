@@ -18,8 +18,8 @@ import (
 // and keys that only the user may set (cmd/deepwork/docs/reference/security.md).
 type User struct {
 	TrustedFolders []string `yaml:"trusted_folders" own:"" each:"folder"` // absolute; the projects in them need no grant
-	// Store is the URL of the PostgreSQL database that has the sessions and the board; "" means files
-	// of this machine. It may have a password: it must not be in a message.
+	// Store is the URL of the PostgreSQL database that has the sessions and the board; "" means files of this machine.
+	// It may contain a password, so no message may show it.
 	Store string `yaml:"store" own:"--store" as:"store"`
 	// WorkerProjects are the projects of a worker: their names in the store, and their folders on this
 	// machine, absolute (key worker.projects).
@@ -28,8 +28,7 @@ type User struct {
 	root *yaml.Node // nil if the file is empty
 }
 
-// UserFile returns the path of the user's config file, in the system's folder for such files; "" if
-// there is none.
+// UserFile returns the path of the user's config file, in the system's folder for such files, or "" without one.
 func UserFile() string {
 	dir := os.Getenv("XDG_CONFIG_HOME")
 	if runtime.GOOS == "windows" {
@@ -64,7 +63,7 @@ func (u *User) Over(c *Config) *Config {
 	}
 	over := content{Config: *c}
 	over.Projects, over.Executors, over.WorkflowTools.Sources = nil, nil, nil
-	newParser(FileName, true).decode(u.root, &over) // without faults, since ParseUser found none
+	newParser(FileName, true).decode(u.root, &over) // without errors, since ParseUser found none
 	n := &over.Config
 	n.Projects = merged(c.Projects, n.Projects, func(p Project) string { return p.Name })
 	n.Executors = merged(c.Executors, n.Executors, func(e Executor) string { return e.Name })
@@ -123,7 +122,7 @@ type Asked struct {
 	Text string
 }
 
-// AgentsKey is the key of what every project asks for: to start agents in it.
+// AgentsKey is the key of what every project asks for: starting agents in it.
 const AgentsKey = "agents"
 
 // SourcesKey is the prefix of the keys of sources.

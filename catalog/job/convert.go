@@ -24,7 +24,7 @@ type Conversion struct {
 	Notes     []string // what changed, and what a person should look at
 }
 
-// ErrCurrent means that a file is of a format that is read as it is.
+// ErrCurrent means that a file needs no conversion: its format is read as it is.
 var ErrCurrent = errors.New("the file is of a format that deepwork reads as it is")
 
 // Convert converts the bytes of a job.yml of DeepWork 0.1 to 0.7, and of our format one that lacks workflows or

@@ -79,7 +79,7 @@ type pair2 struct {
 	Text string `yaml:",value" as:"filled"`
 }
 
-// isFormat2 reports whether a file is of format 2, and returns a fault if it is of ours as well.
+// isFormat2 reports whether a file is of format 2, and returns an error if it is of ours as well.
 func (d *decoder) isFormat2() bool {
 	workflows := d.Find("workflows").Target().Kind
 	if !d.Has(place{"step_arguments"}) && !(d.Has(place{"workflows"}) && workflows == yaml.MappingNode) {
@@ -132,7 +132,7 @@ func (d *decoder) decode2(root yamltree.Value, j *Job) {
 // makes: it has to be given from outside.
 func (j *Job) passOn(w *Workflow, busy map[string]bool) {
 	if busy[w.Name] {
-		return // a circle, which is a fault
+		return // a circle, which is an error
 	}
 	busy[w.Name] = true
 	made := map[string]bool{}
@@ -165,7 +165,7 @@ func (f *file2) argument(name string) *argument2 {
 // undeclared reports an output that is not declared.
 func (d *decoder) undeclared(f *file2, name string, at place) {
 	if !d.Has(place{"step_arguments"}) || d.Full() {
-		return // the missing key is a fault already
+		return // the missing key is an error already
 	}
 	names := xslices.Map(f.Arguments, func(a argument2) string { return a.Name })
 	d.FaultAt(at, "%s is not among the step_arguments (%s): correct the name, or declare it there",

@@ -91,7 +91,7 @@ func (d *decoder) made(j *Job, w *Workflow, first, after int, output string, at 
 		for _, id := range w.Entries[e] {
 			s := j.Step(id)
 			if s == nil {
-				return // which is a fault already
+				return // which is an error already
 			}
 			switch o := s.Output(output); {
 			case o != nil && each:

@@ -30,7 +30,7 @@ type ForEach struct {
 // mergePrefix begins the id of the step that merges the branch of an item whose first step follows, such as merge:port.
 const mergePrefix = "merge:"
 
-// IsMerge reports whether a step, perhaps of an item, merges the branch of its item into that of the run.
+// IsMerge reports whether a step, perhaps of an item, merges the branch of its item into the run's.
 func IsMerge(stepID string) bool { return strings.HasPrefix(stepID, mergePrefix) }
 
 // mergeStep returns the step that merges the branch of an item.
@@ -122,22 +122,22 @@ type Repeat struct {
 	AtMost int       `yaml:"at_most" min:"1" max:"1000" add:"at_most: 5, the number of rounds after which a person is asked"`
 }
 
-// A Call is a workflow that a step is: the session's workflow goes on when that one is complete.
+// A Call is a workflow as a step: the session's workflow goes on once it's complete.
 type Call struct {
 	Job      string // "" means the same
 	Workflow string
 	Inputs   []CallInput // in format 2, nil: what has the name of an input is given
 }
 
-// A CallInput is the value of an input of a called workflow: that of an output or input of this name here, in a for_each
-// that of its item, or a text.
+// A CallInput is the value of an input of a called workflow: the value of an output or input with this name here, the
+// item of a for_each, or a text.
 type CallInput struct {
 	Name  string  `yaml:",key"`
 	From  string  // "" if Value is set
 	Value *string `yaml:"value" written:""`
 }
 
-// ItemName is the name by which a workflow that is called in a for_each is given the item.
+// ItemName names the item of a for_each in the inputs of a workflow that it calls.
 const ItemName = "item"
 
 // CallPrefix begins the id of a step that is a workflow, such as workflow:publish.

@@ -165,8 +165,8 @@ func readResolved(dir, local string) ([]byte, *fileFault) {
 	return textFile.read(root.Stat, root.OpenFile, inside, dir)
 }
 
-// Unquoted returns the faults of the job.yml in a folder; one fault that quotes nothing of the file
-// if that is a link which leads out of the folder, since it may be anything of the user's.
+// Unquoted returns the errors in the job.yml in a folder; if the file is a link that leads out of the folder, it's one
+// error that quotes nothing, since the file may be anything of the user's.
 func Unquoted(dir string, faults Diagnostics) Diagnostics {
 	if len(faults) == 0 {
 		return faults
@@ -211,10 +211,10 @@ func (e *instructionsError) Error() string {
 
 func (e *instructionsError) Unwrap() error { return e.fault.err }
 
-// CheckFiles returns the faults of a job that only its folder shows, and of what is unlikely to be meant: instructions
-// files and schemas that do not exist, are not regular files, are not UTF-8 text or are outside the folder; hooks, which nothing
-// runs, with their files; and inputs that no step makes. Each is at its position in job.yml. `deepwork validate` calls
-// it after Parse. It reads the files, and so may block.
+// CheckFiles returns the errors in a job that only its folder shows, and warnings of what is unlikely to be meant:
+// instructions files and schemas that do not exist, are not regular files, are not UTF-8 text or are outside the
+// folder; hooks, which nothing runs, with their files; and inputs that no step makes. Each is at its position in
+// job.yml. `deepwork validate` calls it after Parse. It reads the files, and so may block.
 func CheckFiles(j *Job) Diagnostics {
 	d := newDecoder(FileName)
 	d.Open(j.Source)
@@ -274,7 +274,7 @@ type namedFile struct {
 	at     place          // of its name in job.yml
 }
 
-// MissingFiles returns a fault for each instructions file, and each file of a schema, that does not exist. It costs
+// MissingFiles returns an error for each instructions file, and each file of a schema, that does not exist. It costs
 // one stat for each file.
 func MissingFiles(j *Job) Diagnostics {
 	var d *decoder

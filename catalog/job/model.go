@@ -20,7 +20,7 @@ import (
 var schema string
 
 // Schema returns the JSON Schema (draft 2020-12) of job.yml, for editors and validators. It refuses
-// structural faults; faults that only Parse can find (references, cycles, the order of steps,
+// structural errors; errors that only Parse can find (references, cycles, the order of steps,
 // files) pass. The caller owns the returned bytes.
 func Schema() []byte { return []byte(schema) }
 
@@ -155,8 +155,7 @@ type Step struct {
 	Hidden       bool     `yaml:"hidden"`
 	Agent        *string  `yaml:"agent"`
 	Workflow     string   // that has the step, in format 2
-	// Executor is of the agent that does the step in runs, NAME or NAME:VARIANT; "" means that of the
-	// run.
+	// Executor is the agent that does the step in runs, as NAME or NAME:VARIANT; "" means the run's.
 	Executor string `yaml:"executor" as:"executor"`
 	AgentLimits
 	Checks []StepCheck `yaml:"checks" is:"a list of checks"` // in the order in which they run
@@ -332,7 +331,7 @@ type Workflow struct {
 	Name     string `yaml:"name" as:"workflow name" unique:"" add:"a name, such as name: new_report"`
 	Summary  string `yaml:"summary" as:"summary" add:"what the workflow does, in 1 to 200 characters"`
 	Sequence `yaml:"steps" as:"entries" add:"a list of step ids"`
-	// CommonInfo replaces that of the job.
+	// CommonInfo replaces the job's.
 	CommonInfo string      `yaml:"common_job_info_provided_to_all_steps_at_runtime" as:"filled"`
 	Inputs     []Parameter `yaml:"inputs" is:"a list of inputs"`
 	Closing    string      `yaml:"post_workflow_instructions" as:"filled"` // for the agent when the workflow is complete

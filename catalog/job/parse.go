@@ -18,17 +18,17 @@ const FileName = "job.yml"
 // MaxBytes is the maximum size of a job.yml: 1 MiB.
 const MaxBytes = yamltree.MaxBytes
 
-// A Diagnostic is one fault, or one warning, of a file, with its position.
+// A Diagnostic is one error, or one warning, of a file, with its position.
 type Diagnostic = yamltree.Diagnostic
 
-// Diagnostics are all faults of one file, ordered by position.
+// Diagnostics are all errors in one file, ordered by position.
 type Diagnostics = yamltree.Diagnostics
 
-// MaxDiagnostics is the number of faults of one file that are reported in full; one more Diagnostic
+// MaxDiagnostics is the number of errors in one file that are reported in full; one more Diagnostic
 // gives the number of the others.
 const MaxDiagnostics = yamltree.MaxDiagnostics
 
-// A decoder turns the tree of one file into a Job, and collects all faults on the way. What the tags
+// A decoder turns the tree of one file into a Job, and collects all errors on the way. What the tags
 // of the model say is also in job.schema.json, for editors; a test compares the two.
 type decoder struct{ yamltree.Decoder }
 
@@ -39,7 +39,7 @@ func newDecoder(file string) *decoder {
 }
 
 // Parse reads the bytes of a job.yml. dir is the job's folder, absolute; file is its name in
-// diagnostics. It never touches the disk and never panics. With a nil Job it returns all faults of
+// diagnostics. It never touches the disk and never panics. With a nil Job it returns all errors of
 // the file, sorted by position; a Job may have Warnings. The Job retains source, which must not be
 // changed afterwards: Parse(j.Dir, file, j.Source) gives an equal Job.
 func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
@@ -73,7 +73,7 @@ func Parse(dir, file string, source []byte) (*Job, Diagnostics) {
 	return j, nil
 }
 
-// NameFault returns a fault of the job's name, in its file.
+// NameFault returns an error in the job's name, in its file.
 func (j *Job) NameFault(file, message string) Diagnostic { return j.at(file, message, "name") }
 
 // ExecutorWarning returns a warning about the executor of the i-th step, in the job's file.
@@ -83,7 +83,7 @@ func (j *Job) ExecutorWarning(i int, file, message string) Diagnostic {
 	return g
 }
 
-// at returns a fault of the value at a path in the job's file.
+// at returns an error in the value at a path in the job's file.
 func (j *Job) at(file, message string, path ...any) Diagnostic {
 	d := newDecoder(file)
 	d.Open(j.Source)
@@ -106,7 +106,7 @@ var forms = map[string]yamltree.Form{
 type place = []any
 
 // check checks what spans values: references to steps and outputs, cycles, the order of workflows.
-// Values that have a fault already are empty.
+// Values that have an error already are empty.
 func (d *decoder) check(j *Job) {
 	if d.Faults() >= MaxDiagnostics {
 		return // the file will be checked again
@@ -192,7 +192,7 @@ func (d *decoder) checkDependencies(j *Job, i int, at place) {
 	}
 }
 
-// step returns the index of a step, and reports a reference to one that does not exist, unless a fault of the steps
+// step returns the index of a step, and reports a reference to one that does not exist, unless an error in the steps
 // themselves may be why.
 func (d *decoder) step(j *Job, id string, at place) (i int, ok bool) {
 	if i, ok = j.steps[id]; ok || id == "" || d.Full() {
@@ -259,7 +259,7 @@ func (d *decoder) checkHooks(hooks []Hook, at place, path ...any) {
 	}
 }
 
-// notMapping is what given returns for a value that is no mapping, and has that fault already.
+// notMapping is what given returns for a value that is no mapping, and has that error already.
 const notMapping = "no mapping"
 
 // given returns which of these keys a mapping has, and their number.

@@ -54,7 +54,7 @@ func rule(faultOf func(s string) string) yamltree.Text {
 	}
 }
 
-// form returns the rule of texts that match a regular expression; remedy is added to the fault of
+// form returns the rule of texts that match a regular expression; remedy is added to the error of
 // others.
 func form(expression, remedy string) func(s string) string {
 	form := regexp.MustCompile(expression)

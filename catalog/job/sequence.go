@@ -35,7 +35,7 @@ var kinds = map[string][]string{
 // A Sequence is what a workflow does, in order.
 type Sequence struct {
 	Entries []Entry // may be empty, which is a warning; of ForEach, the entry has all its steps
-	// Forms are those of the entries, which share one if they are of one When or Repeat; nil means none.
+	// Forms are the forms of the entries; the entries of one When or Repeat share theirs. nil means none.
 	Forms []*Form
 
 	calls []Step    // those that are workflows
@@ -179,7 +179,7 @@ func (w *Sequence) Span(f *Form) (first, after int) {
 	return first, after
 }
 
-// A Part is what a workflow does in one place: one entry, or those of a form.
+// A Part is what a workflow does in one place: one entry, or all entries of a form.
 type Part struct {
 	Form    *Form // nil means one entry
 	Entries []Entry

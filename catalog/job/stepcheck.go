@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// AgentLimits are of the agent of a step in runs.
+// AgentLimits limit the agent of a step in runs.
 type AgentLimits struct {
 	Model       string        `yaml:"model" as:"model"`                 // "" means the one that the executor's own settings name
 	Timeout     time.Duration `yaml:"timeout" min:"1s" max:"168h"`      // 0 means no limit

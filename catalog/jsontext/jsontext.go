@@ -94,8 +94,8 @@ type Member struct {
 // ErrNotObject is returned by Members for a value of another kind.
 var ErrNotObject = errors.New("not an object")
 
-// Members yields the members of an object in order, including repeated names. It yields at most one
-// error, as the last pair: ErrNotObject, or that of the JSON. Text after the object is not read.
+// Members yields the members of an object in order, including repeated names. It yields at most one error, as the last
+// pair: ErrNotObject, or the error in the JSON. Text after the object is not read.
 func Members(raw []byte) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		d := json.NewDecoder(bytes.NewReader(raw))

@@ -174,7 +174,7 @@ func (s *Schema) validate(value any, member string) (err error) {
 const maxDocumentSteps = 20_000_000
 
 // Document decodes a YAML document, of which JSON is a subset, as json.Unmarshal decodes JSON. Dates are texts. A name
-// that an object has twice is an error: who reads the document may count either.
+// that an object has twice is an error: readers of the document may use either value.
 func Document(data []byte) (value any, err error) {
 	if json.Valid(data) && jsontext.Depth(data) <= maxDepth {
 		if err = json.Unmarshal(data, &value); err != nil || members(value) == written(data) {

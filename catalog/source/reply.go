@@ -24,7 +24,7 @@ type reply struct {
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It accepts all JSON: a field of a wrong
-// type is a fault of the reply, not of the connection.
+// type is an error in the reply, not of the connection.
 func (r *reply) UnmarshalJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))

@@ -89,8 +89,8 @@ func (a *app) setAside(ctx context.Context, root string) error {
 	return nil
 }
 
-// confirmed calls look. If it finds a fault while a server runs, it looks again later, and returns
-// only the faults that are still there.
+// confirmed calls look. If it finds an error while a server runs, it looks again later, and returns
+// only the errors that are still there.
 func confirmed(ctx context.Context, look func(context.Context) (session.Report, error)) (session.Report, error) {
 	report, err := look(ctx)
 	for _, pause := range checkPauses {
@@ -173,7 +173,7 @@ func (a *app) inspect(ctx context.Context, root string) (session.Report, error) 
 	return all, nil
 }
 
-// printReport prints the findings. It returns an error if there is a fault.
+// printReport prints the findings. It returns an error if one of them is an error.
 func (a *app) printReport(root string, r session.Report) error {
 	kind := func(f session.Finding) string {
 		if f.Note {

@@ -43,7 +43,7 @@ func TestDemoUnread(t *testing.T) {
 }
 
 // The job that README.md shows is the demo's, and its chat is what the demo prints, in this order, but for ids: each line
-// that ends with … is shown in part. README.md is about one screen and a half.
+// that ends with … is shown in part. README.md is about one screen and a half, and each of the two is short.
 func TestReadmeShowsTheDemo(t *testing.T) {
 	t.Parallel()
 	page := string(testkit.Get(os.ReadFile(filepath.Join("..", "..", "README.md"))).Must(t))
@@ -58,6 +58,11 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 			t.Fatalf("README.md has no block of %s", kind)
 		}
 		return text
+	}
+	for kind, most := range map[string]int{"yaml job": 17, "transcript": 15} {
+		if lines := strings.Count(strings.ReplaceAll(block(kind), "\n\n", "\n"), "\n"); lines > most {
+			t.Errorf("README.md has %d lines of %s; expected at most %d", lines, kind, most)
+		}
 	}
 	testkit.Equal(t, block("yaml job"), string(testkit.Get(os.ReadFile("demo/jobs/newsletter/job.yml")).Must(t)), "the job of README.md")
 	var printed bytes.Buffer

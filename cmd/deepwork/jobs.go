@@ -305,7 +305,7 @@ func (a *app) showJob(ctx context.Context, root string, jobs *catalog.Catalog, n
 	return nil
 }
 
-// findJob returns a job; its error lists the available jobs, or this job's faults.
+// findJob returns a job; its error lists the available jobs, or this job's errors.
 func findJob(snapshot *catalog.Snapshot, name string) (*job.Job, error) {
 	if j := snapshot.Job(name); j != nil {
 		return j, nil

@@ -28,7 +28,8 @@ func (a *app) sessionsReviewCommand() *cobra.Command {
 		Short: "Look at what waits for your review, and pass or fail it; " + idsHelp,
 		Long: `Show what a step has handed in that waits for a person (a review with by: human): the
 question, and each file with its path and its content, or what has changed since you
-failed it. Long texts are shown by $PAGER. Then you decide, at the terminal:
+failed it; if something else refused it before you saw it, both. Long texts are shown by
+$PAGER. Then you decide, at the terminal:
 
   pass [WORDS]   the step goes on
   fail [WORDS]   the agent works on it again, and gets your words; without words,
@@ -240,7 +241,7 @@ func (a *app) edit(ctx context.Context, engine *workflow.Engine, h *workflow.Han
 	return next, nil
 }
 
-// showHandIn shows what waits for a person, with the changes to what they failed, or with the whole content.
+// showHandIn shows what waits for a person: of what they failed before the changes, unless they want the whole content.
 func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere string, whole bool) {
 	var text strings.Builder
 	page := &app{out: show.NewScreen(&text, func(name string) string {
@@ -266,10 +267,14 @@ func (a *app) showHandIn(ctx context.Context, h *workflow.HandIn, elsewhere stri
 		switch {
 		case f.Kind == workflow.ImageFile:
 			page.line("(An image: open it yourself.)")
-		case f.Diff != "" && !whole:
+		case !whole && h.Judged && f.Diff != "":
 			page.out.Text("    ", f.Diff)
-		case f.Text != "" && (whole || !f.Old):
+		case f.Text != "" && (whole || !h.Judged || !f.Old):
 			page.out.Text("    ", f.Text)
+			if !h.Judged && f.Diff != "" {
+				page.line("(What has changed since the %s:)", h.Since())
+				page.out.Text("    ", f.Diff)
+			}
 		}
 	}
 	for _, name := range h.Gone {

@@ -91,7 +91,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 	file = "out.txt"
 	must(t, client.Close())
 	t.Setenv("EDITOR", filepath.Join(root, "edit.sh"))
-	reviews("edit\npass\nyes\nquit", []string{"    edited\n", "Passed. ", "Waiting for your review: 1 more", other})
+	reviews("edit\npass\nyes\nquit", []string{"    edited\n", "(What has changed since the last hand-in:)", "    +edited\n", "Passed. ", "Waiting for your review: 1 more", other})
 	if out, _, err := typing(t, "pass", review(id, "b")...); err == nil || !strings.Contains(out, "has answered already") {
 		t.Errorf("a second answer: %v, %s", err, out)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,9 +43,10 @@ needs you, sessions, the task board, jobs, sources. In a graphical session the U
 opened in your browser. Other servers of the project may run at the same time, here or, with
 a shared store, elsewhere. The URL logs in one browser, once, as the person at this
 terminal, and stops working when the command ends. To look from another machine, forward the port under
-the same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765 --path DIR
+the same number: ssh -L 8765:127.0.0.1:8765 HOST deepwork ui --port 8765
 
-Outside of a project it lists your projects, and opens the pages of the one you choose.
+Outside of a project it lists your projects, and serves the pages of those you choose, too. A project
+whose folder isn't the current one: --path DIR.
 
 serve --transport http has the same pages at /.`,
 		Example: `  deepwork ui
@@ -85,22 +87,23 @@ func (a *app) ui(f uiFlags) (err error) {
 	defer func() { err = errors.Join(err, closeLog()) }()
 	ctx, stop := interruptible(context.Background(), 0)
 	defer stop()
-	u := &ui{app: a, flags: f, logger: logger, ctx: ctx, open: map[string]string{}}
-	defer func() {
-		u.serving.Wait()
-		err = errors.Join(err, u.err)
-	}()
-	url, pages := "", (*web.Server)(nil)
+	u := &ui{app: a, flags: f, logger: logger, chosen: map[string]http.Handler{}}
+	defer func() { err = errors.Join(err, u.close()) }()
+	var pages *web.Server
+	options := web.Options{Port: f.port, Secret: rand.Text(), ReadOnly: f.readOnly}
 	if a.path == "" && a.project == "" && outside(root) {
-		secret := rand.Text()
-		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{Here: root, List: state.Projects, Open: u.project, Help: docs.Files, Version: readBuild().Version}, web.Options{Port: f.port, Secret: secret})
-		if err != nil {
-			return fmt.Errorf("serving the list of projects: %w", err)
+		pages, err = transport.ListenProjects(ctx, logger, page.Chooser{Here: root, List: state.Projects, Open: u.project, Help: docs.Files, Version: readBuild().Version}, options)
+	} else {
+		var server *transport.Server
+		if server, err = u.server(root); err != nil {
+			return err
 		}
-		url = loginURL(pages, secret)
-	} else if url, err = u.serve(root, f.port); err != nil {
-		return err
+		pages, err = server.Listen(ctx, options)
 	}
+	if err != nil {
+		return fmt.Errorf("serving the pages: %w", err)
+	}
+	url := strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + options.Secret
 	fmt.Fprintln(a.out, url)
 	a.err.Prose("Open this URL in a browser on this machine: it logs in one browser, once, and stops working when this command ends (Ctrl-C).")
 	if _, _, person := show.TerminalSize(a.rawOut); person && !f.noOpen && hasScreen(os.Getenv) {
@@ -108,11 +111,10 @@ func (a *app) ui(f uiFlags) (err error) {
 			fmt.Fprintf(a.err, "deepwork: could not open a browser (%v): open the URL yourself\n", err)
 		}
 	}
-	if pages != nil {
-		err = served(pages.Serve(ctx))
-		stop() // the pages of the projects
+	if err := pages.Serve(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("serving the pages: %w", err)
 	}
-	return err
+	return nil
 }
 
 // outside reports whether a folder is no project, and there are others to choose from.
@@ -131,65 +133,54 @@ func outside(root string) bool {
 	return err == nil && len(others) > 0
 }
 
-// A ui is what deepwork ui serves: the pages of projects, each at a port of its own.
+// A ui is what deepwork ui serves: the pages of a project, or of those that are chosen.
 type ui struct {
 	*app
-	flags   uiFlags
-	logger  *slog.Logger
-	ctx     context.Context // ends with the command
-	serving sync.WaitGroup
+	flags  uiFlags
+	logger *slog.Logger
 
-	mu   sync.Mutex
-	open map[string]string // URLs of the projects that are served, by their folders
-	err  error             // of those that have ended
+	mu      sync.Mutex
+	chosen  map[string]http.Handler // the pages of projects, by their folders
+	servers []*transport.Server
 }
 
-// project returns the URL of the pages of a project, which it serves from then on.
-func (u *ui) project(_ context.Context, root string) (string, error) {
+// project returns the pages of a project, which it opens if they are chosen for the first time.
+func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if url := u.open[root]; url != "" {
-		return url, nil
+	if pages := u.chosen[root]; pages != nil {
+		return pages, nil
 	}
 	process.Avoid(root)
-	url, err := u.serve(root, 0)
-	if err == nil {
-		u.open[root] = url
+	server, err := u.server(root)
+	if err != nil {
+		return nil, err
 	}
-	return url, err
+	pages, err := server.PagesAmongOthers(callers, u.flags.readOnly)
+	if err == nil {
+		u.chosen[root] = pages
+	}
+	return pages, err
 }
 
-// serve serves the pages of a project until the command ends, and returns the URL that logs one browser in.
-func (u *ui) serve(root string, port int) (url string, err error) {
+// server opens a project, until close.
+func (u *ui) server(root string) (*transport.Server, error) {
 	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: u.store, Project: u.app.project, Logger: u.logger, Version: readBuild().Version, Help: docs.Files})
 	if err != nil {
-		return "", fmt.Errorf("opening the project: %w", err)
+		return nil, fmt.Errorf("opening the project: %w", err)
 	}
-	secret := rand.Text()
-	pages, err := server.Listen(u.ctx, web.Options{Port: port, Secret: secret, ReadOnly: u.flags.readOnly})
-	if err != nil {
-		return "", errors.Join(fmt.Errorf("serving the pages: %w", err), closeServer(server, u.logger, closeTimeout))
-	}
-	u.serving.Go(func() {
-		err := errors.Join(served(pages.Serve(u.ctx)), closeServer(server, u.logger, closeTimeout))
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		u.err = errors.Join(u.err, err)
-	})
-	return loginURL(pages, secret), nil
+	u.servers = append(u.servers, server)
+	return server, nil
 }
 
-// loginURL returns the URL that logs one browser in.
-func loginURL(pages *web.Server, secret string) string {
-	return strings.TrimSuffix(pages.URL(), "/mcp") + "/login?secret=" + secret
-}
-
-// served returns why pages are no longer served, nil at the end of the command.
-func served(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
-		return nil
+// close closes all projects.
+func (u *ui) close() (err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, server := range u.servers {
+		err = errors.Join(err, closeServer(server, u.logger, closeTimeout))
 	}
-	return fmt.Errorf("serving the pages: %w", err)
+	return err
 }
 
 // hasScreen reports whether a browser that is opened here can be seen.

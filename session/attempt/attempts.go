@@ -85,7 +85,7 @@ func (e *Engine) attemptDetails(ctx context.Context, b board.View, id string) (*
 	return r, now, nil
 }
 
-// WaitsForSlot is how the notice of an attempt begins that waits because too many run.
+// WaitsForSlot begins the notice of an attempt that waits because too many run.
 const WaitsForSlot = "It waits for a slot"
 
 // whyWaiting says what a waiting attempt waits for, to those who do not see all attempts without

@@ -11,7 +11,7 @@ import (
 	"deepwork/session/board"
 )
 
-// A Waited is the reply of a call that lasts until the agent, or the run, that it has started has ended.
+// A Waited is the reply of a call that lasts until the agent or run that it has started ends.
 type Waited interface {
 	GoesOn() string   // the id of the attempt while it has not ended; "" if it has, or the call does not wait for it
 	Standing() string // the state of the attempt

@@ -217,7 +217,7 @@ func (e *Engine) wakeUp() {
 	e.wakeStarter.Wake()
 }
 
-// GitFailed reports a failure of git or of the disk: not a fault of the arguments, and usually one
+// GitFailed reports a failure of git or of the disk: not an error in the arguments, and usually one
 // that can be fixed.
 func GitFailed(what string, err error) error {
 	return session.NotNow(codes.GitFailed, "%s: %s. Nothing was changed; correct that and call again.", what, strings.TrimSuffix(err.Error(), ".")).Because(err)

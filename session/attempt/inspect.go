@@ -23,7 +23,7 @@ import (
 // Inspect checks the task board of a project, and what belongs to it: executions and the servers
 // that lead them, worktrees, branches and rescue refs ("deepwork check"). cfg says where worktrees
 // are created. It changes nothing, may run while servers do, runs git and blocks for it and the disk. A missing board
-// is not a fault. Findings may include work in progress: inspect again, and see
+// is not an error. Findings may include work in progress: inspect again, and see
 // session.Report.Confirmed.
 func Inspect(ctx context.Context, f *state.Folder, stores *store.Stores, cfg *config.Config, logger *slog.Logger) (session.Report, error) {
 	// An engine that opens no board and runs nothing, but knows the paths.

@@ -50,7 +50,7 @@ func (e *Engine) notify() {
 	for ctx := e.serving; ctx.Err() == nil; n.wait(ctx) {
 		cfg, err := e.Config(ctx)
 		if err != nil {
-			continue // the config's faults are logged elsewhere
+			continue // the config's errors are logged elsewhere
 		}
 		if len(cfg.Notify) > 0 {
 			err = n.look(ctx, cfg)

@@ -100,9 +100,8 @@ func (e *Engine) recoverWorktrees(ctx context.Context, b store.Board, cfg *confi
 	return err
 }
 
-// Claim makes the worktrees of the attempts of stores on this machine theirs: servers leave those of
-// another board alone, from which a copy may have brought the attempts. It blocks for the disk, and may
-// be called again after an error.
+// Claim makes the worktrees on this machine belong to these stores: servers leave worktrees of another board alone, and
+// a copy may have brought the attempts from one. It blocks for the disk, and may be called again after an error.
 func Claim(ctx context.Context, f *state.Folder, stores *store.Stores) error {
 	e := newEngine(Options{Options: board.Options{Root: f.Root, State: f, Stores: stores}})
 	b := e.Database.Board()

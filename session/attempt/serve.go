@@ -28,9 +28,9 @@ func (e *Engine) Serve() {
 	}
 }
 
-// ServeOnly is Serve for a process that ends with one attempt: it leads no run but that, since the agents of
-// a run end with the process that leads it. Agents of other attempts go on without it. The channel receives
-// whenever the process no longer leads an execution.
+// ServeOnly is Serve for a process that ends with one attempt: it leads no other run, since the agents of a run end
+// with the process that leads it. Agents of other attempts go on without it. The channel receives whenever the process
+// no longer leads an execution.
 func (e *Engine) ServeOnly(attempt string) (finished <-chan struct{}) {
 	e.only = attempt
 	e.Serve()
@@ -106,7 +106,7 @@ func (e *Engine) serve() {
 	for {
 		err := e.look(ctx)
 		if session.CodeOf(err) == codes.ConfigInvalid {
-			err = nil // the config's faults are logged elsewhere
+			err = nil // the config's errors are logged elsewhere
 		}
 		why := ""
 		if err != nil {

@@ -158,8 +158,8 @@ func (e *Engine) attemptRepos(ctx context.Context, b board.View, t *task.Task, a
 	return all, nil
 }
 
-// HiddenBranches returns a function that reports whether a branch is hidden from the caller: one that
-// is named like those of attempts, and is of none that the caller sees. The attempt may be deleted.
+// HiddenBranches returns a function that reports whether a branch is hidden from the caller: it's named like an
+// attempt's branch, and belongs to no attempt that the caller sees. The attempt may be deleted.
 func (e *Engine) HiddenBranches(ctx context.Context, b board.View) (func(string) bool, error) {
 	if b.Who.Owner {
 		return func(string) bool { return false }, nil
@@ -180,8 +180,7 @@ func (e *Engine) HiddenBranches(ctx context.Context, b board.View) (func(string)
 	}, nil
 }
 
-// CheckBranch asks git whether a worktree can be created from a branch. in is what the names of the
-// arguments begin with.
+// CheckBranch asks git whether a worktree can be created from a branch. in begins the names of the arguments.
 func CheckBranch(ctx context.Context, repo *task.Repo, branch string, isHidden func(string) bool, in string) error {
 	err := worktree.CheckRepo(ctx, repo.Path, branch)
 	if err == nil && isHidden(branch) {

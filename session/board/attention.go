@@ -160,7 +160,7 @@ func (b *Board) questions(ctx context.Context, who session.Caller) (all []Attent
 	return all, nil
 }
 
-// StepAttention returns what a step that waits for a person is among the rest that needs one.
+// StepAttention returns a step that waits for a person as an entry of what needs one.
 func StepAttention(s session.AwaitingStep) Attention {
 	return Attention{Kind: AttentionStep, ID: s.SessionID, Title: fmt.Sprintf("Step %s: %s", s.Step, s.Goal), Since: new(Stamp(s.Since)), Command: s.Command(), Waits: &s, at: s.Since}
 }

@@ -39,17 +39,18 @@ type Options struct {
 	Config func(context.Context) (*config.Config, error)
 	Logger *slog.Logger // default: discards
 
-	// Stores are those of the project; default: the files of State, closed with the board. Else the
-	// caller closes them after it.
+	// Stores are the project's; by default the files of State, which are closed with the board. The caller closes
+	// others after the board.
 	Stores *store.Stores
 
-	// CheckWorkflow returns the workflow that a task names; its error is returned to the caller. nil
-	// means that it is not checked, nor its inputs.
+	// CheckWorkflow returns the workflow that a task names; its error is returned to the caller. nil means that neither
+	// it nor its inputs are checked.
 	CheckWorkflow func(ctx context.Context, job, workflow string) (*job.Workflow, error)
-	// Steps returns the steps that wait for a person of a caller's sessions, and of those in workspaces
-	// of attempts; nil means that there are none.
+	// Steps returns the steps that wait for a person in a caller's sessions and in the workspaces of attempts. A nil
+	// function means no steps.
 	Steps FindSteps
-	// Attempt is set in the workspace of an attempt, to its id: every call is then one of its maker.
+	// Attempt is the id of the attempt in whose workspace the process is: every call then counts as its maker's. ""
+	// means that it's in none.
 	Attempt string
 	// Changed is called after the board was opened or a task changed; it must not block. May be nil.
 	Changed func()

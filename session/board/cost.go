@@ -13,8 +13,8 @@ import (
 	"deepwork/session/store"
 )
 
-// Cost is what the executions of a task or an attempt that have ended used, as their agents reported
-// it. What is not known is null, never 0.
+// Cost is what the ended executions of a task or an attempt used, as their agents reported it. Unknown amounts are
+// null, never 0.
 type Cost struct {
 	USD        *float64 `json:"usd" jsonschema:"cost in USD of those whose cost is known, or null"`
 	Executions int      `json:"executions" jsonschema:"executions that have ended, with reviews by executors"`
@@ -34,8 +34,8 @@ type ExecutionCost struct {
 	Turns  *int64   `json:"turns" jsonschema:"turns as the agent counts them, or null"`
 }
 
-// Cost returns what the executions of a task have used, or, if attempt is not "", those of one attempt
-// of it; nil before any has ended.
+// Cost returns what the executions of a task have used, or, if attempt isn't "", of one of its attempts; nil until one
+// has ended.
 func (v View) Cost(ctx context.Context, taskID, attempt string) (*Cost, error) {
 	sum, err := v.Spent(ctx, taskID, attempt)
 	if err != nil || sum.Executions == 0 {
@@ -147,7 +147,7 @@ func (b *Board) WithinBudget(ctx context.Context, who session.Caller, cfg *confi
 	return refusal
 }
 
-// HeldBack says why nothing that waits is started, nil if it may be.
+// HeldBack says why nothing that waits is started; nil means that it may be.
 func (b *Board) HeldBack(ctx context.Context, who session.Caller, cfg *config.Config) (*string, error) {
 	r, err := b.overBudget(ctx, cfg)
 	if err != nil || r == nil {

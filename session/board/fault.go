@@ -72,14 +72,14 @@ func Fault(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// Passing reports whether an error of the stores may pass without a change of what was asked for: their
-// database does not answer, or the disk is full.
+// Passing reports whether an error of the stores may go away if the same call is made again: their database doesn't
+// answer, or the disk is full.
 func Passing(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrPending) || errors.Is(err, task.ErrFull) || errors.Is(err, syscall.ENOSPC)
 }
 
-// Midway is an error of a call that may have changed something before: that the store does not answer
-// does not mean then that nothing has moved.
+// Midway is an error of a call that may already have changed something: if the store doesn't answer, that doesn't mean
+// that nothing has moved.
 func Midway(err error) error {
 	if !errors.Is(err, store.ErrUnavailable) {
 		return err

@@ -34,8 +34,8 @@ func (in Inputs) forTask(wf *job.Workflow) (json.RawMessage, error) {
 	return Stored(in.Of(values)), err
 }
 
-// Of returns those of the values that were given, as they were given, in the order of the workflow. Defaults are
-// those of the workflow as it is when it starts.
+// Of returns the values that were given, unchanged, in the workflow's order. Defaults are filled in when the workflow
+// starts.
 func (in Inputs) Of(checked machine.Outputs) (all machine.Outputs) {
 	for _, v := range checked {
 		if given, is := in[v.Key]; is {

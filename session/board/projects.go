@@ -65,7 +65,7 @@ func ProjectSpecs(root, top string, cfg *config.Config) []task.ProjectSpec {
 	return all
 }
 
-// RepoName returns a repository's name, also where the config gives none.
+// RepoName returns a repository's name, even if the config gives none.
 func RepoName(r config.Repo) string {
 	if r.Name != "" {
 		return r.Name

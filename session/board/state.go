@@ -32,7 +32,7 @@ const (
 // States are the values that an attempt or a run may have.
 var States = []State{Queued, Running, WaitingForYou, WaitingForLimit, Paused, Conflicted, Interrupted, Failed, Stopped, Completed, Merged}
 
-// Open reports whether what is in the state has not ended.
+// Open reports whether something in this state has yet to end.
 func (s State) Open() bool {
 	return s == Queued || s == Running || s == WaitingForYou || s == WaitingForLimit
 }

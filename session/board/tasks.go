@@ -84,8 +84,8 @@ func (b *Board) GetTask(ctx context.Context, who session.Caller, a TaskArgs) (*T
 	return &TaskReply{Task: *b.taskReply(s), Cost: cost}, nil
 }
 
-// Costs returns what the executions of tasks cost, by their ids, without those that no execution has ended
-// of and those that the caller does not see.
+// Costs returns what the executions of tasks cost, by the tasks' ids. It leaves out tasks without an ended execution,
+// and those that the caller doesn't see.
 func (b *Board) Costs(ctx context.Context, who session.Caller, ids []string) (map[string]*Cost, error) {
 	v, _, err := b.View(ctx, who)
 	if err != nil {
@@ -235,8 +235,8 @@ func checkDependencies(given []string) ([]string, error) {
 	return ids, nil
 }
 
-// CheckWorkflow returns the workflow of these names, nil if there are none or workflows are not checked. It
-// refuses an incomplete or unknown one.
+// CheckWorkflow returns the workflow with these names, or nil if none are given or workflows aren't checked. It refuses
+// an incomplete or unknown one.
 func (b *Board) CheckWorkflow(ctx context.Context, job, workflow *string) (*job.Workflow, error) {
 	hasJob, hasWorkflow := job != nil && *job != "", workflow != nil && *workflow != ""
 	switch {

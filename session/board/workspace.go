@@ -25,7 +25,7 @@ type Workspace struct {
 	ByPath  bool // the folder says so: it is below the state of the project
 
 	root      string
-	project   *state.Folder // without a place if there is a fault
+	project   *state.Folder // without a place if there is an error
 	fault     error         // why the state of the project cannot be opened
 	apart     bool          // the environment names a project in a store that machines share
 	confirmed atomic.Bool
@@ -51,8 +51,8 @@ func FindWorkspace(root string, getenv func(string) string) *Workspace {
 	return w
 }
 
-// State returns the state of the attempt's project. With the error, which says why it cannot be opened here,
-// it is one that has no place.
+// State returns the state of the attempt's project. If it can't be opened here, the error says why, and the state has
+// no place.
 func (w *Workspace) State() (*state.Folder, error) { return w.project, w.fault }
 
 // ByAgent reports whether an agent of an attempt started this process, as its environment says.

@@ -73,8 +73,8 @@ func (t Tree) Outside() bool {
 	}
 }
 
-// Free returns the name of a branch that Make can make: the given one, or that with a number. Those in taken,
-// to which it adds, are used.
+// Free returns the name of a branch that Make can make: the given one, or one with a number added. Those in taken, to
+// which it adds, are used.
 func (t Tree) Free(ctx context.Context, name string, checkout bool, taken map[string]bool) (free string, err error) {
 	out, err := t.run(ctx, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/"+name+"*")
 	if err != nil {

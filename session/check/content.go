@@ -141,7 +141,7 @@ func (t *tree) write(w io.Writer, patterns []string) {
 	}
 }
 
-// Key identifies a check among those of its step.
+// Key identifies a check among its step's.
 func Key(k *job.StepCheck) string { return "check/" + k.Name }
 
 // Digest returns the digest of what a check is about: a result counts for it alone.
@@ -227,7 +227,7 @@ func Protect(ctx context.Context, root string, checks []job.StepCheck) (*machine
 	return p, err
 }
 
-// Changed returns how the files that a step protects differ from those of its beginning.
+// Changed returns how the files that a step protects have changed since it began.
 func Changed(ctx context.Context, root string, was *machine.Protected) (all []string, err error) {
 	if root, err = filepath.EvalSymlinks(root); err != nil {
 		return nil, err

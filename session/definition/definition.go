@@ -150,7 +150,7 @@ func fits(def *machine.Definition, entry job.Entry, texts machine.Instructions) 
 		With("steps", []string(entry)).With("bytes", total).With("max", MaxEntryBytes).Because(why)
 }
 
-// KeptTexts returns those stored when the entry began.
+// KeptTexts returns the texts that were stored when the entry began.
 func (d *Store) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.Instructions, error) {
 	def, err := d.Kept(ref)
 	if err != nil {
@@ -159,8 +159,8 @@ func (d *Store) KeptTexts(ref machine.DefinitionRef, entry job.Entry) (machine.I
 	return def.KeptTexts(entry)
 }
 
-// CheckSchemas refuses a workflow whose outputs have schemas that cannot be used: a session keeps those that it
-// begins with.
+// CheckSchemas refuses a workflow whose outputs have schemas that cannot be used: a session keeps its schemas from its
+// beginning.
 func (d *Store) CheckSchemas(def *machine.Definition) error {
 	for _, id := range slices.Concat(def.Workflow.Entries...) {
 		for _, o := range def.Job.Step(id).Outputs {
@@ -173,8 +173,8 @@ func (d *Store) CheckSchemas(def *machine.Definition) error {
 	return nil
 }
 
-// Keep returns the definition with the reference to it with these texts. If it is not stored, it has the
-// Data to be stored.
+// Keep returns the definition with a reference to its version with these texts. If that isn't stored yet, the result
+// has the Data to store.
 func (d *Store) Keep(def *machine.Definition, texts machine.Instructions) (*machine.Definition, error) {
 	if def.Kept || (def.Ref.Hash != "" && d.have(def.Ref.Hash, texts)) {
 		return def, nil

@@ -56,8 +56,8 @@ type folder struct {
 
 func (f *folder) Close() error { return errors.Join(f.self.Close(), f.Root.Close()) }
 
-// RootOf returns the folder of a session's files here: the process's own, though the checkout may have another
-// path where the session began, or that of the session, about which a command asks.
+// RootOf returns the folder of a session's files here: the process's own (the checkout may have had another path where
+// the session began) or, for a command that asks about the session, the session's.
 func (x *Files) RootOf(row store.Session) string {
 	if row.AttemptID == x.Attempt && x.Place != nil {
 		return x.Own.Root
@@ -65,8 +65,7 @@ func (x *Files) RootOf(row store.Session) string {
 	return row.Root
 }
 
-// Write exports a state that is stored. If it cannot, that is logged once and refuses nothing, since the
-// session has moved.
+// Write exports a stored state. A failure is logged once and refuses nothing, since the session has moved.
 func (x *Files) Write(row store.Session, s *machine.State) {
 	x.writeOver(row, s, s.Revision)
 }

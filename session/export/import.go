@@ -66,8 +66,7 @@ func (m *Importer) All() ([]string, error) {
 	return names, err
 }
 
-// Examine reads files and says what would be imported. It writes nothing. The error is that
-// of the store.
+// Examine reads files and says what would be imported. It writes nothing. The error is the store's.
 func (m *Importer) Examine(ctx context.Context, paths []string) (all []*Import, err error) {
 	if _, err := m.Records.List(ctx, store.SessionQuery{Limit: 1}); err != nil {
 		return nil, err
@@ -131,7 +130,7 @@ func (m *Importer) read(path string) ([]byte, error) {
 	return data, err
 }
 
-// Decode decodes the export of a session, which anybody may have edited, and validates it.
+// Decode decodes and validates the export of a session, which anybody may have edited.
 func Decode(data []byte) (*machine.State, error) {
 	var head struct {
 		SessionID string `json:"session_id"`

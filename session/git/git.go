@@ -98,8 +98,8 @@ var reading = []string{
 	"rev-list", "rev-parse", "show", "show-ref",
 }
 
-// Bound lists the variables that make git work on a repository other than that of its working
-// directory. A program has them if it was started by git.
+// Bound lists the variables that make git work on another repository than its working directory's. A program has them
+// if git has started it.
 var Bound = []string{
 	"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY",
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_IMPLICIT_WORK_TREE",
@@ -276,7 +276,7 @@ func known(said, dir string) string {
 	return ""
 }
 
-// NotFetched reports whether git failed since a partial clone lacks objects.
+// NotFetched reports whether git failed because a partial clone lacks objects.
 func NotFetched(err error) bool {
 	return Said(err, "lazy fetching disabled") || Said(err, "from promisor remote")
 }

@@ -165,8 +165,7 @@ func landedAs(ctx context.Context, e *attempt.Engine, b board.View, id string) (
 	return "", nil
 }
 
-// Rebase repeats the commits of an attempt on its target branches as they are now. If that has
-// conflicts, it does as Merge.
+// Rebase repeats the commits of an attempt on its target branches as they are now. It treats conflicts as Merge does.
 func Rebase(ctx context.Context, e *attempt.Engine, who session.Caller, a BranchArgs) (*Reply, error) {
 	reply, err := eachRepo(ctx, e, who, a.Target, a.RepoID, func(k *worktree.Keeper, l worktree.Landing, r *Repo) error {
 		done, err := k.Rebase(ctx, l)
@@ -268,7 +267,7 @@ func Push(ctx context.Context, e *attempt.Engine, who session.Caller, a PushArgs
 	return reply, nil
 }
 
-// ChangeTarget sets the branch that an attempt is for: it is compared with it, and merged into it.
+// ChangeTarget sets the branch that an attempt is compared with and merged into.
 func ChangeTarget(ctx context.Context, e *attempt.Engine, who session.Caller, a TargetArgs) (*Reply, error) {
 	b, at, err := settled(ctx, e, who, a.Target, a.RepoID)
 	if err != nil {

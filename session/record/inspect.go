@@ -34,8 +34,8 @@ type keptDefinition struct {
 	err error
 }
 
-// Inspect checks sessions: their states, definitions, the consistency of steps, times, parents and replies, and
-// their exports. It writes nothing and may run beside servers; it blocks for the disk. The error is that of ctx.
+// Inspect checks sessions: their states, definitions, the consistency of steps, times, parents and replies, and their
+// exports. It writes nothing and may run while servers do; it blocks for the disk. The error is ctx's.
 func (r *Store) Inspect(ctx context.Context, all []store.Session, i *Inspection) error {
 	i.store, i.definitions, i.sessions, i.started = r, map[string]keptDefinition{}, map[string]*machine.State{}, map[Request]string{}
 	for _, row := range all {
@@ -54,13 +54,13 @@ func (r *Store) Inspect(ctx context.Context, all []store.Session, i *Inspection)
 	return nil
 }
 
-// Found reports whether a session was there, and whether it could be read.
+// Found reports whether a session exists, and whether it could be read.
 func (i *Inspection) Found(id string) (there, readable bool) {
 	s, there := i.sessions[id]
 	return there, s != nil
 }
 
-// Len returns how many sessions were there.
+// Len returns the number of sessions.
 func (i *Inspection) Len() int { return len(i.sessions) }
 
 // where returns where a session is, for messages.

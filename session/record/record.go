@@ -50,7 +50,7 @@ type Record struct {
 	Row   store.Session
 }
 
-// Timed bounds a call to the store. What was begun is finished, also if the caller has left.
+// Timed bounds a call to the store. What was begun is finished, even if the caller has left.
 func Timed(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
@@ -155,7 +155,7 @@ func partsOf(parts []machine.Part) []store.SessionPart {
 	})
 }
 
-// Defining returns what a transition stores of the definition that it uses.
+// Defining returns the part of a definition that a transition must store.
 func Defining(def *machine.Definition) *store.SessionWrite {
 	w := &store.SessionWrite{}
 	if def.Data != nil {
@@ -164,7 +164,7 @@ func Defining(def *machine.Definition) *store.SessionWrite {
 	return w
 }
 
-// RowOf returns the row of a state. Root, MovedBy and what never changes are those of the row before.
+// RowOf returns the row of a state. Root, MovedBy and what never changes come from the row before.
 func RowOf(row store.Session, s *machine.State) store.Session {
 	row.ID, row.Revision, row.Job, row.Workflow, row.Step, row.Status = s.SessionID, s.Revision, s.JobName, s.WorkflowName, s.CurrentStepID, string(s.Status)
 	row.Goal, row.Identity, row.AttemptID, row.StartedAt, row.UpdatedAt = s.Goal, s.Identity, s.AttemptID, s.StartedAt, s.UpdatedAt
@@ -273,8 +273,7 @@ func NotSaved(id string, err error) error {
 		"Session '%s' could not be saved, so nothing has moved: %v. Correct that and make the same call again.", id, err).With("session_id", id).Because(err)
 }
 
-// An OpenStep is a current step that no person has let go on. Whether it waits for one depends on the
-// settings.
+// An OpenStep is a current step that no person has let through. Whether it waits for one depends on the settings.
 type OpenStep struct {
 	ID      string    `json:"id"`
 	Began   time.Time `json:"began"`

@@ -59,7 +59,7 @@ func (s *Step) Agent() *board.RunStep {
 	return &s.Agents[0]
 }
 
-// Each calls do for each step of a tree, in order: those of nested workflows follow their step.
+// Each calls do for each step of a tree, in order; the steps of a nested workflow follow theirs.
 func (t *Tree) Each(do func(s *Step, depth int)) { t.each(do, 0) }
 
 func (t *Tree) each(do func(*Step, int), depth int) {
@@ -79,8 +79,8 @@ type Sessions interface {
 	Definition(*machine.State) (*machine.Definition, error)
 }
 
-// Look returns the view of a run as it is now, and sets the plan of r. last has what agents that run said
-// last, by execution.
+// Look returns the view of a run as it is now, and sets the plan of r. last has the last words of running agents, by
+// execution.
 func Look(ctx context.Context, r *board.RunReply, sessions Sessions, last map[string]string) *View {
 	v := &View{RunReply: r, Live: r.Open && r.State != board.Interrupted}
 	if r.SessionID == nil {
@@ -247,7 +247,7 @@ const (
 	lastMessages = 3
 )
 
-// LastSaid returns what the agents of a run that are at work said last, by execution.
+// LastSaid returns the last words of a run's agents that are at work, by execution.
 func LastSaid(ctx context.Context, engine *attempt.Engine, who session.Caller, r *board.RunReply) map[string]string {
 	last := map[string]string{}
 	for _, x := range r.Steps {

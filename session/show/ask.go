@@ -64,7 +64,7 @@ func terminal() (in, out *os.File, err error) {
 	return in, out, nil
 }
 
-// Page prints a text, with $PAGER or else less if that is there and the text is longer than the terminal.
+// Page prints a text, through $PAGER, else less, if the text is longer than the terminal.
 func (s *Screen) Page(ctx context.Context, text string) {
 	_, lines, is := TerminalSize(s.to)
 	words, err := config.SplitCommand(cmp.Or(strings.TrimSpace(s.getenv("PAGER")), "less"))

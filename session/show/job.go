@@ -23,8 +23,8 @@ func Takes(p job.Parameter) string {
 	return string(p.Type) + ", optional"
 }
 
-// Steps prints the inputs and forms of the workflows of a job and every step of it, even if the instructions of one
-// cannot be read; the error is of those.
+// Steps prints the inputs and forms of the workflows of a job and every step of it, even if some instructions can't be
+// read; the error is about those.
 func Steps(w io.Writer, j *job.Job, preview func(*job.Step) (*machine.StepInfo, error)) error {
 	for _, wf := range j.Workflows {
 		if len(wf.Inputs) == 0 {

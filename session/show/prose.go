@@ -12,8 +12,8 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// Pairs prints texts and what belongs to each, beside each other; what does not fit continues on lines of its
-// own. So does what belongs to a text that is wider than half of the screen.
+// Pairs prints texts in two columns; what doesn't fit continues on separate lines, as does the right text if the left
+// one is wider than half of the screen.
 func (s *Screen) Pairs(pairs [][2]string) {
 	left := 0
 	for _, p := range pairs {
@@ -67,7 +67,7 @@ func Wrap(long string, width int) string {
 // leastWrap is the width below which nothing is wrapped.
 const leastWrap = 20
 
-// Text prints a text after an indent, each of whose lines continues with two spaces more where the screen ends.
+// Text prints a text after an indent; a line that is longer than the screen continues with two more spaces.
 func (s *Screen) Text(indent, long string) {
 	var all strings.Builder
 	for line := range strings.SplitSeq(Plain(long), "\n") {
@@ -78,10 +78,10 @@ func (s *Screen) Text(indent, long string) {
 	s.styled(all.String())
 }
 
-// Prose prints a text whose lines are broken where the screen ends.
+// Prose prints a text, and breaks its lines where the screen ends.
 func (s *Screen) Prose(long string) { s.styled(Wrap(Plain(long), s.Width()) + "\n") }
 
-// Judge prints a line that ends with whether all is well, in a color for that.
+// Judge prints a line that ends with whether all is well, in color.
 func (s *Screen) Judge(line string, well bool, verdict string) {
 	style := good
 	if !well {
@@ -99,7 +99,7 @@ func (s *Screen) Fail(program, why string) {
 	s.styled(s.paint(bad, program+":") + " " + Plain(why) + "\n")
 }
 
-// Heading prints a title and what is said of it, which continues on lines of its own if the screen is narrow.
+// Heading prints a title and a remark, which gets separate lines if the screen is narrow.
 func (s *Screen) Heading(indent, title, about string) {
 	line := strings.TrimRight(indent+Inline(title)+" "+Inline(about), " ")
 	line = indent + IndentRest(Wrap(strings.TrimPrefix(line, indent), s.Width()-len(indent)-gap), indent+strings.Repeat(" ", gap))
@@ -178,7 +178,7 @@ func unseen(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// Inline is Plain for a text that is to stay on one line: a name or path, of which nothing is left out.
+// Inline is Plain for a text that must stay on one line, such as a name or path; nothing is left out.
 func Inline(text string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(Plain(strings.ReplaceAll(text, "\x1b", `\u001b`)))
 }

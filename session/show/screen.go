@@ -14,9 +14,9 @@ import (
 	"deepwork/session"
 )
 
-// A Screen is where a command prints for people: a terminal, or a file or pipe in its place. What is
-// written to it is made safe as Plain does: names and paths come from the authors of the project, goals
-// and notes from agents. Its methods may be called concurrently.
+// A Screen is where a command prints for people: a terminal, a file or a pipe. What is written to it is made safe as
+// Plain does: names and paths come from the authors of the project, goals and notes from agents. Its methods may be
+// called concurrently.
 type Screen struct {
 	to     io.Writer
 	getenv func(string) string

@@ -26,5 +26,5 @@ func TerminalSize(stream any) (columns, lines int, is bool) {
 	return int(size.Col), int(size.Row), true
 }
 
-// Apart makes a command a process group of its own, which the keys of the terminal do not reach.
+// Apart gives a command its own process group, which the terminal's keys don't reach.
 func Apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The states of a LongCall, which are those of a task of MCP. One that has ended does not change any more.
+// The states of a LongCall, which are those of an MCP task. A call that has ended doesn't change any more.
 const (
 	CallWorking   = "working"
 	CallCompleted = "completed"

@@ -97,8 +97,9 @@ type SessionPart struct {
 	Body     string // JSON
 }
 
-// JudgedPart is the kind of the part that has the texts of a hand-in which a person failed, until they pass one; its
-// key is the step's id. It is no part of the session's state, and is only read by Sessions.Judged.
+// JudgedPart is the kind of the part that has what a step hands in for a person to judge, and has handed in before; its
+// key is the step's id. It is no part of the session's state, is only read by Sessions.Judged, and is dropped when the
+// session ends.
 const JudgedPart = "judged"
 
 // A SessionRecord is a whole session.

@@ -53,6 +53,8 @@ type sessionActor struct {
 
 	branchMade bool // though the state says that it is due
 
+	kept *store.SessionPart // what the next transition stores with it, nil if nothing: see keepHandIn
+
 	begun *machine.Definition // with which the session began, once it is needed
 
 	reviews map[string]*review // those that run in this process, by step
@@ -176,6 +178,9 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	if w == nil {
 		w = &store.SessionWrite{}
 	}
+	if a.kept != nil {
+		w.Put = append(w.Put, *a.kept)
+	}
 	row := a.row
 	if by != nil {
 		row.MovedBy = *by
@@ -207,7 +212,7 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	case !written:
 		return errOvertaken
 	}
-	a.wrote = true
+	a.wrote, a.kept = true, nil
 	a.row = w.Session
 	a.become(next)
 	e.exports.Write(a.row, next)

@@ -114,8 +114,8 @@ type FinishArgs struct {
 	RequestID      *string         `json:"request_id" arg:"Any text, for retries"`
 
 	Merged bool `json:"-"` // by the leader of a run, which has merged the branch of an item
-	// Of is what this call waited for when it was made before; nil means that it is the first. Then it is about that
-	// session and step, and begins no review of other content, nor one whose try is void.
+	// Of is what an earlier call waited for that this one repeats; nil means that it's the first. A repetition is about
+	// that session and step; it begins no review of other content, and doesn't begin a void try again.
 	Of *machine.Going `json:"-"`
 }
 

@@ -61,8 +61,8 @@ type Options struct {
 	Logger  *slog.Logger  // default: discards
 	Stores  *store.Stores // of the project; the caller closes them after the engine
 
-	// Place is where this process runs, if the stores are shared with other machines; nil means that
-	// they are not, and nothing of it is recorded.
+	// Place is where this process runs, if the stores are shared with other machines; nil means that they aren't, and
+	// that no place is recorded.
 	Place *task.Place
 	// Attempt is the id of the attempt in whose workspace the engine is; "" outside.
 	Attempt string
@@ -86,8 +86,8 @@ type Options struct {
 	Now   func() time.Time // default time.Now
 }
 
-// An Engine serves the sessions of one project in this process: to agents those of its Root, to commands
-// and pages all.
+// An Engine serves the sessions of one project in this process: agents get those of its Root, commands and pages get
+// all.
 type Engine struct {
 	Options // with defaults applied
 

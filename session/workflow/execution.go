@@ -13,7 +13,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An Execution is the progress of a session, for callers outside of it: looking changes nothing.
+// An Execution is the progress of a session, for outside callers: looking changes nothing.
 type Execution struct {
 	SessionID    string
 	JobName      string
@@ -56,8 +56,8 @@ func (e *Engine) Children(ctx context.Context, identity string, parents map[stri
 	return all, err
 }
 
-// Defined returns a step by the definition of a session: that of the job or, if the job no longer has the
-// session's workflow, the one that was kept. A step that it does not have is an empty one.
+// Defined returns a step as the session's definition has it: the job's or, if the job no longer has the session's
+// workflow, the one that was kept. An unknown step is an empty one.
 func (e *Engine) Defined(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) {
 	def, err := e.definitions.Current(ctx, s, e.placeKey())
 	if err != nil {

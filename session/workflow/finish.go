@@ -56,12 +56,14 @@ type finishCall struct {
 	// change if the session has moved on meanwhile. "" at first.
 	step string
 	// joined is the digest of the outputs on whose verdict the call waits, or waited; "" at first.
-	joined  string
-	outputs machine.Outputs           // validated, with the files in folders
-	schemas map[string]*schema.Schema // of the step's outputs, by name
-	misfits string                    // what is wrong with the outputs by these schemas, or ""
-	subject *check.Subject            // what is judged of the step
-	notice  string                    // about a person's override that is not for these outputs, or ""
+	joined    string
+	outputs   machine.Outputs           // validated, with the files in folders
+	forPerson bool                      // a person judges the outputs, too
+	handedIn  *handedIn                 // the outputs, if so
+	schemas   map[string]*schema.Schema // of the step's outputs, by name
+	misfits   string                    // what is wrong with the outputs by these schemas, or ""
+	subject   *check.Subject            // what is judged of the step
+	notice    string                    // about a person's override that is not for these outputs, or ""
 }
 
 func (m *finishCall) receive(ctx context.Context, a *sessionActor) {
@@ -106,7 +108,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 			return nil, errOvertaken
 		}
 		m.step = st.ID
-		m.outputs, m.subject = c.expanded, a.subject(c)
+		m.outputs, m.subject, m.forPerson = c.expanded, a.subject(c), len(st.ReviewsBy(true)) > 0
 		if m.args.Of != nil {
 			if f, err := a.goingOn(ctx, c); f != nil || err != nil {
 				return f, err

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -33,17 +32,18 @@ type HandIn struct {
 	Folder                          string // the files are in
 	Reviews                         []job.Review
 	Files                           []HandedFile
-	Gone                            []string // names of what an earlier hand-in had, if a person failed one
+	Judged                          bool     // a person has failed the hand-in that the diffs are to; else nobody need have seen it
+	Gone                            []string // names of what that hand-in had, and this one lacks
 }
 
-// A HandedFile is an output for a person to read. What an agent wrote is as it was: who shows it makes it safe.
+// A HandedFile is an output for a person to read. What an agent wrote is unchanged: code that shows it makes it safe.
 type HandedFile struct {
 	machine.FileHash
 	Full string // the absolute path; "" for a text
 	Kind FileKind
 	Text string // "" if it is not shown; Note says why
-	Old  bool   // it is as it was when a person failed it
-	Diff string // unified, to the hand-in that a person failed last; "" if there was none or nothing has changed
+	Old  bool   // it is as it was in the earlier hand-in
+	Diff string // unified, to the earlier hand-in; "" if there was none or nothing has changed
 	Note string // about the content or the diff
 }
 
@@ -59,14 +59,15 @@ const (
 	BinaryFile   FileKind = "binary"
 )
 
-// The bounds of what is shown, and kept for a diff, of a hand-in, in bytes. An image may be larger than other files.
+// The most bytes of a hand-in that are shown, and kept for a diff. An image may be larger than other files.
 const (
 	maxHandedText  = 256 << 10
 	maxHandedTexts = 4 << 20 // of a step
 	MaxHandedImage = 5 << 20
 )
 
-// HandIn returns what a step of a session waits for a person to judge. Its error is that of machine.State.ToAnswer.
+// HandIn returns what a step of a session waits for a person to judge, with the differences from the hand-in that a
+// person failed last or, if none was, from the last one. It returns the errors of machine.State.ToAnswer.
 func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error) {
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
@@ -87,17 +88,26 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 	if q.Notes != nil {
 		h.Notes = *q.Notes
 	}
-	earlier := r.State.Progress(stepID).LastByPerson()
-	texts, err := e.judgedTexts(ctx, id, stepID, earlier)
+	kept, err := e.keptHandIns(ctx, id, stepID)
 	if err != nil {
 		return nil, err
 	}
+	var earlier *handedIn
+	if kept.Newest.is(q.Files) {
+		earlier = kept.Earlier
+	}
+	texts, err := earlier.texts()
+	if err != nil {
+		return nil, fmt.Errorf("reading what step %s of session %s handed in before: %w", stepID, id, err)
+	}
+	failed := r.State.Progress(stepID).LastByPerson()
+	h.Judged = failed != nil && earlier.is(failed.Files)
 	room := maxHandedTexts
 	for _, f := range q.Files {
 		file := readHanded(h.Folder, q.Outputs, f, room)
 		room -= len(file.Text)
 		if earlier != nil {
-			file.compare(earlier, texts)
+			file.compare(earlier.Files, texts, h.Since())
 		}
 		h.Files = append(h.Files, file)
 	}
@@ -168,30 +178,35 @@ func sizeOf(root, path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// compare fills in the diff to what a person failed.
-func (h *HandedFile) compare(earlier *machine.Attempt, texts map[string]string) {
-	i := slices.IndexFunc(earlier.Files, h.Same)
+// Since names the hand-in that the diffs are to.
+func (h *HandIn) Since() string {
+	if h.Judged {
+		return "last review"
+	}
+	return "last hand-in"
+}
+
+// compare fills in the diff to an earlier hand-in.
+func (h *HandedFile) compare(earlier []machine.FileHash, texts map[string]string, since string) {
+	i := slices.IndexFunc(earlier, h.Same)
 	if h.Text == "" {
 		return
 	}
 	if i < 0 {
-		h.Note = "It is new since the last review."
+		h.Note = "It is new since the " + since + "."
 		return
 	}
-	was := earlier.Files[i]
-	if was.SHA256 == h.SHA256 {
-		h.Note, h.Old = "It is as it was at the last review.", true
+	was := earlier[i].SHA256
+	if was == h.SHA256 {
+		h.Note, h.Old = "It is as it was at the "+since+".", true
 		return
 	}
-	old, kept := texts[was.SHA256]
-	if v, _ := earlier.Outputs.Get(was.Output); was.Output != "" && v.Text != nil {
-		old, kept = seen(*v.Text), true
-	}
+	old, kept := texts[was]
 	if !kept {
-		h.Note = "What has changed since the last review is not known: the file was too large to keep, or not text."
+		h.Note = "What has changed since the " + since + " is not known: the file was too large to keep, or not text."
 		return
 	}
-	_, text, _ := strings.Cut(string(diff.Diff("last review", []byte(old), "now", []byte(h.Text))), "\n")
+	_, text, _ := strings.Cut(string(diff.Diff(since, []byte(old), "now", []byte(h.Text))), "\n")
 	h.Diff = text
 }
 
@@ -222,16 +237,29 @@ func hash(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keptTexts returns the texts of a hand-in that a person fails, for the diff to the next one: a part of its session.
-// What is not text, too large, or not as it was handed in is left out.
-func keptTexts(root string, stepID string, q *machine.Question) (store.SessionPart, error) {
+// handIns are those of a step that are kept, as a part of its session: the newest one, and the one that a person
+// compares with it.
+type handIns struct {
+	Newest  *handedIn `json:"newest"`
+	Earlier *handedIn `json:"earlier"`
+}
+
+// A handedIn is what was handed in, with its texts by their hashes: JSON, compressed.
+type handedIn struct {
+	Files []machine.FileHash `json:"files"`
+	Texts []byte             `json:"texts"`
+}
+
+// is reports whether these files were handed in, with this content. h may be nil.
+func (h *handedIn) is(files []machine.FileHash) bool { return h != nil && slices.Equal(h.Files, files) }
+
+// packHandIn returns files for a later diff. What is not text, too large, or not as it was hashed is left out.
+func packHandIn(root string, outputs machine.Outputs, files []machine.FileHash) (*handedIn, error) {
 	texts, room := map[string]string{}, maxHandedTexts
-	for _, f := range q.Files {
-		if f.Output == "" { // a text is in the session
-			if h := readHanded(root, q.Outputs, f, room); h.Text != "" {
-				texts[f.SHA256] = h.Text
-				room -= len(h.Text)
-			}
+	for _, f := range files {
+		if h := readHanded(root, outputs, f, room); h.Text != "" {
+			texts[f.SHA256] = h.Text
+			room -= len(h.Text)
 		}
 	}
 	var b bytes.Buffer
@@ -240,34 +268,47 @@ func keptTexts(root string, stepID string, q *machine.Question) (store.SessionPa
 	if err == nil {
 		err = z.Close()
 	}
-	if err != nil {
-		return store.SessionPart{}, fmt.Errorf("keeping the outputs of step %s: %w", stepID, err)
-	}
-	body, err := json.Marshal(b.Bytes())
-	return store.SessionPart{Kind: store.JudgedPart, Key: stepID, Body: string(body)}, err
+	return &handedIn{files, b.Bytes()}, err
 }
 
-// judgedTexts returns the texts of the hand-in of a step that a person failed last, by their hashes. earlier may be nil.
-func (e *Engine) judgedTexts(ctx context.Context, id, stepID string, earlier *machine.Attempt) (texts map[string]string, err error) {
-	if earlier == nil {
+// texts returns the texts by their hashes. h may be nil.
+func (h *handedIn) texts() (texts map[string]string, err error) {
+	if h == nil {
 		return nil, nil
 	}
-	body, err := e.records.Judged(ctx, id, stepID)
-	if err != nil || body == "" {
-		return nil, err
-	}
-	var packed []byte
-	var z *gzip.Reader
-	if err = json.Unmarshal([]byte(body), &packed); err == nil {
-		z, err = gzip.NewReader(bytes.NewReader(packed))
-	}
+	z, err := gzip.NewReader(bytes.NewReader(h.Texts))
 	if err == nil {
 		err = json.NewDecoder(io.LimitReader(z, 8*maxHandedTexts)).Decode(&texts)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the outputs of step %s of session %s that a person judged: %w", stepID, id, err)
+	return texts, err
+}
+
+// keptHandIns returns the hand-ins of a step that are kept.
+func (e *Engine) keptHandIns(ctx context.Context, id, stepID string) (kept handIns, err error) {
+	body, err := e.records.Judged(ctx, id, stepID)
+	if err == nil && body != "" {
+		err = json.Unmarshal([]byte(body), &kept)
 	}
-	return texts, nil
+	if err != nil {
+		err = fmt.Errorf("reading the earlier outputs of step %s of session %s: %w", stepID, id, err)
+	}
+	return kept, err
+}
+
+// keepHandIn has the next transition store what a call hands in that a person judges, if it is not the newest. The
+// earlier one stays if a person has failed it and has not seen what was handed in since.
+func (a *sessionActor) keepHandIn(ctx context.Context, stepID string, h *handedIn) error {
+	kept, err := a.engine.keptHandIns(ctx, a.id, stepID)
+	if err != nil || kept.Newest.is(h.Files) {
+		return err
+	}
+	if failed := a.state.Progress(stepID).LastByPerson(); failed == nil || !kept.Earlier.is(failed.Files) {
+		kept.Earlier = kept.Newest
+	}
+	kept.Newest = h
+	body, err := json.Marshal(kept)
+	a.kept = &store.SessionPart{Kind: store.JudgedPart, Key: stepID, Body: string(body)}
+	return err
 }
 
 // The bounds of what a client shows of a hand-in, in characters and lines.
@@ -290,9 +331,9 @@ func (h *HandIn) Brief() string {
 	b.WriteString("Outputs:\n")
 	for _, f := range h.Files {
 		fmt.Fprintf(&b, "- %s\n", strings.TrimSpace(f.Name()+" "+f.Note))
-		text := cmp.Or(f.Diff, f.Text)
-		if f.Old {
-			text = ""
+		text := f.Text
+		if h.Judged && (f.Old || f.Diff != "") {
+			text = f.Diff
 		}
 		lines := strings.SplitAfterN(text, "\n", maxBriefLines+1)
 		if len(lines) > maxBriefLines {

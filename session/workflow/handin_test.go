@@ -1,10 +1,12 @@
 package workflow
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -13,8 +15,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// A person sees what was handed in, what has changed since they failed it, and nothing that was not handed in. What is
-// kept for that is kept from their fail to their pass.
+// A person sees what was handed in, what has changed since they failed it, and nothing that was not handed in.
 func TestWhatAPersonJudges(t *testing.T) {
 	p := newProject(t)
 	p.reviewedJob()
@@ -32,7 +33,6 @@ func TestWhatAPersonJudges(t *testing.T) {
 		}
 		return all
 	}
-	kept := func() string { return testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t) }
 	answer := func(passed bool) {
 		t.Helper()
 		testkit.Must(t, p.atTerminal(id, "one", p.record(id).Progress("one").Question.Digest, passed, "Again"))
@@ -68,10 +68,9 @@ func TestWhatAPersonJudges(t *testing.T) {
 	}
 	testkit.Must(t, os.Remove(filepath.Join(p.root, "same.json")))
 	p.write("same.json", "{}")
-	testkit.Equal(t, kept(), "", "before an answer")
 	answer(false)
-	n := len(kept())
-	testkit.True(t, n != 0 && n <= 1000, "%d bytes are kept", n)
+	n := len(testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t))
+	testkit.True(t, n != 0 && n <= 3000, "%d bytes are kept", n)
 
 	p.write("a.md", "one\nthree\n")
 	p.write("c.bin", "text now")
@@ -89,8 +88,49 @@ func TestWhatAPersonJudges(t *testing.T) {
 		t.Errorf("in short: %s", brief)
 	}
 	answer(true)
-	testkit.Equal(t, kept(), "", "after a pass")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":["a.md","same.json","c.bin","new.md"]}}`).Status, machine.NextStep, "the agent's call")
+}
+
+// The changes are to the hand-in that a person failed last; if nobody did, to the last one, whoever refused it, beside
+// the whole content. What is kept for that is dropped when the session ends.
+func TestWhatAHandInIsComparedWith(t *testing.T) {
+	p := newProject(t)
+	p.personJob(bothStep)
+	srv, rev := p.reviewed()
+	rev.how.Store(&Reviewing{External: true, MaxAttempts: 9, ReplyWithin: time.Minute})
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	handIn := func(text string) *machine.FinishReply {
+		t.Helper()
+		p.write("r.md", text+"\n")
+		return p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	}
+	shows := func(text, since, diff string) {
+		t.Helper()
+		waits(t, handIn(text))
+		h := testkit.Get(srv.HandIn(ctx, id, "one")).Must(t)
+		testkit.Equal(t, h.Since(), since, text)
+		testkit.Equal(t, h.Files[0].Diff, diff, text)
+		testkit.Equal(t, strings.Contains(h.Brief(), "| "+text), !h.Judged, "the content, in short")
+	}
+	answer := func(step string, passed bool) {
+		t.Helper()
+		testkit.Must(t, p.atTerminal(id, step, p.record(id).Progress(step).Question.Digest, passed, "Again"))
+	}
+	const from = "--- last %s\n+++ now\n@@ -1,1 +1,1 @@\n-%s\n+%s\n"
+	handIn("CONTENT OF bad.md")
+	shows("second", "last hand-in", fmt.Sprintf(from, "hand-in", "CONTENT OF bad.md", "second"))
+	shows("third", "last hand-in", fmt.Sprintf(from, "hand-in", "second", "third"))
+	answer("one", false)
+	handIn("third")
+	handIn("CONTENT OF worse.md")
+	shows("fifth", "last review", fmt.Sprintf(from, "review", "third", "fifth"))
+	answer("one", true)
+	testkit.Equal(t, handIn("fifth").Status, machine.NextStep, "the agent's call")
+	testkit.Must(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err())
+	shows("sixth", "last hand-in", fmt.Sprintf(from, "hand-in", "fifth", "sixth"))
+	testkit.Must(t, srv.AbortFor(ctx, id, "enough"))
+	testkit.Equal(t, testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t), "", "what is kept of a session that has ended")
 }
 
 // What a client shows is bounded, however much was handed in.

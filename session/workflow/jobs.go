@@ -139,9 +139,9 @@ func encodeList[T any](all []T, most int, encode func(T) any) (json.RawMessage, 
 	return append(out, ']'), len(all), nil
 }
 
-// CheckWorkflow returns the workflow of exactly these names in the job folders. Its error, a
-// ToolError, lists the available ones; for a name by which start_workflow would also find
-// it, such as that of the job's folder, it gives the one in the job.
+// CheckWorkflow returns the workflow with exactly these names in the job folders. Its error, a ToolError, lists the
+// available ones; for a name by which start_workflow would also find it, such as that of the job's folder, it gives the
+// one in the job.
 func CheckWorkflow(ctx context.Context, jobs *catalog.Catalog, jobName, workflowName string) (*job.Workflow, error) {
 	j, err := findJob(ctx, jobs, jobName)
 	if err != nil {

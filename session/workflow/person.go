@@ -22,8 +22,7 @@ import (
 // A decision is a person's answer about the outputs of a step with a digest.
 type decision struct {
 	Step, Digest string
-	Answer       machine.Answer     // its time, set once, tells it from others
-	kept         *store.SessionPart // the texts that it is about, if it fails them
+	Answer       machine.Answer // its time, set once, tells it from others
 }
 
 // approve finishes a step, whose other reviews are done or overridden as the evidence says. If it has
@@ -85,19 +84,12 @@ func (a *sessionActor) decide(d decision) error {
 	if err != nil {
 		return err
 	}
-	w := &store.SessionWrite{}
-	switch {
-	case d.kept != nil:
-		w.Put = []store.SessionPart{*d.kept}
-	case d.Answer.Passed && a.state.Progress(d.Step).LastByPerson() != nil:
-		w.Gone = []store.SessionPart{{Kind: store.JudgedPart, Key: d.Step}}
-	}
-	return a.commit(nil, next, w)
+	return a.commit(nil, next, nil)
 }
 
-// AsHandedIn returns why a person cannot decide about outputs of a step, or nil: it does not wait for
-// one, other outputs than those with the digest were handed in since, or its files are no longer what the agent
-// handed in. root is where the session works; digest is "" before the outputs are shown.
+// AsHandedIn returns why a person can't decide about the outputs of a step, or nil: the step doesn't wait for a person,
+// other outputs were handed in since, or the files are no longer what the agent handed in. root is where the session
+// works; digest is "" before the outputs are shown.
 func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, digest string) error {
 	q, err := s.ToAnswer(stepID, digest)
 	if err != nil {
@@ -113,8 +105,8 @@ func AsHandedIn(ctx context.Context, root string, s *machine.State, stepID, dige
 	return nil
 }
 
-// Changed returns the files of a question that are no longer as they were handed in, quoted. root is where
-// the session works.
+// Changed returns the files of a question, quoted, that have changed since they were handed in. root is where the
+// session works.
 func Changed(ctx context.Context, root string, q *machine.Question) (changed []string, err error) {
 	var paths []string
 	for _, f := range q.Files {
@@ -226,23 +218,15 @@ func (e *Engine) ReviewFor(ctx context.Context, id, stepID, digest string, answe
 	if err != nil {
 		return err
 	}
-	root := e.exports.RootOf(r.Row)
-	if err := AsHandedIn(ctx, root, r.State, stepID, digest); err != nil {
+	if err := AsHandedIn(ctx, e.exports.RootOf(r.Row), r.State, stepID, digest); err != nil {
 		return err
 	}
 	d := decision{Step: stepID, Digest: digest, Answer: answer}
-	if !answer.Passed {
-		part, err := keptTexts(r.State.RootOf(root, stepID), stepID, r.State.Progress(stepID).Question)
-		if err != nil {
-			return err
-		}
-		d.kept = &part
-	}
 	return e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error { return a.decide(d) })
 }
 
-// HandInAgain hands in the outputs of a step that waits for a person as they are now, for a person who has edited them:
-// they are asked about those. An agent has to do that if anything else judges the outputs, too, or works elsewhere.
+// HandInAgain hands in the current outputs of a step that waits for a person, for a person who has edited them: they're
+// then asked about those. An agent has to do that if anything else judges the outputs, too, or works elsewhere.
 func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 	r, err := e.records.Read(ctx, id, nil)
 	if err != nil {
@@ -339,8 +323,8 @@ func (e *Engine) awaitingBy(ctx context.Context) (Reviewing, error) {
 	return how, err
 }
 
-// Awaiting returns the steps that wait for a person, of a caller's active sessions in the project, all if it is
-// the owner, and of those of attempts.
+// Awaiting returns the steps that wait for a person: those of the caller's active sessions in the project (of all
+// sessions, if it's the owner), and those of attempts.
 func (e *Engine) Awaiting(ctx context.Context, who session.Caller, attempts []string) (all []session.AwaitingStep, err error) {
 	how, err := e.awaitingBy(ctx)
 	if err != nil {

@@ -77,6 +77,9 @@ func (a *sessionActor) hash(m *finishCall) {
 		if err == nil {
 			m.misfits, err = misfits(a.engine.ctx, m.subject.Root, m.outputs, m.schemas, content.Outputs)
 		}
+		if err == nil && m.forPerson {
+			m.handedIn, err = packHandIn(m.subject.Root, m.outputs, machine.FileHashes(m.outputs, content.Outputs))
+		}
 		if told := a.tell(m.decideOn(content, err)); told != nil {
 			m.reply.Fail(told)
 		}
@@ -126,6 +129,11 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	}
 	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)), checked...)
 	c.digest = digest
+	if m.handedIn.is(c.files) {
+		if err := a.keepHandIn(ctx, stepID, m.handedIn); err != nil {
+			return nil, err
+		}
+	}
 	if next := a.state.Unask(stepID, digest, a.engine.now()); next != a.state {
 		if err := a.commit(m.MovedBy, next, nil); err != nil {
 			return nil, err

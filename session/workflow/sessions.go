@@ -47,7 +47,7 @@ func (e *Engine) infos(ctx context.Context, q store.SessionQuery) ([]SessionInfo
 	return out, nil
 }
 
-// Info returns one session, as List does. Its error is session.Error unknown_session if there is none.
+// Info returns one session, as List does. Its error for an unknown id is the session.Error unknown_session.
 func (e *Engine) Info(ctx context.Context, id string) (*SessionInfo, error) {
 	if err := checkSessionID(id); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (e *Engine) Read(ctx context.Context, id string) (*machine.State, error) {
 	return r.State, nil
 }
 
-// Importer returns what makes sessions of files. The engine needs a catalog.
+// Importer returns an Importer, which turns files into sessions. The engine needs a catalog.
 func (e *Engine) Importer() *export.Importer {
 	return &export.Importer{Folder: e.State, Records: e.records, Definitions: e.definitions, Files: e.exports, Place: e.Place, Now: e.now, Enter: e.enter}
 }

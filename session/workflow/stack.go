@@ -118,8 +118,8 @@ func (c *Conn) Stack() []machine.StackEntry {
 	return []machine.StackEntry{}
 }
 
-// StackOf returns the stack for a call with this session_id, bottom first: that of the connection as it was
-// last read or, without one, the session and what it is nested in. nil means no session_id.
+// StackOf returns the stack for a call with this session_id, bottom first: the connection's as it was last read or,
+// without a connection, the session and what it is nested in. nil means no session_id.
 func (c *Conn) StackOf(ctx context.Context, sessionID *string) []machine.StackEntry {
 	if sessionID == nil || !c.stateless {
 		return c.Stack()

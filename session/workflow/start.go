@@ -30,8 +30,8 @@ type StartArgs struct {
 	SessionID       *string                        `json:"session_id" arg:"Another name of parent_session_id" unlisted:"true"` // that agents give it, as the other tools do
 	RequestID       *string                        `json:"request_id" arg:"Any text, for retries"`
 
-	// Root starts a session without a parent, whatever is on the stack: one ordered from outside,
-	// which others continue. Nobody counts as working on it yet.
+	// Root starts a session without a parent, whatever is on the stack: it was ordered from outside, and others
+	// continue it. Nobody counts as working on it yet.
 	Root bool `json:"-"`
 	// Isolated is for runs, which give items worktrees of their own: see machine.State.
 	Isolated bool `json:"-"`

@@ -49,7 +49,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	if err != nil {
 		return nil, err
 	}
-	how, _ := a.reviewing(ctx) // a config with faults is no reason not to say where the session is
+	how, _ := a.reviewing(ctx) // a config with errors is no reason not to say where the session is
 	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
 		r := a.reading(def, entry, shown, pending, texts, running, how.MaxAttempts)

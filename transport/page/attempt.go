@@ -91,7 +91,7 @@ func (p *attemptPage) any(is func(attempt.AttemptRepo) bool) bool {
 // Done reports whether no agent goes on with it: it is a run that is complete.
 func (p *attemptPage) Done() bool { return p.Run != nil && p.Run.Complete() }
 
-// InPlace reports whether it is a run in the project's own folder, which has no diff of its own.
+// InPlace reports whether it's a run in the project's own folder, so that there's no diff.
 func (p *attemptPage) InPlace() bool { return p.Run != nil && p.Run.Kept.InPlace }
 
 // onAttempt returns the target that the URL of a request names.
@@ -200,7 +200,11 @@ func integrate[A any](s *Site, do func(context.Context, *attempt.Engine, session
 	act := call(func(ctx context.Context, who session.Caller, args A) (*merge.Reply, error) {
 		return do(ctx, s.Board, who, args)
 	}, nil, func(who session.Caller, r *http.Request, done *merge.Reply) string {
-		return s.said(who, sameTab(r), outcome(who, done))
+		next := sameTab(r)
+		if done.TaskDone { // so the page Now has the next one
+			next = back(r, next)
+		}
+		return s.said(who, next, outcome(who, done))
 	})
 	return func(ctx context.Context, who session.Caller, r *http.Request) (string, error) {
 		defer s.Touch(store.AttemptChanged + ":" + r.PathValue("attempt_id"))

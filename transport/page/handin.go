@@ -28,9 +28,11 @@ type handedFile struct {
 	workflow.HandedFile
 	Image    string        // the URL of an image
 	Rendered template.HTML // of Markdown
-	Changes  []handedLine  // to what a person failed
-	Lines    []handedLine  // the content
-	Cut      bool          // lines are left out
+	Since    string        // the hand-in that the changes are to: see workflow.HandIn
+	Judged   bool          // a person failed that
+	Changes  []handedLine
+	Lines    []handedLine // the content
+	Cut      bool         // lines are left out
 }
 
 // A handedLine is a line of a file, or of its changes. Old and New are its numbers, 0 on a side that lacks it.
@@ -68,7 +70,7 @@ func (p *sessionPage) showHandIns(ctx context.Context) {
 // show fills in the files that a person is asked about, in about so many bytes, and returns how many they take.
 func (a *answerForm) show(h *workflow.HandIn, id, stepID string, room int) (size int) {
 	for _, f := range h.Files {
-		shown := handedFile{HandedFile: f}
+		shown := handedFile{HandedFile: f, Since: h.Since(), Judged: h.Judged}
 		size += shown.render(id, stepID, room-size)
 		a.Shown = append(a.Shown, shown)
 	}

@@ -99,4 +99,10 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 			testkit.Equal(t, ann.do("GET", src, nil).StatusCode/100, 4, "another image than was handed in")
 		}
 	}
+
+	// Nobody judged these, so the whole content is still shown, and what has changed since.
+	testkit.WriteAll(t, root, map[string]string{"h.go": "package other\n"})
+	call("finished_step", map[string]any{"session_id": id, "step_id": "text", "outputs": map[string]any{"text": []string{"h.go"}}}, nil)
+	page = ann.get("/sessions/" + id)
+	testkit.Equal(t, regexp.MustCompile(`(?s)<table class="diff code whole" data-file="h.go">.*<summary>What has changed since the last hand-in</summary>.*<tr class="del"`).MatchString(page), true, "content and changes")
 }

@@ -26,7 +26,7 @@ const jobsTopic = "jobs"
 // A jobPage shows a job, with each step's text as an agent reads it.
 type jobPage struct {
 	*job.Job
-	Err   *catalog.LoadError // nil if it has no faults
+	Err   *catalog.LoadError // nil if it has no errors
 	Texts []stepText         // in the order of the steps
 	Info  template.HTML      // what all steps are told
 	Ran   map[string]*ran    // by workflow; nil for one that never ran

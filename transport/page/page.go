@@ -49,6 +49,8 @@ type Options struct {
 	ReadOnly bool          // no page changes anything
 	Help     fs.FS         // the documentation, in Markdown, with README.md as its index; nil means no page Help
 	Version  string        // of the program
+	// AmongOthers says that the path /projects leads to a list of projects.
+	AmongOthers bool
 	// Callers authenticates requests.
 	Callers *web.Login
 	// Key signs what pages send back with their forms. It is the same after a restart.
@@ -69,6 +71,7 @@ type Site struct {
 	edits   edits
 	changes *changes
 	flows   sync.Map // workflows by the hash of their definitions: *job.Workflow
+	chosen  sync.Map // the folders of projects by the paths of their pages: string
 }
 
 // New returns the pages of a project. Run must be called for them to follow changes.
@@ -104,7 +107,8 @@ func (s *Site) pages() {
 	}
 	if s.Chooser != nil {
 		s.page("GET /{$}", s.projects)
-		s.mux.HandleFunc("GET /open", s.known(s.open))
+		s.mux.HandleFunc("/projects/{id}", s.project)
+		s.mux.HandleFunc("/projects/{id}/{page...}", s.project)
 		return
 	}
 	s.mux.HandleFunc("GET /events", s.known(s.events))

@@ -2,20 +2,23 @@ package page
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io/fs"
 	"net/http"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"deepwork/session"
 	"deepwork/session/state"
+	"deepwork/transport/web"
 )
 
 // A Chooser lists projects, and opens the pages of one.
 type Chooser struct {
 	Here string // the folder that it was started in, which has no state yet
 	List func() (all []state.Project, gone int, err error)
-	Open func(ctx context.Context, root string) (url string, err error)
+	Open func(root string, callers *web.Login) (http.Handler, error) // whose options have AmongOthers
 
 	Help    fs.FS  // as in Options
 	Version string // as in Options
@@ -30,26 +33,52 @@ type projectsPage struct {
 // Name returns the name of a project, for people.
 func (projectsPage) Name(p state.Project) string { return filepath.Base(p.Root) }
 
+// Path returns the path below which the pages of the project in a folder are.
+func (projectsPage) Path(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	return "/projects/" + hex.EncodeToString(sum[:6])
+}
+
 // projects lists the projects to choose from.
 func (s *Site) projects(context.Context, session.Caller, *http.Request) (*shown, error) {
 	all, gone, err := s.Chooser.List()
 	return &shown{view: "projects", title: "Projects", data: &projectsPage{s.Chooser.Here, all, gone}}, err
 }
 
-// open leads to the pages of a project. It is a link, not a form: pages may not send forms to another port.
-func (s *Site) open(w http.ResponseWriter, r *http.Request) {
-	root := r.URL.Query().Get("project")
-	all, _, err := s.Chooser.List()
-	if err == nil && root != s.Chooser.Here && !slices.ContainsFunc(all, func(p state.Project) bool { return p.Root == root }) {
+// project serves the pages of a project, which admit their requests themselves.
+func (s *Site) project(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.Callers.Caller(r); err != nil {
+		s.toLogin(w, r, err)
+		return
+	}
+	p := &projectsPage{Here: s.Chooser.Here}
+	path := "/projects/" + r.PathValue("id")
+	if strings.TrimPrefix(r.URL.Path, path) == "/projects" {
+		http.Redirect(w, r, web.Link(r, "/"), http.StatusSeeOther)
+		return
+	}
+	var err error
+	root, is := s.chosen.Load(path)
+	if !is {
+		var all []state.Project
+		all, _, err = s.Chooser.List()
+		for _, one := range append(all, state.Project{Root: p.Here}) {
+			if p.Path(one.Root) == path {
+				root, is = one.Root, true
+			}
+		}
+	}
+	if err == nil && !is {
 		err = &refusal{http.StatusNotFound, "There is no such project: its folder may have been moved."}
 	}
-	var url string
+	var pages http.Handler
 	if err == nil {
-		url, err = s.Chooser.Open(r.Context(), root)
+		s.chosen.Store(path, root)
+		pages, err = s.Chooser.Open(root.(string), s.Callers)
 	}
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	http.Redirect(w, r, url, http.StatusSeeOther)
+	web.Below(path, pages).ServeHTTP(w, r)
 }

@@ -110,6 +110,7 @@ type frame struct {
 	Notice   string // what an action that led here has to say
 	Version  string
 	Help     bool // the documentation is served
+	Others   bool // there is a list of projects
 	Data     any
 }
 
@@ -129,7 +130,7 @@ func (s *Site) render(p *shown, who session.Caller, at uint64, r *http.Request) 
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	f := frame{
 		Title: p.title, Project: s.Project, Caller: who, ReadOnly: s.ReadOnly, LoggedIn: who.Identity != "" && s.Callers.LoggedIn(r), CSRF: s.csrf(who), Here: (&url.URL{Path: r.URL.Path, RawQuery: query.Encode()}).RequestURI(),
-		Section: section, Assets: s.views.assets, Data: p.data, Notice: notice, Version: s.Version, Help: s.Help != nil,
+		Section: section, Assets: s.views.assets, Data: p.data, Notice: notice, Version: s.Version, Help: s.Help != nil, Others: s.AmongOthers,
 	}
 	if len(p.on) > 0 {
 		f.Events = fmt.Sprintf("/events?at=%d&on=%s", at, url.QueryEscape(strings.Join(p.on, ",")))

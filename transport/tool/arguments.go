@@ -91,7 +91,7 @@ func typesAndLengths(s *jsonschema.Schema) {
 }
 
 // decode fills args, a pointer to a struct, from the arguments of a call. If they do not fit the
-// schema, it returns a ToolError that names every fault; null for an optional argument means
+// schema, it returns a ToolError that names every error; null for an optional argument means
 // absent.
 func (a *arguments) decode(raw json.RawMessage, args any) (map[string]any, *session.Error) {
 	if jsontext.IsNull(raw) {
@@ -328,7 +328,7 @@ func InputArguments(w *job.Workflow, taken ...string) (all []Argument) {
 	return all
 }
 
-// InputValues returns the values of a workflow's inputs among those of its InputArguments.
+// InputValues returns the values of a workflow's inputs from its InputArguments.
 func InputValues(w *job.Workflow, arguments []Argument, given map[string]any) map[string]machine.OutputValue {
 	values := map[string]machine.OutputValue{}
 	for i, a := range arguments {

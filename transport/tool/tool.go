@@ -109,9 +109,8 @@ type Hints struct {
 // NoArgs are the arguments of a tool that has none.
 type NoArgs struct{}
 
-// Add registers a tool that is executed by call. A is the struct of its arguments, which their tags
-// describe (see Argument), and R that of its reply. It panics if a schema cannot be made, which is a bug in the
-// program.
+// Add registers a tool that is executed by call. A is the struct of its arguments, which their tags describe (see
+// Argument), and R the struct of its reply. It panics if a schema cannot be made, which is a bug in the program.
 func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, error)) {
 	if t.Output == nil {
 		t.Output = OutputSchema[R](nil)
@@ -191,8 +190,8 @@ func (s *Set) Has(name string) bool { return s.handlers[name] != nil }
 // Tool returns a registered tool.
 func (s *Set) Tool(name string) Tool { return s.tools[name] }
 
-// Offered returns those of the listed tools that are offered now. Clients list them at every start, and
-// encoding a schema takes longer than the rest.
+// Offered returns the listed tools that are offered now. Clients list them at every start, and encoding a schema takes
+// longer than the rest.
 func (s *Set) Offered(ctx context.Context, listed []*mcp.Tool) (offered []*mcp.Tool) {
 	offered = make([]*mcp.Tool, 0, len(listed))
 	for _, t := range listed {

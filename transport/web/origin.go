@@ -135,6 +135,17 @@ func Link(r *http.Request, path string) string {
 	return prefix + path
 }
 
+// Below returns a handler that serves another one below a path of this server.
+func Below(path string, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		below := r.WithContext(context.WithValue(r.Context(), prefixKey{}, Link(r, path)))
+		u := *r.URL
+		u.Path, u.RawPath = cmp.Or(strings.TrimPrefix(u.Path, path), "/"), strings.TrimPrefix(u.RawPath, path)
+		below.URL = &u
+		h.ServeHTTP(w, below)
+	})
+}
+
 // locate removes from the paths of requests a slash at the end and the base path of the server, and notes the
 // prefix for Link. A header of the proxy wins over the base path.
 func (h *Server) locate(next http.Handler) http.Handler {

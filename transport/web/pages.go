@@ -138,8 +138,7 @@ func (l *Login) LoggedIn(r *http.Request) bool {
 	return err == nil
 }
 
-// Logout returns the cookie that replaces that of a request. It ends the login of the person who started
-// deepwork ui.
+// Logout returns the cookie that replaces a request's. It ends the login of the person who started deepwork ui.
 func (l *Login) Logout(r *http.Request) *http.Cookie {
 	if cookie, err := r.Cookie(l.cookieName()); err == nil && l.isPerson(cookie.Value) {
 		l.mu.Lock()

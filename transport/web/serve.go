@@ -140,7 +140,7 @@ func (h *Server) metrics() http.Handler {
 }
 
 // readyz reports whether calls are accepted: not while the server stops, while the config was never
-// good, while a store does not answer, or while a fault of the token file keeps all its callers out.
+// good, while a store does not answer, or while an error in the token file keeps all its callers out.
 func (h *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Err() != nil {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)

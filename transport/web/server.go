@@ -59,8 +59,8 @@ type Options struct {
 	// TLSCert and TLSKey are the PEM files of a certificate chain and its key;
 	// both or neither. They are read once.
 	TLSCert, TLSKey string
-	// AllowedHosts and AllowedOrigins are allowed beside those of the config, in the
-	// form that config.HostName and config.Origin return.
+	// AllowedHosts and AllowedOrigins are allowed in addition to the config's, in the form that config.HostName and
+	// config.Origin return.
 	AllowedHosts, AllowedOrigins []string
 	// BasePath is the path under which a proxy serves this server, as BasePath returns it, if the proxy does not
 	// say it in the header X-Forwarded-Prefix. Requests may have it or not.
@@ -76,8 +76,7 @@ type Options struct {
 	// is of. It is for tests.
 	UnknownPeers bool
 
-	// Secret lets a person in who opens /login?secret=…, once. There is no MCP then, only pages. ""
-	// means that there is none.
+	// Secret lets a person in who opens /login?secret=…, once. There is no MCP then, only pages. "" means no secret.
 	Secret string
 	// Private servers answer nothing without a token.
 	Private bool
@@ -102,7 +101,7 @@ type Backend struct {
 	Sessions     Sessions
 	InFlight     *tool.InFlight
 	Metrics      []prometheus.Collector
-	// Pages returns the web UI; nil means that there is none.
+	// Pages returns the web UI; nil means no web UI.
 	Pages func(*Login) (http.Handler, error)
 }
 
@@ -149,7 +148,7 @@ func (h *Server) Stats() Stats {
 	return Stats{int(h.sockets.open.Load()), requests, int(h.streams.Load()), h.sse.owed()}
 }
 
-// Listen opens the address and checks the access settings: the error names a fault of the address,
+// Listen opens the address and checks the access settings: the error says what is wrong with the address,
 // the certificate or the token file, or says that a token is needed. Nothing is served before
 // Serve; a server that will not be served must be closed with Close.
 func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
@@ -282,8 +281,8 @@ func (h *Server) name(bound *net.TCPAddr, secure bool) (path string) {
 // URL returns the URL for clients: scheme, host, port and path.
 func (h *Server) URL() string { return h.url }
 
-// Close stops listening and cuts every connection. It is for a server that is not served; Serve
-// shuts down gracefully.
+// Close stops listening and cuts every connection. It's for a server that was never served; Serve shuts down
+// gracefully.
 func (h *Server) Close() error {
 	h.end()
 	return errors.Join(h.http.Close(), ignoreClosed(h.sockets.Close()))

@@ -126,7 +126,7 @@ func parseToken(line string) (t config.Token, err error) {
 // replacing it.
 const tokenFileGrace = 5 * time.Second
 
-// A tokenFile is the file of --token-file. Each request reads it. A line with a fault is left out, and if the
+// A tokenFile is the file of --token-file. Each request reads it. A line with an error is left out, and if the
 // file cannot be read, its tokens are in use for tokenFileGrace; both are logged.
 type tokenFile struct {
 	path   string
@@ -135,7 +135,7 @@ type tokenFile struct {
 	mu    sync.Mutex
 	data  []byte // of good
 	good  []config.Token
-	bad   string    // the fault that was logged last, "" if it is good
+	bad   string    // the error that was logged last, "" if it is good
 	since time.Time // when it could not be read any more; zero if it can
 }
 
@@ -158,7 +158,7 @@ func (f *tokenFile) tokens() []config.Token {
 	return tokens
 }
 
-// current returns the current tokens of the file, and whether it has a fault that leaves none.
+// current returns the current tokens of the file, and whether it has an error that leaves none.
 func (f *tokenFile) current() (tokens []config.Token, closed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

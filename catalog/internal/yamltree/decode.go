@@ -13,7 +13,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A Decoder decodes one file and collects its faults. After a fault it continues with the rest. Past
+// A Decoder decodes one file and collects its errors. After an error it continues with the rest. Past
 // MaxDiagnostics it only counts, so that a hostile file costs neither time nor memory.
 type Decoder struct {
 	File string // the name of the file in diagnostics
@@ -21,7 +21,7 @@ type Decoder struct {
 	Lenient bool
 	Texts   map[string]Text // the rules of texts, by the names in tags
 	Forms   map[string]Form // the forms of values, by the names in tags
-	// Foreign reports a fault of a key with the tag own that may not be in this file; flag is the
+	// Foreign reports an error of a key with the tag own that may not be in this file; flag is the
 	// text of the tag. A nil Foreign accepts all keys.
 	Foreign func(v Value, flag string)
 
@@ -31,7 +31,7 @@ type Decoder struct {
 	faults, warnings list
 }
 
-// A Text is the rule of a text: it returns the text, perhaps in another spelling, or its fault with
+// A Text is the rule of a text: it returns the text, perhaps in another spelling, or its error with
 // the remedy.
 type Text func(s string) (string, error)
 
@@ -41,7 +41,7 @@ type Form func(d *Decoder, v Value, to any)
 // Decode decodes a value into the variable that to points to. Its type says what is expected: a
 // bool, an int, a float64, a time.Duration (a number of seconds, or a text like 90s), a string, a
 // slice (a list), a map (a mapping of any keys), a pointer (set if the value is present and without
-// fault), or a struct (a mapping of the keys that its tags name; others are refused). A slice of
+// error), or a struct (a mapping of the keys that its tags name; others are refused). A slice of
 // structs one field of which is tagged yaml:",key" is a mapping of any keys, in the author's order;
 // its other fields are the mapping below, or the value if one is tagged yaml:",value".
 //
@@ -124,7 +124,7 @@ func (d *Decoder) mapping(v Value, to reflect.Value) {
 		if i < 0 && !d.Full() {
 			near := jsontext.Nearest(visible(key.Value), s.names())
 			d.within(key.Value, func() { d.unknownKey(key, near, s) })
-			// The fault is one: no key is missing, and what refers to the value finds it.
+			// The error is one: no key is missing, and what refers to the value finds it.
 			if given := slices.ContainsFunc(n.Content, func(c *yaml.Node) bool { return c.Value == near }); near != "" && !given {
 				key.Value, i = near, s.index(near)
 			}

@@ -1,4 +1,4 @@
-// Package yamltree decodes YAML files into structs. It reports every fault with its position, its
+// Package yamltree decodes YAML files into structs. It reports every error with its position, its
 // path, the value, and how to correct it: see Decoder.Decode.
 package yamltree
 
@@ -14,8 +14,8 @@ import (
 	"deepwork/actor/xslices"
 )
 
-// A Diagnostic is one fault, or one warning, of a file. Line and Column count from
-// 1; both are 0 if the fault concerns the whole file.
+// A Diagnostic is one error, or one warning, of a file. Line and Column count from
+// 1; both are 0 if the error concerns the whole file.
 type Diagnostic struct {
 	File    string // as the caller named it; "job.yml" inside a load error
 	Line    int
@@ -44,7 +44,7 @@ func (d Diagnostic) String() string {
 	return b.String()
 }
 
-// Diagnostics are all faults of one file, ordered by position. As an error they print one per line.
+// Diagnostics are all errors in one file, ordered by position. As an error they print one per line.
 type Diagnostics []Diagnostic
 
 // Err returns the diagnostics as an error, or nil if there are none.
@@ -59,7 +59,7 @@ func (ds Diagnostics) Error() string {
 	return strings.Join(xslices.Map(ds, func(d Diagnostic) string { return d.String() }), "\n")
 }
 
-// MaxDiagnostics is the number of faults of one file that are reported in full; one more Diagnostic
+// MaxDiagnostics is the number of errors in one file that are reported in full; one more Diagnostic
 // gives the number of the others.
 const MaxDiagnostics = 100
 
@@ -95,21 +95,21 @@ func (l *list) sorted(file, what string) Diagnostics {
 	return ds
 }
 
-// Fault adds a fault of the value being decoded.
+// Fault adds an error in the value being decoded.
 func (d *Decoder) Fault(at Position, format string, args ...any) {
 	if !d.Full() {
 		d.FaultIn(at, pathText(d.path), format, args...)
 	}
 }
 
-// FaultAt adds a fault of the value at a path, of keys and indices, of the document.
+// FaultAt adds an error in the value at a path, of keys and indices, of the document.
 func (d *Decoder) FaultAt(path []any, format string, args ...any) {
 	if !d.Full() {
 		d.FaultIn(d.Find(path...).At(), pathText(path), format, args...)
 	}
 }
 
-// FaultIn adds a fault with this position and path. Its message names a character in the line that nobody sees.
+// FaultIn adds an error with this position and path. Its message names a character in the line that nobody sees.
 func (d *Decoder) FaultIn(at Position, path, format string, args ...any) {
 	message := fmt.Sprintf(format, args...)
 	if at.Line > 0 && at.Line <= len(d.lines) {
@@ -138,20 +138,20 @@ func (d *Decoder) At(message string, path ...any) Diagnostic {
 	return g
 }
 
-// Faults returns the number of faults so far.
+// Faults returns the number of errors so far.
 func (d *Decoder) Faults() int { return len(d.faults.Diagnostics) + d.faults.dropped }
 
-// Full reports whether further faults are only counted. If so, it counts the one that the caller is
+// Full reports whether further errors are only counted. If so, it counts the one that the caller is
 // about to report, so that the caller need not format its message.
 func (d *Decoder) Full() bool { return d.faults.full() }
 
-// Diagnostics returns the faults, ordered by position; nil means none.
+// Diagnostics returns the errors, ordered by position; nil means none.
 func (d *Decoder) Diagnostics() Diagnostics { return d.faults.sorted(d.File, "errors") }
 
 // Warnings returns the warnings, ordered by position; nil means none.
 func (d *Decoder) Warnings() Diagnostics { return d.warnings.sorted(d.File, "warnings") }
 
-// All returns the faults and the warnings together, ordered by position.
+// All returns the errors and the warnings together, ordered by position.
 func (d *Decoder) All() Diagnostics {
 	all := list{append(d.faults.Diagnostics, d.warnings.Diagnostics...), d.faults.dropped}
 	return all.sorted(d.File, "errors")

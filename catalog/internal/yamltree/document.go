@@ -47,7 +47,7 @@ func Documents(source []byte) (first, second *yaml.Node, err error) {
 }
 
 // Open reads the one document of a file, which Find, FaultAt and Decode are about, and returns its
-// root. It returns nil if the file has a fault that hides others, or is empty, which is no fault.
+// root. It returns nil if the file has an error that hides others, or is empty, which is not an error.
 // The time to walk the tree is bounded, whatever its aliases are.
 func (d *Decoder) Open(source []byte) *yaml.Node {
 	body, ok := d.checkBytes(source)
@@ -60,7 +60,7 @@ func (d *Decoder) Open(source []byte) *yaml.Node {
 		d.syntaxFault(body, err)
 		return nil
 	}
-	if second != nil { // the faults of the first are reported too
+	if second != nil { // the errors of the first are reported too
 		d.FaultIn(At(second), "", "a second document begins here, but a file is one: remove the --- and what follows it, or move that to a separate file")
 	}
 	if doc == nil || IsNull(doc.Content[0]) || !d.checkAliases(doc.Content[0]) {
@@ -233,7 +233,7 @@ const (
 	maxAliasBytes = 1 << 20
 )
 
-// checkAliases walks the tree at most as its reader would, and reports a fault if an alias contains
+// checkAliases walks the tree at most as its reader would, and reports an error if an alias contains
 // itself or all of them together expand too much.
 func (d *Decoder) checkAliases(root *yaml.Node) bool {
 	w := aliasWalk{open: map[*yaml.Node]bool{}}

@@ -32,7 +32,7 @@ func Target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// At returns the position for a fault of the value: an empty value has none of its own, so its
+// At returns the position for an error in the value: an empty value has none of its own, so its
 // key's is used.
 func (v Value) At() Position {
 	if IsNull(v.Target()) {
@@ -81,7 +81,7 @@ func (d *Decoder) within(step any, read func()) {
 	d.path = d.path[:len(d.path)-1]
 }
 
-// Is returns the node of a value if it has the expected kind, and otherwise reports a fault; what
+// Is returns the node of a value if it has the expected kind, and otherwise reports an error; what
 // describes the expected kind.
 func (d *Decoder) Is(v Value, kind yaml.Kind, what string) (*yaml.Node, bool) {
 	n := v.Target()

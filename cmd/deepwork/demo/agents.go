@@ -19,8 +19,8 @@ import (
 	"deepwork/session/attempt/runner"
 )
 
-// Agents are the agents and the reviewer of the demo, by the name of the command that this program is for them. They
-// read their task from in, and print what they say to out.
+// Agents are the agents and the reviewer of the demo, by their command of this program. They read their task from in,
+// and print what they say to out.
 var Agents = map[string]func(ctx context.Context, in io.Reader, out io.Writer) error{"coder": coder, "writer": writer, "reviewer": reviewer}
 
 // coder does the task of the board in the current folder, which is a worktree, and commits.

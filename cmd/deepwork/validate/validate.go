@@ -30,8 +30,8 @@ type Check struct {
 
 	kind   kind
 	source []byte         // of the file, if it could be read
-	job    *job.Job       // nil if it has faults
-	config *config.Config // of the config's file, nil if it has faults
+	job    *job.Job       // nil if it has errors
+	config *config.Config // of the config's file, nil if it has errors
 }
 
 // A kind is what a Check is about.
@@ -130,7 +130,7 @@ func shadowed(jobs []*Check, display func(path string) string) (warnings []*Chec
 	return warnings
 }
 
-// Summary counts what was checked and found, in words, and returns the number of faults.
+// Summary counts what was checked and found, in words, and returns the number of errors.
 func Summary(checks []*Check) (text string, faults int) {
 	jobs, configs, warnings := 0, "", 0
 	for _, c := range checks {
@@ -256,7 +256,7 @@ func scanFolder(folder string) ([]*Check, error) {
 	return checks, nil
 }
 
-// checkMisnamed returns the fault of a folder whose job.yml has a name that nothing reads, or nil.
+// checkMisnamed returns the error of a folder whose job.yml has a name that nothing reads, or nil.
 func checkMisnamed(dir string) *Check {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -298,7 +298,7 @@ func checkJob(dir string) *Check {
 			}
 			return a.Column - b.Column
 		})
-		c.Diagnostics = slices.CompactFunc(c.Diagnostics, func(b, a job.Diagnostic) bool { // a fault needs no warning of the same
+		c.Diagnostics = slices.CompactFunc(c.Diagnostics, func(b, a job.Diagnostic) bool { // an error needs no warning of the same
 			return a == b || !a.Warning && b.Warning && a.Path == b.Path && a.Line == b.Line && a.Column == b.Column
 		})
 	}
@@ -312,7 +312,7 @@ func checkJob(dir string) *Check {
 	return c
 }
 
-// findDuplicates adds a fault to every job whose name an earlier job has.
+// findDuplicates adds an error to every job whose name an earlier job has.
 func findDuplicates(checks []*Check) {
 	first := make(map[string]*Check, len(checks))
 	for _, c := range checks {

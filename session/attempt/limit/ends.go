@@ -32,8 +32,8 @@ var forms = []form{
 	{regexp.MustCompile(`(?i)\b(?:again|retry|resets?|renews?|available|until|ends|over|retry-after)\b[\\"']*(?:\s+(?:at|on|after|by))?[:\s]+[\\"']*`), moment},
 }
 
-// Ends returns when a limit ends by its message, which was said now, by the clock of now's location. It reports
-// false if the message does not say, or a time that is past or more than Max away.
+// Ends returns when a limit ends according to its message, which arrived now, in now's time zone. It reports false if
+// the message names no time, or one that is past or more than Max away.
 func Ends(message string, now time.Time) (time.Time, bool) {
 	for _, f := range forms {
 		for _, m := range slices.Backward(f.lead.FindAllStringIndex(message, -1)) {

@@ -36,7 +36,8 @@ var quotes = regexp.MustCompile(`(?:^|\s)(?:---\s+)?FAIL(?:ED)?\b|(?i:assert|\be
 const lastLines = 15
 
 // Message returns the message in which an agent's program reports a limit of its provider, or "". The program's own
-// error event comes first; without one, its last lines on stderr are read. What the agent itself says or quotes is no report.
+// error event comes first; without one, its last lines on stderr are read. What the agent itself says or quotes doesn't
+// count.
 func Message(failure, stderr string) string {
 	if failure == "" {
 		var lines []string

@@ -38,9 +38,9 @@ func (p *Process) StartedAt() time.Time {
 // Ended reports whether the run had ended when it was found.
 func (p *Process) Ended() bool { return p.exit != nil }
 
-// Wait blocks until the run has ended and its exit is recorded, or ctx ends. If a shim dies without
-// recording an exit, the agent's whole group is ended and the Exit is Interrupted. The error is
-// ctx's, or that of a folder that cannot be read or written.
+// Wait blocks until the run has ended and its exit is recorded, or ctx ends. If a shim dies without recording an exit,
+// the agent's whole group is ended and the Exit is Interrupted. The error is ctx's, or says which folder can't be read
+// or written.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	if p.exit != nil {
 		return *p.exit, nil

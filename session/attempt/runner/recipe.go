@@ -253,7 +253,7 @@ func (r *Recipe) With(executor, model string) bool {
 	return true
 }
 
-// Names reports whether a conversation can be continued by its name, also beside others in the folder.
+// Names reports whether a conversation can be continued by its name, even if the folder has others.
 func (r Recipe) Names(executor string) bool {
 	return slices.ContainsFunc(r.named(executor), func(word string) bool { return strings.Contains(word, ConversationPlaceholder) })
 }

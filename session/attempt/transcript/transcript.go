@@ -220,7 +220,7 @@ func message(kind Kind, text string) Message {
 // An Argument is one of a tool call.
 type Argument struct{ Name, Value string }
 
-// Arguments returns those of a tool call, in the order of their names, or nil if the text has other JSON.
+// Arguments returns the arguments of a tool call, sorted by name, or nil if the text is other JSON.
 func Arguments(text string) (all []Argument) {
 	var given map[string]any
 	if json.Unmarshal([]byte(text), &given) != nil {

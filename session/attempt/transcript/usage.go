@@ -7,8 +7,7 @@ import (
 	"deepwork/catalog/config"
 )
 
-// Tokens are numbers of tokens. Those of the input that were read from a cache or written to one are
-// not in Input.
+// Tokens are numbers of tokens. Input doesn't include tokens that were read from or written to a cache.
 type Tokens struct {
 	Input      int64 `json:"input"`
 	CacheRead  int64 `json:"cache_read"`

@@ -177,8 +177,8 @@ func BranchFor(prefix, title string) string {
 	return prefix + slug(title, "task") + "-" + hex.EncodeToString(random[:])
 }
 
-// Main returns the branch of an attempt, given that of one of its worktrees: further worktrees of one
-// git repository have a number after it, which is shorter than the digits of BranchFor.
+// Main returns the branch of an attempt, given the branch of one of its worktrees: further worktrees of the same
+// repository add a number, which is shorter than the digits of BranchFor.
 func Main(branch string) string { return numbered.ReplaceAllString(branch, "") }
 
 var numbered = regexp.MustCompile(`-[0-9]{1,3}$`)

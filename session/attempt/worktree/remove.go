@@ -162,8 +162,8 @@ func (k *Keeper) Recover(ctx context.Context, known func(attempt string) bool) (
 	return did, errors.Join(faults...)
 }
 
-// Claim records this keeper's board in the journals of another board's attempts that ours reports as
-// those of this one: a copy has brought them.
+// Claim records this keeper's board in the journals of another board's attempts that ours reports as its own: a copy
+// has brought them.
 func (k *Keeper) Claim(ctx context.Context, ours func(attempt string) bool) error {
 	all, err := k.attempts()
 	for _, attempt := range all {

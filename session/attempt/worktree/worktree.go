@@ -53,8 +53,8 @@ type Options struct {
 	// Project is a folder, without links, below which links on the way to Dir are not followed
 	// either; "" means none.
 	Project string
-	// Board names the board that attempts belong to: Recover and Inspect leave those of others alone.
-	// "" is the board of this machine.
+	// Board names the board that attempts belong to: Recover and Inspect leave other boards' attempts alone. "" is the
+	// board of this machine.
 	Board string
 	// Dropping is called before the folder of a worktree, or of an attempt, is removed.
 	Dropping func(path string)
@@ -170,8 +170,8 @@ func (k *Keeper) owner(name string) string {
 	return j.of()
 }
 
-// Others reports whether the worktrees of this name are those of another attempt than the one with this id, which was
-// named alike and is left without any.
+// Others reports whether the worktrees with this name belong to another attempt than the one with this id, which has
+// the same name and no worktrees.
 func (k *Keeper) Others(name, id string) bool {
 	of := k.owner(name)
 	return of != "" && of != id && of != name

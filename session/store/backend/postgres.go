@@ -53,7 +53,7 @@ func shared(ctx context.Context, f *state.Folder, c Choice, readOnly bool, logge
 	if err != nil {
 		return nil, err
 	}
-	// A fault of the settings is reported at once. If the database is away, calls wait for it.
+	// An error in the settings is reported at once. If the database is away, calls wait for it.
 	soon, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	if readOnly {

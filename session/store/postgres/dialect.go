@@ -15,8 +15,8 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// Database returns the task board, the executions and the changes of the project. Its
-// Close does nothing: that of the Store disconnects.
+// Database returns the task board, the executions and the changes of the project. Its Close does nothing: the Store's
+// disconnects.
 func (s *Store) Database() store.Database { return database{s} }
 
 // newStores returns the stores of the database of s.

@@ -23,8 +23,7 @@ type side struct {
 	c     *sql.Conn // nil unless held
 }
 
-// Side returns the project as a side of a copy; place is that of what has none. The Store must not have
-// entered.
+// Side returns the project as a side of a copy; place is for rows without one. The Store must not have entered.
 func (s *Store) Side(place task.Place) transfer.Side { return &side{s: s, place: place} }
 
 // copyTime is how long one statement of a copy may take, and how long the other side may keep it
@@ -35,8 +34,8 @@ func (x *side) Where() string { return fmt.Sprintf("project %s in %s", x.s.o.Pro
 
 func (x *side) querier() querier { return querier{x.s, x.c} }
 
-// Hold implements transfer.Side. A process at a new place waits for the row of the project, to which that of the
-// place refers; one at a known place waits for the row of that.
+// Hold implements transfer.Side. A process at a new place waits for the project's row, to which the place's refers; one
+// at a known place waits for the place's row.
 func (x *side) Hold(ctx context.Context) (err error) {
 	soon, cancel := x.s.deadline(ctx)
 	defer cancel()

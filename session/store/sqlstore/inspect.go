@@ -8,7 +8,7 @@ import (
 	"deepwork/session"
 )
 
-// A flaw is a query whose rows are faults, each one text, which completes what.
+// A flaw is a query whose rows are errors, each one text, which completes what.
 type flaw struct{ what, do, query string }
 
 // flaws are the possible flaws of the board.

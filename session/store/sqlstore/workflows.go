@@ -30,6 +30,7 @@ const (
 	onePart    = `, (?, ?, ?, ?, ?)`
 	overParts  = ` ON CONFLICT (session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body`
 	dropPart   = `DELETE FROM session_parts WHERE session_id = ? AND kind = ? AND key = ?`
+	dropJudged = `DELETE FROM session_parts WHERE session_id = ? AND kind = '` + store.JudgedPart + `'`
 	addRequest = `INSERT INTO session_requests (key, session_id) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
 	// addDefinition leaves one that was stored a short time ago as it is, so that transitions do not wait for
 	// each other.
@@ -101,6 +102,9 @@ func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 			args = append(args, s.ID, p.Kind, p.Key, p.Position, p.Body)
 		}
 		t.Exec(putParts+strings.Repeat(onePart, len(some)-1)+overParts, args...)
+	}
+	if s.Status != "active" {
+		t.Exec(dropJudged, s.ID)
 	}
 	if s.Request != nil {
 		key := hex.EncodeToString(s.Request[:])
@@ -201,7 +205,7 @@ func (w workflows) ReadSession(ctx context.Context, id string, known int64) (*st
 }
 
 func (w workflows) Judged(ctx context.Context, id, step string) (body string, err error) {
-	return look(ctx, w.Store, "reading what a person judged in session "+id, func(t Tx) (body string) {
+	return look(ctx, w.Store, "reading what was handed in for a person in session "+id, func(t Tx) (body string) {
 		t.First(`SELECT body FROM session_parts p WHERE session_id = ? AND kind = ? AND key = ?`, []any{id, store.JudgedPart, step}, &body)
 		return body
 	})

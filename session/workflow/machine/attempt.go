@@ -49,7 +49,7 @@ func (f FileHash) Name() string {
 	return f.Path
 }
 
-// Same reports whether both are the same file or text, of whatever content.
+// Same reports whether both are the same file or text, whatever their content.
 func (f FileHash) Same(o FileHash) bool { return f.Path == o.Path && f.Output == o.Output }
 
 // A Verdict is the result of one review, or of one file of it.
@@ -69,7 +69,7 @@ type Verdict struct {
 	Check      *CheckRun         `json:"check,omitempty"` // if it is of a check, whose name is RunEach
 }
 
-// A CheckRun is how a check ended. Verdict.Digest is of what it was about, and of its definition.
+// A CheckRun is how a check ended. Verdict.Digest covers what it was about, and its definition.
 type CheckRun struct {
 	Command []string `json:"command"`
 	Code    int      `json:"exit_code"`         // -1 if it has none
@@ -138,8 +138,8 @@ func (p *StepProgress) Judged(digest string) *Attempt {
 	return nil
 }
 
-// CheckedBefore returns the newest result of a check of a step for exactly this content, or nil: also one from
-// before go_to_step, so that beginning a step again is no way to another try. Imported ones do not count.
+// CheckedBefore returns the newest result of a check of a step for exactly this content, or nil, including results from
+// before go_to_step, so that beginning a step again doesn't give another try. Imported ones don't count.
 func (s *State) CheckedBefore(stepID, key, digest string) *Verdict {
 	v := s.Progress(stepID).checkedBefore(key, digest)
 	for _, w := range slices.Backward(s.History) {

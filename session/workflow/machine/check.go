@@ -8,7 +8,7 @@ import (
 	"deepwork/catalog/jsontext"
 )
 
-// A checker collects the faults of a record.
+// A checker collects the errors in a record.
 type checker []string
 
 func (c *checker) fault(wrong bool, format string, args ...any) {
@@ -44,7 +44,7 @@ func (s *State) unusable(id string) (c checker) {
 	return c
 }
 
-// Faults returns what no transition can have produced in a usable state.
+// Faults returns what's wrong with a usable state: what no transition can have produced.
 func (s *State) Faults() []string {
 	var c checker
 	c.fault(s.Status == Active && (s.CompletedAt != nil || s.AbortReason != nil), "it is active, and has an end")
@@ -73,7 +73,7 @@ func (s *State) Faults() []string {
 	return c
 }
 
-// ClockWentBack reports whether the times of a state decrease, which is not a fault of its record.
+// ClockWentBack reports whether the times of a state decrease, which is not an error in its record.
 func (s *State) ClockWentBack() bool {
 	return s.UpdatedAt.Before(s.StartedAt) || s.CompletedAt != nil && s.CompletedAt.Before(s.StartedAt) ||
 		slices.ContainsFunc(s.StepProgress, func(p jsontext.Pair[*StepProgress]) bool {
@@ -111,8 +111,7 @@ func (c *checker) replies(s *State) {
 	}
 }
 
-// FaultsWith returns contradictions to the session's stored definition, which it uses when its job
-// is gone.
+// FaultsWith returns how the state contradicts the session's stored definition, which is used when the job is gone.
 func (s *State) FaultsWith(def *Definition) []string {
 	var c checker
 	c.fault(def.Job.Hash != s.Definition.Source, "its definition %s is of another job.yml than it says", s.Definition.Hash)

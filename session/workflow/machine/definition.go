@@ -25,14 +25,14 @@ type Definition struct {
 	// with instructions.
 	Kept bool
 
-	// Protected is how the files are now that the steps which a transition begins protect, by step.
+	// Protected is the current state of the files that the steps of a transition protect, by step.
 	Protected map[string]*Protected
 
 	Texts map[string]string // if stored: the instructions by step
 	Data  []byte            // the bundle of Ref, to be stored with the transition that uses it; nil if it is stored
 }
 
-// Define returns the definition of a workflow of a job, which has it. It has no Ref yet.
+// Define returns the definition of a workflow that the job has. It has no Ref yet.
 func Define(j *job.Job, workflow string) *Definition {
 	return &Definition{Job: j.Of(workflow), Workflow: j.Workflow(workflow)}
 }
@@ -228,9 +228,8 @@ func Notice(of *string, texts ...string) *string {
 	return of
 }
 
-// Preview returns the text that an agent reads when a step begins, without the parts of a session
-// (its id and branch). A step of several workflows is described for the first of them.
-// Errors are those of job.Instructions.
+// Preview returns the text that an agent reads when a step begins, without the parts of a session (its id and branch).
+// A step of several workflows is described for the first of them. It returns the errors of job.Instructions.
 func Preview(j *job.Job, st *job.Step) (*StepInfo, error) {
 	text, err := job.Instructions(j, st)
 	if err != nil {

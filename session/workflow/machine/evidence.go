@@ -128,8 +128,7 @@ func (p *Pinned) WeakerReviewer(now string) string {
 	return fmt.Sprintf("the reviewer was %s, and is %s", p.Reviewer, now)
 }
 
-// Weaker returns how a definition reviews the unfinished steps of the session less than an earlier
-// one did.
+// Weaker returns how a definition reviews the session's unfinished steps less strictly than an earlier one.
 func (s *State) Weaker(was, now *Definition) (what []string) {
 	for _, id := range slices.Concat(was.Workflow.Entries...) {
 		st := was.Job.Step(id)
@@ -181,8 +180,8 @@ func weakerReview(was, now *job.Step, r job.Review) (best []string) {
 	return best
 }
 
-// LessChecked returns how a definition checks the unfinished steps of the session less than an earlier one did: its
-// checks and schemas. A check that it adds is none of that.
+// LessChecked returns how a definition checks the session's unfinished steps less strictly than an earlier one, by its
+// checks and schemas. An added check isn't reported.
 func (s *State) LessChecked(was, now *Definition) (what []string) {
 	here := now.Workflow.Find(s.CurrentStepID)
 	for _, entry := range was.Workflow.Entries {
@@ -321,8 +320,7 @@ func (s *State) Ask(stepID string, q *Question) *State {
 	return n
 }
 
-// Unask drops a question without an answer, if it is about other outputs than those with this digest.
-// It returns s otherwise.
+// Unask drops an unanswered question about other outputs than the ones with this digest. It returns s if there is none.
 func (s *State) Unask(stepID, digest string, at time.Time) *State {
 	p := s.Progress(stepID)
 	if p == nil || !p.Question.Open() || p.Question.Digest == digest {
@@ -334,8 +332,8 @@ func (s *State) Unask(stepID, digest string, at time.Time) *State {
 	return n
 }
 
-// ToAnswer returns the question about a step that waits for its answer. digest is that of the outputs
-// that the person saw, "" for any.
+// ToAnswer returns the question about a step that waits for its answer. digest identifies the outputs that the person
+// saw; "" means any.
 func (s *State) ToAnswer(stepID, digest string) (*Question, error) {
 	if s.Status != Active {
 		return nil, s.Ended()

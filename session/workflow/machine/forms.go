@@ -20,7 +20,7 @@ type Round struct {
 	Failed string `json:"failed,omitempty" jsonschema:"why the last round did not end them"`
 }
 
-// A RoundEnd is what the program has said that ends the rounds of a form.
+// A RoundEnd is what the program that ends a form's rounds has said.
 type RoundEnd struct {
 	Passed bool   `json:"passed"`
 	Why    string `json:"why,omitempty"` // it has not passed
@@ -189,7 +189,7 @@ func (s *State) Shown(def *Definition) job.Entry {
 	return entry
 }
 
-// First returns the steps with which a session of a definition begins; nil means that nothing is to be done.
+// First returns the steps with which a session of a definition begins; nil means that there's nothing to do.
 func First(def *Definition, inputs Outputs) job.Entry {
 	s := &State{Inputs: inputs}
 	return s.begins(def, s.skip(def, 0))
@@ -224,8 +224,8 @@ func (s *State) RoundOf(def *Definition, id string) *Round {
 	return nil
 }
 
-// Counts returns how many steps a session has, and how many of them are done, were left out, or have been dropped:
-// those of items as soon as their list is known. A nil def is a lost one.
+// Counts returns how many steps a session has, and how many of them are done, were left out, or have been dropped.
+// Steps of items count once their list is known. A nil def means that the definition is lost.
 func (s *State) Counts(def *Definition) (done, total int) {
 	all := s.byID()
 	over := func(id string) bool { p := all[id]; return p.Done() || p != nil && p.Unreported }

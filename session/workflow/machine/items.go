@@ -57,7 +57,7 @@ func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, e
 	return items, nil
 }
 
-// A ListWanted is an output of a step that a later for_each goes through.
+// A ListWanted is a step's output whose items a later for_each goes through.
 type ListWanted struct {
 	Output string
 	Most   int // items
@@ -155,8 +155,8 @@ func (all progress) pending(entry job.Entry, item int) (ids []string) {
 	return ids
 }
 
-// Displayed returns the ids of the steps of an entry, those of items only if they have begun: the steps of the
-// form if none has.
+// Displayed returns the ids of the steps of an entry. Steps of items are included once they have begun; until then the
+// steps of the form are.
 func (s *State) Displayed(def *Definition, index int) (ids []string) {
 	entry := def.Workflow.Entries[index]
 	if forEach(def, index) == nil {
@@ -265,8 +265,8 @@ func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entr
 	return n, nil
 }
 
-// Folder returns the folder in which a step works that begins now, relative to that of the session: that of its item,
-// "." if it is to be given one, or "" for the same. A nil State is that of no session.
+// Folder returns the folder in which a step that begins now works, relative to the session's: its item's, "." if the
+// item gets one later, or "" for the session's own. A nil State means no session.
 func (s *State) Folder(def *Definition, id string) string {
 	_, i, item := job.SplitItem(id)
 	if s == nil || !s.Isolated || !item || !forEach(def, def.Workflow.Find(id)).Merges() {
@@ -285,7 +285,7 @@ func (s *State) Folder(def *Definition, id string) string {
 	return folder
 }
 
-// RootOf returns the folder in which a step is worked on that is not finished; root is that of the session.
+// RootOf returns the folder in which an unfinished step is worked on; root is the session's.
 func (s *State) RootOf(root, stepID string) string {
 	if p := s.Progress(stepID); p != nil {
 		return filepath.Join(root, p.Folder)

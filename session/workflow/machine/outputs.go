@@ -383,7 +383,7 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 	}
 }
 
-// CompletedSteps returns the finished steps, in the workflow's order, with their files; those of items in short.
+// CompletedSteps returns the finished steps, in the workflow's order, with their files; steps of items are shortened.
 func (s *State) CompletedSteps(def *Definition) []CompletedStep {
 	room, out, all := newListing(), []CompletedStep{}, s.byID()
 	for i, entry := range def.Workflow.Entries {

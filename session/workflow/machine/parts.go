@@ -24,8 +24,8 @@ const (
 	TextPart       PartKind = "text"       // a long text; its key is its hash
 )
 
-// A Part is one element of a State's lists. A store keeps each as a row of its own, so that a transition
-// writes what it changed and not the whole record.
+// A Part is one element of a State's lists. A store keeps each in its own row, so that a transition writes only what it
+// changed.
 type Part struct {
 	Kind     PartKind
 	Key      string
@@ -39,9 +39,8 @@ func (s *State) Parts() (frame []byte, all []Part, err error) {
 	return frame, all, err
 }
 
-// Changes returns the JSON of a state without its lists, the parts that differ from those of an earlier
-// state, and the parts of that one which are gone, without their bodies. Parts that both states share are
-// not compared: only their addresses are.
+// Changes returns the JSON of a state without its lists, the parts that differ from an earlier state's, and the parts
+// that are gone since, without their bodies. Parts that both states share are not compared: only their addresses are.
 func (s *State) Changes(before *State) (frame []byte, put, gone []Part, err error) {
 	if frame, err = s.encodeFrame(); err != nil {
 		return nil, nil, nil, fmt.Errorf("encoding session %s: %w", s.SessionID, err)

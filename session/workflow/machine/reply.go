@@ -88,9 +88,9 @@ type StackEntry struct {
 	SessionID string `json:"session_id" jsonschema:"id of the session, 8 hexadecimal characters"`
 }
 
-// StepInfo is what an agent needs to do one step: seed 000, 001.3.11, and the fields of seed 001
-// that it dropped. An entry of concurrent_steps lacks the fields that are those of begin_step:
-// session_id, branch_name, branch_status, project_root, job_dir and common_job_info.
+// StepInfo is what an agent needs to do one step: seed 000, 001.3.11, and the fields of seed 001 that it dropped. An
+// entry of concurrent_steps lacks what begin_step has: session_id, branch_name, branch_status, project_root, job_dir
+// and common_job_info.
 type StepInfo struct {
 	SessionID       string           `json:"session_id,omitempty" jsonschema:"id of the session, 8 hexadecimal characters"`
 	BranchName      string           `json:"branch_name,omitempty" jsonschema:"git branch of the session, deepwork/<job>-<workflow>-<instance or date>"`
@@ -236,8 +236,8 @@ func (r *FinishReply) Outdated() {
 	r.Notice = new("This repeats an earlier reply. Other steps are open by now: get_step says which.")
 }
 
-// Alone returns the reply for a caller who does the step alone: other agents do the next ones, and those
-// of its group, so there is nothing for which it has to wait.
+// Alone returns the reply for a caller who does the step alone: other agents do the next steps and the rest of its
+// group, so it needn't wait for anything.
 func (r FinishReply) Alone(feedback string) *FinishReply {
 	r.BeginStep, r.ConcurrentSteps, r.ConcurrentGroup, r.PendingConcurrentSteps = nil, nil, nil, nil
 	r.Feedback, r.alone = &feedback, true

@@ -275,7 +275,7 @@ func (s *State) WithSource(place, hash string) *State {
 	return &n
 }
 
-// In returns the state as that of a session which is at a place.
+// In returns the state of a session at a place.
 func (s *State) In(p *task.Place) *State {
 	if s.Place == p {
 		return s
@@ -336,9 +336,9 @@ const (
 // imported is why a review in progress is void in an imported session.
 const imported = "the session was imported while its review ran"
 
-// Imported returns the state of a decoded export as that of a session that is imported at a time. What
-// reviewers and people decided stays for people to read, and finishes no step: verdicts and evidence are
-// marked, and what the next finished_step would rely on is dropped. It belongs to no attempt and place.
+// Imported returns a decoded export as the state of a session that is imported at this time. What reviewers and people
+// decided stays for people to read, and finishes no step: verdicts and evidence are marked, and what the next
+// finished_step would rely on is dropped. It belongs to no attempt and place.
 func (s *State) Imported(at time.Time) *State {
 	n := s.Next(at)
 	n.ImportedAt, n.AttemptID, n.Place, n.BranchDue = &at, "", nil, false

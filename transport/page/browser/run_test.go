@@ -2,10 +2,12 @@ package browser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -186,15 +188,19 @@ func TestRunNeedsAPerson(t *testing.T) {
 	b.click("Start")
 	b.until(at("/attempts/"))
 	b.until(stepIs("Plan it", "running"))
-	p.order(t, "plan", "finish")
+	p.order(t, "plan", "finish commit")
 	b.until(state("completed"))
+	b.open("/")
+	b.until(`document.querySelector('.needs').innerText.includes('A text from the board')`)
+	b.click("Merge")
+	b.until(said("merged into main") + ` && location.pathname === "/" && !document.querySelector('.needs .entry')`)
 }
 
 // stepperWord makes this test binary an agent of a run: BINARY stepper DIR.
 const stepperWord = "stepper"
 
 // stepAs is such an agent. It says what it works on, and does what the file named for its step in a folder says once that is
-// there: "finish" hands in STEP.md, "limit SECONDS" and "leave" end without. It removes the file.
+// there: "finish" hands in STEP.md, "finish commit" also commits it, "limit SECONDS" and "leave" end without. It removes the file.
 func stepAs(dir string) error {
 	name := os.Getenv(config.StepEnv)
 	if _, err := io.ReadAll(os.Stdin); err != nil {
@@ -221,7 +227,10 @@ func stepAs(dir string) error {
 		fmt.Println("That is all about " + name)
 		return nil
 	}
-	return finishStep(name)
+	if err := finishStep(name); err != nil || more != "commit" {
+		return err
+	}
+	return errors.Join(exec.Command("git", "add", "-f", name+".md").Run(), exec.Command("git", "commit", "-qm", "Write it").Run())
 }
 
 // finishStep hands in STEP.md with a line more than before.

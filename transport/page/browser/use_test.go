@@ -234,14 +234,20 @@ func TestProjects(t *testing.T) {
 	b.open(testkit.Get(url.Parse(s.login)).Must(t).RequestURI())
 	b.until(has(root))
 	b.check("projects")
-	choose := func() {
-		b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll('main a')].find(a => new URLSearchParams(a.search).get('project') === %q).click()`, root)))
-	}
-	choose()
-	b.until(has("Sail around the world") + ` && location.origin !== "` + s.url + `"`)
-	b.open("/") // it is listed still, and the browser is logged in
-	choose()
-	b.until(has("Sail around the world") + ` && location.pathname === "/"`)
+	b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll('main li')].find(l => l.innerText.includes(%q)).querySelector('a').click()`, root)))
+	b.until(has("Sail around the world") + ` && location.origin === "` + s.url + `"`)
+	b.click("Board")
+	b.until(`location.pathname.endsWith("/board")`)
+	b.click("New task")
+	b.fill("#title", "Buy a boat")
+	b.click("Add the task")
+	b.until(`location.pathname.includes("/tasks/") && ` + has("Buy a boat"))
+	b.click("Move")
+	b.click("In review")
+	b.until(state("in review"))
+	b.check("project")
+	b.click("All projects")
+	b.until(has(root) + ` && location.pathname === "/"`)
 }
 
 // source serves a system whose workflows run until they are cancelled. It offers those that offers has.

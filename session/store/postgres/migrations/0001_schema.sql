@@ -519,6 +519,9 @@ BEGIN
 			INSERT INTO @session_parts_all VALUES (project, s[1], put_kinds[i], put_keys[i], put_positions[i], put_bodies[i])
 				ON CONFLICT (scope, session_id, kind, key) DO UPDATE SET position = excluded.position, body = excluded.body;
 		END LOOP;
+		IF s[8] <> 'active' THEN
+			DELETE FROM @session_parts_all p WHERE p.scope = project AND p.session_id = s[1] AND p.kind = 'judged';
+		END IF;
 		INSERT INTO @changes_all (scope, kind, id, at) VALUES (project, 'session', s[1], now);
 		IF o[1] IS NOT NULL THEN
 			INSERT INTO @session_requests_all VALUES (project, o[1], s[1]) ON CONFLICT (scope, key) DO NOTHING;

@@ -332,7 +332,7 @@ CREATE INDEX workflow_sessions_waiting ON workflow_sessions (identity) WHERE wai
 CREATE UNIQUE INDEX workflow_sessions_on ON workflow_sessions (branch) WHERE branch <> '' AND status = 'active';
 
 -- The elements of the lists of a session: progress of steps, withdrawn progress, replies, its long texts by their
--- hashes, and the texts of a hand-in that a person failed.
+-- hashes, and what is handed in for a person to judge.
 CREATE TABLE session_parts (
 	session_id TEXT NOT NULL REFERENCES workflow_sessions (id) ON DELETE CASCADE,
 	kind       TEXT NOT NULL CHECK (kind IN ('step', 'withdrawal', 'reply', 'text', 'judged')),
