@@ -20,11 +20,11 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// output runs a client, a minute at most, and returns what it printed. The client
+// output runs a client, two minutes at most, and returns what it printed. The client
 // has its own home, for what it keeps there.
 func output(t *testing.T, argv ...string) ([]byte, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())

@@ -52,7 +52,7 @@ type sight struct {
 	Status     int             `json:"status"`
 }
 
-// walk runs a client, a minute at most, and returns what it saw, by name.
+// walk runs a client and returns what it saw, by name.
 func walk(t *testing.T, told instructions, argv ...string) map[string]sight {
 	t.Helper()
 	argument := testkit.Get(json.Marshal(told)).Must(t)
