@@ -11,11 +11,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -201,6 +204,14 @@ func TestMetrics(t *testing.T) {
 	} {
 		testkit.Contains(t, r.body, "\n"+want, "no %s", want)
 	}
+	// Dashboards rely on the names, the labels and the types.
+	series := map[string]bool{}
+	for line := range strings.Lines(r.body) {
+		if strings.Contains(line, "deepwork_") {
+			series[regexp.MustCompile(` [0-9.e+-]+\n$`).ReplaceAllString(line, "\n")] = true
+		}
+	}
+	testkit.Golden(t, "testdata/metrics.txt", strings.Join(slices.Sorted(maps.Keys(series)), ""), *update)
 	if t.Failed() {
 		for line := range strings.Lines(r.body) {
 			if strings.HasPrefix(line, "deepwork_") && !strings.Contains(line, "_bucket") {
