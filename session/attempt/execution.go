@@ -295,6 +295,9 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 		return err
 	}
 	_, ended, err := b.EndExecution(ctx, r.row.ID, ending)
+	if err == nil && ended {
+		r.engine.exportEnd(ctx, b, &r.row)
+	}
 	if err == nil && ended && r.row.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
 		r.engine.Log.Info("attempt ended", "attempt", r.row.AttemptID, "execution", r.row.ID, "state", ending.State)

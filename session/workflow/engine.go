@@ -97,6 +97,7 @@ type Engine struct {
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
 	declined    sync.Map // what users declined to answer: identity, session id and digest -> true
+	resent      sync.Map // sessions whose last spans were exported again: id -> true
 	jobs        atomic.Pointer[encodedJobs]
 	exports     *export.Files
 	runner      string        // of reviews, for the store
