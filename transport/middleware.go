@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session"
@@ -96,6 +98,9 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		defer release()
 		caller := &tool.Caller{Caller: who, Workflows: conn.workflows}
 		if call, ok := req.(*mcp.CallToolRequest); ok {
+			if telemetry.On() {
+				caller.From = s.from(who, call)
+			}
 			return s.tools.Dispatch(ctx, caller, call, next, method)
 		}
 		if s.tools.Tasks != nil && tasks.Is(method) {
@@ -135,6 +140,24 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return res, nil
 	}
+}
+
+// from returns the span that a call comes from: as the caller says or, if it says nothing, the one in which its agent
+// was started.
+func (s *Server) from(who session.Caller, call *mcp.CallToolRequest) telemetry.Ref {
+	var header http.Header
+	if call.Extra != nil {
+		header = call.Extra.Header
+	}
+	from := telemetry.Received(call.Params.Meta, header)
+	switch {
+	case from.IsValid():
+	case s.agent != nil:
+		from = s.agent(who.Identity)
+	case who.Channel == session.ChannelStdio:
+		from = telemetry.Own()
+	}
+	return from
 }
 
 // sessionMetrics are the metrics of the workflow sessions, their actors and their

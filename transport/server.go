@@ -41,6 +41,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
@@ -83,7 +84,8 @@ type engines struct {
 	isolate          func(ctx context.Context, sessionID, stepID, folder string) error             // see Engine.IsolateFor
 	defined          func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) // a step by the job of a session
 
-	longCalls store.LongCalls // of tasks; nil means that there are none
+	agent     func(identity string) telemetry.Ref // the span of an agent that calls; nil means that callers are no agents of a run
+	longCalls store.LongCalls                     // of tasks; nil means that there are none
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun

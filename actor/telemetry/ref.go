@@ -94,6 +94,14 @@ func Parent(ctx context.Context) Ref {
 	return newTrace()
 }
 
+// Own returns the span that the environment of this process names, which has started it; zero if there is none.
+func Own() Ref {
+	if s := current.Load(); s != nil {
+		return s.parent
+	}
+	return Ref{}
+}
+
 // A Call is a call in progress. Only what ends in the same process may be in its span.
 type Call struct {
 	began time.Time

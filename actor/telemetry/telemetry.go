@@ -62,11 +62,11 @@ const (
 )
 
 // Start has this process export its spans, if the options or the environment name a receiver. The returned function
-// sends what waits, for at most two seconds. It does nothing if the process exports them already.
+// sends what waits, for at most two seconds. It is nil if nothing has changed: none is named, or spans are exported already.
 func Start(o Options) (stop func()) {
 	named := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
 	if named == "" || On() || os.Getenv("OTEL_TRACES_EXPORTER") == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
-		return func() {}
+		return nil
 	}
 	otel.SetErrorHandler(&faults{logger: o.Logger})
 	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: sending / 2, MaxElapsedTime: sending})}
@@ -76,7 +76,7 @@ func Start(o Options) (stop func()) {
 	exporter, err := otlptracehttp.New(context.Background(), with...)
 	if err != nil {
 		otel.Handle(err)
-		return func() {}
+		return nil
 	}
 	of := resource.NewSchemaless(attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))
 	if from, err := resource.Merge(of, resource.Environment()); err == nil {

@@ -63,7 +63,7 @@ func main() {
 // exit code: 0, 1 if the command failed, 2 for a usage error. It blocks until the command has
 // ended.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{in: stdin, out: show.NewScreen(stdout, os.Getenv), rawOut: stdout, err: show.NewScreen(stderr, os.Getenv)}
+	a := &app{stopTracing: func() {}, in: stdin, out: show.NewScreen(stdout, os.Getenv), rawOut: stdout, err: show.NewScreen(stderr, os.Getenv)}
 	log.SetOutput(a.err) // also of slog, in commands without a logger of their own
 	root := a.root()
 	root.SetArgs(args)
@@ -71,6 +71,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.Execute()
+	a.stopTracing()
 	show.EndDrawing()
 	if failed := a.out.Err(); err == nil && failed != nil {
 		err = fmt.Errorf("writing to stdout: %w", failed)
@@ -92,6 +93,8 @@ type app struct {
 	raw           bool   // --raw
 	store         string // --store
 	project       string // --project, of the store
+
+	stopTracing func() // sends the spans that wait
 }
 
 func (a *app) root() *cobra.Command {

@@ -161,6 +161,7 @@ func (u *ui) project(_ context.Context, root string) (string, error) {
 
 // serve serves the pages of a project until the command ends, and returns the URL that logs one browser in.
 func (u *ui) serve(root string, port int) (url string, err error) {
+	u.app.traced(context.Background(), root, u.logger)
 	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: u.store, Project: u.app.project, Logger: u.logger, Version: readBuild().Version, Help: docs.Files})
 	if err != nil {
 		return "", fmt.Errorf("opening the project: %w", err)

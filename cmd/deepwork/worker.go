@@ -81,6 +81,7 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	if err != nil {
 		return fmt.Errorf("reading your own config: %w", err)
 	}
+	a.traced(ctx, string(filepath.Separator), logger)
 	if len(own.WorkerProjects) == 0 {
 		return fmt.Errorf("a worker has no projects: set worker.projects in your own config, %s, to their names in the store and their folders here", config.UserFile())
 	}

@@ -25,8 +25,8 @@ func RefOf(a *task.Attempt) telemetry.Ref {
 	return telemetry.Derive(of, spans.Run, a.ID)
 }
 
-// agentRef returns the span of an execution.
-func agentRef(a *task.Attempt, executionID string) telemetry.Ref {
+// AgentRef returns the span of an execution.
+func AgentRef(a *task.Attempt, executionID string) telemetry.Ref {
 	return telemetry.Derive(telemetry.Parse(a.Trace), spans.Agent, executionID)
 }
 
@@ -124,7 +124,7 @@ func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []ende
 		if u.EndedAt.After(newest) {
 			newest = u.EndedAt
 		}
-		all = append(all, endedSpan{id, telemetry.Span{Name: spans.Agent + " " + u.Executor, Ref: agentRef(a, id), Parent: RefOf(a), Start: u.EndedAt, End: u.EndedAt, Attributes: append(usage(u),
+		all = append(all, endedSpan{id, telemetry.Span{Name: spans.Agent + " " + u.Executor, Ref: AgentRef(a, id), Parent: RefOf(a), Start: u.EndedAt, End: u.EndedAt, Attributes: append(usage(u),
 			spans.Operation.String(spans.Agent), spans.AgentName.String(u.Executor), spans.RunID.String(a.ID), spans.ExecutionID.String(id))}})
 	}
 	return all, newest, nil
@@ -147,7 +147,7 @@ func executionSpan(a *task.Attempt, x *task.Execution, u *task.Use) telemetry.Sp
 		if x.Variant != nil {
 			name += ":" + *x.Variant
 		}
-		s.Name, s.Ref = spans.Agent+" "+name, agentRef(a, x.ID)
+		s.Name, s.Ref = spans.Agent+" "+name, AgentRef(a, x.ID)
 		s.Attributes = append(append(s.Attributes, usage(u)...), spans.Operation.String(spans.Agent), spans.AgentName.String(name))
 	case x.FollowUp: // a run that was resumed
 		s.Name, s.Ref = spans.Run, telemetry.Derive(RefOf(a), spans.Run, x.ID)

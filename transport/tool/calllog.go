@@ -9,11 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/spans"
 	"deepwork/session/workflow/machine"
 )
 
@@ -78,6 +81,15 @@ func (l *CallLog) end(ctx context.Context, reply any) {
 	}
 	attrs := append(l.attrs(reply), slog.String("outcome", l.outcome), session.TookMS(took))
 	l.logger.LogAttrs(ctx, l.level, "call", append(attrs, l.fault...)...)
+}
+
+// trace exports the span of the call.
+func (l *CallLog) trace(span *telemetry.Call, res *mcp.CallToolResult, err error) {
+	fault := ""
+	if errorKind(l.outcome, res, err) != "" {
+		fault = l.outcome
+	}
+	span.End(spans.Call+" "+l.label(), fault, spans.Method.String(spans.Call), spans.Operation.String("execute_tool"), spans.Tool.String(l.label()), spans.Outcome.String(l.outcome))
 }
 
 // failed makes the line of the call one of an error.

@@ -32,6 +32,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
@@ -75,6 +76,7 @@ type Tasks interface {
 type Caller struct {
 	session.Caller
 	Workflows WorkflowCaller
+	From      telemetry.Ref // the span that the call comes from; zero if that is unknown
 }
 
 // A Tool describes one MCP tool.
@@ -266,6 +268,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		log.outcomeOf = outcomeOf
 	}
 	var reply any
+	ctx, span := telemetry.Begin(ctx, c.From)
 	log.logger, log.metrics, log.identity, log.began = s.Logger, &s.metrics, c.Identity, time.Now()
 	defer s.InFlight.begin(&log)()
 	defer func() {
@@ -277,6 +280,9 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		if kind := errorKind(log.outcome, res, err); kind != "" {
 			log.level = max(log.level, slog.LevelInfo)
 			s.metrics.errors.WithLabelValues(log.label(), kind).Inc()
+		}
+		if span != nil {
+			log.trace(span, res, err)
 		}
 		log.end(ctx, reply)
 	}()
