@@ -52,7 +52,7 @@ var current atomic.Pointer[service] // nil means off
 
 const (
 	// pace is the longest wait of a span until it is sent: a kill loses what waits.
-	pace = time.Second
+	pace = 200 * time.Millisecond
 	// sending bounds one request, with its repetitions.
 	sending = 10 * time.Second
 	// queued is the number of spans that wait at most; others are dropped.

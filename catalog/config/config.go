@@ -92,6 +92,11 @@ type Telemetry struct {
 	Content  bool   `yaml:"content"`                  // goals and feedback are sent, too
 }
 
+// Link returns the link to a trace, "" if none is configured.
+func (t Telemetry) Link(traceID string) string {
+	return strings.ReplaceAll(t.TraceURL, "{trace_id}", traceID)
+}
+
 // Checks configures the checks of steps (key checks).
 type Checks struct {
 	MaxConcurrent int `yaml:"max_concurrent" min:"1" max:"10000"` // steps whose checks run at once; default the number of processors

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/signal"
@@ -27,6 +28,8 @@ type runEvent struct {
 	Goal        string      `json:"goal,omitempty"`
 	Branch      *string     `json:"branch,omitempty"`
 	Workspace   string      `json:"workspace,omitempty"`
+	TraceID     string      `json:"trace_id,omitempty"`  // in OpenTelemetry
+	TraceURL    string      `json:"trace_url,omitempty"` // by telemetry.trace_url of your own config
 	SessionID   *string     `json:"session_id,omitempty"`
 	StepID      *string     `json:"step_id,omitempty"`
 	ExecutionID string      `json:"execution_id,omitempty"`
@@ -208,10 +211,10 @@ func getRun(ctx context.Context, engine *attempt.Engine, id string, once bool) (
 
 func (v *runLines) begin(r *board.RunReply) {
 	if v.app.json {
-		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
+		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace, TraceID: r.TraceID, TraceURL: r.TraceURL})
 		return
 	}
-	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
+	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace, "trace", cmp.Or(r.TraceURL, r.TraceID))
 	fmt.Fprintln(v.app.out)
 }
 
@@ -332,7 +335,7 @@ func (v *runLines) event(e runEvent) {
 func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View) {
 	a.fields("run", board.Short(v.RunID), "workflow", v.Workflow, "goal", v.Goal)
 	a.printInputs(v.Inputs)
-	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
+	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt), "trace", cmp.Or(v.TraceURL, v.TraceID))
 	a.printSteps(v)
 	a.printOutcome(ctx, engine, v.RunReply)
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -31,6 +32,9 @@ type RunReply struct {
 	Steps     []RunStep       `json:"steps" jsonschema:"its agents' executions, oldest first"`
 	Cost      *Cost           `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+
+	TraceID  string `json:"-"` // in OpenTelemetry; "" if it is not traced
+	TraceURL string `json:"-"` // by telemetry.trace_url; "" without
 
 	Kept  Run  `json:"-"` // on the board
 	Began bool `json:"-"` // whether it can be resumed
@@ -157,6 +161,12 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 		return nil, err
 	}
 	r := b.newRunReply(at, run)
+	if of := telemetry.Parse(at.Trace); of.TraceID().IsValid() {
+		r.TraceID = of.TraceID().String()
+		if cfg, err := b.Config(ctx); err == nil { // else there is no link
+			r.TraceURL = cfg.Telemetry.Link(r.TraceID)
+		}
+	}
 	if r.Cost, err = v.Cost(ctx, at.TaskID, id); err != nil {
 		return nil, Fault("reading the cost of the run", err)
 	}
