@@ -142,24 +142,6 @@ func (s *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// from returns the span that a call comes from: as the caller says or, if it says nothing, the one in which its agent
-// was started.
-func (s *Server) from(who session.Caller, call *mcp.CallToolRequest) telemetry.Ref {
-	var header http.Header
-	if call.Extra != nil {
-		header = call.Extra.Header
-	}
-	from := telemetry.Received(call.Params.Meta, header)
-	switch {
-	case from.IsValid():
-	case s.agent != nil:
-		from = s.agent(who.Identity)
-	case who.Channel == session.ChannelStdio:
-		from = telemetry.Own()
-	}
-	return from
-}
-
 // sessionMetrics are the metrics of the workflow sessions, their actors and their
 // mailboxes.
 func sessionMetrics(read func() workflow.Stats) []prometheus.Collector {
@@ -206,4 +188,22 @@ func (l *library) needs(method string) bool {
 		return true
 	}
 	return false
+}
+
+// from returns the span that a call comes from: as the caller says or, if it says nothing, the one in which its agent
+// was started.
+func (s *Server) from(who session.Caller, call *mcp.CallToolRequest) telemetry.Ref {
+	var header http.Header
+	if call.Extra != nil {
+		header = call.Extra.Header
+	}
+	from := telemetry.Received(call.Params.Meta, header)
+	switch {
+	case from.IsValid():
+	case s.agent != nil:
+		from = s.agent(who.Identity)
+	case who.Channel == session.ChannelStdio:
+		from = telemetry.Own()
+	}
+	return from
 }

@@ -228,7 +228,7 @@ func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Dur
 		bounded, cancel = context.WithTimeout(ctx, within)
 		defer cancel()
 	}
-	r, err := actor.Ask(bounded, e.sessions.For(id), build)
+	r, err := actor.Ask(bounded, e.sessions.For(id), func(reply actor.Reply[R]) message { return aboutSession(ctx, build(reply)) })
 	_, refused := errors.AsType[*session.Error](err)
 	switch {
 	case err == nil, refused:
