@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -228,7 +229,11 @@ func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Dur
 		bounded, cancel = context.WithTimeout(ctx, within)
 		defer cancel()
 	}
-	r, err := actor.Ask(bounded, e.sessions.For(id), func(reply actor.Reply[R]) message { return aboutSession(ctx, build(reply)) })
+	if telemetry.On() {
+		plain := build
+		build = func(reply actor.Reply[R]) message { return aboutSession{plain(reply), ctx} }
+	}
+	r, err := actor.Ask(bounded, e.sessions.For(id), build)
 	_, refused := errors.AsType[*session.Error](err)
 	switch {
 	case err == nil, refused:

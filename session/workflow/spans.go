@@ -40,23 +40,15 @@ func (e *Engine) traceFor(ctx context.Context, parent string) string {
 	return telemetry.Text(telemetry.Parent(ctx))
 }
 
-// A tracedMessage says which session its caller's call is about.
-type tracedMessage struct {
+// An aboutSession is a message, and says which session its caller's call is about.
+type aboutSession struct {
 	message
 	from context.Context // the caller's
 }
 
-func (m tracedMessage) receive(ctx context.Context, a *sessionActor) {
+func (m aboutSession) receive(ctx context.Context, a *sessionActor) {
 	telemetry.About(m.from, refOf(a.state))
 	m.message.receive(ctx, a)
-}
-
-// aboutSession returns a message to a session, by which the call of a context is about it.
-func aboutSession(ctx context.Context, m message) message {
-	if !telemetry.On() {
-		return m
-	}
-	return tracedMessage{m, ctx}
 }
 
 // exportEnded exports the spans that have ended between two states of a session. before is nil for a new one.
