@@ -211,10 +211,10 @@ func getRun(ctx context.Context, engine *attempt.Engine, id string, once bool) (
 
 func (v *runLines) begin(r *board.RunReply) {
 	if v.app.json {
-		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace, TraceID: r.TraceID, TraceURL: r.TraceURL})
+		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace, TraceID: r.Trace.ID, TraceURL: r.Trace.URL})
 		return
 	}
-	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace, "trace", cmp.Or(r.TraceURL, r.TraceID))
+	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace, "trace", cmp.Or(r.Trace.URL, r.Trace.ID))
 	fmt.Fprintln(v.app.out)
 }
 
@@ -335,7 +335,7 @@ func (v *runLines) event(e runEvent) {
 func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View) {
 	a.fields("run", board.Short(v.RunID), "workflow", v.Workflow, "goal", v.Goal)
 	a.printInputs(v.Inputs)
-	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt), "trace", cmp.Or(v.TraceURL, v.TraceID))
+	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt), "trace", cmp.Or(v.Trace.URL, v.Trace.ID))
 	a.printSteps(v)
 	a.printOutcome(ctx, engine, v.RunReply)
 }
