@@ -141,8 +141,10 @@ func (a *app) logger() *slog.Logger {
 
 // traced has this process export its spans until its command ends, if the user's config or the environment says where to.
 func (a *app) traced(ctx context.Context, root string, logger *slog.Logger) {
-	own, err := config.Open(root).Own(ctx)
-	if err != nil { // what needs it says so
+	settings := config.Open(root)
+	settings.Logger = slog.New(slog.DiscardHandler) // what needs the config says what is wrong with it
+	own, err := settings.Own(ctx)
+	if err != nil {
 		own = &config.User{}
 	}
 	to := own.Over(config.Default()).Telemetry

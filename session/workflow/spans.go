@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"context"
-	"iter"
 	"strconv"
 	"time"
 
@@ -56,24 +55,19 @@ func exportEnded(before, next *machine.State) {
 	if !telemetry.On() || next.Trace == "" || before == nil {
 		return
 	}
-	type part struct {
-		*machine.StepProgress
-		left bool
-	}
-	parts := func(s *machine.State) map[part]bool {
-		all := map[part]bool{}
-		if before.Status == next.Status { // else the end of the session has ended steps, too
-			for p, left := range progresses(s) {
-				all[part{p, !left.IsZero()}] = true
-			}
+	was, is, known := map[part]bool{}, map[part]bool{}, map[trace.SpanID]bool{}
+	if before.Status == next.Status { // else the end of the session has ended steps, too
+		for _, p := range partsOf(before) {
+			was[p] = true
 		}
-		return all
+		for _, p := range partsOf(next) {
+			is[p] = true
+		}
 	}
-	was, is, known := parts(before), parts(next), map[trace.SpanID]bool{}
-	for span := range endedSpans(before, func(p *machine.StepProgress, left bool) bool { return is[part{p, left}] }) {
+	for _, span := range endedSpans(before, is) {
 		known[span.Ref.SpanID()] = true
 	}
-	for span := range endedSpans(next, func(p *machine.StepProgress, left bool) bool { return was[part{p, left}] }) {
+	for _, span := range endedSpans(next, was) {
 		if !known[span.Ref.SpanID()] {
 			telemetry.Export(span)
 		}
@@ -90,12 +84,12 @@ func (e *Engine) again(ctx context.Context, s *machine.State) {
 		return
 	}
 	since := s.UpdatedAt.Add(-time.Minute)
-	for span := range endedSpans(s, func(*machine.StepProgress, bool) bool { return false }) {
+	for _, span := range endedSpans(s, nil) {
 		if span.End.After(since) {
 			telemetry.Export(span)
 		}
 	}
-	for p := range progresses(s) {
+	for _, p := range partsOf(s) {
 		if p.Child != "" && p.Done() && p.CompletedAt.After(since) {
 			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // else its spans are lost
 				e.again(ctx, r.State)
@@ -104,55 +98,47 @@ func (e *Engine) again(ctx context.Context, s *machine.State) {
 	}
 }
 
-// progresses yields the progress of all steps of a session, with the time when they were left by go_to_step; zero means
-// never.
-func progresses(s *machine.State) iter.Seq2[*machine.StepProgress, time.Time] {
-	return func(yield func(*machine.StepProgress, time.Time) bool) {
-		for _, w := range s.History {
-			for _, p := range w.Progress {
-				if !yield(p.Value, w.At) {
-					return
-				}
-			}
-		}
-		for _, p := range s.StepProgress {
-			if !yield(p.Value, time.Time{}) {
-				return
-			}
-		}
-	}
+// A part is the progress of a step, and when go_to_step left it; zero means never.
+type part struct {
+	*machine.StepProgress
+	left time.Time
 }
 
-// endedSpans yields what has ended in a session, but for steps that are to be skipped.
-func endedSpans(s *machine.State, skip func(p *machine.StepProgress, left bool) bool) iter.Seq[telemetry.Span] {
-	return func(yield func(telemetry.Span) bool) {
-		if s.CompletedAt != nil {
-			span := telemetry.Span{Name: spans.Session + " " + s.JobName + "/" + s.WorkflowName, Ref: refOf(s), Parent: telemetry.Parse(s.Trace), Start: s.StartedAt, End: *s.CompletedAt, Attributes: []attribute.KeyValue{
-				spans.Operation.String(spans.Session), spans.Workflow.String(s.JobName + "/" + s.WorkflowName), spans.SessionID.String(s.SessionID), spans.Outcome.String(string(s.Status))}}
-			if s.AttemptID != "" {
-				span.Attributes = append(span.Attributes, spans.RunID.String(s.AttemptID))
-			}
-			if telemetry.Content() {
-				span.Attributes = append(span.Attributes, spans.Goal.String(s.Goal))
-			}
-			if s.Status == machine.Aborted {
-				span.Error = string(s.Status)
-			}
-			if !yield(span) {
-				return
-			}
-		}
-		for p, left := range progresses(s) {
-			if skip(p, !left.IsZero()) {
-				continue
-			}
-			for _, span := range stepSpans(s, p, left) {
-				if !yield(span) {
-					return
-				}
-			}
+// partsOf returns the progress of all steps of a session.
+func partsOf(s *machine.State) (all []part) {
+	for _, w := range s.History {
+		for _, p := range w.Progress {
+			all = append(all, part{p.Value, w.At})
 		}
 	}
+	for _, p := range s.StepProgress {
+		all = append(all, part{p.Value, time.Time{}})
+	}
+	return all
+}
+
+// endedSpans returns what has ended in a session, but for steps that are to be skipped.
+func endedSpans(s *machine.State, skip map[part]bool) (all []telemetry.Span) {
+	if s.CompletedAt != nil {
+		span := telemetry.Span{Name: spans.Session + " " + s.JobName + "/" + s.WorkflowName, Ref: refOf(s), Parent: telemetry.Parse(s.Trace), Start: s.StartedAt, End: *s.CompletedAt, Attributes: []attribute.KeyValue{
+			spans.Operation.String(spans.Session), spans.Workflow.String(s.JobName + "/" + s.WorkflowName), spans.SessionID.String(s.SessionID), spans.Outcome.String(string(s.Status))}}
+		if s.AttemptID != "" {
+			span.Attributes = append(span.Attributes, spans.RunID.String(s.AttemptID))
+		}
+		if telemetry.Content() {
+			span.Attributes = append(span.Attributes, spans.Goal.String(s.Goal))
+		}
+		if s.Status == machine.Aborted {
+			span.Error = string(s.Status)
+		}
+		all = append(all, span)
+	}
+	for _, p := range partsOf(s) {
+		if !skip[p] {
+			all = append(all, stepSpans(s, p.StepProgress, p.left)...)
+		}
+	}
+	return all
 }
 
 // stepSpans returns what has ended of a step. left is when go_to_step left it; zero means never.
