@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // A Ref is a span in a trace, and whether that is sampled. The zero Ref is none; one without a span is the trace alone.
@@ -37,7 +38,7 @@ func Parse(text string) Ref {
 
 // Derive returns the span of something in the trace of another one, by what identifies it; zero if that is in no trace.
 func Derive(of Ref, identity ...string) Ref {
-	if !of.TraceID().IsValid() {
+	if !of.HasTraceID() {
 		return Ref{}
 	}
 	h := sha256.New()
@@ -62,17 +63,12 @@ func newTrace() Ref {
 	return Ref{}.WithTraceID(id).WithTraceFlags(trace.FlagsSampled)
 }
 
-type (
-	parentKey struct{}
-	callKey   struct{}
-)
-
 // Under returns a context in which what begins belongs to a span.
 func Under(ctx context.Context, parent Ref) context.Context {
-	if !On() || !parent.TraceID().IsValid() {
+	if !On() || !parent.HasTraceID() {
 		return ctx
 	}
-	return context.WithValue(ctx, parentKey{}, parent)
+	return trace.ContextWithSpanContext(ctx, parent)
 }
 
 // Parent returns what something that begins now, and may outlive this process, belongs to: the caller's span, or a new
@@ -82,13 +78,14 @@ func Parent(ctx context.Context) Ref {
 	if s == nil {
 		return Ref{}
 	}
-	if c, is := ctx.Value(callKey{}).(*Call); is {
+	in := trace.SpanFromContext(ctx)
+	if c, is := in.(*Call); is {
 		return c.outer()
 	}
-	if parent, is := ctx.Value(parentKey{}).(Ref); is {
-		return parent
+	if in.SpanContext().HasTraceID() {
+		return in.SpanContext()
 	}
-	if s.parent.TraceID().IsValid() {
+	if s.parent.HasTraceID() {
 		return s.parent
 	}
 	return newTrace()
@@ -104,6 +101,8 @@ func Own() Ref {
 
 // A Call is a call in progress. Only what ends in the same process may be in its span.
 type Call struct {
+	noop.Span // but for SpanContext
+
 	began time.Time
 	given bool // its caller has said where it belongs
 
@@ -119,17 +118,24 @@ func Begin(ctx context.Context, from Ref) (of context.Context, c *Call) {
 		return ctx, nil
 	}
 	if !from.IsValid() {
-		from, _ = ctx.Value(parentKey{}).(Ref)
+		from = trace.SpanContextFromContext(ctx)
 	}
-	c = &Call{began: time.Now(), parent: from, given: from.TraceID().IsValid()}
-	return context.WithValue(ctx, callKey{}, c), c
+	c = &Call{began: time.Now(), parent: from, given: from.HasTraceID()}
+	return trace.ContextWithSpan(ctx, c), c
+}
+
+// SpanContext implements trace.Span, for logs: it has the trace of the call, once that is known.
+func (c *Call) SpanContext() Ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parent
 }
 
 // outer returns the parent of what the call begins.
 func (c *Call) outer() Ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.parent.TraceID().IsValid() {
+	if !c.parent.HasTraceID() {
 		c.parent = newTrace()
 	}
 	return c.parent
@@ -149,7 +155,7 @@ func (c *Call) span() Ref {
 // About returns a context for what is about a span. If ctx is of a call whose caller has not said where it belongs, that
 // span is its parent.
 func About(ctx context.Context, what Ref) context.Context {
-	c, is := ctx.Value(callKey{}).(*Call)
+	c, is := trace.SpanFromContext(ctx).(*Call)
 	if !is {
 		return Under(ctx, what)
 	}
@@ -165,8 +171,8 @@ func About(ctx context.Context, what Ref) context.Context {
 	return ctx
 }
 
-// End exports the span of the call, with a link to what it is about if that is in another trace. c may be nil.
-func (c *Call) End(name, fault string, attributes ...attribute.KeyValue) {
+// Finish exports the span of the call, with a link to what it is about if that is in another trace. c may be nil.
+func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
 	if c == nil {
 		return
 	}
@@ -182,16 +188,15 @@ func Current(ctx context.Context) Ref {
 	if !On() {
 		return Ref{}
 	}
-	if c, is := ctx.Value(callKey{}).(*Call); is {
+	if c, is := trace.SpanFromContext(ctx).(*Call); is {
 		return c.span()
 	}
-	parent, _ := ctx.Value(parentKey{}).(Ref)
-	return parent
+	return trace.SpanContextFromContext(ctx)
 }
 
 // Within exports a span of this process alone, which has ended now, in what the context is in.
 func Within(ctx context.Context, name, fault string, began time.Time, attributes ...attribute.KeyValue) {
-	if in := Current(ctx); in.TraceID().IsValid() {
+	if in := Current(ctx); in.HasTraceID() {
 		Export(Span{Name: name, Ref: beside(in), Parent: in, Start: began, End: time.Now(), Error: fault, Attributes: attributes})
 	}
 }

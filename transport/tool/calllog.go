@@ -89,7 +89,7 @@ func (l *CallLog) trace(span *telemetry.Call, res *mcp.CallToolResult, err error
 	if errorKind(l.outcome, res, err) != "" {
 		fault = l.outcome
 	}
-	span.End(spans.Call+" "+l.label(), fault, spans.Method.String(spans.Call), spans.Operation.String("execute_tool"), spans.Tool.String(l.label()), spans.Outcome.String(l.outcome))
+	span.Finish(spans.Call+" "+l.label(), fault, spans.Method.String(spans.Call), spans.Operation.String("execute_tool"), spans.Tool.String(l.label()), spans.Outcome.String(l.outcome))
 }
 
 // failed makes the line of the call one of an error.
