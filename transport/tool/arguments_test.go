@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/testkit"
 	"deepwork/session/workflow/machine"
 )
@@ -108,10 +109,10 @@ func (atStep) StackOf(context.Context, *string) []machine.StackEntry {
 func TestSlowCallIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Log
-		metrics := newMetrics()
+		metrics := newMetrics(telemetry.LocalMetrics())
 		call := func(lasts time.Duration) string {
 			before := len(log.String())
-			l := &CallLog{logger: slog.New(slog.NewTextHandler(&log, nil)), metrics: &metrics, Tool: "finished_step", identity: "local", began: time.Now(), outcome: "ok"}
+			l := &CallLog{logger: slog.New(slog.NewTextHandler(&log, nil)), metrics: metrics, Tool: "finished_step", identity: "local", began: time.Now(), outcome: "ok"}
 			l.begin(t.Context(), atStep{})
 			time.Sleep(lasts)
 			synctest.Wait()
