@@ -265,7 +265,7 @@ func (p *opening) openReviews() error {
 func (p *opening) openSessions() (err error) {
 	p.engine, err = workflow.Open(p.ctx, workflow.Options{
 		Root: p.root, State: p.folder, Catalog: p.jobs, Config: p.settings, Logger: p.logger, Stores: p.stores, Place: p.stores.Place, Attempt: p.attempt(),
-		Reviews: p.reviews.enabled(), Gate: p.judge, Checks: p.checks, Reviewing: p.reviews.now, Moved: p.options.moved,
+		Reviews: p.reviews.enabled(), Gate: p.judge, Checks: p.checks, Reviewing: p.reviews.now, Moved: p.options.moved, Wrote: storeMetrics(p.metrics),
 	})
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", p.root, err)
