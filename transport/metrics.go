@@ -2,11 +2,13 @@ package transport
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 
 	"deepwork/actor/telemetry"
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/gate"
 	"deepwork/session/attempt"
@@ -14,6 +16,23 @@ import (
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
 )
+
+// metricsFor opens the metrics of a config.
+func metricsFor(c *config.Config, version string, logger *slog.Logger) *telemetry.Metrics {
+	return telemetry.OpenMetrics(telemetry.MetricsOptions{Service: ServerName, Version: version, OTLP: c.Telemetry.OTLP, Logger: logger})
+}
+
+// MeasureBoard has the metrics of a board that was opened without a server sent. stop sends the last ones, and takes a
+// second at most.
+func MeasureBoard(ctx context.Context, engine *attempt.Engine, version string) (stop func()) {
+	c, err := engine.Config(ctx)
+	if err != nil {
+		c = config.Default()
+	}
+	m := metricsFor(c, version, engine.Log)
+	attemptMetrics(m, engine.Stats)
+	return func() { _ = m.Close(context.WithoutCancel(ctx)) }
+}
 
 const waits, waitsHelp = "deepwork_waits_total", "Waits that began, of a step for a person or of an agent for the end of a limit."
 

@@ -178,7 +178,7 @@ func (p *opening) config() *config.Config {
 
 // openMetrics opens the metrics, which are sent until all else has been closed.
 func (p *opening) openMetrics() error {
-	p.metrics = telemetry.OpenMetrics(telemetry.MetricsOptions{Service: ServerName, Version: p.options.Version, OTLP: p.config().Telemetry.OTLP, Logger: p.logger})
+	p.metrics = metricsFor(p.config(), p.options.Version, p.logger)
 	p.opened.add("closing the metrics", p.metrics.Close)
 	return nil
 }
