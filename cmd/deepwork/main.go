@@ -43,6 +43,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/show"
@@ -366,7 +367,7 @@ func (f *logFlags) open(stderr io.Writer) (logger *slog.Logger, close func() err
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options)), close, nil
+		return slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, options))), close, nil
 	}
-	return slog.New(slog.NewTextHandler(w, options)), close, nil
+	return slog.New(telemetry.LogHandler(slog.NewTextHandler(w, options))), close, nil
 }

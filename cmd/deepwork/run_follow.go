@@ -16,6 +16,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/show"
+	"deepwork/transport"
 )
 
 // A runEvent is one line of deepwork run --json.
@@ -91,6 +92,7 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 	// It leads agents: that nobody reads what it prints does not end it, and that its terminal was closed
 	// interrupts the run, so that no agent goes on without a leader.
 	defer surviveBrokenPipes()()
+	defer transport.MeasureBoard(ctx, engine, readBuild().Version)()
 	ctx, stop := untilHangup(ctx)
 	defer stop()
 	finished := engine.ServeOnly(r.RunID)

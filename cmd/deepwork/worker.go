@@ -19,6 +19,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
+	"deepwork/transport"
 )
 
 // workerFlags are the options of deepwork worker.
@@ -157,7 +158,9 @@ func join(ctx context.Context, dir string, c backend.Choice, f workerFlags, logg
 		defer cancel()
 		return nil, errors.Join(err, stores.Close(ctx))
 	}
+	stop := transport.MeasureBoard(ctx, engine, readBuild().Version)
 	return func() error {
+		defer stop()
 		ctx, cancel := closing()
 		defer cancel()
 		if left := engine.Close(ctx); len(left) > 0 {

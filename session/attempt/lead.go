@@ -280,6 +280,7 @@ func (l *Lead) Reviewed(ctx context.Context, executor string, stdout []byte) err
 	if err != nil {
 		return err
 	}
+	l.execution.engine.countUse(used, false)
 	u.Reported = used != nil
 	if u.Reported {
 		u.Usage = *used

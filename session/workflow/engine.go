@@ -84,7 +84,8 @@ type Options struct {
 	// Moved is called after each durable transition, by any process. It must not block,
 	// and may be called too often. May be nil.
 	Moved func()
-	Now   func() time.Time // default time.Now
+	Wrote func(took time.Duration) // see record.Store; nil means nothing
+	Now   func() time.Time         // default time.Now
 }
 
 // An Engine serves the sessions of one project in this process: to agents those of its Root, to commands
@@ -133,6 +134,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
 	e.records = record.Of(e.Stores.Database.Sessions(), o.Root)
+	e.records.Wrote = o.Wrote
 	e.definitions = &definition.Store{Catalog: e.Catalog, Records: e.records}
 	e.exports = &export.Files{Own: e.State, Attempt: e.Attempt, Place: e.Place, Revision: e.records.Revision, Logger: e.Logger}
 	e.follower.engine = e
@@ -201,11 +203,12 @@ type Stats struct {
 	Active int         // sessions on the stacks of connections here, as far as known
 	Awake  int         // sessions with an actor in memory
 	Actors actor.Stats // sessions and their mailboxes
+	record.Figures
 }
 
 // Stats returns the current figures. It visits every actor in memory, without delaying them.
 func (e *Engine) Stats() Stats {
-	s := Stats{Awake: e.sessions.Len(), Actors: e.system.Stats()}
+	s := Stats{Awake: e.sessions.Len(), Actors: e.system.Stats(), Figures: e.records.Figures()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for c := range e.conns {

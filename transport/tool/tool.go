@@ -179,12 +179,14 @@ type Set struct {
 	handlers map[string]Handler
 	tools    map[string]Tool
 	first    *mcp.Tool // the first one registered
-	metrics  metrics
+	metrics  *metrics
 }
 
-// NewSet returns a set without tools.
-func NewSet(server *mcp.Server, logger *slog.Logger, check func(context.Context) (*config.Config, error)) *Set {
-	return &Set{MCP: server, Logger: logger, Check: check, handlers: map[string]Handler{}, tools: map[string]Tool{}, metrics: newMetrics()}
+// NewSet returns a set without tools, whose calls are counted in m.
+func NewSet(server *mcp.Server, logger *slog.Logger, m *telemetry.Metrics, check func(context.Context) (*config.Config, error)) *Set {
+	s := &Set{MCP: server, Logger: logger, Check: check, handlers: map[string]Handler{}, tools: map[string]Tool{}, metrics: newMetrics(m)}
+	m.Gauge("deepwork_calls_in_flight", "Tool calls that run now.", s.InFlight.Len)
+	return s
 }
 
 // Has reports whether a tool is registered.
@@ -269,7 +271,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 	}
 	var reply any
 	ctx, span := telemetry.Begin(ctx, c.From)
-	log.logger, log.metrics, log.identity, log.began = s.Logger, &s.metrics, c.Identity, time.Now()
+	log.logger, log.metrics, log.identity, log.began = s.Logger, s.metrics, c.Identity, time.Now()
 	defer s.InFlight.begin(&log)()
 	defer func() {
 		if p := recover(); p != nil {
@@ -279,7 +281,7 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		}
 		if kind := errorKind(log.outcome, res, err); kind != "" {
 			log.level = max(log.level, slog.LevelInfo)
-			s.metrics.errors.WithLabelValues(log.label(), kind).Inc()
+			s.metrics.errors.Add(ctx, 1, s.metrics.of(log.label(), "kind", kind).add...)
 		}
 		if span != nil {
 			log.trace(span, res, err)
