@@ -58,11 +58,11 @@ const (
 	// queued is the number of spans that wait at most; others are dropped.
 	queued = 4096
 	// flushing bounds the wait for the receiver when the process ends.
-	flushing = 2 * time.Second
+	flushing = time.Second
 )
 
 // Start has this process export its spans, if the options or the environment name a receiver. The returned function
-// sends what waits, for at most two seconds. It is nil if nothing has changed: none is named, or spans are exported already.
+// sends what waits, for a second at most. It is nil if nothing has changed: none is named, or spans are exported already.
 func Start(o Options) (stop func()) {
 	named := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
 	if named == "" || On() || os.Getenv("OTEL_TRACES_EXPORTER") == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
