@@ -40,6 +40,7 @@ type Stats struct {
 	Running  int // reviews that are running
 	Queued   int // reviews that are waiting
 	Done     int // reviews that ended with a verdict, since Open
+	Passed   int // reviews that ended with the verdict that the work passes
 	Failed   int // reviews that ended without one, cancelled ones included
 	Capacity int // how many may run at once, as last read; 0 before the first review
 }
@@ -210,7 +211,9 @@ func (g *Gate) next(capacity int) *review {
 func (g *Gate) ended(r *review, v Verdict) {
 	g.mu.Lock()
 	if delete(g.running, r); v.Err == nil {
-		g.stats.Done++
+		if g.stats.Done++; v.Passed {
+			g.stats.Passed++
+		}
 	} else {
 		g.stats.Failed++
 	}

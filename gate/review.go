@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/jsontext"
 )
 
@@ -113,7 +114,7 @@ func (g *Gate) run(ctx context.Context, r *review, s Settings, p prompt) (proces
 	result, err := process.Run(timed, process.Spec{
 		Command:     s.argv(p, t),
 		Dir:         g.root(r),
-		Env:         process.With(Environment(g.root(r), s.Secrets), s.Env...),
+		Env:         process.With(append(Environment(g.root(r), s.Secrets), telemetry.Environment(telemetry.Current(ctx))...), s.Env...),
 		Stdin:       stdin,
 		StdoutLimit: stdoutLimit,
 		StderrLimit: stderrLimit,

@@ -108,7 +108,7 @@ type runSessions interface {
 func (b *taskBoard) share(e *engines, sessions runSessions) {
 	if b.engine != nil {
 		e.board, e.getRun = b.engine, b.getRun(sessions)
-		e.metrics = append(e.metrics, attemptMetrics(b.engine.Stats)...)
+		attemptMetrics(e.metrics, b.engine.Stats)
 	}
 	e.workspace = b.context
 	if b.byAgent {

@@ -3,13 +3,24 @@ package transport
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/metrics/v1"
+	"google.golang.org/protobuf/proto"
 
 	"deepwork/actor/testkit"
 	"deepwork/session/workflow/machine"
@@ -182,11 +193,67 @@ func TestMetrics(t *testing.T) {
 	} {
 		testkit.Contains(t, r.body, "\n"+want, "no %s", want)
 	}
+	// Dashboards rely on the names, the labels and the types.
+	series := map[string]bool{}
+	for line := range strings.Lines(r.body) {
+		if strings.Contains(line, "deepwork_") {
+			series[regexp.MustCompile(` [0-9.e+-]+\n$`).ReplaceAllString(line, "\n")] = true
+		}
+	}
+	testkit.Golden(t, "testdata/metrics.txt", strings.Join(slices.Sorted(maps.Keys(series)), ""), *update)
 	if t.Failed() {
 		for line := range strings.Lines(r.body) {
 			if strings.HasPrefix(line, "deepwork_") && !strings.Contains(line, "_bucket") {
 				t.Log(line)
 			}
+		}
+	}
+}
+
+// A receiver gets the metrics that Prometheus reads, and nothing that people, agents or files say.
+func TestMetricsAreSent(t *testing.T) {
+	var mu sync.Mutex
+	var raw bytes.Buffer
+	sent := map[string]string{}
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		body := testkit.Get(io.ReadAll(r.Body)).Must(t)
+		raw.Write(body)
+		var in collector.ExportMetricsServiceRequest
+		testkit.Works(t, proto.Unmarshal(body, &in))
+		for _, m := range in.ResourceMetrics[0].ScopeMetrics[0].Metrics {
+			sent[m.Name] = fmt.Sprint(m.GetSum().GetDataPoints())
+		}
+	}))
+	defer receiver.Close()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "telemetry: {otlp: '" + receiver.URL + "'}\n"})
+	s, root := project(t, nil)
+	h := overHTTP(t, s, web.Options{})
+	cs := dial(t, h, stateful, "")
+	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"canary-goal","job_name":"trip","workflow_name":"dream"}`)
+	write(t, root, map[string]string{"idea.txt": "canary-output"})
+	callTool(t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"},"notes":"canary-notes"}`)
+	send(t, httpClient(t, ""), "GET", h.URL(), "", "Origin: http://evil.example.com")
+	page := send(t, httpClient(t, ""), "GET", at(h, "/metrics"), "").body
+	testkit.Works(t, s.Close(t.Context()))
+
+	mu.Lock()
+	defer mu.Unlock()
+	var scraped []string
+	for _, line := range regexp.MustCompile(`(?m)^# TYPE (deepwork_\S+)`).FindAllStringSubmatch(page, -1) {
+		scraped = append(scraped, line[1])
+	}
+	testkit.Same(t, slices.Sorted(maps.Keys(sent)), scraped)
+	for _, name := range []string{"deepwork_sessions_started_total", "deepwork_steps_finished_total"} {
+		testkit.Contains(t, sent[name], "as_double:1", name)
+		testkit.Contains(t, page, "\n"+name+" 1\n")
+	}
+	testkit.Contains(t, page, "\ndeepwork_sessions_ended_total{status=\"completed\"} 1\n")
+	for _, secret := range []string{"canary", root, filepath.Base(root)} {
+		if strings.Contains(raw.String(), secret) {
+			t.Errorf("%s was sent", secret)
 		}
 	}
 }

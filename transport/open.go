@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -42,7 +43,7 @@ func NewServer(o Options) (*Server, error) {
 	if p.getenv == nil {
 		p.getenv = os.Getenv
 	}
-	for _, step := range []func() error{p.locate, p.configure, p.chooseTools, p.openStores, p.openJobs, p.openReviews, p.openBoard, p.openSessions, p.openServer} {
+	for _, step := range []func() error{p.locate, p.configure, p.openMetrics, p.chooseTools, p.openStores, p.openJobs, p.openReviews, p.openBoard, p.openSessions, p.openServer} {
 		if err := step(); err != nil {
 			return nil, errors.Join(fmt.Errorf("making the server: %w", err), p.opened.close(p.ctx))
 		}
@@ -98,6 +99,8 @@ type opening struct {
 	settings *config.Source
 	policy   *trust.Policy
 	reviews  *reviewing
+
+	metrics *telemetry.Metrics
 
 	sets   []string       // of tools
 	choice backend.Choice // of the store
@@ -171,6 +174,13 @@ func (p *opening) config() *config.Config {
 		return config.Default()
 	}
 	return c
+}
+
+// openMetrics opens the metrics, which are sent until all else has been closed.
+func (p *opening) openMetrics() error {
+	p.metrics = metricsFor(p.config(), p.options.Version, p.logger)
+	p.opened.add("closing the metrics", p.metrics.Close)
+	return nil
 }
 
 // chooseTools chooses the sets of tools.
@@ -255,7 +265,7 @@ func (p *opening) openReviews() error {
 func (p *opening) openSessions() (err error) {
 	p.engine, err = workflow.Open(p.ctx, workflow.Options{
 		Root: p.root, State: p.folder, Catalog: p.jobs, Config: p.settings, Logger: p.logger, Stores: p.stores, Place: p.stores.Place, Attempt: p.attempt(),
-		Reviews: p.reviews.enabled(), Gate: p.judge, Checks: p.checks, Reviewing: p.reviews.now, Moved: p.options.moved,
+		Reviews: p.reviews.enabled(), Gate: p.judge, Checks: p.checks, Reviewing: p.reviews.now, Moved: p.options.moved, Wrote: storeMetrics(p.metrics),
 	})
 	if err != nil {
 		return fmt.Errorf("opening the sessions of %s: %w", p.root, err)
@@ -281,6 +291,7 @@ func (p *opening) openServer() (err error) {
 		if err := s.remote.Open(o); err != nil {
 			return err
 		}
+		s.remote.Measure(p.metrics)
 		p.opened.add("closing the sources", s.remote.Close)
 	}
 	if s.library != nil {
@@ -305,10 +316,11 @@ func (p *opening) engines() engines {
 		token:            p.folder.Token,
 		longCalls:        p.stores.Database.LongCalls(),
 		unavailable:      p.stores.Unavailable,
-		metrics:          sessionMetrics(p.engine.Stats),
+		metrics:          p.metrics,
 	}
+	sessionMetrics(p.metrics, p.engine.Stats)
 	if p.judge != nil {
-		e.metrics = append(e.metrics, reviewMetrics(p.judge.Stats)...)
+		reviewMetrics(p.metrics, p.judge.Stats)
 	}
 	p.board.share(&e, p.engine)
 	e.pages = func() (page.Options, error) {

@@ -39,8 +39,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
@@ -83,13 +83,14 @@ type engines struct {
 	isolate          func(ctx context.Context, sessionID, stepID, folder string) error             // see Engine.IsolateFor
 	defined          func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) // a step by the job of a session
 
-	longCalls store.LongCalls // of tasks; nil means that there are none
+	agent     func(identity string) telemetry.Ref // the span of an agent that calls; nil means that callers are no agents of a run
+	longCalls store.LongCalls                     // of tasks; nil means that there are none
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun
 	workspace *board.Context // nil outside a workspace: then there is no get_context
 
-	metrics []prometheus.Collector
+	metrics *telemetry.Metrics           // nil means that they are counted for this server alone, and nobody gets them
 	pages   func() (page.Options, error) // of the web UI, without its callers; nil means that there is none
 }
 
@@ -116,6 +117,9 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	if e.local == (session.Caller{}) {
 		e.local = session.LocalCaller("")
 	}
+	if e.metrics == nil {
+		e.metrics = telemetry.LocalMetrics()
+	}
 	s := &Server{engines: e, logger: logger, conns: connections{connect: e.connect, stateless: e.connectStateless, byKey: map[any]*connection{}}}
 	s.conns.idle = func() time.Duration { return s.lastHTTP().IdleTimeout }
 	if sets == nil {
@@ -135,7 +139,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		&mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can, SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.CacheScope = "private" // the default lets a proxy give one caller's session or the project's jobs to another
 		}})
-	s.tools = tool.NewSet(s.mcp, logger, e.check)
+	s.tools = tool.NewSet(s.mcp, logger, e.metrics, e.check)
 	if slices.Contains(sets, "workflows") {
 		workflows.Add(s.tools)
 	}
@@ -198,10 +202,6 @@ func (s *Server) Close(ctx context.Context) error {
 
 // Listen opens the address of a network transport; see web.Listen.
 func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error) {
-	metrics := slices.Concat(s.metrics, s.tools.Collectors())
-	if s.tools.Unregistered != nil {
-		metrics = append(metrics, s.remote.Collectors()...)
-	}
 	var pages func(*web.Login) (http.Handler, error)
 	if s.pages != nil && o.Transport != web.SSE {
 		pages = func(l *web.Login) (http.Handler, error) { return s.openPages(l, o.ReadOnly, false) }
@@ -209,7 +209,7 @@ func (s *Server) Listen(ctx context.Context, o web.Options) (*web.Server, error)
 	return web.Listen(ctx, web.Backend{
 		Pages: pages,
 		MCP:   s.mcp, Logger: s.logger, Local: s.local, Token: s.token, Settings: s.settings, LastSettings: s.lastHTTP, Check: s.ready,
-		Sessions: &s.conns, InFlight: &s.tools.InFlight, Metrics: metrics,
+		Sessions: &s.conns, InFlight: &s.tools.InFlight, Metrics: s.metrics,
 	}, o)
 }
 

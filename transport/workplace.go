@@ -17,9 +17,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/runner"
@@ -37,7 +39,7 @@ import (
 // folder is its state.
 func Leader(o Options, folder *state.Folder) attempt.Leader {
 	return func(ctx context.Context, l *attempt.Lead) board.RunEnd {
-		w := &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), root: l.Attempt.Workspace,
+		w := &workplace{moved: wait.NewSignal(), grants: map[string]*grant{}, dir: folder.MCP(l.Attempt.ID), root: l.Attempt.Workspace, attempt: l.Attempt,
 			logger: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), who: session.LocalCaller("")}
 		defer func() {
 			bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -60,16 +62,17 @@ func Leader(o Options, folder *state.Folder) attempt.Leader {
 // A workplace is the server of a run: of the sessions in the folder in which it works, and of an endpoint for
 // its agents. It implements run.Workplace.
 type workplace struct {
-	base   *Server // of the folder, which no client reaches
-	steps  *Server // of the endpoint
-	web    *web.Server
-	own    tool.WorkflowCaller // of the leader
-	dir    string              // of the files for agents
-	root   string              // in which it works
-	moved  wait.Signal
-	who    session.Caller
-	logger *slog.Logger
-	opened closers
+	base    *Server // of the folder, which no client reaches
+	steps   *Server // of the endpoint
+	web     *web.Server
+	own     tool.WorkflowCaller // of the leader
+	attempt *task.Attempt       // whose agents they are
+	dir     string              // of the files for agents
+	root    string              // in which it works
+	moved   wait.Signal
+	who     session.Caller
+	logger  *slog.Logger
+	opened  closers
 
 	mu     sync.Mutex
 	grants map[string]*grant // by the identity of their callers
@@ -121,7 +124,7 @@ func (w *workplace) open(ctx context.Context, o Options) (err error) {
 	w.opened.add("closing the sessions", w.base.Close)
 	w.own = w.base.connect(w.who.Identity)
 	w.opened.add("", func(context.Context) error { w.own.Close(); return nil })
-	w.steps, err = newServer(engines{check: w.base.check, connect: w.connect, unavailable: w.base.unavailable}, []string{stepTools}, o.Version, w.logger)
+	w.steps, err = newServer(engines{check: w.base.check, connect: w.connect, agent: w.agent, unavailable: w.base.unavailable}, []string{stepTools}, o.Version, w.logger)
 	if err != nil {
 		return err
 	}
@@ -158,7 +161,7 @@ func (w *workplace) settings(context.Context) config.HTTP {
 
 // Admit implements run.Workplace.
 func (w *workplace) Admit(g run.Grant) (c run.Connection, end func() (called bool), err error) {
-	identity := "step-" + g.Execution
+	identity := stepIdentity + g.Execution
 	token, line, err := web.NewToken(config.Token{Name: identity})
 	if err != nil {
 		return c, nil, err
@@ -205,6 +208,14 @@ func (w *workplace) connect(identity string) tool.WorkflowCaller {
 	g.mu.Unlock()
 	return &stepCaller{WorkflowCaller: w.base.connect(w.who.Identity), grant: g}
 }
+
+// agent returns the span of the agent with an identity.
+func (w *workplace) agent(identity string) telemetry.Ref {
+	return attempt.AgentRef(w.attempt, strings.TrimPrefix(identity, stepIdentity))
+}
+
+// stepIdentity begins the identity of the agent of an execution.
+const stepIdentity = "step-"
 
 // as returns a context in which calls are the leader's.
 func (w *workplace) as(ctx context.Context) context.Context { return session.WithCaller(ctx, w.who) }

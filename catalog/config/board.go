@@ -34,6 +34,8 @@ type Executor struct {
 	Resume   []string          `yaml:"resume" as:"program"`           // a follow-up in the same conversation; nil means Command
 	Env      map[string]string `yaml:"env" is:"a mapping of environment variables" keys:"agent variable"`
 	Variants []Variant         `yaml:"variants" is:"a mapping of variants by name" keys:"constant"` // in the file's order
+	// Telemetry reports whether the agent gets the OTEL_EXPORTER_OTLP_ variables, which may have a key in them.
+	Telemetry bool `yaml:"telemetry" own:""`
 }
 
 // A Variant inherits unset fields from its executor.

@@ -62,6 +62,7 @@ type Config struct {
 	Prices        map[string]Price `yaml:"prices" own:"" each:"price" is:"a mapping of the names of models to their prices"`
 	Notify        []string         `yaml:"notify" own:"" as:"command"` // gets what needs a person
 	UI            UI               `yaml:"ui" own:""`
+	Telemetry     Telemetry        `yaml:"telemetry" own:""`
 
 	Approval *Approval // nil means that approval is not needed, and everything is in force
 }
@@ -82,6 +83,18 @@ type QualityGate struct {
 // UI configures the pages (key ui).
 type UI struct {
 	EditorURL string `yaml:"editor_url" as:"editor"` // followed by the absolute path of a file; default vscode://file
+}
+
+// Telemetry configures where traces and metrics go (key telemetry). It is off by default.
+type Telemetry struct {
+	OTLP     string `yaml:"otlp" as:"server url"`     // of an OTLP/HTTP receiver, without /v1/traces; "" means OTEL_EXPORTER_OTLP_ENDPOINT
+	TraceURL string `yaml:"trace_url" as:"trace url"` // a link in which {trace_id} is replaced; "" means none
+	Content  bool   `yaml:"content"`                  // goals and feedback are sent, too
+}
+
+// Link returns the link to a trace, "" if none is configured.
+func (t Telemetry) Link(traceID string) string {
+	return strings.ReplaceAll(t.TraceURL, "{trace_id}", traceID)
 }
 
 // Checks configures the checks of steps (key checks).

@@ -265,7 +265,7 @@ workflow_tools:
 	sameAs(t, c.WorkflowTools, want)
 }
 
-// Prices, the command of notify and the editor are the user's own.
+// Prices, the command of notify, the editor and telemetry are the user's own.
 func TestKeysOfTheUserAlone(t *testing.T) {
 	c := parsedUser(t, "prices: {CODEX: {input: 1.25, output: 10, cache_read: 0.125, cache_write: 2}, free: {input: 0, output: 0}}\nnotify: notify-send --app 'deep work'").Over(Default())
 	sameAs(t, c.Prices, map[string]Price{"CODEX": {1.25, 0.125, 2, 10}, "free": {}})
@@ -275,6 +275,9 @@ func TestKeysOfTheUserAlone(t *testing.T) {
 	if _, faults := ParseUser("config.yml", []byte("ui: {editor_url: 'javascript://x'}")); len(faults) == 0 {
 		t.Error("a script was taken for an editor")
 	}
+	c = parsedUser(t, "telemetry: {otlp: 'http://localhost:4318', trace_url: 'https://t.example.com/{trace_id}', content: true}\nexecutors: {CODEX: {telemetry: true}}").Over(Default())
+	sameAs(t, c.Telemetry, Telemetry{"http://localhost:4318", "https://t.example.com/{trace_id}", true})
+	sameAs(t, c.Executors, []Executor{{Name: "CODEX", Telemetry: true}})
 	sameAs(t, parsedUser(t, "notify: [sh, -c, 'cat >> x']").Over(Default()).Notify, []string{"sh", "-c", "cat >> x"})
 }
 

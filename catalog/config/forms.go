@@ -95,6 +95,12 @@ var texts = map[string]yamltree.Text{
 		}
 		return s, nil
 	},
+	"trace url": func(s string) (string, error) {
+		if CheckServerURL(s) != "" || !strings.Contains(s, "{trace_id}") {
+			return "", fmt.Errorf("%s does not link to a trace: expected a URL such as https://traces.example.com/trace/{trace_id}", yamltree.Quote(s))
+		}
+		return s, nil
+	},
 	"tool": func(s string) (string, error) {
 		if strings.TrimSpace(s) == "" {
 			return "", errors.New("is empty; expected the name of a tool of the source; leave the key out for the default")

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"deepwork/actor/durable"
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/internal/follow"
 )
@@ -166,9 +167,9 @@ type WorkflowSource struct {
 var variable = regexp.MustCompile(`\$\{([^}]*)\}`)
 
 // Secrets returns the names of the environment variables that no reviewer, agent or setup command
-// gets: those used in headers of sources.
+// gets: those used in headers of sources, and those of the receiver of telemetry.
 func (c *Config) Secrets() []string {
-	var all []string
+	all := telemetry.Secrets()
 	for _, s := range c.WorkflowTools.Sources {
 		for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 			for _, m := range variable.FindAllStringSubmatch(s.Headers[name], -1) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/jsontext"
 )
 
@@ -47,6 +48,9 @@ func callIn(ctx context.Context) *call {
 func (l *link) call(ctx context.Context, method string, request *callRequest, progress func(Progress)) (*reply, error) {
 	r := new(*request) // of this link
 	r.Meta = mcp.Meta{}
+	if in := telemetry.Current(ctx); in.IsValid() {
+		r.Meta["traceparent"] = telemetry.Text(in)
+	}
 	var progressed chan Progress
 	if progress != nil {
 		token := strconv.FormatInt(l.tokens.Add(1), 10)

@@ -61,6 +61,7 @@ type Attempt struct {
 	WorkflowSessionID *string
 	WorkflowStatus    *string
 	WorkflowStep      *string
+	Trace             string  // the traceparent of what it belongs to; "" if nothing was exported when it was made
 	PushError         *string // why the branch was last not pushed to the remote of the config
 	Repos             []AttemptRepo
 	LatestSessionID   *string
@@ -186,6 +187,7 @@ type Use struct {
 	ExecutionID string // or an id of its own, of a review
 	Executor    string
 	Reported    bool // else the Usage is that of an agent that reported nothing
+	EndedAt     time.Time
 	Usage
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
@@ -86,6 +87,7 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attemp
 		return err
 	}
 	logger := a.logger()
+	a.traced(ctx, root, logger)
 	settings := approvedConfig(folder, logger)
 	choice, err := a.choice(ctx, root)
 	if err != nil {
@@ -135,6 +137,20 @@ func (a *app) withBoard(reads bool, use func(ctx context.Context, engine *attemp
 // logger returns the logger of commands, for what goes wrong beside their work.
 func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// traced has this process export its spans until its command ends, if the user's config or the environment says where to.
+func (a *app) traced(ctx context.Context, root string, logger *slog.Logger) {
+	settings := config.Open(root)
+	settings.Logger = slog.New(slog.DiscardHandler) // what needs the config says what is wrong with it
+	own, err := settings.Own(ctx)
+	if err != nil {
+		own = &config.User{}
+	}
+	to := own.Over(config.Default()).Telemetry
+	if stop := telemetry.Start(telemetry.Options{Endpoint: to.OTLP, Content: to.Content, Service: "deepwork", Version: readBuild().Version, Logger: logger}); stop != nil {
+		a.stopTracing = stop
+	}
 }
 
 // approvedConfig returns the config of a project as servers use it: what the user has not approved

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"deepwork/actor/testkit"
+	"deepwork/session/spans"
 )
 
 var update = flag.Bool("update", false, "renew the generated pages of the documentation")
@@ -61,6 +62,11 @@ func TestCommandsDocument(t *testing.T) {
 	}
 	add((&app{}).root())
 	testkit.Generated(t, docsFolder+"/reference/commands.md", "## All commands", b.String(), *update, "go test ./cmd/deepwork -run TestCommandsDocument -update")
+}
+
+// The page about traces has all spans.
+func TestTracesDocument(t *testing.T) {
+	testkit.Generated(t, docsFolder+"/reference/traces.md", "## All spans", "\n"+spans.Table(), *update, "go test ./cmd/deepwork -run TestTracesDocument -update")
 }
 
 // describe writes the section of a command.

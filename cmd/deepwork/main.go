@@ -43,6 +43,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/show"
@@ -63,7 +64,7 @@ func main() {
 // exit code: 0, 1 if the command failed, 2 for a usage error. It blocks until the command has
 // ended.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{in: stdin, out: show.NewScreen(stdout, os.Getenv), rawOut: stdout, err: show.NewScreen(stderr, os.Getenv)}
+	a := &app{stopTracing: func() {}, in: stdin, out: show.NewScreen(stdout, os.Getenv), rawOut: stdout, err: show.NewScreen(stderr, os.Getenv)}
 	log.SetOutput(a.err) // also of slog, in commands without a logger of their own
 	root := a.root()
 	root.SetArgs(args)
@@ -71,6 +72,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	err := root.Execute()
+	a.stopTracing()
 	show.EndDrawing()
 	if failed := a.out.Err(); err == nil && failed != nil {
 		err = fmt.Errorf("writing to stdout: %w", failed)
@@ -92,6 +94,8 @@ type app struct {
 	raw           bool   // --raw
 	store         string // --store
 	project       string // --project, of the store
+
+	stopTracing func() // sends the spans that wait
 }
 
 func (a *app) root() *cobra.Command {
@@ -363,7 +367,7 @@ func (f *logFlags) open(stderr io.Writer) (logger *slog.Logger, close func() err
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if f.format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options)), close, nil
+		return slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, options))), close, nil
 	}
-	return slog.New(slog.NewTextHandler(w, options)), close, nil
+	return slog.New(telemetry.LogHandler(slog.NewTextHandler(w, options))), close, nil
 }

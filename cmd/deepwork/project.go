@@ -202,6 +202,7 @@ func (a *app) openEngine(ctx context.Context, reads bool, jobs *catalog.Catalog)
 		return nil, nil, err
 	}
 	logger := a.logger()
+	a.traced(ctx, root, logger)
 	stores, err := a.stores(ctx, folder, reads, logger)
 	if err != nil {
 		return nil, nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/signal"
@@ -15,6 +16,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/run"
 	"deepwork/session/show"
+	"deepwork/transport"
 )
 
 // A runEvent is one line of deepwork run --json.
@@ -27,6 +29,8 @@ type runEvent struct {
 	Goal        string      `json:"goal,omitempty"`
 	Branch      *string     `json:"branch,omitempty"`
 	Workspace   string      `json:"workspace,omitempty"`
+	TraceID     string      `json:"trace_id,omitempty"`  // in OpenTelemetry
+	TraceURL    string      `json:"trace_url,omitempty"` // by telemetry.trace_url of your own config
 	SessionID   *string     `json:"session_id,omitempty"`
 	StepID      *string     `json:"step_id,omitempty"`
 	ExecutionID string      `json:"execution_id,omitempty"`
@@ -88,6 +92,7 @@ func (a *app) lead(ctx context.Context, engine *attempt.Engine, r *board.RunRepl
 	// It leads agents: that nobody reads what it prints does not end it, and that its terminal was closed
 	// interrupts the run, so that no agent goes on without a leader.
 	defer surviveBrokenPipes()()
+	defer transport.MeasureBoard(ctx, engine, readBuild().Version)()
 	ctx, stop := untilHangup(ctx)
 	defer stop()
 	finished := engine.ServeOnly(r.RunID)
@@ -208,10 +213,10 @@ func getRun(ctx context.Context, engine *attempt.Engine, id string, once bool) (
 
 func (v *runLines) begin(r *board.RunReply) {
 	if v.app.json {
-		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace})
+		v.event(runEvent{Event: "run_started", RunID: r.RunID, State: r.State, Workflow: r.Workflow, Goal: r.Goal, Branch: r.Branch, Workspace: r.Workspace, TraceID: r.Trace.ID, TraceURL: r.Trace.URL})
 		return
 	}
-	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace)
+	v.app.fields("run", board.Short(r.RunID), "workflow", r.Workflow, "branch", optional(r.Branch), "folder", r.Workspace, "trace", cmp.Or(r.Trace.URL, r.Trace.ID))
 	fmt.Fprintln(v.app.out)
 }
 
@@ -332,7 +337,7 @@ func (v *runLines) event(e runEvent) {
 func (a *app) printRun(ctx context.Context, engine *attempt.Engine, v *run.View) {
 	a.fields("run", board.Short(v.RunID), "workflow", v.Workflow, "goal", v.Goal)
 	a.printInputs(v.Inputs)
-	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt))
+	a.fields("branch", optional(v.Branch), "folder", v.Workspace, "started", agoText(v.CreatedAt), "trace", cmp.Or(v.Trace.URL, v.Trace.ID))
 	a.printSteps(v)
 	a.printOutcome(ctx, engine, v.RunReply)
 }

@@ -177,6 +177,7 @@ func (a *app) serveUntil(ctx context.Context, f serveFlags) (err error) {
 			debug.FreeOSMemory()
 		}).Stop()
 	}
+	a.traced(ctx, root, logger)
 	version := readBuild().Version
 	server, err := transport.NewServer(transport.Options{
 		ProjectRoot:        root,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/telemetry/telemetrytest"
 	"deepwork/catalog/config"
 	"deepwork/session/attempt/runner"
 )
@@ -41,6 +42,7 @@ import (
 //	serve TOOL ARGS    calls a tool of an ordinary server of its folder, as call
 //	asks               is a client that passes what it is asked as a person
 //	run COMMAND        runs a command, with variables, and records what it prints
+//	span NAME          sends a span that continues the trace that it was started in
 //	exit N             ends
 //
 // What it does is recorded in the file journal in DIR, as stepped. It reaches the server of its step as the
@@ -268,6 +270,8 @@ func (a *stepping) obey(ctx context.Context, verb, rest string) error {
 		words := strings.Fields(os.ExpandEnv(rest))
 		out, _ := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput() // that it fails is in what it prints
 		return a.record(stepped{Event: "run", Text: string(out)})
+	case "span":
+		return telemetrytest.Send(ctx, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("TRACEPARENT"), rest)
 	case "exit":
 		var code int
 		if _, err := fmt.Sscan(rest, &code); err != nil {

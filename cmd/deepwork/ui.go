@@ -165,6 +165,7 @@ func (u *ui) project(root string, callers *web.Login) (http.Handler, error) {
 
 // server opens a project, until close.
 func (u *ui) server(root string) (*transport.Server, error) {
+	u.app.traced(context.Background(), root, u.logger)
 	server, err := transport.NewServer(transport.Options{ProjectRoot: root, Store: u.store, Project: u.app.project, Logger: u.logger, Version: readBuild().Version, Help: docs.Files})
 	if err != nil {
 		return nil, fmt.Errorf("opening the project: %w", err)

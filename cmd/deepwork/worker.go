@@ -19,6 +19,7 @@ import (
 	"deepwork/session/board"
 	"deepwork/session/state"
 	"deepwork/session/store/backend"
+	"deepwork/transport"
 )
 
 // workerFlags are the options of deepwork worker.
@@ -81,6 +82,7 @@ func (a *app) workUntil(ctx context.Context, f workerFlags, logger *slog.Logger)
 	if err != nil {
 		return fmt.Errorf("reading your own config: %w", err)
 	}
+	a.traced(ctx, string(filepath.Separator), logger)
 	if len(own.WorkerProjects) == 0 {
 		return fmt.Errorf("a worker has no projects: set worker.projects in your own config, %s, to their names in the store and their folders here", config.UserFile())
 	}
@@ -156,7 +158,9 @@ func join(ctx context.Context, dir string, c backend.Choice, f workerFlags, logg
 		defer cancel()
 		return nil, errors.Join(err, stores.Close(ctx))
 	}
+	stop := transport.MeasureBoard(ctx, engine, readBuild().Version)
 	return func() error {
+		defer stop()
 		ctx, cancel := closing()
 		defer cancel()
 		if left := engine.Close(ctx); len(left) > 0 {

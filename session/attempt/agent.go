@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -95,7 +97,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 		return nil, err
 	}
 	w := Work{Log: x.LogID, Execution: x.ID, Workspace: cmp.Or(a.Workspace, l.Attempt.Workspace), OfProject: e.ofProject(l.Attempt), Prompt: a.Prompt, Variant: agent.variant,
-		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Model: a.Model, Env: append(e.environment(cfg, l.Attempt.ID), a.Env...)}
+		Conversation: board.OrEmpty(x.Conversation), MCP: &a.MCP, Model: a.Model, Env: slices.Concat(e.environment(cfg, l.Attempt.ID), a.Env, telemetry.Environment(AgentRef(l.Attempt, x.ID)))}
 	if err := agent.Check(ctx, w); err != nil {
 		return nil, err
 	}

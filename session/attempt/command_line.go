@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"deepwork/actor/process"
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
 	"deepwork/session"
@@ -98,7 +99,11 @@ func (c commandLine) Start(ctx context.Context, w Work) (Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := runner.Spec{Work: w.Workspace, Env: append(process.Without(r.Env, config.JobsFoldersEnv), w.Env...)}
+	env := w.Env
+	if r.Telemetry {
+		env = telemetry.WithReceiver(env)
+	}
+	spec := runner.Spec{Work: w.Workspace, Env: append(process.Without(r.Env, config.JobsFoldersEnv), env...)}
 	for _, kv := range r.Env {
 		if jobs, is := strings.CutPrefix(kv, config.JobsFoldersEnv+"="); is {
 			spec.Env = append(spec.Env, c.engine.jobsFolders(jobs))

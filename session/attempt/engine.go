@@ -193,6 +193,8 @@ type Stats struct {
 	Running int                          // executions that this server leads now, starting ones included
 	Started uint64                       // agents that were started
 	Ended   map[task.AttemptState]uint64 // executions by final state, as recorded by this server
+	Limited uint64                       // agents of runs that ended at a limit of their provider
+	Spent   task.Spent                   // what agents and reviewers used that have ended
 }
 
 // Stats returns the counts.

@@ -295,9 +295,15 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 		return err
 	}
 	_, ended, err := b.EndExecution(ctx, r.row.ID, ending)
+	if err == nil && ended {
+		r.engine.exportEnd(ctx, b, &r.row)
+	}
 	if err == nil && ended && r.row.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
 		r.engine.Log.Info("attempt ended", "attempt", r.row.AttemptID, "execution", r.row.ID, "state", ending.State)
+	}
+	if ran := end.ExitCode != nil || end.State == task.Interrupted; err == nil && ended && ran && !r.row.Lead {
+		r.engine.countUse(ending.Usage, end.limit != "" && r.row.StepID != "")
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -97,6 +98,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 	if err := l.endAgents(r.making); err != nil {
 		return nil, r.couldNot("ending the agents of an earlier leader", err)
 	}
+	e.exportAgain(r.making, b, l.Attempt.ID)
 	return l, nil
 }
 
@@ -135,7 +137,7 @@ func (l *Lead) call(ctx context.Context) (end board.RunEnd) {
 			end = board.RunEnd{State: board.Failed, Step: board.OrEmpty(l.Attempt.WorkflowStep), Reason: fmt.Sprintf("Its leader failed, which is an error in deepwork; the log says where: %v", fault)}
 		}
 	}()
-	return l.execution.engine.o.Leader(ctx, l)
+	return l.execution.engine.o.Leader(telemetry.Under(ctx, RefOf(l.Attempt)), l)
 }
 
 // interrupted is the reason of runs whose process was asked to end.
@@ -278,9 +280,13 @@ func (l *Lead) Reviewed(ctx context.Context, executor string, stdout []byte) err
 	if err != nil {
 		return err
 	}
+	l.execution.engine.countUse(used, false)
 	u.Reported = used != nil
 	if u.Reported {
 		u.Usage = *used
 	}
-	return l.records.AddUse(ctx, u)
+	if err = l.records.AddUse(ctx, u); err == nil {
+		l.execution.engine.export(ctx, l.records, u.AttemptID, func(id string, _, _ time.Time) bool { return id == u.ExecutionID })
+	}
+	return err
 }

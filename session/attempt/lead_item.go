@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/spans"
 )
 
 // item returns the run's attempt with the workspace of an item: one more workspace of the attempt, in worktrees next to
@@ -59,7 +62,9 @@ func (l *Lead) LandItem(ctx context.Context, folder string) (why string, err err
 	}
 	a, err := l.item(ctx, names[0])
 	for i := 0; err == nil && why == "" && i < len(a.Repos); i++ {
+		began := time.Now()
 		why, err = l.land(ctx, &a, i)
+		telemetry.Within(ctx, spans.Merge, "", began)
 	}
 	return why, err
 }

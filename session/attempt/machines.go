@@ -125,6 +125,9 @@ func (e *Engine) giveUp(ctx context.Context, b store.Board, after time.Duration)
 				x.Place.Describe(), after, workOf(a))
 			_, _, err = b.EndExecution(ctx, x.ID, task.Ending{State: task.Interrupted, Error: &why})
 		}
+		if err == nil {
+			e.exportEnd(ctx, b, &x)
+		}
 		if err != nil && !errors.Is(err, task.ErrNotFound) {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -120,7 +121,7 @@ func (r *execution) prepare() (agent *choice, w Work, end *outcome) {
 	if err := e.endGivenUpAgents(ctx, b, r.row); err != nil {
 		return nil, w, r.couldNot("ending the agent that another machine had given up", err)
 	}
-	w.Workspace = a.Workspace
+	w.Workspace, w.Env = a.Workspace, append(w.Env, telemetry.Environment(AgentRef(a, r.row.ID))...)
 	if r.row.FollowUp {
 		r.note("follow-up: " + board.Clip(r.row.Prompt))
 		if w.Continue, w.Prompt, err = e.continued(ctx, b, a, agent, r.row); err != nil {

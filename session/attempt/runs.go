@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
@@ -270,7 +271,7 @@ func (e *Engine) planRun(ctx context.Context, b board.View, cfg *config.Config, 
 			}
 			return nil, first, session.Wrong(codes.NotHere, "A run in place works in this machine's folder, and this project's store is shared with other machines: leave in_place out.").With("argument", "in_place")
 		}
-		a = &task.Attempt{Executor: agent.name, Variant: agent.variant, Workspace: e.Root()}
+		a = &task.Attempt{Executor: agent.name, Variant: agent.variant, Workspace: e.Root(), Trace: telemetry.Text(telemetry.Parent(ctx))}
 	} else if a, first, err = e.plan(ctx, b, cfg, t, agent, nil, repos); err != nil {
 		return nil, first, err
 	}

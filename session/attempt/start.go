@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -98,7 +99,7 @@ func (e *Engine) plan(ctx context.Context, b board.View, cfg *config.Config, t *
 	if err := agent.check(ctx, first.Prompt); err != nil && !e.elsewhere(err) {
 		return nil, first, err
 	}
-	a = &task.Attempt{ID: uuid.NewString(), TaskID: t.ID, Executor: agent.name, Variant: agent.variant, Prompt: more}
+	a = &task.Attempt{ID: uuid.NewString(), TaskID: t.ID, Executor: agent.name, Variant: agent.variant, Prompt: more, Trace: telemetry.Text(telemetry.Parent(ctx))}
 	if a.Repos, err = e.attemptRepos(ctx, b, t, repos); err != nil {
 		return nil, first, err
 	}

@@ -47,3 +47,21 @@ func (e *Engine) usageOf(ctx context.Context, b store.Board, attempt, executor s
 	}
 	return used, nil
 }
+
+// countUse counts what an agent or a reviewer used, nil if it has reported nothing.
+func (e *Engine) countUse(u *task.Usage, limited bool) {
+	e.count(func(s *Stats) {
+		s.Spent.Executions++
+		if limited {
+			s.Limited++
+		}
+		if u == nil || u.MicroUSD == nil {
+			s.Spent.Unknown++
+		} else {
+			s.Spent.MicroUSD += *u.MicroUSD
+		}
+		if u != nil {
+			s.Spent.InputTokens, s.Spent.CachedTokens, s.Spent.OutputTokens = s.Spent.InputTokens+u.InputTokens, s.Spent.CachedTokens+u.CachedTokens, s.Spent.OutputTokens+u.OutputTokens
+		}
+	})
+}

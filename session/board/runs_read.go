@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -31,6 +32,8 @@ type RunReply struct {
 	Steps     []RunStep       `json:"steps" jsonschema:"its agents' executions, oldest first"`
 	Cost      *Cost           `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
+
+	Trace Trace `json:"-"` // in which it is
 
 	Kept  Run  `json:"-"` // on the board
 	Began bool `json:"-"` // whether it can be resumed
@@ -151,12 +154,32 @@ func (b *Board) newRunReply(at *task.Attempt, run *Run) *RunReply {
 	return r
 }
 
+// A Trace is one in OpenTelemetry.
+type Trace struct {
+	ID  string // "" if nothing is exported
+	URL string // by telemetry.trace_url; "" without
+}
+
+// TraceOf returns the trace of something that has a traceparent.
+func (b *Board) TraceOf(ctx context.Context, traceparent string) (t Trace) {
+	of := telemetry.Parse(traceparent)
+	if !of.TraceID().IsValid() {
+		return t
+	}
+	t.ID = of.TraceID().String()
+	if cfg, err := b.Config(ctx); err == nil { // else there is no link
+		t.URL = cfg.Telemetry.Link(t.ID)
+	}
+	return t
+}
+
 func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, error) {
 	at, run, err := b.RunOnBoard(ctx, v.View, id)
 	if err != nil {
 		return nil, err
 	}
 	r := b.newRunReply(at, run)
+	r.Trace = b.TraceOf(ctx, at.Trace)
 	steps, err := v.Steps(ctx, id) // before the costs: an agent that has ended has one
 	if err != nil {
 		return nil, Fault("reading the agents of the run", err)

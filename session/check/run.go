@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/process"
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/job"
 	"deepwork/catalog/trust"
 	"deepwork/gate"
@@ -171,7 +172,7 @@ func (r *Runner) start(ctx context.Context, s *Subject, k *job.StepCheck) (o pro
 		command[0] = filepath.Join(dir, command[0])
 	}
 	withheld := slices.DeleteFunc(slices.Clone(r.Secrets()), func(name string) bool { return slices.Contains(k.PassEnv, name) })
-	o, err = process.Contain(ctx, process.Contained{Command: command, Dir: dir, Env: gate.Environment(dir, withheld), Timeout: k.Limit(), Output: keptOutput})
+	o, err = process.Contain(ctx, process.Contained{Command: command, Dir: dir, Env: append(gate.Environment(dir, withheld), telemetry.Environment(telemetry.Current(ctx))...), Timeout: k.Limit(), Output: keptOutput})
 	if err != nil && ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}

@@ -14,13 +14,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
 	"deepwork/session/board"
 	"deepwork/session/codes"
+	"deepwork/session/spans"
 )
 
 // Reply answers merge_attempt, rebase_attempt, push_attempt, abort_merge and change_target.
@@ -357,8 +360,10 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 	}
 	for _, r := range at.Repos {
 		m := newRepo(at, r)
-		l := worktree.Landing{Path: r.Worktree, Target: r.TargetBranch, InUse: inUse}
-		if err := do(k, l, &m); err != nil {
+		l, began := worktree.Landing{Path: r.Worktree, Target: r.TargetBranch, InUse: inUse}, time.Now()
+		err := do(k, l, &m)
+		telemetry.Within(telemetry.About(ctx, attempt.RefOf(at)), spans.Merge, session.CodeOf(err), began, spans.Outcome.String(m.Status))
+		if err != nil {
 			err = notMerged(id, r, at.Branch, err)
 			if refused, is := errors.AsType[*session.Error](err); is && len(reply.Repos) > 0 {
 				refused.Message = "In " + r.RepoName + ": " + refused.Message

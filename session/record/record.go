@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"deepwork/actor/xslices"
@@ -36,10 +37,66 @@ const storeTimeout = 12 * time.Second
 type Store struct {
 	store.Sessions
 	root string // of the process, for messages
+
+	// Wrote is called after each transition with how long the store took. It must not block; nil means nothing.
+	Wrote func(took time.Duration)
+
+	mu      sync.Mutex // guards figures
+	figures Figures
+}
+
+// Figures count what this process wrote.
+type Figures struct {
+	Started, Completed, Aborted int // sessions
+	Steps                       int // that were finished
+	Tries                       int // that got a verdict of reviews, or failed at checks
+	Asked                       int // questions to a person: each is a wait
+}
+
+// Figures returns the current figures.
+func (r *Store) Figures() Figures {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.figures
+}
+
+// count counts the transition from before, nil for a new session, to next.
+func (r *Store) count(before, next *machine.State) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := &r.figures
+	if before == nil {
+		before = &machine.State{}
+		f.Started++
+	}
+	if before.Status != next.Status {
+		switch next.Status {
+		case machine.Completed:
+			f.Completed++
+		case machine.Aborted:
+			f.Aborted++
+		}
+	}
+	for i, p := range next.StepProgress {
+		if i < len(before.StepProgress) && before.StepProgress[i].Value == p.Value {
+			continue
+		}
+		was := before.Progress(p.Key)
+		if was == nil {
+			was = &machine.StepProgress{}
+		}
+		if p.Value.Done() && !was.Done() {
+			f.Steps++
+		}
+		if q := p.Value.Question; q != nil && (was.Question == nil || !was.Question.AskedAt.Equal(q.AskedAt)) {
+			f.Asked++
+		}
+		f.Tries += max(0, p.Value.QualityAttempts-was.QualityAttempts) + max(0, p.Value.FailedChecks-was.FailedChecks)
+	}
 }
 
 // Of returns the sessions of stores; root is where this process works.
-func Of(s store.Sessions, root string) *Store { return &Store{storing(s), root} }
+func Of(s store.Sessions, root string) *Store { return &Store{Sessions: storing(s), root: root} }
 
 // storing puts faults between a process and its store, in a program that is built for the simulation.
 var storing = func(s store.Sessions) store.Sessions { return s }
@@ -124,7 +181,14 @@ func (r *Store) Write(ctx context.Context, before *machine.State, row store.Sess
 	}
 	ctx, cancel := Timed(ctx)
 	defer cancel()
-	return r.WriteSession(ctx, w)
+	began := time.Now()
+	if written, err = r.WriteSession(ctx, w); written {
+		r.count(before, next)
+	}
+	if r.Wrote != nil {
+		r.Wrote(time.Since(began))
+	}
+	return written, err
 }
 
 // Fill makes w the transition from before, nil for a new session, to next.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/presence"
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/source"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -165,7 +166,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow,
 	x := &store.Execution{
 		ID: uuid.Must(uuid.NewV7()).String(), Owner: e.member.ID(), Identity: identity,
 		Source: w.Source, WorkflowID: w.ID, WorkflowName: w.Name, Async: w.Async, Performed: w.Performer != "",
-		State: store.ExecutionStarting, StatusSupported: true, StartedAt: now(), Timeout: limit,
+		State: store.ExecutionStarting, StatusSupported: true, StartedAt: now(), Timeout: limit, Trace: telemetry.Text(telemetry.Parent(ctx)),
 	}
 	t, ok := e.slots.enter(slots, x)
 	switch {
@@ -180,6 +181,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow,
 	}
 	err := e.write(ctx, x)
 	if err == nil {
+		telemetry.About(ctx, refOf(x))
 		n, begun := e.newEntry(x), "remote run started"
 		if t != nil {
 			begun = "remote run waits for a slot"

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/source"
@@ -33,7 +34,7 @@ type outcome struct {
 // drive starts the driver of a run: a goroutine that runs work, with a slot or with a ticket to wait for
 // one, and stores the outcome. It reports false if the engine is closed.
 func (e *Engine) drive(n *entry, work func(context.Context) (o outcome, slot bool)) bool {
-	ctx, cancel := context.WithCancelCause(e.ctx)
+	ctx, cancel := context.WithCancelCause(telemetry.Under(e.ctx, refOf(n.rec)))
 	n.cancel = cancel
 	if !e.add(n) {
 		cancel(errClosing)

@@ -8,8 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/source"
 	"deepwork/session"
+	"deepwork/session/spans"
 	"deepwork/session/store"
 )
 
@@ -149,6 +153,7 @@ func (n *entry) end(ctx context.Context, o outcome) {
 	if n.view.Load().lost {
 		return
 	}
+	n.export()
 	switch took := session.TookMS(now().Sub(run.StartedAt)); {
 	case run.Error != nil:
 		n.log().Warn("remote run ended", "state", run.State, took, "error", *run.Error)
@@ -161,6 +166,25 @@ func (n *entry) end(ctx context.Context, o outcome) {
 		n.engine.remove(n)
 	}
 	n.publish(&view{Run: run, over: true, code: o.code, unsure: o.unsure})
+}
+
+// refOf returns the span of a run.
+func refOf(x *store.Execution) telemetry.Ref {
+	return telemetry.Derive(telemetry.Parse(x.Trace), spans.Remote, x.ID)
+}
+
+// export exports the span of a run that is over.
+func (n *entry) export() {
+	x := n.rec
+	s := telemetry.Span{Name: spans.Remote, Ref: refOf(x), Parent: telemetry.Parse(x.Trace), Start: x.StartedAt, End: now(),
+		Attributes: []attribute.KeyValue{spans.Workflow.String(x.WorkflowName), spans.Source.String(x.Source), spans.ExecutionID.String(x.ID), spans.Outcome.String(string(x.State))}}
+	if x.EndedAt != nil {
+		s.End = *x.EndedAt
+	}
+	if x.State == Failed || x.State == TimedOut || x.State == Unknown {
+		s.Error = string(x.State)
+	}
+	telemetry.Export(s)
 }
 
 // lastProgress returns the progress of a run at its end: as the source reported it with the

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"deepwork/actor/telemetry"
 	definition "deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -222,6 +223,11 @@ func (d *leader) find(ctx context.Context) error {
 		}
 	}
 	d.mu.Unlock()
+	if telemetry.On() { // reading them has their spans exported again that an earlier leader may not have sent
+		for id := range known {
+			_, _ = d.at.State(ctx, id)
+		}
+	}
 	started, err := d.at.Started(ctx, known)
 	for _, s := range started {
 		if err == nil && !known[s.SessionID] && known[s.Session] {

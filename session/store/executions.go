@@ -37,7 +37,8 @@ type Execution struct {
 	Performed         bool // an agent or a person performs its steps there: it occupies no slot
 	State             ExecutionState
 	SourceExecutionID *string
-	StatusSupported   bool // false: its state cannot be learned any more
+	StatusSupported   bool   // false: its state cannot be learned any more
+	Trace             string // the traceparent of what it belongs to; "" if nothing was exported when it was made
 	StartedAt         time.Time
 	Timeout           time.Duration   // 0 means none
 	Deadline          *time.Time      // nil means none, or not at the source yet

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/branch"
@@ -67,6 +68,7 @@ func (a *sessionActor) Start(ctx context.Context) error {
 	r, err := a.engine.records.Read(ctx, a.id, nil)
 	if err == nil {
 		a.state, a.row = r.State, r.Row
+		a.engine.again(ctx, a.state)
 	}
 	return err
 }
@@ -171,7 +173,7 @@ func (a *sessionActor) become(next *machine.State) {
 // commit makes a transition: first durable, then visible. w says what else it stores; nil means nothing.
 func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionWrite) error {
 	e := a.engine
-	ctx := e.ctx
+	ctx := telemetry.Under(e.ctx, refOf(next))
 	if err := e.enter(ctx); err != nil {
 		return err
 	}
@@ -212,9 +214,11 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	case !written:
 		return errOvertaken
 	}
+	before := a.state
 	a.wrote, a.kept = true, nil
 	a.row = w.Session
 	a.become(next)
+	exportEnded(before, next)
 	e.exports.Write(a.row, next)
 	e.notifyMoved()
 	return nil

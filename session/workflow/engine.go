@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -83,7 +84,8 @@ type Options struct {
 	// Moved is called after each durable transition, by any process. It must not block,
 	// and may be called too often. May be nil.
 	Moved func()
-	Now   func() time.Time // default time.Now
+	Wrote func(took time.Duration) // see record.Store; nil means nothing
+	Now   func() time.Time         // default time.Now
 }
 
 // An Engine serves the sessions of one project in this process: agents get those of its Root, commands and pages get
@@ -97,6 +99,7 @@ type Engine struct {
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
 	declined    sync.Map // what users declined to answer: identity, session id and digest -> true
+	resent      sync.Map // sessions whose last spans were exported again: id -> true
 	jobs        atomic.Pointer[encodedJobs]
 	exports     *export.Files
 	runner      string        // of reviews, for the store
@@ -131,6 +134,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e.AskTimeout, e.IdleAfter = cmp.Or(e.AskTimeout, time.Minute), cmp.Or(e.IdleAfter, 5*time.Minute)
 	e.records = record.Of(e.Stores.Database.Sessions(), o.Root)
+	e.records.Wrote = o.Wrote
 	e.definitions = &definition.Store{Catalog: e.Catalog, Records: e.records}
 	e.exports = &export.Files{Own: e.State, Attempt: e.Attempt, Place: e.Place, Revision: e.records.Revision, Logger: e.Logger}
 	e.follower.engine = e
@@ -199,11 +203,12 @@ type Stats struct {
 	Active int         // sessions on the stacks of connections here, as far as known
 	Awake  int         // sessions with an actor in memory
 	Actors actor.Stats // sessions and their mailboxes
+	record.Figures
 }
 
 // Stats returns the current figures. It visits every actor in memory, without delaying them.
 func (e *Engine) Stats() Stats {
-	s := Stats{Awake: e.sessions.Len(), Actors: e.system.Stats()}
+	s := Stats{Awake: e.sessions.Len(), Actors: e.system.Stats(), Figures: e.records.Figures()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for c := range e.conns {
@@ -226,6 +231,10 @@ func askWithin[R any](ctx context.Context, e *Engine, id string, within time.Dur
 		var cancel context.CancelFunc
 		bounded, cancel = context.WithTimeout(ctx, within)
 		defer cancel()
+	}
+	if telemetry.On() {
+		plain := build
+		build = func(reply actor.Reply[R]) message { return aboutSession{plain(reply), ctx} }
 	}
 	r, err := actor.Ask(bounded, e.sessions.For(id), build)
 	_, refused := errors.AsType[*session.Error](err)

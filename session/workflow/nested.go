@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"deepwork/actor/telemetry"
 	"deepwork/session"
 	"deepwork/session/branch"
 	"deepwork/session/codes"
@@ -21,12 +22,14 @@ type with struct {
 	root   string // where they work
 	writes []*store.SessionWrite
 	states []*machine.State // of each
+	before []*machine.State // of each; nil for a new one
 }
 
 // written exports what was made.
 func (o *with) written(e *Engine) {
 	for i, w := range o.writes {
 		e.exports.Write(w.Session, o.states[i])
+		exportEnded(o.before[i], o.states[i])
 	}
 }
 
@@ -58,7 +61,7 @@ func (e *Engine) calls(ctx context.Context, how Reviewing, next *machine.State, 
 		}
 		next.Called(st.ID, child.SessionID)
 		at := len(made.writes)
-		made.writes, made.states = append(made.writes, w), append(made.states, child)
+		made.writes, made.states, made.before = append(made.writes, w), append(made.states, child), append(made.before, nil)
 		if err := e.calls(ctx, how, child, r.def, by, &r.BeginStep, r.ConcurrentSteps, made); err != nil {
 			return err
 		}
@@ -165,7 +168,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		SessionID: randomID(4), Goal: parent.Goal, Inputs: inputs, InstanceID: parent.InstanceID, CalledAs: stepID, Parent: &parent.SessionID, Isolated: parent.Isolated,
 		BranchName: branch.Name(j.Name, wf.Name, parent.InstanceID, parent.UpdatedAt), Branch: machine.BranchNamed,
 		Identity: parent.Identity, Place: e.Place, AttemptID: parent.AttemptID, At: parent.UpdatedAt, Call: machine.Call{Tool: machine.ToolStart}, Texts: texts,
-		Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def),
+		Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def), Trace: telemetry.Text(refOf(parent)),
 	})
 	if err != nil {
 		return refuse(err)
@@ -215,7 +218,7 @@ func (a *sessionActor) resume(ctx context.Context, next *machine.State, def *mac
 		row.MovedBy = *by
 	}
 	w := record.Defining(pdef)
-	made.writes, made.states = append(made.writes, w), append(made.states, pnext)
+	made.writes, made.states, made.before = append(made.writes, w), append(made.states, pnext), append(made.before, parent.State)
 	if pr.BeginStep != nil && e.Catalog != nil { // else see beginCalls
 		if err := e.calls(ctx, how, pnext, pdef, row.MovedBy, &pr.BeginStep, pr.ConcurrentSteps, made); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"deepwork/actor"
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
 	"deepwork/gate"
 	"deepwork/session"
@@ -388,7 +389,7 @@ func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, star
 	if old := a.reviews[stepID]; old != nil {
 		a.drop(old, superseded(stepID))
 	}
-	runCtx, cancel := context.WithCancel(a.engine.ctx)
+	runCtx, cancel := context.WithCancel(telemetry.Under(a.engine.ctx, attemptRef(next, stepID, next.Progress(stepID).Newest())))
 	r.cancel = cancel
 	a.reviews[stepID] = r
 	a.engine.ran.Store(true)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
@@ -99,6 +100,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	b := machine.NewSession{
 		Goal: a.Goal, Inputs: inputs, InstanceID: a.InstanceID, Identity: c.identity, Place: e.Place, AttemptID: e.Attempt,
 		At: e.now(), Call: who.Call, Texts: texts, Notice: e.unclosable(how, def, 0), Pinned: e.pin(how, def), Isolated: a.Isolated,
+		Trace: e.traceFor(ctx, parent),
 	}
 	if parent != "" {
 		b.Parent = &parent
@@ -188,6 +190,7 @@ func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definit
 		}
 		e.exports.Write(w.Session, s)
 		made.written(e)
+		telemetry.About(ctx, refOf(s))
 		e.notifyMoved()
 		return append([]store.Session{w.Session}, made.began()...), r, nil
 	}

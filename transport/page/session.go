@@ -31,6 +31,7 @@ type sessionPage struct {
 	Children []*workflow.SessionInfo
 	Timeline [][]stepView // the entries of the workflow, the members of a group together
 	Fault    string       // why the steps that have not begun are not shown
+	Trace    board.Trace  // in which it is
 	Only     string       // the id of the one step that is shown, "" for all
 
 	engine *workflow.Engine
@@ -80,6 +81,9 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 	p, err := s.readSession(ctx, who, r.PathValue("id"))
 	if err != nil {
 		return nil, err
+	}
+	if p.State != nil && s.Board != nil {
+		p.Trace = s.Board.TraceOf(ctx, p.State.Trace)
 	}
 	p.fit(r.URL.Query().Get("step"))
 	if who.Has(session.RightPerson) {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/testkit"
 	"deepwork/session/workflow/machine"
 )
@@ -153,10 +154,10 @@ func (atStep) StackOf(context.Context, *string) []machine.StackEntry {
 func TestSlowCallIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Log
-		metrics := newMetrics()
+		metrics := newMetrics(telemetry.LocalMetrics())
 		call := func(lasts time.Duration) string {
 			before := len(log.String())
-			l := &CallLog{logger: slog.New(slog.NewTextHandler(&log, nil)), metrics: &metrics, Tool: "finished_step", identity: "local", began: time.Now(), outcome: "ok"}
+			l := &CallLog{logger: slog.New(slog.NewTextHandler(&log, nil)), metrics: metrics, Tool: "finished_step", identity: "local", began: time.Now(), outcome: "ok"}
 			l.begin(t.Context(), atStep{})
 			time.Sleep(lasts)
 			synctest.Wait()
@@ -174,4 +175,15 @@ func TestSlowCallIsLogged(t *testing.T) {
 			t.Errorf("a slow call: %s", got)
 		}
 	})
+}
+
+// A call is counted without allocating.
+func TestCountingAllocatesNothing(t *testing.T) {
+	m := newMetrics(telemetry.LocalMetrics())
+	count := func() {
+		m.ended(t.Context(), "finished_step", "ok", time.Millisecond)
+		m.errors.Add(t.Context(), 1, m.of("finished_step", "kind", "refused").add...)
+	}
+	count()
+	testkit.Equal(t, testing.AllocsPerRun(100, count), 0)
 }

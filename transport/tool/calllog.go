@@ -9,11 +9,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/xslices"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
+	"deepwork/session/spans"
 	"deepwork/session/workflow/machine"
 )
 
@@ -71,13 +75,21 @@ func (l *CallLog) end(ctx context.Context, reply any) {
 	if l.slow != nil {
 		l.slow.Stop()
 	}
-	l.metrics.calls.WithLabelValues(l.label(), l.outcome).Inc()
-	l.metrics.took.WithLabelValues(l.label(), l.outcome).Observe(took.Seconds())
+	l.metrics.ended(ctx, l.label(), l.outcome, took)
 	if !l.logger.Enabled(ctx, l.level) {
 		return
 	}
 	attrs := append(l.attrs(reply), slog.String("outcome", l.outcome), session.TookMS(took))
 	l.logger.LogAttrs(ctx, l.level, "call", append(attrs, l.fault...)...)
+}
+
+// trace exports the span of the call.
+func (l *CallLog) trace(span *telemetry.Call, res *mcp.CallToolResult, err error) {
+	fault := ""
+	if errorKind(l.outcome, res, err) != "" {
+		fault = l.outcome
+	}
+	span.Finish(spans.Call+" "+l.label(), fault, spans.Method.String(spans.Call), spans.Operation.String("execute_tool"), spans.Tool.String(l.label()), spans.Outcome.String(l.outcome))
 }
 
 // failed makes the line of the call one of an error.
@@ -180,36 +192,48 @@ func (f *InFlight) Names() []string {
 
 // metrics are the counters of a set.
 type metrics struct {
-	calls  *prometheus.CounterVec
-	took   *prometheus.HistogramVec
-	errors *prometheus.CounterVec
+	calls, errors metric.Int64Counter
+	took          metric.Float64Histogram
+
+	mu    sync.RWMutex
+	known map[[3]string]*series
 }
 
-func newMetrics() metrics {
-	return metrics{
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_calls_total",
-			Help: "Tool calls that ended, by tool and outcome (ok, a status, or the code of the refusal)."}, []string{"tool", "outcome"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "deepwork_call_duration_seconds",
-			Help:    "How long tool calls took, by tool and outcome.",
-			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120},
-		}, []string{"tool", "outcome"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_call_errors_total",
-			Help: "Tool calls that were refused (the agent's to correct), broken (ours) or cancelled."}, []string{"tool", "kind"}),
+// A series has the options of one counter or histogram. They are made once, since making them allocates.
+type series struct {
+	add    []metric.AddOption
+	record []metric.RecordOption
+}
+
+func newMetrics(m *telemetry.Metrics) *metrics {
+	return &metrics{
+		calls: m.Adder("deepwork_calls_total", "Tool calls that ended, by tool and outcome (ok, a status, or the code of the refusal)."),
+		took: m.Histogram("deepwork_call_duration_seconds", "How long tool calls took, by tool and outcome.",
+			.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120),
+		errors: m.Adder("deepwork_call_errors_total", "Tool calls that were refused (the agent's to correct), broken (ours) or cancelled."),
+		known:  map[[3]string]*series{},
 	}
 }
 
-// Collectors returns the metrics of the set.
-func (s *Set) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{s.metrics.calls, s.metrics.took, s.metrics.errors,
-		Gauge("deepwork_calls_in_flight", "Tool calls that run now.", s.InFlight.Len)}
+// of returns the series of a tool with one more label.
+func (m *metrics) of(tool, label, value string) *series {
+	key := [3]string{tool, label, value}
+	m.mu.RLock()
+	s := m.known[key]
+	m.mu.RUnlock()
+	if s == nil {
+		set := metric.WithAttributeSet(attribute.NewSet(attribute.String("tool", tool), attribute.String(label, value)))
+		s = &series{[]metric.AddOption{set}, []metric.RecordOption{set}}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.known[key] = s
+	}
+	return s
 }
 
-// Gauge returns a metric that is read at each scrape.
-func Gauge(name, help string, value func() int) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
-}
-
-// Counter is like Gauge for a number that only grows.
-func Counter[N int | uint64](name, help string, labels prometheus.Labels, value func() N) prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(value()) })
+// ended counts a call.
+func (m *metrics) ended(ctx context.Context, tool, outcome string, took time.Duration) {
+	s := m.of(tool, "outcome", outcome)
+	m.calls.Add(ctx, 1, s.add...)
+	m.took.Record(ctx, took.Seconds(), s.record...)
 }

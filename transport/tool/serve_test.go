@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
@@ -42,11 +43,11 @@ type echoed struct {
 }
 
 // offering serves a set with tools that do what their calls ask for, and connects a client.
-func offering(t *testing.T, level slog.Level, change func(*Set)) (*Set, *mcp.ClientSession, *testkit.Log) {
+func offering(t *testing.T, level slog.Level, m *telemetry.Metrics, change func(*Set)) (*Set, *mcp.ClientSession, *testkit.Log) {
 	t.Helper()
 	log := &testkit.Log{}
 	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	s := NewSet(server, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})), nil)
+	s := NewSet(server, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: level})), m, nil)
 	do := func(ctx context.Context, _ *Caller, a echoArgs) (*echoed, error) {
 		switch a.Do {
 		case "refuse":
@@ -107,7 +108,8 @@ func TestHowACallEnds(t *testing.T) {
 		{"run", "large", "execution e is running, and its result is at its source: get it there.", ``, "outcome=reply_too_large", "reply_too_large"},
 		{"held", "hello", "Not offered.", `{"deepwork/error":{"code":"no_board","type":"StateError"}}`, "outcome=no_board", "no_board"},
 	} {
-		s, cs, log := offering(t, slog.LevelInfo, nil)
+		m := telemetry.LocalMetrics()
+		s, cs, log := offering(t, slog.LevelInfo, m, nil)
 		args := map[string]any{"do": c.do}
 		if c.tool == "echo" {
 			args["session_id"] = "89abcdef"
@@ -119,24 +121,18 @@ func TestHowACallEnds(t *testing.T) {
 			t.Errorf("%s %s has %s, want %s", c.tool, c.do, meta, c.meta)
 		}
 		testkit.Contains(t, regexp.MustCompile(` took_ms=[0-9.]+`).ReplaceAllString(log.String(), ""), c.log, "%s %s", c.tool, c.do)
-		counted := prometheus.NewRegistry()
-		counted.MustRegister(s.Collectors()...)
-		labels := ""
-		for _, family := range testkit.Get(counted.Gather()).Must(t) {
-			labels += family.GetName()
-			for _, l := range family.GetMetric()[0].GetLabel() {
-				labels += " " + l.GetValue()
-			}
-			labels += "\n"
-		}
-		testkit.ContainsAll(t, labels, []string{"deepwork_calls_total " + c.metric + " " + c.tool, "deepwork_call_duration_seconds " + c.metric, "deepwork_calls_in_flight"})
-		testkit.Equal(t, strings.Contains(labels, "deepwork_call_errors_total"), res.IsError, "%s %s is an error", c.tool, c.do)
+		scraped := httptest.NewRecorder()
+		m.Handler(slog.Default()).ServeHTTP(scraped, httptest.NewRequest("GET", "/metrics", nil))
+		counted := scraped.Body.String()
+		labels := `{outcome="` + c.metric + `",tool="` + c.tool + `"`
+		testkit.ContainsAll(t, counted, []string{"\ndeepwork_calls_total" + labels + "} 1\n", "\ndeepwork_call_duration_seconds_count" + labels + "} 1\n", "\ndeepwork_calls_in_flight 0\n"})
+		testkit.Equal(t, strings.Contains(counted, "deepwork_call_errors_total"), res.IsError, "%s %s is an error", c.tool, c.do)
 		testkit.Equal(t, s.InFlight.Len()+s.InFlight.Of("ann")+len(s.InFlight.Names()), 0)
 	}
 }
 
 func TestCallsThatAreNotCarriedOut(t *testing.T) {
-	s, cs, log := offering(t, slog.LevelDebug, func(s *Set) {
+	s, cs, log := offering(t, slog.LevelDebug, telemetry.LocalMetrics(), func(s *Set) {
 		s.Unregistered = func(_ context.Context, name string) Handler {
 			if name != "other-workflow" {
 				return nil
@@ -174,7 +170,7 @@ func TestCallsThatAreNotCarriedOut(t *testing.T) {
 
 // Nobody is told of the end of a call that they have given up; that of one that the server gives up is told.
 func TestInterruptedCalls(t *testing.T) {
-	s := NewSet(nil, slog.New(slog.DiscardHandler), nil)
+	s := NewSet(nil, slog.New(slog.DiscardHandler), telemetry.LocalMetrics(), nil)
 	for cause, want := range map[error]string{ErrStopping: "stopping", nil: "cancelled"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cause)
@@ -197,7 +193,7 @@ func TestInterruptedCalls(t *testing.T) {
 
 // What other servers poll is not in the log, unless it fails.
 func TestPollsAreNotLogged(t *testing.T) {
-	s, own, log := offering(t, slog.LevelInfo, func(s *Set) {
+	s, own, log := offering(t, slog.LevelInfo, telemetry.LocalMetrics(), func(s *Set) {
 		Add(s, Tool{Name: "poll", Description: "Polls", Polled: true}, func(_ context.Context, _ *Caller, a echoArgs) (*echoed, error) {
 			if a.Do == "break" {
 				return nil, errors.New("broken")
@@ -221,7 +217,7 @@ func TestPollsAreNotLogged(t *testing.T) {
 
 func TestProgressReachesTheClient(t *testing.T) {
 	told := make(chan string)
-	s, _, _ := offering(t, slog.LevelInfo, func(s *Set) {
+	s, _, _ := offering(t, slog.LevelInfo, telemetry.LocalMetrics(), func(s *Set) {
 		Add(s, Tool{Name: "slow", Description: "Slow"}, func(ctx context.Context, _ *Caller, _ NoArgs) (*echoed, error) {
 			Progress(ctx, "halfway")
 			return &echoed{<-told}, nil

@@ -32,6 +32,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
@@ -75,6 +76,7 @@ type Tasks interface {
 type Caller struct {
 	session.Caller
 	Workflows WorkflowCaller
+	From      telemetry.Ref // the span that the call comes from; zero if that is unknown
 }
 
 // A Tool describes one MCP tool.
@@ -176,12 +178,14 @@ type Set struct {
 	handlers map[string]Handler
 	tools    map[string]Tool
 	first    *mcp.Tool // the first one registered
-	metrics  metrics
+	metrics  *metrics
 }
 
-// NewSet returns a set without tools.
-func NewSet(server *mcp.Server, logger *slog.Logger, check func(context.Context) (*config.Config, error)) *Set {
-	return &Set{MCP: server, Logger: logger, Check: check, handlers: map[string]Handler{}, tools: map[string]Tool{}, metrics: newMetrics()}
+// NewSet returns a set without tools, whose calls are counted in m.
+func NewSet(server *mcp.Server, logger *slog.Logger, m *telemetry.Metrics, check func(context.Context) (*config.Config, error)) *Set {
+	s := &Set{MCP: server, Logger: logger, Check: check, handlers: map[string]Handler{}, tools: map[string]Tool{}, metrics: newMetrics(m)}
+	m.Gauge("deepwork_calls_in_flight", "Tool calls that run now.", s.InFlight.Len)
+	return s
 }
 
 // Has reports whether a tool is registered.
@@ -265,7 +269,8 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		log.outcomeOf = outcomeOf
 	}
 	var reply any
-	log.logger, log.metrics, log.identity, log.began = s.Logger, &s.metrics, c.Identity, time.Now()
+	ctx, span := telemetry.Begin(ctx, c.From)
+	log.logger, log.metrics, log.identity, log.began = s.Logger, s.metrics, c.Identity, time.Now()
 	defer s.InFlight.begin(&log)()
 	defer func() {
 		if p := recover(); p != nil {
@@ -275,7 +280,10 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		}
 		if kind := errorKind(log.outcome, res, err); kind != "" {
 			log.level = max(log.level, slog.LevelInfo)
-			s.metrics.errors.WithLabelValues(log.label(), kind).Inc()
+			s.metrics.errors.Add(ctx, 1, s.metrics.of(log.label(), "kind", kind).add...)
+		}
+		if span != nil {
+			log.trace(span, res, err)
 		}
 		log.end(ctx, reply)
 	}()

@@ -13,6 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/transport/wire"
@@ -196,7 +199,7 @@ func (h *Server) refuse(w http.ResponseWriter, r *http.Request, status int, reas
 
 // countRefused counts a refused request and logs it.
 func (h *Server) countRefused(r *http.Request, status int, reason string) {
-	h.refused.WithLabelValues(reason).Inc()
+	h.refused.Add(r.Context(), 1, metric.WithAttributes(attribute.String("reason", reason)))
 	if more, due := h.refusals.due(time.Now()); due {
 		h.Logger.LogAttrs(r.Context(), slog.LevelWarn, "request refused",
 			slog.String("reason", reason), slog.Int("status", status), slog.String("remote", r.RemoteAddr),

@@ -9,14 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"deepwork/actor/wait"
 	"deepwork/session"
 	"deepwork/session/store"
-	"deepwork/transport/tool"
 )
 
 const (
@@ -119,24 +114,13 @@ const (
 	refusedSlow     = "slow"     // the body did not arrive in time
 )
 
-// metrics returns the handler of /metrics. It has its own registry: nothing is registered globally.
+// metrics returns the handler of /metrics.
 func (h *Server) metrics() http.Handler {
-	r := prometheus.NewRegistry()
-	r.MustRegister(h.Metrics...)
-	r.MustRegister(
-		h.refused,
-		tool.Gauge("deepwork_mcp_connections", "MCP connections, each with its own stack, and requests without a connection.", h.Sessions.Len),
-		tool.Gauge("deepwork_http_connections", "Network connections that are open.", func() int { return h.Stats().Connections }),
-		tool.Gauge("deepwork_http_requests_in_flight", "HTTP requests that are in flight, streams not counted.", func() int { return h.Stats().Requests }),
-		tool.Gauge("deepwork_http_streams", "HTTP responses that stay open for messages from the server.", func() int { return h.Stats().Streams }),
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(h.Logger.Handler(), slog.LevelWarn),
-		MaxRequestsInFlight: 4,
-		Timeout:             10 * time.Second,
-	})
+	h.Metrics.Gauge("deepwork_mcp_connections", "MCP connections, each with its own stack, and requests without a connection.", h.Sessions.Len)
+	h.Metrics.Gauge("deepwork_http_connections", "Network connections that are open.", func() int { return h.Stats().Connections })
+	h.Metrics.Gauge("deepwork_http_requests_in_flight", "HTTP requests that are in flight, streams not counted.", func() int { return h.Stats().Requests })
+	h.Metrics.Gauge("deepwork_http_streams", "HTTP responses that stay open for messages from the server.", func() int { return h.Stats().Streams })
+	return h.Metrics.Handler(h.Logger)
 }
 
 // readyz reports whether calls are accepted: not while the server stops, while the config was never

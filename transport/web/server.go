@@ -20,8 +20,9 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/metric"
 
+	"deepwork/actor/telemetry"
 	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/transport/tool"
@@ -100,7 +101,7 @@ type Backend struct {
 	Check        func(context.Context) error // returns why calls are refused, or nil
 	Sessions     Sessions
 	InFlight     *tool.InFlight
-	Metrics      []prometheus.Collector
+	Metrics      *telemetry.Metrics // nil means only those of the Server
 	// Pages returns the web UI; nil means no web UI.
 	Pages func(*Login) (http.Handler, error)
 }
@@ -127,7 +128,7 @@ type Server struct {
 	sites    sites
 	sockets  *sockets
 	http     *http.Server
-	refused  *prometheus.CounterVec
+	refused  metric.Int64Counter
 	requests requests
 	streams  atomic.Int64
 	slots    slots
@@ -154,8 +155,10 @@ func (h *Server) Stats() Stats {
 func Listen(ctx context.Context, b Backend, o Options) (*Server, error) {
 	o.complete()
 	h := &Server{Backend: b, options: o, access: &access{local: b.Local, token: b.Token, peers: !o.UnknownPeers && CanKnowPeers()}}
-	h.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "deepwork_refused_total",
-		Help: "HTTP requests and connections that were refused, by reason."}, []string{"reason"})
+	if h.Metrics == nil {
+		h.Metrics = telemetry.LocalMetrics()
+	}
+	h.refused = h.Metrics.Adder("deepwork_refused_total", "HTTP requests and connections that were refused, by reason.")
 	h.ending, h.end = context.WithCancel(context.WithoutCancel(ctx))
 	h.stopping, h.stop = context.WithCancel(h.ending)
 	h.slots.limit = func() int { return h.LastSettings().MaxConnections }

@@ -48,7 +48,7 @@ func TestMergeAndResolve(t *testing.T) {
 			}},
 		{Name: "BARE", Command: []string{"b"}, Variants: []config.Variant{{Name: "X", Command: []string{"b", "x"}}}},
 		{Name: "EMPTY"},
-		{Name: "CLAUDE_CODE", Env: map[string]string{"K": "v"}, Variants: []config.Variant{{Name: "PLAN", Env: map[string]string{"P": "1"}}, {Name: "OPUS", Command: []string{"claude", "-p", "--model", "opus"}}}},
+		{Name: "CLAUDE_CODE", Telemetry: true, Env: map[string]string{"K": "v"}, Variants: []config.Variant{{Name: "PLAN", Env: map[string]string{"P": "1"}}, {Name: "OPUS", Command: []string{"claude", "-p", "--model", "opus"}}}},
 		{Name: "GEMINI", Command: []string{"./my-gemini"}},
 		{Name: "OPENCODE", Resume: []string{"oc"}, Prompt: config.PromptArgument, Variants: []config.Variant{{Name: "PLAN", Command: []string{"oc", "plan"}}}},
 	}
@@ -59,17 +59,17 @@ func TestMergeAndResolve(t *testing.T) {
 		name, variant string
 		want          Recipe
 	}{
-		{"MINE", "", Recipe{[]string{"./a", "--work"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=quick"}, true}},
-		{"MINE", "PLAN", Recipe{[]string{"./a", "--plan"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=slow"}, true}},
-		{"MINE", "ASK", Recipe{[]string{"./a", "--work"}, []string{"./a", "--ask"}, config.PromptStdin, []string{"A=1", "MODE=quick"}, true}},
-		{"BARE", "", Recipe{[]string{"b"}, []string{"b"}, config.PromptStdin, nil, false}},
-		{"BARE", "X", Recipe{[]string{"b", "x"}, []string{"b", "x"}, config.PromptStdin, nil, false}},
-		{"CLAUDE_CODE", "", Recipe{claude.Command, claude.Resume, config.PromptStdin, []string{"K=v"}, true}},
-		{"CLAUDE_CODE", "PLAN", Recipe{claude.Variants[0].Command, claude.Variants[0].Resume, config.PromptStdin, []string{"K=v", "P=1"}, true}},
-		{"CLAUDE_CODE", "OPUS", Recipe{[]string{"claude", "-p", "--model", "opus"}, claude.Resume, config.PromptStdin, []string{"K=v"}, true}},
-		{"GEMINI", "", Recipe{[]string{"./my-gemini"}, []string{"./my-gemini"}, config.PromptStdin, nil, false}},
-		{"OPENCODE", "", Recipe{opencode.Command, []string{"oc"}, config.PromptArgument, nil, true}},
-		{"OPENCODE", "PLAN", Recipe{[]string{"oc", "plan"}, []string{"oc"}, config.PromptArgument, nil, true}},
+		{"MINE", "", Recipe{[]string{"./a", "--work"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=quick"}, true, false}},
+		{"MINE", "PLAN", Recipe{[]string{"./a", "--plan"}, []string{"./a", "--resume"}, config.PromptArgument, []string{"A=1", "MODE=slow"}, true, false}},
+		{"MINE", "ASK", Recipe{[]string{"./a", "--work"}, []string{"./a", "--ask"}, config.PromptStdin, []string{"A=1", "MODE=quick"}, true, false}},
+		{"BARE", "", Recipe{[]string{"b"}, []string{"b"}, config.PromptStdin, nil, false, false}},
+		{"BARE", "X", Recipe{[]string{"b", "x"}, []string{"b", "x"}, config.PromptStdin, nil, false, false}},
+		{"CLAUDE_CODE", "", Recipe{claude.Command, claude.Resume, config.PromptStdin, []string{"K=v"}, true, true}},
+		{"CLAUDE_CODE", "PLAN", Recipe{claude.Variants[0].Command, claude.Variants[0].Resume, config.PromptStdin, []string{"K=v", "P=1"}, true, true}},
+		{"CLAUDE_CODE", "OPUS", Recipe{[]string{"claude", "-p", "--model", "opus"}, claude.Resume, config.PromptStdin, []string{"K=v"}, true, true}},
+		{"GEMINI", "", Recipe{[]string{"./my-gemini"}, []string{"./my-gemini"}, config.PromptStdin, nil, false, false}},
+		{"OPENCODE", "", Recipe{opencode.Command, []string{"oc"}, config.PromptArgument, nil, true, false}},
+		{"OPENCODE", "PLAN", Recipe{[]string{"oc", "plan"}, []string{"oc"}, config.PromptArgument, nil, true, false}},
 	} {
 		got, err := Resolve(all, c.name, c.variant)
 		testkit.True(t, err == nil && reflect.DeepEqual(got, c.want), "%s %s: %+v, %v\nwant %+v", c.name, c.variant, got, err, c.want)

@@ -16,7 +16,7 @@ import (
 // Merge returns all executors: the known ones in their order, then the configured ones in theirs. A
 // configured executor with a known name and a command of its own replaces the known one completely,
 // since the other fields belong to its command line; one without a command changes only the fields
-// that it sets (prompt, resume, env, and variants by name). The result shares slices and maps with
+// that it sets (prompt, resume, env, telemetry, and variants by name). The result shares slices and maps with
 // its argument; they must not be changed.
 func Merge(configured []config.Executor) []config.Executor {
 	all := Known()
@@ -30,7 +30,7 @@ func Merge(configured []config.Executor) []config.Executor {
 		default:
 			e := &all[i]
 			v := over(own(*e), own(c))
-			e.Prompt, e.Resume, e.Env = v.Prompt, v.Resume, v.Env
+			e.Prompt, e.Resume, e.Env, e.Telemetry = v.Prompt, v.Resume, v.Env, c.Telemetry
 			for _, v := range c.Variants {
 				switch i := variantOf(e, v.Name); {
 				case i < 0:
@@ -87,6 +87,7 @@ type Recipe struct {
 	Env     []string          // "KEY=value", sorted by key
 
 	Continues bool // Resume continues the conversation; otherwise it is Command
+	Telemetry bool // the agent gets the OTEL_EXPORTER_OTLP_ variables
 }
 
 // Reports reports whether package transcript reads what the command prints, so that a run from which
@@ -131,7 +132,7 @@ func Resolve(all []config.Executor, name, variant string) (Recipe, error) {
 			"The executor %q has no command; add one under 'executors' in .deepwork/config.yml.", name).
 			With("argument", "executor").With("value", name)
 	}
-	r := Recipe{Command: v.Command, Resume: either(v.Resume, v.Command), Continues: len(v.Resume) > 0, Prompt: cmp.Or(v.Prompt, config.PromptStdin)}
+	r := Recipe{Command: v.Command, Resume: either(v.Resume, v.Command), Continues: len(v.Resume) > 0, Prompt: cmp.Or(v.Prompt, config.PromptStdin), Telemetry: all[i].Telemetry}
 	for _, key := range slices.Sorted(maps.Keys(v.Env)) {
 		r.Env = append(r.Env, key+"="+v.Env[key])
 	}

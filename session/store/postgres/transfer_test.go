@@ -61,7 +61,7 @@ func shop() pile {
 		rowOf("repos", map[string]any{"id": "r1", "project_id": "p1", "name": "shop", "path": "/srv/shop", "listed": int64(0)}),
 		rowOf("tasks", map[string]any{"id": "t1", "project_id": "p1", "title": "a\x00b\uFDD0", "description": nil, "status": "done", "job_name": nil, "workflow_name": nil, "inputs": nil, "deleting_at": nil, "identity": "local", "caller_group": "", "lead": "server", "labels": "a b", "priority": "high", "auto_start": int64(1)}),
 		rowOf("attempts", map[string]any{"remove_asked": nil, "removal": nil, "id": "a1", "task_id": "t1", "executor": "CODER", "branch": "b", "workspace": "/srv/w", "state": "completed", "identity": "local", "caller_group": "",
-			"machine_id": "", "machine_name": "", "root": "", "variant": nil, "prompt": nil, "error": nil, "workflow_session_id": nil, "workflow_status": nil, "workflow_step": nil, "push_error": nil, "landed": "", "run": nil}),
+			"machine_id": "", "machine_name": "", "root": "", "variant": nil, "prompt": nil, "error": nil, "workflow_session_id": nil, "workflow_status": nil, "workflow_step": nil, "push_error": nil, "landed": "", "run": nil, "trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}),
 		{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": "2026-01-02T03:04:05.000000Z"}},
 		{Table: "definitions", Values: map[string]any{"hash": "00", "data": `{"text":"\u0000"}`, "put_at": "2026-01-02T03:04:05.000000Z"}},
 		{Table: "workflow_sessions", Values: map[string]any{"id": id, "revision": int64(3), "root": "/srv/w", "parent": "", "job": "alpha", "workflow": "main", "step": "one", "status": "active",

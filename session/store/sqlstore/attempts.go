@@ -22,7 +22,7 @@ const situation = `coalesce(a.machine_id, '') AS machine_id, coalesce(a.machine_
 	coalesce((SELECT owner FROM executions WHERE attempt_id = a.id AND step_id IS NULL ORDER BY seq DESC LIMIT 1), '') AS leader,
 	(SELECT count(*) FROM executions WHERE attempt_id = a.id AND step_id IS NOT NULL AND ended_at IS NULL) > 0 AS busy`
 
-const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.error, ` + situation + `,
+const attemptRows = `SELECT a.id, a.task_id, a.executor, a.variant, a.prompt, a.branch, a.workspace, a.error, a.trace, ` + situation + `,
 	a.workflow_session_id, a.workflow_status, a.workflow_step, a.push_error, a.created_at, a.updated_at,
 	s.id AS latest_session_id, s.executor AS latest_executor
 FROM attempts a
@@ -91,9 +91,9 @@ func (t Tx) createAttempt(a task.Attempt, e task.Execution) (id string) {
 	if limited(t.who) {
 		identity, group = &t.who.Identity, &t.who.Group
 	}
-	t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, created_at, updated_at, identity, caller_group)
-		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
-		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), t.Now, t.Now, identity, group, a.TaskID)
+	t.Exec(`INSERT INTO attempts (id, task_id, executor, variant, prompt, branch, workspace, state, run, trace, created_at, updated_at, identity, caller_group)
+		SELECT ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, identity), coalesce(?, caller_group) FROM tasks WHERE id = ?`,
+		a.ID, a.Executor, a.Variant, a.Prompt, a.Branch, a.Workspace, task.Waiting, textOf(a.Run), a.Trace, t.Now, t.Now, identity, group, a.TaskID)
 	for i, r := range a.Repos {
 		t.Exec(`INSERT INTO attempt_repos (attempt_id, position, repo_id, repo_name, repo_path, target_branch, base_commit, worktree)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,

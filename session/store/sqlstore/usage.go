@@ -15,7 +15,7 @@ const (
 
 	usageRows = `SELECT attempt_id, execution_id, executor, turns IS NOT NULL AS reported, micro_usd, coalesce(input_tokens, 0) AS input_tokens,
 	coalesce(cached_tokens, 0) AS cached_tokens, coalesce(output_tokens, 0) AS output_tokens, coalesce(turns, 0) AS turns,
-	coalesce(thread, '') AS thread, totals FROM usages `
+	coalesce(thread, '') AS thread, totals, ended_at FROM usages `
 )
 
 func (b board) Spent(ctx context.Context, taskID, attemptID string) (task.Spent, error) {

@@ -42,6 +42,7 @@ type NewSession struct {
 	Texts      Instructions
 	Notice     string // for the caller
 	Pinned     *Pinned
+	Trace      string // see State.Trace
 }
 
 // A Call identifies a tool call when it is repeated.
@@ -69,7 +70,7 @@ func Begin(def *Definition, b NewSession) (*State, *StartReply, error) {
 		Goal: b.Goal, Inputs: b.Inputs, InstanceID: b.InstanceID, BranchName: b.BranchName, BranchStatus: b.Branch, BranchDue: b.BranchDue,
 		Status: Active, ParentSessionID: b.Parent, CalledAs: b.CalledAs, Isolated: b.Isolated,
 		StartedAt: b.At, UpdatedAt: b.At,
-		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned,
+		Identity: b.Identity, Place: b.Place, AttemptID: b.AttemptID, Definition: def.Ref, Pinned: b.Pinned, Trace: b.Trace,
 	}
 	r := &StartReply{Notice: Notice(nil, cmp.Or(b.Notice, def.Notice))}
 	first := s.skip(def, 0)

@@ -62,6 +62,7 @@ type State struct {
 	ImportedAt        *time.Time                         `json:"imported_at,omitempty"` // from an export, whose reviews and decisions are no evidence; nil if it was begun here
 	Definition        DefinitionRef                      `json:"definition"`
 	Sources           map[string]string                  `json:"sources"`            // the hash of job.yml at each place that has moved it, by task.Place.Key; "" in a store of one machine
+	Trace             string                             `json:"trace,omitempty"`    // the traceparent of what it belongs to; "" if nothing was exported when it began
 	Pinned            *Pinned                            `json:"pinned,omitempty"`   // nil means that nothing is pinned
 	Weakened          []Weakening                        `json:"weakened,omitempty"` // edits that removed or weakened what is pinned
 	History           []*Withdrawal                      `json:"history"`            // what go_to_step cleared

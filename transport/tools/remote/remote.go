@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/prometheus/client_golang/prometheus"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/xslices"
 	"deepwork/catalog"
 	"deepwork/catalog/config"
@@ -177,13 +177,11 @@ func runSchema() *jsonschema.Schema {
 // runJSON is runSchema encoded, shared by all tools of a listing.
 var runJSON = sync.OnceValue(func() json.RawMessage { return tool.MustJSON(runSchema()) })
 
-// Collectors returns the metrics of the runs and of the listing.
-func (r *Tools) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{
-		tool.Gauge("deepwork_runs_running", "Workflows of other systems that run at their sources now.", func() int { return r.Runs.Stats().Running }),
-		tool.Gauge("deepwork_runs_waiting", "Runs that wait for a slot.", func() int { return r.Runs.Stats().Waiting }),
-		tool.Gauge("deepwork_workflow_tools", "Workflows that are listed as tools.", func() int { return len(r.listing.Load().Tools) }),
-	}
+// Measure adds the metrics of the runs and of the listing.
+func (r *Tools) Measure(m *telemetry.Metrics) {
+	m.Gauge("deepwork_runs_running", "Workflows of other systems that run at their sources now.", func() int { return r.Runs.Stats().Running })
+	m.Gauge("deepwork_runs_waiting", "Runs that wait for a slot.", func() int { return r.Runs.Stats().Waiting })
+	m.Gauge("deepwork_workflow_tools", "Workflows that are listed as tools.", func() int { return len(r.listing.Load().Tools) })
 }
 
 // untrusted refuses a call that needs a source which the user has not approved: the name of its

@@ -101,6 +101,7 @@ CREATE TABLE attempts (
 	-- What the server that leads its agents keeps, JSON; NULL if the attempt has one agent. Its executions
 	-- are then those of the leader, and one for each agent of a step.
 	run                 TEXT,
+	trace               TEXT NOT NULL DEFAULT '', -- the traceparent of what it belongs to; '' if nothing was exported when it was made
 	identity            TEXT NOT NULL, -- of the caller that started it
 	caller_group        TEXT NOT NULL, -- of the same caller; '' means none
 	-- The machine that has its worktrees, and the project folder there: '' in a store of one machine, and
@@ -271,6 +272,7 @@ CREATE TABLE workflow_executions (
 	status_supported    INTEGER NOT NULL, -- 0: its source reports nothing more about it
 	timeout             INTEGER NOT NULL, -- nanoseconds; 0 means none
 	deadline            TEXT,
+	trace               TEXT NOT NULL DEFAULT '', -- the traceparent of what it belongs to; '' if nothing was exported then
 	started_at          TEXT NOT NULL,
 	ended_at            TEXT,
 	error               TEXT,

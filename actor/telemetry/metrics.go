@@ -1,0 +1,157 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/otlptranslator"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	exporter "go.opentelemetry.io/otel/exporters/prometheus"
+	"go.opentelemetry.io/otel/metric"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/exemplar"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+)
+
+// metricsClosing bounds the last export, when a process ends.
+const metricsClosing = time.Second
+
+// Metrics are the instruments of one server. Their names and labels are those of Prometheus, which reads them with
+// Handler; an OTLP receiver gets the same each minute, if there is one.
+type Metrics struct {
+	meter    metric.Meter
+	provider *sdkmetric.MeterProvider
+	registry *prometheus.Registry
+}
+
+// MetricsOptions are the options of OpenMetrics. Service and Version are what a receiver is told; the variable
+// OTEL_SERVICE_NAME overrides the first.
+type MetricsOptions struct {
+	Service, Version string
+	// OTLP is the URL of a receiver, without /v1/metrics; "" means that of the variables OTEL_EXPORTER_OTLP_*, if any.
+	OTLP   string
+	Logger *slog.Logger // of what a receiver refuses, at most one warning per minute
+}
+
+// LocalMetrics returns metrics that no receiver gets.
+func LocalMetrics() *Metrics { return openMetrics(MetricsOptions{}, nil) }
+
+// OpenMetrics returns metrics, which a receiver gets if the options or the environment name one. Close must be called.
+// A receiver that cannot be used is a warning.
+func OpenMetrics(o MetricsOptions) *Metrics {
+	named := cmp.Or(o.OTLP, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"))
+	if named == "" || os.Getenv("OTEL_METRICS_EXPORTER") == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return openMetrics(o, nil)
+	}
+	// Sums are those since the start, so one that does not arrive need not be sent again.
+	options := []otlpmetrichttp.Option{otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{})}
+	if o.OTLP != "" {
+		options = append(options, otlpmetrichttp.WithEndpointURL(strings.TrimSuffix(o.OTLP, "/")+"/v1/metrics"))
+	}
+	to, err := otlpmetrichttp.New(context.Background(), options...)
+	if err != nil {
+		o.Logger.Warn("metrics are not sent", "error", err)
+		return openMetrics(o, nil)
+	}
+	return openMetrics(o, to)
+}
+
+// openMetrics returns metrics that an exporter gets; nil means none.
+func openMetrics(o MetricsOptions, to sdkmetric.Exporter) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	scraped, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo(),
+		exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithoutSuffixes))
+	if err != nil {
+		panic(err) // it is the only collector of its registry
+	}
+	options := []sdkmetric.Option{sdkmetric.WithReader(scraped), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)}
+	if to != nil {
+		// The processes of a machine are told apart, or their sums would replace each other. The environment comes last, so
+		// that it wins; what it has that cannot be read is ignored.
+		of, _ := resource.New(context.Background(), resource.WithAttributes(attribute.String("service.name", o.Service),
+			attribute.String("service.version", o.Version), attribute.String("service.instance.id", uuid.NewString())), resource.WithFromEnv())
+		options = append(options, sdkmetric.WithResource(of),
+			sdkmetric.WithReader(sdkmetric.NewPeriodicReader(&quietExporter{Exporter: to, logger: o.Logger})))
+	}
+	m.provider = sdkmetric.NewMeterProvider(options...)
+	m.meter = m.provider.Meter("deepwork/actor/telemetry")
+	return m
+}
+
+// Close sends what was not sent yet, and ends the export. It takes a second at most.
+func (m *Metrics) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, metricsClosing)
+	defer cancel()
+	_ = m.provider.Shutdown(ctx) // a receiver that does not answer has had its warning
+	return nil
+}
+
+// Gauge adds a value that is read when it is scraped or sent.
+func (m *Metrics) Gauge(name, help string, value func() int) {
+	g, _ := m.meter.Int64ObservableGauge(name, metric.WithDescription(help)) // fails for a bad name only
+	_, _ = m.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		to.ObserveInt64(g, int64(value()))
+		return nil
+	}, g)
+}
+
+// Counter is like Gauge for a value that only grows. Several with one name differ in their labels.
+func Counter[N int | uint64 | float64](m *Metrics, name, help string, value func() N, labels ...attribute.KeyValue) {
+	set := metric.WithAttributeSet(attribute.NewSet(labels...))
+	c, _ := m.meter.Float64ObservableCounter(name, metric.WithDescription(help))
+	_, _ = m.meter.RegisterCallback(func(_ context.Context, to metric.Observer) error {
+		to.ObserveFloat64(c, float64(value()), set)
+		return nil
+	}, c)
+}
+
+// Adder returns a counter that is added to.
+func (m *Metrics) Adder(name, help string) metric.Int64Counter {
+	c, _ := m.meter.Int64Counter(name, metric.WithDescription(help))
+	return c
+}
+
+// Histogram returns the distribution of a value, by the upper bounds of its buckets.
+func (m *Metrics) Histogram(name, help string, bounds ...float64) metric.Float64Histogram {
+	h, _ := m.meter.Float64Histogram(name, metric.WithDescription(help), metric.WithExplicitBucketBoundaries(bounds...))
+	return h
+}
+
+// Handler serves the metrics to Prometheus, with those of the process.
+func (m *Metrics) Handler(logger *slog.Logger) http.Handler {
+	process := prometheus.NewRegistry()
+	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, process}, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		MaxRequestsInFlight: 4,
+		Timeout:             10 * time.Second,
+	})
+}
+
+// A quietExporter logs why nothing arrives, at most once per minute. A reader calls it from one goroutine at a time.
+type quietExporter struct {
+	sdkmetric.Exporter
+	logger *slog.Logger
+	logged time.Time
+}
+
+// Export implements sdkmetric.Exporter.
+func (e *quietExporter) Export(ctx context.Context, data *metricdata.ResourceMetrics) error {
+	err := e.Exporter.Export(ctx, data)
+	if err != nil && time.Since(e.logged) >= time.Minute {
+		e.logged = time.Now()
+		e.logger.Warn("metrics could not be sent; they are sent again with the next ones", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package telemetry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// A Ref is a span in a trace, and whether that is sampled. The zero Ref is none; one without a span is the trace alone.
+type Ref = trace.SpanContext
+
+// Parse reads a traceparent. It returns the zero Ref if that is malformed.
+func Parse(text string) Ref {
+	// version-trace-span-flags: versions after 00 may have more fields
+	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" || len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
+		return Ref{}
+	}
+	var c trace.SpanContextConfig
+	var flags [1]byte
+	for from, to := range map[string][]byte{text[3:35]: c.TraceID[:], text[36:52]: c.SpanID[:], text[53:55]: flags[:]} {
+		if _, err := hex.Decode(to, []byte(from)); err != nil {
+			return Ref{}
+		}
+	}
+	c.TraceFlags = trace.TraceFlags(flags[0]) & trace.FlagsSampled
+	if !c.TraceID.IsValid() {
+		return Ref{}
+	}
+	return trace.NewSpanContext(c)
+}
+
+// Derive returns the span of something in the trace of another one, by what identifies it; zero if that is in no trace.
+func Derive(of Ref, identity ...string) Ref {
+	if !of.HasTraceID() {
+		return Ref{}
+	}
+	h := sha256.New()
+	for _, part := range identity {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return of.WithSpanID(trace.SpanID(h.Sum(nil)[:8])).WithRemote(true)
+}
+
+// beside returns a new span in the trace of another one.
+func beside(of Ref) Ref {
+	var id trace.SpanID
+	rand.Read(id[:]) // never fails
+	return of.WithSpanID(id)
+}
+
+// newTrace returns a trace without a span.
+func newTrace() Ref {
+	var id trace.TraceID
+	rand.Read(id[:]) // never fails
+	return Ref{}.WithTraceID(id).WithTraceFlags(trace.FlagsSampled)
+}
+
+// Under returns a context in which what begins belongs to a span.
+func Under(ctx context.Context, parent Ref) context.Context {
+	if !On() || !parent.HasTraceID() {
+		return ctx
+	}
+	return trace.ContextWithSpanContext(ctx, parent)
+}
+
+// Parent returns what something that begins now, and may outlive this process, belongs to: the caller's span, or a new
+// trace. It is zero if nothing is exported.
+func Parent(ctx context.Context) Ref {
+	s := current.Load()
+	if s == nil {
+		return Ref{}
+	}
+	in := trace.SpanFromContext(ctx)
+	if c, is := in.(*Call); is {
+		return c.outer()
+	}
+	if in.SpanContext().HasTraceID() {
+		return in.SpanContext()
+	}
+	if s.parent.HasTraceID() {
+		return s.parent
+	}
+	return newTrace()
+}
+
+// Own returns the span that the environment of this process names, which has started it; zero if there is none.
+func Own() Ref {
+	if s := current.Load(); s != nil {
+		return s.parent
+	}
+	return Ref{}
+}
+
+// A Call is a call in progress. Only what ends in the same process may be in its span.
+type Call struct {
+	noop.Span // but for SpanContext
+
+	began time.Time
+	given bool // its caller has said where it belongs
+
+	mu     sync.Mutex
+	parent Ref // zero until it is known
+	own    Ref // zero until it is needed
+	about  Ref
+}
+
+// Begin returns a context for a call that comes from a span, which may be zero. c is nil if nothing is exported.
+func Begin(ctx context.Context, from Ref) (of context.Context, c *Call) {
+	if !On() {
+		return ctx, nil
+	}
+	if !from.IsValid() {
+		from = trace.SpanContextFromContext(ctx)
+	}
+	c = &Call{began: time.Now(), parent: from, given: from.HasTraceID()}
+	return trace.ContextWithSpan(ctx, c), c
+}
+
+// SpanContext implements trace.Span, for logs: it has the trace of the call, once that is known.
+func (c *Call) SpanContext() Ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.parent
+}
+
+// outer returns the parent of what the call begins.
+func (c *Call) outer() Ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.parent.HasTraceID() {
+		c.parent = newTrace()
+	}
+	return c.parent
+}
+
+// span returns the span of the call.
+func (c *Call) span() Ref {
+	parent := c.outer()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.own.IsValid() {
+		c.own = beside(parent)
+	}
+	return c.own
+}
+
+// About returns a context for what is about a span. If ctx is of a call whose caller has not said where it belongs, that
+// span is its parent.
+func About(ctx context.Context, what Ref) context.Context {
+	c, is := trace.SpanFromContext(ctx).(*Call)
+	if !is {
+		return Under(ctx, what)
+	}
+	if !what.IsValid() {
+		return ctx
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.given && !c.own.IsValid() {
+		c.parent, c.given = what, true
+	}
+	c.about = what
+	return ctx
+}
+
+// Finish exports the span of the call, with a link to what it is about if that is in another trace. c may be nil.
+func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
+	if c == nil {
+		return
+	}
+	s := Span{Name: name, Ref: c.span(), Parent: c.outer(), Server: true, Start: c.began, End: time.Now(), Error: fault, Attributes: attributes}
+	if c.about.IsValid() && c.about.TraceID() != s.Ref.TraceID() {
+		s.Link = c.about
+	}
+	Export(s)
+}
+
+// Current returns the span that what happens in this process alone is in; zero if there is none.
+func Current(ctx context.Context) Ref {
+	if !On() {
+		return Ref{}
+	}
+	if c, is := trace.SpanFromContext(ctx).(*Call); is {
+		return c.span()
+	}
+	return trace.SpanContextFromContext(ctx)
+}
+
+// Within exports a span of this process alone, which has ended now, in what the context is in.
+func Within(ctx context.Context, name, fault string, began time.Time, attributes ...attribute.KeyValue) {
+	if in := Current(ctx); in.HasTraceID() {
+		Export(Span{Name: name, Ref: beside(in), Parent: in, Start: began, End: time.Now(), Error: fault, Attributes: attributes})
+	}
+}

@@ -1,0 +1,220 @@
+// Package telemetry exports spans by OTLP over HTTP, if that is set up. Without, everything here does nothing and
+// allocates nothing.
+//
+// A span is exported once, when it has ended, by whichever process ends it. What outlives a process has an id that is
+// derived from its own (Derive), and stores only the place in a trace that it has from its beginning, as a traceparent.
+// So any process can end it, and one that repeats what another one may have exported before it was killed repeats
+// the same span.
+//
+// To use it, know these: Ref, Span, Call; Parent and Current of a context.
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Options are the parameters of Start.
+type Options struct {
+	Endpoint string // the URL of a receiver, without /v1/traces; "" means that of the environment
+	Content  bool   // see Content
+	Service  string // its name, if the environment does not name it
+	Version  string
+	Logger   *slog.Logger // gets at most one warning per minute while the receiver does not take what is sent
+}
+
+// A service is what Start has made.
+type service struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+	content  bool
+	endpoint string // of Options
+	parent   Ref    // of what this process begins for nobody else
+}
+
+var current atomic.Pointer[service] // nil means off
+
+const (
+	// pace is the longest wait of a span until it is sent: a kill loses what waits.
+	pace = 200 * time.Millisecond
+	// sending bounds one request, with its repetitions.
+	sending = 10 * time.Second
+	// queued is the number of spans that wait at most; others are dropped.
+	queued = 4096
+	// flushing bounds the wait for the receiver when the process ends.
+	flushing = time.Second
+)
+
+// Start has this process export its spans, if the options or the environment name a receiver. The returned function
+// sends what waits, for a second at most. It is nil if nothing has changed: none is named, or spans are exported already.
+func Start(o Options) (stop func()) {
+	named := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
+	if named == "" || On() || os.Getenv("OTEL_TRACES_EXPORTER") == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return nil
+	}
+	otel.SetErrorHandler(&faults{logger: o.Logger})
+	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: sending / 2, MaxElapsedTime: sending})}
+	if o.Endpoint != "" {
+		with = append(with, otlptracehttp.WithEndpointURL(strings.TrimSuffix(o.Endpoint, "/")+"/v1/traces"))
+	}
+	exporter, err := otlptracehttp.New(context.Background(), with...)
+	if err != nil {
+		otel.Handle(err)
+		return nil
+	}
+	of := resource.NewSchemaless(attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))
+	if from, err := resource.Merge(of, resource.Environment()); err == nil {
+		of = from
+	}
+	s := &service{content: o.Content, endpoint: o.Endpoint, parent: Parse(os.Getenv("TRACEPARENT"))}
+	s.provider = sdk.NewTracerProvider(sdk.WithResource(of), sdk.WithIDGenerator(wanted{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
+		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(queued)))
+	s.tracer = s.provider.Tracer(o.Service, trace.WithInstrumentationVersion(o.Version))
+	current.Store(s)
+	return func() {
+		current.Store(nil)
+		ctx, cancel := context.WithTimeout(context.Background(), flushing)
+		defer cancel()
+		_ = s.provider.Shutdown(ctx) // what could not be sent is lost
+	}
+}
+
+// On reports whether spans are exported.
+func On() bool { return current.Load() != nil }
+
+// Content reports whether texts that people and agents write may be exported.
+func Content() bool {
+	s := current.Load()
+	return s != nil && s.content
+}
+
+// faults logs errors of the exporter, at most one per minute.
+type faults struct {
+	logger *slog.Logger
+	next   atomic.Int64 // when the next one may be logged, in nanoseconds since 1970
+}
+
+// Handle implements otel.ErrorHandler.
+func (f *faults) Handle(err error) {
+	now, next := time.Now(), f.next.Load()
+	if now.UnixNano() >= next && f.next.CompareAndSwap(next, now.Add(time.Minute).UnixNano()) && f.logger != nil {
+		f.logger.Warn("traces cannot be sent; work goes on without them", "error", err)
+	}
+}
+
+// wanted gives spans the ids that their context has.
+type wanted struct{}
+
+type wantedKey struct{}
+
+// NewIDs implements sdk.IDGenerator.
+func (wanted) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	of, _ := ctx.Value(wantedKey{}).(Ref)
+	return of.TraceID(), of.SpanID()
+}
+
+// NewSpanID implements sdk.IDGenerator.
+func (w wanted) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	_, id := w.NewIDs(ctx)
+	return id
+}
+
+// A Span is one that has ended.
+type Span struct {
+	Name       string
+	Ref        Ref  // its own
+	Parent     Ref  // of the same trace; one without a span means that it is the root
+	Server     bool // it answers a request
+	Start, End time.Time
+	Error      string // a code, never a text; "" means that it ended well
+	Attributes []attribute.KeyValue
+	Link       Ref // another span that it is about; zero means none
+}
+
+// Export sends a span, soon. It never blocks. Nothing is sent of a trace that is not sampled.
+func Export(span Span) {
+	s := current.Load()
+	if s == nil || !span.Ref.IsValid() || !span.Ref.IsSampled() {
+		return
+	}
+	ctx := context.WithValue(context.Background(), wantedKey{}, span.Ref)
+	if span.Parent.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, span.Parent)
+	}
+	options := []trace.SpanStartOption{trace.WithTimestamp(span.Start), trace.WithAttributes(span.Attributes...)}
+	if span.Server {
+		options = append(options, trace.WithSpanKind(trace.SpanKindServer))
+	}
+	if span.Link.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: span.Link}))
+	}
+	_, open := s.tracer.Start(ctx, span.Name, options...)
+	if span.Error != "" {
+		open.SetStatus(codes.Error, span.Error)
+		open.SetAttributes(attribute.String("error.type", span.Error))
+	}
+	if span.End.Before(span.Start) {
+		span.End = span.Start // by the clock of another machine
+	}
+	open.End(trace.WithTimestamp(span.End))
+}
+
+// Environment returns the variables by which a process that does the work of a span continues its trace.
+func Environment(of Ref) []string {
+	if !On() || !of.IsValid() {
+		return nil
+	}
+	return []string{"TRACEPARENT=" + Text(of)}
+}
+
+// secret is what the names of variables begin with that may have a key of the receiver.
+const secret = "OTEL_EXPORTER_OTLP_"
+
+// Secrets returns the names of the variables of this process that may have a key of the receiver.
+func Secrets() (names []string) {
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, secret) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// WithReceiver returns changes of an environment, as process.With takes them, that keep the variables of the receiver.
+func WithReceiver(changes []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(changes), func(c string) bool { return strings.HasPrefix(c, secret) })
+	if s := current.Load(); s != nil && s.endpoint != "" {
+		kept = append(kept, secret+"ENDPOINT="+s.endpoint)
+	}
+	return kept
+}
+
+// Received returns the place in a trace that a request comes from, by its own field or else by the header of HTTP.
+func Received(meta map[string]any, header http.Header) Ref {
+	text, _ := meta["traceparent"].(string)
+	return Parse(cmp.Or(text, header.Get("Traceparent")))
+}
+
+// Text returns a Ref as a traceparent, "" if it is zero.
+func Text(r Ref) string {
+	if !r.TraceID().IsValid() {
+		return ""
+	}
+	return fmt.Sprintf("00-%s-%s-%s", r.TraceID(), r.SpanID(), r.TraceFlags())
+}

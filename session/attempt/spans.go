@@ -1,0 +1,175 @@
+package attempt
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"deepwork/actor/telemetry"
+	"deepwork/catalog/task"
+	"deepwork/session/board"
+	"deepwork/session/spans"
+	"deepwork/session/store"
+)
+
+// The spans of attempts are made from the board alone: whoever records the end of an execution exports its span, with
+// the same id whenever that is done.
+
+// RefOf returns what the sessions and agents of an attempt belong to: the span of its run or, if it has none, the caller's.
+func RefOf(a *task.Attempt) telemetry.Ref {
+	of := telemetry.Parse(a.Trace)
+	if a.Run == nil {
+		return of
+	}
+	return telemetry.Derive(of, spans.Run, a.ID)
+}
+
+// AgentRef returns the span of an execution.
+func AgentRef(a *task.Attempt, executionID string) telemetry.Ref {
+	return telemetry.Derive(telemetry.Parse(a.Trace), spans.Agent, executionID)
+}
+
+// export exports the spans of the executions of an attempt that have ended, if which selects them. That the board cannot
+// be read loses them.
+func (e *Engine) export(ctx context.Context, b store.Board, attemptID string, which func(executionID string, end, newest time.Time) bool) {
+	if !telemetry.On() {
+		return
+	}
+	a, err := b.Attempt(ctx, attemptID)
+	if err != nil || a.Trace == "" {
+		return
+	}
+	all, newest, err := endedSpans(ctx, b, a)
+	for _, of := range all {
+		if which(of.id, of.End, newest) {
+			telemetry.Export(of.Span)
+		}
+	}
+	if err != nil {
+		e.Log.Debug("the spans of an attempt cannot be exported", "attempt", attemptID, "error", err)
+	}
+}
+
+// exportEnd exports the span of an execution that has just ended, and those of earlier ones whose cost it has changed: of
+// agents that had ended before they reported the totals of their conversation.
+func (e *Engine) exportEnd(ctx context.Context, b store.Board, x *task.Execution) {
+	if !telemetry.On() {
+		return
+	}
+	ended := map[string]bool{x.ID: true}
+	if used, err := b.Used(ctx, x.AttemptID); err == nil && !x.Lead {
+		thread := ""
+		for _, u := range used {
+			if u.ExecutionID == x.ID && u.Totals != nil {
+				thread = u.Thread
+			}
+		}
+		for _, u := range used {
+			if thread != "" && u.Thread == thread && u.Totals == nil {
+				ended[u.ExecutionID] = true
+			}
+		}
+	}
+	e.export(ctx, b, x.AttemptID, func(id string, _, _ time.Time) bool { return ended[id] })
+}
+
+// exportAgain exports the spans again that ended in the last minute before an earlier leader was killed, as far as the
+// board knows when that was.
+func (e *Engine) exportAgain(ctx context.Context, b store.Board, attemptID string) {
+	e.export(ctx, b, attemptID, func(_ string, end, newest time.Time) bool { return end.After(newest.Add(-time.Minute)) })
+}
+
+// An endedSpan is that of an execution.
+type endedSpan struct {
+	id string // of the execution
+	telemetry.Span
+}
+
+// endedSpans returns the spans of what has ended of an attempt, and when it was last known to be at work.
+func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []endedSpan, newest time.Time, err error) {
+	own, err := b.Executions(ctx, a.ID)
+	if err != nil {
+		return nil, newest, err
+	}
+	steps, err := b.Steps(ctx, a.ID)
+	if err != nil {
+		return nil, newest, err
+	}
+	used, err := b.Used(ctx, a.ID)
+	if err != nil {
+		return nil, newest, err
+	}
+	uses := map[string]*task.Use{}
+	for i := range used {
+		uses[used[i].ExecutionID] = &used[i]
+	}
+	last := map[[2]string]*task.Execution{} // of each step, the next one
+	for _, x := range append(own, steps...) {
+		for _, at := range []*time.Time{&x.CreatedAt, x.StartedAt, x.EndedAt} {
+			if at != nil && at.After(newest) {
+				newest = *at
+			}
+		}
+		if next := last[[2]string{x.WorkflowSessionID, x.StepID}]; x.LimitedUntil != nil && x.EndedAt != nil && next != nil && next.StartedAt != nil {
+			all = append(all, endedSpan{next.ID, telemetry.Span{Name: spans.Limit, Ref: telemetry.Derive(RefOf(a), spans.Limit, x.ID), Parent: RefOf(a), Start: *x.EndedAt, End: *next.StartedAt, Attributes: about(a, &x)}})
+		}
+		last[[2]string{x.WorkflowSessionID, x.StepID}] = &x
+		if x.StartedAt != nil && x.EndedAt != nil {
+			all = append(all, endedSpan{x.ID, executionSpan(a, &x, uses[x.ID])})
+		}
+		delete(uses, x.ID)
+	}
+	for id, u := range uses { // of executors that reviewed
+		if u.EndedAt.After(newest) {
+			newest = u.EndedAt
+		}
+		all = append(all, endedSpan{id, telemetry.Span{Name: spans.Agent + " " + u.Executor, Ref: AgentRef(a, id), Parent: RefOf(a), Start: u.EndedAt, End: u.EndedAt, Attributes: append(usage(u),
+			spans.Operation.String(spans.Agent), spans.AgentName.String(u.Executor), spans.RunID.String(a.ID), spans.ExecutionID.String(id))}})
+	}
+	return all, newest, nil
+}
+
+// about returns the attributes of everything about an execution.
+func about(a *task.Attempt, x *task.Execution) []attribute.KeyValue {
+	if x.StepID == "" {
+		return []attribute.KeyValue{spans.RunID.String(a.ID)}
+	}
+	return []attribute.KeyValue{spans.RunID.String(a.ID), spans.SessionID.String(x.WorkflowSessionID), spans.StepID.String(x.StepID)}
+}
+
+// executionSpan returns the span of an execution that has ended. u may be nil.
+func executionSpan(a *task.Attempt, x *task.Execution, u *task.Use) telemetry.Span {
+	s := telemetry.Span{Parent: RefOf(a), Start: *x.StartedAt, End: *x.EndedAt, Attributes: append(about(a, x), spans.ExecutionID.String(x.ID), spans.Outcome.String(string(x.State)))}
+	switch {
+	case !x.Lead:
+		name := x.Executor
+		if x.Variant != nil {
+			name += ":" + *x.Variant
+		}
+		s.Name, s.Ref = spans.Agent+" "+name, AgentRef(a, x.ID)
+		s.Attributes = append(append(s.Attributes, usage(u)...), spans.Operation.String(spans.Agent), spans.AgentName.String(name))
+	case x.FollowUp: // a run that was resumed
+		s.Name, s.Ref = spans.Run, telemetry.Derive(RefOf(a), spans.Run, x.ID)
+	default:
+		s.Name, s.Ref, s.Parent = spans.Run, RefOf(a), telemetry.Parse(a.Trace)
+	}
+	if x.State == task.Failed || x.State == task.Interrupted {
+		s.Error = string(x.State)
+	}
+	return s
+}
+
+// usage returns what an agent used, as far as it is known. u may be nil.
+func usage(u *task.Use) (all []attribute.KeyValue) {
+	if u == nil {
+		return nil
+	}
+	if u.InputTokens+u.CachedTokens+u.OutputTokens > 0 {
+		all = append(all, spans.Input.Int64(u.InputTokens+u.CachedTokens), spans.Cached.Int64(u.CachedTokens), spans.Output.Int64(u.OutputTokens))
+	}
+	if u.MicroUSD != nil {
+		all = append(all, spans.Cost.Float64(board.USD(*u.MicroUSD)))
+	}
+	return all
+}

@@ -1,0 +1,213 @@
+package workflow
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"deepwork/actor/telemetry"
+	"deepwork/session/spans"
+	"deepwork/session/workflow/machine"
+)
+
+// The spans of a session are made from its state alone: whoever makes the transition that ends something exports its
+// span, with the same id whenever that is done.
+
+// refOf returns the span of a session.
+func refOf(s *machine.State) telemetry.Ref {
+	return telemetry.Derive(telemetry.Parse(s.Trace), spans.Session, s.SessionID)
+}
+
+// begunAt returns the span of something in a session that began at a time.
+func begunAt(s *machine.State, kind, id string, at time.Time) telemetry.Ref {
+	return telemetry.Derive(telemetry.Parse(s.Trace), kind, s.SessionID, id, strconv.FormatInt(at.UnixMicro(), 10))
+}
+
+// traceFor returns where a new session belongs: in the session that it is nested in, or where its caller says.
+func (e *Engine) traceFor(ctx context.Context, parent string) string {
+	if !telemetry.On() {
+		return ""
+	}
+	if parent != "" {
+		if r, err := e.records.Read(ctx, parent, nil); err == nil && r.State.Trace != "" { // else the caller's is known
+			return telemetry.Text(refOf(r.State))
+		}
+	}
+	return telemetry.Text(telemetry.Parent(ctx))
+}
+
+// An aboutSession is a message, and says which session its caller's call is about.
+type aboutSession struct {
+	message
+	from context.Context // the caller's
+}
+
+func (m aboutSession) receive(ctx context.Context, a *sessionActor) {
+	telemetry.About(m.from, refOf(a.state))
+	m.message.receive(ctx, a)
+}
+
+// exportEnded exports the spans that have ended between two states of a session. before is nil for a new one.
+func exportEnded(before, next *machine.State) {
+	if !telemetry.On() || next.Trace == "" || before == nil {
+		return
+	}
+	was, is, known := map[part]bool{}, map[part]bool{}, map[trace.SpanID]bool{}
+	if before.Status == next.Status { // else the end of the session has ended steps, too
+		for _, p := range partsOf(before) {
+			was[p] = true
+		}
+		for _, p := range partsOf(next) {
+			is[p] = true
+		}
+	}
+	for _, span := range endedSpans(before, is) {
+		known[span.Ref.SpanID()] = true
+	}
+	for _, span := range endedSpans(next, was) {
+		if !known[span.Ref.SpanID()] {
+			telemetry.Export(span)
+		}
+	}
+}
+
+// again exports the spans again that ended in the last minute before a session moved last: the process that moved it may
+// have been killed before it had sent them. It does so once per session, for those of its steps, too.
+func (e *Engine) again(ctx context.Context, s *machine.State) {
+	if !telemetry.On() || s.Trace == "" {
+		return
+	}
+	if _, done := e.resent.LoadOrStore(s.SessionID, true); done {
+		return
+	}
+	since := s.UpdatedAt.Add(-time.Minute)
+	for _, span := range endedSpans(s, nil) {
+		if span.End.After(since) {
+			telemetry.Export(span)
+		}
+	}
+	for _, p := range partsOf(s) {
+		if p.Child != "" && p.Done() && p.CompletedAt.After(since) {
+			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // else its spans are lost
+				e.again(ctx, r.State)
+			}
+		}
+	}
+}
+
+// A part is the progress of a step, and when go_to_step left it; zero means never.
+type part struct {
+	*machine.StepProgress
+	left time.Time
+}
+
+// partsOf returns the progress of all steps of a session.
+func partsOf(s *machine.State) (all []part) {
+	for _, w := range s.History {
+		for _, p := range w.Progress {
+			all = append(all, part{p.Value, w.At})
+		}
+	}
+	for _, p := range s.StepProgress {
+		all = append(all, part{p.Value, time.Time{}})
+	}
+	return all
+}
+
+// endedSpans returns what has ended in a session, but for steps that are to be skipped.
+func endedSpans(s *machine.State, skip map[part]bool) (all []telemetry.Span) {
+	if s.CompletedAt != nil {
+		span := telemetry.Span{Name: spans.Session + " " + s.JobName + "/" + s.WorkflowName, Ref: refOf(s), Parent: telemetry.Parse(s.Trace), Start: s.StartedAt, End: *s.CompletedAt, Attributes: []attribute.KeyValue{
+			spans.Operation.String(spans.Session), spans.Workflow.String(s.JobName + "/" + s.WorkflowName), spans.SessionID.String(s.SessionID), spans.Outcome.String(string(s.Status))}}
+		if s.AttemptID != "" {
+			span.Attributes = append(span.Attributes, spans.RunID.String(s.AttemptID))
+		}
+		if telemetry.Content() {
+			span.Attributes = append(span.Attributes, spans.Goal.String(s.Goal))
+		}
+		if s.Status == machine.Aborted {
+			span.Error = string(s.Status)
+		}
+		all = append(all, span)
+	}
+	for _, p := range partsOf(s) {
+		if !skip[p] {
+			all = append(all, stepSpans(s, p.StepProgress, p.left)...)
+		}
+	}
+	return all
+}
+
+// stepSpans returns what has ended of a step. left is when go_to_step left it; zero means never.
+func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all []telemetry.Span) {
+	ref, about := begunAt(s, spans.Step, p.StepID, p.StartedAt), []attribute.KeyValue{spans.SessionID.String(s.SessionID), spans.StepID.String(p.StepID)}
+	add := func(name string, of, parent telemetry.Ref, from, to time.Time, more ...attribute.KeyValue) {
+		all = append(all, telemetry.Span{Name: name, Ref: of, Parent: parent, Start: from, End: to, Attributes: append(about[:2:2], more...)})
+	}
+	end, how := left, "left"
+	switch {
+	case p.CompletedAt != nil:
+		end, how = *p.CompletedAt, string(machine.Completed)
+	case !left.IsZero():
+	case p.Dropped != nil:
+		end, how = p.Dropped.At, "dropped"
+	case s.CompletedAt != nil && p.Unreported:
+		end, how = *s.CompletedAt, "unreported"
+	case s.CompletedAt != nil:
+		end, how = *s.CompletedAt, string(s.Status)
+	}
+	if !end.IsZero() {
+		add(spans.Step, ref, refOf(s), p.StartedAt, end, spans.Try.Int(p.QualityAttempts), spans.Outcome.String(how))
+	}
+	for _, a := range p.Attempts {
+		if a.ClosedAt == nil || a.Imported || a.ByPerson() {
+			continue
+		}
+		of := attemptRef(s, p.StepID, a)
+		add(attemptKind(a), of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number), spans.Outcome.String(string(a.State)))
+		for _, v := range a.Verdicts {
+			if !v.Reused && !v.At.Before(a.OpenedAt) { // else it is of an earlier one
+				all = append(all, verdictSpan(of, v))
+			}
+		}
+	}
+	if q := p.Question; q != nil && q.Answer != nil {
+		add(spans.Person, begunAt(s, spans.Person, p.StepID, q.AskedAt), ref, q.AskedAt, q.Answer.At, spans.Outcome.String(label(q.Answer.Passed)))
+		if telemetry.Content() {
+			last := &all[len(all)-1]
+			last.Attributes = append(last.Attributes, spans.Feedback.String(q.Answer.Feedback))
+		}
+	}
+	return all
+}
+
+func attemptKind(a *machine.Attempt) string {
+	if a.Checks {
+		return spans.Checks
+	}
+	return spans.Review
+}
+
+// attemptRef returns the span of a review or of checks.
+func attemptRef(s *machine.State, stepID string, a *machine.Attempt) telemetry.Ref {
+	return begunAt(s, attemptKind(a), stepID, a.OpenedAt)
+}
+
+func verdictSpan(parent telemetry.Ref, v *machine.Verdict) telemetry.Span {
+	span := telemetry.Span{Name: spans.Verdict, Ref: telemetry.Derive(parent, parent.SpanID().String(), v.Key), Parent: parent,
+		Start: v.At.Add(-time.Duration(v.Seconds * float64(time.Second))), End: v.At, Attributes: []attribute.KeyValue{spans.Criterion.String(v.RunEach), spans.Label.String(label(v.Passed))}}
+	if telemetry.Content() {
+		span.Attributes = append(span.Attributes, spans.Feedback.String(v.Feedback))
+	}
+	return span
+}
+
+func label(passed bool) string {
+	if passed {
+		return "pass"
+	}
+	return "fail"
+}

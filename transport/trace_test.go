@@ -1,0 +1,165 @@
+package transport
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/telemetry"
+	"deepwork/actor/telemetry/telemetrytest"
+	"deepwork/actor/testkit"
+	"deepwork/session/spans"
+	"deepwork/session/workflow/machine"
+	"deepwork/transport/web"
+)
+
+// calling calls a tool as a span of a trace.
+func calling(t *testing.T, cs *mcp.ClientSession, traceparent, name string, args map[string]any) *mcp.CallToolResult {
+	t.Helper()
+	res := testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta{"traceparent": traceparent}, Name: name, Arguments: args})).Must(t)
+	if res.IsError {
+		t.Fatal(text(res))
+	}
+	return res
+}
+
+// A session is in the trace of the call that starts it. A later call of another trace stays in that, with a link; one
+// without a trace is in the session. What is not sampled is not sent.
+func TestTracesOfCalls(t *testing.T) {
+	receiver := telemetrytest.New(t)
+	stop := telemetry.Start(telemetry.Options{Endpoint: receiver.URL, Service: "test"})
+	s, _ := project(t, nil)
+	cs := client(t, s)
+	start := map[string]any{"goal": "canary", "job_name": "trip", "workflow_name": "dream"}
+	const first, other, hidden = "4bf92f3577b34da6a3ce929d0e0e4731", "4bf92f3577b34da6a3ce929d0e0e4732", "4bf92f3577b34da6a3ce929d0e0e4733"
+	calling(t, cs, "00-"+first+"-00f067aa0ba902b7-01", "start_workflow", start)
+	calling(t, cs, "00-"+other+"-00f067aa0ba902b8-01", "get_step", nil)
+	into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	calling(t, cs, "00-"+hidden+"-00f067aa0ba902b9-00", "start_workflow", start)
+	into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	stop()
+	session := telemetrytest.Span{}
+	for _, s := range receiver.Spans() {
+		if strings.HasPrefix(s.Name, "invoke_workflow") {
+			session = s
+		}
+	}
+	got := map[string]string{}
+	for _, s := range receiver.Spans() {
+		if s.Name != spans.Transaction { // on a slow machine
+			got[s.Name+" in "+s.Trace] = s.Parent
+		}
+		if s.Name == "tools/call get_step" && (len(s.Links) != 1 || s.Links[0] != session.ID) {
+			t.Errorf("the links of a call in another trace are %v, want %s", s.Links, session.ID)
+		}
+	}
+	testkit.Same(t, got, map[string]string{
+		"tools/call start_workflow in " + first: "00f067aa0ba902b7", "invoke_workflow trip/dream in " + first: "00f067aa0ba902b7", "step in " + first: session.ID,
+		"tools/call get_step in " + other: "00f067aa0ba902b8", "tools/call finished_step in " + first: session.ID,
+	})
+	if strings.Contains(string(receiver.Raw()), "canary") {
+		t.Error("the goal leaves")
+	}
+}
+
+// A workflow at a source is in the trace of the call, and so is what the source does for it.
+func TestTraceOfAWorkflowAtASource(t *testing.T) {
+	receiver := telemetrytest.New(t)
+	stop := telemetry.Start(telemetry.Options{Endpoint: receiver.URL, Service: "test", Content: true})
+	h := overHTTP(t, serverOn(t, innerProject(t), asSource), web.Options{})
+	outer, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - {name: inner, url: \""+h.URL()+"\"}\n", nil)
+	outer.names(t, "trip-dream", "trip-plan")
+	cs, ended := client(t, outer), make(chan error, 1)
+	go func() {
+		_, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4734-00f067aa0ba902b7-01"}, Name: "trip-dream", Arguments: map[string]any{"goal": "canary"}})
+		ended <- err
+	}()
+	agent, id := dialURL(t, h.URL()), ""
+	testkit.Eventually(t, func() string {
+		_, kept, _ := strings.Cut(refusedWith(t, agent, "get_step", `{}`, "StateError"), "\n- ")
+		if id, _, _ = strings.Cut(kept, ":"); id == "" {
+			return "no session has begun at the source"
+		}
+		return ""
+	})
+	into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`","step_id":"idea","outputs":{"idea":"idea.txt"}}`)
+	must(t, <-ended)
+	stop()
+	all, got := receiver.Spans(), map[string]string{}
+	for _, s := range all {
+		if s.Trace == "4bf92f3577b34da6a3ce929d0e0e4734" && !strings.HasPrefix(s.Name, "tools/call workflows-") && s.Name != spans.Transaction {
+			got[s.Name] = all[s.Parent].Name
+		}
+	}
+	testkit.Same(t, got, map[string]string{"tools/call workflow_tool": "", "remote_workflow": "", "invoke_workflow trip/dream": "remote_workflow", "step": "invoke_workflow trip/dream", "tools/call finished_step": "invoke_workflow trip/dream"})
+	if !strings.Contains(string(receiver.Raw()), "canary") {
+		t.Error("the goal does not leave, although it may")
+	}
+}
+
+// A receiver that refuses, is slow or is away changes no reply, and is one warning at most.
+func TestTracesWithoutAReceiver(t *testing.T) {
+	release := make(chan struct{})
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	defer slow.Close()
+	defer close(release)
+	defer refuses.Close()
+	for name, url := range map[string]string{"refuses": refuses.URL, "is slow": slow.URL, "is away": "http://127.0.0.1:1"} {
+		warnings := &counter{}
+		stop := telemetry.Start(telemetry.Options{Endpoint: url, Service: "test", Logger: slog.New(warnings)})
+		s, _ := project(t, nil)
+		cs := client(t, s)
+		for range 3 {
+			into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+			into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+		}
+		before := memory()
+		for range 100_000 {
+			telemetry.Export(telemetry.Span{Name: "many", Ref: telemetry.Derive(telemetry.Parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), "x"), Attributes: nil})
+		}
+		if grown := memory() - before; grown > 32<<20 {
+			t.Errorf("a receiver that %s: %d bytes wait for it", name, grown)
+		}
+		stop()
+		if n := warnings.Load(); n > 1 {
+			t.Errorf("a receiver that %s: %d warnings", name, n)
+		}
+	}
+}
+
+func memory() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A counter counts the records of a log.
+type counter struct{ atomic.Int64 }
+
+func (c *counter) Enabled(context.Context, slog.Level) bool  { return true }
+func (c *counter) Handle(context.Context, slog.Record) error { c.Add(1); return nil }
+func (c *counter) WithAttrs([]slog.Attr) slog.Handler        { return c }
+func (c *counter) WithGroup(string) slog.Handler             { return c }
+
+// Without a receiver, tracing allocates nothing on the path of a call.
+func TestNoTraces(t *testing.T) {
+	ctx, from := t.Context(), telemetry.Ref{}
+	if n := testing.AllocsPerRun(100, func() {
+		ctx, call := telemetry.Begin(ctx, from)
+		ctx = telemetry.About(telemetry.Under(ctx, from), from)
+		if call != nil || telemetry.Parent(ctx).IsValid() || telemetry.Current(ctx).IsValid() || telemetry.Environment(from) != nil {
+			t.Error("something is traced")
+		}
+	}); n != 0 {
+		t.Errorf("a call allocates %v times for traces that nobody gets", n)
+	}
+}
