@@ -84,6 +84,7 @@ type engines struct {
 	defined          func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) // a step by the job of a session
 
 	longCalls store.LongCalls // of tasks; nil means that there are none
+	here      string          // see tasks.Set
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun
@@ -103,6 +104,7 @@ type Server struct {
 	tools   *tool.Set
 	conns   connections
 	remote  *remotetools.Tools          // the workflows of other systems; nil if not chosen
+	tasks   *tasks.Set                  // nil without a store
 	library *library                    // prompts and resources; nil without the tools of workflows
 	network atomic.Pointer[config.HTTP] // as last read, for callers that must not block
 }
@@ -165,7 +167,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	s.mcp.AddReceivingMiddleware(s.receive)
 	if e.longCalls != nil {
-		set := &tasks.Set{Tools: s.tools, Calls: e.longCalls, Agents: e.board, Logger: logger, Quota: func() int { return s.lastHTTP().Quotas.Requests }, Runs: func() *remote.Engine {
+		set := &tasks.Set{Tools: s.tools, Calls: e.longCalls, Connect: e.connectStateless, Agents: e.board, Here: e.here, Logger: logger, Quota: func() int { return s.lastHTTP().Quotas.Requests }, Runs: func() *remote.Engine {
 			if s.remote == nil {
 				return nil
 			}
@@ -174,7 +176,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		if err := set.Register(s.mcp); err != nil {
 			return nil, err
 		}
-		s.tools.Tasks = set
+		s.tools.Tasks, s.tasks = set, set
 	}
 	return s, nil
 }

@@ -57,6 +57,7 @@ type finishCall struct {
 	step string
 	// joined is the digest of the outputs on whose verdict the call waits, or waited; "" at first.
 	joined  string
+	content string                    // the digest of the outputs and criteria, once they were read
 	outputs machine.Outputs           // validated, with the files in folders
 	schemas map[string]*schema.Schema // of the step's outputs, by name
 	misfits string                    // what is wrong with the outputs by these schemas, or ""
