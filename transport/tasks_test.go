@@ -88,10 +88,20 @@ while ! test -e go.txt; do sleep 0.05; done
 printf '%s\n' '{"type":"result","subtype":"success","is_error":false,"result":"{\"passed\": true, \"feedback\": \"ok\"}"}'
 `
 
-// taking is a server on a project whose step is reviewed slowly, and a client that has started its workflow.
+// taking is a server on a project, and a client whose requests another server of its store gets by turns.
 func taking(t *testing.T, root, can string) (s *Server, c *taker) {
-	s = made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}})
-	return s, &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), can}
+	return takingWith(t, root, can, web.Options{}, nil)
+}
+
+func takingWith(t *testing.T, root, can string, over web.Options, change func(*Options)) (s *Server, c *taker) {
+	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}
+	if change != nil {
+		change(&o)
+	}
+	s = made(t, o)
+	h := servedAt(t, s, over)
+	besides(t, s, h, over)
+	return s, &taker{t, httpClient(t, ""), h.URL(), can}
 }
 
 func slowProject(t *testing.T) string {
