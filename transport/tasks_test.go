@@ -247,6 +247,11 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 		requests := asked["inputRequests"].(map[string]any)
 		testkit.ContainsAll(t, fmt.Sprint(requests), []string{"elicitation/create", "Would you sign it?", "text.txt"}, name)
 		for key := range requests {
+			if name == "task" { // only an update has answers
+				if got, _ := c.of("tasks/get", r["taskId"], fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, passes)); got["status"] != "input_required" {
+					t.Errorf("an answer in tasks/get: %v", got)
+				}
+			}
 			for _, no := range []string{`{"action":"accept","content":{}}`, `{"action":"accept","content":{"decision":"yes"}}`} {
 				if got := fmt.Sprint(retry("other", no)); strings.Contains(got, "next_step") {
 					t.Errorf("%s: %s approves: %s", name, no, got)

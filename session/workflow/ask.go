@@ -71,8 +71,8 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 			}
 			return a.commit(nil, next, nil)
 		})
-		if err != nil {
-			return false, err
+		if err != nil { // settled meanwhile, or asked once more
+			e.Logger.Debug("that a user declined was not recorded", "session", id, "step", q.Step, "error", err)
 		}
 	}
 	return ctx.Err() == nil && e.settled(ctx, id, q), nil

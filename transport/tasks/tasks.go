@@ -192,10 +192,12 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 }
 
 // cannotSee reports whether the outputs of a task are in another place, so that an error here may not be one there. After
-// a day it's believed: the place may be gone.
+// placeGone it's believed: that place is gone.
 func (s *Set) cannotSee(w *work, call *store.LongCall) bool {
-	return w.Step != nil && w.Step.Here != s.Here && time.Since(call.CreatedAt) < store.LongCallKeptFor
+	return w.Step != nil && w.Step.Here != s.Here && time.Since(call.CreatedAt) < placeGone
 }
+
+const placeGone = 7 * 24 * time.Hour
 
 // sweepEvery is how often a server looks at the tasks that nobody may ask for any more.
 const sweepEvery = 10 * time.Minute
@@ -214,29 +216,28 @@ func (s *Set) Sweep(ctx context.Context, identity string, before time.Time) {
 		return
 	}
 	defer s.sweeping.Unlock()
-	after, err := "", error(nil)
-	for ctx.Err() == nil && err == nil {
-		var page []store.LongCall
-		if page, err = s.Calls.Working(ctx, identity, after, 100); len(page) == 0 {
-			break
+	for after := ""; ctx.Err() == nil; {
+		page, err := s.Calls.Working(ctx, identity, after, 100)
+		if len(page) == 0 {
+			s.noteSweep(ctx, err)
+			return
 		}
 		for _, call := range page {
-			if after = call.ID; call.CreatedAt.Before(before) {
-				_, lookErr := s.lookUnasked(ctx, &call)
-				err = errors.Join(err, lookErr)
+			if after = call.ID; !call.CreatedAt.Before(before) {
+				continue
 			}
+			c := &tool.Caller{Caller: session.Caller{Identity: call.Identity, Owner: true}, Workflows: s.Connect(call.Identity)}
+			_, err := s.look(ctx, c, nil, &params{TaskID: call.ID})
+			c.Workflows.Close()
+			s.noteSweep(ctx, err)
 		}
-	}
-	if err != nil && ctx.Err() == nil {
-		s.Logger.LogAttrs(ctx, slog.LevelDebug, "tasks that nobody asks for were not all looked at", slog.Any("error", err))
 	}
 }
 
-// lookUnasked looks at a task for nobody.
-func (s *Set) lookUnasked(ctx context.Context, call *store.LongCall) (*state, error) {
-	c := &tool.Caller{Caller: session.Caller{Identity: call.Identity, Owner: true}, Workflows: s.Connect(call.Identity)}
-	defer c.Workflows.Close()
-	return s.look(ctx, c, nil, &params{TaskID: call.ID})
+func (s *Set) noteSweep(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		s.Logger.LogAttrs(ctx, slog.LevelDebug, "a task that nobody asks for was not looked at", slog.Any("error", err))
+	}
 }
 
 func describeEnded(call *store.LongCall) *state {
