@@ -264,6 +264,15 @@ func withHTTP(set func(*config.HTTP)) func(*engines) {
 // overHTTP serves s on a free port until the test ends, which is an orderly stop.
 func overHTTP(t testing.TB, s *Server, o web.Options) *web.Server {
 	t.Helper()
+	h := servedAt(t, s, o)
+	if alternating {
+		besides(t, s, h, o)
+	}
+	return h
+}
+
+func servedAt(t testing.TB, s *Server, o web.Options) *web.Server {
+	t.Helper()
 	h := testkit.Get(s.Listen(context.Background(), o)).Must(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -302,7 +311,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}
-	return b.RoundTripper.RoundTrip(r)
+	return b.RoundTripper.RoundTrip(byTurns(r))
 }
 
 // httpClient is a client with connections of its own, closed when the test ends.

@@ -297,6 +297,7 @@ func (p *opening) openServer() (err error) {
 	if s.library != nil {
 		p.opened.follow("the list of prompts did not stop", func(ctx context.Context) { s.library.follow(ctx, p.jobs.Changes(ctx)) })
 	}
+	p.opened.follow("ending tasks that nobody asks for", s.tasks.Follow)
 	s.opened, p.server = p.opened, s
 	return nil
 }
@@ -315,6 +316,7 @@ func (p *opening) engines() engines {
 		isolate:          p.engine.IsolateFor,
 		token:            p.folder.Token,
 		longCalls:        p.stores.Database.LongCalls(),
+		here:             p.here(),
 		unavailable:      p.stores.Unavailable,
 		metrics:          p.metrics,
 	}
@@ -330,6 +332,14 @@ func (p *opening) engines() engines {
 		}, Changes: p.stores.Database.Changes(), Key: key, Logger: p.logger, Help: p.options.Help, Version: cmp.Or(p.options.Version, "dev")}, err
 	}
 	return e
+}
+
+// here names the place of this server's sessions among those that use the store: see tasks.Set.
+func (p *opening) here() string {
+	if p.stores.Place == nil {
+		return p.root
+	}
+	return p.stores.Place.MachineID + " " + p.root
 }
 
 // notStopped returns an error with the names of what did not stop, or nil.

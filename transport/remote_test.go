@@ -44,6 +44,7 @@ func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 func made(t testing.TB, o Options) *Server {
 	t.Helper()
 	s := testkit.Get(NewServer(o)).Must(t)
+	optionsOf.Store(s, o)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

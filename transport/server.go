@@ -85,6 +85,7 @@ type engines struct {
 
 	agent     func(identity string) telemetry.Ref // the span of an agent that calls; nil means that callers are no agents of a run
 	longCalls store.LongCalls                     // of tasks; nil means that there are none
+	here      string                              // see tasks.Set
 
 	board     *attempt.Engine
 	getRun    boardtools.GetRun
@@ -104,6 +105,7 @@ type Server struct {
 	tools   *tool.Set
 	conns   connections
 	remote  *remotetools.Tools          // the workflows of other systems; nil if not chosen
+	tasks   *tasks.Set                  // nil without a store
 	library *library                    // prompts and resources; nil without the tools of workflows
 	network atomic.Pointer[config.HTTP] // as last read, for callers that must not block
 }
@@ -169,7 +171,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	}
 	s.mcp.AddReceivingMiddleware(s.receive)
 	if e.longCalls != nil {
-		set := &tasks.Set{Tools: s.tools, Calls: e.longCalls, Agents: e.board, Logger: logger, Quota: func() int { return s.lastHTTP().Quotas.Requests }, Runs: func() *remote.Engine {
+		set := &tasks.Set{Tools: s.tools, Calls: e.longCalls, Connect: e.connectStateless, Agents: e.board, Here: e.here, Logger: logger, Quota: func() int { return s.lastHTTP().Quotas.Requests }, Runs: func() *remote.Engine {
 			if s.remote == nil {
 				return nil
 			}
@@ -178,7 +180,7 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 		if err := set.Register(s.mcp); err != nil {
 			return nil, err
 		}
-		s.tools.Tasks = set
+		s.tools.Tasks, s.tasks = set, set
 	}
 	return s, nil
 }

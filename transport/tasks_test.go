@@ -1,17 +1,28 @@
 package transport
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+	"deepwork/transport/tasks"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
 )
@@ -32,7 +43,10 @@ const (
 // request makes a request and returns its result, or its error as text.
 func (c *taker) request(method, name, params string) (map[string]any, string) {
 	c.t.Helper()
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s}}}`,
+	if params != "" {
+		params += ","
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s}}}`,
 		method, params, c.can)
 	r := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: "+method, "Mcp-Name: "+name)
 	text := r.body
@@ -88,10 +102,20 @@ while ! test -e go.txt; do sleep 0.05; done
 printf '%s\n' '{"type":"result","subtype":"success","is_error":false,"result":"{\"passed\": true, \"feedback\": \"ok\"}"}'
 `
 
-// taking is a server on a project whose step is reviewed slowly, and a client that has started its workflow.
+// taking is a server on a project, and a client whose requests another server of its store gets by turns.
 func taking(t *testing.T, root, can string) (s *Server, c *taker) {
-	s = made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}})
-	return s, &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), can}
+	return takingWith(t, root, can, web.Options{}, nil)
+}
+
+func takingWith(t *testing.T, root, can string, over web.Options, change func(*Options)) (s *Server, c *taker) {
+	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}
+	if change != nil {
+		change(&o)
+	}
+	s = made(t, o)
+	h := servedAt(t, s, over)
+	besides(t, s, h, over)
+	return s, &taker{t, httpClient(t, ""), h.URL(), can}
 }
 
 func slowProject(t *testing.T) string {
@@ -121,9 +145,19 @@ func TestAReviewIsATask(t *testing.T) {
 	if made["resultType"] != "task" || made["status"] != "working" || made["ttlMs"] != nil || made["pollIntervalMs"].(float64) < 1000 || !strings.Contains(made["statusMessage"].(string), "Review running") {
 		t.Fatalf("made: %v", made)
 	}
-	if again := c.call("finished_step", finishText(id)); again["taskId"] != made["taskId"] {
-		t.Errorf("repeated: %v", again)
+	var repeats sync.WaitGroup
+	for i := range 4 { // at both servers
+		args := finishText(id)
+		if i > 0 {
+			args = fmt.Sprintf(`{ "request_id":"r%d", %s`, i%3, args[1:])
+		}
+		repeats.Go(func() {
+			if again := c.call("finished_step", args); again["taskId"] != made["taskId"] {
+				t.Errorf("repeated with %s: %v", args, again)
+			}
+		})
 	}
+	repeats.Wait()
 	if got := c.get(made["taskId"], "working"); got["resultType"] != "complete" || got["result"] != nil {
 		t.Errorf("working: %v", got)
 	}
@@ -213,6 +247,11 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 		requests := asked["inputRequests"].(map[string]any)
 		testkit.ContainsAll(t, fmt.Sprint(requests), []string{"elicitation/create", "Would you sign it?", "text.txt"}, name)
 		for key := range requests {
+			if name == "task" { // only an update has answers
+				if got, _ := c.of("tasks/get", r["taskId"], fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, passes)); got["status"] != "input_required" {
+					t.Errorf("an answer in tasks/get: %v", got)
+				}
+			}
 			for _, no := range []string{`{"action":"accept","content":{}}`, `{"action":"accept","content":{"decision":"yes"}}`} {
 				if got := fmt.Sprint(retry("other", no)); strings.Contains(got, "next_step") {
 					t.Errorf("%s: %s approves: %s", name, no, got)
@@ -282,7 +321,7 @@ func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	board := of(c.call("create_task", fmt.Sprintf(`{"project_id":%q,"title":"Plan"}`, project)))["task_id"]
 	start := func() map[string]any {
 		r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, board))
-		if r["resultType"] != "task" || r["statusMessage"] != "running" {
+		if r["resultType"] != "task" || r["statusMessage"] != "running" && r["statusMessage"] != "queued" {
 			t.Fatalf("%v", r)
 		}
 		return r
@@ -340,4 +379,113 @@ func TestATaskOfASourceIsFollowed(t *testing.T) {
 	}
 	c.get(hang["taskId"], "cancelled")
 	f.until(t, "it is cancelled where it runs", func() bool { return len(f.cancelled) == 1 })
+}
+
+// A task that nobody asks for ends, too, when its server looks at the tasks, and when it would keep its caller from making
+// calls.
+func TestATaskThatNobodyAsksForEnds(t *testing.T) {
+	t.Parallel()
+	for name, ended := range map[string]func(s *Server, c *taker) bool{
+		"in time": func(s *Server, _ *taker) bool { s.tasks.Sweep(t.Context(), "", time.Now()); return true },
+		"by the quota": func(_ *Server, c *taker) bool {
+			return c.call("get_workflows", `{}`)["isError"] != true
+		},
+	} {
+		root := slowProject(t)
+		file, token := tokens(t, "ann")
+		s, c := takingWith(t, root, takesTasks, web.Options{TokenFile: file}, nil)
+		c.http = httpClient(t, token[0])
+		made := c.call("finished_step", finishText(c.start()))
+		s.tasks.Quota = func() int { return 1 }
+		row := func() *store.LongCall {
+			return testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
+		}
+		if name == "by the quota" {
+			waitFor(t, "a call of the first server is refused", func() bool { return c.call("get_workflows", `{}`)["isError"] == true })
+		}
+		write(t, root, map[string]string{"go.txt": ""})
+		waitFor(t, "the task ends "+name, func() bool { return ended(s, c) && row().EndedAt != nil })
+		if r := row(); r.Status != store.CallCompleted || !strings.Contains(string(r.Result), "next_step") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// Nothing runs for a task, and to make it costs one write.
+func TestWhatATaskCosts(t *testing.T) {
+	const many = 10_000
+	root := slowProject(t)
+	s, _ := takingWith(t, root, takesTasks, web.Options{}, nil)
+	writes := &counted{LongCalls: s.tasks.Calls}
+	set := &tasks.Set{Tools: s.tools, Calls: writes, Quota: s.tasks.Quota, Logger: s.logger}
+	c := &tool.Caller{Caller: session.LocalCaller(session.ChannelHTTP)}
+	req := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`), Meta: mcp.Meta{
+		mcp.MetaKeyProtocolVersion: tool.Newest, mcp.MetaKeyClientCapabilities: json.RawMessage(takesTasks)}}}
+	if !tasks.Declared(req) {
+		t.Fatal("the request does not declare the extension")
+	}
+	before := runtime.NumGoroutine()
+	var makers sync.WaitGroup
+	for of := range 50 { // so that they share syncs
+		makers.Go(func() {
+			for i := range many / 50 {
+				id := fmt.Sprintf("%08x", of*many+i)
+				if set.Instead(t.Context(), c, req, &machine.FinishReply{Going: &machine.Going{SessionID: id, StepID: "text", Content: id}}) == nil {
+					t.Error("no task")
+				}
+			}
+		})
+	}
+	makers.Wait()
+	if n := runtime.NumGoroutine(); n > before+many/100 { // the store has some of its own
+		t.Errorf("%d goroutines with %d tasks, and %d without", n, many, before)
+	}
+	testkit.Equal(t, testkit.Get(s.tasks.Calls.Count(t.Context(), c.Identity)).Must(t), many, "tasks")
+	testkit.Equal(t, writes.n.Load(), many, "writes")
+}
+
+// A task costs two writes more than the plain call, however often it is looked at, and its session none.
+func TestWhatATaskWrites(t *testing.T) {
+	t.Parallel()
+	var revisions [2]int64
+	for i, can := range []string{takesTasks, `{}`} {
+		root := slowProject(t)
+		s, c := takingWith(t, root, can, web.Options{}, nil)
+		writes := &counted{LongCalls: s.tasks.Calls}
+		s.tasks.Calls = writes
+		c.url = strings.Replace(c.url, "127.0.0.1", "localhost", 1) // of the first server alone
+		id := c.start()
+		letGo := func() { write(t, root, map[string]string{"go.txt": ""}) }
+		if i == 1 {
+			letGo()
+		}
+		r := c.call("finished_step", finishText(id))
+		if i == 0 {
+			for range 5 {
+				c.of("tasks/get", r["taskId"], "")
+			}
+			letGo()
+			c.get(r["taskId"], "completed")
+			c.get(r["taskId"], "completed")
+		}
+		testkit.Equal(t, writes.n.Load(), int64(2*(1-i)), "writes of tasks")
+		revisions[i] = testkit.Get(s.session(t.Context(), "local", id)).Must(t).Revision
+	}
+	testkit.Equal(t, revisions[0], revisions[1], "revisions of the session, with a task and without one")
+}
+
+// counted counts the writes of a store of tasks.
+type counted struct {
+	store.LongCalls
+	n atomic.Int64
+}
+
+func (c *counted) Add(ctx context.Context, call *store.LongCall) (*store.LongCall, error) {
+	c.n.Add(1)
+	return c.LongCalls.Add(ctx, call)
+}
+
+func (c *counted) End(ctx context.Context, identity, id, status string, result json.RawMessage) (*store.LongCall, error) {
+	c.n.Add(1)
+	return c.LongCalls.End(ctx, identity, id, status, result)
 }

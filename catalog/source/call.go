@@ -67,7 +67,7 @@ func (c *Catalog) Execute(ctx context.Context, w *Workflow, input json.RawMessag
 			return nil, fmt.Errorf("writing the input of workflow %q: %w", w.ID, err)
 		}
 	}
-	answer, err := s.call(ctx, tool, arguments, progress)
+	answer, err := s.request(ctx, callMethod, &callRequest{Name: tool, Arguments: arguments, mayBeTask: true}, progress)
 	switch {
 	case err != nil:
 		return nil, err
@@ -106,7 +106,7 @@ func (c *Catalog) about(ctx context.Context, name, method string, tool func(*sou
 	if err != nil {
 		return nil, fmt.Errorf("writing the ids of an execution: %w", err)
 	}
-	answer, err := s.call(ctx, tool(s), arguments, nil)
+	answer, err := s.request(ctx, callMethod, &callRequest{Name: tool(s), Arguments: arguments}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +129,8 @@ func (c *Catalog) source(name string) (*source, error) {
 	return nil, fmt.Errorf("source %q: %w", name, ErrUnknown)
 }
 
-// call calls a tool over the current link. A call that did not reach the source, or was refused
-// because the restarted source does not know the session, had no effect: it is repeated once, over
-// the next link.
-func (s *source) call(ctx context.Context, tool string, arguments json.RawMessage, progress func(Progress)) (*reply, error) {
-	return s.request(ctx, callMethod, &callRequest{Name: tool, Arguments: arguments}, progress)
-}
-
-// request is call for a method of MCP.
+// request calls a tool, or a method of tasks, over the current link. A call that did not reach the source, or was refused
+// because the restarted source does not know the session, had no effect: it is repeated once, over the next link.
 func (s *source) request(ctx context.Context, method string, r *callRequest, progress func(Progress)) (*reply, error) {
 	var l *link
 	for again := true; ; again = false {

@@ -72,7 +72,7 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 	defer l.calls.Add(-1)
 	// The SDK may hang in a write after its context has ended.
 	if !l.begin(func() {
-		if l.session.InitializeResult().ProtocolVersion >= tasksSince {
+		if r.mayBeTask && l.session.InitializeResult().ProtocolVersion >= tasksSince {
 			r.Meta[mcp.MetaKeyClientCapabilities] = tasksExtension
 		}
 		answer, err := mcp.CallCustomMethod[*callRequest, *reply](sending, l.session, raw+method, r)
@@ -106,6 +106,9 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 	}
 	if o.err == nil {
 		time.AfterFunc(drainTime, cancel)
+		if o.answer.task != nil && !r.mayBeTask {
+			o.answer.fault = "it is a task, which was not asked for"
+		}
 		if o.answer.fault != "" {
 			return nil, &RefusedError{Text: "its answer is not what MCP asks of a tool's: " + o.answer.fault, Garbled: true}
 		}

@@ -37,6 +37,8 @@ type callRequest struct {
 	Name      string          `json:"name,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 	TaskID    string          `json:"taskId,omitempty"`
+
+	mayBeTask bool // its answer may be a task
 }
 
 type renamedError struct{ error }

@@ -17,8 +17,8 @@ import (
 
 // A source may answer a call of a tool with a task (MCP's extension io.modelcontextprotocol/tasks): then the id of
 // the task is the source's id of the run, and methods of MCP take the place of the source's status and cancel tools.
-// The extension is declared in the calls of tools and the methods of tasks alone: elsewhere the SDK would take a task
-// for an empty result.
+// The extension is declared in the calls that run something and the methods of tasks alone: elsewhere a task would be
+// taken for an empty result.
 
 // tasksExtension is declared by the requests whose results may be tasks.
 var tasksExtension = &mcp.ClientCapabilities{Extensions: map[string]any{"io.modelcontextprotocol/tasks": struct{}{}}}
@@ -89,7 +89,7 @@ func (t *sourceTask) answer() (*Answer, error) {
 
 // task calls a method of tasks.
 func (s *source) task(ctx context.Context, method, id string) (*Answer, error) {
-	r, err := s.request(ctx, method, &callRequest{TaskID: strings.TrimPrefix(id, taskID)}, nil)
+	r, err := s.request(ctx, method, &callRequest{TaskID: strings.TrimPrefix(id, taskID), mayBeTask: true}, nil)
 	if err != nil {
 		return nil, err
 	}

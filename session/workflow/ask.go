@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"deepwork/actor/wait"
@@ -11,10 +12,11 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// An AskFunc has the client of a call ask its user. key names the question: its session, step and outputs, and who
-// is asked. The answer is nil if nobody has answered by the end of ctx; later means that the client asks once the call is
-// answered, and makes the call again with what its user says. Only Passed and Feedback of the answer are used.
-type AskFunc func(ctx context.Context, key, question string) (answer *machine.Answer, later bool)
+// An AskFunc has the client of a call ask its user. key names the question: its session, step and outputs, when it arose,
+// and who is asked. The answer is nil if there's none by the end of ctx, or the client asks once the call is answered, and
+// makes the call again with what its user says; declined means that the user closed the form without an answer. With the
+// question "" nobody is asked, and only an answer that the call has counts. Only Passed and Feedback of it are used.
+type AskFunc func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool)
 
 type askKey struct{}
 
@@ -34,14 +36,18 @@ func clientOf(ctx context.Context) AskFunc {
 // is not asked again about these outputs.
 func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string, q decision) (settled bool, err error) {
 	client := clientOf(ctx)
-	key := machine.Digest(fmt.Sprintf("%q", []string{who.Identity, id, q.Step, q.Digest}))
-	if _, before := e.declined.Load(key); before || client == nil || within.Err() != nil {
+	if client == nil || within.Err() != nil {
 		return false, nil
 	}
 	h, err := e.HandIn(ctx, id, q.Step)
 	if err != nil || h.Digest != q.Digest {
 		return false, err
 	}
+	question := h.Brief()
+	if slices.Contains(h.Declined, who.Identity) {
+		question = ""
+	}
+	key := machine.Digest(fmt.Sprintf("%q %v", []string{who.Identity, id, q.Step, q.Digest}, h.Asked.UnixNano()))
 	within, cancel := context.WithCancel(within)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
@@ -53,15 +59,21 @@ func (e *Engine) ask(ctx, within context.Context, who session.Caller, id string,
 		}
 		cancel()
 	})
-	answer, later := client(within, key, h.Brief())
-	if later {
-		return false, nil
-	}
-	if answer != nil {
+	answer, declined := client(within, key, question)
+	switch {
+	case answer != nil:
 		return true, e.ReviewFor(ctx, id, q.Step, q.Digest, machine.Answer{Identity: who.Identity, Channel: who.Channel, Client: true, Passed: answer.Passed, Feedback: answer.Feedback})
-	}
-	if within.Err() == nil {
-		e.declined.Store(key, true)
+	case declined:
+		err = e.actFor(ctx, id, "", func(_ context.Context, a *sessionActor, _ caller) error {
+			next, err := a.state.Decline(q.Step, q.Digest, who.Identity, e.now())
+			if err != nil || next == a.state {
+				return err
+			}
+			return a.commit(nil, next, nil)
+		})
+		if err != nil { // settled meanwhile, or asked once more
+			e.Logger.Debug("that a user declined was not recorded", "session", id, "step", q.Step, "error", err)
+		}
 	}
 	return ctx.Err() == nil && e.settled(ctx, id, q), nil
 }
@@ -82,19 +94,19 @@ func (e *Engine) settled(ctx context.Context, id string, d decision) bool {
 
 // ask asks what a finished_step waits for, until the call has to be answered, where an agent could override reviews
 // too (quality_gate.override is agent): that a user answered is the client's word, and an agent that can start a
-// program can be a client.
-func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time) (settled bool) {
+// program can be a client. The notice says why an answer did not count.
+func (c *Conn) ask(ctx context.Context, who caller, f *finished, until time.Time) (settled bool, notice string) {
 	if f.question == nil {
-		return false
+		return false, ""
 	}
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	settled, err := c.engine.ask(ctx, within, session.Caller{Identity: who.Identity, Channel: who.Channel}, f.Row.ID, *f.question)
 	if err != nil {
 		c.engine.Logger.Warn("the answer of a client's user was not recorded", "session", f.Row.ID, "step", f.question.Step, "error", err)
-		return ctx.Err() == nil && c.engine.settled(ctx, f.Row.ID, *f.question)
+		return ctx.Err() == nil && c.engine.settled(ctx, f.Row.ID, *f.question), fmt.Sprintf("The answer that your user gave in the form did not count: %v", err)
 	}
-	return settled
+	return settled, ""
 }
 
 // AskAbout asks the user of a call's client about a step of a run that waits for a person, for as long as a call may

@@ -187,8 +187,18 @@ func (c *Conn) finish(ctx context.Context, who caller, a FinishArgs, arrived tim
 		if within < how.ReplyWithin { // a client that is asked by the reply, not while it waits
 			until = time.Now().Add(c.engine.AskTimeout)
 		}
-		if err == nil && c.ask(ctx, who, f, until) {
-			return once(id)
+		if err != nil {
+			return f, err
+		}
+		settled, notice := c.ask(ctx, who, f, until)
+		if settled {
+			f, err = once(id)
+		}
+		if err == nil && notice != "" {
+			noted, reply := *f, *f.Reply
+			reply.Notice = machine.Notice(reply.Notice, notice)
+			noted.Reply = &reply
+			f = &noted
 		}
 		return f, err
 	}

@@ -98,7 +98,6 @@ type Engine struct {
 	requests    sync.Map // calls with a request_id in progress: store.Key -> chan struct{}
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
-	declined    sync.Map // what users declined to answer: identity, session id and digest -> true
 	resent      sync.Map // sessions whose last spans were exported again: id -> true
 	jobs        atomic.Pointer[encodedJobs]
 	exports     *export.Files

@@ -57,6 +57,7 @@ type finishCall struct {
 	step string
 	// joined is the digest of the outputs on whose verdict the call waits, or waited; "" at first.
 	joined    string
+	content   string                    // the digest of the outputs and criteria, once they were read
 	outputs   machine.Outputs           // validated, with the files in folders
 	forPerson bool                      // a person judges the outputs, too
 	handedIn  *handedIn                 // the outputs, if so

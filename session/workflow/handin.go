@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/diff"
@@ -28,8 +29,10 @@ import (
 type HandIn struct {
 	SessionID, Workflow, Goal, Step string
 	Digest                          string // of the outputs; the verdict counts only for these
-	Notes                           string // of the agent
-	Folder                          string // the files are in
+	Asked                           time.Time
+	Declined                        []string // callers whose client's user closed the form; see machine.Question
+	Notes                           string   // of the agent
+	Folder                          string   // the files are in
 	Reviews                         []job.Review
 	Files                           []HandedFile
 	Judged                          bool     // a person has failed the hand-in that the diffs are to; else nobody need have seen it
@@ -82,7 +85,7 @@ func (e *Engine) HandIn(ctx context.Context, id, stepID string) (*HandIn, error)
 		return nil, err
 	}
 	h := &HandIn{
-		SessionID: id, Workflow: r.State.JobName + "/" + r.State.WorkflowName, Goal: r.State.Goal, Step: stepID, Digest: q.Digest,
+		SessionID: id, Workflow: r.State.JobName + "/" + r.State.WorkflowName, Goal: r.State.Goal, Step: stepID, Digest: q.Digest, Asked: q.AskedAt, Declined: q.Declined,
 		Folder: r.State.RootOf(e.exports.RootOf(r.Row), stepID), Reviews: step.ReviewsBy(true),
 	}
 	if q.Notes != nil {

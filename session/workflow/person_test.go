@@ -231,7 +231,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
 			p.personJob(humanStep)
-			srv := p.open(func(o *Options) {
+			reviewing := func(o *Options) {
 				o.Reviewing = func(context.Context) (Reviewing, error) {
 					within := time.Minute
 					if test.hangs {
@@ -239,23 +239,29 @@ func TestAClientAsksItsUser(t *testing.T) {
 					}
 					return Reviewing{MaxAttempts: 3, Override: test.mode, ReplyWithin: within}, nil
 				}
-			})
-			c := srv.Connect("local")
+			}
+			c := p.open(reviewing).Connect("local")
 			id := p.start(c, "alpha", "main").BeginStep.SessionID
 			asked := 0
 			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func(ctx context.Context, _, question string) (*machine.Answer, bool) {
+				if question == "" { // it was declined
+					return nil, false
+				}
 				if asked++; !strings.Contains(question, "good.md") || !strings.Contains(question, "Would you sign it?") {
 					t.Errorf("question %q", question)
 				}
 				if test.hangs {
 					<-ctx.Done()
 				}
-				return test.answer, false
+				return test.answer, !test.hangs
 			})
 			var r *machine.FinishReply
-			for range 2 {
+			for try := range 2 {
 				var err error
-				if r, err = c.Finish(with, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one"}`)); err != nil {
+				if try == 1 {
+					c = p.open(reviewing).Connect("local") // another server knows, too, that it was declined
+				}
+				if r, err = c.Finish(with, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)); err != nil {
 					t.Fatal(err)
 				}
 				if test.want == "" || test.mode == config.OverrideHuman {

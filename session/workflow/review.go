@@ -129,7 +129,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 		checked = c.files
 	}
 	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)), checked...)
-	c.digest = digest
+	c.digest, m.content = digest, digest
 	if m.handedIn.is(c.files) {
 		if err := a.keepHandIn(ctx, stepID, m.handedIn); err != nil {
 			return nil, err
@@ -303,7 +303,7 @@ func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total in
 	f := a.needsWork(m.notice, fmt.Sprintf(
 		what+" still running (%d of %d done, begun %s ago). Nothing is wrong so far: change nothing. Call finished_step again with the same outputs and notes, session_id '%s' and step_id '%s' to wait for "+counts+".",
 		stepID, done, total, a.engine.now().Sub(began).Round(time.Second), a.id, stepID))
-	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: m.joined}
+	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: m.joined, Content: m.content}
 	return f
 }
 

@@ -16,12 +16,14 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/wait"
 	"deepwork/catalog/jsontext"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -40,12 +42,16 @@ const after = 3 * time.Second
 
 // A Set is the tasks of one server.
 type Set struct {
-	Tools  *tool.Set
-	Calls  store.LongCalls
-	Runs   func() *remote.Engine // of workflows at other systems; nil if there are none
-	Agents *attempt.Engine       // nil without the task board
-	Quota  func() int            // of a caller that is not the user, in calls and tasks at once; 0 means none
-	Logger *slog.Logger
+	Tools   *tool.Set
+	Calls   store.LongCalls
+	Connect func(identity string) tool.WorkflowCaller // without an MCP connection
+	Runs    func() *remote.Engine                     // of workflows at other systems; nil if there are none
+	Agents  *attempt.Engine                           // nil without the task board
+	Quota   func() int                                // of a caller that is not the user, in calls and tasks at once; 0 means none
+	Here    string                                    // names the machine and the folder of the server's sessions
+	Logger  *slog.Logger
+
+	sweeping sync.Mutex // held by Sweep
 }
 
 // A state is a task as clients see it: Task of the extension's schema, with the fields of each status.
@@ -87,8 +93,16 @@ func (s *Set) Admit(ctx context.Context, c *tool.Caller, req *mcp.CallToolReques
 		return nil
 	}
 	most := s.Quota()
-	n, err := s.Calls.Count(ctx, c.Identity)
-	if err != nil || most == 0 || n+s.Tools.InFlight.Of(c.Identity) <= most {
+	full := func() (n int, is bool) {
+		n, err := s.Calls.Count(ctx, c.Identity)
+		return n, err == nil && most > 0 && n+s.Tools.InFlight.Of(c.Identity) > most
+	}
+	if _, is := full(); !is {
+		return nil
+	}
+	s.Sweep(ctx, c.Identity, time.Now()) // the work of some may have ended
+	n, is := full()
+	if !is {
 		return nil
 	}
 	return session.NotNow(codes.TooManyTasks, "%s has %d tasks that are working, and with the calls in flight no more than %d are allowed (http.quotas): nothing was done. Call again when one has ended, or cancel one.", c.Identity, n, most).Wait(5 * time.Second)
@@ -107,7 +121,7 @@ func (s *Set) Instead(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequ
 	if looking(ctx) || !Declared(req) {
 		return nil
 	}
-	w := workOf(req.Params, reply)
+	w := workOf(s.Here, req.Params, reply)
 	if w == nil || w.Execution != "" && s.Tools.Has(req.Params.Name) && req.Params.Name != "call_workflow_tool" { // that looks at one
 		return nil
 	}
@@ -164,8 +178,8 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 		return t, nil
 	case err == nil && !res.IsError && w.goesOn(reply):
 		return describe(call, w.message(reply)), nil
-	case res.IsError && tool.IsTemporary(res):
-		return describe(call, "it cannot be looked at now"), nil
+	case res.IsError && (tool.IsTemporary(res) || s.cannotSee(w, call)):
+		return describe(call, "it cannot be looked at now, or not by this server"), nil
 	}
 	encoded, err := json.Marshal(res)
 	if err != nil {
@@ -175,6 +189,55 @@ func (s *Set) look(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p
 		return nil, internal(err)
 	}
 	return describe(call, ""), nil
+}
+
+// cannotSee reports whether the outputs of a task are in another place, so that an error here may not be one there. After
+// placeGone it's believed: that place is gone.
+func (s *Set) cannotSee(w *work, call *store.LongCall) bool {
+	return w.Step != nil && w.Step.Here != s.Here && time.Since(call.CreatedAt) < placeGone
+}
+
+const placeGone = 7 * 24 * time.Hour
+
+// sweepEvery is how often a server looks at the tasks that nobody may ask for any more.
+const sweepEvery = 10 * time.Minute
+
+// Follow sweeps at intervals until ctx ends.
+func (s *Set) Follow(ctx context.Context) {
+	for wait.For(ctx, sweepEvery) == nil {
+		s.Sweep(ctx, "", time.Now().Add(-sweepEvery))
+	}
+}
+
+// Sweep looks at the tasks that were made before a time, of an identity or, if that's "", of all, so that those whose work
+// has ended do, too, though nobody asks for them. It does nothing if another sweep runs.
+func (s *Set) Sweep(ctx context.Context, identity string, before time.Time) {
+	if !s.sweeping.TryLock() {
+		return
+	}
+	defer s.sweeping.Unlock()
+	for after := ""; ctx.Err() == nil; {
+		page, err := s.Calls.Working(ctx, identity, after, 100)
+		if len(page) == 0 {
+			s.noteSweep(ctx, err)
+			return
+		}
+		for _, call := range page {
+			if after = call.ID; !call.CreatedAt.Before(before) {
+				continue
+			}
+			c := &tool.Caller{Caller: session.Caller{Identity: call.Identity, Owner: true}, Workflows: s.Connect(call.Identity)}
+			_, err := s.look(ctx, c, nil, &params{TaskID: call.ID})
+			c.Workflows.Close()
+			s.noteSweep(ctx, err)
+		}
+	}
+}
+
+func (s *Set) noteSweep(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		s.Logger.LogAttrs(ctx, slog.LevelDebug, "a task that nobody asks for was not looked at", slog.Any("error", err))
+	}
 }
 
 func describeEnded(call *store.LongCall) *state {
@@ -214,7 +277,7 @@ type params struct {
 // Register adds the methods to a server.
 func (s *Set) Register(server *mcp.Server) error {
 	for method, do := range map[string]func(context.Context, *tool.Caller, *mcp.ServerSession, *params) (*state, error){
-		"tasks/get":    s.look,
+		"tasks/get":    s.get,
 		"tasks/update": s.update,
 		"tasks/cancel": s.cancel,
 	} {
@@ -255,15 +318,23 @@ func Receive(ctx context.Context, c *tool.Caller, req mcp.Request) (context.Cont
 	return context.WithValue(ctx, callerKey{}, c), nil
 }
 
+// get looks at a task. Answers are given with tasks/update alone.
+func (s *Set) get(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
+	return s.look(ctx, c, ss, &params{ParamsBase: p.ParamsBase, TaskID: p.TaskID})
+}
+
 // update gives a task what the user of the client said. What is not asked is ignored, as the extension wants it.
 func (s *Set) update(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
 	t, err := s.look(ctx, c, ss, p)
+	if err == nil && t.Status == store.CallWorking {
+		t, err = s.get(ctx, c, ss, p) // what is asked still
+	}
 	if err != nil {
 		return nil, err
 	}
 	for key, given := range p.InputResponses {
 		if r, _ := given.(*mcp.ElicitResult); t.InputRequests[key] != nil && tool.AnswerOf(r) != nil {
-			return nil, internal(errors.New("the answer could not be recorded; the log has the cause: send it again"))
+			return nil, internal(errors.New("the answer was not recorded, because the outputs have changed or for a reason that the log has: send it again"))
 		}
 	}
 	return nil, nil
@@ -271,7 +342,7 @@ func (s *Set) update(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 
 // cancel cancels the work of a task as the tool for that does, with the same rights.
 func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession, p *params) (*state, error) {
-	if t, err := s.look(ctx, c, ss, &params{ParamsBase: p.ParamsBase, TaskID: p.TaskID}); err != nil || t.Status == store.CallCompleted || t.Status == store.CallCancelled {
+	if t, err := s.get(ctx, c, ss, p); err != nil || t.Status == store.CallCompleted || t.Status == store.CallCancelled {
 		return nil, err // what is over is not cancelled
 	}
 	call, w, err := s.find(ctx, c, p.TaskID)
@@ -279,6 +350,9 @@ func (s *Set) cancel(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 		return nil, err
 	}
 	if err := w.cancel(ctx, s, c); err != nil {
+		if code := session.CodeOf(err); code == codes.StillStopping || code == codes.NotAnswered {
+			return nil, nil // it was asked to, and the task ends when it has
+		}
 		if errors.Is(err, store.ErrUnavailable) {
 			return nil, internal(err)
 		}

@@ -30,6 +30,7 @@ type work struct {
 type step struct {
 	machine.Going
 	Args workflow.FinishArgs `json:"args"` // as they were given
+	Here string              `json:"here"` // where the outputs are; see Set.Here
 }
 
 // An agent is a call with wait that has started an attempt or a run.
@@ -39,11 +40,11 @@ type agent struct {
 	Reply   json.RawMessage `json:"reply"` // of the call
 }
 
-// workOf returns what goes on after a call with this reply, or nil.
-func workOf(p *mcp.CallToolParamsRaw, reply any) *work {
+// workOf returns what goes on after a call with this reply at a server in a place, or nil.
+func workOf(here string, p *mcp.CallToolParamsRaw, reply any) *work {
 	switch r := reply.(type) {
 	case *machine.FinishReply:
-		s := &step{}
+		s := &step{Here: here}
 		if r.Going == nil || json.Unmarshal(p.Arguments, &s.Args) != nil {
 			return nil
 		}
@@ -52,7 +53,7 @@ func workOf(p *mcp.CallToolParamsRaw, reply any) *work {
 	case attempt.Waited:
 		if id := r.GoesOn(); id != "" {
 			encoded, _ := json.Marshal(reply) // a reply can be encoded
-			return &work{Agent: &agent{id, machine.Digest(p.Name + " " + string(p.Arguments)), encoded}}
+			return &work{Agent: &agent{id, machine.Digest(p.Name + " " + canonical(p.Arguments)), encoded}}
 		}
 	default:
 		if x := tool.ExecutionOf(reply); x != nil && running(x) {
@@ -68,15 +69,21 @@ func running(x *remote.Run) bool { return x.EndedAt == nil && x.StatusSupported 
 func (w *work) key() string {
 	switch {
 	case w.Step != nil:
-		request := ""
-		if w.Step.Args.RequestID != nil {
-			request = *w.Step.Args.RequestID
-		}
-		return "step " + machine.Digest(fmt.Sprintf("%q", []string{w.Step.SessionID, w.Step.StepID, string(w.Step.Args.Outputs), request}))
+		return "step " + machine.Digest(fmt.Sprintf("%q", []string{w.Step.SessionID, w.Step.StepID, w.Step.Content}))
 	case w.Agent != nil:
 		return "attempt " + w.Agent.Attempt + " " + w.Agent.Call
 	}
 	return "execution " + w.Execution
+}
+
+// canonical returns arguments in one form, whatever the order of their keys and the spaces between them.
+func canonical(arguments json.RawMessage) string {
+	var decoded map[string]any
+	if json.Unmarshal(arguments, &decoded) != nil {
+		return string(arguments)
+	}
+	encoded, _ := json.Marshal(decoded) // it was decoded
+	return string(encoded)
 }
 
 // elsewhere is the error of a task that only a server with other toolsets can look at.

@@ -24,6 +24,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -305,8 +306,8 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 		log.outcome = fault.Code
 		return refused(fault), nil
 	}
-	asked := mcp.InputRequestMap{}
-	ctx, quiet := s.withProgress(s.withAsk(ctx, req, asked), req)
+	asked, used := mcp.InputRequestMap{}, map[string]bool{}
+	ctx, quiet := s.withProgress(s.withAsk(ctx, req, asked, used), req)
 	defer quiet() // before the reply is sent
 	if s.Tasks != nil {
 		ctx = s.Tasks.Within(ctx, req)
@@ -320,14 +321,15 @@ func (s *Set) Serve(ctx context.Context, c *Caller, req *mcp.CallToolRequest, lo
 				return &mcp.CallToolResult{}, nil
 			}
 		}
-		if len(asked) > 0 {
-			return &mcp.CallToolResult{InputRequests: asked, RequestState: "asked"}, nil
+		if len(asked) > 0 { // the keys name the questions, which are in the store: RequestState decides nothing
+			return &mcp.CallToolResult{InputRequests: asked, RequestState: strings.Join(slices.Sorted(maps.Keys(asked)), " ")}, nil
 		}
 		if res, err = accepted(reply); err != nil {
 			err = fmt.Errorf("encoding the reply: %w", err)
 		} else if n := len(res.StructuredContent.(json.RawMessage)); n > MaxReplyBytes {
 			err = s.tooLarge(log.Tool, n, reply)
 		} else {
+			res.Content = append(res.Content, tooLate(req, used)...)
 			return res, nil
 		}
 	}
@@ -347,30 +349,44 @@ func BadConfig(err error) *session.Error {
 
 // withAsk lets a call ask the user of its client, by MCP's elicitation, if the client declares it: while it waits for
 // the call or, in the newest protocol, by the reply, which is asked then, and the call that the client makes again.
-func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.InputRequestMap) context.Context {
+// What it asks is added to asked, and the answers of the call that count to used.
+func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.InputRequestMap, used map[string]bool) context.Context {
 	if req.Session == nil { // a call that no client made
 		return ctx
 	}
 	can := req.ClientCapabilities()
-	if can == nil || can.Elicitation == nil {
+	if can == nil || can.Elicitation == nil || can.Elicitation.Form == nil && can.Elicitation.URL != nil { // {} means forms
 		return ctx
 	}
-	return workflow.WithAsk(ctx, func(ctx context.Context, key, question string) (answer *machine.Answer, later bool) {
+	return workflow.WithAsk(ctx, func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool) {
 		form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
 		if req.ProtocolVersion() >= Newest {
 			r, given := req.Params.InputResponses[key].(*mcp.ElicitResult)
-			if !given {
+			if used[key] = given; !given && question != "" {
 				asked[key] = form
 			}
-			return AnswerOf(r), !given
+			return AnswerOf(r), given
+		}
+		if question == "" {
+			return nil, false
 		}
 		r, err := req.Session.Elicit(ctx, form)
 		if err != nil {
 			s.Logger.LogAttrs(ctx, slog.LevelDebug, "the client did not ask its user", slog.Any("error", err))
 			return nil, false
 		}
-		return AnswerOf(r), false
+		return AnswerOf(r), true
 	})
+}
+
+// tooLate says that an answer of the client's user did not count.
+func tooLate(req *mcp.CallToolRequest, used map[string]bool) []mcp.Content {
+	for key, given := range req.Params.InputResponses {
+		if r, _ := given.(*mcp.ElicitResult); AnswerOf(r) != nil && !used[key] {
+			return []mcp.Content{&mcp.TextContent{Text: "The answer that your user gave in the form did not count: others had decided before, or other outputs were handed in since. Tell them."}}
+		}
+	}
+	return nil
 }
 
 // AnswerOf returns what a client's user answered, or nil: nothing but a form that was sent is an answer.

@@ -44,6 +44,12 @@ func (s calls) End(ctx context.Context, identity, id, status string, result json
 	})
 }
 
+func (s calls) Working(ctx context.Context, identity, after string, limit int) ([]store.LongCall, error) {
+	return look(ctx, s, "listing tasks", func(t Tx) []store.LongCall {
+		return List[store.LongCall](t, `SELECT `+callColumns+` FROM long_calls c WHERE ended_at IS NULL AND id > ? AND (? = '' OR identity = ?) ORDER BY id LIMIT ?`, after, identity, identity, limit)
+	})
+}
+
 func (s calls) Count(ctx context.Context, identity string) (int, error) {
 	return look(ctx, s, "counting tasks", func(t Tx) int {
 		return t.count(`SELECT count(*) FROM long_calls c WHERE identity = ? AND ended_at IS NULL AND created_at > ?`, identity, s.forgotten())

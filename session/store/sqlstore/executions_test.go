@@ -285,6 +285,12 @@ func TestLongCalls(t *testing.T) {
 	for what, count := range map[string]int{"ann": 1, "bob": 0} {
 		testkit.Equal(t, testkit.Get(two.Count(t.Context(), what)).Must(t), count, "calls of %s", what)
 	}
+	for _, who := range []string{"ann", ""} {
+		testkit.Equal(t, len(testkit.Get(two.Working(t.Context(), who, "", 9)).Must(t)), 1, "working calls of %q", who)
+	}
+	for _, not := range [][2]string{{"bob", ""}, {"ann", id}} {
+		testkit.Equal(t, len(testkit.Get(two.Working(t.Context(), not[0], not[1], 9)).Must(t)), 0, "working calls of %s after %q", not[0], not[1])
+	}
 	testkit.FailsWith(t, testkit.Get(two.LongCall(t.Context(), "bob", id)).Err(), task.ErrNotFound)
 	c.forward(time.Minute)
 	for _, status := range []string{store.CallCompleted, store.CallCancelled} { // the second changes nothing

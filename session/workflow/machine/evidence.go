@@ -256,6 +256,8 @@ type Question struct {
 	Notes   *string    `json:"notes,omitempty"`
 	Others  *Evidence  `json:"others,omitempty"` // why the other reviews passed; nil if there are none
 	Answer  *Answer    `json:"answer,omitempty"` // nil means that nobody has answered
+	// Declined are the callers whose client's user has closed the form without an answer: they aren't asked again.
+	Declined []string `json:"declined,omitempty"`
 }
 
 // An Answer is what a person says to a Question.
@@ -349,6 +351,20 @@ func (s *State) ToAnswer(stepID, digest string) (*Question, error) {
 		return nil, session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s' are not those that you were shown: other ones were handed in since. Look at those, and answer again.", stepID, s.SessionID)
 	}
 	return p.Question, nil
+}
+
+// Decline records that the user of a caller's client doesn't answer about the outputs with a digest. Others still may.
+func (s *State) Decline(stepID, digest, identity string, at time.Time) (*State, error) {
+	q, err := s.ToAnswer(stepID, digest)
+	if err != nil || slices.Contains(q.Declined, identity) {
+		return s, err
+	}
+	declined := *q
+	declined.Declined = append(slices.Clone(q.Declined), identity)
+	n, p := s.Next(at), s.Progress(stepID).clone()
+	p.Question = &declined
+	n.setProgress(p)
+	return n, nil
 }
 
 // maxAnswer is how much of a person's feedback is kept, in characters.

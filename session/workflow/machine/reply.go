@@ -220,7 +220,7 @@ type Going struct {
 	SessionID string `json:"session_id"`
 	StepID    string `json:"step_id"`
 	Digest    string `json:"digest"` // of what is judged
-	Question  string `json:"-"`      // what the caller's client may ask its user; "" means nothing
+	Content   string `json:"-"`      // the digest of the outputs alone, where Digest is that of what checks are about, too
 }
 
 // NewFinishReply returns a reply with notices that are not empty. Every reply of finished_step is made by it, or is
