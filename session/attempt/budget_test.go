@@ -63,6 +63,9 @@ func TestBudgetOfCosts(t *testing.T) {
 	// What was queued before waits.
 	must(t, os.WriteFile(hold, nil, 0o644))
 	s.reaches(long.AttemptID, task.Waiting)
+	testkit.Until(t, "the figures of metrics", func() bool {
+		return s.Stats().Spent == task.Spent{Executions: 3, MicroUSD: 350_000, InputTokens: 3}
+	})
 	held := "Nothing that waits is started, since a budget of this project is reached: the executions that have ended cost 0.35 USD, and attempts.max_cost_usd is 0.3."
 	if r := s.get(long.AttemptID); !strings.HasPrefix(deref(r.Notice), held) {
 		t.Errorf("%q", deref(r.Notice))

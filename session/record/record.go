@@ -38,7 +38,7 @@ type Store struct {
 	store.Sessions
 	root string // of the process, for messages
 
-	// Wrote is called after each transition with how long the store took. It must not block; nil means nothing.
+	// Wrote is called after each write of a transition, also one that fails, with how long the store took. It must not block; nil means nothing.
 	Wrote func(took time.Duration)
 
 	mu      sync.Mutex // guards figures

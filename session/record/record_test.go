@@ -256,3 +256,31 @@ func TestInspect(t *testing.T) {
 	found := look()
 	testkit.True(t, len(found) == 2 && strings.HasPrefix(found[1], "session 0000000a: it cannot be read: "), "%q", found)
 }
+
+// What a transition changes is counted once; what it leaves is not.
+func TestFigures(t *testing.T) {
+	r, at := &Store{}, time.Unix(1, 0)
+	state := func(status machine.SessionStatus, steps ...*machine.StepProgress) *machine.State {
+		s := &machine.State{Status: status}
+		for _, p := range steps {
+			s.StepProgress = s.StepProgress.Set(p.StepID, p)
+		}
+		return s
+	}
+	asked, answered := &machine.Question{AskedAt: at}, &machine.Question{AskedAt: at, Answer: &machine.Answer{}}
+	a, b := &machine.StepProgress{StepID: "a", CompletedAt: &at, QualityAttempts: 1}, &machine.StepProgress{StepID: "b"}
+	states := []*machine.State{nil,
+		state(machine.Active, &machine.StepProgress{StepID: "a"}),
+		state(machine.Active, a, b),
+		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Question: asked}),
+		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Question: answered}),
+		state(machine.Active, a, &machine.StepProgress{StepID: "b", FailedChecks: 1, Question: &machine.Question{AskedAt: at.Add(1)}}),
+		state(machine.Active, b), // a is cleared, and b begins again
+		state(machine.Completed, &machine.StepProgress{StepID: "b", CompletedAt: &at}),
+	}
+	for i, next := range states[1:] {
+		r.count(states[i], next)
+	}
+	r.count(states[1], state(machine.Aborted))
+	testkit.Equal(t, r.Figures(), Figures{Started: 1, Completed: 1, Aborted: 1, Steps: 2, Tries: 2, Asked: 2})
+}
