@@ -60,7 +60,8 @@ type finishCall struct {
 	content   string                    // the digest of the outputs and criteria, once they were read
 	outputs   machine.Outputs           // validated, with the files in folders
 	forPerson bool                      // a person judges the outputs, too
-	handedIn  *handedIn                 // the outputs, if so
+	recorded  []machine.FileHash        // what the step has handed in last, as far as the session has it
+	handedIn  *handedIn                 // the outputs, if they are for a person and not recorded
 	schemas   map[string]*schema.Schema // of the step's outputs, by name
 	misfits   string                    // what is wrong with the outputs by these schemas, or ""
 	subject   *check.Subject            // what is judged of the step
@@ -110,6 +111,11 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 		}
 		m.step = st.ID
 		m.outputs, m.subject, m.forPerson = c.expanded, a.subject(c), len(st.ReviewsBy(true)) > 0
+		if p := a.state.Progress(st.ID); p != nil && p.Question != nil {
+			m.recorded = p.Question.Files
+		} else if last := p.Newest(); last != nil {
+			m.recorded = last.Files
+		}
 		if m.args.Of != nil {
 			if f, err := a.goingOn(ctx, c); f != nil || err != nil {
 				return f, err

@@ -266,7 +266,7 @@ func packHandIn(root string, outputs machine.Outputs, files []machine.FileHash) 
 		}
 	}
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed) // the level is valid
 	err := json.NewEncoder(z).Encode(texts)
 	if err == nil {
 		err = z.Close()

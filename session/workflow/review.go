@@ -79,7 +79,9 @@ func (a *sessionActor) hash(m *finishCall) {
 			m.misfits, err = misfits(a.engine.ctx, m.subject.Root, m.outputs, m.schemas, content.Outputs)
 		}
 		if err == nil && m.forPerson {
-			m.handedIn, err = packHandIn(m.subject.Root, m.outputs, machine.FileHashes(m.outputs, content.Outputs))
+			if files := machine.FileHashes(m.outputs, content.Outputs); !slices.Equal(files, m.recorded) {
+				m.handedIn, err = packHandIn(m.subject.Root, m.outputs, files)
+			}
 		}
 		if told := a.tell(m.decideOn(content, err)); told != nil {
 			m.reply.Fail(told)
