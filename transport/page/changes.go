@@ -44,18 +44,25 @@ func newChanges(f *feed) *changes {
 
 // of returns what is known of an attempt, nil if nothing is, and has it counted if that is not current.
 func (c *changes) of(attempt string) *diffstat {
+	stat, _ := c.current(attempt)
+	return stat
+}
+
+// current is of, and reports whether what it returns is current.
+func (c *changes) current(attempt string) (*diffstat, bool) {
 	last, _ := c.feed.changed([]string{store.AttemptChanged + ":" + attempt})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	have, is := c.known[attempt]
-	if !is || have.at < last {
+	current := is && have.at >= last
+	if !current {
 		c.wanted[attempt] = true
 		select {
 		case c.more <- struct{}{}:
 		default:
 		}
 	}
-	return have.diffstat
+	return have.diffstat, current
 }
 
 // count counts what is wanted until ctx ends, and tells the pages.

@@ -197,7 +197,8 @@ func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, 
 				tasks = append(tasks, i.task)
 			}
 			if l.Name == "needs" && i.attempt != "" && s.Board != nil {
-				if i.Changes = s.changes.of(i.attempt); i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
+				var current bool
+				if i.Changes, current = s.changes.current(i.attempt); current && i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
 					i.Do = doneDeed(i.task)
 				}
 			}

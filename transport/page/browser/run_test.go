@@ -158,11 +158,11 @@ func TestRunNeedsAPerson(t *testing.T) {
 	b.fill("#advice", "Hand it in")
 	b.click("Resume the run")
 	b.until(said("goes on where it was") + " && " + stepIs("Plan it", "running"))
-	p.order(t, "plan", "finish")
+	p.order(t, "plan", "finish unchanged")
 	b.until(state("completed"))
 	b.open("/")
 	b.until(headings + ` === 'Done, to merge'`)
-	b.click("Done") // as it has changed nothing
+	b.click("Done")
 	b.until(`!document.querySelector('.needs .entry') && document.querySelector('.recent').innerText.includes('One text')`)
 
 	b.startRun("write", "Two texts", chromedp.SendKeys(chromedp.CSS("#max_unknown"), "1"))
@@ -200,7 +200,8 @@ func TestRunNeedsAPerson(t *testing.T) {
 const stepperWord = "stepper"
 
 // stepAs is such an agent. It says what it works on, and does what the file named for its step in a folder says once that is
-// there: "finish" hands in STEP.md, "finish commit" also commits it, "limit SECONDS" and "leave" end without. It removes the file.
+// there: "finish" hands in STEP.md with a line more than before, "finish commit" also commits it, "finish unchanged" hands in
+// a file as it is, and "limit SECONDS" and "leave" end without. It removes the file.
 func stepAs(dir string) error {
 	name := os.Getenv(config.StepEnv)
 	if _, err := io.ReadAll(os.Stdin); err != nil {
@@ -227,16 +228,9 @@ func stepAs(dir string) error {
 		fmt.Println("That is all about " + name)
 		return nil
 	}
-	if err := finishStep(name); err != nil || more != "commit" {
-		return err
+	if more == "unchanged" {
+		return finishStep(name, ".deepwork/jobs/places/s.md")
 	}
-	return errors.Join(exec.Command("git", "add", "-f", name+".md").Run(), exec.Command("git", "commit", "-qm", "Write it").Run())
-}
-
-// finishStep hands in STEP.md with a line more than before.
-func finishStep(name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
 	before, err := os.ReadFile(name + ".md")
 	if err != nil && !os.IsNotExist(err) {
 		return err
@@ -244,13 +238,23 @@ func finishStep(name string) error {
 	if err := os.WriteFile(name+".md", append(before, "A line of "+name+"\n"...), 0o644); err != nil {
 		return err
 	}
+	if err := finishStep(name, name+".md"); err != nil || more != "commit" {
+		return err
+	}
+	return errors.Join(exec.Command("git", "add", "-f", name+".md").Run(), exec.Command("git", "commit", "-qm", "Write it").Run())
+}
+
+// finishStep hands in a file.
+func finishStep(name, file string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
 	client := mcp.NewClient(&mcp.Implementation{Name: "stepper", Version: "1"}, nil)
 	cs, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: os.Getenv(config.MCPURLEnv), HTTPClient: &http.Client{Transport: withToken{}}}, nil)
 	if err != nil {
 		return err
 	}
 	defer cs.Close()
-	r, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"outputs": map[string]any{"text": name + ".md"}}})
+	r, err := cs.CallTool(ctx, &mcp.CallToolParams{Name: "finished_step", Arguments: map[string]any{"step_id": name, "outputs": map[string]any{"text": file}}})
 	if err == nil {
 		fmt.Println(r.Content[0].(*mcp.TextContent).Text)
 	}
