@@ -216,7 +216,7 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 	p := newRunProject(t, "run: {retries: 0}\n", runJob("NAME", "a, b", "a"+byHuman, "b")).inGit()
 	p.plan("a asks", "a:1 write a.md one", "a:2 write a.md two", "a finish")
 	var asked atomic.Int32
-	answers := []*mcp.ElicitResult{{Action: "decline"}, {Action: "accept", Content: map[string]any{"decision": "fail", "feedback": "Say more"}}, {Action: "accept", Content: map[string]any{"decision": "pass"}}}
+	decline, pass := &mcp.ElicitResult{Action: "decline"}, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}
 	connect := func(answer *mcp.ElicitResult) *mcp.ClientSession {
 		t.Helper()
 		server := exec.CommandContext(t.Context(), "deepwork", "serve", "--path", p.root, "--log-level", "error")
@@ -232,24 +232,18 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 		return client
 	}
 	r := p.begin()
-	since := ""
-	for i, answer := range answers {
-		now := p.waits("a", since)
+	get := func(answer *mcp.ElicitResult, run string, want int32) {
+		t.Helper()
 		client := connect(answer)
-		for range 2 { // who has declined is not asked again
-			callTool(t, client, "get_run", map[string]any{"run_id": now.RunID})
-			if i > 0 {
-				break
-			}
-		}
-		if got := asked.Load(); got != int32(i+1) {
-			t.Fatalf("the user was asked %d times, want %d", got, i+1)
-		}
-		if i == 1 {
-			since = now.Waits[0].Since
-		}
+		callTool(t, client, "get_run", map[string]any{"run_id": run})
 		must(t, client.Close())
+		testkit.Equal(t, asked.Load(), want, "the user was asked")
 	}
+	now := p.waits("a", "")
+	get(decline, now.RunID, 1)
+	get(pass, now.RunID, 1) // who has declined is not asked again, whichever server they use
+	p.review(now, "fail Say more")
+	get(pass, p.waits("a", now.Waits[0].Since).RunID, 2)
 	r.exits(0)
 	begun := p.recorded("begin", "a")
 	if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "Say more") {
