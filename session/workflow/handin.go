@@ -260,7 +260,7 @@ func (h *handedIn) is(files []machine.FileHash) bool { return h != nil && slices
 func packHandIn(root string, outputs machine.Outputs, files []machine.FileHash) (*handedIn, error) {
 	texts, room := map[string]string{}, maxHandedTexts
 	for _, f := range files {
-		if h := readHanded(root, outputs, f, room); h.Text != "" {
+		if h := readHanded(root, outputs, f, room); h.Text != "" && len(h.Text) <= room {
 			texts[f.SHA256] = h.Text
 			room -= len(h.Text)
 		}
