@@ -153,6 +153,8 @@ func readHanded(root string, outputs machine.Outputs, f machine.FileHash, room i
 	switch {
 	case err != nil:
 		h.Note = fmt.Sprintf("It cannot be read here: %v.", err)
+	case size > most && size <= maxHandedText:
+		h.Note = "The files before it leave no room to show it here: open it yourself."
 	case size > most:
 		h.Note = fmt.Sprintf("It is too large to show here, with %d bytes: open it yourself.", size)
 	case hash(data) != f.SHA256:
@@ -260,7 +262,7 @@ func (h *handedIn) is(files []machine.FileHash) bool { return h != nil && slices
 func packHandIn(root string, outputs machine.Outputs, files []machine.FileHash) (*handedIn, error) {
 	texts, room := map[string]string{}, maxHandedTexts
 	for _, f := range files {
-		if h := readHanded(root, outputs, f, room); h.Text != "" {
+		if h := readHanded(root, outputs, f, room); h.Text != "" && len(h.Text) <= room {
 			texts[f.SHA256] = h.Text
 			room -= len(h.Text)
 		}

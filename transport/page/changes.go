@@ -2,9 +2,11 @@ package page
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"deepwork/session"
+	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/merge"
 	"deepwork/session/store"
@@ -17,6 +19,7 @@ const changesTopic = "changes"
 type diffstat struct {
 	Files, Added, Removed int
 	More                  bool // the changes are too large to be counted in full
+	Loose                 bool // some are in no commit
 }
 
 // A changes counts what attempts have changed: git takes longer for that than a page may, so a page has what is known,
@@ -91,12 +94,17 @@ func (c *changes) count(ctx context.Context, s *Site) {
 	}
 }
 
-func (s *Site) countOne(ctx context.Context, attempt string) *diffstat {
-	diff, err := merge.Diff(ctx, s.Board, session.Caller{Identity: session.LocalIdentity, Owner: true}, merge.DiffArgs{Target: board.Target{AttemptID: &attempt}, MaxBytes: new(merge.MaxDiff)})
+func (s *Site) countOne(ctx context.Context, id string) *diffstat {
+	who, of := session.Caller{Identity: session.LocalIdentity, Owner: true}, board.Target{AttemptID: &id}
+	diff, err := merge.Diff(ctx, s.Board, who, merge.DiffArgs{Target: of, MaxBytes: new(merge.MaxDiff)})
 	if err != nil {
 		return nil // its page says why
 	}
-	stat := &diffstat{More: diff.Truncated}
+	at, err := s.Board.GetAttempt(ctx, who, attempt.AttemptArgs{Target: of})
+	if err != nil {
+		return nil
+	}
+	stat := &diffstat{More: diff.Truncated, Loose: slices.ContainsFunc(at.Repos, func(r attempt.AttemptRepo) bool { return r.Loose > 0 })}
 	for _, d := range diff.Diffs {
 		for _, f := range parseDiff(d.RepoName, d.Diff) {
 			stat.Files, stat.Added, stat.Removed = stat.Files+1, stat.Added+f.Added, stat.Removed+f.Removed

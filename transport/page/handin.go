@@ -69,12 +69,18 @@ func (p *sessionPage) showHandIns(ctx context.Context) {
 
 // show fills in the files that a person is asked about, in about so many bytes, and returns how many they take.
 func (a *answerForm) show(h *workflow.HandIn, id, stepID string, room int) (size int) {
-	for _, f := range h.Files {
-		shown := handedFile{HandedFile: f, Since: h.Since(), Judged: h.Judged}
-		size += shown.render(id, stepID, room-size)
-		a.Shown = append(a.Shown, shown)
+	a.Gone, a.Shown = h.Gone, make([]handedFile, len(h.Files))
+	for i, f := range h.Files { // before the content of any file, which may leave no room
+		a.Shown[i] = handedFile{HandedFile: f, Since: h.Since(), Judged: h.Judged}
+		size += a.Shown[i].renderChanges(room - size)
 	}
-	a.Gone = h.Gone
+	for _, old := range []bool{false, true} {
+		for i := range a.Shown {
+			if a.Shown[i].Old == old {
+				size += a.Shown[i].render(id, stepID, room-size)
+			}
+		}
+	}
 	return size
 }
 
@@ -82,7 +88,7 @@ func (a *answerForm) show(h *workflow.HandIn, id, stepID string, room int) (size
 // after the language of a fence, and characters that are written as entities. Such a file is shown as text.
 var hides = regexp.MustCompile("(?m)^ {0,3}\\[[^\\]]+\\]:|^[ \t>]*(?:```|~~~)[^\\s`]+[ \t]+\\S|&#?[0-9A-Za-z]+;")
 
-// render fills in what the page shows of the file, in about so many bytes, and returns how many it takes.
+// render fills in what the page shows of the file's content, in about so many bytes, and returns how many it takes.
 func (f *handedFile) render(id, stepID string, room int) (size int) {
 	if f.Kind == workflow.ImageFile {
 		f.Image = "/sessions/" + id + "/image?" + url.Values{"step": {stepID}, "path": {f.Path}, "sha256": {f.SHA256}}.Encode()
@@ -115,6 +121,16 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 		}
 		f.Lines = append(f.Lines, line)
 	}
+	for i, l := range f.Changes {
+		if numbered && l.New > 0 && l.New <= len(f.Lines) {
+			f.Changes[i].Text = f.Lines[l.New-1].Text
+		}
+	}
+	return size
+}
+
+// renderChanges fills in what has changed in the file, in about so many bytes, and returns how many it takes.
+func (f *handedFile) renderChanges(room int) (size int) {
 	for _, file := range parseDiff("", "diff --git a/f b/f\n"+f.Diff) { // no line without a diff
 		for _, l := range file.Lines {
 			if size += len(l.Text) + lineBytes; size > room {
@@ -122,12 +138,8 @@ func (f *handedFile) render(id, stepID string, room int) (size int) {
 				break
 			}
 			whole := show.Plain(l.Text)
-			line := handedLine{Kind: l.Kind, Old: l.Old, New: l.New, Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(whole, maxLine)))}
 			f.Cut = f.Cut || len(whole) > maxLine
-			if numbered && l.New > 0 && l.New <= len(f.Lines) {
-				line.Text = f.Lines[l.New-1].Text
-			}
-			f.Changes = append(f.Changes, line)
+			f.Changes = append(f.Changes, handedLine{Kind: l.Kind, Old: l.Old, New: l.New, Text: template.HTML(template.HTMLEscapeString(jsontext.Clip(whole, maxLine)))})
 		}
 	}
 	return size

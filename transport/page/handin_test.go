@@ -105,4 +105,20 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 	call("finished_step", map[string]any{"session_id": id, "step_id": "text", "outputs": map[string]any{"text": []string{"h.go"}}}, nil)
 	page = ann.get("/sessions/" + id)
 	testkit.Equal(t, regexp.MustCompile(`(?s)<table class="diff code whole" data-file="h.go">.*<summary>What has changed since the last hand-in</summary>.*<tr class="del"`).MatchString(page), true, "content and changes")
+
+	// What has changed is shown, even if files that have not leave no room for their content.
+	big := strings.Repeat("a line that stays\n", 10_000)
+	names := []string{"big1.txt", "big2.txt", "big3.txt", "h.go"}
+	hand := func(text string) string {
+		testkit.WriteAll(t, root, map[string]string{"big1.txt": big, "big2.txt": big, "big3.txt": big, "h.go": text})
+		call("finished_step", map[string]any{"session_id": id, "step_id": "text", "outputs": map[string]any{"text": names}}, nil)
+		return ann.get("/sessions/" + id)
+	}
+	digest := regexp.MustCompile(`name="digest" value="([0-9a-f]{64})"`).FindStringSubmatch(hand("package last\n"))[1]
+	q := url.Values{"step": {"text"}, "decision": {"fail"}, "digest": {digest}, "feedback": {"Rename it"}}
+	testkit.Equal(t, ann.act("/sessions/"+id+"/review?"+q.Encode(), ann.csrf("/sessions/"+id)).StatusCode, http.StatusSeeOther, "the fail")
+	hand("package last\n") // collects the answer
+	page = hand("package renamed\n")
+	testkit.Equal(t, regexp.MustCompile(`(?s)aria-label="changes of h.go".*<tr class="add".*renamed`).MatchString(page), true, "the change")
+	testkit.Contains(t, page, "The rest is left out here")
 }

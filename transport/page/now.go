@@ -198,8 +198,9 @@ func (s *Site) detail(ctx context.Context, who session.Caller, lists []nowList, 
 			}
 			if l.Name == "needs" && i.attempt != "" && s.Board != nil {
 				var current bool
-				if i.Changes, current = s.changes.current(i.attempt); current && i.Changes != nil && i.Changes.Files == 0 && i.group == toMerge {
-					i.Do = doneDeed(i.task)
+				i.Changes, current = s.changes.current(i.attempt)
+				if current && i.Changes != nil && i.group == toMerge {
+					i.merges()
 				}
 			}
 		}
@@ -335,7 +336,7 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 		i.Do.Label = "Resolve…"
 	case a.Kind == board.AttentionReview && (a.End != nil || of != nil && of.Status == "completed"):
 		i.group, i.About = toMerge, "its workflow is complete"
-		i.Do = &deed{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
+		i.Do = &deed{Label: "Merge…", Link: i.Link + "?tab=changes", Right: "merge"}
 		if a.InPlace {
 			i.Do = doneDeed(a.TaskID)
 		}
@@ -343,6 +344,16 @@ func attentionItem(a board.Attention, of *workflow.SessionInfo) *item {
 		i.Do.Label = "Review"
 	}
 	return i
+}
+
+// merges offers what fits the changes, which were just counted: a merge in one click brings only what is committed.
+func (i *item) merges() {
+	switch {
+	case i.Changes.Files == 0:
+		i.Do = doneDeed(i.task)
+	case !i.Changes.Loose && i.Do.Right == "merge":
+		i.Do = &deed{Label: "Merge", Post: i.Link + "/git/merge", Right: "merge"}
+	}
 }
 
 // doneDeed moves a task to done.

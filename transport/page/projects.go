@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepwork/session"
@@ -25,7 +27,7 @@ type Chooser struct {
 }
 
 type projectsPage struct {
-	Here     string
+	Here     string // "" if it is among the projects by now
 	Projects []state.Project
 	Gone     int
 }
@@ -42,24 +44,35 @@ func (projectsPage) Path(root string) string {
 // projects lists the projects to choose from.
 func (s *Site) projects(context.Context, session.Caller, *http.Request) (*shown, error) {
 	all, gone, err := s.Chooser.List()
-	return &shown{view: "projects", title: "Projects", data: &projectsPage{s.Chooser.Here, all, gone}}, err
+	p := &projectsPage{s.Chooser.Here, all, gone}
+	if slices.ContainsFunc(all, func(one state.Project) bool { return one.Root == p.Here }) {
+		p.Here = ""
+	}
+	return &shown{view: "projects", title: "Projects", data: p}, err
 }
 
 // project serves the pages of a project, which admit their requests themselves.
 func (s *Site) project(w http.ResponseWriter, r *http.Request) {
+	p := &projectsPage{Here: s.Chooser.Here}
+	path := "/projects/" + r.PathValue("id")
+	switch strings.TrimPrefix(r.URL.Path, path) {
+	case "/projects":
+		http.Redirect(w, r, web.Link(r, "/"), http.StatusSeeOther)
+		return
+	case "/login": // after a logout, for example
+		http.Redirect(w, r, web.Link(r, "/login?"+r.URL.RawQuery), http.StatusSeeOther)
+		return
+	}
 	if _, err := s.Callers.Caller(r); err != nil {
 		s.toLogin(w, r, err)
 		return
 	}
-	p := &projectsPage{Here: s.Chooser.Here}
-	path := "/projects/" + r.PathValue("id")
-	if strings.TrimPrefix(r.URL.Path, path) == "/projects" {
-		http.Redirect(w, r, web.Link(r, "/"), http.StatusSeeOther)
-		return
-	}
 	var err error
 	root, is := s.chosen.Load(path)
-	if !is {
+	if is {
+		info, gone := os.Stat(root.(string))
+		is = gone == nil && info.IsDir()
+	} else {
 		var all []state.Project
 		all, _, err = s.Chooser.List()
 		for _, one := range append(all, state.Project{Root: p.Here}) {

@@ -136,6 +136,11 @@ func TestRun(t *testing.T) {
 	b.open(path)
 	b.clickOn(".facts a", "")
 	b.until(at("/sessions/") + " && " + has("Passed by a person"))
+	b.open("/")
+	b.click("Merge…") // what the agents have written is in no commit
+	b.until(at(path) + " && location.search === '?tab=changes'")
+	b.click("Merge")
+	b.until(said("merged into main"))
 }
 
 // A run that stops at a step, and one that a budget pauses, need a person, who resumes them.
