@@ -161,6 +161,14 @@ func TestAReviewIsATask(t *testing.T) {
 	if got := c.get(made["taskId"], "working"); got["resultType"] != "complete" || got["result"] != nil {
 		t.Errorf("working: %v", got)
 	}
+	// The review goes on without its outputs, so the task does, at both servers.
+	must(t, os.Remove(filepath.Join(root, "text.txt")))
+	for range 2 {
+		if got := c.get(made["taskId"], "working"); !strings.Contains(fmt.Sprint(got["statusMessage"]), "Review running") {
+			t.Errorf("without its outputs: %v", got)
+		}
+	}
+	write(t, root, map[string]string{"text.txt": "text"})
 	for what, test := range map[string][2]string{
 		"undeclared": {"-32021", `{}`}, "of another caller, or none": {"there is no task", takesTasks},
 	} {
