@@ -205,6 +205,7 @@ func TestATaskIsCancelled(t *testing.T) {
 	_, c := taking(t, root, takesTasks)
 	id := c.start()
 	made := c.call("finished_step", finishText(id))
+	waitFor(t, "the review begins", func() bool { _, err := os.Stat(filepath.Join(root, "begun.txt")); return err == nil })
 	for range 2 {
 		if _, fault := c.of("tasks/cancel", made["taskId"], ""); fault != "" {
 			t.Fatal(fault)
@@ -214,7 +215,11 @@ func TestATaskIsCancelled(t *testing.T) {
 	step := c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, id))["structuredContent"]
 	testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
 	write(t, root, map[string]string{"go.txt": ""})
-	if r := c.call("finished_step", finishText(id)); r["resultType"] == "complete" && fmt.Sprint(r["structuredContent"].(map[string]any)["status"]) != "next_step" {
+	r := c.call("finished_step", finishText(id))
+	if r["resultType"] == "task" {
+		r = c.get(r["taskId"], "completed")["result"].(map[string]any)
+	}
+	if r["structuredContent"].(map[string]any)["status"] != "next_step" {
 		t.Errorf("afterwards: %v", r)
 	}
 	if begun := string(testkit.Get(os.ReadFile(filepath.Join(root, "begun.txt"))).Must(t)); begun != "begun\nbegun\n" {
@@ -416,6 +421,18 @@ func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 		if r := row(); r.Status != store.CallCompleted || !strings.Contains(string(r.Result), "next_step") {
 			t.Errorf("%s: %+v", name, r)
 		}
+	}
+}
+
+// A task whose row is damaged ends with an error, so that it doesn't count in the quota of its caller for ever.
+func TestADamagedTaskEnds(t *testing.T) {
+	t.Parallel()
+	s, c := taking(t, slowProject(t), takesTasks)
+	id := "786512e2-9e0d-44bd-8f29-789f320fe840"
+	testkit.Get(s.tasks.Calls.Add(t.Context(), &store.LongCall{ID: id, Key: "step", Identity: session.LocalIdentity, Tool: "finished_step", Work: json.RawMessage(`{"step":{"args":1},"execution":"e"}`), Status: store.CallWorking, CreatedAt: time.Now()})).Must(t)
+	result := c.get(id, "completed")["result"].(map[string]any)
+	if result["isError"] != true || !strings.Contains(fmt.Sprint(result), "store_damaged") {
+		t.Errorf("%v", result)
 	}
 }
 
