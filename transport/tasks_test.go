@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -422,6 +423,32 @@ func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
+}
+
+// A server looks at the tasks that nobody asks for a minute after its start, and every ten minutes from then on.
+func TestTasksAreSweptAtIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := &sweeps{}
+		ctx, stop := context.WithCancel(t.Context())
+		go (&tasks.Set{Calls: calls}).Follow(ctx)
+		for n, pause := range []time.Duration{time.Minute - time.Second, 2 * time.Second, 10*time.Minute - 2*time.Second, 2 * time.Second} {
+			time.Sleep(pause)
+			synctest.Wait()
+			testkit.Equal(t, calls.n.Load(), int64((n+1)/2), "sweeps after pause %d", n)
+		}
+		stop()
+	})
+}
+
+// sweeps counts how often the tasks that are working are listed; there are none.
+type sweeps struct {
+	store.LongCalls
+	n atomic.Int64
+}
+
+func (l *sweeps) Working(context.Context, string, string, int) ([]store.LongCall, error) {
+	l.n.Add(1)
+	return nil, nil
 }
 
 // A task whose row is damaged ends with an error, so that it doesn't count in the quota of its caller for ever.

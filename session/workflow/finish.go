@@ -93,11 +93,13 @@ type candidate struct {
 // move on in one durable transition (seed 000, 001.4). errLater means that a review answers the
 // call.
 func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, error) {
+	// A call that is made again waits for what goes on, even if its outputs are unfit by now.
 	c, done, unfit := a.prepare(ctx, m)
 	if done != nil || c == nil || unfit != nil && m.args.Of == nil {
 		return done, unfit
 	}
-	st, err := c.plan.Step, error(nil)
+	st := c.plan.Step
+	var err error
 	if m.schemas, err = a.schemas(c.def, st); err != nil {
 		return nil, err
 	}
