@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,8 +13,8 @@ import (
 	"deepwork/transport/web"
 )
 
-// tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task alone: afterwards
-// that tool finds nothing to end.
+// tasks/cancel does, for each kind of work, what the tool does that ends it, for the caller of the task alone: both
+// refuse another one.
 func TestEachKindOfTaskIsCancelled(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	root := t.TempDir()
@@ -74,6 +75,21 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 		other.http = httpClient(t, token[0])
 		if _, fault := other.of("tasks/cancel", made["taskId"], ""); !strings.Contains(fault, "there is no task") {
 			t.Errorf("%s, another caller: %q", name, fault)
+		}
+		row := testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
+		var about struct {
+			Execution string
+			Agent     struct{ Attempt string }
+		}
+		must(t, json.Unmarshal(row.Work, &about))
+		for ends, id := range map[string]string{"stop_attempt attempt_id": about.Agent.Attempt, "cancel_execution execution_id": about.Execution} {
+			tool, argument, _ := strings.Cut(ends, " ")
+			if id == "" {
+				continue
+			}
+			if r := other.call(tool, fmt.Sprintf(`{%q:%q}`, argument, id)); r["isError"] != true {
+				t.Errorf("%s, %s of another caller: %v", name, tool, r)
+			}
 		}
 		if got, _ := c.of("tasks/get", made["taskId"], ""); got["status"] != "working" {
 			t.Errorf("%s, then: %v", name, got)

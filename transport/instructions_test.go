@@ -138,7 +138,7 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 	testkit.Fails(t, testkit.Get(cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "deepwork://jobs/walk"})).Err(), "not found", "a job that is gone")
 }
 
-// A session is read by the identity that it belongs to.
+// A session is read, and its id completed, for the identity that it belongs to, in both eras.
 func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 	t.Parallel()
 	s, _ := project(t, nil)
@@ -151,6 +151,21 @@ func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 	templates, err := ann.ListResourceTemplates(context.Background(), nil)
 	if err != nil || len(templates.ResourceTemplates) != 1 || templates.ResourceTemplates[0].URITemplate != "deepwork://sessions/{session_id}" {
 		t.Errorf("templates %+v, %v", templates, err)
+	}
+	id := started.BeginStep.SessionID
+	for begin, want := range map[string][2]int{"": {1, 0}, id[:3]: {1, 0}, id + "0": {}} {
+		for i, cs := range []*mcp.ClientSession{ann, bob} {
+			got := testkit.Get(cs.Complete(context.Background(), &mcp.CompleteParams{Ref: &mcp.CompleteReference{Type: "ref/resource", URI: templates.ResourceTemplates[0].URITemplate},
+				Argument: mcp.CompleteParamsArgument{Name: "session_id", Value: begin}})).Must(t)
+			testkit.Same(t, got.Completion.Values, []string{id}[:want[i]], "the completion of an id for caller %d", i)
+		}
+	}
+	newest := &taker{t, httpClient(t, secrets[0]), h.URL(), `{}`}
+	for ref, want := range map[string]string{`"type":"ref/resource","uri":"deepwork://sessions/{session_id}"`: "[" + id + "]", `"type":"ref/prompt","name":"deepwork:trip:plan"`: "[]"} {
+		r, fault := newest.request("completion/complete", "", `"ref":{`+ref+`},"argument":{"name":"goal","value":""}`)
+		if values := r["completion"].(map[string]any)["values"]; fault != "" || fmt.Sprint(values) != want {
+			t.Errorf("%s: %v, %s", ref, values, fault)
+		}
 	}
 	for what, try := range map[string]func() error{
 		"another's": func() error {

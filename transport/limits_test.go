@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -193,10 +196,17 @@ func TestRequestQuota(t *testing.T) {
 			file, token := tokens(t, "ann", "bob")
 			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
 			ann, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
-			var calls sync.WaitGroup
+			ended := make(chan error, quota)
 			for range quota {
-				calls.Go(func() { callTool(t, ann, "finished_step", `{"outputs":{}}`) })
-				<-b.began
+				go func() {
+					_, err := ann.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
+					ended <- err
+				}()
+				select {
+				case <-b.began:
+				case err := <-ended:
+					t.Fatalf("a call ended before it was let go: %v", err)
+				}
 			}
 			url := h.URL()
 			if over == web.SSE {
@@ -212,7 +222,9 @@ func TestRequestQuota(t *testing.T) {
 				t.Errorf("it is not counted: %d", r.status)
 			}
 			close(b.free)
-			calls.Wait()
+			for range quota {
+				testkit.Works(t, <-ended)
+			}
 			callTool(t, ann, "get_workflows", `{}`)
 		})
 	}

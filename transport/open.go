@@ -311,6 +311,7 @@ func (p *opening) engines() engines {
 		connectStateless: func(identity string) tool.WorkflowCaller { return p.engine.ConnectStateless(identity) },
 		execution:        p.engine.Execution,
 		session:          p.engine.Session,
+		newest:           p.engine.Newest,
 		children:         p.engine.Children,
 		defined:          p.engine.Defined,
 		isolate:          p.engine.IsolateFor,

@@ -17,6 +17,7 @@ import (
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/show"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 )
@@ -26,6 +27,8 @@ import (
 const (
 	jobURI     = "deepwork://jobs/"
 	sessionURI = "deepwork://sessions/"
+
+	sessionTemplate = sessionURI + "{session_id}"
 )
 
 // goalArgument is the argument of prompts that is no input of their workflow.
@@ -39,6 +42,7 @@ type library struct {
 	server  *mcp.Server
 	jobs    func(context.Context) *catalog.Snapshot
 	session func(ctx context.Context, identity, id string) (*machine.State, error)
+	newest  func(ctx context.Context, identity string, limit int) ([]store.Session, error)
 
 	mu        sync.Mutex
 	seen      *catalog.Snapshot
@@ -48,10 +52,10 @@ type library struct {
 
 // newLibrary registers the prompts and resources; sessions are found by their URI alone.
 func newLibrary(e engines, server *mcp.Server) *library {
-	l := &library{server: server, jobs: e.jobs, session: e.session, prompts: map[string]mcp.Prompt{}, resources: map[string]mcp.Resource{}}
+	l := &library{server: server, jobs: e.jobs, session: e.session, newest: e.newest, prompts: map[string]mcp.Prompt{}, resources: map[string]mcp.Resource{}}
 	if l.session != nil {
 		server.AddResourceTemplate(&mcp.ResourceTemplate{
-			URITemplate: sessionURI + "{session_id}", Name: "session", Title: "A session of yours", MIMEType: "text/plain",
+			URITemplate: sessionTemplate, Name: "session", Title: "A session of yours", MIMEType: "text/plain",
 			Description: "How far a session is: its steps, outputs, reviews and their verdicts",
 		}, l.readSession)
 	}
@@ -181,6 +185,31 @@ func (l *library) readSession(ctx context.Context, req *mcp.ReadResourceRequest)
 	var b strings.Builder
 	show.Session(show.NewScreen(&b, func(string) string { return "" }), s)
 	return textOf(req.Params.URI, b.String()), nil
+}
+
+// The most sessions that are looked at for a completion, and the most values of one, which MCP bounds.
+const (
+	completedFrom = 1000
+	completedMost = 100
+)
+
+// complete completes the id of a session in the URI of its resource, with those of the caller, the last moved first.
+// Arguments of prompts are in the user's own words, and have no completions.
+func (l *library) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+	values := []string{}
+	if req.Params.Ref.URI == sessionTemplate {
+		newest, err := l.newest(ctx, session.CallerOf(ctx).Identity, completedFrom)
+		if err != nil {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf("the sessions cannot be read: %v", err)}
+		}
+		for _, s := range newest {
+			if strings.HasPrefix(s.ID, req.Params.Argument.Value) {
+				values = append(values, s.ID)
+			}
+		}
+	}
+	n := min(len(values), completedMost)
+	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: values[:n], HasMore: n < len(values)}}, nil
 }
 
 func textOf(uri, text string) *mcp.ReadResourceResult {

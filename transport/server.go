@@ -79,6 +79,7 @@ type engines struct {
 	connectStateless func(identity string) tool.WorkflowCaller // for the requests of an identity without a connection
 	execution        func(ctx context.Context, identity, sessionID string) (*workflow.Execution, error)
 	session          func(ctx context.Context, identity, sessionID string) (*machine.State, error)
+	newest           func(ctx context.Context, identity string, limit int) ([]store.Session, error) // nil only without session
 	children         func(ctx context.Context, identity string, parents map[string]bool) ([]*machine.State, error)
 	isolate          func(ctx context.Context, sessionID, stepID, folder string) error             // see Engine.IsolateFor
 	defined          func(ctx context.Context, s *machine.State, stepID string) (*job.Step, error) // a step by the job of a session
@@ -136,11 +137,15 @@ func newServer(e engines, sets []string, version string, logger *slog.Logger) (*
 	if e.longCalls != nil {
 		can.AddExtension(tasks.Extension, nil)
 	}
-	s.mcp = mcp.NewServer(
-		&mcp.Implementation{Name: ServerName, Title: "deepwork", Version: cmp.Or(version, "dev")},
-		&mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can, SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
-			c.CacheScope = "private" // the default lets a proxy give one caller's session or the project's jobs to another
-		}})
+	options := &mcp.ServerOptions{Logger: web.Quiet(logger), Capabilities: can, SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+		c.CacheScope = "private" // the default lets a proxy give one caller's session or the project's jobs to another
+	}}
+	if can.Prompts != nil && e.session != nil {
+		options.CompletionHandler = func(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+			return s.library.complete(ctx, req)
+		}
+	}
+	s.mcp = mcp.NewServer(&mcp.Implementation{Name: ServerName, Title: "deepwork", Version: cmp.Or(version, "dev")}, options)
 	s.tools = tool.NewSet(s.mcp, logger, e.metrics, e.check)
 	if slices.Contains(sets, "workflows") {
 		workflows.Add(s.tools)

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -161,6 +162,14 @@ func TestAReviewIsATask(t *testing.T) {
 	if got := c.get(made["taskId"], "working"); got["resultType"] != "complete" || got["result"] != nil {
 		t.Errorf("working: %v", got)
 	}
+	// The review goes on without its outputs, so the task does, at both servers.
+	must(t, os.Remove(filepath.Join(root, "text.txt")))
+	for range 2 {
+		if got := c.get(made["taskId"], "working"); !strings.Contains(fmt.Sprint(got["statusMessage"]), "Review running") {
+			t.Errorf("without its outputs: %v", got)
+		}
+	}
+	write(t, root, map[string]string{"text.txt": "text"})
 	for what, test := range map[string][2]string{
 		"undeclared": {"-32021", `{}`}, "of another caller, or none": {"there is no task", takesTasks},
 	} {
@@ -197,6 +206,7 @@ func TestATaskIsCancelled(t *testing.T) {
 	_, c := taking(t, root, takesTasks)
 	id := c.start()
 	made := c.call("finished_step", finishText(id))
+	waitFor(t, "the review begins", func() bool { _, err := os.Stat(filepath.Join(root, "begun.txt")); return err == nil })
 	for range 2 {
 		if _, fault := c.of("tasks/cancel", made["taskId"], ""); fault != "" {
 			t.Fatal(fault)
@@ -206,7 +216,11 @@ func TestATaskIsCancelled(t *testing.T) {
 	step := c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, id))["structuredContent"]
 	testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
 	write(t, root, map[string]string{"go.txt": ""})
-	if r := c.call("finished_step", finishText(id)); r["resultType"] == "complete" && fmt.Sprint(r["structuredContent"].(map[string]any)["status"]) != "next_step" {
+	r := c.call("finished_step", finishText(id))
+	if r["resultType"] == "task" {
+		r = c.get(r["taskId"], "completed")["result"].(map[string]any)
+	}
+	if r["structuredContent"].(map[string]any)["status"] != "next_step" {
 		t.Errorf("afterwards: %v", r)
 	}
 	if begun := string(testkit.Get(os.ReadFile(filepath.Join(root, "begun.txt"))).Must(t)); begun != "begun\nbegun\n" {
@@ -408,6 +422,44 @@ func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 		if r := row(); r.Status != store.CallCompleted || !strings.Contains(string(r.Result), "next_step") {
 			t.Errorf("%s: %+v", name, r)
 		}
+	}
+}
+
+// A server looks at the tasks that nobody asks for a minute after its start, and every ten minutes from then on.
+func TestTasksAreSweptAtIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := &sweeps{}
+		ctx, stop := context.WithCancel(t.Context())
+		go (&tasks.Set{Calls: calls}).Follow(ctx)
+		for n, pause := range []time.Duration{time.Minute - time.Second, 2 * time.Second, 10*time.Minute - 2*time.Second, 2 * time.Second} {
+			time.Sleep(pause)
+			synctest.Wait()
+			testkit.Equal(t, calls.n.Load(), int64((n+1)/2), "sweeps after pause %d", n)
+		}
+		stop()
+	})
+}
+
+// sweeps counts how often the tasks that are working are listed; there are none.
+type sweeps struct {
+	store.LongCalls
+	n atomic.Int64
+}
+
+func (l *sweeps) Working(context.Context, string, string, int) ([]store.LongCall, error) {
+	l.n.Add(1)
+	return nil, nil
+}
+
+// A task whose row is damaged ends with an error, so that it doesn't count in the quota of its caller for ever.
+func TestADamagedTaskEnds(t *testing.T) {
+	t.Parallel()
+	s, c := taking(t, slowProject(t), takesTasks)
+	id := "786512e2-9e0d-44bd-8f29-789f320fe840"
+	testkit.Get(s.tasks.Calls.Add(t.Context(), &store.LongCall{ID: id, Key: "step", Identity: session.LocalIdentity, Tool: "finished_step", Work: json.RawMessage(`{"step":{"args":1},"execution":"e"}`), Status: store.CallWorking, CreatedAt: time.Now()})).Must(t)
+	result := c.get(id, "completed")["result"].(map[string]any)
+	if result["isError"] != true || !strings.Contains(fmt.Sprint(result), "store_damaged") {
+		t.Errorf("%v", result)
 	}
 }
 

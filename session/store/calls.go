@@ -42,7 +42,6 @@ type LongCalls interface {
 	// Working returns the calls that are working, of an identity or, if that's "", of all: at most limit, in the order of
 	// their ids, from after an id on.
 	Working(ctx context.Context, identity, after string, limit int) ([]LongCall, error)
-	// Count returns how many calls of an identity are working that are younger than LongCallKeptFor: its client may have
-	// forgotten older ones.
+	// Count returns how many calls of an identity are working.
 	Count(ctx context.Context, identity string) (int, error)
 }

@@ -41,6 +41,11 @@ func (e *Engine) Session(ctx context.Context, identity, sessionID string) (*mach
 	return r.State, nil
 }
 
+// Newest returns the sessions of an identity that moved last, at most limit, with their ids, jobs and states alone.
+func (e *Engine) Newest(ctx context.Context, identity string, limit int) ([]store.Session, error) {
+	return e.records.List(ctx, store.SessionQuery{Identity: identity, Limit: limit, Brief: true})
+}
+
 // Children returns the active sessions of this identity that were started from these.
 func (e *Engine) Children(ctx context.Context, identity string, parents map[string]bool) (all []*machine.State, err error) {
 	rows, err := e.records.List(ctx, store.SessionQuery{Identity: identity, Active: true, Parents: slices.Sorted(maps.Keys(parents))})

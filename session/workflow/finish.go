@@ -93,11 +93,13 @@ type candidate struct {
 // move on in one durable transition (seed 000, 001.4). errLater means that a review answers the
 // call.
 func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, error) {
-	c, done, err := a.prepare(ctx, m)
-	if err != nil || done != nil {
-		return done, err
+	// A call that is made again waits for what goes on, even if its outputs are unfit by now.
+	c, done, unfit := a.prepare(ctx, m)
+	if done != nil || c == nil || unfit != nil && m.args.Of == nil {
+		return done, unfit
 	}
 	st := c.plan.Step
+	var err error
 	if m.schemas, err = a.schemas(c.def, st); err != nil {
 		return nil, err
 	}
@@ -121,8 +123,13 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 				return f, err
 			}
 		}
+		if unfit != nil {
+			return nil, unfit
+		}
 		a.hash(m)
 		return nil, errLater
+	case unfit != nil:
+		return nil, unfit
 	case len(st.Reviews) > 0:
 		c.evidence = a.evidence(c, machine.Unreviewed, "")
 	}
@@ -130,7 +137,7 @@ func (a *sessionActor) finish(ctx context.Context, m *finishCall) (*finished, er
 }
 
 // prepare determines the step of a finished_step. done is the reply if the call repeats an earlier
-// one.
+// one. If the error is about the outputs, there is a candidate, too.
 func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate, done *finished, err error) {
 	if r, err := a.repetition(m.caller); err != nil {
 		return nil, nil, err
@@ -177,7 +184,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 		return c, nil, err
 	}
 	if c.outputs, c.expanded, err = checkOutputs(a.state.RootOf(a.engine.Root, c.plan.Step.ID), c.plan.Step, m.args.Outputs); err != nil {
-		return nil, nil, a.elsewhereThen(a.repeated(err, same))
+		return c, nil, a.elsewhereThen(a.repeated(err, same))
 	}
 	if err = a.state.CheckRoom(c.outputs); err != nil {
 		return nil, nil, err

@@ -486,7 +486,7 @@ func (a *sessionActor) goingOn(ctx context.Context, c *candidate) (*finished, er
 		return nil, errLater
 	case running == nil && last.Open() && last.Digest == m.joined:
 		return a.elsewhere(ctx, m, stepID)
-	case p.Question.Open() && p.Question.Digest == m.joined:
+	case p.Question.Open() && p.Question.Digest == m.joined && len(c.plan.Step.ReviewsBy(true)) > 0:
 		c.digest = m.joined
 		return a.approve(ctx, a.state, c)
 	}

@@ -242,7 +242,7 @@ const (
 // others are the scenarios that do not apply, each with the reason.
 var others = map[string]string{
 	"logging-set-level":                             "there is no logging, and none is declared",
-	"completion-complete":                           "there are no completions, and none are declared: a goal is a person's own words",
+	"completion-complete":                           testPrompt,
 	"tools-call-simple-text":                        testTool,
 	"tools-call-image":                              testTool,
 	"tools-call-audio":                              testTool,

@@ -199,12 +199,16 @@ func (s *Set) cannotSee(w *work, call *store.LongCall) bool {
 
 const placeGone = 7 * 24 * time.Hour
 
-// sweepEvery is how often a server looks at the tasks that nobody may ask for any more.
-const sweepEvery = 10 * time.Minute
+// sweepEvery is how often a server looks at the tasks that nobody may ask for any more, and sweepFirst how long after its
+// start it first does: the servers of a client over stdio may all be short-lived.
+const (
+	sweepEvery = 10 * time.Minute
+	sweepFirst = time.Minute
+)
 
 // Follow sweeps at intervals until ctx ends.
 func (s *Set) Follow(ctx context.Context) {
-	for wait.For(ctx, sweepEvery) == nil {
+	for pause := sweepFirst; wait.For(ctx, pause) == nil; pause = sweepEvery {
 		s.Sweep(ctx, "", time.Now().Add(-sweepEvery))
 	}
 }
@@ -257,8 +261,8 @@ func (s *Set) find(ctx context.Context, c *tool.Caller, id string) (*store.LongC
 		return nil, nil, internal(err)
 	}
 	w := new(work)
-	if err := json.Unmarshal(call.Work, w); err != nil {
-		return nil, nil, internal(fmt.Errorf("task %s is damaged: %w", id, err))
+	if json.Unmarshal(call.Work, w) != nil {
+		w = new(work) // about nothing, so that a look ends it
 	}
 	return call, w, nil
 }

@@ -19,7 +19,7 @@ import (
 	"deepwork/transport/tool"
 )
 
-// A work is what goes on after a call: exactly one of its fields is set.
+// A work is what goes on after a call: exactly one of its fields is set, or none if its row is damaged.
 type work struct {
 	Step      *step  `json:"step,omitempty"`
 	Execution string `json:"execution,omitempty"` // the id of a remote run
@@ -92,6 +92,8 @@ var elsewhere = session.NotNow(codes.ToolsetMissing, "This server was started wi
 // look returns the reply that the call would have now, and waits for nothing.
 func (w *work) look(ctx context.Context, s *Set, c *tool.Caller, call *store.LongCall) (any, error) {
 	switch {
+	case *w == (work{}):
+		return nil, session.Wrong(codes.StoreDamaged, "What task %s is about can't be read in the store. Call %s again, or find what it did with get_step, get_run or workflow_status.", call.ID, call.Tool)
 	case w.Step != nil:
 		args := w.Step.Args
 		args.Of = &w.Step.Going

@@ -52,6 +52,6 @@ func (s calls) Working(ctx context.Context, identity, after string, limit int) (
 
 func (s calls) Count(ctx context.Context, identity string) (int, error) {
 	return look(ctx, s, "counting tasks", func(t Tx) int {
-		return t.count(`SELECT count(*) FROM long_calls c WHERE identity = ? AND ended_at IS NULL AND created_at > ?`, identity, s.forgotten())
+		return t.count(`SELECT count(*) FROM long_calls c WHERE identity = ? AND ended_at IS NULL`, identity)
 	})
 }

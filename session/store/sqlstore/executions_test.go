@@ -304,6 +304,7 @@ func TestLongCalls(t *testing.T) {
 	c.forward(time.Second)
 	testkit.FailsWith(t, testkit.Get(one.LongCall(t.Context(), "ann", id)).Err(), task.ErrNotFound)
 	testkit.Get(one.LongCall(t.Context(), "ann", again.ID)).Must(t)
+	testkit.Equal(t, testkit.Get(one.Count(t.Context(), "ann")).Must(t), 1, "calls of ann that are working, however old")
 }
 
 // Executions whose source asks a person something are found until they are over.
