@@ -81,6 +81,19 @@ func (e *Engine) exportAgain(ctx context.Context, b store.Board, attemptID strin
 	e.export(ctx, b, attemptID, func(_ string, end, newest time.Time) bool { return end.After(newest.Add(-time.Minute)) })
 }
 
+// exportEnded does the same for the attempts that ended in the last minute, which nobody leads any more.
+func (e *Engine) exportEnded(ctx context.Context, b store.Board) {
+	if !telemetry.On() {
+		return
+	}
+	all, _ := b.AllAttempts(ctx) // what cannot be read is lost
+	for _, a := range all {
+		if !a.State.Open() && time.Since(a.UpdatedAt) < time.Minute {
+			e.exportAgain(ctx, b, a.ID)
+		}
+	}
+}
+
 // An endedSpan is that of an execution.
 type endedSpan struct {
 	id string // of the execution
