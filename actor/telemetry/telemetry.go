@@ -48,11 +48,9 @@ func (o Options) names(signal string) bool {
 // resource describes this process to a receiver. The environment comes last, so that it wins; what it has that cannot be
 // read is ignored.
 func (o Options) resource(more ...attribute.KeyValue) *resource.Resource {
-	of := resource.NewSchemaless(append(more, attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))...)
-	if all, err := resource.Merge(of, resource.Environment()); err == nil {
-		return all
-	}
-	return of
+	own := resource.NewSchemaless(append(more, attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))...)
+	all, _ := resource.Merge(own, resource.Environment()) // fails for two schemas only, and ours has none
+	return all
 }
 
 // A service is what Start has made.
