@@ -242,13 +242,13 @@ func (g *Gate) log(r *review, v Verdict) {
 		"reviewer", v.Reviewer, "took_ms", v.EndedAt.Sub(v.StartedAt).Milliseconds()}
 	switch e, failed := errors.AsType[*Error](v.Err); {
 	case r.task.Do != nil:
-		g.options.Logger.Info("checks ended", append(attrs, "error", v.Err)...)
+		g.options.Logger.InfoContext(r.batch.ctx, "checks ended", append(attrs, "error", v.Err)...)
 	case failed && e.Code == Cancelled:
-		g.options.Logger.Info("review cancelled", append(attrs, "reason", e.What)...)
+		g.options.Logger.InfoContext(r.batch.ctx, "review cancelled", append(attrs, "reason", e.What)...)
 	case failed:
-		g.options.Logger.Warn("review without a verdict", append(attrs, "code", e.Code, "error", e.What, "tail", e.Tail)...)
+		g.options.Logger.WarnContext(r.batch.ctx, "review without a verdict", append(attrs, "code", e.Code, "error", e.What, "tail", e.Tail)...)
 	default:
-		g.options.Logger.Info("review ended", append(attrs, "passed", v.Passed)...)
+		g.options.Logger.InfoContext(r.batch.ctx, "review ended", append(attrs, "passed", v.Passed)...)
 	}
 }
 
@@ -258,7 +258,7 @@ func (g *Gate) drop(b *batch) {
 	removed := g.queue.remove(b)
 	g.mu.Unlock()
 	if len(removed) > 0 {
-		g.options.Logger.Info("reviews cancelled before they began", "session", b.session, "step", b.sub.Step.ID, "reviews", len(removed))
+		g.options.Logger.InfoContext(b.ctx, "reviews cancelled before they began", "session", b.session, "step", b.sub.Step.ID, "reviews", len(removed))
 	}
 	for _, r := range removed {
 		now := time.Now().UTC()

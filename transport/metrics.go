@@ -18,8 +18,8 @@ import (
 )
 
 // metricsFor opens the metrics of a config.
-func metricsFor(c *config.Config, version string, logger *slog.Logger) *telemetry.Metrics {
-	return telemetry.OpenMetrics(telemetry.MetricsOptions{Service: ServerName, Version: version, OTLP: c.Telemetry.OTLP, Logger: logger})
+func metricsFor(to config.Telemetry, version string, logger *slog.Logger) *telemetry.Metrics {
+	return telemetry.OpenMetrics(telemetry.Options{Endpoint: to.OTLP, Service: ServerName, Version: version, Logger: logger})
 }
 
 // MeasureBoard has the metrics of a board that was opened without a server sent. stop sends the last ones, and takes a
@@ -29,7 +29,7 @@ func MeasureBoard(ctx context.Context, engine *attempt.Engine, version string) (
 	if err != nil {
 		c = config.Default()
 	}
-	m := metricsFor(c, version, engine.Log)
+	m := metricsFor(c.Telemetry, version, engine.Log)
 	attemptMetrics(m, engine.Stats)
 	return func() { _ = m.Close(context.WithoutCancel(ctx)) }
 }

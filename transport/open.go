@@ -178,7 +178,7 @@ func (p *opening) config() *config.Config {
 
 // openMetrics opens the metrics, which are sent until all else has been closed.
 func (p *opening) openMetrics() error {
-	p.metrics = metricsFor(p.config(), p.options.Version, p.logger)
+	p.metrics = metricsFor(p.settings.Telemetry(p.ctx), p.options.Version, p.logger)
 	p.opened.add("closing the metrics", p.metrics.Close)
 	return nil
 }

@@ -123,8 +123,9 @@ type pruner struct {
 	logger   *slog.Logger
 }
 
-// follow prunes at once and at intervals until ctx ends.
+// follow exports what a process may not have sent that ended sessions and was killed, and prunes at once and at intervals until ctx ends.
 func (p *pruner) follow(ctx context.Context) {
+	p.engine.ExportEnded(ctx)
 	for {
 		p.prune(ctx, time.Now())
 		if wait.For(ctx, pruneInterval) != nil {

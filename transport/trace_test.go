@@ -31,11 +31,11 @@ func calling(t *testing.T, cs *mcp.ClientSession, traceparent, name string, args
 }
 
 // A session is in the trace of the call that starts it. A later call of another trace stays in that, with a link; one
-// without a trace is in the session. What is not sampled is not sent.
+// without a trace is in the session. What is not sampled is not sent. The next server sends again what has just ended.
 func TestTracesOfCalls(t *testing.T) {
 	receiver := telemetrytest.New(t)
 	stop := telemetry.Start(telemetry.Options{Endpoint: receiver.URL, Service: "test"})
-	s, _ := project(t, nil)
+	s, root := project(t, nil)
 	cs := client(t, s)
 	start := map[string]any{"goal": "canary", "job_name": "trip", "workflow_name": "dream"}
 	const first, other, hidden = "4bf92f3577b34da6a3ce929d0e0e4731", "4bf92f3577b34da6a3ce929d0e0e4732", "4bf92f3577b34da6a3ce929d0e0e4733"
@@ -67,6 +67,16 @@ func TestTracesOfCalls(t *testing.T) {
 	if strings.Contains(string(receiver.Raw()), "canary") {
 		t.Error("the goal leaves")
 	}
+	next := telemetrytest.New(t)
+	stop = telemetry.Start(telemetry.Options{Endpoint: next.URL, Service: "test"})
+	defer stop()
+	serverOn(t, root, nil)
+	testkit.Eventually(t, func() string {
+		if again := next.Spans()[session.ID]; again.Name != session.Name || again.End != session.End {
+			return "the session is not sent again"
+		}
+		return ""
+	})
 }
 
 // A workflow at a source is in the trace of the call, and so is what the source does for it.

@@ -1,11 +1,9 @@
 package telemetry
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -14,14 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/otlptranslator"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/exemplar"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/resource"
 )
 
 // metricsClosing bounds the last export, when a process ends.
@@ -35,29 +32,19 @@ type Metrics struct {
 	registry *prometheus.Registry
 }
 
-// MetricsOptions are the options of OpenMetrics. Service and Version are what a receiver is told; the variable
-// OTEL_SERVICE_NAME overrides the first.
-type MetricsOptions struct {
-	Service, Version string
-	// OTLP is the URL of a receiver, without /v1/metrics; "" means that of the variables OTEL_EXPORTER_OTLP_*, if any.
-	OTLP   string
-	Logger *slog.Logger // of what a receiver refuses, at most one warning per minute
-}
-
 // LocalMetrics returns metrics that no receiver gets.
-func LocalMetrics() *Metrics { return openMetrics(MetricsOptions{}, nil) }
+func LocalMetrics() *Metrics { return openMetrics(Options{}, nil) }
 
 // OpenMetrics returns metrics, which a receiver gets if the options or the environment name one. Close must be called.
 // A receiver that cannot be used is a warning.
-func OpenMetrics(o MetricsOptions) *Metrics {
-	named := cmp.Or(o.OTLP, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"))
-	if named == "" || os.Getenv("OTEL_METRICS_EXPORTER") == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+func OpenMetrics(o Options) *Metrics {
+	if !o.names("METRICS") {
 		return openMetrics(o, nil)
 	}
 	// Sums are those since the start, so one that does not arrive need not be sent again.
 	options := []otlpmetrichttp.Option{otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{})}
-	if o.OTLP != "" {
-		options = append(options, otlpmetrichttp.WithEndpointURL(strings.TrimSuffix(o.OTLP, "/")+"/v1/metrics"))
+	if o.Endpoint != "" {
+		options = append(options, otlpmetrichttp.WithEndpointURL(strings.TrimSuffix(o.Endpoint, "/")+"/v1/metrics"))
 	}
 	to, err := otlpmetrichttp.New(context.Background(), options...)
 	if err != nil {
@@ -68,7 +55,7 @@ func OpenMetrics(o MetricsOptions) *Metrics {
 }
 
 // openMetrics returns metrics that an exporter gets; nil means none.
-func openMetrics(o MetricsOptions, to sdkmetric.Exporter) *Metrics {
+func openMetrics(o Options, to sdkmetric.Exporter) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	scraped, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo(),
 		exporter.WithTranslationStrategy(otlptranslator.UnderscoreEscapingWithoutSuffixes))
@@ -77,12 +64,10 @@ func openMetrics(o MetricsOptions, to sdkmetric.Exporter) *Metrics {
 	}
 	options := []sdkmetric.Option{sdkmetric.WithReader(scraped), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)}
 	if to != nil {
-		// The processes of a machine are told apart, or their sums would replace each other. The environment comes last, so
-		// that it wins; what it has that cannot be read is ignored.
-		of, _ := resource.New(context.Background(), resource.WithAttributes(attribute.String("service.name", o.Service),
-			attribute.String("service.version", o.Version), attribute.String("service.instance.id", uuid.NewString())), resource.WithFromEnv())
-		options = append(options, sdkmetric.WithResource(of),
-			sdkmetric.WithReader(sdkmetric.NewPeriodicReader(&quietExporter{Exporter: to, logger: o.Logger})))
+		otel.SetErrorHandler(&faults{logger: o.Logger})
+		// The processes of a machine are told apart, or their sums would replace each other.
+		options = append(options, sdkmetric.WithResource(o.resource(attribute.String("service.instance.id", uuid.NewString()))),
+			sdkmetric.WithReader(sdkmetric.NewPeriodicReader(to)))
 	}
 	m.provider = sdkmetric.NewMeterProvider(options...)
 	m.meter = m.provider.Meter("deepwork/actor/telemetry")
@@ -137,21 +122,4 @@ func (m *Metrics) Handler(logger *slog.Logger) http.Handler {
 		MaxRequestsInFlight: 4,
 		Timeout:             10 * time.Second,
 	})
-}
-
-// A quietExporter logs why nothing arrives, at most once per minute. A reader calls it from one goroutine at a time.
-type quietExporter struct {
-	sdkmetric.Exporter
-	logger *slog.Logger
-	logged time.Time
-}
-
-// Export implements sdkmetric.Exporter.
-func (e *quietExporter) Export(ctx context.Context, data *metricdata.ResourceMetrics) error {
-	err := e.Exporter.Export(ctx, data)
-	if err != nil && time.Since(e.logged) >= time.Minute {
-		e.logged = time.Now()
-		e.logger.Warn("metrics could not be sent; they are sent again with the next ones", "error", err)
-	}
-	return nil
 }

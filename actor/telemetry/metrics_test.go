@@ -61,7 +61,7 @@ func TestReceiversThatDoNotTakeMetrics(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log testkit.Log
 				to := &receiver{answer: answer}
-				m := openMetrics(MetricsOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, to)
+				m := openMetrics(Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, to)
 				work := m.Adder("work", "")
 				began := time.Now()
 				for i := range 3_000 {
@@ -111,7 +111,7 @@ func TestMetricsOverOTLP(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	sent := func(o MetricsOptions) string {
+	sent := func(o Options) string {
 		got = nil
 		o.Service, o.Version, o.Logger = "test", "1", slog.Default()
 		m := OpenMetrics(o)
@@ -125,15 +125,15 @@ func TestMetricsOverOTLP(t *testing.T) {
 		testkit.Works(t, m.Close(t.Context()))
 		return strings.Join(got, "\n")
 	}
-	testkit.Equal(t, sent(MetricsOptions{}), "", "it is off")
-	testkit.Equal(t, sent(MetricsOptions{OTLP: server.URL + "/otlp/"}), "/otlp/v1/metrics  service.name=test service.version=1 queue cost took")
+	testkit.Equal(t, sent(Options{}), "", "it is off")
+	testkit.Equal(t, sent(Options{Endpoint: server.URL + "/otlp/"}), "/otlp/v1/metrics  service.name=test service.version=1 queue cost took")
 	for name, value := range map[string]string{"ENDPOINT": server.URL, "HEADERS": "Authorization=Basic abc"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_"+name, value)
 	}
 	t.Setenv("OTEL_SERVICE_NAME", "mine")
-	testkit.Equal(t, sent(MetricsOptions{}), "/v1/metrics Basic abc service.name=mine service.version=1 queue cost took")
+	testkit.Equal(t, sent(Options{}), "/v1/metrics Basic abc service.name=mine service.version=1 queue cost took")
 	t.Setenv("OTEL_METRICS_EXPORTER", "none")
-	testkit.Equal(t, sent(MetricsOptions{OTLP: server.URL}), "", "it is off")
+	testkit.Equal(t, sent(Options{Endpoint: server.URL}), "", "it is off")
 }
 
 // A record has the trace of its context, also beside attributes that its logger adds.

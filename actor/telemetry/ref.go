@@ -177,6 +177,8 @@ func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
 		return
 	}
 	s := Span{Name: name, Ref: c.span(), Parent: c.outer(), Server: true, Start: c.began, End: time.Now(), Error: fault, Attributes: attributes}
+	c.mu.Lock() // what the call was asked for may still go on
+	defer c.mu.Unlock()
 	if c.about.IsValid() && c.about.TraceID() != s.Ref.TraceID() {
 		s.Link = c.about
 	}

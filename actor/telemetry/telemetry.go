@@ -30,13 +30,27 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Options are the parameters of Start.
+// Options are the parameters of Start and OpenMetrics.
 type Options struct {
-	Endpoint string // the URL of a receiver, without /v1/traces; "" means that of the environment
+	Endpoint string // the URL of a receiver, without /v1/traces and /v1/metrics; "" means that of the environment
 	Content  bool   // see Content
 	Service  string // its name, if the environment does not name it
 	Version  string
 	Logger   *slog.Logger // gets at most one warning per minute while the receiver does not take what is sent
+}
+
+// names reports whether a receiver is named for a signal, TRACES or METRICS, and nothing turns that off.
+func (o Options) names(signal string) bool {
+	named := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv(secret+signal+"_ENDPOINT"))
+	return named != "" && os.Getenv("OTEL_"+signal+"_EXPORTER") != "none" && !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true")
+}
+
+// resource describes this process to a receiver. The environment comes last, so that it wins; what it has that cannot be
+// read is ignored.
+func (o Options) resource(more ...attribute.KeyValue) *resource.Resource {
+	own := resource.NewSchemaless(append(more, attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))...)
+	all, _ := resource.Merge(own, resource.Environment()) // fails for two schemas only, and ours has none
+	return all
 }
 
 // A service is what Start has made.
@@ -64,8 +78,7 @@ const (
 // Start has this process export its spans, if the options or the environment name a receiver. The returned function
 // sends what waits, for a second at most. It is nil if nothing has changed: none is named, or spans are exported already.
 func Start(o Options) (stop func()) {
-	named := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
-	if named == "" || On() || os.Getenv("OTEL_TRACES_EXPORTER") == "none" || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+	if On() || !o.names("TRACES") {
 		return nil
 	}
 	otel.SetErrorHandler(&faults{logger: o.Logger})
@@ -78,12 +91,8 @@ func Start(o Options) (stop func()) {
 		otel.Handle(err)
 		return nil
 	}
-	of := resource.NewSchemaless(attribute.String("service.name", o.Service), attribute.String("service.version", o.Version))
-	if from, err := resource.Merge(of, resource.Environment()); err == nil {
-		of = from
-	}
 	s := &service{content: o.Content, endpoint: o.Endpoint, parent: Parse(os.Getenv("TRACEPARENT"))}
-	s.provider = sdk.NewTracerProvider(sdk.WithResource(of), sdk.WithIDGenerator(wanted{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
+	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(wanted{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
 		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(queued)))
 	s.tracer = s.provider.Tracer(o.Service, trace.WithInstrumentationVersion(o.Version))
 	current.Store(s)
@@ -104,7 +113,7 @@ func Content() bool {
 	return s != nil && s.content
 }
 
-// faults logs errors of the exporter, at most one per minute.
+// faults logs errors of the exporters of this process, at most one per minute.
 type faults struct {
 	logger *slog.Logger
 	next   atomic.Int64 // when the next one may be logged, in nanoseconds since 1970
@@ -114,7 +123,7 @@ type faults struct {
 func (f *faults) Handle(err error) {
 	now, next := time.Now(), f.next.Load()
 	if now.UnixNano() >= next && f.next.CompareAndSwap(next, now.Add(time.Minute).UnixNano()) && f.logger != nil {
-		f.logger.Warn("traces cannot be sent; work goes on without them", "error", err)
+		f.logger.Warn("traces or metrics cannot be sent; work goes on without them", "error", err)
 	}
 }
 

@@ -114,6 +114,15 @@ func (s *Source) Own(ctx context.Context) (*User, error) {
 	return s.user.current(ctx, cmp.Or(s.Logger, slog.Default()))
 }
 
+// Telemetry returns that of the user's own config as it is now, the default if that has an error.
+func (s *Source) Telemetry(ctx context.Context) Telemetry {
+	own, err := s.Own(ctx)
+	if err != nil {
+		own = &User{}
+	}
+	return own.Over(Default()).Telemetry
+}
+
 // User returns the user's own config as Current last read it. It does not touch the disk.
 func (s *Source) User() *User {
 	if c := s.composed.Load(); c != nil {

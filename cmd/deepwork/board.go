@@ -143,11 +143,7 @@ func (a *app) logger() *slog.Logger {
 func (a *app) traced(ctx context.Context, root string, logger *slog.Logger) {
 	settings := config.Open(root)
 	settings.Logger = slog.New(slog.DiscardHandler) // what needs the config says what is wrong with it
-	own, err := settings.Own(ctx)
-	if err != nil {
-		own = &config.User{}
-	}
-	to := own.Over(config.Default()).Telemetry
+	to := settings.Telemetry(ctx)
 	if stop := telemetry.Start(telemetry.Options{Endpoint: to.OTLP, Content: to.Content, Service: "deepwork", Version: readBuild().Version, Logger: logger}); stop != nil {
 		a.stopTracing = stop
 	}

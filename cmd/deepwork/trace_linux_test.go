@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/telemetry/telemetrytest"
 	"deepwork/actor/testkit"
+	"deepwork/session/board"
 	"deepwork/session/spans"
 )
 
@@ -97,9 +98,21 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 			t.Errorf("%d spans are called %s, want %d; all are %v", names[name], name, want, names)
 		}
 	}
-	if cost := p.status().Cost; cost == nil || cost.USD == nil || math.Round(*cost.USD*100) != math.Round(sum*100) || sum == 0 {
+	status := p.status()
+	if cost := status.Cost; cost == nil || cost.USD == nil || math.Round(*cost.USD*100) != math.Round(sum*100) || sum == 0 {
 		t.Errorf("the spans cost %v, and the run %+v", sum, cost)
 	}
+	testkit.Equal(t, board.OrEmpty(status.TraceID), trace, "the trace of the status")
+	receiver.Forget()
+	startClient(t, p.root, "--toolsets", "board")
+	testkit.Eventually(t, func() string { // since its leader may have been killed before it had sent it
+		for id, s := range receiver.Spans() {
+			if s.Name == spans.Run && s.End == all[id].End {
+				return ""
+			}
+		}
+		return "the next server does not send the run again"
+	})
 	p.leavesNothing(receiver)
 	for _, who := range []string{"reviewer", "check"} {
 		env, err := os.ReadFile(filepath.Join(p.dir, who))

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deepwork/actor/telemetry"
 	"deepwork/actor/wait"
 	"deepwork/catalog/task"
 	"deepwork/session"
@@ -296,11 +297,11 @@ func (r *execution) recordEnd(ctx context.Context, b store.Board, end *outcome) 
 	}
 	_, ended, err := b.EndExecution(ctx, r.row.ID, ending)
 	if err == nil && ended {
-		r.engine.exportEnd(ctx, b, &r.row)
+		ctx = telemetry.Under(ctx, r.engine.exportEnd(ctx, b, &r.row))
 	}
 	if err == nil && ended && r.row.StepID == "" {
 		r.engine.count(func(s *Stats) { s.Ended[ending.State]++ })
-		r.engine.Log.Info("attempt ended", "attempt", r.row.AttemptID, "execution", r.row.ID, "state", ending.State)
+		r.engine.Log.InfoContext(ctx, "attempt ended", "attempt", r.row.AttemptID, "execution", r.row.ID, "state", ending.State)
 	}
 	if ran := end.ExitCode != nil || end.State == task.Interrupted; err == nil && ended && ran && !r.row.Lead {
 		r.engine.countUse(ending.Usage, end.limit != "" && r.row.StepID != "")

@@ -70,6 +70,7 @@ func (e *Engine) recover(ctx context.Context, b store.Board, cfg *config.Config)
 	if worktrees != nil && ctx.Err() == nil {
 		e.Log.Error("cannot look for what crashes left of worktrees", "error", worktrees)
 	}
+	e.exportEnded(ctx, b)
 	return true
 }
 

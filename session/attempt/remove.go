@@ -98,7 +98,7 @@ func (e *Engine) delete(ctx context.Context, b board.View, id string, attempts [
 		e.Log.Warn("the workflow sessions of a deleted task were not all aborted: deepwork sessions abort does that", "task", id, "error", err)
 	}
 	e.removeLogs(logs...)
-	e.Log.Info("task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.Who.Identity)
+	e.Log.InfoContext(ctx, "task deleted", "task", id, "attempts", len(attempts), "rescued", len(reply.Rescued), "caller", b.Who.Identity)
 	return reply, nil
 }
 

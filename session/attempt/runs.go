@@ -132,7 +132,7 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, board.Fault("creating the run", err)
 	}
-	e.Log.Info("run made", "run", at.ID, "workflow", run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.Who.Identity)
+	e.Log.InfoContext(telemetry.Under(ctx, RefOf(at)), "run made", "run", at.ID, "workflow", run.JobName+"/"+run.WorkflowName, "executor", at.Executor, "caller", b.Who.Identity)
 	e.wakeUp()
 	r, err := e.RunReply(ctx, b, at.ID)
 	return r, board.Midway(err)

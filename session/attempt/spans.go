@@ -31,31 +31,32 @@ func AgentRef(a *task.Attempt, executionID string) telemetry.Ref {
 }
 
 // export exports the spans of the executions of an attempt that have ended, if which selects them. That the board cannot
-// be read loses them.
-func (e *Engine) export(ctx context.Context, b store.Board, attemptID string, which func(executionID string, end, newest time.Time) bool) {
+// be read loses them. It returns what RefOf does.
+func (e *Engine) export(ctx context.Context, b store.Board, attemptID string, which func(executionID string, end, newest time.Time) bool) (of telemetry.Ref) {
 	if !telemetry.On() {
-		return
+		return of
 	}
 	a, err := b.Attempt(ctx, attemptID)
 	if err != nil || a.Trace == "" {
-		return
+		return of
 	}
 	all, newest, err := endedSpans(ctx, b, a)
-	for _, of := range all {
-		if which(of.id, of.End, newest) {
-			telemetry.Export(of.Span)
+	for _, span := range all {
+		if which(span.id, span.End, newest) {
+			telemetry.Export(span.Span)
 		}
 	}
 	if err != nil {
 		e.Log.Debug("the spans of an attempt cannot be exported", "attempt", attemptID, "error", err)
 	}
+	return RefOf(a)
 }
 
 // exportEnd exports the span of an execution that has just ended, and those of earlier ones whose cost it has changed: of
-// agents that had ended before they reported the totals of their conversation.
-func (e *Engine) exportEnd(ctx context.Context, b store.Board, x *task.Execution) {
+// agents that had ended before they reported the totals of their conversation. It returns what export does.
+func (e *Engine) exportEnd(ctx context.Context, b store.Board, x *task.Execution) (of telemetry.Ref) {
 	if !telemetry.On() {
-		return
+		return of
 	}
 	ended := map[string]bool{x.ID: true}
 	if used, err := b.Used(ctx, x.AttemptID); err == nil && !x.Lead {
@@ -71,13 +72,26 @@ func (e *Engine) exportEnd(ctx context.Context, b store.Board, x *task.Execution
 			}
 		}
 	}
-	e.export(ctx, b, x.AttemptID, func(id string, _, _ time.Time) bool { return ended[id] })
+	return e.export(ctx, b, x.AttemptID, func(id string, _, _ time.Time) bool { return ended[id] })
 }
 
 // exportAgain exports the spans again that ended in the last minute before an earlier leader was killed, as far as the
 // board knows when that was.
 func (e *Engine) exportAgain(ctx context.Context, b store.Board, attemptID string) {
 	e.export(ctx, b, attemptID, func(_ string, end, newest time.Time) bool { return end.After(newest.Add(-time.Minute)) })
+}
+
+// exportEnded does the same for the attempts that ended in the last minute, which nobody leads any more.
+func (e *Engine) exportEnded(ctx context.Context, b store.Board) {
+	if !telemetry.On() {
+		return
+	}
+	all, _ := b.AllAttempts(ctx) // what cannot be read is lost
+	for _, a := range all {
+		if !a.State.Open() && time.Since(a.UpdatedAt) < time.Minute {
+			e.exportAgain(ctx, b, a.ID)
+		}
+	}
 }
 
 // An endedSpan is that of an execution.

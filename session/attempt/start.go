@@ -86,7 +86,7 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 	if err != nil {
 		return nil, board.TaskFault("making the attempt", err, taskID)
 	}
-	e.Log.Info("attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor, "caller", b.Who.Identity)
+	e.Log.InfoContext(telemetry.Under(ctx, RefOf(kept)), "attempt made", "attempt", kept.ID, "task", taskID, "executor", kept.Executor, "caller", b.Who.Identity)
 	e.wakeUp()
 	r, err := e.attemptReply(ctx, b, kept.ID)
 	return r, board.Midway(err)

@@ -33,7 +33,8 @@ type RunReply struct {
 	Cost      *Cost           `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
-	Trace Trace `json:"-"` // in which it is
+	TraceID *string `json:"trace_id" jsonschema:"its trace in OpenTelemetry, or null"`
+	Trace   Trace   `json:"-"` // in which it is
 
 	Kept  Run  `json:"-"` // on the board
 	Began bool `json:"-"` // whether it can be resumed
@@ -111,7 +112,7 @@ func (b *Board) Runs(ctx context.Context, who session.Caller) ([]*RunReply, erro
 		if err != nil {
 			return nil, err
 		}
-		r := b.newRunReply(&at, run)
+		r := b.newRunReply(ctx, &at, run)
 		if at.State.Open() {
 			if r, err = b.GetRun(ctx, who, RunArgs{at.ID}); err != nil {
 				return nil, err
@@ -137,10 +138,11 @@ func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*Run
 }
 
 // newRunReply returns what a run says about itself, without its agents and their cost.
-func (b *Board) newRunReply(at *task.Attempt, run *Run) *RunReply {
+func (b *Board) newRunReply(ctx context.Context, at *task.Attempt, run *Run) *RunReply {
 	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: b.StateOf(&at.Situation), Open: at.State.Open(), Began: at.LatestSessionID != nil, Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal, Inputs: run.Inputs,
 		SessionID: OrNull(run.SessionID), Branch: OrNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: Stamp(at.CreatedAt), Kept: *run}
-	r.Waits = waitsOf(run, r.Open)
+	r.Trace = b.TraceOf(ctx, at.Trace)
+	r.TraceID, r.Waits = OrNull(r.Trace.ID), waitsOf(run, r.Open)
 	switch end := run.End; {
 	case end != nil && !r.Open:
 		r.Step, r.Reason = OrNull(end.Step), OrNull(end.Reason)
@@ -178,8 +180,7 @@ func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, err
 	if err != nil {
 		return nil, err
 	}
-	r := b.newRunReply(at, run)
-	r.Trace = b.TraceOf(ctx, at.Trace)
+	r := b.newRunReply(ctx, at, run)
 	steps, err := v.Steps(ctx, id) // before the costs: an agent that has ended has one
 	if err != nil {
 		return nil, Fault("reading the agents of the run", err)

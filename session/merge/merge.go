@@ -375,7 +375,7 @@ func eachRepo(ctx context.Context, e *attempt.Engine, who session.Caller, t boar
 			return nil, err
 		}
 		reply.Repos = append(reply.Repos, m)
-		e.Log.Info("attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch, "caller", b.Who.Identity)
+		e.Log.InfoContext(ctx, "attempt "+m.Status, "attempt", id, "repository", r.RepoName, "target", r.TargetBranch, "caller", b.Who.Identity)
 	}
 	return reply, nil
 }

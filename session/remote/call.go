@@ -188,7 +188,7 @@ func (e *Engine) begin(ctx context.Context, identity string, w *source.Workflow,
 			n.show(&source.Progress{Message: waitsForSlot})
 		}
 		if e.drive(n, func(ctx context.Context) (outcome, bool) { return e.execute(ctx, n, w, arguments, t, limit) }) {
-			e.log.Info(begun, "execution_id", n.id, "workflow", w.Name, "source", w.Source)
+			e.log.InfoContext(ctx, begun, "execution_id", n.id, "workflow", w.Name, "source", w.Source)
 			return n, nil
 		}
 		err = errClosing // another server finds the record, which has no answer

@@ -92,7 +92,7 @@ func (e *Engine) execute(ctx context.Context, n *entry, w *source.Workflow, inpu
 		if err := n.save(ctx, &next); err != nil { // nothing was sent
 			return outcome{state: Failed, code: codes.RunNotSaved, words: fmt.Sprintf("it was not started, because its record could not be saved: %v", err)}, true
 		}
-		n.log().Info("remote run started")
+		n.log().InfoContext(ctx, "remote run started")
 		n.show(nil)
 	}
 	a, err := e.sources.Execute(ctx, w, input, n.advance)

@@ -156,11 +156,11 @@ func (n *entry) end(ctx context.Context, o outcome) {
 	n.export()
 	switch took := session.TookMS(now().Sub(run.StartedAt)); {
 	case run.Error != nil:
-		n.log().Warn("remote run ended", "state", run.State, took, "error", *run.Error)
+		n.log().WarnContext(ctx, "remote run ended", "state", run.State, took, "error", *run.Error)
 	case o.blind:
-		n.log().Warn("remote run goes on and cannot be asked about: its source has no status tool, or gave no id")
+		n.log().WarnContext(ctx, "remote run goes on and cannot be asked about: its source has no status tool, or gave no id")
 	default:
-		n.log().Info("remote run ended", "state", run.State, took)
+		n.log().InfoContext(ctx, "remote run ended", "state", run.State, took)
 	}
 	if stored { // before the end is visible: what is in memory and has ended is not stored
 		n.engine.remove(n)

@@ -10,6 +10,7 @@ import (
 
 	"deepwork/actor/telemetry"
 	"deepwork/session/spans"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -94,6 +95,23 @@ func (e *Engine) again(ctx context.Context, s *machine.State) {
 			if r, err := e.records.Read(ctx, p.Child, nil); err == nil { // else its spans are lost
 				e.again(ctx, r.State)
 			}
+		}
+	}
+}
+
+// ExportEnded exports the spans again of sessions that ended in the last minute, which nobody goes on with: the process
+// that ended one may have been killed before it had sent them. Those that cannot be read are lost.
+func (e *Engine) ExportEnded(ctx context.Context) {
+	if !telemetry.On() {
+		return
+	}
+	rows, _ := e.records.List(ctx, store.SessionQuery{Ended: true, Limit: 100})
+	for _, row := range rows {
+		if time.Since(row.UpdatedAt) > time.Minute {
+			return
+		}
+		if r, err := e.records.Read(ctx, row.ID, nil); err == nil {
+			e.again(ctx, r.State)
 		}
 	}
 }

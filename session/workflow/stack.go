@@ -282,7 +282,7 @@ func (c *Conn) resume(ctx context.Context, id string) (store.Session, error) {
 	}
 	n := len(c.stack.open)
 	c.mu.Unlock()
-	c.engine.Logger.Info("session resumed", "session", id, "sessions_on_stack", n)
+	c.engine.Logger.InfoContext(ctx, "session resumed", "session", id, "sessions_on_stack", n)
 	return row, nil
 }
 

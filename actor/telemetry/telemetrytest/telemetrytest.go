@@ -100,6 +100,13 @@ func (r *Receiver) Spans() map[string]Span {
 	return all
 }
 
+// Forget empties what Spans returns.
+func (r *Receiver) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.spans)
+}
+
 // Raw returns all bytes that were received.
 func (r *Receiver) Raw() []byte {
 	r.mu.Lock()
