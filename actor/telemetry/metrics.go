@@ -21,9 +21,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/exemplar"
 )
 
-// metricsClosing bounds the last export, when a process ends.
-const metricsClosing = time.Second
-
 // Metrics are the instruments of one server. Their names and labels are those of Prometheus, which reads them with
 // Handler; an OTLP receiver gets the same each minute, if there is one.
 type Metrics struct {
@@ -76,7 +73,7 @@ func openMetrics(o Options, to sdkmetric.Exporter) *Metrics {
 
 // Close sends what was not sent yet, and ends the export. It takes a second at most.
 func (m *Metrics) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, metricsClosing)
+	ctx, cancel := context.WithTimeout(ctx, flushing)
 	defer cancel()
 	_ = m.provider.Shutdown(ctx) // a receiver that does not answer has had its warning
 	return nil

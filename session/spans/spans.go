@@ -5,11 +5,7 @@
 // Feedback if the user allows it (telemetry.content).
 package spans
 
-import (
-	"strings"
-
-	"go.opentelemetry.io/otel/attribute"
-)
+import "go.opentelemetry.io/otel/attribute"
 
 // The names of spans, or what they begin with.
 const (
@@ -54,7 +50,7 @@ const (
 	Goal        = attribute.Key("deepwork.goal")        // only with telemetry.content
 )
 
-// A Kind describes the spans with a name.
+// A Kind describes the spans with a name, as a row of the table in the documentation.
 type Kind struct {
 	Name   string
 	What   string
@@ -77,18 +73,4 @@ var Kinds = []Kind{
 	{Call + " TOOL", "a call of a tool", "the caller, or what the call is about", []attribute.Key{Method, Operation, Tool, Outcome}},
 	{Merge, "the merge of a branch", Call + " or " + Run, nil},
 	{Transaction, "a transaction of the store that took longer than 100 ms", "what it is for", []attribute.Key{Doing}},
-}
-
-// Table returns the kinds as a table in Markdown.
-func Table() string {
-	var b strings.Builder
-	b.WriteString("| span | what | parent | attributes |\n|---|---|---|---|\n")
-	for _, k := range Kinds {
-		keys := make([]string, len(k.Keys))
-		for i, key := range k.Keys {
-			keys[i] = "`" + string(key) + "`"
-		}
-		b.WriteString("| `" + k.Name + "` | " + k.What + " | " + k.Parent + " | " + strings.Join(keys, " ") + " |\n")
-	}
-	return b.String()
 }
