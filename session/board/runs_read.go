@@ -33,7 +33,7 @@ type RunReply struct {
 	Cost      *Cost           `json:"cost" jsonschema:"what its agents cost, or null before one has ended"`
 	CreatedAt string          `json:"created_at" jsonschema:"when it was created, RFC 3339 in UTC"`
 
-	TraceID *string `json:"trace_id" jsonschema:"its trace in OpenTelemetry, or null"`
+	TraceID *string `json:"trace_id" jsonschema:"its trace in OpenTelemetry, 32 hex digits; null without one"`
 	Trace   Trace   `json:"-"` // in which it is
 
 	Kept  Run  `json:"-"` // on the board
