@@ -49,8 +49,10 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	h := overHTTP(t, s, web.Options{TokenFile: file})
 	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
 	first, second, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
-	id := into[machine.StartReply](t, first, "start_workflow", start).BeginStep.SessionID
+	stateless := dial(t, h, "", token[0])
+	id := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
 	named := `{"session_id":"` + id + `"}`
+	into[machine.StepReply](t, first, "get_step", named)
 
 	refusedWith(t, second, "get_step", `{}`, "StateError")
 	if got := refusedWith(t, bob, "get_step", `{}`, "StateError"); strings.Contains(got, id) {
@@ -68,7 +70,6 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	must(t, first.Close())
 	must(t, second.Close())
 
-	stateless := dial(t, h, "", token[0])
 	if got := into[machine.StepReply](t, stateless, "get_step", `{}`); got.BeginStep.SessionID != id {
 		t.Errorf("the only one: %+v", got)
 	}
