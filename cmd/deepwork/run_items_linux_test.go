@@ -91,14 +91,11 @@ func TestRunItemsLeaderKilled(t *testing.T) {
 		r = p.resume()
 	}
 	r.exits(0)
+	// An agent whose reply was lost with the leader calls again, so calls are not counted: an item that is finished twice
+	// would be merged twice.
 	merges, text := p.merged("same")
 	if len(merges) != 3 || strings.TrimSpace(text) != "2" {
 		t.Errorf("%q: %q", merges, text)
-	}
-	for i := range 3 {
-		if n := len(p.recorded("finished_step", fmt.Sprintf("port[%d]", i))); n != 1 {
-			t.Errorf("item %d was finished %d times", i, n)
-		}
 	}
 	p.clean()
 }
