@@ -18,6 +18,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -195,15 +196,15 @@ func Environment(of Ref) []string {
 // secret is what the names of variables begin with that may have a key of the receiver.
 const secret = "OTEL_EXPORTER_OTLP_"
 
-// Secrets returns the names of the variables of this process that may have a key of the receiver.
-func Secrets() (names []string) {
+// Secrets returns the names of the variables that may have a key of the receiver, as this process was started with them.
+var Secrets = sync.OnceValue(func() (names []string) {
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, secret) {
 			names = append(names, name)
 		}
 	}
-	return names
-}
+	return slices.Clip(names)
+})
 
 // WithReceiver returns changes of an environment, as process.With takes them, that keep the variables of the receiver.
 func WithReceiver(changes []string) []string {
