@@ -13,7 +13,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// A Ref is a span in a trace, and whether that is sampled. The zero Ref is none; one without a span is the trace alone.
+// A Ref names a span, its trace, and whether the trace is sampled. The zero Ref names nothing; a Ref without a span names
+// just the trace.
 type Ref = trace.SpanContext
 
 // Parse reads a traceparent. It returns the zero Ref if that is malformed.
@@ -91,7 +92,7 @@ func Parent(ctx context.Context) Ref {
 	return newTrace()
 }
 
-// Own returns the span that the environment of this process names, which has started it; zero if there is none.
+// Own returns the span that started this process, by its environment, or zero.
 func Own() Ref {
 	if s := current.Load(); s != nil {
 		return s.parent
@@ -185,7 +186,7 @@ func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
 	Export(s)
 }
 
-// Current returns the span that what happens in this process alone is in; zero if there is none.
+// Current returns the span that encloses the work of this process alone, or zero.
 func Current(ctx context.Context) Ref {
 	if !On() {
 		return Ref{}

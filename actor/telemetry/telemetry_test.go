@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A traceparent is read from the field of a request before the header of HTTP; one that is malformed is none.
+// A traceparent is read from the field of a request before the header of HTTP; a malformed one is ignored.
 func TestReceived(t *testing.T) {
 	const good, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00"
 	for name, is := range map[string]struct {

@@ -18,7 +18,7 @@
 //   - a run: Leader, Lead, Agent, one execution per step of a workflow; the limits of providers
 //   - reporter: what other machines can read; claims, and removals for other machines
 //   - starter, which starts tasks that are ready; notifier
-//   - Message, logPart: what agents wrote
+//   - Message, logPart: what agents wrote; the spans that an execution's end exports
 //   - inspection ("deepwork check")
 package attempt
 

@@ -14,8 +14,8 @@
 //   - finishCall, candidate, review, waiter, runner, Reviewing, pin: how a step is finished, who reviews it, and
 //     by which settings;
 //   - checked, bound: which programs must pass first (package check), and the content that this is about;
-//   - evidence, grant, question, decision: what a person does, and why a step is finished;
-//   - branch due, export, follower: what follows from a transition;
+//   - evidence, grant, question, hand-in, decision: what a person sees and does, and why a step is finished;
+//   - branch due, export, span, follower: what follows from a transition;
 //   - Form and Call of package job: entries that are more than steps; item and round, the steps of such an entry;
 //     with, the sessions that a transition begins or goes on with besides its own;
 //   - of package machine: State, part, definition, entry, plan, attempt, stored reply, withdrawal.

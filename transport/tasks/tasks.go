@@ -6,7 +6,8 @@
 // at a task is to make the call again in such a way that it waits for nothing. To change the package, know these:
 //   - store.LongCall: the row;
 //   - work: what a task is about, as the row has it, and how it is looked at and cancelled;
-//   - Set: the tasks of a server, as tool.Tasks and as the methods tasks/get, tasks/update and tasks/cancel.
+//   - Set: the tasks of a server, as tool.Tasks and as the methods tasks/get, tasks/update and tasks/cancel;
+//   - Sweep: looks at the tasks that nobody asks for, so that they end, too.
 package tasks
 
 import (

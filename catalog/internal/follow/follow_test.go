@@ -149,7 +149,7 @@ func TestAFileIsFollowed(t *testing.T) {
 			{"old", func() {}, 40 * time.Millisecond, "present one"},
 			{"a fault", func() { save("bad\n") }, 0, "moving one, due in 10ms"},
 			{"a fault that may be half of a save", func() {}, 10 * time.Millisecond, "moving one, due in 40ms"},
-			{"a fault that is none", func() {}, 40 * time.Millisecond, "present one: no good"},
+			{"a fault that stays", func() {}, 40 * time.Millisecond, "present one: no good"},
 			{"what was there", func() { save("one\n") }, 0, "moving one: no good, due in 10ms"},
 			{"settled again", func() {}, 50 * time.Millisecond, "present one"},
 			{"its beginning", func() { save("on") }, 0, "moving one, due in 10ms"},

@@ -172,21 +172,7 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 	position := latest(t, one.db.Changes())
 	j := journal{all: make(map[string][]string)}
 	var writers, followers sync.WaitGroup
-	for i, b := range []board{one, two} {
-		writers.Go(func() {
-			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
-			testkit.Must(t, w.work(t.Context(), p.ID, 10))
-		})
-	}
-	for i := range 2 {
-		child := server(t, path, "some rounds", fmt.Sprint("there", i), p.ID)
-		writers.Go(func() {
-			for line := child.Line(); line != ""; line = child.Line() {
-				j.add(line + "\n")
-			}
-			testkit.Must(t, child.Wait())
-		})
-	}
+	j.keep(t, &writers, path, p.ID, 10, one, two)
 	done, finished := context.WithCancel(t.Context())
 	read := make([][]store.Change, 4)
 	for i := range read {

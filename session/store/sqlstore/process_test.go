@@ -109,6 +109,26 @@ func (j *journal) add(line string) {
 	j.all[kind] = append(j.all[kind], id)
 }
 
+// keep has workers on boards of this process and two other processes work on a project, until servers is done.
+func (j *journal) keep(t *testing.T, servers *sync.WaitGroup, path, project string, rounds int, boards ...board) {
+	t.Helper()
+	for i, b := range boards {
+		servers.Go(func() {
+			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
+			testkit.Must(t, w.work(t.Context(), project, rounds))
+		})
+	}
+	for i := range 2 {
+		child := server(t, path, "some rounds", fmt.Sprint("there", i), project)
+		servers.Go(func() {
+			for line := child.Line(); line != ""; line = child.Line() {
+				j.add(line + "\n")
+			}
+			testkit.Must(t, child.Wait())
+		})
+	}
+}
+
 // judge sees that what was acknowledged is there, and nothing was given twice.
 func (j *journal) judge(t *testing.T, b board) {
 	t.Helper()
@@ -171,21 +191,7 @@ func TestSeveralServersShareABoard(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for i, b := range []board{one, two, one} {
-		servers.Go(func() {
-			w := worker{fmt.Sprint("here", i), b, func(format string, args ...any) { j.add(fmt.Sprintf(format+"\n", args...)) }}
-			testkit.Must(t, w.work(t.Context(), p.ID, 20))
-		})
-	}
-	for i := range 2 {
-		child := server(t, path, "some rounds", fmt.Sprint("there", i), p.ID)
-		servers.Go(func() {
-			for line := child.Line(); line != ""; line = child.Line() {
-				j.add(line + "\n")
-			}
-			testkit.Must(t, child.Wait())
-		})
-	}
+	j.keep(t, &servers, path, p.ID, 20, one, two, one)
 	servers.Wait()
 	stop()
 	watcher.Wait()
