@@ -174,7 +174,7 @@ func About(ctx context.Context, what Ref) context.Context {
 
 // Finish exports the span of the call, with a link to what it is about if that is in another trace. c may be nil.
 func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
-	if c == nil {
+	if c == nil || !Taken() {
 		return
 	}
 	s := Span{Name: name, Ref: c.span(), Parent: c.outer(), Server: true, Start: c.began, End: time.Now(), Error: fault, Attributes: attributes}

@@ -59,8 +59,9 @@ type service struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 	content  bool
-	endpoint string // of Options
-	parent   Ref    // of what this process begins for nobody else
+	endpoint string       // of Options
+	parent   Ref          // of what this process begins for nobody else
+	waiting  atomic.Int64 // spans
 }
 
 var current atomic.Pointer[service] // nil means off
@@ -70,8 +71,8 @@ const (
 	pace = 200 * time.Millisecond
 	// sending bounds one request, with its repetitions.
 	sending = 10 * time.Second
-	// queued is the number of spans that wait at most; others are dropped.
-	queued = 4096
+	// queued is the number of spans that wait at most, or are being sent; others are dropped.
+	queued = 2048 // the library's queue is longer, since several callers may count at once
 	// flushing bounds the wait for the receiver when the process ends.
 	flushing = time.Second
 )
@@ -94,7 +95,7 @@ func Start(o Options) (stop func()) {
 	}
 	s := &service{content: o.Content, endpoint: o.Endpoint, parent: Parse(os.Getenv("TRACEPARENT"))}
 	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(wanted{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
-		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(queued)))
+		sdk.WithBatcher(counted{exporter, &s.waiting}, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued)))
 	s.tracer = s.provider.Tracer(o.Service, trace.WithInstrumentationVersion(o.Version))
 	current.Store(s)
 	return func() {
@@ -107,6 +108,25 @@ func Start(o Options) (stop func()) {
 
 // On reports whether spans are exported.
 func On() bool { return current.Load() != nil }
+
+// Taken reports whether a span that ends now would be kept until it is sent: not if nothing is exported, and not while as
+// many wait as may, since the receiver is away or slow.
+func Taken() bool {
+	s := current.Load()
+	return s != nil && s.waiting.Load() < queued
+}
+
+// A counted exporter subtracts what it has sent, or given up.
+type counted struct {
+	sdk.SpanExporter
+	waiting *atomic.Int64
+}
+
+// ExportSpans implements sdk.SpanExporter.
+func (c counted) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpan) error {
+	defer c.waiting.Add(-int64(len(all)))
+	return c.SpanExporter.ExportSpans(ctx, all)
+}
 
 // Content reports whether texts that people and agents write may be exported.
 func Content() bool {
@@ -157,10 +177,10 @@ type Span struct {
 	Link       Ref // another span that it is about; zero means none
 }
 
-// Export sends a span, soon. It never blocks. Nothing is sent of a trace that is not sampled.
+// Export sends a span, soon, if it is Taken. It never blocks. Nothing is sent of a trace that is not sampled.
 func Export(span Span) {
 	s := current.Load()
-	if s == nil || !span.Ref.IsValid() || !span.Ref.IsSampled() {
+	if s == nil || !Taken() || !span.Ref.IsValid() || !span.Ref.IsSampled() {
 		return
 	}
 	ctx := context.WithValue(context.Background(), wantedKey{}, span.Ref)
@@ -181,6 +201,9 @@ func Export(span Span) {
 	}
 	if span.End.Before(span.Start) {
 		span.End = span.Start // by the clock of another machine
+	}
+	if open.IsRecording() {
+		s.waiting.Add(1)
 	}
 	open.End(trace.WithTimestamp(span.End))
 }

@@ -1,8 +1,13 @@
 package telemetry
 
 import (
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // A traceparent is read from the field of a request before the header of HTTP; a malformed one is ignored.
@@ -30,4 +35,31 @@ func TestReceived(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, is.want)
 		}
 	}
+}
+
+// While a receiver takes nothing, as many spans wait as may and the others cost nothing; once it takes them again, so do we.
+func TestAReceiverThatIsAway(t *testing.T) {
+	var received atomic.Int64
+	back := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		<-back
+		received.Add(1)
+	}))
+	defer server.Close()
+	defer Start(Options{Endpoint: server.URL, Service: "test"})()
+	span := Span{Name: "step", Ref: Parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")}
+	began := 0
+	for ; Taken(); began++ {
+		Export(span)
+	}
+	testkit.Equal(t, began, queued)
+	testkit.Equal(t, testing.AllocsPerRun(1000, func() { Export(span) }), 0, "a span that is not taken")
+	close(back)
+	sent := func() bool { return current.Load().waiting.Load() == 0 }
+	testkit.Until(t, "what waits is sent", sent)
+	before := received.Load()
+	Export(span)
+	testkit.Until(t, "a later one is sent", sent)
+	testkit.Equal(t, received.Load(), before+1)
 }

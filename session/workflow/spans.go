@@ -2,11 +2,11 @@ package workflow
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/trace"
 
 	"deepwork/actor/telemetry"
 	"deepwork/session/spans"
@@ -53,26 +53,29 @@ func (m aboutSession) receive(ctx context.Context, a *sessionActor) {
 
 // exportEnded exports the spans that have ended between two states of a session. before is nil for a new one.
 func exportEnded(before, next *machine.State) {
-	if !telemetry.On() || next.Trace == "" || before == nil {
+	if !telemetry.Taken() || next.Trace == "" || before == nil {
 		return
 	}
-	was, is, known := map[part]bool{}, map[part]bool{}, map[trace.SpanID]bool{}
+	was, is := partsOf(before), partsOf(next)
 	if before.Status == next.Status { // else the end of the session has ended steps, too
-		for _, p := range partsOf(before) {
-			was[p] = true
-		}
-		for _, p := range partsOf(next) {
-			is[p] = true
-		}
+		was, is = unlike(was, is), unlike(is, was)
 	}
-	for _, span := range endedSpans(before, is) {
-		known[span.Ref.SpanID()] = true
-	}
-	for _, span := range endedSpans(next, was) {
-		if !known[span.Ref.SpanID()] {
+	known := endedSpans(before, was)
+	for _, span := range endedSpans(next, is) {
+		if !slices.ContainsFunc(known, func(k telemetry.Span) bool { return k.Ref.SpanID() == span.Ref.SpanID() }) {
 			telemetry.Export(span)
 		}
 	}
+}
+
+// unlike returns the parts that differ from those of another state at the same places.
+func unlike(all, others []part) (left []part) {
+	for i, p := range all {
+		if i >= len(others) || p != others[i] {
+			left = append(left, p)
+		}
+	}
+	return left
 }
 
 // again exports the spans again that ended in the last minute before a session moved last: the process that moved it may
@@ -85,7 +88,7 @@ func (e *Engine) again(ctx context.Context, s *machine.State) {
 		return
 	}
 	since := s.UpdatedAt.Add(-time.Minute)
-	for _, span := range endedSpans(s, nil) {
+	for _, span := range endedSpans(s, partsOf(s)) {
 		if span.End.After(since) {
 			telemetry.Export(span)
 		}
@@ -123,7 +126,8 @@ type part struct {
 }
 
 // partsOf returns the progress of all steps of a session.
-func partsOf(s *machine.State) (all []part) {
+func partsOf(s *machine.State) []part {
+	all := make([]part, 0, len(s.StepProgress))
 	for _, w := range s.History {
 		for _, p := range w.Progress {
 			all = append(all, part{p.Value, w.At})
@@ -135,8 +139,8 @@ func partsOf(s *machine.State) (all []part) {
 	return all
 }
 
-// endedSpans returns what has ended in a session, but for steps that are to be skipped.
-func endedSpans(s *machine.State, skip map[part]bool) (all []telemetry.Span) {
+// endedSpans returns what has ended in a session and in some of its parts.
+func endedSpans(s *machine.State, of []part) (all []telemetry.Span) {
 	if s.CompletedAt != nil {
 		span := telemetry.Span{Name: spans.Session + " " + s.JobName + "/" + s.WorkflowName, Ref: refOf(s), Parent: telemetry.Parse(s.Trace), Start: s.StartedAt, End: *s.CompletedAt, Attributes: []attribute.KeyValue{
 			spans.Operation.String(spans.Session), spans.Workflow.String(s.JobName + "/" + s.WorkflowName), spans.SessionID.String(s.SessionID), spans.Outcome.String(string(s.Status))}}
@@ -151,10 +155,8 @@ func endedSpans(s *machine.State, skip map[part]bool) (all []telemetry.Span) {
 		}
 		all = append(all, span)
 	}
-	for _, p := range partsOf(s) {
-		if !skip[p] {
-			all = append(all, stepSpans(s, p.StepProgress, p.left)...)
-		}
+	for _, p := range of {
+		all = append(all, stepSpans(s, p.StepProgress, p.left)...)
 	}
 	return all
 }
