@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"gopkg.in/yaml.v3"
@@ -133,9 +134,9 @@ func quoting(normalize func(s string) (string, error)) yamltree.Text {
 
 // like returns the rule of texts that match a regular expression; fault follows other texts.
 func like(expression, fault string) yamltree.Text {
-	form := regexp.MustCompile(expression)
+	form := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 	return func(s string) (string, error) {
-		if !form.MatchString(s) {
+		if !form().MatchString(s) {
 			return "", fmt.Errorf("%s %s", yamltree.Quote(s), fault)
 		}
 		return s, nil

@@ -203,7 +203,9 @@ func rename(r *http.Request, c *call) error {
 
 // sessionWords match the errors with which many servers refuse a session that they do not know: with
 // the status 400, instead of 404, which MCP requires.
-var sessionWords = regexp.MustCompile(`(?i)(no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( header)?( is| was| has)? (not found|unknown|invalid|expired|missing|required|not valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
+var sessionWords = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)(no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( header)?( is| was| has)? (not found|unknown|invalid|expired|missing|required|not valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
+})
 
 // refuse makes a response that refuses the call one over which the SDK fails the call, and, if the
 // source does not know the session, ends that.
@@ -216,7 +218,7 @@ func (c *call) refuse(r *http.Request, resp *http.Response) {
 	switch {
 	case ok && answer.Error != nil: // the source's answer, which the SDK does not read with a status such as 500
 		resp.StatusCode = http.StatusBadRequest
-	case r.Header.Get("Mcp-Session-Id") != "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest && anonymous && sessionWords.Match(text)):
+	case r.Header.Get("Mcp-Session-Id") != "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest && anonymous && sessionWords().Match(text)):
 		c.forgotten.Store(true)
 		resp.StatusCode, text = http.StatusNotFound, nil
 	default:

@@ -287,13 +287,13 @@ func merged(a, b node) node {
 }
 
 var (
-	acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+	acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 	strictName   = regexp.MustCompile(`^[a-zA-Z_]`)
 )
 
 // name returns the listed name of a property.
 func (p *portable) name(name string) string {
-	if acceptedName.MatchString(name) {
+	if len(name) <= maxToolName && acceptedName.MatchString(name) {
 		return name
 	}
 	if listed := p.names[name]; listed != "" {

@@ -117,13 +117,13 @@ func (h *Server) refusesSite(w http.ResponseWriter, r *http.Request, settings co
 const prefixHeader = "X-Forwarded-Prefix"
 
 // A prefix is put before links, so it must not lead to another host.
-var validPrefix = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,100}){1,10}$`)
+var validPrefix = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
 // BasePath returns a path without a slash at its end, and whether it can be the path of a server behind a proxy.
 // "/" is "".
 func BasePath(path string) (string, bool) {
 	path = strings.TrimSuffix(path, "/")
-	return path, path == "" || validPrefix.MatchString(path)
+	return path, path == "" || len(path) <= 1000 && validPrefix.MatchString(path)
 }
 
 type prefixKey struct{}

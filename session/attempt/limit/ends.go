@@ -12,31 +12,31 @@ import (
 
 // A form is one way to say when a limit ends: what leads to it, and how the text after that is read.
 type form struct {
-	lead *regexp.Regexp
+	lead func() *regexp.Regexp
 	read func(rest string, now time.Time) (time.Time, bool)
 }
 
 // forms are tried in this order; of several matches of one the last counts.
 var forms = []form{
-	{regexp.MustCompile(`(?i)\||\bresets?[_ -]?at[\\"']*[:=\s]+[\\"']*|ratelimit-reset[\\"']*[:=\s]+[\\"']*`), epoch},
-	{regexp.MustCompile(`(?i)\bretry[-_ ]?(?:after|delay|in)[-_ ]?ms[\\"']*\s*[:=]\s*[\\"']*`), func(rest string, now time.Time) (time.Time, bool) {
-		return duration(digits.FindString(rest)+"ms", now)
+	{compiled(`(?i)\||\bresets?[_ -]?at[\\"']*[:=\s]+[\\"']*|ratelimit-reset[\\"']*[:=\s]+[\\"']*`), epoch},
+	{compiled(`(?i)\bretry[-_ ]?(?:after|delay|in)[-_ ]?ms[\\"']*\s*[:=]\s*[\\"']*`), func(rest string, now time.Time) (time.Time, bool) {
+		return duration(digits().FindString(rest)+"ms", now)
 	}},
-	{regexp.MustCompile(`(?i)\b(?:retry[-_ ]?(?:after|delay)|resets?[-_](?:in|after))(?:[-_]seconds)?[\\"']*\s*[:=]\s*[\\"']*`), func(rest string, now time.Time) (time.Time, bool) {
+	{compiled(`(?i)\b(?:retry[-_ ]?(?:after|delay)|resets?[-_](?:in|after))(?:[-_]seconds)?[\\"']*\s*[:=]\s*[\\"']*`), func(rest string, now time.Time) (time.Time, bool) {
 		if at, ok := duration(rest, now); ok {
 			return at, true
 		}
-		return duration(digits.FindString(rest)+"s", now)
+		return duration(digits().FindString(rest)+"s", now)
 	}},
-	{regexp.MustCompile(`(?i)\b(?:again|retry(?:ing)?|resets?|renews?|available|wait(?:ing)?|over|back)\b(?:[^\n.\d]{0,20}\b(?:in|after|for|within))?\s+(?:about |around |~)?`), duration},
-	{regexp.MustCompile(`(?i)\b(?:again|retry|resets?|renews?|available|until|ends|over|retry-after)\b[\\"']*(?:\s+(?:at|on|after|by))?[:\s]+[\\"']*`), moment},
+	{compiled(`(?i)\b(?:again|retry(?:ing)?|resets?|renews?|available|wait(?:ing)?|over|back)\b(?:[^\n.\d]{0,20}\b(?:in|after|for|within))?\s+(?:about |around |~)?`), duration},
+	{compiled(`(?i)\b(?:again|retry|resets?|renews?|available|until|ends|over|retry-after)\b[\\"']*(?:\s+(?:at|on|after|by))?[:\s]+[\\"']*`), moment},
 }
 
 // Ends returns when a limit ends according to its message, which arrived now, in now's time zone. It reports false if
 // the message names no time, or one that is past or more than Max away.
 func Ends(message string, now time.Time) (time.Time, bool) {
 	for _, f := range forms {
-		for _, m := range slices.Backward(f.lead.FindAllStringIndex(message, -1)) {
+		for _, m := range slices.Backward(f.lead().FindAllStringIndex(message, -1)) {
 			if at, ok := f.read(message[m[1]:], now); ok && at.After(now) && !at.After(now.Add(Max)) {
 				return at, true
 			}
@@ -46,13 +46,13 @@ func Ends(message string, now time.Time) (time.Time, bool) {
 }
 
 var (
-	digits   = regexp.MustCompile(`^\d+(?:\.\d+)?`)
-	quantity = regexp.MustCompile(`^(?:[\s,]|and\b)*(\d+(?:\.\d+)?|an?\b|one\b)\s*([a-z]*)`)
+	digits   = compiled(`^\d+(?:\.\d+)?`)
+	quantity = compiled(`^(?:[\s,]|and\b)*(\d+(?:\.\d+)?|an?\b|one\b)\s*([a-z]*)`)
 )
 
 // epoch reads seconds or milliseconds since 1970.
 func epoch(rest string, _ time.Time) (time.Time, bool) {
-	n := digits.FindString(rest)
+	n := digits().FindString(rest)
 	v, err := strconv.ParseInt(n, 10, 64)
 	if len(n) == len("1767265200000") {
 		return time.UnixMilli(v), err == nil
@@ -69,7 +69,7 @@ func duration(rest string, now time.Time) (time.Time, bool) {
 	rest = strings.ToLower(rest[:min(len(rest), 100)])
 	sum := 0.0
 	for read := false; ; read = true {
-		m := quantity.FindStringSubmatch(rest)
+		m := quantity().FindStringSubmatch(rest)
 		if m == nil {
 			return now.Add(time.Duration(sum)), read
 		}
@@ -94,16 +94,16 @@ func duration(rest string, now time.Time) (time.Time, bool) {
 const month = `(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?`
 
 var (
-	dates = []*regexp.Regexp{ // each with the year, the month and the day by name
-		regexp.MustCompile(`^(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)t?`),
-		regexp.MustCompile(`^` + month + ` (?P<day>\d{1,2})(?:st|nd|rd|th)?\b(?:,? (?P<year>\d{4})\b)?`),
-		regexp.MustCompile(`^(?:[a-z]{3,9}, )?(?P<day>\d{1,2})(?:st|nd|rd|th)? ` + month + `(?:,? (?P<year>\d{4})\b)?`),
-		regexp.MustCompile(`^(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4})`),
+	dates = []func() *regexp.Regexp{ // each with the year, the month and the day by name
+		compiled(`^(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)t?`),
+		compiled(`^` + month + ` (?P<day>\d{1,2})(?:st|nd|rd|th)?\b(?:,? (?P<year>\d{4})\b)?`),
+		compiled(`^(?:[a-z]{3,9}, )?(?P<day>\d{1,2})(?:st|nd|rd|th)? ` + month + `(?:,? (?P<year>\d{4})\b)?`),
+		compiled(`^(?P<month>\d{1,2})/(?P<day>\d{1,2})/(?P<year>\d{4})`),
 	}
-	clock  = regexp.MustCompile(`^(\d{1,2})(?::(\d\d))?(?::(\d\d)(?:\.\d+)?)?[\s\x{202f}\x{a0}]?(?:([ap])m\b)?`)
-	offset = regexp.MustCompile(`^(?:z\b|(?:utc|gmt)\b)?(?:([+-])(\d{1,2}):?(\d\d)?)?`)
-	zone   = regexp.MustCompile(`^[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+`)
-	filler = regexp.MustCompile(`^(?:[\s,(·]|(?:at|on)\b)*`)
+	clock  = compiled(`^(\d{1,2})(?::(\d\d))?(?::(\d\d)(?:\.\d+)?)?[\s\x{202f}\x{a0}]?(?:([ap])m\b)?`)
+	offset = compiled(`^(?:z\b|(?:utc|gmt)\b)?(?:([+-])(\d{1,2}):?(\d\d)?)?`)
+	zone   = compiled(`^[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+`)
+	filler = compiled(`^(?:[\s,(·]|(?:at|on)\b)*`)
 	months = []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
 )
 
@@ -113,10 +113,11 @@ func moment(rest string, now time.Time) (time.Time, bool) {
 	var date, at []string
 	var year, mon, day int
 	for {
-		rest = rest[len(filler.FindString(rest)):]
+		rest = rest[len(filler().FindString(rest)):]
 		lower := strings.ToLower(rest)
 		if date == nil {
-			for _, d := range dates {
+			for _, of := range dates {
+				d := of()
 				if m := d.FindStringSubmatch(lower); m != nil {
 					date = m
 					year, _ = strconv.Atoi(m[d.SubexpIndex("year")])
@@ -132,7 +133,7 @@ func moment(rest string, now time.Time) (time.Time, bool) {
 				continue
 			}
 		}
-		if m := clock.FindStringSubmatch(lower); at == nil && m != nil && (m[2] != "" || m[4] != "") {
+		if m := clock().FindStringSubmatch(lower); at == nil && m != nil && (m[2] != "" || m[4] != "") {
 			at, rest = m, rest[len(m[0]):]
 			continue
 		}
@@ -183,11 +184,11 @@ func timeOfDay(m []string) (hour, minute, second int, valid bool) {
 // location reads a zone: UTC, an offset or a name of IANA; without one it is local. Abbreviations as PST are those
 // of the agent's program, which runs here. It reports false for a name that is not known.
 func location(rest string, local *time.Location) (*time.Location, bool) {
-	if name := zone.FindString(rest); name != "" {
+	if name := zone().FindString(rest); name != "" {
 		loc, err := time.LoadLocation(name)
 		return loc, err == nil
 	}
-	m := offset.FindStringSubmatch(strings.ToLower(rest))
+	m := offset().FindStringSubmatch(strings.ToLower(rest))
 	if m[0] == "" {
 		return local, true
 	}

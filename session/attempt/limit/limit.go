@@ -8,6 +8,7 @@ package limit
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"deepwork/catalog/task"
@@ -15,7 +16,7 @@ import (
 
 // reached are the words of a limit. Those about a balance or a cap are among them, though only a person can raise
 // it: such a limit has no end, so that the tries soon ask for one.
-var reached = regexp.MustCompile(`(?i)` + strings.Join([]string{
+var reached = compiled(`(?i)` + strings.Join([]string{
 	`hit your [a-z0-9' -]{0,40}(?:limit|cap)\b`, // Claude Code, Codex, Cursor
 	`\b(?:usage|session|weekly|daily|hour|requests?|opus|sonnet) limit (?:has been )?(?:reached|exceeded|hit)`,
 	`\busage limit\b|UsageLimitError|usage_limit_reached`, // OpenCode, Codex
@@ -30,7 +31,12 @@ var reached = regexp.MustCompile(`(?i)` + strings.Join([]string{
 }, "|"))
 
 // quotes match a line in which a test or a compiler speaks, as an agent's program may show it on stderr.
-var quotes = regexp.MustCompile(`(?:^|\s)(?:---\s+)?FAIL(?:ED)?\b|(?i:assert|\bexpected\b|\bwant\b.*\bgot\b|\bgot\b.*\bwant\b)|\.(?:go|py|js|ts|tsx|rs|rb|java|c|cpp)[:(]\d`)
+var quotes = compiled(`(?:^|\s)(?:---\s+)?FAIL(?:ED)?\b|(?i:assert|\bexpected\b|\bwant\b.*\bgot\b|\bgot\b.*\bwant\b)|\.(?:go|py|js|ts|tsx|rs|rb|java|c|cpp)[:(]\d`)
+
+// compiled returns a function that compiles an expression once, when it is needed: few processes meet a limit.
+func compiled(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // lastLines is how many of the last lines on stderr are read.
 const lastLines = 15
@@ -42,13 +48,13 @@ func Message(failure, stderr string) string {
 	if failure == "" {
 		var lines []string
 		for line := range strings.Lines(stderr) {
-			if strings.TrimSpace(line) != "" && !quotes.MatchString(line) {
+			if strings.TrimSpace(line) != "" && !quotes().MatchString(line) {
 				lines = append(lines, line)
 			}
 		}
 		failure = strings.Join(lines[max(0, len(lines)-lastLines):], "")
 	}
-	if !reached.MatchString(failure) {
+	if !reached().MatchString(failure) {
 		return ""
 	}
 	return failure
