@@ -71,6 +71,8 @@ const (
 	pace = 200 * time.Millisecond
 	// sending bounds one request, with its repetitions.
 	sending = 10 * time.Second
+	// again is the pause before a request is repeated.
+	again = time.Second
 	// queued is the number of spans that wait at most, or are being sent; others are dropped.
 	queued = 2048 // the library's queue is longer, since several callers may count at once
 	// flushing bounds the wait for the receiver when the process ends.
@@ -84,7 +86,7 @@ func Start(o Options) (stop func()) {
 		return nil
 	}
 	otel.SetErrorHandler(&faults{logger: o.Logger})
-	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: time.Second, MaxInterval: sending / 2, MaxElapsedTime: sending})}
+	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: again, MaxInterval: sending / 2, MaxElapsedTime: sending})}
 	if o.Endpoint != "" {
 		with = append(with, otlptracehttp.WithEndpointURL(strings.TrimSuffix(o.Endpoint, "/")+"/v1/traces"))
 	}
@@ -93,13 +95,15 @@ func Start(o Options) (stop func()) {
 		otel.Handle(err)
 		return nil
 	}
+	end := make(chan struct{})
 	s := &service{content: o.Content, endpoint: o.Endpoint, parent: Parse(os.Getenv("TRACEPARENT"))}
 	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(wanted{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
-		sdk.WithBatcher(counted{exporter, &s.waiting}, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued)))
+		sdk.WithBatcher(patient{exporter, &s.waiting, end}, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued)))
 	s.tracer = s.provider.Tracer(o.Service, trace.WithInstrumentationVersion(o.Version))
 	current.Store(s)
 	return func() {
 		current.Store(nil)
+		close(end)
 		ctx, cancel := context.WithTimeout(context.Background(), flushing)
 		defer cancel()
 		_ = s.provider.Shutdown(ctx) // what could not be sent is lost
@@ -116,16 +120,30 @@ func Taken() bool {
 	return s != nil && s.waiting.Load() < queued
 }
 
-// A counted exporter subtracts what it has sent, or given up.
-type counted struct {
+// A patient exporter tries again while the receiver is away, so that what ends meanwhile waits, and counts what waits down.
+type patient struct {
 	sdk.SpanExporter
 	waiting *atomic.Int64
+	end     <-chan struct{} // closed when the process ends: then it does not try again
 }
 
 // ExportSpans implements sdk.SpanExporter.
-func (c counted) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpan) error {
-	defer c.waiting.Add(-int64(len(all)))
-	return c.SpanExporter.ExportSpans(ctx, all)
+func (p patient) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpan) error {
+	defer p.waiting.Add(-int64(len(all)))
+	for {
+		err := p.SpanExporter.ExportSpans(ctx, all)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		otel.Handle(err)
+		select {
+		case <-ctx.Done(): // it was reported
+			return nil
+		case <-p.end:
+			return nil
+		case <-time.After(again):
+		}
+	}
 }
 
 // Content reports whether texts that people and agents write may be exported.
