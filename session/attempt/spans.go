@@ -2,6 +2,8 @@ package attempt
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -59,17 +61,11 @@ func (e *Engine) exportEnd(ctx context.Context, b store.Board, x *task.Execution
 		return of
 	}
 	ended := map[string]bool{x.ID: true}
-	if used, err := b.Used(ctx, x.AttemptID); err == nil && !x.Lead {
-		thread := ""
-		for _, u := range used {
-			if u.ExecutionID == x.ID && u.Totals != nil {
-				thread = u.Thread
-			}
-		}
-		for _, u := range used {
-			if thread != "" && u.Thread == thread && u.Totals == nil {
-				ended[u.ExecutionID] = true
-			}
+	used, _ := b.Used(ctx, x.AttemptID) // else the others keep their cost in the trace
+	own := slices.IndexFunc(used, func(u task.Use) bool { return u.ExecutionID == x.ID && u.Totals != nil && u.Thread != "" })
+	for _, u := range used {
+		if own >= 0 && !x.Lead && u.Thread == used[own].Thread && u.Totals == nil {
+			ended[u.ExecutionID] = true
 		}
 	}
 	return e.export(ctx, b, x.AttemptID, func(id string, _, _ time.Time) bool { return ended[id] })
@@ -103,15 +99,9 @@ type endedSpan struct {
 // endedSpans returns the spans of what has ended of an attempt, and when it was last known to be at work.
 func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []endedSpan, newest time.Time, err error) {
 	own, err := b.Executions(ctx, a.ID)
-	if err != nil {
-		return nil, newest, err
-	}
-	steps, err := b.Steps(ctx, a.ID)
-	if err != nil {
-		return nil, newest, err
-	}
-	used, err := b.Used(ctx, a.ID)
-	if err != nil {
+	steps, stepsErr := b.Steps(ctx, a.ID)
+	used, usedErr := b.Used(ctx, a.ID)
+	if err = errors.Join(err, stepsErr, usedErr); err != nil {
 		return nil, newest, err
 	}
 	uses := map[string]*task.Use{}
