@@ -42,14 +42,11 @@ func (e *Engine) export(ctx context.Context, b store.Board, attemptID string, wh
 	if err != nil || a.Trace == "" {
 		return of
 	}
-	all, newest, err := endedSpans(ctx, b, a)
+	all, newest := endedSpans(ctx, b, a)
 	for _, span := range all {
 		if which(span.id, span.End, newest) {
 			telemetry.Export(span.Span)
 		}
-	}
-	if err != nil {
-		e.Log.Debug("the spans of an attempt cannot be exported", "attempt", attemptID, "error", err)
 	}
 	return RefOf(a)
 }
@@ -97,12 +94,12 @@ type endedSpan struct {
 }
 
 // endedSpans returns the spans of what has ended of an attempt, and when it was last known to be at work.
-func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []endedSpan, newest time.Time, err error) {
+func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []endedSpan, newest time.Time) {
 	own, err := b.Executions(ctx, a.ID)
 	steps, stepsErr := b.Steps(ctx, a.ID)
 	used, usedErr := b.Used(ctx, a.ID)
-	if err = errors.Join(err, stepsErr, usedErr); err != nil {
-		return nil, newest, err
+	if errors.Join(err, stepsErr, usedErr) != nil { // they are lost
+		return nil, newest
 	}
 	uses := map[string]*task.Use{}
 	for i := range used {
@@ -131,7 +128,7 @@ func endedSpans(ctx context.Context, b store.Board, a *task.Attempt) (all []ende
 		all = append(all, endedSpan{id, telemetry.Span{Name: spans.Agent + " " + u.Executor, Ref: AgentRef(a, id), Parent: RefOf(a), Start: u.EndedAt, End: u.EndedAt, Attributes: append(usage(u),
 			spans.Operation.String(spans.Agent), spans.AgentName.String(u.Executor), spans.RunID.String(a.ID), spans.ExecutionID.String(id))}})
 	}
-	return all, newest, nil
+	return all, newest
 }
 
 // about returns the attributes of everything about an execution.
