@@ -87,8 +87,9 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	if err != nil {
 		return workflow.Reviewing{}, tool.BadConfig(err)
 	}
+	s := r.merge(c)
 	how := workflow.Reviewing{
-		External:    r.merge(c).External(),
+		External:    s.External(),
 		MaxAttempts: c.QualityGate.DefaultMaxAttempts,
 		ReplyWithin: c.QualityGate.ReplyWithin,
 		Override:    cmp.Or(r.o.Override, c.QualityGate.Override),
@@ -98,7 +99,7 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	if !r.flags.External() {
 		how.Refused = r.refused(c)
 	}
-	switch s := r.merge(c); {
+	switch {
 	case s.Claude:
 		how.Reviewer = machine.ReviewerClaude
 	case s.External() && s.Name != "":

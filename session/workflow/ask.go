@@ -20,15 +20,25 @@ type AskFunc func(ctx context.Context, key, question string) (answer *machine.An
 
 type askKey struct{}
 
-// WithAsk returns a context whose calls may ask the client's user.
-func WithAsk(ctx context.Context, f AskFunc) context.Context {
-	return context.WithValue(ctx, askKey{}, f)
+// An asker is a call's client that may be able to ask its user.
+type asker struct {
+	able func() bool
+	ask  AskFunc
+}
+
+// WithAsk returns a context whose calls may ask the client's user. able, which is called once there's a question,
+// reports whether the client can; a nil f means that it cannot.
+func WithAsk(ctx context.Context, able func() bool, f AskFunc) context.Context {
+	return context.WithValue(ctx, askKey{}, asker{able, f})
 }
 
 // clientOf returns what asks the user of a call's client, or nil.
 func clientOf(ctx context.Context) AskFunc {
-	f, _ := ctx.Value(askKey{}).(AskFunc)
-	return f
+	c, _ := ctx.Value(askKey{}).(asker)
+	if c.ask == nil || !c.able() {
+		return nil
+	}
+	return c.ask
 }
 
 // ask has the client of a call ask its user about a step, until within ends, and records the answer while ctx lasts. It

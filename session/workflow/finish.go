@@ -247,13 +247,12 @@ func (a *sessionActor) complete(ctx context.Context, base *machine.State, c *can
 	if err != nil {
 		return nil, err
 	}
-	how, err := e.Reviewing(ctx)
-	if err != nil {
-		return nil, err
-	}
 	made := &with{root: a.root()}
-	if r.BeginStep != nil {
-		err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made)
+	if r.BeginStep != nil && len(next.DueCalls(def)) > 0 {
+		how, herr := e.Reviewing(ctx)
+		if err = herr; err == nil {
+			err = e.calls(ctx, how, next, def, *cmp.Or(c.m.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made)
+		}
 	}
 	if err == nil {
 		err = a.resume(ctx, next, def, c.m.MovedBy, r, made)

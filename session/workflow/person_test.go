@@ -243,7 +243,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 			c := p.open(reviewing).Connect("local")
 			id := p.start(c, "alpha", "main").BeginStep.SessionID
 			asked := 0
-			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func(ctx context.Context, _, question string) (*machine.Answer, bool) {
+			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true }, func(ctx context.Context, _, question string) (*machine.Answer, bool) {
 				if question == "" { // it was declined
 					return nil, false
 				}
@@ -324,7 +324,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			c1 := srv.Connect("local")
 			id := p.start(c1, "alpha", "main").BeginStep.SessionID
 			asked := make(chan struct{})
-			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func(ctx context.Context, _, _ string) (*machine.Answer, bool) {
+			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true }, func(ctx context.Context, _, _ string) (*machine.Answer, bool) {
 				close(asked)
 				<-ctx.Done()
 				return nil, false

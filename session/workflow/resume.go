@@ -128,9 +128,9 @@ func (c *Conn) resumable(ctx context.Context) []machine.ResumableSession {
 
 // duplicates says that a workflow is in progress already, on the stack or resumable by the caller, and how
 // to go on with it; "" if it is not. It examines the caller's newest 20 sessions.
-func (c *Conn) duplicates(ctx context.Context, workflow, on string) string {
+func (c *Conn) duplicates(ctx context.Context, workflow string, stack []machine.StackEntry) string {
 	var same, ids []string
-	for _, e := range slices.Backward(c.stackOf(ctx, on)) {
+	for _, e := range slices.Backward(stack) {
 		if ids = append(ids, e.SessionID); e.Workflow == workflow {
 			same = append(same, fmt.Sprintf("session '%s' (on the stack, at step '%s')", e.SessionID, e.Step))
 		}

@@ -33,8 +33,8 @@ func (s *stack) push(rows ...store.Session) {
 }
 
 // keep drops the sessions that have ended.
-func (s *stack) keep(active map[string]store.Session) {
-	s.open = slices.DeleteFunc(s.open, func(id string) bool { _, is := active[id]; return !is })
+func (s *stack) keep(active map[string]bool) {
+	s.open = slices.DeleteFunc(s.open, func(id string) bool { return !active[id] })
 	if len(s.parents) < 4*len(s.open)+64 {
 		return
 	}
@@ -73,29 +73,28 @@ func (c *Conn) rows(ctx context.Context) ([]store.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	active := make(map[string]store.Session, len(found))
-	for _, row := range found {
-		active[row.ID] = row
+	at := make(map[string]int, len(ids))
+	for i, id := range ids {
+		at[id] = i
 	}
-	c.mu.Lock()
+	slices.SortFunc(found, func(a, b store.Session) int { return cmp.Compare(at[a.ID], at[b.ID]) })
 	if len(found) < len(ids) {
-		for _, id := range c.stack.open { // pushed since
-			if !slices.Contains(ids, id) {
-				active[id] = store.Session{ID: id}
+		active := map[string]bool{}
+		for _, row := range found {
+			active[row.ID] = true
+		}
+		c.mu.Lock()
+		for _, id := range c.stack.open {
+			if _, read := at[id]; !read { // pushed since
+				active[id] = true
 			}
 		}
 		c.stack.keep(active)
+		c.mu.Unlock()
 	}
-	c.mu.Unlock()
-	var rows []store.Session
-	for _, id := range ids {
-		if row, is := active[id]; is {
-			rows = append(rows, row)
-		}
-	}
-	all := entriesOf(rows)
+	all := entriesOf(found)
 	c.last.Store(&all)
-	return rows, nil
+	return found, nil
 }
 
 // entriesOf returns the active ones of sessions as a stack.
@@ -300,15 +299,6 @@ func (e *Engine) mayServe(identity string, row store.Session) error {
 		With("session_id", row.ID).With("root", row.Root)
 }
 
-// top returns the id of a new session's default parent, "" if there is none.
-func (c *Conn) top(ctx context.Context) (string, error) {
-	rows, err := c.rows(ctx)
-	if err != nil || len(rows) == 0 {
-		return "", err
-	}
-	return rows[len(rows)-1].ID, nil
-}
-
 // An ended is a session whose last step was finished on this connection: the reply may have been lost.
 type ended struct {
 	id      string
@@ -390,4 +380,15 @@ func (c *Conn) push(rows []store.Session) {
 	for _, row := range rows {
 		c.stack.push(row)
 	}
+}
+
+// onTop returns the stack for the reply of a call that has read it and then begun a session: the first of rows, in
+// which the others are nested.
+func (c *Conn) onTop(read []machine.StackEntry, rows []store.Session) []machine.StackEntry {
+	if c.stateless {
+		return append(read, entriesOf(rows[:1])...)
+	}
+	all := append(read, entriesOf(rows)...)
+	c.last.Store(&all)
+	return all
 }

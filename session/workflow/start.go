@@ -49,7 +49,9 @@ func (c *Conn) Start(ctx context.Context, a StartArgs) (*machine.StartReply, err
 		if replayed {
 			c.follow(ctx, r.BeginStep, id)
 		}
-		r.BeginStep, r.Stack = c.here(r.BeginStep), c.stackOf(ctx, id)
+		if r.BeginStep = c.here(r.BeginStep); replayed || a.Root {
+			r.Stack = c.stackOf(ctx, id)
+		}
 		if !replayed || slices.ContainsFunc(r.Stack, func(e machine.StackEntry) bool { return e.SessionID == id }) {
 			return
 		}
@@ -80,9 +82,9 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	if err != nil {
 		return nil, "", err
 	}
-	parent := ""
+	parent, stack := "", []machine.StackEntry{}
 	if !a.Root {
-		if parent, err = c.parent(ctx, a); err != nil {
+		if parent, stack, err = c.parent(ctx, a); err != nil {
 			return nil, "", err
 		}
 	}
@@ -106,7 +108,7 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 		b.Parent = &parent
 	}
 	if !a.Root {
-		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, parent))
+		b.Notice = strings.TrimSpace(b.Notice + " " + c.duplicates(ctx, j.Name+"/"+wf.Name, stack))
 	}
 	if wf.Name != a.WorkflowName {
 		b.Notice = strings.TrimSpace(fmt.Sprintf("Job '%s' has no workflow '%s': its only one, '%s', was started. ", j.Name, jsontext.Clip(a.WorkflowName, 200), wf.Name) + b.Notice)
@@ -126,6 +128,8 @@ func (c *Conn) start(ctx context.Context, who caller, a StartArgs) (*machine.Sta
 	}
 	if row = rows[0]; !a.Root {
 		c.push(rows)
+		reply := *r
+		reply.Stack, r = c.onTop(stack, rows), &reply
 	}
 	c.moved(nil)
 	if b.BranchDue {
@@ -215,30 +219,34 @@ func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row stor
 	return session.NotNow(codeUncertain, "The session may have been started or not: %v. Make the same call again with the same request_id; without one, see first whether get_workflows lists the session in resumable.", err).Because(err)
 }
 
-// parent finds the parent of a new session: the named one, or the top. The top of a stateless
+// parent finds the parent of a new session, the named one or the top, and the stack. The top of a stateless
 // connection may be another agent's.
-func (c *Conn) parent(ctx context.Context, a StartArgs) (string, error) {
+func (c *Conn) parent(ctx context.Context, a StartArgs) (string, []machine.StackEntry, error) {
 	id := a.ParentSessionID
 	if named := a.SessionID; named != nil {
 		if !machine.IsSessionID(*named) || id != nil && *id != *named {
-			return "", session.Wrong(codes.BadSessionID, "session_id '%s' says nothing to start_workflow: leave it out. The server knows its callers, and begin_step.session_id of the reply is what the other tools take. To nest the workflow in a session, pass that one's id as parent_session_id.", jsontext.Clip(*named, 100)).With("argument", "session_id")
+			return "", nil, session.Wrong(codes.BadSessionID, "session_id '%s' says nothing to start_workflow: leave it out. The server knows its callers, and begin_step.session_id of the reply is what the other tools take. To nest the workflow in a session, pass that one's id as parent_session_id.", jsontext.Clip(*named, 100)).With("argument", "session_id")
 		}
 		id = named
 	}
 	if id == nil {
-		return c.top(ctx)
+		rows, err := c.rows(ctx)
+		if err != nil || len(rows) == 0 {
+			return "", nil, err
+		}
+		return rows[len(rows)-1].ID, entriesOf(rows), nil
 	}
 	if !machine.IsSessionID(*id) {
-		return "", session.Wrong(codes.BadSessionID, "parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
+		return "", nil, session.Wrong(codes.BadSessionID, "parent_session_id '%s' is not a session_id: expected 8 hexadecimal characters, as in begin_step and stack.", jsontext.Clip(*id, 100))
 	}
 	row, err := c.resume(ctx, *id)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if row.Status != string(machine.Active) {
-		return "", session.NotNow(codes.SessionEnded, "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, row.Status)
+		return "", nil, session.NotNow(codes.SessionEnded, "parent_session_id '%s' is a session that has ended (%s). Leave it out, or name an active one.", *id, row.Status)
 	}
-	return *id, nil
+	return *id, c.stackOf(ctx, *id), nil
 }
 
 // planBranch applies git.branch to a new session: it decides whether a branch is to be made, and refuses if

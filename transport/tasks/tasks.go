@@ -111,7 +111,9 @@ func (s *Set) Admit(ctx context.Context, c *tool.Caller, req *mcp.CallToolReques
 
 // Within implements tool.Tasks.
 func (s *Set) Within(ctx context.Context, req *mcp.CallToolRequest) context.Context {
-	if looking(ctx) || !Declared(req) {
+	// Decoding what a client can do takes longer than the rest, and most declare no extension.
+	said, given := req.Params.Meta[mcp.MetaKeyClientCapabilities].(map[string]any)
+	if looking(ctx) || given && said["extensions"] == nil || !Declared(req) {
 		return ctx
 	}
 	return session.WithReplyWithin(ctx, after)
@@ -119,11 +121,11 @@ func (s *Set) Within(ctx context.Context, req *mcp.CallToolRequest) context.Cont
 
 // Instead implements tool.Tasks.
 func (s *Set) Instead(ctx context.Context, c *tool.Caller, req *mcp.CallToolRequest, reply any) mcp.Result {
-	if looking(ctx) || !Declared(req) {
+	if looking(ctx) {
 		return nil
 	}
 	w := workOf(s.Here, req.Params, reply)
-	if w == nil || w.Execution != "" && s.Tools.Has(req.Params.Name) && req.Params.Name != "call_workflow_tool" { // that looks at one
+	if w == nil || !Declared(req) || w.Execution != "" && s.Tools.Has(req.Params.Name) && req.Params.Name != "call_workflow_tool" { // that looks at one
 		return nil
 	}
 	encoded, err := json.Marshal(w)

@@ -142,8 +142,9 @@ func Add[A, R any](s *Set, t Tool, call func(context.Context, *Caller, A) (*R, e
 	s.handlers[t.Name] = func(ctx context.Context, c *Caller, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		var args A
 		log := CallLog{Tool: t.Name, outcomeOf: t.Outcome}
-		if client := req.ClientInfo(); t.Polled && client != nil && client.Name == source.ClientName {
-			log.Polled = true
+		if t.Polled {
+			client := req.ClientInfo()
+			log.Polled = client != nil && client.Name == source.ClientName
 		}
 		return s.Serve(ctx, c, req, log, func(log *CallLog) *session.Error {
 			if t.Withheld != nil {
@@ -354,11 +355,11 @@ func (s *Set) withAsk(ctx context.Context, req *mcp.CallToolRequest, asked mcp.I
 	if req.Session == nil { // a call that no client made
 		return ctx
 	}
-	can := req.ClientCapabilities()
-	if can == nil || can.Elicitation == nil || can.Elicitation.Form == nil && can.Elicitation.URL != nil { // {} means forms
-		return ctx
+	able := func() bool {
+		can := req.ClientCapabilities()
+		return can != nil && can.Elicitation != nil && (can.Elicitation.Form != nil || can.Elicitation.URL == nil) // {} means forms
 	}
-	return workflow.WithAsk(ctx, func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool) {
+	return workflow.WithAsk(ctx, able, func(ctx context.Context, key, question string) (answer *machine.Answer, declined bool) {
 		form := &mcp.ElicitParams{Message: show.Plain(question), RequestedSchema: answerSchema}
 		if req.ProtocolVersion() >= Newest {
 			r, given := req.Params.InputResponses[key].(*mcp.ElicitResult)

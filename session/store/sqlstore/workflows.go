@@ -23,7 +23,10 @@ var sessionColumns = Columns[store.Session]()
 var addSession = `INSERT INTO workflow_sessions (` + sessionColumns + `, frame) VALUES (` + parameters(2+strings.Count(sessionColumns, ",")) + `) ON CONFLICT DO NOTHING`
 
 const (
-	// moveSession is the compare-and-swap that all transitions rely on.
+	// moveSession is the compare-and-swap that all transitions rely on, and keepStatus the same for most of them: SQLite
+	// writes each index that has a column which is set, though its value stays.
+	keepStatus = `UPDATE workflow_sessions SET revision = ?, step = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, definition = ?, updated_at = ?, frame = ?
+		WHERE id = ? AND revision = ? AND status = ? AND waiting = ?`
 	moveSession = `UPDATE workflow_sessions SET revision = ?, step = ?, status = ?, moved_by = ?, machine_id = ?, machine = ?, place = ?, definition = ?, waiting = ?, updated_at = ?, frame = ?
 		WHERE id = ? AND revision = ?`
 	putParts   = `INSERT INTO session_parts (session_id, kind, key, position, body) VALUES (?, ?, ?, ?, ?)`
@@ -77,7 +80,8 @@ func Fresh(now time.Time) string { return task.FormatTime(now.Add(-time.Hour)) }
 func (t Tx) writeSession(s *store.SessionWrite, fresh string) {
 	if s.Before < 0 {
 		t.must(store.ErrExists, addSession, append(Values(&s.Session), s.Frame)...)
-	} else {
+	} else if t.Exec(keepStatus, s.Revision, s.Step, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition,
+		task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before, s.Status, s.Waiting) == 0 {
 		t.must(errNotWritten, moveSession, s.Revision, s.Step, s.Status, s.MovedBy, s.MachineID, s.Machine, s.Place, s.Definition, s.Waiting,
 			task.FormatTime(s.UpdatedAt), s.Frame, s.ID, s.Before)
 	}
