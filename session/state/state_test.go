@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 )
 
 // newProject makes an empty project, and a base for its state.
@@ -202,6 +204,38 @@ func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
 	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")
 	must(t, os.RemoveAll(root))
 	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a project that is gone was found")
+}
+
+// The projects that have state here, the one used last first, without those that are gone, moved or cannot be read.
+func TestProjects(t *testing.T) {
+	root, base := newProject(t)
+	listed := func(wantGone int, want ...string) {
+		t.Helper()
+		all, gone, err := Projects()
+		testkit.Works(t, err)
+		testkit.Equal(t, gone, wantGone)
+		testkit.Same(t, xslices.Map(all, func(p Project) string { return filepath.Base(p.Root) }), want)
+	}
+	listed(0)
+	for i, name := range []string{"gone", "old", "moved", "file", "new", "board"} {
+		dir := filepath.Join(root, name)
+		must(t, os.Mkdir(dir, 0o700))
+		f := find(t, dir)
+		must(t, f.Make())
+		if name == "board" {
+			testkit.Write(t, f.Database()+"-wal", "x")
+			must(t, os.Chtimes(f.Database()+"-wal", time.Time{}, time.Now().Add(time.Hour)))
+		}
+		must(t, os.Chtimes(f.Dir, time.Time{}, time.Now().Add(time.Duration(i-10)*time.Hour)))
+	}
+	testkit.Write(t, filepath.Join(base, "projects", "broken", "project.json"), "{")
+	must(t, os.Remove(filepath.Join(root, "gone")))
+	must(t, os.Remove(filepath.Join(root, "file")))
+	testkit.Write(t, filepath.Join(root, "file"), "x")
+	must(t, os.Rename(filepath.Join(root, "moved"), filepath.Join(root, "here")))
+	must(t, find(t, filepath.Join(root, "here")).Adopt(filepath.Join(root, "moved"), func() error { return nil }))
+	must(t, os.Mkdir(filepath.Join(root, "moved"), 0o700))
+	listed(2, "board", "here", "new", "old")
 }
 
 // A path among the worktrees of a project leads to its state, also if that is gone. No other path does.
