@@ -96,11 +96,55 @@ func TestAnswersThatAreNoList(t *testing.T) {
 	}
 }
 
-func TestLongTextsAreCut(t *testing.T) {
-	w := one(t, `[{"id":"1","name":"n","description":"`+strings.Repeat("é", 9000)+`","metadata":{"x":"`+strings.Repeat("x", maxMetadata)+`"}}]`)
-	if n := len([]rune(w.Description)); n != maxDescription || !strings.HasSuffix(w.Description, "é…") || w.Metadata != nil || len(w.notes) != 2 {
-		t.Errorf("%d characters, %q", n, w.notes)
+// Each bound of a workflow is for more than it says: what has exactly that much is taken as it is.
+func TestBoundsOfAWorkflow(t *testing.T) {
+	text := func(unit string) func(int) string {
+		return func(n int) string { return `"` + strings.Repeat(unit, n) + `"` }
 	}
+	object := func(n int) string { return `{"x":"` + strings.Repeat("x", n-len(`{"x":""}`)) + `"}` }
+	nested := func(n int) string { return strings.Repeat(`{"x":`, n) + "1" + strings.Repeat("}", n) }
+	for _, c := range []struct {
+		key   string
+		most  int
+		value func(int) string
+		want  string // what is said of one more
+	}{
+		{"id", maxID, text("x"), "id has 1025 bytes, at most 1024 are allowed"},
+		{"name", maxName, text("é"), "name has 257 characters, at most 256 are allowed"},
+		{"description", maxDescription, text("é"), "its description has 8001 characters and was cut"},
+		{"category", maxField, text("é"), "its category is longer than 256 characters; workflow is used"},
+		{"version", maxField, text("é"), "its version is longer than 256 characters; 1.0.0 is used"},
+		{"metadata", maxMetadata, object, "its metadata has 65537 bytes and was left out"},
+		{"metadata", maxDepth, nested, "its metadata is nested more than 64 deep and was left out"},
+		{"inputSchema", maxSchema, object, "its inputSchema is not usable, so that any object is taken: it has 262145 bytes, at most 262144 are allowed"},
+		{"inputSchema", maxDepth, nested, "its inputSchema is not usable, so that any object is taken: it is nested more than 64 deep"},
+	} {
+		for more, want := range []string{"", c.want} {
+			fields := map[string]json.RawMessage{"id": []byte(`"1"`), "name": []byte(`"n"`), "description": []byte(`"d"`)}
+			fields[c.key] = []byte(c.value(c.most + more))
+			w, _, err := parseWorkflow("s", testkit.Get(json.Marshal(fields)).Must(t))
+			got := ""
+			switch {
+			case err != nil:
+				got = err.Error()
+			case len(w.notes) > 0:
+				got = strings.Join(w.notes, "; ")
+				testkit.True(t, len(w.Metadata) == 0 && len([]rune(w.Description)) <= maxDescription && len(w.Category) <= maxField && len(w.Version) <= maxField, "%s: %+v", c.key, w)
+			}
+			testkit.Equal(t, got, want, "%s", c.key)
+		}
+	}
+}
+
+// The name of a tool has the characters that every client takes, and 64 of them.
+func TestLegalNames(t *testing.T) {
+	for name, want := range map[string]string{"azAZ09_-": "azAZ09_-", "a`b{c@d[e/f:g": "a_b_c_d_e_f_g", " é a  b ": "a_b", "日本": ""} {
+		testkit.Equal(t, legal(name), want)
+	}
+	long := strings.Repeat("x", maxToolName)
+	testkit.Equal(t, plainName("", &Workflow{Name: long}), long)
+	testkit.Equal(t, plainName("", &Workflow{Name: long + "x"}), long[:55]+"_"+digest(long+"x", 8))
+	testkit.Equal(t, plainName("", &Workflow{Name: "é", ID: "a/1"})+plainName("", &Workflow{Name: "é", ID: "é"})+plainName("MCP", &Workflow{Name: "__x"}), "a_1workflowMCPsource___x")
 }
 
 // What did not change from one query to the next is the same, unread.
