@@ -343,6 +343,32 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 	}
 }
 
+// The end of a session is given time, and then all its requests end. Redirects on the same server are followed, to a
+// bound.
+func TestLeavingAndRedirects(t *testing.T) {
+	hops := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hops--; hops >= 0 {
+			http.Redirect(w, r, "/"+fmt.Sprint(hops), http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	w := testkit.Get(openURL(&config.WorkflowSource{URL: srv.URL})).Must(t)
+	for _, n := range []int{4, 5} {
+		hops = n
+		_, err := w.client.Get(srv.URL)
+		if n == 4 {
+			testkit.Works(t, err)
+			continue
+		}
+		testkit.Fails(t, err, "it redirects too often")
+	}
+	asked := false
+	w.leave(t.Context(), func() { asked = w.cutting.Err() == nil })
+	testkit.True(t, asked && w.cutting.Err() != nil, "asked in time: %t, ended: %v", asked, w.cutting.Err())
+	testkit.Fails(t, testkit.Get(w.client.Get(srv.URL)).Err(), "canceled")
+}
+
 // A redirect to another server would take the headers' secrets with it.
 func TestRedirectsElsewhereAreRefused(t *testing.T) {
 	got := make(chan string, 1)
