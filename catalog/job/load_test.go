@@ -75,6 +75,19 @@ func TestLoadMakesDirAbsolute(t *testing.T) {
 	}
 }
 
+// The faults of a file that a link has brought in quote nothing of it.
+func TestFaultsOfALinkQuoteNothing(t *testing.T) {
+	dir := testkit.Dir(t)
+	faults := Diagnostics{{File: FileName, Message: "is a text (secret)"}}
+	testkit.Write(t, filepath.Join(dir, FileName), "secret")
+	testkit.Same(t, Unquoted(dir, faults), faults)
+	testkit.Must(t, os.Remove(filepath.Join(dir, FileName)))
+	symlink(t, write(t, "secret", t.TempDir(), "id_rsa"), filepath.Join(dir, FileName))
+	testkit.Equal(t, len(Unquoted(dir, nil)), 0)
+	got := Unquoted(dir, faults)
+	testkit.True(t, len(got) == 1 && !strings.Contains(got.Error(), "secret") && strings.Contains(got.Error(), "is not a valid job, and"), "%v", got)
+}
+
 func TestLoadThroughSymlink(t *testing.T) {
 	dir := t.TempDir()
 	elsewhere := write(t, string(readFile(t, "testdata/valid/base.yml")), t.TempDir(), "x.yml")

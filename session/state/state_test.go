@@ -98,6 +98,31 @@ func TestOpenTmp(t *testing.T) {
 	must(t, os.Remove(f.Tmp()))
 	must(t, os.Symlink(t.TempDir(), f.Tmp()))
 	testkit.Fails(t, testkit.Get(f.OpenTmp()).Err(), "leads out of the project")
+	testkit.Fails(t, f.OwnTmp(), "leads out of the project")
+	must(t, os.Remove(f.Tmp()))
+	testkit.Works(t, f.OwnTmp(), "without a folder")
+	must(t, os.Symlink(filepath.Join(root, "exports"), f.Tmp()))
+	testkit.Works(t, f.OwnTmp(), "with a link inside")
+}
+
+// A state that somebody removes is made again; a project for whose state there is no place says why.
+func TestAStateThatIsGone(t *testing.T) {
+	root, base := newProject(t)
+	f := find(t, root)
+	must(t, f.Make())
+	must(t, f.Make())
+	must(t, os.RemoveAll(base))
+	must(t, f.Make())
+	testkit.Get(os.Stat(filepath.Join(f.Dir, "project.json"))).Must(t)
+	link := filepath.Join(root, "link")
+	must(t, os.Symlink(f.Dir, link))
+	testkit.Equal(t, testkit.Get(Open(link)).Must(t).Dir, f.Dir)
+	t.Setenv(Env, "relative")
+	testkit.Fails(t, Of(root).Make(), "absolute")
+	for n := range 2 {
+		name := Name(filepath.Join(base, strings.Repeat("x", maxName+n)))
+		testkit.True(t, len(name) == maxName+13 && strings.HasPrefix(name, strings.Repeat("x", maxName)+"-"), "%s", name)
+	}
 }
 
 func TestBaseFollowsTheSystem(t *testing.T) {
@@ -158,6 +183,8 @@ func TestAKeySignsProjectNameAndContent(t *testing.T) {
 		seen[string(k.Sign(c[0], c[1], []byte(c[2])))] = true
 	}
 	testkit.Equal(t, len(seen), 6, "of 6 signatures differ")
+	other, _ := newProject(t)
+	testkit.True(t, testkit.Get(find(t, other).Key(true)).Must(t).ID() != k.ID(), "two keys are the same: they are not random")
 	if runtime.GOOS == "windows" {
 		return
 	}
