@@ -4,14 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/source"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/store"
 )
 
 // attempt makes an attempt at a task, perhaps a run, and brings it to a state.
@@ -80,6 +83,21 @@ func TestNeedsAttention(t *testing.T) {
 	limit := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items[0]
 	testkit.Equal(t, limit.Title+" "+limit.Command, "Add a basket: "+waitsOf(&Run{Waits: []RunWait{unclear}}, true)[0].Text()+" deepwork run status "+Short(limited.ID))
 	testkit.Same(t, kinds(eve), nil, "another caller sees")
+
+	// A source asks the person who called it, and the user.
+	for i, who := range []session.Caller{me, eve, {Identity: "bob"}} {
+		x := store.Execution{ID: fmt.Sprint(nobody[:35], i), Owner: "0011223344556677", Identity: who.Identity, Source: "trips", WorkflowName: "book", State: store.ExecutionRunning, StatusSupported: true, SourceExecutionID: new("7"),
+			StartedAt: soon.Add(time.Duration(i) * time.Second), Progress: testkit.Get(json.Marshal(source.Progress{Asks: "Which city?"})).Must(t)}
+		must(t, s.Database.Executions().Save(ctx, &x, time.Hour))
+	}
+	testkit.Same(t, kinds(eve), []string{AttentionSource + " " + nobody[:35] + "1"}, "another caller is asked")
+	var asked []string
+	for _, i := range testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items {
+		if i.Kind == AttentionSource {
+			asked = append(asked, i.ID[35:]+" "+i.Title)
+		}
+	}
+	testkit.Same(t, asked, []string{"2 trips asks for book: Which city?", "1 trips asks for book: Which city?", "0 trips asks for book: Which city?"})
 
 	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
 	for name, test := range map[string]struct {

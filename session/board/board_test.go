@@ -47,6 +47,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	testkit.True(t, len(root.Repos) == 1 && root.Repos[0].Path == p.Root && root.Repos[0].Name == "shop", "the root's: %+v", root.Repos)
 	// Ids outlive a restart and an edit of the config; a page is a part of the list.
 	s.stop()
+	testkit.FailsWith(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), task.ErrClosed)
 	again := p.open()
 	first := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})).Must(t)
 	testkit.Need(t, first.Count == 1 && first.Total == 2 && first.NextCursor != nil, "the first page: %+v", first)

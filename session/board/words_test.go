@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -212,6 +213,9 @@ func TestBoundsOfLists(t *testing.T) {
 		all := []task.Summary{{Task: task.Task{Description: new(strings.Repeat("d", c.first))}}, {Task: task.Task{Inputs: make([]byte, c.second)}}}
 		testkit.Equal(t, fitting(all), c.want, "%+v", c)
 	}
+	ids := slices.Repeat([]string{nobody}, task.MaxDependencies)
+	testkit.Works(t, testkit.Get(checkDependencies(ids)).Err())
+	refused(t, testkit.Get(checkDependencies(append(ids, nobody))).Err(), session.ToolError, codes.TooManyDependencies)
 	dir := testkit.Dir(t)
 	testkit.Write(t, filepath.Join(dir, ".git"), "gitdir: elsewhere")
 	testkit.Equal(t, TopLevel(filepath.Join(dir, "a", "b")), dir)
