@@ -18,6 +18,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 )
 
 // list reads a page.
@@ -134,6 +135,59 @@ func TestBoundsOfAWorkflow(t *testing.T) {
 			testkit.Equal(t, got, want, "%s", c.key)
 		}
 	}
+}
+
+// What has exactly as much as an answer or a page may have is taken as it is.
+func TestBoundsOfAnswers(t *testing.T) {
+	quoted := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n) + `"`) }
+	testkit.Equal(t, len(identifier(quoted(maxID)))+len(identifier(quoted(maxID+1))), maxID)
+	for _, n := range []int{maxAnswer, maxAnswer + 1} {
+		deep := json.RawMessage(strings.Repeat("[", n) + strings.Repeat("]", n))
+		testkit.Equal(t, jsontext.Kind(shallow(deep)) == "array", n == maxAnswer, "of depth %d", n)
+	}
+	for raw, want := range map[string]string{
+		"-0.1": "-0.1", "0": "0/1", "1": "1/1", "1.5": "1.5/100", "100": "100/100", "100.5": "100.5", "true": "", "null": "", `""`: "",
+		`"half"`: "half", `{"progress":3,"total":4,"message":"m"}`: "3/4 m", `{"message":"m"}`: "m", `{"progress":{"progress":1}}`: "", `{"progress":1e999}`: "",
+	} {
+		got := ""
+		if p := progressOf(json.RawMessage(raw), nil, nil); p != nil {
+			if p.Value != nil {
+				got = fmt.Sprint(*p.Value)
+			}
+			if p.Total != nil {
+				got += "/" + fmt.Sprint(*p.Total)
+			}
+			got = strings.TrimSpace(got + " " + p.Message)
+		}
+		testkit.Equal(t, got, want, "%s", raw)
+	}
+	for raw, want := range map[string]string{`"no"`: "no", `{"message":" ","error":"no"}`: "no", `{"error":{"a": 1}}`: `{"error":{"a":1}}`, `[1, 2]`: "[1,2]", `{`: "{"} {
+		testkit.Equal(t, errorText(json.RawMessage(raw)), want)
+	}
+	for _, n := range []int{maxCursor, maxCursor + 1} {
+		_, next, err := splitPage(fmt.Appendf(nil, `{"workflows":[],"nextCursor":%s}`, quoted(n)))
+		testkit.True(t, (err == nil) == (n == maxCursor) && (err != nil || len(next) == n), "a cursor of %d: %v", n, err)
+	}
+	for _, n := range []int{maxID - len(taskID), maxID - len(taskID) + 1} {
+		_, err := (&sourceTask{TaskID: strings.Repeat("x", n), Status: "working"}).answer()
+		testkit.Equal(t, err == nil, n+len(taskID) == maxID, "the id of a task: %v", err)
+	}
+	// Two pages that repeat, or an id that comes twice, are told.
+	l := newListing("s", nil)
+	testkit.Equal(t, testkit.Get(l.add([]byte(`{"workflows":[{"id":"1","name":"n","description":"d"},{"id":"1","name":"m","description":"d"}],"nextCursor":"2"}`))).Must(t), "2")
+	testkit.Equal(t, l.reasons()[0].Reason, "a second workflow of this id; the first is taken")
+	testkit.Fails(t, testkit.Get(l.add([]byte(`{"workflows":[],"nextCursor":"2"}`))).Err(), "its pages repeat")
+	// A log has each line once, and no more than a bounded number of them.
+	var logged strings.Builder
+	src := &source{logger: slog.New(slog.NewTextHandler(&logged, nil))}
+	now := &offer{connected: true}
+	for i := range maxLogged + 1 {
+		now.skipped = append(now.skipped, Skipped{Workflow: fmt.Sprint(i), Reason: "no"}, Skipped{Workflow: fmt.Sprint(i), Reason: "no"})
+	}
+	src.log(&offer{}, now)
+	src.log(now, now)
+	testkit.Equal(t, strings.Count(logged.String(), "a workflow is not offered"), maxLogged, "%s", &logged)
+	testkit.Equal(t, strings.Count(logged.String(), "a source is connected"), 1)
 }
 
 // The name of a tool has the characters that every client takes, and 64 of them.
