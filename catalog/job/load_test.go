@@ -319,8 +319,13 @@ func TestCheckFilesInputs(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{"figure", `steps[1].inputs[0].file: step "gather" makes no output "figure": did you mean figures?`},
 		{"prose.md", `steps[1].inputs[0].file: step "gather" makes no output "prose.md": its outputs are figures`},
+		{"none", `steps[1].inputs[0].file: step "gather" makes no output "none": it has no outputs; add one, or remove the input`},
 	} {
-		j, ds := Parse(dir, FileName, []byte(strings.Replace(source, "file: figures", "file: "+c.file, 1)))
+		changed := strings.Replace(source, "file: figures", "file: "+c.file, 1)
+		if c.file == "none" {
+			changed = strings.Replace(changed, "outputs:\n      figures: {type: file, description: The figures}\n", "outputs: {}\n", 1)
+		}
+		j, ds := Parse(dir, FileName, []byte(changed))
 		testkit.Must(t, ds.Err())
 		if got := CheckFiles(j).Error(); !strings.HasSuffix(got, c.want) {
 			t.Errorf("got %s, want %s", got, c.want)
