@@ -226,17 +226,6 @@ func TestEmptyListsAreLists(t *testing.T) {
 	}
 }
 
-// A page ends early if its tasks have many dependencies.
-func TestDependenciesCountForTheBoundOfAList(t *testing.T) {
-	many := task.Summary{Task: task.Task{DependsOn: make([]string, task.MaxDependencies)}, BlockedBy: make([]string, task.MaxDependencies)}
-	all := slices.Repeat([]task.Summary{many}, MaxLimit)
-	n := fitting(all)
-	id := testkit.Get(json.Marshal("3b241101-e2bb-4255-8caf-4136c566a962")).Must(t)
-	if size := n * 2 * task.MaxDependencies * (len(id) + 1); n < 100 || size > listBytes {
-		t.Errorf("%d tasks with %d bytes", n, size)
-	}
-}
-
 // A page of tasks with long descriptions ends sooner, and its cursor leads to the
 // rest: no description is cut, and no task is left out.
 func TestListTasksIsBounded(t *testing.T) {

@@ -209,8 +209,9 @@ func TestFaults(t *testing.T) {
 func TestBoundsOfLists(t *testing.T) {
 	names := strings.Split(strings.Repeat("x ", 20)+"y", " ")
 	testkit.Equal(t, Enumerate(nil, "none")+Enumerate(names[20:], "none")+Enumerate(names[:20], "")[54:]+Enumerate(names, "")[54:], "noneyx, xx, x and 1 more")
-	for _, c := range []struct{ first, second, want int }{{0, listBytes, 2}, {1, listBytes, 1}, {listBytes + 1, 0, 1}, {listBytes, 0, 2}} {
-		all := []task.Summary{{Task: task.Task{Description: new(strings.Repeat("d", c.first))}}, {Task: task.Task{Inputs: make([]byte, c.second)}}}
+	testkit.Equal(t, bytesOfID, len(testkit.Get(json.Marshal(nobody)).Must(t))+len(","))
+	for _, c := range []struct{ first, second, ids, want int }{{0, listBytes, 0, 2}, {1, listBytes, 0, 1}, {listBytes + 1, 0, 0, 1}, {listBytes, 0, 0, 2}, {listBytes - 2*bytesOfID, 0, 1, 2}, {listBytes - 2*bytesOfID, 1, 1, 1}} {
+		all := []task.Summary{{Task: task.Task{Description: new(strings.Repeat("d", c.first)), DependsOn: make([]string, c.ids)}, BlockedBy: make([]string, c.ids)}, {Task: task.Task{Inputs: make([]byte, c.second)}}}
 		testkit.Equal(t, fitting(all), c.want, "%+v", c)
 	}
 	ids := slices.Repeat([]string{nobody}, task.MaxDependencies)
