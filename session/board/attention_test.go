@@ -14,6 +14,7 @@ import (
 	"deepwork/catalog/source"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -118,6 +119,12 @@ func TestNeedsAttention(t *testing.T) {
 	testkit.Contains(t, strings.Join(kinds(me), "\n"), "budget_reached attempts.max_unknown")
 	held := testkit.Get(s.HeldBack(ctx, me, p.Config.Load())).Must(t)
 	testkit.Contains(t, *held, "attempts.max_unknown is 2")
+	for who, sum := range map[*session.Caller]bool{&me: true, &eve: false} {
+		err := s.WithinBudget(ctx, *who, p.Config.Load())
+		refused(t, err, session.StateError, codes.BudgetReached, "attempts.max_unknown is 2", "mine.yml")
+		testkit.Equal(t, strings.Contains(err.Error(), "2 executions have ended"), sum, "%v", err)
+	}
+	testkit.Works(t, s.WithinBudget(ctx, me, config.Default()))
 	broken = errors.New("no sessions")
 	testkit.FailsWith(t, testkit.Get(s.NeedsAttention(ctx, me)).Err(), broken)
 }

@@ -217,6 +217,13 @@ func TestBoundsOfLists(t *testing.T) {
 	ids := slices.Repeat([]string{nobody}, task.MaxDependencies)
 	testkit.Works(t, testkit.Get(checkDependencies(ids)).Err())
 	refused(t, testkit.Get(checkDependencies(append(ids, nobody))).Err(), session.ToolError, codes.TooManyDependencies)
+	refused(t, testkit.Get(Target{}.ID()).Err(), session.ToolError, codes.MissingArgument, "list_task_attempts")
+	b := New(Options{Config: func(context.Context) (*config.Config, error) {
+		return &config.Config{Telemetry: config.Telemetry{TraceURL: "https://x/{trace_id}"}}, nil
+	}})
+	const trace = "0123456789abcdef0123456789abcdef"
+	testkit.Equal(t, b.TraceOf(ctx, "00-"+trace+"-0123456789abcdef-01"), Trace{trace, "https://x/" + trace})
+	testkit.Equal(t, b.TraceOf(ctx, ""), Trace{})
 	dir := testkit.Dir(t)
 	testkit.Write(t, filepath.Join(dir, ".git"), "gitdir: elsewhere")
 	testkit.Equal(t, TopLevel(filepath.Join(dir, "a", "b")), dir)
