@@ -85,7 +85,9 @@ func asText(d *leader, now due, err error) string {
 		all = append(all, fmt.Sprintf("waits for %s at %s, %d tries", w.Kind, w.StepID, w.Tries))
 	}
 	if !now.until.IsZero() {
-		all = append(all, fmt.Sprint("again in ", time.Until(now.until).Round(time.Second)))
+		within := []time.Duration{time.Second, lookAgain, time.Minute, time.Hour}
+		i := slices.IndexFunc(within, func(d time.Duration) bool { return time.Until(now.until) <= d })
+		all = append(all, fmt.Sprint("again within ", within[i]))
 	}
 	if now.moved {
 		all = append(all, "moved")
@@ -167,14 +169,14 @@ func TestWhatIsDue(t *testing.T) {
 		"steps of a group":              {"a:completed b c", nil, "b", nil, "c"},
 		"an agent whose step is over":   {"a", nil, "b", nil, "a; b is to end"},
 		"what failed":                   {"a b", nil, "", func(d *leader, _ *called) { d.failed[place{root, "a"}] = "no" }, "b; a failed: no"},
-		"a person is asked":             {"a", asked(nil), "a", nil, "waits for person at a, 0 tries; again in 10s; a is to end"},
+		"a person is asked":             {"a", asked(nil), "a", nil, "waits for person at a, 0 tries; again within 10s; a is to end"},
 		"they do not pass it":           {"a", asked(new(machine.Answer)), "", nil, "a"},
 		"while its agent ends":          {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) { d.agents[place{root, "a"}].handedIn() }, ""},
 		"they pass it":                  {"a", passed, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
 		"it is refused":                 {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")), "a (StateError: A file is gone.)"},
 		"it cannot be kept":             {"a", passed, "", finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
 		"its checks fail":               {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("It does not build.")}, nil), "a (It does not build.)"},
-		"its checks run":                {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil), "again in 1s"},
+		"its checks run":                {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil), "again within 1s"},
 		"its files changed":             {"a", asked(nil), "", func(_ *leader, w *called) { w.changed = "a.md has changed" }, "a (a.md has changed)"},
 		"the turn of a merge":           {"merge:x[1] merge:x[2]", nil, "", nil, "merge:x[1]"},
 		"after an item that is open":    {"x[0] merge:x[1]", nil, "x[0]", nil, ""},
@@ -192,11 +194,11 @@ func TestWhatIsDue(t *testing.T) {
 			w.states[root] = &machine.State{Revision: 2}
 		}, "moved"},
 		"it is aborted":                         {"a b", calls, "", begins(machine.Aborted), "b; a failed: its workflow was aborted"},
-		"it is complete, and a person is asked": {"a", &machine.StepProgress{StepID: "a", Child: child, Question: asked(nil).Question}, "", begins(machine.Completed), "waits for person at a, 0 tries; again in 10s"},
+		"it is complete, and a person is asked": {"a", &machine.StepProgress{StepID: "a", Child: child, Question: asked(nil).Question}, "", begins(machine.Completed), "waits for person at a, 0 tries; again within 10s"},
 		"it is gone":                            {"a b", calls, "", nil, "b; a failed: the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step again on the page of session 12345678, then resume the run."},
-		"a limit whose end is known":            {"a", nil, "", limited(time.Hour), "waits for limit at a, 0 tries; again in 1h0m0s"},
-		"a limit whose end is not known":        {"a", nil, "", limited(0), "waits for limit at a, 1 tries; again in 1m0s"},
-		"a limit that is over":                  {"a", nil, "", limited(-time.Hour), "waits for limit at a, 1 tries; again in 1m0s"},
+		"a limit whose end is known":            {"a", nil, "", limited(time.Hour), "waits for limit at a, 0 tries; again within 1h0m0s"},
+		"a limit whose end is not known":        {"a", nil, "", limited(0), "waits for limit at a, 1 tries; again within 1m0s"},
+		"a limit that is over":                  {"a", nil, "", limited(-time.Hour), "waits for limit at a, 1 tries; again within 1m0s"},
 		"agents that finish nothing": {"a b", nil, "", func(d *leader, _ *called) {
 			d.before[place{root, "a"}] = slices.Repeat([]task.Execution{{State: task.Completed, CreatedAt: begun}}, 2)
 		}, "b; a failed: 2 agents ended without finishing it."},
@@ -250,8 +252,8 @@ func TestWhatIsDue(t *testing.T) {
 	at := func(step string) place { return place{root, step} }
 	d.unmerged[at("merge:port[0]")] = "it conflicts"
 	testkit.True(t, d.itemWork(at("none"), s) == nil && d.itemWork(at("fix[0]"), s) == nil && d.itemWork(at("merge:port[0]"), s) == nil, "work of an agent is done without one")
-	make := d.itemWork(at("port[0]"), s)
-	testkit.Equal(t, testkit.Get(make(t.Context())).Must(t), "")
+	prepare := d.itemWork(at("port[0]"), s)
+	testkit.Equal(t, testkit.Get(prepare(t.Context())).Must(t), "")
 	folder := strings.TrimPrefix(w.isolated, root+" port[0] ")
 	testkit.Git(t, folder, "config", "user.name", "ann")
 	testkit.Git(t, folder, "config", "user.email", "ann@example.com")
