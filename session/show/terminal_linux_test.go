@@ -71,7 +71,7 @@ func TestATerminal(t *testing.T) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	testkit.Must(t, c.Start())
 	side.Close()
-	types := map[string]string{"Name? ": " ann \n", "Why? ": "one\ntwo\n\nthree\n"}
+	types := map[string]string{"Name? ": " ann \n", "Why? ": "one\ntwo\n\n"}
 	seen, buf := "", make([]byte, 4096)
 	for {
 		n, err := terminal.Read(buf)
