@@ -254,3 +254,25 @@ func TestUnreadableJobFolderKeepsWhatItHad(t *testing.T) {
 	}
 	testkit.Equal(t, p.log.Count("cannot be listed"), 1, "not logged once")
 }
+
+// The files that jobs name are looked for, but not those of bundled jobs, and an edit of one is an event.
+func TestFilesThatJobsName(t *testing.T) {
+	p := newProject(t)
+	p.put("one", source("one", "fine"))
+	p.put("two", source("two", "fine"))
+	for _, name := range []string{"first", "second"} {
+		write(t, p.path(".deepwork", "jobs", "two", "steps", name+".md"), "Do it.")
+	}
+	c := p.open(Options{Standard: bundledJobs()})
+	missing := c.Snapshot().Missing()
+	testkit.Need(t, len(missing) == 1, "%+v", missing)
+	testkit.Equal(t, missing[0].JobName+" in "+missing[0].JobDir, "one in "+p.path(".deepwork", "jobs", "one"))
+	testkit.Equal(t, len(missing[0].Diagnostics), 2)
+	events := c.Events(t.Context())
+	write(t, p.path(".deepwork", "jobs", "two", "steps", "first.md"), "Do it well.")
+	select {
+	case <-events:
+	case <-time.After(patience):
+		t.Error("no event of a file that a job names")
+	}
+}

@@ -316,6 +316,12 @@ func TestHashFiles(t *testing.T) {
 	}
 	outside := filepath.Join(t.TempDir(), "x")
 	os.WriteFile(outside, nil, 0o600)
+	for most, want := range map[int64]string{1 << 20: "", 1<<20 - 1: "it has more than"} {
+		data, err := ReadFile(p.root, "a.md", most)
+		testkit.True(t, want == "" && err == nil && int64(len(data)) == most || want != "" && err != nil && strings.Contains(err.Error(), want), "at most %d: %q, %v", most, data, err)
+	}
+	testkit.FailsWith(t, testkit.Get(ReadFile(p.root, outside, 9)).Err(), ErrOutside)
+	testkit.Fails(t, testkit.Get(ReadFile(filepath.Join(p.root, "none"), "a.md", 9)).Err(), "none")
 	for path, want := range map[string]error{"none": fs.ErrNotExist, "dir": ErrNotRegular, outside: ErrOutside, "../x": nil} {
 		if _, err := HashFiles(context.Background(), p.root, []string{"a.md", path}); err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)

@@ -32,6 +32,13 @@ func TestWordsAndErrors(t *testing.T) {
 		testkit.Equal(t, Ago(d), want)
 	}
 	testkit.Equal(t, TookMS(1234567*time.Nanosecond).String(), "took_ms=1.235")
+	for _, c := range [][3]time.Duration{{-1, 0, 0}, {-1, 5, 5}, {3, 0, 3}, {3, 5, 3}, {5, 3, 3}, {0, 3, 0}} { // for the call, as configured, expected
+		ctx := t.Context()
+		if c[0] >= 0 {
+			ctx = WithReplyWithin(ctx, c[0])
+		}
+		testkit.Equal(t, ReplyWithin(ctx, c[1]), c[2], "%v", c)
+	}
 	cause := errors.New("cause")
 	err := NotNow("busy", "Call %s again.", "it").With("n", 1).With("m", 2).Because(cause).Wait(time.Second)
 	testkit.Equal(t, err.Error(), "StateError: Waiting: Call it again.")

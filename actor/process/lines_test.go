@@ -11,12 +11,14 @@ import (
 
 func TestLinesAreSplit(t *testing.T) {
 	const maxLine = 64 << 10
+	breaks := false
 	split := func(size int, text string) (lines []string) {
 		s := NewLines(maxLine, func(got [][]byte) {
 			for _, line := range got {
 				lines = append(lines, string(line))
 			}
 		})
+		s.Breaks = breaks
 		for p := []byte(text); len(p) > 0; {
 			n := min(len(p), 1+rand.N(size))
 			block := bytes.Clone(p[:n])
@@ -55,6 +57,14 @@ func TestLinesAreSplit(t *testing.T) {
 		}
 		if got := split(size, full+"\r\n"+full+full+"\n"); len(got) != 3 {
 			t.Errorf("%d: full lines are %d", size, len(got))
+		}
+	}
+	breaks = true
+	for _, size := range []int{1, 7, 3 * maxLine} {
+		for text, want := range map[string][]string{"a\r\n\nb\r\rc": {"a\r\n", "\n", "b\r\rc"}, "a\n": {"a\n"}, "a\r": {"a\r"}, full + "\nx\n": {full + "\n", "x\n"}, full + "f\n": {full, "f\n"}} {
+			if got := split(size, text); (size > 1 || len(text) < maxLine) && !slices.Equal(got, want) {
+				t.Errorf("%d: %.20q is %.20q", size, text, got)
+			}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 )
 
@@ -57,4 +58,21 @@ func endsWithParent(t *testing.T, mode string) (pidFile string) {
 		}
 	}
 	return pidFile
+}
+
+// The group of a child is ended only if its number is still that child's.
+func TestEndGroup(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	testkit.Must(t, cmd.Start())
+	start := process.StartOf(cmd.Process.Pid)
+	for _, other := range []string{"", "1", start + "0"} {
+		process.EndGroup(cmd.Process.Pid, other)
+	}
+	process.EndGroup(0, start)
+	testkit.True(t, start != "" && process.StartOf(cmd.Process.Pid) == start, "it was ended, or has no start: %q", start)
+	process.EndGroup(cmd.Process.Pid, start)
+	testkit.Fails(t, cmd.Wait(), "killed")
+	process.EndGroup(cmd.Process.Pid, start)
+	testkit.Equal(t, process.StartOf(cmd.Process.Pid), "")
 }

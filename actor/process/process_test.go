@@ -313,3 +313,55 @@ func TestTail(t *testing.T) {
 		testkit.Equal(t, process.Tail(in, 10), want, "Tail(%q)", in)
 	}
 }
+
+// A program that is named without a path is not found where others may have put one.
+func TestLook(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("programs have an extension there")
+	}
+	dir := testkit.Dir(t)
+	at := func(path string) string { return filepath.Join(dir, path) }
+	for _, name := range []string{"project/bin/tool", "other/bin/tool", "shut/tool"} {
+		testkit.Write(t, at(name), "#!/bin/sh\n")
+		testkit.Must(t, os.Chmod(at(name), 0o755))
+	}
+	testkit.Must(t, os.Chmod(at("shut/tool"), 0o644))
+	testkit.Must(t, os.Symlink(at("project"), at("link")))
+	testkit.Must(t, os.Mkdir(at("links"), 0o755))
+	testkit.Must(t, os.Symlink(at("project/bin/tool"), at("links/tool")))
+	t.Chdir(at("project"))
+	for _, c := range []struct{ path, avoid, want string }{
+		{"project/bin other/bin", "", "project/bin/tool"},
+		{"project/bin other/bin", "project", "other/bin/tool"},
+		{"link/bin links other/bin", "project", "other/bin/tool"},
+		{"project/bin", "link", ""},
+		{"other/bin", "oth", "other/bin/tool"},
+		{"shut", "", "permission"},
+		{"shut other/bin", "", "other/bin/tool"},
+	} {
+		list := []string{"bin", ""}
+		for name := range strings.FieldsSeq(c.path) {
+			list = append(list, at(name))
+		}
+		t.Setenv("PATH", strings.Join(list, ":"))
+		var outside []string
+		if c.avoid != "" {
+			outside = []string{at(c.avoid)}
+		}
+		got, err := process.Look("tool", outside...)
+		switch c.want {
+		case "permission":
+			testkit.FailsWith(t, err, fs.ErrPermission)
+		case "":
+			testkit.FailsWith(t, err, exec.ErrNotFound)
+		default:
+			testkit.Equal(t, got, at(c.want), "%+v", c)
+		}
+	}
+	t.Setenv("PATH", at("project/bin"))
+	process.Avoid(at("project"))
+	process.Avoid(at("project"))
+	testkit.FailsWith(t, testkit.Get(process.Look("tool")).Err(), exec.ErrNotFound)
+	testkit.True(t, process.Bare("tool") && !process.Bare("./tool") && !process.Bare("bin/tool"), "what has a path")
+	testkit.Equal(t, process.Resolved(at("link/bin/../none")), at("link/none"))
+}

@@ -93,6 +93,7 @@ func TestBadEditLeavesTheLastGoodOne(t *testing.T) {
 		testkit.Equal(t, current(t, s), good, "serves")
 	}
 	testkit.Equal(t, log.Count("config.yml:2:11: git.branch"), 1, "logged … times")
+	testkit.Equal(t, log.Count("the last good one stays in use"), 1, "logged … times")
 	put(t, s, bad+"nonsense: 1\n")
 	current(t, s)
 	testkit.Equal(t, log.Count("nonsense: unknown key"), 1, "another fault logged … times")
@@ -116,7 +117,7 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 		}
 		testkit.Contains(t, err.Error(), s.Path(), "the error does not say which file: %v", err)
 	}
-	testkit.Equal(t, log.Count("configuration refused"), 1, "logged … times")
+	testkit.Equal(t, log.Count("configuration refused; calls are, too"), 1, "logged … times")
 	put(t, s, create)
 	if c := current(t, s); c.Git.Branch != BranchCreate {
 		t.Errorf("after the correction: %+v", c)

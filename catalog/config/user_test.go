@@ -112,6 +112,39 @@ func TestWhatIsWithheld(t *testing.T) {
 	is("one", 1, 7, BranchCheckout)
 	write("quality_gate: {agent_review_command: two, default_max_attempts: 9}")
 	is("one", 1, 9, BranchCheckout)
+	// The user's own commands run in a project that they have not approved, and not in one that they denied.
+	testkit.Equal(t, s.Telemetry(t.Context()), Default().Telemetry)
+	testkit.Write(t, UserFile(), "quality_gate: {agent_review_command: mine}\ntelemetry: {trace_url: 'https://x/{trace_id}'}")
+	must(t, os.Chmod(UserFile(), 0o600))
+	is("mine", 1, 9, BranchCheckout)
+	testkit.Equal(t, s.Telemetry(t.Context()).Link("7"), "https://x/7")
+	testkit.True(t, s.User() == testkit.Get(s.Own(t.Context())).Must(t), "the user's config of the last look is another one")
+	good = nil
+	s.Approve = func(*Config, *User) *Approval { return &Approval{Withheld: &Withheld{Denied: true}} }
+	testkit.Same(t, testkit.Get(s.Current(t.Context())).Must(t).QualityGate.AgentReviewCommand, nil)
+
+	agents, ci := Asked{Key: AgentsKey}, Asked{Key: SourcesKey + "ci", Text: "./ci"}
+	w := &Withheld{Asked: []Asked{agents, ci}, Changed: []string{"a.sh", "git.branch"}}
+	testkit.True(t, !w.Plain() && (&Withheld{Asked: []Asked{agents}}).Plain() && !(&Withheld{Asked: []Asked{ci}}).Plain(), "agents alone are not told apart")
+	testkit.Equal(t, w.Since()+(&Withheld{}).Since(), ". Changed since the last approval: a.sh, git.branch")
+	for key, want := range map[string]Asked{SourcesKey: ci, SourcesKey + "ci": ci, SourcesKey + "c": {}, "agents": agents, "agent": {}} {
+		got, is := w.Of(key)
+		testkit.True(t, got == want && is == (want != Asked{}), "of %s: %+v, %t", key, got, is)
+		_, is = (*Withheld)(nil).Of(key)
+		testkit.Equal(t, is, false)
+	}
+	c := Default()
+	testkit.Equal(t, len(c.WithheldSources()), 0)
+	c.Approval = &Approval{Withheld: w}
+	testkit.Same(t, c.WithheldSources(), []Asked{ci})
+	c.WorkflowTools.Sources = []WorkflowSource{{Name: "ci"}} // an earlier one is in force
+	testkit.Equal(t, len(c.WithheldSources()), 0)
+	c.WorkflowTools = WorkflowTools{}
+	testkit.Equal(t, len(c.WithheldSources()), 0)
+	for rights, want := range map[string]string{"": "", " person, agents ": "agents,person", "agents,merge,person": "agents,merge,person"} {
+		testkit.Equal(t, testkit.Get(ParseRights(rights)).Must(t).String(), want)
+	}
+	testkit.Fails(t, testkit.Get(ParseRights("agents,all")).Err(), `"all" is not a right: the rights are agents, merge, person`)
 }
 
 func TestSecretsAreTheVariablesOfHeaders(t *testing.T) {

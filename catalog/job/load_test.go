@@ -75,6 +75,19 @@ func TestLoadMakesDirAbsolute(t *testing.T) {
 	}
 }
 
+// The faults of a file that a link has brought in quote nothing of it.
+func TestFaultsOfALinkQuoteNothing(t *testing.T) {
+	dir := testkit.Dir(t)
+	faults := Diagnostics{{File: FileName, Message: "is a text (secret)"}}
+	testkit.Write(t, filepath.Join(dir, FileName), "secret")
+	testkit.Same(t, Unquoted(dir, faults), faults)
+	testkit.Must(t, os.Remove(filepath.Join(dir, FileName)))
+	symlink(t, write(t, "secret", t.TempDir(), "id_rsa"), filepath.Join(dir, FileName))
+	testkit.Equal(t, len(Unquoted(dir, nil)), 0)
+	got := Unquoted(dir, faults)
+	testkit.True(t, len(got) == 1 && !strings.Contains(got.Error(), "secret") && strings.Contains(got.Error(), "is not a valid job, and"), "%v", got)
+}
+
 func TestLoadThroughSymlink(t *testing.T) {
 	dir := t.TempDir()
 	elsewhere := write(t, string(readFile(t, "testdata/valid/base.yml")), t.TempDir(), "x.yml")
@@ -306,8 +319,13 @@ func TestCheckFilesInputs(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{"figure", `steps[1].inputs[0].file: step "gather" makes no output "figure": did you mean figures?`},
 		{"prose.md", `steps[1].inputs[0].file: step "gather" makes no output "prose.md": its outputs are figures`},
+		{"none", `steps[1].inputs[0].file: step "gather" makes no output "none": it has no outputs; add one, or remove the input`},
 	} {
-		j, ds := Parse(dir, FileName, []byte(strings.Replace(source, "file: figures", "file: "+c.file, 1)))
+		changed := strings.Replace(source, "file: figures", "file: "+c.file, 1)
+		if c.file == "none" {
+			changed = strings.Replace(changed, "outputs:\n      figures: {type: file, description: The figures}\n", "outputs: {}\n", 1)
+		}
+		j, ds := Parse(dir, FileName, []byte(changed))
 		testkit.Must(t, ds.Err())
 		if got := CheckFiles(j).Error(); !strings.HasSuffix(got, c.want) {
 			t.Errorf("got %s, want %s", got, c.want)

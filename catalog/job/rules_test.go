@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -108,4 +109,43 @@ var noText = map[string]string{
 	"NUL":               "job.yml:4:53: the byte at offset 105 is NUL: this is not a text file, or it was cut off while it was written; write it again",
 	"control character": "job.yml:4:54: the character U+001B at offset 107 is not allowed in YAML: remove it, or write it as an escape in double quotes",
 	"UTF-16":            "job.yml:1:1: is UTF-16: save the file as UTF-8",
+}
+
+// The rules of paths and lengths, where they end.
+func TestRulesOfTexts(t *testing.T) {
+	for text, want := range map[string]string{
+		"steps/a.md": "", "a..b": "", "1:x": "", "@:x": "", "`:x": "", "{:x": "", "x": "", "a/../b": "",
+		"": "is empty", "a\tb": "control characters", `a\b`: "backslashes", "/a": "is absolute", "a:x": "drive letter", "Z:": "drive letter", "z:": "drive letter", "A:": "drive letter",
+		"..": "leads out", "../a": "leads out", "a/../../b": "leads out", ".": "is a folder", "a/": "is a folder", "a/.": "is a folder", "b/a/..": "is a folder",
+	} {
+		got := insidePath(text)
+		testkit.True(t, (got == "") == (want == "") && strings.Contains(got, want), "%q: %q", text, got)
+	}
+	for text, want := range map[string]string{"project": "", "a/b": "", "x": "", "": "is empty", "/a": "not below", "..": "not below", "../a": "not below", "c:": "not below", `a\b`: "backslashes"} {
+		got := insideFolder(text)
+		testkit.True(t, (got == "") == (want == "") && strings.Contains(got, want), "%q: %q", text, got)
+	}
+	long := strings.Repeat("é", maxName)
+	for text, want := range map[string]string{"tests/**": "", "go.mod": "", "tests/": "is a folder: add **", "a[b]": "other special characters", "!a": "other special characters", long: "", long + "x": "is " + strconv.Itoa(maxName+1) + " characters long"} {
+		got := pattern(text)
+		testkit.True(t, (got == "") == (want == "") && strings.Contains(got, want), "%.20q: %q", text, got)
+	}
+	for n := range 2 { // a schema, and a file, that are as large as they may be
+		schema := ContentSchema{JSON: []byte(`{"description":"` + strings.Repeat("x", MaxSchemaBytes-len(`{"description":""}`)+n) + `"}`)}
+		testkit.Equal(t, testkit.Get(schema.Compile("")).Err() == nil, n == 0, "a schema of %d bytes", len(schema.JSON))
+		dir := t.TempDir()
+		write(t, "#"+strings.Repeat("x", MaxBytes-1+n), dir, FileName)
+		_, faults := Load(dir)
+		testkit.Equal(t, strings.Contains(faults.Error(), "is larger than"), n == 1, "%.200s", faults.Error())
+	}
+	// A circle of many steps is shortened in its middle.
+	for _, n := range []int{10, 11, 12} {
+		var steps strings.Builder
+		for i := range n {
+			fmt.Fprintf(&steps, "  - {id: s%d, name: n, description: d, instructions: i, outputs: {}, reviews: [], dependencies: [s%d]}\n", i, (i+1)%n)
+		}
+		_, ds := Parse("/j", FileName, []byte("name: a\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n"+steps.String()))
+		testkit.Equal(t, strings.Contains(ds.Error(), "…"), n > 10, "%v", ds)
+		testkit.Equal(t, strings.Count(ds.Error(), "->"), min(n, 11), "%v", ds)
+	}
 }

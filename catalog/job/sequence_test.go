@@ -64,7 +64,9 @@ func TestIsolatedItems(t *testing.T) {
 	testkit.Same(t, shared, []bool{false, true, false, false, false, false, false, false})
 	testkit.Same(t, before, []bool{false, true, false, false, false, false, true, false})
 	testkit.Equal(t, IsMerge("merge:tidy[1]") && !IsMerge("tidy"), true)
-	if w.Form(-1) != nil || w.Form(99) != nil {
+	alone := formsExample(t, "at_once: 4", "at_once: 1", "steps: [tidy]", "steps: [tidy], at_once: 1")
+	testkit.True(t, alone.Shared(1) && !alone.Shared(6), "of items one after the other, only groups share the folder")
+	if w.Form(-1) != nil || w.Form(len(w.Forms)) != nil {
 		t.Error("there is a form outside of the workflow")
 	}
 }

@@ -53,6 +53,10 @@ func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
 
 func TestEncode(t *testing.T) {
 	testkit.Equal(t, string(Quote("<a&b>\n\xff")), `"<a&b>\n\ufffd"`)
+	for _, c := range []string{" ", "~", "\x7f", "é"} {
+		testkit.Equal(t, string(Quote(c)), `"`+c+`"`)
+	}
+	testkit.Equal(t, string(Quote("\x1f\"\\")), `"\u001f\"\\"`)
 	testkit.Fails(t, testkit.Get(Encode(make(chan int))).Err(), "", "a channel was encoded")
 }
 
@@ -81,6 +85,12 @@ func TestUnquote(t *testing.T) {
 
 func TestNearest(t *testing.T) {
 	candidates := []string{"draft", "review", "max_items", "ok"}
+	// The bounds against hostile files are not those of a person.
+	long := strings.Repeat("x", 64)
+	testkit.Equal(t, Nearest(long, []string{long[1:] + "y"}), long[1:]+"y")
+	testkit.Equal(t, Nearest(long, []string{long + "y", "", long[2:] + "yz", long[1:] + "y"}), long[1:]+"y")
+	testkit.Equal(t, Nearest("a", append(make([]string, 999), "A"))+Nearest("a", append(make([]string, 1000), "A")), "A")
+	testkit.Equal(t, Nearest("abc", []string{"abd"})+Nearest("abc", []string{"ade"})+Nearest("abcd", []string{"abef"}), "abdabef")
 	for name, want := range map[string]string{
 		"draft": "draft", "darft": "draft", "drafts": "draft", "dra": "", "d": "", "reviwe": "review", "Max-Items": "max_items",
 		"maxitem": "max_items", "okay": "ok", "kk": "ok", "no": "", strings.Repeat("x", 65): "",

@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
 			"more": {"type": "object", "patternProperties": {"^x": {"type": "boolean"}}, "additionalProperties": {"type": "string", "minLength": 2}},
 			"kind": {"const": 1},
 			"both": {"allOf": [{"type": "number"}, {"minimum": 1, "exclusiveMaximum": 2}]},
-			"odd": {"type": "integer", "multipleOf": 2}
+			"odd": {"type": "integer", "multipleOf": 2},
+			"list": {"type": ["null", "array", "integer"]}
 		},
 		"required": ["items"], "additionalProperties": false}`
 	check := compile(t, schema).Check
@@ -66,6 +68,7 @@ func TestReq003_2_5_WhatDoesNotFitIsNamed(t *testing.T) {
 		`"both":0.5`:                                                      `both: minimum: got 0.5, want 1`,
 		`"both":2`:                                                        `both: exclusiveMaximum: got 2, want 2`,
 		`"other":1`:                                                       `there is no argument named "other"; there are both, items, kind`,
+		`"list":"x","kind":2,"both":"y"`:                                  `both: "y" is a string; expected a number; kind: value must be 1; list: "x" is a string; expected an array or an integer or null`,
 		`"odd":3`:                                                         `odd: multipleOf`, // in the validator's words
 	} {
 		if arguments[0] == '"' {
@@ -167,3 +170,30 @@ func TestCheckingIsBounded(t *testing.T) {
 }
 
 func itoa(i int) string { return string(rune('0'+i/10)) + string(rune('0'+i%10)) }
+
+// The draft that a schema names is kept, also where others read it otherwise; a $schema of its own is none. Formats are not
+// checked, and nothing outside of the schema is read.
+func TestDraftsAndReferences(t *testing.T) {
+	const draft7 = `"$schema":"http://json-schema.org/draft-07/schema#",`
+	for schema, good := range map[string]string{
+		`{` + draft7 + `"properties":{"a":{"$ref":"#/definitions/x","type":"string"}},"definitions":{"x":{}}}`: `{"a":1}`,
+		`{` + draft7 + `"properties":{"a":{"format":"ipv4"}}}`:                                                 `{"a":"x"}`,
+		`{"$schema":"https://example.com/own","properties":{"a":{"prefixItems":[{"type":"string"}]}}}`:         `{"a":["x"]}`,
+	} {
+		testkit.Works(t, compile(t, schema).Check(json.RawMessage(good)), "%s", schema)
+	}
+	outside := filepath.ToSlash(filepath.Join(testkit.Dir(t), "schema.json"))
+	testkit.Write(t, outside, "{}")
+	for schema, want := range map[string]string{
+		`{"$ref":"file:///` + strings.TrimPrefix(outside, "/") + `"}`:                                                 "",
+		`{"$ref":"https://json-schema.org/draft-04/none"}`:                                                            "",
+		`{"allOf":[{"$ref":"#"}]}`:                                                                                    "leads back to itself",
+		`{` + draft7 + `"dependencies":{"a":{"$ref":"#"}}}`:                                                           "leads back to itself",
+		`{` + draft7 + `"items":[{"$ref":"#/definitions/a"}],"definitions":{"a":{"not":{"$ref":"#/definitions/a"}}}}`: "leads back to itself",
+		`{"prefixItems":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}`:                           "leads back to itself",
+		`{"additionalProperties":{"$ref":"#/$defs/a"},"$defs":{"a":{"if":{"$ref":"#/$defs/a"}}}}`:                     "leads back to itself",
+	} {
+		_, err := Compile(json.RawMessage(schema))
+		testkit.Fails(t, err, want, "%s", schema)
+	}
+}

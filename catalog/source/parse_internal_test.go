@@ -18,6 +18,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 )
 
 // list reads a page.
@@ -96,11 +97,108 @@ func TestAnswersThatAreNoList(t *testing.T) {
 	}
 }
 
-func TestLongTextsAreCut(t *testing.T) {
-	w := one(t, `[{"id":"1","name":"n","description":"`+strings.Repeat("é", 9000)+`","metadata":{"x":"`+strings.Repeat("x", maxMetadata)+`"}}]`)
-	if n := len([]rune(w.Description)); n != maxDescription || !strings.HasSuffix(w.Description, "é…") || w.Metadata != nil || len(w.notes) != 2 {
-		t.Errorf("%d characters, %q", n, w.notes)
+// Each bound of a workflow is for more than it says: what has exactly that much is taken as it is.
+func TestBoundsOfAWorkflow(t *testing.T) {
+	text := func(unit string) func(int) string {
+		return func(n int) string { return `"` + strings.Repeat(unit, n) + `"` }
 	}
+	object := func(n int) string { return `{"x":"` + strings.Repeat("x", n-len(`{"x":""}`)) + `"}` }
+	nested := func(n int) string { return strings.Repeat(`{"x":`, n) + "1" + strings.Repeat("}", n) }
+	for _, c := range []struct {
+		key   string
+		most  int
+		value func(int) string
+		want  string // what is said of one more
+	}{
+		{"id", maxID, text("x"), "id has 1025 bytes, at most 1024 are allowed"},
+		{"name", maxName, text("é"), "name has 257 characters, at most 256 are allowed"},
+		{"description", maxDescription, text("é"), "its description has 8001 characters and was cut"},
+		{"category", maxField, text("é"), "its category is longer than 256 characters; workflow is used"},
+		{"version", maxField, text("é"), "its version is longer than 256 characters; 1.0.0 is used"},
+		{"metadata", maxMetadata, object, "its metadata has 65537 bytes and was left out"},
+		{"metadata", maxDepth, nested, "its metadata is nested more than 64 deep and was left out"},
+		{"inputSchema", maxSchema, object, "its inputSchema is not usable, so that any object is taken: it has 262145 bytes, at most 262144 are allowed"},
+		{"inputSchema", maxDepth, nested, "its inputSchema is not usable, so that any object is taken: it is nested more than 64 deep"},
+	} {
+		for more, want := range []string{"", c.want} {
+			fields := map[string]json.RawMessage{"id": []byte(`"1"`), "name": []byte(`"n"`), "description": []byte(`"d"`)}
+			fields[c.key] = []byte(c.value(c.most + more))
+			w, _, err := parseWorkflow("s", testkit.Get(json.Marshal(fields)).Must(t))
+			got := ""
+			switch {
+			case err != nil:
+				got = err.Error()
+			case len(w.notes) > 0:
+				got = strings.Join(w.notes, "; ")
+				testkit.True(t, len(w.Metadata) == 0 && len([]rune(w.Description)) <= maxDescription && len(w.Category) <= maxField && len(w.Version) <= maxField, "%s: %+v", c.key, w)
+			}
+			testkit.Equal(t, got, want, "%s", c.key)
+		}
+	}
+}
+
+// What has exactly as much as an answer or a page may have is taken as it is.
+func TestBoundsOfAnswers(t *testing.T) {
+	quoted := func(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n) + `"`) }
+	testkit.Equal(t, len(identifier(quoted(maxID)))+len(identifier(quoted(maxID+1))), maxID)
+	for _, n := range []int{maxAnswer, maxAnswer + 1} {
+		deep := json.RawMessage(strings.Repeat("[", n) + strings.Repeat("]", n))
+		testkit.Equal(t, jsontext.Kind(shallow(deep)) == "array", n == maxAnswer, "of depth %d", n)
+	}
+	for raw, want := range map[string]string{
+		"-0.1": "-0.1", "0": "0/1", "1": "1/1", "1.5": "1.5/100", "100": "100/100", "100.5": "100.5", "true": "", "null": "", `""`: "",
+		`"half"`: "half", `{"progress":3,"total":4,"message":"m"}`: "3/4 m", `{"message":"m"}`: "m", `{"progress":{"progress":1}}`: "", `{"progress":1e999}`: "",
+	} {
+		got := ""
+		if p := progressOf(json.RawMessage(raw), nil, nil); p != nil {
+			if p.Value != nil {
+				got = fmt.Sprint(*p.Value)
+			}
+			if p.Total != nil {
+				got += "/" + fmt.Sprint(*p.Total)
+			}
+			got = strings.TrimSpace(got + " " + p.Message)
+		}
+		testkit.Equal(t, got, want, "%s", raw)
+	}
+	for raw, want := range map[string]string{`"no"`: "no", `{"message":" ","error":"no"}`: "no", `{"error":{"a": 1}}`: `{"error":{"a":1}}`, `[1, 2]`: "[1,2]", `{`: "{"} {
+		testkit.Equal(t, errorText(json.RawMessage(raw)), want)
+	}
+	for _, n := range []int{maxCursor, maxCursor + 1} {
+		_, next, err := splitPage(fmt.Appendf(nil, `{"workflows":[],"nextCursor":%s}`, quoted(n)))
+		testkit.True(t, (err == nil) == (n == maxCursor) && (err != nil || len(next) == n), "a cursor of %d: %v", n, err)
+	}
+	for _, n := range []int{maxID - len(taskID), maxID - len(taskID) + 1} {
+		_, err := (&sourceTask{TaskID: strings.Repeat("x", n), Status: "working"}).answer()
+		testkit.Equal(t, err == nil, n+len(taskID) == maxID, "the id of a task: %v", err)
+	}
+	// Two pages that repeat, or an id that comes twice, are told.
+	l := newListing("s", nil)
+	testkit.Equal(t, testkit.Get(l.add([]byte(`{"workflows":[{"id":"1","name":"n","description":"d"},{"id":"1","name":"m","description":"d"}],"nextCursor":"2"}`))).Must(t), "2")
+	testkit.Equal(t, l.reasons()[0].Reason, "a second workflow of this id; the first is taken")
+	testkit.Fails(t, testkit.Get(l.add([]byte(`{"workflows":[],"nextCursor":"2"}`))).Err(), "its pages repeat")
+	// A log has each line once, and no more than a bounded number of them.
+	var logged strings.Builder
+	src := &source{logger: slog.New(slog.NewTextHandler(&logged, nil))}
+	now := &offer{connected: true}
+	for i := range maxLogged + 1 {
+		now.skipped = append(now.skipped, Skipped{Workflow: fmt.Sprint(i), Reason: "no"}, Skipped{Workflow: fmt.Sprint(i), Reason: "no"})
+	}
+	src.log(&offer{}, now)
+	src.log(now, now)
+	testkit.Equal(t, strings.Count(logged.String(), "a workflow is not offered"), maxLogged, "%s", &logged)
+	testkit.Equal(t, strings.Count(logged.String(), "a source is connected"), 1)
+}
+
+// The name of a tool has the characters that every client takes, and 64 of them.
+func TestLegalNames(t *testing.T) {
+	for name, want := range map[string]string{"azAZ09_-": "azAZ09_-", "a`b{c@d[e/f:g": "a_b_c_d_e_f_g", " é a  b ": "a_b", "日本": ""} {
+		testkit.Equal(t, legal(name), want)
+	}
+	long := strings.Repeat("x", maxToolName)
+	testkit.Equal(t, plainName("", &Workflow{Name: long}), long)
+	testkit.Equal(t, plainName("", &Workflow{Name: long + "x"}), long[:55]+"_"+digest(long+"x", 8))
+	testkit.Equal(t, plainName("", &Workflow{Name: "é", ID: "a/1"})+plainName("", &Workflow{Name: "é", ID: "é"})+plainName("MCP", &Workflow{Name: "__x"}), "a_1workflowMCPsource___x")
 }
 
 // What did not change from one query to the next is the same, unread.
@@ -297,6 +395,32 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 	} {
 		testkit.Equal(t, sameError(c.a, c.b), c.want, "%v and %v", c.a, c.b)
 	}
+}
+
+// The end of a session is given time, and then all its requests end. Redirects on the same server are followed, to a
+// bound.
+func TestLeavingAndRedirects(t *testing.T) {
+	hops := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hops--; hops >= 0 {
+			http.Redirect(w, r, "/"+fmt.Sprint(hops), http.StatusTemporaryRedirect)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	w := testkit.Get(openURL(&config.WorkflowSource{URL: srv.URL})).Must(t)
+	for _, n := range []int{4, 5} {
+		hops = n
+		_, err := w.client.Get(srv.URL)
+		if n == 4 {
+			testkit.Works(t, err)
+			continue
+		}
+		testkit.Fails(t, err, "it redirects too often")
+	}
+	asked := false
+	w.leave(t.Context(), func() { asked = w.cutting.Err() == nil })
+	testkit.True(t, asked && w.cutting.Err() != nil, "asked in time: %t, ended: %v", asked, w.cutting.Err())
+	testkit.Fails(t, testkit.Get(w.client.Get(srv.URL)).Err(), "canceled")
 }
 
 // A redirect to another server would take the headers' secrets with it.

@@ -100,6 +100,8 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 		if err := l.learn(t.Context(), "t"); err != nil || !l.has("t") {
 			t.Errorf("%s: the list of tools is not read: %v", name, err)
 		}
+		l.close(t.Context())
+		testkit.Equal(t, context.Cause(l.ctx), errClosed, "why the calls of %s end", name)
 	}
 	if memory.conn.call == nil || !memory.conn.call.sent.Load() {
 		t.Error("the context of a call does not reach the write of its message")

@@ -2,7 +2,9 @@ package trust
 
 import (
 	"context"
-	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -193,22 +195,8 @@ func TestProgramsAreNotFoundInsideTheProject(t *testing.T) {
 		t.Skip("scripts without an extension")
 	}
 	root := newProject(t, map[string]string{"bin/tool": "#!/bin/sh\n"})
-	elsewhere := newProject(t, map[string]string{"tool": "#!/bin/sh\n"})
-	link := filepath.Join(t.TempDir(), "link")
-	must(t, os.Symlink(filepath.Join(root, "bin"), link))
-	for _, c := range []struct{ path, want string }{
-		{filepath.Join(root, "bin"), ""},
-		{"bin", ""},
-		{".", ""},
-		{link, ""},
-		{filepath.Join(root, "bin") + ":" + elsewhere, filepath.Join(elsewhere, "tool")},
-	} {
-		t.Setenv("PATH", c.path)
-		got, err := Find(root, "tool")
-		if got != c.want || (c.want == "") != errors.Is(err, exec.ErrNotFound) {
-			t.Errorf("PATH=%s: %q, %v", c.path, got, err)
-		}
-	}
+	t.Setenv("PATH", filepath.Join(root, "bin"))
+	testkit.FailsWith(t, testkit.Get(Find(root, "tool")).Err(), exec.ErrNotFound)
 	testkit.Equal(t, testkit.Get(Find(root, "./bin/tool")).Must(t), filepath.Join(root, "bin", "tool"), "by its path")
 }
 
@@ -395,4 +383,79 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 	testkit.Contains(t, err.Error(), "since check.sh changed")
 	must(t, ledger.Deny(t.Context()))
 	changed(asks)
+}
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// What a person is shown of what they approve: each setting, with the files that are checked and those that are not, and
+// what differs from before.
+func TestWhatAPersonApproves(t *testing.T) {
+	root := newProject(t, map[string]string{"tools/review.py": "1", "tools/setup.sh": "3", "tools/lib/x": "", "tools/more.sh": "4", "check.sh": "exit 0"})
+	c, faults := config.Parse("config.yml", []byte(asks+"version: 1\n"))
+	testkit.Need(t, c != nil, "%v", faults)
+	c.WorkflowTools.Sources[0].Env["EMPTY\u202e"] = ""
+	set := testkit.Get(SetOf(root, c)).Must(t)
+	set = append(set, setOf(t, root, `
+workflow_tools: {sources: [{name: words, command: 'tools/setup.sh -x tools/lib a~b é "" -- tools/more.sh /etc check.sh'}, {name: none, url: "https://example.com"}]}
+projects:
+  - {name: own, repos: [{name: r, path: ., setup: "tools/setup.sh"}]}
+  - {name: itself, repos: [{name: r, path: "`+filepath.ToSlash(root)+`", setup: "make"}]}
+  - {name: quiet, repos: [{name: r, path: ../x}]}
+  - {name: away, repos: [{name: r, path: /x, setup: "make"}]}
+attempts: {setup: "tools/lib tools/more.sh"}
+`)...)
+	check := func(in string, words ...string) job.StepCheck {
+		return job.StepCheck{Name: "tests", Run: words, In: in}
+	}
+	steps := []job.Step{{ID: "a", Checks: []job.StepCheck{check("", "sh", "check.sh", "a     b"), check("gone", "make")}}, {ID: "b", Checks: []job.StepCheck{check("gone", "make"), check("", "sh", "check.sh", "a     b"), check("", "make")}}}
+	var b strings.Builder
+	for _, e := range append(set, ChecksOf(root, []*job.Job{{Name: "job", Steps: steps}})...) {
+		fmt.Fprintf(&b, "%s = %s\n", e.Key, e.Text())
+		if fault, _, is := strings.Cut(e.Fault, ":"); is {
+			fmt.Fprintf(&b, "  fault: %s\n", fault)
+		}
+		e.Print(&b, "  ")
+	}
+	testkit.Golden(t, "testdata/approves.txt", strings.ReplaceAll(b.String(), filepath.ToSlash(root), "ROOT"), *update)
+
+	was := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "1", "gone": "1"}}
+	is := Entry{Key: "a", Value: []byte("1"), Files: map[string]string{"same": "1", "edited": "2", "new\n": "1"}}
+	other := Entry{Key: "b"}
+	changes := Set{is, other}.Changes(Set{was})
+	testkit.Equal(t, len(changes), 2)
+	testkit.Same(t, changes[0].Files(), []string{"edited", "gone", `"new\n"`})
+	testkit.Same(t, changes[1].Files(), nil)
+	is.Value = []byte("2")
+	testkit.Same(t, Set{is}.Changes(Set{was})[0].Files(), nil, "its value differs too")
+	testkit.Equal(t, len(Set{is}.Changes(Set{is})), 0)
+}
+
+// A command that the config had earlier is used again only as the user approved it.
+func TestACommandApprovedEarlier(t *testing.T) {
+	root := newProject(t, map[string]string{"review.sh": "one"})
+	ledger := OpenLedger(filepath.Join(testkit.Dir(t), "p.json"), root)
+	var logged strings.Builder
+	p := &Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+	const key = "quality_gate.agent_review_command"
+	approved := func(files int, user *config.User, words ...string) {
+		t.Helper()
+		a, err := p.Approved(user, key, words)
+		testkit.Equal(t, err == nil, files >= 0, "%v", err)
+		testkit.True(t, files < 0 || len(a.Files) == files, "%+v", a)
+	}
+	trusted := &config.User{TrustedFolders: []string{filepath.Dir(root)}}
+	approved(-1, new(config.User), "./review.sh")
+	approved(0, trusted, "./review.sh")
+	project, _ := config.Parse("config.yml", []byte("quality_gate: {agent_review_command: ./review.sh}"))
+	p.Approve(project, new(config.User))
+	must(t, ledger.Grant(t.Context(), testkit.Get(SetOf(root, project)).Must(t), time.Now()))
+	approved(1, new(config.User), "./review.sh")
+	approved(-1, new(config.User), "./review.sh", "-x")
+	p.Approve(project, new(config.User))
+	p.Approve(project, new(config.User))
+	testkit.Equal(t, strings.Count(logged.String(), "the user approved the project's config"), 1, "%s", &logged)
+	must(t, ledger.Deny(t.Context()))
+	approved(-1, trusted, "./review.sh")
+	p.Approve(project, trusted)
+	testkit.ContainsAll(t, logged.String(), []string{"does not run\" keys=\"agents, quality_gate", "the user denied what would run"})
 }

@@ -4,14 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/source"
 	"deepwork/catalog/task"
 	"deepwork/session"
+	"deepwork/session/codes"
+	"deepwork/session/store"
 )
 
 // attempt makes an attempt at a task, perhaps a run, and brings it to a state.
@@ -72,6 +76,29 @@ func TestNeedsAttention(t *testing.T) {
 	testkit.Equal(t, *r.Items[0].Since, Stamp(soon))
 	testkit.Get(s.UpdateTask(ctx, me, UpdateTaskArgs{TaskID: good.TaskID, Status: new("done")})).Must(t)
 	testkit.Same(t, kinds(me), want[:3], "after it was accepted")
+	wait := RunWait{Kind: WaitsForLimit, SessionID: "0123abcd", StepID: "fix", Since: soon.Add(time.Hour), Until: &soon}
+	unclear := wait
+	unclear.Tries = 3
+	limited := s.attempt(s.newTask("limited"), task.Running, &Run{Waits: []RunWait{wait, unclear}})
+	testkit.Same(t, kinds(me), append([]string{AttentionLimit + " " + limited.ID, want[0], AttentionRun + " " + limited.ID}, want[1:3]...), "with a limit of which nobody knows the end")
+	limit := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items[0]
+	testkit.Equal(t, limit.Title+" "+limit.Command, "Add a basket: "+waitsOf(&Run{Waits: []RunWait{unclear}}, true)[0].Text()+" deepwork run status "+Short(limited.ID))
+	testkit.Same(t, kinds(eve), nil, "another caller sees")
+
+	// A source asks the person who called it, and the user.
+	for i, who := range []session.Caller{me, eve, {Identity: "bob"}} {
+		x := store.Execution{ID: fmt.Sprint(nobody[:35], i), Owner: "0011223344556677", Identity: who.Identity, Source: "trips", WorkflowName: "book", State: store.ExecutionRunning, StatusSupported: true, SourceExecutionID: new("7"),
+			StartedAt: soon.Add(time.Duration(i) * time.Second), Progress: testkit.Get(json.Marshal(source.Progress{Asks: "Which city?"})).Must(t)}
+		must(t, s.Database.Executions().Save(ctx, &x, time.Hour))
+	}
+	testkit.Same(t, kinds(eve), []string{AttentionSource + " " + nobody[:35] + "1"}, "another caller is asked")
+	var asked []string
+	for _, i := range testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items {
+		if i.Kind == AttentionSource {
+			asked = append(asked, i.ID[35:]+" "+i.Title)
+		}
+	}
+	testkit.Same(t, asked, []string{"2 trips asks for book: Which city?", "1 trips asks for book: Which city?", "0 trips asks for book: Which city?"})
 
 	agents, source := config.Asked{Key: config.AgentsKey}, config.Asked{Key: "workflow_tools.sources.ci", Text: "./ci"}
 	for name, test := range map[string]struct {
@@ -92,14 +119,24 @@ func TestNeedsAttention(t *testing.T) {
 	testkit.Contains(t, strings.Join(kinds(me), "\n"), "budget_reached attempts.max_unknown")
 	held := testkit.Get(s.HeldBack(ctx, me, p.Config.Load())).Must(t)
 	testkit.Contains(t, *held, "attempts.max_unknown is 2")
+	for who, sum := range map[*session.Caller]bool{&me: true, &eve: false} {
+		err := s.WithinBudget(ctx, *who, p.Config.Load())
+		refused(t, err, session.StateError, codes.BudgetReached, "attempts.max_unknown is 2", "mine.yml")
+		testkit.Equal(t, strings.Contains(err.Error(), "2 executions have ended"), sum, "%v", err)
+	}
+	testkit.Works(t, s.WithinBudget(ctx, me, config.Default()))
 	broken = errors.New("no sessions")
 	testkit.FailsWith(t, testkit.Get(s.NeedsAttention(ctx, me)).Err(), broken)
 }
 
 // What a caller sees of runs and attempts; others are told that there are none.
 func TestRunsOnABoard(t *testing.T) {
-	s := newProject(t).open()
+	p := newProject(t)
+	changed := 0
+	s := p.open(func(o *Options) { o.Changed = func() { changed++ } })
 	plain := s.attempt(s.newTask("plain"), task.Running, nil)
+	testkit.Equal(t, changed, 2, "the board was opened and got a task")
+	done := s.attempt(s.newTask("done"), task.Completed, nil)
 	run := &Run{JobName: "texts", WorkflowName: "write", Goal: "A text", SessionID: "0a1b2c3d"}
 	ended := s.attempt(s.newTask("ended"), task.Stopped, run)
 	waits := s.attempt(s.newTask("waits"), task.Waiting, run)
@@ -117,14 +154,30 @@ func TestRunsOnABoard(t *testing.T) {
 	refused(t, testkit.Get(s.GetRun(ctx, me, RunArgs{plain.ID})).Err(), session.ToolError, "unknown_run", plain.ID)
 	refused(t, testkit.Get(s.GetRun(ctx, eve, RunArgs{ended.ID})).Err(), session.ToolError, "unknown_run")
 
-	for prefix, want := range map[string]int{"": 3, plain.ID[:8]: 1, "no": 0} {
+	// What an agent cost, and why none starts any more.
+	testkit.Equal(t, *testkit.Get(s.GetTask(ctx, me, TaskArgs{plain.TaskID})).Must(t).LatestAttemptState, Running)
+	costs := testkit.Get(s.Costs(ctx, me, []string{done.TaskID, waits.TaskID, nobody})).Must(t)
+	testkit.True(t, len(costs) == 1 && costs[done.TaskID].Unknown == 1, "%+v", costs)
+	for _, reached := range []bool{false, true} {
+		if reached {
+			p.Configure(func(c *config.Config) { c.Attempts.MaxUnknown = &config.Limit{Max: 1, File: "mine.yml"} })
+		}
+		for at, held := range map[*task.Attempt]bool{plain: false, waits: reached} {
+			notice := testkit.Get(s.ListTaskAttempts(ctx, me, ListTaskAttemptsArgs{TaskID: at.TaskID})).Must(t).Notice
+			testkit.True(t, (notice != nil) == held && (!held || strings.Contains(*notice, "attempts.max_unknown is 1")), "notice %s", OrEmpty(notice))
+		}
+		reason := testkit.Get(s.GetRun(ctx, me, RunArgs{waits.ID})).Must(t).Reason
+		testkit.True(t, (reason != nil) == reached && (!reached || strings.Contains(*reason, "attempts.max_unknown is 1")), "reason %s", OrEmpty(reason))
+	}
+
+	for prefix, want := range map[string]int{"": 4, plain.ID[:8]: 1, "no": 0} {
 		testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, me, prefix)).Must(t)), want, "%q", prefix)
 	}
 	testkit.Equal(t, len(testkit.Get(s.FindAttempts(ctx, eve, "")).Must(t)), 0, "another caller finds")
 	open, over, err := s.Work(ctx, me)
 	must(t, err)
 	testkit.Equal(t, len(open), 2, "open")
-	testkit.Equal(t, len(over), 1, "ended")
+	testkit.Equal(t, len(over), 2, "ended")
 	c := testkit.Get(OpenContext(strings.ToUpper(waits.ID), s.Database)).Must(t)
 	testkit.Equal(t, testkit.Get(c.GetContext(ctx)).Must(t).AttemptID, waits.ID)
 	testkit.Fails(t, testkit.Get(OpenContext("x", s.Database)).Err(), "attempt_id")

@@ -47,6 +47,7 @@ func TestReq004_ProjectsAndRepos(t *testing.T) {
 	testkit.True(t, len(root.Repos) == 1 && root.Repos[0].Path == p.Root && root.Repos[0].Name == "shop", "the root's: %+v", root.Repos)
 	// Ids outlive a restart and an edit of the config; a page is a part of the list.
 	s.stop()
+	testkit.FailsWith(t, testkit.Get(s.ListProjects(ctx, me, ListProjectsArgs{})).Err(), task.ErrClosed)
 	again := p.open()
 	first := testkit.Get(again.ListProjects(ctx, me, ListProjectsArgs{Limit: new(1)})).Must(t)
 	testkit.Need(t, first.Count == 1 && first.Total == 2 && first.NextCursor != nil, "the first page: %+v", first)
@@ -222,17 +223,6 @@ func TestEmptyListsAreLists(t *testing.T) {
 	for _, r := range []any{tasks, attempts} {
 		text := testkit.Get(json.Marshal(r)).Must(t)
 		testkit.Contains(t, string(text), `:[]`, "%s", text)
-	}
-}
-
-// A page ends early if its tasks have many dependencies.
-func TestDependenciesCountForTheBoundOfAList(t *testing.T) {
-	many := task.Summary{Task: task.Task{DependsOn: make([]string, task.MaxDependencies)}, BlockedBy: make([]string, task.MaxDependencies)}
-	all := slices.Repeat([]task.Summary{many}, MaxLimit)
-	n := fitting(all)
-	id := testkit.Get(json.Marshal("3b241101-e2bb-4255-8caf-4136c566a962")).Must(t)
-	if size := n * 2 * task.MaxDependencies * (len(id) + 1); n < 100 || size > listBytes {
-		t.Errorf("%d tasks with %d bytes", n, size)
 	}
 }
 

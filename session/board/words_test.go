@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -201,4 +203,79 @@ func TestFaults(t *testing.T) {
 	testkit.Equal(t, Midway(task.ErrFull), task.ErrFull)
 	testkit.FailsWith(t, Midway(store.ErrUnavailable), store.ErrPending)
 	testkit.Equal(t, session.CodeOf(AttemptFault("reading", task.ErrNotFound, "x"))+" "+session.CodeOf(RunFault("reading", task.ErrDeleted, "x")), "unknown_attempt "+codes.DeletedSince)
+}
+
+// Lists in errors and pages of tasks end where they are bounded, and not before.
+func TestBoundsOfLists(t *testing.T) {
+	names := strings.Split(strings.Repeat("x ", 20)+"y", " ")
+	testkit.Equal(t, Enumerate(nil, "none")+Enumerate(names[20:], "none")+Enumerate(names[:20], "")[54:]+Enumerate(names, "")[54:], "noneyx, xx, x and 1 more")
+	testkit.Equal(t, bytesOfID, len(testkit.Get(json.Marshal(nobody)).Must(t))+len(","))
+	for _, c := range []struct{ first, second, ids, want int }{{0, listBytes, 0, 2}, {1, listBytes, 0, 1}, {listBytes + 1, 0, 0, 1}, {listBytes, 0, 0, 2}, {listBytes - 2*bytesOfID, 0, 1, 2}, {listBytes - 2*bytesOfID, 1, 1, 1}} {
+		all := []task.Summary{{Task: task.Task{Description: new(strings.Repeat("d", c.first)), DependsOn: make([]string, c.ids)}, BlockedBy: make([]string, c.ids)}, {Task: task.Task{Inputs: make([]byte, c.second)}}}
+		testkit.Equal(t, fitting(all), c.want, "%+v", c)
+	}
+	ids := slices.Repeat([]string{nobody}, task.MaxDependencies)
+	testkit.Works(t, testkit.Get(checkDependencies(ids)).Err())
+	refused(t, testkit.Get(checkDependencies(append(ids, nobody))).Err(), session.ToolError, codes.TooManyDependencies)
+	refused(t, testkit.Get(Target{}.ID()).Err(), session.ToolError, codes.MissingArgument, "list_task_attempts")
+	b := New(Options{Config: func(context.Context) (*config.Config, error) {
+		return &config.Config{Telemetry: config.Telemetry{TraceURL: "https://x/{trace_id}"}}, nil
+	}})
+	const trace = "0123456789abcdef0123456789abcdef"
+	testkit.Equal(t, b.TraceOf(ctx, "00-"+trace+"-0123456789abcdef-01"), Trace{trace, "https://x/" + trace})
+	testkit.Equal(t, b.TraceOf(ctx, ""), Trace{})
+	dir := testkit.Dir(t)
+	testkit.Write(t, filepath.Join(dir, ".git"), "gitdir: elsewhere")
+	testkit.Equal(t, TopLevel(filepath.Join(dir, "a", "b")), dir)
+	testkit.Equal(t, TopLevel(filepath.VolumeName(dir)+string(filepath.Separator)), "")
+}
+
+// A process is in the workspace of an attempt if the database has it there: in its worktree, or in the folder of several.
+func TestInAWorkspace(t *testing.T) {
+	dir := testkit.Dir(t)
+	at := func(path string) string { return filepath.Join(dir, filepath.FromSlash(path)) }
+	for _, c := range []struct {
+		root, workspace string
+		worktrees       []string
+		want            bool
+	}{
+		{"w/shop", "w/shop/sub", []string{"w/shop"}, true}, {"w/shop/sub", "w", []string{"w/shop"}, true}, {"w", "w", []string{"w/shop"}, false},
+		{"w", "w", []string{"w/shop", "w/web"}, true}, {"w/web/sub", "w", []string{"w/shop", "w/web"}, true}, {"v", "w", []string{"w/shop", "w/web"}, false}, {"w", "w", nil, false},
+	} {
+		a := &task.Attempt{Workspace: at(c.workspace)}
+		for _, path := range c.worktrees {
+			a.Repos = append(a.Repos, task.AttemptRepo{Worktree: at(path)})
+		}
+		testkit.Equal(t, (&Workspace{root: at(c.root)}).in(a), c.want, "%+v", c)
+	}
+
+	s := newProject(t).open()
+	attempt := s.attempt(s.newTask("plain"), task.Running, nil)
+	other := newProject(t).open()
+	for _, c := range []struct {
+		attempt, board string
+		db             store.Database
+		byPath         bool
+		want           []string
+	}{
+		{attempt.ID, s.State().Database(), s.Database, false, nil},
+		{attempt.ID, s.State().Database(), s.Database, true, []string{"there it is in \"" + attempt.Workspace, "the state folder of the project must be reachable"}},
+		{nobody, s.State().Database(), s.Database, false, []string{"does not have this attempt", config.BoardEnv + " must name a file", "without " + config.AttemptEnv}},
+		{nobody, at("gone/board.db"), s.Database, false, []string{at("gone")}},
+		{nobody, s.State().Database(), other.Database, true, []string{"does not exist here", "the state folder of the project must be reachable"}},
+	} {
+		w := FindWorkspace(dir, func(key string) string {
+			return map[string]string{config.AttemptEnv: c.attempt, config.BoardEnv: c.board}[key]
+		})
+		testkit.True(t, !w.ByPath && w.Attempt == c.attempt, "%+v", w)
+		w.ByPath = c.byPath
+		is, err := w.Confirm(ctx, c.db)
+		if c.want == nil {
+			testkit.True(t, !is && err == nil, "another project of the agent: %t, %v", is, err)
+			continue
+		}
+		refused(t, err, session.StateError, codes.NoDatabase, c.want...)
+	}
+	w := &Workspace{Attempt: attempt.ID, apart: true}
+	refused(t, w.missing("x"), session.StateError, codes.NoDatabase, config.StoreEnv+", or store in the user's own config")
 }

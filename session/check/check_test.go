@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,4 +106,96 @@ func TestProtectedFilesThatChanged(t *testing.T) {
 		}
 		testkit.Same(t, testkit.Get(Changed(t.Context(), root, was)).Must(t), []string{"'d0/f0' was deleted", "'d0/f1' was changed", "'other/deep/new' was added"})
 	}
+}
+
+// What git ignores hides no protected file, unless it was ignored when the step began or a tool made its own folder.
+func TestProtectedFilesThatGitIgnores(t *testing.T) {
+	repo := repository(t, 1)
+	testkit.Write(t, filepath.Join(repo, ".gitignore"), "# comment\n*.log\n")
+	testkit.Write(t, filepath.Join(repo, "sub", "tests", "old", "case"), "")
+	testkit.Git(t, repo, "add", "-A")
+	for root, prefix := range map[string]string{repo: "sub/", filepath.Join(repo, "sub"): ""} {
+		was := testkit.Get(Protect(t.Context(), root, []job.StepCheck{{Protect: []string{prefix + "tests/**"}}})).Must(t)
+		testkit.True(t, slices.IsSorted(was.Ignored) && slices.Contains(was.Ignored, ".gitignore\t*.log") && !slices.Contains(was.Ignored, ".gitignore\t# comment"), "%q", was.Ignored)
+		made := map[string]string{
+			"tests/a.log": "", "tests/b.skip": "", "tests/c.exclude": "", // by an old rule, a new one, and one of this machine
+			"tests/cache/.gitignore": "*", "tests/cache/entry": "", // of a tool
+			"tests/old/.gitignore": "hidden\n", "tests/old/hidden": "", // among files from then
+		}
+		testkit.WriteAll(t, filepath.Join(repo, "sub"), made)
+		testkit.Write(t, filepath.Join(repo, ".gitignore"), "*.log\n*.skip\n")
+		testkit.Write(t, filepath.Join(repo, ".git", "info", "exclude"), "*.exclude\n")
+		var want []string
+		for _, name := range []string{"old/.gitignore", "b.skip", "c.exclude", "old/hidden"} {
+			want = append(want, "'"+prefix+"tests/"+name+"' was added")
+		}
+		got := testkit.Get(Changed(t.Context(), root, was)).Must(t)
+		slices.Sort(got)
+		slices.Sort(want)
+		testkit.Same(t, got, want, "in %q", prefix)
+		for name := range made {
+			testkit.Must(t, os.Remove(filepath.Join(repo, "sub", name)))
+		}
+		testkit.Write(t, filepath.Join(repo, ".gitignore"), "# comment\n*.log\n")
+		testkit.Write(t, filepath.Join(repo, ".git", "info", "exclude"), "")
+	}
+}
+
+// Checks that undo each other are told with the files that go on changing, of what each is about.
+func TestARoundThatDoesNotEnd(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("uses a shell")
+	}
+	grows := job.StepCheck{Run: []string{"sh", "-c", "echo x >> d0/f0; echo x >> out.md; echo x >> other"}, Name: "grows"}
+	named := grows
+	named.Files = []string{"d0/*"}
+	for _, c := range []struct {
+		check  job.StepCheck
+		shared bool
+		bound  string
+		want   []string
+	}{
+		{grows, false, ToTree, []string{"d0/f0", "other", "out.md"}},
+		{grows, true, ToOutputs, []string{"out.md"}},
+		{named, true, ToFiles, []string{"d0/f0", "out.md"}},
+	} {
+		root := repository(t, 1)
+		testkit.Write(t, filepath.Join(root, "out.md"), "x")
+		s := &Subject{Root: root, Checks: []job.StepCheck{c.check}, Outputs: []string{"out.md"}, Shared: c.shared}
+		r := &Round{Subject: s, Before: testkit.Get(s.Look(t.Context())).Must(t), Known: make([]*machine.Verdict, 1), Over: make([]bool, 1), Done: func(int) {}}
+		testkit.Must(t, free().Run(t.Context(), r))
+		testkit.Same(t, r.Undecided, c.want, "%s", c.bound)
+		testkit.Equal(t, r.Verdicts[0].Check.Bound, c.bound)
+	}
+}
+
+// A check does not run while what it protects has changed, and a verdict says what is wrong.
+func TestWhatAVerdictSays(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("uses a shell")
+	}
+	root := repository(t, maxNamed+1)
+	fails := job.StepCheck{Run: []string{"sh", "-c", "echo no; exit 3"}, Name: "fails", Protect: []string{"d0/*"}}
+	gone := job.StepCheck{Run: []string{"./none"}, Name: "gone"}
+	s := &Subject{Root: root, Checks: []job.StepCheck{fails}, Began: testkit.Get(Protect(t.Context(), root, []job.StepCheck{fails})).Must(t)}
+	run := func() (*machine.Verdict, error) {
+		r := &Round{Subject: s, Before: testkit.Get(s.Look(t.Context())).Must(t), Known: make([]*machine.Verdict, 1), Over: make([]bool, 1), Done: func(int) {}}
+		if err := free().Run(t.Context(), r); err != nil {
+			return nil, err
+		}
+		return r.Verdicts[0], nil
+	}
+	v := testkit.Get(run()).Must(t)
+	testkit.True(t, !v.Passed && v.Check.Code == 3 && !v.Check.NotRun, "%+v", v)
+	testkit.ContainsAll(t, v.Feedback, []string{"exit code 3", "Its last lines:\nno"})
+	for n, more := range []string{"f9' was changed. Restore", ", and 1 more. Restore"} {
+		for i := range maxNamed + n {
+			testkit.Write(t, filepath.Join(root, "d0", fmt.Sprint("f", i)), "edited")
+		}
+		v = testkit.Get(run()).Must(t)
+		testkit.True(t, v.Check.NotRun && !v.Passed && v.Check.Code == -1, "%+v", v)
+		testkit.ContainsAll(t, v.Feedback, []string{"'d0/f0' was changed, ", more})
+	}
+	s.Checks, s.Began = []job.StepCheck{gone}, nil
+	testkit.Fails(t, testkit.Get(run()).Err(), "check 'gone' could not be run: its program './none' cannot be started")
 }

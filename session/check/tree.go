@@ -160,11 +160,8 @@ func fileID(ctx context.Context, path string, h hash.Hash) (string, error) {
 		return "folder", nil
 	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := os.Readlink(path)
-		if err != nil {
-			return "", err
-		}
 		fmt.Fprintf(h, "blob %d\x00%s", len(target), filepath.ToSlash(target))
-		return "120000 " + hex.EncodeToString(h.Sum(nil)), nil
+		return "120000 " + hex.EncodeToString(h.Sum(nil)), err
 	case !info.Mode().IsRegular():
 		return info.Mode().Type().String(), nil
 	case info.Mode()&0o100 != 0:

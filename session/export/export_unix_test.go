@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,6 +58,58 @@ func TestTheNewerExportStays(t *testing.T) {
 	*newest = 3
 	x.Write(row, at(3))
 	has(t, root, 3)
+}
+
+// The export of a session that did not move is written once if it is behind, and again only after Forget. What cannot be
+// written is logged once until it can be.
+func TestExportsThatAreBehind(t *testing.T) {
+	x, root, newest := exporting(t)
+	var logged strings.Builder
+	x.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	row := store.Session{ID: id, Root: root}
+	tmp := filepath.Join(root, ".deepwork", "tmp")
+	testkit.Write(t, filepath.Join(tmp, sparePrefix+"old"), "x")
+	testkit.Must(t, os.Chtimes(filepath.Join(tmp, sparePrefix+"old"), time.Time{}, time.Now().Add(-spareLife-time.Minute)))
+	testkit.Write(t, filepath.Join(tmp, sparePrefix+"new"), "x")
+	other := &Files{Own: x.Own, Revision: x.Revision, Logger: x.Logger}
+	t.Cleanup(other.Close)
+	for _, c := range []struct{ file, is, newest, want int64 }{{1, 2, 2, 2}, {2, 2, 2, 2}, {3, 2, 3, 3}, {9, 3, 4, 3}, {4, 3, 4, 4}} {
+		*newest = c.file
+		other.Write(row, at(c.file))
+		*newest = c.newest
+		x.Forget(id)
+		x.Check(row, at(c.is))
+		has(t, root, c.want)
+		testkit.Must(t, os.Remove(filepath.Join(tmp, state.ExportName(id))))
+		x.Check(row, at(c.is))
+		testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(tmp, state.ExportName(id)))).Err(), os.ErrNotExist, "of %+v", c)
+	}
+	x.Check(row, at(4))
+	has(t, root, 4)
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(tmp, sparePrefix+"old"))).Err(), os.ErrNotExist, "a spare of a server that is gone")
+	testkit.Get(os.Stat(filepath.Join(tmp, sparePrefix+"new"))).Must(t)
+
+	// Sessions that belong to other folders: a workspace, one that is gone, one behind a link.
+	workspace, link := testkit.Dir(t), filepath.Join(testkit.Dir(t), "link")
+	testkit.Must(t, os.Symlink(workspace, link))
+	for folder, want := range map[string]int{workspace: 0, filepath.Join(workspace, "gone"): 0, link: 1} {
+		logged.Reset()
+		x.Write(store.Session{ID: id, Root: folder}, at(4))
+		testkit.Equal(t, strings.Count(logged.String(), "cannot be written"), want, "%s: %s", folder, &logged)
+	}
+	has(t, workspace, 4)
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(workspace, "gone"))).Err(), os.ErrNotExist)
+	logged.Reset()
+	for range 2 {
+		testkit.Must(t, os.RemoveAll(filepath.Join(workspace, ".deepwork")))
+		testkit.Write(t, filepath.Join(workspace, ".deepwork"), "a file")
+		x.Write(store.Session{ID: id, Root: workspace}, at(5))
+		x.Write(store.Session{ID: id, Root: workspace}, at(6))
+		testkit.Must(t, os.Remove(filepath.Join(workspace, ".deepwork")))
+		x.Write(store.Session{ID: id, Root: workspace}, at(6))
+		has(t, workspace, 6)
+	}
+	testkit.Equal(t, strings.Count(logged.String(), "cannot be written"), 2, "%s", &logged)
 }
 
 // Whatever is in the place of an export or of a spare, nothing else is written to, and no call waits.

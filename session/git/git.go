@@ -121,11 +121,15 @@ func Environ() []string { return process.Without(os.Environ(), foreign...) }
 
 // Run runs git and returns its standard output and standard error. While another git program holds
 // a lock, or is creating a worktree of the repository, it waits and tries again. It blocks until
-// git has ended. Errors: *Error, with the context's cause if that ends during a pause.
+// git has ended. Errors: *Error, with the context's cause if that ends while it waits.
 func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 	began := time.Now()
+	var held error // why it is tried again
 	for pause := (wait.Backoff{Min: 20 * time.Millisecond, Max: time.Second}); ; {
 		r, err := Once(ctx, c)
+		if err != nil && held != nil && ctx.Err() != nil {
+			return "", "", fmt.Errorf("%w (%w)", held, context.Cause(ctx))
+		}
 		patience := time.Duration(0)
 		switch {
 		case err == nil:
@@ -140,6 +144,7 @@ func Run(ctx context.Context, c Command) (out, warnings string, err error) {
 		if ended := pause.Wait(ctx); ended != nil {
 			return "", "", fmt.Errorf("%w (%w)", err, ended)
 		}
+		held = err
 	}
 }
 

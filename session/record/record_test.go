@@ -129,6 +129,18 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 	testkit.Equal(t, fmt.Sprint(r.Revision("0000000a"), r.Revision("0000000b")), fmt.Sprint(next.Revision, -1))
 	written := testkit.Get(r.Write(t.Context(), first.State, first.Row, next, &store.SessionWrite{})).Must(t)
 	testkit.True(t, !written, "another process was faster: %t", written)
+	testkit.Equal(t, r.Figures(), Figures{Started: 1, Aborted: 1}, "what was written is counted")
+	// The write of a call has its request, and no later one has.
+	requested := begun(t, r, def, machine.NewSession{SessionID: "0000000c", Call: machine.Call{RequestID: new("q")}})
+	for before, want := range map[*machine.State]bool{nil: true, requested: false} {
+		w := &store.SessionWrite{}
+		is := requested
+		if before != nil {
+			is = before.Next(before.UpdatedAt)
+		}
+		testkit.Must(t, Fill(w, before, store.Session{}, is))
+		testkit.Equal(t, w.Request != nil, want, "%+v", w)
+	}
 	defining := Defining(def)
 	testkit.True(t, string(defining.Define.Data) == string(def.Data) && Defining(&machine.Definition{}).Define == nil, "a definition is stored once")
 	for a, b := range map[Request]Request{{"a", "bc", "d"}: {"ab", "c", "d"}, {"a", "b", "cd"}: {"a", "bc", "d"}} {
@@ -254,7 +266,7 @@ func TestInspect(t *testing.T) {
 	m.definitions[def.Ref.Hash] = def.Data
 	m.records["0000000a"].Frame = "{"
 	found := look()
-	testkit.True(t, len(found) == 2 && strings.HasPrefix(found[1], "session 0000000a: it cannot be read: "), "%q", found)
+	testkit.True(t, len(found) == 2 && strings.HasPrefix(found[1], "session 0000000a: it cannot be read: ") && !strings.Contains(found[1], "Session '"), "%q", found)
 }
 
 // What a transition changes is counted once; what it leaves is not.

@@ -257,6 +257,8 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	s := open(t, root, c, nil)
 	testkit.Until(t, "the tool", func() bool { return c.Snapshot().Tool("add") != nil })
 	add := c.Snapshot().Tool("add")
+	testkit.Must(t, s.db.Open(t.Context()))
+	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, nil, "without runs")
 
 	r, err := s.Call(t.Context(), "me", add, json.RawMessage(`{"a":1}`), nil)
 	testkit.True(t, err == nil && string(r.Result) == `{"sum": 3}` && r.State == Completed && r.Source == "system" && r.WorkflowID == "w-add", "%+v, %v", r, err)

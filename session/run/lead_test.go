@@ -89,17 +89,36 @@ func (w *desk) Defined(context.Context, *machine.State, string) (*definition.Ste
 	return &definition.Step{}, nil
 }
 
-// led starts a run that works at a desk, whose step has at most two agents.
-func led(t *testing.T, agents int) (*attempt.Engine, *desk, func(board.State) *board.RunReply) {
+// begun starts a run that has a leader.
+func begun(t *testing.T, leader attempt.Leader) (*attempt.Engine, *board.RunReply) {
 	p := attempttest.New(t)
-	w := &desk{agents: agents, moved: make(chan struct{}, 1), ended: map[string]int{}}
 	e := testkit.Get(attempt.Open(t.Context(), attempt.Options{
 		Options: board.Options{Root: p.Root, Config: func(context.Context) (*config.Config, error) { return p.Config.Load(), nil }},
-		Leader:  func(ctx context.Context, l *attempt.Lead) board.RunEnd { return Lead(ctx, l, w, 1) },
+		Leader:  leader,
 		Poll:    20 * time.Millisecond,
 	})).Must(t)
 	t.Cleanup(func() { testkit.Same(t, e.Close(context.Background()), nil, "not stopped") })
-	made := testkit.Get(e.RunWorkflow(t.Context(), me, attempt.RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Ship it.", Executor: new("TEST")})).Must(t)
+	return e, testkit.Get(e.RunWorkflow(t.Context(), me, attempt.RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Ship it.", Executor: new("TEST")})).Must(t)
+}
+
+// aLead returns what the leader of a run is given, which nobody leads.
+func aLead(t *testing.T) *attempt.Lead {
+	leads := make(chan *attempt.Lead)
+	begun(t, func(ctx context.Context, l *attempt.Lead) board.RunEnd {
+		select {
+		case leads <- l:
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
+		return board.RunEnd{State: board.Failed}
+	})
+	return <-leads
+}
+
+// led starts a run that works at a desk, whose step has at most two agents.
+func led(t *testing.T, agents int) (*attempt.Engine, *desk, func(board.State) *board.RunReply) {
+	w := &desk{agents: agents, moved: make(chan struct{}, 1), ended: map[string]int{}}
+	e, made := begun(t, func(ctx context.Context, l *attempt.Lead) board.RunEnd { return Lead(ctx, l, w, 1) })
 	return e, w, func(want board.State) (r *board.RunReply) {
 		t.Helper()
 		testkit.Until(t, "the run is "+string(want), func() bool {

@@ -11,10 +11,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
-	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
-	"deepwork/session/codes"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -120,52 +118,4 @@ func TestPanicEndsTheAgents(t *testing.T) {
 	}()
 	d.run(t.Context())
 	t.Error("it has not panicked")
-}
-
-// A called Workplace has the states of sessions; each is at one step that is not finished.
-type called struct {
-	Workplace
-	states map[string]*machine.State
-}
-
-func (w called) State(_ context.Context, id string) (*machine.State, error) {
-	if s := w.states[id]; s != nil {
-		return s, nil
-	}
-	return nil, session.NotNow(codes.UnknownSession, "There is no session %s.", id)
-}
-
-func (w called) Step(_ context.Context, id string, _ *string) (*machine.StepReply, error) {
-	return &machine.StepReply{Members: []machine.Member{{StepID: w.states[id].CurrentStepID, State: "started"}}}, nil
-}
-
-// The workflow of a step that ends while the leader looks moves the session that calls it: that is no failure. One whose
-// session was pruned is, with its remedy.
-func TestAWorkflowOfAStepEndsMeanwhile(t *testing.T) {
-	for _, c := range []struct {
-		child  machine.SessionStatus
-		stored int64 // revision of the parent
-		moved  bool
-		failed string
-	}{
-		{machine.Completed, 2, true, ""},
-		{machine.Aborted, 2, true, ""},
-		{machine.Aborted, 1, false, "its workflow was aborted"},
-		{"", 1, false, "the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step again on the page of session 12345678, then resume the run."},
-	} {
-		at := func(revision int64) *machine.State {
-			s := &machine.State{SessionID: "12345678", Revision: revision, Status: machine.Active, CurrentStepID: "call"}
-			s.StepProgress = s.StepProgress.Set("call", &machine.StepProgress{StepID: "call", Child: "87654321"})
-			return s
-		}
-		w := called{states: map[string]*machine.State{"12345678": at(c.stored), "87654321": {SessionID: "87654321", Status: c.child}}}
-		if c.child == "" {
-			delete(w.states, "87654321")
-		}
-		d := newLeader(&attempt.Lead{Run: board.Run{SessionID: "12345678"}}, w, 2)
-		now, err := d.due(t.Context(), at(1))
-		if failed := d.failed[place{"12345678", "call"}]; err != nil || now.moved != c.moved || failed != c.failed || len(now.steps) > 0 {
-			t.Errorf("%+v: moved %t, failed %q, %v", c, now.moved, failed, err)
-		}
-	}
 }

@@ -46,6 +46,7 @@ func Wrap(long string, width int) string {
 	}
 	var lines []string
 	for line := range strings.SplitSeq(long, "\n") {
+		line = strings.TrimRightFunc(line, unicode.IsSpace)
 		if text.StringWidth(line) <= width {
 			lines = append(lines, line)
 			continue

@@ -1,6 +1,8 @@
 package show
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -13,6 +15,23 @@ func TestReviewerAsTyped(t *testing.T) {
 	for pinned, want := range map[string]string{`["./review.sh","--strict"]`: "./review.sh --strict", "self": "self", "": ""} {
 		testkit.Equal(t, asTyped(pinned), want, "%q", pinned)
 	}
+}
+
+type failing []error
+
+func (f *failing) Write([]byte) (int, error) {
+	err := (*f)[0]
+	*f = (*f)[1:]
+	return 0, err
+}
+
+// A full disk behind a redirection is not mistaken for success, whatever is printed after.
+func TestTheFirstFailedWriteIsTold(t *testing.T) {
+	first, then := errors.New("disk full"), errors.New("closed")
+	s := NewScreen(&failing{first, then}, func(string) string { return "" })
+	_, err := fmt.Fprint(s, "x")
+	testkit.Equal(t, err, first)
+	testkit.Equal(t, s.Safe("y"), first)
 }
 
 func TestItemsRoundsAndWorkflowsAreShown(t *testing.T) {

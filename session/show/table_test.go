@@ -43,6 +43,9 @@ func TestATableFitsTheScreen(t *testing.T) {
 	testkit.Equal(t, printed(6, func(s *Screen) {
 		s.Table([]Column{{Title: "AB"}, {Title: "CD", Optional: true}}, [][]string{{"1", "2"}})
 	}), "AB  CD\n1   2\n", "as wide as the screen")
+	testkit.Equal(t, printed(20, func(s *Screen) {
+		s.Table([]Column{{Title: "AB", Least: 4}, {Title: "CD", Least: 4}, {Title: "EF", Least: 4}}, [][]string{{"one two three", "four five", "sixteen"}})
+	}), "AB      CD     EF\none t…  four…  sixt…\n", "the widest are cut, the last first")
 	testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns, rows) }), `everybody who waits for it`, "without a limit")
 	for _, emoji := range []string{"👩\u200d💻 x", "👍🏽 x", "🏳️\u200d🌈 x"} {
 		testkit.Contains(t, printed(0, func(s *Screen) { s.Table(columns[4:5], [][]string{{emoji}}) }), emoji, "is cut without a limit")
@@ -66,5 +69,12 @@ func TestProseFitsTheScreen(t *testing.T) {
 		"a judgement":      {func(s *Screen) { s.Judge("9 sessions, 12 tasks, 1 attempt: ", true, "all is well") }, "9 sessions, 12 tasks, 1\nattempt: all is well\n"},
 	} {
 		testkit.Equal(t, printed(30, c.print), c.want, "%s", name)
+	}
+	for want, long := range map[string]string{
+		"12345678 01234567890\n2": "12345678 01234567890 2", "12345678\n012345678901": "12345678 012345678901",
+		"  two\n1234567890123456\n\nx": "  two 1234567890123456\n" + strings.Repeat(" ", 21) + "\nx",
+	} {
+		testkit.Equal(t, Wrap(long, 20), want)
+		testkit.Equal(t, Wrap(long, 19), long, "too narrow to be wrapped")
 	}
 }

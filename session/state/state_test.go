@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 )
 
 // newProject makes an empty project, and a base for its state.
@@ -96,6 +98,31 @@ func TestOpenTmp(t *testing.T) {
 	must(t, os.Remove(f.Tmp()))
 	must(t, os.Symlink(t.TempDir(), f.Tmp()))
 	testkit.Fails(t, testkit.Get(f.OpenTmp()).Err(), "leads out of the project")
+	testkit.Fails(t, f.OwnTmp(), "leads out of the project")
+	must(t, os.Remove(f.Tmp()))
+	testkit.Works(t, f.OwnTmp(), "without a folder")
+	must(t, os.Symlink(filepath.Join(root, "exports"), f.Tmp()))
+	testkit.Works(t, f.OwnTmp(), "with a link inside")
+}
+
+// A state that somebody removes is made again; a project for whose state there is no place says why.
+func TestAStateThatIsGone(t *testing.T) {
+	root, base := newProject(t)
+	f := find(t, root)
+	must(t, f.Make())
+	must(t, f.Make())
+	must(t, os.RemoveAll(base))
+	must(t, f.Make())
+	testkit.Get(os.Stat(filepath.Join(f.Dir, "project.json"))).Must(t)
+	link := filepath.Join(root, "link")
+	must(t, os.Symlink(f.Dir, link))
+	testkit.Equal(t, testkit.Get(Open(link)).Must(t).Dir, f.Dir)
+	t.Setenv(Env, "relative")
+	testkit.Fails(t, Of(root).Make(), "absolute")
+	for n := range 2 {
+		name := Name(filepath.Join(base, strings.Repeat("x", maxName+n)))
+		testkit.True(t, len(name) == maxName+13 && strings.HasPrefix(name, strings.Repeat("x", maxName)+"-"), "%s", name)
+	}
 }
 
 func TestBaseFollowsTheSystem(t *testing.T) {
@@ -156,6 +183,8 @@ func TestAKeySignsProjectNameAndContent(t *testing.T) {
 		seen[string(k.Sign(c[0], c[1], []byte(c[2])))] = true
 	}
 	testkit.Equal(t, len(seen), 6, "of 6 signatures differ")
+	other, _ := newProject(t)
+	testkit.True(t, testkit.Get(find(t, other).Key(true)).Must(t).ID() != k.ID(), "two keys are the same: they are not random")
 	if runtime.GOOS == "windows" {
 		return
 	}
@@ -202,6 +231,38 @@ func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
 	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")
 	must(t, os.RemoveAll(root))
 	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a project that is gone was found")
+}
+
+// The projects that have state here, the one used last first, without those that are gone, moved or cannot be read.
+func TestProjects(t *testing.T) {
+	root, base := newProject(t)
+	listed := func(wantGone int, want ...string) {
+		t.Helper()
+		all, gone, err := Projects()
+		testkit.Works(t, err)
+		testkit.Equal(t, gone, wantGone)
+		testkit.Same(t, xslices.Map(all, func(p Project) string { return filepath.Base(p.Root) }), want)
+	}
+	listed(0)
+	for i, name := range []string{"gone", "old", "moved", "file", "new", "board"} {
+		dir := filepath.Join(root, name)
+		must(t, os.Mkdir(dir, 0o700))
+		f := find(t, dir)
+		must(t, f.Make())
+		if name == "board" {
+			testkit.Write(t, f.Database()+"-wal", "x")
+			must(t, os.Chtimes(f.Database()+"-wal", time.Time{}, time.Now().Add(time.Hour)))
+		}
+		must(t, os.Chtimes(f.Dir, time.Time{}, time.Now().Add(time.Duration(i-10)*time.Hour)))
+	}
+	testkit.Write(t, filepath.Join(base, "projects", "broken", "project.json"), "{")
+	must(t, os.Remove(filepath.Join(root, "gone")))
+	must(t, os.Remove(filepath.Join(root, "file")))
+	testkit.Write(t, filepath.Join(root, "file"), "x")
+	must(t, os.Rename(filepath.Join(root, "moved"), filepath.Join(root, "here")))
+	must(t, find(t, filepath.Join(root, "here")).Adopt(filepath.Join(root, "moved"), func() error { return nil }))
+	must(t, os.Mkdir(filepath.Join(root, "moved"), 0o700))
+	listed(2, "board", "here", "new", "old")
 }
 
 // A path among the worktrees of a project leads to its state, also if that is gone. No other path does.

@@ -1,8 +1,10 @@
 package yamltree
 
 import (
+	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +107,8 @@ func TestFaultsHavePositionsPathsAndRemedies(t *testing.T) {
 		{strings.Repeat("%TAG !a! b\n", 17), false, "f:17:1: there are more than 16 %TAG directives"},
 		{"- a: b: c", false, `f:1:7: mapping values are not allowed in this context: a value that contains ": " must be put in quotes`},
 		{"- {name: @a}", false, "f:1:1: found character that cannot start any token: a value that begins with @"},
+		{"- {name: a, size: 1, wait: 1}\n- {name: b, size: 9, wait: 604800}\n- {name: c, wait: 0}", false, ""},
+		{"- {name: a, wait: 604801}", false, "f:1:19: [0].wait: is 168h0m1s; expected 0s to 168h0m0s"},
 		{"- {name: a", false, "f:1:1: did not find expected ',' or '}': a { is not closed"},
 	} {
 		d, _ := decoder(test.source, test.lenient)
@@ -196,5 +200,48 @@ func TestUnknownRules(t *testing.T) {
 			d := &Decoder{}
 			d.Decode(Self(d.Open([]byte(source))), of)
 		}()
+	}
+}
+
+// One mistake is one fault: a key that was misspelt is neither missing nor given twice.
+func TestOneMistakeIsOneFault(t *testing.T) {
+	for source, want := range map[string]string{
+		"- nmae: a":                         "f:1:3: [0].nmae: unknown key: did you mean name?",
+		"- nmae: a\n  name: b\n- {name: a}": "f:1:3: [0].nmae: unknown key: did you mean name?",
+	} {
+		d, _ := decoder(source, false)
+		testkit.Equal(t, d.Diagnostics().Error(), want)
+	}
+	d, _ := decoder("- 1", false)
+	d.FaultIn(Position{}, "", "of no line")
+	d.FaultIn(Position{Line: 2}, "", "of another file")
+	testkit.Equal(t, len(d.Diagnostics()), 3)
+}
+
+// A quote that is not closed is found in the line that opens it.
+func TestUnclosedQuotes(t *testing.T) {
+	for text, want := range map[string]int{
+		"a: \"x\nb: \"y": 1, "a: 'it''s\n b' c": 1, "a: \"x\\\" \ny\" z": 1, "- 'x\ny' z": 1, "{a: 'x\n y' z}": 1, "\"x\ny\" z": 1, "a:   \"x\ny\" z": 1, "a: [b, 'x\ny' z": 1,
+		"a: |\n  \"x\n  y\" z": 0, "a: |\n\n  \"x\nb: \"y\nc\" z": 4, "a: |\nb: \"y\nc\" z": 2, "a: >- # b\n  'x\n  y' z": 0,
+		"a: \"x\nb\" # c": 0, "a: \"x\ny\", b": 0, "a: \"x\ny\": b": 0, "a: \"x\" y": 0, "a: 'x'": 0, "a: x'\ny' z": 0, "# it's\nit's a": 0, "a: b # 'c\nd' e": 0, "a: b#\nc: 'd\ne' f": 2,
+	} {
+		testkit.Equal(t, unclosedQuote(bytes.SplitAfter([]byte(text), []byte("\n"))), want, "%q", text)
+	}
+}
+
+// What a message repeats of a file is short, whole characters, and quoted where it is not plain.
+func TestWhatAMessageRepeats(t *testing.T) {
+	long := strings.Repeat("x", maxQuoted)
+	for text, want := range map[string]string{long: long, long + "x": long + "…", long[1:] + "é": long[1:] + "…", strings.Repeat("\x80", 99): "…"} {
+		testkit.Equal(t, Clip(text), want)
+	}
+	testkit.Equal(t, Join([]string{"azAZ09_-", "", "é", "a b", "a{", "`", "@", "[", "/", ":", "11"}), `azAZ09_-, "", "é", "a b", "a{", "`+"`"+`", "@", "[", "/", ":" and 1 more`)
+	testkit.Equal(t, Join([]string{long, long + "x"}), long+`, "`+long+`…"`)
+	testkit.Equal(t, strings.Count(Join(slices.Repeat([]string{"x"}, 10)), "x")+strings.Count(Join(slices.Repeat([]string{"x"}, 10)), "more"), 10)
+	for text, want := range map[string]int{"\x1f": 0, " ~\n\r\t": -1, "a\x7f": 1, "\u0085": -1, "a\u0084": 1, "a\u009f": 1, "\u00a0é\ufffd": -1, "a\ufeff": 1, "a\ufffe": 1, "a\uffff": 1, "é\xff": 2} {
+		at, bad := firstBad([]byte(text))
+		testkit.True(t, bad == (want >= 0) && (!bad || at == want), "%q: %d %t", text, at, bad)
+		at, bad = NotUTF8([]byte(text))
+		testkit.Equal(t, bad, text == "é\xff", "%q at %d", text, at)
 	}
 }

@@ -48,7 +48,7 @@ func invisibleIn(line []byte) string {
 }
 
 // block matches a line after which a text follows, in lines that are indented further.
-var block = regexp.MustCompile(`^( *)[^#"']*(?:: |- )[|>][0-9+-]*\s*(?:#.*)?$`)
+var block = regexp.MustCompile(`^( *)[^#"']*(?:: |- )[|>][0-9+-]* *(?:#.*)?\s*$`)
 
 // unclosedQuote returns the line of a quote that begins a value and ends in a later line, in which more text follows it;
 // 0 means none. The parser reports only a line after that.

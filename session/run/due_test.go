@@ -1,0 +1,271 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/codes"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+const root, child = "12345678", "87654321"
+
+// A called Workplace has the states of sessions, and the members of their current entries; without, a session is at one
+// step that is not finished.
+type called struct {
+	Workplace
+	states   map[string]*machine.State
+	members  map[string][]machine.Member
+	started  []Started
+	changed  string
+	finish   func() (*machine.FinishReply, error)
+	isolated string
+}
+
+func (w *called) State(_ context.Context, id string) (*machine.State, error) {
+	if s := w.states[id]; s != nil {
+		return s, nil
+	}
+	return nil, session.NotNow(codes.UnknownSession, "There is no session %s.", id)
+}
+
+func (w *called) Step(_ context.Context, id string, _ *string) (*machine.StepReply, error) {
+	members := w.members[id]
+	if members == nil {
+		members = []machine.Member{{StepID: w.states[id].CurrentStepID, State: "started"}}
+	}
+	return &machine.StepReply{Members: members}, nil
+}
+
+func (w *called) Started(context.Context, map[string]bool) ([]Started, error) { return w.started, nil }
+
+func (w *called) Changed(context.Context, *machine.State, string) string { return w.changed }
+
+func (w *called) Finish(context.Context, string, string, *machine.Question) (*machine.FinishReply, error) {
+	return w.finish()
+}
+
+func (w *called) Isolate(_ context.Context, id, step, folder string) error {
+	w.isolated = strings.Join([]string{id, step, folder}, " ")
+	return nil
+}
+
+// asText returns all that a leader found to do.
+func asText(d *leader, now due, err error) string {
+	var all []string
+	for _, j := range now.steps {
+		text := j.step
+		if j.session != root {
+			text = j.session + "/" + text
+		}
+		if j.told != "" {
+			text += " (" + j.told + ")"
+		}
+		if len(j.ended) > 0 {
+			text += fmt.Sprintf(" after %d workflows", len(j.ended))
+		}
+		all = append(all, text)
+	}
+	for _, w := range now.waits {
+		all = append(all, fmt.Sprintf("waits for %s at %s, %d tries", w.Kind, w.StepID, w.Tries))
+	}
+	if !now.until.IsZero() {
+		within := []time.Duration{time.Second, lookAgain, time.Minute, time.Hour}
+		i := slices.IndexFunc(within, func(d time.Duration) bool { return time.Until(now.until) <= d })
+		all = append(all, fmt.Sprint("again within ", within[i]))
+	}
+	if now.moved {
+		all = append(all, "moved")
+	}
+	for p, why := range d.failed {
+		all = append(all, p.step+" failed: "+why)
+	}
+	for p, a := range d.agents {
+		if a.timer != nil && a.timer.Stop() {
+			all = append(all, p.step+" is to end")
+		}
+	}
+	if err != nil {
+		all = append(all, "error: "+err.Error())
+	}
+	return strings.Join(all, "; ")
+}
+
+// What the end of an agent means for its step, and for the run.
+func TestTheEndOfAnAgent(t *testing.T) {
+	p := place{root, "a"}
+	for name, c := range map[string]struct {
+		x    agent
+		want string // failed, cut, trouble, told
+	}{
+		"it did its work":       {agent{x: &task.Execution{ID: "x", State: task.Completed}}, "[] map[] <nil> "},
+		"it was cut short":      {agent{x: &task.Execution{ID: "x", State: task.Interrupted}}, "[] map[x:true] <nil> "},
+		"it could not begin":    {agent{err: errors.New("no such program")}, "[no such program] map[] <nil> "},
+		"it was refused":        {agent{err: session.NotNow(codes.BadPath, "Not here.")}, "[Not here.] map[] <nil> "},
+		"the session has moved": {agent{err: session.NotNow(codes.StepFinished, "Too late.")}, "[] map[] <nil> "},
+		"it may pass":           {agent{err: fmt.Errorf("reading: %w", store.ErrUnavailable)}, "[] map[] reading: " + store.ErrUnavailable.Error() + " "},
+		"a merge has conflicts": {agent{told: "a.md conflicts", called: true}, "[] map[] <nil> a.md conflicts"},
+	} {
+		d := newLeader(&attempt.Lead{Run: board.Run{Parallel: 1}}, nil, 1)
+		c.x.place, c.x.timer = p, time.AfterFunc(time.Hour, func() {})
+		d.agents[p] = &c.x
+		testkit.Works(t, d.start(t.Context(), []job{{place: place{root, "b"}}}), "more than may run at once")
+		d.end(&c.x)
+		testkit.Equal(t, fmt.Sprint(slices.Collect(maps.Values(d.failed)), " ", d.cut, " ", d.trouble, " ", d.unmerged[p]), c.want, "%s", name)
+		testkit.True(t, !c.x.timer.Stop() && len(d.agents) == 0 && d.silent[p] != c.x.called, "%s: %+v", name, d)
+	}
+}
+
+// What a leader does next, for each state in which a step can be.
+func TestWhatIsDue(t *testing.T) {
+	lead := aLead(t)
+	begun := time.Now()
+	asked := func(a *machine.Answer) *machine.StepProgress {
+		return &machine.StepProgress{StepID: "a", Question: &machine.Question{AskedAt: begun, Answer: a}}
+	}
+	passed := asked(&machine.Answer{Passed: true})
+	finish := func(r machine.FinishReply, err error) func(*leader, *called) {
+		return func(_ *leader, w *called) { w.finish = func() (*machine.FinishReply, error) { return &r, err } }
+	}
+	calls := &machine.StepProgress{StepID: "a", Child: child}
+	begins := func(status ...machine.SessionStatus) func(*leader, *called) {
+		return func(d *leader, w *called) {
+			for i, s := range status {
+				id := fmt.Sprint(child[:7], i+1)
+				w.states[id] = &machine.State{SessionID: id, Status: s, CurrentStepID: "nested"}
+				d.lead.Run.Children = map[string][]string{root + "/a": append(d.lead.Run.Children[root+"/a"], id)}
+			}
+		}
+	}
+	limited := func(wait time.Duration) func(*leader, *called) {
+		return func(d *leader, _ *called) {
+			d.before[place{root, "a"}] = []task.Execution{{State: task.Failed, CreatedAt: begun, EndedAt: &begun, LimitedUntil: new(begun.Add(wait))}}
+		}
+	}
+	checks := &machine.StepProgress{StepID: "a", Attempts: slices.Repeat([]*machine.Attempt{{Checks: true, State: machine.AttemptFailed, ClosedAt: new(lead.Since.Add(1)), Verdicts: []*machine.Verdict{{RunEach: "tests", Feedback: "no"}}}}, maxFailedChecks)}
+	for name, c := range map[string]struct {
+		members string // each with its state, if it is not started
+		of      *machine.StepProgress
+		agent   string // the step that has one
+		set     func(*leader, *called)
+		want    string
+	}{
+		"a step":                        {"a", nil, "", nil, "a"},
+		"steps of a group":              {"a:completed b c", nil, "b", nil, "c"},
+		"an agent whose step is over":   {"a", nil, "b", nil, "a; b is to end"},
+		"what failed":                   {"a b", nil, "", func(d *leader, _ *called) { d.failed[place{root, "a"}] = "no" }, "b; a failed: no"},
+		"a person is asked":             {"a", asked(nil), "a", nil, "waits for person at a, 0 tries; again within 10s; a is to end"},
+		"they do not pass it":           {"a", asked(new(machine.Answer)), "", nil, "a"},
+		"while its agent ends":          {"a", asked(new(machine.Answer)), "a", func(d *leader, _ *called) { d.agents[place{root, "a"}].handedIn() }, ""},
+		"they pass it":                  {"a", passed, "", finish(machine.FinishReply{Status: machine.NextStep}, nil), "moved"},
+		"it is refused":                 {"a", passed, "", finish(machine.FinishReply{}, session.NotNow(codes.StepFinished, "A file is gone.")), "a (StateError: A file is gone.)"},
+		"it cannot be kept":             {"a", passed, "", finish(machine.FinishReply{}, errors.New("disk full")), "error: disk full"},
+		"its checks fail":               {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("It does not build.")}, nil), "a (It does not build.)"},
+		"its checks run":                {"a", passed, "", finish(machine.FinishReply{Status: machine.NeedsWork, Feedback: new("Checks running: tests")}, nil), "again within 1s"},
+		"its files changed":             {"a", asked(nil), "", func(_ *leader, w *called) { w.changed = "a.md has changed" }, "a (a.md has changed)"},
+		"the turn of a merge":           {"merge:x[1] merge:x[2]", nil, "", nil, "merge:x[1]"},
+		"after an item that is open":    {"x[0] merge:x[1]", nil, "x[0]", nil, ""},
+		"a merge with conflicts":        {"x[0] merge:x[1]", nil, "x[0]", func(d *leader, _ *called) { d.unmerged[place{root, "merge:x[1]"}] = "it conflicts" }, "merge:x[1] (it conflicts)"},
+		"a workflow that an agent left": {"a", nil, "", begins(machine.Active), child[:7] + "1/nested"},
+		"one that has ended":            {"a", nil, "", begins(machine.Completed, machine.Aborted), "a after 2 workflows"},
+		"one that was pruned":           {"a", nil, "", func(d *leader, _ *called) { d.lead.Run.Children = map[string][]string{root + "/a": {"gone"}} }, "a"},
+		"the workflow of a step":        {"a", calls, "", begins(machine.Active), child[:7] + "1/nested"},
+		"it ends while the leader looks": {"a", calls, "", func(d *leader, w *called) {
+			begins(machine.Completed)(d, w)
+			w.states[root] = &machine.State{Revision: 2}
+		}, "moved"},
+		"it is aborted meanwhile": {"a", calls, "", func(d *leader, w *called) {
+			begins(machine.Aborted)(d, w)
+			w.states[root] = &machine.State{Revision: 2}
+		}, "moved"},
+		"it is aborted":                         {"a b", calls, "", begins(machine.Aborted), "b; a failed: its workflow was aborted"},
+		"it is complete, and a person is asked": {"a", &machine.StepProgress{StepID: "a", Child: child, Question: asked(nil).Question}, "", begins(machine.Completed), "waits for person at a, 0 tries; again within 10s"},
+		"it is gone":                            {"a b", calls, "", nil, "b; a failed: the session 87654321 of its workflow is gone: it was pruned or removed. Begin the step again on the page of session 12345678, then resume the run."},
+		"a limit whose end is known":            {"a", nil, "", limited(time.Hour), "waits for limit at a, 0 tries; again within 1h0m0s"},
+		"a limit whose end is not known":        {"a", nil, "", limited(0), "waits for limit at a, 1 tries; again within 1m0s"},
+		"a limit that is over":                  {"a", nil, "", limited(-time.Hour), "waits for limit at a, 1 tries; again within 1m0s"},
+		"agents that finish nothing": {"a b", nil, "", func(d *leader, _ *called) {
+			d.before[place{root, "a"}] = slices.Repeat([]task.Execution{{State: task.Completed, CreatedAt: begun}}, 2)
+		}, "b; a failed: 2 agents ended without finishing it."},
+		"checks that fail again and again": {"a", checks, "", nil, "a failed: Its checks failed 10 times. Check 'tests': no"},
+		"while its agent works":            {"a", checks, "a", nil, "a failed: Its checks failed 10 times. Check 'tests': no; a is to end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &machine.State{SessionID: root, Revision: 1, Status: machine.Active, CurrentStepID: "a"}
+			if c.of != nil {
+				s.StepProgress = s.StepProgress.Set("a", c.of)
+			}
+			w := &called{states: map[string]*machine.State{root: s}, members: map[string][]machine.Member{}}
+			for m := range strings.FieldsSeq(c.members) {
+				id, state := m, "started"
+				if before, is := strings.CutSuffix(m, ":completed"); is {
+					id, state = before, "completed"
+				}
+				w.members[root] = append(w.members[root], machine.Member{StepID: id, State: cmp.Or(state, "started")})
+			}
+			lead.Run.SessionID, lead.Run.Children = root, nil
+			d := newLeader(lead, w, 1)
+			if c.agent != "" {
+				x := &agent{place: place{root, c.agent}}
+				x.cancel = func() { x.timer = time.NewTimer(time.Hour) }
+				d.agents[x.place] = x
+			}
+			if c.set != nil {
+				c.set(d, w)
+			}
+			now, err := d.due(t.Context(), s)
+			testkit.Equal(t, asText(d, now, err), c.want)
+		})
+	}
+	// What agents start is recorded once, and found again by a leader that goes on.
+	w := &called{states: map[string]*machine.State{child: {SessionID: child, CurrentStepID: "b"}}, started: []Started{
+		{SessionID: child, Parent: root, Session: root, Step: "a"}, {SessionID: "found", Parent: root, Session: root, Step: "a"},
+		{SessionID: "nested", Parent: child, Session: root, Step: "a"}, {SessionID: "of others", Parent: "x", Session: "x", Step: "a"},
+	}}
+	lead.Run.Children = nil
+	d := newLeader(lead, w, 1)
+	for range 2 {
+		testkit.Works(t, d.adopt(t.Context(), place{root, "a"}, root, child))
+		testkit.Works(t, d.find(t.Context()))
+	}
+	testkit.Same(t, lead.Run.Children, map[string][]string{root + "/a": {child, "found"}, child + "/b": {"nested"}})
+	// An item gets a worktree before its agents, and is merged and tidied away after them.
+	s := &machine.State{SessionID: root}
+	for id, folder := range map[string]string{"port[0]": ".", "fix[0]": "x", "merge:port[0]": "x"} {
+		s.StepProgress = s.StepProgress.Set(id, &machine.StepProgress{StepID: id, Folder: folder, StartedAt: begun})
+	}
+	at := func(step string) place { return place{root, step} }
+	d.unmerged[at("merge:port[0]")] = "it conflicts"
+	testkit.True(t, d.itemWork(at("none"), s) == nil && d.itemWork(at("fix[0]"), s) == nil && d.itemWork(at("merge:port[0]"), s) == nil, "work of an agent is done without one")
+	prepare := d.itemWork(at("port[0]"), s)
+	testkit.Equal(t, testkit.Get(prepare(t.Context())).Must(t), "")
+	folder := strings.TrimPrefix(w.isolated, root+" port[0] ")
+	testkit.Git(t, folder, "config", "user.name", "ann")
+	testkit.Git(t, folder, "config", "user.email", "ann@example.com")
+	testkit.Write(t, filepath.Join(folder, "item.md"), "made")
+	s.Progress("merge:port[0]").Folder = folder
+	delete(d.unmerged, at("merge:port[0]"))
+	w.finish = func() (*machine.FinishReply, error) { return nil, errors.New("not now") }
+	merge := d.itemWork(at("merge:port[0]"), s)
+	testkit.Fails(t, testkit.Get(merge(t.Context())).Err(), "not now")
+	testkit.Get(os.Stat(folder)).Must(t)
+	w.finish = func() (*machine.FinishReply, error) { return new(machine.FinishReply), nil }
+	testkit.Equal(t, testkit.Get(merge(t.Context())).Must(t), "")
+	testkit.FailsWith(t, testkit.Get(os.Stat(folder)).Err(), os.ErrNotExist)
+	testkit.Get(os.Stat(filepath.Join(lead.Attempt.Workspace, "item.md"))).Must(t)
+}
