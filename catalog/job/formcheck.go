@@ -89,7 +89,7 @@ func (d *decoder) made(j *Job, w *Workflow, first, after int, output string, at 
 	for e := first; e < after; e++ {
 		each := w.Form(e) != nil && w.Form(e).ForEach != nil
 		for _, id := range w.Entries[e] {
-			s := j.Step(id)
+			s := w.step(j, id)
 			if s == nil {
 				return // which is an error already
 			}
@@ -124,21 +124,46 @@ func (d *decoder) warnLeftOut(j *Job, w *Workflow, first, after int, at place) {
 	inside := slices.Concat(w.Entries[first:after]...)
 	for e := after; e < len(w.Entries); e++ {
 		for m, id := range w.Entries[e] {
-			s := j.Step(id)
+			s := w.step(j, id)
 			if s == nil {
 				return
 			}
-			for _, in := range s.Inputs {
+			for _, in := range slices.Concat(s.Inputs, w.taken(j, s, w.Entries[:e])) {
 				if slices.Contains(inside, in.FromStep) {
 					at := slices.Concat(at, w.at[e][m])
 					if !d.Has(at) {
 						at = at[:len(at)-1]
 					}
-					d.WarnAt(at, "%s takes %s from %s, which the condition may leave out: it is then shown as not made", yamltree.Quote(id), yamltree.Quote(in.File), yamltree.Quote(in.FromStep))
+					d.WarnAt(at, "%s takes %s from %s, which the condition may leave out: it has no value then", yamltree.Quote(id), yamltree.Quote(in.File), yamltree.Quote(in.FromStep))
 				}
 			}
 		}
 	}
+}
+
+// step returns a step of the job, or one that is a workflow here, or nil.
+func (w *Workflow) step(j *Job, id string) *Step {
+	if i := slices.IndexFunc(w.calls, func(s Step) bool { return s.ID == id }); i >= 0 {
+		return &w.calls[i]
+	}
+	return j.Step(id)
+}
+
+// taken returns the outputs of steps in some entries that a step which is a workflow is given, each from the first one
+// that makes it.
+func (w *Workflow) taken(j *Job, s *Step, earlier []Entry) (all []Input) {
+	if s.Call == nil {
+		return nil
+	}
+	for _, in := range s.Call.Inputs {
+		for _, id := range slices.Concat(earlier...) {
+			if st := w.step(j, id); w.Input(in.From) == nil && st != nil && st.Output(in.From) != nil {
+				all = append(all, Input{File: in.From, FromStep: id})
+				break
+			}
+		}
+	}
+	return all
 }
 
 // checkCalls checks that the workflows of this job that others call exist, get what they need, and do not
@@ -188,15 +213,30 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 		return // what has the name of an input is given
 	}
 	here := w.Find(s.ID)
-	available := xslices.Map(w.Inputs, func(p Parameter) string { return p.Name })
-	earlier := slices.Concat(w.Entries[:max(here, 0)]...)
-	if here >= 0 { // in a for_each, of its item
-		earlier = append(earlier, w.Entries[here][:slices.Index(w.Entries[here], s.ID)]...)
+	var available []string
+	fit := map[string][]string{} // the types of an input that takes what is available; nil means any
+	add := func(name string, as OutputType, each bool) {
+		available = append(available, name)
+		fit[name] = nil // the newest counts
+		switch {
+		case each:
+			fit[name] = []string{"string", "files"}
+		case as == Files:
+			fit[name] = []string{"files"}
+		}
 	}
-	for _, id := range earlier {
-		if s := j.Step(id); s != nil {
-			for _, o := range s.Outputs {
-				available = append(available, o.Name)
+	for _, p := range w.Inputs {
+		add(p.Name, p.Type, false)
+	}
+	for e, entry := range w.Entries[:here+1] {
+		if e == here { // in a for_each, of its item
+			entry = entry[:slices.Index(entry, s.ID)]
+		}
+		for _, id := range entry {
+			if s := w.step(j, id); s != nil {
+				for _, o := range s.Outputs {
+					add(o.Name, o.Type, e < here && w.Form(e) != nil && w.Form(e).ForEach != nil)
+				}
 			}
 		}
 	}
@@ -221,6 +261,8 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 			d.FaultAt(at, "item is the item of the list here, and an output or input has this name, too: rename that")
 		case in.From != "" && !slices.Contains(available, in.From):
 			d.FaultAt(at, "no earlier step has an output %s, and the workflow has no input of this name: %s", yamltree.Quote(in.From), nearest(in.From, available, "there are "))
+		case fit[in.From] != nil && !slices.Contains(fit[in.From], string(of.Input(in.Name).Type)):
+			d.FaultAt(at, "%s is a list, which the input %s of workflow %s, of type %s, does not take: declare that as type: %s", yamltree.Quote(in.From), yamltree.Quote(in.Name), of.Name, of.Input(in.Name).Type, strings.Join(fit[in.From], " or "))
 		}
 	}
 }

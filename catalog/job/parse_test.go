@@ -159,6 +159,11 @@ func TestWarnings(t *testing.T) {
 		{"dependency twice", "dependencies: [gather]", "dependencies: [gather, gather]", []string{
 			`job.yml:25:28: warning: steps[1].dependencies[1]: "gather" appears twice: remove one`,
 		}},
+		{"left out before a step and a workflow that take its output", "steps: [gather, draft]",
+			"inputs: [{name: go, description: G}]\n    steps: [{when: {input: go, is: a}, steps: [gather]}, {workflow: other/x, inputs: {a: figures}}, draft]", []string{
+				`job.yml:33:58: warning: workflows[0].steps[1]: "workflow:other/x" takes "figures" from "gather", which the condition may leave out: it has no value then`,
+				`job.yml:33:101: warning: workflows[0].steps[2]: "draft" takes "figures" from "gather", which the condition may leave out: it has no value then`,
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j, ds := Parse("/d", FileName, []byte(strings.Replace(base, c.old, c.new, 1)))

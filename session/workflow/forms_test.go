@@ -317,6 +317,46 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) && !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", toJSON(t, r))
 }
 
+// A workflow that begins after items, and a step, are given what all of these have made: texts as a JSON list, files as
+// a list of their paths, also of no items.
+func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]\n    inputs: [{name: texts, description: d}, {name: pages, type: files, description: d}, {name: first, required: false, description: d}]"})
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}, first: {type: string, description: d, required: false}}"},
+		{id: "port", outputs: "{todo: {type: string, description: d}, page: {type: file, description: d}, more: {type: files, description: d, required: false}}"}, {id: "last"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port]}, {workflow: beta/publish, inputs: {texts: todo, pages: page, first: first}}, {for_each: todo, steps: [last]}]"})
+	p.write(".deepwork/jobs/alpha/job.yml", strings.Replace(string(testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/jobs/alpha/job.yml"))).Must(t)), "Does last\n", "Does last\n    dependencies: [port]\n    inputs: [{file: todo, from_step: port}, {file: page, from_step: port}, {file: any, from_step: port}]\n", 1))
+	c := p.open().Connect("local")
+	for name, want := range map[string]struct{ todo, texts, pages, files string }{
+		"two": {`[\"a\",\"b\"]`, `["one","two"]`, `["0.md","1.md"]`, `["0.md","1.md","m.md","1.md"]`},
+		"no":  {"[]", "[]", "[]", "[]"},
+	} {
+		t.Run(name+" items", func(t *testing.T) {
+			p.start(c, "alpha", "main")
+			r := p.finish(c, `{"outputs":{"todo":"`+want.todo+`"}}`)
+			if name == "two" {
+				for i, text := range []string{"one", "two"} {
+					page, more := p.write(fmt.Sprintf("%d.md", i), "x"), ""
+					if i == 1 {
+						more = `,"more":["` + p.write("m.md", "x") + `","1.md"]`
+					}
+					r = p.finish(c, fmt.Sprintf(`{"outputs":{"todo":%q,"page":%q%s},"step_id":"port[%d]"}`, text, page, more, i))
+				}
+			}
+			testkit.Equal(t, stepOf(r.BeginStep), "write")
+			given := p.record(r.BeginStep.SessionID).Inputs
+			testkit.Equal(t, toJSON(t, machine.Plain(given)), `{"texts":`+toJSON(t, want.texts)+`,"pages":`+want.pages+`}`)
+			r = p.finish(c, `{"outputs":{}}`)
+			if name != "two" {
+				testkit.Equal(t, r.BeginStep, nil)
+				return
+			}
+			in := r.BeginStep.Inputs
+			testkit.Equal(t, fmt.Sprint(r.BeginStep.StepID, *in[0].Value, toJSON(t, in[1].Paths), toJSON(t, in[2].Paths)), "last[0]"+want.texts+want.pages+want.files)
+		})
+	}
+}
+
 // The workflow of a step works where the session of the step does, also if a server of another folder begins it for a
 // person.
 func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {

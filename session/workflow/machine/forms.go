@@ -308,23 +308,36 @@ func (s *State) value(def *Definition, st *job.Step, name string) (v OutputValue
 			}
 		}
 	}
-	entries := def.Workflow.Entries[:index]
 	if f := def.Workflow.Form(index); f != nil && f.Repeat != nil { // of the round before, too
-		entries = append(slices.Clip(entries), f.Body...)
+		_, index = def.Workflow.Span(f)
 	}
-	if p := s.newest(def, entries, name); !ok && p != nil {
-		v, ok = p.Outputs.Get(name)
+	if !ok {
+		v, ok = s.made(def, index, name)
 	}
 	if !ok {
 		v, ok = s.Inputs.Get(name)
-	}
-	if v.Each != nil {
-		v = v.flat()
 	}
 	if v.Text != nil {
 		v = OutputValue{Paths: []string{*v.Text}}
 	}
 	return v, ok
+}
+
+// made returns the newest value of an output in the entries before an index; of a for_each, that of all items.
+func (s *State) made(def *Definition, before int, output string) (v OutputValue, ok bool) {
+	for i, entry := range slices.Backward(def.Workflow.Entries[:before]) {
+		for _, id := range slices.Backward(entry) {
+			p, st := s.Progress(id), def.Job.Step(id)
+			switch {
+			case st == nil || st.Output(output) == nil:
+			case forEach(def, i) != nil:
+				return s.each(def, i, id, output), true
+			case p.Done():
+				return p.Outputs.Get(output)
+			}
+		}
+	}
+	return v, false
 }
 
 // PlanCall returns the plan with which a step that is a workflow is finished when that is complete, or nil if

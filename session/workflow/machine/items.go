@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -66,6 +67,9 @@ type ListWanted struct {
 // Lists returns the outputs of a step that later entries go through.
 func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 	here := def.Workflow.Find(st.ID)
+	if forEach(def, here) != nil {
+		return nil // what items make is no list of items
+	}
 	for i, f := range def.Workflow.Forms {
 		if f != nil && f.ForEach != nil && i > here && st.Output(f.ForEach.Output) != nil {
 			all = append(all, ListWanted{f.ForEach.Output, f.ForEach.MaxItems})
@@ -355,22 +359,24 @@ func (s *State) each(def *Definition, index int, stepID, output string) OutputVa
 	return v
 }
 
-// flat returns the values of all items as one: a list of their paths or, of texts, a JSON list.
-func (v OutputValue) flat() OutputValue {
-	all, texts := OutputValue{List: true}, []*string{}
-	for _, one := range v.Each {
-		if one == nil {
-			texts = append(texts, nil)
-			continue
-		}
-		if one.Each != nil { // its step is a workflow with items of its own
-			one = new(one.flat())
-		}
-		all.Paths, texts = append(all.Paths, one.Paths...), append(texts, one.Text)
-	}
-	if slices.ContainsFunc(texts, func(t *string) bool { return t != nil }) {
-		if list, err := jsontext.Encode(texts); err == nil {
+// flat returns the values of all items as one: as a value of type string a JSON list, otherwise a list of paths.
+func (v OutputValue) flat(as job.OutputType) OutputValue {
+	if as == job.Text {
+		list, err := v.plain(new(math.MaxInt)).MarshalJSON()
+		if err == nil {
 			return OutputValue{Text: new(string(list))}
+		}
+	}
+	all := OutputValue{List: true}
+	for _, one := range v.Each {
+		switch {
+		case one == nil:
+		case one.Each != nil: // its step is a workflow with items of its own
+			all.Paths = append(all.Paths, one.flat(as).Paths...)
+		case one.Text != nil:
+			all.Paths = append(all.Paths, *one.Text)
+		default:
+			all.Paths = append(all.Paths, one.Paths...)
 		}
 	}
 	return all

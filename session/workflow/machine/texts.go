@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -153,7 +154,7 @@ func (s *State) setTexts(texts map[string]string) (err error) {
 // Shown returns a value as lists show it: a text in one line, shortened.
 func (v OutputValue) Shown() string {
 	if v.Each != nil {
-		v = v.flat()
+		v = v.flat(job.Text)
 	}
 	if v.Text == nil {
 		return strings.Join(v.Paths, ", ")
