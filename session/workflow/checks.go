@@ -223,7 +223,7 @@ func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished,
 		}
 	}
 	round.Done = func(n int) { r.done.Store(int64(n)) }
-	next := a.replacing(r).OpenAttempt(stepID, machine.Attempt{Checks: true, OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: c.bound})
+	next := a.replacing(stepID).OpenAttempt(stepID, machine.Attempt{Checks: true, OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: c.bound})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 		next.ReportedByStepID = true // its group waits for it from now on
 	}

@@ -178,6 +178,9 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 		return a.approve(ctx, a.state, c)
 	case !a.engine.reviewed(c.plan.Step):
 		return a.approve(ctx, a.state, c)
+	case len(tasks) == 0:
+		c.evidence = a.evidence(c, machine.NotDue, "")
+		return a.approve(ctx, a.replacing(stepID), c)
 	case how.Refused != nil:
 		return nil, how.Refused
 	case !how.External:
@@ -353,12 +356,7 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		}
 	}
 	r.total = len(todo)
-	base := a.replacing(r)
-	if len(tasks) == 0 {
-		c.evidence = a.evidence(c, machine.NotDue, "")
-		return a.approve(ctx, base, c)
-	}
-	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
+	next := a.replacing(stepID).OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 		next.ReportedByStepID = true // its group waits for it from now on
 	}
@@ -374,11 +372,11 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 }
 
 // replacing returns the state without the running review of a step, if another one is to begin.
-func (a *sessionActor) replacing(r *review) *machine.State {
-	if a.reviews[r.stepID] == nil {
+func (a *sessionActor) replacing(stepID string) *machine.State {
+	if a.reviews[stepID] == nil {
 		return a.state
 	}
-	return a.state.CloseAttempt(r.stepID, nil, "other outputs were submitted while the review ran", r.began)
+	return a.state.CloseAttempt(stepID, nil, "other outputs were submitted while the review ran", a.engine.now())
 }
 
 // begin stores next, in which the attempt of a review is open, starts the review, and lets the call wait for it.

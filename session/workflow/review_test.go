@@ -380,3 +380,38 @@ func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
 	s := p.record(id)
 	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityAttempts == 0, "record %s", toJSON(t, s))
 }
+
+// An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without any other
+// review passes.
+func TestReview_NothingToJudge(t *testing.T) {
+	for name, external := range map[string]bool{"self": false, "reviewer": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			const outputs = "{report: {type: file, description: d}, extra: {type: files, description: d, required: false}}"
+			const ofExtra = `{run_each: extra, quality_criteria: {Good: "Is the extra good?"}}`
+			p.job("alpha", []testStep{{id: "one", outputs: outputs, reviews: "[" + ofExtra + "]"}, {id: "two", outputs: outputs, reviews: `[{run_each: report, quality_criteria: {Good: "Is the report good?"}}, ` + ofExtra + "]"}},
+				map[string]string{"main": "[one, two]"})
+			p.write("r.md", "x")
+			srv, rev := p.open(), (*reviewer)(nil)
+			if external {
+				srv, rev = p.reviewed()
+			}
+			c := srv.Connect("local")
+			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			for _, outputs := range []string{`{"report":"r.md"}`, `{"report":"r.md","extra":[]}`} {
+				r := p.finish(c, `{"outputs":`+outputs+`,"step_id":"one"}`)
+				testkit.Equal(t, stepOf(r.BeginStep), "two", "without extra: %s", toJSON(t, r))
+				testkit.Must(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err())
+			}
+			p.finish(c, `{"outputs":{"report":"r.md"}}`)
+			testkit.Equal(t, p.record(id).Progress("one").Evidence.Kind, machine.NotDue)
+			p.finish(c, `{"outputs":{"report":"r.md"}}`)
+			if external {
+				testkit.Equal(t, rev.calls(), 1, "reviewers of what was handed in")
+				return
+			}
+			file := string(testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_two.md"))).Must(t))
+			testkit.True(t, strings.Contains(file, "Is the report good?") && !strings.Contains(file, "extra"), "the review:\n%s", file)
+		})
+	}
+}
