@@ -193,7 +193,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 }
 
 // askForAccount returns the reply to a call without the account of the work that is to be judged, or nil. It is no
-// attempt at the step's reviews.
+// try of the step's reviews.
 func (a *sessionActor) askForAccount(c *candidate) *finished {
 	st, m := c.plan.Step, c.m
 	if m.args.Notes != nil && strings.TrimSpace(*m.args.Notes) != "" || m.reason() != "" || a.state.Progress(st.ID).HasGrant() || !a.engine.reviewed(st) || !gate.JudgesAccount(st) {
@@ -207,7 +207,7 @@ func (a *sessionActor) askForAccount(c *candidate) *finished {
 			}
 		}
 	}
-	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, and with notes: your account of what you did, in what order and how, by which a reviewer can judge these requirements:\n%sNothing was reviewed, and no attempt was used up.", st.ID, b.String()))
+	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, and with notes: your account of what you did, in what order and how, by which a reviewer can judge these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
 }
 
 func movedOn(stepID, id string) error {

@@ -233,7 +233,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 		map[string]string{"main": fmt.Sprintf(`[{repeat: {steps: [look, fix], until: {run: [sh, %s]}, at_most: 3}}, end]`, s.path)})
 	c := p.open(func(o *Options) {
 		o.Reviewing = func(context.Context) (Reviewing, error) {
-			return Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute}, nil
+			return Reviewing{MaxTries: 3, ReplyWithin: time.Minute}, nil
 		}
 	}).Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
