@@ -99,6 +99,7 @@ type Engine struct {
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
 	resent      sync.Map // sessions whose last spans were exported again: id -> true
+	resends     atomic.Int64
 	jobs        atomic.Pointer[encodedJobs]
 	exports     *export.Files
 	runner      string        // of reviews, for the store

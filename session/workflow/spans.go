@@ -75,6 +75,9 @@ func exportEnded(before, next *machine.State) {
 	}
 }
 
+// keptResent is how many sessions whose spans were exported again are remembered.
+const keptResent = 10_000
+
 // again exports the spans again that ended in the last minute before a session moved last: the process that moved it may
 // have been killed before it had sent them. It does so once per session, for those of its steps, too.
 func (e *Engine) again(ctx context.Context, s *machine.State) {
@@ -83,6 +86,9 @@ func (e *Engine) again(ctx context.Context, s *machine.State) {
 	}
 	if _, done := e.resent.LoadOrStore(s.SessionID, true); done {
 		return
+	}
+	if e.resends.Add(1)%keptResent == 0 {
+		e.resent.Clear() // a span that is exported twice is the same one
 	}
 	since := s.UpdatedAt.Add(-time.Minute)
 	for _, span := range endedSpans(s, nil) {
