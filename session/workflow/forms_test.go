@@ -323,8 +323,8 @@ func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 	p := newProject(t)
 	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]\n    inputs: [{name: texts, description: d}, {name: pages, type: files, description: d}, {name: first, required: false, description: d}]"})
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}, first: {type: string, description: d, required: false}}"},
-		{id: "port", outputs: "{todo: {type: string, description: d}, page: {type: file, description: d}, more: {type: files, description: d, required: false}}"}, {id: "last"}},
-		map[string]string{"main": "[list, {for_each: todo, steps: [port]}, {workflow: beta/publish, inputs: {texts: todo, pages: page, first: first}}, {for_each: todo, steps: [last]}]"})
+		{id: "port", outputs: "{todo: {type: string, description: d}, page: {type: file, description: d}, more: {type: files, description: d, required: false}}"}, {id: "list_again", outputs: "{todo: {type: string, description: d}}"}, {id: "last"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port]}, {workflow: beta/publish, inputs: {texts: todo, pages: page, first: first}}, list_again, {for_each: todo, steps: [last]}]"})
 	p.write(".deepwork/jobs/alpha/job.yml", strings.Replace(string(testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/jobs/alpha/job.yml"))).Must(t)), "Does last\n", "Does last\n    dependencies: [port]\n    inputs: [{file: todo, from_step: port}, {file: page, from_step: port}, {file: any, from_step: port}]\n", 1))
 	c := p.open().Connect("local")
 	for name, want := range map[string]struct{ todo, texts, pages, files string }{
@@ -346,7 +346,8 @@ func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 			testkit.Equal(t, stepOf(r.BeginStep), "write")
 			given := p.record(r.BeginStep.SessionID).Inputs
 			testkit.Equal(t, toJSON(t, machine.Plain(given)), `{"texts":`+toJSON(t, want.texts)+`,"pages":`+want.pages+`}`)
-			r = p.finish(c, `{"outputs":{}}`)
+			p.finish(c, `{"outputs":{}}`)
+			r = p.finish(c, `{"outputs":{"todo":"`+want.todo+`"}}`)
 			if name != "two" {
 				testkit.Equal(t, r.BeginStep, nil)
 				return
@@ -354,6 +355,21 @@ func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 			in := r.BeginStep.Inputs
 			testkit.Equal(t, fmt.Sprint(r.BeginStep.StepID, *in[0].Value, toJSON(t, in[1].Paths), toJSON(t, in[2].Paths)), "last[0]"+want.texts+want.pages+want.files)
 		})
+	}
+}
+
+// A workflow that is repeated is given the newest value, also that of the round before.
+func TestForms_ARepeatedWorkflowIsGivenTheLastRound(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "do"}}, map[string]string{"fix": "[do]\n    inputs: [{name: last, description: d}]"})
+	p.job("alpha", []testStep{{id: "first", outputs: oneText}, {id: "look", outputs: oneText}, {id: "end"}},
+		map[string]string{"main": "[first, {repeat: {steps: [{workflow: beta/fix, inputs: {last: said}}, look], until: {output: said, is: done}, at_most: 3}}, end]"})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	for _, said := range []string{"one", "two", "three"} {
+		child := p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q}}`, said)).BeginStep.SessionID
+		testkit.Equal(t, toJSON(t, machine.Plain(p.record(child).Inputs)), fmt.Sprintf(`{"last":%q}`, said))
+		p.finish(c, `{"outputs":{}}`)
 	}
 }
 

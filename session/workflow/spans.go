@@ -75,9 +75,6 @@ func exportEnded(before, next *machine.State) {
 	}
 }
 
-// keptResent is how many sessions whose spans were exported again are remembered.
-const keptResent = 10_000
-
 // again exports the spans again that ended in the last minute before a session moved last: the process that moved it may
 // have been killed before it had sent them. It does so once per session, for those of its steps, too.
 func (e *Engine) again(ctx context.Context, s *machine.State) {
@@ -87,8 +84,8 @@ func (e *Engine) again(ctx context.Context, s *machine.State) {
 	if _, done := e.resent.LoadOrStore(s.SessionID, true); done {
 		return
 	}
-	if e.resends.Add(1)%keptResent == 0 {
-		e.resent.Clear() // a span that is exported twice is the same one
+	if e.resends.Add(1)%10_000 == 0 { // enough to remember: a span that is exported twice is the same one
+		e.resent.Clear()
 	}
 	since := s.UpdatedAt.Add(-time.Minute)
 	for _, span := range endedSpans(s, nil) {

@@ -82,7 +82,7 @@ func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 // finished.
 func (s *State) items(def *Definition, index int) []json.RawMessage {
 	each := def.Workflow.Form(index).ForEach
-	if p := s.newest(def, def.Workflow.Entries[:index], each.Output); p != nil {
+	if _, p := s.made(def, 0, index, each.Output); p != nil {
 		return p.Lists[each.Output]
 	}
 	return nil
@@ -367,19 +367,20 @@ func (v OutputValue) flat(as job.OutputType) OutputValue {
 			return OutputValue{Text: new(string(list))}
 		}
 	}
-	all := OutputValue{List: true}
+	return OutputValue{List: true, Paths: v.list()}
+}
+
+// list returns the paths and texts of a value, of all items.
+func (v OutputValue) list() (all []string) {
 	for _, one := range v.Each {
-		switch {
-		case one == nil:
-		case one.Each != nil: // its step is a workflow with items of its own
-			all.Paths = append(all.Paths, one.flat(as).Paths...)
-		case one.Text != nil:
-			all.Paths = append(all.Paths, *one.Text)
-		default:
-			all.Paths = append(all.Paths, one.Paths...)
+		if one != nil {
+			all = append(all, one.list()...)
 		}
 	}
-	return all
+	if v.Text != nil {
+		all = append(all, *v.Text)
+	}
+	return append(all, v.Paths...)
 }
 
 // appendEach appends the list of the values of items as JSON.

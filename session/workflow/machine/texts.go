@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"deepwork/catalog/job"
 	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
@@ -154,7 +153,7 @@ func (s *State) setTexts(texts map[string]string) (err error) {
 // Shown returns a value as lists show it: a text, or what items have, in one line, shortened.
 func (v OutputValue) Shown() string {
 	if v.Each != nil {
-		return shortened(strings.Join(v.flat(job.Files).Paths, ", "))
+		return shortened(strings.Join(v.list(), ", "))
 	}
 	if v.Text == nil {
 		return strings.Join(v.Paths, ", ")

@@ -112,7 +112,7 @@ func (p *StepProgress) NewestReview() *Try {
 	return nil
 }
 
-// Counts reports whether a try is a try of the reviews with a verdict. a may be nil.
+// Counts reports whether a try is of the reviews, and has a verdict. a may be nil.
 func (a *Try) Counts() bool {
 	return a != nil && !a.Checks && (a.State == TryPassed || a.State == TryFailed)
 }
