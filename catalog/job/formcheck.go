@@ -152,9 +152,10 @@ func (w *Workflow) made(j *Job, first, after int, before string) (all []madeOutp
 			if s == nil && !strings.HasPrefix(id, CallPrefix) {
 				return all, false
 			}
+			each := e < after && f != nil && f.ForEach != nil
 			for i := 0; s != nil && i < len(s.Outputs); i++ {
 				o := &s.Outputs[i]
-				all = append(all, madeOutput{o, e < after && f != nil && f.ForEach != nil, o.Required && (f == nil || f.When == nil || f == w.Form(after))})
+				all = append(all, madeOutput{o, each, each || o.Required && (f == nil || f.When == nil || f == w.Form(after))})
 			}
 		}
 	}

@@ -40,7 +40,6 @@ func (s *State) made(def *Definition, first, after int, output string) (*OutputV
 				if v, ok := p.Outputs.Get(output); ok {
 					return &v, p
 				}
-				return nil, p
 			}
 		}
 	}
@@ -256,7 +255,7 @@ func (s *State) Counts(def *Definition) (done, total int) {
 		total += len(ids)
 		leftOut := passed && s.leftOut(def, i)
 		for _, id := range ids {
-			if _, item, is := job.SplitItem(id); leftOut || over(id) || is && all.dropped(entry, item) {
+			if _, item, is := job.SplitItem(id); leftOut || over(id) || is && all.dropped(entry, item) != nil {
 				done++
 			}
 		}

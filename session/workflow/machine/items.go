@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"path/filepath"
@@ -123,12 +122,14 @@ func (s *State) byID() progress {
 	return all
 }
 
-// dropped reports whether a person has dropped an item.
-func (all progress) dropped(entry job.Entry, item int) bool {
-	return slices.ContainsFunc(entry, func(id string) bool {
-		p := all[job.Item(id, item)]
-		return p != nil && p.Dropped != nil
-	})
+// dropped returns the word of the person who has dropped an item, or nil.
+func (all progress) dropped(entry job.Entry, item int) *Override {
+	for _, id := range entry {
+		if p := all[job.Item(id, item)]; p != nil && p.Dropped != nil {
+			return p.Dropped
+		}
+	}
+	return nil
 }
 
 // droppedItem returns the word of the person who has dropped the item of a step, or nil.
@@ -138,17 +139,12 @@ func (s *State) droppedItem(def *Definition, stepID string) *Override {
 	if !item || index < 0 {
 		return nil
 	}
-	for _, id := range def.Workflow.Entries[index] {
-		if p := s.Progress(job.Item(id, i)); p != nil && p.Dropped != nil {
-			return p.Dropped
-		}
-	}
-	return nil
+	return s.byID().dropped(def.Workflow.Entries[index], i)
 }
 
 // pending returns the steps that are left to do of an item; nil if a person dropped it.
 func (all progress) pending(entry job.Entry, item int) (ids []string) {
-	if all.dropped(entry, item) {
+	if all.dropped(entry, item) != nil {
 		return nil
 	}
 	for _, id := range entry {
@@ -362,8 +358,7 @@ func (s *State) each(def *Definition, index int, stepID, output string) OutputVa
 // flat returns the values of all items as one: as a value of type string a JSON list, otherwise a list of paths.
 func (v OutputValue) flat(as job.OutputType) OutputValue {
 	if as == job.Text {
-		list, err := v.plain(new(math.MaxInt)).MarshalJSON()
-		if err == nil {
+		if list, err := v.plain(new(math.MaxInt)).MarshalJSON(); err == nil {
 			return OutputValue{Text: new(string(list))}
 		}
 	}
@@ -381,25 +376,4 @@ func (v OutputValue) list() (all []string) {
 		all = append(all, *v.Text)
 	}
 	return append(all, v.Paths...)
-}
-
-// appendEach appends the list of the values of items as JSON.
-func appendEach(each []*OutputValue) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, v := range each {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		one := []byte("null")
-		if v != nil {
-			var err error
-			if one, err = v.MarshalJSON(); err != nil {
-				return nil, err
-			}
-		}
-		b.Write(one)
-	}
-	b.WriteByte(']')
-	return b.Bytes(), nil
 }

@@ -38,7 +38,7 @@ type textValue struct {
 // its hash. Replies have plain strings: see Plain.
 func (v OutputValue) MarshalJSON() ([]byte, error) {
 	if v.Each != nil {
-		return appendEach(v.Each)
+		return jsontext.Encode(v.Each)
 	}
 	switch {
 	case v.Text != nil && isLong(*v.Text):
