@@ -89,13 +89,8 @@ func (s *Submission) whole(r *job.Review) bool {
 }
 
 // Due returns the reviews of a submission by reviewers, without those of outputs that were not submitted.
-func Due(s Submission) (all []job.Review) {
-	for _, r := range s.Step.Reviews {
-		if s.due(&r) {
-			all = append(all, r)
-		}
-	}
-	return all
+func Due(s Submission) []job.Review {
+	return slices.DeleteFunc(slices.Clone(s.Step.Reviews), func(r job.Review) bool { return !s.due(&r) })
 }
 
 // PlanHuman returns the reviews of a submission by people, one task for each. Unlike Plan's, they're due whatever was
