@@ -2,7 +2,6 @@ package machine
 
 import (
 	"encoding/json"
-	"math"
 	"path/filepath"
 	"slices"
 	"time"
@@ -358,7 +357,7 @@ func (s *State) each(def *Definition, index int, stepID, output string) OutputVa
 // flat returns the values of all items as one: as a value of type string a JSON list, otherwise a list of paths.
 func (v OutputValue) flat(as job.OutputType) OutputValue {
 	if as == job.Text {
-		if list, err := v.plain(new(math.MaxInt)).MarshalJSON(); err == nil {
+		if list, err := Plain(Outputs{{Value: v}})[0].Value.MarshalJSON(); err == nil {
 			return OutputValue{Text: new(string(list))}
 		}
 	}
