@@ -62,14 +62,11 @@ type ListWanted struct {
 	Most   int // items
 }
 
-// Lists returns the outputs of a step that later entries go through.
+// Lists returns the outputs of a step that later entries go through. What items make is none.
 func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 	here := def.Workflow.Find(st.ID)
-	if forEach(def, here) != nil {
-		return nil // what items make is no list of items
-	}
 	for i, f := range def.Workflow.Forms {
-		if f != nil && f.ForEach != nil && i > here && st.Output(f.ForEach.Output) != nil {
+		if f != nil && f.ForEach != nil && i > here && forEach(def, here) == nil && st.Output(f.ForEach.Output) != nil {
 			all = append(all, ListWanted{f.ForEach.Output, f.ForEach.MaxItems})
 		}
 	}
