@@ -222,9 +222,8 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 	if each {
 		available = append(available, ItemName)
 	}
-	var takes []string
+	takes := xslices.Map(of.Inputs, func(p Parameter) string { return p.Name })
 	for _, p := range of.Inputs {
-		takes = append(takes, p.Name)
 		if p.Required && p.Default == nil && !slices.ContainsFunc(s.Call.Inputs, func(in CallInput) bool { return in.Name == p.Name }) {
 			d.FaultAt(at, "the workflow %s needs the input %s: add it to inputs, with the name of an output or input here, or {value: text}", of.Name, yamltree.Quote(p.Name))
 		}

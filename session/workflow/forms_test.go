@@ -358,6 +358,19 @@ func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
 	}
 }
 
+// A workflow whose required input has no value does not begin, and the refusal says what helps.
+func TestForms_AWorkflowWithoutARequiredInput(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]\n    inputs: [{name: what, description: w}]"})
+	p.job("alpha", []testStep{{id: "one", outputs: "{said: {type: string, description: d, required: false}}"}}, map[string]string{"main": "[one, {workflow: beta/publish, inputs: {what: said}}]"})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	err := testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err()
+	refused(t, err, session.ToolError, codes.BadInputs, "nothing has moved", "what (string)", "go_to_step", "required: false")
+	testkit.True(t, !strings.Contains(err.Error(), "pass them as inputs"), "%v", err)
+	testkit.Equal(t, p.finish(c, `{"outputs":{"said":"x"}}`).BeginStep.StepID, "write")
+}
+
 // A workflow that is repeated is given the newest value, also that of the round before.
 func TestForms_ARepeatedWorkflowIsGivenTheLastRound(t *testing.T) {
 	p := newProject(t)

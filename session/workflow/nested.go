@@ -159,7 +159,7 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 	}
 	inputs, err := CheckInputs(root, wf, parent.CallValues(of, st, wf))
 	if refused, ok := err.(*session.Error); ok {
-		refused.Message = strings.Replace(refused.Message, machine.AskForInputs, "They are optional outputs that were not handed in, or of steps that a condition has left out: hand them in (go_to_step leads back to their steps), or have the user declare these inputs as required: false in the job.", 1)
+		refused.Message = strings.Replace(refused.Message, machine.AskForInputs, "Its entry does not name them, or names optional outputs that were not handed in, or that a condition has left out: hand those in (go_to_step leads back to their steps), or have the user correct the job, for example with required: false.", 1)
 	}
 	if err != nil {
 		return refuse(err)

@@ -31,12 +31,13 @@ type RoundEnd struct {
 func (s *State) made(def *Definition, first, after int, output string) (*OutputValue, *StepProgress) {
 	for i := after - 1; i >= first; i-- {
 		for _, id := range slices.Backward(def.Workflow.Entries[i]) {
-			p, st := s.Progress(id), def.Job.Step(id)
-			switch {
-			case st == nil || st.Output(output) == nil:
-			case forEach(def, i) != nil:
+			if st := def.Job.Step(id); st == nil || st.Output(output) == nil {
+				continue
+			}
+			if forEach(def, i) != nil {
 				return new(s.each(def, i, id, output)), nil
-			case p.Done():
+			}
+			if p := s.Progress(id); p.Done() {
 				if v, ok := p.Outputs.Get(output); ok {
 					return &v, p
 				}
