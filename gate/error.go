@@ -33,7 +33,7 @@ const (
 	ContentChanged Code = "content_changed" // the files have changed since they were submitted
 )
 
-// An Error reports a review without a verdict. It neither passes nor fails a step: the attempt is
+// An Error reports a review without a verdict. It neither passes nor fails a step: the try is
 // void (DESIGN "Reviews").
 type Error struct {
 	Code   Code
@@ -63,7 +63,7 @@ func lastLines(s string) string {
 }
 
 // Error is written for the agent that made the call: what went wrong, the last lines, that the
-// attempt does not count, and what to do.
+// try does not count, and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The quality review of %s gave no verdict: %s.", e.Review, e.What)
@@ -75,7 +75,7 @@ func (e *Error) Error() string {
 	if b.String()[b.Len()-1] != '\n' {
 		b.WriteByte(' ')
 	}
-	b.WriteString("This attempt does not count. ")
+	b.WriteString("This try does not count. ")
 	b.WriteString(e.remedy())
 	return b.String()
 }

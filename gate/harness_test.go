@@ -108,7 +108,7 @@ func fault(t testing.TB, v Verdict, code Code, wants ...string) *Error {
 	if e.Code != code {
 		t.Fatalf("code %s, want %s: %v", e.Code, code, e)
 	}
-	for _, want := range append(wants, "This attempt does not count", "finished_step") {
+	for _, want := range append(wants, "This try does not count", "finished_step") {
 		if !strings.Contains(e.Error(), want) {
 			t.Errorf("the message lacks %q:\n%v", want, e)
 		}

@@ -19,7 +19,7 @@ func SelfReview(s Submission) string {
 	fmt.Fprintf(&b, "- The user's goal: %s\n", oneLine(s.Goal))
 
 	b.WriteString("\n")
-	reviews := s.Step.ReviewsBy(false)
+	reviews := Due(s)
 	if slices.ContainsFunc(reviews, func(r job.Review) bool { return !r.Brief }) {
 		b.WriteString(s.common())
 	}
@@ -67,25 +67,21 @@ func SelfReview(s Submission) string {
 
 // writeReview writes one review: its scope, criteria and guidance.
 func (s *Submission) writeReview(b *strings.Builder, r *job.Review) {
-	out := s.Step.Output(r.RunEach)
 	switch {
 	case r.Account:
 		b.WriteString("Scope: how the step was done: the author's account at the end, and all outputs. A criterion passes also if the account shows it.\n\n")
-	case r.RunEach == "step" || out == nil:
+	case s.whole(r):
 		b.WriteString("Scope: all outputs of the step together.\n\n")
 	default:
-		o, submitted := s.output(r.RunEach)
+		o, _ := s.output(r.RunEach)
 		scope := "Scope: output `%s`.\n\n"
 		switch {
 		case r.Together && o.Text == nil:
 			scope = "Scope: all files of output `%s` together:\n\n"
-		case out.Type == job.Files || len(o.Paths) > 1:
+		case s.Step.Output(r.RunEach).Type == job.Files || len(o.Paths) > 1:
 			scope = "Scope: each file of output `%s`, separately. Judge every criterion for every one of:\n\n"
 		}
 		fmt.Fprintf(b, scope, r.RunEach)
-		if !submitted {
-			b.WriteString("  - (not submitted)\n")
-		}
 		writePaths(b, o.Paths)
 		if o.Text == nil {
 			b.WriteString("\n")

@@ -56,17 +56,12 @@ func Plan(s Submission, hash map[string]string) []Task {
 	var tasks []Task
 	for i := range s.Step.Reviews {
 		r := &s.Step.Reviews[i]
-		if r.ByHuman {
-			continue
-		}
-		if r.RunEach == "step" || s.Step.Output(r.RunEach) == nil {
-			tasks = append(tasks, plan(&s, i, nil, allFiles(&s, hash)))
-			continue
-		}
 		out, _ := s.output(r.RunEach)
 		files := out.files(hash)
 		switch {
-		case len(files) == 0:
+		case !s.due(r):
+		case s.whole(r):
+			tasks = append(tasks, plan(&s, i, nil, allFiles(&s, hash)))
 		case r.Together || out.Text != nil:
 			tasks = append(tasks, plan(&s, i, nil, files))
 		default:
@@ -80,6 +75,22 @@ func Plan(s Submission, hash map[string]string) []Task {
 		}
 	}
 	return tasks
+}
+
+// due reports whether a reviewer has something to judge: what the review is about was submitted.
+func (s *Submission) due(r *job.Review) bool {
+	o, _ := s.output(r.RunEach)
+	return !r.ByHuman && (s.whole(r) || o.Text != nil || len(o.Paths) > 0)
+}
+
+// whole reports whether a review is about all outputs of the step.
+func (s *Submission) whole(r *job.Review) bool {
+	return r.RunEach == "step" || s.Step.Output(r.RunEach) == nil
+}
+
+// Due returns the reviews of a submission by reviewers, without those of outputs that were not submitted.
+func Due(s Submission) []job.Review {
+	return slices.DeleteFunc(slices.Clone(s.Step.Reviews), func(r job.Review) bool { return !s.due(&r) })
 }
 
 // PlanHuman returns the reviews of a submission by people, one task for each. Unlike Plan's, they're due whatever was

@@ -233,7 +233,7 @@ func objects(text []byte) iter.Seq2[[]byte, error] {
 				// The rest is one truncated object: nothing in it is a verdict.
 				return
 			}
-			tried := int64(512) // the minimum cost of an attempt
+			tried := int64(512) // the minimum cost of a try
 			if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 				tried = max(tried, e.Offset)
 			}

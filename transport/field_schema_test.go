@@ -68,7 +68,7 @@ func fieldsOf(s *jsonschema.Schema, at string, found func(where, name string, p 
 }
 
 // anyJSON are the fields whose members are those of a source, a job or a caller.
-var anyJSON = []string{"result", "input_schema", "inputSchema", "metadata"}
+var anyJSON = []string{"result", "input_schema", "inputSchema", "metadata", "value"}
 
 // A walker checks replies against the schemas of their tools, and looks for members that these do not name.
 type walker struct {
@@ -178,6 +178,12 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 	calls(cs, "workflows-list-tool {}", `workflows-status-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`, `get_step {"session_id":"`+run+`"}`,
 		`finished_step {"session_id":"`+run+`","outputs":{"idea":"idea.txt"}}`, `go_to_step {"session_id":"`+run+`","step_id":"idea"}`,
 		`workflows-cancel-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`)
+	write(t, root, map[string]string{".deepwork/jobs/items/job.yml": `{name: items, version: 1.0.0, summary: S, common_job_info_provided_to_all_steps_at_runtime: C, steps: [
+  {id: list, name: L, description: D, instructions: I, reviews: [], outputs: {todo: {type: string, description: D}}},
+  {id: port, name: P, description: D, instructions: I, reviews: [], outputs: {pages: {type: files, description: D, required: false}, said: {type: string, description: D}}}],
+  workflows: [{name: main, summary: S, steps: [list, {for_each: todo, steps: [port]}]}]}`})
+	calls(cs, `start_workflow {"goal":"g","job_name":"items","workflow_name":"main"}`, `finished_step {"outputs":{"todo":"[\"a\",{\"b\":1}]"}}`,
+		`finished_step {"outputs":{"said":"s"},"step_id":"port[0]"}`, `finished_step {"outputs":{"said":"s","pages":["idea.txt"]},"step_id":"port[1]"}`)
 	project := into[board.ProjectsReply](t, cs, "list_projects", `{}`).Projects[0].ProjectID
 	repo := into[board.ReposReply](t, cs, "list_repos", `{"project_id":"`+project+`"}`).Repos[0].RepoID
 	task := into[board.Task](t, cs, "create_task", `{"project_id":"`+project+`","title":"Plan"}`).TaskID

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session/attempt"
+	"deepwork/session/board"
+	"deepwork/session/state"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/web"
 )
@@ -208,6 +213,21 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A board that was opened without a server is measured as the user's config says, whatever is wrong with the project's.
+func TestABoardIsMeasuredByTheUsersConfig(t *testing.T) {
+	var received atomic.Int64
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
+	defer receiver.Close()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "telemetry: {otlp: '" + receiver.URL + "'}\n"})
+	root := t.TempDir()
+	write(t, root, map[string]string{".deepwork/config.yml": "projects: ["})
+	e := testkit.Get(attempt.Open(t.Context(), attempt.Options{Options: board.Options{Root: root, State: state.Of(root), Config: config.Open(root).Current}})).Must(t)
+	MeasureBoard(t.Context(), e, "dev")()
+	testkit.Equal(t, received.Load(), 1, "sets of metrics")
+	testkit.Same(t, e.Close(t.Context()), nil, "not stopped")
 }
 
 // A receiver gets the metrics that Prometheus reads, and nothing that people, agents or files say.

@@ -25,11 +25,9 @@ func metricsFor(to config.Telemetry, version string, logger *slog.Logger) *telem
 // MeasureBoard has the metrics of a board that was opened without a server sent. stop sends the last ones, and takes a
 // second at most.
 func MeasureBoard(ctx context.Context, engine *attempt.Engine, version string) (stop func()) {
-	c, err := engine.Config(ctx)
-	if err != nil {
-		c = config.Default()
-	}
-	m := metricsFor(c.Telemetry, version, engine.Log)
+	settings := config.Open(engine.Root())          // the user's counts, also if the project's has an error
+	settings.Logger = slog.New(slog.DiscardHandler) // what needs the config says what is wrong with it
+	m := metricsFor(settings.Telemetry(ctx), version, engine.Log)
 	attemptMetrics(m, engine.Stats)
 	return func() { _ = m.Close(context.WithoutCancel(ctx)) }
 }

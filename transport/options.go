@@ -72,7 +72,7 @@ func (o *Options) check() error {
 	case o.QualityGateTimeout < 0:
 		return fmt.Errorf("quality gate timeout %v is negative: give a positive time, or 0 for the configured one", o.QualityGateTimeout)
 	case o.QualityGateMaxAttempts < 0:
-		return fmt.Errorf("quality gate maximum of %d attempts is negative: give a positive number, or 0 for the configured one", o.QualityGateMaxAttempts)
+		return fmt.Errorf("quality gate maximum of %d tries is negative: give a positive number, or 0 for the configured one", o.QualityGateMaxAttempts)
 	}
 	return checkToolsets(o.Toolsets)
 }

@@ -90,7 +90,7 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 	s := r.merge(c)
 	how := workflow.Reviewing{
 		External:    s.External(),
-		MaxAttempts: c.QualityGate.DefaultMaxAttempts,
+		MaxTries:    c.QualityGate.DefaultMaxAttempts,
 		ReplyWithin: c.QualityGate.ReplyWithin,
 		Override:    cmp.Or(r.o.Override, c.QualityGate.Override),
 		Pin:         r.o.Pin || c.QualityGate.Pin,
@@ -110,7 +110,7 @@ func (r *reviewing) now(ctx context.Context) (workflow.Reviewing, error) {
 		how.Reviewer = machine.ReviewerWithheld
 	}
 	if r.o.QualityGateMaxAttempts > 0 {
-		how.MaxAttempts = r.o.QualityGateMaxAttempts
+		how.MaxTries = r.o.QualityGateMaxAttempts
 	}
 	return how, err
 }

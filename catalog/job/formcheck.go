@@ -19,7 +19,7 @@ func (d *decoder) checkForms(j *Job, w *Workflow, at place) {
 		switch {
 		case f.ForEach != nil:
 			if d.Has(here, "for_each") {
-				d.made(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
+				d.checkMade(j, w, 0, first, f.ForEach.Output, append(here, "for_each"), "before this entry", File, Files, Text)
 			}
 			if f.ForEach.Isolation != "" && slices.ContainsFunc(w.Entries[i], func(id string) bool { return strings.HasPrefix(id, CallPrefix) }) {
 				d.FaultAt(append(here, "isolation"), "has a workflow in its steps, whose session would not work in the worktree of the item: name steps, or remove isolation")
@@ -58,7 +58,7 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after
 		d.FaultAt(at, "has %d of is, is_not and in: write exactly one, as in is: \"yes\"", count)
 	}
 	if c.Output != "" {
-		d.made(j, w, first, after, c.Output, append(slices.Clip(at), "output"), where, Text)
+		d.checkMade(j, w, first, after, c.Output, append(slices.Clip(at), "output"), where, Text)
 	}
 	if c.Input == "" {
 		return
@@ -79,44 +79,35 @@ func (d *decoder) checkCondition(j *Job, w *Workflow, c *Condition, first, after
 	}
 }
 
-// made checks that a step in the entries from first to before after has an output of one of the types.
-func (d *decoder) made(j *Job, w *Workflow, first, after int, output string, at place, where string, types ...OutputType) {
-	var names []string
-	many, wanted := false, "only a text can be compared, type: string"
+// checkMade checks that a step in the entries from first to before after has an output of one of the types.
+func (d *decoder) checkMade(j *Job, w *Workflow, first, after int, output string, at place, where string, types ...OutputType) {
+	wanted := "only a text can be compared, type: string"
 	if len(types) > 1 {
 		wanted = "a list of items is of type string, file or files"
 	}
-	for e := first; e < after; e++ {
-		each := w.Form(e) != nil && w.Form(e).ForEach != nil
-		for _, id := range w.Entries[e] {
-			s := j.Step(id)
-			if s == nil {
-				return // which is an error already
-			}
-			switch o := s.Output(output); {
-			case o != nil && each:
-				many = true
-			case o != nil && !slices.Contains(types, o.Type) && o.Type != "":
-				d.FaultAt(at, "%s is of type %s: %s", yamltree.Quote(output), o.Type, wanted)
-				return
-			case o != nil:
-				return
-			case !each:
-				for _, o := range s.Outputs {
-					names = append(names, o.Name)
-				}
-			}
+	all, ok := w.made(j, first, after, "")
+	if !ok {
+		return // which is an error already
+	}
+	var names []string
+	var newest *madeOutput
+	for i, o := range all {
+		if o.Name == output {
+			newest = &all[i]
+		} else if !o.each {
+			names = append(names, o.Name)
 		}
 	}
-	if many {
-		d.FaultAt(at, "%s is made for each item, so that it is many values: name an output of a step that is done once", yamltree.Quote(output))
-		return
-	}
-	if names == nil {
+	switch {
+	case newest == nil && names == nil:
 		d.FaultAt(at, "no step %s has an output: name the step that makes %s there", where, yamltree.Quote(output))
-		return
+	case newest == nil:
+		d.FaultAt(at, "no step %s has an output %s: %s", where, yamltree.Quote(output), nearest(output, names, "their outputs are "))
+	case newest.each:
+		d.FaultAt(at, "%s is made for each item, so that it is many values: name an output of a step that is done once", yamltree.Quote(output))
+	case !slices.Contains(types, newest.Type) && newest.Type != "":
+		d.FaultAt(at, "%s is of type %s: %s", yamltree.Quote(output), newest.Type, wanted)
 	}
-	d.FaultAt(at, "no step %s has an output %s: %s", where, yamltree.Quote(output), nearest(output, names, "their outputs are "))
 }
 
 // warnLeftOut warns of steps after a condition that need what it may leave out.
@@ -126,7 +117,7 @@ func (d *decoder) warnLeftOut(j *Job, w *Workflow, first, after int, at place) {
 		for m, id := range w.Entries[e] {
 			s := j.Step(id)
 			if s == nil {
-				return
+				continue // a workflow, or an error already
 			}
 			for _, in := range s.Inputs {
 				if slices.Contains(inside, in.FromStep) {
@@ -134,11 +125,41 @@ func (d *decoder) warnLeftOut(j *Job, w *Workflow, first, after int, at place) {
 					if !d.Has(at) {
 						at = at[:len(at)-1]
 					}
-					d.WarnAt(at, "%s takes %s from %s, which the condition may leave out: it is then shown as not made", yamltree.Quote(id), yamltree.Quote(in.File), yamltree.Quote(in.FromStep))
+					d.WarnAt(at, "%s takes %s from %s, which the condition may leave out: it has no value then", yamltree.Quote(id), yamltree.Quote(in.File), yamltree.Quote(in.FromStep))
 				}
 			}
 		}
 	}
+}
+
+// A madeOutput is an output of a step of a workflow, or one of its inputs, for a later step.
+type madeOutput struct {
+	*Output
+	each bool // of a for_each, so that it is a list
+	sure bool // it has a value in any case
+}
+
+// made returns the outputs of the steps in the entries from first to before after and, of the entry after them, of the
+// steps before one. ok is false if there is no such step.
+func (w *Workflow) made(j *Job, first, after int, before string) (all []madeOutput, ok bool) {
+	for e := first; e < len(w.Entries) && e <= after; e++ {
+		f, entry := w.Form(e), w.Entries[e]
+		if e == after {
+			entry = entry[:max(slices.Index(entry, before), 0)]
+		}
+		for _, id := range entry {
+			s := j.Step(id)
+			if s == nil && !strings.HasPrefix(id, CallPrefix) {
+				return all, false
+			}
+			each := e < after && f != nil && f.ForEach != nil
+			for i := 0; s != nil && i < len(s.Outputs); i++ {
+				o := &s.Outputs[i]
+				all = append(all, madeOutput{o, each, each || o.Required && (f == nil || f.When == nil || f == w.Form(after))})
+			}
+		}
+	}
+	return all, true
 }
 
 // checkCalls checks that the workflows of this job that others call exist, get what they need, and do not
@@ -188,39 +209,48 @@ func (d *decoder) checkCallInputs(j *Job, w *Workflow, s *Step, of *Workflow, at
 		return // what has the name of an input is given
 	}
 	here := w.Find(s.ID)
-	available := xslices.Map(w.Inputs, func(p Parameter) string { return p.Name })
-	earlier := slices.Concat(w.Entries[:max(here, 0)]...)
-	if here >= 0 { // in a for_each, of its item
-		earlier = append(earlier, w.Entries[here][:slices.Index(w.Entries[here], s.ID)]...)
+	made, ok := w.made(j, 0, here, s.ID)
+	if !ok {
+		return // which is an error already
 	}
-	for _, id := range earlier {
-		if s := j.Step(id); s != nil {
-			for _, o := range s.Outputs {
-				available = append(available, o.Name)
-			}
-		}
-	}
-	named := slices.Contains(available, ItemName)
+	all := xslices.Map(w.Inputs, func(p Parameter) madeOutput {
+		return madeOutput{Output: &Output{Name: p.Name, Type: p.Type}, sure: p.Required || p.Default != nil}
+	})
+	all = append(all, made...)
+	available := xslices.Map(all, func(o madeOutput) string { return o.Name })
 	each := w.Form(here) != nil && w.Form(here).ForEach != nil
 	if each {
 		available = append(available, ItemName)
 	}
-	var takes []string
+	takes := xslices.Map(of.Inputs, func(p Parameter) string { return p.Name })
 	for _, p := range of.Inputs {
-		takes = append(takes, p.Name)
 		if p.Required && p.Default == nil && !slices.ContainsFunc(s.Call.Inputs, func(in CallInput) bool { return in.Name == p.Name }) {
 			d.FaultAt(at, "the workflow %s needs the input %s: add it to inputs, with the name of an output or input here, or {value: text}", of.Name, yamltree.Quote(p.Name))
 		}
 	}
 	for _, in := range s.Call.Inputs {
-		at := append(slices.Clip(at), "inputs", in.Name)
+		at, to, from, sure := append(slices.Clip(at), "inputs", in.Name), of.Input(in.Name), (*madeOutput)(nil), false
+		for i := range all {
+			if all[i].Name == in.From {
+				from, sure = &all[i], sure || all[i].sure
+			}
+		}
 		switch {
-		case !slices.Contains(takes, in.Name):
+		case to == nil:
 			d.FaultAt(at, "the workflow %s has no input %s: %s", of.Name, yamltree.Quote(in.Name), nearest(in.Name, takes, "its inputs are "))
-		case in.From == ItemName && each && named:
-			d.FaultAt(at, "item is the item of the list here, and an output or input has this name, too: rename that")
-		case in.From != "" && !slices.Contains(available, in.From):
+		case in.From == "":
+		case in.From == ItemName && each:
+			if from != nil {
+				d.FaultAt(at, "item is the item of the list here, and an output or input has this name, too: rename that")
+			}
+		case from == nil:
 			d.FaultAt(at, "no earlier step has an output %s, and the workflow has no input of this name: %s", yamltree.Quote(in.From), nearest(in.From, available, "there are "))
+		case from.each && to.Type == File:
+			d.FaultAt(at, "%s is a list, of all items, and the input %s of workflow %s is of type file: declare it as type: files, or string for a JSON list", yamltree.Quote(in.From), yamltree.Quote(in.Name), of.Name)
+		case !from.each && from.Type == Files && to.Type != Files:
+			d.FaultAt(at, "%s is of type files, and the input %s of workflow %s of type %s: declare it as type: files", yamltree.Quote(in.From), yamltree.Quote(in.Name), of.Name, to.Type)
+		case !sure && to.Required && to.Default == nil:
+			d.WarnAt(at, "%s may have no value, and then workflow %s, which requires the input %s, cannot begin: declare it as required: false", yamltree.Quote(in.From), of.Name, yamltree.Quote(in.Name))
 		}
 	}
 }

@@ -159,6 +159,14 @@ func TestWarnings(t *testing.T) {
 		{"dependency twice", "dependencies: [gather]", "dependencies: [gather, gather]", []string{
 			`job.yml:25:28: warning: steps[1].dependencies[1]: "gather" appears twice: remove one`,
 		}},
+		{"left out before a step and a workflow that take its output", "steps: [gather, draft]",
+			"inputs: [{name: go, description: G}]\n    steps: [{when: {input: go, is: a}, steps: [gather, {workflow: more, inputs: {it: figures}}]}, {workflow: most, inputs: {it: figures, may: figures, go: go}}, draft]\n" +
+				"  - {name: more, summary: M, inputs: [{name: it, description: I}], steps: []}\n  - {name: most, summary: M, inputs: [{name: it, description: I}, {name: may, required: false, description: M}, {name: go, description: G}], steps: []}", []string{
+				`job.yml:33:129: warning: workflows[0].steps[1].inputs.it: "figures" may have no value, and then workflow most, which requires the input "it", cannot begin: declare it as required: false`,
+				`job.yml:33:162: warning: workflows[0].steps[2]: "draft" takes "figures" from "gather", which the condition may leave out: it has no value then`,
+				`job.yml:34:75: warning: workflows[1].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
+				`job.yml:35:149: warning: workflows[2].steps: has no steps, so it cannot be started: name some, or remove the workflow`,
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j, ds := Parse("/d", FileName, []byte(strings.Replace(base, c.old, c.new, 1)))

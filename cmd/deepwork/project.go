@@ -231,7 +231,7 @@ func passive(ctx context.Context, folder *state.Folder, stores *store.Stores, jo
 				return workflow.Reviewing{}, err
 			}
 			q := c.QualityGate
-			return workflow.Reviewing{MaxAttempts: q.DefaultMaxAttempts, Override: q.Override, Pin: q.Pin}, nil
+			return workflow.Reviewing{MaxTries: q.DefaultMaxAttempts, Override: q.Override, Pin: q.Pin}, nil
 		},
 	})
 	if err != nil {

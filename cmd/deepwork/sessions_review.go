@@ -353,7 +353,7 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 		a.line("handed in %s, and not accepted:\n%s", show.Ago(unfit.At), show.Indent(unfit.Faults, "  "))
 	}
 	if last := s.Progress(stepID).Newest(); last != nil {
-		show.Attempts(a.line, []*machine.Attempt{last})
+		show.Tries(a.line, []*machine.Try{last})
 	} else if review := filepath.Join(info.Root, ".deepwork", "tmp", "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
 		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(engine.Root, review)))
 	} else {

@@ -45,7 +45,7 @@ type progress struct {
 	Outputs     json.RawMessage `json:"outputs"`
 	Notes       string          `json:"notes"`
 	Unreported  bool            `json:"unreported"`
-	Attempts    int             `json:"quality_attempts"`
+	Tries       int             `json:"quality_attempts"`
 	Child       string          `json:"child"`
 	Round       round           `json:"round"`
 	Evidence    struct {
@@ -149,8 +149,8 @@ func (w *world) judgeRecord(s *session, r record) {
 		if err := json.Unmarshal(m.Value, &p); err != nil {
 			continue // the state shows it
 		}
-		if m.Name == judgedStep && s.judged != unknown && p.Attempts != s.judged {
-			h.fault("a review that counts more than once, or not", "session %s: step %s had %d attempts, want %d", r.Session, m.Name, p.Attempts, s.judged)
+		if m.Name == judgedStep && s.judged != unknown && p.Tries != s.judged {
+			h.fault("a review that counts more than once, or not", "session %s: step %s had %d tries, want %d", r.Session, m.Name, p.Tries, s.judged)
 		}
 		step, _ := ofItem(m.Name)
 		if want := evidence[step]; want != "" && p.CompletedAt != nil && p.Evidence.Kind != want {

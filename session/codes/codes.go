@@ -103,7 +103,7 @@ const (
 	PinnedReviewerGone     = "pinned_reviewer_gone"     // Restore the reviewer that the session began with, or start the workflow again
 	ProjectGone            = "project_gone"             // Restore the project's folder, or start the server in another one
 	PushRejected           = "push_rejected"            // Correct what the remote reports; after a rebase, pass `force`
-	QualityGateFailed      = "quality_gate_failed"      // Stop, and tell the user what fails: no attempts are left
+	QualityGateFailed      = "quality_gate_failed"      // Stop, and tell the user what fails: no tries are left
 	ReasonNeeded           = "reason_needed"            // Say why in the form
 	ReplyForgotten         = "reply_forgotten"          // Call `get_step` or the tool that shows the result; the call was carried out
 	ReplyTooLarge          = "reply_too_large"          // Ask for less, as the error says
@@ -111,7 +111,7 @@ const (
 	RequestIDReused        = "request_id_reused"        // Pass a new `request_id`, or repeat the earlier call exactly
 	RestartNeeded          = "restart_needed"           // Tell the user: the server must be restarted, or their own config corrected
 	ReviewFailed           = "review_failed"            // Correct what failed the review, or have its configuration corrected, and call again
-	ReviewNotStarted       = "review_not_started"       // Wait and make the same call again; no attempt is spent
+	ReviewNotStarted       = "review_not_started"       // Wait and make the same call again; no try is spent
 	ReviewRunning          = "review_running"           // Wait: make the same call again, which joins the review
 	ReviewSuperseded       = "review_superseded"        // Call `get_step`: other outputs were submitted for the step
 	ReviewerUnavailable    = "reviewer_unavailable"     // Have the user correct `quality_gate.reviewer_executor` as the error says, and make the same call again

@@ -285,7 +285,7 @@ func ClaimOf(s *machine.State) (c Claim) {
 		if p.Done() {
 			c.Steps++
 		}
-		for _, a := range p.Attempts {
+		for _, a := range p.Tries {
 			switch {
 			case a.ByPerson():
 				c.Decisions++

@@ -124,7 +124,7 @@ func TestClaims(t *testing.T) {
 	at := new(time.Now())
 	s := &machine.State{}
 	for _, p := range []*machine.StepProgress{
-		{StepID: "a", CompletedAt: at, Attempts: []*machine.Attempt{{State: machine.AttemptPassed}, {State: machine.AttemptVoid}, {State: machine.AttemptFailed, Checks: true}, {State: machine.AttemptPassed, Verdicts: []*machine.Verdict{{Key: "human"}}}}},
+		{StepID: "a", CompletedAt: at, Tries: []*machine.Try{{State: machine.TryPassed}, {State: machine.TryVoid}, {State: machine.TryFailed, Checks: true}, {State: machine.TryPassed, Verdicts: []*machine.Verdict{{Key: "human"}}}}},
 		{StepID: "b", Overrides: []machine.Override{{}, {}}, Granted: &machine.Override{}},
 		{StepID: "c", Question: &machine.Question{Answer: &machine.Answer{Passed: true}}}, {StepID: "d", Question: &machine.Question{Answer: &machine.Answer{}}}, {StepID: "e", Question: &machine.Question{}},
 	} {

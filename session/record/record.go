@@ -91,7 +91,7 @@ func (r *Store) count(before, next *machine.State) {
 		if q := p.Value.Question; q != nil && (was.Question == nil || !was.Question.AskedAt.Equal(q.AskedAt)) {
 			f.Asked++
 		}
-		f.Tries += max(0, p.Value.QualityAttempts-was.QualityAttempts) + max(0, p.Value.FailedChecks-was.FailedChecks)
+		f.Tries += max(0, p.Value.QualityTries-was.QualityTries) + max(0, p.Value.FailedChecks-was.FailedChecks)
 	}
 }
 
@@ -366,7 +366,7 @@ func waitingOf(s *machine.State) string {
 		if !p.Current() || p.HasGrant() {
 			continue
 		}
-		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.QualityAttempts}
+		step := OpenStep{ID: entry.Key, Began: p.StartedAt, Reviews: p.QualityTries}
 		if p.Question.Open() {
 			step.Asked = p.Question.AskedAt
 		}
@@ -375,7 +375,7 @@ func waitingOf(s *machine.State) string {
 		}
 		if last := p.NewestReview(); last != nil {
 			step.Given = true
-			if last.State == machine.AttemptFailed && last.ClosedAt != nil {
+			if last.State == machine.TryFailed && last.ClosedAt != nil {
 				step.Failed = *last.ClosedAt
 			}
 		}

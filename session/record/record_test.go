@@ -157,14 +157,14 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	at := s.StartedAt
 	s.Pinned = &machine.Pinned{Override: config.OverrideHuman, Pin: true}
 	waiting := func(s *machine.State) string { return RowOf(store.Session{}, s).Waiting }
-	failed := s.OpenAttempt("a", machine.Attempt{OpenedAt: at}).CloseAttempt("a", []*machine.Verdict{{}}, "", at)
+	failed := s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*machine.Verdict{{}}, "", at)
 	granted := testkit.Get(failed.Grant("a", machine.Override{At: at})).Must(t)
 	ended, _ := failed.Abort(machine.Call{Tool: machine.ToolAbort}, "why", at)
 	for name, c := range map[string]struct {
 		of   *machine.State
 		want string
 	}{
-		"nothing": {s, ""}, "passed": {s.OpenAttempt("a", machine.Attempt{OpenedAt: at}).CloseAttempt("a", []*machine.Verdict{{Passed: true}}, "", at), ""}, "granted": {granted, ""}, "ended": {ended, ""},
+		"nothing": {s, ""}, "passed": {s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*machine.Verdict{{Passed: true}}, "", at), ""}, "granted": {granted, ""}, "ended": {ended, ""},
 		"failed": {failed, `"given":true,"failed":"2026-01-01T00:00:00Z","reviews":1`},
 		"asked":  {s.Ask("a", &machine.Question{AskedAt: at}), `"asked":"2026-01-01T00:00:00Z"`},
 		"shown":  {s.Show("a", machine.Shown{At: at}), `"shown":"2026-01-01T00:00:00Z"`},
@@ -280,7 +280,7 @@ func TestFigures(t *testing.T) {
 		return s
 	}
 	asked, answered := &machine.Question{AskedAt: at}, &machine.Question{AskedAt: at, Answer: &machine.Answer{}}
-	a, b := &machine.StepProgress{StepID: "a", CompletedAt: &at, QualityAttempts: 1}, &machine.StepProgress{StepID: "b"}
+	a, b := &machine.StepProgress{StepID: "a", CompletedAt: &at, QualityTries: 1}, &machine.StepProgress{StepID: "b"}
 	states := []*machine.State{nil,
 		state(machine.Active, &machine.StepProgress{StepID: "a"}),
 		state(machine.Active, a, b),

@@ -157,7 +157,7 @@ func TestWhatIsDue(t *testing.T) {
 			d.before[place{root, "a"}] = []task.Execution{{State: task.Failed, CreatedAt: begun, EndedAt: &begun, LimitedUntil: new(begun.Add(wait))}}
 		}
 	}
-	checks := &machine.StepProgress{StepID: "a", Attempts: slices.Repeat([]*machine.Attempt{{Checks: true, State: machine.AttemptFailed, ClosedAt: new(lead.Since.Add(1)), Verdicts: []*machine.Verdict{{RunEach: "tests", Feedback: "no"}}}}, maxFailedChecks)}
+	checks := &machine.StepProgress{StepID: "a", Tries: slices.Repeat([]*machine.Try{{Checks: true, State: machine.TryFailed, ClosedAt: new(lead.Since.Add(1)), Verdicts: []*machine.Verdict{{RunEach: "tests", Feedback: "no"}}}}, maxFailedChecks)}
 	for name, c := range map[string]struct {
 		members string // each with its state, if it is not started
 		of      *machine.StepProgress

@@ -60,11 +60,11 @@ func missing(step *machine.StepInfo, s *machine.State, told string) string {
 		}
 		return text
 	}
-	var last *machine.Attempt
+	var last *machine.Try
 	if p != nil {
 		last = p.LastCounted()
 	}
-	if last == nil || last.State != machine.AttemptFailed {
+	if last == nil || last.State != machine.TryFailed {
 		return "finished_step has not accepted it yet." + expects(step)
 	}
 	text := "its last review did not pass."
@@ -79,7 +79,7 @@ func missing(step *machine.StepInfo, s *machine.State, told string) string {
 
 // failedChecks returns what failed of a step's checks, if those were what was judged last, or nil.
 func failedChecks(p *machine.StepProgress) []*machine.Verdict {
-	if last := p.Newest(); last != nil && last.Checks && last.State == machine.AttemptFailed {
+	if last := p.Newest(); last != nil && last.Checks && last.State == machine.TryFailed {
 		return last.Failed()
 	}
 	return nil

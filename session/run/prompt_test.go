@@ -15,19 +15,19 @@ import (
 func TestWhyAStepIsNotFinished(t *testing.T) {
 	step := &machine.StepInfo{StepID: "draft", SessionID: "0123abcd", ExpectedOutputs: []machine.ExpectedOutput{{Name: "doc", Type: "file", Required: true}, {Name: "notes", Type: "string"}}}
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	failed := func(a machine.Attempt, said ...string) *machine.StepProgress {
-		a.State, a.ClosedAt = machine.AttemptFailed, &at
+	failed := func(a machine.Try, said ...string) *machine.StepProgress {
+		a.State, a.ClosedAt = machine.TryFailed, &at
 		a.Verdicts = []*machine.Verdict{{Passed: true, Feedback: "fine"}}
 		for _, s := range said {
 			a.Verdicts = append(a.Verdicts, &machine.Verdict{RunEach: "tests", Feedback: s, Check: &machine.CheckRun{Command: []string{"make", "test"}}})
 		}
-		return &machine.StepProgress{StepID: "draft", Attempts: []*machine.Attempt{&a}}
+		return &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{&a}}
 	}
-	person := failed(machine.Attempt{})
-	person.Attempts[0].Verdicts = []*machine.Verdict{{Key: "human", Feedback: " Too long. "}}
-	again := failed(machine.Attempt{Collected: true})
-	again.Attempts[0].Verdicts = person.Attempts[0].Verdicts
-	void := &machine.StepProgress{StepID: "draft", Attempts: []*machine.Attempt{{State: machine.AttemptVoid}}}
+	person := failed(machine.Try{})
+	person.Tries[0].Verdicts = []*machine.Verdict{{Key: "human", Feedback: " Too long. "}}
+	again := failed(machine.Try{Collected: true})
+	again.Tries[0].Verdicts = person.Tries[0].Verdicts
+	void := &machine.StepProgress{StepID: "draft", Tries: []*machine.Try{{State: machine.TryVoid}}}
 	for name, c := range map[string]struct {
 		of           *machine.StepProgress
 		told         string
@@ -36,8 +36,8 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		"told":       {person, "It hung.", "It hung.", " It hung."},
 		"nothing":    {nil, "", `finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`, ""},
 		"void":       {void, "", `finished_step has not accepted it yet. It expects the outputs "doc" (file), "notes" (string, optional).`, ""},
-		"checks":     {failed(machine.Attempt{Checks: true}, " one ", "two"), "", "its checks failed.\n\nCheck 'tests' (make test): one\n\nCheck 'tests' (make test): two", " Its check 'tests' failed:  one "},
-		"review":     {failed(machine.Attempt{}, "one", " two"), "", "its last review did not pass.\n\none\n\ntwo", " Its last review did not pass: one two"},
+		"checks":     {failed(machine.Try{Checks: true}, " one ", "two"), "", "its checks failed.\n\nCheck 'tests' (make test): one\n\nCheck 'tests' (make test): two", " Its check 'tests' failed:  one "},
+		"review":     {failed(machine.Try{}, "one", " two"), "", "its last review did not pass.\n\none\n\ntwo", " Its last review did not pass: one two"},
 		"person":     {person, "", "a person looked at its outputs, and does not pass them. The same outputs are not shown to them again: change them.\n\nToo long.", " A person did not pass its outputs: Too long."},
 		"same again": {again, "", "a person looked at its outputs, and does not pass them. The same outputs are not shown to them again: change them.\n\nToo long.", " A person did not pass its outputs, and the same ones were handed in again: Too long."},
 	} {
@@ -48,11 +48,11 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		testkit.Equal(t, missing(step, s, c.told), c.agent, "%s", name)
 		testkit.Equal(t, lastSaid(c.of, c.told), c.human, "%s", name)
 	}
-	p := failed(machine.Attempt{Checks: true}, "no")
+	p := failed(machine.Try{Checks: true}, "no")
 	for n := 1; n <= maxFailedChecks; n++ {
 		testkit.Equal(t, checksFailed(p, at.Add(-1)) != "", n == maxFailedChecks, "after %d", n)
 		testkit.Equal(t, checksFailed(p, at), "", "of before")
-		p.Attempts = append(p.Attempts, p.Attempts[0])
+		p.Tries = append(p.Tries, p.Tries[0])
 	}
 	if p.CompletedAt = &at; checksFailed(p, at.Add(-1)) != "" || checksFailed(nil, at) != "" {
 		t.Error("a step that is done, or not begun, is given up")
@@ -61,7 +61,7 @@ func TestWhyAStepIsNotFinished(t *testing.T) {
 		of           *machine.StepProgress
 		began, ended time.Duration
 		want         bool
-	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {failed(machine.Attempt{}, "x"), -2, -1, true}, {failed(machine.Attempt{}, "x"), -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
+	}{{person, -2, -1, true}, {person, -2, 1, true}, {person, 1, 2, false}, {failed(machine.Try{}, "x"), -2, -1, true}, {failed(machine.Try{}, "x"), -2, 1, false}, {void, -2, -1, false}, {nil, -2, -1, false}} {
 		x := &task.Execution{CreatedAt: at.Add(c.began), EndedAt: new(at.Add(c.ended))}
 		testkit.Equal(t, failedSince(c.of, x), c.want, "%+v", c)
 	}

@@ -20,7 +20,7 @@ func (d *leader) exhausted(j job) string {
 	tries, why, said := 0, "", ""
 	p, since := j.state.Progress(j.step), d.lead.Since
 	if p != nil {
-		for _, a := range p.Attempts {
+		for _, a := range p.Tries {
 			if a.ByPerson() && a.ClosedAt.After(since) {
 				since = *a.ClosedAt
 			}
@@ -82,8 +82,8 @@ func checksFailed(p *machine.StepProgress, since time.Time) string {
 		return ""
 	}
 	n, last := 0, ""
-	for _, a := range p.Attempts {
-		if a.Checks && a.State == machine.AttemptFailed && a.ClosedAt != nil && a.ClosedAt.After(since) {
+	for _, a := range p.Tries {
+		if a.Checks && a.State == machine.TryFailed && a.ClosedAt != nil && a.ClosedAt.After(since) {
 			n++
 			last = fmt.Sprintf("Check '%s': %s", a.Failed()[0].RunEach, a.Failed()[0].Feedback)
 		}
@@ -116,7 +116,7 @@ func failedSince(p *machine.StepProgress, before *task.Execution) bool {
 		return false
 	}
 	last := p.LastCounted()
-	if last == nil || last.State != machine.AttemptFailed || last.ClosedAt == nil {
+	if last == nil || last.State != machine.TryFailed || last.ClosedAt == nil {
 		return false
 	}
 	knew := *before.EndedAt
@@ -141,7 +141,7 @@ func lastSaid(p *machine.StepProgress, told string) string {
 		return jsontext.Clip(fmt.Sprintf(" Its check '%s' failed: %s", failed[0].RunEach, failed[0].Feedback), maxSaid)
 	}
 	last := p.LastCounted()
-	if last == nil || last.State != machine.AttemptFailed {
+	if last == nil || last.State != machine.TryFailed {
 		return ""
 	}
 	text := " Its last review did not pass:"

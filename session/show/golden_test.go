@@ -26,15 +26,15 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 		return &machine.Verdict{At: at(2), RunEach: "tests", Digest: strings.Repeat("c", 64), Passed: passed, Feedback: said, Seconds: 61.234, Files: []machine.FileHash{a}, Check: &machine.CheckRun{Command: []string{"make", "test"}, Code: 2, Bound: "tree"}}
 	}
 	reused := &machine.Verdict{At: at(4), RunEach: "step", Passed: true, Reused: true, Reviewer: "claude", Seconds: 0.0123}
-	reviewed := []*machine.Attempt{
-		{Number: 1, State: machine.AttemptVoid, OpenedAt: at(5), Error: new("it hung; the attempt does not count: call again")},
-		{Number: 1, State: machine.AttemptFailed, OpenedAt: at(4), ClosedAt: then(3), Collected: true, Verdicts: []*machine.Verdict{reused,
+	reviewed := []*machine.Try{
+		{Number: 1, State: machine.TryVoid, OpenedAt: at(5), Error: new("it hung; the try does not count: call again")},
+		{Number: 1, State: machine.TryFailed, OpenedAt: at(4), ClosedAt: then(3), Collected: true, Verdicts: []*machine.Verdict{reused,
 			{At: at(3), RunEach: "docs", TargetFile: new("a.md"), Reviewer: "claude", Seconds: 12.34, Feedback: " too\nlong ", Files: []machine.FileHash{a},
 				Criteria: []machine.CriterionResult{{Criterion: "Is it short?", Feedback: new("it\nis not")}, {Criterion: "Is it true?", Passed: true, Feedback: new(" ")}}}}},
-		{Checks: true, State: machine.AttemptFailed, OpenedAt: at(2), Verdicts: []*machine.Verdict{check(false, "one\ntwo")}},
-		{Checks: true, State: machine.AttemptVoid, OpenedAt: at(2), Error: new("make is missing")},
-		{Number: 2, State: machine.AttemptPassed, OpenedAt: at(1), ClosedAt: then(1), Imported: true, Files: []machine.FileHash{b}, Verdicts: []*machine.Verdict{reused}},
-		{Number: 3, State: machine.AttemptOpen, OpenedAt: at(1), Files: []machine.FileHash{b}},
+		{Checks: true, State: machine.TryFailed, OpenedAt: at(2), Verdicts: []*machine.Verdict{check(false, "one\ntwo")}},
+		{Checks: true, State: machine.TryVoid, OpenedAt: at(2), Error: new("make is missing")},
+		{Number: 2, State: machine.TryPassed, OpenedAt: at(1), ClosedAt: then(1), Imported: true, Files: []machine.FileHash{b}, Verdicts: []*machine.Verdict{reused}},
+		{Number: 3, State: machine.TryOpen, OpenedAt: at(1), Files: []machine.FileHash{b}},
 	}
 	by := func(kind machine.EvidenceKind) *machine.Evidence {
 		return &machine.Evidence{Kind: kind, At: at(1), Identity: "ann", Channel: session.ChannelStdio, Reviewer: "claude"}
@@ -48,8 +48,8 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 	steps := jsontext.OrderedMap[*machine.StepProgress]{}
 	for _, p := range []*machine.StepProgress{
 		{StepID: "draft", StartedAt: at(6), CompletedAt: then(5), Notes: new("one\ntwo"), Outputs: machine.Outputs{{Key: "doc", Value: machine.OutputValue{Paths: []string{"a.md", "b.md"}}}}, Evidence: imported,
-			Attempts: []*machine.Attempt{{Number: 1, State: machine.AttemptPassed, OpenedAt: at(5), Collected: true, Verdicts: []*machine.Verdict{{At: at(5), RunEach: "doc", Passed: true, Files: []machine.FileHash{a}}}}}},
-		{StepID: "review", StartedAt: at(4), Attempts: reviewed, FailedChecks: 2, Unreported: true, Evidence: person,
+			Tries: []*machine.Try{{Number: 1, State: machine.TryPassed, OpenedAt: at(5), Collected: true, Verdicts: []*machine.Verdict{{At: at(5), RunEach: "doc", Passed: true, Files: []machine.FileHash{a}}}}}},
+		{StepID: "review", StartedAt: at(4), Tries: reviewed, FailedChecks: 2, Unreported: true, Evidence: person,
 			Overrides: []machine.Override{{At: at(1), Identity: "ann", Reason: "r", Skipped: []string{"doc", "step"}}}},
 		{StepID: "own", StartedAt: at(1), Evidence: given, Overrides: []machine.Override{{At: given.At, Identity: "ann", Reason: "r"}},
 			Granted: &machine.Override{At: at(1), Identity: "bob", Channel: "page", Reason: "go on"}, Unfit: &machine.Shown{At: at(1), Faults: "no title"}},

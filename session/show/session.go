@@ -14,7 +14,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// Session prints a session for people: its steps, outputs, review attempts, verdicts and overrides.
+// Session prints a session for people: its steps, outputs, tries, verdicts and overrides.
 func Session(w *Screen, s *machine.State) {
 	step, moved, ended, imported, reviewer, pinned := "", "", "", "", "", ""
 	if s.Status == machine.Active {
@@ -81,7 +81,7 @@ func printProgress(w *Screen, steps jsontext.OrderedMap[*machine.StepProgress]) 
 		if notes := Optional(p.Notes); notes != "" {
 			detail("notes: %s", notes)
 		}
-		Attempts(detail, p.Attempts)
+		Tries(detail, p.Tries)
 		if p.FailedChecks > 0 {
 			detail("calls whose checks failed: %d", p.FailedChecks)
 		}
@@ -146,21 +146,21 @@ func took(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Attempts prints the results of a step's external reviews and checks: each attempt, each verdict once, and
+// Tries prints the results of a step's external reviews and checks: each try, each verdict once, and
 // the content that it is about, so that a person who doubts a verdict can compare the files with
 // it.
-func Attempts(detail func(format string, args ...any), attempts []*machine.Attempt) {
-	for i, at := range attempts {
-		what := fmt.Sprintf("review attempt %d", at.Number)
+func Tries(detail func(format string, args ...any), tries []*machine.Try) {
+	for i, at := range tries {
+		what := fmt.Sprintf("review try %d", at.Number)
 		if at.Checks {
 			what = "checks"
 		}
 		switch at.State {
-		case machine.AttemptOpen:
+		case machine.TryOpen:
 			detail("%s, open, begun %s: running, or cut off with the server and to begin again", what, Ago(at.OpenedAt))
-		case machine.AttemptVoid:
+		case machine.TryVoid:
 			if !at.Checks {
-				what = "review attempt"
+				what = "review"
 			}
 			detail("%s, void, %s: %s", what, ended(at), OneLine(advice.ReplaceAllString(Optional(at.Error), ""), 400))
 		default:
@@ -182,7 +182,7 @@ func Attempts(detail func(format string, args ...any), attempts []*machine.Attem
 			printVerdict(detail, v)
 		}
 		if kept > 0 {
-			detail("  %d kept from an earlier attempt: the content is the same", kept)
+			detail("  %d kept from an earlier try: the content is the same", kept)
 		}
 		if len(at.Verdicts) == 0 {
 			Hashes(detail, "  handed in", at.Files)
@@ -190,7 +190,7 @@ func Attempts(detail func(format string, args ...any), attempts []*machine.Attem
 	}
 }
 
-// printVerdict shows one verdict of an attempt.
+// printVerdict shows one verdict of a try.
 func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 	if c := v.Check; c != nil {
 		detail("  check %s: %s, %s in %s, exit code %d, bound to %s: %s", v.RunEach, passed(v.Passed), Ago(v.At), took(time.Duration(v.Seconds*float64(time.Second))), c.Code, c.Bound, strings.Join(c.Command, " "))
@@ -205,7 +205,7 @@ func printVerdict(detail func(format string, args ...any), v *machine.Verdict) {
 		of += " (" + *v.TargetFile + ")"
 	}
 	if v.Reused {
-		came = ", kept from an earlier attempt: the content is the same"
+		came = ", kept from an earlier try: the content is the same"
 	}
 	detail("  review of %s: %s, %s by %s in %s%s", of, passed(v.Passed), Ago(v.At), v.Reviewer,
 		took(time.Duration(v.Seconds*float64(time.Second))), came)
@@ -232,8 +232,8 @@ func Hashes(detail func(format string, args ...any), how string, files []machine
 // shortHash is the length of the beginning of a hash that people see.
 const shortHash = 12
 
-// ended formats the start of an attempt and its duration.
-func ended(at *machine.Attempt) string {
+// ended formats the start of a try and its duration.
+func ended(at *machine.Try) string {
 	if at.ClosedAt == nil {
 		return Ago(at.OpenedAt)
 	}
@@ -248,7 +248,7 @@ func passed(ok bool) string {
 }
 
 // advice is the end of an error of a review, which tells agents what to do.
-var advice = regexp.MustCompile(`(?is);?\s*th(is|e) attempt does not count.*$`)
+var advice = regexp.MustCompile(`(?is);?\s*th(is|e) try does not count.*$`)
 
 // IndentRest inserts prefix before every line but the first.
 func IndentRest(text, prefix string) string {
@@ -285,8 +285,8 @@ func printEvidence(detail func(format string, args ...any), p *machine.StepProgr
 	}
 }
 
-// judged reports whether the verdicts of a review attempt, which are printed, are of these files.
-func judged(at *machine.Attempt, files []machine.FileHash) bool {
+// judged reports whether the verdicts of a try, which are printed, are of these files.
+func judged(at *machine.Try, files []machine.FileHash) bool {
 	return at != nil && !slices.ContainsFunc(files, func(f machine.FileHash) bool {
 		return !slices.ContainsFunc(at.Verdicts, func(v *machine.Verdict) bool { return slices.Contains(v.Files, f) })
 	})

@@ -17,7 +17,7 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// The checks of a step run like its reviews: as an attempt that is open in the record, with a row that the
+// The checks of a step run like its reviews: as a try that is open in the record, with a row that the
 // process which runs them renews, and calls that wait for it. See review.
 
 // subject returns what the checks of a call's step are about; without checks, the files of its outputs.
@@ -124,8 +124,8 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 		a.join(running, m)
 		return nil, errLater
 	}
-	// Whether this call is to tell the result of the last attempt: it has waited for it, or nobody was told.
-	reported := m.joined == c.bound || last != nil && last.Checks && !last.Collected && last.State == machine.AttemptFailed && last.Digest == c.bound
+	// Whether this call is to tell the result of the last try: it has waited for it, or nobody was told.
+	reported := m.joined == c.bound || last != nil && last.Checks && !last.Collected && last.State == machine.TryFailed && last.Digest == c.bound
 	over, known, missing := a.passedOver(c, how), make([]*machine.Verdict, len(checks)), false
 	for i := range checks {
 		if over[i] {
@@ -210,7 +210,7 @@ func (a *sessionActor) passedOver(c *candidate, how Reviewing) []bool {
 	return over
 }
 
-// beginChecks records an attempt at the checks, durably, and runs those that have no result for the content.
+// beginChecks records a try of the checks, durably, and runs those that have no result for the content.
 func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished, error) {
 	e, stepID := a.engine, c.plan.Step.ID
 	if e.Checks == nil {
@@ -223,7 +223,7 @@ func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished,
 		}
 	}
 	round.Done = func(n int) { r.done.Store(int64(n)) }
-	next := a.replacing(r).OpenAttempt(stepID, machine.Attempt{Checks: true, OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: c.bound})
+	next := a.replacing(stepID).OpenTry(stepID, machine.Try{Checks: true, OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: c.bound})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 		next.ReportedByStepID = true // its group waits for it from now on
 	}
@@ -234,7 +234,7 @@ func (a *sessionActor) beginChecks(c *candidate, round *check.Round) (*finished,
 	})
 }
 
-// checkResults returns what the attempt at the checks has: the result of each, or why it is void.
+// checkResults returns what the try of the checks has: the result of each, or why it is void.
 func (r *review) checkResults() (verdicts []*machine.Verdict, void string) {
 	switch err := r.verdicts[0].Err; {
 	case err != nil:

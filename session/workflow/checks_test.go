@@ -75,7 +75,7 @@ func checkedProject(t testing.TB, git bool, checks, reviews string) *checking {
 		p.git("add", "-A")
 		p.git("commit", "-qm", "begin")
 	}
-	return &checking{project: p, how: Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute}}
+	return &checking{project: p, how: Reviewing{MaxTries: 3, ReplyWithin: time.Minute}}
 }
 
 // begin opens a server and starts the workflow.
@@ -128,7 +128,7 @@ func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
 	if a, d := strings.Index(*r.Feedback, "Check 'a'"), strings.Index(*r.Feedback, "Check 'd'"); a < 0 || d < a || strings.Contains(*r.Feedback, "'script'") {
 		t.Errorf("feedback %s", *r.Feedback)
 	}
-	if p := k.one(); p.FailedChecks != 1 || p.QualityAttempts != 0 || s.runs() != 1 {
+	if p := k.one(); p.FailedChecks != 1 || p.QualityTries != 0 || s.runs() != 1 {
 		t.Errorf("%d runs, record %s", s.runs(), toJSON(t, p))
 	}
 }
@@ -137,7 +137,7 @@ func TestAProgramThatCannotBeStartedIsAnErrorThatCountsNothing(t *testing.T) {
 	k := checkedProject(t, true, "[{run: [no-such-program-here]}]", "").begin()
 	refused(t, testkit.Get(k.c.Finish(t.Context(), finishArgs(t, handIn))).Err(), session.StateError, "check_not_run", "check 'no-such-program-here'")
 	p := k.one()
-	testkit.True(t, p.FailedChecks == 0 && p.Newest().State == machine.AttemptVoid && !p.Done(), "record %s", toJSON(t, p))
+	testkit.True(t, p.FailedChecks == 0 && p.Newest().State == machine.TryVoid && !p.Done(), "record %s", toJSON(t, p))
 }
 
 func TestTheSameContentIsNotCheckedAgain(t *testing.T) {
@@ -196,7 +196,7 @@ func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *test
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
 	s.says("date +%N > " + filepath.Join(k.root, "made"))
 	k.hands(machine.NeedsWork, "Not decided", "made", "Nothing has failed, and nothing has passed")
-	if p := k.one(); s.runs() != 2 || p.FailedChecks != 0 || p.Newest().State != machine.AttemptVoid {
+	if p := k.one(); s.runs() != 2 || p.FailedChecks != 0 || p.Newest().State != machine.TryVoid {
 		t.Errorf("%d runs, record %s", s.runs(), toJSON(t, p))
 	}
 	s.says("echo same > " + filepath.Join(k.root, "made"))
@@ -344,7 +344,7 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	// Another server waits for the row of the first.
 	other := k.open(func(o *Options) {
 		o.Reviewing = func(context.Context) (Reviewing, error) {
-			return Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute}, nil
+			return Reviewing{MaxTries: 3, ReplyWithin: time.Minute}, nil
 		}
 	}).Connect("local")
 	got := make(chan *machine.FinishReply, 1)
@@ -381,7 +381,7 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 	k.c = k.srv.Connect("local")
 	testkit.Equal(t, k.finish(k.c, `{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`).Status, machine.NextStep, "reply")
 	p := k.one()
-	testkit.True(t, p.FailedChecks == 0 && p.Attempts[0].State == machine.AttemptVoid, "record %s", toJSON(t, p))
+	testkit.True(t, p.FailedChecks == 0 && p.Tries[0].State == machine.TryVoid, "record %s", toJSON(t, p))
 }
 
 // What a check bound to the outputs alone has failed for may lie in other files: once its call was told, it runs again.

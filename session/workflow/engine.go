@@ -18,7 +18,7 @@
 //   - branch due, export, span, follower: what follows from a transition;
 //   - Form and Call of package job: entries that are more than steps; item and round, the steps of such an entry;
 //     with, the sessions that a transition begins or goes on with besides its own;
-//   - of package machine: State, part, definition, entry, plan, attempt, stored reply, withdrawal.
+//   - of package machine: State, part, definition, entry, plan, try, stored reply, withdrawal.
 package workflow
 
 import (
@@ -99,6 +99,7 @@ type Engine struct {
 	system      *actor.System
 	sessions    *actor.Registry[string, message]
 	resent      sync.Map // sessions whose last spans were exported again: id -> true
+	resends     atomic.Int64
 	jobs        atomic.Pointer[encodedJobs]
 	exports     *export.Files
 	runner      string        // of reviews, for the store

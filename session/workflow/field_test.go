@@ -16,7 +16,7 @@ import (
 // get_step says where the review of a step stands, and an agent goes on from that alone.
 func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 	p, srv, rev := underReview(t)
-	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideAgent})
+	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideAgent})
 	c := srv.Connect("local")
 	p.start(c, "alpha", "main")
 	standing := func() *machine.Standing {
@@ -75,7 +75,7 @@ func TestField18_AdviceAtTheLimit(t *testing.T) {
 		config.OverrideNever: "Change the outputs and call again, or go back with go_to_step.",
 	} {
 		p, srv, rev := underReview(t)
-		rev.how.Store(&Reviewing{External: true, MaxAttempts: 1, ReplyWithin: time.Minute, Override: mode})
+		rev.how.Store(&Reviewing{External: true, MaxTries: 1, ReplyWithin: time.Minute, Override: mode})
 		c := srv.Connect("local")
 		p.start(c, "alpha", "main")
 		for range 2 { // the second time without a review

@@ -193,7 +193,7 @@ func (a *sessionActor) prepare(ctx context.Context, m *finishCall) (c *candidate
 }
 
 // askForAccount returns the reply to a call without the account of the work that is to be judged, or nil. It is no
-// attempt at the step's reviews.
+// try of the step's reviews.
 func (a *sessionActor) askForAccount(c *candidate) *finished {
 	st, m := c.plan.Step, c.m
 	if m.args.Notes != nil && strings.TrimSpace(*m.args.Notes) != "" || m.reason() != "" || a.state.Progress(st.ID).HasGrant() || !a.engine.reviewed(st) || !gate.JudgesAccount(st) {
@@ -207,7 +207,7 @@ func (a *sessionActor) askForAccount(c *candidate) *finished {
 			}
 		}
 	}
-	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, and with notes: your account of what you did, in what order and how, by which a reviewer can judge these requirements:\n%sNothing was reviewed, and no attempt was used up.", st.ID, b.String()))
+	return a.needsWork(c.def.Notice, fmt.Sprintf("Step '%s' is reviewed also by how it was done. Call finished_step again with the same outputs, and with notes: your account of what you did, in what order and how, by which a reviewer can judge these requirements:\n%sNothing was reviewed, and no try was used up.", st.ID, b.String()))
 }
 
 func movedOn(stepID, id string) error {
@@ -411,10 +411,11 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 	if err != nil {
 		return nil, err
 	}
+	sub := a.submission(c)
 	name, path := a.reviewFile(st.ID)
 	err = session.MakeSessions(a.engine.State, a.engine.Logger) // it may have vanished
 	if err == nil {
-		err = durable.Disk{}.Put(path, []byte(gate.SelfReview(a.submission(c))), durable.PutOptions{Temp: ".review-*"})
+		err = durable.Disk{}.Put(path, []byte(gate.SelfReview(sub)), durable.PutOptions{Temp: ".review-*"})
 	}
 	if err != nil {
 		return nil, record.NotSaved(a.id, fmt.Errorf("writing the review's instructions: %w", err))
@@ -430,13 +431,13 @@ func (a *sessionActor) selfReview(c *candidate, how Reviewing) (*finished, error
 1. Spawn a subagent%s (with the Task tool, or another tool that starts one) with this prompt: "Read %s and follow it. Report PASS or FAIL for each criterion."
    Do not review your own work yourself if you can start a subagent.
 2. Correct what failed, and have it reviewed again until every criterion passes.
-%s`, st.ID, reviewerAgents(st), name, closing)), nil
+%s`, st.ID, reviewerAgents(gate.Due(sub)), name, closing)), nil
 }
 
-// reviewerAgents names the subagents that the reviews of a step ask for, after "a subagent", or returns "".
-func reviewerAgents(st *job.Step) string {
+// reviewerAgents names the subagents that reviews ask for, after "a subagent", or returns "".
+func reviewerAgents(reviews []job.Review) string {
 	var all []string
-	for _, r := range st.ReviewsBy(false) {
+	for _, r := range reviews {
 		if of := fmt.Sprintf("'%s' for the review of %s", r.Agent, r.RunEach); r.Agent != "" && !slices.Contains(all, of) {
 			all = append(all, of)
 		}

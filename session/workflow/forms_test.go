@@ -233,7 +233,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 		map[string]string{"main": fmt.Sprintf(`[{repeat: {steps: [look, fix], until: {run: [sh, %s]}, at_most: 3}}, end]`, s.path)})
 	c := p.open(func(o *Options) {
 		o.Reviewing = func(context.Context) (Reviewing, error) {
-			return Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute}, nil
+			return Reviewing{MaxTries: 3, ReplyWithin: time.Minute}, nil
 		}
 	}).Connect("local")
 	began := p.start(c, "alpha", "main").BeginStep
@@ -315,6 +315,75 @@ func TestForms_ItemsThatAreWorkflows(t *testing.T) {
 	}
 	r = p.finish(c, `{"outputs":{}}`)
 	testkit.True(t, strings.Contains(toJSON(t, r.AllOutputs), `"two","three"]`) && !strings.Contains(*r.Summary, "no longer there"), "at the end: %s", toJSON(t, r))
+}
+
+// A workflow that begins after items, and a step, are given what all of these have made: texts as a JSON list, files as
+// a list of their paths, also of no items.
+func TestForms_WhatItemsMadeIsGiven(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]\n    inputs: [{name: texts, description: d}, {name: pages, type: files, description: d}, {name: first, required: false, description: d}]"})
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}, first: {type: string, description: d, required: false}}"},
+		{id: "port", outputs: "{todo: {type: string, description: d}, page: {type: file, description: d}, more: {type: files, description: d, required: false}}"}, {id: "list_again", outputs: "{todo: {type: string, description: d}}"}, {id: "last"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port]}, {workflow: beta/publish, inputs: {texts: todo, pages: page, first: first}}, list_again, {for_each: todo, steps: [last]}]"})
+	p.write(".deepwork/jobs/alpha/job.yml", strings.Replace(string(testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/jobs/alpha/job.yml"))).Must(t)), "Does last\n", "Does last\n    dependencies: [port]\n    inputs: [{file: todo, from_step: port}, {file: page, from_step: port}, {file: any, from_step: port}]\n", 1))
+	c := p.open().Connect("local")
+	for name, want := range map[string]struct{ todo, texts, pages, files string }{
+		"two": {`[\"a\",\"b\"]`, `["one","two"]`, `["0.md","1.md"]`, `["0.md","1.md","m.md","1.md"]`},
+		"no":  {"[]", "[]", "[]", "[]"},
+	} {
+		t.Run(name+" items", func(t *testing.T) {
+			p.start(c, "alpha", "main")
+			r := p.finish(c, `{"outputs":{"todo":"`+want.todo+`"}}`)
+			if name == "two" {
+				for i, text := range []string{"one", "two"} {
+					page, more := p.write(fmt.Sprintf("%d.md", i), "x"), ""
+					if i == 1 {
+						more = `,"more":["` + p.write("m.md", "x") + `","1.md"]`
+					}
+					r = p.finish(c, fmt.Sprintf(`{"outputs":{"todo":%q,"page":%q%s},"step_id":"port[%d]"}`, text, page, more, i))
+				}
+			}
+			testkit.Equal(t, stepOf(r.BeginStep), "write")
+			given := p.record(r.BeginStep.SessionID).Inputs
+			testkit.Equal(t, toJSON(t, machine.Plain(given)), `{"texts":`+toJSON(t, want.texts)+`,"pages":`+want.pages+`}`)
+			p.finish(c, `{"outputs":{}}`)
+			r = p.finish(c, `{"outputs":{"todo":"`+want.todo+`"}}`)
+			if name != "two" {
+				testkit.Equal(t, r.BeginStep, nil)
+				return
+			}
+			in := r.BeginStep.Inputs
+			testkit.Equal(t, fmt.Sprint(r.BeginStep.StepID, *in[0].Value, toJSON(t, in[1].Paths), toJSON(t, in[2].Paths)), "last[0]"+want.texts+want.pages+want.files)
+		})
+	}
+}
+
+// A workflow whose required input has no value does not begin, and the refusal says what helps.
+func TestForms_AWorkflowWithoutARequiredInput(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "write"}}, map[string]string{"publish": "[write]\n    inputs: [{name: what, description: w}]"})
+	p.job("alpha", []testStep{{id: "one", outputs: "{said: {type: string, description: d, required: false}}"}}, map[string]string{"main": "[one, {workflow: beta/publish, inputs: {what: said}}]"})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	err := testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{}}`))).Err()
+	refused(t, err, session.ToolError, codes.BadInputs, "nothing has moved", "what (string)", "go_to_step", "required: false")
+	testkit.True(t, !strings.Contains(err.Error(), "pass them as inputs"), "%v", err)
+	testkit.Equal(t, p.finish(c, `{"outputs":{"said":"x"}}`).BeginStep.StepID, "write")
+}
+
+// A workflow that is repeated is given the newest value, also that of the round before.
+func TestForms_ARepeatedWorkflowIsGivenTheLastRound(t *testing.T) {
+	p := newProject(t)
+	p.job("beta", []testStep{{id: "do"}}, map[string]string{"fix": "[do]\n    inputs: [{name: last, description: d}]"})
+	p.job("alpha", []testStep{{id: "first", outputs: oneText}, {id: "look", outputs: oneText}, {id: "end"}},
+		map[string]string{"main": "[first, {repeat: {steps: [{workflow: beta/fix, inputs: {last: said}}, look], until: {output: said, is: done}, at_most: 3}}, end]"})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	for _, said := range []string{"one", "two", "three"} {
+		child := p.finish(c, fmt.Sprintf(`{"outputs":{"said":%q}}`, said)).BeginStep.SessionID
+		testkit.Equal(t, toJSON(t, machine.Plain(p.record(child).Inputs)), fmt.Sprintf(`{"last":%q}`, said))
+		p.finish(c, `{"outputs":{}}`)
+	}
 }
 
 // The workflow of a step works where the session of the step does, also if a server of another folder begins it for a

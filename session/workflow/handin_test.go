@@ -97,7 +97,7 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 	p := newProject(t)
 	p.personJob(bothStep)
 	srv, rev := p.reviewed()
-	rev.how.Store(&Reviewing{External: true, MaxAttempts: 9, ReplyWithin: time.Minute})
+	rev.how.Store(&Reviewing{External: true, MaxTries: 9, ReplyWithin: time.Minute})
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	handIn := func(text string) *machine.FinishReply {

@@ -47,7 +47,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 
 	now, calls := p.record(id), rev.calls()
 	one := now.Progress("one")
-	testkit.True(t, now.ImportedAt != nil && one.Question == nil && one.Newest().Imported && one.Newest().State == machine.AttemptPassed, "imported as %s", toJSON(t, now))
+	testkit.True(t, now.ImportedAt != nil && one.Question == nil && one.Newest().Imported && one.Newest().State == machine.TryPassed, "imported as %s", toJSON(t, now))
 	if up := p.record(child).ParentSessionID; up == nil || *up != id {
 		t.Errorf("the session that was nested in it has the parent %v", up)
 	}

@@ -25,7 +25,7 @@ func isolated(t *testing.T) (p *project, srv *server, c *Conn, id, folder string
 	p.write("tests/t", "t")
 	srv = p.open(func(o *Options) {
 		o.Reviewing = func(context.Context) (Reviewing, error) {
-			return Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute}, nil
+			return Reviewing{MaxTries: 3, ReplyWithin: time.Minute}, nil
 		}
 	})
 	c = srv.Connect("local")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"deepwork/actor/telemetry"
 	"deepwork/session"
@@ -157,6 +158,9 @@ func (e *Engine) callee(ctx context.Context, how Reviewing, parent *machine.Stat
 		return refuse(machine.NoSteps(def))
 	}
 	inputs, err := CheckInputs(root, wf, parent.CallValues(of, st, wf))
+	if refused, ok := err.(*session.Error); ok {
+		refused.Message = strings.Replace(refused.Message, machine.AskForInputs, "Its entry does not name them, or names optional outputs that were not handed in, or that a condition has left out: hand those in (go_to_step leads back to their steps), or have the user correct the job, for example with required: false.", 1)
+	}
 	if err != nil {
 		return refuse(err)
 	}

@@ -142,7 +142,7 @@ func TestRule13_FilePaths(t *testing.T) {
 	}
 }
 
-// Rule 21: the author's account is asked for, and judged; that is no attempt.
+// Rule 21: the author's account is asked for, and judged; that is no try.
 func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 	p := newProject(t)
 	p.format2("", "process_requirements: {Good: The author MUST read what exists.}")
@@ -162,7 +162,7 @@ func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
 	testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Try 1 of 3. Review of step: bad.md was read\n"), "%s", toJSON(t, r))
 	r = errless(t)(c.Finish(ctx, finishArgs(t, `{"outputs":{},"work_summary":"I read all."}`)))
 	one := p.record(begun.SessionID).Progress("one")
-	if r.Status != machine.NextStep || rev.calls() != 2 || one.QualityAttempts != 2 || *one.Notes != "I read all." {
+	if r.Status != machine.NextStep || rev.calls() != 2 || one.QualityTries != 2 || *one.Notes != "I read all." {
 		t.Errorf("%d reviews, %s, %s", rev.calls(), toJSON(t, r), toJSON(t, one))
 	}
 }
@@ -189,10 +189,10 @@ const (
 func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]Reviewing{
-		"external": {External: true, MaxAttempts: 2, ReplyWithin: patience},
-		"self":     {MaxAttempts: 2},
-		"off":      {MaxAttempts: 2},
-		"never":    {MaxAttempts: 2, Override: config.OverrideNever},
+		"external": {External: true, MaxTries: 2, ReplyWithin: patience},
+		"self":     {MaxTries: 2},
+		"off":      {MaxTries: 2},
+		"never":    {MaxTries: 2, Override: config.OverrideNever},
 	} {
 		for _, reviews := range []string{"", ", process_requirements: {Good: It MUST be good.}"} {
 			t.Run(name+reviews, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
 					}
 				}
 				given, hashes := GivenFor(p.record(id), "one")
-				if one := p.record(id).Progress("one"); rev.calls() != 0 || one.QualityAttempts != 0 || given == "" || len(hashes) != 3 || one.Unfit.Faults != misses {
+				if one := p.record(id).Progress("one"); rev.calls() != 0 || one.QualityTries != 0 || given == "" || len(hashes) != 3 || one.Unfit.Faults != misses {
 					t.Fatalf("%d reviews, %s", rev.calls(), toJSON(t, one))
 				}
 				err := srv.OverrideFor(ctx, id, "one", machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"})

@@ -36,7 +36,7 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman, config.OverrideNever} {
 		p, srv, rev := underReview(t)
-		how := Reviewing{External: true, MaxAttempts: 2, ReplyWithin: time.Minute, Override: mode}
+		how := Reviewing{External: true, MaxTries: 2, ReplyWithin: time.Minute, Override: mode}
 		rev.how.Store(&how)
 		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -65,7 +65,7 @@ func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T
 	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman} {
 		p := newProject(t)
 		p.reviewedJob()
-		how := Reviewing{MaxAttempts: 2, Override: mode}
+		how := Reviewing{MaxTries: 2, Override: mode}
 		srv := p.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return how, nil } })
 		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -88,7 +88,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman, config.OverrideNever} {
 		t.Run(string(mode), func(t *testing.T) {
 			p, srv, rev := underReview(t)
-			rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Override: mode})
+			rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: mode})
 			c := srv.Connect("local")
 			id := p.start(c, "alpha", "main").BeginStep.SessionID
 			p.finish(c, `{"outputs":{"report":"bad.md"}}`)
@@ -154,7 +154,7 @@ func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
 	const said = "A person has overridden the review of step 'one', but for other outputs"
 	for _, external := range []bool{false, true} {
 		p, srv, rev := underReview(t)
-		rev.how.Store(&Reviewing{External: external, MaxAttempts: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
+		rev.how.Store(&Reviewing{External: external, MaxTries: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
 		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
 		if r := p.finish(c, `{"outputs":{"report":"bad.md"}}`); r.Status != machine.NeedsWork || r.Notice != nil && strings.Contains(*r.Notice, said) {

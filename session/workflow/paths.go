@@ -264,7 +264,7 @@ func misfit(s *schema.Schema, data []byte) error {
 	return errors.New(strings.Join(all, "; "))
 }
 
-// unfit answers a call whose outputs do not satisfy their schemas. It is no attempt at the step's reviews, and
+// unfit answers a call whose outputs do not satisfy their schemas. It is no try of the step's reviews, and
 // nothing that an agent can say passes over it.
 func (a *sessionActor) unfit(c *candidate, how Reviewing) (*finished, error) {
 	st := c.plan.Step
@@ -278,5 +278,5 @@ func (a *sessionActor) unfit(c *candidate, how Reviewing) (*finished, error) {
 	if how.Override != config.OverrideNever {
 		person = fmt.Sprintf(" Only a person may pass over this: if the user wants that, ask them to run `%s` at a terminal, in the project, and hand in the same outputs again.", overrideCommand(a.id, st.ID))
 	}
-	return a.needsWork(c.def.Notice, fmt.Sprintf("Outputs of step '%s' do not satisfy their schemas:\n%sCorrect them, and call finished_step again. Nothing was reviewed, and no attempt was used up.%s", st.ID, c.m.misfits, person)), nil
+	return a.needsWork(c.def.Notice, fmt.Sprintf("Outputs of step '%s' do not satisfy their schemas:\n%sCorrect them, and call finished_step again. Nothing was reviewed, and no try was used up.%s", st.ID, c.m.misfits, person)), nil
 }

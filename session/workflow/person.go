@@ -54,7 +54,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		return a.complete(ctx, base, c)
 	case q.Answer != nil:
 		if p.NewestReview().Digest == c.digest {
-			base = base.CollectAttempt(stepID, a.engine.now())
+			base = base.CollectTry(stepID, a.engine.now())
 		}
 		return a.conclude(ctx, base, c)
 	}
@@ -64,7 +64,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 		}
 	}
 	f := a.needsWork(c.def.Notice, fmt.Sprintf(
-		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed attempt, and quality_review_override_reason does not skip it.",
+		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed try, and quality_review_override_reason does not skip it.",
 		stepID, a.id, stepID, a.id, stepID))
 	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: q.Digest, Content: q.Digest}
 	if how.Override == config.OverrideAgent || how.Override == "" {
@@ -300,7 +300,7 @@ func awaiting(row store.Session, how Reviewing) (all []session.AwaitingStep) {
 		case how.Override == config.OverrideNever:
 			continue
 		case o.Given:
-			if o.Failed.IsZero() || o.Reviews < how.MaxAttempts {
+			if o.Failed.IsZero() || o.Reviews < how.MaxTries {
 				continue
 			}
 		case how.Override == config.OverrideHuman && !o.Shown.IsZero():

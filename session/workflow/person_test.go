@@ -58,7 +58,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	}
 	again := waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
 	one := p.record(id).Progress("one")
-	if again != said || one.QualityAttempts != 2 || rev.calls() != 2 || one.Done() || one.Question.Digest == "" || one.Question.Files[0].SHA256 == "" {
+	if again != said || one.QualityTries != 2 || rev.calls() != 2 || one.Done() || one.Question.Digest == "" || one.Question.Files[0].SHA256 == "" {
 		t.Errorf("repeated: %s, %d reviews, %s", again, rev.calls(), toJSON(t, one))
 	}
 	how := *rev.how.Load()
@@ -103,7 +103,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	p := newProject(t)
 	p.personJob(humanStep)
 	srv, rev := p.reviewed()
-	rev.how.Store(&Reviewing{External: true, MaxAttempts: 2, ReplyWithin: time.Minute})
+	rev.how.Store(&Reviewing{External: true, MaxTries: 2, ReplyWithin: time.Minute})
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	const call = `{"outputs":{"report":"good.md"},"session_id":"%"}`
@@ -119,7 +119,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 		testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, ": Too short\n") && len(r.FailedReviews) == 1 && r.Waiting() == nil, "reply %s", toJSON(t, r))
 	}
 	one := p.record(id).Progress("one")
-	if one.QualityAttempts != 1 || len(one.Attempts) != 1 || !one.Attempts[0].Collected || rev.calls() != 0 {
+	if one.QualityTries != 1 || len(one.Tries) != 1 || !one.Tries[0].Collected || rev.calls() != 0 {
 		t.Errorf("%d reviews, %s", rev.calls(), toJSON(t, one))
 	}
 	p.write("good.md", "longer")
@@ -143,7 +143,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 	t.Parallel()
 	self := func(mode config.Override) func(*Options) {
 		return func(o *Options) {
-			o.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{MaxAttempts: 3, Override: mode}, nil }
+			o.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{MaxTries: 3, Override: mode}, nil }
 		}
 	}
 	off := func(o *Options) { o.Reviews = false }
@@ -237,7 +237,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 					if test.hangs {
 						within = 500 * time.Millisecond
 					}
-					return Reviewing{MaxAttempts: 3, Override: test.mode, ReplyWithin: within}, nil
+					return Reviewing{MaxTries: 3, Override: test.mode, ReplyWithin: within}, nil
 				}
 			}
 			c := p.open(reviewing).Connect("local")
@@ -276,7 +276,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 					t.Errorf("evidence %s", toJSON(t, e))
 				}
 			case "fail":
-				if !one.Question.Answer.Client || !strings.Contains(*r.Feedback, "gave no reason") || one.QualityAttempts != 1 {
+				if !one.Question.Answer.Client || !strings.Contains(*r.Feedback, "gave no reason") || one.QualityTries != 1 {
 					t.Errorf("%s, %s", toJSON(t, r), toJSON(t, one))
 				}
 			}
@@ -319,7 +319,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
 			p.personJob(humanStep)
-			how := Reviewing{MaxAttempts: 3, ReplyWithin: patience}
+			how := Reviewing{MaxTries: 3, ReplyWithin: patience}
 			srv := p.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return how, nil } })
 			c1 := srv.Connect("local")
 			id := p.start(c1, "alpha", "main").BeginStep.SessionID

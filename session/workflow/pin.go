@@ -184,7 +184,7 @@ func (a *sessionActor) mayOverride(ctx context.Context, c *candidate) error {
 	default:
 		return nil
 	}
-	return session.NotNow(codeNeedsPerson, "%s Nothing was evaluated, and no attempt was used up.", what).
+	return session.NotNow(codeNeedsPerson, "%s Nothing was evaluated, and no try was used up.", what).
 		With("session_id", a.id).With("step_id", stepID).With("override", string(how.Override))
 }
 

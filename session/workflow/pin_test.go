@@ -33,7 +33,7 @@ func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 			p.write("good.md", "CONTENT OF good.md")
 			srv, rev := p.reviewed()
 			rev.set("say", `{"passed": true, "feedback": "fine"}`)
-			rev.how.Store(&Reviewing{External: true, Reviewer: "[\"r\"]", MaxAttempts: 3, ReplyWithin: time.Minute, Pin: pin})
+			rev.how.Store(&Reviewing{External: true, Reviewer: "[\"r\"]", MaxTries: 3, ReplyWithin: time.Minute, Pin: pin})
 			c := srv.Connect("local")
 			id := p.start(c, "alpha", "main").BeginStep.SessionID
 			job(edit.reviews, edit.entries)
@@ -76,7 +76,7 @@ func TestAStepThatIsTakenOutIsRecorded(t *testing.T) {
 	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Weakened), "step 'one', which has reviews, is gone from the workflow"), 1, "recorded")
 
 	job("[zero, one, two]")
-	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Pin: true})
+	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Pin: true})
 	p.start(c, "alpha", "main")
 	job("[zero, two]")
 	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).BeginStep.StepID, "one", "pinned: reply")
@@ -87,12 +87,12 @@ func TestAStepThatIsTakenOutIsRecorded(t *testing.T) {
 func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
 	for _, pin := range []bool{false, true} {
 		p, srv, rev := underReview(t)
-		began := Reviewing{External: true, Reviewer: `["r"]`, MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideHuman, Pin: pin}
+		began := Reviewing{External: true, Reviewer: `["r"]`, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideHuman, Pin: pin}
 		rev.how.Store(&began)
 		c := srv.Connect("local")
 		id := p.start(c, "alpha", "main").BeginStep.SessionID
 		asked := ""
-		edited := Reviewing{MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideAgent,
+		edited := Reviewing{MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideAgent,
 			Earlier: func(name string) (*gate.Reviewer, error) {
 				asked = name
 				return nil, errors.New("it is not approved")
@@ -167,7 +167,7 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
 	for _, pin := range []bool{false, true} {
 		p, srv, rev := underReview(t)
-		rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})
+		rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})
 		id := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
 		srv.stop()
 		err := p.command(Reviewing{External: true, Override: config.OverrideHuman}).OverrideFor(ctx, id, "one", machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"})

@@ -121,7 +121,7 @@ func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
 // without a verdict is reviewed again.
 func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	p, srv, rev := underReview(t)
-	rev.how.Store(&Reviewing{External: true, MaxAttempts: 2, ReplyWithin: patience})
+	rev.how.Store(&Reviewing{External: true, MaxTries: 2, ReplyWithin: patience})
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	call := func(request string) (string, error) {
@@ -144,8 +144,8 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 		if _, err := call("final"); err == nil || err.Error() != final.Error() {
 			t.Errorf("%s: the refusal was %v, the repetition gave %v", when, final, err)
 		}
-		if one := p.record(id).Progress("one"); one.QualityAttempts != 2 || rev.calls() != 3 {
-			t.Errorf("%s: %d attempts, %d calls of the reviewer", when, one.QualityAttempts, rev.calls())
+		if one := p.record(id).Progress("one"); one.QualityTries != 2 || rev.calls() != 3 {
+			t.Errorf("%s: %d attempts, %d calls of the reviewer", when, one.QualityTries, rev.calls())
 		}
 		srv.stop()
 		srv = p.reopen(rev)

@@ -26,7 +26,7 @@ import (
 // Reviewing is how steps are reviewed.
 type Reviewing struct {
 	External    bool          // by the gate's reviewer; else by the agent itself
-	MaxAttempts int           // of external reviews that fail (seed 000, 001.1.5)
+	MaxTries    int           // of external reviews that fail (seed 000, 001.1.5)
 	ReplyWithin time.Duration // how long a call waits for its review
 	Refused     error         // why nothing may be reviewed, or nil
 	Override    config.Override
@@ -42,7 +42,7 @@ type Reviewing struct {
 // errLater means that a later message answers the call.
 var errLater = errors.New("answered later")
 
-// A review is a running review, in memory; its Attempt is the durable part.
+// A review is a running review, in memory; its Try is the durable part.
 type review struct {
 	stepID   string
 	digest   string
@@ -178,6 +178,9 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 		return a.approve(ctx, a.state, c)
 	case !a.engine.reviewed(c.plan.Step):
 		return a.approve(ctx, a.state, c)
+	case len(tasks) == 0:
+		c.evidence = a.evidence(c, machine.NotDue, "")
+		return a.approve(ctx, a.replacing(stepID), c)
 	case how.Refused != nil:
 		return nil, how.Refused
 	case !how.External:
@@ -212,10 +215,10 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 	waited := m.joined == digest || m.args.Of != nil // then another call that joined it may have collected it first
 	if running == nil && reviewed.Counts() && !reviewed.Imported && reviewed.Digest == digest && (!reviewed.Collected || waited) {
 		m.joined = digest // if this is applied again, it has collected the verdict
-		return a.conclude(ctx, a.state.CollectAttempt(stepID, a.engine.now()), c)
+		return a.conclude(ctx, a.state.CollectTry(stepID, a.engine.now()), c)
 	}
-	if p.QualityAttempts >= how.MaxAttempts {
-		if judged := p.LastCounted(); judged != nil && judged.State == machine.AttemptFailed && judged.Digest == digest {
+	if p.QualityTries >= how.MaxTries {
+		if judged := p.LastCounted(); judged != nil && judged.State == machine.TryFailed && judged.Digest == digest {
 			return nil, gateFailed(p, stepID, judged,
 				strings.TrimSpace("Nothing was reviewed this time, because the outputs are those that failed. "+a.afterLimit(stepID, how)+m.notice))
 		}
@@ -298,7 +301,7 @@ func (m waitOver) receive(_ context.Context, a *sessionActor) {
 
 // stillRunning is the reply to a call whose budget is over before its review.
 func (a *sessionActor) stillRunning(m *finishCall, stepID string, done, total int, began time.Time) *finished {
-	what, counts := "Review running: the quality review of step '%s' is", "its verdict; it counts as the same attempt"
+	what, counts := "Review running: the quality review of step '%s' is", "its verdict; it counts as the same try"
 	if last := a.state.Progress(stepID).Newest(); last != nil && last.Checks {
 		what, counts = "Checks running: the checks of step '%s' are", "their results"
 	}
@@ -336,7 +339,7 @@ func (a *sessionActor) drop(r *review, why error) {
 	}
 }
 
-// beginReview records the attempt, durably, and passes what has not passed before to the gate (seed
+// beginReview records the try, durably, and passes what has not passed before to the gate (seed
 // 000, 001.4.8 and 001.4.11).
 func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.Submission, tasks []gate.Task, hashes map[string]string) (*finished, error) {
 	stepID, digest := c.plan.Step.ID, c.digest
@@ -353,18 +356,13 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 		}
 	}
 	r.total = len(todo)
-	base := a.replacing(r)
-	if len(tasks) == 0 {
-		c.evidence = a.evidence(c, machine.NotDue, "")
-		return a.approve(ctx, base, c)
-	}
-	next := base.OpenAttempt(stepID, machine.Attempt{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
+	next := a.replacing(stepID).OpenTry(stepID, machine.Try{OpenedAt: r.began, Outputs: c.outputs, Files: c.files, Digest: digest})
 	if c.plan.ByStepID && len(c.plan.Pending) > 0 {
 		next.ReportedByStepID = true // its group waits for it from now on
 	}
 	if len(todo) == 0 {
 		// Everything to review has passed before, unchanged.
-		next = next.CloseAttempt(stepID, r.reused, "", r.began).CollectAttempt(stepID, r.began)
+		next = next.CloseTry(stepID, r.reused, "", r.began).CollectTry(stepID, r.began)
 		c.evidence = a.evidence(c, machine.ByReviewer, r.reused[0].Reviewer)
 		return a.approve(ctx, next, c)
 	}
@@ -374,14 +372,14 @@ func (a *sessionActor) beginReview(ctx context.Context, c *candidate, sub gate.S
 }
 
 // replacing returns the state without the running review of a step, if another one is to begin.
-func (a *sessionActor) replacing(r *review) *machine.State {
-	if a.reviews[r.stepID] == nil {
+func (a *sessionActor) replacing(stepID string) *machine.State {
+	if a.reviews[stepID] == nil {
 		return a.state
 	}
-	return a.state.CloseAttempt(r.stepID, nil, "other outputs were submitted while the review ran", r.began)
+	return a.state.CloseTry(stepID, nil, "other outputs were submitted while the review ran", a.engine.now())
 }
 
-// begin stores next, in which the attempt of a review is open, starts the review, and lets the call wait for it.
+// begin stores next, in which the try of a review is open, starts the review, and lets the call wait for it.
 func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, start func(ctx context.Context, each func(gate.Verdict)) error) (*finished, error) {
 	stepID := r.stepID
 	w := &store.SessionWrite{Began: &store.Review{Step: stepID, Runner: a.engine.runner, Total: r.total, Life: a.engine.reviewLife}}
@@ -391,7 +389,7 @@ func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, star
 	if old := a.reviews[stepID]; old != nil {
 		a.drop(old, superseded(stepID))
 	}
-	runCtx, cancel := context.WithCancel(telemetry.Under(a.engine.ctx, attemptRef(next, stepID, next.Progress(stepID).Newest())))
+	runCtx, cancel := context.WithCancel(telemetry.Under(a.engine.ctx, tryRef(next, stepID, next.Progress(stepID).Newest())))
 	r.cancel = cancel
 	a.reviews[stepID] = r
 	a.engine.ran.Store(true)
@@ -403,10 +401,10 @@ func (a *sessionActor) begin(m *finishCall, r *review, next *machine.State, star
 	if err != nil {
 		delete(a.reviews, stepID)
 		cancel()
-		if cerr := a.commit(nil, a.state.CloseAttempt(stepID, nil, notBegun+err.Error(), a.engine.now()), nil); cerr != nil {
-			a.engine.Logger.Warn("an attempt could not be voided", "session", a.id, "step", stepID, "error", cerr)
+		if cerr := a.commit(nil, a.state.CloseTry(stepID, nil, notBegun+err.Error(), a.engine.now()), nil); cerr != nil {
+			a.engine.Logger.Warn("a try could not be voided", "session", a.id, "step", stepID, "error", cerr)
 		}
-		return nil, session.NotNow(codes.ReviewNotStarted, "The review of step '%s' could not be begun: %v. The attempt does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
+		return nil, session.NotNow(codes.ReviewNotStarted, "The review of step '%s' could not be begun: %v. The try does not count; make the same call again later.", stepID, err).Because(err).Wait(10 * time.Second)
 	}
 	a.engine.background.Go(func() { a.renew(runCtx, r) })
 	a.engine.background.Go(func() {
@@ -468,7 +466,7 @@ func (a *sessionActor) mayGoOn(c *candidate, joined string) error {
 	switch {
 	case joined != c.digest && joined != c.bound:
 		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
-	case last != nil && last.State == machine.AttemptVoid && (last.Digest == c.digest || last.Digest == c.bound) && !strings.HasPrefix(*last.Error, notBegun):
+	case last != nil && last.State == machine.TryVoid && (last.Digest == c.digest || last.Digest == c.bound) && !strings.HasPrefix(*last.Error, notBegun):
 		return session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
 	}
 	return nil
@@ -502,7 +500,7 @@ func (c *Conn) CancelReview(ctx context.Context, g machine.Going, outputs json.R
 			return digest == g.Digest || machine.SameOutputs(outputs, of)
 		}
 		if last := a.state.ProgressOrNew(g.StepID, at).Newest(); last.Open() && is(last.Digest, last.Outputs) {
-			next = next.CloseAttempt(g.StepID, nil, "its caller cancelled it", at)
+			next = next.CloseTry(g.StepID, nil, "its caller cancelled it", at)
 		} else if p := a.state.Progress(g.StepID); p != nil && p.Question.Open() && is(p.Question.Digest, p.Question.Outputs) {
 			next = next.Unask(g.StepID, "", at)
 		}

@@ -39,7 +39,7 @@ func TestTwoServersShareAReview(t *testing.T) {
 	}
 	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
 	one := p.record(id).Progress("one")
-	testkit.True(t, len(one.Attempts) == 1 && one.QualityAttempts == 1, "attempts %s", toJSON(t, one.Attempts))
+	testkit.True(t, len(one.Tries) == 1 && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
 }
 
 // The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
@@ -66,7 +66,7 @@ func TestAReviewIsTakenUp(t *testing.T) {
 		testkit.True(t, x.err == nil && x.r != nil && x.r.Status == machine.NextStep, "the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
 	}
 	one := p.record(id).Progress("one")
-	testkit.True(t, len(one.Attempts) == 2 && one.Attempts[0].State == machine.AttemptVoid && one.Attempts[1].State == machine.AttemptPassed && one.QualityAttempts == 1, "attempts %s", toJSON(t, one.Attempts))
+	testkit.True(t, len(one.Tries) == 2 && one.Tries[0].State == machine.TryVoid && one.Tries[1].State == machine.TryPassed && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
 }
 
 // cutOff is a store that renews no review.
@@ -114,7 +114,7 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
 	got := beside(t, ctx, first.Connect("local"), call)
 	rev.runs(1)
-	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 10 * time.Millisecond})
+	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: 10 * time.Millisecond})
 	r := p.finish(second.Connect("local"), call)
 	testkit.True(t, r.Status == machine.NeedsWork && r.Waiting() != nil, "reply %s", toJSON(t, r))
 	rev.unset("wait")

@@ -49,7 +49,7 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 	p.write("good.md", "CONTENT OF good.md")
 	p.write("bad.md", "CONTENT OF bad.md")
 	srv, rev := p.reviewed()
-	rev.how.Store(&Reviewing{External: true, MaxAttempts: 9, ReplyWithin: time.Minute})
+	rev.how.Store(&Reviewing{External: true, MaxTries: 9, ReplyWithin: time.Minute})
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.finish(c, `{"outputs":{"parts":["good.md","bad.md"]}}`) // good.md passes, bad.md fails
@@ -77,7 +77,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	x := await(t, got)
 	testkit.Need(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 	strict := 0
-	for _, a := range p.record(id).Progress("one").Attempts {
+	for _, a := range p.record(id).Progress("one").Tries {
 		for _, v := range a.Verdicts {
 			if v.RunEach == "report" {
 				strict++
@@ -123,8 +123,8 @@ func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
 		x := await(t, got)
 		testkit.True(t, x.err == nil && x.r.Status == machine.NeedsWork && strings.Contains(*x.r.Feedback, "bad.md was read"), "reply %s, %v", toJSON(t, x.r), x.err)
 	}
-	if one := p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
-		t.Errorf("%d attempts, %d reviews", one.QualityAttempts, rev.calls())
+	if one := p.record(id).Progress("one"); one.QualityTries != 1 || rev.calls() != 1 {
+		t.Errorf("%d attempts, %d reviews", one.QualityTries, rev.calls())
 	}
 }
 

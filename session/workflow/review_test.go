@@ -73,7 +73,7 @@ func (p *project) reopen(r *reviewer, change ...func(*Options)) *server {
 	p.t.Helper()
 	r.set("say", passes)
 	if r.how.Load() == nil {
-		r.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: time.Minute})
+		r.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute})
 	}
 	g := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings {
 		return gate.Settings{Command: []string{os.Args[0], "reviewer", r.dir}, MaxConcurrent: 2, MaxInlineFiles: 5}
@@ -132,7 +132,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 		t.Errorf("failed_criteria %s", toJSON(t, f))
 	}
 	one := p.record(id).Progress("one")
-	if one.QualityAttempts != 1 || one.Attempts[0].State != machine.AttemptFailed || one.Attempts[0].Verdicts[0].Passed || one.Attempts[0].Files[0].SHA256 == "" || one.CompletedAt != nil {
+	if one.QualityTries != 1 || one.Tries[0].State != machine.TryFailed || one.Tries[0].Verdicts[0].Passed || one.Tries[0].Files[0].SHA256 == "" || one.CompletedAt != nil {
 		t.Errorf("record %s", toJSON(t, one))
 	}
 	p.finish(c, `{"outputs":{"report":"bad.md"}}`)                              // unchanged outputs count too
@@ -145,7 +145,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 	r = p.finish(c, `{"outputs":{"report":"good.md"}}`) // 001.4.14
 	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two", "reply %s", toJSON(t, r))
 	one = p.record(id).Progress("one")
-	testkit.True(t, one.QualityAttempts == 4 && one.Newest().State == machine.AttemptPassed && one.Newest().Verdicts[0].Reviewer != "" && one.CompletedAt != nil, "record %s", toJSON(t, one))
+	testkit.True(t, one.QualityTries == 4 && one.Newest().State == machine.TryPassed && one.Newest().Verdicts[0].Reviewer != "" && one.CompletedAt != nil, "record %s", toJSON(t, one))
 }
 
 func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
@@ -163,7 +163,7 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))).Err(), session.ToolError, "review_failed", words...)
 		rev.unset("exit")
 		one := p.record(id).Progress("one")
-		testkit.True(t, one.QualityAttempts == 0 && one.Newest().State == machine.AttemptVoid && one.Newest().Error != nil && one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))
+		testkit.True(t, one.QualityTries == 0 && one.Newest().State == machine.TryVoid && one.Newest().Error != nil && one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))
 	}
 	rev.set("say", passes)
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
@@ -189,14 +189,14 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 	testkit.True(t, err == nil && r.AbortedStep == "one", "abort %s, %v", toJSON(t, r), err)
 	refused(t, <-got, session.StateError, "step_moved_on")
 	s := p.record(id)
-	testkit.True(t, s.Status == machine.Aborted && s.Progress("one").Newest().State == machine.AttemptVoid && s.Progress("one").QualityAttempts == 0, "record %s", toJSON(t, s))
+	testkit.True(t, s.Status == machine.Aborted && s.Progress("one").Newest().State == machine.TryVoid && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
 	testkit.Until(t, "ended with the aborted session", func() bool { return rev.gate.Stats().Running == 0 })
 }
 
 func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
-	rev.how.Store(&Reviewing{External: true, MaxAttempts: 3, ReplyWithin: 20 * time.Millisecond})
+	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: 20 * time.Millisecond})
 	rev.set("wait", "")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	for range 3 { // joins the same review each time
@@ -208,12 +208,12 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	rev.unset("wait")
 	var one *machine.StepProgress
 	testkit.Until(t, "recorded", func() bool { one = p.record(id).Progress("one"); return one != nil && !one.Newest().Open() })
-	if one.Newest().State != machine.AttemptPassed || one.Newest().Collected || one.CompletedAt != nil || c.stackOf(ctx, "")[0].Step != "one" {
+	if one.Newest().State != machine.TryPassed || one.Newest().Collected || one.CompletedAt != nil || c.stackOf(ctx, "")[0].Step != "one" {
 		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
 	}
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
-	if one = p.record(id).Progress("one"); one.QualityAttempts != 1 || rev.calls() != 1 {
-		t.Errorf("%d attempts, %d calls of the reviewer", one.QualityAttempts, rev.calls())
+	if one = p.record(id).Progress("one"); one.QualityTries != 1 || rev.calls() != 1 {
+		t.Errorf("%d attempts, %d calls of the reviewer", one.QualityTries, rev.calls())
 	}
 }
 
@@ -263,7 +263,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 		t.Errorf("reply %s", toJSON(t, r))
 	}
 	one := p.record(id).Progress("one")
-	testkit.True(t, one.QualityAttempts == 1 && one.Attempts[0].State == machine.AttemptVoid && one.Attempts[1].Number == 1, "attempts %s", toJSON(t, one.Attempts))
+	testkit.True(t, one.QualityTries == 1 && one.Tries[0].State == machine.TryVoid && one.Tries[1].Number == 1, "tries %s", toJSON(t, one.Tries))
 }
 
 func TestTheSameCallsJoinOneReview(t *testing.T) {
@@ -333,7 +333,7 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	c = p.reopen(rev).Connect("local")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
 	one := p.record(id).Progress("one")
-	if one.QualityAttempts != 1 || len(one.Attempts) != 2 || one.Attempts[0].State != machine.AttemptVoid || rev.calls() != 2 {
+	if one.QualityTries != 1 || len(one.Tries) != 2 || one.Tries[0].State != machine.TryVoid || rev.calls() != 2 {
 		t.Errorf("%d calls, record %s", rev.calls(), toJSON(t, one))
 	}
 }
@@ -352,14 +352,14 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	rev.runs(1)
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	refused(t, <-got, session.StateError, "step_moved_on")
-	testkit.Equal(t, p.record(id).History[0].Progress[0].Value.Newest().State, machine.AttemptVoid, "history")
+	testkit.Equal(t, p.record(id).History[0].Progress[0].Value.Newest().State, machine.TryVoid, "history")
 	go call()
 	rev.runs(2)
 	r := p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`)
 	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
 	refused(t, <-got, session.StateError, "step_moved_on")
 	one := p.record(id).Progress("one")
-	testkit.True(t, one.Newest().State == machine.AttemptVoid && len(one.Overrides) == 1 && one.QualityAttempts == 0, "record %s", toJSON(t, one))
+	testkit.True(t, one.Newest().State == machine.TryVoid && len(one.Overrides) == 1 && one.QualityTries == 0, "record %s", toJSON(t, one))
 	rev.unset("wait")
 }
 
@@ -378,5 +378,40 @@ func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
 	rev.unset("wait")
 	refused(t, <-got, session.ToolError, "review_failed", "good.md")
 	s := p.record(id)
-	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityAttempts == 0, "record %s", toJSON(t, s))
+	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
+}
+
+// An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without any other
+// review passes.
+func TestReview_NothingToJudge(t *testing.T) {
+	for name, external := range map[string]bool{"self": false, "reviewer": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			const outputs = "{report: {type: file, description: d}, extra: {type: files, description: d, required: false}}"
+			const ofExtra = `{run_each: extra, quality_criteria: {Good: "Is the extra good?"}}`
+			p.job("alpha", []testStep{{id: "one", outputs: outputs, reviews: "[" + ofExtra + "]"}, {id: "two", outputs: outputs, reviews: `[{run_each: report, quality_criteria: {Good: "Is the report good?"}}, ` + ofExtra + "]"}},
+				map[string]string{"main": "[one, two]"})
+			p.write("r.md", "x")
+			srv, rev := p.open(), (*reviewer)(nil)
+			if external {
+				srv, rev = p.reviewed()
+			}
+			c := srv.Connect("local")
+			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			for _, outputs := range []string{`{"report":"r.md"}`, `{"report":"r.md","extra":[]}`} {
+				r := p.finish(c, `{"outputs":`+outputs+`,"step_id":"one"}`)
+				testkit.Equal(t, stepOf(r.BeginStep), "two", "without extra: %s", toJSON(t, r))
+				testkit.Must(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err())
+			}
+			p.finish(c, `{"outputs":{"report":"r.md"}}`)
+			testkit.Equal(t, p.record(id).Progress("one").Evidence.Kind, machine.NotDue)
+			p.finish(c, `{"outputs":{"report":"r.md"}}`)
+			if external {
+				testkit.Equal(t, rev.calls(), 1, "reviewers of what was handed in")
+				return
+			}
+			file := string(testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_two.md"))).Must(t))
+			testkit.True(t, strings.Contains(file, "Is the report good?") && !strings.Contains(file, "extra"), "the review:\n%s", file)
+		})
+	}
 }

@@ -33,7 +33,7 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 		if last := a.state.Progress(r.stepID).Newest(); !last.Open() || last.Digest != r.digest {
 			return none, store.ErrReviewTaken
 		}
-		return none, a.commit(nil, a.state.CloseAttempt(r.stepID, verdicts, failure, a.engine.now()), &store.SessionWrite{Verdict: &store.Review{Step: r.stepID, Runner: a.engine.runner}})
+		return none, a.commit(nil, a.state.CloseTry(r.stepID, verdicts, failure, a.engine.now()), &store.SessionWrite{Verdict: &store.Review{Step: r.stepID, Runner: a.engine.runner}})
 	})
 	switch {
 	case errors.Is(err, store.ErrReviewTaken):
@@ -76,7 +76,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	stepID := c.plan.Step.ID
 	p := base.Progress(stepID)
 	judged := p.Judged(c.digest)
-	if judged.State == machine.AttemptPassed {
+	if judged.State == machine.TryPassed {
 		c.evidence = a.evidence(c, machine.ByReviewer, judged.Verdicts[0].Reviewer)
 		return a.approve(ctx, base, c)
 	}
@@ -87,7 +87,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	var f *finished
 	var r *machine.FinishReply
 	var refusal *session.Error
-	if p.QualityAttempts >= how.MaxAttempts {
+	if p.QualityTries >= how.MaxTries {
 		what := a.afterLimit(stepID, how)
 		if p.Question != nil && p.Question.Digest == c.digest {
 			what = "Change the outputs and call again, or go back with go_to_step: a person failed these. "
@@ -95,7 +95,7 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 		refusal = gateFailed(p, stepID, judged, strings.TrimSpace(what+c.m.notice))
 	} else {
 		failed := judged.Failed()
-		f = a.needsWork(c.def.Notice, fmt.Sprintf("Try %d of %d. %s\nCorrect that, then call finished_step again.", p.QualityAttempts, how.MaxAttempts, combined(failed)+unmet(failed, false)))
+		f = a.needsWork(c.def.Notice, fmt.Sprintf("Try %d of %d. %s\nCorrect that, then call finished_step again.", p.QualityTries, how.MaxTries, combined(failed)+unmet(failed, false)))
 		r = f.Reply
 		r.FailedCriteria = []machine.CriterionResult{}
 		for _, v := range failed {
@@ -121,11 +121,11 @@ func (a *sessionActor) conclude(ctx context.Context, base *machine.State, c *can
 	return f, nil
 }
 
-// gateFailed refuses a step whose attempts are used up (seed 000, 001.4.13).
-func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Attempt, what string) *session.Error {
-	n, failed, some := p.QualityAttempts, 0, ""
-	for _, a := range p.Attempts {
-		if a.Counts() && a.State == machine.AttemptFailed {
+// gateFailed refuses a step whose tries are used up (seed 000, 001.4.13).
+func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Try, what string) *session.Error {
+	n, failed, some := p.QualityTries, 0, ""
+	for _, a := range p.Tries {
+		if a.Counts() && a.State == machine.TryFailed {
 			failed++
 		}
 	}

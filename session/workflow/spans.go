@@ -87,6 +87,9 @@ func (e *Engine) again(ctx context.Context, s *machine.State) {
 	if _, done := e.resent.LoadOrStore(s.SessionID, true); done {
 		return
 	}
+	if e.resends.Add(1)%10_000 == 0 { // enough to remember: a span that is exported twice is the same one
+		e.resent.Clear()
+	}
 	since := s.UpdatedAt.Add(-time.Minute)
 	for _, span := range endedSpans(s, partsOf(s)) {
 		if span.End.After(since) {
@@ -180,14 +183,14 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 		end, how = *s.CompletedAt, string(s.Status)
 	}
 	if !end.IsZero() {
-		add(spans.Step, ref, refOf(s), p.StartedAt, end, spans.Try.Int(p.QualityAttempts), spans.Outcome.String(how))
+		add(spans.Step, ref, refOf(s), p.StartedAt, end, spans.Try.Int(p.QualityTries), spans.Outcome.String(how))
 	}
-	for _, a := range p.Attempts {
+	for _, a := range p.Tries {
 		if a.ClosedAt == nil || a.Imported || a.ByPerson() {
 			continue
 		}
-		of := attemptRef(s, p.StepID, a)
-		add(attemptKind(a), of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number), spans.Outcome.String(string(a.State)))
+		of := tryRef(s, p.StepID, a)
+		add(tryKind(a), of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number), spans.Outcome.String(string(a.State)))
 		for _, v := range a.Verdicts {
 			if !v.Reused && !v.At.Before(a.OpenedAt) { // else it is of an earlier one
 				all = append(all, verdictSpan(of, v))
@@ -204,16 +207,16 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 	return all
 }
 
-func attemptKind(a *machine.Attempt) string {
+func tryKind(a *machine.Try) string {
 	if a.Checks {
 		return spans.Checks
 	}
 	return spans.Review
 }
 
-// attemptRef returns the span of a review or of checks.
-func attemptRef(s *machine.State, stepID string, a *machine.Attempt) telemetry.Ref {
-	return begunAt(s, attemptKind(a), stepID, a.OpenedAt)
+// tryRef returns the span of a review or of checks.
+func tryRef(s *machine.State, stepID string, a *machine.Try) telemetry.Ref {
+	return begunAt(s, tryKind(a), stepID, a.OpenedAt)
 }
 
 func verdictSpan(parent telemetry.Ref, v *machine.Verdict) telemetry.Span {

@@ -52,7 +52,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	how, _ := a.reviewing(ctx) // a config with errors is no reason not to say where the session is
 	texts, err := a.engine.definitions.Texts(def, shown)
 	if err == nil {
-		r := a.reading(def, entry, shown, pending, texts, running, how.MaxAttempts)
+		r := a.reading(def, entry, shown, pending, texts, running, how.MaxTries)
 		r.NextCursor = next
 		return r, nil
 	}
@@ -62,7 +62,7 @@ func (a *sessionActor) step(ctx context.Context, who caller, args StepArgs) (*ma
 	if lost != nil {
 		return nil, err
 	}
-	r := a.reading(def, entry, shown, pending, texts, running, how.MaxAttempts)
+	r := a.reading(def, entry, shown, pending, texts, running, how.MaxTries)
 	r.NextCursor = next
 	r.Notice = machine.Notice(r.Notice, fmt.Sprintf("The instructions are those the step began with; those of now cannot be used: %v.", errors.Unwrap(err)))
 	return r, nil
@@ -112,8 +112,8 @@ func (a *sessionActor) reading(def *machine.Definition, entry, shown job.Entry, 
 		m := machine.Member{StepID: id, State: "started", ReviewRunning: slices.Contains(running, id)}
 		if p := s.Progress(id); p != nil {
 			m.StartedAt = new(p.StartedAt.Format(time.RFC3339Nano))
-			m.QualityAttempts, m.FailedChecks = p.QualityAttempts, p.FailedChecks
-			m.Review = standing(s.SessionID, p, m.ReviewRunning, max(most-p.QualityAttempts, 0))
+			m.QualityTries, m.FailedChecks = p.QualityTries, p.FailedChecks
+			m.Review = standing(s.SessionID, p, m.ReviewRunning, max(most-p.QualityTries, 0))
 			if p.CompletedAt != nil {
 				m.State, m.CompletedAt = "completed", new(p.CompletedAt.Format(time.RFC3339Nano))
 			}
@@ -147,13 +147,13 @@ func standing(sessionID string, p *machine.StepProgress, running bool, left int)
 	switch {
 	case running:
 		r.State = "running"
-	case last.State == machine.AttemptFailed:
+	case last.State == machine.TryFailed:
 		r.Feedback = combined(last.Failed())
 	case last.Error != nil:
 		r.Feedback = *last.Error
 	}
 	if last.Open() && !running {
-		r.State = string(machine.AttemptVoid) // cut off
+		r.State = string(machine.TryVoid) // cut off
 	}
 	return r
 }

@@ -187,7 +187,7 @@ func delivered(p *sessionPage, path string) bool {
 	}
 	for _, e := range p.State.StepProgress {
 		if has(e.Value.Outputs) || e.Value.Question != nil && has(e.Value.Question.Outputs) ||
-			slices.ContainsFunc(e.Value.Attempts, func(a *machine.Attempt) bool { return has(a.Outputs) }) {
+			slices.ContainsFunc(e.Value.Tries, func(a *machine.Try) bool { return has(a.Outputs) }) {
 			return true
 		}
 	}

@@ -73,8 +73,8 @@ func (v stepView) Reviewed() bool {
 
 // Unfold reports whether an attempt at the reviews is shown unfolded: the newest one of a step that has to
 // be done again.
-func (v stepView) Unfold(a *machine.Attempt) bool {
-	return v.Current && a == v.Progress.Newest() && a.State != machine.AttemptPassed
+func (v stepView) Unfold(a *machine.Try) bool {
+	return v.Current && a == v.Progress.Newest() && a.State != machine.TryPassed
 }
 
 func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request) (*shown, error) {

@@ -218,7 +218,7 @@ func OutputSchema[R any](w Words) *jsonschema.Schema {
 			Type: "object",
 			AdditionalProperties: &jsonschema.Schema{
 				Types:       []string{"string", "array"},
-				Items:       &jsonschema.Schema{Type: "string", Description: "a path as submitted"},
+				Items:       &jsonschema.Schema{Types: []string{"string", "array", "null"}, Description: "a path as submitted; or, of a step that is done for each item of a list, what it has for one item"},
 				Description: "the output's path, or its list of paths, as submitted, under the output's name",
 			},
 		},

@@ -30,10 +30,10 @@ func (s *State) unusable(id string) (c checker) {
 	c.fault(s.Status != Active && s.CompletedAt == nil, "completed_at is null in a session that is %s", s.Status)
 	c.fault(s.Status == Active && s.Progress(s.CurrentStepID) == nil, "current step %q was never begun", s.CurrentStepID)
 	bad := func(p *StepProgress) bool {
-		return p == nil || slices.ContainsFunc(p.Attempts, func(a *Attempt) bool { return a == nil || slices.Contains(a.Verdicts, nil) })
+		return p == nil || slices.ContainsFunc(p.Tries, func(a *Try) bool { return a == nil || slices.Contains(a.Verdicts, nil) })
 	}
 	for _, p := range s.StepProgress {
-		c.fault(bad(p.Value) || p.Value.StepID != p.Key, "step_progress of %q is not that step's, or has an invalid attempt", p.Key)
+		c.fault(bad(p.Value) || p.Value.StepID != p.Key, "step_progress of %q is not that step's, or has an invalid try", p.Key)
 	}
 	for i, w := range s.History {
 		c.fault(w == nil || slices.ContainsFunc(w.Progress, func(p jsontext.Pair[*StepProgress]) bool { return bad(p.Value) }), "history[%d] is null, or a part of it", i)
@@ -61,13 +61,13 @@ func (s *State) Faults() []string {
 		c.fault(p.StartedAt.IsZero(), "step %q has no time of its beginning", e.Key)
 		c.fault(p.Unreported && p.Done(), "step %q is both completed and unreported", e.Key)
 		c.fault(!p.Done() && len(p.Outputs) > 0, "step %q has outputs and is not completed", e.Key)
-		for _, a := range p.Attempts {
+		for _, a := range p.Tries {
 			if a.Counts() {
 				counted++
 			}
-			c.fault(!slices.Contains([]AttemptState{AttemptOpen, AttemptPassed, AttemptFailed, AttemptVoid}, a.State), "step %q has a review attempt that is %.60q", e.Key, a.State)
+			c.fault(!slices.Contains([]TryState{TryOpen, TryPassed, TryFailed, TryVoid}, a.State), "step %q has a try of its reviews that is %.60q", e.Key, a.State)
 		}
-		c.fault(p.QualityAttempts < counted, "step %q has %d review attempts that count, and says %d", e.Key, counted, p.QualityAttempts)
+		c.fault(p.QualityTries < counted, "step %q has %d tries that count, and says %d", e.Key, counted, p.QualityTries)
 	}
 	c.replies(s)
 	return c

@@ -273,15 +273,15 @@ type Answer struct {
 // humanKey is the key of a person's verdict, beside those of the step's reviews.
 const humanKey = "human"
 
-// ByPerson reports whether an attempt was judged by a person.
-func (a *Attempt) ByPerson() bool { return len(a.Verdicts) == 1 && a.Verdicts[0].Key == humanKey }
+// ByPerson reports whether a try was judged by a person.
+func (a *Try) ByPerson() bool { return len(a.Verdicts) == 1 && a.Verdicts[0].Key == humanKey }
 
-// LastByPerson returns the attempt that a person failed last, or nil. p may be nil.
-func (p *StepProgress) LastByPerson() *Attempt {
+// LastByPerson returns the try that a person failed last, or nil. p may be nil.
+func (p *StepProgress) LastByPerson() *Try {
 	if p == nil {
 		return nil
 	}
-	for _, a := range slices.Backward(p.Attempts) {
+	for _, a := range slices.Backward(p.Tries) {
 		if a.ByPerson() {
 			return a
 		}
@@ -370,7 +370,7 @@ func (s *State) Decline(stepID, digest, identity string, at time.Time) (*State, 
 // maxAnswer is how much of a person's feedback is kept, in characters.
 const maxAnswer = 8000
 
-// Answer records a person's answer about the outputs with a digest. A failed one counts as an attempt,
+// Answer records a person's answer about the outputs with a digest. A failed one counts as a try,
 // like the verdict of a reviewer, and is collected by the next finished_step.
 func (s *State) Answer(stepID, digest string, a Answer) (*State, error) {
 	q, err := s.ToAnswer(stepID, digest)
@@ -386,9 +386,9 @@ func (s *State) Answer(stepID, digest string, a Answer) (*State, error) {
 	n, p := s.Next(a.At), s.Progress(stepID).clone()
 	p.Question = &answered
 	if !a.Passed {
-		p.QualityAttempts++
-		p.Attempts = append(slices.Clone(p.Attempts), &Attempt{
-			Number: p.QualityAttempts, State: AttemptFailed, OpenedAt: q.AskedAt, ClosedAt: &a.At, Outputs: q.Outputs, Files: q.Files, Digest: q.Digest,
+		p.QualityTries++
+		p.Tries = append(slices.Clone(p.Tries), &Try{
+			Number: p.QualityTries, State: TryFailed, OpenedAt: q.AskedAt, ClosedAt: &a.At, Outputs: q.Outputs, Files: q.Files, Digest: q.Digest,
 			Verdicts: []*Verdict{{
 				At: a.At, Reviewer: fmt.Sprintf("a person (%s, %s)", a.Identity, a.Channel), RunEach: q.RunEach, Key: humanKey, Digest: q.Digest,
 				Files: q.Files, Feedback: a.Feedback, Seconds: a.At.Sub(q.AskedAt).Seconds(),

@@ -89,12 +89,17 @@ func (s *State) Replay(stepID string, same func(Outputs) bool) *StoredReply {
 	return s.findReply(func(r *StoredReply) bool { return r.Tool == ToolFinish && r.StepID == stepID })
 }
 
-// await says that the step is recorded, and which members of its group are still pending.
-func (r *FinishReply) await(stepID string, pending []string) {
+// await says that the step is recorded, and which members of its group are still pending; of these, open are those that
+// may be worked on now.
+func (r *FinishReply) await(stepID string, open, pending []string) {
 	r.PendingConcurrentSteps = pending[:min(len(pending), ShownItems)]
+	needs := some(open)
+	if later := len(pending) - len(open); later > 0 {
+		needs += fmt.Sprintf(", and later %d more", later)
+	}
 	r.Feedback = new(fmt.Sprintf(
 		"Waiting: step '%s' is recorded. Its concurrent group still needs %s. If subagents do that, wait for their reports; what nobody does, do now (get_step with its step_id shows it) and report it by finished_step with its step_id. The next step begins with the last report; do not begin it before.",
-		stepID, some(pending)))
+		stepID, needs))
 }
 
 // some is quoteList for steps that may be those of many items.
@@ -230,7 +235,7 @@ func (s *State) Finish(def *Definition, p *Plan, f FinishInput) (*State, *Finish
 	case p.Pending == nil && next <= p.Index:
 		stored.StepID = "" // the next round will finish it again, which is not a repetition
 	case p.Pending != nil && r.BeginStep == nil:
-		r.await(p.Step.ID, p.Pending)
+		r.await(p.Step.ID, n.Open(def, p.Index, p.Pending), p.Pending)
 	case p.Pending != nil:
 		r.PendingConcurrentSteps = p.Pending[:min(len(p.Pending), ShownItems)]
 	case next == len(def.Workflow.Entries):

@@ -26,27 +26,35 @@ type RoundEnd struct {
 	Why    string `json:"why,omitempty"` // it has not passed
 }
 
-// newest returns the progress of the last finished step in some entries that has an output, or nil: a later one
-// was finished later, and counts in all_outputs.
-func (s *State) newest(def *Definition, entries []job.Entry, output string) (last *StepProgress) {
-	for _, id := range slices.Concat(entries...) {
-		st := def.Job.Step(id)
-		if p := s.Progress(id); st != nil && st.Output(output) != nil && p.Done() {
-			last = p
+// made returns the newest value of an output of the entries from one index to before another, or nil, and the progress of
+// the step that has made it; of a for_each, the values of all items. A later step counts, as in all_outputs.
+func (s *State) made(def *Definition, first, after int, output string) (*OutputValue, *StepProgress) {
+	for i := after - 1; i >= first; i-- {
+		for _, id := range slices.Backward(def.Workflow.Entries[i]) {
+			if st := def.Job.Step(id); st == nil || st.Output(output) == nil {
+				continue
+			}
+			if forEach(def, i) != nil {
+				return new(s.each(def, i, id, output)), nil
+			}
+			if p := s.Progress(id); p.Done() {
+				if v, ok := p.Outputs.Get(output); ok {
+					return &v, p
+				}
+			}
 		}
 	}
-	return last
+	return nil, nil
 }
 
 // text returns what a condition is about, "" if nobody gave it.
-func (s *State) text(def *Definition, c *job.Condition, entries []job.Entry) string {
-	v, ok := OutputValue{}, false
+func (s *State) text(def *Definition, c *job.Condition, first, after int) string {
+	v, _ := s.made(def, first, after, c.Output)
 	if c.Input != "" {
-		v, ok = s.Inputs.Get(c.Input)
-	} else if p := s.newest(def, entries, c.Output); p != nil {
-		v, ok = p.Outputs.Get(c.Output)
+		given, _ := s.Inputs.Get(c.Input)
+		v = &given
 	}
-	if !ok || v.Text == nil {
+	if v == nil || v.Text == nil {
 		return ""
 	}
 	return *v.Text
@@ -88,7 +96,7 @@ func (s *State) leftOut(def *Definition, index int) bool {
 		return false
 	}
 	first, _ := def.Workflow.Span(f)
-	return !f.When.Holds(s.text(def, f.When, def.Workflow.Entries[:first]))
+	return !f.When.Holds(s.text(def, f.When, 0, first))
 }
 
 // ends reports whether what ends the rounds of a repeated form holds.
@@ -97,7 +105,8 @@ func (s *State) ends(def *Definition, f *job.Form) bool {
 		p := s.Progress(f.Body[len(f.Body)-1][0])
 		return p != nil && p.Ended != nil && p.Ended.Passed
 	}
-	return f.Repeat.Until.Holds(s.text(def, &f.Repeat.Until, f.Body))
+	first, after := def.Workflow.Span(f)
+	return f.Repeat.Until.Holds(s.text(def, &f.Repeat.Until, first, after))
 }
 
 // Round returns the round that a repeated form is in.
@@ -120,7 +129,8 @@ func (s *State) nextRound(def *Definition, f *job.Form) *Round {
 		r.Failed = p.Ended.Why
 		return &r
 	}
-	r.Failed = fmt.Sprintf("The text was %s.", jsontext.Clip(strconv.Quote(strings.TrimSpace(s.text(def, &f.Repeat.Until, f.Body))), 500))
+	first, after := def.Workflow.Span(f)
+	r.Failed = fmt.Sprintf("The text was %s.", jsontext.Clip(strconv.Quote(strings.TrimSpace(s.text(def, &f.Repeat.Until, first, after))), 500))
 	return &r
 }
 
@@ -246,7 +256,7 @@ func (s *State) Counts(def *Definition) (done, total int) {
 		total += len(ids)
 		leftOut := passed && s.leftOut(def, i)
 		for _, id := range ids {
-			if _, item, is := job.SplitItem(id); leftOut || over(id) || is && all.dropped(entry, item) {
+			if _, item, is := job.SplitItem(id); leftOut || over(id) || is && all.dropped(entry, item) != nil {
 				done++
 			}
 		}
@@ -308,23 +318,37 @@ func (s *State) value(def *Definition, st *job.Step, name string) (v OutputValue
 			}
 		}
 	}
-	entries := def.Workflow.Entries[:index]
-	if f := def.Workflow.Form(index); f != nil && f.Repeat != nil { // of the round before, too
-		entries = append(slices.Clip(entries), f.Body...)
-	}
-	if p := s.newest(def, entries, name); !ok && p != nil {
-		v, ok = p.Outputs.Get(name)
+	if found := s.newest(def, index, name); !ok && found != nil {
+		v, ok = *found, true
 	}
 	if !ok {
 		v, ok = s.Inputs.Get(name)
-	}
-	if v.Each != nil {
-		v = v.flat()
 	}
 	if v.Text != nil {
 		v = OutputValue{Paths: []string{*v.Text}}
 	}
 	return v, ok
+}
+
+// newest returns the newest value of an output before the entry at an index, of the round before, too, or nil.
+func (s *State) newest(def *Definition, index int, output string) (v *OutputValue) {
+	if f := def.Workflow.Form(index); f != nil && f.Repeat != nil {
+		first, after := def.Workflow.Span(f)
+		if v, _ = s.made(def, first, index, output); v != nil {
+			return v
+		}
+		for _, w := range slices.Backward(s.History) {
+			before := &State{StepProgress: w.Progress}
+			if before.Progress(f.Body[0][0]) != nil && before.round(f).Number == s.round(f).Number-1 {
+				if v, _ = before.made(def, index, after, output); v != nil {
+					return v
+				}
+				break
+			}
+		}
+	}
+	v, _ = s.made(def, 0, index, output)
+	return v
 }
 
 // PlanCall returns the plan with which a step that is a workflow is finished when that is complete, or nil if

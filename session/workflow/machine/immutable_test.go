@@ -74,7 +74,7 @@ func TestStatesNeverChange(t *testing.T) {
 				}
 			case 5, 6:
 				if s.IsCurrent(id) {
-					next = s.OpenAttempt(id, Attempt{OpenedAt: at, Digest: fmt.Sprint(i), Files: []FileHash{}})
+					next = s.OpenTry(id, Try{OpenedAt: at, Digest: fmt.Sprint(i), Files: []FileHash{}})
 				}
 			case 7:
 				if s.AwaitsReview(id) {
@@ -82,9 +82,9 @@ func TestStatesNeverChange(t *testing.T) {
 					if random.IntN(2) == 0 {
 						why = "broken"
 					}
-					next = s.CloseAttempt(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, why, at)
+					next = s.CloseTry(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, why, at)
 				} else if s.IsCurrent(id) {
-					next = s.CollectAttempt(id, at)
+					next = s.CollectTry(id, at)
 				}
 			case 8:
 				if s.Status == Active && random.IntN(20) == 0 {

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -63,11 +62,11 @@ type ListWanted struct {
 	Most   int // items
 }
 
-// Lists returns the outputs of a step that later entries go through.
+// Lists returns the outputs of a step that later entries go through. What items make is none.
 func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 	here := def.Workflow.Find(st.ID)
 	for i, f := range def.Workflow.Forms {
-		if f != nil && f.ForEach != nil && i > here && st.Output(f.ForEach.Output) != nil {
+		if f != nil && f.ForEach != nil && i > here && forEach(def, here) == nil && st.Output(f.ForEach.Output) != nil {
 			all = append(all, ListWanted{f.ForEach.Output, f.ForEach.MaxItems})
 		}
 	}
@@ -78,7 +77,7 @@ func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 // finished.
 func (s *State) items(def *Definition, index int) []json.RawMessage {
 	each := def.Workflow.Form(index).ForEach
-	if p := s.newest(def, def.Workflow.Entries[:index], each.Output); p != nil {
+	if _, p := s.made(def, 0, index, each.Output); p != nil {
 		return p.Lists[each.Output]
 	}
 	return nil
@@ -119,12 +118,14 @@ func (s *State) byID() progress {
 	return all
 }
 
-// dropped reports whether a person has dropped an item.
-func (all progress) dropped(entry job.Entry, item int) bool {
-	return slices.ContainsFunc(entry, func(id string) bool {
-		p := all[job.Item(id, item)]
-		return p != nil && p.Dropped != nil
-	})
+// dropped returns the word of the person who has dropped an item, or nil.
+func (all progress) dropped(entry job.Entry, item int) *Override {
+	for _, id := range entry {
+		if p := all[job.Item(id, item)]; p != nil && p.Dropped != nil {
+			return p.Dropped
+		}
+	}
+	return nil
 }
 
 // droppedItem returns the word of the person who has dropped the item of a step, or nil.
@@ -134,17 +135,12 @@ func (s *State) droppedItem(def *Definition, stepID string) *Override {
 	if !item || index < 0 {
 		return nil
 	}
-	for _, id := range def.Workflow.Entries[index] {
-		if p := s.Progress(job.Item(id, i)); p != nil && p.Dropped != nil {
-			return p.Dropped
-		}
-	}
-	return nil
+	return s.byID().dropped(def.Workflow.Entries[index], i)
 }
 
 // pending returns the steps that are left to do of an item; nil if a person dropped it.
 func (all progress) pending(entry job.Entry, item int) (ids []string) {
-	if all.dropped(entry, item) {
+	if all.dropped(entry, item) != nil {
 		return nil
 	}
 	for _, id := range entry {
@@ -355,44 +351,25 @@ func (s *State) each(def *Definition, index int, stepID, output string) OutputVa
 	return v
 }
 
-// flat returns the values of all items as one: a list of their paths or, of texts, a JSON list.
-func (v OutputValue) flat() OutputValue {
-	all, texts := OutputValue{List: true}, []*string{}
-	for _, one := range v.Each {
-		if one == nil {
-			texts = append(texts, nil)
-			continue
-		}
-		if one.Each != nil { // its step is a workflow with items of its own
-			one = new(one.flat())
-		}
-		all.Paths, texts = append(all.Paths, one.Paths...), append(texts, one.Text)
-	}
-	if slices.ContainsFunc(texts, func(t *string) bool { return t != nil }) {
-		if list, err := jsontext.Encode(texts); err == nil {
+// flat returns the values of all items as one: as a value of type string a JSON list, otherwise a list of paths.
+func (v OutputValue) flat(as job.OutputType) OutputValue {
+	if as == job.Text {
+		if list, err := Plain(Outputs{{Value: v}})[0].Value.MarshalJSON(); err == nil {
 			return OutputValue{Text: new(string(list))}
 		}
 	}
-	return all
+	return OutputValue{List: true, Paths: v.list()}
 }
 
-// appendEach appends the list of the values of items as JSON.
-func appendEach(each []*OutputValue) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('[')
-	for i, v := range each {
-		if i > 0 {
-			b.WriteByte(',')
+// list returns the paths and texts of a value, of all items.
+func (v OutputValue) list() (all []string) {
+	for _, one := range v.Each {
+		if one != nil {
+			all = append(all, one.list()...)
 		}
-		one := []byte("null")
-		if v != nil {
-			var err error
-			if one, err = v.MarshalJSON(); err != nil {
-				return nil, err
-			}
-		}
-		b.Write(one)
 	}
-	b.WriteByte(']')
-	return b.Bytes(), nil
+	if v.Text != nil {
+		all = append(all, *v.Text)
+	}
+	return append(all, v.Paths...)
 }

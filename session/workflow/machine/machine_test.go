@@ -317,9 +317,9 @@ func TestAStepThatBeginsAgainProtectsWhatItBeganWith(t *testing.T) {
 func TestEncodeIsWhatMarshalGives(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.UTC)
 	p := &StepProgress{StepID: "a\"b<", StartedAt: at, CompletedAt: &at, Outputs: Outputs{{Key: "x", Value: OutputValue{Paths: []string{"p"}, List: true}}}, Notes: new("n\n"),
-		QualityAttempts: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
+		QualityTries: 2, Unreported: true, Overrides: []Override{{At: at, Identity: "i", Reason: "r", Skipped: []string{"step"}}},
 		Granted: &Override{At: at, Identity: "i", Channel: "terminal", GivenFor: "d"}, Evidence: &Evidence{Kind: ByPerson, At: at, Files: []FileHash{{Path: "p", SHA256: "s"}}},
-		Attempts: []*Attempt{{Number: 1, State: AttemptFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
+		Tries: []*Try{{Number: 1, State: TryFailed, OpenedAt: at, Verdicts: []*Verdict{{At: at, Reviewer: "r", Criteria: []CriterionResult{{Criterion: "c", Feedback: new("f")}}}}}}}
 	full := &State{FormatVersion: 1, SessionID: "00000001", JobName: "j", WorkflowName: "w", Goal: "g", InstanceID: new("i"), BranchName: "b", Status: Aborted,
 		CurrentStepID: "a", ReportedByStepID: true, StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: p.StepID, Value: p}, {Key: "z", Value: &StepProgress{StepID: "z", StartedAt: at}}},
 		ParentSessionID: new("p"), AbortReason: new("r"), StartedAt: at, UpdatedAt: at, CompletedAt: &at, Identity: "i", Definition: DefinitionRef{"h", "s", "d"},
@@ -347,7 +347,7 @@ func TestTheFeedbackOfAnAnswer(t *testing.T) {
 		if got := p.Question.Answer.Feedback; len([]rune(got)) != want || p.Newest().Verdicts[0].Feedback != got {
 			t.Errorf("of %.20q %d characters are kept, want %d", given, len([]rune(got)), want)
 		}
-		testkit.True(t, asked.Progress("a").Question.Answer == nil && len(asked.Progress("a").Attempts) == 0, "the earlier state was changed")
+		testkit.True(t, asked.Progress("a").Question.Answer == nil && len(asked.Progress("a").Tries) == 0, "the earlier state was changed")
 	}
 }
 

@@ -38,7 +38,7 @@ type textValue struct {
 // its hash. Replies have plain strings: see Plain.
 func (v OutputValue) MarshalJSON() ([]byte, error) {
 	if v.Each != nil {
-		return appendEach(v.Each)
+		return jsontext.Encode(v.Each)
 	}
 	switch {
 	case v.Text != nil && isLong(*v.Text):
@@ -354,8 +354,13 @@ func (s *State) fromSteps(out *StepInput, def *Definition, st *job.Step, in job.
 		case ofItem && index == def.Workflow.Find(st.ID):
 			id = job.Item(id, item)
 		default: // all items, in their order
-			v := s.each(def, index, id, in.File).flat()
-			room.show(out, v)
+			v, as := OutputValue{Each: []*OutputValue{}}, job.Files
+			for _, o := range def.Job.Step(id).Outputs {
+				if o.Name == in.File || from == nil && o.Type != job.Text {
+					v.Each, as = append(v.Each, s.each(def, index, id, o.Name).Each...), o.Type
+				}
+			}
+			room.show(out, v.flat(as))
 			return
 		}
 		p := s.Progress(id)

@@ -12,6 +12,9 @@ import (
 	"deepwork/session/codes"
 )
 
+// AskForInputs ends the refusal of a start without required inputs.
+const AskForInputs = "Ask the user for what you do not know, and pass them as inputs, by name."
+
 // ParseInputs checks the values that a workflow is started with by its declaration: names, presence and
 // types. It does not check files. A blank value counts as absent. The result is in the author's order, with
 // the defaults of values that are absent.
@@ -41,17 +44,21 @@ func ParseInputs(wf *job.Workflow, given map[string]OutputValue) (Outputs, error
 	case unknown != nil:
 		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' has no input %s. It takes:%s", wf.Name, quoteList(unknown), describeInputs(wf)).With("unknown", unknown)
 	case missing != nil:
-		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\nAsk the user for what you do not know, and pass them as inputs, by name.", wf.Name, strings.Join(missing, "")).With("missing", len(missing))
+		return nil, session.Wrong(codes.BadInputs, "Workflow '%s' needs inputs that were not given:%s\n%s", wf.Name, strings.Join(missing, ""), AskForInputs).With("missing", len(missing))
 	}
 	return in, (*State)(nil).CheckRoom(in)
 }
 
 // inputValue returns a value by its declaration, or nil if none was given.
 func inputValue(wf *job.Workflow, p job.Parameter, v OutputValue) (*OutputValue, error) {
+	items := v.Each != nil // even of none it's a value
+	if items {
+		v = v.flat(p.Type)
+	}
 	if v.Text != nil {
 		v = OutputValue{Paths: []string{*v.Text}}
 	}
-	if strings.TrimSpace(strings.Join(v.Paths, "")) == "" {
+	if !items && strings.TrimSpace(strings.Join(v.Paths, "")) == "" {
 		if p.Default == nil || *p.Default == "" {
 			return nil, nil
 		}

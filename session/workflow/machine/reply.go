@@ -279,13 +279,13 @@ type AbortReply struct {
 
 // Member is the state of one step of the current entry.
 type Member struct {
-	StepID          string  `json:"step_id" jsonschema:"id of the step"`
-	State           string  `json:"state" jsonschema:"started or completed"`
-	StartedAt       *string `json:"started_at" jsonschema:"when it was started, RFC 3339 in UTC, or null"`
-	CompletedAt     *string `json:"completed_at" jsonschema:"when it was finished, RFC 3339 in UTC, or null"`
-	QualityAttempts int     `json:"quality_attempts" jsonschema:"number of reviews with a verdict"`
-	ReviewRunning   bool    `json:"review_running" jsonschema:"whether a review, or a check, is running"`
-	FailedChecks    int     `json:"failed_checks,omitzero" jsonschema:"number of finished_step calls whose checks failed"`
+	StepID        string  `json:"step_id" jsonschema:"id of the step"`
+	State         string  `json:"state" jsonschema:"started or completed"`
+	StartedAt     *string `json:"started_at" jsonschema:"when it was started, RFC 3339 in UTC, or null"`
+	CompletedAt   *string `json:"completed_at" jsonschema:"when it was finished, RFC 3339 in UTC, or null"`
+	QualityTries  int     `json:"quality_attempts" jsonschema:"number of reviews with a verdict"`
+	ReviewRunning bool    `json:"review_running" jsonschema:"whether a review, or a check, is running"`
+	FailedChecks  int     `json:"failed_checks,omitzero" jsonschema:"number of finished_step calls whose checks failed"`
 
 	Review *Standing `json:"review,omitempty" jsonschema:"review of the outputs handed in last"`
 }

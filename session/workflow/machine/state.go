@@ -86,23 +86,23 @@ type DefinitionRef struct {
 
 // StepProgress is the progress of one step that has begun.
 type StepProgress struct {
-	StepID          string      `json:"step_id"`
-	StartedAt       time.Time   `json:"started_at"`
-	CompletedAt     *time.Time  `json:"completed_at"`
-	Outputs         Outputs     `json:"outputs"`
-	Notes           *string     `json:"notes"`
-	QualityAttempts int         `json:"quality_attempts"`        // those that count
-	FailedChecks    int         `json:"failed_checks,omitempty"` // attempts at its checks that failed
-	Protected       *Protected  `json:"protected,omitempty"`     // by its checks; nil if they protect nothing
-	Unreported      bool        `json:"unreported"`              // a member whose group advanced without a report of it
-	Overrides       []Override  `json:"overrides"`
-	Attempts        []*Attempt  `json:"attempts"`                   // of external reviews
-	Granted         *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
-	Question        *Question   `json:"person_review,omitempty"`    // whether a person passes its outputs; nil if none was asked
-	Shown           *Shown      `json:"self_review,omitempty"`      // what the agent was told to have reviewed by a subagent; nil if nothing
-	Unfit           *Shown      `json:"unfit,omitempty"`            // what was handed in last and did not satisfy its schemas; nil if nothing was
-	Evidence        *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
-	Place           *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
+	StepID       string      `json:"step_id"`
+	StartedAt    time.Time   `json:"started_at"`
+	CompletedAt  *time.Time  `json:"completed_at"`
+	Outputs      Outputs     `json:"outputs"`
+	Notes        *string     `json:"notes"`
+	QualityTries int         `json:"quality_attempts"`        // those that count
+	FailedChecks int         `json:"failed_checks,omitempty"` // tries of its checks that failed
+	Protected    *Protected  `json:"protected,omitempty"`     // by its checks; nil if they protect nothing
+	Unreported   bool        `json:"unreported"`              // a member whose group advanced without a report of it
+	Overrides    []Override  `json:"overrides"`
+	Tries        []*Try      `json:"tries"`                      // of external reviews
+	Granted      *Override   `json:"granted_override,omitempty"` // a person's, for the next finished_step
+	Question     *Question   `json:"person_review,omitempty"`    // whether a person passes its outputs; nil if none was asked
+	Shown        *Shown      `json:"self_review,omitempty"`      // what the agent was told to have reviewed by a subagent; nil if nothing
+	Unfit        *Shown      `json:"unfit,omitempty"`            // what was handed in last and did not satisfy its schemas; nil if nothing was
+	Evidence     *Evidence   `json:"evidence,omitempty"`         // of a finished step with reviews; nil also in old sessions
+	Place        *task.Place `json:"place,omitempty"`            // where its outputs were delivered; nil in a store of one machine
 
 	Lists   map[string][]json.RawMessage `json:"lists,omitempty"`   // the items of its outputs that a for_each goes through
 	Round   *Round                       `json:"round,omitempty"`   // of the first step of a repeated form; nil means the first round
@@ -121,7 +121,7 @@ type Override struct {
 	Channel  string    `json:"channel"`
 	Reason   string    `json:"reason"`
 	Skipped  []string  `json:"skipped_reviews"`     // run_each of each
-	GivenFor string    `json:"given_for,omitempty"` // Attempt.Digest of what a person saw
+	GivenFor string    `json:"given_for,omitempty"` // Try.Digest of what a person saw
 }
 
 // A Shown is what the instructions of a self-review are about, or what did not satisfy its schemas. Only a closing
@@ -357,20 +357,20 @@ func importedSteps(steps jsontext.OrderedMap[*StepProgress], at time.Time) jsont
 		p := entry.Value.clone()
 		p.Granted, p.Question, p.Shown, p.Unfit, p.Place, p.Protected, p.Folder = nil, nil, nil, nil, nil, nil, ""
 		p.Evidence = p.Evidence.imported()
-		p.Attempts, p.QualityAttempts = slices.Clone(p.Attempts), 0
-		for j, was := range p.Attempts {
+		p.Tries, p.QualityTries = slices.Clone(p.Tries), 0
+		for j, was := range p.Tries {
 			a := *was
 			a.Imported, a.Collected = true, true
 			if a.Open() {
-				a.State, a.Error = AttemptVoid, new(imported)
+				a.State, a.Error = TryVoid, new(imported)
 			}
 			if a.ClosedAt == nil {
 				a.ClosedAt = &at
 			}
 			if a.Counts() {
-				p.QualityAttempts++
+				p.QualityTries++
 			}
-			p.Attempts[j] = &a
+			p.Tries[j] = &a
 		}
 		all[i].Value = p
 	}

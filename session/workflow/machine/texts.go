@@ -80,7 +80,7 @@ func (s *State) values(f func(v *OutputValue)) {
 	steps := func(all jsontext.OrderedMap[*StepProgress]) {
 		for _, p := range all {
 			each(p.Value.Outputs)
-			for _, a := range p.Value.Attempts {
+			for _, a := range p.Value.Tries {
 				each(a.Outputs)
 			}
 			if p.Value.Question != nil {
@@ -150,10 +150,10 @@ func (s *State) setTexts(texts map[string]string) (err error) {
 	return err
 }
 
-// Shown returns a value as lists show it: a text in one line, shortened.
+// Shown returns a value as lists show it: a text, or what items have, in one line, shortened.
 func (v OutputValue) Shown() string {
 	if v.Each != nil {
-		v = v.flat()
+		return shortened(strings.Join(v.list(), ", "))
 	}
 	if v.Text == nil {
 		return strings.Join(v.Paths, ", ")

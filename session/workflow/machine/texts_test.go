@@ -60,7 +60,7 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 	testkit.Must(t, err)
 	long := strings.Repeat("é", MaxInlineText+1)
 	for text, kept := range map[string]bool{long: true, long[2:]: false} {
-		opened := s.OpenAttempt("a", Attempt{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
+		opened := s.OpenTry("a", Try{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
 		p := testkit.Get(opened.PlanFinish(def, nil, func(Outputs) bool { return false })).Must(t)
 		next, _ := opened.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputOf("a_out", textOf(strings.Clone(text))), Texts: Instructions{}})
 		frame, parts, err := next.Parts()
@@ -79,7 +79,7 @@ func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
 		}
 		data := testkit.Get(next.Encode()).Must(t)
 		back := testkit.Get(Decode("00000001", data)).Must(t)
-		if got := back.Progress("a").Outputs[0].Value.Text; got == nil || *got != text || *back.Progress("a").Attempts[0].Outputs[0].Value.Text != text {
+		if got := back.Progress("a").Outputs[0].Value.Text; got == nil || *got != text || *back.Progress("a").Tries[0].Outputs[0].Value.Text != text {
 			t.Error("the export does not have the text")
 		}
 		if !kept {

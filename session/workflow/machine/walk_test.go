@@ -341,9 +341,9 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	verdict := func(key string, passed bool) *Verdict { return &Verdict{Key: key, Digest: "d", Passed: passed} }
 	s := testkit.Get(begin(memoryDefinition(t, [][]string{{"a"}}))).Must(t)
-	s = s.OpenAttempt("a", Attempt{OpenedAt: at, Digest: "d"}).CloseAttempt("a", []*Verdict{verdict("r", true), verdict("s", false)}, "", at)
-	s = s.OpenAttempt("a", Attempt{OpenedAt: at, Digest: "d", Checks: true}).CloseAttempt("a", []*Verdict{verdict("c", false)}, "", at)
-	s = s.OpenAttempt("a", Attempt{OpenedAt: at, Digest: "d"}).CloseAttempt("a", nil, "it hung", at)
+	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a", []*Verdict{verdict("r", true), verdict("s", false)}, "", at)
+	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d", Checks: true}).CloseTry("a", []*Verdict{verdict("c", false)}, "", at)
+	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a", nil, "it hung", at)
 	p := s.Progress("a")
 	look := func(s *State) string {
 		p := s.Progress("a")
@@ -351,18 +351,18 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 			s.CheckedBefore("a", "c", "d") != nil, s.CheckedBefore("a", "c", "e") != nil, s.CheckedBefore("a", "r", "d") != nil, s.CheckedBefore("b", "c", "d") != nil)
 	}
 	testkit.Equal(t, look(s), "true false false true false true false false false")
-	testkit.Equal(t, fmt.Sprintln(p.QualityAttempts, p.FailedChecks, p.NewestReview().State, p.LastCounted().State, len(p.LastCounted().Failed())), "1 1 void failed 1\n")
+	testkit.Equal(t, fmt.Sprintln(p.QualityTries, p.FailedChecks, p.NewestReview().State, p.LastCounted().State, len(p.LastCounted().Failed())), "1 1 void failed 1\n")
 	testkit.Equal(t, s.CollectChecks("a", at), s, "a review is taken for checks")
 	again, _ := s.GoTo(memoryDefinition(t, [][]string{{"a"}}), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
 	testkit.Equal(t, look(again), "false false false false false true false false false")
-	open := s.OpenAttempt("a", Attempt{OpenedAt: at, Checks: true})
+	open := s.OpenTry("a", Try{OpenedAt: at, Checks: true})
 	seen := open.CollectChecks("a", at)
 	testkit.True(t, seen.Progress("a").Newest().Collected && seen.CollectChecks("a", at) == seen, "the results of checks are not marked as seen once")
 	open = open.Ask("a", &Question{AskedAt: at, Digest: "d"}).In(nil)
 	imported := open.Imported(at)
 	testkit.Equal(t, look(imported), "false false false false false false false false false")
 	q := imported.Progress("a")
-	testkit.True(t, q.Question == nil && q.QualityAttempts == 1 && q.Newest().State == AttemptVoid && q.Newest().ClosedAt != nil && *imported.ImportedAt == at, "%+v", q)
+	testkit.True(t, q.Question == nil && q.QualityTries == 1 && q.Newest().State == TryVoid && q.Newest().ClosedAt != nil && *imported.ImportedAt == at, "%+v", q)
 }
 
 // A person answers once, about the outputs that they saw.

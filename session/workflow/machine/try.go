@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// An Attempt is one review of a step's outputs by the external reviewer. It is recorded, open,
+// A Try is one review of a step's outputs by the external reviewer. It is recorded, open,
 // before the reviewer is called; a verdict makes it count, and a failure of the reviewer voids it
 // (seed 000, 001.4.11; DESIGN "Reviews").
-type Attempt struct {
-	Number    int          `json:"number"` // of those that count, including this one
-	State     AttemptState `json:"state"`
-	OpenedAt  time.Time    `json:"opened_at"`
-	ClosedAt  *time.Time   `json:"closed_at"`
-	Outputs   Outputs      `json:"outputs"`   // as submitted
-	Files     []FileHash   `json:"files"`     // their content
-	Digest    string       `json:"digest"`    // of what was judged, and the criteria
-	Collected bool         `json:"collected"` // a call received the verdict
-	Error     *string      `json:"error"`     // void: why there is no verdict
-	Verdicts  []*Verdict   `json:"verdicts"`
-	Imported  bool         `json:"imported,omitempty"` // it is what an export says: its verdicts pass nothing
-	Checks    bool         `json:"checks,omitempty"`   // it is of the step's checks, by programs: no try of its reviews
+type Try struct {
+	Number    int        `json:"number"` // of those that count, including this one
+	State     TryState   `json:"state"`
+	OpenedAt  time.Time  `json:"opened_at"`
+	ClosedAt  *time.Time `json:"closed_at"`
+	Outputs   Outputs    `json:"outputs"`   // as submitted
+	Files     []FileHash `json:"files"`     // their content
+	Digest    string     `json:"digest"`    // of what was judged, and the criteria
+	Collected bool       `json:"collected"` // a call received the verdict
+	Error     *string    `json:"error"`     // void: why there is no verdict
+	Verdicts  []*Verdict `json:"verdicts"`
+	Imported  bool       `json:"imported,omitempty"` // it is what an export says: its verdicts pass nothing
+	Checks    bool       `json:"checks,omitempty"`   // it is of the step's checks, by programs: no try of its reviews
 }
 
-// AttemptState is the state of an attempt.
-type AttemptState string
+// TryState is the state of a try.
+type TryState string
 
-// The values of AttemptState.
+// The values of TryState.
 const (
-	AttemptOpen   AttemptState = "open" // running, or cut off by a server that died
-	AttemptPassed AttemptState = "passed"
-	AttemptFailed AttemptState = "failed"
-	AttemptVoid   AttemptState = "void"
+	TryOpen   TryState = "open" // running, or cut off by a server that died
+	TryPassed TryState = "passed"
+	TryFailed TryState = "failed"
+	TryVoid   TryState = "void"
 )
 
 // A FileHash is the content of a submitted file, or of a text output.
@@ -65,7 +65,7 @@ type Verdict struct {
 	Feedback   string            `json:"feedback"`
 	Criteria   []CriterionResult `json:"criteria_results"`
 	Seconds    float64           `json:"seconds"`
-	Reused     bool              `json:"reused"`          // given in an earlier attempt, for the same content
+	Reused     bool              `json:"reused"`          // given in an earlier try, for the same content
 	Check      *CheckRun         `json:"check,omitempty"` // if it is of a check, whose name is RunEach
 }
 
@@ -88,23 +88,23 @@ type Protected struct {
 	Ignored  []string   `json:"ignored,omitempty"` // the rules by which git ignored files then
 }
 
-// Newest returns the newest attempt of a step, or nil. p may be nil.
-func (p *StepProgress) Newest() *Attempt {
-	if p == nil || len(p.Attempts) == 0 {
+// Newest returns the newest try of a step, or nil. p may be nil.
+func (p *StepProgress) Newest() *Try {
+	if p == nil || len(p.Tries) == 0 {
 		return nil
 	}
-	return p.Attempts[len(p.Attempts)-1]
+	return p.Tries[len(p.Tries)-1]
 }
 
-// Open reports whether an attempt has no verdict yet. a may be nil.
-func (a *Attempt) Open() bool { return a != nil && a.State == AttemptOpen }
+// Open reports whether a try has no verdict yet. a may be nil.
+func (a *Try) Open() bool { return a != nil && a.State == TryOpen }
 
-// NewestReview returns the newest attempt at the reviews of a step, or nil. p may be nil.
-func (p *StepProgress) NewestReview() *Attempt {
+// NewestReview returns the newest try at the reviews of a step, or nil. p may be nil.
+func (p *StepProgress) NewestReview() *Try {
 	if p == nil {
 		return nil
 	}
-	for _, a := range slices.Backward(p.Attempts) {
+	for _, a := range slices.Backward(p.Tries) {
 		if !a.Checks {
 			return a
 		}
@@ -112,14 +112,14 @@ func (p *StepProgress) NewestReview() *Attempt {
 	return nil
 }
 
-// Counts reports whether an attempt is a try of the reviews with a verdict. a may be nil.
-func (a *Attempt) Counts() bool {
-	return a != nil && !a.Checks && (a.State == AttemptPassed || a.State == AttemptFailed)
+// Counts reports whether a try is of the reviews, and has a verdict. a may be nil.
+func (a *Try) Counts() bool {
+	return a != nil && !a.Checks && (a.State == TryPassed || a.State == TryFailed)
 }
 
-// LastCounted returns the newest attempt with a verdict, or nil.
-func (p *StepProgress) LastCounted() *Attempt {
-	for _, a := range slices.Backward(p.Attempts) {
+// LastCounted returns the newest try with a verdict, or nil.
+func (p *StepProgress) LastCounted() *Try {
+	for _, a := range slices.Backward(p.Tries) {
 		if a.Counts() {
 			return a
 		}
@@ -127,10 +127,10 @@ func (p *StepProgress) LastCounted() *Attempt {
 	return nil
 }
 
-// Judged returns the newest attempt with a verdict on the outputs with a digest, or nil. Imported ones do
+// Judged returns the newest try with a verdict on the outputs with a digest, or nil. Imported ones do
 // not count.
-func (p *StepProgress) Judged(digest string) *Attempt {
-	for _, a := range slices.Backward(p.Attempts) {
+func (p *StepProgress) Judged(digest string) *Try {
+	for _, a := range slices.Backward(p.Tries) {
 		if a.Counts() && !a.Imported && a.Digest == digest {
 			return a
 		}
@@ -155,7 +155,7 @@ func (p *StepProgress) checkedBefore(key, digest string) *Verdict {
 	if p == nil {
 		return nil
 	}
-	for _, a := range slices.Backward(p.Attempts) {
+	for _, a := range slices.Backward(p.Tries) {
 		for _, v := range a.Verdicts {
 			if a.Checks && !a.Imported && v.Key == key && v.Digest == digest {
 				return v
@@ -167,7 +167,7 @@ func (p *StepProgress) checkedBefore(key, digest string) *Verdict {
 
 // PassedBefore returns a verdict that passed exactly this content, or nil. Imported ones do not count.
 func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
-	for _, a := range slices.Backward(p.Attempts) {
+	for _, a := range slices.Backward(p.Tries) {
 		for _, v := range a.Verdicts {
 			if !a.Imported && v.Passed && v.Key == key && v.Digest == digest {
 				return v
@@ -177,8 +177,8 @@ func (p *StepProgress) PassedBefore(key, digest string) *Verdict {
 	return nil
 }
 
-// Failed returns the verdicts of an attempt that did not pass, in order.
-func (a *Attempt) Failed() []*Verdict {
+// Failed returns the verdicts of a try that did not pass, in order.
+func (a *Try) Failed() []*Verdict {
 	return slices.DeleteFunc(slices.Clone(a.Verdicts), func(v *Verdict) bool { return v.Passed })
 }
 
@@ -196,26 +196,26 @@ func FileHashes(outputs Outputs, hashes map[string]string) []FileHash {
 	return out
 }
 
-// keptVoids limits the stored void attempts of a step, and keptChecks those of its checks, that passed and that
+// keptVoids limits the stored void tries of a step, and keptChecks those of its checks, that passed and that
 // failed: a reviewer that always fails must not let the record grow forever.
 const (
 	keptVoids  = 10
 	keptChecks = 20
 )
 
-// OpenAttempt records an attempt before its reviewer is called. An open one of a server that died
+// OpenTry records a try before its reviewer is called. An open one of a server that died
 // becomes void.
-func (s *State) OpenAttempt(stepID string, a Attempt) *State {
+func (s *State) OpenTry(stepID string, a Try) *State {
 	n := s.Next(a.OpenedAt)
 	p := n.ProgressOrNew(stepID, a.OpenedAt).voided("no verdict was recorded before the server ended or the disk failed", a.OpenedAt)
-	if a.Number, a.State = p.QualityAttempts+1, AttemptOpen; a.Checks {
+	if a.Number, a.State = p.QualityTries+1, TryOpen; a.Checks {
 		a.Number = p.FailedChecks + 1
 	}
-	attempts, voids, checks := append(slices.Clone(p.Attempts), &a), 0, map[AttemptState]int{}
-	slices.Reverse(attempts)
-	attempts = slices.DeleteFunc(attempts, func(a *Attempt) bool {
+	tries, voids, checks := append(slices.Clone(p.Tries), &a), 0, map[TryState]int{}
+	slices.Reverse(tries)
+	tries = slices.DeleteFunc(tries, func(a *Try) bool {
 		switch {
-		case a.State == AttemptVoid:
+		case a.State == TryVoid:
 			voids++
 			return voids > keptVoids
 		case a.Checks:
@@ -224,15 +224,15 @@ func (s *State) OpenAttempt(stepID string, a Attempt) *State {
 		}
 		return false
 	})
-	slices.Reverse(attempts)
-	p.Attempts = attempts
+	slices.Reverse(tries)
+	p.Tries = tries
 	n.setProgress(p)
 	return n
 }
 
-// CloseAttempt records the end of the newest attempt of a step: void, with the reason, or counted.
-// It returns s if that attempt is not open.
-func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at time.Time) *State {
+// CloseTry records the end of the newest try of a step: void, with the reason, or counted.
+// It returns s if that try is not open.
+func (s *State) CloseTry(stepID string, verdicts []*Verdict, void string, at time.Time) *State {
 	p := s.Progress(stepID)
 	if !p.Newest().Open() {
 		return s
@@ -241,14 +241,14 @@ func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at
 	a := p.Newest() // a copy
 	a.Verdicts = verdicts
 	if void == "" {
-		a.State, a.Error = AttemptPassed, nil
+		a.State, a.Error = TryPassed, nil
 		if slices.ContainsFunc(verdicts, (*Verdict).Fails) {
-			a.State = AttemptFailed
+			a.State = TryFailed
 		}
 		switch {
 		case !a.Checks:
-			p.QualityAttempts++
-		case a.State == AttemptFailed:
+			p.QualityTries++
+		case a.State == TryFailed:
 			p.FailedChecks++
 		}
 	}
@@ -256,13 +256,13 @@ func (s *State) CloseAttempt(stepID string, verdicts []*Verdict, void string, at
 	return n
 }
 
-// CollectAttempt records that a call received the verdict of the newest attempt at the reviews. It returns s if
+// CollectTry records that a call received the verdict of the newest try at the reviews. It returns s if
 // that was recorded before.
-func (s *State) CollectAttempt(stepID string, at time.Time) *State {
+func (s *State) CollectTry(stepID string, at time.Time) *State {
 	return s.collect(stepID, s.Progress(stepID).NewestReview(), at)
 }
 
-// CollectChecks records that a call received the results of the newest attempt, which is at the checks. It returns s
+// CollectChecks records that a call received the results of the newest try, which is at the checks. It returns s
 // if that was recorded before.
 func (s *State) CollectChecks(stepID string, at time.Time) *State {
 	if a := s.Progress(stepID).Newest(); a != nil && a.Checks {
@@ -271,41 +271,41 @@ func (s *State) CollectChecks(stepID string, at time.Time) *State {
 	return s
 }
 
-func (s *State) collect(stepID string, a *Attempt, at time.Time) *State {
+func (s *State) collect(stepID string, a *Try, at time.Time) *State {
 	if a == nil || a.Collected {
 		return s
 	}
 	n, p := s.Next(at), s.Progress(stepID).clone()
 	collected := *a
 	collected.Collected = true
-	p.Attempts = slices.Clone(p.Attempts)
-	p.Attempts[slices.Index(p.Attempts, a)] = &collected
+	p.Tries = slices.Clone(p.Tries)
+	p.Tries[slices.Index(p.Tries, a)] = &collected
 	n.setProgress(p)
 	return n
 }
 
-// withOwnNewest returns a copy whose newest attempt is a copy, too.
+// withOwnNewest returns a copy whose newest try is a copy, too.
 func (p *StepProgress) withOwnNewest() *StepProgress {
 	n := p.clone()
-	n.Attempts = append(slices.Clone(p.Attempts[:len(p.Attempts)-1]), new(*p.Newest()))
+	n.Tries = append(slices.Clone(p.Tries[:len(p.Tries)-1]), new(*p.Newest()))
 	return n
 }
 
-// voided returns the progress with its open attempt void, or p if none is open.
+// voided returns the progress with its open try void, or p if none is open.
 func (p *StepProgress) voided(why string, at time.Time) *StepProgress {
 	if !p.Newest().Open() {
 		return p
 	}
 	n := p.withOwnNewest()
 	a := n.Newest()
-	a.State, a.Error, a.ClosedAt = AttemptVoid, new(why), new(at)
+	a.State, a.Error, a.ClosedAt = TryVoid, new(why), new(at)
 	return n
 }
 
-// movedOn is why an attempt is void after its step has moved on.
+// movedOn is why a try is void after its step has moved on.
 const movedOn = "the step moved on before there was a verdict"
 
-// settle voids the attempts of steps that the transition to s left. s is being made.
+// settle voids the tries of steps that the transition to s left. s is being made.
 func (s *State) settle(at time.Time) {
 	var changed []*StepProgress
 	for _, p := range s.StepProgress {
@@ -328,7 +328,7 @@ func (p *StepProgress) Current() bool {
 	return p != nil && !p.Done() && !p.Unreported && p.Dropped == nil
 }
 
-// AwaitsReview reports whether a step is current and its newest attempt open.
+// AwaitsReview reports whether a step is current and its newest try open.
 func (s *State) AwaitsReview(stepID string) bool {
 	return s.IsCurrent(stepID) && s.Progress(stepID).Newest().Open()
 }
