@@ -106,9 +106,12 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err := agent.check(ctx, ""); err != nil && !e.elsewhere(err) {
 		return nil, err
 	}
-	project, repos, err := e.rootRepos(ctx, b.View)
+	project, repos, without, err := e.rootRepos(ctx, b.View)
 	if err != nil {
 		return nil, err
+	}
+	if a.InPlace == nil && without != nil && e.Shared == nil {
+		return nil, session.NotNow(codes.NoBranch, "No branch is checked out in the repository %s, or git cannot read it: a run needs one for its worktree. Check out a branch that has a commit, or pass in_place: true to have agents work in the folder itself.", without.Name).With("argument", "in_place")
 	}
 	run.InPlace = len(repos) == 0
 	if a.InPlace != nil {
@@ -224,22 +227,22 @@ func (e *Engine) agentFor(ctx context.Context, who session.Caller, cfg *config.C
 }
 
 // rootRepos returns the project of the server's own folder, and its repositories with the branches that
-// are checked out.
-func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, err error) {
+// are checked out; none if one has no branch, which is returned then.
+func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, without *task.Repo, err error) {
 	all, _, _, err := b.Projects(ctx, task.Page{Limit: 1000})
 	if err != nil {
-		return "", nil, board.Fault("listing the projects", err)
+		return "", nil, nil, board.Fault("listing the projects", err)
 	}
 	for _, p := range all {
 		if p.Root {
 			project = p.ID
 		}
 	}
-	repos, without, err := e.checkedOut(ctx, b, project)
+	repos, without, err = e.checkedOut(ctx, b, project)
 	if without != nil {
 		repos = nil
 	}
-	return project, repos, err
+	return project, repos, without, err
 }
 
 // checkedOut returns the repositories of a project with the branches that are checked out in them, and the first

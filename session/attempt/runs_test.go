@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -262,6 +263,19 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 		states = append(states, string(x.State))
 	}
 	testkit.Equal(t, strings.Join(states, " "), "stopped stopped completed", "the agents")
+}
+
+// A run never works in a repository's own folder for want of a branch: only if it was told to.
+func TestARunWithoutABranch(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) { o.Passive = true })
+	testkit.Git(t, p.Root, "checkout", "--quiet", "--detach")
+	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
+	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.StateError, codes.NoBranch, "in_place: true")
+	if s.Shared == nil {
+		args.InPlace = new(true)
+		testkit.Equal(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t).Workspace, p.Root, "told to, it works in")
+	}
 }
 
 // The owner of the workflow must be named if a server is to lead.
