@@ -110,15 +110,12 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, err
 	}
-	if a.InPlace == nil && without != nil && e.Shared == nil {
-		return nil, session.NotNow(codes.NoBranch, "No branch is checked out in the repository %s, or git cannot read it: a run needs one for its worktree. Check out a branch that has a commit, or pass in_place: true to have agents work in the folder itself.", without.Name).With("argument", "in_place")
-	}
-	run.InPlace = len(repos) == 0
+	run.InPlace = len(repos) == 0 && (without == nil || e.Shared != nil)
 	if a.InPlace != nil {
-		if len(repos) == 0 && !*a.InPlace {
-			return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
-		}
 		run.InPlace = *a.InPlace
+	}
+	if len(repos) == 0 && !run.InPlace {
+		return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository with a branch that is checked out, or git cannot read it, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
 	}
 	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), board.MaxTitle-10)
 	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Inputs: board.Stored(run.Inputs), Lead: task.ServerLeads}

@@ -271,11 +271,14 @@ func TestARunWithoutABranch(t *testing.T) {
 	s := p.open(func(o *Options) { o.Passive = true })
 	testkit.Git(t, p.Root, "checkout", "--quiet", "--detach")
 	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
-	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.StateError, codes.NoBranch, "in_place: true")
-	if s.Shared == nil {
-		args.InPlace = new(true)
-		testkit.Equal(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t).Workspace, p.Root, "told to, it works in")
+	err := testkit.Get(s.RunWorkflow(ctx, me, args)).Err()
+	if s.Shared != nil {
+		refused(t, err, session.StateError, codes.NoBranch, "check one out")
+		return
 	}
+	refused(t, err, session.ToolError, codes.NoRepos, "in_place: true")
+	args.InPlace = new(true)
+	testkit.Equal(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t).Workspace, p.Root, "told to, it works in")
 }
 
 // The owner of the workflow must be named if a server is to lead.
