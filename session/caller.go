@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"deepwork/catalog/config"
@@ -101,9 +102,17 @@ type AwaitingStep struct {
 // agent may read it, too.
 func (s AwaitingStep) Command() string {
 	if s.Review {
-		return fmt.Sprintf("deepwork sessions review %s %s", s.SessionID, s.Step)
+		return fmt.Sprintf("deepwork sessions review %s %s", s.SessionID, InShell(s.Step))
 	}
-	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, s.Step)
+	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, InShell(s.Step))
+}
+
+// InShell returns the id of a step as it is typed at a shell, most of which take the brackets of an item for a pattern.
+func InShell(step string) string {
+	if strings.ContainsRune(step, '[') {
+		return "'" + step + "'"
+	}
+	return step
 }
 
 // PlaceOf returns the place of a project on this machine, for a store that other machines use, too.

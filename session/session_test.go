@@ -24,6 +24,7 @@ func TestWhatACallerMay(t *testing.T) {
 		testkit.Equal(t, LocalCaller(channel).Remote(), want, "%s", channel)
 	}
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a", Review: true}.Command(), "deepwork sessions review 0123abcd a")
+	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a[2]"}.Command(), "deepwork sessions override 0123abcd 'a[2]' --reason TEXT")
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a"}.Command(), "deepwork sessions override 0123abcd a --reason TEXT")
 }
 

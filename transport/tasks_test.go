@@ -351,7 +351,7 @@ func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	if reply["state"] != "completed" || reply["final_message"] != "done" {
 		t.Errorf("%v", reply)
 	}
-	if r := of(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))); r["status"] != "started" {
+	if r := of(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))); r["status"] != "started" || !strings.Contains(fmt.Sprint(r["notice"]), "completed") {
 		t.Errorf("a follow-up that ends at once: %v", r)
 	}
 }

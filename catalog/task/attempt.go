@@ -238,7 +238,7 @@ type Attention struct {
 	TaskID, Title string // of the task
 	AttemptID     string
 	Situation
-	Began bool      // its agent, or its leader, once ran
+	Began bool      // its agent, or its leader, once ran, and its workflow was not aborted
 	Since time.Time // the end of its last execution, or when that was made
 }
 

@@ -181,7 +181,10 @@ func (a *app) init(p preparation) error {
 	whole := true
 	report := func(path, done string, err error) {
 		if err != nil {
-			whole, done = false, cmp.Or(done, "failed")
+			whole = false
+			if done != "left" && done != clients.Kept {
+				done = "failed"
+			}
 			fmt.Fprintf(a.err, "deepwork: %s\n", err)
 		}
 		fmt.Fprintf(a.out, "%-8s %s\n", done, inline(a.display(root, path)))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,6 +129,11 @@ func (a *app) printSessions(ctx context.Context, engine *workflow.Engine) error 
 		return a.printJSON(rows)
 	case len(rows) == 0:
 		fmt.Fprintln(a.out, "There are no sessions.")
+		if root, err := a.projectRoot(); err == nil {
+			if files, _ := fs.Glob(os.DirFS(root), ".deepwork/tmp/"+state.ExportName("????????")); len(files) > 0 {
+				fmt.Fprintln(a.err, "deepwork: note: .deepwork/tmp has files of sessions. If the folder was moved here, 'deepwork where --adopt OLDPATH' takes over what it had there; else 'deepwork sessions import --all' makes sessions of them.")
+			}
+		}
 	default:
 		a.out.Table([]show.Column{{Title: "ID"}, {Title: "STATUS", State: true}, {Title: "WORKFLOW", Least: 12}, {Title: "STEP", Least: 8, Optional: true},
 			{Title: "AGE"}, {Title: "IDLE", Optional: true}, {Title: "SERVER", Least: 8, Optional: true}, {Title: "ATTEMPT", Optional: true}, {Title: "PLACE", Least: 8, Optional: true}, {Title: "GOAL", Least: 20}}, cells)

@@ -19,6 +19,7 @@ import (
 	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/validate"
 	"deepwork/session/show"
+	"deepwork/session/state"
 )
 
 // trustFlags select actions other than approving.
@@ -87,6 +88,11 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 		a.listGrants(folder.Root, record)
 		return nil
 	}
+	return a.approve(ctx, folder, ledger, record)
+}
+
+// approve shows what a project asks for, and asks the person at the terminal whether it may.
+func (a *app) approve(ctx context.Context, folder *state.Folder, ledger *trust.Ledger, record *trust.Record) error {
 	file := filepath.Join(folder.Root, ".deepwork", config.FileName)
 	c, err := validate.Config(file)
 	if err != nil {
@@ -115,6 +121,11 @@ func (a *app) trust(ctx context.Context, f trustFlags) error {
 	fresh := slices.DeleteFunc(slices.Clone(checks), record.ApprovedCheck)
 	if record.Granted(set.Hash()) && len(fresh) == 0 {
 		fmt.Fprintln(a.out, "\nIt is approved already.")
+		return nil
+	}
+	own, err := config.Open(folder.Root).Own(ctx)
+	if err == nil && !record.Denied && trust.InFolders(folder.Root, own.TrustedFolders) {
+		fmt.Fprintf(a.out, "\nIt needs no approval: it is in one of trusted_folders in your own config, %s.\n", config.UserFile())
 		return nil
 	}
 	if len(record.Grants) > 0 {

@@ -93,6 +93,10 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 	if out, _, _ = typing(t, "no", trust...); !strings.Contains(out, "new: projects.p") || !strings.Contains(out, "gone: git.branch") || !strings.Contains(out, "changed: quality_gate.agent_review_command, which was\n    \"./review.sh\" \"\\x1b[2J\"") {
 		t.Errorf("what changed is not shown: %s", out)
 	}
+	ownUser(t, "trusted_folders: ["+root+"]\n")
+	if out := mustPrint(t, root, "trust"); !strings.Contains(out, "needs no approval") {
+		t.Errorf("in a trusted folder: %s", out)
+	}
 	for _, c := range [][2]string{{"--revoke", "Nothing was approved"}, {"--deny", "is denied"}} { // a denial stays
 		mustPrint(t, root, "trust", c[0])
 		list(c[1])

@@ -69,6 +69,10 @@ func WaitedReply(tool string, first json.RawMessage, now *FullAttemptReply) (Wai
 	case "follow_up":
 		r := &FollowUpReply{}
 		err := json.Unmarshal(first, r)
+		if !now.Open {
+			r.QueuedPrompt = nil // it has been sent or dropped
+			r.Notice = new(fmt.Sprintf("The agent has ended (%s): get_attempt says how.", now.State))
+		}
 		r.Going = going
 		return r, err
 	case "start_task_attempt":

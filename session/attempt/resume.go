@@ -40,6 +40,9 @@ func (e *Engine) ResumeRun(ctx context.Context, who session.Caller, id, advice s
 		}
 		return nil, session.NotNow(codes.NoSession, "The run %s ended before it began%s, so it cannot go on. Start another one.", id, why).With("attempt_id", id)
 	}
+	if board.OrEmpty(at.WorkflowStatus) == board.WorkflowAborted {
+		return nil, session.NotNow(codes.NoSession, "The workflow of the run %s was aborted, so it cannot go on. Start another one.", id).With("attempt_id", id)
+	}
 	was := *run
 	change(run)
 	if err := run.CheckBudgets(); err != nil {

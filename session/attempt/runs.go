@@ -106,16 +106,16 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err := agent.check(ctx, ""); err != nil && !e.elsewhere(err) {
 		return nil, err
 	}
-	project, repos, err := e.rootRepos(ctx, b.View)
+	project, repos, without, err := e.rootRepos(ctx, b.View)
 	if err != nil {
 		return nil, err
 	}
-	run.InPlace = len(repos) == 0
+	run.InPlace = len(repos) == 0 && (without == nil || e.Shared != nil)
 	if a.InPlace != nil {
-		if len(repos) == 0 && !*a.InPlace {
-			return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository with a branch that is checked out, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
-		}
 		run.InPlace = *a.InPlace
+	}
+	if len(repos) == 0 && !run.InPlace {
+		return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository with a branch that is checked out, or git cannot read it, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
 	}
 	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), board.MaxTitle-10)
 	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Inputs: board.Stored(run.Inputs), Lead: task.ServerLeads}
@@ -224,22 +224,22 @@ func (e *Engine) agentFor(ctx context.Context, who session.Caller, cfg *config.C
 }
 
 // rootRepos returns the project of the server's own folder, and its repositories with the branches that
-// are checked out.
-func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, err error) {
+// are checked out; none if one has no branch, which is returned then.
+func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, without *task.Repo, err error) {
 	all, _, _, err := b.Projects(ctx, task.Page{Limit: 1000})
 	if err != nil {
-		return "", nil, board.Fault("listing the projects", err)
+		return "", nil, nil, board.Fault("listing the projects", err)
 	}
 	for _, p := range all {
 		if p.Root {
 			project = p.ID
 		}
 	}
-	repos, without, err := e.checkedOut(ctx, b, project)
+	repos, without, err = e.checkedOut(ctx, b, project)
 	if without != nil {
 		repos = nil
 	}
-	return project, repos, err
+	return project, repos, without, err
 }
 
 // checkedOut returns the repositories of a project with the branches that are checked out in them, and the first

@@ -20,6 +20,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/board"
+	"deepwork/session/codes"
 	"deepwork/session/store"
 )
 
@@ -262,6 +263,37 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 		states = append(states, string(x.State))
 	}
 	testkit.Equal(t, strings.Join(states, " "), "stopped stopped completed", "the agents")
+}
+
+// A run never works in a repository's own folder for want of a branch: only if it was told to.
+func TestARunWithoutABranch(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) { o.Passive = true })
+	testkit.Git(t, p.Root, "checkout", "--quiet", "--detach")
+	args := RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST")}
+	err := testkit.Get(s.RunWorkflow(ctx, me, args)).Err()
+	if s.Shared != nil {
+		refused(t, err, session.StateError, codes.NoBranch, "check one out")
+		return
+	}
+	refused(t, err, session.ToolError, codes.NoRepos, "in_place: true")
+	args.InPlace = new(true)
+	testkit.Equal(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t).Workspace, p.Root, "told to, it works in")
+}
+
+// A run whose workflow was aborted cannot go on, and nobody is told to resume it.
+func TestARunWhoseWorkflowWasAborted(t *testing.T) {
+	s := newProject(t).open(func(o *Options) {
+		o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
+			err := l.Progress(ctx, task.WorkflowProgress{SessionID: "12345678", Status: board.WorkflowAborted, Step: "write"})
+			return board.RunEnd{State: board.Failed, Step: "write", Reason: fmt.Sprint("The workflow was aborted: ", err)}
+		}
+	})
+	made := s.startRun(false)
+	s.reaches(made.RunID, task.Failed)
+	refused(t, testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Err(), session.StateError, codes.NoSession, "was aborted")
+	items := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items
+	testkit.True(t, len(items) == 1 && items[0].Kind == board.AttentionFailed && strings.HasPrefix(items[0].Command, "deepwork board start "), "needs attention: %+v", items)
 }
 
 // The owner of the workflow must be named if a server is to lead.

@@ -49,12 +49,15 @@ func TestRunIsGuarded(t *testing.T) {
 		t.Setenv(name, filepath.Join(other, ".git"))
 	}
 	t.Setenv("GIT_AUTHOR_NAME", "Someone")
+	t.Setenv("GIT_AUTHOR_EMAIL", "someone@example.com")
 	t.Setenv("GIT_EXTERNAL_DIFF", "false")
 	before := testkit.Get(os.ReadFile(filepath.Join(dir, ".git", "config"))).Must(t)
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a\n"), 0o644))
 	run("add", "a")
 	commit(run)
 	testkit.Equal(t, run("show", "--no-patch", "--format=%an %ae %cn"), "deepwork deepwork@localhost deepwork", "the commit is by")
+	ident := testkit.Get(Line(t.Context(), Command{Dir: dir, Args: []string{"var", "GIT_AUTHOR_IDENT"}, User: true})).Must(t)
+	testkit.True(t, strings.HasPrefix(ident, "Someone <someone@example.com> "), "a commit in the user's name would be by %s", ident)
 	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("b\n"), 0o644))
 	testkit.Equal(t, run("diff", "--name-only"), "a", "changed")
 	if run("diff"); slices.ContainsFunc(Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") }) {

@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,12 +16,12 @@ import (
 )
 
 // newMerger is a project whose user may commit, with a server.
-func newMerger(t *testing.T) (*project, *server) {
+func newMerger(t *testing.T, change ...func(*attempt.Options)) (*project, *server) {
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.DoneWhenMerged = true })
 	p.Git(p.Root, "config", "user.name", "Una User")
 	p.Git(p.Root, "config", "user.email", "una@example.com")
-	return p, p.open()
+	return p, p.open(change...)
 }
 
 // needs are the kinds of what needs a person, with the states.
@@ -55,6 +56,23 @@ func TestField17_MergedMeansMerged(t *testing.T) {
 	}
 	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(id), Action: attempt.ActionSend, Prompt: new("! exit 0")})).Must(t)
 	s.reaches(id, task.Completed) // no longer merged: its agent has worked since
+}
+
+// A run that has stopped at a step can go on and needs a person, though what it has so far is merged.
+func TestAStoppedRunIsNotDoneWhenMerged(t *testing.T) {
+	p, s := newMerger(t, func(o *attempt.Options) {
+		o.Leader = func(context.Context, *attempt.Lead) board.RunEnd {
+			return board.RunEnd{State: board.Failed, Step: "b", Reason: "No agent finished it."}
+		}
+	})
+	made := testkit.Get(s.RunWorkflow(ctx, me, attempt.RunWorkflowArgs{JobName: "job", WorkflowName: "flow", Goal: "do it", Executor: new("TEST")})).Must(t)
+	s.reaches(made.RunID, task.Failed)
+	path := s.get(made.RunID).Repos[0].WorktreePath
+	testkit.Write(t, filepath.Join(path, "a.txt"), "hello\n")
+	p.Git(path, "add", "-A")
+	p.Git(path, "commit", "-q", "-m", "a")
+	r := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(made.RunID)})).Must(t)
+	testkit.Same(t, []any{r.Repos[0].Status, r.TaskDone, s.get(made.RunID).State, needs(t, s)}, []any{Merged, false, board.Failed, "run_stopped failed"})
 }
 
 // An attempt whose merge has conflicts says so, with the files, until they are resolved or the merge is undone.

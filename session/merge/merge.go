@@ -151,7 +151,7 @@ func landedAs(ctx context.Context, e *attempt.Engine, b board.View, id string) (
 	if err != nil {
 		return "", err
 	}
-	merged, left := false, false
+	merged, left := false, at.Run != nil && at.State != task.Completed // such a run can go on
 	for _, r := range at.Repos {
 		s, err := e.Worktrees(at).Status(ctx, r.Worktree, *r.BaseCommit, r.TargetBranch)
 		if err != nil {

@@ -326,7 +326,7 @@ func lists(root string, def *machine.Definition, st *job.Step, outputs machine.O
 		case o.Type == job.File && len(v.Paths) == 1:
 			raw, err = readList(root, want.Output, v.Paths[0])
 		default:
-			raw, err = jsontext.Encode(v.Paths)
+			raw, err = jsontext.Encode(append([]string{}, v.Paths...)) // never null
 		}
 		if err != nil {
 			return nil, err

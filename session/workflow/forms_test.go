@@ -65,6 +65,19 @@ func TestForms_ForEach(t *testing.T) {
 	}
 }
 
+// What is no list is refused, null too, of which no item would be made; an empty list is one, however it is handed in.
+func TestForms_NoList(t *testing.T) {
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d, required: false}, more: {type: files, description: d, required: false}}"}, {id: "port"}, {id: "read"}, {id: "end"}},
+		map[string]string{"main": "[list, {for_each: todo, steps: [port]}, {for_each: more, steps: [read]}, end]"})
+	c := p.open().Connect("local")
+	p.start(c, "alpha", "main")
+	for _, list := range []string{"null", "", `{"a":1}`, "[1]", `["a"] b`} {
+		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"todo":`+toJSON(t, list)+`}}`))).Err(), session.ToolError, codes.BadList, "todo")
+	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{"todo":" []","more":[]}}`).BeginStep.StepID, "end", "after empty lists")
+}
+
 // Many items are shown in pages, and their replies do not grow with their number.
 func TestForms_PagesOfItems(t *testing.T) {
 	p := newProject(t)

@@ -65,7 +65,7 @@ func (a *sessionActor) approve(ctx context.Context, base *machine.State, c *cand
 	}
 	f := a.needsWork(c.def.Notice, fmt.Sprintf(
 		"Waiting: a person must pass the outputs of step '%s', and has not answered yet. Tell the user that their review is needed: they look at the outputs and decide with `deepwork sessions review %s %s` at a terminal of their own, in the project, or on the session's page of the web UI. Meanwhile change nothing. Then call finished_step again with session_id '%s', step_id '%s' and the same outputs. This is not a failed try, and quality_review_override_reason does not skip it.",
-		stepID, a.id, stepID, a.id, stepID))
+		stepID, a.id, session.InShell(stepID), a.id, stepID))
 	f.Reply.Going = &machine.Going{SessionID: a.id, StepID: stepID, Digest: q.Digest, Content: q.Digest}
 	if how.Override == config.OverrideAgent || how.Override == "" {
 		f.question = &decision{Step: stepID, Digest: q.Digest}

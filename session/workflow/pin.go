@@ -249,7 +249,7 @@ func (a *sessionActor) evidence(c *candidate, kind machine.EvidenceKind, reviewe
 
 // overrideCommand is what a person types.
 func overrideCommand(id, stepID string) string {
-	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", id, stepID)
+	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", id, session.InShell(stepID))
 }
 
 // closing says how a step is closed after a review by the agent itself. With OverrideNever it

@@ -140,7 +140,7 @@ func gateFailed(p *machine.StepProgress, stepID string, judged *machine.Try, wha
 func (a *sessionActor) afterLimit(stepID string, how Reviewing) string {
 	switch how.Override {
 	case config.OverrideHuman:
-		return fmt.Sprintf("Change the outputs and call again, go back with go_to_step, or ask the user whether to run `deepwork sessions override %s %s --reason TEXT` at a terminal. ", a.id, stepID)
+		return fmt.Sprintf("Change the outputs and call again, go back with go_to_step, or ask the user whether to run `deepwork sessions override %s %s --reason TEXT` at a terminal. ", a.id, session.InShell(stepID))
 	case config.OverrideNever:
 		return "Change the outputs and call again, or go back with go_to_step. "
 	}

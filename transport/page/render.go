@@ -75,6 +75,7 @@ var functions = template.FuncMap{
 	"usd":   func(v *float64) string { return fmt.Sprintf("$%.2f", *v) },
 	"short": func(id string) string { return id[:min(8, len(id))] },
 	"clip":  func(n int, s string) string { return jsontext.Clip(s, n) },
+	"shell": session.InShell,
 	"word":  word, "heading": heading, "reliesOn": reliesOn, "server": server, "took": took,
 	"paragraphs": paragraphs, "arguments": transcript.Arguments, "gist": transcript.Gist,
 	"dict": func(pairs ...any) map[string]any {

@@ -341,7 +341,7 @@ func (s *Set) update(ctx context.Context, c *tool.Caller, ss *mcp.ServerSession,
 	}
 	for key, given := range p.InputResponses {
 		if r, _ := given.(*mcp.ElicitResult); t.InputRequests[key] != nil && tool.AnswerOf(r) != nil {
-			return nil, internal(errors.New("the answer was not recorded, because the outputs have changed or for a reason that the log has: send it again"))
+			return nil, internal(errors.New("the answer was not recorded, and the log has the reason: if the outputs have changed, cancel the task and have them handed in again, else send the answer again"))
 		}
 	}
 	return nil, nil

@@ -11,7 +11,7 @@ import (
 func (b board) Attention(ctx context.Context) (all []task.Attention, more bool, err error) {
 	where, args := b.seen("")
 	all, err = read(ctx, b, "listing the attempts that need a person", func(t Tx) []task.Attention {
-		return List[task.Attention](t, `SELECT t.id AS task_id, t.title, a.id AS attempt_id, `+situation+`, e.session_id IS NOT NULL AS began, COALESCE(e.ended_at, e.created_at) AS since
+		return List[task.Attention](t, `SELECT t.id AS task_id, t.title, a.id AS attempt_id, `+situation+`, e.session_id IS NOT NULL AND COALESCE(a.workflow_status, '') <> 'aborted' AS began, COALESCE(e.ended_at, e.created_at) AS since
 			FROM tasks t
 			JOIN attempts a ON a.id = (SELECT id FROM attempts WHERE task_id = t.id ORDER BY created_at DESC, id LIMIT 1)
 			JOIN executions e ON e.attempt_id = a.id AND e.seq = (SELECT max(seq) FROM executions WHERE attempt_id = a.id AND step_id IS NULL)

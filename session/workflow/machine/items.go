@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"slices"
 	"time"
@@ -42,7 +43,11 @@ func ParseItems(output string, raw []byte, most int) (items []json.RawMessage, e
 	if len(raw) > ListBytes {
 		return nil, refuse("has %d bytes, more than %d: hand in a shorter list, whose items name files.", len(raw), ListBytes)
 	}
-	if err := json.Unmarshal(raw, &items); err != nil {
+	err = json.Unmarshal(raw, &items)
+	if err == nil && items == nil {
+		err = errors.New("null")
+	}
+	if err != nil {
 		return nil, refuse("is not a JSON list (%v). Hand in a list such as [\"a\", \"b\"].", err)
 	}
 	for i, item := range items {
