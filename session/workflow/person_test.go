@@ -337,3 +337,23 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 		})
 	}
 }
+
+// An answer that is stored, though that was not confirmed, is not refused when it comes again; another one is.
+func TestAnAnswerThatComesAgain(t *testing.T) {
+	given := machine.Answer{At: time.Unix(1, 0), Identity: "ann", Channel: session.ChannelPage}
+	s := &machine.State{Status: machine.Active, CurrentStepID: "one"}
+	s.StepProgress = s.StepProgress.Set("one", &machine.StepProgress{StepID: "one", Question: &machine.Question{Digest: "d", Answer: &given}})
+	for _, c := range []struct {
+		digest string
+		answer machine.Answer
+		again  bool
+	}{
+		{"d", given, true},
+		{"d", machine.Answer{At: given.At, Identity: "bob"}, false},
+		{"d", machine.Answer{At: time.Unix(2, 0), Identity: "ann"}, false},
+		{"e", given, false},
+	} {
+		err := (&sessionActor{state: s}).decide(decision{Step: "one", Digest: c.digest, Answer: c.answer})
+		testkit.Equal(t, err == nil, c.again, "%s, %+v: %v", c.digest, c.answer, err)
+	}
+}
