@@ -198,3 +198,94 @@ func TestStatusOfErrors(t *testing.T) {
 		testkit.Equal(t, statusOf(httptest.NewRequest(c.method, "/", nil), c.err), c.want, "%s, %v", c.method, c.err)
 	}
 }
+
+// The fields of a form are the arguments of the tool that have their names; a blank one is not given.
+func TestFieldsOfAForm(t *testing.T) {
+	type arguments struct {
+		Name   string   `json:"name" arg:"N" required:"true"`
+		Note   *string  `json:"note" arg:"N"`
+		Open   *bool    `json:"open" arg:"O"`
+		Count  *int     `json:"count" arg:"C"`
+		Cost   *float64 `json:"cost" arg:"C"`
+		Labels []string `json:"labels" arg:"L"`
+	}
+	for body, want := range map[string]any{
+		"":                           arguments{},
+		"name=+a+&note=+b+&open=on":  arguments{Name: " a ", Note: new("b"), Open: new(true)},
+		"note=++&open=&count=&cost=": arguments{},
+		"count=5.0&cost=2.5":         arguments{Count: new(5), Cost: new(2.5)},
+		"labels=a+b&labels=c":        arguments{Labels: []string{"a", "b", "c"}},
+		"labels=":                    arguments{Labels: []string{}},
+		"count=2.5":                  "not a whole one",
+		"count=two":                  "is not a number",
+		"cost=x":                     "is not a number",
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		testkit.Must(t, r.ParseForm())
+		var got arguments
+		if err := fill(r, &got); err != nil {
+			refused, _ := want.(string)
+			testkit.True(t, refused != "" && strings.Contains(err.Error(), refused), "%s: %v", body, err)
+			continue
+		}
+		testkit.Same(t, any(got), want, "%s", body)
+	}
+	r := httptest.NewRequest("POST", "/", nil)
+	testkit.Must(t, r.ParseForm())
+	r.SetPathValue("name", "of the path")
+	var got arguments
+	testkit.Works(t, fill(r, &got))
+	testkit.Equal(t, got.Name, "of the path")
+}
+
+// A list is shown in parts, each with the address of the next, and all of it is counted.
+func TestPartsOfAList(t *testing.T) {
+	of := func(name string, n int) nowList {
+		l := nowList{Name: name}
+		for i := range n {
+			l.Items = append(l.Items, &item{Title: fmt.Sprint("item ", i)})
+		}
+		return l
+	}
+	for _, c := range []struct {
+		l      nowList
+		filter string
+		alone  bool
+		from   int
+		want   string
+	}{
+		{of("needs", maxItems), "", false, 0, fmt.Sprintf("%d of %d, 0 more", maxItems, maxItems)},
+		{of("needs", maxItems+1), "", false, 0, fmt.Sprintf("%d of %d, 1 more /?from=%d&list=needs&q=", maxItems, maxItems+1, maxItems)},
+		{of("recent", maxRecent+1), "", false, 0, fmt.Sprintf("%d of %d, 1 more /?from=%d&list=recent&q=", maxRecent, maxRecent+1, maxRecent)},
+		{of("recent", maxAlone+2), "", true, 0, fmt.Sprintf("%d of %d, 2 more /?from=%d&list=recent&q=", maxAlone, maxAlone+2, maxAlone)},
+		{of("needs", maxAlone+2), "", true, maxAlone, fmt.Sprintf("2 of %d, 0 more", maxAlone+2)},
+		{of("needs", 2), "", true, 5, "0 of 2, 0 more"},
+		{of("needs", 2), "", true, -5, "2 of 2, 0 more"},
+		{of("needs", maxAlone), "42", false, 0, "1 of 1, 0 more"},
+		{of("needs", 2), "nothing", false, 0, "0 of 0, 0 more"},
+	} {
+		got := c.l.part(c.filter, c.alone, c.from)
+		testkit.Equal(t, strings.TrimSpace(fmt.Sprintf("%d of %d, %d more %s", len(got.Items), got.Total, got.More, got.Next)), c.want, "%s from %d", c.l.Name, c.from)
+		testkit.Equal(t, got.None != "", c.filter != "")
+	}
+}
+
+// Lines of output that follow each other are one message, and a result is with its call.
+func TestMessagesAreJoined(t *testing.T) {
+	one := func(kind, text, call string) attempt.Message {
+		return attempt.Message{Kind: kind, Text: text, CallID: call}
+	}
+	var got []string
+	for _, m := range joined([]attempt.Message{
+		one("tool_result", "lost", "x"), one("message", "a", ""), one("message", "b", ""), one("output", "c", ""), one("output", "d", ""), one("stderr", "e", ""), one("stderr", "f", ""), one("system", "g", ""), one("system", "h", ""),
+		one("tool_call", "i", "1"), one("tool_call", "j", "2"), one("tool_call", "k", ""), one("tool_result", "l", "2"), one("tool_result", "m", "1"), one("tool_result", "n", ""), one("error", "o", "1"),
+	}) {
+		text := m.Kind + " " + m.Text
+		if m.Result != nil {
+			text += " = " + m.Result.Text
+		}
+		got = append(got, text)
+	}
+	testkit.Same(t, got, []string{"tool_result lost", "message a", "message b", "output c\nd", "stderr e\nf", "system g\nh", "tool_call i = m", "tool_call j = l", "tool_call k", "tool_result n", "error o"})
+}
