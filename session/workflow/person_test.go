@@ -284,20 +284,6 @@ func TestAClientAsksItsUser(t *testing.T) {
 	}
 }
 
-// An edit that takes the person out of a review is recorded as a weaker review.
-func TestAReviewThatIsNoLongerByAPersonIsWeaker(t *testing.T) {
-	p := newProject(t)
-	p.personJob(humanStep)
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	p.personJob(strings.Replace(humanStep, "by: human, ", "", 1))
-	p.finish(c, `{"outputs":{"report":"good.md"}}`)
-	p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`)
-	if w := p.record(id).Weakened; len(w) != 1 || !strings.Contains(strings.Join(w[0].What, " "), "it is no longer by a person") {
-		t.Errorf("weakened %s", toJSON(t, w))
-	}
-}
-
 // A question to a client's user ends, and its call has the reply that is then true, when a person answers or ends
 // the session at another server.
 func TestAQuestionIsSettledElsewhere(t *testing.T) {

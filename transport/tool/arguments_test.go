@@ -13,6 +13,7 @@ import (
 
 	"deepwork/actor/telemetry"
 	"deepwork/actor/testkit"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -51,14 +52,16 @@ func TestUnlistedArguments(t *testing.T) {
 
 // An argument that is a map takes texts and lists of texts, and null for none.
 func TestMapOfTextsAndLists(t *testing.T) {
-	type value struct{ json.RawMessage }
 	type all struct {
-		Inputs map[string]value `json:"inputs" arg:"Values"`
+		Inputs board.Inputs `json:"inputs" arg:"Values"`
 	}
 	check := newArguments("t", reflect.TypeFor[all]())
+	if listed := listedInput(check.input).Properties["inputs"]; listed.AdditionalProperties != nil || listed.Type != "object" { // agents see less
+		t.Errorf("listed as %s", MustJSON(listed))
+	}
 	for raw, want := range map[string]string{
 		`{"inputs":{"a":"x","b":["y"],"c":null}}`: "",
-		`{"inputs":{"a":5}}`:                      `"inputs.a"`,
+		`{"inputs":{"a":5}}`:                      `Argument "inputs.a": 5 is an integer; expected a string or an array`,
 		`{"inputs":{"a":["y",{}]}}`:               `"inputs.a[1]"`,
 		`{"inputs":{"a":{"text":"x"}}}`:           `"inputs.a"`,
 		`{"inputs":"a"}`:                          `"inputs"`,
