@@ -58,7 +58,7 @@ func TestBackups(t *testing.T) {
 	testkit.Same(t, names(t, backup), []string{"shop"}, "after a copy that failed")
 	left := testkit.Get(os.ReadDir(dir)).Must(t)
 	testkit.Equal(t, len(left), 1, "files beside the backup: %v", left)
-	testkit.Fails(t, fill(t, NewBackup(f, filepath.Join(dir, "lost", "b.db")), "x"), "no such file")
+	testkit.FailsWith(t, fill(t, NewBackup(f, filepath.Join(dir, "lost", "b.db")), "x"), os.ErrNotExist)
 
 	link := filepath.Join(dir, "link.db")
 	testkit.Must(t, os.Link(f.Database(), link))
