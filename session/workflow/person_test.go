@@ -284,20 +284,6 @@ func TestAClientAsksItsUser(t *testing.T) {
 	}
 }
 
-// An edit that takes the person out of a review is recorded as a weaker review.
-func TestAReviewThatIsNoLongerByAPersonIsWeaker(t *testing.T) {
-	p := newProject(t)
-	p.personJob(humanStep)
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	p.personJob(strings.Replace(humanStep, "by: human, ", "", 1))
-	p.finish(c, `{"outputs":{"report":"good.md"}}`)
-	p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`)
-	if w := p.record(id).Weakened; len(w) != 1 || !strings.Contains(strings.Join(w[0].What, " "), "it is no longer by a person") {
-		t.Errorf("weakened %s", toJSON(t, w))
-	}
-}
-
 // A question to a client's user ends, and its call has the reply that is then true, when a person answers or ends
 // the session at another server.
 func TestAQuestionIsSettledElsewhere(t *testing.T) {
@@ -335,5 +321,25 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			x := await(t, got)
 			testkit.True(t, c.right(x.r, x.err), "reply %s, %v", toJSON(t, x.r), x.err)
 		})
+	}
+}
+
+// An answer that is stored, though that was not confirmed, is not refused when it comes again; another one is.
+func TestAnAnswerThatComesAgain(t *testing.T) {
+	given := machine.Answer{At: time.Unix(1, 0), Identity: "ann", Channel: session.ChannelPage}
+	s := &machine.State{Status: machine.Active, CurrentStepID: "one"}
+	s.StepProgress = s.StepProgress.Set("one", &machine.StepProgress{StepID: "one", Question: &machine.Question{Digest: "d", Answer: &given}})
+	for _, c := range []struct {
+		digest string
+		answer machine.Answer
+		again  bool
+	}{
+		{"d", given, true},
+		{"d", machine.Answer{At: given.At, Identity: "bob"}, false},
+		{"d", machine.Answer{At: time.Unix(2, 0), Identity: "ann"}, false},
+		{"e", given, false},
+	} {
+		err := (&sessionActor{state: s}).decide(decision{Step: "one", Digest: c.digest, Answer: c.answer})
+		testkit.Equal(t, err == nil, c.again, "%s, %+v: %v", c.digest, c.answer, err)
 	}
 }

@@ -254,6 +254,27 @@ func TestPagesAreToldTogether(t *testing.T) {
 	})
 }
 
+// What was counted of an attempt is current until that attempt changes, and is counted again then.
+func TestCountsOfChanges(t *testing.T) {
+	f := newFeed(nil)
+	c := newChanges(f)
+	change := func(id string) { f.batch([]store.Change{{Kind: store.AttemptChanged, ID: id}}, false) }
+	look := func(want bool) {
+		t.Helper()
+		stat, current := c.current("a")
+		testkit.True(t, current == want && c.wanted["a"] == !want && (stat != nil) == (len(c.known) > 0), "current is %t, wanted %v", current, c.wanted)
+		clear(c.wanted)
+	}
+	look(false)
+	change("a")
+	c.known["a"] = counted{f.position(), &diffstat{Files: 1}}
+	look(true)
+	change("b")
+	look(true)
+	change("a")
+	look(false)
+}
+
 // The feed keeps a bounded number of topics, and forgets none of the changes.
 func TestFeedIsBounded(t *testing.T) {
 	t.Parallel()

@@ -290,7 +290,8 @@ func TestPagesThroughAProxy(t *testing.T) {
 	}
 }
 
-// A program that looks where the URL of deepwork ui leads, such as a chat, does not use it up.
+// A program that looks where the URL of deepwork ui leads, such as a chat, does not use it up. Once a browser has, it
+// may open it again, and no other may.
 func TestSecretOutlastsALook(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{Secret: "once"})
@@ -298,7 +299,14 @@ func TestSecretOutlastsALook(t *testing.T) {
 	if a := b.do("HEAD", "/login?secret=once", nil); len(a.Cookies()) != 0 {
 		t.Errorf("%s %v", a.Status, a.Cookies())
 	}
-	if a := b.do("GET", "/login?secret=once", nil); a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
-		t.Errorf("%s %v\n%s", a.Status, a.Cookies(), a.text)
+	stranger := s.browser(t)
+	stranger.Jar.SetCookies(testkit.Get(url.Parse(s.url)).Must(t), []*http.Cookie{{Name: "deepwork-" + port(t, s.url), Value: "guessed", Path: "/"}})
+	for i, c := range []struct {
+		b               *browser
+		status, cookies int
+	}{{b, http.StatusSeeOther, 1}, {b, http.StatusSeeOther, 0}, {stranger, http.StatusForbidden, 0}, {s.browser(t), http.StatusForbidden, 0}} {
+		if a := c.b.do("GET", "/login?secret=once", nil); a.StatusCode != c.status || len(a.Cookies()) != c.cookies {
+			t.Errorf("opened %d times before: %s %v\n%s", i, a.Status, a.Cookies(), a.text)
+		}
 	}
 }

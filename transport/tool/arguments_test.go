@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"deepwork/actor/telemetry"
 	"deepwork/actor/testkit"
+	"deepwork/session/board"
 	"deepwork/session/workflow/machine"
 )
 
@@ -50,14 +52,16 @@ func TestUnlistedArguments(t *testing.T) {
 
 // An argument that is a map takes texts and lists of texts, and null for none.
 func TestMapOfTextsAndLists(t *testing.T) {
-	type value struct{ json.RawMessage }
 	type all struct {
-		Inputs map[string]value `json:"inputs" arg:"Values"`
+		Inputs board.Inputs `json:"inputs" arg:"Values"`
 	}
 	check := newArguments("t", reflect.TypeFor[all]())
+	if listed := listedInput(check.input).Properties["inputs"]; listed.AdditionalProperties != nil || listed.Type != "object" { // agents see less
+		t.Errorf("listed as %s", MustJSON(listed))
+	}
 	for raw, want := range map[string]string{
 		`{"inputs":{"a":"x","b":["y"],"c":null}}`: "",
-		`{"inputs":{"a":5}}`:                      `"inputs.a"`,
+		`{"inputs":{"a":5}}`:                      `Argument "inputs.a": 5 is an integer; expected a string or an array`,
 		`{"inputs":{"a":["y",{}]}}`:               `"inputs.a[1]"`,
 		`{"inputs":{"a":{"text":"x"}}}`:           `"inputs.a"`,
 		`{"inputs":"a"}`:                          `"inputs"`,
@@ -116,6 +120,43 @@ func TestWrongArguments(t *testing.T) {
 	}
 	if _, fault := newArguments("none", reflect.TypeFor[NoArgs]()).decode(json.RawMessage(`{"a":1}`), new(NoArgs)); fault == nil || !strings.Contains(fault.Message, "takes no arguments") {
 		t.Error(fault)
+	}
+}
+
+// Each limit allows what has exactly its size.
+func TestLimitsOfArguments(t *testing.T) {
+	type limited struct {
+		Name    *string         `json:"name" arg:"N" max:"10"`
+		Outputs json.RawMessage `json:"outputs" arg:"o"`
+		Free    json.RawMessage `json:"free" arg:"f" free:"true"`
+	}
+	text := func(n int) string { return `"` + strings.Repeat("é", n) + `"` }
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	bytes := func(n int) string { return `{"a":"` + strings.Repeat("x", n-8) + `"}` }
+	for _, c := range []struct {
+		name string
+		of   func(n int) string
+		most int
+		more bool // what is beyond is taken, too
+	}{
+		{"name", text, 10, false},
+		{"outputs", bytes, MaxArgumentBytes, false},
+		{"outputs", func(n int) string { return `{"a":` + nested(n-1) + `}` }, maxArgumentDepth, false},
+		{"free", nested, maxArgumentDepth, true},
+		{"free", bytes, MaxArgumentBytes, true},
+	} {
+		for n, want := range map[int]bool{c.most: true, c.most + 1: c.more} {
+			_, fault := newArguments("t", reflect.TypeFor[limited]()).decode(json.RawMessage(`{"`+c.name+`":`+c.of(n)+`}`), new(limited))
+			testkit.Equal(t, fault == nil, want, "%s of %d: %v", c.name, n, fault)
+		}
+	}
+	for n, want := range map[int]string{1000: "unknown", 1001: "more than 1000"} {
+		var many []string
+		for i := range n {
+			many = append(many, fmt.Sprintf(`"a%d":1`, i))
+		}
+		_, fault := newArguments("t", reflect.TypeFor[limited]()).decode(json.RawMessage(`{`+strings.Join(many, ",")+`}`), new(limited))
+		testkit.Contains(t, strings.ToLower(fault.Message), want, "%d arguments", n)
 	}
 }
 

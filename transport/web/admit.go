@@ -177,7 +177,6 @@ func (h *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, true
 	}
-	w.Header().Set("Connection", "close") // do not wait for the rest of the body
 	_, large := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case large:

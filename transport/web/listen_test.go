@@ -108,7 +108,7 @@ func TestSlowAndLargeRequests(t *testing.T) {
 	if !CanKnowPeers() {
 		t.Skip("a token is needed here")
 	}
-	const post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+	const post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	const soon = 50 * time.Millisecond
 	for name, c := range map[string]struct {
 		o            Options
@@ -117,7 +117,7 @@ func TestSlowAndLargeRequests(t *testing.T) {
 		"a header that does not come":           {Options{HeaderTimeout: soon}, "POST /mcp HTTP/1.1\r\nHost: local", ""},
 		"a large header":                        {Options{}, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", " 431 "},
 		"a body that does not come":             {Options{BodyTimeout: soon}, post + "Content-Length: 100\r\n\r\n{", " 408 "},
-		"a body as large as it may be":          {Options{}, post + "Content-Length: 2000\r\n\r\n" + strings.Repeat("a", 2000), " 400 "},
+		"a body as large as it may be":          {Options{}, post + "Connection: close\r\nContent-Length: 2000\r\n\r\n" + strings.Repeat("a", 2000), " 400 "},
 		"a body that is too large":              {Options{}, post + "Content-Length: 2001\r\n\r\n" + strings.Repeat("a", 2001), " 413 "},
 		"a large body without its length":       {Options{}, post + "Transfer-Encoding: chunked\r\n\r\n7d1\r\n" + strings.Repeat("a", 2001) + "\r\n0\r\n\r\n", " 413 "},
 		"a large body that does not come":       {Options{}, post + "Content-Length: 100000000\r\n\r\n" + strings.Repeat("a", 2001), " 413 "},
@@ -126,8 +126,9 @@ func TestSlowAndLargeRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, _ := served(t, bare(&roomy), c.o)
-			got, _, _ := strings.Cut(raw(t, h, c.text), "\r\n")
+			got, rest, _ := strings.Cut(raw(t, h, c.text), "\r\n")
 			testkit.Contains(t, got, c.answer)
+			testkit.Equal(t, strings.Contains(rest, "Connection: close\r\n"), got != "", "the client is told that its connection ends")
 			testkit.Equal(t, got == "", c.answer == "", "%q: it is answered", got)
 			testkit.Until(t, "its end", func() bool { return h.Stats().Connections == 0 })
 		})

@@ -96,7 +96,10 @@ func (s *served) say(method, path, token, body string, headers ...string) string
 			fmt.Fprintf(&s.out, ", %s: %s", name, v)
 		}
 	}
-	if path != "/metrics" {
+	if path == "/metrics" { // what a gauge measures, and the requests that were refused
+		text = strings.Join(regexp.MustCompile(`(?m)^(# HELP deepwork_(http|mcp)_|deepwork_refused_total).*$`).FindAllString(text, -1), "\n  ")
+		fmt.Fprintf(&s.out, "\n  %s", text)
+	} else {
 		fmt.Fprintf(&s.out, "\n  %.300s", strings.TrimSpace(text))
 	}
 	s.out.WriteString("\n")
@@ -159,6 +162,7 @@ func TestRequests(t *testing.T) {
 	}
 	s.say("GET", "/mcp", s.ann, "", "Mcp-Protocol-Version: 2026-07-28")
 
+	s.say("GET", "/metrics", s.ann, "")
 	testkit.Must(t, os.WriteFile(s.file, []byte("nonsense"), 0o600))
 	testkit.Until(t, "the new tokens", func() bool { res := s.send("GET", "/readyz", "", ""); res.Body.Close(); return res.StatusCode != 200 })
 	s.say("GET", "/readyz", "", "")

@@ -3,17 +3,24 @@ package web
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/transport/tool"
 )
 
@@ -67,6 +74,80 @@ func TestStopWaitsForReplies(t *testing.T) {
 	if !h.quiet(context.Background()) {
 		t.Error("it waits for a reply that is written")
 	}
+}
+
+// stubbornSessions are those of a server that has this number, two of which do not end.
+type stubbornSessions struct {
+	noSessions
+	n    int
+	stop func()
+}
+
+func (s stubbornSessions) Len() int                  { return s.n }
+func (s stubbornSessions) Stop()                     { s.stop() }
+func (s stubbornSessions) Close(context.Context) int { return 2 }
+
+// A session beyond the limit is refused, and the last one within it is not.
+func TestSessionsAreBounded(t *testing.T) {
+	for n, want := range map[int]int{2*sessionsPerConnection - 1: 202, 2 * sessionsPerConnection: 503, 2*sessionsPerConnection + 1: 503} {
+		b := bare(&config.HTTP{MaxConnections: 2, MaxRequests: 10, MaxBodyBytes: 1000, IdleTimeout: time.Minute})
+		b.Sessions, b.MCP = stubbornSessions{n: n}, mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+		h := testkit.Get(Listen(t.Context(), b, Options{})).Must(t)
+		got := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		h.streamable().ServeHTTP(got, r)
+		testkit.Equal(t, got.Code, want, "with %d sessions: %s", n, got.Body)
+		testkit.Equal(t, got.Header().Get("Retry-After") == "60" && strings.HasPrefix(got.Body.String(), "4 MCP sessions are open, as many as are allowed"), want == 503, "with %d sessions: %s", n, got.Body)
+		testkit.Must(t, h.Close())
+	}
+}
+
+// Calls are accepted once the config is good and the store answers, until the server stops.
+func TestReadiness(t *testing.T) {
+	b := bare(&config.HTTP{MaxConnections: 1, MaxRequests: 1, Quotas: config.Quotas{Requests: 1}})
+	h := testkit.Get(Listen(t.Context(), b, Options{})).Must(t)
+	defer h.Close()
+	ready := func(err error) string {
+		h.Check = func(context.Context) error { return err }
+		got := httptest.NewRecorder()
+		h.readyz(got, httptest.NewRequest("GET", "/readyz", nil))
+		return fmt.Sprint(got.Code, " ", strings.TrimSpace(got.Body.String()))
+	}
+	testkit.Equal(t, ready(nil), "200 ok")
+	testkit.Equal(t, ready(errors.New("line 1 is odd")), "503 the configuration is not valid")
+	testkit.Equal(t, ready(session.NotNow(store.CodeUnavailable, "away")), "503 the store does not answer")
+	leave, ok := h.enter(httptest.NewRecorder(), httptest.NewRequest("POST", "/mcp", nil), false)
+	testkit.Need(t, ok, "a request is refused before the stop")
+	leave()
+	h.stop()
+	testkit.Equal(t, ready(nil), "503 stopping")
+	for _, stream := range []bool{false, true} {
+		got := httptest.NewRecorder()
+		_, ok = h.enter(got, httptest.NewRequest("POST", "/mcp", nil), stream)
+		testkit.Equal(t, fmt.Sprint(ok, got.Code, got.Header()["Retry-After"], got.Header()["Connection"]), "false 503 [1] [close]")
+	}
+	testkit.Equal(t, fmt.Sprint(h.Stats()), fmt.Sprint(Stats{}), "what was refused is still counted")
+}
+
+// A stop that has waited long enough cancels the calls in flight, waits for their answers, and says what did not end.
+func TestStopCutsOffCalls(t *testing.T) {
+	var log testkit.Log
+	var leave func()
+	answering := make(chan struct{})
+	b := bare(&config.HTTP{MaxConnections: 5, MaxRequests: 5, Quotas: config.Quotas{Requests: 5}})
+	b.Logger, b.Sessions = slog.New(slog.NewTextHandler(&log, nil)), stubbornSessions{stop: sync.OnceFunc(func() {
+		go func() { <-answering; leave() }()
+		time.AfterFunc(2*drainPoll, func() { close(answering) })
+	})}
+	h := testkit.Get(Listen(t.Context(), b, Options{Grace: time.Millisecond})).Must(t)
+	leave, _ = h.count(httptest.NewRecorder(), httptest.NewRequest("POST", "/mcp", nil), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	testkit.Works(t, h.Serve(ctx))
+	testkit.Equal(t, h.Stats().Requests, 0, "it did not wait for the answer")
+	testkit.ContainsAll(t, log.String(), []string{`"calls in flight are cut off" after_ms=1`, `"connections did not stop" connections=2`})
 }
 
 // A connection beyond those that can be open is accepted when another one has ended.

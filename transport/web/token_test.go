@@ -93,6 +93,12 @@ func TestFilesOfEverybodyAreRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokens")
 	testkit.Must(t, os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)+"\n"), 0o600))
 	testkit.Works(t, testkit.Get(openTokenFile(file, slog.New(slog.DiscardHandler))).Err())
+	for size, want := range map[int64]string{maxTokenFile: "line 2", maxTokenFile + 1: "it is larger than"} {
+		large := filepath.Join(t.TempDir(), "tokens")
+		testkit.Must(t, os.WriteFile(large, []byte("ann:"+strings.Repeat("0", 64)+"\n"), 0o600))
+		testkit.Must(t, os.Truncate(large, size))
+		testkit.Fails(t, testkit.Get(openTokenFile(large, slog.New(slog.DiscardHandler))).Err(), want)
+	}
 	testkit.Must(t, os.Chmod(file, 0o644))
 	testkit.Fails(t, testkit.Get(openTokenFile(file, nil)).Err(), "chmod 600")
 	testkit.Must(t, os.Chmod(file, 0o602))

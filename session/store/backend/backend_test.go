@@ -5,13 +5,18 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/catalog/task"
+	"deepwork/session/state"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -82,4 +87,72 @@ func TestStatementsKnowNoDatabase(t *testing.T) {
 		})
 	})
 	testkit.True(t, words >= 5000, "only %d names and texts were looked at", words)
+}
+
+// A flag goes before the environment, and that before the user's config; a project needs a database to be in.
+func TestChoices(t *testing.T) {
+	const url, own, variable = "postgres://a/flag", "postgres://a/own", "postgres://a/variable"
+	for _, c := range []struct {
+		flag, project, env, envProject, own string
+		want                                Choice
+		fails                               string
+	}{
+		{want: Choice{}},
+		{own: own, want: Choice{URL: own}},
+		{own: own, env: variable, want: Choice{URL: variable}},
+		{own: own, env: variable, flag: url, want: Choice{URL: url}},
+		{own: own, envProject: "b", want: Choice{URL: own, Project: "b"}},
+		{own: own, envProject: "b", project: "c", want: Choice{URL: own, Project: "c"}},
+		{envProject: "b", want: Choice{Project: "b"}}, // it is for those that have a database
+		{project: "c", fails: "--project names a project in a database, and none is chosen"},
+	} {
+		t.Setenv(config.StoreEnv, c.env)
+		t.Setenv(config.ProjectEnv, c.envProject)
+		got, err := Choose(c.flag, c.project, &config.User{Store: c.own})
+		if c.fails != "" {
+			testkit.Fails(t, err, c.fails)
+			continue
+		}
+		testkit.Works(t, err)
+		testkit.Equal(t, got, c.want)
+	}
+}
+
+// A project in files goes to a backup and back, never to where it is.
+func TestCopiesOfFiles(t *testing.T) {
+	t.Setenv(state.Env, t.TempDir())
+	f, backup := state.Of(t.TempDir()), Choice{File: filepath.Join(t.TempDir(), "backup.db")}
+	for _, c := range []struct {
+		from, to Choice
+		fails    string
+	}{
+		{Choice{}, Choice{}, "both stores are the same"},
+		{backup, backup, "both stores are the same"},
+		{backup, Choice{}, "looking for the backup"},
+		{Choice{}, Choice{URL: "postgres://a:b:c/"}, ""},
+		{Choice{URL: "nothing"}, backup, ""},
+	} {
+		testkit.Fails(t, testkit.Get(Copy(t.Context(), f, c.from, c.to)).Err(), c.fails, "%+v to %+v", c.from, c.to)
+	}
+	stores := testkit.Get(Open(t.Context(), f, Choice{}, false, nil)).Must(t)
+	testkit.Must(t, stores.Database.Board().SyncProjects(t.Context(), []task.ProjectSpec{{Name: "shop", Root: true}}, true))
+	testkit.Works(t, stores.Close(t.Context()))
+	for _, sides := range [][2]Choice{{{}, backup}, {backup, {}}} {
+		testkit.Works(t, testkit.Get(Copy(t.Context(), f, sides[0], sides[1])).Err())
+	}
+	testkit.Works(t, testkit.Get(os.Stat(backup.File)).Err())
+	now := testkit.Get(Look(t.Context(), f, Choice{})).Must(t)
+	testkit.True(t, now.Store == FilesURL && now.Where == f.Database() && now.Problem == "" && len(now.Servers) == 0 && now.Counts["tasks"] == 0, "%+v", now)
+	testkit.Must(t, os.WriteFile(f.Database(), []byte(strings.Repeat("nonsense", 1000)), 0o600))
+	testkit.True(t, testkit.Get(Look(t.Context(), f, Choice{})).Must(t).Problem != "", "a damaged database has no problem")
+	testkit.Works(t, testkit.Get(SetAside(t.Context(), f, time.Now())).Err())
+}
+
+func TestNamesOfProjects(t *testing.T) {
+	for remote, want := range map[string]string{
+		"https://example.com/team/shop.git": "shop", "git@example.com:team/shop.git": "shop", "git@example.com:shop": "shop", "https://example.com/team/shop/": "shop",
+		"": "folder", ".": "folder", "/": "folder", "///": "folder",
+	} {
+		testkit.Equal(t, nameOf(remote, "/srv/folder"), want, "%s", remote)
+	}
 }

@@ -83,7 +83,7 @@ func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 	path := s.path
 	if s.backup { // it has its name once it is complete
 		path += ".part"
-		for _, rest := range []string{"", "-wal", "-shm"} { // of a copy that was killed
+		for _, rest := range parts { // of a copy that was killed
 			if err := os.Remove(path + rest); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -98,16 +98,18 @@ func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 		return fill(func(r transfer.Row) error { return to.Put(ctx, r) }, func(f func(transfer.Row) error) error { return transfer.BoardRows(ctx, q, f) })
 	})
 	err = errors.Join(err, db.Close())
-	if s.backup && err == nil {
-		err = complete(path)
-	}
-	if s.backup && err == nil {
-		if err = os.Rename(path, s.path); err == nil {
+	if s.backup {
+		if err == nil {
+			err = complete(path)
+		}
+		if err == nil {
+			err = os.Rename(path, s.path)
+		}
+		if err == nil {
 			err = durable.Disk{}.SyncFolder(filepath.Dir(s.path))
 		}
-	} else if s.backup {
-		for _, rest := range []string{"", "-wal", "-shm"} {
-			_ = os.Remove(path + rest) // it may not have been made
+		for _, rest := range parts {
+			_ = os.Remove(path + rest) // most were renamed or never made
 		}
 	}
 	if err != nil {
@@ -115,6 +117,9 @@ func (s *File) Replace(ctx context.Context, fill func(put func(transfer.Row) err
 	}
 	return nil
 }
+
+// parts are the endings of the files of a database, and of those by which its writers take turns.
+var parts = []string{"", "-wal", "-shm", "-turn", "-next"}
 
 // complete checks that a closed database is in one file: SQLite does not report that its log did not fit.
 func complete(path string) error {

@@ -62,6 +62,10 @@ func TestWalksThroughForms(t *testing.T) {
 			finish port[0] code=+x.go
 			finish port[0] code=+x.go
 			finish measure[0]
+			show list
+			show verify[0]
+			show write
+			show other
 			ask verify[0]
 			finish port[1] code=+y.go,+z.go
 			go port[1]
@@ -99,6 +103,7 @@ func TestWalksThroughForms(t *testing.T) {
 			child workflow:publish
 			finish workflow:publish page=+p.md
 			finish fix
+			show fix
 			go fix`,
 		"isolated": `finish list endpoints=["a","b"]
 			isolate port[0] one
@@ -108,7 +113,9 @@ func TestWalksThroughForms(t *testing.T) {
 			go port[1]
 			finish port[1]
 			finish merge:port[1]`,
-		"rounds": `finish look state=done
+		"rounds": `show measure
+			show again
+			finish look state=done
 			finish measure
 			finish again state=broken
 			go measure
@@ -118,7 +125,7 @@ func TestWalksThroughForms(t *testing.T) {
 			finish again state=done
 			go again
 			finish again state=done`,
-		"nothing": "abort\nfinish -\ngo write",
+		"nothing": "abort\nfinish -\nfinish write\ngo write",
 	} {
 		t.Run(name, func(t *testing.T) { testkit.Golden(t, "testdata/"+name+".txt", walk(t, j, name, commands), *update) })
 	}
@@ -237,6 +244,9 @@ func walk(t *testing.T, j *job.Job, workflow, commands string) string {
 			if say("  %v", err); err == nil {
 				s = next
 			}
+		case "show":
+			_, _, pending := s.Position(def)
+			say("  %v", s.NotShown(def, id, pending))
 		case "ask":
 			s = s.Ask(id, &Question{AskedAt: at})
 		case "isolate":
@@ -322,6 +332,13 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	}
 	gone := parse("steps: [a, b, c]", "steps: [a]")
 	testkit.Same(t, append(s.Weaker(was, gone), s.LessChecked(was, gone)...), nil, "of steps that are done")
+	first, later := time.Unix(1, 0), time.Unix(2, 0)
+	s.weaken("b", nil, first)
+	testkit.Equal(t, len(s.Weakened), 0)
+	s.weaken("b", []string{"one"}, first)
+	s.weaken("c", []string{"one", "two"}, later)
+	s.weaken("c", []string{"two"}, later)
+	testkit.Same(t, s.Weakened, []Weakening{{first, "b", []string{"one"}}, {later, "c", []string{"two"}}}, "what is recorded once")
 	reviewers := []string{ReviewerOff, ReviewerSelf, ReviewerWithheld, ReviewerClaude}
 	for i, was := range reviewers {
 		for k, now := range reviewers {
@@ -381,6 +398,33 @@ func TestWhoMayAnswer(t *testing.T) {
 	testkit.Fails(t, answer(done, "a", ""), "has answered already")
 	over, _ := done.Abort(Call{Tool: ToolAbort}, "why", at)
 	testkit.Fails(t, answer(over, "a", ""), "was aborted")
+	declined := testkit.Get(asked.Decline("a", "d", "ann", at)).Must(t)
+	testkit.Same(t, declined.Progress("a").Question.Declined, []string{"ann"})
+	testkit.Equal(t, testkit.Get(declined.Decline("a", "d", "ann", at)).Must(t), declined, "declined twice")
+	testkit.Fails(t, testkit.Get(asked.Decline("a", "e", "ann", at)).Err(), "not those that you were shown")
+	testkit.True(t, len(asked.Progress("a").Question.Declined) == 0 && declined.Progress("a").LastByPerson() == nil, "declining is an answer")
+	failed := testkit.Get(declined.Answer("a", "d", Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
+	by := failed.OpenAttempt("a", Attempt{OpenedAt: at}).CloseAttempt("a", nil, "it hung", at).Progress("a").LastByPerson()
+	testkit.True(t, by != nil && by.Number == 1 && by.Verdicts[0].Reviewer == "a person (bob, page)", "%+v", by)
+	for _, c := range []struct {
+		e    Evidence
+		want string
+	}{
+		{Evidence{Kind: ByPerson, Identity: "ann", Channel: "page", Reason: "R"}, "A person (ann, page) overrode the reviews of step 'a': R"},
+		{*(&Question{Answer: &Answer{Feedback: "F"}}).Evidence(), "The person who passed step 'a' says: F"},
+		{*(&Question{Answer: &Answer{Feedback: "F", Client: true}}).Evidence(), "The person who passed step 'a' says: F"},
+		{Evidence{Kind: Passed}, ""},
+		{Evidence{Kind: ByReviewer, Reason: "R"}, ""},
+	} {
+		testkit.Equal(t, c.e.notice("a"), c.want)
+	}
+	testkit.Equal(t, (&Question{Answer: &Answer{Client: true}}).Evidence().Kind, PassedIn)
+	granted := testkit.Get(s.Grant("a", Override{At: at, Reason: "R"})).Must(t)
+	testkit.True(t, granted.Progress("a").HasGrant() && !s.Progress("a").HasGrant() && !granted.Progress("b").HasGrant(), "%+v", granted.Progress("a"))
+	testkit.Fails(t, testkit.Get(s.Grant("b", Override{At: at})).Err(), "Step 'b' of session '00000001' is not to be finished now; the current step is 'a'.")
+	testkit.Fails(t, testkit.Get(over.Grant("a", Override{At: at})).Err(), "was aborted")
+	testkit.Equal(t, s.Show("a", Shown{At: at, Digest: "d"}).Progress("a").Shown.Digest, "d")
+	testkit.Equal(t, s.Misfit("a", Shown{At: at, Digest: "d"}).Progress("a").Unfit.Digest, "d")
 	for reason, want := range map[string]bool{"why": true, "": false} {
 		testkit.Equal(t, over.ReplayAbort(reason) != nil, want, "%q", reason)
 	}

@@ -211,7 +211,10 @@ func TestReadOnly(t *testing.T) {
 	testkit.Works(t, b.SyncProjects(t.Context(), nil, false), "nothing differs")
 	testkit.FailsWith(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false), task.ErrFull)
 	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Dir(path))).Err(), fs.ErrNotExist, "reading made a folder")
+	version := func(b board) int64 { return testkit.Get(b.Version(t.Context())).Must(t) }
+	testkit.Equal(t, version(b), 0, "the version without a file")
 	w := openAt(t, path, time.Now)
+	testkit.Equal(t, version(b), 0, "the version of a database that was made later")
 	p := rootOf(t, w)
 	s := addTask(t, w, p, "one")
 	b = open()
@@ -219,8 +222,11 @@ func TestReadOnly(t *testing.T) {
 	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrFull) || !strings.Contains(err.Error(), "for reading only") {
 		t.Error(err)
 	}
+	before := version(b)
+	testkit.Equal(t, version(b), before, "the version without a change")
 	later := addTask(t, w, p, "two")
 	taskOf(t, b, later.ID) // it sees what others write
+	testkit.True(t, version(b) != before, "a change by others has the same version")
 }
 
 func TestReadOnlyFile(t *testing.T) {
