@@ -404,7 +404,7 @@ func TestWhoMayAnswer(t *testing.T) {
 	testkit.Fails(t, testkit.Get(asked.Decline("a", "e", "ann", at)).Err(), "not those that you were shown")
 	testkit.True(t, len(asked.Progress("a").Question.Declined) == 0 && declined.Progress("a").LastByPerson() == nil, "declining is an answer")
 	failed := testkit.Get(declined.Answer("a", "d", Answer{Identity: "bob", Channel: "page", Feedback: "No"})).Must(t)
-	by := failed.OpenAttempt("a", Attempt{OpenedAt: at}).CloseAttempt("a", nil, "it hung", at).Progress("a").LastByPerson()
+	by := failed.OpenTry("a", Try{OpenedAt: at}).CloseTry("a", nil, "it hung", at).Progress("a").LastByPerson()
 	testkit.True(t, by != nil && by.Number == 1 && by.Verdicts[0].Reviewer == "a person (bob, page)", "%+v", by)
 	for _, c := range []struct {
 		e    Evidence
