@@ -10,6 +10,7 @@ import (
 )
 
 func TestLinesAreSplit(t *testing.T) {
+	t.Parallel()
 	const maxLine = 64 << 10
 	split := func(size int, text string) (lines []string) {
 		s := NewLines(maxLine, func(got [][]byte) {
