@@ -22,6 +22,7 @@ func dirs(s *Snapshot) string {
 // TestReq001_2_8_JobsOfAllConfiguredFolders is seed 000, 001.2.8: the folders'
 // order, the jobs' order in them, and shadowing.
 func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("zebra", source("zebra", "own"))
 	p.put("apple", source("apple", "own"))
@@ -58,6 +59,7 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 // A project's copy of a bundled job that does not load leaves the bundled one in its place, and its fault says what to
 // delete. One that loads comes first.
 func TestABrokenCopyOfABundledJob(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("bundled", "name: [")
 	o := silent()
@@ -82,6 +84,7 @@ func TestABrokenCopyOfABundledJob(t *testing.T) {
 
 // TestReq001_2_6_ErrorsBesideGoodJobs is seed 000, 001.2.6 and 7.
 func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("good", source("good", "fine"))
 	p.put("empty", "")
@@ -109,6 +112,7 @@ func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 }
 
 func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("a", source("same", "first"))
 	p.put("b", source("same", "second"))
@@ -130,6 +134,7 @@ func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
 }
 
 func TestJobIsFoundByNameThenByDirectory(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("one", source("two", "named two"))
 	p.put("two", source("three", "named three"))
@@ -140,6 +145,7 @@ func TestJobIsFoundByNameThenByDirectory(t *testing.T) {
 }
 
 func TestFolderThatAppearsAfterStart(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]Options{
 		"watcher": {Debounce: 5 * time.Millisecond, Poll: time.Hour},
 		"poller":  {NoWatch: true, Poll: 20 * time.Millisecond},
@@ -162,6 +168,7 @@ func TestFolderThatAppearsAfterStart(t *testing.T) {
 }
 
 func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	c := p.open(silent())
 	p.put("one", source("one", "new"))
@@ -188,6 +195,7 @@ func TestFreshSeesNewAndRenamedJobs(t *testing.T) {
 }
 
 func TestFreshJobSeesWhereAJobIsNow(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("one", source("one", "first"))
 	p.put("two", source("two", "second"))
@@ -210,6 +218,7 @@ func TestFreshJobSeesWhereAJobIsNow(t *testing.T) {
 // TestFreshSeesPastLooksThatCameBetween is a call whose comparison is with a
 // state that others have replaced by the time the owner looks.
 func TestFreshSeesPastLooksThatCameBetween(t *testing.T) {
+	t.Parallel()
 	for name, between := range map[string]func(p *project, c *Catalog){
 		"of a directory without its file": func(p *project, c *Catalog) {
 			must(p.t, os.MkdirAll(p.path(".deepwork", "jobs", "one"), 0o755))

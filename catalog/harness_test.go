@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -18,7 +19,10 @@ import (
 	"deepwork/catalog/job"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "6") // they wait more than they compute
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long a test waits for what must come; it never waits that
 // long where the code is right.

@@ -16,6 +16,7 @@ import (
 )
 
 func TestAnEditTouchesNoOtherJob(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	for i := range 20 {
 		name := fmt.Sprintf("job_%02d", i)
@@ -47,6 +48,7 @@ func TestAnEditTouchesNoOtherJob(t *testing.T) {
 }
 
 func TestBurstIsOneReload(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("one", source("one", "first"))
 	n := newFakeNotifier()
@@ -62,6 +64,7 @@ func TestBurstIsOneReload(t *testing.T) {
 }
 
 func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("dir", source("job", "good"))
 	c := p.open(silent())
@@ -87,6 +90,7 @@ func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
 }
 
 func TestOverflowLooksAtEverything(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("one", source("one", "first"))
 	n := newFakeNotifier()
@@ -102,6 +106,7 @@ func TestOverflowLooksAtEverything(t *testing.T) {
 }
 
 func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
+	t.Parallel()
 	for _, cause := range []error{syscall.ENOSPC, syscall.EMFILE} {
 		for name, prepare := range map[string]func(*fakeNotifier){
 			"at once":      func(n *fakeNotifier) { n.openErr = cause },
@@ -133,6 +138,7 @@ func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
 // has the same inode: only the event shows it, or, where events were
 // dropped, not even that.
 func TestWatchThatEndedIsRenewed(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("one", source("one", "first"))
 	n := newFakeNotifier()
@@ -146,6 +152,7 @@ func TestWatchThatEndedIsRenewed(t *testing.T) {
 }
 
 func TestWatchesFollowTheFolders(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("one", source("one", "first"))
 	n := newFakeNotifier()
@@ -163,6 +170,7 @@ func TestWatchesFollowTheFolders(t *testing.T) {
 }
 
 func TestConcurrentFreshCallsAgree(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("one", source("one", "0"))
 	c := p.open(silent())
@@ -191,6 +199,7 @@ func TestConcurrentFreshCallsAgree(t *testing.T) {
 }
 
 func TestChangesCoalesceAndEnd(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	c := p.open(silent())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -209,6 +218,7 @@ func TestChangesCoalesceAndEnd(t *testing.T) {
 }
 
 func TestClosedCatalogServesWhatItHad(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("one", source("one", "first"))
 	c := p.open(Options{})

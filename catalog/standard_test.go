@@ -64,6 +64,7 @@ func TestStandardJobsAreListedWithoutWriting(t *testing.T) {
 }
 
 func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.put("own", source("own", "own"))
 	c := p.open(withStandard(bundledJobs()))
@@ -80,6 +81,7 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 }
 
 func TestStandardJobsAreRewrittenWhereTheyDiffer(t *testing.T) {
+	t.Parallel()
 	base := func(p *project) string { return filepath.Join(p.standard(), "bundled") }
 	for name, spoil := range map[string]func(p *project){
 		"edited":            func(p *project) { write(p.t, filepath.Join(base(p), "job.yml"), "edited") },
@@ -133,6 +135,7 @@ func TestStandardJobThatCannotBeLaidOutSaysSo(t *testing.T) {
 }
 
 func TestTwoServersLayOutAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -148,6 +151,7 @@ func TestTwoServersLayOutAtOnce(t *testing.T) {
 }
 
 func TestOwnJobShadowsAStandardOne(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	c := p.open(withStandard(bundledJobs()))
 	p.put("bundled", source("bundled", "own"))
@@ -311,14 +315,17 @@ func heardOf(t *testing.T, o Options) {
 }
 
 func TestEverySaveIsHeardByTheWatcher(t *testing.T) {
+	t.Parallel()
 	heardOf(t, Options{Debounce: 5 * time.Millisecond, Poll: time.Hour})
 }
 
 func TestEverySaveIsSeenByThePoller(t *testing.T) {
+	t.Parallel()
 	heardOf(t, Options{NoWatch: true, Poll: 20 * time.Millisecond})
 }
 
 func TestReadYourOwnWritesWithoutEvents(t *testing.T) {
+	t.Parallel()
 	eachSave(t, func(t *testing.T, p *project, s save) {
 		all, one := p.open(silent()), p.open(silent())
 		for _, version := range []string{"two", "three", "four"} {

@@ -150,6 +150,7 @@ func inBubble(t *testing.T, test func(t *testing.T, p *project, c *Catalog)) {
 }
 
 func TestVanishedJobStaysForTheGraceAndGoesByItself(t *testing.T) {
+	t.Parallel()
 	for name, vanish := range map[string]func(*project){
 		"file":      func(p *project) { must(p.t, os.Remove(p.jobFile("one"))) },
 		"directory": func(p *project) { must(p.t, os.RemoveAll(p.path(".deepwork", "jobs", "one"))) },
@@ -206,6 +207,7 @@ func TestVanishedJobGivesWayToTheOneThatHasItsName(t *testing.T) {
 // TestTornContent is content that is the beginning of the last good definition:
 // a save in progress while it is young, and after that what it is.
 func TestTornContent(t *testing.T) {
+	t.Parallel()
 	whole := source("one", "first")
 	for name, torn := range map[string]string{
 		"empty":            "",
@@ -243,6 +245,7 @@ func TestTornContent(t *testing.T) {
 // A busy machine takes long between two looks; a file that is saved now and then is settled at one
 // of them all the same.
 func TestFreshIsPatientOnABusyMachine(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
 		looks := 0
 		s, err := c.look(t.Context(), c.state.Load(), func(s *state) []key {
@@ -258,6 +261,7 @@ func TestFreshIsPatientOnABusyMachine(t *testing.T) {
 }
 
 func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
 		before := c.Snapshot().Job("one")
 		stop := make(chan struct{})
@@ -288,6 +292,7 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 }
 
 func TestRacyContentIsSettledByItself(t *testing.T) {
+	t.Parallel()
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
 		if !c.state.Load().folders[0].entry("one").Racy {
 			t.Fatal("a file as young as the clock is not racy")

@@ -23,6 +23,7 @@ func (p *project) format2(change func(r *job.Review)) Submission {
 
 // Rules 14, 18, 21 and 26: what each review is of, and what its reviewers read.
 func TestRules14And18And21And26_Reviews(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name         string
 		change       func(r *job.Review)
@@ -71,6 +72,7 @@ func TestRules14And18And21And26_Reviews(t *testing.T) {
 
 // Rule 21: without an output, the account alone is judged, and never skipped.
 func TestRule21_TheAccountAlone(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.format2(func(r *job.Review) { r.RunEach, r.Account = "step", true })
 	s.Outputs = nil
@@ -82,6 +84,7 @@ func TestRule21_TheAccountAlone(t *testing.T) {
 
 // A text is shown however many files there are, and is not looked for on the disk.
 func TestATextIsAlwaysShown(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.format2(func(r *job.Review) { r.RunEach = "step" })
 	got := string(p.prompted(s, 0, 0, true).stdin)
@@ -94,6 +97,7 @@ func TestATextIsAlwaysShown(t *testing.T) {
 
 // A verdict is for the text, the account and the names of other outputs that it was given for.
 func TestDigestsOfTextsAndAccounts(t *testing.T) {
+	t.Parallel()
 	digest := func(review func(r *job.Review), change func(s *Submission)) string {
 		s := newProject(t).format2(review)
 		change(&s)

@@ -38,6 +38,7 @@ func settle(t *testing.T, g *Gate, what string, ok func(Stats) bool) {
 }
 
 func TestSessionsTakeTurns(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	g, h := p.gated(1)
 	many, tasks := p.files(40)
@@ -78,6 +79,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 }
 
 func TestNeverMoreThanTheCapacity(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	h := testkit.NewHub(t)
 	g := p.gate(always(Settings{Command: command("work", h.Addr().String(), "5ms"), MaxConcurrent: 3}))
@@ -135,6 +137,7 @@ func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 }
 
 func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	h := testkit.NewHub(t)
 	var now atomic.Pointer[Settings]
@@ -178,6 +181,7 @@ func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
 // A reviewer of a submission that is no longer allowed when its turn comes does not start; whether
 // the configured one is, does not matter.
 func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	h := testkit.NewHub(t)
 	refusal := errors.New("it was swapped")
@@ -207,6 +211,7 @@ func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
 }
 
 func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	g, h := p.gated(2)
 	s, tasks := p.files(10)
@@ -235,6 +240,7 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 }
 
 func TestQueueLimit(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	h := testkit.NewHub(t)
 	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("gated", h.Addr().String()), MaxConcurrent: 1})})
@@ -274,6 +280,7 @@ func TestNoTaskIsNoCall(t *testing.T) {
 }
 
 func TestVerdictsComeOneAtATime(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	g := p.gate(always(Settings{Command: command("pass"), MaxConcurrent: 4}))
 	s, tasks := p.files(12)
@@ -298,6 +305,7 @@ func TestVerdictsComeOneAtATime(t *testing.T) {
 
 // A caller that does not take its verdicts holds up nobody else.
 func TestSlowCallerHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	g := p.gate(always(Settings{Command: command("pass"), MaxConcurrent: 1}))
 	s, tasks := p.files(5)
@@ -317,6 +325,7 @@ func TestSlowCallerHoldsUpNobody(t *testing.T) {
 }
 
 func TestCloseNamesWhatDoesNotStop(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	g := Open(Options{Root: p.root, Settings: always(Settings{Command: command("pass")})})
 	s, tasks := p.files(1)

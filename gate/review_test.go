@@ -18,6 +18,7 @@ import (
 )
 
 func TestReq001_4_14_ReviewThatPasses(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	v := judge(t, Settings{Command: command("pass")})
 	if v.Err != nil || !v.Passed || v.Feedback != "all is well" {
@@ -35,6 +36,7 @@ func TestReq001_4_14_ReviewThatPasses(t *testing.T) {
 }
 
 func TestReq001_4_12_ReviewThatFails(t *testing.T) {
+	t.Parallel()
 	v := judge(t, Settings{Command: command("fail")})
 	if v.Err != nil || v.Passed || v.Feedback != "the summary is missing" {
 		t.Errorf("got %+v", v)
@@ -75,6 +77,7 @@ func TestReviewersThatGiveNoVerdict(t *testing.T) {
 }
 
 func TestReviewerThatHangsIsTimedOutAndKilledWithItsChildren(t *testing.T) {
+	t.Parallel()
 	// A machine that is too busy to have both reported before the timeout has more.
 	for timeout := time.Second; ; timeout *= 4 {
 		h := testkit.NewHub(t)
@@ -227,6 +230,7 @@ func TestPromptOfALongJobStaysOffTheCommandLine(t *testing.T) {
 }
 
 func TestContentThatChangedBeforeTheReview(t *testing.T) {
+	t.Parallel()
 	for name, inline := range map[string]int{"shown": 5, "named": 0} {
 		for what, change := range map[string]func(p *project){
 			"edited":  func(p *project) { p.write("report.md", "other") },
@@ -263,6 +267,7 @@ func TestContentThatChangedBeforeTheReview(t *testing.T) {
 }
 
 func TestContentThatChangedWhileItWasReviewed(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.write("report.md", "# Tides\n")
 	s := p.submission("step").submit("report", "report.md")
@@ -271,6 +276,7 @@ func TestContentThatChangedWhileItWasReviewed(t *testing.T) {
 }
 
 func TestCancelledCallerIsToldSo(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	h := testkit.NewHub(t)
 	p.write("report.md", "# Tides\n")
@@ -301,6 +307,7 @@ func TestTimeoutByTheNumberOfFiles(t *testing.T) {
 // A reviewer may take its task as an argument, with variables of its own, and have its answer among other
 // output.
 func TestAReviewerThatTakesAnArgument(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "received")
 	s := Settings{
 		Command: command("record", file), Name: "executor X:Y", Argument: true, Env: []string{"MODE=review"},
@@ -326,6 +333,7 @@ func TestAReviewerThatTakesAnArgument(t *testing.T) {
 
 // What a reviewer has printed is reported however it ended, before its verdict counts, and not if it never ran.
 func TestAReviewerHasEnded(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		command []string
 		err     error
@@ -357,6 +365,7 @@ func TestAReviewerHasEnded(t *testing.T) {
 
 // What is too long for an argument is refused before the reviewer starts.
 func TestATaskThatIsTooLongForAnArgument(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.write("report.md", strings.Repeat("Tides. ", maxArgument/7))
 	file := filepath.Join(t.TempDir(), "received")
@@ -377,6 +386,7 @@ func TestATaskThatIsTooLongForAnArgument(t *testing.T) {
 // Reviews by people are not planned for the reviewer, nor in its self-review, and, unlike those of others, are due whatever was
 // handed in.
 func TestReviewsByPeopleAreNotForReviewers(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.write("report.md", "# Tides\n")
 	s := p.submission("step", "docs", "docs").submit("report", "report.md")

@@ -123,6 +123,7 @@ func TestAnswersThatAreNoVerdict(t *testing.T) {
 }
 
 func TestVerdictIsBounded(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("é", 100_000)
 	in, _ := json.Marshal(map[string]any{"passed": false, "feedback": long + "\x00", "criteria_results": []any{map[string]any{"criterion": long, "passed": false, "feedback": long}}})
 	r, err := parseVerdict(in, twoCriteria)

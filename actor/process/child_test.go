@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	goleak.VerifyTestMain(m)
 }
 

@@ -24,6 +24,7 @@ func contained(t *testing.T, script string, limit time.Duration) Outcome {
 }
 
 func TestContainReportsHowACommandEnded(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, script string
 		limit        time.Duration
@@ -49,6 +50,7 @@ func TestContainReportsHowACommandEnded(t *testing.T) {
 
 // A daemon that has left the group, and says that it was detached on purpose, is ended too.
 func TestContainLeavesNoDaemon(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("needs a reaper of orphans")
 	}
@@ -64,6 +66,7 @@ func TestContainLeavesNoDaemon(t *testing.T) {
 }
 
 func TestContainNamesAProgramThatIsMissing(t *testing.T) {
+	t.Parallel()
 	o, err := Contain(t.Context(), Contained{Command: []string{"/no/such/program"}, Dir: t.TempDir(), Env: os.Environ(), Timeout: time.Minute})
 	if err != nil || o.NotStarted == "" || !o.Missing || o.Passed() {
 		t.Errorf("outcome %+v, %v", o, err)
@@ -71,6 +74,7 @@ func TestContainNamesAProgramThatIsMissing(t *testing.T) {
 }
 
 func TestContainEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	mark := filepath.Join(t.TempDir(), "pid")
 	ended := make(chan error, 1)

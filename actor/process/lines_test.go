@@ -10,6 +10,7 @@ import (
 )
 
 func TestLinesAreSplit(t *testing.T) {
+	t.Parallel()
 	const maxLine = 64 << 10
 	breaks := false
 	split := func(size int, text string) (lines []string) {

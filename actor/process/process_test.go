@@ -38,6 +38,7 @@ func run(t *testing.T, ctx context.Context, s process.Spec) (process.Result, *pr
 }
 
 func TestStdinIsFedAndStdoutRead(t *testing.T) {
+	t.Parallel()
 	for _, in := range [][]byte{nil, {}, []byte("z"), bytes.Repeat([]byte("z"), 100_000), bytes.Repeat([]byte("z"), 3<<20)} {
 		s := spec(t, "echo", nil)
 		s.Stdin, s.StdoutLimit = in, 4<<20
@@ -49,6 +50,7 @@ func TestStdinIsFedAndStdoutRead(t *testing.T) {
 }
 
 func TestChildThatDoesNotReadItsInput(t *testing.T) {
+	t.Parallel()
 	s := spec(t, "noread", nil)
 	s.Stdin = make([]byte, 5<<20)
 	r, fault := run(t, t.Context(), s)
@@ -59,6 +61,7 @@ func TestChildThatDoesNotReadItsInput(t *testing.T) {
 }
 
 func TestNoShellReadsTheArguments(t *testing.T) {
+	t.Parallel()
 	dir := testkit.Dir(t)
 	s := spec(t, "tell", nil)
 	s.Dir = dir
@@ -81,6 +84,7 @@ func TestNoShellReadsTheArguments(t *testing.T) {
 }
 
 func TestExitCodeAndLastLines(t *testing.T) {
+	t.Parallel()
 	s := spec(t, "fail", nil)
 	s.StderrLimit = 5000
 	r, err := run(t, t.Context(), s)
@@ -98,6 +102,7 @@ func TestExitCodeAndLastLines(t *testing.T) {
 }
 
 func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
+	t.Parallel()
 	_, err := run(t, t.Context(), spec(t, "failout", nil))
 	if err == nil || err.ExitCode != 4 || err.Tail != "first\nlast" {
 		t.Errorf("got %+v", err)
@@ -105,6 +110,7 @@ func TestTailIsOfTheOutputWhereStderrIsEmpty(t *testing.T) {
 }
 
 func TestTooMuchOutputKills(t *testing.T) {
+	t.Parallel()
 	s := spec(t, "exactly", nil)
 	s.StdoutLimit = 1000
 	r, fault := run(t, t.Context(), s)
@@ -127,6 +133,7 @@ func TestTooMuchOutputKills(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	h := testkit.NewHub(t)
 	ctx := deadline{t.Context(), make(chan struct{})}
 	all := make(chan *testkit.Visitor, 1)
@@ -158,6 +165,7 @@ func (d deadline) Err() error {
 }
 
 func TestCancelIsToldByTheContext(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("nothing to obey")
 	}
@@ -210,6 +218,7 @@ func TestDescendantsHaveTheGracePeriodToo(t *testing.T) {
 }
 
 func TestDescendantsDoNotSurviveANormalExit(t *testing.T) {
+	t.Parallel()
 	h := testkit.NewHub(t)
 	began := time.Now()
 	r, err := run(t, t.Context(), spec(t, "orphan", h))
@@ -251,6 +260,7 @@ func TestOverBeforeItBegan(t *testing.T) {
 }
 
 func TestProgramsThatCannotBeStarted(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string, mode fs.FileMode) string {
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), mode))
@@ -289,6 +299,7 @@ func TestProgramsThatCannotBeStarted(t *testing.T) {
 }
 
 func TestRelativeProgramsAreRelativeToDir(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("the script is for a Unix shell")
 	}

@@ -71,6 +71,7 @@ func TestServiceIsSpokenTo(t *testing.T) {
 }
 
 func TestServiceThatEndsSaysWhy(t *testing.T) {
+	t.Parallel()
 	var lines []string
 	s := serveChild(t, "fail", nil, func(line string) { lines = append(lines, line) })
 	out, err := io.ReadAll(s.Stdout)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestSignalThatIsNotOurs(t *testing.T) {
+	t.Parallel()
 	h := testkit.NewHub(t)
 	done := make(chan *process.Error, 1)
 	var r process.Result
@@ -48,6 +49,7 @@ func TestSignalThatIsNotOurs(t *testing.T) {
 
 // A client that ends a server with all its children must not reach an agent.
 func TestDetachedIsNobodysChild(t *testing.T) {
+	t.Parallel()
 	s := spec(t, "detached", nil)
 	answer, life, err := process.Detach(t.Context(), s.Command, s.Env)
 	testkit.Must(t, err)

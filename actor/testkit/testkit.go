@@ -139,15 +139,17 @@ func different(got, want any) string {
 	return fmt.Sprintf("got %#v, want %#v", got, want)
 }
 
-// Eventually polls until problem returns "". After three minutes it ends the test.
+// Eventually polls until problem returns "", more slowly the longer that takes. After three minutes it ends the test.
 func Eventually(t testing.TB, problem func() string) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	pause := 2 * time.Millisecond
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(pause) {
 		if p := problem(); p == "" {
 			return
 		} else if time.Now().After(end) {
 			t.Fatal("after three minutes: ", p)
 		}
+		pause = min(pause*5/4, 50*time.Millisecond)
 	}
 }
 

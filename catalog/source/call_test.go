@@ -45,6 +45,7 @@ func sums(_ context.Context, _ *mcp.CallToolRequest, id string, input json.RawMe
 }
 
 func TestReq003_2_2_ASyncWorkflowRunsToItsEnd(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("s/1", "sum", syncType))}
 	f.execute = sums
 	for name, src := range map[string]config.WorkflowSource{"http": overHTTP(t, "web", f), "stdio": command("local", "sums")} {
@@ -69,6 +70,7 @@ func TestReq003_2_2_ASyncWorkflowRunsToItsEnd(t *testing.T) {
 }
 
 func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
+	t.Parallel()
 	var told [5]chan struct{} // closed when the progress of that call was heard of
 	for i := range told {
 		told[i] = make(chan struct{})
@@ -115,6 +117,7 @@ func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
 }
 
 func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("a", "slow"))}
 	f.execute = func(context.Context, *mcp.CallToolRequest, string, json.RawMessage) (*mcp.CallToolResult, error) {
 		return text(`{"execution_id":"e1","status":"RUNNING"}`), nil
@@ -139,6 +142,7 @@ func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
 }
 
 func TestReq003_8_5_WhatTheSourceHasNoToolForIsNotSupported(t *testing.T) {
+	t.Parallel()
 	r := open(t, settings(command("local", "good")))
 	r.tools(t, "one", "two")
 	testkit.FailsWith(t, testkit.Get(r.Status(t.Context(), "local", "1", "e")).Err(), source.ErrUnsupported)
@@ -146,6 +150,7 @@ func TestReq003_8_5_WhatTheSourceHasNoToolForIsNotSupported(t *testing.T) {
 }
 
 func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
+	t.Parallel()
 	entered, left := make(chan struct{}), make(chan error, 1)
 	f := &fakery{list: listOf(workflow("s", "slow", syncType))}
 	f.execute = func(ctx context.Context, _ *mcp.CallToolRequest, _ string, _ json.RawMessage) (*mcp.CallToolResult, error) {
@@ -168,6 +173,7 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 }
 
 func TestASourceThatDiesInTheMiddleOfACall(t *testing.T) {
+	t.Parallel()
 	r := open(t, settings(command("local", "dies")))
 	w := &r.tools(t, "one", "two").Tool("two").Workflow
 	_, err := r.Execute(t.Context(), w, nil, nil)
@@ -211,6 +217,7 @@ func TestASourceThatHangsHoldsNobodyUp(t *testing.T) {
 // A source that was restarted does not know our session: a call that meets this
 // has had no effect, and is made again.
 func TestAServerThatWasRestarted(t *testing.T) {
+	t.Parallel()
 	var current atomic.Value // of http.Handler
 	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
 	restart := func() { current.Store(mount(t, f.server())) }
@@ -234,6 +241,7 @@ func TestAServerThatWasRestarted(t *testing.T) {
 }
 
 func TestAServerThatIsGone(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
 	web := listenAndServe(t, mount(t, f.server()))
 	r := open(t, settings(named(config.WorkflowSource{Name: "web", URL: web.URL})))

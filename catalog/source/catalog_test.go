@@ -24,6 +24,7 @@ import (
 )
 
 func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("9", "nine"))}
 	r := open(t, settings(command("local", "good"), overHTTP(t, "web", f)))
 	s := r.tools(t, "nine", "one", "two")
@@ -51,6 +52,7 @@ func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
 }
 
 func TestReq003_1_4_ASourceWithoutAListToolIsToldOf(t *testing.T) {
+	t.Parallel()
 	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}})
 	f := &fakery{list: listOf(workflow("9", "nine"))}
 	r := open(t, settings(named(config.WorkflowSource{Name: "bare", URL: serve(t, bare).URL}), overHTTP(t, "web", f)))
@@ -81,6 +83,7 @@ func TestReq003_4_1_NothingIsConnectedWhileDisabled(t *testing.T) {
 }
 
 func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "data-a"), workflow("2", "data-b-internal"), workflow("3", "other"))}
 	c := settings(overHTTP(t, "web", f))
 	c.WorkflowTools.Include, c.WorkflowTools.Exclude = []string{"data-*"}, []string{"*-internal"}
@@ -96,6 +99,7 @@ func TestReq003_4_2_FiltersAndPrefix(t *testing.T) {
 }
 
 func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"), workflow("3", "three"))}
 	r := open(t, settings(overHTTP(t, "web", f)))
 	r.tools(t, "one", "three", "two")
@@ -165,6 +169,7 @@ func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 }
 
 func TestReq003_6_4_NamesThatClash(t *testing.T) {
+	t.Parallel()
 	a := &fakery{list: listOf(workflow("1", "send"), workflow("2", "send"), workflow("f", "finished_step"), workflow("3", "alone"))}
 	b := &fakery{list: listOf(workflow("1", "send"))}
 	r := open(t, settings(overHTTP(t, "a", a), overHTTP(t, "b", b)), "finished_step")
@@ -221,6 +226,7 @@ func kill(t *testing.T, file string) {
 // One bad source of each kind beside a good one: that is served, at once, and
 // Close does not wait long for the others (5.1).
 func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: listOf(workflow("9", "nine"))}
 	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body) // else the server does not see that the client has gone
@@ -261,6 +267,7 @@ func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 }
 
 func TestSourceRunsInTheProjectWithItsEnvironment(t *testing.T) {
+	t.Parallel()
 	src := command("local", "tell")
 	src.Env["REGION"] = "eu"
 	r := open(t, settings(src))
@@ -303,6 +310,7 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 }
 
 func TestPagesAreFollowed(t *testing.T) {
+	t.Parallel()
 	f := &fakery{list: func(cursor string) *mcp.CallToolResult {
 		switch cursor {
 		case "":
@@ -328,6 +336,7 @@ func TestPagesAreFollowed(t *testing.T) {
 }
 
 func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
+	t.Parallel()
 	var all []string
 	for i := range 10_050 {
 		all = append(all, workflow(fmt.Sprint(i), fmt.Sprintf("w%d", i)))
@@ -352,6 +361,7 @@ func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
 }
 
 func TestAFailedQueryIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	f := &fakery{}
 	f.set(func(string) *mcp.CallToolResult {
 		if f.asked() == 1 {
@@ -367,6 +377,7 @@ func TestAFailedQueryIsTriedAgain(t *testing.T) {
 }
 
 func TestTheIntervalQueriesAgain(t *testing.T) {
+	t.Parallel()
 	f := &fakery{}
 	f.set(func(string) *mcp.CallToolResult {
 		return text("[" + workflow("1", fmt.Sprintf("round%d", min(3, f.asked()))) + "]")
@@ -397,6 +408,7 @@ func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 }
 
 func TestBadSettingsAreToldByReconfigure(t *testing.T) {
+	t.Parallel()
 	bad := errors.New("config.yml:3:1: no")
 	c := source.Open(source.Options{
 		Root: t.TempDir(), Settings: func(context.Context) (*config.Config, error) { return nil, bad },
@@ -409,6 +421,7 @@ func TestBadSettingsAreToldByReconfigure(t *testing.T) {
 
 // What cannot be run is not offered, and is named.
 func TestASourceWithoutAnExecuteToolOffersNothing(t *testing.T) {
+	t.Parallel()
 	src := overHTTP(t, "half", &fakery{list: listOf(workflow("1", "one"), workflow("2", "two"))})
 	src.ExecuteTool = "run-it"
 	r := open(t, settings(src))

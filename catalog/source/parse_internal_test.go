@@ -89,6 +89,7 @@ func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
 }
 
 func TestAnswersThatAreNoList(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{``, ` `, `null`, `7`, `"x"`, `{}`, `{"workflows":{}}`, `{"workflows":null}`, `[`, `[1,`, `{"workflows":[]`,
 		`{"workflows":[],"nextCursor":7}`, `{"workflows":[],"nextCursor":"` + strings.Repeat("x", maxCursor+1) + `"}`, `[` + strings.Repeat(" ", maxPage) + `]`} {
 		if p, err := list(json.RawMessage(text)); err == nil {
@@ -222,6 +223,7 @@ func TestWhatIsSkippedIsBounded(t *testing.T) {
 }
 
 func TestPagesAreBounded(t *testing.T) {
+	t.Parallel()
 	g := newListing("s", nil)
 	var err error
 	pages := 0
@@ -341,6 +343,7 @@ func TestNamesThatImitate(t *testing.T) {
 // Whatever a source does instead of answering initialize, connecting ends with
 // its context, and nothing is left.
 func TestConnectingIsBounded(t *testing.T) {
+	t.Parallel()
 	hung := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()
@@ -425,6 +428,7 @@ func TestLeavingAndRedirects(t *testing.T) {
 
 // A redirect to another server would take the headers' secrets with it.
 func TestRedirectsElsewhereAreRefused(t *testing.T) {
+	t.Parallel()
 	got := make(chan string, 1)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -451,6 +455,7 @@ func TestRedirectsElsewhereAreRefused(t *testing.T) {
 
 // Millions of elements that are no workflows are not held at once.
 func TestAPageOfZerosIsBounded(t *testing.T) {
+	t.Parallel()
 	page := []byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]")
 	p, err := list(page)
 	if err != nil || len(p.skipped) != maxSkipped || p.more != 2*maxWorkflows-maxSkipped {

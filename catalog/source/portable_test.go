@@ -13,6 +13,7 @@ import (
 // Each schema that model APIs refuse is listed in a form that they accept, which takes what the source's own
 // takes; arguments are checked against the source's own.
 func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
+	t.Parallel()
 	deep := `{"type":"string"}`
 	for range 20 {
 		deep = `{"type":"object","properties":{"in":` + deep + `}}`
@@ -220,6 +221,7 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 
 // A schema that doubles with each reference, or refers to a long text again and again, is listed in a bounded form.
 func TestField03_ListedSchemasAreBounded(t *testing.T) {
+	t.Parallel()
 	doubling := `{"type":"object","$defs":{"d0":{"type":"string"}`
 	for _, c := range strings.Fields("1:0 2:1 3:2 4:3 5:4 6:5 7:6 8:7 9:8") {
 		a, b, _ := strings.Cut(c, ":")

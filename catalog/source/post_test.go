@@ -124,6 +124,7 @@ const rawAnswer = `{"jsonrpc":"2.0","id":%ID%,"result":{"content":[],"structured
 // What goes wrong with one call is told of that call, as lost where the source may
 // have begun; the session goes on.
 func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
+	t.Parallel()
 	s := newRawWeb(t)
 	r, w := s.open(t)
 	status := func(code int, kind, body string) func(http.ResponseWriter, *http.Request, string) {
@@ -206,7 +207,6 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 // A source that was restarted does not know our session, however it says so: the
 // call had no effect, and is made once more in its own session.
 func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
-	t.Parallel()
 	was := unknown
 	defer func() { unknown = was }()
 	for name, answer := range map[string]func(http.ResponseWriter){
@@ -245,6 +245,7 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 // A call that is under way when another one's session is not known may be carried out
 // all the same: it is not made again.
 func TestACallIsNotRepeatedForAnother(t *testing.T) {
+	t.Parallel()
 	s := newRawWeb(t)
 	began := make(chan struct{}, 10)
 	var long atomic.Int64
@@ -270,6 +271,7 @@ func TestACallIsNotRepeatedForAnother(t *testing.T) {
 
 // The connection that brought an answer brings the next one.
 func TestConnectionsAreUsedAgain(t *testing.T) {
+	t.Parallel()
 	s := newRawWeb(t)
 	s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
 	r, w := s.open(t)
@@ -291,6 +293,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 
 // A refusal with words about another session is not repeated, and costs no other call.
 func TestACallThatIsRefusedInALivingSessionIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	s := newRawWeb(t)
 	executed := 0
 	s.call = func(w http.ResponseWriter, r *http.Request, id string) {

@@ -83,6 +83,7 @@ func executeRaw(t *testing.T, r *rig, w *source.Workflow, o order) (*source.Answ
 }
 
 func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
+	t.Parallel()
 	r := open(t, settings(command("s", "raw")))
 	tool := r.tools(t, "raw").Tools[0]
 	if !utf8.ValidString(tool.Description) || !utf8.Valid(tool.InputSchema) || !utf8.Valid(tool.Metadata) {
@@ -118,6 +119,7 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 }
 
 func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
+	t.Parallel()
 	r := open(t, settings(command("s", "raw")))
 	w := &r.tools(t, "raw").Tools[0].Workflow
 	r.logged(t, "a source writes what is no message", "raw source, version 1")
@@ -139,6 +141,7 @@ func TestStrayLinesDoNotCostTheConnection(t *testing.T) {
 // A message that cannot be read costs the calls in flight, as lost, and the
 // connection; later calls go on over the next one.
 func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ before, result, says string }{
 		{"", `{"content":[],"structuredContent":{"mean":NaN}}`, "'N'"},
 		{"", `{"content":[],"structuredContent":{"max":Infinity,"min":-Infinity,"says":"a \\ \"NaN\""}}`, "'I'"},
@@ -161,6 +164,7 @@ func TestAMessageThatIsNotJSONCostsItsConnection(t *testing.T) {
 // A source that does one thing at a time does not read while it works: a call that is
 // given up before it could be written returns at once, and costs the other nothing.
 func TestACallIsGivenUpWhileItsSourceWorks(t *testing.T) {
+	t.Parallel()
 	r := open(t, settings(command("s", "raw")))
 	w := &r.tools(t, "raw").Tools[0].Workflow
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -191,6 +195,7 @@ const writePatience = 20 * time.Second
 // An error that answers nothing ends the connection, and is not taken for what the
 // source says of the calls that are under way.
 func TestAnErrorThatAnswersNothingIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	r := open(t, settings(command("s", "raw")))
 	w := &r.tools(t, "raw").Tools[0].Workflow
 	_, err := executeRaw(t, r, w, order{Before: []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error"}}` + "\n"), Result: []byte("{}")})

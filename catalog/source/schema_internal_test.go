@@ -12,6 +12,7 @@ import (
 )
 
 func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{
 		"null": `null`, "array": `[]`, "text": `"x"`, "boolean": `true`,
 		"another type":   `{"type":"string"}`,
@@ -80,6 +81,7 @@ func named(source, id, name string) *offered {
 }
 
 func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("long name ", 20)
 	all := []*offered{
 		named("a", "1", "alone"), named("a", "2", "with blank"), named("a", "3", "with.blank"), named("a", "4", "日本語"), named("a", "!?", "日本語!"),
@@ -201,6 +203,7 @@ func TestVariablesOfTheEnvironment(t *testing.T) {
 
 // Names are remembered up to a bound: those that no tool has now go first.
 func TestRememberedNamesAreBounded(t *testing.T) {
+	t.Parallel()
 	o := &owner{names: make(map[string]string)}
 	one := []*offered{named("a", "1", "one")}
 	for i := range maxNames + 10 {

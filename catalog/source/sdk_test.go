@@ -109,6 +109,7 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 }
 
 func TestSDKFailsACallAloneOverARefusal(t *testing.T) {
+	t.Parallel()
 	var refuse atomic.Bool
 	says := "no"
 	server := answering(t)

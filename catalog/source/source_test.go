@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,6 +38,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	goleak.VerifyTestMain(m)
 }
 
@@ -227,6 +229,7 @@ func found(s *source.Snapshot, name string) string {
 
 // A name that is shared, or whose source is away, means no workflow.
 func TestReq003_6_4_ANameMeansOneWorkflow(t *testing.T) {
+	t.Parallel()
 	a := &fakery{list: listOf(workflow("1", "send"), workflow("1b", "own"))}
 	b := &fakery{list: listOf()}
 	c := settings(overHTTP(t, "first", a), overHTTP(t, "second", b))

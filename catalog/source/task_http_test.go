@@ -22,6 +22,7 @@ const aTask = `{"resultType":"task","taskId":"t-1","status":"working","createdAt
 // A source that answers every call with a task is followed where a task may come, and is at fault elsewhere: an SDK takes a
 // task that it doesn't know for an empty success, as the bare one here does.
 func TestATaskIsNeverAnEmptySuccess(t *testing.T) {
+	t.Parallel()
 	var listsTasks atomic.Bool
 	declared := map[string]*atomic.Bool{}
 	for _, what := range []string{"workflows-list-tool", "workflows-execute-tool", "workflows-status-tool", "plain", "tasks/get"} {

@@ -53,164 +53,167 @@ func onlyConfig(text string) map[string]string {
 	return map[string]string{".deepwork/config.yml": text}
 }
 
-var attacks = map[string]attack{
-	"no config":     {},
-	"source":        {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s", control: approve},
-	"source edited": {files: onlyConfig("version: \"1.0\"\n"), edit: evilSource, notice: "workflow_tools.sources.s", control: approve},
-	"source with a secret": {notice: "workflow_tools.sources.s", control: approve,
-		files: onlyConfig("workflow_tools: {sources: [{name: s, url: \"URL\", headers: {Authorization: \"Bearer ${SECRET_TOKEN}\"}}]}\n")},
-	"reviewer": {files: onlyConfig("quality_gate: {agent_review_command: [MARK, review]}\n"), notice: "quality_gate.agent_review_command",
-		refused: []string{"finished_step"}, control: approve},
-	"executor": {files: onlyConfig(evilExecutor), notice: "executors.EVIL", control: approve},
-	"settings of every kind": {notice: "executors.EVIL, executors.CLAUDE_CODE, attempts.setup, attempts.push_to, projects.theirs, attempts.worktrees",
-		prepare: func(v *victim) { v.write("x", "") },
-		files: onlyConfig(`executors: {EVIL: {command: [MARK], variants: {V: {command: [MARK, variant], env: {HOME: ROOT}}}}, CLAUDE_CODE: {command: [MARK]}}
+// attacks is a function, since this binary is also the program, which starts thousands of times and needs no attack.
+func attacks() map[string]attack {
+	return map[string]attack{
+		"no config":     {},
+		"source":        {files: onlyConfig(evilSource), notice: "workflow_tools.sources.s", control: approve},
+		"source edited": {files: onlyConfig("version: \"1.0\"\n"), edit: evilSource, notice: "workflow_tools.sources.s", control: approve},
+		"source with a secret": {notice: "workflow_tools.sources.s", control: approve,
+			files: onlyConfig("workflow_tools: {sources: [{name: s, url: \"URL\", headers: {Authorization: \"Bearer ${SECRET_TOKEN}\"}}]}\n")},
+		"reviewer": {files: onlyConfig("quality_gate: {agent_review_command: [MARK, review]}\n"), notice: "quality_gate.agent_review_command",
+			refused: []string{"finished_step"}, control: approve},
+		"executor": {files: onlyConfig(evilExecutor), notice: "executors.EVIL", control: approve},
+		"settings of every kind": {notice: "executors.EVIL, executors.CLAUDE_CODE, attempts.setup, attempts.push_to, projects.theirs, attempts.worktrees",
+			prepare: func(v *victim) { v.write("x", "") },
+			files: onlyConfig(`executors: {EVIL: {command: [MARK], variants: {V: {command: [MARK, variant], env: {HOME: ROOT}}}}, CLAUDE_CODE: {command: [MARK]}}
 attempts: {setup: [MARK, setup], copy: [.env], push_to: theirs, worktrees: OUTSIDE}
 projects: [{name: theirs, repos: [{path: OUTSIDE, setup: [MARK], copy: [work.txt]}]}]
 `)},
-	"checkout": {files: onlyConfig("git: {branch: checkout}\n"), notice: "git.branch", started: "The user has not approved git.branch: checkout"},
-	"denied": {user: "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [MARK, mine]}\ngit: {branch: create}\nexecutors: {EVIL: {command: [MARK, mine]}}\nworkflow_tools: {sources: [{name: mine, command: [MARK, mine]}]}\n",
-		files: onlyConfig(evilSource), notice: "The user denied everything that would run", started: "git.branch: create", refused: []string{"finished_step", "start_task_attempt", "refresh_workflow_tools"},
-		prepare: func(v *victim) { must(v.t, v.command(v.t.Context(), "trust", "--deny").Run()) },
-		control: func(v *victim) { must(v.t, os.RemoveAll(filepath.Join(v.stateDir(), "trust"))); approve(v) }},
-	"branch whose log is the shell's": {files: onlyConfig("git: {branch: create}\n"), notice: "git.branch", prepare: func(v *victim) {
-		v.linkRefs("logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly), ".profile")
-	}},
-	"branches of attempts linked": {user: trusted, prepare: func(v *victim) { v.linkRefs("refs/heads/deepwork", "documents") }},
-	"settings that belong to the user": {broken: true,
-		files: onlyConfig("trusted_folders: [ROOT]\nhttp: {tokens: [abc], allowed_hosts: [evil.example]}\nstore: \"postgres://127.0.0.1/\"\n" + evilSource)},
-
-	// State that somebody else has made.
-	"board": {files: onlyConfig(evilExecutor), notice: "executors.EVIL", prepare: func(v *victim) { v.prepareState(evilExecutor) }},
-	"board of a trusted project": {user: trusted, prepare: func(v *victim) {
-		v.prepareState("executors: {EVIL: {command: [MARK]}}\n")
-		must(v.t, os.Remove(filepath.Join(v.root, ".deepwork", "config.yml")))
-	}},
-	"tmp linked":          {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork/tmp") }},
-	"deepwork linked":     {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork") }},
-	"ignore file linked":  {prepare: func(v *victim) { v.link(filepath.Join(v.home, ".profile"), ".deepwork/.gitignore") }},
-	"instructions linked": {broken: true, prepare: func(v *victim) { v.link(filepath.Join(v.home, ".ssh", "id"), ".deepwork/jobs/j/a.md") }},
-
-	// Programs that git would run.
-	"programs of git": {user: trusted, files: map[string]string{"settings": "[core]\n\tfsmonitor = MARK\n"}, prepare: func(v *victim) {
-		v.gitRuns("core.hooksPath", "ROOT/hooks", "core.fsmonitor", "MARK", "filter.evil.clean", "MARK", "filter.evil.smudge", "MARK", "filter.evil.process", "MARK",
-			"diff.external", "MARK", "diff.evil.textconv", "MARK", "diff.evil.command", "MARK", "merge.evil.driver", "MARK", "include.path", "ROOT/settings",
-			"gpg.program", "MARK", "commit.gpgSign", "true", "core.pager", "MARK", "core.editor", "MARK", "credential.helper", "MARK", "core.askPass", "MARK", "core.alternateRefsCommand", "MARK")
-	}, control: plainGit},
-	"agent that plants a repository": {user: agentThat(`mkdir sub; cd sub; git init -q .; echo x > x; git add x; git -c user.name=a -c user.email=a commit -qm a; cd ..; git add sub; echo '* filter=evil' > sub/.gitattributes; git -C sub config filter.evil.clean MARK; touch -d 2001-01-01 sub/x; echo y > sub/x`),
-		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
-	"agent that leads git elsewhere": {user: agentThat(`git init -q evil; git -C evil config core.fsmonitor MARK; echo "gitdir: $PWD/evil/.git" > .git`),
-		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
-	"agent that adds settings of the worktree": {user: agentThat(`git config extensions.worktreeConfig true; git config --worktree core.fsmonitor MARK; git config --worktree filter.evil.clean MARK; echo '* filter=evil' > .gitattributes`),
-		control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status; git add .") }},
-	"variables of git": {user: trusted, prepare: func(v *victim) {
-		v.extra = []string{"GIT_DIR=OUTSIDE/.git", "GIT_WORK_TREE=OUTSIDE", "GIT_COMMON_DIR=OUTSIDE/.git", "GIT_INDEX_FILE=OUTSIDE/.git/index", "GIT_OBJECT_DIRECTORY=OUTSIDE/.git/objects",
-			"GIT_EXTERNAL_DIFF=MARK", "GIT_CONFIG_PARAMETERS='core.fsmonitor=MARK'", "GIT_EDITOR=MARK"}
-	}},
-	"lazy fetch": {user: trusted, prepare: func(v *victim) {
-		v.gitRuns("core.sshCommand", "MARK", "remote.origin.url", "ssh://example.com/x", "remote.origin.promisor", "true", "remote.origin.partialclonefilter", "blob:none", "remote.origin.uploadpack", "MARK")
-		v.loseObjects()
-	}},
-	"core.worktree": {user: trusted, prepare: func(v *victim) { v.gitRuns("core.worktree", "OUTSIDE") }},
-	"settings included in the branches of attempts": {user: trusted, files: map[string]string{"settings": evilSettings}, prepare: func(v *victim) {
-		v.gitRuns("includeIf.onbranch:deepwork/**.path", "ROOT/settings")
-		v.write(".git/info/attributes", "* filter=evil diff=evil\n")
-	}, control: func(v *victim) { v.shell("git checkout -qb deepwork/x; git status; git add .") }},
-	"submodule": {user: trusted, prepare: func(v *victim) {
-		v.write(".gitmodules", "[submodule \"evil\"]\n\tpath = sub\n\turl = ext::MARK\n\tupdate = !MARK\n\tignore = none\n")
-		v.gitRuns("submodule.evil.update", "!MARK", "submodule.evil.url", "ext::MARK", "submodule.evil.active", "true", "submodule.recurse", "true", "diff.ignoreSubmodules", "none", "status.submoduleSummary", "true", "fetch.recurseSubmodules", "true")
-		testkit.Git(v.t, v.root, "-c", "core.hooksPath=/dev/null", "update-index", "--add", "--cacheinfo", "160000,"+testkit.Git(v.t, v.root, "rev-parse", "HEAD")+",sub")
-		v.shell("git init -q sub; git -C sub config core.fsmonitor MARK; echo x > sub/x")
-		must(v.t, os.RemoveAll(v.marks))
-	}},
-	"git folder linked": {user: trusted, broken: true, prepare: func(v *victim) {
-		must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
-		v.link(filepath.Join(v.outside, ".git"), ".git")
-	}},
-	"git's settings are a pipe": {user: trusted, broken: true, prepare: func(v *victim) { v.pipe(".git/config") }},
-	"bare repository":           {broken: true, prepare: func(v *victim) { v.bare() }},
-
-	// Programs found in the project.
-	"path in the project": {files: map[string]string{"bin/git": "#!/bin/sh\nexec MARK git\n", "git": "#!/bin/sh\nexec MARK git\n", "bin/evil": "#!/bin/sh\nexec MARK evil\n"},
-		user:    "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [evil]}\nexecutors: {EVIL: {command: [evil]}}\nworkflow_tools: {sources: [{name: s, command: [evil]}]}\n",
-		prepare: func(v *victim) { v.extra = []string{"PATH=ROOT/bin:bin:.:" + os.Getenv("PATH")} }, control: func(v *victim) { v.shell("PATH=$PWD/bin:$PATH; evil") }},
-
-	// What is no file, or too much.
-	"session is a pipe": {prepare: func(v *victim) { v.session = "0a0b0c0d"; v.pipe(".deepwork/tmp/session_0a0b0c0d.json") }},
-	"job linked": {broken: true, prepare: func(v *victim) {
-		testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\nname: "+secret+"\n")
-		v.link("../../../../home/settings", ".deepwork/jobs/k/job.yml")
-	}},
-	"output is a pipe": {during: func(v *victim) { v.pipe("README") }},
-	"output in a folder linked": {user: "quality_gate: {agent_review_command: [cat]}\n", broken: true, again: true,
-		during: func(v *victim) {
-			v.link(filepath.Join(v.home, ".ssh"), "keys")
-			v.link("keys/id", "README")
+		"checkout": {files: onlyConfig("git: {branch: checkout}\n"), notice: "git.branch", started: "The user has not approved git.branch: checkout"},
+		"denied": {user: "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [MARK, mine]}\ngit: {branch: create}\nexecutors: {EVIL: {command: [MARK, mine]}}\nworkflow_tools: {sources: [{name: mine, command: [MARK, mine]}]}\n",
+			files: onlyConfig(evilSource), notice: "The user denied everything that would run", started: "git.branch: create", refused: []string{"finished_step", "start_task_attempt", "refresh_workflow_tools"},
+			prepare: func(v *victim) { must(v.t, v.command(v.t.Context(), "trust", "--deny").Run()) },
+			control: func(v *victim) { must(v.t, os.RemoveAll(filepath.Join(v.stateDir(), "trust"))); approve(v) }},
+		"branch whose log is the shell's": {files: onlyConfig("git: {branch: create}\n"), notice: "git.branch", prepare: func(v *victim) {
+			v.linkRefs("logs/refs/heads/deepwork/j-w-"+time.Now().UTC().Format(time.DateOnly), ".profile")
 		}},
-	"tmp replaced after a session began": {broken: true, prepare: func(v *victim) {
-		s := v.serve()
-		s.call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": "G"})
-		s.call("list_projects", nil) // which enters the project into the board
-		must(v.t, s.client.Close())
-	}, during: func(v *victim) { v.link(v.outside, ".deepwork/tmp") }},
-	"config that expands": {broken: true, files: onlyConfig("executors:\n  E: &e\n    command: [x]\n    variants:\n" + lines("      V%d: {command: [x]}\n", 10_000) + lines("  E%d: *e\n", 10_000))},
-	"source with variables that load": {files: map[string]string{"bin/ls": "#!/bin/sh\nexec MARK ls\n",
-		".deepwork/config.yml": "workflow_tools: {sources: [{name: s, command: [ls], env: {PATH: \"ROOT/bin\", LD_PRELOAD: MARK, GIT_EXTERNAL_DIFF: MARK}, pass_env: [\"*\"]}]}\n"},
-		notice: "workflow_tools.sources.s", control: func(v *victim) { v.shell("bin/ls") }},
-	"job is huge": {broken: true, prepare: func(v *victim) { v.huge(".deepwork/jobs/j/job.yml") }},
+		"branches of attempts linked": {user: trusted, prepare: func(v *victim) { v.linkRefs("refs/heads/deepwork", "documents") }},
+		"settings that belong to the user": {broken: true,
+			files: onlyConfig("trusted_folders: [ROOT]\nhttp: {tokens: [abc], allowed_hosts: [evil.example]}\nstore: \"postgres://127.0.0.1/\"\n" + evilSource)},
 
-	"names": {name: "pro\x1b[31mject", files: map[string]string{
-		".deepwork/jobs/evil\x1b[2J/job.yml":  strings.Replace(attackedJob, "A job", `"\e]0;title\a\u202e"`, 1),
-		".deepwork/jobs/named/job.yml":        strings.Replace(attackedJob, "name: j", `name: "n\e[2J"`, 1),
-		".deepwork/jobs/told/job.yml":         strings.NewReplacer("name: j", "name: told", "summary: W", `summary: "\e[2J\u009b"`, "one", `"o\e[2J"`).Replace(attackedJob),
-		".deepwork/jobs/broken/job.yml":       "name: \"\\e[2J\"\nsteps: \"\\e[31m\"\n\"\\e[1m\": 1\n",
-		".deepwork/tmp/session_\x1b[2J.json":  "{}",
-		".deepwork/tmp/session_0a0b0c0d.json": "{\"goal\": \"\x1b[2J\"}",
-		".deepwork/config.yml":                "executors: {\"E\\e[2J\": {command: [\"\\e[2J\"]}}\nprojects: [{name: \"p\\e[2J\", repos: [{path: \"/\\e[2J\"}]}]\n\"\\e[3m\": 1\n",
-	}, broken: true},
-	"names of the user's agent": {user: trusted, again: true, prepare: func(v *victim) {
-		v.text = "T\x1b[2J\u202e\n" + forged + "\r\u009b2J\n" + forged
-		testkit.Git(v.t, v.root, "checkout", "-q", "-b", "evil\u202e\u009b")
-		v.write("a\x1b[2J\n"+forged, "x")
-		testkit.Git(v.t, v.root, "add", ".")
-		testkit.Git(v.t, v.root, "commit", "-q", "-m", "a")
-	}},
-	"writable script": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
-		notice: "quality_gate.agent_review_command", refused: []string{"finished_step"},
-		prepare: func(v *victim) { v.grant(0o644); must(v.t, os.Chmod(filepath.Join(v.root, "review.sh"), 0o777)) }},
-	"script of another user": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
-		notice: "quality_gate.agent_review_command", refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644); v.give("review.sh") }, control: func(v *victim) { must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 0, 0)); approve(v) }},
-	"script edited while the server runs": {broken: true, files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexit 1\n"},
-		refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644) }, during: func(v *victim) { v.write("review.sh", "#!/bin/sh\nexec MARK review\n") }, control: approve},
-	"script that the user's own config names": {files: map[string]string{"review.sh": "exec MARK review\n", ".deepwork/config.yml": "version: \"1.0\"\n"},
-		user: "quality_gate: {agent_review_command: [sh, review.sh]}\n", broken: true, refused: []string{"finished_step", "start_task_attempt"},
-		control: func(v *victim) {
-			v.as("own", "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [sh, review.sh]}\n")
-			approve(v)
+		// State that somebody else has made.
+		"board": {files: onlyConfig(evilExecutor), notice: "executors.EVIL", prepare: func(v *victim) { v.prepareState(evilExecutor) }},
+		"board of a trusted project": {user: trusted, prepare: func(v *victim) {
+			v.prepareState("executors: {EVIL: {command: [MARK]}}\n")
+			must(v.t, os.Remove(filepath.Join(v.root, ".deepwork", "config.yml")))
 		}},
-	"setup of a branch": {broken: true, files: onlyConfig("attempts: {setup: [sh, run.sh]}\nexecutors: {EVIL: {command: [\"true\"]}}\n"), prepare: branchOf("run.sh"),
-		control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
-	"agent of a branch": {broken: true, files: onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"), prepare: branchOf("run.sh"),
-		control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
-	"copies through links": {user: "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\nattempts: {copy: [key, folder, dir]}\n", prepare: func(v *victim) {
-		v.link(filepath.Join(v.home, ".ssh", "id"), "key")
-		v.link(filepath.Join(v.home, ".ssh"), "folder")
-		v.link(filepath.Join(v.home, ".ssh", "id"), "dir/key")
-	}},
-	"trusted folder of a similar name": {files: onlyConfig(evilSource), user: "trusted_folders: [ROOTx, ROOT/sub, OUTSIDE]\n", notice: "workflow_tools.sources.s",
-		prepare: func(v *victim) { must(v.t, os.Mkdir(v.root+"x", 0o755)); v.link(v.root+"x", "sub") }},
-	"git file of a trusted project": {files: onlyConfig(evilSource), user: "trusted_folders: [OUTSIDE]\n", notice: "workflow_tools.sources.s",
-		prepare: func(v *victim) {
+		"tmp linked":          {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork/tmp") }},
+		"deepwork linked":     {broken: true, prepare: func(v *victim) { v.link(v.home, ".deepwork") }},
+		"ignore file linked":  {prepare: func(v *victim) { v.link(filepath.Join(v.home, ".profile"), ".deepwork/.gitignore") }},
+		"instructions linked": {broken: true, prepare: func(v *victim) { v.link(filepath.Join(v.home, ".ssh", "id"), ".deepwork/jobs/j/a.md") }},
+
+		// Programs that git would run.
+		"programs of git": {user: trusted, files: map[string]string{"settings": "[core]\n\tfsmonitor = MARK\n"}, prepare: func(v *victim) {
+			v.gitRuns("core.hooksPath", "ROOT/hooks", "core.fsmonitor", "MARK", "filter.evil.clean", "MARK", "filter.evil.smudge", "MARK", "filter.evil.process", "MARK",
+				"diff.external", "MARK", "diff.evil.textconv", "MARK", "diff.evil.command", "MARK", "merge.evil.driver", "MARK", "include.path", "ROOT/settings",
+				"gpg.program", "MARK", "commit.gpgSign", "true", "core.pager", "MARK", "core.editor", "MARK", "credential.helper", "MARK", "core.askPass", "MARK", "core.alternateRefsCommand", "MARK")
+		}, control: plainGit},
+		"agent that plants a repository": {user: agentThat(`mkdir sub; cd sub; git init -q .; echo x > x; git add x; git -c user.name=a -c user.email=a commit -qm a; cd ..; git add sub; echo '* filter=evil' > sub/.gitattributes; git -C sub config filter.evil.clean MARK; touch -d 2001-01-01 sub/x; echo y > sub/x`),
+			control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
+		"agent that leads git elsewhere": {user: agentThat(`git init -q evil; git -C evil config core.fsmonitor MARK; echo "gitdir: $PWD/evil/.git" > .git`),
+			control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status") }},
+		"agent that adds settings of the worktree": {user: agentThat(`git config extensions.worktreeConfig true; git config --worktree core.fsmonitor MARK; git config --worktree filter.evil.clean MARK; echo '* filter=evil' > .gitattributes`),
+			control: func(v *victim) { v.shell("cd " + v.worktree() + "; git status; git add .") }},
+		"variables of git": {user: trusted, prepare: func(v *victim) {
+			v.extra = []string{"GIT_DIR=OUTSIDE/.git", "GIT_WORK_TREE=OUTSIDE", "GIT_COMMON_DIR=OUTSIDE/.git", "GIT_INDEX_FILE=OUTSIDE/.git/index", "GIT_OBJECT_DIRECTORY=OUTSIDE/.git/objects",
+				"GIT_EXTERNAL_DIFF=MARK", "GIT_CONFIG_PARAMETERS='core.fsmonitor=MARK'", "GIT_EDITOR=MARK"}
+		}},
+		"lazy fetch": {user: trusted, prepare: func(v *victim) {
+			v.gitRuns("core.sshCommand", "MARK", "remote.origin.url", "ssh://example.com/x", "remote.origin.promisor", "true", "remote.origin.partialclonefilter", "blob:none", "remote.origin.uploadpack", "MARK")
+			v.loseObjects()
+		}},
+		"core.worktree": {user: trusted, prepare: func(v *victim) { v.gitRuns("core.worktree", "OUTSIDE") }},
+		"settings included in the branches of attempts": {user: trusted, files: map[string]string{"settings": evilSettings}, prepare: func(v *victim) {
+			v.gitRuns("includeIf.onbranch:deepwork/**.path", "ROOT/settings")
+			v.write(".git/info/attributes", "* filter=evil diff=evil\n")
+		}, control: func(v *victim) { v.shell("git checkout -qb deepwork/x; git status; git add .") }},
+		"submodule": {user: trusted, prepare: func(v *victim) {
+			v.write(".gitmodules", "[submodule \"evil\"]\n\tpath = sub\n\turl = ext::MARK\n\tupdate = !MARK\n\tignore = none\n")
+			v.gitRuns("submodule.evil.update", "!MARK", "submodule.evil.url", "ext::MARK", "submodule.evil.active", "true", "submodule.recurse", "true", "diff.ignoreSubmodules", "none", "status.submoduleSummary", "true", "fetch.recurseSubmodules", "true")
+			testkit.Git(v.t, v.root, "-c", "core.hooksPath=/dev/null", "update-index", "--add", "--cacheinfo", "160000,"+testkit.Git(v.t, v.root, "rev-parse", "HEAD")+",sub")
+			v.shell("git init -q sub; git -C sub config core.fsmonitor MARK; echo x > sub/x")
+			must(v.t, os.RemoveAll(v.marks))
+		}},
+		"git folder linked": {user: trusted, broken: true, prepare: func(v *victim) {
 			must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
-			v.write(".git", "gitdir: OUTSIDE/.git\n")
+			v.link(filepath.Join(v.outside, ".git"), ".git")
+		}},
+		"git's settings are a pipe": {user: trusted, broken: true, prepare: func(v *victim) { v.pipe(".git/config") }},
+		"bare repository":           {broken: true, prepare: func(v *victim) { v.bare() }},
+
+		// Programs found in the project.
+		"path in the project": {files: map[string]string{"bin/git": "#!/bin/sh\nexec MARK git\n", "git": "#!/bin/sh\nexec MARK git\n", "bin/evil": "#!/bin/sh\nexec MARK evil\n"},
+			user:    "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [evil]}\nexecutors: {EVIL: {command: [evil]}}\nworkflow_tools: {sources: [{name: s, command: [evil]}]}\n",
+			prepare: func(v *victim) { v.extra = []string{"PATH=ROOT/bin:bin:.:" + os.Getenv("PATH")} }, control: func(v *victim) { v.shell("PATH=$PWD/bin:$PATH; evil") }},
+
+		// What is no file, or too much.
+		"session is a pipe": {prepare: func(v *victim) { v.session = "0a0b0c0d"; v.pipe(".deepwork/tmp/session_0a0b0c0d.json") }},
+		"job linked": {broken: true, prepare: func(v *victim) {
+			testkit.Write(v.t, filepath.Join(v.home, "settings"), secret+": "+secret+"\nname: "+secret+"\n")
+			v.link("../../../../home/settings", ".deepwork/jobs/k/job.yml")
+		}},
+		"output is a pipe": {during: func(v *victim) { v.pipe("README") }},
+		"output in a folder linked": {user: "quality_gate: {agent_review_command: [cat]}\n", broken: true, again: true,
+			during: func(v *victim) {
+				v.link(filepath.Join(v.home, ".ssh"), "keys")
+				v.link("keys/id", "README")
+			}},
+		"tmp replaced after a session began": {broken: true, prepare: func(v *victim) {
+			s := v.serve()
+			s.call("start_workflow", map[string]any{"job_name": "j", "workflow_name": "w", "goal": "G"})
+			s.call("list_projects", nil) // which enters the project into the board
+			must(v.t, s.client.Close())
+		}, during: func(v *victim) { v.link(v.outside, ".deepwork/tmp") }},
+		"config that expands": {broken: true, files: onlyConfig("executors:\n  E: &e\n    command: [x]\n    variants:\n" + lines("      V%d: {command: [x]}\n", 10_000) + lines("  E%d: *e\n", 10_000))},
+		"source with variables that load": {files: map[string]string{"bin/ls": "#!/bin/sh\nexec MARK ls\n",
+			".deepwork/config.yml": "workflow_tools: {sources: [{name: s, command: [ls], env: {PATH: \"ROOT/bin\", LD_PRELOAD: MARK, GIT_EXTERNAL_DIFF: MARK}, pass_env: [\"*\"]}]}\n"},
+			notice: "workflow_tools.sources.s", control: func(v *victim) { v.shell("bin/ls") }},
+		"job is huge": {broken: true, prepare: func(v *victim) { v.huge(".deepwork/jobs/j/job.yml") }},
+
+		"names": {name: "pro\x1b[31mject", files: map[string]string{
+			".deepwork/jobs/evil\x1b[2J/job.yml":  strings.Replace(attackedJob, "A job", `"\e]0;title\a\u202e"`, 1),
+			".deepwork/jobs/named/job.yml":        strings.Replace(attackedJob, "name: j", `name: "n\e[2J"`, 1),
+			".deepwork/jobs/told/job.yml":         strings.NewReplacer("name: j", "name: told", "summary: W", `summary: "\e[2J\u009b"`, "one", `"o\e[2J"`).Replace(attackedJob),
+			".deepwork/jobs/broken/job.yml":       "name: \"\\e[2J\"\nsteps: \"\\e[31m\"\n\"\\e[1m\": 1\n",
+			".deepwork/tmp/session_\x1b[2J.json":  "{}",
+			".deepwork/tmp/session_0a0b0c0d.json": "{\"goal\": \"\x1b[2J\"}",
+			".deepwork/config.yml":                "executors: {\"E\\e[2J\": {command: [\"\\e[2J\"]}}\nprojects: [{name: \"p\\e[2J\", repos: [{path: \"/\\e[2J\"}]}]\n\"\\e[3m\": 1\n",
 		}, broken: true},
+		"names of the user's agent": {user: trusted, again: true, prepare: func(v *victim) {
+			v.text = "T\x1b[2J\u202e\n" + forged + "\r\u009b2J\n" + forged
+			testkit.Git(v.t, v.root, "checkout", "-q", "-b", "evil\u202e\u009b")
+			v.write("a\x1b[2J\n"+forged, "x")
+			testkit.Git(v.t, v.root, "add", ".")
+			testkit.Git(v.t, v.root, "commit", "-q", "-m", "a")
+		}},
+		"writable script": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
+			notice: "quality_gate.agent_review_command", refused: []string{"finished_step"},
+			prepare: func(v *victim) { v.grant(0o644); must(v.t, os.Chmod(filepath.Join(v.root, "review.sh"), 0o777)) }},
+		"script of another user": {files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexec MARK review\n"},
+			notice: "quality_gate.agent_review_command", refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644); v.give("review.sh") }, control: func(v *victim) { must(v.t, os.Chown(filepath.Join(v.root, "review.sh"), 0, 0)); approve(v) }},
+		"script edited while the server runs": {broken: true, files: map[string]string{".deepwork/config.yml": "quality_gate: {agent_review_command: [./review.sh]}\n", "review.sh": "#!/bin/sh\nexit 1\n"},
+			refused: []string{"finished_step"}, prepare: func(v *victim) { v.grant(0o644) }, during: func(v *victim) { v.write("review.sh", "#!/bin/sh\nexec MARK review\n") }, control: approve},
+		"script that the user's own config names": {files: map[string]string{"review.sh": "exec MARK review\n", ".deepwork/config.yml": "version: \"1.0\"\n"},
+			user: "quality_gate: {agent_review_command: [sh, review.sh]}\n", broken: true, refused: []string{"finished_step", "start_task_attempt"},
+			control: func(v *victim) {
+				v.as("own", "trusted_folders: [ROOT]\nquality_gate: {agent_review_command: [sh, review.sh]}\n")
+				approve(v)
+			}},
+		"setup of a branch": {broken: true, files: onlyConfig("attempts: {setup: [sh, run.sh]}\nexecutors: {EVIL: {command: [\"true\"]}}\n"), prepare: branchOf("run.sh"),
+			control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
+		"agent of a branch": {broken: true, files: onlyConfig("executors: {EVIL: {command: [sh, run.sh]}}\n"), prepare: branchOf("run.sh"),
+			control: func(v *victim) { v.write("run.sh", "exec MARK of the branch\n"); approve(v) }},
+		"copies through links": {user: "trusted_folders: [ROOT]\nexecutors: {EVIL: {command: [\"true\"]}}\nattempts: {copy: [key, folder, dir]}\n", prepare: func(v *victim) {
+			v.link(filepath.Join(v.home, ".ssh", "id"), "key")
+			v.link(filepath.Join(v.home, ".ssh"), "folder")
+			v.link(filepath.Join(v.home, ".ssh", "id"), "dir/key")
+		}},
+		"trusted folder of a similar name": {files: onlyConfig(evilSource), user: "trusted_folders: [ROOTx, ROOT/sub, OUTSIDE]\n", notice: "workflow_tools.sources.s",
+			prepare: func(v *victim) { must(v.t, os.Mkdir(v.root+"x", 0o755)); v.link(v.root+"x", "sub") }},
+		"git file of a trusted project": {files: onlyConfig(evilSource), user: "trusted_folders: [OUTSIDE]\n", notice: "workflow_tools.sources.s",
+			prepare: func(v *victim) {
+				must(v.t, os.RemoveAll(filepath.Join(v.root, ".git")))
+				v.write(".git", "gitdir: OUTSIDE/.git\n")
+			}, broken: true},
+	}
 }
 
 // Nothing that a prepared repository holds is run, sent or touched before the user has
 // approved it; what only reads leaves nothing behind, and what is refused says what to do.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
-	for name, a := range attacks {
+	for name, a := range attacks() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			project := a.name

@@ -197,6 +197,7 @@ func (a *cheater) stands(says string) {
 func TestCheats(t *testing.T) {
 	root := testkit.Dir(t)
 	ownUser(t, "")
+	cheats := cheats()
 	files := map[string]string{"README": "x"}
 	for i, c := range cheats {
 		name := fmt.Sprint("c", i)

@@ -62,8 +62,9 @@ func (s aState) made(t *testing.T) *runProject {
 }
 
 var (
-	aCommand = regexp.MustCompile(`deepwork (board|run) [^('\n]*`)
-	anID     = regexp.MustCompile(` [0-9a-f]{8}\b`)
+	aCommand  = regexp.MustCompile(`deepwork (board|run) [^('\n]*`)
+	anID      = regexp.MustCompile(` [0-9a-f]{8}\b`)
+	onlyReads = regexp.MustCompile(`^deepwork board (diff|show|tail) `)
 )
 
 // offers are the commands that the program prints for the only attempt.
@@ -125,13 +126,15 @@ func TestField14_EveryNextWorks(t *testing.T) {
 			}
 			slices.Sort(kinds)
 			testkit.Equal(t, strings.Join(slices.Compact(kinds), ","), s.offered, "what is offered")
+			changed := false
 			for i, command := range offered {
-				if i > 0 {
+				if changed {
 					p = s.made(t)
 					if now := p.offers(); i < len(now) {
 						command = now[i]
 					}
 				}
+				changed = !onlyReads.MatchString(command)
 				if out, code := p.sh(command); code != 0 {
 					t.Errorf("%s: exit code %d\n%s", command, code, out)
 				}

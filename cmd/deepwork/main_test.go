@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
 	store.ExecutionLife = 3 * time.Second
+	os.Setenv("GOGC", "400")           // those that they start live for a moment
 	_ = flag.Set("test.parallel", "4") // they wait for processes
 
 	if programs[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
@@ -68,6 +69,7 @@ func TestScripts(t *testing.T) {
 func setUpScript(e *testscript.Env) error {
 	newBrowser(e)
 	e.Setenv("GORACE", gorace)
+	e.Setenv("GOGC", os.Getenv("GOGC"))
 	e.Setenv(config.JobsFoldersEnv, "")
 	dir, err := os.MkdirTemp("", "state")
 	if err != nil {

@@ -77,7 +77,7 @@ func newNewcomer(t *testing.T) *newcomer {
 	// A newcomer has made the checkout; here somebody else may own it.
 	testkit.Write(t, filepath.Join(home, ".gitconfig"), "[user]\n\tname = Newcomer\n\temail = newcomer@example.com\n[safe]\n\tdirectory = "+checkout+"\n")
 	// With these a release is built as well, so that what this compiles is not compiled again there.
-	n.env = append(n.env, "GOFLAGS=-trimpath", "CGO_ENABLED=0")
+	n.env = append(n.env, "GOFLAGS=-trimpath -ldflags=-w", "CGO_ENABLED=0")
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
 		testkit.Git(t, project, args...)
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -460,12 +461,15 @@ var unchosen = []wording{
 	{`parallel(ly)? steps?`, "steps that run at the same time, a group"},
 }
 
-func wordsOf(list []wording) *regexp.Regexp {
-	var all []string
-	for _, w := range list {
-		all = append(all, w.not)
-	}
-	return regexp.MustCompile(`(?i)\b(` + strings.Join(all, "|") + `)\b`)
+// wordsOf returns a function, since only one test needs the expression.
+func wordsOf(list []wording) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp {
+		var all []string
+		for _, w := range list {
+			all = append(all, w.not)
+		}
+		return regexp.MustCompile(`(?i)\b(` + strings.Join(all, "|") + `)\b`)
+	})
 }
 
 var unplainWords, unchosenWords = wordsOf(unplain), wordsOf(unchosen)
@@ -505,7 +509,7 @@ func TestTextsAreInPlainWords(t *testing.T) {
 		return nil
 	})
 	for _, p := range testkit.Pages(t, filepath.Join("..", "..")) {
-		for _, at := range unchosenWords.FindAllStringIndex(p.Text, -1) {
+		for _, at := range unchosenWords().FindAllStringIndex(p.Text, -1) {
 			t.Errorf("%s: %q in %q; see unchosen for what to write instead", p.Path, p.Text[at[0]:at[1]], p.Text[max(0, at[0]-30):min(len(p.Text), at[1]+30)])
 		}
 	}
@@ -516,7 +520,7 @@ func TestTextsAreInPlainWords(t *testing.T) {
 
 func checkWords(t *testing.T, path, text string) {
 	t.Helper()
-	for _, at := range unplainWords.FindAllStringIndex(text, -1) {
+	for _, at := range unplainWords().FindAllStringIndex(text, -1) {
 		from, to := max(0, at[0]-30), min(len(text), at[1]+30)
 		t.Errorf("%s: %q in %q; see the list in this test for what to write instead", path, text[at[0]:at[1]], text[from:to])
 	}

@@ -19,7 +19,7 @@ import (
 
 var (
 	simSeed    = flag.Uint64("sim.seed", 0, "the `seed` of TestSimulation; 0: another one each time")
-	simTime    = flag.Duration("sim.time", 5*time.Second, "how long its clients work")
+	simTime    = flag.Duration("sim.time", 2*time.Second, "how long its clients work")
 	simClients = flag.Int("sim.clients", 8, "how many there are")
 )
 
@@ -34,12 +34,8 @@ func TestSimulation(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64N(1 << 32)
 	}
-	length := *simTime
-	if testing.Short() {
-		length = min(length, 2*time.Second)
-	}
 	dir := t.TempDir()
-	s := newSimulation(dir, seed, length, *simClients)
+	s := newSimulation(dir, seed, *simTime, *simClients)
 	if err := s.simulate(t.Context()); err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
@@ -59,7 +55,7 @@ func TestSimulation(t *testing.T) {
 		t.Errorf("keeping what happened: %v", err)
 	}
 	t.Errorf("%s\nThe project and the servers' logs are in %s. To repeat it (timing may differ, so perhaps more than once):\n\ngo test ./cmd/proof -count=1 -run '^TestSimulation$' -sim.seed=%d -sim.time=%v -sim.clients=%d",
-		strings.ReplaceAll(faults, dir, kept), kept, seed, length, *simClients)
+		strings.ReplaceAll(faults, dir, kept), kept, seed, *simTime, *simClients)
 }
 
 // What a reply says of its definition is of one save, and of none that is too old.
@@ -134,10 +130,10 @@ func TestLoad(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"--duration 3s --connections 8 --depth 3 --edit --servers 2 --lose 0.05", 0, []string{
+		{"--duration 1s --connections 8 --depth 3 --edit --servers 2 --lose 0.05", 0, []string{
 			`(?m)^8 connections, stacks 3 deep, 2 servers`, `(?m)^finished_step +[0-9]+ `,
 			`(?m)^all is well: no call failed, and the store has what was acknowledged`}},
-		{"--duration 2s --connections 4 --depth 2 --stateless --lose 0.05", 0, []string{
+		{"--duration 1s --connections 4 --depth 2 --stateless --lose 0.05", 0, []string{
 			`(?m)^ +[0-9.]+ transitions +acknowledged$`, `(?m)^all is well`}},
 		{"--idle 20 --duration 1s", 0, []string{`(?m)^ +[0-9.-]+ idle-KB +each of 20 idle connections with deepwork`, `(?m)^ +[0-9.-]+ more-KB `}},
 		{"--servers 3", 2, []string{`^proof: --servers is 1 to 2`}},

@@ -278,5 +278,5 @@ func (s *server) records(attempt string) string {
 const onPostgres = `
 	TestABoardThatOthersChange TestACopyBringsItsWorktrees TestAMachineStopsWhenItIsBack TestAMachineTakesOnlyWhatItHas
 	TestAMachineThatIsGone TestAgentOutlivesServer TestAnAttemptOnAnotherMachine TestAttemptRuns TestDeleteKeepsStartsOut
-	TestDeletingWhatIsOnAMachineThatIsGone TestInspectOnMachines TestNothingIsStartedOfWhatIsDeleted TestReq004_FollowUpQueue
-	TestSettle TestStopElsewhere TestTheStoreIsAwaySinceAChange`
+	TestDeletingWhatIsOnAMachineThatIsGone TestInspectOnMachines TestNothingIsStartedOfWhatIsDeleted
+	TestStopElsewhere TestTheStoreIsAwaySinceAChange`

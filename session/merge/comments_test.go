@@ -28,6 +28,7 @@ func on(file string, line int, text string) CommentArg {
 // Comments on lines of a diff are collected, survive a restart, can be removed, and become one
 // follow-up that quotes their lines, once.
 func TestCommentsBecomeOneFollowUp(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	must(t, os.WriteFile(filepath.Join(p.Root, "long.txt"), []byte(strings.Repeat("same\n", 50)), 0o644))
 	must(t, os.WriteFile(filepath.Join(p.Root, "gone.txt"), []byte("was here\n"), 0o644))
@@ -99,6 +100,7 @@ Why?
 // While the agent runs, comments are queued; a call that is repeated adds and sends nothing again; and
 // comments that cannot be sent are kept.
 func TestCommentsOfARunningAgent(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
@@ -139,6 +141,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 // A comment that is not about a line of the diff is refused with what is wrong, and so are too many and
 // too long ones.
 func TestCommentsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! write dir/a.txt a", "! write image x")).AttemptID)
@@ -185,6 +188,7 @@ func TestCommentsThatAreRefused(t *testing.T) {
 
 // The lines of a diff are found by their file and side, whatever they and the names look like.
 func TestLinesOfADiff(t *testing.T) {
+	t.Parallel()
 	testkit.Same(t, diffLines("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n\\ No newline\ndiff --git a/z b/z\n--- /dev/null\n+++ \"b/\\303\\251 \\\"\"\n@@ -0,0 +1 @@\n+z\n", `é "`, "new"), map[int]string{1: "z"})
 	for side, want := range map[string]map[int]string{"new": {1: "++ b/y", 2: "same"}, "old": {1: "-- a/y", 2: "same"}} {
 		testkit.Same(t, diffLines("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- a/y\n+++ b/y\n same\n", "x", side), want, "%s", side)

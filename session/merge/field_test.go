@@ -36,6 +36,7 @@ func needs(t *testing.T, s *server) string {
 
 // Once an attempt is merged with nothing left, it says so, its task is done, and it needs nobody.
 func TestField17_MergedMeansMerged(t *testing.T) {
+	t.Parallel()
 	p, s := newMerger(t)
 	v := s.newTask("! write a.txt hello\n! commit a\n! write b.txt hello")
 	id := s.ends(s.begin(v).AttemptID).AttemptID
@@ -77,6 +78,7 @@ func TestAStoppedRunIsNotDoneWhenMerged(t *testing.T) {
 
 // An attempt whose merge has conflicts says so, with the files, until they are resolved or the merge is undone.
 func TestField25_ConflictsOfAMerge(t *testing.T) {
+	t.Parallel()
 	p, s := newMerger(t)
 	id := s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID).AttemptID
 	testkit.Write(t, filepath.Join(p.Root, "a.txt"), "of a person\n")
@@ -91,6 +93,7 @@ func TestField25_ConflictsOfAMerge(t *testing.T) {
 
 // Files with the markers of a conflict are not merged, unless that is asked for; lines below headings are none.
 func TestConflictMarkers(t *testing.T) {
+	t.Parallel()
 	p, s := newMerger(t)
 	id := s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID).AttemptID
 	path := s.get(id).Repos[0].WorktreePath

@@ -18,6 +18,7 @@ import (
 
 // An attempt is merged, pushed, and merged again after more work; conflicts lie in its worktree.
 func TestFromBranchToMerged(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.Git(p.Root, "config", "user.name", "Una User")
 	p.Git(p.Root, "config", "user.email", "una@example.com")
@@ -93,6 +94,7 @@ func TestFromBranchToMerged(t *testing.T) {
 
 // Nothing is merged under an agent that works.
 func TestMergeOfAnAttemptThatRuns(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	id := s.begin(s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))).AttemptID
@@ -113,6 +115,7 @@ func TestMergeOfAnAttemptThatRuns(t *testing.T) {
 
 // An attempt is compared with the target that it was given last, and merged into it.
 func TestChangeTarget(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	id := s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID).AttemptID
@@ -140,6 +143,7 @@ func TestChangeTarget(t *testing.T) {
 
 // If a repository of several refuses, the error says which were merged before.
 func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	for _, name := range []string{"web", "api"} {
 		dir := filepath.Join(p.Root, "..", name)
@@ -174,6 +178,7 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 
 // The branch is pushed after each execution with commits, and get_attempt says why it was not.
 func TestPushAfterEachExecution(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	remote := filepath.Join(p.Root, "..", "remote.git")
 	p.Git(p.Root, "remote", "add", "backup", remote)
@@ -198,6 +203,7 @@ func TestPushAfterEachExecution(t *testing.T) {
 
 // A diff that is empty says why.
 func TestAnEmptyDiffSaysWhy(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	diff := func(id string, paths ...string) *DiffReply {
@@ -239,6 +245,7 @@ func TestAnEmptyDiffSaysWhy(t *testing.T) {
 
 // A diff has files of which git knows nothing; it can be cut, and be of one file. The arguments are checked.
 func TestDiff(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	r := s.ends(s.begin(s.newTask("! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose and more than fits")).AttemptID)
@@ -259,6 +266,7 @@ func TestDiff(t *testing.T) {
 
 // A run in place has no repositories: what needs one is refused and says so.
 func TestRunInPlaceHasNothingToMerge(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "origin" })
 	s := p.open(func(o *attempt.Options) {

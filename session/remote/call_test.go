@@ -17,6 +17,7 @@ import (
 )
 
 func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
@@ -31,6 +32,7 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 }
 
 func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		c := s.start(workflow(t, "broken", false, script{err: &source.RefusedError{Text: "disk 7 is full"}}), `{}`)
@@ -45,6 +47,7 @@ func TestReq003_2_4_and_5_2_FailureSaysWhatTheSourceSaid(t *testing.T) {
 }
 
 func TestReq003_7_1_AsyncIsPolledToItsEnd(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
@@ -59,6 +62,7 @@ func TestReq003_7_1_AsyncIsPolledToItsEnd(t *testing.T) {
 }
 
 func TestReq003_7_1_ATerminalAnswerIsFinal(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
@@ -72,6 +76,7 @@ func TestReq003_7_1_ATerminalAnswerIsFinal(t *testing.T) {
 }
 
 func TestReq003_7_2_Timeouts(t *testing.T) {
+	t.Parallel()
 	own := 3 * time.Second
 	for name, c := range map[string]struct {
 		async     bool
@@ -113,6 +118,7 @@ func TestReq003_7_2_Timeouts(t *testing.T) {
 }
 
 func TestReq003_7_2_TheTimeoutCountsFromTheSlot(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) {
 			w.MaxConcurrent, w.ExecutionTimeout = 1, new(10*time.Second)
@@ -125,6 +131,7 @@ func TestReq003_7_2_TheTimeoutCountsFromTheSlot(t *testing.T) {
 }
 
 func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
+	t.Parallel()
 	for name, async := range map[string]bool{"notified": false, "polled": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -161,6 +168,7 @@ func TestReq003_7_3_and_8_3_ProgressIsLoggedAndTold(t *testing.T) {
 }
 
 func TestReq003_7_4_AsyncFailure(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		c := s.start(workflow(t, "w", true, script{lasts: time.Second, answer: source.Answer{State: source.Failed, Error: "row 12 is bad", Output: json.RawMessage(`{"row":12}`)}}), `{}`)
@@ -173,6 +181,7 @@ func TestReq003_7_4_AsyncFailure(t *testing.T) {
 }
 
 func TestReq003_7_5_CancelledByTheCaller(t *testing.T) {
+	t.Parallel()
 	for name, async := range map[string]bool{"sync": false, "async": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -193,6 +202,7 @@ func TestReq003_7_5_CancelledByTheCaller(t *testing.T) {
 }
 
 func TestReq003_7_5_ACancelThatComesTooLateKeepsTheResult(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		p.onCancel = func(string) (*source.Answer, error) {
@@ -210,6 +220,7 @@ func TestReq003_7_5_ACancelThatComesTooLateKeepsTheResult(t *testing.T) {
 // TestReq003_7_5_ACancelThatComesTooLateHasTheResultFetched: where the answer to
 // the cancel says completed, and no more.
 func TestReq003_7_5_ACancelThatComesTooLateHasTheResultFetched(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		p.onCancel = func(id string) (*source.Answer, error) {
@@ -226,6 +237,7 @@ func TestReq003_7_5_ACancelThatComesTooLateHasTheResultFetched(t *testing.T) {
 }
 
 func TestReq003_7_5_ACancelIsToldAsTheSourceAnsweredIt(t *testing.T) {
+	t.Parallel()
 	for want, a := range map[string]source.Answer{
 		"still runs there":          {State: source.Running},
 		"it failed: it is too late": {State: source.Failed, Error: "it is too late"},
@@ -244,6 +256,7 @@ func TestReq003_7_5_ACancelIsToldAsTheSourceAnsweredIt(t *testing.T) {
 }
 
 func TestReq003_7_5_ACancelThatFailsIsLoggedAndTold(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		p.onCancel = func(string) (*source.Answer, error) { return nil, errors.New("the handle is stuck") }
@@ -257,6 +270,7 @@ func TestReq003_7_5_ACancelThatFailsIsLoggedAndTold(t *testing.T) {
 }
 
 func TestAVanishedCallersRunGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, async := range map[string]bool{"sync": false, "async": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -279,6 +293,7 @@ func TestAVanishedCallersRunGoesOn(t *testing.T) {
 }
 
 func TestReplyWithinAnswersWhileItRuns(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.ReplyWithin = new(5 * time.Second) })
 		began := time.Now()
@@ -293,6 +308,7 @@ func TestReplyWithinAnswersWhileItRuns(t *testing.T) {
 }
 
 func TestSourceAwayAndOtherRefusalsOfExecute(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
@@ -318,6 +334,7 @@ func TestSourceAwayAndOtherRefusalsOfExecute(t *testing.T) {
 }
 
 func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		e := s.start(workflow(t, "w", false, script{panics: true}), `{}`).over(Unknown, "workflow_unknown")
@@ -329,6 +346,7 @@ func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
 }
 
 func TestBadSettingsRefuseACall(t *testing.T) {
+	t.Parallel()
 	bad := errors.New("config.yml:3: no")
 	s := open(t, newRoot(t), newPlant(), nil)
 	s.current = func(context.Context) (*config.Config, error) { return nil, bad }

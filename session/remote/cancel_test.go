@@ -20,6 +20,7 @@ import (
 // TestCancelEndsWhatAnsweredRunning: whatever its source can do, its end is stored,
 // and a second cancel changes nothing.
 func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		edit func(*plant)
 		l    script
@@ -67,6 +68,7 @@ func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 
 // TestCancelOfWhatHasEnded: it says how it ended, and nothing is lost.
 func TestCancelOfWhatHasEnded(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ReplyWithin = new(time.Second) })
@@ -96,6 +98,7 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 
 // TestCancelDuringAPoll does not wait for it.
 func TestCancelDuringAPoll(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		h := &hanging{plant: newPlant(), hangs: 1}
 		s := open(t, newRoot(t), h, nil)
@@ -112,6 +115,7 @@ func TestCancelDuringAPoll(t *testing.T) {
 
 // TestCancelOnAFullDisk says so, since the run may be shown as running later.
 func TestCancelOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		s := open(t, root, p, nil)
@@ -131,6 +135,7 @@ func TestCancelOnAFullDisk(t *testing.T) {
 
 // TestWhoLeavesWaitsForNoRun: and the run goes on.
 func TestWhoLeavesWaitsForNoRun(t *testing.T) {
+	t.Parallel()
 	for name, async := range map[string]bool{"async": true, "sync": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -170,6 +175,7 @@ func performed(t testing.TB, id string, lasts time.Duration) *source.Workflow {
 // TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the
 // config says otherwise; also after a restart.
 func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		root, p := newRoot(t), newPlant()
 		one := func(w *config.WorkflowTools) { w.MaxConcurrent = 1 }
@@ -217,6 +223,7 @@ func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
 }
 
 func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		root, p := newRoot(t), newPlant()
 		s := open(t, root, p, nil)

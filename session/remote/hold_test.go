@@ -39,6 +39,7 @@ func (p *plant) end() { p.with(func() { p.jobs["x-1"].until = time.Now() }) }
 // TestASuspendedServerOverwritesNothing: another one goes on with its run, and what that one stores
 // stays when the first one wakes up, which has its caller's reply from there.
 func TestASuspendedServerOverwritesNothing(t *testing.T) {
+	t.Parallel()
 	for name, ended := range map[string]bool{"the run has ended": true, "the run goes on": false} {
 		t.Run(name, func(t *testing.T) {
 			p, a, b, c := twoServers(t, life)
@@ -69,6 +70,7 @@ func TestASuspendedServerOverwritesNothing(t *testing.T) {
 
 // TestACancelOutlivesTheServerThatWasAsked: the one that takes the run up cancels it.
 func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
+	t.Parallel()
 	p, a, b, c := twoServers(t, life)
 	a.disk.frozen.Lock()
 	defer a.disk.frozen.Unlock()
@@ -79,6 +81,7 @@ func TestACancelOutlivesTheServerThatWasAsked(t *testing.T) {
 
 // TestAStoppedServersRunIsTakenUpAtOnce: before its life is over.
 func TestAStoppedServersRunIsTakenUpAtOnce(t *testing.T) {
+	t.Parallel()
 	p, a, b, c := twoServers(t, time.Hour)
 	a.stop()
 	testkit.Until(t, "the other server follows it", func() bool { return b.Stats().Running == 1 })
@@ -90,6 +93,7 @@ func TestAStoppedServersRunIsTakenUpAtOnce(t *testing.T) {
 // TestALivingServerKeepsItsRuns: also synchronous ones and those that wait for a slot, for longer than
 // a record lives; other servers see their progress.
 func TestALivingServerKeepsItsRuns(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		one := func(w *config.WorkflowTools) { w.MaxConcurrent, w.ExecutionTimeout = 1, new(time.Duration(0)) }
@@ -115,6 +119,7 @@ func TestALivingServerKeepsItsRuns(t *testing.T) {
 
 // TestARunThatIsLostBeforeItsStartIsNotStarted: another server has recorded that nothing was.
 func TestARunThatIsLostBeforeItsStartIsNotStarted(t *testing.T) {
+	t.Parallel()
 	p, root := newPlant(), newRoot(t)
 	one := func(w *config.WorkflowTools) { w.MaxConcurrent = 1 }
 	a, b := openFor(t, root, p, one, life), openFor(t, root, p, one, life)
@@ -138,6 +143,7 @@ func TestARunThatIsLostBeforeItsStartIsNotStarted(t *testing.T) {
 
 // TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun does not wait for the run's end.
 func TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun(t *testing.T) {
+	t.Parallel()
 	p, a, b, c := twoServers(t, life)
 	a.disk.frozen.Lock()
 	testkit.Until(t, "the other server follows it", func() bool { return b.Stats().Running == 1 })
@@ -155,6 +161,7 @@ const lookedAt = lookEvery + time.Second
 // TestTheRunsOfAKilledServerAreTakenUpByOneThatLives: nobody asks for them, and no
 // server starts.
 func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		lasts time.Duration
 		want  State
@@ -198,6 +205,7 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 
 // TestALookAroundWritesNothing: not while others live, and not if there is nothing.
 func TestALookAroundWritesNothing(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		a, b := open(t, root, p, nil), open(t, root, p, nil)
@@ -219,6 +227,7 @@ func TestALookAroundWritesNothing(t *testing.T) {
 
 // TestCancelOfAnotherServersRun: whichever server follows it cancels it.
 func TestCancelOfAnotherServersRun(t *testing.T) {
+	t.Parallel()
 	p, root := newPlant(), newRoot(t)
 	a, b := open(t, root, p, nil), open(t, root, p, nil)
 	a.disk.serve.Store(true)

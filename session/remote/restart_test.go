@@ -41,6 +41,7 @@ func (h *hanging) Status(ctx context.Context, source, workflowID, id string) (*s
 }
 
 func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		s := open(t, root, p, nil)
@@ -66,6 +67,7 @@ func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
 // TestARunIsToldOnAFullDisk: that it cannot be taken up is no reason to say that it
 // was never started.
 func TestARunIsToldOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		p.with(func() { p.jobs["x-1"] = &job{until: time.Now().Add(time.Hour)} })
@@ -99,6 +101,7 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 // TestARunThatCannotBeStored: nothing is started that is not stored before, and what
 // has ended meanwhile is known to this server.
 func TestARunThatCannotBeStored(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		s := open(t, root, p, nil)
@@ -121,6 +124,7 @@ func TestARunThatCannotBeStored(t *testing.T) {
 // TestWhatCannotBeRead: where the database is damaged it is not said that there is no
 // such run; nothing is made before the first one, and its arguments are nowhere.
 func TestWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t)
 	s := open(t, root, newPlant(), nil)
 	wantCode(t, testkit.Get(s.Status(t.Context(), "me", testID(1))).Err(), session.StateError, "unknown_run")
@@ -139,6 +143,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 }
 
 func TestARestartGoesOnCountingTheTime(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		away time.Duration // between the servers
 		want time.Duration // of the whole run
@@ -174,6 +179,7 @@ func TestARestartGoesOnCountingTheTime(t *testing.T) {
 }
 
 func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
+	t.Parallel()
 	for name, async := range map[string]bool{"sync": false, "waiting": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -198,6 +204,7 @@ func TestCloseCutsOffWhatCannotBeFoundAgain(t *testing.T) {
 }
 
 func TestCloseNamesWhatDoesNotStop(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		s.closed = true
@@ -216,6 +223,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 // TestSeveralServersOnOneProject: a run has one owner; others tell what is written
 // of it, and take it up when its owner is gone.
 func TestSeveralServersOnOneProject(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p, root := newPlant(), newRoot(t)
 		a := open(t, root, p, nil)

@@ -22,6 +22,7 @@ import (
 )
 
 func TestRunsWaitForASlotInOrder(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.MaxConcurrent = 2 })
@@ -53,6 +54,7 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 // TestThatAWaitingRunBeganIsStored: before its source is asked, since that it waits
 // means that nothing was started.
 func TestThatAWaitingRunBeganIsStored(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
 		first := s.start(workflow(t, "first", false, script{lasts: time.Minute}), `{}`)
@@ -68,6 +70,7 @@ func TestThatAWaitingRunBeganIsStored(t *testing.T) {
 }
 
 func TestAWaitingRunCanBeCancelled(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
@@ -83,6 +86,7 @@ func TestAWaitingRunCanBeCancelled(t *testing.T) {
 }
 
 func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
@@ -144,6 +148,7 @@ func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 
 // TestFigure003_200RunsAtOnceWith10Slots shows a promised figure.
 func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.MaxConcurrent = 10 })
@@ -165,6 +170,7 @@ func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 // TestWhoMayHaveHadItDoneIsToldToLookFirst: nothing is called again that may have been
 // carried out, and what was certainly not is not looked for.
 func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
+	t.Parallel()
 	running := func(string) (*source.Answer, error) { return &source.Answer{State: source.Running}, nil }
 	failing := func(string) (*source.Answer, error) {
 		return &source.Answer{State: source.Failed, Error: "too late"}, nil
@@ -224,6 +230,7 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 
 // TestTheTimeoutThatCountsIsNamed: raising another one would be of no use.
 func TestTheTimeoutThatCountsIsNamed(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) {
 			w.ExecutionTimeout = new(time.Hour)
@@ -237,6 +244,7 @@ func TestTheTimeoutThatCountsIsNamed(t *testing.T) {
 // TestReq003_2_2_ACallThroughTheCatalog runs a workflow of an MCP server through the real catalog. Nothing
 // is started by a call whose arguments do not fit, or whose source is away (2.5, 5.4).
 func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
+	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "system", Version: "1"}, nil)
 	answers := map[string]string{
 		"workflows-list-tool":    `[{"id":"w-add","name":"add","description":"adds","executionType":"sync","inputSchema":{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]}}]`,

@@ -15,6 +15,7 @@ import (
 )
 
 func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
@@ -35,6 +36,7 @@ func TestReq003_8_1_to_8_4_StatusWhileItRunsAndAfter(t *testing.T) {
 }
 
 func TestReq003_8_5_StatusNotSupported(t *testing.T) {
+	t.Parallel()
 	for name, l := range map[string]script{
 		"no status tool": {lasts: time.Hour},
 		"no id":          {accepted: &source.Answer{State: source.Running}},
@@ -65,6 +67,7 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 }
 
 func TestStatusIsForWhoStartedIt(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		c := s.start(workflow(t, "w", true, script{lasts: time.Second}), `{}`)
@@ -77,6 +80,7 @@ func TestStatusIsForWhoStartedIt(t *testing.T) {
 }
 
 func TestStatusOfWhatIsNotThere(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		wantCode(t, testkit.Get(s.Status(t.Context(), "me", "")).Err(), session.ToolError, "invalid_execution_id", "empty")
@@ -94,6 +98,7 @@ func TestStatusOfWhatIsNotThere(t *testing.T) {
 }
 
 func TestASourcesIdThatIsNotUnique(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		s := open(t, newRoot(t), newPlant(), nil)
 		w := workflow(t, "w", true, script{accepted: &source.Answer{ExecutionID: "17", State: source.Completed}})
@@ -107,6 +112,7 @@ func TestASourcesIdThatIsNotUnique(t *testing.T) {
 }
 
 func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = new(time.Duration(0)) })
@@ -128,6 +134,7 @@ func TestASourceThatIsAwayIsAskedUntilItIsBack(t *testing.T) {
 }
 
 func TestASourceThatIsAwayForTooLong(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
@@ -142,6 +149,7 @@ func TestASourceThatIsAwayForTooLong(t *testing.T) {
 }
 
 func TestASourceThatForgotTheRun(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = new(time.Duration(0)) })
@@ -157,6 +165,7 @@ func TestASourceThatForgotTheRun(t *testing.T) {
 // TestASourceThatTellsNoStatus: a run is not to wait for ever, and hold a slot,
 // where the answers are no statuses.
 func TestASourceThatTellsNoStatus(t *testing.T) {
+	t.Parallel()
 	for said, a := range map[string]source.Answer{
 		"it says nothing":          {},
 		`it says "{output: NaN}"`:  {Output: json.RawMessage(`"{output: NaN}"`)},
@@ -177,6 +186,7 @@ func TestASourceThatTellsNoStatus(t *testing.T) {
 }
 
 func TestAStatusOfProgressAloneIsOne(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		p.onStatus = func(string) (*source.Answer, error) {
@@ -193,6 +203,7 @@ func TestAStatusOfProgressAloneIsOne(t *testing.T) {
 // TestASourceWhoseToolsComeOneByOne: after its restart it has its status tool a
 // little later; a run that it could be asked about is not given up for that.
 func TestASourceWhoseToolsComeOneByOne(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		p := newPlant()
 		s := open(t, newRoot(t), p, nil)
@@ -207,6 +218,7 @@ func TestASourceWhoseToolsComeOneByOne(t *testing.T) {
 }
 
 func TestAPollThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		h := &hanging{plant: newPlant(), hangs: 2}
 		s := open(t, newRoot(t), h, nil)
@@ -219,6 +231,7 @@ func TestAPollThatHangsIsGivenUp(t *testing.T) {
 }
 
 func TestAResultThatIsNoJSON(t *testing.T) {
+	t.Parallel()
 	s := open(t, newRoot(t), newPlant(), nil)
 	r, err := s.start(workflow(t, "w", false, script{answer: source.Answer{Output: json.RawMessage(`all "is" well`)}}), `{}`).wait()
 	testkit.True(t, err == nil && string(r.Result) == `"all \"is\" well"`, "%s, %v", r.Result, err)
@@ -227,6 +240,7 @@ func TestAResultThatIsNoJSON(t *testing.T) {
 // TestTheProgressOfARunThatIsOver is what its source said with the end; else how far
 // it had come, and of one that is completed none: it is not at the first of two.
 func TestTheProgressOfARunThatIsOver(t *testing.T) {
+	t.Parallel()
 	first, both := &source.Progress{Value: new(0.0), Total: new(2.0)}, &source.Progress{Value: new(2.0), Total: new(2.0)}
 	for name, c := range map[string]struct {
 		end  source.Answer

@@ -107,6 +107,7 @@ func (k *checking) hands(want machine.Status, words ...string) *machine.FinishRe
 func (k *checking) one() *machine.StepProgress { k.t.Helper(); return k.record(k.id).Progress("one") }
 
 func TestACheckPassesWithExitCodeZeroAndIsInTheEvidence(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 0")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
 	k.hands(machine.NextStep)
@@ -134,6 +135,7 @@ func TestOneReplyNamesEveryFailedCheckInOrder(t *testing.T) {
 }
 
 func TestAProgramThatCannotBeStartedIsAnErrorThatCountsNothing(t *testing.T) {
+	t.Parallel()
 	k := checkedProject(t, true, "[{run: [no-such-program-here]}]", "").begin()
 	refused(t, testkit.Get(k.c.Finish(t.Context(), finishArgs(t, handIn))).Err(), session.StateError, "check_not_run", "check 'no-such-program-here'")
 	p := k.one()
@@ -141,6 +143,7 @@ func TestAProgramThatCannotBeStartedIsAnErrorThatCountsNothing(t *testing.T) {
 }
 
 func TestTheSameContentIsNotCheckedAgain(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "grep -q good src/a")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
 	k.hands(machine.NeedsWork)
@@ -178,6 +181,7 @@ func TestACheckWithFilesIsAboutThoseAlone(t *testing.T) {
 }
 
 func TestInAGroupACheckWithoutFilesIsBoundToTheOutputsAlone(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 0")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "")
 	k.job("alpha", []testStep{{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + "]"}, {id: "two"}}, map[string]string{"main": "[[two, one]]"})
@@ -192,6 +196,7 @@ func TestInAGroupACheckWithoutFilesIsBoundToTheOutputsAlone(t *testing.T) {
 }
 
 func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
 	s.says("date +%N > " + filepath.Join(k.root, "made"))
@@ -208,6 +213,7 @@ func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *test
 
 // How agents edit them is in TestCheats of the program.
 func TestHonestWorkBesideProtectedFiles(t *testing.T) {
+	t.Parallel()
 	t.Run("honest", func(t *testing.T) {
 		s := newScript(t, "exit 0")
 		k := checkedProject(t, true, "["+s.yaml(", protect: [tests/**]")+"]", "")
@@ -230,6 +236,7 @@ func TestHonestWorkBesideProtectedFiles(t *testing.T) {
 }
 
 func TestChecksAreSkippedNeitherByAReasonNorWithoutTheGate(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 1")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", reviewedStep).begin(func(o *Options) { o.Reviews = false })
 	r := k.finish(k.c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"the user said so"}`)
@@ -243,6 +250,7 @@ func TestChecksAreSkippedNeitherByAReasonNorWithoutTheGate(t *testing.T) {
 }
 
 func TestOnlyAPersonPassesOverACheck(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 1")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
 	k.hands(machine.NeedsWork)
@@ -259,6 +267,7 @@ func TestOnlyAPersonPassesOverACheck(t *testing.T) {
 }
 
 func TestNobodyPassesOverACheckWithOverrideNever(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 1")
 	k := checkedProject(t, true, "["+s.yaml(", override: never")+"]", "").begin()
 	k.hands(machine.NeedsWork)
@@ -298,6 +307,7 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 
 // A step that is done again has its checks again, also if they were dropped while it was done.
 func TestGoingBackBringsNoCheckAway(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "grep -q good src/a")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "")
 	k.write("src/a", "good")
@@ -314,6 +324,7 @@ func TestGoingBackBringsNoCheckAway(t *testing.T) {
 }
 
 func TestACheckRunsOnlyIfItIsAllowed(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 0")
 	allowed := error(session.NotNow(session.CodeUntrusted, "not approved"))
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin(func(o *Options) {
@@ -366,6 +377,7 @@ func TestPassEnvAddsVariables(t *testing.T) {
 }
 
 func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "sleep 600")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
 	got := make(chan error, 1)
@@ -386,6 +398,7 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 
 // What a check bound to the outputs alone has failed for may lie in other files: once its call was told, it runs again.
 func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
+	t.Parallel()
 	for name, workflow := range map[string]string{"outside git": "[one, two]", "of an item": "[list, {for_each: todo, steps: [one]}, two]"} {
 		t.Run(name, func(t *testing.T) {
 			s := newScript(t, "until test -e go.cache; do sleep 0.02; done; grep -q good src/a")
@@ -418,6 +431,7 @@ func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
 
 // Going back over an earlier step does not make edits of protected files good.
 func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "exit 0")
 	k := checkedProject(t, true, "", "")
 	k.job("alpha", []testStep{{id: "first"}, {id: "one", outputs: oneFile, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}, {id: "two"}}, map[string]string{"main": "[first, one, two]"})

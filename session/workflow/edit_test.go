@@ -17,6 +17,7 @@ import (
 )
 
 func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
+	t.Parallel()
 	p, _, c, _ := begun(t)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	// A step before and one after the current; its place is found from its id.
@@ -27,6 +28,7 @@ func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
 }
 
 func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
+	t.Parallel()
 	for name, edit := range map[string]func(p *project){
 		"step gone":  func(p *project) { p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"}) },
 		"job broken": func(p *project) { p.write(".deepwork/jobs/alpha/job.yml", "name: [") },
@@ -49,6 +51,7 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 }
 
 func TestAnEditOfInstructionsIsSeenWhenTheStepBegins(t *testing.T) {
+	t.Parallel()
 	p, _, c, id := begun(t)
 	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two better.\n")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two better.\n", "reply")
@@ -74,6 +77,7 @@ func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 }
 
 func TestGoToStep(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}, {id: "d"}}, map[string]string{"main": "[a, b, c, d]"})
 	p.write("r.md", "x")
@@ -96,6 +100,7 @@ func TestGoToStep(t *testing.T) {
 }
 
 func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv := p.open()
 	srv.definitions.MaxKnown = 3
@@ -119,6 +124,7 @@ func at(place task.Place) func(*Options) { return func(o *Options) { o.Place = &
 // A session that goes on at another machine says which of its files are not there, and does not
 // take them for lost. The record has the place where each step's outputs were delivered.
 func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("j", []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three", outputs: oneFile}}, map[string]string{"main": "[one, two, three]"})
 	p.write("one.md", "1")

@@ -16,6 +16,7 @@ import (
 var ctx = context.Background()
 
 func TestReq001_3_4_UnknownJobIsRefusedAndJobsAreListed(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	c := p.open().Connect("local")
@@ -98,6 +99,7 @@ func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
 }
 
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
+	t.Parallel()
 	p, _, c, id := begun(t)
 	p.write("r1.md", "x")
 	p.write("r2.md", "x")
@@ -189,6 +191,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 const reviewed = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
 
 func TestReq001_4_10_SelfReview(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewed}}, map[string]string{"main": "[one]"})
 	p.write("r.md", "the content that must not be inlined")
@@ -214,6 +217,7 @@ func TestReq001_4_10_SelfReview(t *testing.T) {
 }
 
 func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewed}}, map[string]string{"main": "[one]"})
 	p.write("r.md", "x")
@@ -223,6 +227,7 @@ func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
 }
 
 func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	p.simple("beta")

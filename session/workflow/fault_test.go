@@ -15,6 +15,7 @@ import (
 )
 
 func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	p.git("init", "-q")
 	p.git("commit", "-qm", "first", "--allow-empty")
@@ -39,6 +40,7 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 }
 
 func TestAVanishedFolderIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	p, _, c, id := begun(t)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
@@ -61,6 +63,7 @@ func TestAProjectThatVanishesIsNamed(t *testing.T) {
 // A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own
 // reply or makes its transition once.
 func TestACommitWhoseFateIsUnknown(t *testing.T) {
+	t.Parallel()
 	for name, made := range map[string]bool{"made": true, "not made": false} {
 		t.Run(name, func(t *testing.T) {
 			p := simpleProject(t)
@@ -95,6 +98,7 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 // A new session whose commit arrives late, when its server has given it up, is not begun by a call that was
 // told that nothing has moved.
 func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	srv := p.open()
@@ -114,6 +118,7 @@ func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
 // Where the store does not answer after a lost reply, the caller is told so, and its repetition finds the
 // reply.
 func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv := p.open()
 	disk := srv.makeFaulty()
@@ -191,6 +196,7 @@ func (f *faulty) ReadSession(ctx context.Context, id string, known int64) (*stor
 
 // A command that is applied twice, since its first write was overtaken, has the effect of one.
 func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	disk := srv.makeFaulty()
 	disk.twice.Store(true)

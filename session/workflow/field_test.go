@@ -50,6 +50,7 @@ func TestField16_GetStepSaysWhereTheReviewStands(t *testing.T) {
 
 // A server that serves the last good version of a job that no longer loads says so, with the file and its first fault.
 func TestField18_TheLastGoodVersionIsSaid(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv := p.open()
 	c := srv.Connect("local")
@@ -69,6 +70,7 @@ func TestField18_TheLastGoodVersionIsSaid(t *testing.T) {
 
 // What an agent can do at the limit depends on who may override a review.
 func TestField18_AdviceAtTheLimit(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[config.Override]string{
 		config.OverrideAgent: "or ask the user whether to pass quality_review_override_reason.",
 		config.OverrideHuman: "or ask the user whether to run `deepwork sessions override ",
@@ -89,6 +91,7 @@ func TestField18_AdviceAtTheLimit(t *testing.T) {
 // An agent is told which try failed, for which files and by which criteria; what the step is called, what it does and
 // where it is in the workflow; what its branch is; and that another workflow began than the one that it named.
 func TestField19_RepliesSayWhatTheyAreAbout(t *testing.T) {
+	t.Parallel()
 	p, srv, _ := underReview(t)
 	c := srv.Connect("local")
 	r := p.start(c, "alpha", "mian")

@@ -30,6 +30,7 @@ func items(t *testing.T, most int) (*project, *Conn, string) {
 
 // Items are done as members of a group, as many at once as the form says, each in the order of its steps.
 func TestForms_ForEach(t *testing.T) {
+	t.Parallel()
 	p, c, id := items(t, 3)
 	p.write("list.json", `["a", {"b": 1}, "c"]`)
 	r := p.finish(c, `{"outputs":{"todo":"list.json"}}`)
@@ -80,6 +81,7 @@ func TestForms_NoList(t *testing.T) {
 
 // Many items are shown in pages, and their replies do not grow with their number.
 func TestForms_PagesOfItems(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: files, description: d}}"}, {id: "port"}},
 		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 50}]"})
@@ -113,6 +115,7 @@ func TestForms_PagesOfItems(t *testing.T) {
 
 // Steps are repeated until the condition holds; after the last round a person lets the workflow go on.
 func TestForms_Repeat(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "look"}, {id: "fix", outputs: oneText}, {id: "end"}},
 		map[string]string{"main": `[{repeat: {steps: [look, fix], until: {output: said, is: done}, at_most: 2}}, end]`})
@@ -182,6 +185,7 @@ func TestForms_WorkflowAsStep(t *testing.T) {
 
 // When the workflow of a step is aborted, the one that calls it stands before that step, and says what can be done.
 func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
+	t.Parallel()
 	p, srv, c, began := called(t)
 	p.finish(c, `{"outputs":{"said":"hello"}}`)
 	if r, err := c.Abort(ctx, AbortArgs{Explanation: "no"}); err != nil || *r.ResumedStep != "workflow:beta/publish" || r.Notice == nil || !strings.Contains(*r.Notice, "session '"+began.BeginStep.SessionID+"'") {
@@ -203,6 +207,7 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 
 // Workflows that call each other in a circle over several jobs are refused where they become too deep, and nothing moves.
 func TestForms_CallsInACircle(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "a"}}, map[string]string{"main": "[a, {workflow: beta/main}]"})
 	p.job("beta", []testStep{{id: "b"}}, map[string]string{"main": "[{workflow: alpha/other}]"})
@@ -215,6 +220,7 @@ func TestForms_CallsInACircle(t *testing.T) {
 
 // A person may drop an item: the others go on, and the last one that is dropped ends the entry.
 func TestForms_DroppedItem(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port", outputs: oneText}, {id: "sum"}},
 		map[string]string{"main": "[list, {for_each: todo, steps: [port], at_once: 2}, sum]"})
@@ -240,6 +246,7 @@ func TestForms_DroppedItem(t *testing.T) {
 
 // A program ends the rounds: it runs when the last step of a round is done, and what it says is told to the next one.
 func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
+	t.Parallel()
 	s := newScript(t, "echo three tests fail; exit 3")
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "look"}, {id: "fix"}, {id: "end"}},
@@ -269,6 +276,7 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 
 // A repeated call leads to the workflow that it has begun, over another connection, too, and the step says which it is.
 func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
+	t.Parallel()
 	p, srv, c, began := called(t)
 	const call = `{"outputs":{"said":"hello"},"request_id":"r1"}`
 	child := p.finish(c, call).BeginStep.SessionID
@@ -297,6 +305,7 @@ func TestForms_TheWorkflowOfAStepIsGone(t *testing.T) {
 // Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
 // stay texts, and the values of all are outputs of the entry.
 func TestForms_ItemsThatAreWorkflows(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("beta", []testStep{{id: "write", outputs: oneText}}, map[string]string{"publish": "[write]\n    inputs: [{name: what, description: w}]"})
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "last"}},
@@ -422,6 +431,7 @@ func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 // A command, which begins no workflows, may drop the item before a step that is one, also if that is a step of the
 // workflow that called this one: reading the step begins it.
 func TestForms_ACommandDropsTheItemBeforeAWorkflow(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ main, last string }{
 		{"[list, {for_each: todo, steps: [port]}, {workflow: beta/publish}]", "[write]"},
 		{"[{workflow: alpha/last}, {workflow: beta/publish}]", "[list, {for_each: todo, steps: [port]}]"},

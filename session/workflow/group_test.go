@@ -64,6 +64,7 @@ func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
 // A member that its group went on without is finished like any other if an edit of the job leaves no
 // other to wait for.
 func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.grouped()
 	c := p.open().Connect("local")
@@ -79,6 +80,7 @@ func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
 }
 
 func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.grouped()
 	c := p.open().Connect("local")
@@ -102,6 +104,7 @@ func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
 // A step that is current in another session of the stack: the error gives the call that finishes it
 // there, also for a member of a group.
 func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.grouped()
 	p.simple("beta")

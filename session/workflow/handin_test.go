@@ -17,6 +17,7 @@ import (
 
 // A person sees what was handed in, what has changed since they failed it, and nothing that was not handed in.
 func TestWhatAPersonJudges(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.reviewedJob()
 	p.job("alpha", []testStep{{id: "one", outputs: "{report: {type: files, description: R, required: true}}", reviews: humanStep}, {id: "two"}}, map[string]string{"main": "[one, two]"})
@@ -94,6 +95,7 @@ func TestWhatAPersonJudges(t *testing.T) {
 // The changes are to the hand-in that a person failed last; if nobody did, to the last one, whoever refused it, beside
 // the whole content. What is kept for that is dropped when the session ends.
 func TestWhatAHandInIsComparedWith(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.personJob(bothStep)
 	srv, rev := p.reviewed()
@@ -135,6 +137,7 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 
 // What a client shows is bounded, however much was handed in.
 func TestAHandInInShortIsBounded(t *testing.T) {
+	t.Parallel()
 	h := &HandIn{Files: make([]HandedFile, 1000)}
 	for i := range h.Files {
 		h.Files[i] = HandedFile{FileHash: machine.FileHash{Path: strings.Repeat("p", 200)}, Text: strings.Repeat(strings.Repeat("x", 3000)+"\n", 50)}
@@ -145,6 +148,7 @@ func TestAHandInInShortIsBounded(t *testing.T) {
 
 // A person who edits what was handed in judges it as it is then, unless more than a person judges it.
 func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
+	t.Parallel()
 	for name, reviews := range map[string]string{"a person alone": humanStep, "a reviewer, too": bothStep} {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)

@@ -64,6 +64,7 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 // Evidence of a finished step stays, and says that it was imported; an override that was granted and what the
 // agent was shown for its own review are gone.
 func TestImportedEvidenceIsMarked(t *testing.T) {
+	t.Parallel()
 	from := newProject(t)
 	from.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewedStep}, {id: "two", outputs: oneFile, reviews: reviewedStep}}, map[string]string{"main": "[one, two]"})
 	from.write("good.md", "good")

@@ -89,6 +89,7 @@ func inputsOf(info *machine.StepInfo) (all []string) {
 
 // A workflow begins only with inputs that it declares, all that it requires, of their types.
 func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
+	t.Parallel()
 	p, _, c := surveyed(t)
 	people, topic := text("people.md"), text("tides")
 	for i := range 1001 {
@@ -126,6 +127,7 @@ func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 // Inputs are kept for the whole session, and shown to each step that names them, with the newest value of
 // what steps make: that of a step that is finished, and not undone by go_to_step.
 func TestInputsOfEachStepAreTheNewestValues(t *testing.T) {
+	t.Parallel()
 	p, srv, c := surveyed(t)
 	srv.Reviews = false
 	want := func(of string, info *machine.StepInfo, want ...string) {
@@ -177,6 +179,7 @@ func TestAnOutputIsNewerThanAnInputOfItsName(t *testing.T) {
 // Two workflows of one job have steps of one name: each has its own step, common information and inputs, also
 // nested in the other, and after a restart.
 func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
+	t.Parallel()
 	p, srv, c := surveyed(t)
 	ask := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")})
 	winds := strings.Repeat("winds", 1000) // such a text may be kept elsewhere
@@ -206,6 +209,7 @@ func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 
 // Inputs are a part of what a request_id stands for.
 func TestARequestIDStandsForItsInputs(t *testing.T) {
+	t.Parallel()
 	_, _, c := surveyed(t)
 	a := StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", RequestID: new("q"), Inputs: given{"topic": text("tides")}}
 	first := testkit.Get(c.Start(ctx, a)).Must(t)
@@ -219,6 +223,7 @@ func TestARequestIDStandsForItsInputs(t *testing.T) {
 
 // A self-review has the common information and the inputs of its step, with their values.
 func TestASelfReviewHasTheInputs(t *testing.T) {
+	t.Parallel()
 	p, _, c := surveyed(t)
 	id := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")}).SessionID
 	p.finish(c, `{"step_id": "prepare", "outputs": {"notes": ["one.md"]}}`)
@@ -287,6 +292,7 @@ func TestStartTakesSessionIDForTheParent(t *testing.T) {
 
 // A long text that a workflow is started with is kept beside the record, and is there after a restart.
 func TestALongInputSurvivesARestart(t *testing.T) {
+	t.Parallel()
 	p, srv, c := surveyed(t)
 	topic := strings.Repeat("é ", machine.MaxText/2)
 	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", Inputs: given{"topic": text(topic)}})).Must(t)

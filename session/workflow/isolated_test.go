@@ -44,6 +44,7 @@ func isolated(t *testing.T) (p *project, srv *server, c *Conn, id, folder string
 // What a step of an item hands in, its checks, what they protect and what a person is shown are in the folder of the
 // item, and the item is done when it is merged, which only the leader of the run says.
 func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
+	t.Parallel()
 	p, srv, c, id, folder := isolated(t)
 	step := testkit.Get(c.Step(ctx, StepArgs{SessionID: &id, StepID: new("port[0]")})).Must(t)
 	testkit.Equal(t, step.BeginStep.ProjectRoot, folder)
@@ -94,6 +95,7 @@ func TestIsolatedItemThatBeginsAgain(t *testing.T) {
 
 // Outside of runs the items share the folder, and nothing is merged.
 func TestIsolationIsForRuns(t *testing.T) {
+	t.Parallel()
 	p, c, id := items(t, 3)
 	p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}},
 		map[string]string{"main": "[list, {for_each: todo, steps: [port], isolation: worktree}]"})

@@ -12,6 +12,7 @@ import (
 )
 
 func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv, other := p.open(), p.open()
 	c := srv.Connect("alice")
@@ -57,6 +58,7 @@ func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
 
 // What other identities have is no burden for a call that names no session.
 func TestTheSessionsOfOthersAreNotFound(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	theirs := p.open().Connect("bob")

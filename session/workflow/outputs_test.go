@@ -31,6 +31,7 @@ func (p *project) finishing(c *Conn, value, more string) (*machine.FinishReply, 
 
 // Rule 14: a text, also a long one, is kept in the session, survives its server, and a repeated call is one.
 func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.format2(textReport, "outputs: {report: {}}")
 	srv := p.open()
@@ -72,6 +73,7 @@ func errless(t testing.TB) func(*machine.FinishReply, error) *machine.FinishRepl
 
 // Rules 14 and 16: the reviews of a text judge it in the prompt, and a verdict is for that text alone.
 func TestRules14And16_ATextIsReviewed(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.format2("{name: report, description: A report, type: string, review: {strategy: individual, instructions: Is it good}}",
 		"outputs: {report: {review: {strategy: individual, instructions: Is it long}}}")
@@ -144,6 +146,7 @@ func TestRule13_FilePaths(t *testing.T) {
 
 // Rule 21: the author's account is asked for, and judged; that is no try.
 func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.format2("", "process_requirements: {Good: The author MUST read what exists.}")
 	srv, rev := p.reviewed()
@@ -269,6 +272,7 @@ func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
 
 // Rule 22: no session begins with a schema that cannot be used.
 func TestRule22_AnUnusableSchema(t *testing.T) {
+	t.Parallel()
 	for text, wrong := range map[string]string{
 		"":                                       "does not exist in",
 		`{"type": "objekt"}`:                     "cannot be used",

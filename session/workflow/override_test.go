@@ -62,6 +62,7 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 
 // Where only a person may override, a step that the agent was told to review itself waits for one.
 func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman} {
 		p := newProject(t)
 		p.reviewedJob()
@@ -85,6 +86,7 @@ func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T
 
 // An agent passes a review with one sentence, unless the config says otherwise.
 func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman, config.OverrideNever} {
 		t.Run(string(mode), func(t *testing.T) {
 			p, srv, rev := underReview(t)
@@ -117,6 +119,7 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 
 // With reviews by the agent itself the closing call is an override.
 func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.reviewedJob()
 	how := Reviewing{Override: config.OverrideHuman}

@@ -198,6 +198,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 
 // A group does not go on without its member that a person has to pass, though nobody reports it.
 func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.write("good.md", "good")
 	p.job("alpha", []testStep{{id: "one"}, {id: "two", outputs: oneFile, reviews: humanStep}, {id: "three"}}, map[string]string{"main": "[[one, two], three]"})

@@ -63,6 +63,7 @@ func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 
 // A step with reviews that is taken out of the workflow is noticed, too.
 func TestAStepThatIsTakenOutIsRecorded(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	job := func(entries string) {
 		p.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile, reviews: reviewedStep}, {id: "two"}}, map[string]string{"main": entries})
@@ -85,6 +86,7 @@ func TestAStepThatIsTakenOutIsRecorded(t *testing.T) {
 // An edit of the config that replaces or removes the reviewer, or lets agents override again, takes
 // effect and is recorded; a pinned session goes on with the reviewer that it began with, or not at all.
 func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
+	t.Parallel()
 	for _, pin := range []bool{false, true} {
 		p, srv, rev := underReview(t)
 		began := Reviewing{External: true, Reviewer: `["r"]`, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideHuman, Pin: pin}
@@ -165,6 +167,7 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 
 // A session that began pinned, where nobody may override, stays so without a server, too.
 func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
+	t.Parallel()
 	for _, pin := range []bool{false, true} {
 		p, srv, rev := underReview(t)
 		rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})

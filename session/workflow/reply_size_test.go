@@ -17,6 +17,7 @@ import (
 // A group whose instructions are more than a reply can have does not begin, and
 // nothing has moved; when the files are shorter the same call goes on.
 func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "first", outputs: oneFile}, {id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}},
 		map[string]string{"main": "[first, [a, b, c]]"})
@@ -39,6 +40,7 @@ func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
 // A group that began and has too much text by now is read as it began, and get_step
 // says why.
 func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}},
 		map[string]string{"main": "[[a, b, c]]"})
@@ -58,6 +60,7 @@ func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
 // Nor does a group begin whose text was kept when the job was there still; the
 // remedy is another, since edits of the files do not reach it.
 func TestAKeptGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "first", outputs: oneFile}, {id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}},
 		map[string]string{"main": "[first, [a, b, c]]"})
@@ -88,6 +91,7 @@ func manyJobs(n, description int) *catalog.Snapshot {
 // get_workflows of any number of jobs is bounded: descriptions go first, then jobs,
 // and the notice says which and where they are.
 func TestGetWorkflowsIsBounded(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		snapshot *catalog.Snapshot
 		listed   int

@@ -17,6 +17,7 @@ import (
 )
 
 func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	p.simple("beta")
@@ -40,6 +41,7 @@ func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
 
 // Any server of the project serves any session at any time; one that somebody works on is not recommended.
 func TestAnyServerServesAnySession(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	first, second := p.open(), p.open()
 	c1, c2 := first.Connect("local"), second.Connect("local")
@@ -55,6 +57,7 @@ func TestAnyServerServesAnySession(t *testing.T) {
 
 // Calls through several servers take effect one after the other.
 func TestServersRaceForOneSession(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	var list []testStep
 	var ids []string
@@ -108,6 +111,7 @@ func TestStackOfOneConnectionIsNotTheOthers(t *testing.T) {
 }
 
 func TestBranchesSideBySideNeedASessionID(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	c := p.open().Connect("local")
 	root := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -158,6 +162,7 @@ func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
 // get_workflows lists the caller's own sessions that it can resume, and start_workflow names those of
 // the same workflow.
 func TestResumableSessions(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	p.simple("beta")
@@ -208,6 +213,7 @@ func TestResumableSessions(t *testing.T) {
 // An execution is told of to its own identity, on whatever server, also after
 // the end; nothing is taken up by that.
 func TestExecution(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv, other := p.open(), p.open()
 	c := srv.Connect("ann")
@@ -237,6 +243,7 @@ func TestExecution(t *testing.T) {
 // A root session is nobody's child, and what is below it on the stack stays its
 // own.
 func TestARootSessionIsNobodysChild(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	c := p.open().Connect("ann")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three", outputs: oneFile}}, map[string]string{"main": "[one, two, three]"})
 	p.write("r.md", "x")
@@ -58,6 +59,7 @@ func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv := p.open()
 	c := srv.Connect("local")
@@ -109,6 +111,7 @@ func TestRequestIDs(t *testing.T) {
 }
 
 func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
+	t.Parallel()
 	p, _, c, _ := begun(t)
 	args := `{"outputs":{"report":"s.md"},"request_id":"f1"}`
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, args))).Err(), session.ToolError, "file_not_found")
@@ -155,6 +158,7 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 
 // A call that so much has followed that its reply is no longer kept is not done again.
 func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	srv := p.open()
@@ -181,6 +185,7 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 
 // An edit takes the last open member out of a group whose finished member has a review.
 func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	rev := `[{run_each: step, quality_criteria: {Good: "Is it good?"}}]`
 	a := testStep{id: "a", outputs: oneFile}
@@ -199,6 +204,7 @@ func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
 }
 
 func TestRepetitionsWithFreshRequestIDsDoNotGrowTheRecord(t *testing.T) {
+	t.Parallel()
 	p, _, c, id := begun(t)
 	for i := range 30 {
 		p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","session_id":"%s","request_id":"q%d"}`, id, i))
@@ -208,6 +214,7 @@ func TestRepetitionsWithFreshRequestIDsDoNotGrowTheRecord(t *testing.T) {
 }
 
 func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv := p.open()
 	c := srv.Connect("local")

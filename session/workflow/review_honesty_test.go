@@ -65,6 +65,7 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 }
 
 func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
@@ -88,6 +89,7 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 }
 
 func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "a"}, {id: "b", outputs: oneFile, reviews: reviewedStep}, {id: "c"}}, map[string]string{"main": "[[a, b], c]"})
 	p.write("good.md", "CONTENT OF good.md")
@@ -105,6 +107,7 @@ func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
 }
 
 func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
@@ -129,6 +132,7 @@ func TestCallsThatJoinedAFailingReviewAreOneAttempt(t *testing.T) {
 }
 
 func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}, {id: "two"}, {id: "three"}}, map[string]string{"main": "[one, two, three]"})
 	srv := p.open()
@@ -163,6 +167,7 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 
 // Who waits for a group by repeating its report learns that the group has changed since.
 func TestARepeatedReportOfAMemberSaysThatItsGroupHasChanged(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "a"}, {id: "b"}, {id: "c"}, {id: "d"}}, map[string]string{"main": "[[a, b, c], d]"})
 	c := p.open().Connect("local")
@@ -180,6 +185,7 @@ func TestARepeatedReportOfAMemberSaysThatItsGroupHasChanged(t *testing.T) {
 // A reviewer gets the inputs of the step as paths; the verdict is given for the
 // outputs alone.
 func TestASubmissionHasTheInputsForReference(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile + "\n    dependencies: [one]\n    inputs: [{file: report, from_step: one}, {name: n, description: d}]", reviews: reviewedStep}},
 		map[string]string{"main": "[one, two]"})

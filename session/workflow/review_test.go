@@ -119,6 +119,7 @@ func (p *project) reviewedJob() {
 }
 
 func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -149,6 +150,7 @@ func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
 }
 
 func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -170,6 +172,7 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 }
 
 func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
@@ -218,6 +221,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 }
 
 func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
@@ -240,6 +244,7 @@ func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
 }
 
 func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
@@ -267,6 +272,7 @@ func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 }
 
 func TestTheSameCallsJoinOneReview(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")
@@ -288,6 +294,7 @@ func TestTheSameCallsJoinOneReview(t *testing.T) {
 }
 
 func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one", outputs: "{parts: {type: files, description: d}}", reviews: "[{run_each: parts, quality_criteria: {Good: \"Is it good?\"}}]"}}, map[string]string{"main": "[one]"})
 	for _, n := range []string{"good.md", "good2.md", "bad.md"} {
@@ -364,6 +371,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 }
 
 func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
+	t.Parallel()
 	p, srv, rev := underReview(t)
 	c := srv.Connect("local")
 	rev.set("wait", "")

@@ -11,6 +11,7 @@ import (
 )
 
 func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv := p.open()
 	c := srv.ConnectStateless("alice")
@@ -43,6 +44,7 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 }
 
 func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	gone := p.open()
@@ -64,6 +66,7 @@ func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testin
 }
 
 func TestAtMostTwentySessionsAreListed(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	c := p.open().ConnectStateless("local")
@@ -79,6 +82,7 @@ func TestAtMostTwentySessionsAreListed(t *testing.T) {
 }
 
 func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
+	t.Parallel()
 	p := newProject(t)
 	p.simple("alpha")
 	p.simple("beta")
@@ -124,6 +128,7 @@ func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
 }
 
 func TestStatelessRetries(t *testing.T) {
+	t.Parallel()
 	p := simpleProject(t)
 	srv := p.open()
 	c := srv.ConnectStateless("local")

@@ -22,6 +22,7 @@ import (
 // A shim that is killed takes its agent with it, or the process that notices does, and
 // what is in its group; the run is interrupted, for everybody.
 func TestShimKilled(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "family"))
 	inGroup, away, v := b.next(), b.next(), b.next()
@@ -50,6 +51,7 @@ func TestShimKilled(t *testing.T) {
 
 // The folder says that the agent was about to be started, and nothing more.
 func TestShimKilledInBetween(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "echo")
 	must(t, putSpec(t.Context(), s))
@@ -62,6 +64,7 @@ func TestShimKilledInBetween(t *testing.T) {
 // Numbers of processes from before a restart of the system, or that have passed
 // to others, are touched by nobody.
 func TestForeignProcessesAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	other := exec.Command("sleep", "1000")
 	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -86,6 +89,7 @@ func TestForeignProcessesAreLeftAlone(t *testing.T) {
 // A server that is killed is missed by nobody: the run goes on, and another
 // server stops it.
 func TestServerKilled(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "obedient")
 	text := testkit.Get(json.Marshal(s)).Must(t)
@@ -109,6 +113,7 @@ func TestServerKilled(t *testing.T) {
 // Servers that are killed at any moment of a start leave a folder that is safe
 // to start again: one agent runs.
 func TestServerKilledWhileStarting(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for i := range 12 {
 		s := b.spec(fmt.Sprint(i), "hang")
@@ -134,6 +139,7 @@ func TestServerKilledWhileStarting(t *testing.T) {
 
 // A run that an agent has begun is a run of its own, and outlives it.
 func TestNestedRun(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("elsewhere descendants that have left the group are not ended at all")
 	}

@@ -121,6 +121,7 @@ func TestForStep(t *testing.T) {
 // A link in the place of a file or folder of a run is not followed: nothing is read,
 // written, emptied or run where it leads to.
 func TestLinksAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		at      string // of the link, in the bench's folder
@@ -175,6 +176,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 
 // A request to stop leaves alone what a link in its place leads to.
 func TestStopThroughALink(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "profile")
 	must(t, os.WriteFile(victim, []byte("mine\n"), 0o600))
@@ -187,6 +189,7 @@ func TestStopThroughALink(t *testing.T) {
 
 // What a stored Spec says is not what is run, and a log elsewhere is not written.
 func TestAStoredSpecIsNotRun(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.spec("runs/a", "echo")
 	must(t, os.MkdirAll(s.Dir, 0o700))

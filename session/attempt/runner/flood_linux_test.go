@@ -18,6 +18,7 @@ import (
 
 // A flood fills neither the disk nor the shim's memory.
 func TestFlood(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "flood:100000000"))
 	most := 0
@@ -63,6 +64,7 @@ func mount(t *testing.T, options string) string {
 // On a full disk the agent goes on, the log says what it lacks once it can, and
 // the end is recorded.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	disk := mount(t, "size=512k")
 	s := b.spec("1", "flood:3000000")
@@ -109,6 +111,7 @@ func fillUp(t *testing.T, path string) {
 
 // The log that could not be written says so, and how much is missing.
 func TestLogSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	disk := mount(t, "size=256k")
 	dir := filepath.Join(disk, "log")
 	l := openedLog(t, dir)
@@ -130,6 +133,7 @@ func TestLogSaysWhatIsMissing(t *testing.T) {
 
 // What the server has inherited from its editor is not held open by its agents.
 func TestInheritedFilesAreClosed(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	r, w, err := os.Pipe()
 	must(t, err)

@@ -48,6 +48,7 @@ func tailed(t *testing.T, dir string, after *int64, limit int) ([]Entry, int64) 
 }
 
 func TestTail(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
 	if entries, next := tailed(t, dir, nil, 10); entries != nil || next != -1 {
 		t.Errorf("no log: %v, %d", entries, next)
@@ -80,6 +81,7 @@ func TestTail(t *testing.T) {
 }
 
 func TestTailWaits(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -123,6 +125,7 @@ func TestTailWaits(t *testing.T) {
 }
 
 func TestNote(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
 	must(t, Note(dir, "one"))
 	must(t, Note(dir, "two\nthree\n"))
@@ -135,6 +138,7 @@ func TestNote(t *testing.T) {
 
 // A log keeps 32 MiB, of which the oldest go first, and its indexes go on.
 func TestLogRotates(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "log")
 	l := openedLog(t, dir)
 	line := bytes.Repeat([]byte("x"), 1000)
@@ -178,6 +182,7 @@ func TestLogRotates(t *testing.T) {
 
 // Whatever a crash has left at the end, the log goes on after the last whole line.
 func TestTornLog(t *testing.T) {
+	t.Parallel()
 	for name, torn := range map[string]string{
 		"half a line":   `{"index":3,"time":"2026-01-01T00:00:00Z","stream":"stdout","text":"ha`,
 		"no line break": `{"index":3,"time":"2026-01-01T00:00:00Z","stream":"stdout","text":"whole"}`,
@@ -292,6 +297,7 @@ func TestFinal(t *testing.T) {
 // An exit has the last lines on stderr, without colors, and the usage that an agent reports, also in a
 // line that is logged in pieces.
 func TestSummary(t *testing.T) {
+	t.Parallel()
 	s := newSummary()
 	for i := range 100_000 {
 		s.line(Stderr, fmt.Appendf(nil, "warning %d", i))
@@ -316,6 +322,7 @@ func TestSummary(t *testing.T) {
 
 // There is room for any exit in the space that is reserved for it.
 func TestRoomForAnExit(t *testing.T) {
+	t.Parallel()
 	s := newSummary()
 	s.line(Stderr, []byte(strings.Repeat("<", 2*maxStderr)))
 	for i := range 100 {

@@ -21,6 +21,7 @@ import (
 )
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "echo")
 	s.Stdin = []byte("héllo\r\n\nlast words")
@@ -51,6 +52,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestSurroundings(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "tell")
 	s.Env = append(s.Env, "TELL=it")
@@ -65,6 +67,7 @@ func TestSurroundings(t *testing.T) {
 }
 
 func TestExits(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	e := b.run(b.spec("1", "exit:3"))
 	testkit.True(t, e.Code == 3 && e.FinalMessage == "done", "%+v", e)
@@ -84,6 +87,7 @@ func TestExits(t *testing.T) {
 }
 
 func TestNotStarted(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	script := b.path("work/script")
 	must(t, os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700))
@@ -117,6 +121,7 @@ func TestNotStarted(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	must(t, os.WriteFile(b.path("file"), nil, 0o600))
 	testkit.Fails(t, testkit.Get(testRunner().Start(t.Context(), b.spec("file/run", "echo"))).Err(), "not a directory")
@@ -137,6 +142,7 @@ func TestStartRefuses(t *testing.T) {
 }
 
 func TestFindNothing(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	r := testRunner()
 	if _, err := r.Find(t.Context(), b.path("none")); !errors.Is(err, ErrNoRun) || exists(b.dir, "none") {
@@ -160,6 +166,7 @@ func TestFindNothing(t *testing.T) {
 
 // The agent of a folder runs once, however often it is started.
 func TestStartTwice(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "hang")
 	var wg sync.WaitGroup
@@ -189,6 +196,7 @@ func TestStartTwice(t *testing.T) {
 }
 
 func TestWaitEndsWithContext(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "hang"))
 	b.next()
@@ -226,6 +234,7 @@ func (b *bench) stop(p *Process, grace time.Duration) Exit {
 }
 
 func TestStop(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "obedient"))
 	b.next()
@@ -256,6 +265,7 @@ func TestStop(t *testing.T) {
 
 // Of several stops the least patient counts, whichever comes first.
 func TestStopAgain(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "stubborn"))
 	b.next()
@@ -271,6 +281,7 @@ func TestStopAgain(t *testing.T) {
 }
 
 func TestStopBeforeItBegan(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	s := b.spec("1", "hang")
 	must(t, os.MkdirAll(s.Dir, 0o700))
@@ -282,6 +293,7 @@ func TestStopBeforeItBegan(t *testing.T) {
 
 // Shims do not die of what terminals and people send to everybody.
 func TestShimSurvivesSignals(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "hang"))
 	v := b.next()
@@ -297,6 +309,7 @@ func TestShimSurvivesSignals(t *testing.T) {
 
 // What an agent leaves behind ends with it, whatever session it has moved to.
 func TestOrphans(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	p := b.start(b.spec("1", "orphans"))
 	inGroup, away := b.next(), b.next()
@@ -320,6 +333,7 @@ func sessionOf(pid int) (int, error) {
 
 // A log has each byte that an agent wrote.
 func TestField13_EachByteIsKept(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for name, text := range map[string]string{
 		"colors":        "\x1b[31mred\x1b[0m\r\none\rtwo\x00 \n\n  indented \t\nlast",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -31,6 +32,9 @@ func Main(m *testing.M, leaks ...func(...goleak.Option) error) int {
 			return 1
 		}
 	}
+	// Most of the memory of tests is garbage, and most of their processes end soon.
+	debug.SetGCPercent(400)
+	os.Setenv("GOGC", "400")
 	code := m.Run()
 	for _, find := range leaks {
 		if err := find(); code == 0 && err != nil {

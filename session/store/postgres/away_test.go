@@ -156,6 +156,7 @@ func TestSettingsThatTheServerRefuses(t *testing.T) {
 
 // A call that is given up sends no request to cancel its statement, which can end PgBouncer.
 func TestNoRequestToCancel(t *testing.T) {
+	t.Parallel()
 	proxy := pgtest.NewProxy(t, pgtest.URL(t))
 	s := openAt(t, proxy.URL)
 	must(t, s.Open(t.Context()))

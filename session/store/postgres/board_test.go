@@ -54,6 +54,7 @@ func second[T any](_ T, err error) error { return err }
 
 // Rows of one project of a schema are invisible to another, also if their ids are the same.
 func TestProjectsOfASchemaAreSeparate(t *testing.T) {
+	t.Parallel()
 	url := pgtest.URL(t)
 	_, one := boardOf(t, url, "one")
 	other, two := boardOf(t, url, "two")
@@ -88,6 +89,7 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 // The board has the projects of all machines. Each machine has its own folders, and its own name for
 // the folder of the root.
 func TestMachinesWithDifferentProjects(t *testing.T) {
+	t.Parallel()
 	url := pgtest.URL(t)
 	_, red := boardOf(t, url, "shop")
 	_, blue := boardOf(t, url, "shop")
@@ -116,6 +118,7 @@ func TestMachinesWithDifferentProjects(t *testing.T) {
 
 // Each inspection finds what this program never writes.
 func TestInspectionsOfDamagedRows(t *testing.T) {
+	t.Parallel()
 	url := pgtest.URL(t)
 	s, b := boardOf(t, url, "shop")
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
@@ -190,6 +193,7 @@ func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *s
 // The cost of what is called often must not grow with the board: the index of each list gives its
 // rows in their order.
 func TestListsUseIndexes(t *testing.T) {
+	t.Parallel()
 	url := pgtest.URL(t)
 	s, b := boardOf(t, url, "shop")
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
@@ -246,6 +250,7 @@ func TestListsUseIndexes(t *testing.T) {
 
 // Text that PostgreSQL refuses is stored all the same, and does not end a transaction.
 func TestTextThatIsNotText(t *testing.T) {
+	t.Parallel()
 	_, b := boardOf(t, pgtest.URL(t), "shop")
 	must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{spec("shop", "/srv/shop", true)}, true))
 	s, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: listed(t, b)["shop"].ID, Title: "a\x00b\xffc"}, task.Request{})

@@ -72,6 +72,7 @@ func (x openTx) change(id string) {
 // A change that is committed after others with higher transaction ids and positions is read then, and the
 // others are not held up by it.
 func TestALateCommitIsNotPassedOver(t *testing.T) {
+	t.Parallel()
 	url := pgtest.New(t).URL() // alone: other tests are transactions, too
 	s := openAt(t, url)
 	other := openAt(t, url)
@@ -121,6 +122,7 @@ func TestALateCommitIsNotPassedOver(t *testing.T) {
 // A transaction of another application that lasts long delays nothing, and nobody is told to read all again
 // for it until it ends: only then is it known that it has changed nothing.
 func TestAForeignTransactionDelaysNothing(t *testing.T) {
+	t.Parallel()
 	s := openAt(t, pgtest.New(t).URL()) // alone: other tests are transactions, too
 	makeChange(t, s, "zero")
 	foreign := begin(t, s)
@@ -190,6 +192,7 @@ func TestPositionsOfAnotherServer(t *testing.T) {
 
 // Who inserts into the feed waits for nobody, also if another one prunes it.
 func TestTheFeedLetsTransactionsGoOn(t *testing.T) {
+	t.Parallel()
 	s, _ := openNew(t)
 	makeChange(t, s, "zero")
 	one, two := begin(t, s), begin(t, s)

@@ -149,6 +149,7 @@ func TestGroupsAreBounded(t *testing.T) {
 // A call that ends while its transition waits has sent nothing; the end of the call that leads a group ends none of the
 // others.
 func TestACallOfAGroupThatEnds(t *testing.T) {
+	t.Parallel()
 	s, _ := openNew(t)
 	writes := begun(t, s, 3)
 	ctx, cancel := context.WithCancel(t.Context())

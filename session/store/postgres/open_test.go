@@ -22,6 +22,7 @@ import (
 
 // Eight processes that find no schema create it once.
 func TestFirstUseByManyProcesses(t *testing.T) {
+	t.Parallel()
 	url := pgtest.URL(t)
 	var lines []func() string
 	for range 8 {
@@ -44,6 +45,7 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 }
 
 func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
+	t.Parallel()
 	s, url := openNew(t)
 	must(t, s.Enter(t.Context()))
 	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)).Must(t)
@@ -62,6 +64,7 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 
 // The first use of a project's name binds it to the repository.
 func TestProjectsBelongToARepository(t *testing.T) {
+	t.Parallel()
 	url := pgtest.URL(t)
 	open := func(name string, r Repository) error {
 		o := options(url)
@@ -94,6 +97,7 @@ func TestProjectsBelongToARepository(t *testing.T) {
 }
 
 func TestTransactions(t *testing.T) {
+	t.Parallel()
 	plain, url := openNew(t)
 	for name, url := range map[string]string{"direct": url, "PgBouncer": pgtest.Bouncer(t, url)} {
 		t.Run(name, func(t *testing.T) {
@@ -137,6 +141,7 @@ func TestTransactions(t *testing.T) {
 
 // Whether a change was committed is known although the reply was lost, in both cases.
 func TestLostReplyToACommit(t *testing.T) {
+	t.Parallel()
 	_, url := openNew(t)
 	proxy := pgtest.NewProxy(t, url)
 	s, direct := openAt(t, proxy.URL), openAt(t, url)
@@ -208,6 +213,7 @@ func TestURLs(t *testing.T) {
 }
 
 func TestRepositories(t *testing.T) {
+	t.Parallel()
 	same := []string{"https://me:token@GitHub.com/team/shop.git", "git@github.com:team/shop.git", "ssh://git@github.com:22/team/shop", "github.com:team/shop/"}
 	for _, remote := range same {
 		testkit.Equal(t, (Repository{Remote: remote}).normalized().Remote, "github.com/team/shop", "%s", remote)
@@ -218,6 +224,7 @@ func TestRepositories(t *testing.T) {
 }
 
 func TestNamesThatAreNoText(t *testing.T) {
+	t.Parallel()
 	for _, change := range []func(*Options){
 		func(o *Options) { o.Project = "sh\xffop" },
 		func(o *Options) { o.Project = "shop\x00" },

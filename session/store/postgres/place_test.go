@@ -24,6 +24,7 @@ func touched(t *testing.T, s *Store, root string) (version string) {
 
 // Of several processes of a place one touches its row, whichever comes first after nine seconds.
 func TestAPlaceIsTouchedOnce(t *testing.T) {
+	t.Parallel()
 	one, url := openNew(t)
 	two := openAt(t, url)
 	o := options(url)
@@ -50,6 +51,7 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 
 // A place is gone since its row was not touched in time, or since the last of its processes has closed its store.
 func TestPlacesThatAreGone(t *testing.T) {
+	t.Parallel()
 	url := pgtest.URL(t)
 	alone := true
 	o := options(url)
@@ -101,6 +103,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 
 // Places that were left over 30 days ago are forgotten.
 func TestPlacesThatAreForgotten(t *testing.T) {
+	t.Parallel()
 	s, _ := openNew(t)
 	must(t, s.Enter(t.Context()))
 	for root, left := range map[string]string{"/old": "31 days", "/recent": "29 days", "/used": "-1 minute"} {
@@ -127,6 +130,7 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 
 // What is known of a transaction whose reply was lost.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	s, _ := openNew(t)
 	scope := testkit.Get(s.connect(t.Context())).Must(t)
 	refused, lost := errors.New("refused"), errors.New("lost")

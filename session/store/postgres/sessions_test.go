@@ -96,6 +96,7 @@ func TestATransitionWithoutAReply(t *testing.T) {
 
 // The outcome of a transition that changes the board, too, is asked for.
 func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
+	t.Parallel()
 	s, url := openNew(t)
 	proxy := pgtest.NewProxy(t, url)
 	cut := openAt(t, proxy.URL)
@@ -111,6 +112,7 @@ func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
 
 // A transition waits for the session's row no longer than its call, and may be made later.
 func TestATransitionThatWaitsForItsRow(t *testing.T) {
+	t.Parallel()
 	s, url := openNew(t)
 	sessions := sessionsOf(s)
 	must(t, second(sessions.WriteSession(t.Context(), transition(id, 1))))
@@ -135,6 +137,7 @@ func TestATransitionThatWaitsForItsRow(t *testing.T) {
 
 // Statements of other projects in the same schema have other sessions, also with the same ids and requests.
 func TestSessionsOfTwoProjects(t *testing.T) {
+	t.Parallel()
 	s, url := openNew(t)
 	o := options(pgtest.Bouncer(t, url))
 	o.Project = "another"

@@ -137,6 +137,7 @@ func whole(t *testing.T, s *Store, complete bool) {
 
 // The process of a copy is killed at each point: the database has nothing, or everything.
 func TestCopyKilled(t *testing.T) {
+	t.Parallel()
 	for point, complete := range map[string]bool{"put 1": false, "put 9": false, "verified": false, "committed": true} {
 		t.Run(point, func(t *testing.T) {
 			s, url := openNew(t)
@@ -155,6 +156,7 @@ func TestCopyKilled(t *testing.T) {
 
 // What is copied is found as if it had been made here, and what belongs to this machine says so.
 func TestCopiedRows(t *testing.T) {
+	t.Parallel()
 	s := openAt(t, pgtest.Bouncer(t, pgtest.URL(t)))
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	sessions := sessionsOf(s)
@@ -204,6 +206,7 @@ func TestCopyExcludesServers(t *testing.T) {
 
 // The reply to the commit is lost: what the command says is what happened.
 func TestCopyLostReply(t *testing.T) {
+	t.Parallel()
 	for _, reached := range []bool{true, false} {
 		url := pgtest.URL(t)
 		proxy := pgtest.NewProxy(t, url)
@@ -225,6 +228,7 @@ func TestCopyLostReply(t *testing.T) {
 
 // What is left of sessions that were pruned does not prevent a copy.
 func TestCopyOverLeftovers(t *testing.T) {
+	t.Parallel()
 	s, url := openNew(t)
 	earlier := openAt(t, url)
 	r := sessionsOf(earlier)

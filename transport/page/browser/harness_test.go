@@ -65,7 +65,7 @@ var deepwork = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, "deepwork")
-	out, err := exec.Command("go", "build", "-o", program, "deepwork/cmd/deepwork").CombinedOutput()
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "deepwork/cmd/deepwork").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("building the program: %w\n%s", err, out)
 	}
