@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/otlptranslator"
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	exporter "go.opentelemetry.io/otel/exporters/prometheus"
@@ -61,7 +60,7 @@ func openMetrics(o Options, to sdkmetric.Exporter) *Metrics {
 	}
 	options := []sdkmetric.Option{sdkmetric.WithReader(scraped), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)}
 	if to != nil {
-		otel.SetErrorHandler(&faults{logger: o.Logger})
+		o.report()
 		// The processes of a machine are told apart, or their sums would replace each other.
 		options = append(options, sdkmetric.WithResource(o.resource(attribute.String("service.instance.id", uuid.NewString()))),
 			sdkmetric.WithReader(sdkmetric.NewPeriodicReader(to)))

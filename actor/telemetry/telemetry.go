@@ -12,6 +12,7 @@ package telemetry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -44,6 +46,13 @@ type Options struct {
 func (o Options) names(signal string) bool {
 	named := cmp.Or(o.Endpoint, os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), os.Getenv(secret+signal+"_ENDPOINT"))
 	return named != "" && os.Getenv("OTEL_"+signal+"_EXPORTER") != "none" && !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true")
+}
+
+// report has the library report to the logger, without the values that it was given: some are keys.
+func (o Options) report() {
+	f := &faults{logger: o.Logger}
+	otel.SetErrorHandler(f)
+	otel.SetLogger(funcr.New(func(_, text string) { f.Handle(errors.New(text)) }, funcr.Options{Verbosity: 1, RenderArgsHook: func([]any) []any { return nil }}))
 }
 
 // resource describes this process to a receiver. The environment comes last, so that it wins; what it has that cannot be
@@ -75,6 +84,8 @@ const (
 	again = time.Second
 	// queued is the number of spans that wait at most, or are being sent; others are dropped.
 	queued = 2048 // the library's queue is longer, since several callers may count at once
+	// batch is the number of spans that are sent at once.
+	batch = 512
 	// flushing bounds the wait for the receiver when the process ends.
 	flushing = time.Second
 )
@@ -85,7 +96,7 @@ func Start(o Options) (stop func()) {
 	if On() || !o.names("TRACES") {
 		return nil
 	}
-	otel.SetErrorHandler(&faults{logger: o.Logger})
+	o.report()
 	with := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: again, MaxInterval: sending / 2, MaxElapsedTime: sending})}
 	if o.Endpoint != "" {
 		with = append(with, otlptracehttp.WithEndpointURL(strings.TrimSuffix(o.Endpoint, "/")+"/v1/traces"))
@@ -98,7 +109,7 @@ func Start(o Options) (stop func()) {
 	end := make(chan struct{})
 	s := &service{content: o.Content, endpoint: o.Endpoint, parent: Parse(os.Getenv("TRACEPARENT"))}
 	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(wanted{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
-		sdk.WithBatcher(patient{exporter, &s.waiting, end}, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued)))
+		sdk.WithBatcher(patient{exporter, &s.waiting, end}, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued), sdk.WithMaxExportBatchSize(batch)))
 	s.tracer = s.provider.Tracer(o.Service, trace.WithInstrumentationVersion(o.Version))
 	current.Store(s)
 	return func() {
@@ -162,7 +173,7 @@ type faults struct {
 func (f *faults) Handle(err error) {
 	now, next := time.Now(), f.next.Load()
 	if now.UnixNano() >= next && f.next.CompareAndSwap(next, now.Add(time.Minute).UnixNano()) && f.logger != nil {
-		f.logger.Warn("traces or metrics cannot be sent; work goes on without them", "error", err)
+		f.logger.Warn("traces or metrics have a problem; work goes on without them", "error", err)
 	}
 }
 

@@ -2,8 +2,10 @@ package telemetry
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -73,6 +75,24 @@ func TestAReceiverThatIsAway(t *testing.T) {
 			testkit.Until(t, "all is sent", func() bool { return current.Load().waiting.Load() == 0 })
 			testkit.Equal(t, received.Load(), queued)
 			testkit.Equal(t, Taken(), true)
+		})
+	}
+}
+
+// A bad variable of the library is a warning without its value, which may be a key, and the program starts.
+func TestBadVariables(t *testing.T) {
+	for _, variable := range []string{"HEADERS=Authorization=sesame%zz", "PROTOCOL=grpc", "BSP_MAX_QUEUE_SIZE=-5", "BSP_MAX_EXPORT_BATCH_SIZE=-5"} {
+		name, value, _ := strings.Cut(variable, "=")
+		var log testkit.Log
+		t.Run(name, func(t *testing.T) {
+			if !strings.HasPrefix(name, "BSP") {
+				name = "EXPORTER_OTLP_" + name
+			}
+			t.Setenv("OTEL_"+name, value)
+			Start(Options{Endpoint: "http://127.0.0.1:1", Logger: slog.New(slog.NewTextHandler(&log, nil))})()
+			warned := log.String()
+			testkit.Equal(t, strings.Count(warned, "level=WARN"), map[bool]int{true: 0, false: 1}[strings.HasPrefix(name, "BSP")], warned)
+			testkit.Equal(t, strings.Contains(warned, "sesame"), false, warned)
 		})
 	}
 }
