@@ -32,10 +32,9 @@ var lexers = sync.OnceValues(func() (*chroma.LexerRegistry, error) {
 })
 
 // The bounds of coloring a text: it takes longer than the rest of a page, and patterns can be slow on a hostile one.
-const (
-	maxColored  = 64 << 10
-	maxColoring = 200 * time.Millisecond
-)
+const maxColored = 64 << 10
+
+var maxColoring = 200 * time.Millisecond // a variable for tests on busy machines
 
 // highlight returns a text as HTML, with its words in elements of the classes hl-k (keywords), hl-s (texts), hl-n
 // (numbers), hl-c (comments) and hl-f (names that are defined, tags and the like). The name of the file says in which

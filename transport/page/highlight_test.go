@@ -7,9 +7,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 )
+
+func init() { maxColoring = time.Minute }
 
 // What highlight returns has the text, line by line, and no tag but its own, whatever the language.
 func TestHighlight(t *testing.T) {
