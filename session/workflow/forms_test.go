@@ -152,6 +152,23 @@ func TestForms_Repeat(t *testing.T) {
 	}
 }
 
+// A condition is about what the last step that has the output handed in: left out there, it is the empty text, whatever an
+// earlier step handed in.
+func TestForms_LeftOutIsEmpty(t *testing.T) {
+	t.Parallel()
+	said := "{said: {type: string, description: d, required: false}}"
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "one", outputs: said}, {id: "two", outputs: said}, {id: "more"}, {id: "end"}}, map[string]string{
+		"chosen": `[one, two, {when: {output: said, is: done}, steps: [more]}, end]`,
+		"rounds": `[{repeat: {steps: [one, two], until: {output: said, is: done}, at_most: 2}}, end]`})
+	c := p.open().Connect("local")
+	for flow, next := range map[string]string{"chosen": "end", "rounds": "one"} {
+		p.start(c, "alpha", flow)
+		p.finish(c, `{"outputs":{"said":"done"}}`)
+		testkit.Equal(t, p.finish(c, `{"outputs":{}}`).BeginStep.StepID, next, flow)
+	}
+}
+
 // called makes a project whose workflow main has a workflow as its second step, and starts it.
 func called(t *testing.T) (*project, *server, *Conn, *machine.StartReply) {
 	p := newProject(t)

@@ -26,9 +26,10 @@ type RoundEnd struct {
 	Why    string `json:"why,omitempty"` // it has not passed
 }
 
-// made returns the newest value of an output of the entries from one index to before another, or nil, and the progress of
-// the step that has made it; of a for_each, the values of all items. A later step counts, as in all_outputs.
-func (s *State) made(def *Definition, first, after int, output string) (*OutputValue, *StepProgress) {
+// made returns the value of an output of the entries from one index to before another, as the last finished step that has
+// the output handed it in, or nil, and the progress of that step; of a for_each, the values of all items. handed means that
+// steps that left it out do not count, as in all_outputs.
+func (s *State) made(def *Definition, first, after int, output string, handed bool) (*OutputValue, *StepProgress) {
 	for i := after - 1; i >= first; i-- {
 		for _, id := range slices.Backward(def.Workflow.Entries[i]) {
 			if st := def.Job.Step(id); st == nil || st.Output(output) == nil {
@@ -40,6 +41,8 @@ func (s *State) made(def *Definition, first, after int, output string) (*OutputV
 			if p := s.Progress(id); p.Done() {
 				if v, ok := p.Outputs.Get(output); ok {
 					return &v, p
+				} else if !handed {
+					return nil, p
 				}
 			}
 		}
@@ -49,7 +52,7 @@ func (s *State) made(def *Definition, first, after int, output string) (*OutputV
 
 // text returns what a condition is about, "" if nobody gave it.
 func (s *State) text(def *Definition, c *job.Condition, first, after int) string {
-	v, _ := s.made(def, first, after, c.Output)
+	v, _ := s.made(def, first, after, c.Output, false)
 	if c.Input != "" {
 		given, _ := s.Inputs.Get(c.Input)
 		v = &given
@@ -334,20 +337,20 @@ func (s *State) value(def *Definition, st *job.Step, name string) (v OutputValue
 func (s *State) newest(def *Definition, index int, output string) (v *OutputValue) {
 	if f := def.Workflow.Form(index); f != nil && f.Repeat != nil {
 		first, after := def.Workflow.Span(f)
-		if v, _ = s.made(def, first, index, output); v != nil {
+		if v, _ = s.made(def, first, index, output, true); v != nil {
 			return v
 		}
 		for _, w := range slices.Backward(s.History) {
 			before := &State{StepProgress: w.Progress}
 			if before.Progress(f.Body[0][0]) != nil && before.round(f).Number == s.round(f).Number-1 {
-				if v, _ = before.made(def, index, after, output); v != nil {
+				if v, _ = before.made(def, index, after, output, true); v != nil {
 					return v
 				}
 				break
 			}
 		}
 	}
-	v, _ = s.made(def, 0, index, output)
+	v, _ = s.made(def, 0, index, output, true)
 	return v
 }
 

@@ -82,7 +82,7 @@ func Lists(def *Definition, st *job.Step) (all []ListWanted) {
 // finished.
 func (s *State) items(def *Definition, index int) []json.RawMessage {
 	each := def.Workflow.Form(index).ForEach
-	if _, p := s.made(def, 0, index, each.Output); p != nil {
+	if _, p := s.made(def, 0, index, each.Output, false); p != nil {
 		return p.Lists[each.Output]
 	}
 	return nil
