@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,7 +32,9 @@ func TestMain(m *testing.M) {
 	// the tests run hundreds of them.
 	os.Setenv("GORACE", gorace)
 	store.ExecutionLife = 3 * time.Second
-	os.Setenv("GOGC", "400")           // those that they start live for a moment
+	if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.bench=") }) {
+		os.Setenv("GOGC", "400") // those that tests start live for a moment; figures are of the program as it is
+	}
 	_ = flag.Set("test.parallel", "4") // they wait for processes
 
 	if programs[strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")] == nil { // else it is one of them
