@@ -175,6 +175,7 @@ func (b *Board) TraceOf(ctx context.Context, traceparent string) (t Trace) {
 	return t
 }
 
+// RunReply returns what a run says about itself, with its agents and their cost.
 func (b *Board) RunReply(ctx context.Context, v View, id string) (*RunReply, error) {
 	at, run, err := b.RunOnBoard(ctx, v.View, id)
 	if err != nil {
