@@ -171,8 +171,8 @@ func TestCheckingIsBounded(t *testing.T) {
 
 func itoa(i int) string { return string(rune('0'+i/10)) + string(rune('0'+i%10)) }
 
-// The draft that a schema names is kept, also where others read it otherwise; a $schema of its own is none. Formats are not
-// checked, and nothing outside of the schema is read.
+// A schema is read by the draft that it names, also where others differ; one that names none of ours is read by the newest.
+// Formats are not checked, and nothing outside of the schema is read.
 func TestDraftsAndReferences(t *testing.T) {
 	const draft7 = `"$schema":"http://json-schema.org/draft-07/schema#",`
 	for schema, good := range map[string]string{

@@ -15,7 +15,7 @@ import (
 	"deepwork/session/store"
 )
 
-// Spans of attempts come from the board alone: whoever records the end of an execution exports its span, with
+// Spans of attempts come only from the board: whoever records the end of an execution exports its span, with
 // the same id whenever that is done.
 
 // RefOf returns what the sessions and agents of an attempt belong to: the span of its run or, if it has none, the caller's.
