@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"deepwork/actor/process"
 	"deepwork/actor/testkit"
 	"deepwork/catalog"
@@ -43,7 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
-	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, goleak.Find) }))
+	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, pgtest.Leaks) }))
 }
 
 // onPostgres are the tests that run with PostgreSQL, too: those about servers that share sessions, and what is stored of

@@ -326,13 +326,18 @@ func (m hold) receive(_ context.Context, a *sessionActor) {
 	}
 }
 
-// drop cancels a running review and answers its waiters.
-func (a *sessionActor) drop(r *review, why error) {
+// end ends a review of this process: what its reviewers say from now on is not heard.
+func (a *sessionActor) end(r *review) {
 	if a.reviews[r.stepID] == r {
 		delete(a.reviews, r.stepID)
 	}
 	r.cancel()
 	r.awake.Send(struct{}{})
+}
+
+// drop cancels a running review and answers its waiters.
+func (a *sessionActor) drop(r *review, why error) {
+	a.end(r)
 	for _, w := range r.waiters {
 		w.timer.Stop()
 		w.m.reply.Fail(why)

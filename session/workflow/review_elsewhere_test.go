@@ -43,30 +43,38 @@ func TestTwoServersShareAReview(t *testing.T) {
 }
 
 // The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
-// says then does not count.
+// says then does not count, if it says anything at all; the call there learns the other one's verdict.
 func TestAReviewIsTakenUp(t *testing.T) {
 	t.Parallel()
-	p, first, rev := underReview(t)
-	first.reviewLife = 50 * time.Millisecond
-	cut := &cutOff{Sessions: first.records.Sessions}
-	first.records.Sessions = cut
-	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
-	rev.set("wait", "")
-	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
-	got := beside(t, ctx, first.Connect("local"), call)
-	rev.runs(1)
-	second := p.reopen(rev)
-	rev.set("wait", "")
-	other := beside(t, ctx, second.Connect("local"), call)
-	rev.runs(2)
-	// The reviewer of the first one passes bad outputs: nobody hears of it.
-	rev.unset("wait")
-	for name, of := range map[string]chan answered{"first": got, "second": other} {
-		x := await(t, of)
-		testkit.True(t, x.err == nil && x.r != nil && x.r.Status == machine.NextStep, "the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
+	for name, hangs := range map[string]bool{"while its reviewer works": false, "while its reviewer hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			p, first, rev := underReview(t)
+			first.reviewLife = 50 * time.Millisecond
+			cut := &cutOff{Sessions: first.records.Sessions}
+			first.records.Sessions = cut
+			id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+			rev.set("wait", "")
+			call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+			got := beside(t, ctx, first.Connect("local"), call)
+			rev.runs(1)
+			second, its := p.reviewed()
+			its.set("wait", "")
+			other := beside(t, ctx, second.Connect("local"), call)
+			its.runs(1)
+			// The reviewer of the first one fails its outputs: nobody hears of it.
+			rev.set("say", `{"passed": false, "feedback": "bad", "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "no"}]}`)
+			if !hangs {
+				rev.unset("wait")
+			}
+			its.unset("wait")
+			for name, of := range map[string]chan answered{"first": got, "second": other} {
+				x := await(t, of)
+				testkit.True(t, x.err == nil && x.r != nil && x.r.Status == machine.NextStep, "the call at the %s server: %s, %v", name, toJSON(t, x.r), x.err)
+			}
+			one := p.record(id).Progress("one")
+			testkit.True(t, len(one.Tries) == 2 && one.Tries[0].State == machine.TryVoid && one.Tries[1].State == machine.TryPassed && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
+		})
 	}
-	one := p.record(id).Progress("one")
-	testkit.True(t, len(one.Tries) == 2 && one.Tries[0].State == machine.TryVoid && one.Tries[1].State == machine.TryPassed && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
 }
 
 // cutOff is a store that renews no review.

@@ -25,9 +25,7 @@ import (
 // once. Calls that wait for them are then treated like later ones: their outputs and the current job are
 // compared with what was judged, and the verdict applies only if they agree.
 func (a *sessionActor) judged(ctx context.Context, r *review) {
-	delete(a.reviews, r.stepID)
-	r.cancel()
-	r.awake.Send(struct{}{})
+	a.end(r)
 	verdicts, failure := r.results()
 	_, err := apply(ctx, a, func(_ context.Context, a *sessionActor) (none struct{}, err error) {
 		if last := a.state.Progress(r.stepID).Newest(); !last.Open() || last.Digest != r.digest {
@@ -37,10 +35,8 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 	})
 	switch {
 	case errors.Is(err, store.ErrReviewTaken):
-		err = nil // the calls wait for that one
-		if r.round != nil {
-			r.round.After = nil
-		}
+		a.reconsider(r) // the calls wait for that one
+		return
 	case err == nil && failure != "" && r.round != nil:
 		for _, w := range r.waiters {
 			w.timer.Stop()
@@ -51,6 +47,14 @@ func (a *sessionActor) judged(ctx context.Context, r *review) {
 		err = session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", failure).With("step_id", r.stepID)
 	}
 	a.decided(ctx, r, err)
+}
+
+// reconsider treats the calls that waited for a review of this process like later ones.
+func (a *sessionActor) reconsider(r *review) {
+	for _, w := range r.waiters {
+		w.timer.Stop()
+		a.hash(w.m)
+	}
 }
 
 // decided looks at the calls that waited for a review again, or answers them with an error.
@@ -280,16 +284,14 @@ func (look) receive(ctx context.Context, a *sessionActor) {
 // A takenUp says that another process has taken up a review.
 type takenUp struct{ review *review }
 
-func (m takenUp) receive(ctx context.Context, a *sessionActor) {
+func (m takenUp) receive(_ context.Context, a *sessionActor) {
 	r := m.review
 	if a.reviews[r.stepID] != r {
 		return
 	}
 	a.engine.Logger.Warn("a review was taken up by another server", "session", a.id, "step", r.stepID)
-	delete(a.reviews, r.stepID)
-	r.cancel()
-	r.awake.Send(struct{}{})
-	a.decided(ctx, r, nil)
+	a.end(r)
+	a.reconsider(r)
 }
 
 // leaveReviews gives up the reviews of an engine that closes, so that others need not wait.

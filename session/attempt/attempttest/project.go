@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
@@ -54,7 +52,7 @@ func Main(m *testing.M, onPostgres string) {
 		}
 		defer os.RemoveAll(dir)
 		template = filepath.Join(dir, "shop")
-		return statetest.Main(m, goleak.Find)
+		return statetest.Main(m, pgtest.Leaks)
 	}))
 }
 

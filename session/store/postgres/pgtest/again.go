@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // againVariable is 1 in a process that runs tests with PostgreSQL, 0 in one that runs them with files, and
@@ -89,4 +91,9 @@ func startAgain() (again *exec.Cmd, said *os.File, err error) {
 	again.Env = append(os.Environ(), againVariable+"=1")
 	again.Stdout, again.Stderr = said, said
 	return again, said, again.Start()
+}
+
+// Leaks is goleak.Find. It knows that a connection which was cut off waits for its server for up to 15 seconds.
+func Leaks(o ...goleak.Option) error {
+	return goleak.Find(append(o, goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"))...)
 }
