@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -17,7 +19,7 @@ import (
 // just the trace.
 type Ref = trace.SpanContext
 
-// Parse reads a traceparent. It returns the zero Ref if that is malformed.
+// Parse reads a traceparent. It returns a Ref without a trace if that is malformed.
 func Parse(text string) Ref {
 	// version-trace-span-flags: versions after 00 may have more fields
 	if len(text) < 55 || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" || len(text) > 55 && (text[:2] == "00" || text[55] != '-') {
@@ -31,9 +33,6 @@ func Parse(text string) Ref {
 		}
 	}
 	c.TraceFlags = trace.TraceFlags(flags[0]) & trace.FlagsSampled
-	if !c.TraceID.IsValid() {
-		return Ref{}
-	}
 	return trace.NewSpanContext(c)
 }
 
@@ -42,26 +41,19 @@ func Derive(of Ref, identity ...string) Ref {
 	if !of.HasTraceID() {
 		return Ref{}
 	}
-	h := sha256.New()
-	for _, part := range identity {
-		h.Write([]byte(part))
-		h.Write([]byte{0})
-	}
-	return of.WithSpanID(trace.SpanID(h.Sum(nil)[:8])).WithRemote(true)
-}
-
-// beside returns a new span in the trace of another one.
-func beside(of Ref) Ref {
-	var id trace.SpanID
-	rand.Read(id[:]) // never fails
-	return of.WithSpanID(id)
+	h := sha256.Sum256([]byte(strings.Join(identity, "\x00")))
+	return of.WithSpanID(trace.SpanID(h[:8])).WithRemote(true)
 }
 
 // newTrace returns a trace without a span.
 func newTrace() Ref {
-	var id trace.TraceID
+	return Ref{}.WithTraceID(trace.TraceID(uuid.New())).WithTraceFlags(trace.FlagsSampled)
+}
+
+// newID returns the id of a new span.
+func newID() (id trace.SpanID) {
 	rand.Read(id[:]) // never fails
-	return Ref{}.WithTraceID(id).WithTraceFlags(trace.FlagsSampled)
+	return id
 }
 
 // Under returns a context in which what begins belongs to a span.
@@ -105,11 +97,11 @@ type Call struct {
 	noop.Span // but for SpanContext
 
 	began time.Time
-	given bool // its caller has said where it belongs
+	id    trace.SpanID
 
 	mu     sync.Mutex
-	parent Ref // zero until it is known
-	own    Ref // zero until it is needed
+	parent Ref  // zero until it is known
+	fixed  bool // the parent stays: the caller has said it, or something is in the call
 	about  Ref
 }
 
@@ -121,7 +113,7 @@ func Begin(ctx context.Context, from Ref) (of context.Context, c *Call) {
 	if !from.IsValid() {
 		from = trace.SpanContextFromContext(ctx)
 	}
-	c = &Call{began: time.Now(), parent: from, given: from.HasTraceID()}
+	c = &Call{began: time.Now(), id: newID(), parent: from, fixed: from.HasTraceID()}
 	return trace.ContextWithSpan(ctx, c), c
 }
 
@@ -144,13 +136,10 @@ func (c *Call) outer() Ref {
 
 // span returns the span of the call.
 func (c *Call) span() Ref {
-	parent := c.outer()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.own.IsValid() {
-		c.own = beside(parent)
-	}
-	return c.own
+	c.fixed = true
+	c.mu.Unlock()
+	return c.outer().WithSpanID(c.id)
 }
 
 // About returns a context for what is about a span. If ctx is of a call whose caller has not said where it belongs, that
@@ -165,8 +154,8 @@ func About(ctx context.Context, what Ref) context.Context {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.given && !c.own.IsValid() {
-		c.parent, c.given = what, true
+	if !c.fixed {
+		c.parent, c.fixed = what, true
 	}
 	c.about = what
 	return ctx
@@ -177,13 +166,13 @@ func (c *Call) Finish(name, fault string, attributes ...attribute.KeyValue) {
 	if c == nil || !Taken() {
 		return
 	}
-	s := Span{Name: name, Ref: c.span(), Parent: c.outer(), Server: true, Start: c.began, End: time.Now(), Error: fault, Attributes: attributes}
+	own, with := c.span(), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	c.mu.Lock() // what the call was asked for may still go on
 	defer c.mu.Unlock()
-	if c.about.IsValid() && c.about.TraceID() != s.Ref.TraceID() {
-		s.Link = c.about
+	if c.about.IsValid() && c.about.TraceID() != own.TraceID() {
+		with = append(with, trace.WithLinks(trace.Link{SpanContext: c.about}))
 	}
-	Export(s)
+	Export(Span{Name: name, Ref: own, Parent: c.parent, Start: c.began, End: time.Now(), Error: fault, Attributes: attributes}, with...)
 }
 
 // Current returns the span that encloses the work of this process alone, or zero.
@@ -200,6 +189,6 @@ func Current(ctx context.Context) Ref {
 // Within exports a span of this process alone, which has ended now, in what the context is in.
 func Within(ctx context.Context, name, fault string, began time.Time, attributes ...attribute.KeyValue) {
 	if in := Current(ctx); in.HasTraceID() {
-		Export(Span{Name: name, Ref: beside(in), Parent: in, Start: began, End: time.Now(), Error: fault, Attributes: attributes})
+		Export(Span{Name: name, Ref: in.WithSpanID(newID()), Parent: in, Start: began, End: time.Now(), Error: fault, Attributes: attributes})
 	}
 }

@@ -31,6 +31,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"deepwork/actor/wait"
 )
 
 // Options are the parameters of Start and OpenMetrics.
@@ -84,8 +86,6 @@ const (
 	again = time.Second
 	// queued is the number of spans that wait at most, or are being sent; others are dropped.
 	queued = 2048 // the library's queue is longer, since several callers may count at once
-	// batch is the number of spans that are sent at once.
-	batch = 512
 	// flushing bounds the wait for the receiver when the process ends.
 	flushing = time.Second
 )
@@ -109,7 +109,7 @@ func Start(o Options) (stop func()) {
 	end := make(chan struct{})
 	s := &service{content: o.Content, endpoint: o.Endpoint, parent: Parse(os.Getenv("TRACEPARENT"))}
 	s.provider = sdk.NewTracerProvider(sdk.WithResource(o.resource()), sdk.WithIDGenerator(wanted{}), sdk.WithSampler(sdk.ParentBased(sdk.AlwaysSample())),
-		sdk.WithBatcher(patient{exporter, &s.waiting, end}, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued), sdk.WithMaxExportBatchSize(batch)))
+		sdk.WithBatcher(patient{exporter, &s.waiting, end}, sdk.WithBatchTimeout(pace), sdk.WithExportTimeout(sending), sdk.WithMaxQueueSize(2*queued), sdk.WithMaxExportBatchSize(queued/4)))
 	s.tracer = s.provider.Tracer(o.Service, trace.WithInstrumentationVersion(o.Version))
 	current.Store(s)
 	return func() {
@@ -135,7 +135,7 @@ func Taken() bool {
 type patient struct {
 	sdk.SpanExporter
 	waiting *atomic.Int64
-	end     <-chan struct{} // closed when the process ends: then it does not try again
+	end     <-chan struct{} // closed when the process ends: then it tries once more
 }
 
 // ExportSpans implements sdk.SpanExporter.
@@ -143,16 +143,12 @@ func (p patient) ExportSpans(ctx context.Context, all []sdk.ReadOnlySpan) error 
 	defer p.waiting.Add(-int64(len(all)))
 	for {
 		err := p.SpanExporter.ExportSpans(ctx, all)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || !On() {
 			return err
 		}
 		otel.Handle(err)
-		select {
-		case <-ctx.Done(): // it was reported
-			return nil
-		case <-p.end:
-			return nil
-		case <-time.After(again):
+		if wait.Until(ctx, again, p.end) != nil {
+			return nil // it was reported
 		}
 	}
 }
@@ -197,17 +193,15 @@ func (w wanted) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 // A Span is one that has ended.
 type Span struct {
 	Name       string
-	Ref        Ref  // its own
-	Parent     Ref  // of the same trace; one without a span means that it is the root
-	Server     bool // it answers a request
+	Ref        Ref // its own
+	Parent     Ref // of the same trace; one without a span means that it is the root
 	Start, End time.Time
 	Error      string // a code, never a text; "" means that it ended well
 	Attributes []attribute.KeyValue
-	Link       Ref // another span that it is about; zero means none
 }
 
 // Export sends a span, soon, if it is Taken. It never blocks. Nothing is sent of a trace that is not sampled.
-func Export(span Span) {
+func Export(span Span, more ...trace.SpanStartOption) {
 	s := current.Load()
 	if s == nil || !Taken() || !span.Ref.IsValid() || !span.Ref.IsSampled() {
 		return
@@ -216,14 +210,7 @@ func Export(span Span) {
 	if span.Parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, span.Parent)
 	}
-	options := []trace.SpanStartOption{trace.WithTimestamp(span.Start), trace.WithAttributes(span.Attributes...)}
-	if span.Server {
-		options = append(options, trace.WithSpanKind(trace.SpanKindServer))
-	}
-	if span.Link.IsValid() {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: span.Link}))
-	}
-	_, open := s.tracer.Start(ctx, span.Name, options...)
+	_, open := s.tracer.Start(ctx, span.Name, append(more, trace.WithTimestamp(span.Start), trace.WithAttributes(span.Attributes...))...)
 	if span.Error != "" {
 		open.SetStatus(codes.Error, span.Error)
 		open.SetAttributes(attribute.String("error.type", span.Error))

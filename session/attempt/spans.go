@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -163,9 +164,7 @@ func executionSpan(a *task.Attempt, x *task.Execution, u *task.Use) telemetry.Sp
 
 // usage returns what an agent used, as far as it is known. u may be nil.
 func usage(u *task.Use) (all []attribute.KeyValue) {
-	if u == nil {
-		return nil
-	}
+	u = cmp.Or(u, &task.Use{})
 	if u.InputTokens+u.CachedTokens+u.OutputTokens > 0 {
 		all = append(all, spans.Input.Int64(u.InputTokens+u.CachedTokens), spans.Cached.Int64(u.CachedTokens), spans.Output.Int64(u.OutputTokens))
 	}

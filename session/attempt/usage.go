@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -55,13 +56,12 @@ func (e *Engine) countUse(u *task.Usage, limited bool) {
 		if limited {
 			s.Limited++
 		}
-		if u == nil || u.MicroUSD == nil {
+		known := cmp.Or(u, &task.Usage{})
+		if known.MicroUSD == nil {
 			s.Spent.Unknown++
 		} else {
-			s.Spent.MicroUSD += *u.MicroUSD
+			s.Spent.MicroUSD += *known.MicroUSD
 		}
-		if u != nil {
-			s.Spent.InputTokens, s.Spent.CachedTokens, s.Spent.OutputTokens = s.Spent.InputTokens+u.InputTokens, s.Spent.CachedTokens+u.CachedTokens, s.Spent.OutputTokens+u.OutputTokens
-		}
+		s.Spent.InputTokens, s.Spent.CachedTokens, s.Spent.OutputTokens = s.Spent.InputTokens+known.InputTokens, s.Spent.CachedTokens+known.CachedTokens, s.Spent.OutputTokens+known.OutputTokens
 	})
 }

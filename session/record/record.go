@@ -5,6 +5,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -69,22 +70,17 @@ func (r *Store) count(before, next *machine.State) {
 		before = &machine.State{}
 		f.Started++
 	}
-	if before.Status != next.Status {
-		switch next.Status {
-		case machine.Completed:
-			f.Completed++
-		case machine.Aborted:
-			f.Aborted++
-		}
+	switch ended := before.Status != next.Status; {
+	case ended && next.Status == machine.Completed:
+		f.Completed++
+	case ended && next.Status == machine.Aborted:
+		f.Aborted++
 	}
 	for i, p := range next.StepProgress {
 		if i < len(before.StepProgress) && before.StepProgress[i].Value == p.Value {
 			continue
 		}
-		was := before.Progress(p.Key)
-		if was == nil {
-			was = &machine.StepProgress{}
-		}
+		was := cmp.Or(before.Progress(p.Key), &machine.StepProgress{})
 		if p.Value.Done() && !was.Done() {
 			f.Steps++
 		}

@@ -29,10 +29,7 @@ func begunAt(s *machine.State, kind, id string, at time.Time) telemetry.Ref {
 
 // traceFor returns where a new session belongs: in the session that it is nested in, or where its caller says.
 func (e *Engine) traceFor(ctx context.Context, parent string) string {
-	if !telemetry.On() {
-		return ""
-	}
-	if parent != "" {
+	if telemetry.On() && parent != "" {
 		if r, err := e.records.Read(ctx, parent, nil); err == nil && r.State.Trace != "" { // else the caller's is known
 			return telemetry.Text(refOf(r.State))
 		}
@@ -142,6 +139,11 @@ func partsOf(s *machine.State) []part {
 	return all
 }
 
+var (
+	tryKind = map[bool]string{true: spans.Checks, false: spans.Review} // by whether it is of checks
+	label   = map[bool]string{true: "pass", false: "fail"}             // by whether it passed
+)
+
 // endedSpans returns what has ended in a session and in some of its parts.
 func endedSpans(s *machine.State, of []part) (all []telemetry.Span) {
 	if s.CompletedAt != nil {
@@ -150,9 +152,7 @@ func endedSpans(s *machine.State, of []part) (all []telemetry.Span) {
 		if s.AttemptID != "" {
 			span.Attributes = append(span.Attributes, spans.RunID.String(s.AttemptID))
 		}
-		if telemetry.Content() {
-			span.Attributes = append(span.Attributes, spans.Goal.String(s.Goal))
-		}
+		span.Attributes = withText(span.Attributes, spans.Goal, s.Goal)
 		if s.Status == machine.Aborted {
 			span.Error = string(s.Status)
 		}
@@ -190,7 +190,7 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 			continue
 		}
 		of := tryRef(s, p.StepID, a)
-		add(tryKind(a), of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number), spans.Outcome.String(string(a.State)))
+		add(tryKind[a.Checks], of, ref, a.OpenedAt, *a.ClosedAt, spans.Try.Int(a.Number), spans.Outcome.String(string(a.State)))
 		for _, v := range a.Verdicts {
 			if !v.Reused && !v.At.Before(a.OpenedAt) { // else it is of an earlier one
 				all = append(all, verdictSpan(of, v))
@@ -198,39 +198,27 @@ func stepSpans(s *machine.State, p *machine.StepProgress, left time.Time) (all [
 		}
 	}
 	if q := p.Question; q != nil && q.Answer != nil {
-		add(spans.Person, begunAt(s, spans.Person, p.StepID, q.AskedAt), ref, q.AskedAt, q.Answer.At, spans.Outcome.String(label(q.Answer.Passed)))
-		if telemetry.Content() {
-			last := &all[len(all)-1]
-			last.Attributes = append(last.Attributes, spans.Feedback.String(q.Answer.Feedback))
-		}
+		add(spans.Person, begunAt(s, spans.Person, p.StepID, q.AskedAt), ref, q.AskedAt, q.Answer.At,
+			withText([]attribute.KeyValue{spans.Outcome.String(label[q.Answer.Passed])}, spans.Feedback, q.Answer.Feedback)...)
 	}
 	return all
 }
 
-func tryKind(a *machine.Try) string {
-	if a.Checks {
-		return spans.Checks
-	}
-	return spans.Review
-}
-
 // tryRef returns the span of a review or of checks.
 func tryRef(s *machine.State, stepID string, a *machine.Try) telemetry.Ref {
-	return begunAt(s, tryKind(a), stepID, a.OpenedAt)
+	return begunAt(s, tryKind[a.Checks], stepID, a.OpenedAt)
 }
 
 func verdictSpan(parent telemetry.Ref, v *machine.Verdict) telemetry.Span {
-	span := telemetry.Span{Name: spans.Verdict, Ref: telemetry.Derive(parent, parent.SpanID().String(), v.Key), Parent: parent,
-		Start: v.At.Add(-time.Duration(v.Seconds * float64(time.Second))), End: v.At, Attributes: []attribute.KeyValue{spans.Criterion.String(v.RunEach), spans.Label.String(label(v.Passed))}}
-	if telemetry.Content() {
-		span.Attributes = append(span.Attributes, spans.Feedback.String(v.Feedback))
-	}
-	return span
+	return telemetry.Span{Name: spans.Verdict, Ref: telemetry.Derive(parent, parent.SpanID().String(), v.Key), Parent: parent,
+		Start: v.At.Add(-time.Duration(v.Seconds * float64(time.Second))), End: v.At,
+		Attributes: withText([]attribute.KeyValue{spans.Criterion.String(v.RunEach), spans.Label.String(label[v.Passed])}, spans.Feedback, v.Feedback)}
 }
 
-func label(passed bool) string {
-	if passed {
-		return "pass"
+// withText adds a text that people or agents wrote, if it may be exported.
+func withText(all []attribute.KeyValue, key attribute.Key, text string) []attribute.KeyValue {
+	if telemetry.Content() {
+		all = append(all, key.String(text))
 	}
-	return "fail"
+	return all
 }

@@ -358,20 +358,15 @@ func statement(ctx context.Context, s *Store, doing string, mode Mode, query str
 	return transact(ctx, s, doing, mode, func(t Tx) int64 { return t.Exec(query, args...) })
 }
 
-// slow is how long a transaction takes of which there is a span.
-const slow = 100 * time.Millisecond
-
 // transact is Transact of the database with a result; the transaction inserts its changes into the feed. It
 // returns the error with which f fails.
 func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f func(t Tx) T) (result T, err error) {
 	s, who := v.view()
-	if telemetry.On() {
-		defer func(began time.Time) {
-			if time.Since(began) > slow {
-				telemetry.Within(ctx, spans.Transaction, "", began, spans.Doing.String(doing))
-			}
-		}(time.Now())
-	}
+	defer func(began time.Time) {
+		if time.Since(began) > 100*time.Millisecond { // a slow one
+			telemetry.Within(ctx, spans.Transaction, "", began, spans.Doing.String(doing))
+		}
+	}(time.Now())
 	err = s.db.Transact(ctx, mode, func(ctx context.Context, q Querier) (err error) {
 		defer rescue(&err)
 		t := Tx{Querier: q, Now: s.stamp(), ctx: ctx, changes: new([]store.Change), where: s.o.Where, nul: s.o.NUL, who: who}
