@@ -129,7 +129,8 @@ func (s *Store) keep() {
 func (s *Store) look() error {
 	scope, err := s.join(s.closing)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(s.closing, touchTime)
+		// Closing waits for it: the database might carry out one that was given up after leave.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.closing), touchTime)
 		err = s.explain(s.touch(ctx, scope, s.entered()))
 		cancel()
 	}

@@ -101,6 +101,35 @@ func TestPlacesThatAreGone(t *testing.T) {
 	must(t, s.Close(t.Context()))
 }
 
+// A place is touched for the last time before it is left, however slow the database is.
+func TestALateTouchDoesNotRevive(t *testing.T) {
+	t.Parallel()
+	s, url := openNew(t)
+	asker := openAt(t, url)
+	left := func() bool {
+		return testkit.Get(asker.GoneFor(t.Context(), task.Place{MachineID: s.o.Machine, Root: s.o.Root})).Must(t) > 0
+	}
+	must(t, s.Enter(t.Context()))
+	testkit.True(t, !left(), "it is not entered")
+	lock := testkit.Get(asker.pool.BeginTx(t.Context(), nil)).Must(t)
+	testkit.Get(lock.ExecContext(t.Context(), asker.text(`LOCK TABLE @schema_version`))).Must(t)
+	waits := func() (n int) {
+		testkit.Get(asker.first(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass($1)`, []any{asker.text("@schema_version")}, &n)).Must(t)
+		return n
+	}
+	s.contact.probe.Wake()
+	testkit.Until(t, "touching", func() bool { return waits() == 1 })
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(context.Background()) }()
+	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until) && !left(); { // it must not be
+		time.Sleep(10 * time.Millisecond)
+	}
+	must(t, lock.Rollback())
+	must(t, <-closed)
+	testkit.Until(t, "touched", func() bool { return waits() == 0 })
+	testkit.True(t, left(), "the place was touched after it was left")
+}
+
 // Places that were left over 30 days ago are forgotten.
 func TestPlacesThatAreForgotten(t *testing.T) {
 	t.Parallel()

@@ -150,7 +150,7 @@ func (s *Store) Close(ctx context.Context) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	s.halt()
-	s.finished.Wait()
+	_ = wait.Group(ctx, &s.finished)
 	if s.entered() && (s.o.Alone == nil || s.o.Alone()) {
 		s.leave(ctx)
 	}
