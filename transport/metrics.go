@@ -48,7 +48,7 @@ func sessionMetrics(m *telemetry.Metrics, read func() workflow.Stats) {
 	}
 	gauge("deepwork_sessions_active", "Workflow sessions that this server has in hand and that have not ended.", func(s workflow.Stats) int { return s.Active })
 	gauge("deepwork_sessions_awake", "Workflow sessions whose actor, with its mailbox, is in memory.", func(s workflow.Stats) int { return s.Awake })
-	gauge("deepwork_actors", "Actors in memory: of sessions, and of the stacks of connections. Each has a mailbox.", func(s workflow.Stats) int { return s.Actors.Actors })
+	gauge("deepwork_actors", "Actors in memory, each with a mailbox.", func(s workflow.Stats) int { return s.Actors.Actors })
 	gauge("deepwork_mailbox_messages", "Messages in all mailboxes that no actor has taken yet.", func(s workflow.Stats) int { return s.Actors.Waiting })
 	gauge("deepwork_mailbox_deepest", "Messages in the mailbox that has the most.", func(s workflow.Stats) int { return s.Actors.Deepest })
 	gauge("deepwork_mailbox_blocked", "Senders that wait because a mailbox is full.", func(s workflow.Stats) int { return s.Actors.Blocked })
