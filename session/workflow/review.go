@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -112,14 +113,11 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range c.expanded {
-		for _, path := range o.Value.Paths {
-			if hashes[path] == "" { // it came into a folder meanwhile
-				m.outputs, m.subject = c.expanded, a.subject(c)
-				a.hash(m)
-				return nil, errLater
-			}
-		}
+	subject := a.subject(c)
+	if !reflect.DeepEqual(subject.Checks, m.subject.Checks) || slices.ContainsFunc(subject.Outputs, func(path string) bool { return hashes[path] == "" }) {
+		m.outputs, m.subject = c.expanded, subject // an edit of the job changed them, or a file came into a folder
+		a.hash(m)
+		return nil, errLater
 	}
 	stepID := c.plan.Step.ID
 	sub := a.submission(c)
