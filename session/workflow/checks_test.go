@@ -370,6 +370,28 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	}
 }
 
+// A call that waits at another server for the checks of a step that is begun again does not run them again: that would
+// finish the step, which somebody wants done again.
+func TestAStepThatIsBegunAgainEndsTheCallsThatWaitForItsChecks(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "sleep 600")
+	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
+	other := k.open(func(o *Options) { o.Reviewing = k.srv.Reviewing })
+	calls := []chan answered{beside(t, ctx, k.c, handIn)}
+	testkit.Until(t, "running", func() bool { return s.runs() == 1 })
+	calls = append(calls, beside(t, ctx, other.Connect("local"), `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`))
+	testkit.Until(t, "waiting for the checks of another server", func() bool {
+		other.follower.mu.Lock()
+		defer other.follower.mu.Unlock()
+		return other.follower.waiting[k.id] != nil
+	})
+	testkit.Must(t, k.srv.GoToFor(ctx, k.id, "one"))
+	for _, call := range calls {
+		refused(t, await(t, call).err, session.StateError, "step_moved_on")
+	}
+	testkit.Equal(t, s.runs(), 1, "runs")
+}
+
 // A check that is added to the job while the others run is run, too.
 func TestACheckThatIsAddedWhileOthersRun(t *testing.T) {
 	t.Parallel()

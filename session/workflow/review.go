@@ -130,6 +130,12 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	}
 	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)), checked...)
 	c.digest, m.content = digest, digest
+	if len(c.plan.Step.Checks) > 0 {
+		c.bound = content.Bound(digest)
+	}
+	if err := a.overtaken(c); err != nil {
+		return nil, err
+	}
 	if m.handedIn.is(c.files) {
 		if err := a.keepHandIn(ctx, stepID, m.handedIn); err != nil {
 			return nil, err
@@ -140,9 +146,7 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 			return nil, err
 		}
 	}
-	if m.outputs = c.expanded; len(c.plan.Step.Checks) > 0 {
-		c.bound = content.Bound(digest)
-	}
+	m.outputs = c.expanded
 	c.evidence = a.override(c, how)
 	if m.args.Of != nil {
 		if err := a.mayGoOn(c, m.args.Of.Digest); err != nil {
@@ -194,13 +198,6 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
 	running, last, reviewed := a.reviews[stepID], p.Newest(), p.NewestReview()
 	m.outputs = c.expanded
-	switch {
-	case m.joined == "" || last != nil && (last.Digest == m.joined || last.Digest == digest):
-	case last == nil:
-		return nil, movedOn(stepID, a.id)
-	default:
-		return nil, superseded(stepID)
-	}
 	if running != nil && running.digest == digest {
 		a.join(running, m)
 		return nil, errLater
@@ -222,6 +219,29 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 		}
 	}
 	return a.beginReview(ctx, c, sub, tasks, hashes)
+}
+
+// overtaken returns why a call that waits, or has waited, for a verdict does not go on, or nil: the step was begun again,
+// or other outputs were handed in for it since.
+func (a *sessionActor) overtaken(c *candidate) error {
+	stepID, newest := c.plan.Step.ID, ""
+	p := a.state.ProgressOrNew(stepID, a.engine.now())
+	last, q := p.Newest(), p.Question
+	if last != nil {
+		newest = last.Digest
+	}
+	if q != nil && (last == nil || q.AskedAt.After(last.OpenedAt)) {
+		newest = q.Digest
+	}
+	switch {
+	case c.m.joined == "":
+		return nil
+	case newest == "":
+		return movedOn(stepID, a.id)
+	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest):
+		return superseded(stepID)
+	}
+	return nil
 }
 
 func superseded(stepID string) error {
