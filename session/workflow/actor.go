@@ -160,20 +160,15 @@ func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// become makes a stored state the current one. A review that it no longer waits for is cancelled; calls that wait for
-// it learn the verdict if another process, which has taken it up, has judged the same.
+// become makes a stored state the current one. A review that it no longer waits for is cancelled; the calls that wait for
+// it are then treated like later ones.
 func (a *sessionActor) become(next *machine.State) {
 	a.state = next
 	for _, r := range a.reviews {
-		if next.AwaitsReview(r.stepID) {
-			continue
-		}
-		if last := next.Progress(r.stepID).Newest(); last != nil && (last.State == machine.TryPassed || last.State == machine.TryFailed) && last.Digest == r.digest {
+		if !next.AwaitsReview(r.stepID) {
 			a.end(r)
 			a.reconsider(r)
-			continue
 		}
-		a.drop(r, session.NotNow(codes.StepMovedOn, "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step says where the session is.", r.stepID, a.id))
 	}
 }
 

@@ -222,7 +222,7 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 }
 
 // overtaken returns why a call that waits, or has waited, for a verdict does not go on, or nil: the step was begun again,
-// or other outputs were handed in for it since.
+// other outputs were handed in for it since, or the review has ended without a verdict.
 func (a *sessionActor) overtaken(c *candidate) error {
 	stepID, newest := c.plan.Step.ID, ""
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
@@ -240,6 +240,8 @@ func (a *sessionActor) overtaken(c *candidate) error {
 		return movedOn(stepID, a.id)
 	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest):
 		return superseded(stepID)
+	case last != nil && last.Digest == newest && last.State == machine.TryVoid && !strings.HasPrefix(*last.Error, notBegun):
+		return session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
 	}
 	return nil
 }
@@ -481,16 +483,11 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.
 // notBegun is before the reason of a void try whose review could not be begun.
 const notBegun = "it was not begun: "
 
-// mayGoOn returns why a call that is made again, to look at what it waits for, does not go on: what was judged has
-// changed since, or the review has ended without a verdict.
+// mayGoOn returns why a call that is made again, to look at what it waits for, does not go on, or nil: what was judged
+// has changed since.
 func (a *sessionActor) mayGoOn(c *candidate, joined string) error {
-	stepID := c.plan.Step.ID
-	last := a.state.ProgressOrNew(stepID, a.engine.now()).Newest()
-	switch {
-	case joined != c.digest && joined != c.bound:
+	if stepID := c.plan.Step.ID; joined != c.digest && joined != c.bound {
 		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
-	case last != nil && last.State == machine.TryVoid && (last.Digest == c.digest || last.Digest == c.bound) && !strings.HasPrefix(*last.Error, notBegun):
-		return session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
 	}
 	return nil
 }
