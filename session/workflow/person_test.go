@@ -12,6 +12,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -351,6 +352,8 @@ func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
 	look.Outputs, look.Of = outputs("report", "bad.md"), new(*look.Of)
 	look.Of.Digest = newer
 	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
+	p.write("bad.md", "changed")
+	refused(t, errOf(c.Finish(ctx, look)), session.StateError, codes.OutputsChanged)
 }
 
 // An answer that is stored, though that was not confirmed, is not refused when it comes again; another one is.

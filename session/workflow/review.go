@@ -148,11 +148,6 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	}
 	m.outputs = c.expanded
 	c.evidence = a.override(c, how)
-	if m.args.Of != nil {
-		if err := a.mayGoOn(c, m.args.Of.Digest); err != nil {
-			return nil, err
-		}
-	}
 	overridden := c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "")
 	if len(c.plan.Step.Checks) > 0 && (overridden || m.misfits == "") {
 		if f, err := a.checked(ctx, c, content, how); f != nil || err != nil {
@@ -221,8 +216,9 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 	return a.beginReview(ctx, c, sub, tasks, hashes)
 }
 
-// overtaken returns why a call that waits, or has waited, for a verdict does not go on, or nil: the step was begun again,
-// other outputs were handed in for it since, or the review has ended without a verdict.
+// overtaken returns why a call that waits, or has waited, for a verdict does not go on, or nil: what it handed in has
+// changed and it only looks again, the step was begun again, other outputs were handed in for it since, or the review has
+// ended without a verdict.
 func (a *sessionActor) overtaken(c *candidate) error {
 	stepID, newest := c.plan.Step.ID, ""
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
@@ -236,6 +232,8 @@ func (a *sessionActor) overtaken(c *candidate) error {
 	switch {
 	case c.m.joined == "":
 		return nil
+	case c.m.args.Of != nil && !slices.Contains([]string{c.digest, c.bound}, c.m.args.Of.Digest):
+		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
 	case newest == "":
 		return movedOn(stepID, a.id)
 	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest):
@@ -482,15 +480,6 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.
 
 // notBegun is before the reason of a void try whose review could not be begun.
 const notBegun = "it was not begun: "
-
-// mayGoOn returns why a call that is made again, to look at what it waits for, does not go on, or nil: what was judged
-// has changed since.
-func (a *sessionActor) mayGoOn(c *candidate, joined string) error {
-	if stepID := c.plan.Step.ID; joined != c.digest && joined != c.bound {
-		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
-	}
-	return nil
-}
 
 // goingOn lets a call that is made again wait for what goes on, whatever the files are now: a review or checks, here or
 // in another process, or a person. It returns neither a reply nor an error if that is over.
