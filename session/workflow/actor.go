@@ -160,20 +160,16 @@ func (a *sessionActor) refresh(ctx context.Context) (changed bool, err error) {
 	return true, nil
 }
 
-// become makes a stored state the current one. A review that it no longer waits for is cancelled; calls that wait for
-// it learn the verdict if another process, which has taken it up, has judged the same.
+// become makes a stored state the current one. A review that it no longer waits for is cancelled; the calls that wait for
+// it are then treated like later ones.
 func (a *sessionActor) become(next *machine.State) {
+	a.leave(a.state, next)
 	a.state = next
 	for _, r := range a.reviews {
-		if next.AwaitsReview(r.stepID) {
-			continue
-		}
-		if last := next.Progress(r.stepID).Newest(); last != nil && (last.State == machine.TryPassed || last.State == machine.TryFailed) && last.Digest == r.digest {
+		if !next.AwaitsReview(r.stepID) {
 			a.end(r)
 			a.reconsider(r)
-			continue
 		}
-		a.drop(r, session.NotNow(codes.StepMovedOn, "Step '%s' of session '%s' has moved on, or the session has ended, while its review ran; the review was cancelled. get_step says where the session is.", r.stepID, a.id))
 	}
 }
 
@@ -274,12 +270,8 @@ func (a *sessionActor) abort(who caller, explanation string) (*machine.AbortRepl
 	if r != nil {
 		return machine.ReplyOf[machine.AbortReply](r)
 	}
-	before := a.state
-	next, reply := before.Abort(who.Call, explanation, a.engine.now())
-	if err = a.commit(who.MovedBy, next, nil); err == nil {
-		a.leave(before, next, "The workflow that it is a step of was aborted: "+explanation)
-	}
-	return reply, err
+	next, reply := a.state.Abort(who.Call, explanation, a.engine.now())
+	return reply, a.commit(who.MovedBy, next, nil)
 }
 
 func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all bool) (*machine.GoToReply, error) {
@@ -319,8 +311,7 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 	if err != nil {
 		return nil, err
 	}
-	before := a.state
-	next, r := before.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
+	next, r := a.state.GoTo(def, who.Call, to, stepID, all, a.engine.now(), texts)
 	r.Notice = machine.Notice(r.Notice, a.engine.unclosable(how, def, to))
 	w, made := record.Defining(def), &with{root: a.root()}
 	if err := a.engine.calls(ctx, how, next, def, *cmp.Or(who.MovedBy, new("")), &r.BeginStep, r.ConcurrentSteps, made); err != nil {
@@ -331,7 +322,6 @@ func (a *sessionActor) goTo(ctx context.Context, who caller, stepID string, all 
 		return nil, err
 	}
 	made.written(a.engine)
-	a.leave(before, next, "The workflow that it is a step of went back to an earlier step.")
 	return r, nil
 }
 

@@ -142,9 +142,6 @@ func (a *sessionActor) checked(ctx context.Context, c *candidate, content *check
 		missing = missing || known[i] == nil
 	}
 	if missing {
-		if m.joined != "" && last != nil && !slices.Contains([]string{m.joined, c.bound, c.digest}, last.Digest) {
-			return nil, superseded(stepID)
-		}
 		if running == nil && last.Open() && last.Digest == c.bound {
 			if f, err := a.elsewhere(ctx, m, stepID); f != nil || err != nil {
 				return f, err

@@ -370,6 +370,42 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	}
 }
 
+// A call that waits at another server for the checks of a step that is begun again does not run them again: that would
+// finish the step, which somebody wants done again.
+func TestAStepThatIsBegunAgainEndsTheCallsThatWaitForItsChecks(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "sleep 600")
+	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
+	other := k.open(func(o *Options) { o.Reviewing = k.srv.Reviewing })
+	calls := []chan answered{beside(t, ctx, k.c, handIn)}
+	testkit.Until(t, "running", func() bool { return s.runs() == 1 })
+	calls = append(calls, beside(t, ctx, other.Connect("local"), `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`))
+	testkit.Until(t, "waiting for the checks of another server", func() bool {
+		other.follower.mu.Lock()
+		defer other.follower.mu.Unlock()
+		return other.follower.waiting[k.id] != nil
+	})
+	testkit.Must(t, k.srv.GoToFor(ctx, k.id, "one"))
+	for _, call := range calls {
+		refused(t, await(t, call).err, session.StateError, "step_moved_on")
+	}
+	testkit.Equal(t, s.runs(), 1, "runs")
+}
+
+// A check that is added to the job while the others run is run, too.
+func TestACheckThatIsAddedWhileOthersRun(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "while [ -e $0.wait ]; do sleep 0.02; done")
+	testkit.Write(t, s.path+".wait", "")
+	k := checkedProject(t, true, "["+s.yaml("")+"]", "").begin()
+	call := beside(t, ctx, k.c, handIn)
+	testkit.Until(t, "running", func() bool { return s.runs() == 1 })
+	k.job("alpha", []testStep{{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + ", {run: [sh, -c, \"exit 3\"], name: added}]"}, {id: "two"}}, map[string]string{"main": "[one, two]"})
+	testkit.Must(t, os.Remove(s.path+".wait"))
+	x := await(t, call)
+	testkit.True(t, x.err == nil && strings.Contains(*x.r.Feedback, "Checks failed: 1 of 2 of step 'one'") && strings.Contains(*x.r.Feedback, "Check 'added'"), "reply %s, %v", toJSON(t, x.r), x.err)
+}
+
 func TestPassEnvAddsVariables(t *testing.T) {
 	t.Setenv("DEEPWORK_TEST_SECRET", "secret")
 	k := checkedProject(t, true, `[{run: [sh, -c, "test \"$DEEPWORK_TEST_SECRET\" = secret && test \"$(basename $PWD)\" = src"], in: src, pass_env: [DEEPWORK_TEST_SECRET]}]`, "").begin()

@@ -95,6 +95,33 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 	}
 }
 
+// The same for what is done together with a transition: a workflow that is a step is begun and ended, and a person drops
+// an item.
+func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
+	t.Parallel()
+	for name, made := range map[string]bool{"made": true, "not made": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			p.job("beta", []testStep{{id: "plan"}}, map[string]string{"main": "[plan]"})
+			p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}},
+				map[string]string{"main": "[{workflow: beta/main}, list, {for_each: todo, steps: [port], at_once: 2}]"})
+			srv := p.open()
+			disk := srv.makeFaulty()
+			lose := map[bool]*atomic.Int32{true: &disk.lose, false: &disk.drop}[made]
+			c := srv.Connect("local")
+			lose.Store(1)
+			r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})).Must(t)
+			lose.Store(1)
+			again := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/main", SessionID: &r.Stack[0].SessionID})).Must(t)
+			testkit.Until(t, "ended, since its step was begun again", func() bool { return p.record(r.BeginStep.SessionID).Status == machine.Aborted })
+			p.finish(c, `{"outputs":{},"session_id":"`+again.BeginStep.SessionID+`"}`)
+			p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`)
+			lose.Store(1)
+			testkit.Must(t, srv.DropFor(ctx, r.Stack[0].SessionID, "port[0]", machine.Override{Identity: "me", Channel: session.ChannelTerminal, Reason: "obsolete"}))
+		})
+	}
+}
+
 // A new session whose commit arrives late, when its server has given it up, is not begun by a call that was
 // told that nothing has moved.
 func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {

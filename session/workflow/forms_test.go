@@ -291,6 +291,37 @@ func TestForms_RepeatUntilAProgramPasses(t *testing.T) {
 	testkit.True(t, fix.FailedChecks == 0 && fix.Ended != nil && fix.Ended.Passed && len(fix.Evidence.Checks) == 1, "the record of its last step: %s", toJSON(t, fix))
 }
 
+// Two calls that wait for the program at the end of a round end that round alone: the second one does not hand in for
+// the next round what was made for this one.
+func TestForms_TwoCallsEndOneRound(t *testing.T) {
+	t.Parallel()
+	s := newScript(t, "while [ -e $0.wait ]; do sleep 0.02; done; exit 3")
+	testkit.Write(t, s.path+".wait", "")
+	p := newProject(t)
+	p.job("alpha", []testStep{{id: "fix", outputs: oneText}, {id: "end"}},
+		map[string]string{"main": fmt.Sprintf(`[{repeat: {steps: [fix], until: {run: [sh, %s]}, at_most: 9}}, end]`, s.path)})
+	c := p.open(func(o *Options) {
+		o.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{ReplyWithin: time.Minute}, nil }
+	}).Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	waiting, again := make(chan struct{}, 2), 0
+	with := WithProgress(ctx, func(int, int, string) { waiting <- struct{}{} })
+	var calls []chan answered
+	for range 2 {
+		calls = append(calls, beside(t, with, c, `{"outputs":{"said":"x"},"step_id":"fix"}`))
+		<-waiting
+	}
+	testkit.Must(t, os.Remove(s.path+".wait"))
+	for _, call := range calls {
+		if x := await(t, call); x.err != nil {
+			refused(t, x.err, session.StateError, "step_moved_on")
+			again++
+		}
+	}
+	testkit.True(t, again == 1 && s.runs() == 1, "%d calls are refused, and the program has run %d times", again, s.runs())
+	testkit.Equal(t, len(p.record(id).History), 1, "rounds that have ended")
+}
+
 // A repeated call leads to the workflow that it has begun, over another connection, too, and the step says which it is.
 func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	t.Parallel()

@@ -262,14 +262,21 @@ func (a *sessionActor) calledOutputs(ctx context.Context, stepID string) (machin
 	return child.State.Results(def), nil
 }
 
-// leave ends the sessions of steps that are workflows which a go_to_step or an abort has left. One that is
-// not ended, because this process ends, goes on by itself.
-func (a *sessionActor) leave(before, next *machine.State, reason string) {
+// leave ends the sessions of steps that are workflows which a go_to_step, an abort or a person who dropped an item has
+// left between two states. One that is not ended, because this process ends, goes on by itself.
+func (a *sessionActor) leave(before, next *machine.State) {
 	e := a.engine
 	for _, p := range before.StepProgress {
-		now := next.Progress(p.Key)
-		if p.Value.Child == "" || p.Value.Done() || next.Status == machine.Active && now != nil && now.Child == p.Value.Child && now.Dropped == nil {
+		now, reason := next.Progress(p.Key), "The workflow that it is a step of went back to an earlier step."
+		switch left := now == nil || now.Child != p.Value.Child; {
+		case p.Value.Child == "" || p.Value.Done() || !left && now.Done():
 			continue
+		case next.Status == machine.Aborted:
+			reason = "The workflow that it is a step of was aborted: " + *next.AbortReason
+		case !left && now.Dropped == nil:
+			continue
+		case !left:
+			reason = "A person has dropped its item."
 		}
 		e.aside(func() {
 			if err := e.AbortFor(e.ctx, p.Value.Child, reason); err != nil && session.CodeOf(err) != codes.SessionEnded {

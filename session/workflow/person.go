@@ -163,6 +163,7 @@ func (e *Engine) OverrideFor(ctx context.Context, id, stepID string, o machine.O
 
 // DropFor records that a person leaves out the item that a step is about, such as port[3].
 func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Override) error {
+	o.At = e.now()
 	return e.actFor(ctx, id, "", func(ctx context.Context, a *sessionActor, _ caller) error {
 		def, err := a.definition(ctx)
 		if err != nil {
@@ -172,7 +173,9 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 		if err != nil {
 			return err
 		}
-		o.At = e.now()
+		if p := a.state.Progress(stepID); p != nil && p.Dropped != nil && p.Dropped.At.Equal(o.At) {
+			return nil // it is stored, though that was not confirmed
+		}
 		next, err := a.state.Drop(def, stepID, o, func(entry job.Entry) (*machine.Definition, machine.Instructions, error) {
 			texts, err := e.definitions.Texts(def, entry)
 			if err != nil {
@@ -184,7 +187,7 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 		if err != nil {
 			return err
 		}
-		before, made, none := a.state, &with{root: a.root()}, &machine.StepInfo{}
+		made, none := &with{root: a.root()}, &machine.StepInfo{}
 		if e.Catalog != nil { // else see beginCalls
 			if err := e.calls(ctx, how, next, def, "", &none, nil, made); err != nil {
 				return err
@@ -197,7 +200,6 @@ func (e *Engine) DropFor(ctx context.Context, id, stepID string, o machine.Overr
 			return err
 		}
 		made.written(e)
-		a.leave(before, next, "A person has dropped its item.")
 		return nil
 	})
 }

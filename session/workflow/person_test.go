@@ -12,6 +12,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
@@ -302,6 +303,14 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			func(e *Engine, id, _ string) error { return e.AbortFor(ctx, id, "not needed") },
 			func(_ *machine.FinishReply, err error) bool { return session.CodeOf(err) == "session_ended" },
 		},
+		"by other outputs": {
+			func(e *Engine, id, _ string) error {
+				return errOf(e.Connect("local").Finish(ctx, FinishArgs{Outputs: outputs("report", "bad.md"), StepID: new("one"), SessionID: &id}))
+			},
+			func(_ *machine.FinishReply, err error) bool { // the second one between the two transitions of the other call
+				return session.CodeOf(err) == "review_superseded" || session.CodeOf(err) == "step_moved_on"
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProject(t)
@@ -323,6 +332,28 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			testkit.True(t, c.right(x.r, x.err), "reply %s, %v", toJSON(t, x.r), x.err)
 		})
 	}
+}
+
+// Looking again at what a call waits for does not take back the question about outputs that were handed in since.
+func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	p.personJob(humanStep)
+	srv := p.open()
+	c := srv.Connect("local")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	look := finishArgs(t, `{"outputs":{"report":"good.md"}}`)
+	look.Of = p.finish(c, `{"outputs":{"report":"good.md"}}`).Going
+	waits(t, p.finish(c, `{"outputs":{"report":"bad.md"}}`))
+	newer := p.record(id).Progress("one").Question.Digest
+	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
+	testkit.Must(t, p.atTerminal(id, "one", newer, false, "No"))
+	waits(t, p.finish(c, `{"outputs":{"report":"worse.md"}}`))
+	look.Outputs, look.Of = outputs("report", "bad.md"), new(*look.Of)
+	look.Of.Digest = newer
+	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
+	p.write("bad.md", "changed")
+	refused(t, errOf(c.Finish(ctx, look)), session.StateError, codes.OutputsChanged)
 }
 
 // An answer that is stored, though that was not confirmed, is not refused when it comes again; another one is.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -112,14 +113,11 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range c.expanded {
-		for _, path := range o.Value.Paths {
-			if hashes[path] == "" { // it came into a folder meanwhile
-				m.outputs, m.subject = c.expanded, a.subject(c)
-				a.hash(m)
-				return nil, errLater
-			}
-		}
+	subject := a.subject(c)
+	if !reflect.DeepEqual(subject.Checks, m.subject.Checks) || slices.ContainsFunc(subject.Outputs, func(path string) bool { return hashes[path] == "" }) {
+		m.outputs, m.subject = c.expanded, subject // an edit of the job changed them, or a file came into a folder
+		a.hash(m)
+		return nil, errLater
 	}
 	stepID := c.plan.Step.ID
 	sub := a.submission(c)
@@ -132,6 +130,12 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 	}
 	digest := contentDigest(c.outputs, slices.Concat(tasks, gate.PlanHuman(sub, hashes)), checked...)
 	c.digest, m.content = digest, digest
+	if len(c.plan.Step.Checks) > 0 {
+		c.bound = content.Bound(digest)
+	}
+	if err := a.overtaken(c); err != nil {
+		return nil, err
+	}
 	if m.handedIn.is(c.files) {
 		if err := a.keepHandIn(ctx, stepID, m.handedIn); err != nil {
 			return nil, err
@@ -142,15 +146,8 @@ func (a *sessionActor) hashed(ctx context.Context, m *finishCall, content *check
 			return nil, err
 		}
 	}
-	if m.outputs = c.expanded; len(c.plan.Step.Checks) > 0 {
-		c.bound = content.Bound(digest)
-	}
+	m.outputs = c.expanded
 	c.evidence = a.override(c, how)
-	if m.args.Of != nil {
-		if err := a.mayGoOn(c, m.args.Of.Digest); err != nil {
-			return nil, err
-		}
-	}
 	overridden := c.evidence != nil && (c.evidence.Kind == machine.ByPerson || m.misfits == "")
 	if len(c.plan.Step.Checks) > 0 && (overridden || m.misfits == "") {
 		if f, err := a.checked(ctx, c, content, how); f != nil || err != nil {
@@ -196,13 +193,6 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 	p := a.state.ProgressOrNew(stepID, a.engine.now())
 	running, last, reviewed := a.reviews[stepID], p.Newest(), p.NewestReview()
 	m.outputs = c.expanded
-	switch {
-	case m.joined == "" || last != nil && (last.Digest == m.joined || last.Digest == digest):
-	case last == nil:
-		return nil, movedOn(stepID, a.id)
-	default:
-		return nil, superseded(stepID)
-	}
 	if running != nil && running.digest == digest {
 		a.join(running, m)
 		return nil, errLater
@@ -224,6 +214,34 @@ func (a *sessionActor) external(ctx context.Context, c *candidate, sub gate.Subm
 		}
 	}
 	return a.beginReview(ctx, c, sub, tasks, hashes)
+}
+
+// overtaken returns why a call that waits, or has waited, for a verdict does not go on, or nil: what it handed in has
+// changed and it only looks again, the step was begun again, other outputs were handed in for it since, or the review has
+// ended without a verdict.
+func (a *sessionActor) overtaken(c *candidate) error {
+	stepID, newest := c.plan.Step.ID, ""
+	p := a.state.ProgressOrNew(stepID, a.engine.now())
+	last, q := p.Newest(), p.Question
+	if last != nil {
+		newest = last.Digest
+	}
+	if q != nil && (last == nil || q.AskedAt.After(last.OpenedAt)) {
+		newest = q.Digest
+	}
+	switch {
+	case c.m.joined == "":
+		return nil
+	case c.m.args.Of != nil && !slices.Contains([]string{c.digest, c.bound}, c.m.args.Of.Digest):
+		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
+	case newest == "":
+		return movedOn(stepID, a.id)
+	case !slices.Contains([]string{c.m.joined, c.bound, c.digest}, newest):
+		return superseded(stepID)
+	case last != nil && last.Digest == newest && last.State == machine.TryVoid && !strings.HasPrefix(*last.Error, notBegun):
+		return session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
+	}
+	return nil
 }
 
 func superseded(stepID string) error {
@@ -462,20 +480,6 @@ func contentDigest(outputs machine.Outputs, tasks []gate.Task, files ...machine.
 
 // notBegun is before the reason of a void try whose review could not be begun.
 const notBegun = "it was not begun: "
-
-// mayGoOn returns why a call that is made again, to look at what it waits for, does not go on: what was judged has
-// changed since, or the review has ended without a verdict.
-func (a *sessionActor) mayGoOn(c *candidate, joined string) error {
-	stepID := c.plan.Step.ID
-	last := a.state.ProgressOrNew(stepID, a.engine.now()).Newest()
-	switch {
-	case joined != c.digest && joined != c.bound:
-		return session.NotNow(codes.OutputsChanged, "The outputs of step '%s' of session '%s', or what its checks are about, changed after they were handed in, so no verdict is about them. Call finished_step again.", stepID, a.id).With("step_id", stepID)
-	case last != nil && last.State == machine.TryVoid && (last.Digest == c.digest || last.Digest == c.bound) && !strings.HasPrefix(*last.Error, notBegun):
-		return session.Wrong(codes.ReviewFailed, "%s\nNothing has moved.", *last.Error).With("step_id", stepID)
-	}
-	return nil
-}
 
 // goingOn lets a call that is made again wait for what goes on, whatever the files are now: a review or checks, here or
 // in another process, or a person. It returns neither a reply nor an error if that is over.

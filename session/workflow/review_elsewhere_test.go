@@ -131,8 +131,9 @@ func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
 	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
 }
 
-// A call that waits for a review, at either server, is told when the outputs that it handed in are no longer those
-// that count: others were submitted at the other server, or the step was begun again. It begins no review.
+// A call that waits for a review, at either server, is told what became of the outputs that it handed in, if that was
+// decided at another one: others were submitted, the step was begun again or finished, or the review was cancelled. It
+// begins no review.
 func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -145,6 +146,12 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 		}},
 		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string) error {
 			return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id}))
+		}},
+		"by an override": {"", 1, func(c *Conn, id string) error {
+			return errOf(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "good.md"), StepID: new("one"), SessionID: &id, OverrideReason: new("Nobody needs it")}))
+		}},
+		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
+			return c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"}, outputs("report", "good.md"))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +172,7 @@ func TestAReviewElsewhereIsSuperseded(t *testing.T) {
 			go func() { done <- c.do(third.Connect("local"), id) }()
 			for i, got := range waits {
 				x := await(t, got)
-				if code := session.CodeOf(x.err); code != c.code && code != "step_moved_on" {
+				if code := session.CodeOf(x.err); code != c.code || c.code == "" && x.err != nil {
 					t.Errorf("the call at server %d: %s, %v", i+1, toJSON(t, x.r), x.err)
 				}
 			}

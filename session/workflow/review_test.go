@@ -364,7 +364,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	rev.runs(2)
 	r := p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`)
 	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
-	refused(t, <-got, session.StateError, "step_moved_on")
+	testkit.Must(t, <-got) // that with the same outputs has the same reply
 	one := p.record(id).Progress("one")
 	testkit.True(t, one.Newest().State == machine.TryVoid && len(one.Overrides) == 1 && one.QualityTries == 0, "record %s", toJSON(t, one))
 	rev.unset("wait")
