@@ -265,6 +265,24 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 	testkit.Equal(t, strings.Join(states, " "), "stopped stopped completed", "the agents")
 }
 
+// A run is made once, with its task, by a call that is repeated while it is in progress: what such a call left would be
+// started by attempts.auto_start.
+func TestARunIsMadeWithItsTask(t *testing.T) {
+	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() {
+			_, err := s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), RequestID: new("once")})
+			testkit.Works(t, err)
+		})
+	}
+	calls.Wait()
+	project, _ := s.rootProject()
+	runs := testkit.Get(s.Runs(ctx, me)).Must(t)
+	tasks := testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t)
+	testkit.Equal(t, fmt.Sprint(len(runs), " ", tasks.Total), "1 1", "runs and tasks")
+}
+
 // A run never works in a repository's own folder for want of a branch: only if it was told to.
 func TestARunWithoutABranch(t *testing.T) {
 	p := newProject(t)

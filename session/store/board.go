@@ -70,6 +70,8 @@ type View interface {
 	// CreateTask, ErrDeleting, and task.BlockedError if the task depends on one that is not done.
 	// Attempts made before it depended on it go on.
 	CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
+	// CreateRun is CreateAttempt for a task that it makes, too, as CreateTask does: both or neither.
+	CreateRun(ctx context.Context, n task.NewTask, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
 	Attempt(ctx context.Context, id string) (*task.Attempt, error)
 	// Report returns what was saved of an attempt for other machines, empty if nothing was.
 	Report(ctx context.Context, attemptID string) (*task.Report, error)
