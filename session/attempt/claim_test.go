@@ -16,6 +16,7 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
 )
 
 // Two servers that draw the same branch in one moment: the second one draws again.
@@ -60,6 +61,39 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 	})
 	good.Store(true)
 	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
+}
+
+// A run that was taken over while the config cannot be read is tried again now and then, and goes on when it can.
+func TestTakenOverWhileTheConfigIsBad(t *testing.T) {
+	p := newProject(t)
+	first := p.open(func(o *Options) {
+		o.Leader = func(ctx context.Context, _ *Lead) board.RunEnd {
+			<-ctx.Done()
+			return board.RunEnd{State: board.Failed}
+		}
+	})
+	r := first.startRun(true)
+	first.reaches(r.RunID, task.Running)
+	first.die()
+	var good atomic.Bool
+	var looks atomic.Int64
+	began := time.Now()
+	s := p.open(func(o *Options) {
+		o.Logger = nil
+		o.Config = func(context.Context) (*config.Config, error) {
+			if looks.Add(1); !good.Load() {
+				return nil, errors.New("config.yml:1:1: is not YAML")
+			}
+			return p.Config.Load(), nil
+		}
+		o.Leader = func(context.Context, *Lead) board.RunEnd { return board.RunEnd{State: board.Completed} }
+	})
+	testkit.Until(t, "looked at 60 times", func() bool { return looks.Load() >= 60 })
+	n := looks.Load()
+	most := 20 + 5*int64(time.Since(began)/(20*time.Millisecond)) // a few for each poll
+	testkit.True(t, n <= most, "the config was looked at %d times, want at most %d", n, most)
+	good.Store(true)
+	s.reaches(r.RunID, task.Completed)
 }
 
 // What a crash has left is found where the config once had worktrees, and as soon

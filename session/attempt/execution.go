@@ -188,10 +188,14 @@ func (r *execution) finish(end *outcome) {
 	case left:
 		return
 	case waits:
-		r.record(func(ctx context.Context, b store.Board) error {
-			_, err := b.Release(ctx, r.row.ID, r.engine.Members.ID())
+		released := false
+		err := r.record(func(ctx context.Context, b store.Board) (err error) {
+			released, err = b.Release(ctx, r.row.ID, r.engine.Members.ID())
 			return err
 		})
+		if err == nil && !released { // a run that was taken over: this server tries again
+			wait.For(r.engine.serving, 4*r.engine.o.Poll)
+		}
 		return
 	case ended:
 		r.push()
