@@ -250,6 +250,17 @@ func outcomeOf(x runner.Exit) *outcome {
 	return o
 }
 
+// limitedUntil returns when the limit is over that ended an agent, as far as its message says that, or nil.
+func (o *outcome) limitedUntil() *time.Time {
+	if o.limit == "" {
+		return nil
+	}
+	if until, said := limit.Ends(o.limit, o.EndedAt.Local()); said {
+		return &until
+	}
+	return o.EndedAt // at least
+}
+
 // record writes to the board. It retries while the board cannot be written, since nothing about a
 // run may be lost. The error is f's if the execution has ended or is gone, or ctx's.
 func (r *execution) record(f func(context.Context, store.Board) error) error {

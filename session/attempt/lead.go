@@ -197,6 +197,7 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 			return err
 		}
 	}
+	end.LimitedUntil = end.limitedUntil()
 	end.State, end.Error = task.Interrupted, new("Its leader ended before it.") // it may have failed because it could not reach that
 	return r.recordEnd(ctx, l.records, end)
 }
