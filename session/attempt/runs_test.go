@@ -129,6 +129,24 @@ func TestResumeOfARunThatNeverBegan(t *testing.T) {
 	}
 }
 
+// A run that is stopped while it waits to go on is stopped, however it had ended before.
+func TestARunIsStoppedBeforeItGoesOn(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) {
+		o.Leader = func(context.Context, *Lead) board.RunEnd {
+			return board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
+		}
+	})
+	made := s.startRun(false)
+	s.reaches(made.RunID, task.Failed)
+	s.stop()
+	s = p.open(func(o *Options) { o.Passive = true })
+	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
+	testkit.Equal(t, s.stopAttempt(made.RunID).State, board.Stopped)
+	r := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
+	testkit.Equal(t, deref(r.Reason), board.StoppedByPerson)
+}
+
 // A run whose workspace could not be made, or that was interrupted while it was made, goes on when it is resumed:
 // its workspace is made then.
 func TestResumeOfARunWithoutAWorkspace(t *testing.T) {

@@ -116,7 +116,8 @@ type View interface {
 	// AddExecution adds a follow-up, waiting, and puts the task inprogress;
 	// ErrRunning: an execution of its attempt has not ended; ErrDeleting: the task is
 	// being deleted (seed 004, "follow_up targeting"). It removes the comments that the prompt has, by
-	// their ids; ErrSent: one of them no longer waits, and nothing is added.
+	// their ids; ErrSent: one of them no longer waits, and nothing is added. What SetRun has recorded as the end of
+	// the last leader is removed.
 	AddExecution(ctx context.Context, sessionID, prompt string, variant *string, comments ...string) (*task.Execution, error)
 	// SetTargets changes the target branches of an attempt, by the id of their repo. ErrRunning: an
 	// execution of it has not ended.
