@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/session/board"
+	"deepwork/session/state"
 )
 
 // A limit of the provider is waited for, and is no try.
@@ -50,6 +52,27 @@ func TestRunEndsWhileItWaits(t *testing.T) {
 	})
 	must(t, r.cmd.Process.Signal(os.Interrupt))
 	r.exits(130)
+	p.resume("--max-time", "1s").exits(3)
+	if got := p.steps(); got != "a" {
+		t.Errorf("the steps were begun as %s", got)
+	}
+	p.clean()
+}
+
+// The limit that ended an agent whose leader was killed is waited for by the next leader.
+func TestRunLeaderKilledBeforeALimit(t *testing.T) {
+	t.Parallel()
+	p := newRunProject(t, "", runJob("NAME", "a", "a"))
+	p.plan("a touch begun", "a await killed", "a warn rate limit reached, try again in 2 hours", "a exit 1")
+	r := p.begin()
+	p.appears("begun")
+	must(t, r.cmd.Process.Kill())
+	_ = r.cmd.Wait()
+	p.touch("killed")
+	testkit.Until(t, "its end is recorded", func() bool {
+		found, err := filepath.Glob(filepath.Join(state.Of(p.root).Logs(), "attempts", "*", "runs", "*", "exit.json"))
+		return err == nil && len(found) == 1
+	})
 	p.resume("--max-time", "1s").exits(3)
 	if got := p.steps(); got != "a" {
 		t.Errorf("the steps were begun as %s", got)

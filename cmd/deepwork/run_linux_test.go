@@ -224,21 +224,26 @@ func TestRunExecutors(t *testing.T) {
 	}
 }
 
-// A run gives each item of a list, and each step of a workflow that is a step, an agent of its own.
+// A run gives each item of a list, each step of a workflow that is a step, and each round of a step that is repeated, an
+// agent of its own. The agents of earlier rounds are no tries.
 func TestRunForms(t *testing.T) {
 	t.Parallel()
 	inner := runJob("NAME", "x, y", "x outputs: {}", "y outputs: {}")
-	p := newRunProject(t, "attempts: {max_concurrent: 8}\n", runJob("NAME", "list, {for_each: text, steps: [port, look], at_once: 2}, {workflow: job1/w}, last",
-		"list", "port outputs: {code: {type: file, description: C}}", "look outputs: {}", "last outputs: {}"), inner)
-	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second")
+	p := newRunProject(t, "run: {retries: 0}\nattempts: {max_concurrent: 8}\n", runJob("NAME", "list, {for_each: text, steps: [port, look], at_once: 2}, {workflow: job1/w}, {repeat: {steps: [fix], until: {output: said, is: done}, at_most: 9}}, last",
+		"list", "port outputs: {code: {type: file, description: C}}", "look outputs: {}", "fix outputs: {said: {type: string, description: S}}", "last outputs: {}"), inner)
+	p.plan(`list write list.md ["a","b","c"]`, "list finish", "port[0] await second", "port[1] touch second",
+		`fix say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, `fix:1 call finished_step {"outputs":{"said":"no"}}`, `fix:2 call finished_step {"outputs":{"said":"done"}}`)
 	for i := range 3 {
 		step := fmt.Sprintf("port[%d]", i)
 		p.also(step+" write out x", step+` call finished_step {"outputs":{"code":"out"}}`)
 	}
 	p.begin().exits(0)
 	got := strings.Fields(p.steps())
-	if len(got) != 10 || got[0] != "list" || strings.Join(got[7:], " ") != "x y last" {
-		t.Errorf("the steps were begun as %v", got)
+	if len(got) != 12 || got[0] != "list" || strings.Join(got[7:], " ") != "x y fix fix last" {
+		t.Fatalf("the steps were begun as %v", got)
+	}
+	if again := p.recorded("begin", "fix")[1]; len(again.Args) != 0 || !strings.Contains(again.Prompt, `"failed": "The text was \"no\"."`) {
+		t.Errorf("the second round was begun with %v:\n%s", again.Args, again.Prompt)
 	}
 	for _, x := range p.recorded("begin", "port[2]") {
 		if !strings.Contains(x.Prompt, `"c"`) {

@@ -13,7 +13,6 @@ import (
 	"deepwork/actor/wait"
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
-	"deepwork/session/attempt/limit"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
 	"deepwork/session/store"
@@ -136,12 +135,7 @@ func (l *Lead) RunAgent(ctx context.Context, a Agent) (done *task.Execution, err
 	case waits: // not for another leader
 		end.Ending = task.Ending{State: task.Stopped}
 	}
-	if end.limit != "" {
-		end.LimitedUntil = end.EndedAt // at least
-		if until, said := limit.Ends(end.limit, end.EndedAt.Local()); said {
-			end.LimitedUntil = &until
-		}
-	}
+	end.LimitedUntil = end.limitedUntil()
 	err = r.record(func(ctx context.Context, b store.Board) error { return r.recordEnd(ctx, b, end) })
 	e.wakeUp()
 	if err != nil {

@@ -2,10 +2,13 @@ package attempt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +19,8 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session/attempt/runner"
 	"deepwork/session/attempt/worktree"
+	"deepwork/session/board"
+	"deepwork/session/store"
 )
 
 // Two servers that draw the same branch in one moment: the second one draws again.
@@ -60,6 +65,100 @@ func TestClaimedWhileTheConfigIsBad(t *testing.T) {
 	})
 	good.Store(true)
 	testkit.Equal(t, s.ends(r.AttemptID).State, "completed")
+}
+
+// A run that was taken over while the config cannot be read is tried again now and then, and goes on when it can.
+func TestTakenOverWhileTheConfigIsBad(t *testing.T) {
+	p := newProject(t)
+	first := p.open(func(o *Options) {
+		o.Leader = func(ctx context.Context, _ *Lead) board.RunEnd {
+			<-ctx.Done()
+			return board.RunEnd{State: board.Failed}
+		}
+	})
+	r := first.startRun(true)
+	first.reaches(r.RunID, task.Running)
+	first.die()
+	var good atomic.Bool
+	var looks atomic.Int64
+	began := time.Now()
+	s := p.open(func(o *Options) {
+		o.Logger = nil
+		o.Config = func(context.Context) (*config.Config, error) {
+			if looks.Add(1); !good.Load() {
+				return nil, errors.New("config.yml:1:1: is not YAML")
+			}
+			return p.Config.Load(), nil
+		}
+		o.Leader = func(context.Context, *Lead) board.RunEnd { return board.RunEnd{State: board.Completed} }
+	})
+	testkit.Until(t, "looked at 60 times", func() bool { return looks.Load() >= 60 })
+	n := looks.Load()
+	most := 20 + 5*int64(time.Since(began)/(20*time.Millisecond)) // a few for each poll
+	testkit.True(t, n <= most, "the config was looked at %d times, want at most %d", n, most)
+	good.Store(true)
+	s.reaches(r.RunID, task.Completed)
+}
+
+// An absentStore does not answer the first call of each kind that prepares an execution.
+type absentStore struct {
+	store.Database
+	answers sync.Map // by the kind
+}
+
+type absentBoard struct {
+	store.Board
+	of *absentStore
+}
+
+func (s *absentStore) Board() store.Board { return absentBoard{s.Database.Board(), s} }
+
+func (s *absentStore) absent(kind string) error {
+	if _, answers := s.answers.LoadOrStore(kind, true); answers {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", kind, store.ErrUnavailable)
+}
+
+func (b absentBoard) Execution(ctx context.Context, id string) (*task.Execution, error) {
+	if err := b.of.absent("reading an execution"); err != nil {
+		return nil, err
+	}
+	return b.Board.Execution(ctx, id)
+}
+
+func (b absentBoard) SetWorkspace(ctx context.Context, id string, base map[string]string) error {
+	if err := b.of.absent("recording a workspace"); err != nil {
+		return err
+	}
+	return b.Board.SetWorkspace(ctx, id, base)
+}
+
+func (b absentBoard) SetRun(ctx context.Context, id string, run json.RawMessage) error {
+	if err := b.of.absent("recording a run"); err != nil {
+		return err
+	}
+	return b.Board.SetRun(ctx, id, run)
+}
+
+// What a store that is away for a moment has kept a server from is done when it answers.
+func TestTheStoreIsAwayBeforeAnAgentRuns(t *testing.T) {
+	for _, run := range []bool{false, true} {
+		p := newProject(t)
+		s := p.open(func(o *Options) {
+			o.Logger = nil
+			o.Stores = p.StoresWith(func(d store.Database) store.Database { return &absentStore{Database: d} })
+			o.Leader = func(context.Context, *Lead) board.RunEnd { return board.RunEnd{State: board.Completed} }
+		})
+		id := ""
+		if run {
+			id = s.startRun(false).RunID
+		} else {
+			id = s.begin(s.newTask("! say hello")).AttemptID
+		}
+		r := s.ends(id)
+		testkit.Equal(t, r.State, board.Completed, "%s", deref(r.Error))
+	}
 }
 
 // What a crash has left is found where the config once had worktrees, and as soon

@@ -188,10 +188,14 @@ func (r *execution) finish(end *outcome) {
 	case left:
 		return
 	case waits:
-		r.record(func(ctx context.Context, b store.Board) error {
-			_, err := b.Release(ctx, r.row.ID, r.engine.Members.ID())
+		released := false
+		err := r.record(func(ctx context.Context, b store.Board) (err error) {
+			released, err = b.Release(ctx, r.row.ID, r.engine.Members.ID())
 			return err
 		})
+		if err == nil && !released { // a run that was taken over: this server tries again
+			wait.For(r.engine.serving, 4*r.engine.o.Poll)
+		}
 		return
 	case ended:
 		r.push()
@@ -244,6 +248,17 @@ func outcomeOf(x runner.Exit) *outcome {
 		o.limit = limit.Message(x.Failure, x.Stderr)
 	}
 	return o
+}
+
+// limitedUntil returns when the limit is over that ended an agent, as far as its message says that, or nil.
+func (o *outcome) limitedUntil() *time.Time {
+	if o.limit == "" {
+		return nil
+	}
+	if until, said := limit.Ends(o.limit, o.EndedAt.Local()); said {
+		return &until
+	}
+	return o.EndedAt // at least
 }
 
 // record writes to the board. It retries while the board cannot be written, since nothing about a

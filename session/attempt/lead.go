@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,7 +96,7 @@ func (r *execution) beginLead() (*Lead, *outcome) {
 	if err := r.recordLead(); err != nil {
 		return nil, &outcome{fate: left}
 	}
-	if err := l.endAgents(r.making); err != nil {
+	if err := cmp.Or(e.endGivenUpAgents(r.making, b, r.row), l.endAgents(r.making)); err != nil {
 		return nil, r.couldNot("ending the agents of an earlier leader", err)
 	}
 	e.exportAgain(r.making, b, l.Attempt.ID)
@@ -123,7 +124,15 @@ func (l *Lead) follow() *outcome {
 		end = board.RunEnd{State: board.Paused, Step: end.Step, Reason: fmt.Sprintf("It has reached its time limit of %v.", l.Run.MaxTime)}
 	}
 	l.Run.End = &end
-	if err := r.record(func(ctx context.Context, _ store.Board) error { return l.Save(ctx) }); err != nil {
+	err := r.record(func(ctx context.Context, b store.Board) error {
+		if now, err := b.Execution(ctx, r.row.ID); err != nil {
+			return err
+		} else if now.State.Ended() { // another machine has given it up, and said why
+			return task.ErrEnded
+		}
+		return l.Save(ctx)
+	})
+	if err != nil {
 		return &outcome{fate: left}
 	}
 	return outcomeOfRun(end)
@@ -197,6 +206,7 @@ func (l *Lead) endAgent(ctx context.Context, x task.Execution) error {
 			return err
 		}
 	}
+	end.LimitedUntil = end.limitedUntil()
 	end.State, end.Error = task.Interrupted, new("Its leader ended before it.") // it may have failed because it could not reach that
 	return r.recordEnd(ctx, l.records, end)
 }

@@ -143,6 +143,11 @@ func (e *Engine) endGivenUpAgents(ctx context.Context, b store.Board, x task.Exe
 		return nil
 	}
 	all, err := b.Executions(ctx, x.AttemptID)
+	if err == nil {
+		var steps []task.Execution // of a run
+		steps, err = b.Steps(ctx, x.AttemptID)
+		all = append(all, steps...)
+	}
 	for _, earlier := range all {
 		if err != nil || earlier.ID == x.ID {
 			continue

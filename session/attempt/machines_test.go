@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"deepwork/actor/presence"
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -240,6 +242,50 @@ func TestAMachineThatIsGone(t *testing.T) {
 		testkit.Get(m1.FollowUp(ctx, me, FollowUpArgs{Target: the(made.AttemptID), Action: ActionSend, Prompt: new("! say back")})).Must(t)
 		m1.reaches(made.AttemptID, task.Completed)
 	})
+}
+
+// A run that was given up stays interrupted, and says why, also when its machine is back, with the server that led it or
+// another one. Its agents are ended there.
+func TestARunWhoseMachineIsGone(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		onMachines(t, func(t *testing.T, f fleet) {
+			p1, p2 := newProject(t), newProject(t)
+			p1.Configure(func(c *config.Config) {
+				c.Executors[0].Command, c.Attempts.MachineLostAfter = []string{"./not-installed"}, 2*time.Second
+			})
+			pid, led := filepath.Join(t.TempDir(), "pid"), make(chan bool, 1)
+			leads := func(o *Options) {
+				o.Leader = func(ctx context.Context, l *Lead) board.RunEnd {
+					x := task.Execution{ID: uuid.NewString(), LogID: uuid.NewString(), WorkflowSessionID: "12345678", StepID: "write", Executor: l.Attempt.Executor}
+					_, _ = l.RunAgent(ctx, Agent{Execution: x, Prompt: "! touch " + pid + "\n! await nothing"})
+					led <- true
+					return board.RunEnd{State: board.Failed}
+				}
+			}
+			m1, m2 := p1.machine("aaaa", f), p2.machine("bbbb", f, leads)
+			made := m1.startRun(false)
+			appears(t, pid)
+			if dies {
+				m2.die()
+			}
+			testkit.Until(t, "given up", func() bool {
+				f.gone(m2.place, 3*time.Second)
+				return m1.latest(made.RunID).State.Ended()
+			})
+			f.gone(m2.place, 0)
+			if dies {
+				m2 = p2.machine("bbbb", f, leads)
+			}
+			<-led
+			agent := 0
+			fmt.Sscan(string(testkit.Get(os.ReadFile(pid)).Must(t)), &agent)
+			groupEnds(t, agent)
+			testkit.Until(t, "left alone", func() bool { return len(m2.led()) == 0 })
+			r := testkit.Get(m1.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
+			testkit.Equal(t, r.State, board.Interrupted, "%s", deref(r.Reason))
+			testkit.Contains(t, deref(r.Reason), m2.place.Describe())
+		})
+	}
 }
 
 // A machine that goes when it has been asked to stop an agent, and has not done so, does it when it is back.

@@ -61,13 +61,13 @@ func (r *execution) find() (Process, *outcome) {
 	}
 }
 
-// couldNot is the outcome of an error that is unrelated to the agent. If the server is closing, the
-// execution waits again; otherwise it has failed for that reason.
+// couldNot is the outcome of an error that is unrelated to the agent. If the server is closing, or the store is away,
+// the execution waits again; otherwise it has failed for that reason.
 func (r *execution) couldNot(doing string, err error) *outcome {
 	if r.ctx.Err() != nil {
 		return &outcome{fate: left}
 	}
-	if r.making.Err() != nil {
+	if r.making.Err() != nil || errors.Is(err, store.ErrUnavailable) {
 		return r.notRun()
 	}
 	why := err.Error()

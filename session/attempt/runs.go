@@ -123,12 +123,8 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, err
 	}
-	kept, err := b.CreateTask(ctx, task.NewTask{ProjectID: t.ProjectID, Title: t.Title, Description: t.Description, JobName: t.JobName, WorkflowName: t.WorkflowName, Inputs: t.Inputs, Lead: t.Lead}, task.Request{})
-	if err != nil {
-		return nil, board.Fault("creating the task of the run", err)
-	}
-	made.TaskID = kept.ID
-	at, err := b.CreateAttempt(ctx, *made, first, request)
+	of := task.NewTask{ProjectID: t.ProjectID, Title: t.Title, Description: t.Description, JobName: t.JobName, WorkflowName: t.WorkflowName, Inputs: t.Inputs, Lead: t.Lead}
+	at, err := b.CreateRun(ctx, of, *made, first, request) // with its task, which attempts.auto_start would start if it were alone
 	if err != nil {
 		return nil, board.Fault("creating the run", err)
 	}

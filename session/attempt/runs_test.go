@@ -129,6 +129,24 @@ func TestResumeOfARunThatNeverBegan(t *testing.T) {
 	}
 }
 
+// A run that is stopped while it waits to go on is stopped, however it had ended before.
+func TestARunIsStoppedBeforeItGoesOn(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) {
+		o.Leader = func(context.Context, *Lead) board.RunEnd {
+			return board.RunEnd{State: board.Failed, Step: "write", Reason: "No agent finished it."}
+		}
+	})
+	made := s.startRun(false)
+	s.reaches(made.RunID, task.Failed)
+	s.stop()
+	s = p.open(func(o *Options) { o.Passive = true })
+	testkit.Get(s.ResumeRun(ctx, me, made.RunID, "", func(*board.Run) {})).Must(t)
+	testkit.Equal(t, s.stopAttempt(made.RunID).State, board.Stopped)
+	r := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: made.RunID})).Must(t)
+	testkit.Equal(t, deref(r.Reason), board.StoppedByPerson)
+}
+
 // A run whose workspace could not be made, or that was interrupted while it was made, goes on when it is resumed:
 // its workspace is made then.
 func TestResumeOfARunWithoutAWorkspace(t *testing.T) {
@@ -263,6 +281,24 @@ func TestAnAgentThatMayHaveASlotFreesIt(t *testing.T) {
 		states = append(states, string(x.State))
 	}
 	testkit.Equal(t, strings.Join(states, " "), "stopped stopped completed", "the agents")
+}
+
+// A run is made once, with its task, by a call that is repeated while it is in progress: what such a call left would be
+// started by attempts.auto_start.
+func TestARunIsMadeWithItsTask(t *testing.T) {
+	s := newProject(t).open(func(o *Options) { o.Passive = true })
+	var calls sync.WaitGroup
+	for range 4 {
+		calls.Go(func() {
+			_, err := s.RunWorkflow(ctx, me, RunWorkflowArgs{JobName: "texts", WorkflowName: "write", Goal: "Write a text.", Executor: new("TEST"), RequestID: new("once")})
+			testkit.Works(t, err)
+		})
+	}
+	calls.Wait()
+	project, _ := s.rootProject()
+	runs := testkit.Get(s.Runs(ctx, me)).Must(t)
+	tasks := testkit.Get(s.ListTasks(ctx, me, board.ListTasksArgs{ProjectID: project})).Must(t)
+	testkit.Equal(t, fmt.Sprint(len(runs), " ", tasks.Total), "1 1", "runs and tasks")
 }
 
 // A run never works in a repository's own folder for want of a branch: only if it was told to.

@@ -40,7 +40,7 @@ func (d *leader) start(ctx context.Context, steps []job) error {
 			continue
 		}
 		a, err := d.plan(ctx, j)
-		if outdated(err) {
+		if outdated(err) || board.Passing(err) {
 			return err
 		}
 		if err != nil {

@@ -144,6 +144,12 @@ func (d *leader) walk(ctx context.Context, s *machine.State, now *due) error {
 			}
 			d.before[p] = before
 		}
+		if of := s.Progress(m.StepID); of != nil { // what was before it began, in an earlier round, was other work
+			if i := slices.IndexFunc(before, func(x task.Execution) bool { return x.CreatedAt.Before(of.StartedAt) }); i >= 0 {
+				before = before[:i]
+			}
+			ended = slices.DeleteFunc(ended, func(c *machine.State) bool { return c.StartedAt.Before(of.StartedAt) })
+		}
 		j := job{p, s, reply, before, ended, told}
 		if why := d.exhausted(j); why != "" {
 			d.failed[p] = why

@@ -42,7 +42,7 @@ func (w *desk) state() *machine.State {
 	case w.ended["draft"] >= w.agents:
 		s.CurrentStepID = "review"
 	}
-	s.StepProgress = s.StepProgress.Set(s.CurrentStepID, &machine.StepProgress{StepID: s.CurrentStepID, StartedAt: time.Now(), Question: w.question})
+	s.StepProgress = s.StepProgress.Set(s.CurrentStepID, &machine.StepProgress{StepID: s.CurrentStepID, Question: w.question})
 	return s
 }
 

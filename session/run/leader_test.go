@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	definition "deepwork/catalog/job"
 	"deepwork/catalog/task"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
@@ -62,6 +63,10 @@ func (a *away) State(context.Context, string) (*machine.State, error) {
 	return nil, errors.New("it is damaged")
 }
 
+func (*away) Defined(context.Context, *machine.State, string) (*definition.Step, error) {
+	return nil, fmt.Errorf("reading: %w", store.ErrUnavailable)
+}
+
 func (*away) Started(context.Context, map[string]bool) ([]Started, error) { return nil, nil }
 
 func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
@@ -76,8 +81,12 @@ func TestTheFirstPromptHasAllThatAnAgentNeeds(t *testing.T) {
 	}
 }
 
-// A leader waits for stores that do not answer, until it is stopped, and ends for other errors.
+// A leader waits for stores that do not answer, until it is stopped, and ends for other errors. It gives no step up
+// for them.
 func TestLeadWaitsForItsStores(t *testing.T) {
+	d := newLeader(&attempt.Lead{Attempt: new(task.Attempt)}, new(away), 2)
+	testkit.FailsWith(t, d.start(t.Context(), []job{{state: new(machine.State)}}), store.ErrUnavailable)
+	testkit.Equal(t, len(d.failed), 0, "steps that are given up")
 	synctest.Test(t, func(t *testing.T) {
 		at := new(away)
 		l := &attempt.Lead{Attempt: new(task.Attempt), Run: board.Run{SessionID: "01234567"}}

@@ -70,6 +70,8 @@ type View interface {
 	// CreateTask, ErrDeleting, and task.BlockedError if the task depends on one that is not done.
 	// Attempts made before it depended on it go on.
 	CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
+	// CreateRun is CreateAttempt for a task that it makes, too, as CreateTask does: both or neither.
+	CreateRun(ctx context.Context, n task.NewTask, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error)
 	Attempt(ctx context.Context, id string) (*task.Attempt, error)
 	// Report returns what was saved of an attempt for other machines, empty if nothing was.
 	Report(ctx context.Context, attemptID string) (*task.Report, error)
@@ -114,7 +116,8 @@ type View interface {
 	// AddExecution adds a follow-up, waiting, and puts the task inprogress;
 	// ErrRunning: an execution of its attempt has not ended; ErrDeleting: the task is
 	// being deleted (seed 004, "follow_up targeting"). It removes the comments that the prompt has, by
-	// their ids; ErrSent: one of them no longer waits, and nothing is added.
+	// their ids; ErrSent: one of them no longer waits, and nothing is added. What SetRun has recorded as the end of
+	// the last leader is removed.
 	AddExecution(ctx context.Context, sessionID, prompt string, variant *string, comments ...string) (*task.Execution, error)
 	// SetTargets changes the target branches of an attempt, by the id of their repo. ErrRunning: an
 	// execution of it has not ended.

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -45,8 +46,23 @@ func (t Tx) addExecution(e task.Execution) (id string) {
 		SELECT ?, id, id, ?, ?, ?, executor, ?, ?, ? FROM attempts WHERE id = ?`,
 		e.ID, e.SessionID, e.FollowUp, e.Prompt, e.Variant, task.Waiting, t.Now, e.AttemptID)
 	t.setAttempt(e.AttemptID, task.Waiting, nil)
-	t.Exec(`UPDATE attempts SET landed = '' WHERE id = ?`, e.AttemptID)
+	t.reopen(e.AttemptID)
 	return e.ID
+}
+
+// reopen forgets what has become of an attempt, and how its last leader ended: it is worked on again.
+func (t Tx) reopen(id string) {
+	var run *string
+	t.First(`SELECT run FROM attempts WHERE id = ?`, []any{id}, &run)
+	if run != nil {
+		kept := map[string]json.RawMessage{}
+		t.Fail(json.Unmarshal([]byte(*run), &kept))
+		delete(kept, "end")
+		text, err := json.Marshal(kept)
+		t.Fail(err)
+		run = new(string(text))
+	}
+	t.Exec(`UPDATE attempts SET landed = '', run = ? WHERE id = ?`, run, id)
 }
 
 func (t Tx) setAttempt(id string, s task.AttemptState, why *string) {

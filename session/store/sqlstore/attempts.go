@@ -71,8 +71,20 @@ func (t Tx) attempt(id string) *task.Attempt {
 }
 
 func (b board) CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
+	return b.makeAttempt(ctx, r, func(t Tx) string { return t.createAttempt(a, first) })
+}
+
+func (b board) CreateRun(ctx context.Context, n task.NewTask, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
+	return b.makeAttempt(ctx, r, func(t Tx) string {
+		a.TaskID = t.createTask(n)
+		return t.createAttempt(a, first)
+	})
+}
+
+// makeAttempt returns the attempt that create makes, or that the same request made before.
+func (b board) makeAttempt(ctx context.Context, r task.Request, create func(Tx) string) (*task.Attempt, error) {
 	return write(ctx, b, "creating an attempt", func(t Tx) *task.Attempt {
-		id := b.makeOnce(t, r, func() string { return t.createAttempt(a, first) })
+		id := b.makeOnce(t, r, func() string { return create(t) })
 		made := t.findAttempt(id)
 		if made == nil {
 			t.Fail(deletedSince(task.Missing("attempt", id), r))

@@ -83,7 +83,7 @@ var byID = map[string]func(context.Context, store.View, row) error{
 }
 
 // others are the other methods of a View; TestLists and TestHistory are about those that depend on the caller.
-var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "FindRequest", "BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn", "History"}
+var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "CreateRun", "FindRequest", "BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn", "History"}
 
 // made makes a task of a caller, with an attempt that has ended and one that waits.
 func made(t *testing.T, b board, p task.Project, who session.Caller) row {
