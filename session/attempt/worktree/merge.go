@@ -135,6 +135,9 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 			back()
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
+		if at, err = targetCheckout(ctx, l, b); err != nil { // again: signing waits for a person, who may have switched branches
+			return nil, err
+		}
 		if err := advance(ctx, l, b, at, now); err != nil {
 			return nil, err
 		}
