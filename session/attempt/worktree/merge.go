@@ -155,7 +155,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 // targetCheckout returns the worktree that has the target checked out, or nil. One that cannot be moved
 // is an error.
 func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) {
-	all, err := checkoutsOf(ctx, b.Common, l.Target)
+	all, err := b.checkoutsOf(ctx, l.Target)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -561,7 +561,7 @@ func (j *journal) lost(ctx context.Context, path string) error {
 		if e.Path != path || isThere(path) {
 			continue
 		}
-		used, err := checkoutsOf(ctx, e.Common, e.Branch)
+		used, err := e.checkoutsOf(ctx, e.Branch)
 		if err != nil {
 			return err
 		} else if len(used) > 0 && used[0].admin != e.Common {

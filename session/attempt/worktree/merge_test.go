@@ -330,6 +330,46 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 	}
 }
 
+// Where the user switches branches during a merge, the target is moved as it is checked out then, and no other branch.
+func TestMergeWhileTheUserSwitches(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		for _, to := range []string{"main", "feature"} {
+			repo := newRepo(t)
+			before := tip(repo, "main")
+			gitIn(t, repo, "branch", "feature")
+			if to == "main" {
+				gitIn(t, repo, "switch", "-q", "feature")
+			}
+			k, path := attemptIn(t, repo)
+			k.at = func(string) { gitIn(t, repo, "switch", "-q", to) }
+			testkit.Equal(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t).Commit, tip(repo, "main"), "%s to %s: main", way, to)
+			testkit.Equal(t, tip(repo, "feature"), before, "%s to %s: the other branch", way, to)
+			clean(t, repo, path)
+		}
+	}
+}
+
+// The user's checkout is found where git names the repository for it: in a submodule, and apart from its git folder.
+func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
+	t.Parallel()
+	apart, around := newRepo(t), newRepo(t)
+	gitIn(t, apart, "init", "-q", "--separate-git-dir", filepath.Join(t.TempDir(), "git"))
+	gitIn(t, around, "submodule", "--quiet", "add", newRepo(t), "sub")
+	for _, repo := range []string{apart, filepath.Join(around, "sub")} {
+		k, path := attemptIn(t, repo)
+		write(t, repo, "a.txt", "mine\n")
+		_, err := k.Merge(t.Context(), landing(path, WayMerge))
+		refused, is := errors.AsType[*CheckedOutError](err)
+		testkit.Need(t, is && refused.Path == canonical(repo) && slices.Equal(refused.Files, []string{"a.txt"}), "%v", err)
+		gitIn(t, repo, "restore", "a.txt")
+		testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+		testkit.Equal(t, read(t, repo, "new.txt"), "new\n", "the checkout")
+		clean(t, repo)
+		testkit.Equal(t, remove(t, k), Rescue{}, "kept")
+	}
+}
+
 func TestPush(t *testing.T) {
 	t.Parallel()
 	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
