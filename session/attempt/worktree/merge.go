@@ -389,7 +389,7 @@ func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kep
 }
 
 // keepMerge saves the files of a merge in progress, without repositories among them, which a reset leaves
-// alone.
+// alone. It refuses those in the place of what the commit has: a reset would replace them.
 func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) {
 	tmp, done, err := scratch()
 	if err != nil {
@@ -397,8 +397,18 @@ func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) 
 	}
 	defer done()
 	s, err := b.source(ctx, tmp)
+	var found []Nested
 	if err == nil {
-		_, err = s.leaveOut(ctx)
+		found, err = s.leaveOut(ctx)
+	}
+	for _, n := range found {
+		if n.name == "" || err != nil {
+			continue
+		}
+		var entry string
+		if entry, err = git.Output(ctx, inRepo(b.Common, "ls-tree", "-z", "--full-tree", "--", b.head, n.name)); entry != "" && !strings.HasPrefix(entry, modeRepo) {
+			err = &NestedError{Found: []Nested{n}}
+		}
 	}
 	if err == nil {
 		r, err = k.keep(ctx, s, b.journal.of())

@@ -246,6 +246,15 @@ func TestConflicts(t *testing.T) {
 			testkit.True(t, !st.Merging && st.Conflicts == nil, "status after abort: %+v", st)
 		}
 		testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
+		// Git would remove a repository in the place of a file.
+		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
+		must(t, os.Remove(filepath.Join(path, "new.txt")))
+		gitIn(t, path, "clone", "-q", repo, "new.txt")
+		_, err := k.Abort(t.Context(), path, nil)
+		expectError(t, err, ErrNotKept, "was made there")
+		testkit.True(t, isThere(filepath.Join(path, "new.txt", ".git")), "the repository is lost")
+		follow(t, err, "discard that with: ", "\n")
+		testkit.Works(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err())
 		// The agent resolves it with git, and the merge goes through.
 		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
 		write(t, path, "a.txt", "both\n")

@@ -87,6 +87,9 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	for _, line := range git.Fields(staged) {
 		info, name, _ := strings.Cut(line, "\t")
 		if !strings.HasPrefix(info, modeRepo) {
+			if info, err := root.Lstat(filepath.FromSlash(name)); err == nil && info.IsDir() && isThere(filepath.Join(s.root, filepath.FromSlash(name), ".git")) {
+				made(name, name) // in the place of a file
+			}
 			look(path.Dir(name))
 			continue
 		}
