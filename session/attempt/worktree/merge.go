@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"deepwork/actor/xslices"
+	"deepwork/session"
 	"deepwork/session/git"
 )
 
@@ -241,7 +242,7 @@ func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	case WaySquash:
 		command = at + " merge --squash refs/heads/" + b.Branch + " && " + at + " commit"
 	case WayRebase:
-		command = "git -C " + strconv.Quote(b.Path) + " rebase refs/heads/" + l.Target + " && " + at + " merge --ff-only refs/heads/" + b.Branch
+		command = "git -C " + strconv.Quote(b.Path) + " rebase " + session.InShell("refs/heads/"+l.Target) + " && " + at + " merge --ff-only refs/heads/" + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }

@@ -186,6 +186,23 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 	}
 }
 
+// The command that does the same by hand works for a branch with a name that a shell would read otherwise.
+func TestMergeByHand(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	gitIn(t, repo, "branch", "-m", "it's(1)&co")
+	k, _ := newKeeper(t)
+	with := tree(repo)
+	with.TargetBranch = "it's(1)&co"
+	path := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{with}, nil)).Must(t)[0].Path
+	write(t, path, "new.txt", "new\n")
+	commit(t, path, "the work")
+	write(t, repo, "a.txt", "mine\n")
+	_, err := k.Merge(t.Context(), Landing{Path: path, Target: with.TargetBranch, Way: WayRebase})
+	follow(t, err, "or run: ", "\n")
+	testkit.Equal(t, read(t, repo, "new.txt"), "new\n")
+}
+
 // A repository with files whose config says that it has none is not merged into: its files would stay behind.
 func TestField26_AWorkTreeThatIsSaidToBeBare(t *testing.T) {
 	t.Parallel()
