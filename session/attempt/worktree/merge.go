@@ -185,7 +185,8 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 			c.Config = []string{"branch." + l.Target + ".mergeOptions="}
 		}
 	}
-	_, said, err := git.Run(context.WithoutCancel(ctx), c)
+	ctx = context.WithoutCancel(ctx)
+	_, said, err := git.Run(ctx, c)
 	if err == nil {
 		return nil
 	}
@@ -196,6 +197,13 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 		held := byHand(l, b, at.path, files)
 		held.Hidden = true
 		return held
+	}
+	if at == nil {
+		return err
+	}
+	if files, _, look := at.changed(ctx); look == nil && len(files) > 0 { // git changes them before it moves the branch
+		_, undo := git.Output(ctx, at.call("read-tree", "-m", "-u", now, b.target))
+		err = errors.Join(err, undo)
 	}
 	return err
 }

@@ -376,6 +376,23 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 	}
 }
 
+// Where git cannot move the target after it has changed the files of its checkout, these are taken back.
+func TestMergeIntoABranchThatCannotBeMoved(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, path := attemptIn(t, repo)
+	log := filepath.Join(repo, ".git", "logs", "refs", "heads", "main")
+	must(t, os.Remove(log))
+	write(t, log, "x", "")
+	for _, way := range ways {
+		testkit.Fails(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err(), "logs/refs/heads/main")
+		clean(t, repo, path)
+	}
+	must(t, os.RemoveAll(log))
+	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	clean(t, repo, path)
+}
+
 // The user's checkout is found where git names the repository for it: in a submodule, and apart from its git folder.
 func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
 	t.Parallel()
