@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -107,10 +108,14 @@ func (s AwaitingStep) Command() string {
 	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, InShell(s.Step))
 }
 
-// InShell returns a word, such as the id of a step or the name of a branch, as it is typed at a shell.
+// InShell returns a word, such as a path, the id of a step or the name of a branch, as it is typed at a shell.
 func InShell(word string) string {
-	if strings.Trim(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./") == "" {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/"
+	switch {
+	case strings.Trim(word, plain+string(filepath.Separator)) == "":
 		return word
+	case filepath.Separator == '\\': // on Windows, where no name of a file has quotation marks
+		return `"` + word + `"`
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
