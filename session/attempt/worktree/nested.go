@@ -87,8 +87,10 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	for _, line := range git.Fields(staged) {
 		info, name, _ := strings.Cut(line, "\t")
 		if !strings.HasPrefix(info, modeRepo) {
-			if info, err := root.Lstat(filepath.FromSlash(name)); err == nil && info.IsDir() && isThere(filepath.Join(s.root, filepath.FromSlash(name), ".git")) {
-				made(name, name) // in the place of a file
+			if at := filepath.Join(s.root, filepath.FromSlash(name)); isDir(at) && isThere(filepath.Join(at, ".git")) { // in the place of a file
+				if _, err := root.Lstat(filepath.FromSlash(name)); err == nil {
+					made(name, name)
+				}
 			}
 			look(path.Dir(name))
 			continue
