@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -107,12 +108,16 @@ func (s AwaitingStep) Command() string {
 	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, InShell(s.Step))
 }
 
-// InShell returns the id of a step as it is typed at a shell, most of which take the brackets of an item for a pattern.
-func InShell(step string) string {
-	if strings.ContainsRune(step, '[') {
-		return "'" + step + "'"
+// InShell returns a word, such as a path, the id of a step or the name of a branch, as it is typed at a shell.
+func InShell(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/+,=@%"
+	switch {
+	case strings.Trim(word, plain+string(filepath.Separator)) == "":
+		return word
+	case filepath.Separator == '\\': // on Windows, where no name of a file has quotation marks
+		return `"` + word + `"`
 	}
-	return step
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // PlaceOf returns the place of a project on this machine, for a store that other machines use, too.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,11 @@ func TestWhatACallerMay(t *testing.T) {
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a", Review: true}.Command(), "deepwork sessions review 0123abcd a")
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a[2]"}.Command(), "deepwork sessions override 0123abcd 'a[2]' --reason TEXT")
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a"}.Command(), "deepwork sessions override 0123abcd a --reason TEXT")
+	if runtime.GOOS != "windows" {
+		for _, word := range []string{"a[2]", "/my projects/$HOME", "it's(1)&co", "/plain/p-1_x.y:z", ""} {
+			testkit.Equal(t, string(testkit.Get(exec.Command("sh", "-c", "printf %s "+InShell(word)).Output()).Must(t)), word, "at a shell")
+		}
+	}
 }
 
 func TestWordsAndErrors(t *testing.T) {

@@ -57,6 +57,7 @@ func TestWhatIsNotApproved(t *testing.T) {
 	kept := approval(config.Withheld{Asked: asked[:1]})
 	kept.Use = cfg
 	testkit.ContainsAll(t, Untrusted("/p", denied, config.AgentsKey, "codex", "exec").Error(), []string{"The user denied everything", "start a coding agent in it: codex exec. Nothing", "They can change that"})
+	testkit.Contains(t, Untrusted("/my p", approval(config.Withheld{Asked: asked[:1]}), config.SourcesKey).Error(), "`deepwork trust --path '/my p'`")
 	testkit.Contains(t, Untrusted("/p", denied, config.SourcesKey).Error(), "The config, or their own one, asks to run or use ./ci")
 	testkit.Contains(t, Untrusted("/p", faulty, config.SourcesKey).Error(), "It cannot be approved: it is a link. Tell the user")
 	testkit.Contains(t, UntrustedNotice("/p", denied), "The user denied everything that would run in this project (workflow_tools.sources.s0), so it is not in force")

@@ -10,7 +10,7 @@ type Rescue struct {
 	AttemptID string `json:"attempt_id" jsonschema:"UUID of the attempt"`
 	Worktree  string `json:"worktree_path" jsonschema:"absolute path of the removed worktree"`
 	RepoPath  string `json:"repo_path" jsonschema:"absolute path of the repository that keeps the work"`
-	Ref       string `json:"ref" jsonschema:"git ref below refs/deepwork/rescue/; git show prints it"`
+	Ref       string `json:"ref" jsonschema:"git ref below refs/deepwork/rescue/; git show --first-parent prints it"`
 	Commit    string `json:"commit" jsonschema:"commit of that ref, in hexadecimal"`
 }
 

@@ -77,6 +77,7 @@ var settings = []string{
 	unsigned,
 	"push.recurseSubmodules=no", // in which git would run by their own config
 	"push.followTags=false",
+	"rerere.autoUpdate=false", // a merge that fails without a conflict to show
 	"submodule.recurse=false",
 	"safe.bareRepository=explicit",
 	"worktree.useRelativePaths=false", // the paths of worktrees are compared, and one of both ends may be moved

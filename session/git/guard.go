@@ -60,7 +60,7 @@ func guard(ctx context.Context, c Command) (overrides []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, own := s.own["core.worktree"]; own && c.WorkTree == "" {
+	if _, own := s.own["core.worktree"]; own && c.GitDir == "" && c.WorkTree == "" { // a command with GitDir alone is not for a work tree
 		if _, err := TopLevel(ctx, c.Dir); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -256,6 +257,7 @@ func TestDiff(t *testing.T) {
 	testkit.True(t, diff.Truncated && diff.Diffs[0].Truncated && len(diff.Diffs[0].Diff) <= 40 && !strings.Contains(diff.Diffs[0].Diff, "basket"), "a part of the diff: %+v", diff)
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
 	testkit.Contains(t, deref(testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t).Notice), r.WorkspaceBranch, "without the worktree")
+	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: target})).Err(), session.StateError, "not_merged", fmt.Sprintf("git -C %q merge %s", p.Root, r.WorkspaceBranch))
 	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
 	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
 		if _, err := Diff(ctx, s.Engine, me, a); session.CodeOf(err) == "" {

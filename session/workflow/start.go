@@ -296,7 +296,7 @@ func (e *Engine) branchNotice(cfg *config.Config) string {
 		return ""
 	}
 	return fmt.Sprintf("The user has not approved git.branch: %s of .deepwork/config.yml, so no branch was created, and the work tree is on the one that it was on. If the branch matters, ask them to run `deepwork trust --path %s` in a terminal, and start the workflow again.",
-		strings.Trim(asked.Text, `"`), filepath.Dir(filepath.Dir(e.Config.Path())))
+		strings.Trim(asked.Text, `"`), session.InShell(filepath.Dir(filepath.Dir(e.Config.Path()))))
 }
 
 func gitFailed(name string, err error) error {

@@ -35,7 +35,7 @@ func TestWhatWasDoneWithABranch(t *testing.T) {
 		{merge.Repo{Status: merge.Unchanged, Commit: &commit}, false, "shop: there was nothing to do; the branch it is for is main."},
 		{merge.Repo{Status: merge.Conflicts, Commit: &commit, Notice: new("Look."), Untracked: []string{"a"}}, false, "shop: has conflicts with main."},
 		{merge.Repo{Status: merge.Pushed, Untracked: []string{"a", "b"}}, false, "shop: pushed; the branch it is for is main.\nIn no commit, and so left in the worktree: a, b."},
-		{merge.Repo{Status: merge.Aborted, Rescue: &attempt.Rescue{RepoPath: "/r", Ref: "refs/x"}}, false, "shop: the merge is undone; the branch it is for is main.\nWhat was there is kept: git -C /r show refs/x"},
+		{merge.Repo{Status: merge.Aborted, Rescue: &attempt.Rescue{RepoPath: "/r", Ref: "refs/x"}}, false, "shop: the merge is undone; the branch it is for is main.\nWhat was there is kept: git -C \"/r\" show --first-parent refs/x"},
 	} {
 		c.repo.RepoName, c.repo.TargetBranch = "shop", "main"
 		testkit.Equal(t, outcome(session.Caller{}, &merge.Reply{Repos: []merge.Repo{c.repo}, TaskDone: c.done}), c.want)

@@ -33,17 +33,19 @@ func (b *view) commitAll(ctx context.Context, message string, merging bool) erro
 	if err != nil {
 		return err
 	}
-	for _, name := range loose[untracked] {
-		if strings.HasSuffix(name, "/") {
-			return fmt.Errorf("%s is a git repository of its own, whose files are not committed with the rest: move it away, or remove its .git", filepath.Join(b.Path, name))
+	for xy, names := range loose {
+		for _, name := range names { // T: it is in the place of a file
+			if at := filepath.Join(b.Path, name); xy == untracked && strings.HasSuffix(name, "/") || xy[1] == 'T' && isDir(at) && isThere(filepath.Join(at, ".git")) {
+				return fmt.Errorf("%s is a git repository of its own, whose files are not committed with the rest: move it away, or remove its .git", at)
+			}
 		}
 	}
 	ctx = context.WithoutCancel(ctx)
-	others := []string{"add", "--all", "--", ":/"}
+	others := []string{"add", "--all", "--sparse", "--", ":/"}
 	for _, name := range b.Copy {
 		others = append(others, ":(exclude,top,literal)"+filepath.ToSlash(filepath.Join(b.Folder, name)))
 	}
-	for _, args := range [][]string{{"add", "--update", "--", ":/"}, others} {
+	for _, args := range [][]string{{"add", "--update", "--sparse", "--", ":/"}, others} {
 		if _, err := git.Output(ctx, b.asUser(args...)); err != nil {
 			return err
 		}

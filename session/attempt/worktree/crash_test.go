@@ -118,6 +118,22 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 	})
 }
 
+// A program that goes on and makes the folder of a worktree again does not keep it from being removed.
+func TestAFolderThatIsMadeAgainMeanwhile(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, path := attemptIn(t, repo)
+	k.at = func(point string) {
+		if point == "renamed" {
+			write(t, path, "cache/x", "later")
+		}
+	}
+	_, _, err := k.Remove(t.Context(), attemptID, false, nil)
+	testkit.Must(t, err)
+	testkit.Equal(t, read(t, path, "cache/x"), "later", "what is not the attempt's")
+	sound(t, repo, 0)
+}
+
 // A merge that died between two steps has moved the target or not, has lost no commit, and can be called
 // again.
 func TestCrashOfMerges(t *testing.T) {

@@ -57,7 +57,7 @@ func (v *view) adopt(ctx context.Context) (was string, err error) {
 		return "", fmt.Errorf("%w: it is on %s, "+format, append([]any{ErrOtherBranch, was}, args...)...)
 	}
 	back := fmt.Sprintf("this goes back to the attempt's branch: git -C %q switch %s", v.Path, v.Branch)
-	used, err := checkoutsOf(ctx, v.Common, v.Branch)
+	used, err := v.checkoutsOf(ctx, v.Branch)
 	if err != nil {
 		return "", err
 	} else if v.head == "" {
@@ -222,7 +222,8 @@ func makeBranch(ctx context.Context, common, branch, at string) error {
 
 // dropBranch deletes a branch without work of its own: it has no commit beyond base and none that
 // only it reaches. A branch that is checked out stays.
-func dropBranch(ctx context.Context, common, branch, base string) error {
+func (e *record) dropBranch(ctx context.Context, base string) error {
+	common, branch := e.Common, e.Branch
 	tip, err := branchTip(ctx, common, branch)
 	if err != nil || tip == "" || base == "" {
 		return err
@@ -236,7 +237,7 @@ func dropBranch(ctx context.Context, common, branch, base string) error {
 			return nil
 		}
 	}
-	if used, err := checkoutsOf(ctx, common, branch); err != nil || len(used) > 0 {
+	if used, err := e.checkoutsOf(ctx, branch); err != nil || len(used) > 0 {
 		return err
 	}
 	if err := breakLock(ctx, common, branch); err != nil {

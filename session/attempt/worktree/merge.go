@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"deepwork/actor/xslices"
+	"deepwork/session"
 	"deepwork/session/git"
 )
 
@@ -135,6 +136,9 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 			back()
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
+		if at, err = targetCheckout(ctx, l, b); err != nil { // again: signing waits for a person, who may have switched branches
+			return nil, err
+		}
 		if err := advance(ctx, l, b, at, now); err != nil {
 			return nil, err
 		}
@@ -152,7 +156,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 // targetCheckout returns the worktree that has the target checked out, or nil. One that cannot be moved
 // is an error.
 func targetCheckout(ctx context.Context, l Landing, b *view) (*checkout, error) {
-	all, err := checkoutsOf(ctx, b.Common, l.Target)
+	all, err := b.checkoutsOf(ctx, l.Target)
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -181,7 +185,8 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 			c.Config = []string{"branch." + l.Target + ".mergeOptions="}
 		}
 	}
-	_, said, err := git.Run(context.WithoutCancel(ctx), c)
+	ctx = context.WithoutCancel(ctx)
+	_, said, err := git.Run(ctx, c)
 	if err == nil {
 		return nil
 	}
@@ -192,6 +197,13 @@ func advance(ctx context.Context, l Landing, b *view, at *checkout, now string) 
 		held := byHand(l, b, at.path, files)
 		held.Hidden = true
 		return held
+	}
+	if at == nil {
+		return err
+	}
+	if files, _, look := at.changed(ctx); look == nil && len(files) > 0 { // git changes them before it moves the branch
+		_, undo := git.Output(ctx, at.call("read-tree", "-m", "-u", now, b.target))
+		err = errors.Join(err, undo)
 	}
 	return err
 }
@@ -238,7 +250,7 @@ func byHand(l Landing, b *view, path string, files []string) *CheckedOutError {
 	case WaySquash:
 		command = at + " merge --squash refs/heads/" + b.Branch + " && " + at + " commit"
 	case WayRebase:
-		command = "git -C " + strconv.Quote(b.Path) + " rebase refs/heads/" + l.Target + " && " + at + " merge --ff-only refs/heads/" + b.Branch
+		command = "git -C " + strconv.Quote(b.Path) + " rebase " + session.InShell("refs/heads/"+l.Target) + " && " + at + " merge --ff-only refs/heads/" + b.Branch
 	}
 	return &CheckedOutError{Branch: l.Target, Path: path, Files: files, Command: command}
 }
@@ -386,7 +398,7 @@ func (k *Keeper) Abort(ctx context.Context, path string, inUse func() bool) (kep
 }
 
 // keepMerge saves the files of a merge in progress, without repositories among them, which a reset leaves
-// alone.
+// alone. It refuses those in the place of what the commit has: a reset would replace them.
 func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) {
 	tmp, done, err := scratch()
 	if err != nil {
@@ -394,8 +406,18 @@ func (k *Keeper) keepMerge(ctx context.Context, b *view) (r *Rescue, err error) 
 	}
 	defer done()
 	s, err := b.source(ctx, tmp)
+	var found []Nested
 	if err == nil {
-		_, err = s.leaveOut(ctx)
+		found, err = s.leaveOut(ctx)
+	}
+	for _, n := range found {
+		if n.name == "" || err != nil {
+			continue
+		}
+		var entry string
+		if entry, err = git.Output(ctx, inRepo(b.Common, "ls-tree", "-z", "--full-tree", "--", b.head, n.name)); entry != "" && !strings.HasPrefix(entry, modeRepo) {
+			err = &NestedError{Found: []Nested{n}}
+		}
 	}
 	if err == nil {
 		r, err = k.keep(ctx, s, b.journal.of())
@@ -558,7 +580,7 @@ func (j *journal) lost(ctx context.Context, path string) error {
 		if e.Path != path || isThere(path) {
 			continue
 		}
-		used, err := checkoutsOf(ctx, e.Common, e.Branch)
+		used, err := e.checkoutsOf(ctx, e.Branch)
 		if err != nil {
 			return err
 		} else if len(used) > 0 && used[0].admin != e.Common {

@@ -186,6 +186,23 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 	}
 }
 
+// The command that does the same by hand works for a branch with a name that a shell would read otherwise.
+func TestMergeByHand(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	gitIn(t, repo, "branch", "-m", "it's(1)&co")
+	k, _ := newKeeper(t)
+	with := tree(repo)
+	with.TargetBranch = "it's(1)&co"
+	path := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{with}, nil)).Must(t)[0].Path
+	write(t, path, "new.txt", "new\n")
+	commit(t, path, "the work")
+	write(t, repo, "a.txt", "mine\n")
+	_, err := k.Merge(t.Context(), Landing{Path: path, Target: with.TargetBranch, Way: WayRebase})
+	follow(t, err, "or run: ", "\n")
+	testkit.Equal(t, read(t, repo, "new.txt"), "new\n")
+}
+
 // A repository with files whose config says that it has none is not merged into: its files would stay behind.
 func TestField26_AWorkTreeThatIsSaidToBeBare(t *testing.T) {
 	t.Parallel()
@@ -246,6 +263,15 @@ func TestConflicts(t *testing.T) {
 			testkit.True(t, !st.Merging && st.Conflicts == nil, "status after abort: %+v", st)
 		}
 		testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
+		// Git would remove a repository in the place of a file.
+		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
+		must(t, os.Remove(filepath.Join(path, "new.txt")))
+		gitIn(t, path, "clone", "-q", repo, "new.txt")
+		_, err := k.Abort(t.Context(), path, nil)
+		expectError(t, err, ErrNotKept, "was made there")
+		testkit.True(t, isThere(filepath.Join(path, "new.txt", ".git")), "the repository is lost")
+		follow(t, err, "discard that with: ", "\n")
+		testkit.Works(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err())
 		// The agent resolves it with git, and the merge goes through.
 		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
 		write(t, path, "a.txt", "both\n")
@@ -327,6 +353,63 @@ func TestMergeOfATargetThatMoves(t *testing.T) {
 		clean(t, repo, path)
 		testkit.Works(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err())
 		clean(t, repo, path)
+	}
+}
+
+// Where the user switches branches during a merge, the target is moved as it is checked out then, and no other branch.
+func TestMergeWhileTheUserSwitches(t *testing.T) {
+	t.Parallel()
+	for _, way := range ways {
+		for _, to := range []string{"main", "feature"} {
+			repo := newRepo(t)
+			before := tip(repo, "main")
+			gitIn(t, repo, "branch", "feature")
+			if to == "main" {
+				gitIn(t, repo, "switch", "-q", "feature")
+			}
+			k, path := attemptIn(t, repo)
+			k.at = func(string) { gitIn(t, repo, "switch", "-q", to) }
+			testkit.Equal(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t).Commit, tip(repo, "main"), "%s to %s: main", way, to)
+			testkit.Equal(t, tip(repo, "feature"), before, "%s to %s: the other branch", way, to)
+			clean(t, repo, path)
+		}
+	}
+}
+
+// Where git cannot move the target after it has changed the files of its checkout, these are taken back.
+func TestMergeIntoABranchThatCannotBeMoved(t *testing.T) {
+	t.Parallel()
+	repo := newRepo(t)
+	k, path := attemptIn(t, repo)
+	log := filepath.Join(repo, ".git", "logs", "refs", "heads", "main")
+	must(t, os.Remove(log))
+	write(t, log, "x", "")
+	for _, way := range ways {
+		testkit.Fails(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err(), "logs/refs/heads/main")
+		clean(t, repo, path)
+	}
+	must(t, os.RemoveAll(log))
+	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	clean(t, repo, path)
+}
+
+// The user's checkout is found where git names the repository for it: in a submodule, and apart from its git folder.
+func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
+	t.Parallel()
+	apart, around := newRepo(t), newRepo(t)
+	gitIn(t, apart, "init", "-q", "--separate-git-dir", filepath.Join(t.TempDir(), "git"))
+	gitIn(t, around, "submodule", "--quiet", "add", newRepo(t), "sub")
+	for _, repo := range []string{apart, filepath.Join(around, "sub")} {
+		k, path := attemptIn(t, repo)
+		write(t, repo, "a.txt", "mine\n")
+		_, err := k.Merge(t.Context(), landing(path, WayMerge))
+		refused, is := errors.AsType[*CheckedOutError](err)
+		testkit.Need(t, is && refused.Path == canonical(repo) && slices.Equal(refused.Files, []string{"a.txt"}), "%v", err)
+		gitIn(t, repo, "restore", "a.txt")
+		testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+		testkit.Equal(t, read(t, repo, "new.txt"), "new\n", "the checkout")
+		clean(t, repo)
+		testkit.Equal(t, remove(t, k), Rescue{}, "kept")
 	}
 }
 

@@ -126,6 +126,25 @@ func TestMergeLFS(t *testing.T) {
 	}
 }
 
+// A conflict that git resolves by itself, as the user's config has it, is still a conflict to look at.
+func TestUpdateWithRerere(t *testing.T) {
+	asUser(t, "[rerere]\n\tenabled = true\n\tautoUpdate = true\n")
+	repo := newRepo(t)
+	k, path := attemptIn(t, repo)
+	write(t, repo, "a.txt", "one\ntwo\nother\n")
+	commit(t, repo, "theirs")
+	for range 2 {
+		got, err := k.Update(t.Context(), landing(path, ""))
+		testkit.Need(t, err == nil && strings.Join(got.Conflicts, " ") == "a.txt", "%+v, %v", got, err)
+		write(t, path, "a.txt", "one\ntwo\nboth\n")
+		commit(t, path, "resolved")
+		gitIn(t, path, "reset", "-q", "--hard", "HEAD~1")
+	}
+	_, err := k.Rebase(t.Context(), landing(path, ""))
+	refused, is := errors.AsType[*ConflictError](err)
+	testkit.True(t, is && strings.Join(refused.Files, " ") == "a.txt", "rebase: %v", err)
+}
+
 // A target in two worktrees is refused: only one of them could be moved.
 func TestMergeIntoTwoCheckouts(t *testing.T) {
 	t.Parallel()

@@ -87,6 +87,11 @@ func (s *source) nested(ctx context.Context) ([]Nested, error) {
 	for _, line := range git.Fields(staged) {
 		info, name, _ := strings.Cut(line, "\t")
 		if !strings.HasPrefix(info, modeRepo) {
+			if at := filepath.Join(s.root, filepath.FromSlash(name)); isDir(at) && isThere(filepath.Join(at, ".git")) { // in the place of a file
+				if _, err := root.Lstat(filepath.FromSlash(name)); err == nil {
+					made(name, name)
+				}
+			}
 			look(path.Dir(name))
 			continue
 		}

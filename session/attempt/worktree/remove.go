@@ -128,7 +128,7 @@ func (k *Keeper) dropInRepo(ctx context.Context, e *record) error {
 	if e.Since != nil { // it was merged
 		base = e.Since.Common
 	}
-	return dropBranch(ctx, e.Common, e.Branch, base)
+	return e.dropBranch(ctx, base)
 }
 
 // busyFor bounds the wait for an attempt's lock: processes that a killed server had started may

@@ -279,7 +279,7 @@ func dropAdmin(ctx context.Context, common, path string) error {
 	if admin == "" {
 		return nil
 	}
-	if reason, locked := lockedBy(admin); locked && reason == initializing {
+	if reason, locked := lockedBy(admin); locked && reason == initializing || isThere(path) { // a program has made the folder again
 		return removeHalfMade(common, admin)
 	}
 	_, err := git.Output(ctx, inRepo(common, "worktree", "remove", "--force", pathOf(admin)))

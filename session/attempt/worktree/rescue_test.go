@@ -195,6 +195,11 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 			must(t, os.Remove(filepath.Join(path, ".git")))
 			gitIn(t, path, "init", "-q")
 		}, []string{filepath.Join("web", ".git") + " was made there"}},
+		"in the place of a file": {func(t *testing.T, path string) {
+			must(t, os.Remove(filepath.Join(path, "a.txt")))
+			gitIn(t, origin, "clone", "-q", origin, filepath.Join(path, "a.txt"))
+			link(t, ".", filepath.Join(path, "lib", "b.txt")) // which leads to a folder, but is none
+		}, []string{"a.txt was made there", "rm -rf"}},
 		"broken": {func(t *testing.T, path string) { write(t, path, "lib/.git", "gitdir: nowhere\n") }, []string{"lib"}},
 		"a worktree beside": {func(t *testing.T, path string) {
 			gitIn(t, path, "worktree", "add", "-q", "--detach", path+"-2")
@@ -351,10 +356,18 @@ func TestFlagsAndSparseCheckoutsHideNothing(t *testing.T) {
 	write(t, path, "a.txt", "hidden change")
 	write(t, path, "lib/b.txt", "hidden too")
 	write(t, path, "big/x", "changed behind its back")
+	write(t, path, "big/z", "new")
 	r := remove(t, k)
-	for name, want := range map[string]string{"a.txt": "hidden change", "lib/b.txt": "hidden too", "big/x": "changed behind its back", "big/y": "y"} {
+	for name, want := range map[string]string{"a.txt": "hidden change", "lib/b.txt": "hidden too", "big/x": "changed behind its back", "big/y": "y", "big/z": "new"} {
 		testkit.Equal(t, show(t, repo, r.Commit, name), want, "%s holds", name)
 	}
+	// As files there are committed.
+	path = create(t, k, repo)
+	gitIn(t, path, "sparse-checkout", "set", "lib")
+	write(t, path, "big/x", "changed")
+	write(t, path, "big/z", "new")
+	testkit.Must(t, k.Commit(t.Context(), path, "all"))
+	testkit.Equal(t, gitIn(t, path, "show", "--format=", "--name-only"), "big/x\nbig/z", "the commit has")
 }
 
 func TestNothingIsRemovedWhileInUse(t *testing.T) {

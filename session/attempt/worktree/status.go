@@ -261,9 +261,10 @@ func (e *DirtyError) Error() string {
 // A checkout is a worktree, and its git folder.
 type checkout struct{ path, admin string }
 
-// checkoutsOf lists the worktrees that have a branch checked out, or are working on it. A worktree
+// checkoutsOf lists the worktrees of a repository that have a branch checked out, or are working on it. A worktree
 // whose folder is gone does not count.
-func checkoutsOf(ctx context.Context, common, branch string) (out []checkout, err error) {
+func (e *record) checkoutsOf(ctx context.Context, branch string) (out []checkout, err error) {
+	common := e.Common
 	text, err := git.Output(ctx, inRepo(common, "worktree", "list", "--porcelain"))
 	if err != nil {
 		return nil, err
@@ -291,6 +292,12 @@ func checkoutsOf(ctx context.Context, common, branch string) (out []checkout, er
 		for _, name := range []string{"rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"} {
 			data, _ := os.ReadFile(filepath.Join(c.admin, filepath.FromSlash(name))) // usually missing
 			on = on || strings.TrimPrefix(strings.TrimSpace(string(data)), "refs/heads/") == branch
+		}
+		if on && c.path == common { // git does not know the folder of a submodule, nor that of git init --separate-git-dir
+			text, err := git.Line(ctx, git.Command{Dir: e.Repo, Args: []string{"rev-parse", "--absolute-git-dir", "--show-toplevel"}})
+			if dir, top, _ := strings.Cut(text, "\n"); err == nil && canonical(dir) == common {
+				c.path = filepath.FromSlash(top)
+			}
 		}
 		if on {
 			out = append(out, c)

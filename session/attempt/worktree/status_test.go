@@ -262,10 +262,12 @@ func TestCommitWhatIsLeft(t *testing.T) {
 	testkit.Must(t, k.Commit(t.Context(), path, "left"))
 	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only"), "Una User left\n\na.txt\nnew dir/new.txt")
 	testkit.Equal(t, gitIn(t, path, "status", "--porcelain"), "?? secret")
-	inside := filepath.Join(path, "vendor", "theirs")
-	testkit.Must(t, os.CopyFS(inside, os.DirFS(newRepo(t))))
-	testkit.Fails(t, k.Commit(t.Context(), path, "left"), inside+" is a git repository of its own")
-	testkit.Must(t, os.RemoveAll(inside))
+	for _, inside := range []string{filepath.Join(path, "vendor", "theirs"), filepath.Join(path, "a.txt")} {
+		testkit.Must(t, errors.Join(os.RemoveAll(inside), os.CopyFS(inside, os.DirFS(newRepo(t)))))
+		testkit.Fails(t, k.Commit(t.Context(), path, "left"), inside+" is a git repository of its own")
+		testkit.Must(t, os.RemoveAll(inside))
+	}
+	gitIn(t, path, "restore", "a.txt")
 
 	testkit.Must(t, os.Remove(filepath.Join(repo, "secret"))) // else it is committed there
 	write(t, repo, "a.txt", "ours\n")
