@@ -292,7 +292,9 @@ func New(db Dialect, o Options) *Store {
 	if o.Poll == 0 {
 		o.Poll = 200 * time.Millisecond
 	}
-	return &Store{db: db, o: o}
+	s := &Store{db: db, o: o}
+	s.lapsed.Store(forgetEvery) // many processes end few executions
+	return s
 }
 
 // Board returns the task board.
