@@ -57,7 +57,7 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		return def, nil
 	}
 	def, err := d.Kept(s.Definition)
-	if code := session.CodeOf(err); code == store.CodeUnavailable || code == store.CodeBusy {
+	if session.CodeOf(err) != "" { // the store
 		return nil, err
 	} else if err != nil {
 		why = cmp.Or(why, "has another version here")
