@@ -1,10 +1,12 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -159,6 +161,11 @@ func (s *server) makeFaulty() *faulty {
 func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool, error) {
 	if f.full.Load() {
 		return false, errNoSpace
+	}
+	parts := slices.Clone(w.Put)
+	slices.SortFunc(parts, func(a, b store.SessionPart) int { return cmp.Compare(a.Kind+" "+a.Key, b.Kind+" "+b.Key) })
+	if len(slices.CompactFunc(parts, func(a, b store.SessionPart) bool { return a.Kind == b.Kind && a.Key == b.Key })) < len(w.Put) {
+		return false, errors.New("a statement writes a part twice, which PostgreSQL refuses")
 	}
 	if f.drop.Load() > 0 {
 		f.drop.Add(-1)

@@ -205,6 +205,7 @@ func (e *Engine) create(ctx context.Context, how Reviewing, def *machine.Definit
 // commit has written, or may write yet, is found by the second one, which waits for it. A session that is
 // there and has the reply to this call is this one.
 func (e *Engine) createAgain(ctx context.Context, b machine.NewSession, row store.Session, s *machine.State, w *store.SessionWrite) error {
+	w.Put = nil // it is filled again
 	_, err := e.records.Write(ctx, nil, row, s, w)
 	if err == nil || errors.Is(err, store.ErrRequested) {
 		return err
