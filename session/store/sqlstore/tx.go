@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -378,7 +379,7 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f f
 	})
 	if err != nil {
 		var none T
-		if mode.reads() && ctx.Err() != nil {
+		if mode.reads() && ctx.Err() != nil && !errors.Is(err, store.ErrUnavailable) { // which says more
 			err = ctx.Err()
 		}
 		return none, wrap(doing, err)
