@@ -62,6 +62,23 @@ func TestAProjectThatVanishesIsNamed(t *testing.T) {
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "project_gone", p.root)
 }
 
+// A call without a session_id says that the database was moved away, and goes on once it is put back.
+func TestADatabaseThatIsMovedAwayWhileItIsOpen(t *testing.T) {
+	t.Parallel()
+	p := simpleProject(t)
+	srv := p.open()
+	c := srv.Connect("local")
+	p.start(c, "alpha", "main")
+	path := srv.State.Database()
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Skip("it is no file, or an open one cannot be moved:", err)
+	}
+	const call = `{"outputs":{"report":"r.md"}}`
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.StateError, "store_damaged", "moved, removed or replaced while it was open: put it back")
+	testkit.Must(t, os.Rename(path+".away", path))
+	testkit.Equal(t, p.finish(c, call).Status, machine.NextStep, "reply")
+}
+
 // A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own
 // reply or makes its transition once.
 func TestACommitWhoseFateIsUnknown(t *testing.T) {
