@@ -196,7 +196,9 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 			// The command was killed before its last step, and is given again.
 			before := &state.Folder{Root: p.root, Base: state.Of(p.root).Base, Dir: filepath.Join(state.Of(p.root).Base, "projects", state.Name(old))}
 			must(t, attempt.Relocate(t.Context(), before, old))
-			mustPrint(t, p.root, "where", "--adopt", old)
+			link := filepath.Join(t.TempDir(), "link") // as of a home folder
+			must(t, os.Symlink(filepath.Dir(old), link))
+			mustPrint(t, p.root, "where", "--adopt", filepath.Join(link, filepath.Base(old)))
 			mustPrint(t, p.root, "check")
 
 			p.client, _ = startClient(t, p.root)

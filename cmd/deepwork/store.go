@@ -284,6 +284,9 @@ A project that was moved to another folder finds its state again after
 				if err != nil {
 					return fmt.Errorf("finding %q: %w", adopt, err)
 				}
+				if dir, err := state.Canonical(filepath.Dir(old)); err == nil { // the state names a project without links
+					old = filepath.Join(dir, filepath.Base(old))
+				}
 				err = folder.Adopt(old, func() error {
 					if alive, _ := session.NewMember(folder, nil).Others(); len(alive) > 0 {
 						return fmt.Errorf("a server runs on this project, which holds %s: stop it first", alive[0])

@@ -50,14 +50,18 @@ func (d *Store) Current(ctx context.Context, s *machine.State, place string) (*m
 		return def, nil
 	case j != nil && known && j.Hash != last: // edited here, and not stored yet
 		def := machine.Define(j, s.WorkflowName).For(s)
-		if kept, err := d.Kept(s.Definition); err == nil && !def.Workflow.SameForms(kept.For(s).Workflow) {
+		kept, err := d.Kept(s.Definition)
+		if session.CodeOf(err) != "" { // the store
+			return nil, err
+		}
+		if err == nil && !def.Workflow.SameForms(kept.For(s).Workflow) {
 			kept.Notice = fmt.Sprintf("The forms of workflow '%s' of job '%s' (for_each, when, repeat or workflow) were edited. This session goes on as it began; the edit counts for the next one.", s.WorkflowName, s.JobName)
 			return kept.For(s), nil
 		}
 		return def, nil
 	}
 	def, err := d.Kept(s.Definition)
-	if code := session.CodeOf(err); code == store.CodeUnavailable || code == store.CodeBusy {
+	if session.CodeOf(err) != "" { // the store
 		return nil, err
 	} else if err != nil {
 		why = cmp.Or(why, "has another version here")

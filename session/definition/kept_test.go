@@ -10,6 +10,7 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog"
 	"deepwork/catalog/job"
+	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/codes"
 	"deepwork/session/record"
@@ -21,12 +22,12 @@ import (
 type kept struct {
 	store.Sessions
 	all  map[string][]byte
-	down bool
+	down error
 }
 
 func (k *kept) Definition(_ context.Context, hash string) ([]byte, error) {
-	if k.down {
-		return nil, store.ErrUnavailable
+	if k.down != nil {
+		return nil, k.down
 	}
 	if data := k.all[hash]; data != nil {
 		return data, nil
@@ -100,10 +101,12 @@ func TestWhatASessionGoesOnWith(t *testing.T) {
 		edit(c.old, c.now)
 		testkit.Equal(t, testkit.Get(look("here")).Must(t), c.here, "%q", c.now)
 		testkit.Equal(t, testkit.Get(look("elsewhere")).Must(t), c.elsewhere, "%q", c.now)
+		for why, code := range map[error]string{store.ErrUnavailable: store.CodeUnavailable, task.ErrDamaged: "store_damaged"} {
+			k.down = why
+			testkit.True(t, c.old == "" || session.CodeOf(testkit.Get(look("here")).Err()) == code, "%q: want %s", c.now, code)
+		}
+		k.down = nil
 	}
-	k.down = true
-	testkit.Equal(t, session.CodeOf(testkit.Get(look("here")).Err()), store.CodeUnavailable)
-	k.down = false
 	lost := maps.Clone(k.all)
 	clear(k.all)
 	err := testkit.Get(look("here")).Err()

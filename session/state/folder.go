@@ -168,6 +168,9 @@ func (f *Folder) locate() error {
 			continue
 		case p.Dir != "":
 			f.Dir = filepath.Join(f.Base, "projects", p.Dir)
+			if now, err := readProject(f.Dir); err == nil && now.Path != f.Root {
+				continue // it was moved on from here
+			}
 		}
 		f.id, f.made = p.ID, true
 		return private(f.Dir)

@@ -207,14 +207,19 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 	now := find(t, moved)
 	testkit.Equal(t, testkit.Get(now.ID()).Must(t), id)
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(now.Database())).Must(t)), "board", "the board")
-	// Another project where it was does not get its state.
-	must(t, os.Mkdir(root, 0o700))
-	other := find(t, root)
-	must(t, other.Make())
-	if got, err := other.ID(); err != nil || got == id || other.Dir == now.Dir {
-		t.Errorf("the new project has the id %s in %s (%v)", got, other.Dir, err)
+	again := root + " 3"
+	must(t, os.Rename(moved, again))
+	must(t, find(t, again).Adopt(moved, func() error { return nil }))
+	// Other projects where it was do not get its state.
+	for _, was := range []string{root, moved} {
+		must(t, os.Mkdir(was, 0o700))
+		other := find(t, was)
+		must(t, other.Make())
+		if got, err := other.ID(); err != nil || got == id || other.Dir == now.Dir {
+			t.Errorf("the new project has the id %s in %s (%v)", got, other.Dir, err)
+		}
 	}
-	testkit.Equal(t, find(t, moved).Dir, now.Dir, "the state of the moved project")
+	testkit.Equal(t, find(t, again).Dir, now.Dir, "the state of the moved project")
 }
 
 // The folder says which project it is of, and must be where that has its state.

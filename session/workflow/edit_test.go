@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
@@ -162,19 +163,32 @@ func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
 }
 
 // A checkout on another machine may have another path than the one where the session began: its own files are
-// reviewed there.
+// reviewed there, and the session's file is removed there with the session.
 func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
 	p, first, rev := underReview(t)
 	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
 	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
 	second.records.Sessions = began{second.records.Sessions, "/home/red/p"}
-	testkit.Equal(t, p.finish(second.Connect("local"), `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
+	c := second.Connect("local")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
+	testkit.Must(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no"})).Err())
+	_, _, err := second.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.Must(t, err)
+	testkit.Same(t, testkit.Get(filepath.Glob(filepath.Join(p.root, ".deepwork", "tmp", "*"+id+"*"))).Must(t), nil, "what is left of the session")
 }
 
 // began is a store whose sessions began in a folder that is not on this machine.
 type began struct {
 	store.Sessions
 	root string
+}
+
+func (b began) ListSessions(ctx context.Context, q store.SessionQuery) ([]store.Session, error) {
+	all, err := b.Sessions.ListSessions(ctx, q)
+	for i := range all {
+		all[i].Root = b.root
+	}
+	return all, err
 }
 
 func (b began) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {

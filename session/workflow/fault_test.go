@@ -1,10 +1,12 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -58,6 +60,23 @@ func TestAProjectThatVanishesIsNamed(t *testing.T) {
 	p.start(c, "alpha", "main")
 	testkit.Must(t, os.RemoveAll(p.root))
 	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "project_gone", p.root)
+}
+
+// A call without a session_id says that the database was moved away, and goes on once it is put back.
+func TestADatabaseThatIsMovedAwayWhileItIsOpen(t *testing.T) {
+	t.Parallel()
+	p := simpleProject(t)
+	srv := p.open()
+	c := srv.Connect("local")
+	p.start(c, "alpha", "main")
+	path := srv.State.Database()
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Skip("it is no file, or an open one cannot be moved:", err)
+	}
+	const call = `{"outputs":{"report":"r.md"}}`
+	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.StateError, "store_damaged", "moved, removed or replaced while it was open: put it back")
+	testkit.Must(t, os.Rename(path+".away", path))
+	testkit.Equal(t, p.finish(c, call).Status, machine.NextStep, "reply")
 }
 
 // A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own
@@ -186,6 +205,11 @@ func (s *server) makeFaulty() *faulty {
 func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool, error) {
 	if f.full.Load() {
 		return false, errNoSpace
+	}
+	parts := slices.Clone(w.Put)
+	slices.SortFunc(parts, func(a, b store.SessionPart) int { return cmp.Compare(a.Kind+" "+a.Key, b.Kind+" "+b.Key) })
+	if len(slices.CompactFunc(parts, func(a, b store.SessionPart) bool { return a.Kind == b.Kind && a.Key == b.Key })) < len(w.Put) {
+		return false, errors.New("a statement writes a part twice, which PostgreSQL refuses")
 	}
 	if f.drop.Load() > 0 {
 		f.drop.Add(-1)

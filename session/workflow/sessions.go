@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"deepwork/catalog/job"
@@ -149,9 +148,7 @@ func (e *Engine) Prune(ctx context.Context, cutoff time.Time, dryRun bool) (old 
 		return nil, 0, err
 	}
 	for _, row := range rows {
-		if _, there := os.Stat(row.Root); there == nil {
-			err = errors.Join(err, e.exports.Remove(row))
-		}
+		err = errors.Join(err, e.exports.Remove(row))
 	}
 	if err != nil {
 		return old, 0, fmt.Errorf("removing the files of sessions: %w", err)

@@ -57,6 +57,9 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 				"gone": func(ctx context.Context) error { return second(s.GoneFor(ctx, task.Place{})) },
 			}
 			leave()
+			soon, cancel := context.WithTimeout(t.Context(), time.Second/5)
+			testkit.FailsWith(t, calls["read"](soon), store.ErrUnavailable, "before it knows")
+			cancel()
 			s.contact.probe.Wake()
 			testkit.Until(t, "it knows", func() bool { return !ready(s) })
 			for what, call := range calls {

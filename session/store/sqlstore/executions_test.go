@@ -121,6 +121,18 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	equal(t, "with large results are kept", total, 19)
 }
 
+// So does each process, however few executions it ends.
+func TestAProcessThatEndsOneExecutionForgetsOthers(t *testing.T) {
+	path, c := newPath(t)
+	for _, id := range []string{"first", "second"} {
+		save(t, open(t, path, c.now).Executions(), executed(id, "a", store.ExecutionCompleted, c.at))
+		c.forward(store.ExecutionKeptFor + time.Minute)
+	}
+	_, n, _, err := open(t, path, c.now).Executions().Inspect(t.Context())
+	testkit.Must(t, err)
+	equal(t, "are kept", n, 1)
+}
+
 // idsOf returns the ids of executions, sorted.
 func idsOf(all []store.Execution) (found []string) {
 	for _, x := range all {

@@ -344,6 +344,8 @@ func TestAReviewThatIsTakenUp(t *testing.T) {
 	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 1})
 	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 2}))
 	expired(t, b, w.ID)
+	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 2, Life: time.Hour})) // as if the clock was set back since
+	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2, Over: true})
 	taken := moved(w, func(w *store.SessionWrite) {
 		w.Began = &store.Review{Step: "one", Runner: "r2", Total: 3, Life: time.Minute}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -292,7 +293,9 @@ func New(db Dialect, o Options) *Store {
 	if o.Poll == 0 {
 		o.Poll = 200 * time.Millisecond
 	}
-	return &Store{db: db, o: o}
+	s := &Store{db: db, o: o}
+	s.lapsed.Store(forgetEvery) // many processes end few executions
+	return s
 }
 
 // Board returns the task board.
@@ -376,7 +379,7 @@ func transact[T any](ctx context.Context, v viewer, doing string, mode Mode, f f
 	})
 	if err != nil {
 		var none T
-		if mode.reads() && ctx.Err() != nil {
+		if mode.reads() && ctx.Err() != nil && !errors.Is(err, store.ErrUnavailable) { // which says more
 			err = ctx.Err()
 		}
 		return none, wrap(doing, err)

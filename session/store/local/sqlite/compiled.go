@@ -46,15 +46,20 @@ type compiled struct {
 }
 
 // A compiler is a connector that makes compiled connections.
-type compiler struct{ driver.Connector }
+type compiler struct {
+	driver.Connector
+	inPlace func() error
+}
 
-// connect returns a pool of at most n permanent connections, each a compiled.
-func connect(dsn string, n int, more string) *sql.DB {
+// connect returns a pool of at most n permanent connections, each a compiled. A connection that is made later is to the
+// file that is open now, or fails.
+func (d *DB) connect(dsn string, n int, more string) *sql.DB {
 	c, err := sqlite.NewConnector(dsn + pragmas + more)
 	if err != nil {
 		panic(err) // the data source name has a form that this package gave it
 	}
-	db := sql.OpenDB(compiler{c})
+	info := d.info
+	db := sql.OpenDB(compiler{c, func() error { return inPlace(d.o.Path, info) }})
 	db.SetMaxOpenConns(n)
 	db.SetMaxIdleConns(n)
 	return db
@@ -62,6 +67,9 @@ func connect(dsn string, n int, more string) *sql.DB {
 
 // Connect implements driver.Connector.
 func (c compiler) Connect(ctx context.Context) (driver.Conn, error) {
+	if err := c.inPlace(); err != nil {
+		return nil, err
+	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err

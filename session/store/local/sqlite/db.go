@@ -101,8 +101,14 @@ func (d *DB) Open(ctx context.Context) error {
 func (d *DB) Where() string { return d.o.Path }
 
 // Exists reports whether the file exists, so that reading need not create it. An error other than
-// its absence counts as existing: the next call reports it.
+// its absence counts as existing: the next call reports it. So does one that was moved away while it is open.
 func (d *DB) Exists() bool {
+	d.mu.RLock()
+	open := d.writer != nil
+	d.mu.RUnlock()
+	if open {
+		return true
+	}
 	_, err := os.Stat(d.o.Path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
@@ -126,7 +132,7 @@ func (d *DB) disconnect() error {
 	}
 	if d.writer != nil {
 		err = errors.Join(err, d.writer.close()) // the last connection may tidy up the file
-		d.writer = nil
+		d.writer, d.info = nil, nil
 	}
 	d.tidy()
 	return wrap("closing the database "+d.o.Path, err)
@@ -175,7 +181,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 	}
 	switch {
 	case d.o.ReadOnly && !there: // replaces the missing one
-		d.reader = connect("file::memory:?", 1, "")
+		d.reader = d.connect("file::memory:?", 1, "")
 		err = d.prepare(ctx, d.reader, d.migrate)
 	case d.o.ReadOnly:
 		err = d.openReadOnly(ctx, Source(d.o.Path, "ro"))
@@ -200,7 +206,7 @@ func (d *DB) open(ctx context.Context) (err error) {
 
 // openReadOnly opens a database, which must have the current version, for reading.
 func (d *DB) openReadOnly(ctx context.Context, dsn string) error {
-	d.reader, d.watcher = connect(dsn, readers, readOnly), connect(dsn, 1, readOnly)
+	d.reader, d.watcher = d.connect(dsn, readers, readOnly), d.connect(dsn, 1, readOnly)
 	return d.prepare(ctx, d.reader, func(ctx context.Context, c *sql.Conn) error {
 		v, err := ours(ctx, c)
 		if err == nil && v < latest() {
@@ -222,8 +228,7 @@ func (d *DB) openFile(ctx context.Context) error {
 	if f, err := os.OpenFile(d.o.Path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
 		f.Close()
 	}
-	d.writer = newWriter(d, connect(Source(d.o.Path, "rwc"), 1, "&_txlock=immediate"))
-	d.reader, d.watcher = connect(Source(d.o.Path, "rwc"), readers, readOnly), connect(Source(d.o.Path, "rwc"), 1, readOnly)
+	d.writer = newWriter(d, d.connect(Source(d.o.Path, "rwc"), 1, "&_txlock=immediate"))
 	err := d.prepare(ctx, d.writer.pool, func(ctx context.Context, c *sql.Conn) (err error) {
 		if d.info, err = os.Stat(d.o.Path); err != nil {
 			return err
@@ -242,6 +247,7 @@ func (d *DB) openFile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.reader, d.watcher = d.connect(Source(d.o.Path, "rw"), readers, readOnly), d.connect(Source(d.o.Path, "rw"), 1, readOnly)
 	return d.writer.start(ctx)
 }
 

@@ -81,7 +81,7 @@ func sizeOf(path string) (size int64, there bool, err error) {
 // peek refuses a file that this program must not migrate, before anything is written: even closing
 // a database that is open for writing changes its file.
 func (d *DB) peek(ctx context.Context) error {
-	pool := connect(Source(d.o.Path, "ro"), 1, readOnly)
+	pool := d.connect(Source(d.o.Path, "ro"), 1, readOnly)
 	err := d.prepare(ctx, pool, func(ctx context.Context, c *sql.Conn) error {
 		_, err := ours(ctx, c)
 		return err
@@ -101,21 +101,21 @@ func (d *DB) tidy() {
 	if !d.o.ReadOnly || d.hadLog || !log || size > 0 || err != nil {
 		return
 	}
-	pool := connect(Source(d.o.Path, "rw"), 1, readOnly)
+	pool := d.connect(Source(d.o.Path, "rw"), 1, readOnly)
 	pool.QueryRow("PRAGMA user_version").Scan(new(int))
 	pool.Close() // if it fails, empty files are left
 }
 
-// inPlace checks that the path still names the open file. Writes to a deleted or replaced one would
+// inPlace checks that a path still names the file that was opened, if one was. Writes to a deleted or replaced one would
 // be acknowledged and lost.
-func (d *DB) inPlace() error {
-	if d.info == nil {
+func inPlace(path string, opened os.FileInfo) error {
+	if opened == nil {
 		return nil
 	}
-	if now, err := os.Stat(d.o.Path); err == nil && os.SameFile(d.info, now) {
+	if now, err := os.Stat(path); err == nil && os.SameFile(opened, now) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or start the server again for the file that is there now", task.ErrDamaged, d.o.Path)
+	return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or start the server again for the file that is there now", task.ErrDamaged, path)
 }
 
 // explain converts an error of SQLite to one that callers know, with a remedy.

@@ -166,7 +166,7 @@ func TestDamagedFilesAreLeftUntouched(t *testing.T) {
 	}
 }
 
-// A file that is taken away under a server would swallow what is acknowledged.
+// A file that is taken away under a server would swallow what is acknowledged, and no reader begins another one.
 func TestMovedFileRefusesChanges(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be moved there")
@@ -177,6 +177,14 @@ func TestMovedFileRefusesChanges(t *testing.T) {
 	testkit.Must(t, os.Rename(path, path+".away"))
 	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "lost"}, task.Request{})
 	testkit.True(t, errors.Is(err, task.ErrDamaged) && strings.Contains(err.Error(), "moved, removed or replaced"), "%v", err)
+	for range readers {
+		var c *sql.Conn
+		if c, err = b.reader.Conn(t.Context()); err == nil {
+			defer c.Close()
+		}
+	}
+	testkit.FailsWith(t, err, task.ErrDamaged)
+	testkit.FailsWith(t, testkit.Get(os.Stat(path)).Err(), os.ErrNotExist)
 	testkit.Must(t, os.Rename(path+".away", path))
 	addTask(t, b, p, "kept")
 }

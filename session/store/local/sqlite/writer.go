@@ -305,7 +305,7 @@ func (w *writer) exec(statement string) error {
 
 // begin begins the transaction of a group.
 func (w *writer) begin(group []*member) error {
-	if err := w.db.inPlace(); err != nil {
+	if err := inPlace(w.db.o.Path, w.db.info); err != nil {
 		return err
 	}
 	if synced := slices.ContainsFunc(group, func(m *member) bool { return m.synced }); synced != w.sync {
