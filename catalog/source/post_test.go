@@ -149,6 +149,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		"its own error, with 500":   {status(500, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32603,"message":"it broke"}}`), false, "it broke"},
 		"a token that is not known": {status(401, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`), true, "401"},
 		"there is no such thing":    {status(404, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"there is no order 7"}}`), false, "no order 7"},
+		"a bad request, Python":     {status(400, isJSON, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32602,"message":"too many words"}}`), false, "too many words"},
 		"words about a session":     {status(400, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"no valid session"}}`), false, "no valid session"},
 		"other words about one":     {status(400, "text/plain", "the database session was closed after the order was placed"), true, "400"},
 		"busy":                      {status(503, "text/plain", "later"), true, "503"},
@@ -216,10 +217,22 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			w.WriteHeader(404)
 			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`)
 		},
+		"with an id that no call has": func(w http.ResponseWriter) {
+			w.WriteHeader(404)
+			io.WriteString(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
+		},
+		"as a bad request with such an id": func(w http.ResponseWriter) {
+			w.WriteHeader(400)
+			io.WriteString(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ID"}}`)
+		},
 		"as a bad request": func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(400)
 			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
+		},
+		"as a text": func(w http.ResponseWriter) {
+			w.WriteHeader(400)
+			io.WriteString(w, "Bad Request: No valid session ID provided")
 		},
 		"as not initialized": func(w http.ResponseWriter) {
 			w.WriteHeader(400)
