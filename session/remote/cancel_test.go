@@ -137,6 +137,12 @@ func TestCancelOnAFullDisk(t *testing.T) {
 		for range 2 {
 			wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Err(), session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
 		}
+		s.disk.full.Store(false)
+		testkit.Equal(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Must(t).State, Cancelled)
+		testkit.Equal(t, stored(t, s, r.ExecutionID).State, Cancelled)
+		r = testkit.Get(s.call(t.Context(), "me", performed(t, "v", time.Hour), nil, nil)).Must(t)
+		s.disk.full.Store(true)
+		wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Err(), session.StateError, "cancel_not_saved")
 		s.stop()
 		s = open(t, root, p, nil)
 		synctest.Wait()

@@ -207,6 +207,9 @@ func (e *Engine) follow(ctx context.Context, n *entry) outcome {
 			if a.Progress != nil {
 				n.advance(*a.Progress)
 			}
+			if n.unsaved {
+				n.must(ctx, n.rec)
+			}
 			pause, failed, refused, asked = max(interval, a.Pause), 0, 0, true
 			continue
 		}
