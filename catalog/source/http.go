@@ -216,10 +216,11 @@ func refuse(c *call, r *http.Request, resp *http.Response) {
 	answer, ok := m.(*jsonrpc.Response)
 	// Python's SDK refuses a session with the id "server-error", C#'s with "", and others with none. With an error that
 	// has an id, the SDK would not end the session.
-	anonymous := c == nil || !ok || answer.ID != sentID(r)
+	own := ok && answer.ID == sentID(r)
 	words := jsontext.First(text) == '{' && sessionWords().Match(text) || string(text) == "Bad Request: No valid session ID provided"
+	gone := resp.StatusCode == http.StatusNotFound && (!own || c == nil && words) || resp.StatusCode == http.StatusBadRequest && !own && words
 	switch {
-	case anonymous && r.Header.Get("Mcp-Session-Id") != "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest && words):
+	case gone && r.Header.Get("Mcp-Session-Id") != "":
 		if c != nil {
 			c.forgotten.Store(true)
 		}
