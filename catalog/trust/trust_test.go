@@ -266,12 +266,12 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 	write("quality_gate: {agent_review_command: ./review.sh one} # read with another script")
 	is("./review.sh one", true, true)
 	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("one"), 0o755)) // as by switching back
-	policy.decided = time.Time{}
+	policy.again = time.Time{}
 	is("./review.sh one", false, false)
 	must(t, ledger.Revoke(ctx))
 	is("", true, false)
 	was := testkit.Get(s.Current(ctx)).Must(t)
-	policy.decided = time.Time{}
+	policy.again = time.Time{}
 	testkit.True(t, testkit.Get(s.Current(ctx)).Must(t) == was, "without a change it is another config")
 	must(t, os.MkdirAll(filepath.Dir(config.UserFile()), 0o700))
 	must(t, os.WriteFile(config.UserFile(), []byte("trusted_folders: ['"+filepath.Dir(root)+"']"), 0o600))
