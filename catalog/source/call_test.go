@@ -116,6 +116,31 @@ func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
 	testkit.Equal(t, string(testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t).Output), `"nobody listens"`)
 }
 
+// A source may go on to report progress when it has answered.
+func TestEndlessProgressHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	f := &fakery{list: listOf(workflow("s", "sum", syncType))}
+	reporting := make(chan struct{})
+	f.execute = func(_ context.Context, r *mcp.CallToolRequest, _ string, _ json.RawMessage) (*mcp.CallToolResult, error) {
+		go func() {
+			for i := 1.0; t.Context().Err() == nil; i++ {
+				_ = r.Session.NotifyProgress(t.Context(), &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: i})
+				if i == 1000 {
+					close(reporting)
+				}
+			}
+		}()
+		<-reporting
+		return text("done"), nil
+	}
+	r := open(t, settings(overHTTP(t, "web", f)))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := r.Execute(ctx, &r.tools(t, "sum").Tools[0].Workflow, nil, func(source.Progress) { time.Sleep(time.Millisecond) })
+	testkit.Works(t, err)
+	testkit.Works(t, ctx.Err())
+}
+
 func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
 	t.Parallel()
 	f := &fakery{list: listOf(workflow("a", "slow"))}

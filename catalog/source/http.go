@@ -177,8 +177,8 @@ func (w *urlWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Body = &body{ReadCloser: resp.Body, left: limit, release: release}
 	if r.Method == http.MethodPost && !w.ready.Load() {
 		w.refusal.Store(int32(resp.StatusCode))
-	} else if call != nil && r.Method == http.MethodPost && resp.StatusCode >= 400 {
-		call.refuse(r, resp)
+	} else if r.Method == http.MethodPost && resp.StatusCode >= 400 {
+		refuse(call, next, resp)
 	}
 	return resp, nil
 }
@@ -207,25 +207,43 @@ var sessionWords = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(no valid|invalid|unknown|missing|expired) (mcp[- ])?session|session([- ]id)?( header)?( is| was| has)? (not found|unknown|invalid|expired|missing|required|not valid|terminated)|(server|session|transport)( is)? not (yet )?initialized`)
 })
 
-// refuse makes a response that refuses the call one over which the SDK fails the call, and, if the
-// source does not know the session, ends that.
-func (c *call) refuse(r *http.Request, resp *http.Response) {
+// refuse makes a response that refuses a call one over which the SDK fails the call, and, if the
+// source does not know the session, ends that. c is nil for other requests than calls.
+func refuse(c *call, r *http.Request, resp *http.Response) {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	resp.Body.Close()
 	m, _ := jsonrpc.DecodeMessage(text)
 	answer, ok := m.(*jsonrpc.Response)
-	anonymous := !ok && jsontext.First(text) == '{'
+	// Python's SDK refuses a session with the id "server-error", C#'s with "", and others with none. With an error that
+	// has an id, the SDK would not end the session.
+	own := ok && answer.ID == sentID(r)
+	words := jsontext.First(text) == '{' && sessionWords().Match(text) || string(text) == "Bad Request: No valid session ID provided"
+	gone := resp.StatusCode == http.StatusNotFound && (!own || c == nil && words) || resp.StatusCode == http.StatusBadRequest && !own && words
 	switch {
+	case gone && r.Header.Get("Mcp-Session-Id") != "":
+		if c != nil {
+			c.forgotten.Store(true)
+		}
+		resp.StatusCode, text = http.StatusNotFound, nil
+	case c == nil:
 	case ok && answer.Error != nil: // the source's answer, which the SDK does not read with a status such as 500
 		resp.StatusCode = http.StatusBadRequest
-	case r.Header.Get("Mcp-Session-Id") != "" && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest && anonymous && sessionWords().Match(text)):
-		c.forgotten.Store(true)
-		resp.StatusCode, text = http.StatusNotFound, nil
 	default:
 		c.refused.Store(&resp.Status)
 		resp.StatusCode, text = http.StatusBadGateway, nil
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(text))
+}
+
+// sentID returns the id of the message in a request.
+func sentID(r *http.Request) jsonrpc.ID {
+	body, _ := r.GetBody() // of rename: it cannot fail
+	text, _ := io.ReadAll(body)
+	m, _ := jsonrpc.DecodeMessage(text)
+	if request, ok := m.(*jsonrpc.Request); ok {
+		return request.ID
+	}
+	return jsonrpc.ID{}
 }
 
 // A body is the bounded body of a response.

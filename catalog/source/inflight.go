@@ -98,7 +98,7 @@ func (l *link) call(ctx context.Context, method string, request *callRequest, pr
 		}
 		waiting = false
 	}
-	for len(progressed) > 0 {
+	for range len(progressed) { // once: a source may never stop to report
 		progress(<-progressed)
 	}
 	if o.answer == nil && len(done) > 0 {

@@ -68,7 +68,7 @@ func (s *rawWeb) sessions() int {
 }
 
 // unknown answers a request of a session that is not known.
-var unknown = func(w http.ResponseWriter) { http.Error(w, "session not found", http.StatusNotFound) }
+var unknown = func(w http.ResponseWriter, id string) { http.Error(w, "session not found", http.StatusNotFound) }
 
 func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
@@ -89,7 +89,7 @@ func (s *rawWeb) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Mcp-Session-Id", s.sessionID())
 	} else if r.Header.Get("Mcp-Session-Id") != s.sessionID() {
 		s.mu.Unlock()
-		unknown(w)
+		unknown(w, string(m.ID))
 		return
 	}
 	s.mu.Unlock()
@@ -149,6 +149,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		"its own error, with 500":   {status(500, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32603,"message":"it broke"}}`), false, "it broke"},
 		"a token that is not known": {status(401, isJSON, `{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"no"}}`), true, "401"},
 		"there is no such thing":    {status(404, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"there is no order 7"}}`), false, "no order 7"},
+		"a bad request, Python":     {status(400, isJSON, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32602,"message":"too many words"}}`), false, "too many words"},
 		"words about a session":     {status(400, isJSON, `{"jsonrpc":"2.0","id":%ID%,"error":{"code":1,"message":"no valid session"}}`), false, "no valid session"},
 		"other words about one":     {status(400, "text/plain", "the database session was closed after the order was placed"), true, "400"},
 		"busy":                      {status(503, "text/plain", "later"), true, "503"},
@@ -209,19 +210,36 @@ func TestAnAnswerThatCannotBeReadCostsItsSession(t *testing.T) {
 func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 	was := unknown
 	defer func() { unknown = was }()
-	for name, answer := range map[string]func(http.ResponseWriter){
-		"the status": func(w http.ResponseWriter) { w.WriteHeader(404) },
-		"with an error of JSON-RPC": func(w http.ResponseWriter) {
+	const ownID = "with the id of the request"
+	for name, answer := range map[string]func(w http.ResponseWriter, id string){
+		"the status": func(w http.ResponseWriter, _ string) { w.WriteHeader(404) },
+		"with an error of JSON-RPC": func(w http.ResponseWriter, _ string) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(404)
 			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`)
 		},
-		"as a bad request": func(w http.ResponseWriter) {
+		"with an id that no call has": func(w http.ResponseWriter, _ string) {
+			w.WriteHeader(404)
+			io.WriteString(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`)
+		},
+		ownID: func(w http.ResponseWriter, id string) {
+			w.WriteHeader(404)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32600,"message":"Session not found"}}`, id)
+		},
+		"as a bad request with such an id": func(w http.ResponseWriter, _ string) {
+			w.WriteHeader(400)
+			io.WriteString(w, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: Missing session ID"}}`)
+		},
+		"as a bad request": func(w http.ResponseWriter, _ string) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(400)
 			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`)
 		},
-		"as not initialized": func(w http.ResponseWriter) {
+		"as a text": func(w http.ResponseWriter, _ string) {
+			w.WriteHeader(400)
+			io.WriteString(w, "Bad Request: No valid session ID provided")
+		},
+		"as not initialized": func(w http.ResponseWriter, _ string) {
 			w.WriteHeader(400)
 			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`)
 		},
@@ -231,8 +249,10 @@ func TestEveryWayToSayThatASessionIsNotKnown(t *testing.T) {
 			s := newRawWeb(t)
 			s.call = func(w http.ResponseWriter, r *http.Request, id string) { stream(w, id, "data: "+rawAnswer+"\n\n") }
 			r, w := s.open(t)
-			s.forget()
-			testkit.Equal(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t).State, source.Completed)
+			if name != ownID { // a call's own error may be about another session
+				s.forget()
+				testkit.Equal(t, testkit.Get(r.Execute(t.Context(), w, nil, nil)).Must(t).State, source.Completed)
+			}
 			// So does it end the session where no call was made: a query finds out.
 			s.forget()
 			before := s.sessions()

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type Policy struct {
 	record  *Record // the record of the last call
 	fault   string  // why the last call could not read it, or ""
 	answer  *config.Approval
+	again   time.Time // when to decide again while something is withheld
 
 	good *config.Config // the config last in force
 	set  Set            // its set
@@ -43,7 +45,8 @@ type Policy struct {
 // Approve returns which parts of a project's config are in force: everything if the project is in a
 // trusted folder of the user's, or if the user granted exactly that; else what was granted earlier
 // in this process, and still is; else nothing. It reads the files that commands name when the
-// configs or the grants have changed, and costs one stat otherwise.
+// configs or the grants have changed and, while something is withheld, once per second at most, since
+// these files may be again what was granted. Otherwise it costs one stat.
 func (p *Policy) Approve(project *config.Config, user *config.User) *config.Approval {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -52,13 +55,18 @@ func (p *Policy) Approve(project *config.Config, user *config.User) *config.Appr
 	if err != nil {
 		fault = err.Error()
 	}
-	if p.answer != nil && p.project == project && p.user == user && p.record == record && p.fault == fault {
+	same := p.answer != nil && p.project == project && p.user == user && p.record == record && p.fault == fault
+	if same && (p.answer.Withheld == nil || time.Now().Before(p.again)) {
 		return p.answer
 	}
 	p.project, p.user, p.record, p.fault = project, user, record, fault
-	was := p.answer
-	p.answer = p.decide(project, user, record, err)
-	p.log(was, p.answer)
+	began := time.Now()
+	answer := p.decide(project, user, record, err)
+	p.again = time.Now().Add(max(time.Second, 20*time.Since(began))) // a project may name a huge file
+	if !same || !reflect.DeepEqual(answer, p.answer) {
+		p.log(p.answer, answer)
+		p.answer = answer
+	}
 	return p.answer
 }
 

@@ -232,7 +232,8 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 		set = setOf(t, root, text)
 	}
 	s := config.Open(root)
-	s.Approve = (&Policy{Root: root, File: file, Ledger: ledger}).Approve
+	policy := &Policy{Root: root, File: file, Ledger: ledger}
+	s.Approve = policy.Approve
 	is := func(command string, withheld, kept bool) {
 		t.Helper()
 		c := testkit.Get(s.Current(ctx)).Must(t)
@@ -261,8 +262,17 @@ func TestAPolicyFollowsTheUser(t *testing.T) {
 		c := testkit.Get(s.Current(ctx)).Must(t)
 		testkit.Works(t, Check(root, c.Approval, c.QualityGate.AgentReviewCommand), "a script as it was approved once")
 	}
+	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("new"), 0o755))
+	write("quality_gate: {agent_review_command: ./review.sh one} # read with another script")
+	is("./review.sh one", true, true)
+	must(t, os.WriteFile(filepath.Join(root, "review.sh"), []byte("one"), 0o755)) // as by switching back
+	policy.again = time.Time{}
+	is("./review.sh one", false, false)
 	must(t, ledger.Revoke(ctx))
 	is("", true, false)
+	was := testkit.Get(s.Current(ctx)).Must(t)
+	policy.again = time.Time{}
+	testkit.True(t, testkit.Get(s.Current(ctx)).Must(t) == was, "without a change it is another config")
 	must(t, os.MkdirAll(filepath.Dir(config.UserFile()), 0o700))
 	must(t, os.WriteFile(config.UserFile(), []byte("trusted_folders: ['"+filepath.Dir(root)+"']"), 0o600))
 	is("./review.sh one", false, false)

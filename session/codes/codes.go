@@ -23,7 +23,7 @@ const (
 	BoardDamaged           = "board_damaged"            // Have a person repair or remove the board's file as the error says
 	BoardVersion           = "board_version"            // Have a person use the deepwork that wrote the board, or set the board aside as the error says
 	BudgetReached          = "budget_reached"           // Ask the user to raise the key of the config that the error names, and call again
-	CancelNotSaved         = "cancel_not_saved"         // Make sure that the disk can be written, and call `cancel_execution` again after the restart
+	CancelNotSaved         = "cancel_not_saved"         // Make sure that the disk can be written, and call `cancel_execution` again
 	CheckNotRun            = "check_not_run"            // Correct why the check cannot run, or have the user do it, and call again
 	CommentsChanged        = "comments_changed"         // Call `comment_attempt` with `attempt_id` alone for the comments that wait
 	ConfigInvalid          = "config_invalid"           // Correct the configuration file that the error names, and call again

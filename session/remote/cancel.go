@@ -19,7 +19,7 @@ func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run
 	case err != nil:
 		return nil, err
 	case x.EndedAt != nil:
-		return e.durable(x)
+		return e.durable(ctx, x)
 	case !x.StatusSupported:
 		return e.cancelUnfollowed(ctx, x)
 	}
@@ -32,7 +32,7 @@ func (e *Engine) Cancel(ctx context.Context, identity, executionID string) (*Run
 	if err != nil {
 		return nil, err
 	}
-	return e.durable(&v.Run)
+	return e.durable(ctx, &v.Run)
 }
 
 // errNotAnswered is why a wait for another server ends.
@@ -85,11 +85,13 @@ func (e *Engine) elsewhere(ctx context.Context, id string) (v *view, err error) 
 	return v, err
 }
 
-// durable returns a run that has ended, or an error if it was cancelled and that is not
+// durable returns a run that has ended, or an error if it was cancelled and that cannot be
 // stored.
-func (e *Engine) durable(x *Run) (*Run, error) {
+func (e *Engine) durable(ctx context.Context, x *Run) (*Run, error) {
 	if x.State == Cancelled && e.get(x.ExecutionID) != nil {
-		return nil, notSaved(x, errors.New("the log has the reason"))
+		if e.saveEnds(ctx); e.get(x.ExecutionID) != nil {
+			return nil, notSaved(x, errors.New("the log has the reason"))
+		}
 	}
 	return x, nil
 }
@@ -120,5 +122,5 @@ func (e *Engine) cancelUnfollowed(ctx context.Context, x *Run) (*Run, error) {
 
 // notSaved is the error if a cancellation could not be stored.
 func notSaved(x *Run, err error) error {
-	return refusal(x, codes.CancelNotSaved, "Execution '%s' was cancelled, but that could not be stored: %v. After a restart of this server it may be shown as running. Make sure that the disk can be written, and call cancel_execution again after the restart.", x.ExecutionID, err)
+	return refusal(x, codes.CancelNotSaved, "Execution '%s' was cancelled, but that could not be stored: %v. Make sure that the disk can be written, and call cancel_execution again; otherwise it may be shown as running after a restart of this server.", x.ExecutionID, err)
 }

@@ -83,15 +83,28 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 			testkit.True(t, err == nil && r.State == was.State && r.EndedAt != nil && string(r.Result) == string(was.Result), "%+v, %v", r, err)
 		}
 		// Completed at its source before it was told: the result is kept.
-		c := s.start(workflow(t, "late", true, script{lasts: time.Hour}), `{}`)
-		c.wait()
-		p.with(func() {
-			p.onCancel = func(string) (*source.Answer, error) {
+		for name, answer := range map[string]func() (*source.Answer, error){
+			"it says so": func() (*source.Answer, error) {
 				return &source.Answer{State: source.Completed, Output: json.RawMessage(`2`)}, nil
+			},
+			"without a result": func() (*source.Answer, error) { return &source.Answer{State: source.Completed}, nil },
+			"it refuses":       func() (*source.Answer, error) { return nil, &source.RefusedError{Text: "it has ended"} },
+			"it cannot":        func() (*source.Answer, error) { return nil, source.ErrUnsupported },
+			"it fails": func() (*source.Answer, error) {
+				return &source.Answer{State: source.Failed, Error: "it has ended"}, nil
+			},
+		} {
+			c := s.start(workflow(t, "late", true, script{lasts: time.Hour, answer: source.Answer{Output: json.RawMessage(`2`)}}), `{}`)
+			c.wait()
+			p.with(func() {
+				p.onCancel = func(id string) (*source.Answer, error) {
+					p.jobs[id].until = time.Now()
+					return answer()
+				}
+			})
+			if r, err := s.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Completed || string(r.Result) != `2` {
+				t.Errorf("%s: %+v, %v", name, r, err)
 			}
-		})
-		if r, err := s.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Completed || string(r.Result) != `2` {
-			t.Errorf("%+v, %v", r, err)
 		}
 	})
 }
@@ -124,6 +137,12 @@ func TestCancelOnAFullDisk(t *testing.T) {
 		for range 2 {
 			wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Err(), session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
 		}
+		s.disk.full.Store(false)
+		testkit.Equal(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Must(t).State, Cancelled)
+		testkit.Equal(t, stored(t, s, r.ExecutionID).State, Cancelled)
+		r = testkit.Get(s.call(t.Context(), "me", performed(t, "v", time.Hour), nil, nil)).Must(t)
+		s.disk.full.Store(true)
+		wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Err(), session.StateError, "cancel_not_saved")
 		s.stop()
 		s = open(t, root, p, nil)
 		synctest.Wait()

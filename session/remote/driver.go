@@ -207,6 +207,9 @@ func (e *Engine) follow(ctx context.Context, n *entry) outcome {
 			if a.Progress != nil {
 				n.advance(*a.Progress)
 			}
+			if n.unsaved {
+				n.must(ctx, n.rec)
+			}
 			pause, failed, refused, asked = max(interval, a.Pause), 0, 0, true
 			continue
 		}
@@ -258,6 +261,15 @@ func (e *Engine) broken(ctx context.Context, x *store.Execution) outcome {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
 	defer cancel()
 	a, err := e.sources.Cancel(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID)
+	_, refused := errors.AsType[*source.RefusedError](err)
+	if refused || errors.Is(err, source.ErrUnsupported) || a != nil && (a.State == source.Failed || a.State == source.Completed && a.Output == nil) {
+		// It may have ended before it was cancelled: its result is not thrown away.
+		if b, err := e.sources.Status(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID); err == nil {
+			if ended, over := ended(b); over {
+				return ended
+			}
+		}
+	}
 	switch {
 	case errors.Is(err, source.ErrUnsupported):
 		o.words += "; its source has no cancel tool, so it may go on there"
@@ -269,12 +281,6 @@ func (e *Engine) broken(ctx context.Context, x *store.Execution) outcome {
 	case a == nil:
 		o.words += " and was cancelled at its source"
 	case a.State == source.Completed:
-		// It completed before it was cancelled: its result is not thrown away.
-		if a.Output == nil {
-			if b, err := e.sources.Status(ctx, x.Source, x.WorkflowID, *x.SourceExecutionID); err == nil && b.State == source.Completed {
-				a = b
-			}
-		}
 		return outcome{state: Completed, result: valid(a.Output), progress: a.Progress}
 	case a.State == source.Failed: // it failed, or the cancellation did
 		o.words += "; its source was asked to cancel it, and answered that it failed: " + words(a.Error)

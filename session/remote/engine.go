@@ -142,6 +142,7 @@ func (e *Engine) Close(ctx context.Context) []string {
 	if len(all) > 0 { // let other servers take up the runs of this one at once
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 		defer cancel()
+		e.saveEnds(ctx)
 		if err := e.store.Release(ctx, e.member.ID()); err != nil {
 			e.log.Warn("the remote runs of this server cannot be left to others now; they take them up later", "after", e.life, "error", err)
 		}

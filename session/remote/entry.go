@@ -38,8 +38,9 @@ type entry struct {
 	done     chan struct{}           // closed when the driver has ended
 
 	// Owned by the driver.
-	rec    *store.Execution // immutable
-	logged time.Time        // when progress was last logged at info level
+	rec     *store.Execution // immutable; once the view is over, anybody may read it
+	unsaved bool             // rec is not stored
+	logged  time.Time        // when progress was last logged at info level
 
 	kept *source.Progress // as it was stored last; owned by serve
 }
@@ -61,7 +62,7 @@ func (n *entry) save(ctx context.Context, next *store.Execution) error {
 	defer cancel()
 	err := n.engine.write(ctx, next)
 	if err == nil {
-		n.rec = next
+		n.rec, n.unsaved = next, false
 	} else if errors.Is(err, store.ErrNotOwner) {
 		n.lose()
 	}
@@ -69,14 +70,14 @@ func (n *entry) save(ctx context.Context, next *store.Execution) error {
 }
 
 // must is save for facts that hold even if they cannot be stored: the source runs it, or it has
-// ended. After a crash the source is asked again, or the state is unknown. If another server has taken
-// the run up, they are that server's to find out.
+// ended. It is tried again with each poll, and by saveEnds. After a crash before that the source is asked again, or the
+// state is unknown. If another server has taken the run up, they are that server's to find out.
 func (n *entry) must(ctx context.Context, next *store.Execution) (stored bool) {
 	err := n.save(ctx, next)
-	if err != nil && !n.view.Load().lost {
-		n.log().Error("a remote run cannot be written down; it will not be known as it is after a restart", "error", err)
+	if err != nil && !n.unsaved && !n.view.Load().lost {
+		n.log().Error("a remote run cannot be written down; trying again, since it will not be known as it is after a restart", "error", err)
 	}
-	n.rec = next
+	n.rec, n.unsaved = next, err != nil
 	return err == nil
 }
 

@@ -99,25 +99,69 @@ func TestARunIsToldOnAFullDisk(t *testing.T) {
 }
 
 // TestARunThatCannotBeStored: nothing is started that is not stored before, and what
-// has ended meanwhile is known to this server.
+// has ended meanwhile is known to this server, and stored when that is possible.
 func TestARunThatCannotBeStored(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		later func(s *server, id string)
+		after State // a restart
+	}{
+		"while the server lives": {func(*server, string) {}, Unknown},
+		"until it stops":         {func(s *server, _ string) { s.disk.full.Store(false) }, Completed},
+		"until later": {func(s *server, id string) {
+			s.disk.full.Store(false)
+			time.Sleep(store.ExecutionLife)
+			testkit.Equal(t, stored(t, s, id).State, Completed)
+		}, Completed},
+	} {
+		t.Run(name, func(t *testing.T) { bubble(t, func(t *testing.T) { cannotBeStored(t, c.later, c.after) }) })
+	}
+}
+
+// cannotBeStored checks a run whose end cannot be stored: what it is after a restart.
+func cannotBeStored(t *testing.T, later func(s *server, id string), after State) {
+	p, root := newPlant(), newRoot(t)
+	s := open(t, root, p, nil)
+	w := workflow(t, "w", false, script{lasts: time.Minute, answer: source.Answer{Output: json.RawMessage(`7`)}})
+	c := s.start(w, `{}`)
+	synctest.Wait()
+	s.disk.full.Store(true)
+	wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "run_not_saved", syscall.ENOSPC.Error())
+	n := s.Stats()
+	testkit.True(t, n == (Stats{Running: 1}) && p.started["w"] == 1, "%+v, started %d", n, p.started["w"])
+	testkit.Equal(t, string(testkit.Get(c.wait()).Must(t).Result), `7`)
+	r := mustStatus(t, s.Engine, c.id())
+	testkit.True(t, r.State == Completed && string(r.Result) == `7` && s.log.has("level=ERROR", "cannot be written down"), "%+v", r)
+	later(s, c.id())
+	s.stop()
+	s = open(t, root, p, nil)
+	testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, after)
+}
+
+// filling is a plant whose starts are followed by something else.
+type filling struct {
+	*plant
+	started func()
+}
+
+func (f *filling) Execute(ctx context.Context, w *source.Workflow, input json.RawMessage, progress func(source.Progress)) (*source.Answer, error) {
+	defer f.started()
+	return f.plant.Execute(ctx, w, input, progress)
+}
+
+// TestAnAcceptedRunIsStoredLater: otherwise no server could take it up.
+func TestAnAcceptedRunIsStoredLater(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		p, root := newPlant(), newRoot(t)
+		p, root := &filling{plant: newPlant()}, newRoot(t)
 		s := open(t, root, p, nil)
-		w := workflow(t, "w", false, script{lasts: time.Minute, answer: source.Answer{Output: json.RawMessage(`7`)}})
-		c := s.start(w, `{}`)
-		synctest.Wait()
-		s.disk.full.Store(true)
-		wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "run_not_saved", syscall.ENOSPC.Error())
-		n := s.Stats()
-		testkit.True(t, n == (Stats{Running: 1}) && p.started["w"] == 1, "%+v, started %d", n, p.started["w"])
-		testkit.Equal(t, string(testkit.Get(c.wait()).Must(t).Result), `7`)
-		r := mustStatus(t, s.Engine, c.id())
-		testkit.True(t, r.State == Completed && string(r.Result) == `7` && s.log.has("level=ERROR", "cannot be written down"), "%+v", r)
-		s.stop()
-		s = open(t, root, p, nil)
-		testkit.Equal(t, mustStatus(t, s.Engine, c.id()).State, Unknown)
+		p.started = func() { s.disk.full.Store(true) }
+		c := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`)
+		time.Sleep(10 * time.Second)
+		testkit.Equal(t, strings.Count(s.log.String(), "cannot be written down"), 1, "it is logged … times")
+		s.disk.full.Store(false)
+		time.Sleep(10 * time.Second)
+		testkit.Equal(t, stored(t, s, c.id()).State, Running)
 	})
 }
 

@@ -99,7 +99,18 @@ func (e *Engine) renew() error {
 			n.cancel(errLost)
 		}
 	}
+	e.saveEnds(e.ctx)
 	return nil
+}
+
+// saveEnds stores the ends that could not be stored when they became known.
+func (e *Engine) saveEnds(ctx context.Context) {
+	for _, n := range e.all() {
+		if v := n.view.Load(); v.over && !v.lost && e.write(ctx, n.rec) == nil {
+			n.log().Info("the end of a remote run is written down now")
+			e.remove(n)
+		}
+	}
 }
 
 // adopt takes up the runs that no server follows any more, first in the store, then in memory.

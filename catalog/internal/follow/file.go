@@ -75,7 +75,7 @@ func (f *File[T]) Stale() bool {
 // A file in the phase Moving must be checked again when it is due.
 func (f *File[T]) Look(format *Format[T]) *File[T] {
 	st, now := f.Stat(), time.Now()
-	if st == f.Stamp && !f.Racy && (f.Phase == Present || f.Phase == Gone) {
+	if st == f.Stamp && !f.Racy && f.Due.IsZero() && (f.Phase == Present || f.Phase == Gone) {
 		return f
 	}
 	n := *f
@@ -135,7 +135,10 @@ func (n *File[T]) gone(f *File[T], grace time.Duration, now time.Time) *File[T] 
 	return n
 }
 
-// unreadable is Look for a file that is not regular or too large.
+// rereadAfter is the pause before a file that could not be read is tried again.
+const rereadAfter = time.Second
+
+// unreadable is Look for a file that is not regular or too large, or, with an error, cannot be read.
 func (n *File[T]) unreadable(format *Format[T], err error, now time.Time) *File[T] {
 	bad := format.Unreadable(n.newest, err)
 	if bad == nil {
@@ -144,6 +147,10 @@ func (n *File[T]) unreadable(format *Format[T], err error, now time.Time) *File[
 	n.take(Present, [sha256.Size]byte{}, now)
 	// There is no content that a second write could have changed.
 	n.Racy, n.Due, n.Bad = false, time.Time{}, bad
+	if err != nil {
+		// The cause may lie outside the file (too many open files), so its stamp would not show that it is over.
+		n.Due = now.Add(rereadAfter)
+	}
 	return n
 }
 

@@ -103,6 +103,7 @@ func TestFaultsHavePositionsPathsAndRemedies(t *testing.T) {
 		{"\xff\xfea", false, "f:1:1: is UTF-16"},
 		{strings.Repeat("#", MaxBytes+1), false, "f: is larger than 1048576 bytes"},
 		{"- é\xff", false, "f:1:4: the byte 0xff at offset 4 is not UTF-8"},
+		{"- é\n- >\n  a\u2028 b", false, "f:3:4: the character U+2028 (line separator) at offset 12 would end the line"},
 		{"- é\x1b", false, "f:1:4: the character U+001B at offset 4 is not allowed in YAML"},
 		{strings.Repeat("%TAG !a! b\n", 17), false, "f:17:1: there are more than 16 %TAG directives"},
 		{"- a: b: c", false, `f:1:7: mapping values are not allowed in this context: a value that contains ": " must be put in quotes`},
@@ -238,7 +239,7 @@ func TestWhatAMessageRepeats(t *testing.T) {
 	testkit.Equal(t, Join([]string{"azAZ09_-", "", "é", "a b", "a{", "`", "@", "[", "/", ":", "11"}), `azAZ09_-, "", "é", "a b", "a{", "`+"`"+`", "@", "[", "/", ":" and 1 more`)
 	testkit.Equal(t, Join([]string{long, long + "x"}), long+`, "`+long+`…"`)
 	testkit.Equal(t, strings.Count(Join(slices.Repeat([]string{"x"}, 10)), "x")+strings.Count(Join(slices.Repeat([]string{"x"}, 10)), "more"), 10)
-	for text, want := range map[string]int{"\x1f": 0, " ~\n\r\t": -1, "a\x7f": 1, "\u0085": -1, "a\u0084": 1, "a\u009f": 1, "\u00a0é\ufffd": -1, "a\ufeff": 1, "a\ufffe": 1, "a\uffff": 1, "é\xff": 2} {
+	for text, want := range map[string]int{"\x1f": 0, " ~\n\r\t": -1, "a\x7f": 1, "\u0085": 0, "a\u2028": 1, "\u2029": 0, "a\u0084": 1, "a\u009f": 1, "\u00a0é\ufffd": -1, "a\ufeff": 1, "a\ufffe": 1, "a\uffff": 1, "é\xff": 2} {
 		at, bad := firstBad([]byte(text))
 		testkit.True(t, bad == (want >= 0) && (!bad || at == want), "%q: %d %t", text, at, bad)
 		at, bad = NotUTF8([]byte(text))

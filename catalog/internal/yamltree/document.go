@@ -92,14 +92,15 @@ func (d *Decoder) checkBytes(source []byte) ([]byte, bool) {
 			return fault(where, "the byte 0x%02x at offset %d is not UTF-8: save the file as UTF-8", body[at], offset)
 		case r == 0:
 			return fault(where, "the byte at offset %d is NUL: this is not a text file, or it was cut off while it was written; write it again", offset)
+		case endsLine(r):
+			return fault(where, "the character %s at offset %d would end the line, which editors do not show: remove it, or write it as an escape in double quotes", name(r), offset)
 		}
 		return fault(where, "the character %s at offset %d is not allowed in YAML: remove it, or write it as an escape in double quotes", name(r), offset)
 	}
 	if m := conflict.FindIndex(body); m != nil {
 		return fault(PositionAt(body, m[0]), "a conflict of a git merge begins or ends here: choose between the two versions, and remove the lines with <<<<<<<, ======= and >>>>>>>")
 	}
-	// The YAML parser also ends a line at a lone carriage return and at Unicode line breaks, so a
-	// directive may be anywhere.
+	// The YAML parser also ends a line at a lone carriage return, so a directive may be anywhere.
 	if texts := bytes.Split(body, []byte("%TAG")); len(texts)-1 > maxDirectives {
 		at := len(bytes.Join(texts[:maxDirectives+1], []byte("%TAG")))
 		return fault(PositionAt(body, at), "there are more than %d %%TAG directives: remove them, none is needed", maxDirectives)
@@ -124,7 +125,11 @@ func sameVersion(body []byte) []byte {
 	return body
 }
 
-// firstBad finds the first byte that does not begin a character YAML allows.
+// endsLine reports whether a character ends a line for the YAML parser, but not for YAML 1.2 and for editors: positions
+// after it would be wrong, and a text in which it is would end.
+func endsLine(r rune) bool { return r == 0x85 || r == 0x2028 || r == 0x2029 }
+
+// firstBad finds the first byte that does not begin a character YAML allows, or begins one that endsLine.
 func firstBad(b []byte) (int, bool) {
 	for i := 0; i < len(b); {
 		c := b[i]
@@ -133,7 +138,7 @@ func firstBad(b []byte) (int, bool) {
 			continue
 		}
 		r, size := utf8.DecodeRune(b[i:])
-		if c < utf8.RuneSelf || r == utf8.RuneError && size <= 1 || r < 0xa0 && r != 0x85 || r == 0xfeff || r == 0xfffe || r == 0xffff {
+		if c < utf8.RuneSelf || r == utf8.RuneError && size <= 1 || r < 0xa0 || endsLine(r) || r == 0xfeff || r == 0xfffe || r == 0xffff {
 			return i, true
 		}
 		i += size
