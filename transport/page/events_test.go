@@ -148,16 +148,21 @@ func TestEditsAreShown(t *testing.T) {
 	s := serve(t, pagetest.Project(t), web.Options{})
 	b := s.browser(t)
 	jobs, _ := b.listen(b.stream("/jobs"), "")
-	trust, _ := b.listen(b.stream("/trust"), "")
 	if text := b.get("/jobs"); strings.Contains(text, "second") {
 		t.Fatal(text)
 	}
 	testkit.Write(t, s.root+"/.deepwork/jobs/broken/job.yml", "second: 1\n")
 	event(t, jobs, "a job was edited")
 	testkit.Until(t, "the edit", func() bool { return strings.Contains(b.get("/jobs"), "second") })
+	trust, _ := b.listen(b.stream("/trust"), "")
 	testkit.Write(t, s.root+"/.deepwork/config.yml", "executors:\n  OTHER:\n    command: [other]\n")
 	testkit.Until(t, "the edit", func() bool { return strings.Contains(b.get("/trust"), "OTHER") })
 	event(t, trust, "the config was edited")
+	trust, _ = b.listen(b.stream("/trust"), "")
+	trip := s.root + "/.deepwork/jobs/trip/job.yml"
+	testkit.Write(t, trip, strings.Replace(string(testkit.Get(os.ReadFile(trip)).Must(t)), "dependencies", "checks: [{name: tidy, run: [./tidy]}], dependencies", 1))
+	event(t, trust, "a job has a check, which needs approval")
+	testkit.Until(t, "the check", func() bool { return strings.Contains(b.get("/trust"), "./tidy") })
 	testkit.Write(t, s.root+"/idea.txt", "first")
 	p := s.begin(t, "")
 	output := "/sessions/" + p.session + "/output?path=idea.txt"
