@@ -240,11 +240,39 @@ func TestNestedWorkflowsAppear(t *testing.T) {
 	session := call.Plan("outer")
 	b := s.browser(t)
 	path := "/sessions/" + session
-	ids, hangUp := b.listen(b.stream(path), "")
-	call("start_workflow", map[string]any{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session}, nil)
+	opened := b.stream(path)
+	ids, hangUp := b.listen(opened, "")
+	nested := call.Start(pagetest.Args{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session})
 	event(t, ids, "a nested workflow has begun")
 	hangUp()
 	testkit.Until(t, "the nested workflow", func() bool { return strings.Contains(b.get(path), "inner") })
+	now := b.stream(path)
+	ids, hangUp = b.listen(opened, now[strings.Index(now, "at=")+len("at="):strings.Index(now, "&")])
+	call("abort_workflow", map[string]any{"session_id": nested, "explanation": "enough"}, nil)
+	event(t, ids, "the nested workflow has ended")
+	hangUp()
+}
+
+// An open page keeps its stream, so what it follows does not depend on what has begun when it is opened.
+func TestPagesFollowWhatBeginsLater(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
+	task, session := call.Task("first", "! true\n"), call.Plan("outer")
+	for path, begin := range map[string]func(){
+		"/tasks/" + task: func() {
+			call.Attempt(task, "SCRIPT")
+			call("update_task", pagetest.Args{"task_id": task, "depends_on": []string{call.Task("second", "")}}, nil)
+		},
+		"/sessions/" + session: func() {
+			call.Start(pagetest.Args{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session})
+		},
+	} {
+		_, before, _ := strings.Cut(b.stream(path), "&on=")
+		begin()
+		_, after, _ := strings.Cut(b.stream(path), "&on=")
+		testkit.Equal(t, after, before, "%s", path)
+	}
 }
 
 // A page that was told of changes is sent again only if its content has changed.
