@@ -284,7 +284,11 @@ func TestWithoutTheExtension(t *testing.T) {
 	t.Parallel()
 	root := slowProject(t)
 	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(executorsConfig, "%", "CLAUDE_LIKE, reply_within: 100ms", 1)})
-	_, c := taking(t, root, `{}`)
+	s, c := taking(t, root, `{}`)
+	h := overHTTP(t, s, web.Options{})
+	if r := send(t, c.http, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, open(t, c.http, h)); !strings.Contains(r.body, "taskId") {
+		t.Errorf("without params: %s", r.body)
+	}
 	r := c.call("finished_step", finishText(c.start()))
 	if r["taskId"] != nil || r["_meta"].(map[string]any)[tool.WaitingMeta] == nil || !strings.Contains(fmt.Sprint(r["content"]), "Review running") {
 		t.Errorf("%v", r)

@@ -128,6 +128,7 @@ func (w *workplace) open(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	w.steps.conns.idle = nil // connections end with their agents, who may do long steps between two calls
 	w.opened.add("closing the endpoint's server", w.steps.Close)
 	if err := errors.Join(os.RemoveAll(w.dir), os.MkdirAll(w.dir, 0o700)); err != nil {
 		return err

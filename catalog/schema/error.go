@@ -27,6 +27,7 @@ type Error struct {
 // A Violation is one way in which a value does not match.
 type Violation struct {
 	Path    string   // of the violating value, as items[1].qty; "" is the whole value
+	Member  string   // the first name in the path, as it is in the whole value
 	Keyword string   // keyword of the schema: required, type, additionalProperties, …
 	Names   []string // missing or disallowed members
 	Text    string   // what is wrong with the value
@@ -69,6 +70,9 @@ func (w *wording) violations(e *jsonschema.ValidationError) []Violation {
 		v := Violation{Keyword: strings.Join(e.ErrorKind.KeywordPath(), ".")}
 		at := w.value
 		v.Path, at = locate(at, e.InstanceLocation)
+		if v.Path != "" {
+			v.Member = e.InstanceLocation[0]
+		}
 		v.Text, v.Names = w.words(e, at)
 		all = append(all, v)
 	}

@@ -148,16 +148,21 @@ func TestEditsAreShown(t *testing.T) {
 	s := serve(t, pagetest.Project(t), web.Options{})
 	b := s.browser(t)
 	jobs, _ := b.listen(b.stream("/jobs"), "")
-	trust, _ := b.listen(b.stream("/trust"), "")
 	if text := b.get("/jobs"); strings.Contains(text, "second") {
 		t.Fatal(text)
 	}
 	testkit.Write(t, s.root+"/.deepwork/jobs/broken/job.yml", "second: 1\n")
 	event(t, jobs, "a job was edited")
 	testkit.Until(t, "the edit", func() bool { return strings.Contains(b.get("/jobs"), "second") })
+	trust, _ := b.listen(b.stream("/trust"), "")
 	testkit.Write(t, s.root+"/.deepwork/config.yml", "executors:\n  OTHER:\n    command: [other]\n")
 	testkit.Until(t, "the edit", func() bool { return strings.Contains(b.get("/trust"), "OTHER") })
 	event(t, trust, "the config was edited")
+	trust, _ = b.listen(b.stream("/trust"), "")
+	trip := s.root + "/.deepwork/jobs/trip/job.yml"
+	testkit.Write(t, trip, strings.Replace(string(testkit.Get(os.ReadFile(trip)).Must(t)), "dependencies", "checks: [{name: tidy, run: [./tidy]}], dependencies", 1))
+	event(t, trust, "a job has a check, which needs approval")
+	testkit.Until(t, "the check", func() bool { return strings.Contains(b.get("/trust"), "./tidy") })
 	testkit.Write(t, s.root+"/idea.txt", "first")
 	p := s.begin(t, "")
 	output := "/sessions/" + p.session + "/output?path=idea.txt"
@@ -235,11 +240,39 @@ func TestNestedWorkflowsAppear(t *testing.T) {
 	session := call.Plan("outer")
 	b := s.browser(t)
 	path := "/sessions/" + session
-	ids, hangUp := b.listen(b.stream(path), "")
-	call("start_workflow", map[string]any{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session}, nil)
+	opened := b.stream(path)
+	ids, hangUp := b.listen(opened, "")
+	nested := call.Start(pagetest.Args{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session})
 	event(t, ids, "a nested workflow has begun")
 	hangUp()
 	testkit.Until(t, "the nested workflow", func() bool { return strings.Contains(b.get(path), "inner") })
+	now := b.stream(path)
+	ids, hangUp = b.listen(opened, now[strings.Index(now, "at=")+len("at="):strings.Index(now, "&")])
+	call("abort_workflow", map[string]any{"session_id": nested, "explanation": "enough"}, nil)
+	event(t, ids, "the nested workflow has ended")
+	hangUp()
+}
+
+// An open page keeps its stream, so what it follows does not depend on what has begun when it is opened.
+func TestPagesFollowWhatBeginsLater(t *testing.T) {
+	t.Parallel()
+	s := serve(t, pagetest.Project(t), web.Options{})
+	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
+	task, session := call.Task("first", "! true\n"), call.Plan("outer")
+	for path, begin := range map[string]func(){
+		"/tasks/" + task: func() {
+			call.Attempt(task, "SCRIPT")
+			call("update_task", pagetest.Args{"task_id": task, "depends_on": []string{call.Task("second", "")}}, nil)
+		},
+		"/sessions/" + session: func() {
+			call.Start(pagetest.Args{"goal": "inner", "job_name": "trip", "workflow_name": "plan", "parent_session_id": session})
+		},
+	} {
+		_, before, _ := strings.Cut(b.stream(path), "&on=")
+		begin()
+		_, after, _ := strings.Cut(b.stream(path), "&on=")
+		testkit.Equal(t, after, before, "%s", path)
+	}
 }
 
 // A page that was told of changes is sent again only if its content has changed.

@@ -122,3 +122,24 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 	testkit.Equal(t, regexp.MustCompile(`(?s)aria-label="changes of h.go".*<tr class="add".*renamed`).MatchString(page), true, "the change")
 	testkit.Contains(t, page, "The rest is left out here")
 }
+
+// Where the page has no room for the files of a step, its links say of which step they are: it may have a folder of its own.
+func TestLinksToFilesThatAreNotShown(t *testing.T) {
+	t.Parallel()
+	root := pagetest.Project(t)
+	steps, names := "", []string{"a", "b", "c", "d", "e", "f"}
+	for _, name := range names {
+		steps += "  - {id: " + name + ", name: N, description: D, instructions_file: text.md, outputs: {o: {type: file, description: O, required: true}}, reviews: [{run_each: step, by: human, quality_criteria: {Good: Is it}}]}\n"
+	}
+	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/many/text.md": "Write.", "o.txt": "o", ".deepwork/jobs/many/job.yml": "name: many\nversion: 1.0.0\nsummary: M\ncommon_job_info_provided_to_all_steps_at_runtime: C\nworkflows: [{name: all, summary: A, steps: [[" + strings.Join(names, ", ") + "]]}]\nsteps:\n" + steps})
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightPerson})
+	s := serve(t, root, web.Options{TokenFile: file})
+	call := pagetest.Connect(t, s.url, tokens[0])
+	id := call.Start(pagetest.Args{"goal": "G", "job_name": "many", "workflow_name": "all"})
+	for _, name := range names {
+		call("finished_step", pagetest.Args{"session_id": id, "step_id": name, "outputs": pagetest.Args{"o": "o.txt"}}, nil)
+	}
+	ann := s.browser(t)
+	ann.login(tokens[0])
+	testkit.Contains(t, ann.get("/sessions/"+id), `/output?path=o.txt&amp;step=f"`)
+}

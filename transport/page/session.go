@@ -97,9 +97,10 @@ func (s *Site) session(ctx context.Context, who session.Caller, r *http.Request)
 // maxRelated is how many related sessions a page follows each by itself.
 const maxRelated = 20
 
-// topics are those of the session, of those that it is nested in, and of its children.
+// topics are those of the session, of those that it is nested in, and of its children, also of later ones: the stream of
+// an open page keeps its topics.
 func (p *sessionPage) topics() []string {
-	related := append([]*workflow.SessionInfo{p.SessionInfo}, append(slices.Clone(p.Above), p.Children...)...)
+	related := append([]*workflow.SessionInfo{p.SessionInfo}, p.Above...)
 	if len(related) > maxRelated {
 		return []string{store.SessionChanged}
 	}
@@ -298,7 +299,7 @@ type index struct {
 	newest []*workflow.SessionInfo
 }
 
-// childrenTopic is the topic of sessions that begin in another one: children:SESSION.
+// childrenTopic is the topic of the sessions that are nested in another one: children:SESSION.
 const childrenTopic = "children"
 
 // readSessions reads the sessions that have changed while pages are open, and all at the start, so that
@@ -335,7 +336,7 @@ func (x *index) read(ctx context.Context, s *Site) error {
 			case err != nil:
 				return err
 			default:
-				if x.all[id] == nil && i.Parent != "" {
+				if i.Parent != "" {
 					s.Touch(childrenTopic + ":" + i.Parent)
 				}
 				x.all[id] = i

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/attempt"
 	"deepwork/session/attempt/worktree"
@@ -57,8 +56,11 @@ func (c compared) Files() (all []string) {
 	return all
 }
 
-// maxCompared is how many attempts are shown side by side.
-const maxCompared = 4
+// maxCompared is how many attempts are shown side by side, and maxStats of how many what they have changed is shown.
+const (
+	maxCompared = 4
+	maxStats    = 20
+)
 
 // maxDescription is how many bytes of a description a page shows in which it is not edited.
 const maxDescription = 20_000
@@ -123,7 +125,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		}
 	}
 	p.Workflows = s.workflows(ctx)
-	for _, a := range p.Attempts[:min(len(p.Attempts), maxFollowed)] {
+	for _, a := range p.Attempts[:min(len(p.Attempts), maxStats)] {
 		p.Changes[a.AttemptID] = s.changes.of(a.AttemptID)
 	}
 	if r.URL.Query().Get("compare") != "" {
@@ -154,19 +156,7 @@ func (s *Site) task(ctx context.Context, who session.Caller, r *http.Request) (*
 		}
 		p.Repos = append(p.Repos, startRepo{repo, branch})
 	}
-	return &shown{view: "task", title: t.Title, data: p, on: p.topics()}, nil
-}
-
-// maxFollowed is how many of its newest attempts a task's page follows.
-const maxFollowed = 20
-
-// topics are those of the task, of what it waits for and of its attempts. A start of an attempt changes
-// the task.
-func (p *taskPage) topics() []string {
-	on := []string{configTopic, changesTopic, store.TaskChanged + ":" + p.TaskID}
-	needs := xslices.Map(p.Needs, func(n need) string { return store.TaskChanged + ":" + n.TaskID })
-	newest := p.Attempts[:min(len(p.Attempts), maxFollowed)]
-	return slices.Concat(on, needs, xslices.Map(newest, func(a board.AttemptSummary) string { return store.AttemptChanged + ":" + a.AttemptID }))
+	return &shown{view: "task", title: t.Title, data: p, on: []string{configTopic, changesTopic, store.TaskChanged, store.AttemptChanged}}, nil
 }
 
 // dependencies reads the tasks that a task waits for, and those that it could wait for.

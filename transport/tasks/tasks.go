@@ -289,11 +289,7 @@ func (s *Set) Register(server *mcp.Server) error {
 		"tasks/cancel": s.cancel,
 	} {
 		err := mcp.AddReceivingCustomMethod(server, method, func(ctx context.Context, ss *mcp.ServerSession, p *params) (*result, error) {
-			c, ok := ctx.Value(callerKey{}).(*tool.Caller)
-			if !ok || p == nil {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: method + " needs params with a taskId"}
-			}
-			t, err := do(ctx, c, ss, p)
+			t, err := do(ctx, ctx.Value(callerKey{}).(*tool.Caller), ss, p) // Receive has set it
 			if err != nil {
 				return nil, err
 			}
@@ -311,15 +307,19 @@ type callerKey struct{}
 // Is reports whether a method is one of tasks.
 func Is(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
-// Receive returns the context in which a method of tasks is carried out for a caller. It refuses a client that does
-// not declare the extension, and a request over HTTP whose header Mcp-Name is not that of the task.
+// Receive returns the context in which a method of tasks is carried out for a caller. It refuses a request without
+// params, a client that does not declare the extension, and a request over HTTP whose header Mcp-Name is not that of the
+// task.
 func Receive(ctx context.Context, c *tool.Caller, req mcp.Request) (context.Context, error) {
+	p, _ := req.GetParams().(*params)
+	if p == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "params with a taskId are missing"}
+	}
 	if !Declared(req) {
 		data, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{Extension: struct{}{}}}})
 		return nil, &jsonrpc.Error{Code: mcp.CodeMissingRequiredClientCapabilities, Message: "Missing required client capability: declare " + Extension + " in _meta of this request", Data: data}
 	}
-	p, _ := req.GetParams().(*params)
-	if x := req.GetExtra(); p != nil && x != nil && x.Header.Get("Mcp-Method") != "" && x.Header.Get("Mcp-Name") != p.TaskID {
+	if x := req.GetExtra(); x != nil && x.Header.Get("Mcp-Method") != "" && x.Header.Get("Mcp-Name") != p.TaskID {
 		return nil, &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: fmt.Sprintf("the header Mcp-Name is %q and taskId is %q: they must be the same", jsontext.Clip(x.Header.Get("Mcp-Name"), 100), jsontext.Clip(p.TaskID, 100))}
 	}
 	return context.WithValue(ctx, callerKey{}, c), nil

@@ -232,7 +232,6 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 	var unknown, missing []fault
 	wrong = cmp.Or(wrong, &schema.Error{})
 	for _, v := range wrong.Violations {
-		name, _, _ := strings.Cut(strings.ReplaceAll(v.Path, "[", "."), ".")
 		switch {
 		case v.Path == "" && v.Keyword == "required":
 			for _, name := range v.Names {
@@ -251,7 +250,7 @@ func (a *arguments) refuse(faults []fault, wrong *schema.Error) *session.Error {
 		default:
 			code := map[string]string{"required": codes.MissingArgument, "additionalProperties": codes.UnknownArgument}[v.Keyword]
 			code = cmp.Or(code, codes.InvalidArgument)
-			faults = append(faults, fault{code, v.Path, fmt.Sprintf("Argument %q: %s: %s", v.Path, v.Text, a.known[name].Description)})
+			faults = append(faults, fault{code, v.Path, fmt.Sprintf("Argument %q: %s: %s", v.Path, v.Text, a.known[v.Member].Description)})
 		}
 	}
 	faults = slices.Concat(unknown, faults, missing)

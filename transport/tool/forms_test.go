@@ -56,6 +56,7 @@ func TestInputsAsArguments(t *testing.T) {
 		{Name: "goal", Description: "A goal", Required: true, Default: new("rest")},
 		{Name: "plan", Description: "A plan", Type: job.FilePath},
 		{Name: "pages", Description: "Pages", Type: job.Files, Required: true},
+		{Name: "map.svg", Description: "A map", Type: job.FilePath},
 	}}
 	all := InputArguments(w, "goal")
 	args := struct {
@@ -64,10 +65,11 @@ func TestInputsAsArguments(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"goal":"g","where_to":"sea","input_goal":"swim","plan":["a.md"],"pages":["b.md","c.md"]}`: `{"goal":{"Text":null,"Paths":["swim"],"List":false},"pages":{"Text":null,"Paths":["b.md","c.md"],"List":true},"plan":{"Text":null,"Paths":["a.md"],"List":true},"where to":{"Text":null,"Paths":["sea"],"List":false}}`,
 		`{"where_to":"sea","plan":"a.md","pages":[],"input_goal":null}`:                             `{"pages":{"Text":null,"Paths":null,"List":true},"plan":{"Text":null,"Paths":["a.md"],"List":false},"where to":{"Text":null,"Paths":["sea"],"List":false}}`,
-		`{"pages":["b.md"]}`:                      `Missing required argument "where_to"`,
-		`{"where_to":["sea"],"pages":["b.md"]}`:   `"where_to"`,
-		`{"where_to":"sea","pages":"b.md"}`:       `"pages"`,
-		`{"where_to":"sea","pages":[],"plan":{}}`: `"plan"`,
+		`{"pages":["b.md"]}`:                        `Missing required argument "where_to"`,
+		`{"where_to":["sea"],"pages":["b.md"]}`:     `"where_to"`,
+		`{"where_to":"sea","pages":"b.md"}`:         `"pages"`,
+		`{"where_to":"sea","pages":[],"plan":{}}`:   `"plan"`,
+		`{"where_to":"sea","pages":[],"map.svg":7}`: `"[\"map.svg\"]": 7 is an integer; expected a string or an array: A map`,
 	} {
 		given, err := Decode("trip-plan", json.RawMessage(raw), &args, all...)
 		if err != nil {

@@ -47,6 +47,12 @@ func (h *Server) admit(next http.Handler) http.Handler {
 			if !ok {
 				return
 			}
+			if answer := wire.RefusalOfID(body); answer != nil {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = w.Write(answer)
+				return
+			}
 			r.Body = newReadBody(body)
 			if more := messages(body) - 1; more > 0 {
 				leave, ok := h.count(w, r, more)

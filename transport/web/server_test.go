@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
@@ -101,6 +102,24 @@ func TestSessionsAreBounded(t *testing.T) {
 		testkit.Equal(t, got.Code, want, "with %d sessions: %s", n, got.Body)
 		testkit.Equal(t, got.Header().Get("Retry-After") == "60" && strings.HasPrefix(got.Body.String(), "4 MCP sessions are open, as many as are allowed"), want == 503, "with %d sessions: %s", n, got.Body)
 		testkit.Must(t, h.Close())
+	}
+}
+
+// A call whose id the SDK would round is answered with that id; the rest of what looks so is served.
+func TestIDsThatWouldBeRounded(t *testing.T) {
+	h := testkit.Get(Listen(t.Context(), bare(&config.HTTP{MaxConnections: 5, MaxRequests: 5, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 5}}), Options{})).Must(t)
+	defer h.Close()
+	for body, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":-1732700000123456789,"method":"ping"}`:               `{"jsonrpc":"2.0","id":-1732700000123456789,"error":{"code":-32600,`,
+		`{"jsonrpc":"2.0","id":7,"method":"x","params":{"id":1732700000123456789}}`: "served",
+		`{"jsonrpc":"2.0","id":"1732700000123456789","method":"ping"}`:              "served",
+		`{"jsonrpc":"2.0","id":1732700000123456789,"result":{}}`:                    "served",
+		`{"id":1732700000123456789,`:                                                "served",
+	} {
+		got := httptest.NewRecorder()
+		h.admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "served") })).ServeHTTP(got, httptest.NewRequest("POST", "/mcp", strings.NewReader(body)))
+		testkit.Contains(t, got.Body.String(), want, "%s", body)
+		testkit.Equal(t, got.Code == 200, want == "served", "%s", body)
 	}
 }
 

@@ -11,6 +11,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"regexp"
+	"strconv"
 	"sync"
 	"time"
 
@@ -178,6 +181,10 @@ func (c *Stdio) take(l line) {
 		}
 	}
 	for _, message := range messages {
+		if answer := RefusalOfID(message); answer != nil {
+			_ = c.write(answer) // it fails the connection
+			continue
+		}
 		msg, err := jsonrpc.DecodeMessage(message)
 		r, ok := msg.(*jsonrpc.Request)
 		switch {
@@ -252,7 +259,30 @@ func (c *Stdio) send(msg jsonrpc.Message) error {
 func (c *Stdio) refuse(code int64, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	c.logger.Warn("refusing a line of input", "fault", reason)
-	_ = c.write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%s}}`, code, jsontext.Quote(reason))) // it fails the connection
+	_ = c.write(refusal("null", code, reason)) // it fails the connection
+}
+
+func refusal(id string, code int64, reason string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, code, jsontext.Quote(reason))
+}
+
+// longID matches the beginning of ids that may be too large for RefusalOfID.
+var longID = regexp.MustCompile(`"id"\s*:\s*-?[0-9]{16}`)
+
+// RefusalOfID returns the answer to a call whose id is a number that the SDK would round: its client would wait forever for
+// a reply with that id, and another call might get it. It returns nil for other messages.
+func RefusalOfID(message []byte) []byte {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	if !longID.Match(message) || json.Unmarshal(message, &m) != nil || m.Method == "" {
+		return nil
+	}
+	if n, err := strconv.ParseFloat(string(m.ID), 64); err != nil || math.Abs(n) < 1<<53 {
+		return nil
+	}
+	return refusal(string(m.ID), jsonrpc.CodeInvalidRequest, fmt.Sprintf("invalid request: the id %s is too large to be given back: use a number below %d, or a text", m.ID, 1<<53))
 }
 
 // write writes a line, in one Write. If that fails the connection ends, since half a line may have been
