@@ -357,9 +357,9 @@ func (a *app) checkPlace() error {
 	if a.path != "" {
 		return nil
 	}
-	here, err := filepath.Abs(".")
+	here, err := a.givenRoot()
 	if err != nil {
-		return fmt.Errorf("finding the current folder: %w", err)
+		return err
 	}
 	if home, err := os.UserHomeDir(); err == nil && relative(here, home) == "." {
 		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in it would be inside this project")

@@ -53,7 +53,7 @@ func (a *app) projectRoot() (string, error) {
 func (a *app) givenRoot() (string, error) {
 	root, err := filepath.Abs(a.path)
 	if err != nil {
-		return "", fmt.Errorf("finding the project root %q: %w", a.path, err)
+		return "", fmt.Errorf("finding the current folder: %w; change to a folder that exists, or give --path an absolute path", err)
 	}
 	info, err := os.Stat(root)
 	switch {
