@@ -107,12 +107,12 @@ func (s AwaitingStep) Command() string {
 	return fmt.Sprintf("deepwork sessions override %s %s --reason TEXT", s.SessionID, InShell(s.Step))
 }
 
-// InShell returns the id of a step as it is typed at a shell, most of which take the brackets of an item for a pattern.
-func InShell(step string) string {
-	if strings.ContainsRune(step, '[') {
-		return "'" + step + "'"
+// InShell returns a word of a command, such as a path or the step port[3], as it is typed at a shell.
+func InShell(word string) string {
+	if strings.ContainsAny(word, " \t\n'\"$`&|;<>()*?[]{}#!") {
+		return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
-	return step
+	return word
 }
 
 // PlaceOf returns the place of a project on this machine, for a store that other machines use, too.

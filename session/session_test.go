@@ -26,6 +26,7 @@ func TestWhatACallerMay(t *testing.T) {
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a", Review: true}.Command(), "deepwork sessions review 0123abcd a")
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a[2]"}.Command(), "deepwork sessions override 0123abcd 'a[2]' --reason TEXT")
 	testkit.Equal(t, AwaitingStep{SessionID: "0123abcd", Step: "a"}.Command(), "deepwork sessions override 0123abcd a --reason TEXT")
+	testkit.Equal(t, InShell("/home/jörg/it's mine"), `'/home/jörg/it'\''s mine'`)
 }
 
 func TestWordsAndErrors(t *testing.T) {

@@ -67,12 +67,12 @@ func UntrustedSources(root string, cfg *config.Config, what string, only ...stri
 }
 
 func unapproved(root string, w *config.Withheld, what string, asked config.Asked) error {
-	next := "Ask the user to run `deepwork trust --path " + root + "` in a terminal, then call again."
+	next := "Ask the user to run `deepwork trust --path " + InShell(root) + "` in a terminal, then call again."
 	switch {
 	case w.Denied:
-		next = "The user denied it. They can change that with `deepwork trust --path " + root + "` in a terminal."
+		next = "The user denied it. They can change that with `deepwork trust --path " + InShell(root) + "` in a terminal."
 	case w.Fault != "":
-		next = "It cannot be approved: " + w.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + root + "` in a terminal."
+		next = "It cannot be approved: " + w.Fault + ". Tell the user; once that is corrected, they run `deepwork trust --path " + InShell(root) + "` in a terminal."
 	}
 	return NotNow(CodeUntrusted, "%s%s. Nothing was run or changed. %s", what, w.Since(), next).With("key", asked.Key).With("asked", asked.Text)
 }
@@ -80,7 +80,7 @@ func unapproved(root string, w *config.Withheld, what string, asked config.Asked
 // Changed returns the refusal of a call that needs a program that has changed since its approval.
 // err says how.
 func Changed(root string, err error) error {
-	return NotNow(CodeUntrusted, "The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. Ask the user to review it and run `deepwork trust --path %s` in a terminal, then call again.", err, root).Because(err)
+	return NotNow(CodeUntrusted, "The call would run a program that has changed since the user approved it: %v. Nothing was run or changed. Ask the user to review it and run `deepwork trust --path %s` in a terminal, then call again.", err, InShell(root)).Because(err)
 }
 
 // UntrustedNotice says which parts of a project's config are not in force because the user has not
@@ -105,8 +105,8 @@ func UntrustedNotice(root string, a *config.Approval) string {
 	}
 	if a.Withheld.Denied {
 		return fmt.Sprintf("The user denied everything that would run in this project (%s), so it is not in force. They can change that with `deepwork trust --path %s` in a terminal.",
-			strings.Join(keys, ", "), root)
+			strings.Join(keys, ", "), InShell(root))
 	}
 	return fmt.Sprintf("The user has not approved what .deepwork/config.yml asks for (%s), so %s: ask them to run `deepwork trust --path %s` in a terminal%s.",
-		strings.Join(keys, ", "), what, root, a.Withheld.Since())
+		strings.Join(keys, ", "), what, InShell(root), a.Withheld.Since())
 }

@@ -18,7 +18,6 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
-	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/clients"
 	"deepwork/cmd/deepwork/library"
 	"deepwork/cmd/deepwork/plugin"
@@ -208,7 +207,7 @@ func (a *app) init(p preparation) error {
 		}
 		addition := entry.Whole()
 		if c.ByHand != "" && p.server == nil {
-			addition += fmt.Sprintf("or run: "+c.ByHand, trust.Quote(root))
+			addition += fmt.Sprintf("or run: "+c.ByHand, session.InShell(root))
 		}
 		done, err := c.Add(root, entry, p.replace)
 		report(a.byHand(root, c.Path(root), addition, done, err))
@@ -236,7 +235,7 @@ func (a *app) init(p preparation) error {
 // setToken says how to set the variable of the token of a server.
 func setToken(root string, server *url.URL) string {
 	if web.IsLoopback(server.Hostname()) {
-		return fmt.Sprintf("start the client with %s set, as by\n\n  export %[1]s=\"$(deepwork token show --path %s)\"\n\nonce the server has made your token", clients.TokenVariable, trust.Quote(root))
+		return fmt.Sprintf("start the client with %s set, as by\n\n  export %[1]s=\"$(deepwork token show --path %s)\"\n\nonce the server has made your token", clients.TokenVariable, session.InShell(root))
 	}
 	return fmt.Sprintf("set %s, in the environment of the client, to the token that the person who runs the server gave you", clients.TokenVariable)
 }
