@@ -23,6 +23,7 @@ import (
 	"deepwork/cmd/deepwork/plugin"
 	"deepwork/session"
 	"deepwork/session/show"
+	"deepwork/session/state"
 	"deepwork/transport/web"
 )
 
@@ -351,7 +352,8 @@ func layOutExample(jobs string) (string, error) {
 	return clients.Created, library.Find(library.Example).Add(filepath.Dir(filepath.Dir(jobs)))
 }
 
-// checkPlace refuses to make a project of a folder inside another one, unless --path says so, and warns of the home folder.
+// checkPlace refuses to make a project of a folder inside another one, unless --path says so, or of the home folder
+// with the state in it; elsewhere it warns of the home folder.
 func (a *app) checkPlace() error {
 	if a.path != "" {
 		return nil
@@ -361,6 +363,9 @@ func (a *app) checkPlace() error {
 		return err
 	}
 	if home, err := os.UserHomeDir(); err == nil && relative(here, home) == "." {
+		if _, err := state.Find(here); err != nil { // no session could begin here
+			return fmt.Errorf("this is your home folder; run deepwork init in a project: %w", err)
+		}
 		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in it would be inside this project")
 	}
 	if parent, why := parentProject(here); parent != "" {
