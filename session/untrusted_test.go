@@ -25,11 +25,12 @@ func TestField21_RefusalsNameWhatChanged(t *testing.T) {
 		cfg := config.Default()
 		cfg.Approval = a
 		for what, text := range map[string]string{
-			"a source":   Untrusted("/p", a, config.SourcesKey).Error(),
-			"an agent":   Untrusted("/p", a, config.AgentsKey).Error(),
-			"sources":    UntrustedSources("/p", cfg, "Not asked:").Error(),
-			"the notice": UntrustedNotice("/p", a),
+			"a source":   Untrusted("/my p", a, config.SourcesKey).Error(),
+			"an agent":   Untrusted("/my p", a, config.AgentsKey).Error(),
+			"sources":    UntrustedSources("/my p", cfg, "Not asked:").Error(),
+			"the notice": UntrustedNotice("/my p", a),
 		} {
+			testkit.Contains(t, text, "`deepwork trust --path '/my p'` in a terminal", what)
 			testkit.True(t, strings.Contains(text, c.want) && (c.want != "" || !strings.Contains(text, "Changed since")), "%s, changed %q: %s", what, c.changed, text)
 		}
 	}

@@ -83,6 +83,9 @@ func (a *app) start(ctx context.Context, cmd *cobra.Command, engine *attempt.Eng
 	}
 	r, err := engine.StartTaskAttempt(ctx, atTerminal, args)
 	if err != nil {
+		if cmd.Name() == "add" { // given again, it would add another task
+			fmt.Fprintf(a.err, "deepwork: note: the task is on the board; once this is corrected, 'deepwork board start %s' starts it\n", board.Short(t.TaskID))
+		}
 		return runRefused(cmd, "starting the task "+board.Short(t.TaskID), err)
 	}
 	a.fields("attempt", board.Short(r.AttemptID), "executor", executorText(r), "branch", r.WorkspaceBranch)

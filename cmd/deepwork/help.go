@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -103,12 +104,16 @@ func (a *app) helpCommand() *cobra.Command {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			commands := xslices.Map(cmd.Root().Commands(), func(c *cobra.Command) string { return cobra.CompletionWithDesc(c.Name(), c.Short) })
+			shown := slices.DeleteFunc(slices.Clone(cmd.Root().Commands()), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
+			commands := xslices.Map(shown, func(c *cobra.Command) string { return cobra.CompletionWithDesc(c.Name(), c.Short) })
 			topics := xslices.Map(docs.Topics(), func(t docs.Topic) string { return cobra.CompletionWithDesc(t.Name, t.Title) })
 			return append(commands, topics...), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if of, rest, err := cmd.Root().Find(args); err == nil && (len(rest) == 0 || of.HasParent()) {
+				if len(rest) > 0 && of.HasSubCommands() {
+					return unknownCommand(of, rest)
+				}
 				of.InitDefaultHelpFlag()
 				if topic, _ := docs.Find(strings.Join(args, " ")); topic != nil && of.HasParent() {
 					defer fmt.Fprintf(a.out, "\n'deepwork help %s' prints %q of the documentation.\n", topic.Name, topic.Title)

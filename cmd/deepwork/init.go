@@ -18,12 +18,12 @@ import (
 	"deepwork/actor/xslices"
 	"deepwork/catalog/config"
 	"deepwork/catalog/job"
-	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/clients"
 	"deepwork/cmd/deepwork/library"
 	"deepwork/cmd/deepwork/plugin"
 	"deepwork/session"
 	"deepwork/session/show"
+	"deepwork/session/state"
 	"deepwork/transport/web"
 )
 
@@ -208,7 +208,7 @@ func (a *app) init(p preparation) error {
 		}
 		addition := entry.Whole()
 		if c.ByHand != "" && p.server == nil {
-			addition += fmt.Sprintf("or run: "+c.ByHand, trust.Quote(root))
+			addition += fmt.Sprintf("or run: "+c.ByHand, session.InShell(root))
 		}
 		done, err := c.Add(root, entry, p.replace)
 		report(a.byHand(root, c.Path(root), addition, done, err))
@@ -236,7 +236,7 @@ func (a *app) init(p preparation) error {
 // setToken says how to set the variable of the token of a server.
 func setToken(root string, server *url.URL) string {
 	if web.IsLoopback(server.Hostname()) {
-		return fmt.Sprintf("start the client with %s set, as by\n\n  export %[1]s=\"$(deepwork token show --path %s)\"\n\nonce the server has made your token", clients.TokenVariable, trust.Quote(root))
+		return fmt.Sprintf("start the client with %s set, as by\n\n  export %[1]s=\"$(deepwork token show --path %s)\"\n\nonce the server has made your token", clients.TokenVariable, session.InShell(root))
 	}
 	return fmt.Sprintf("set %s, in the environment of the client, to the token that the person who runs the server gave you", clients.TokenVariable)
 }
@@ -352,16 +352,20 @@ func layOutExample(jobs string) (string, error) {
 	return clients.Created, library.Find(library.Example).Add(filepath.Dir(filepath.Dir(jobs)))
 }
 
-// checkPlace refuses to make a project of a folder inside another one, unless --path says so, and warns of the home folder.
+// checkPlace refuses to make a project of a folder inside another one, unless --path says so, or of the home folder
+// with the state in it; elsewhere it warns of the home folder.
 func (a *app) checkPlace() error {
 	if a.path != "" {
 		return nil
 	}
-	here, err := filepath.Abs(".")
+	here, err := a.givenRoot()
 	if err != nil {
-		return fmt.Errorf("finding the current folder: %w", err)
+		return err
 	}
 	if home, err := os.UserHomeDir(); err == nil && relative(here, home) == "." {
+		if _, err := state.Find(here); err != nil { // no session could begin here
+			return fmt.Errorf("this is your home folder; run deepwork init in a project: %w", err)
+		}
 		fmt.Fprintln(a.err, "deepwork: warning: this is your home folder, which is rarely a project: every folder in it would be inside this project")
 	}
 	if parent, why := parentProject(here); parent != "" {

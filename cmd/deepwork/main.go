@@ -196,12 +196,16 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	hint := ""
+	return usagef(cmd, "unknown command %q for %q%s", args[0], cmd.CommandPath(), didYouMean(cmd, args[0]))
+}
+
+// didYouMean names the subcommands whose names are like a word, "" if none are.
+func didYouMean(cmd *cobra.Command, word string) string {
 	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = ", did you mean " + strings.Join(near, " or ") + "?"
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		return ", did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return usagef(cmd, "unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+	return ""
 }
 
 // group makes cmd a command that only has subcommands.
@@ -237,8 +241,13 @@ var flagForms = map[string]string{
 	"bool": "true or false", "int": "a whole number", "float64": "a number such as 2.5", "duration": "a time such as 90s, 90m or 2h",
 }
 
-// flagFault returns the usage error of a flag that cannot be read.
+// flagFault returns the usage error of a flag that cannot be read, which may belong to a command that is misspelled.
 func flagFault(cmd *cobra.Command, err error) error {
+	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
+		if misspelled := cmd.ValidateArgs(given); misspelled != nil {
+			return misspelled
+		}
+	}
 	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
 		form := flagForms[wrong.GetFlag().Value.Type()]
 		if e, is := errors.AsType[*expectedError](err); is {
@@ -276,15 +285,22 @@ var commands = map[string]string{
 // longID matches an id of the board in a sentence, but not in a path, a ref or quotes, of which people need the beginning only.
 var longID = regexp.MustCompile(`(^|[ (])([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
+// listsChanged says where the files are that get_attempt lists for agents.
+const listsChanged = "'deepwork board diff ID --stat' lists the changed files"
+
 var toolName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b`)
 
 // inCommands returns a message for agents as people read it: with commands in place of tools, without the
 // sentences about tools that no command stands for, and with short ids.
 func inCommands(message string) string {
 	message = strings.NewReplacer("name the branch to start from in repos; list_repos has the ids", "name the one to start from with --target", "; list_executors describes them", "", "; list_executors lists the available ones", "",
+		"get_attempt lists changed_files; leave out paths to see all changes", listsChanged, "get_attempt lists changed_files", listsChanged, "Pass paths as in changed_files, or folders", "Pass paths as 'deepwork board diff ID --stat' prints them, or folders",
+		"Call comment_attempt with attempt_id alone for those that wait", "'deepwork board comment ID' prints those that wait", "Pass comments; what was sent is the prompt of an execution in get_attempt", "'deepwork board comment ID FILE:LINE TEXT' adds one",
+		"; follow_up with action cancel drops a queued follow-up", "", ", or drop it first with follow_up and action cancel", "",
+		"Pass job_name and workflow_name", "Pass --job and --workflow", "leave inputs out", "leave --input out",
 		", or change depends_on of this one", "", "Use action queue", "Use --queue", "Ask your user to raise", "Raise",
 		"merge with commit: true", "run 'deepwork board merge --commit'", "pass commit: true", "pass --commit", "pass force: true", "pass --force",
-		"comments[0].line: ", "", "comments[0].", "", "The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
+		"comments[0].line: ", "", "comments[0].file: ", "", "comments[0].", "", "The call would", "This would", ", then call again", ", then try again", "and call again", "and try again", "Call again", "Try again").Replace(session.ToUser.Replace(message))
 	var kept []string
 	for _, sentence := range strings.SplitAfter(message, ". ") {
 		agents := false

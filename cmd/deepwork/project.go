@@ -53,7 +53,7 @@ func (a *app) projectRoot() (string, error) {
 func (a *app) givenRoot() (string, error) {
 	root, err := filepath.Abs(a.path)
 	if err != nil {
-		return "", fmt.Errorf("finding the project root %q: %w", a.path, err)
+		return "", fmt.Errorf("finding the current folder: %w; change to a folder that exists, or give --path an absolute path", err)
 	}
 	info, err := os.Stat(root)
 	switch {
@@ -156,11 +156,11 @@ func (a *app) elsewhere(ctx context.Context, folder *state.Folder) error {
 	}
 	base := filepath.Dir(filepath.Dir(dir))
 	if _, err := folder.ID(); errors.Is(err, state.ErrMissing) {
-		return fmt.Errorf("the state of the project is in %s, and this command looks in %s: set %s=%s (or HOME and XDG_STATE_HOME as its servers have them); to begin another state here, remove %s", inline(dir), folder.Base, state.Env, inline(base), file)
+		return fmt.Errorf("the state of the project is in %s, and this command looks in %s: set %s=%s (or HOME and XDG_STATE_HOME as its servers have them); to begin another state here, remove %s", inline(dir), folder.Base, state.Env, session.InShell(inline(base)), file)
 	}
 	if !a.saidElsewhere {
 		a.saidElsewhere = true
-		fmt.Fprintf(a.err, "deepwork: note: another state of the project is in %s, with sessions and a board of its own; %s=%s uses that\n", inline(dir), state.Env, inline(base))
+		fmt.Fprintf(a.err, "deepwork: note: another state of the project is in %s, with sessions and a board of its own; %s=%s uses that\n", inline(dir), state.Env, session.InShell(inline(base)))
 	}
 	return nil
 }

@@ -55,12 +55,15 @@ usage error, 3 if a budget paused it, 130 if it was interrupted.`,
   deepwork run release_notes/write --goal "The notes of 2.0" --executor CODEX --parallel 2 --max-time 2h
   deepwork run status latest
   deepwork run resume latest --max-cost 10`,
-		Args: takes(1, 1, "a workflow, as JOB/WORKFLOW"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && !strings.Contains(strings.Trim(args[0], "/"), "/") {
+				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them%s", args[0], didYouMean(cmd, args[0]))
+			}
+			return takes(1, 1, "a workflow, as JOB/WORKFLOW")(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			job, workflow, ok := strings.Cut(args[0], "/")
+			job, workflow, _ := strings.Cut(args[0], "/")
 			switch {
-			case !ok || job == "" || workflow == "":
-				return usagef(cmd, "%q is not JOB/WORKFLOW; 'deepwork jobs' lists them", args[0])
 			case strings.TrimSpace(given.Goal) == "":
 				return usagef(cmd, "--goal is missing; say what the run should accomplish")
 			case worktree && given.InPlace != nil && *given.InPlace:

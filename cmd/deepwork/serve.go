@@ -19,9 +19,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepwork/catalog/config"
-	"deepwork/catalog/trust"
 	"deepwork/cmd/deepwork/clients"
 	"deepwork/cmd/deepwork/docs"
+	"deepwork/session"
 	"deepwork/session/show"
 	"deepwork/transport"
 	"deepwork/transport/web"
@@ -312,7 +312,7 @@ func (a *app) sayWaiting(url string) {
 	waits := "Waiting for an MCP client on stdin. There is nothing to type here: a client starts this command itself. To have one do that, end this with Ctrl-C, run the following, and start the client:"
 	command := "deepwork init"
 	if a.path != "" {
-		command += " --path " + trust.Quote(a.path)
+		command += " --path " + session.InShell(a.path)
 	}
 	if url != "" {
 		waits = "Waiting for clients at " + url + ". To connect one, run this in another terminal, and then start the client:"

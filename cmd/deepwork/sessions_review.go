@@ -352,14 +352,14 @@ func (a *app) override(ctx context.Context, engine *workflow.Engine, id, stepID,
 	if unfit != nil {
 		a.line("handed in %s, and not accepted:\n%s", show.Ago(unfit.At), show.Indent(unfit.Faults, "  "))
 	}
+	given, files := workflow.GivenFor(s, stepID)
 	if last := s.Progress(stepID).Newest(); last != nil {
 		show.Tries(a.line, []*machine.Try{last})
 	} else if review := filepath.Join(info.Root, ".deepwork", "tmp", "quality_review_"+id+"_"+stepID+".md"); fileExists(review) {
 		fmt.Fprintf(a.out, "The agent was asked to have its outputs judged by %s.\n", inline(a.display(engine.Root, review)))
-	} else {
+	} else if len(files) == 0 {
 		fmt.Fprintln(a.out, "No outputs were handed in for a review yet.")
 	}
-	given, files := workflow.GivenFor(s, stepID)
 	show.Hashes(a.line, "handed in", files)
 	if given == "" {
 		fmt.Fprintln(a.out, "It would continue with whatever the agent hands in next.")
@@ -404,7 +404,7 @@ The other items go on. The session records it as a person's decision.`,
 				if err != nil {
 					return fmt.Errorf("dropping the item of %s of session %s: %w", args[1], id, err)
 				}
-				fmt.Fprintf(a.out, "Dropped. The agent goes on with the other items; get_step shows them.\n")
+				fmt.Fprintf(a.out, "Dropped. The agent goes on with the other items; 'deepwork sessions show %s' shows them.\n", id)
 				return nil
 			})
 		},

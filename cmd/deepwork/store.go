@@ -227,6 +227,11 @@ server continues with remote runs at other systems.`,
 					return backend.Choice{URL: url, Project: project}
 				}
 			}
+			for _, flag := range []string{"from", "to"} {
+				if s := side(flag); s.URL != "" && !strings.Contains(s.URL, "://") { // it may have a password, so it is not printed
+					return usagef(cmd, "--%s is not a store; expected files, the URL of a database such as postgres://user@host/database, or a file that ends in .db", flag)
+				}
+			}
 			source, target := side("from"), side("to")
 			if source == target {
 				return usagef(cmd, "--from and --to name the same store; give --from or --to as files, as the URL of a database or as a file that ends in .db")
@@ -237,7 +242,7 @@ server continues with remote runs at other systems.`,
 			}
 			fmt.Fprintf(a.out, "copied and verified: %v\n", counts)
 			if target.File != "" {
-				a.out.Prose(fmt.Sprintf("%s is a backup. `deepwork store copy --from %s --to files` restores the project from it, where the state folder has nothing of the project.", target.File, filepath.Base(target.File)))
+				a.out.Prose(fmt.Sprintf("%s is a backup. `deepwork store copy --from %s --to files` restores the project from it, where the state folder has nothing of the project.", target.File, session.InShell(target.File)))
 				return nil
 			}
 			stores, err := backend.Open(cmd.Context(), folder, target, true, nil)

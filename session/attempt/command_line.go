@@ -159,6 +159,10 @@ func (r *recipe) check(prompt string) error {
 	if errors.Is(err, trust.ErrChanged) {
 		return session.Changed(r.root, err)
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return session.Wrong(codes.ExecutorUnavailable, "The program of executor %s is not executable: %s. Make it so with chmod +x, or correct executors in .deepwork/config.yml.",
+			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)
+	}
 	if err != nil {
 		return session.Wrong(codes.ExecutorUnavailable, "The program of executor %s was not found: %s. Install it, add it to the PATH of the deepwork server, or correct executors in .deepwork/config.yml; list_executors lists the available ones.",
 			r.name, r.program(r.Command)).With("argument", "executor").With("value", r.name)

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -110,12 +111,12 @@ func (e *Engine) RunWorkflow(ctx context.Context, who session.Caller, a RunWorkf
 	if err != nil {
 		return nil, err
 	}
-	run.InPlace = len(repos) == 0 && (without == nil || e.Shared != nil)
+	run.InPlace = len(repos) == 0 && (without == "" || e.Shared != nil)
 	if a.InPlace != nil {
 		run.InPlace = *a.InPlace
 	}
 	if len(repos) == 0 && !run.InPlace {
-		return nil, session.Wrong(codes.NoRepos, "The project is not in a git repository with a branch that is checked out, or git cannot read it, so there can be no worktree. Check out a branch that has a commit (git init makes a repository), or pass in_place: true.").With("argument", "in_place")
+		return nil, session.Wrong(codes.NoRepos, "%s. Without a branch there can be no worktree: check out one that has a commit (git init makes a repository), or pass in_place: true.", cmp.Or(without, "The project is not in a git repository")).With("argument", "in_place")
 	}
 	title := jsontext.Clip(strings.TrimSpace(strings.SplitN(strings.TrimSpace(run.Goal), "\n", 2)[0]), board.MaxTitle-10)
 	t := task.Task{ProjectID: project, Title: title, Description: &run.Goal, JobName: &run.JobName, WorkflowName: &run.WorkflowName, Inputs: board.Stored(run.Inputs), Lead: task.ServerLeads}
@@ -220,11 +221,11 @@ func (e *Engine) agentFor(ctx context.Context, who session.Caller, cfg *config.C
 }
 
 // rootRepos returns the project of the server's own folder, and its repositories with the branches that
-// are checked out; none if one has no branch, which is returned then.
-func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, without *task.Repo, err error) {
+// are checked out; none if one has no branch, and then without says why.
+func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, repos []RepoArgs, without string, err error) {
 	all, _, _, err := b.Projects(ctx, task.Page{Limit: 1000})
 	if err != nil {
-		return "", nil, nil, board.Fault("listing the projects", err)
+		return "", nil, "", board.Fault("listing the projects", err)
 	}
 	for _, p := range all {
 		if p.Root {
@@ -232,30 +233,32 @@ func (e *Engine) rootRepos(ctx context.Context, b store.View) (project string, r
 		}
 	}
 	repos, without, err = e.checkedOut(ctx, b, project)
-	if without != nil {
+	if without != "" {
 		repos = nil
 	}
 	return project, repos, without, err
 }
 
-// checkedOut returns the repositories of a project with the branches that are checked out in them, and the first
-// one that has none, or nil.
-func (e *Engine) checkedOut(ctx context.Context, b store.View, project string) (repos []RepoArgs, without *task.Repo, err error) {
+// checkedOut returns the repositories of a project with the branches that are checked out in them, or says of the first
+// one without a branch why it has none.
+func (e *Engine) checkedOut(ctx context.Context, b store.View, project string) (repos []RepoArgs, without string, err error) {
 	found, _, _, err := b.Repos(ctx, project, task.Page{Limit: MaxRepos})
 	if err != nil {
-		return nil, nil, board.Fault("listing the repositories", err)
+		return nil, "", board.Fault("listing the repositories", err)
 	}
 	for _, r := range found {
-		if r.Path == "" { // it is on other machines only
-			return nil, &r, nil
+		branch := ""
+		if r.Path != "" { // else it is on other machines only
+			if branch, err = worktree.CurrentBranch(ctx, r.Path); err != nil {
+				return nil, fmt.Sprintf("The repository %s cannot be used: %v", r.Name, err), nil
+			}
 		}
-		branch, err := worktree.CurrentBranch(ctx, r.Path)
-		if err != nil || branch == "" {
-			return nil, &r, nil
+		if branch == "" {
+			return nil, "No branch is checked out on this machine in the repository " + r.Name, nil
 		}
 		repos = append(repos, RepoArgs{RepoID: r.ID, TargetBranch: branch})
 	}
-	return repos, nil, nil
+	return repos, "", nil
 }
 
 // planRun is plan for an attempt that a server leads.

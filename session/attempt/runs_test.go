@@ -315,6 +315,9 @@ func TestARunWithoutABranch(t *testing.T) {
 	refused(t, err, session.ToolError, codes.NoRepos, "in_place: true")
 	args.InPlace = new(true)
 	testkit.Equal(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Must(t).Workspace, p.Root, "told to, it works in")
+	must(t, os.Remove(filepath.Join(p.Root, ".git", "HEAD")))
+	args.InPlace = nil
+	refused(t, testkit.Get(s.RunWorkflow(ctx, me, args)).Err(), session.ToolError, codes.NoRepos, "cannot be used: reading the current branch", "in_place: true")
 }
 
 // A run whose workflow was aborted cannot go on, and nobody is told to resume it.

@@ -66,11 +66,11 @@ func (e *Engine) StartTaskAttempt(ctx context.Context, who session.Caller, a Sta
 		return nil, err
 	}
 	if len(a.Repos) == 0 {
-		var without *task.Repo
+		var without string
 		if a.Repos, without, err = e.checkedOut(ctx, b.View, t.ProjectID); err != nil {
 			return nil, err
-		} else if without != nil {
-			return nil, session.NotNow(codes.NoBranch, "No branch is checked out on this machine in the repository %s. Check one out, or name the branch to start from in repos; list_repos has the ids.", without.Name).With("argument", "repos")
+		} else if without != "" {
+			return nil, session.NotNow(codes.NoBranch, "%s. Check out a branch there, or name the branch to start from in repos; list_repos has the ids.", without).With("argument", "repos")
 		}
 	}
 	made, first, err := e.plan(ctx, b, cfg, &t.Task, agent, a.Prompt, a.Repos)

@@ -144,12 +144,18 @@ func TestWrongArguments(t *testing.T) {
 		code     string
 		mentions []string
 	}{
-		"delete nobody":      {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
-		"start of nobody":    {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
-		"no executor":        {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
-		"unknown executor":   {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
-		"no command":         {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command", []string{"BARE"}},
-		"unknown variant":    {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
+		"delete nobody":    {func() error { _, err := s.DeleteTask(ctx, me, DeleteArgs{TaskID: nobody}); return err }, "unknown_task", nil},
+		"start of nobody":  {starting(func(a *StartArgs) { a.TaskID = nobody }), "unknown_task", nil},
+		"no executor":      {starting(func(a *StartArgs) { a.Executor = "" }), "missing_executor", []string{"TEST"}},
+		"unknown executor": {starting(func(a *StartArgs) { a.Executor = "NOBODY" }), "unknown_executor", []string{"NOBODY", "TEST"}},
+		"no command":       {starting(func(a *StartArgs) { a.Executor = "BARE" }), "executor_without_command", []string{"BARE"}},
+		"unknown variant":  {starting(func(a *StartArgs) { a.Variant = new("X") }), "unknown_variant", []string{"X", "OTHER"}},
+		"no program": {func() error {
+			path := filepath.Join(p.Root, "no-such-agent")
+			testkit.Write(t, path, "It has no permission to run.\n")
+			defer os.Remove(path)
+			return starting(func(a *StartArgs) { a.Executor = "MISSING" })()
+		}, "executor_unavailable", []string{"is not executable", "no-such-agent. Make it so with chmod +x"}},
 		"missing program":    {starting(func(a *StartArgs) { a.Executor = "MISSING" }), "executor_unavailable", []string{"no-such-agent"}},
 		"long prompt":        {starting(func(a *StartArgs) { a.Prompt = &long }), "too_long", []string{"prompt", "100001"}},
 		"prompt as argument": {starting(func(a *StartArgs) { a.Executor = "ARGUMENT"; a.Prompt = new(long[:2*90_000]) }), "too_long", []string{"argument"}},
@@ -188,7 +194,7 @@ func TestWrongArguments(t *testing.T) {
 		}, "out_of_range", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name == "missing program" && s.Shared != nil {
+			if strings.HasSuffix(name, " program") && s.Shared != nil {
 				t.Skip("another machine may have it")
 			}
 			attempttest.Wrong(t, c.call(), c.code, c.mentions...)

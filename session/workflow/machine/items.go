@@ -247,7 +247,7 @@ func (s *State) Drop(def *Definition, id string, o Override, begin func(job.Entr
 	here, members, _ := s.Position(def)
 	entry := def.Workflow.Entries[here]
 	if !item || def.Workflow.Find(stepID) != here || !slices.Contains(members, id) || s.byID().pending(entry, i) == nil {
-		return nil, session.NotNow(codes.StepNotCurrent, "'%s' is no step of an item that is left to do in session '%s'.", id, s.SessionID)
+		return nil, session.NotNow(codes.StepNotCurrent, "'%s' is not a step of an unfinished item in session '%s': expected one such as port[3]. `deepwork sessions show %[2]s` lists its steps.", id, s.SessionID)
 	}
 	n := s.Next(o.At)
 	p := n.ProgressOrNew(id, o.At).voided(movedOn, o.At).clone()
