@@ -222,6 +222,7 @@ func TestClosedCatalogServesWhatItHad(t *testing.T) {
 	p := newProject(t)
 	p.put("one", source("one", "first"))
 	c := p.open(Options{})
+	testkit.Until(t, "nothing to look at again", func() bool { return c.state.Load().due.IsZero() })
 	must(t, c.Close(t.Context()))
 	must(t, c.Close(t.Context()))
 	testkit.Equal(t, summary(testkit.Get(c.Fresh(t.Context())).Must(t), "one"), "first", "unchanged")
