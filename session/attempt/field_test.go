@@ -152,3 +152,15 @@ func TestField15_ARunWithoutItsLeader(t *testing.T) {
 		testkit.Equal(t, s.StateOf(run), board.ExecutionState(state), "with one agent")
 	}
 }
+
+// A run whose leader was killed before its workflow began is to be resumed: another one would be led beside it.
+func TestARunWhoseLeaderWasKilledBeforeItBegan(t *testing.T) {
+	p := newProject(t)
+	s := p.open(func(o *Options) { o.Passive = true })
+	id := s.startRun(false).RunID
+	p.sql("UPDATE attempts SET state = 'starting'; UPDATE executions SET state = 'starting', owner = '" + goneLeader + "'")
+	run := testkit.Get(s.GetRun(ctx, me, board.RunArgs{RunID: id})).Must(t)
+	testkit.True(t, run.State == board.Interrupted && run.Began, "it is %s, and can be resumed: %v", run.State, run.Began)
+	items := testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items
+	testkit.True(t, len(items) == 1 && items[0].Kind == board.AttentionRun && items[0].Command == "deepwork run resume "+board.Short(id), "needs attention: %+v", items)
+}

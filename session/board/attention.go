@@ -62,7 +62,7 @@ func (b *Board) NeedsAttentionBy(ctx context.Context, who session.Caller, find F
 			kind, command = AttentionConflicts, "deepwork board show "+Short(a.TaskID)
 		case isRun && state != Completed && state != Failed && state != Paused && state != Interrupted:
 			continue // it goes on, or a person has stopped it
-		case isRun && state != Completed && !a.Began:
+		case isRun && state != Completed && !a.Began && !a.State.Open(): // an open one goes on, wherever its leader was killed
 			kind, command = AttentionFailed, "deepwork board start "+Short(a.TaskID)
 		case isRun && state != Completed:
 			cost, err := v.Cost(ctx, a.TaskID, a.AttemptID)

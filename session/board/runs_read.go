@@ -139,7 +139,7 @@ func (b *Board) GetRun(ctx context.Context, who session.Caller, a RunArgs) (*Run
 
 // newRunReply returns what a run says about itself, without its agents and their cost.
 func (b *Board) newRunReply(ctx context.Context, at *task.Attempt, run *Run) *RunReply {
-	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: b.StateOf(&at.Situation), Open: at.State.Open(), Began: at.LatestSessionID != nil && OrEmpty(at.WorkflowStatus) != WorkflowAborted, Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal, Inputs: run.Inputs,
+	r := &RunReply{RunID: at.ID, TaskID: at.TaskID, State: b.StateOf(&at.Situation), Open: at.State.Open(), Began: (at.State.Open() || at.LatestSessionID != nil) && OrEmpty(at.WorkflowStatus) != WorkflowAborted, Reason: at.Error, Workflow: run.JobName + "/" + run.WorkflowName, Goal: run.Goal, Inputs: run.Inputs,
 		SessionID: OrNull(run.SessionID), Branch: OrNull(at.Branch), Workspace: at.Workspace, Steps: []RunStep{}, Plan: []PlanStep{}, CreatedAt: Stamp(at.CreatedAt), Kept: *run}
 	r.Trace = b.TraceOf(ctx, at.Trace)
 	r.TraceID, r.Waits = OrNull(r.Trace.ID), waitsOf(run, r.Open)
