@@ -111,7 +111,7 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 	testkit.Works(t, testkit.Get(e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1))).Err(), "the newest")
 	large := executed("", "a", store.ExecutionCompleted, c.at.Add(time.Hour))
 	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
-	for i := range 20 {
+	for i := range 21 {
 		large.ID = fmt.Sprint("large ", i)
 		*large.EndedAt = large.EndedAt.Add(time.Second)
 		save(t, e, large)
