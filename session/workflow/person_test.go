@@ -237,7 +237,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 				o.Reviewing = func(context.Context) (Reviewing, error) {
 					within := time.Minute
 					if test.hangs {
-						within = 500 * time.Millisecond
+						within = 1500 * time.Millisecond
 					}
 					return Reviewing{MaxTries: 3, Override: test.mode, ReplyWithin: within}, nil
 				}
