@@ -110,7 +110,7 @@ func (s AwaitingStep) Command() string {
 
 // InShell returns a word, such as a path, the id of a step or the name of a branch, as it is typed at a shell.
 func InShell(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/+,=@%"
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:+,=@%"
 	switch {
 	case strings.Trim(word, plain+string(filepath.Separator)) == "":
 		return word

@@ -105,8 +105,7 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 				return nil, err
 			}
 		}
-		at, err := targetCheckout(ctx, l, b)
-		if err != nil {
+		if _, err := targetCheckout(ctx, l, b); err != nil {
 			return nil, err
 		}
 		back := func() {} // takes the attempt's branch back
@@ -136,7 +135,8 @@ func (k *Keeper) Merge(ctx context.Context, l Landing) (*Landed, error) {
 			back()
 			return &Landed{Before: b.target, Commit: b.target}, nil
 		}
-		if at, err = targetCheckout(ctx, l, b); err != nil { // again: signing waits for a person, who may have switched branches
+		at, err := targetCheckout(ctx, l, b) // again: signing waits for a person, who may have switched branches
+		if err != nil {
 			return nil, err
 		}
 		if err := advance(ctx, l, b, at, now); err != nil {
