@@ -50,7 +50,8 @@ type sessionActor struct {
 	id     string
 	state  *machine.State
 	row    store.Session
-	wrote  bool // the command that is being applied has written
+	wrote  bool  // the command that is being applied has written
+	unsure int64 // the revision of which that command does not know whether it has stored it, with its reply; 0: there is none
 
 	branchMade bool // though the state says that it is due
 
@@ -115,6 +116,7 @@ const (
 // earlier application has stored: the record has its reply.
 func apply[R any](ctx context.Context, a *sessionActor, do func(context.Context, *sessionActor) (R, error)) (r R, err error) {
 	unconfirmed := 0
+	a.unsure = 0
 	for n := range maxApplied {
 		a.wrote = false
 		r, err = do(ctx, a)
@@ -209,6 +211,9 @@ func (a *sessionActor) commit(by *string, next *machine.State, w *store.SessionW
 	switch {
 	case errors.Is(err, store.ErrPending):
 		e.Logger.Warn("a transition was not confirmed; reading the session again", "session", a.id, "error", err)
+		if n := len(next.Replies); n > 0 && next.Replies[n-1].Revision == next.Revision {
+			a.unsure = next.Revision
+		}
 		return errUnsure
 	case errors.Is(err, store.ErrReviewTaken), errors.Is(err, store.ErrRequested):
 		return err
@@ -247,7 +252,11 @@ func (a *sessionActor) repetition(c caller) (*machine.StoredReply, error) {
 		}
 	}
 	if c.Call.RequestID == nil {
-		return a.state.OwnReply(c.Call), nil
+		own := a.state.OwnReply(c.Call)
+		if own == nil && a.unsure != 0 && a.state.Revision > a.unsure { // others have moved it since, and may have had its reply forgotten
+			return nil, session.NotNow(codeUncertain, "Session '%s' may have been moved by this call or not: the store did not confirm it, and others have moved the session since. Call get_step to see where it is.", a.id).With("session_id", a.id)
+		}
+		return own, nil
 	}
 	r := a.state.StoredReply(c.Call.Tool, *c.Call.RequestID)
 	if r != nil && r.ArgsDigest != c.Call.ArgsDigest {

@@ -114,6 +114,35 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 	}
 }
 
+// Nor is it applied again to a step that others have led the session to since, whose moves have its reply forgotten.
+func TestACommitWhoseFateNobodyKnowsAnyMore(t *testing.T) {
+	t.Parallel()
+	for name, made := range map[string]bool{"made": true, "not made": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			p.job("alpha", []testStep{{id: "one"}, {id: "two"}, {id: "three"}, {id: "four"}}, map[string]string{"main": "[one, two, three, four]"})
+			srv := p.open()
+			disk := srv.makeFaulty()
+			c, other := srv.Connect("local"), p.open().Connect("local")
+			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			call := `{"outputs":{},"session_id":"` + id + `"}`
+			map[bool]*atomic.Int32{true: &disk.lose, false: &disk.drop}[made].Store(1)
+			var others func()
+			moved := map[bool]int{true: 1, false: 2}[made]
+			others = func() {
+				disk.reading.Store(nil)
+				for range moved {
+					p.finish(other, call)
+				}
+			}
+			disk.reading.Store(&others)
+			_, err := c.Finish(ctx, finishArgs(t, call))
+			refused(t, err, session.StateError, codeUncertain, "Call get_step")
+			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).Members[0].StepID, "three", "the step")
+		})
+	}
+}
+
 // The same for what is done together with a transition: a workflow that is a step is begun and ended, and a person drops
 // an item.
 func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
@@ -190,6 +219,7 @@ type faulty struct {
 	unread    atomic.Int32                             // so many reads fail
 	during    atomic.Pointer[func()]                   // is called after a write, before its reply
 	before    atomic.Pointer[func()]                   // is called before a write
+	reading   atomic.Pointer[func()]                   // is called before a read
 	delay     atomic.Pointer[chan *store.SessionWrite] // receives the next write instead of the store, which does not confirm it
 }
 
@@ -238,6 +268,9 @@ func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool,
 }
 
 func (f *faulty) ReadSession(ctx context.Context, id string, known int64) (*store.SessionRecord, error) {
+	if g := f.reading.Load(); g != nil && f.lose.Load()+f.drop.Load() == 0 {
+		(*g)()
+	}
 	if f.unread.Load() > 0 {
 		f.unread.Add(-1)
 		return nil, errNoSpace
