@@ -95,6 +95,16 @@ func TestSession(t *testing.T) {
 	b.use("#why-draft", "", `e.required = false`)
 	b.click("Override the reviews")
 	b.until(refused("Say why") + ` && document.activeElement.id === 'why-draft' && document.activeElement.matches('[aria-invalid=true][aria-describedby=wrong]') && document.getElementById('wrong').innerText.includes('Say why')`)
+	// What the person was shown stays what they override, and they are told that there is something newer.
+	given := `document.getElementById('why-draft').form.elements.given.value`
+	before := eval[string](b, given)
+	testkit.WriteAll(t, root, map[string]string{"bad.txt": "this one is bad, too\n"})
+	call("finished_step", args{"session_id": id, "step_id": "draft", "outputs": args{"out": "bad.txt"}}, nil)
+	b.until(step("Draft") + `.innerText.includes('Review 2: failed')`)
+	testkit.Equal(t, eval[string](b, given), before, "what is overridden")
+	b.click("Show it")
+	b.until(given + ` !== '` + before + `'`)
+	b.click("Actions")
 	b.fill("#why-draft", "I have read it")
 	b.until(`!document.querySelector('[aria-invalid], #wrong')`)
 	b.click("Override the reviews")

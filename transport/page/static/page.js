@@ -229,13 +229,14 @@ times(document);
 setInterval(() => times(document), 10000);
 follow();
 
-// A person judges what they were shown: if the agent hands in something else meanwhile, the form keeps the digest of what
-// was shown, which is refused, and says so.
+// A person judges or overrides what they were shown: if the agent hands in something else meanwhile, the form keeps the
+// digest of what was shown, which does not count for that, and says so. In a closed menu nothing is shown.
 const shown = new Map();
 const question = form => form.action + ' ' + form.elements.step.value;
 function keepShown() {
-  for (const form of document.querySelectorAll('form.answer')) {
-    const digest = form.elements.digest, first = shown.get(question(form)) ?? digest.value;
+  for (const form of document.querySelectorAll('form.answer, form.override')) {
+    if (form.closest('details:not([open])')) { shown.delete(question(form)); continue; }
+    const digest = form.elements.digest ?? form.elements.given, first = shown.get(question(form)) || digest.value;
     shown.set(question(form), first);
     if (digest.value === first) continue;
     digest.value = first;
@@ -245,6 +246,7 @@ function keepShown() {
     form.prepend(note);
   }
 }
-document.addEventListener('submit', e => { if (e.target.matches('form.answer')) shown.delete(question(e.target)); });
+document.addEventListener('submit', e => { if (e.target.matches('form.answer, form.override')) shown.delete(question(e.target)); });
 document.addEventListener('htmx:after:swap', keepShown);
+document.addEventListener('toggle', keepShown, true);
 keepShown();
