@@ -20,7 +20,7 @@ func TestMarkdownRunsAndLoadsNothingFromElsewhere(t *testing.T) {
 		"<javascript:alert(1)>":                   "<p>javascript:alert(1)</p>\n",
 		"![a](https://example.com/x.png)":         "<p>a</p>\n",
 		"![a](data:image/png;base64,AAAA)":        "<p>a</p>\n",
-		"![a](x.png)":                             `<p><img src="x.png" alt="a"></p>` + "\n",
+		"![a](x.png) ![b](/events?at=0&on=x)":     "<p>a b</p>\n",
 		"<img src=x onerror=alert(1)> <b>b</b>":   "<p>&lt;img src=x onerror=alert(1)&gt; &lt;b&gt;b&lt;/b&gt;</p>\n",
 		"<script>alert(1)</script>":               `<pre tabindex="0"><code>&lt;script&gt;alert(1)&lt;/script&gt;</code></pre>` + "\n",
 		"    <pre>":                               `<pre tabindex="0"><code>&lt;pre&gt;` + "\n</code></pre>\n",
