@@ -252,7 +252,7 @@ func (e *Engine) HandInAgain(ctx context.Context, id, stepID string) error {
 	_, err = askWithin(ctx, e, id, e.AskTimeout, func(reply actor.Reply[*finished]) message {
 		return &finishCall{
 			caller: caller{Identity: r.Row.Identity, Anywhere: true, Call: machine.Call{Tool: machine.ToolFinish, ID: randomID(8), Named: true}},
-			args:   FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes}, until: e.now().Add(e.AskTimeout), from: ctx, reply: reply,
+			args:   FinishArgs{SessionID: &id, StepID: &stepID, Outputs: outputs, Notes: q.Notes}, until: e.now().Add(e.AskTimeout), from: ctx, conn: e.ConnectStateless(r.Row.Identity), reply: reply,
 		}
 	})
 	return err
