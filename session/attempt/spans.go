@@ -16,8 +16,8 @@ import (
 	"deepwork/session/store"
 )
 
-// Spans of attempts come only from the board: whoever records the end of an execution exports its span, with
-// the same id whenever that is done.
+// Spans of attempts come only from the board: the process that records the end of an execution exports its span, with
+// the same id each time.
 
 // RefOf returns what the sessions and agents of an attempt belong to: the span of its run or, if it has none, the caller's.
 func RefOf(a *task.Attempt) telemetry.Ref {

@@ -124,7 +124,7 @@ const (
 	SessionExists          = "session_exists"           // Do nothing: the session is in the project already
 	SessionIDNeeded        = "session_id_needed"        // Pass the session_id of one of the sessions that the error lists
 	SessionTooNew          = "session_too_new"          // Use the newer deepwork that wrote the session
-	SessionUncertain       = "session_uncertain"        // Call again when the store answers, with the same request_id; what was stored is not known
+	SessionUncertain       = "session_uncertain"        // It is not known whether the call was stored: call again with the same request_id when the store answers; without a request_id, call get_step first
 	SessionUnreadable      = "session_unreadable"       // Make the session's file readable, and call again
 	ShuttingDown           = "shutting_down"            // Wait until the server is back, and call again
 	SourceAway             = "source_away"              // Wait and call again, or have the source repaired

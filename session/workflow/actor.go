@@ -51,7 +51,7 @@ type sessionActor struct {
 	state  *machine.State
 	row    store.Session
 	wrote  bool  // the command that is being applied has written
-	unsure int64 // the revision of which that command does not know whether it has stored it, with its reply; 0: there is none
+	unsure int64 // the revision that the command has tried to store with its reply, and that was not confirmed; 0 means none
 
 	branchMade bool // though the state says that it is due
 

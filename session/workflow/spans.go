@@ -14,8 +14,8 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// The spans of a session are made from its state alone: whoever makes the transition that ends something exports its
-// span, with the same id whenever that is done.
+// The spans of a session are made from its state alone: the process that makes the transition that ends something
+// exports its span, with the same id each time.
 
 // refOf returns the span of a session.
 func refOf(s *machine.State) telemetry.Ref {

@@ -198,7 +198,7 @@ func TestRepositoriesInsideAreRefused(t *testing.T) {
 		"in the place of a file": {func(t *testing.T, path string) {
 			must(t, os.Remove(filepath.Join(path, "a.txt")))
 			gitIn(t, origin, "clone", "-q", origin, filepath.Join(path, "a.txt"))
-			link(t, ".", filepath.Join(path, "lib", "b.txt")) // which leads to a folder, but is none
+			link(t, ".", filepath.Join(path, "lib", "b.txt")) // a link to a folder
 		}, []string{"a.txt was made there", "rm -rf"}},
 		"broken": {func(t *testing.T, path string) { write(t, path, "lib/.git", "gitdir: nowhere\n") }, []string{"lib"}},
 		"a worktree beside": {func(t *testing.T, path string) {
