@@ -69,15 +69,19 @@ func newNewcomer(t *testing.T) *newcomer {
 		must(t, os.Symlink(path, filepath.Join(bin, name)))
 	}
 	n.env = []string{"HOME=" + home, "PATH=" + bin + ":" + filepath.Join(home, "go", "bin"), "NO_COLOR=1"}
-	caches, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOCACHE").Output()
+	// With the same settings, what go test has compiled is not compiled again.
+	names := []string{"GOMODCACHE", "GOCACHE", "CGO_ENABLED"}
+	settings, err := exec.CommandContext(t.Context(), "go", append([]string{"env"}, names...)...).Output()
 	must(t, err)
-	for i, dir := range strings.Fields(string(caches)) {
-		n.env = append(n.env, []string{"GOMODCACHE=", "GOCACHE="}[i]+dir)
+	for i, value := range strings.Fields(string(settings)) {
+		n.env = append(n.env, names[i]+"="+value)
+	}
+	if path, err := exec.LookPath("gcc"); err == nil {
+		must(t, os.Symlink(path, filepath.Join(bin, "gcc")))
 	}
 	// A newcomer has made the checkout; here somebody else may own it.
 	testkit.Write(t, filepath.Join(home, ".gitconfig"), "[user]\n\tname = Newcomer\n\temail = newcomer@example.com\n[safe]\n\tdirectory = "+checkout+"\n")
-	// With these a release is built as well, so that what this compiles is not compiled again there.
-	n.env = append(n.env, "GOFLAGS=-trimpath -ldflags=-w", "CGO_ENABLED=0")
+	n.env = append(n.env, "GOFLAGS=-ldflags=-w")
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
 		testkit.Git(t, project, args...)
 	}
