@@ -206,9 +206,7 @@ func TestErrorOfMakeOrStartReachesTheAskersUnchanged(t *testing.T) {
 				synctest.Wait()
 				close(release)
 				for _, w := range waiting {
-					if err := <-w; err != none {
-						t.Errorf("err = %v", err)
-					}
+					testkit.Equal(t, <-w, none, "err =")
 				}
 
 				set(nil)

@@ -320,8 +320,6 @@ func TestRefStopDeadlineCancelsThatActorAlone(t *testing.T) {
 				return nil
 			}
 		})
-		if err != nil {
-			t.Errorf("another actor's context: %v", err)
-		}
+		testkit.True(t, err == nil, "another actor's context: %v", err)
 	})
 }

@@ -170,9 +170,7 @@ func registry(s *actor.System, o actor.Options) (*actor.Registry[string, task], 
 func ask(t *testing.T, to actor.Address[task], build func(actor.Reply[int]) task, want int) {
 	t.Helper()
 	got, err := actor.Ask(t.Context(), to, build)
-	if err != nil || got != want {
-		t.Errorf("asked: %d, %v; want %d", got, err, want)
-	}
+	testkit.True(t, err == nil && got == want, "asked: %d, %v; want %d", got, err, want)
 }
 
 // asking asks from another goroutine; the channel gets the error.

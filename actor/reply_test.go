@@ -23,12 +23,8 @@ func TestAskEndsWithItsContextAndTheMessageIsHandled(t *testing.T) {
 		defer cancel()
 		before := time.Now()
 		_, err := actor.Ask(ctx, ref, add1)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "actor slow") {
-			t.Errorf("err = %v", err)
-		}
-		if waited := time.Since(before); waited != time.Second {
-			t.Errorf("waited %v", waited)
-		}
+		testkit.True(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "actor slow"), "err = %v", err)
+		testkit.Equal(t, time.Since(before), time.Second, "waited")
 
 		close(release)
 		ask(t, ref, add1, 2) // the write of the asker who left is the first
@@ -61,9 +57,7 @@ func TestFirstAnswerCounts(t *testing.T) {
 				return nil
 			}
 		})
-		if got != 1 || err != nil {
-			t.Fatalf("%d, %v", got, err)
-		}
+		testkit.Need(t, got == 1 && err == nil, "%d, %v", got, err)
 	}
 	_, err := actor.Ask(t.Context(), ref, func(r actor.Reply[int]) task {
 		return func(context.Context, *probe) error {
@@ -72,9 +66,7 @@ func TestFirstAnswerCounts(t *testing.T) {
 			return nil
 		}
 	})
-	if err != cause {
-		t.Errorf("err = %v; want it unchanged", err)
-	}
+	testkit.True(t, err == cause, "err = %v; want it unchanged", err)
 }
 
 func TestZeroReplyAndNilFailure(t *testing.T) {
@@ -155,9 +147,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 		synctest.Wait()
 		wait(4)
 		err := <-gone
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "actor narrow: its mailbox was full (3 messages)") {
-			t.Errorf("err = %v", err)
-		}
+		testkit.True(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "actor narrow: its mailbox was full (3 messages)"), "err = %v", err)
 		if err := ref.Tell(ctx, appendTo(&seen, 99)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("err = %v", err)
 		}
@@ -171,9 +161,7 @@ func TestFullMailboxHoldsSendersUntilTheirContextEnds(t *testing.T) {
 			t.Fatalf("seen %v", seen)
 		}
 		for i, n := range seen {
-			if i != n {
-				t.Fatalf("out of order: %v", seen)
-			}
+			testkit.Need(t, i == n, "out of order: %v", seen)
 		}
 	})
 }

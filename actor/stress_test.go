@@ -149,9 +149,7 @@ func TestStressPassivationUnderLoad(t *testing.T) {
 				t.Errorf("two alive %d times; handled twice %d; handled %d of %d; awake %d",
 					two.Load(), twice.Load(), handled, accepted.Load(), r.Len())
 			}
-			if lives < int64(visits) {
-				t.Errorf("only %d incarnations: passivation was not exercised", lives)
-			}
+			testkit.True(t, lives >= int64(visits), "only %d incarnations: passivation was not exercised", lives)
 		})
 	}
 }

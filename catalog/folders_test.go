@@ -47,12 +47,8 @@ func TestReq001_2_8_JobsOfAllConfiguredFolders(t *testing.T) {
 		t.Errorf("jobs are %q, want %q", got, want)
 	}
 	testkit.Equal(t, summary(s, "bundled"), "standard", "bundled")
-	if len(s.Errors) != 1 || s.Errors[0].JobName != "broken" || s.Err("broken") == nil {
-		t.Errorf("errors are %v", s.Errors)
-	}
-	if s.Job("broken") != nil {
-		t.Error("a broken job is shadowing no other")
-	}
+	testkit.True(t, len(s.Errors) == 1 && s.Errors[0].JobName == "broken" && s.Err("broken") != nil, "errors are %v", s.Errors)
+	testkit.True(t, s.Job("broken") == nil, "a broken job is shadowing no other")
 	testkit.Equal(t, p.log.Count("relative"), 1, "the relative folder was not logged")
 }
 
@@ -98,9 +94,7 @@ func TestReq001_2_6_ErrorsBesideGoodJobs(t *testing.T) {
 	}
 	for i, name := range []string{"bad", "directory", "empty", "huge"} {
 		e := s.Errors[i]
-		if e.JobName != name || e.JobDir != p.path(".deepwork", "jobs", name) || len(e.Diagnostics) == 0 {
-			t.Errorf("error %d is %+v, want one of %s", i, e, name)
-		}
+		testkit.True(t, e.JobName == name && e.JobDir == p.path(".deepwork", "jobs", name) && len(e.Diagnostics) != 0, "error %d is %+v, want one of %s", i, e, name)
 	}
 	if len(s.Err("bad").Diagnostics) < 2 {
 		t.Errorf("not every fault is told: %v", s.Err("bad").Diagnostics)
@@ -122,9 +116,7 @@ func TestSecondJobOfOneNameIsAnErrorOnTheLater(t *testing.T) {
 		t.Fatalf("jobs: %s", names(s))
 	}
 	e := s.Err("b")
-	if e == nil {
-		t.Fatal("no error on the later")
-	}
+	testkit.Need(t, e != nil, "no error on the later")
 	text := e.Diagnostics.Error()
 	testkit.ContainsAll(t, text, []string{"job.yml:1:7: name: ", p.path(".deepwork", "jobs", "a"), p.path(".deepwork", "jobs", "b")}, "the error lacks")
 	p.put("b", source("other", "second"))

@@ -36,9 +36,7 @@ func TestAnEditTouchesNoOtherJob(t *testing.T) {
 			t.Errorf("%s: same definition: %v", j.Name, same)
 		}
 	}
-	if before.Version >= after.Version {
-		t.Errorf("version %d after %d", after.Version, before.Version)
-	}
+	testkit.True(t, before.Version < after.Version, "version %d after %d", after.Version, before.Version)
 	// What changes nothing is no change.
 	must(t, os.Chtimes(p.jobFile("job_03"), time.Now(), time.Now()))
 	p.put("job_04", source("job_04", "first"))
@@ -74,9 +72,7 @@ func TestLastGoodDefinitionStaysWhileTheFileIsBad(t *testing.T) {
 	s := fresh(t, c)
 	testkit.Equal(t, s.Job("job"), good, "the good definition is gone")
 	testkit.Equal(t, len(s.Jobs), 1, "the good definition is gone")
-	if s.Err("dir") == nil || s.Err("job") == nil || len(s.Errors) != 1 {
-		t.Errorf("errors: %v", s.Errors)
-	}
+	testkit.True(t, s.Err("dir") != nil && s.Err("job") != nil && len(s.Errors) == 1, "errors: %v", s.Errors)
 	logged := p.log.Count("job does not load")
 	testkit.Equal(t, logged, 1, "logged … times")
 	p.put("dir", source("job", "good"))
@@ -126,9 +122,7 @@ func TestWithoutWatchesItPollsAndWarnsOnce(t *testing.T) {
 					eventually(t, c, version, func(s *Snapshot) bool { return summary(s, "two") == version })
 				}
 				testkit.Equal(t, p.log.Count("cannot be watched"), 1, "warned … times")
-				if n.openErr == nil && !n.isClosed() {
-					t.Error("the watches that there were are not given back")
-				}
+				testkit.True(t, n.openErr != nil || n.isClosed(), "the watches that there were are not given back")
 			})
 		}
 	}
@@ -164,9 +158,7 @@ func TestWatchesFollowTheFolders(t *testing.T) {
 	n.ev <- fsnotify.Event{Name: p.path(".deepwork", "jobs", "one"), Op: fsnotify.Remove}
 	eventually(t, c, "its end", func(s *Snapshot) bool { return s.Job("one") == nil })
 	n.awaitGone(t, p.path(".deepwork", "jobs", "one"))
-	if n.has(p.jobFile("one")) {
-		t.Error("a file is watched, not its directory")
-	}
+	testkit.True(t, !n.has(p.jobFile("one")), "a file is watched, not its directory")
 }
 
 func TestConcurrentFreshCallsAgree(t *testing.T) {

@@ -43,14 +43,10 @@ func checkLaidOut(t *testing.T, jobs fstest.MapFS, base string) {
 			continue
 		}
 		got, err := os.ReadFile(filepath.Join(base, filepath.FromSlash(name)))
-		if err != nil || string(got) != string(f.Data) {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
+		testkit.True(t, err == nil && string(got) == string(f.Data), "%s: %q, %v", name, got, err)
 	}
 	err := filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".tmp") {
-			t.Errorf("left behind: %s", path)
-		}
+		testkit.True(t, err != nil || !strings.HasSuffix(path, ".tmp"), "left behind: %s", path)
 		return err
 	})
 	must(t, err)
@@ -74,9 +70,7 @@ func TestStandardJobsAreOnDiskBeforeTheyAreNeeded(t *testing.T) {
 	j := s.Job("bundled")
 	testkit.Equal(t, j.Dir, filepath.Join(p.standard(), "bundled"), "job_dir")
 	text, err := job.Instructions(j, j.Step("first"))
-	if err != nil || text != "Do the first." {
-		t.Errorf("instructions: %q, %v", text, err)
-	}
+	testkit.True(t, err == nil && text == "Do the first.", "instructions: %q, %v", text, err)
 	checkLaidOut(t, bundledJobs(), p.standard())
 }
 

@@ -120,9 +120,7 @@ func tearing(t *testing.T, file, content string) time.Duration {
 func saved(t *testing.T, s *Snapshot) int {
 	t.Helper()
 	j := s.Job("one")
-	if j == nil {
-		t.Fatalf("version %d has no definition; errors %v", s.Version, s.Errors)
-	}
+	testkit.Need(t, j != nil, "version %d has no definition; errors %v", s.Version, s.Errors)
 	var i int
 	testkit.Get(fmt.Sscanf(j.Summary, "save %d", &i)).Must(t)
 	return i
@@ -228,15 +226,11 @@ func TestTornContent(t *testing.T) {
 				}
 				time.Sleep(200 * time.Millisecond)
 				s := c.Snapshot()
-				if s == before {
-					t.Fatal("still taken for a save in progress after 600 ms")
-				}
+				testkit.Need(t, s != before, "still taken for a save in progress after 600 ms")
 				if torn == "" && (s.Job("one") == nil || s.Err("one") == nil) {
 					t.Errorf("an empty file: %s %v", names(s), s.Errors)
 				}
-				if name == "parses" && (len(s.Job("one").Workflows) != 0 || len(s.Errors) != 0) {
-					t.Errorf("a shorter definition: %v", s.Errors)
-				}
+				testkit.True(t, name != "parses" || len(s.Job("one").Workflows) == 0 && len(s.Errors) == 0, "a shorter definition: %v", s.Errors)
 			})
 		})
 	}
@@ -294,15 +288,11 @@ func TestFileThatNeverSettlesHoldsNobodyUp(t *testing.T) {
 func TestRacyContentIsSettledByItself(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T, p *project, c *Catalog) {
-		if !c.state.Load().folders[0].entry("one").Racy {
-			t.Fatal("a file as young as the clock is not racy")
-		}
+		testkit.Need(t, c.state.Load().folders[0].entry("one").Racy, "a file as young as the clock is not racy")
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		st := c.state.Load()
-		if st.folders[0].entry("one").Racy || st.folders[0].Racy || !st.due.IsZero() {
-			t.Error("still racy")
-		}
+		testkit.True(t, !st.folders[0].entry("one").Racy && !st.folders[0].Racy && st.due.IsZero(), "still racy")
 		testkit.Equal(t, st.snap.Version, 1, "the version, though nothing changed")
 	})
 }

@@ -67,9 +67,7 @@ func alone(b testing.TB, p *project, cmd []string, n int) time.Duration {
 	var times []time.Duration
 	for range n {
 		began := time.Now()
-		if _, err := process.Run(b.Context(), process.Spec{Command: cmd, Dir: p.root, Stdin: []byte("task")}); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, testkit.Get(process.Run(b.Context(), process.Spec{Command: cmd, Dir: p.root, Stdin: []byte("task")})).Err())
 		times = append(times, time.Since(began))
 	}
 	slices.Sort(times)
@@ -130,16 +128,12 @@ func BenchmarkBuild(b *testing.B) {
 	task := &p.plan(s)[0]
 	read := func() {
 		for _, f := range paths {
-			if _, err := os.ReadFile(filepath.Join(p.root, f)); err != nil {
-				b.Fatal(err)
-			}
+			testkit.Must(b, testkit.Get(os.ReadFile(filepath.Join(p.root, f))).Err())
 		}
 	}
 	build := func() *builder {
 		w := &builder{sub: &s, task: task, root: p.root, inline: 5, nonce: testNonce}
-		if _, err := w.build(b.Context(), true); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, testkit.Get(w.build(b.Context(), true)).Err())
 		return w
 	}
 	var reading, building, checking time.Duration

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -54,18 +55,12 @@ func TestRules14And18And21And26_Reviews(t *testing.T) {
 			got, self := p.prompted(s, 0, 5, true), SelfReview(s)
 			prompt := got.system + string(got.stdin)
 			for _, want := range c.prompt {
-				if !strings.Contains(prompt, want) {
-					t.Errorf("the prompt lacks %q:\n%s", want, prompt)
-				}
+				testkit.True(t, strings.Contains(prompt, want), "the prompt lacks %q:\n%s", want, prompt)
 			}
 			for _, want := range c.self {
-				if !strings.Contains(self, want) {
-					t.Errorf("the instructions lack %q:\n%s", want, self)
-				}
+				testkit.True(t, strings.Contains(self, want), "the instructions lack %q:\n%s", want, self)
 			}
-			if strings.Contains(prompt, c.not) {
-				t.Errorf("the prompt has %q", c.not)
-			}
+			testkit.True(t, !strings.Contains(prompt, c.not), "the prompt has %q", c.not)
 		})
 	}
 }
@@ -88,9 +83,7 @@ func TestATextIsAlwaysShown(t *testing.T) {
 	p := newProject(t)
 	s := p.format2(func(r *job.Review) { r.RunEach = "step" })
 	got := string(p.prompted(s, 0, 0, true).stdin)
-	if !strings.Contains(got, "\nThe text\n") || strings.Contains(got, "content of") || !strings.Contains(got, "2 files, not shown here") {
-		t.Error(got)
-	}
+	testkit.True(t, strings.Contains(got, "\nThe text\n") && !strings.Contains(got, "content of") && strings.Contains(got, "2 files, not shown here"), "%v", got)
 	// The reviewer ran, and nothing has changed on the disk.
 	fault(t, <-collect(t, t.Context(), p.gate(always(Settings{Command: []string{"true"}, MaxInlineFiles: 5})), "a", s, p.plan(s)), NoVerdict)
 }

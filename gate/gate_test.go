@@ -163,19 +163,13 @@ func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
 	passed := 0
 	for range 6 {
 		v := <-verdicts
-		if v.Err != nil {
-			t.Fatal(v.Err)
-		}
+		testkit.Need(t, v.Err == nil, "%v", v.Err)
 		if v.Passed {
 			passed++
 		}
-		if v.Passed != strings.Contains(v.Reviewer, "gated") {
-			t.Errorf("reviewer %s, passed %v", v.Reviewer, v.Passed)
-		}
+		testkit.True(t, v.Passed == strings.Contains(v.Reviewer, "gated"), "reviewer %s, passed %v", v.Reviewer, v.Passed)
 	}
-	if passed != 3 {
-		t.Errorf("%d passed", passed)
-	}
+	testkit.True(t, passed == 3, "%d passed", passed)
 }
 
 // A reviewer of a submission that is no longer allowed when its turn comes does not start; whether
@@ -202,9 +196,7 @@ func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
 	if refused.Passed {
 		passed, refused = refused, passed
 	}
-	if passed.Err != nil || !passed.Passed {
-		t.Errorf("%+v", passed)
-	}
+	testkit.True(t, passed.Err == nil && passed.Passed, "%+v", passed)
 	if e, is := errors.AsType[*Error](refused.Err); !is || e.Code != NotStarted || !errors.Is(e, refusal) {
 		t.Errorf("%+v", refused)
 	}
@@ -226,9 +218,7 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 		fault(t, v, Cancelled)
 		seen[v.Task.Key] = true
 	}
-	if len(seen) != 10 {
-		t.Errorf("verdicts of %d tasks", len(seen))
-	}
+	testkit.True(t, len(seen) == 10, "verdicts of %d tasks", len(seen))
 	for _, r := range running {
 		r.Gone()
 	}
@@ -251,9 +241,7 @@ func TestQueueLimit(t *testing.T) {
 	first := collect(t, ctx, g, "A", s, tasks)
 	h.Next()
 	err := g.Run(t.Context(), "B", s, tasks[:1], func(Verdict) { t.Error("called") })
-	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "1002, and 1 run; there is room for 1000") {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, errors.Is(err, ErrBusy) && strings.Contains(err.Error(), "1002, and 1 run; there is room for 1000"), "got %v", err)
 	cancel()
 	for range tasks {
 		<-first
@@ -288,9 +276,7 @@ func TestVerdictsComeOneAtATime(t *testing.T) {
 	done := make(chan struct{})
 	n := 0
 	err := g.Run(t.Context(), "A", s, tasks, func(Verdict) {
-		if inside.Add(1) != 1 {
-			t.Error("two calls at once")
-		}
+		testkit.True(t, inside.Add(1) == 1, "two calls at once")
 		defer inside.Add(-1)
 		if n++; n == len(tasks) {
 			close(done)
@@ -335,9 +321,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	err := g.Close(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the delivery of verdicts to session 0a1b2c3d") {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "the delivery of verdicts to session 0a1b2c3d"), "got %v", err)
 	close(release)
 	testkit.Must(t, g.Close(t.Context()))
 }

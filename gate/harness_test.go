@@ -102,16 +102,10 @@ func judge(t *testing.T, settings Settings) Verdict {
 func fault(t testing.TB, v Verdict, code Code, wants ...string) *Error {
 	t.Helper()
 	e, ok := errors.AsType[*Error](v.Err)
-	if !ok || v.Passed {
-		t.Fatalf("no error of the gate, but passed %v, %v", v.Passed, v.Err)
-	}
-	if e.Code != code {
-		t.Fatalf("code %s, want %s: %v", e.Code, code, e)
-	}
+	testkit.Need(t, ok && !v.Passed, "no error of the gate, but passed %v, %v", v.Passed, v.Err)
+	testkit.Need(t, e.Code == code, "code %s, want %s: %v", e.Code, code, e)
 	for _, want := range append(wants, "This try does not count", "finished_step") {
-		if !strings.Contains(e.Error(), want) {
-			t.Errorf("the message lacks %q:\n%v", want, e)
-		}
+		testkit.True(t, strings.Contains(e.Error(), want), "the message lacks %q:\n%v", want, e)
 	}
 	return e
 }

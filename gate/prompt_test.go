@@ -122,21 +122,15 @@ func TestPromptOfFilesThatAreNotShown(t *testing.T) {
 		"report.md` ====\nlinked\n",
 		"xxxx\n==== FILE",
 	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("it lacks %q", want)
-		}
+		testkit.True(t, strings.Contains(got, want), "it lacks %q", want)
 	}
-	if strings.Contains(got, "secret") || strings.Contains(got, "large\nlarge") {
-		t.Error("what is not to be shown is")
-	}
+	testkit.True(t, !strings.Contains(got, "secret") && !strings.Contains(got, "large\nlarge"), "what is not to be shown is")
 }
 
 func TestPromptWithoutAnyFile(t *testing.T) {
 	t.Parallel()
 	got := string(newProject(t).prompted(newProject(t).submission("step"), 0, 5, true).stdin)
-	if !strings.Contains(got, "(no file was submitted)") || strings.Contains(got, "Author notes") {
-		t.Error(got)
-	}
+	testkit.True(t, strings.Contains(got, "(no file was submitted)") && !strings.Contains(got, "Author notes"), "%v", got)
 }
 
 // A reviewer that gives back what it was given has not judged anything.
@@ -206,9 +200,7 @@ func TestAReviewerReadsCommonInformationAndInputsFirst(t *testing.T) {
 		t.Errorf("a brief review:\n%s", got)
 	}
 	s.Step.Reviews = s.Step.Reviews[1:]
-	if strings.Contains(SelfReview(s), common) {
-		t.Error("a brief self-review has the common information")
-	}
+	testkit.True(t, !strings.Contains(SelfReview(s), common), "a brief self-review has the common information")
 }
 
 func keys(tasks []Task) (keys []string) {
@@ -276,9 +268,7 @@ func TestDigestIsOfAllThatAVerdictDependsOn(t *testing.T) {
 		"notes":   func(s *Submission, _ map[string]string) { s.Notes = "new" },
 		"session": func(s *Submission, _ map[string]string) { s.SessionID = "ffffffff" },
 	} {
-		if digest(same) != first {
-			t.Errorf("%s: the digest is another", name)
-		}
+		testkit.True(t, digest(same) == first, "%s: the digest is another", name)
 	}
 	seen := map[string]string{first: "nothing"}
 	for name, other := range map[string]func(s *Submission, h map[string]string){
@@ -315,9 +305,7 @@ func TestHashFiles(t *testing.T) {
 	p.write("dir/b.md", "")
 	abs := filepath.Join(p.root, "a.md")
 	got, err := HashFiles(context.Background(), p.root, []string{"a.md", "dir/b.md", "a.md", abs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	sum := sha256.Sum256([]byte(strings.Repeat("a", 1<<20)))
 	if len(got) != 3 || got["a.md"] != hex.EncodeToString(sum[:]) || got[abs] != got["a.md"] ||
 		got["dir/b.md"] != "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" {
@@ -355,9 +343,7 @@ func TestAnOutputTooLargeToReviewIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	f, err := os.Create(filepath.Join(p.root, "huge"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	if err := f.Truncate(1 << 40); err != nil {
 		t.Skip("no sparse files here:", err)

@@ -21,26 +21,18 @@ func TestReq001_4_14_ReviewThatPasses(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	v := judge(t, Settings{Command: command("pass")})
-	if v.Err != nil || !v.Passed || v.Feedback != "all is well" {
-		t.Fatalf("got %+v", v)
-	}
+	testkit.Need(t, v.Err == nil && v.Passed && v.Feedback == "all is well", "got %+v", v)
 	if want := words(command("pass")); v.Reviewer != want {
 		t.Errorf("reviewer %q, want %q", v.Reviewer, want)
 	}
-	if v.StartedAt.Location() != time.UTC || v.StartedAt.Before(began.Add(-time.Second)) || !v.EndedAt.After(v.StartedAt) {
-		t.Errorf("from %v to %v", v.StartedAt, v.EndedAt)
-	}
-	if v.Task.Key != "0/step" || v.Task.Digest == "" {
-		t.Errorf("of task %+v", v.Task)
-	}
+	testkit.True(t, v.StartedAt.Location() == time.UTC && !v.StartedAt.Before(began.Add(-time.Second)) && v.EndedAt.After(v.StartedAt), "from %v to %v", v.StartedAt, v.EndedAt)
+	testkit.True(t, v.Task.Key == "0/step" && v.Task.Digest != "", "of task %+v", v.Task)
 }
 
 func TestReq001_4_12_ReviewThatFails(t *testing.T) {
 	t.Parallel()
 	v := judge(t, Settings{Command: command("fail")})
-	if v.Err != nil || v.Passed || v.Feedback != "the summary is missing" {
-		t.Errorf("got %+v", v)
-	}
+	testkit.True(t, v.Err == nil && !v.Passed && v.Feedback == "the summary is missing", "got %+v", v)
 }
 
 func TestReviewersThatGiveNoVerdict(t *testing.T) {
@@ -69,9 +61,7 @@ func TestReviewersThatGiveNoVerdict(t *testing.T) {
 			if len(e.Tail) > tailSize || len(e.Error()) > 3500 {
 				t.Errorf("the tail has %d bytes, the message %d", len(e.Tail), len(e.Error()))
 			}
-			if v.EndedAt.Before(v.StartedAt) || v.StartedAt.IsZero() {
-				t.Errorf("from %v to %v", v.StartedAt, v.EndedAt)
-			}
+			testkit.True(t, !v.EndedAt.Before(v.StartedAt) && !v.StartedAt.IsZero(), "from %v to %v", v.StartedAt, v.EndedAt)
 		})
 	}
 }
@@ -104,9 +94,7 @@ func TestReviewerThatHangsIsTimedOutAndKilledWithItsChildren(t *testing.T) {
 		if reported == 2 {
 			return
 		}
-		if timeout > patience {
-			t.Fatalf("%d of the two have reported within %v", reported, timeout)
-		}
+		testkit.Need(t, timeout <= patience, "%d of the two have reported within %v", reported, timeout)
 	}
 }
 
@@ -129,14 +117,10 @@ func recorded(t *testing.T, claude bool, answer string) (received, Verdict, *pro
 	}
 	v := <-collect(t, t.Context(), p.gate(always(settings)), "a", s, p.plan(s))
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v; the verdict is %v", err, v.Err)
-	}
+	testkit.Need(t, err == nil, "%v; the verdict is %v", err, v.Err)
 	var r received
 	testkit.Must(t, json.Unmarshal(data, &r))
-	if r.Dir != p.root {
-		t.Errorf("it runs in %s, want %s", r.Dir, p.root)
-	}
+	testkit.True(t, r.Dir == p.root, "it runs in %s, want %s", r.Dir, p.root)
 	if _, there := r.Env["SHOP_TOKEN"]; there {
 		t.Error("it gets what is secret")
 	}
@@ -151,23 +135,15 @@ func recorded(t *testing.T, claude bool, answer string) (received, Verdict, *pro
 func TestReq001_1_7_ClaudeCommandLine(t *testing.T) {
 	answer := `{"type":"result","subtype":"success","is_error":false,"result":"Not yet.","structured_output":{"passed":false,"feedback":"Plain words: no","criteria_results":[{"criterion":"plain words","passed":false,"feedback":"jargon"},{"criterion":"complete","passed":true,"feedback":null}]}}`
 	r, v, _ := recorded(t, true, answer)
-	if len(r.Args) != 10 {
-		t.Fatalf("%d arguments: %q", len(r.Args), r.Args)
-	}
+	testkit.Need(t, len(r.Args) == 10, "%d arguments: %q", len(r.Args), r.Args)
 	system, schema := r.Args[5], r.Args[7]
 	want := []string{r.Args[0], "--print", "--output-format", "json", "--system-prompt", system, "--json-schema", schema, "-p", "--"}
-	if !slices.Equal(r.Args, want) {
-		t.Errorf("arguments %q", r.Args)
-	}
+	testkit.True(t, slices.Equal(r.Args, want), "arguments %q", r.Args)
 	for _, text := range []string{"Writes the report", "Is everything there?", "**Plain words**", "Look at the figures.", "papers/paper"} {
-		if !strings.Contains(system, text) || strings.Contains(r.Stdin, text) {
-			t.Errorf("%q is not in the system prompt alone", text)
-		}
+		testkit.True(t, strings.Contains(system, text) && !strings.Contains(r.Stdin, text), "%q is not in the system prompt alone", text)
 	}
 	for _, text := range []string{"# Tides", "> I checked it twice.", "`report.md`", "> A paper on tides."} {
-		if strings.Contains(system, text) || !strings.Contains(r.Stdin, text) {
-			t.Errorf("%q is not in the input alone", text)
-		}
+		testkit.True(t, !strings.Contains(system, text) && strings.Contains(r.Stdin, text), "%q is not in the input alone", text)
 	}
 	var s struct {
 		Type       string
@@ -176,9 +152,7 @@ func TestReq001_1_7_ClaudeCommandLine(t *testing.T) {
 	if err := json.Unmarshal([]byte(schema), &s); err != nil || s.Type != "object" || len(s.Properties) != 3 {
 		t.Errorf("the schema is %s: %v", schema, err)
 	}
-	if !strings.Contains(schema, `"enum":["complete","Plain words"]`) {
-		t.Errorf("the criteria's names are not in the schema: %s", schema)
-	}
+	testkit.True(t, strings.Contains(schema, `"enum":["complete","Plain words"]`), "the criteria's names are not in the schema: %s", schema)
 	if v.Err != nil || v.Passed || v.Reviewer != "claude" || len(v.Criteria) != 2 ||
 		v.Criteria[0].Criterion != "Plain words" || *v.Criteria[0].Feedback != "jargon" || v.Criteria[1].Feedback != nil {
 		t.Errorf("got %+v", v)
@@ -188,13 +162,9 @@ func TestReq001_1_7_ClaudeCommandLine(t *testing.T) {
 func TestOtherCommandsGetAllOnStdin(t *testing.T) {
 	r, v, _ := recorded(t, false, passes)
 	for _, text := range []string{"Is everything there?", "Look at the figures.", "# Tides", "> I checked it twice.", "> A paper on tides.", `"criteria_results"`} {
-		if !strings.Contains(r.Stdin, text) {
-			t.Errorf("the input lacks %q", text)
-		}
+		testkit.True(t, strings.Contains(r.Stdin, text), "the input lacks %q", text)
 	}
-	if len(r.Args) != 5 || v.Err != nil || !v.Passed {
-		t.Errorf("arguments %q, got %+v", r.Args, v)
-	}
+	testkit.True(t, len(r.Args) == 5 && v.Err == nil && v.Passed, "arguments %q, got %+v", r.Args, v)
 }
 
 func TestNonceIsAnotherForEachReview(t *testing.T) {
@@ -218,9 +188,7 @@ func TestPromptOfALongJobStaysOffTheCommandLine(t *testing.T) {
 	self, _ := os.Executable()
 	t.Setenv(claudeEnv, "record "+file)
 	v := <-collect(t, t.Context(), p.gate(always(Settings{Claude: true, ClaudeCommand: self})), "a", s, p.plan(s))
-	if v.Err != nil || !v.Passed {
-		t.Fatalf("got %+v", v)
-	}
+	testkit.Need(t, v.Err == nil && v.Passed, "got %+v", v)
 	data, _ := os.ReadFile(file)
 	var r received
 	json.Unmarshal(data, &r)
@@ -287,20 +255,14 @@ func TestCancelledCallerIsToldSo(t *testing.T) {
 	why := errors.New("the session was aborted")
 	cancel(why)
 	e := fault(t, <-verdicts, Cancelled, "the session was aborted")
-	if !errors.Is(e, why) {
-		t.Errorf("the cause is %v", e.Err)
-	}
+	testkit.True(t, errors.Is(e, why), "the cause is %v", e.Err)
 	r.Gone()
 }
 
 func TestTimeoutByTheNumberOfFiles(t *testing.T) {
 	for n, want := range map[int]time.Duration{0: 120, 1: 120, 5: 120, 6: 150, 15: 420} {
-		if got := (Settings{}).timeout(n); got != want*time.Second {
-			t.Errorf("for %d files %v", n, got)
-		}
-		if got := (Settings{Timeout: time.Second}).timeout(n); got != time.Second {
-			t.Errorf("as configured, for %d files %v", n, got)
-		}
+		testkit.Equal(t, (Settings{}).timeout(n), want*time.Second, "for %d files", n)
+		testkit.Equal(t, (Settings{Timeout: time.Second}).timeout(n), time.Second, "as configured, for %d files", n)
 	}
 }
 
@@ -319,9 +281,7 @@ func TestAReviewerThatTakesAnArgument(t *testing.T) {
 		},
 	}
 	v := judge(t, s)
-	if v.Err != nil || v.Passed || v.Feedback != "I have the answer" || v.Reviewer != "executor X:Y" {
-		t.Errorf("%+v", v)
-	}
+	testkit.True(t, v.Err == nil && !v.Passed && v.Feedback == "I have the answer" && v.Reviewer == "executor X:Y", "%+v", v)
 	var r received
 	data, err := os.ReadFile(file)
 	testkit.Must(t, err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -55,16 +56,10 @@ func TestVerdictsThatAreUnderstood(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := parseVerdict([]byte(c.in), twoCriteria)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.passed != c.passed || r.feedback != c.feedback || len(r.criteria) != c.criteria {
-				t.Errorf("got %+v", r)
-			}
+			testkit.Must(t, err)
+			testkit.True(t, r.passed == c.passed && r.feedback == c.feedback && len(r.criteria) == c.criteria, "got %+v", r)
 			for i, cr := range r.criteria[:min(2, len(r.criteria))] {
-				if cr.Criterion != twoCriteria[i].Name {
-					t.Errorf("criterion %d is called %q", i, cr.Criterion)
-				}
+				testkit.True(t, cr.Criterion == twoCriteria[i].Name, "criterion %d is called %q", i, cr.Criterion)
 			}
 		})
 	}
@@ -112,12 +107,8 @@ func TestAnswersThatAreNoVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, err := parseVerdict([]byte(c.in), twoCriteria)
 			m, ok := errors.AsType[*misreading](err)
-			if !ok {
-				t.Fatalf("got %+v, %v", r, err)
-			}
-			if m.code != c.code || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v", m.code, err)
-			}
+			testkit.Need(t, ok, "got %+v, %v", r, err)
+			testkit.True(t, m.code == c.code && strings.Contains(err.Error(), c.want), "%s: %v", m.code, err)
 		})
 	}
 }
@@ -127,9 +118,7 @@ func TestVerdictIsBounded(t *testing.T) {
 	long := strings.Repeat("é", 100_000)
 	in, _ := json.Marshal(map[string]any{"passed": false, "feedback": long + "\x00", "criteria_results": []any{map[string]any{"criterion": long, "passed": false, "feedback": long}}})
 	r, err := parseVerdict(in, twoCriteria)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for what, c := range map[string]struct {
 		text  string
 		limit int
@@ -152,9 +141,7 @@ func FuzzVerdict(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r, err := parseVerdict(in, twoCriteria)
-		if (r == nil) == (err == nil) {
-			t.Fatalf("%+v and %v", r, err)
-		}
+		testkit.Need(t, (r == nil) != (err == nil), "%+v and %v", r, err)
 		if err != nil {
 			if m, ok := errors.AsType[*misreading](err); !ok || m.what == "" || m.code == "" {
 				t.Fatalf("a %T: %v", err, err)
@@ -166,16 +153,12 @@ func FuzzVerdict(f *testing.F) {
 				t.Fatal("passed, and nothing says so")
 			}
 			for _, c := range r.criteria {
-				if !c.Passed {
-					t.Fatalf("passed beside %+v", c)
-				}
+				testkit.Need(t, c.Passed, "passed beside %+v", c)
 			}
 		} else if r.feedback == "" {
 			t.Fatal("failed without a word")
 		}
-		if !utf8.ValidString(r.feedback) || utf8.RuneCountInString(r.feedback) > feedbackLimit+1 {
-			t.Fatalf("feedback %.50q", r.feedback)
-		}
+		testkit.Need(t, utf8.ValidString(r.feedback) && utf8.RuneCountInString(r.feedback) <= feedbackLimit+1, "feedback %.50q", r.feedback)
 		// A verdict beside another one makes none, whichever they are.
 		if r.passed {
 			if both, err := parseVerdict(append([]byte(passes+"\n"), in...), twoCriteria); err == nil {

@@ -26,13 +26,9 @@ func TestReq004_ToolsAreDiscoverable(t *testing.T) {
 	tools := listed(t, client(t, s))
 	for _, name := range []string{"list_projects", "list_repos", "list_tasks", "list_task_attempts", "get_task", "create_task", "update_task", "delete_task",
 		"start_task_attempt", "follow_up"} {
-		if tools[name] == nil {
-			t.Errorf("%s is not listed", name)
-		}
+		testkit.True(t, tools[name] != nil, "%s is not listed", name)
 	}
-	if tools["get_context"] != nil {
-		t.Error("get_context is listed outside of a workspace")
-	}
+	testkit.True(t, tools["get_context"] == nil, "get_context is listed outside of a workspace")
 }
 
 // Seed 004, "No workspace_id alias in MCP schemas".
@@ -40,9 +36,7 @@ func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
 	t.Parallel()
 	for _, tool := range listTools(t) {
 		text := testkit.Get(json.Marshal(tool)).Must(t)
-		if strings.Contains(string(text), "workspace_id") {
-			t.Errorf("%s: %s", tool.Name, text)
-		}
+		testkit.True(t, !strings.Contains(string(text), "workspace_id"), "%s: %s", tool.Name, text)
 	}
 }
 
@@ -58,9 +52,7 @@ func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
 		described(t, "output", out)
 		entry := out.Properties["attempts"].Items
 		for _, field := range []string{"attempt_id", "workspace_branch", "created_at", "updated_at", "latest_session_id", "latest_session_executor"} {
-			if entry.Properties[field] == nil {
-				t.Errorf("%s is not in the schema", field)
-			}
+			testkit.True(t, entry.Properties[field] != nil, "%s is not in the schema", field)
 		}
 		for field, format := range map[string]string{"attempt_id": "UUID", "latest_session_id": "UUID", "created_at": "RFC 3339", "updated_at": "RFC 3339"} {
 			testkit.Contains(t, entry.Properties[field].Description, format, "%s does not tell its format", field)
@@ -144,9 +136,7 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 		write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + tt.config})
 		p.prune(t.Context(), time.Now().Add(tt.after))
 		left, err := engine.List(t.Context())
-		if err != nil || len(left) != tt.left || left[0].ID != active {
-			t.Errorf("%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
-		}
+		testkit.True(t, err == nil && len(left) == tt.left && left[0].ID == active, "%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
 	}
 	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"its definition is still there"}`)
 }

@@ -79,9 +79,7 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	callTool(t, cs, "finished_step", `{"outputs":{},"session_id":"0a1b2c3d"}`)
 	callTool(t, cs, "finished_step", `{}`)
 	lines := log.lines(t, "call")
-	if len(lines) != 2 {
-		t.Fatalf("%d lines", len(lines))
-	}
+	testkit.Need(t, len(lines) == 2, "%d lines", len(lines))
 	if l := lines[0]; l["tool"] != "finished_step" || l["session"] != "0a1b2c3d" || fmt.Sprint(l["stack"]) != "[j/outer j/inner]" || l["outcome"] != "needs_work" {
 		t.Errorf("logged %v", l)
 	}
@@ -117,9 +115,7 @@ func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.agents) != 2 {
-		t.Fatalf("%d agents, want 2", len(f.agents))
-	}
+	testkit.Need(t, len(f.agents) == 2, "%d agents, want 2", len(f.agents))
 	for _, a := range f.agents {
 		<-a.closed
 		testkit.Equal(t, a.identity, "local", "identity")
@@ -163,9 +159,7 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := s.Close(ctx)
-	if err == nil || !strings.Contains(err.Error(), "1 connections did not stop") || !strings.Contains(err.Error(), "did not stop: x") {
-		t.Errorf("got %v", err)
-	}
+	testkit.True(t, err != nil && strings.Contains(err.Error(), "1 connections did not stop") && strings.Contains(err.Error(), "did not stop: x"), "got %v", err)
 	close(b.free)
 	<-called
 }
@@ -179,13 +173,9 @@ func TestEveryToolCanBeRechecked(t *testing.T) {
 		r := s.tools.Tool(tool)
 		testkit.Equal(t, r.Hints.ReadOnly, r.Recheck == "", "%s: reads only, and is rechecked by %q", tool, r.Recheck)
 		named := name.FindAllString(r.Recheck, -1)
-		if !r.Hints.ReadOnly && len(named) == 0 {
-			t.Errorf("%s: no tool is named in %q", tool, r.Recheck)
-		}
+		testkit.True(t, r.Hints.ReadOnly || len(named) != 0, "%s: no tool is named in %q", tool, r.Recheck)
 		for _, n := range named {
-			if !s.tools.Tool(n).Hints.ReadOnly {
-				t.Errorf("%s: %s is no tool that reads", tool, n)
-			}
+			testkit.True(t, s.tools.Tool(n).Hints.ReadOnly, "%s: %s is no tool that reads", tool, n)
 		}
 	}
 }
@@ -212,13 +202,9 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 		got := s.instructions(t.Context())
 		testkit.ContainsAll(t, got, c.has, "%v", c.sets)
 		for _, text := range c.hasNot {
-			if strings.Contains(got, text) {
-				t.Errorf("%v: %q is in:\n%s", c.sets, text, got)
-			}
+			testkit.True(t, !strings.Contains(got, text), "%v: %q is in:\n%s", c.sets, text, got)
 		}
-		if len(got) > instructionBytes || strings.TrimSpace(got) != got {
-			t.Errorf("%v: %d bytes:\n%s", c.sets, len(got), got)
-		}
+		testkit.True(t, len(got) <= instructionBytes && strings.TrimSpace(got) == got, "%v: %d bytes:\n%s", c.sets, len(got), got)
 	}
 }
 
@@ -241,9 +227,7 @@ func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
 			continue
 		}
 		argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
-		if schemaFrom(t, tool.InputSchema).Properties[argument] == nil {
-			t.Errorf("%s has no argument %q, which its remedy names: %s", name, argument, how)
-		}
+		testkit.True(t, schemaFrom(t, tool.InputSchema).Properties[argument] != nil, "%s has no argument %q, which its remedy names: %s", name, argument, how)
 	}
 }
 

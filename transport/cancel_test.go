@@ -107,7 +107,5 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 		}
 	}
 
-	if len(f.cancelled) != 1 {
-		t.Errorf("cancelled at the source: %v", f.cancelled)
-	}
+	testkit.True(t, len(f.cancelled) == 1, "cancelled at the source: %v", f.cancelled)
 }

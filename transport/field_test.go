@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/remote"
 	"deepwork/transport/web"
 )
@@ -24,9 +25,7 @@ func TestField03_ASourceGetsItsOwnNames(t *testing.T) {
 	}
 	meta, _ := json.Marshal(tool.Meta["deepwork/workflow"])
 	for _, part := range []string{`"renamed":{"filter_name":"filter[name]","user_id":"user id"}`, `"changes":["`} {
-		if !strings.Contains(string(meta), part) {
-			t.Errorf("_meta lacks %s: %s", part, meta)
-		}
+		testkit.True(t, strings.Contains(string(meta), part), "_meta lacks %s: %s", part, meta)
 	}
 	if got := into[remote.Run](t, cs, "find", `{"user_id":7}`); !strings.Contains(string(got.Result), `{"user id":7}`) {
 		t.Errorf("the source got %s", got.Result)
@@ -35,9 +34,7 @@ func TestField03_ASourceGetsItsOwnNames(t *testing.T) {
 		t.Errorf("the source got %s", got.Result)
 	}
 	refusedWith(t, cs, "find", `{"user_id":7,"filter_name":"x"}`, "ToolError")
-	if len(f.started) != 2 {
-		t.Errorf("%d calls reached the source", len(f.started))
-	}
+	testkit.True(t, len(f.started) == 2, "%d calls reached the source", len(f.started))
 }
 
 // A client that sends initialize again, as some do after a pause, gets the same answer, and its stack is kept.
@@ -91,9 +88,7 @@ func TestField10_AddressesOfTheServer(t *testing.T) {
 			line, err := lines.ReadString('\n')
 			must(t, err)
 			if endpoint, ok := strings.CutPrefix(line, "data: "); ok {
-				if !strings.HasPrefix(endpoint, test.endpoint) {
-					t.Errorf("%+v: the endpoint is %s", test, endpoint)
-				}
+				testkit.True(t, strings.HasPrefix(endpoint, test.endpoint), "%+v: the endpoint is %s", test, endpoint)
 				break
 			}
 		}

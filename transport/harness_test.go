@@ -200,9 +200,7 @@ func client(t testing.TB, s *Server) *mcp.ClientSession {
 		// A reply that nobody waits for may be on its way when the client leaves or the server closes.
 		err := <-done
 		closing, is := errors.AsType[*jsonrpc.Error](err)
-		if err != nil && !errors.Is(err, io.ErrClosedPipe) && !(is && closing.Code == serverClosing) {
-			t.Errorf("Run: %v", err)
-		}
+		testkit.True(t, err == nil || errors.Is(err, io.ErrClosedPipe) || (is && closing.Code == serverClosing), "Run: %v", err)
 	})
 	return cs
 }
@@ -218,18 +216,14 @@ func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOpti
 // noError fails the test if there is an error, and lets it go on.
 func noError(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
+	testkit.True(t, err == nil, "%v", err)
 }
 
 // callTool calls a tool with arguments as JSON.
 func callTool(t testing.TB, cs *mcp.ClientSession, name, args string) *mcp.CallToolResult {
 	t.Helper()
 	res, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
-	if err != nil {
-		t.Fatalf("%s(%s): %v", name, args, err)
-	}
+	testkit.Need(t, err == nil, "%s(%s): %v", name, args, err)
 	return res
 }
 
@@ -241,9 +235,7 @@ func text(res *mcp.CallToolResult) string {
 func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
 	t.Helper()
 	m, ok := res.Meta[tool.ErrorMeta].(map[string]any)
-	if !ok {
-		t.Fatalf("no %s in _meta of %+v", tool.ErrorMeta, res)
-	}
+	testkit.Need(t, ok, "no %s in _meta of %+v", tool.ErrorMeta, res)
 	return m
 }
 
@@ -380,9 +372,7 @@ func open(t testing.TB, c *http.Client, h *web.Server) string {
 	t.Helper()
 	r := send(t, c, "POST", h.URL(), initialize)
 	id := r.header.Get("Mcp-Session-Id")
-	if r.status != 200 || len(id) < 20 {
-		t.Fatalf("initialize: %+v", r)
-	}
+	testkit.Need(t, r.status == 200 && len(id) >= 20, "initialize: %+v", r)
 	header := "Mcp-Session-Id: " + id
 	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header); r.status != 202 {
 		t.Fatalf("initialized: %+v", r)

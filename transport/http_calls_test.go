@@ -88,14 +88,10 @@ func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
 	for _, tool := range []string{"get_workflows", "start_workflow"} { // an answer and a refusal
 		r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{},"_meta":{`+newestTriple+`}}}`,
 			newestHeaders(`{"name":"`+tool+`"}`)...)
-		if r.status != 200 || !strings.Contains(r.body, typed) || !strings.Contains(r.body, `"io.modelcontextprotocol/serverInfo"`) {
-			t.Errorf("%s: %+v", tool, r)
-		}
+		testkit.True(t, r.status == 200 && strings.Contains(r.body, typed) && strings.Contains(r.body, `"io.modelcontextprotocol/serverInfo"`), "%s: %+v", tool, r)
 		for _, way := range []string{"Accept: application/*, text/*", "Accept: */*"} {
 			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`, open(t, c, h), way)
-			if r.status != 200 || strings.Contains(r.body, "resultType") || strings.Contains(r.body, "serverInfo") {
-				t.Errorf("%s: %+v", tool, r)
-			}
+			testkit.True(t, r.status == 200 && !strings.Contains(r.body, "resultType") && !strings.Contains(r.body, "serverInfo"), "%s: %+v", tool, r)
 		}
 	}
 }

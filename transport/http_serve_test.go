@@ -272,8 +272,6 @@ func TestMetricsAreSent(t *testing.T) {
 	}
 	testkit.Contains(t, page, "\ndeepwork_sessions_ended_total{status=\"completed\"} 1\n")
 	for _, secret := range []string{"canary", root, filepath.Base(root)} {
-		if strings.Contains(raw.String(), secret) {
-			t.Errorf("%s was sent", secret)
-		}
+		testkit.True(t, !strings.Contains(raw.String(), secret), "%s was sent", secret)
 	}
 }

@@ -84,9 +84,7 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 			t.Errorf("an agent of %s; closed: %v", a.identity, isClosed(a))
 		}
 	}
-	if len(shared.agents) < 6 || len(own.agents) != 0 {
-		t.Errorf("%d agents of requests and %d of connections", len(shared.agents), len(own.agents))
-	}
+	testkit.True(t, len(shared.agents) >= 6 && len(own.agents) == 0, "%d agents of requests and %d of connections", len(shared.agents), len(own.agents))
 	dial(t, h, stateful, "")
 	testkit.Equal(t, len(own.agents), 1, "agents of connections")
 }
@@ -209,9 +207,7 @@ func TestIdleTimeCounts(t *testing.T) {
 		go call("finished_step", `{"outputs":{}}`)
 		time.Sleep(5 * time.Hour) // one call that takes long
 		synctest.Wait()
-		if isClosed(a) {
-			t.Fatal("closed during a call")
-		}
+		testkit.Need(t, !isClosed(a), "closed during a call")
 		close(b.free)
 		synctest.Wait()
 		time.Sleep(time.Hour - time.Second)
@@ -230,9 +226,7 @@ func TestIdleTimeCounts(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(100 * time.Hour)
 		callTool(t, cs, "get_workflows", `{}`)
-		if isClosed(f.agents[0]) {
-			t.Error("a local connection was closed")
-		}
+		testkit.True(t, !isClosed(f.agents[0]), "a local connection was closed")
 	})
 }
 
@@ -248,9 +242,7 @@ func TestRequestsWithoutASession(t *testing.T) {
 	if left := s.conns.Close(over); left != 1 || conn.ctx.Err() == nil {
 		t.Errorf("%d are left, the call's context has ended: %v", left, conn.ctx.Err())
 	}
-	if isClosed(f.agents[0]) {
-		t.Error("closed during its call")
-	}
+	testkit.True(t, !isClosed(f.agents[0]), "closed during its call")
 	done()
 	if left := s.conns.Close(ctx); left != 0 || !isClosed(f.agents[0]) {
 		t.Errorf("%d are left", left)

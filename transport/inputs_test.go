@@ -10,6 +10,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tools/source"
 )
@@ -53,9 +54,7 @@ func TestPromptsTakeInputs(t *testing.T) {
 		}
 	}
 	want := []string{"goal: What the user wants to have at the end, in a sentence", "!input_goal: What they want", "!main_topic: What about", "places: Where to ask", "tone: How. Default: plain"}
-	if !slices.Equal(got, want) {
-		t.Errorf("the arguments are %q, want %q", got, want)
-	}
+	testkit.True(t, slices.Equal(got, want), "the arguments are %q, want %q", got, want)
 	p, err := cs.GetPrompt(context.Background(), &mcp.GetPromptParams{Name: "deepwork:ask:them", Arguments: map[string]string{"goal": "Know it", "input_goal": `a "good" life`}})
 	must(t, err)
 	for _, want := range []string{`with the inputs {"goal":"a \"good\" life"}`, "its inputs main topic are missing", "Know it"} {
@@ -72,9 +71,7 @@ func TestSourceTakesInputs(t *testing.T) {
 	var all []source.Workflow
 	must(t, json.Unmarshal([]byte(text(callTool(t, cs, "workflows-list-tool", `{}`))), &all))
 	i := slices.IndexFunc(all, func(w source.Workflow) bool { return w.ID == "ask/them" })
-	if i < 0 {
-		t.Fatalf("ask/them is not in %+v", all)
-	}
+	testkit.Need(t, i >= 0, "ask/them is not in %+v", all)
 	var s jsonschema.Schema
 	must(t, json.Unmarshal(all[i].InputSchema, &s))
 	if want := []string{"goal", "input_goal", "main_topic"}; !slices.Equal(s.Required, want) {

@@ -39,15 +39,11 @@ func TestReq001_1_11_InstructionsDescribeTheLifecycle(t *testing.T) {
 	at := 0
 	for _, word := range []string{"Discover", "Start", "Execute", "Checkpoint", "Iterate", "Continue", "Complete"} {
 		i := strings.Index(got[at:], word+":")
-		if i < 0 {
-			t.Fatalf("%s is not in its place in:\n%s", word, got)
-		}
+		testkit.Need(t, i >= 0, "%s is not in its place in:\n%s", word, got)
 		at += i
 	}
 	testkit.ContainsAll(t, got, []string{"get_workflows", "start_workflow", "finished_step", "get_step", "step_id", "request_id", "session_id", "Nested", "Concurrent"})
-	if !strings.HasPrefix(got, "Workflows") || !strings.Contains(got, "- job_1/w: Does it.") {
-		t.Errorf("the workflows do not come first:\n%s", got)
-	}
+	testkit.True(t, strings.HasPrefix(got, "Workflows") && strings.Contains(got, "- job_1/w: Does it."), "the workflows do not come first:\n%s", got)
 }
 
 func TestInstructionsAreBounded(t *testing.T) {
@@ -76,9 +72,7 @@ func TestInstructionsAreBounded(t *testing.T) {
 			t.Errorf("%s: %d bytes, valid %v", name, len(got), utf8.ValidString(got))
 		}
 		testkit.Contains(t, got, c.says, "%s", name)
-		if !strings.HasSuffix(got, lifecycle) {
-			t.Errorf("%s: the lifecycle is cut:\n%s", name, got)
-		}
+		testkit.True(t, strings.HasSuffix(got, lifecycle), "%s: the lifecycle is cut:\n%s", name, got)
 	}
 }
 
@@ -101,9 +95,7 @@ func TestPromptsAndResourcesFollowTheJobs(t *testing.T) {
 		var got []string
 		for p, err := range cs.Prompts(ctx, nil) {
 			must(t, err)
-			if len(p.Arguments) != 1 || p.Arguments[0].Name != "goal" || p.Description == "" {
-				t.Errorf("prompt %+v", p)
-			}
+			testkit.True(t, len(p.Arguments) == 1 && p.Arguments[0].Name == "goal" && p.Description != "", "prompt %+v", p)
 			got = append(got, p.Name)
 		}
 		for r, err := range cs.Resources(ctx, nil) {
@@ -149,9 +141,7 @@ func TestASessionIsAResourceOfItsOwner(t *testing.T) {
 	uri := "deepwork://sessions/" + started.BeginStep.SessionID
 	read(t, ann, uri, "trip/plan", `See the sea`, "idea", "in progress")
 	templates, err := ann.ListResourceTemplates(context.Background(), nil)
-	if err != nil || len(templates.ResourceTemplates) != 1 || templates.ResourceTemplates[0].URITemplate != "deepwork://sessions/{session_id}" {
-		t.Errorf("templates %+v, %v", templates, err)
-	}
+	testkit.True(t, err == nil && len(templates.ResourceTemplates) == 1 && templates.ResourceTemplates[0].URITemplate == "deepwork://sessions/{session_id}", "templates %+v, %v", templates, err)
 	id := started.BeginStep.SessionID
 	for begin, want := range map[string][2]int{"": {1, 0}, id[:3]: {1, 0}, id + "0": {}} {
 		for i, cs := range []*mcp.ClientSession{ann, bob} {

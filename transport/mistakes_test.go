@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"deepwork/actor/testkit"
 )
 
 // A mistake is a call that a client makes wrongly, and how it goes on: with nothing but what the
@@ -85,9 +87,7 @@ var walk = []mistake{
 // from each by the error alone.
 func TestFortyMistakesAndTheirRecovery(t *testing.T) {
 	t.Parallel()
-	if len(walk) < 40 {
-		t.Fatalf("%d mistakes", len(walk))
-	}
+	testkit.Need(t, len(walk) >= 40, "%d mistakes", len(walk))
 	s, _ := project(t, nil)
 	cs := client(t, s)
 	known := map[string]string{}
@@ -113,9 +113,7 @@ func TestFortyMistakesAndTheirRecovery(t *testing.T) {
 			continue
 		}
 		learned := regexp.MustCompile(m.learn).FindStringSubmatch(err.Error())
-		if learned == nil {
-			t.Errorf("%s: nothing to learn (%s) from: %v", what, m.learn, err)
-		}
+		testkit.True(t, learned != nil, "%s: nothing to learn (%s) from: %v", what, m.learn, err)
 		right := m.right
 		for n, value := range learned {
 			right = strings.ReplaceAll(right, fmt.Sprintf("$%d", n), value)
@@ -127,9 +125,7 @@ func TestFortyMistakesAndTheirRecovery(t *testing.T) {
 		}
 		if name, path, ok := strings.Cut(m.keep, "="); ok {
 			known[name] = fmt.Sprint(valueAt(reply, path))
-			if known[name] == "<nil>" {
-				t.Fatalf("%s: the reply to %s has no %s", what, line, path)
-			}
+			testkit.Need(t, known[name] != "<nil>", "%s: the reply to %s has no %s", what, line, path)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // What may be kept of a reply says for how long, and that it's its caller's alone; the server says what it supports.
@@ -32,9 +34,7 @@ func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
 		can, _ := r["capabilities"].(map[string]any)
 		extensions, _ := can["extensions"].(map[string]any)
 		versions, _ := r["supportedVersions"].([]any)
-		if extensions["io.modelcontextprotocol/tasks"] == nil || can["tools"] == nil || !slices.Contains(versions, "2026-07-28") || r["instructions"] == "" {
-			t.Errorf("server/discover: %v", r)
-		}
+		testkit.True(t, extensions["io.modelcontextprotocol/tasks"] != nil && can["tools"] != nil && slices.Contains(versions, "2026-07-28") && r["instructions"] != "", "server/discover: %v", r)
 	}
 	if r := c.call("get_workflows", `{}`); r["ttlMs"] != nil || r["cacheScope"] != nil {
 		t.Errorf("a call may not be kept: %v", r)

@@ -32,9 +32,7 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 	}
 	finish := func(c *taker, id, more string) map[string]any {
 		r, fault := c.request("tools/call", "finished_step", `"name":"finished_step","arguments":`+finishText(id)+more)
-		if fault != "" {
-			c.t.Fatal(fault)
-		}
+		testkit.Need(c.t, fault == "", "%v", fault)
 		return r
 	}
 	keyOf := func(r map[string]any) string {

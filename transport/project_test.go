@@ -108,9 +108,7 @@ func refusedWith(t testing.TB, cs *mcp.ClientSession, name, args, kind string) s
 func TestReq001_1_1_ServerIsMade(t *testing.T) {
 	t.Parallel()
 	s, _ := project(t, nil)
-	if s.MCP() == nil {
-		t.Fatal("no MCP server")
-	}
+	testkit.Need(t, s.MCP() != nil, "no MCP server")
 	callTool(t, client(t, s), "get_workflows", `{}`)
 }
 
@@ -162,9 +160,7 @@ func TestReq001_2_GetWorkflows(t *testing.T) {
 		must(t, json.Unmarshal([]byte(text(callTool(t, cs, "get_workflows", `{}`))), &got))
 	}
 	read()
-	if len(got.Jobs) != 1 || got.Jobs[0].Name != "trip" || len(got.Jobs[0].Workflows) != 2 || got.Jobs[0].Workflows[0].Name != "plan" || got.Stack == nil {
-		t.Errorf("got %+v", got)
-	}
+	testkit.True(t, len(got.Jobs) == 1 && got.Jobs[0].Name == "trip" && len(got.Jobs[0].Workflows) == 2 && got.Jobs[0].Workflows[0].Name == "plan" && got.Stack != nil, "got %+v", got)
 	if len(got.Errors) != 1 || got.Errors[0].JobName != "broken" || !strings.Contains(got.Errors[0].Error, "job.yml:") || !filepath.IsAbs(got.Errors[0].JobDir) {
 		t.Errorf("errors %+v", got.Errors)
 	}

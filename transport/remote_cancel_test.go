@@ -144,9 +144,7 @@ func (f *factory) goesOn(t *testing.T, s *Server) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.cancelled) > 0 || len(f.started) != 1 {
-		t.Errorf("cancelled %v, started %v", f.cancelled, f.started)
-	}
+	testkit.True(t, len(f.cancelled) <= 0 && len(f.started) == 1, "cancelled %v, started %v", f.cancelled, f.started)
 }
 
 // A caller that is gone, and did not cancel, leaves its run going.
@@ -252,9 +250,7 @@ func TestAStoppedServersRunsGoOn(t *testing.T) {
 	f.until(t, "the start", func() bool { return f.looked() })
 	stop()
 	res := <-done
-	if res == nil {
-		t.Fatal("the call was not answered")
-	}
+	testkit.Need(t, res != nil, "the call was not answered")
 	noError(t, <-served)
 	id, _ := errorMetaOf(t, res)["execution_id"].(string)
 	testkit.Contains(t, text(res), "workflow_status")

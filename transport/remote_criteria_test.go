@@ -90,9 +90,7 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	s, root := withSource(t, f, "  reply_within: 10ms\n")
 	cs := client(t, s)
 	running := into[remote.Run](t, cs, "hang", `{}`)
-	if running.State != remote.Running {
-		t.Fatalf("got %+v", running)
-	}
+	testkit.Need(t, running.State == remote.Running, "got %+v", running)
 
 	must(t, os.Remove(config.UserFile()))
 	s.names(t)
@@ -106,9 +104,7 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	}
 	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)), "There is no workflow tool 'ehco'. A source that the user has not approved may offer it: 'factory' (")
 	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	if len(listed.Skipped) != 1 || listed.Skipped[0].Source != "factory" || !strings.Contains(listed.Skipped[0].Reason, "not approved") {
-		t.Errorf("list_workflow_tools: %+v", listed)
-	}
+	testkit.True(t, len(listed.Skipped) == 1 && listed.Skipped[0].Source == "factory" && strings.Contains(listed.Skipped[0].Reason, "not approved"), "list_workflow_tools: %+v", listed)
 	status := `{"execution_id":"` + running.ExecutionID + `"}`
 	f.mu.Lock()
 	asked := f.runs["x-1"].looks

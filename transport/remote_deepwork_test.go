@@ -73,9 +73,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 				params := &mcp.CallToolParams{Name: "trip-plan", Arguments: json.RawMessage(`{"goal":"a week off"}`)}
 				params.SetProgressToken(1)
 				res, err := caller.CallTool(context.Background(), params)
-				if err != nil {
-					t.Error(err)
-				}
+				testkit.True(t, err == nil, "%v", err)
 				ended <- res
 			}()
 			for m := range progress {
@@ -96,9 +94,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			if err := json.Unmarshal([]byte(text(res)), &got); err != nil || res.IsError {
 				t.Fatal(err, text(res))
 			}
-			if got.State != remote.Completed || string(got.Result) != `{"idea":"idea.txt","hotels":["h1.txt"]}` || *got.SourceExecutionID != id {
-				t.Errorf("got %+v, result %s", got, got.Result)
-			}
+			testkit.True(t, got.State == remote.Completed && string(got.Result) == `{"idea":"idea.txt","hotels":["h1.txt"]}` && *got.SourceExecutionID == id, "got %+v, result %s", got, got.Result)
 
 			// Cancelled there is cancelled here.
 			_, done := inBackgroundWith(t, cs, "trip-dream", `{"goal":"g"}`)
@@ -209,9 +205,7 @@ func TestExposedJobs(t *testing.T) {
 	conforms(t, s)
 	cs := client(t, s)
 	got := into[machine.StartReply](t, cs, "trip-dream", `{"goal":"g","instance_id":"x"}`)
-	if got.BeginStep == nil || got.BeginStep.StepID != "idea" || len(got.Stack) != 1 || !strings.HasSuffix(got.BeginStep.BranchName, "-x") {
-		t.Errorf("got %+v", got)
-	}
+	testkit.True(t, got.BeginStep != nil && got.BeginStep.StepID == "idea" && len(got.Stack) == 1 && strings.HasSuffix(got.BeginStep.BranchName, "-x"), "got %+v", got)
 	if said := refusedWith(t, cs, "trip-dream", `{"aim":"g"}`, "ToolError"); !strings.Contains(said, `"goal"`) || !strings.Contains(said, `"aim"`) {
 		t.Error(said)
 	}

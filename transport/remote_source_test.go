@@ -299,9 +299,7 @@ func until(t testing.TB, s *Server, what string, ok func(*remotetools.Listing) b
 		if ok(l) {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s; there are %d tools, skipped %+v", what, len(l.Tools), l.From.Skipped)
-		}
+		testkit.Need(t, !time.Now().After(deadline), "waited for %s; there are %d tools, skipped %+v", what, len(l.Tools), l.From.Skipped)
 		time.Sleep(5 * time.Millisecond) // what is waited for comes from another process
 	}
 }
@@ -362,9 +360,7 @@ func (w *watcher) until(t testing.TB, n int64) {
 func (w *watcher) ready(t testing.TB, s *Server) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); w.told.Load() == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the client is never told")
-		}
+		testkit.Need(t, !time.Now().After(deadline), "the client is never told")
 		s.tools.Announce()
 		select {
 		case <-w.news:

@@ -70,9 +70,7 @@ func listed(t testing.TB, cs *mcp.ClientSession) map[string]*mcp.Tool {
 	all := map[string]*mcp.Tool{}
 	for tool, err := range cs.Tools(t.Context(), nil) {
 		must(t, err)
-		if all[tool.Name] != nil {
-			t.Errorf("%s is listed twice", tool.Name)
-		}
+		testkit.True(t, all[tool.Name] == nil, "%s is listed twice", tool.Name)
 		all[tool.Name] = tool
 	}
 	return all
@@ -91,9 +89,7 @@ func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
 	all := listed(t, client(t, s))
 	for _, name := range []string{"echo", "steps", "finished_step", "workflow_status"} {
-		if all[name] == nil {
-			t.Errorf("%s is not listed", name)
-		}
+		testkit.True(t, all[name] != nil, "%s is not listed", name)
 	}
 }
 
@@ -113,9 +109,7 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 		t.Errorf("the log:\n%s", text)
 	}
 	res := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	if len(res.Skipped) != 1 || res.Skipped[0].Source != "gone" || !strings.Contains(res.Skipped[0].Reason, "no-such-program") {
-		t.Errorf("got %+v", res)
-	}
+	testkit.True(t, len(res.Skipped) == 1 && res.Skipped[0].Source == "gone" && strings.Contains(res.Skipped[0].Reason, "no-such-program"), "got %+v", res)
 	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
 }
 
@@ -156,23 +150,15 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 	cs := client(t, s)
 	all := listed(t, cs)
 	for _, name := range []string{"plain", "bad", "null"} {
-		if all[name] == nil {
-			t.Fatalf("%s is not listed", name)
-		}
+		testkit.Need(t, all[name] != nil, "%s is not listed", name)
 		schema := schemaFrom(t, all[name].InputSchema)
 		resolved, err := schema.Resolve(nil)
-		if err != nil || schema.Type != "object" || resolved.Validate(map[string]any{"any": []any{1.0}}) != nil {
-			t.Errorf("%s: %+v %v", name, schema, err)
-		}
+		testkit.True(t, err == nil && schema.Type == "object" && resolved.Validate(map[string]any{"any": []any{1.0}}) == nil, "%s: %+v %v", name, schema, err)
 		meta := all[name].Meta[remotetools.WorkflowMeta].(map[string]any)
-		if meta["category"] != "workflow" || meta["version"] != "1.0.0" || meta["execution_type"] != "async" {
-			t.Errorf("%s: %v", name, meta)
-		}
+		testkit.True(t, meta["category"] == "workflow" && meta["version"] == "1.0.0" && meta["execution_type"] == "async", "%s: %v", name, meta)
 	}
 	reply := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	if len(reply.Tools) != 3 || len(reply.Skipped) != 3 {
-		t.Errorf("got %+v", reply)
-	}
+	testkit.True(t, len(reply.Tools) == 3 && len(reply.Skipped) == 3, "got %+v", reply)
 	testkit.ContainsAll(t, log.String(), []string{"w-mute", "description", "no id"}, "the log")
 }
 
@@ -192,9 +178,7 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	for _, tool := range into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Tools {
-		if changed := tool.DescriptionChanged != nil; changed != (tool.Name == "echo") {
-			t.Errorf("list_workflow_tools says of %s that its description changed: %v", tool.Name, changed)
-		}
+		testkit.Equal(t, tool.DescriptionChanged != nil, (tool.Name == "echo"), "list_workflow_tools says of %s that its description changed", tool.Name)
 	}
 	if n := strings.Count(log.String(), "changed the description"); n != 1 || !strings.Contains(log.String(), "tool=echo source=factory") {
 		t.Errorf("the change was logged %d times:\n%s", n, log.String())
@@ -223,8 +207,6 @@ func TestDeadSourcesDelayNobody(t *testing.T) {
 	}
 	for i, source := range s.remote.Listing(t.Context()).From.Sources {
 		// Of an address some systems know at once that nobody is there.
-		if i%2 == 1 && (source.Err == nil || !strings.Contains(source.Err.Error(), "not established yet")) {
-			t.Errorf("%s was waited for: %v", source.Name, source.Err)
-		}
+		testkit.True(t, i%2 != 1 || source.Err != nil && strings.Contains(source.Err.Error(), "not established yet"), "%s was waited for: %v", source.Name, source.Err)
 	}
 }

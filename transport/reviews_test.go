@@ -152,15 +152,11 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\n"), 0o700))
 	cfg, faults := config.Parse("config.yml", []byte("quality_gate: {agent_review_command: [./review.sh]}"))
 	set, err := trust.SetOf(root, cfg)
-	if faults != nil || err != nil {
-		t.Fatal(faults, err)
-	}
+	testkit.Need(t, faults == nil && err == nil, "%v %v", faults, err)
 	approval := &config.Approval{Files: []map[string]string{set[len(set)-1].Files}}
 	r := &reviewing{root: root, work: root, approved: func(string, []string) (*config.Approval, error) { return approval, nil }}
 	reviewer, err := r.earlier(`["./review.sh"]`)
-	if err != nil || reviewer.Program != script || reviewer.Allowed() != nil {
-		t.Fatal(reviewer, err)
-	}
+	testkit.Need(t, err == nil && reviewer.Program == script && reviewer.Allowed() == nil, "%v %v", reviewer, err)
 	must(t, os.WriteFile(script, []byte("#!/bin/sh\necho swapped\n"), 0o700))
 	testkit.FailsWith(t, reviewer.Allowed(), trust.ErrChanged)
 }
@@ -234,9 +230,7 @@ func TestField19_WhereTheReviewerIsSet(t *testing.T) {
 		"quality_gate: {default_timeout: 60}":         filepath.Join("project", ".deepwork", "config.yml"),
 	} {
 		own, faults := config.ParseUser("config.yml", []byte(text))
-		if own == nil {
-			t.Fatal(faults)
-		}
+		testkit.Need(t, own != nil, "%v", faults)
 		r := &reviewing{root: "project", own: func() *config.User { return own }}
 		testkit.Equal(t, r.from(), want, "%s", text)
 	}

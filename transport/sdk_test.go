@@ -77,16 +77,12 @@ func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
 	s.AddTool(bareTool("echo"), nothing)
 	<-told
 	time.Sleep(100 * time.Millisecond)
-	if len(told) > 0 {
-		t.Error("one change is more than one notification")
-	}
+	testkit.True(t, len(told) <= 0, "one change is more than one notification")
 	for i := range 900 {
 		s.AddTool(bareTool(fmt.Sprintf("t%d", i)), nothing)
 	}
 	res, err := cs.ListTools(t.Context(), nil)
-	if err != nil || res.NextCursor != "" {
-		t.Errorf("the first page does not have all tools: %v, %v", res, err)
-	}
+	testkit.True(t, err == nil && res.NextCursor == "", "the first page does not have all tools: %v, %v", res, err)
 	testkit.Fails(t, testkit.Get(cs.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "d29ya2Zsb3c6eA"})).Err(), "", "a cursor that is not the SDK's is taken")
 	testkit.Works(t, testkit.Get(cs.ListPrompts(t.Context(), nil)).Err(), "a capability that is not declared is refused, so that undeclared is not needed")
 }
@@ -188,9 +184,7 @@ func TestSDKRefusesASecondStream(t *testing.T) {
 	req, _ := http.NewRequestWithContext(ctx, "GET", web.URL, nil)
 	req.Header = http.Header{"Accept": {"text/event-stream"}, "Mcp-Session-Id": {r.header.Get("Mcp-Session-Id")}}
 	first, err := c.Do(req)
-	if err != nil || first.StatusCode != 200 {
-		t.Fatal(err, first)
-	}
+	testkit.Need(t, err == nil && first.StatusCode == 200, "%v %v", err, first)
 	defer first.Body.Close()
 	if r := send(t, c, "GET", web.URL, "", id); r.status != http.StatusConflict {
 		t.Errorf("a second stream gets %d, so that web.standalone may not be needed", r.status)

@@ -157,9 +157,7 @@ func TestStdioCutsCallsShortAfterTheGrace(t *testing.T) {
 			t.Errorf("got %q", out.Text())
 		}
 		testkit.Works(t, <-served, "ServeStdio")
-		if took := time.Since(began); took != stopGrace {
-			t.Errorf("it took %v, want %v", took, stopGrace)
-		}
+		testkit.Equal(t, time.Since(began), stopGrace, "it took")
 	})
 }
 

@@ -71,9 +71,7 @@ func (c *taker) request(method, name, params string) (map[string]any, string) {
 func (c *taker) call(name, args string) map[string]any {
 	c.t.Helper()
 	r, fault := c.request("tools/call", name, fmt.Sprintf(`"name":%q,"arguments":%s`, name, args))
-	if fault != "" {
-		c.t.Fatal(fault)
-	}
+	testkit.Need(c.t, fault == "", "%v", fault)
 	return r
 }
 
@@ -191,9 +189,7 @@ func TestAReviewIsATask(t *testing.T) {
 	write(t, root, map[string]string{"go.txt": ""})
 	got := c.get(made["taskId"], "completed")
 	result, _ := got["result"].(map[string]any)
-	if fmt.Sprint(result["structuredContent"].(map[string]any)["status"]) != "next_step" || got["ttlMs"].(float64) < 24*3600*1000 {
-		t.Errorf("completed: %v", got)
-	}
+	testkit.True(t, fmt.Sprint(result["structuredContent"].(map[string]any)["status"]) == "next_step" && got["ttlMs"].(float64) >= 24*3600*1000, "completed: %v", got)
 	if again := c.get(made["taskId"], "completed"); fmt.Sprint(again) != fmt.Sprint(got) {
 		t.Errorf("once more: %v", again)
 	}
@@ -220,12 +216,8 @@ func TestATaskIsCancelled(t *testing.T) {
 	if r["resultType"] == "task" {
 		r = c.get(r["taskId"], "completed")["result"].(map[string]any)
 	}
-	if r["structuredContent"].(map[string]any)["status"] != "next_step" {
-		t.Errorf("afterwards: %v", r)
-	}
-	if begun := string(testkit.Get(os.ReadFile(filepath.Join(root, "begun.txt"))).Must(t)); begun != "begun\nbegun\n" {
-		t.Errorf("reviews: %q", begun)
-	}
+	testkit.True(t, r["structuredContent"].(map[string]any)["status"] == "next_step", "afterwards: %v", r)
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "begun.txt"))).Must(t)), "begun\nbegun\n", "reviews")
 }
 
 // A person is asked by a task that wants input, and by the reply to a plain call; only a form that was sent counts,
@@ -247,9 +239,7 @@ func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 				return got
 			}
 			got, fault := c.request("tools/call", "finished_step", fmt.Sprintf(`"name":"finished_step","arguments":%s,"requestState":"asked","inputResponses":{%q:%s}`, args, key, answer))
-			if fault != "" {
-				t.Fatal(fault)
-			}
+			testkit.Need(t, fault == "", "%v", fault)
 			return got
 		}
 		asked := r
@@ -290,9 +280,7 @@ func TestWithoutTheExtension(t *testing.T) {
 		t.Errorf("without params: %s", r.body)
 	}
 	r := c.call("finished_step", finishText(c.start()))
-	if r["taskId"] != nil || r["_meta"].(map[string]any)[tool.WaitingMeta] == nil || !strings.Contains(fmt.Sprint(r["content"]), "Review running") {
-		t.Errorf("%v", r)
-	}
+	testkit.True(t, r["taskId"] == nil && r["_meta"].(map[string]any)[tool.WaitingMeta] != nil && strings.Contains(fmt.Sprint(r["content"]), "Review running"), "%v", r)
 	write(t, root, map[string]string{"go.txt": ""})
 }
 
@@ -304,9 +292,7 @@ func TestWorkflowsOfOtherSystemsAreTasks(t *testing.T) {
 	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
 	plain := client(t, s)
 	block, hang := c.call("block", `{}`), c.call("call_workflow_tool", `{"name":"hang","arguments":{}}`)
-	if block["resultType"] != "task" || hang["resultType"] != "task" || !strings.Contains(fmt.Sprint(hang["statusMessage"]), "execution_id") {
-		t.Fatalf("%v\n%v", block, hang)
-	}
+	testkit.Need(t, block["resultType"] == "task" && hang["resultType"] == "task" && strings.Contains(fmt.Sprint(hang["statusMessage"]), "execution_id"), "%v\n%v", block, hang)
 	close(f.let)
 	got := c.get(block["taskId"], "completed")["result"].(map[string]any)["structuredContent"].(map[string]any)
 	if want := into[map[string]any](t, plain, "block", `{}`); fmt.Sprint(got["result"]) != fmt.Sprint((*want)["result"]) {
@@ -339,9 +325,7 @@ func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	board := of(c.call("create_task", fmt.Sprintf(`{"project_id":%q,"title":"Plan"}`, project)))["task_id"]
 	start := func() map[string]any {
 		r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, board))
-		if r["resultType"] != "task" || r["statusMessage"] != "running" && r["statusMessage"] != "queued" {
-			t.Fatalf("%v", r)
-		}
+		testkit.Need(t, r["resultType"] == "task" && (r["statusMessage"] == "running" || r["statusMessage"] == "queued"), "%v", r)
 		return r
 	}
 	stopped := start()
@@ -352,9 +336,7 @@ func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	made := start()
 	write(t, root, map[string]string{"go.txt": ""})
 	reply := of(c.get(made["taskId"], "completed")["result"].(map[string]any))
-	if reply["state"] != "completed" || reply["final_message"] != "done" {
-		t.Errorf("%v", reply)
-	}
+	testkit.True(t, reply["state"] == "completed" && reply["final_message"] == "done", "%v", reply)
 	if r := of(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))); r["status"] != "started" || !strings.Contains(fmt.Sprint(r["notice"]), "completed") {
 		t.Errorf("a follow-up that ends at once: %v", r)
 	}
@@ -462,9 +444,7 @@ func TestADamagedTaskEnds(t *testing.T) {
 	id := "786512e2-9e0d-44bd-8f29-789f320fe840"
 	testkit.Get(s.tasks.Calls.Add(t.Context(), &store.LongCall{ID: id, Key: "step", Identity: session.LocalIdentity, Tool: "finished_step", Work: json.RawMessage(`{"step":{"args":1},"execution":"e"}`), Status: store.CallWorking, CreatedAt: time.Now()})).Must(t)
 	result := c.get(id, "completed")["result"].(map[string]any)
-	if result["isError"] != true || !strings.Contains(fmt.Sprint(result), "store_damaged") {
-		t.Errorf("%v", result)
-	}
+	testkit.True(t, result["isError"] == true && strings.Contains(fmt.Sprint(result), "store_damaged"), "%v", result)
 }
 
 // Nothing runs for a task, and to make it costs one write.
@@ -477,18 +457,14 @@ func TestWhatATaskCosts(t *testing.T) {
 	c := &tool.Caller{Caller: session.LocalCaller(session.ChannelHTTP)}
 	req := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`), Meta: mcp.Meta{
 		mcp.MetaKeyProtocolVersion: tool.Newest, mcp.MetaKeyClientCapabilities: json.RawMessage(takesTasks)}}}
-	if !tasks.Declared(req) {
-		t.Fatal("the request does not declare the extension")
-	}
+	testkit.Need(t, tasks.Declared(req), "the request does not declare the extension")
 	before := runtime.NumGoroutine()
 	var makers sync.WaitGroup
 	for of := range 50 { // so that they share syncs
 		makers.Go(func() {
 			for i := range many / 50 {
 				id := fmt.Sprintf("%08x", of*many+i)
-				if set.Instead(t.Context(), c, req, &machine.FinishReply{Going: &machine.Going{SessionID: id, StepID: "text", Content: id}}) == nil {
-					t.Error("no task")
-				}
+				testkit.True(t, set.Instead(t.Context(), c, req, &machine.FinishReply{Going: &machine.Going{SessionID: id, StepID: "text", Content: id}}) != nil, "no task")
 			}
 		})
 	}

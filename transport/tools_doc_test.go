@@ -333,9 +333,7 @@ func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
 func TestEveryErrorCodeIsListed(t *testing.T) {
 	t.Parallel()
 	rows := codeRows(t)
-	if !slices.IsSortedFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) }) || len(rows) < 100 {
-		t.Errorf("%s has %d codes, or is not sorted", codesFile, len(rows))
-	}
+	testkit.True(t, slices.IsSortedFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) }) && len(rows) >= 100, "%s has %d codes, or is not sorted", codesFile, len(rows))
 	for i, row := range rows {
 		if len(row[1]) < 10 || i > 0 && row[0] == rows[i-1][0] {
 			t.Errorf("%s: %s is listed twice, or does not say what to do", codesFile, row[0])

@@ -81,9 +81,7 @@ func TestAllToolsAreDescribed(t *testing.T) {
 		if n := len(tool.Description); n < 30 || n >= 2048 {
 			t.Errorf("%s: the description has %d bytes, want 30 to 2047", tool.Name, n)
 		}
-		if tool.Title == "" || tool.OutputSchema == nil {
-			t.Errorf("%s: no title or no output schema", tool.Name)
-		}
+		testkit.True(t, tool.Title != "" && tool.OutputSchema != nil, "%s: no title or no output schema", tool.Name)
 		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
 			testkit.Equal(t, s.Type, "object", "%s: the type of the %s schema", tool.Name, kind)
 			testkit.Works(t, testkit.Get(s.Resolve(nil)).Err(), "%s: the %s schema", tool.Name, kind)
@@ -100,12 +98,8 @@ func described(t *testing.T, at string, s *jsonschema.Schema) {
 		if p == nil || p.Not != nil {
 			return
 		}
-		if strings.TrimSpace(p.Description) == "" {
-			t.Errorf("%s has no description", at)
-		}
-		if typed && p.Type == "" && p.Types == nil {
-			t.Errorf("%s has no type", at)
-		}
+		testkit.True(t, strings.TrimSpace(p.Description) != "", "%s has no description", at)
+		testkit.True(t, !typed || p.Type != "" || p.Types != nil, "%s has no type", at)
 		described(t, at, p)
 	}
 	for name, p := range s.Properties {
@@ -127,9 +121,7 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 	for _, tool := range listTools(t) {
 		schema := schemaFrom(t, tool.OutputSchema)
 		if tool.Name != "start_workflow" {
-			if schema.Defs != nil {
-				t.Errorf("%s repeats the fields of a step", tool.Name)
-			}
+			testkit.True(t, schema.Defs == nil, "%s repeats the fields of a step", tool.Name)
 			continue
 		}
 		schema.Required = nil
@@ -157,9 +149,7 @@ func TestAllToolsBoundTheirArguments(t *testing.T) {
 	for _, name := range server.tools.Names() {
 		tool := server.tools.Tool(name)
 		s := tool.Input // clients are shown no limits, and calls are checked against them
-		if s.AdditionalProperties == nil || s.AdditionalProperties.Not == nil {
-			t.Errorf("%s takes arguments it does not name", tool.Name)
-		}
+		testkit.True(t, s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil, "%s takes arguments it does not name", tool.Name)
 		for name, p := range s.Properties {
 			limit := p.MaxLength
 			switch kind := append(p.Types, p.Type); {
@@ -172,9 +162,7 @@ func TestAllToolsBoundTheirArguments(t *testing.T) {
 			case p.Maximum != nil && p.Minimum != nil:
 				limit = new(int(*p.Maximum))
 			}
-			if limit == nil || *limit < 1 {
-				t.Errorf("%s.%s has no limit", tool.Name, name)
-			}
+			testkit.True(t, limit != nil && *limit >= 1, "%s.%s has no limit", tool.Name, name)
 			if required := slices.Contains(s.Required, name); required == slices.Contains(p.Types, "null") {
 				t.Errorf("%s.%s: required %v, types %v", tool.Name, name, required, p.Types)
 			}
@@ -212,9 +200,7 @@ func conforms(t testing.TB, s *Server) {
 				t.Errorf("%s: the result has no JSON form: %v", name, err)
 			}
 			if result.IsError {
-				if result.StructuredContent != nil || len(result.Content) != 1 {
-					t.Errorf("%s: an error with structured content, or not one block: %+v", name, result)
-				}
+				testkit.True(t, result.StructuredContent == nil && len(result.Content) == 1, "%s: an error with structured content, or not one block: %+v", name, result)
 				return res, err
 			}
 			data := result.StructuredContent
@@ -269,9 +255,7 @@ func TestRepliesKeepTheirOrder(t *testing.T) {
 			t.Errorf("%s at %d, %s at %d in %s", pair[0], a, pair[1], b, got)
 		}
 	}
-	if strings.Contains(got, `\u003c`) {
-		t.Errorf("HTML escapes in what agents read: %s", got)
-	}
+	testkit.True(t, !strings.Contains(got, `\u003c`), "HTML escapes in what agents read: %s", got)
 }
 
 // Clients read tools/list at every start, and show a model the names, descriptions and input
@@ -316,12 +300,8 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 				t.Logf("%5d characters shown, %5d bytes sent: %s", n, len(sent), tool.Name)
 			}
 			t.Logf("%d tools: %d characters shown, %d bytes sent", len(list.Result.Tools), sum, len(line))
-			if sum > c.mostShown {
-				t.Errorf("a model is shown %d characters, at most %d are allowed: shorten descriptions", sum, c.mostShown)
-			}
-			if len(line) > c.mostSent {
-				t.Errorf("tools/list has %d bytes, at most %d are allowed", len(line), c.mostSent)
-			}
+			testkit.True(t, sum <= c.mostShown, "a model is shown %d characters, at most %d are allowed: shorten descriptions", sum, c.mostShown)
+			testkit.True(t, len(line) <= c.mostSent, "tools/list has %d bytes, at most %d are allowed", len(line), c.mostSent)
 			if n := len(client(t, s).InitializeResult().Instructions); n > 1800 {
 				t.Errorf("the instructions have %d bytes", n)
 			}
@@ -369,8 +349,6 @@ func TestToolsAreFound(t *testing.T) {
 	t.Parallel()
 	for _, offered := range listTools(t) {
 		always, hint := offered.Meta["anthropic/alwaysLoad"], offered.Meta["anthropic/searchHint"]
-		if (always == true) == (hint != nil) {
-			t.Errorf("%s: always loaded %v, hint %v", offered.Name, always, hint)
-		}
+		testkit.True(t, (always == true) != (hint != nil), "%s: always loaded %v, hint %v", offered.Name, always, hint)
 	}
 }

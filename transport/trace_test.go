@@ -56,17 +56,13 @@ func TestTracesOfCalls(t *testing.T) {
 		if s.Name != spans.Transaction { // on a slow machine
 			got[s.Name+" in "+s.Trace] = s.Parent
 		}
-		if s.Name == "tools/call get_step" && (len(s.Links) != 1 || s.Links[0] != session.ID) {
-			t.Errorf("the links of a call in another trace are %v, want %s", s.Links, session.ID)
-		}
+		testkit.True(t, s.Name != "tools/call get_step" || len(s.Links) == 1 && s.Links[0] == session.ID, "the links of a call in another trace are %v, want %s", s.Links, session.ID)
 	}
 	testkit.Same(t, got, map[string]string{
 		"tools/call start_workflow in " + first: "00f067aa0ba902b7", "invoke_workflow trip/dream in " + first: "00f067aa0ba902b7", "step in " + first: session.ID,
 		"tools/call get_step in " + other: "00f067aa0ba902b8", "tools/call finished_step in " + first: session.ID,
 	})
-	if strings.Contains(string(receiver.Raw()), "canary") {
-		t.Error("the goal leaves")
-	}
+	testkit.True(t, !strings.Contains(string(receiver.Raw()), "canary"), "the goal leaves")
 	next := telemetrytest.New(t)
 	stop = telemetry.Start(telemetry.Options{Endpoint: next.URL, Service: "test"})
 	defer stop()
@@ -109,9 +105,7 @@ func TestTraceOfAWorkflowAtASource(t *testing.T) {
 		}
 	}
 	testkit.Same(t, got, map[string]string{"tools/call workflow_tool": "", "remote_workflow": "", "invoke_workflow trip/dream": "remote_workflow", "step": "invoke_workflow trip/dream", "tools/call finished_step": "invoke_workflow trip/dream"})
-	if !strings.Contains(string(receiver.Raw()), "canary") {
-		t.Error("the goal does not leave, although it may")
-	}
+	testkit.True(t, strings.Contains(string(receiver.Raw()), "canary"), "the goal does not leave, although it may")
 }
 
 // A receiver that refuses, is slow or is away changes no reply, and is one warning at most.
@@ -166,9 +160,7 @@ func TestNoTraces(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		ctx, call := telemetry.Begin(ctx, from)
 		ctx = telemetry.About(telemetry.Under(ctx, from), from)
-		if call != nil || telemetry.Parent(ctx).IsValid() || telemetry.Current(ctx).IsValid() || telemetry.Environment(from) != nil {
-			t.Error("something is traced")
-		}
+		testkit.True(t, call == nil && !telemetry.Parent(ctx).IsValid() && !telemetry.Current(ctx).IsValid() && telemetry.Environment(from) == nil, "something is traced")
 	}); n != 0 {
 		t.Errorf("a call allocates %v times for traces that nobody gets", n)
 	}

@@ -95,13 +95,9 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	_, root := quietProject(t)
 	id, workspace := attemptIn(t, root, "")
 	inside := insideOf(t, workspace)
-	if listed(t, inside)["get_context"] == nil {
-		t.Error("get_context is not offered")
-	}
+	testkit.True(t, listed(t, inside)["get_context"] != nil, "get_context is not offered")
 	for _, name := range []string{"merge_attempt", "rebase_attempt", "push_attempt", "abort_merge", "change_target"} {
-		if listed(t, inside)[name] != nil {
-			t.Errorf("%s is offered in a workspace", name)
-		}
+		testkit.True(t, listed(t, inside)[name] == nil, "%s is offered in a workspace", name)
 	}
 	if got := into[board.ContextReply](t, inside, "get_context", `{}`); got.AttemptID != id || got.TaskTitle != "Trip" {
 		t.Errorf("another attempt: %+v", got)
@@ -158,9 +154,7 @@ func TestWorkspacesElsewhere(t *testing.T) {
 	id, workspace := attemptIn(t, root, trees)
 	alike := filepath.Join(t.TempDir(), id, "shop")
 	write(t, alike, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think."})
-	if listed(t, insideOf(t, workspace))["get_context"] != nil {
-		t.Error("without the environment a folder is taken for a workspace")
-	}
+	testkit.True(t, listed(t, insideOf(t, workspace))["get_context"] == nil, "without the environment a folder is taken for a workspace")
 	t.Setenv(config.AttemptEnv, id)
 	t.Setenv(config.BoardEnv, state.Of(root).Database())
 	below := filepath.Join(workspace, "sub")
@@ -249,9 +243,7 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 	for _, x := range into[attempt.ExecutorsReply](t, cs, "list_executors", `{}`).Executors {
 		names = append(names, x.Name)
 	}
-	if slices.Contains(names, "THEIRS") || !slices.Contains(names, "MINE") {
-		t.Errorf("the executors are %v", names)
-	}
+	testkit.True(t, !slices.Contains(names, "THEIRS") && slices.Contains(names, "MINE"), "the executors are %v", names)
 	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a source of the branch ran")
 }
 

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 const (
@@ -38,8 +40,6 @@ func dieAt(t *testing.T, point, path string) error {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], path)
 	cmd.Env = append(os.Environ(), childEnv+"="+point)
 	out, err := cmd.CombinedOutput()
-	if len(out) > 0 {
-		t.Fatalf("the child said %s", out)
-	}
+	testkit.Need(t, len(out) <= 0, "the child said %s", out)
 	return err
 }

@@ -49,15 +49,11 @@ func TestLockNoticesThatItsFileWasReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.lock")
 	l := testkit.Get(durable.Lock(t.Context(), path)).Must(t)
 	defer l.Unlock()
-	if !l.InPlace() {
-		t.Error("a lock just taken is not in place")
-	}
+	testkit.True(t, l.InPlace(), "a lock just taken is not in place")
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Skip("an open file cannot be renamed here:", err)
 	}
-	if l.InPlace() {
-		t.Error("a lock whose file has gone is in place")
-	}
+	testkit.True(t, !l.InPlace(), "a lock whose file has gone is in place")
 }
 
 func TestLockRefusesWhatIsNoFile(t *testing.T) {

@@ -84,9 +84,7 @@ func TestPutFails(t *testing.T) {
 					must(t, os.WriteFile(path, []byte("old"), 0o600))
 					d := Disk{Carry: (&recorder{fail: op, torn: torn}).carry}
 					err := d.Put(path, []byte("the new one"), PutOptions{Temp: temp})
-					if !errors.Is(err, errBroken) || !strings.Contains(err.Error(), dir) {
-						t.Errorf("the error is %v", err)
-					}
+					testkit.True(t, errors.Is(err, errBroken) && strings.Contains(err.Error(), dir), "the error is %v", err)
 					if unsynced := op == OpSyncDir; errors.Is(err, ErrUnsynced) != unsynced {
 						t.Errorf("the error is %v", err)
 					} else if unsynced {
@@ -113,9 +111,7 @@ func TestPutIsCutShort(t *testing.T) {
 				}
 				got := testkit.Get(os.ReadFile(path)).Must(t)
 				moved := op == OpSyncDir || op == OpMove && when == "after"
-				if moved != (string(got) == newContent) || !moved && string(got) != "old" {
-					t.Errorf("it left %q", got)
-				}
+				testkit.True(t, moved == (string(got) == newContent) && (moved || string(got) == "old"), "it left %q", got)
 				// The next one removes what is at the caller's own name.
 				must(t, Disk{}.Put(path, []byte("next"), PutOptions{Temp: "a.new"}))
 				holds(t, dir, "a=next")
@@ -151,9 +147,7 @@ func TestPutRefuses(t *testing.T) {
 		filepath.Join(dir, "missing", "a"): fs.ErrNotExist,
 	} {
 		err := Disk{}.Put(path, []byte("x"), PutOptions{})
-		if err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", path, err)
-		}
+		testkit.True(t, err != nil && (want == nil || errors.Is(err, want)) && strings.Contains(err.Error(), path), "%s: %v", path, err)
 	}
 	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "it left")
 }
@@ -292,9 +286,7 @@ func TestRead(t *testing.T) {
 	path := filepath.Join(dir, "a")
 	must(t, os.WriteFile(path, []byte("12345"), 0o600))
 	data, fi, err := Read(path, 5)
-	if string(data) != "12345" || err != nil || fi.Size() != 5 {
-		t.Errorf("%q, %v, %v", data, fi, err)
-	}
+	testkit.True(t, string(data) == "12345" && err == nil && fi.Size() == 5, "%q, %v, %v", data, fi, err)
 	_, fi, err = Read(path, 4)
 	if bad, ok := errors.AsType[*BadFileError](err); !ok || fi == nil || bad.Path != path || bad.Reason != "it has 5 bytes, over the limit of 4" {
 		t.Errorf("one that is too long: %v, %v", fi, err)
@@ -351,9 +343,7 @@ func TestCreateIsExclusive(t *testing.T) {
 	}
 	// One that was made, and is said to have failed, is not left open.
 	f2, err := Disk{Carry: func(_ Op, do func() error) error { return errors.Join(do(), errBroken) }}.Create(path + "2")
-	if f2 != nil || !errors.Is(err, errBroken) {
-		t.Errorf("%v, %v", f2, err)
-	}
+	testkit.True(t, f2 == nil && errors.Is(err, errBroken), "%v, %v", f2, err)
 }
 
 // Write and Sync do what they say; a file that is closed cannot be
@@ -369,9 +359,7 @@ func TestWriteSync(t *testing.T) {
 	}}
 	f := testkit.Get(d.Create(path)).Must(t)
 	n, err := d.Write(f, []byte("abcdef"))
-	if n != 6 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
+	testkit.True(t, n == 6 && err == nil, "%d, %v", n, err)
 	must(t, d.Sync(f))
 	must(t, f.Close())
 	holds(t, dir, "a=abcdef")

@@ -56,9 +56,7 @@ func TestPutOnAFullDisk(t *testing.T) {
 		return &fs.PathError{Op: "write", Path: op.Path, Err: unix.ENOSPC}
 	}}
 	err := Explain(d.Put(path, []byte("the new one"), PutOptions{}), path)
-	if !errors.Is(err, unix.ENOSPC) || !strings.HasSuffix(err.Error(), "; free space on the disk that holds "+path+" and call again") {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.True(t, errors.Is(err, unix.ENOSPC) && strings.HasSuffix(err.Error(), "; free space on the disk that holds "+path+" and call again"), "the error is %v", err)
 	holds(t, dir, "a=old")
 }
 
@@ -72,14 +70,10 @@ func TestExplain(t *testing.T) {
 	} {
 		wrapped := fmt.Errorf("doing it: %w", &fs.PathError{Op: "open", Path: "/p", Err: c.err})
 		got := Explain(wrapped, "/p")
-		if !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.hint) || (c.hint == "") != (got == wrapped) {
-			t.Errorf("%v: %v", c.err, got)
-		}
+		testkit.True(t, errors.Is(got, c.err) && strings.Contains(got.Error(), c.hint) && (c.hint == "") == (got == wrapped), "%v: %v", c.err, got)
 		if again := Explain(fmt.Errorf("more: %w", got), "/q"); again.Error() != "more: "+got.Error() {
 			t.Errorf("explained twice: %v", again)
 		}
 	}
-	if Explain(nil, "/p") != nil {
-		t.Error("no error is explained")
-	}
+	testkit.True(t, Explain(nil, "/p") == nil, "no error is explained")
 }

@@ -34,26 +34,18 @@ func TestAKilledServerIsDeadAndARunningOneAlive(t *testing.T) {
 	dir := t.TempDir()
 	p, q := start(t, dir, "hold"), start(t, dir, "hold")
 	s := newMember(dir)
-	if !s.Alive(p.id) || !s.Alive(q.id) {
-		t.Fatal("a running server looks dead")
-	}
+	testkit.Need(t, s.Alive(p.id) && s.Alive(q.id), "a running server looks dead")
 	if text, want := s.Describe(p.id), fmt.Sprintf("pid %d on ", p.Process.Pid); !strings.HasPrefix(text, want) || !strings.Contains(text, " since 2") {
 		t.Errorf("it is described as %q", text)
 	}
 	p.Crash()
-	if s.Alive(p.id) || !exists(s.Path(p.id)) || s.Describe(p.id) == "" {
-		t.Error("a killed server does not look like one")
-	}
-	if !s.Alive(q.id) {
-		t.Error("the other one looks dead")
-	}
+	testkit.True(t, !s.Alive(p.id) && exists(s.Path(p.id)) && s.Describe(p.id) != "", "a killed server does not look like one")
+	testkit.True(t, s.Alive(q.id), "the other one looks dead")
 	q.In.Close()
 	if err := q.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, &q.Err)
 	}
-	if s.Alive(q.id) || exists(s.Path(q.id)) {
-		t.Error("a server that has ended left its lock file")
-	}
+	testkit.True(t, !s.Alive(q.id) && !exists(s.Path(q.id)), "a server that has ended left its lock file")
 }
 
 // A living server notices what was done to its lock file, which nobody who looks
@@ -84,9 +76,7 @@ func TestALockFileThatIsReplacedOrDeleted(t *testing.T) {
 		if entered := p.Line(); entered != fmt.Sprint(alone) {
 			t.Errorf("%s: it has entered: %q; %s", what, entered, &p.Err)
 		}
-		if !s.Alive(p.id) {
-			t.Errorf("%s: it looks dead after it has entered again", what)
-		}
+		testkit.True(t, s.Alive(p.id), "%s: it looks dead after it has entered again", what)
 	}
 }
 
@@ -100,9 +90,7 @@ func TestWhatIsNoServerIsNotAlive(t *testing.T) {
 	}
 	defer stranger.Close()
 	for _, id := range []string{"", "../x", "0123", fakeID("0"), fakeID("1"), strings.ToUpper(fakeID("a")), s.ID() + "0"} {
-		if s.Alive(id) || s.Describe(id) != "" {
-			t.Errorf("%q is alive", id)
-		}
+		testkit.True(t, !s.Alive(id) && s.Describe(id) == "", "%q is alive", id)
 	}
 	for name, want := range map[string]bool{
 		"server_" + fakeID("a") + ".lock": true, "server_" + fakeID("A") + ".lock": false,
@@ -127,13 +115,9 @@ func TestOlderServers(t *testing.T) {
 		if ok, err := lock.TryLock(); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		if !s.Alive(id) {
-			t.Errorf("a server looks dead with %q in its file", text)
-		}
+		testkit.True(t, s.Alive(id), "a server looks dead with %q in its file", text)
 		lock.Close()
-		if s.Alive(id) {
-			t.Errorf("a server that has ended looks alive with %q in its file", text)
-		}
+		testkit.True(t, !s.Alive(id), "a server that has ended looks alive with %q in its file", text)
 	}
 	probe := flock.New(s.Path(s.ID()), flock.SetFlag(os.O_RDWR))
 	if free, err := probe.TryLock(); free || err != nil {
@@ -150,12 +134,8 @@ func TestLeaving(t *testing.T) {
 	must(t, gone.Leave())
 	fell.Fall()
 	for _, s := range []*Member{never, gone, fell} {
-		if s.Alive(s.ID()) || other.Alive(s.ID()) || s.Entered() || exists(s.Path(s.ID())) != (s == fell) {
-			t.Error("a server that left looks alive")
-		}
-		if err := s.Enter(t.Context()); err != ErrLeft {
-			t.Errorf("it entered again: %v", err)
-		}
+		testkit.True(t, !s.Alive(s.ID()) && !other.Alive(s.ID()) && !s.Entered() && exists(s.Path(s.ID())) == (s == fell), "a server that left looks alive")
+		testkit.Equal(t, s.Enter(t.Context()), ErrLeft, "it entered again")
 	}
 }
 
@@ -204,9 +184,7 @@ func TestSweepTakesTheDeadAlone(t *testing.T) {
 	if exists(a.Path(p.id)) != (os.PathSeparator == '\\') { // where an open file cannot be removed
 		t.Error("the dead one was not swept")
 	}
-	if !exists(a.Path(fakeID("1"))) || !exists(filepath.Join(dir, "note")) || !exists(a.Path(a.ID())) || !exists(b.Path(b.ID())) {
-		t.Error("too much was swept")
-	}
+	testkit.True(t, exists(a.Path(fakeID("1"))) && exists(filepath.Join(dir, "note")) && exists(a.Path(a.ID())) && exists(b.Path(b.ID())), "too much was swept")
 	newMember(filepath.Join(dir, "none")).Sweep() // no folder, nothing to do
 }
 
@@ -280,9 +258,7 @@ func TestManyServersAtOnce(t *testing.T) {
 			wg.Go(func() {
 				for range 20 {
 					testkit.Works(t, s.Enter(t.Context()))
-					if !all[(i+1)%len(all)].Alive(s.ID()) {
-						t.Error("a server looks dead")
-					}
+					testkit.True(t, all[(i+1)%len(all)].Alive(s.ID()), "a server looks dead")
 					s.Alive(all[(i+7)%len(all)].ID())
 					s.Sweep()
 				}
@@ -291,9 +267,7 @@ func TestManyServersAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for _, s := range all {
-		if !s.Entered() {
-			t.Error("a server lost its lock file")
-		}
+		testkit.True(t, s.Entered(), "a server lost its lock file")
 	}
 }
 
@@ -307,13 +281,9 @@ func TestAskingDoesNotDisturb(t *testing.T) {
 	if ok, err := another.TryRLock(); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if s.Alive(dead) {
-		t.Error("one who asks was taken for the server")
-	}
+	testkit.True(t, !s.Alive(dead), "one who asks was taken for the server")
 	another.Close()
-	if s.Alive(dead) {
-		t.Error("a dead server is alive")
-	}
+	testkit.True(t, !s.Alive(dead), "a dead server is alive")
 	if free, err := another.TryLock(); !free || err != nil {
 		t.Errorf("the lock was kept: %v", err)
 	}

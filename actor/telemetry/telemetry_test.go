@@ -36,9 +36,7 @@ func TestReceived(t *testing.T) {
 		"no trace":           {"00-00000000000000000000000000000000-00f067aa0ba902b7-01", "", ""},
 		"too short":          {good[:54], "", ""},
 	} {
-		if got := Text(Received(map[string]any{"traceparent": is.meta}, http.Header{"Traceparent": {is.header}})); got != is.want {
-			t.Errorf("%s: got %q, want %q", name, got, is.want)
-		}
+		testkit.Equal(t, Text(Received(map[string]any{"traceparent": is.meta}, http.Header{"Traceparent": {is.header}})), is.want, "%s", name)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/actor/wait"
 )
 
@@ -23,9 +24,7 @@ func TestForWaitsForTheTimeOrTheContext(t *testing.T) {
 		if err := wait.For(ctx, time.Hour); err != reason || time.Since(began) != time.Second {
 			t.Errorf("For with a context that ends after 1s = %v after %v, want %v", err, time.Since(began), reason)
 		}
-		if err := wait.For(ctx, 0); err != reason {
-			t.Errorf("For(0) with an ended context = %v, want %v", err, reason)
-		}
+		testkit.Equal(t, wait.For(ctx, 0), reason, "For(0) with an ended context =")
 	})
 }
 

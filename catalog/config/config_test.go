@@ -36,9 +36,7 @@ func TestEmptyFileIsTheDefaults(t *testing.T) {
 		sameAs(t, parsedUser(t, source).Over(Default()), Default())
 	}
 	d := Default()
-	if d.QualityGate.MaxConcurrentReviews != max(2, runtime.GOMAXPROCS(0)) || d.Toolsets != nil || d.QualityGate.AgentReviewCommand != nil {
-		t.Errorf("defaults are %+v", d)
-	}
+	testkit.True(t, d.QualityGate.MaxConcurrentReviews == max(2, runtime.GOMAXPROCS(0)) && d.Toolsets == nil && d.QualityGate.AgentReviewCommand == nil, "defaults are %+v", d)
 }
 
 // TestSeed001Example is the example of seed 001, "Configuration".
@@ -297,13 +295,9 @@ func TestFaults(t *testing.T) {
 		} else {
 			_, faults = Parse("config.yml", []byte(source))
 		}
-		if faults == nil {
-			t.Errorf("accepted:\n%s", source)
-		}
+		testkit.True(t, faults != nil, "accepted:\n%s", source)
 		for _, secret := range []string{"s3cret", "my-secret", "me:secret"} { // neither passwords nor tokens are repeated
-			if strings.Contains(faults.Error(), secret) {
-				t.Errorf("the secret is in %v", faults)
-			}
+			testkit.True(t, !strings.Contains(faults.Error(), secret), "the secret is in %v", faults)
 		}
 		found := strings.ReplaceAll(faults.Error(), UserFile(), "USERFILE")
 		all = append(all, source+"\n! "+strings.ReplaceAll(found, "\n", "\n! "))
@@ -347,9 +341,7 @@ func TestSplitCommand(t *testing.T) {
 		`ünï cödé`:                        {"ünï", "cödé"},
 	} {
 		got, err := SplitCommand(line)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %q %v, want %q", line, got, err, want)
-		}
+		testkit.True(t, err == nil && slices.Equal(got, want), "%q: %q %v, want %q", line, got, err, want)
 	}
 	for _, line := range []string{`'a`, `"a`, `a\`, `"a\"`, `a | b`, `a > b`, `a && b`, `a ; b`, "a\x00b", "\"\x00\""} {
 		if got, err := SplitCommand(line); err == nil {
@@ -369,13 +361,9 @@ func FuzzConfig(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
 		c, faults := Parse("config.yml", source)
-		if (c == nil) == (len(faults) == 0) {
-			t.Fatalf("%v beside %v", c, faults)
-		}
+		testkit.Need(t, (c == nil) != (len(faults) == 0), "%v beside %v", c, faults)
 		for _, d := range faults {
-			if d.Message == "" || d.File != "config.yml" || d.Line < 0 || d.Column < 0 || (d.Line == 0) != (d.Column == 0) {
-				t.Errorf("diagnostic %+v", d)
-			}
+			testkit.True(t, d.Message != "" && d.File == "config.yml" && d.Line >= 0 && d.Column >= 0 && (d.Line == 0) == (d.Column == 0), "diagnostic %+v", d)
 		}
 		if c == nil {
 			return
@@ -433,9 +421,7 @@ func FuzzSplitCommand(f *testing.F) {
 			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 		}
 		again, err := SplitCommand(strings.Join(quoted, " "))
-		if err != nil || !slices.Equal(again, words) {
-			t.Errorf("%q became %q (%v)", words, again, err)
-		}
+		testkit.True(t, err == nil && slices.Equal(again, words), "%q became %q (%v)", words, again, err)
 	})
 }
 
@@ -445,16 +431,12 @@ func TestDocumentedExamples(t *testing.T) {
 	block := func(kind string) string {
 		_, rest, found := strings.Cut(string(data), "```yaml "+kind+"\n")
 		text, _, closed := strings.Cut(rest, "```")
-		if !found || !closed {
-			t.Fatalf("config.md shows no %s", kind)
-		}
+		testkit.Need(t, found && closed, "config.md shows no %s", kind)
 		return text
 	}
 	shown := block("config")
 	c, faults := Parse("config.yml", []byte(shown))
-	if faults != nil || !slices.Equal(c.Toolsets, DefaultToolsets) {
-		t.Fatalf("config.md shows %+v, %v", c, faults)
-	}
+	testkit.Need(t, faults == nil && slices.Equal(c.Toolsets, DefaultToolsets), "config.md shows %+v, %v", c, faults)
 	if c.Toolsets, c.Platforms = nil, nil; !reflect.DeepEqual(c, Default()) {
 		t.Errorf("config.md shows\n%+v\nthe defaults are\n%+v", c, Default())
 	}

@@ -108,13 +108,9 @@ func TestBadSinceStartIsAnError(t *testing.T) {
 	put(t, s, bad)
 	for range 2 {
 		c, err := s.Current(t.Context())
-		if c != nil || err == nil {
-			t.Fatalf("%+v %v", c, err)
-		}
+		testkit.Need(t, c == nil && err != nil, "%+v %v", c, err)
 		faults, ok := errors.AsType[job.Diagnostics](err)
-		if !ok || len(faults) != 1 || faults[0].Line != 2 || faults[0].Column != 11 {
-			t.Errorf("error %v", err)
-		}
+		testkit.True(t, ok && len(faults) == 1 && faults[0].Line == 2 && faults[0].Column == 11, "error %v", err)
 		testkit.Contains(t, err.Error(), s.Path(), "the error does not say which file: %v", err)
 	}
 	testkit.Equal(t, log.Count("configuration refused; calls are, too"), 1, "logged … times")
@@ -213,9 +209,7 @@ func TestOnlyWholeConfigsAreServed(t *testing.T) {
 	close(stop)
 	<-done
 	// One that took long may be taken for what it then was: see TestSaveInProgress.
-	if (half != nil || refused != nil) && longest < 100*time.Millisecond {
-		t.Errorf("serves half a file: %+v, %v", half, refused)
-	}
+	testkit.True(t, half == nil && refused == nil || longest >= 100*time.Millisecond, "serves half a file: %+v, %v", half, refused)
 }
 
 func TestConcurrentCallsAgree(t *testing.T) {

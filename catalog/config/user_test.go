@@ -58,9 +58,7 @@ func TestOverridesOfProjectAndUser(t *testing.T) {
 			t.Errorf("of the project's %q and the user's %q: %q, want %q", test[0], test[1], got, test[2])
 		}
 	}
-	if !OverrideNever.Stricter(OverrideHuman) || OverrideAgent.Stricter(OverrideAgent) {
-		t.Error("the order of the modes is wrong")
-	}
+	testkit.True(t, OverrideNever.Stricter(OverrideHuman) && !OverrideAgent.Stricter(OverrideAgent), "the order of the modes is wrong")
 }
 
 // There is one reviewer: the user's own config replaces the project's, whichever key either has.
@@ -192,9 +190,7 @@ func TestAUsersConfigThatEverybodyMayWriteTo(t *testing.T) {
 // These keys are the user's own.
 func TestWorkerAndStore(t *testing.T) {
 	u := parsedUser(t, "worker: {projects: {shop: /srv/shop/, web: /srv/web}}\nstore: postgres://me:secret@db.example/work\n")
-	if len(u.WorkerProjects) != 2 || u.WorkerProjects["shop"] != filepath.FromSlash("/srv/shop") || u.Store != "postgres://me:secret@db.example/work" {
-		t.Errorf("%+v", u)
-	}
+	testkit.True(t, len(u.WorkerProjects) == 2 && u.WorkerProjects["shop"] == filepath.FromSlash("/srv/shop") && u.Store == "postgres://me:secret@db.example/work", "%+v", u)
 }
 
 func TestAdditionalJobs(t *testing.T) {

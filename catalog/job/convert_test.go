@@ -82,9 +82,7 @@ func TestConvert(t *testing.T) {
 		c, err := Convert("", []byte(source))
 		testkit.Must(t, err)
 		j, ds := Parse("/jobs/old", FileName, c.Source)
-		if j == nil {
-			t.Fatalf("%s: %v\n%s", versions, ds, c.Source)
-		}
+		testkit.Need(t, j != nil, "%s: %v\n%s", versions, ds, c.Source)
 		testkit.Golden(t, "testdata/convert_"+versions+".golden", string(c.Source)+"---\n"+strings.Join(c.Notes, "\n")+"\n---\n"+c.Changelog+"\n---\n"+told.Error()+"\n", *update)
 		if _, err := Convert("", c.Source); !errors.Is(err, ErrCurrent) {
 			t.Errorf("%s: converted twice: %v", versions, err)
@@ -176,16 +174,10 @@ func TestWriteConversion(t *testing.T) {
 		}
 		before, err := made.Write(dir)
 		testkit.Must(t, err)
-		if got := string(readFile(t, before)); got != source {
-			t.Errorf("%s: %s has %q", name, before, got)
-		}
-		if got := string(readFile(t, filepath.Join(dir, FileName))); got != string(made.Source) {
-			t.Errorf("%s: job.yml is %q", name, got)
-		}
+		testkit.Equal(t, string(readFile(t, before)), source, "%s: %s has", name, before)
+		testkit.Equal(t, string(readFile(t, filepath.Join(dir, FileName))), string(made.Source), "%s: job.yml", name)
 		log := string(readFile(t, filepath.Join(dir, "CHANGELOG.md")))
-		if strings.Count(log, "## 0.2.0") != 1 || there["CHANGELOG.md"] == older && !strings.HasPrefix(log, older) {
-			t.Errorf("%s: CHANGELOG.md is %q", name, log)
-		}
+		testkit.True(t, strings.Count(log, "## 0.2.0") == 1 && (there["CHANGELOG.md"] != older || strings.HasPrefix(log, older)), "%s: CHANGELOG.md is %q", name, log)
 		if text := there[BeforeName]; text != "" && string(readFile(t, filepath.Join(dir, BeforeName))) != text {
 			t.Errorf("%s: the file that was there is lost", name)
 		}

@@ -57,9 +57,7 @@ func TestField11_FilesThatAreNoYAML(t *testing.T) {
 	} {
 		text := strings.Replace(fieldJob, c.old, c.new, 1)
 		_, faults := Parse("", FileName, []byte(text))
-		if len(faults) > 1 || c.want == "" && len(faults) > 0 || c.want != "" && !strings.HasPrefix(faults.Error(), c.want) {
-			t.Errorf("%s: %v\nwant %s", name, faults, c.want)
-		}
+		testkit.True(t, len(faults) <= 1 && (c.want != "" || len(faults) <= 0) && (c.want == "" || strings.HasPrefix(faults.Error(), c.want)), "%s: %v\nwant %s", name, faults, c.want)
 		if strings.Contains(c.new, "\u00a0") {
 			testkit.Contains(t, faults.Error(), "U+00A0 (no-break space), in column 13")
 		}
@@ -108,9 +106,7 @@ func TestField26_InputsOfUnknownOutputs(t *testing.T) {
 		"  - {id: b, name: B, description: D, instructions_file: a.md, dependencies: [a], inputs: [{file: FILE, from_step: a}], outputs: {}, reviews: []}\n"
 	for file, want := range map[string]string{"fact": "did you mean facts?", "facts": ""} {
 		j, faults := Parse("", "job.yml", []byte(strings.ReplaceAll(text, "FILE", file)))
-		if faults != nil {
-			t.Fatal(faults)
-		}
+		testkit.Need(t, faults == nil, "%v", faults)
 		if said := Diagnostics(j.Warnings).Error(); (want == "") != (len(j.Warnings) == 0) || !strings.Contains(said, want) {
 			t.Errorf("%s: %q, want %q", file, said, want)
 		}

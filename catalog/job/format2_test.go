@@ -34,9 +34,7 @@ func TestFormat2(t *testing.T) {
 		"the common info of the one":         {ask.CommonInfo, "Be polite."},
 		"the common info of the other":       {again.CommonInfo, ""},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s: %q, want %q", name, c.got, c.want)
-		}
+		testkit.True(t, c.got == c.want, "%s: %q, want %q", name, c.got, c.want)
 	}
 	text, err := Instructions(j, ask.Step("ask"))
 	testkit.Must(t, err)
@@ -74,13 +72,9 @@ func TestFormat2Rules(t *testing.T) {
 		{"a workflow without steps", "    summary: \"Ask again\"\n    steps:", "    summary: \"Ask again\"\n    steps: []\n    other:"},
 		{"a name with a blank", "  again:", "  a gain:"},
 	} {
-		if strings.Count(base, c.old) == 0 {
-			t.Fatalf("%s: the file has no %q", c.name, c.old)
-		}
+		testkit.Need(t, strings.Count(base, c.old) != 0, "%s: the file has no %q", c.name, c.old)
 		j, ds := Parse("/jobs/survey", FileName, []byte(strings.Replace(base, c.old, c.new, 1)))
-		if j != nil || len(ds) == 0 {
-			t.Errorf("%s: accepted", c.name)
-		}
+		testkit.True(t, j == nil && len(ds) != 0, "%s: accepted", c.name)
 		all.WriteString("# " + c.name + "\n" + ds.Error() + "\n\n")
 	}
 	testkit.Golden(t, "testdata/format2_rules.golden", all.String(), *update)
@@ -123,9 +117,7 @@ func TestMapping(t *testing.T) {
 		testkit.Must(t, err)
 		all.WriteString("# " + filepath.Base(file) + "\n" + withoutEmpty(t, shown) + "\n")
 	}
-	if rules != 28 {
-		t.Errorf("%d rules have files, want 28", rules)
-	}
+	testkit.True(t, rules == 28, "%d rules have files, want 28", rules)
 	testkit.Golden(t, "testdata/mapping.golden", all.String(), *update)
 }
 

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // FuzzParse: Parse never panics, its diagnostics are bounded, and what it
@@ -28,31 +30,21 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("parsed again, the job differs: %v", ds)
 		}
 		// What the rest of the program relies on without checking.
-		if len(j.Steps) == 0 || identifier(j.Name) != "" || summary(j.Summary) != "" {
-			t.Fatalf("accepted %+v", j)
-		}
+		testkit.Need(t, len(j.Steps) != 0 && identifier(j.Name) == "" && summary(j.Summary) == "", "accepted %+v", j)
 		for i := range j.Steps {
 			s := &j.Steps[i]
-			if (j.Format != 2 && j.Step(s.ID) != s) || s.Call == nil && (s.Instructions == "") == (insidePath(s.InstructionsFile) != "") {
-				t.Fatalf("accepted step %+v", s)
-			}
+			testkit.Need(t, (j.Format == 2 || j.Step(s.ID) == s) && (s.Call != nil || (s.Instructions == "") != (insidePath(s.InstructionsFile) != "")), "accepted step %+v", s)
 		}
 		for i := range j.Workflows {
 			w := &j.Workflows[i]
-			if j.Workflow(w.Name) != w {
-				t.Fatalf("accepted workflow %+v", w)
-			}
+			testkit.Need(t, j.Workflow(w.Name) == w, "accepted workflow %+v", w)
 			for e, entry := range w.Entries {
 				for _, id := range entry {
 					s := j.Of(w.Name).Step(id)
-					if s == nil || w.Find(id) != e {
-						t.Fatalf("accepted entry %d of %+v", e, w)
-					}
+					testkit.Need(t, s != nil && w.Find(id) == e, "accepted entry %d of %+v", e, w)
 					for _, dep := range s.Dependencies {
 						same := w.Form(e) != nil && w.Form(e).ForEach != nil && w.Find(dep) == e && slices.Index(entry, dep) < slices.Index(entry, id)
-						if w.Find(dep) >= e && !same {
-							t.Fatalf("%q does not come after %q in %+v", id, dep, w)
-						}
+						testkit.Need(t, w.Find(dep) < e || same, "%q does not come after %q in %+v", id, dep, w)
 					}
 				}
 			}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"deepwork/actor/testkit"
 )
 
 // hostileBytes is how large hostile input is made: an eighth of what is allowed, so that the tests are
@@ -165,16 +167,12 @@ var hostile = map[string]func() []byte{
 // none of them long.
 func TestHostile(t *testing.T) {
 	for name := range hostileMessages {
-		if hostile[name] == nil {
-			t.Errorf("hostileMessages has %q, which is no hostile input", name)
-		}
+		testkit.True(t, hostile[name] != nil, "hostileMessages has %q, which is no hostile input", name)
 	}
 	for name, build := range hostile {
 		t.Run(name, func(t *testing.T) {
 			source := build()
-			if len(source) > MaxBytes {
-				t.Fatalf("the input has %d bytes", len(source))
-			}
+			testkit.Need(t, len(source) <= MaxBytes, "the input has %d bytes", len(source))
 			began := time.Now()
 			j, ds := Parse("/d", FileName, source)
 			took := time.Since(began)
@@ -185,9 +183,7 @@ func TestHostile(t *testing.T) {
 			}
 			// A second is the promise; a busy machine, or the race detector,
 			// takes several times as long, a quadratic check far more.
-			if took > time.Minute {
-				t.Errorf("took %v", took)
-			}
+			testkit.True(t, took <= time.Minute, "took %v", took)
 		})
 	}
 }
@@ -201,13 +197,9 @@ func checkBounded(t *testing.T, j *Job, ds Diagnostics) {
 	if j != nil {
 		all = j.Warnings
 	}
-	if len(all) > MaxDiagnostics+1 {
-		t.Errorf("%d diagnostics", len(all))
-	}
+	testkit.True(t, len(all) <= MaxDiagnostics+1, "%d diagnostics", len(all))
 	for _, d := range all {
-		if len(d.String()) > 2000 || strings.ContainsAny(d.String(), "\n\r\x00") {
-			t.Errorf("bad diagnostic of %d bytes: %.200q", len(d.String()), d)
-		}
+		testkit.True(t, len(d.String()) <= 2000 && !strings.ContainsAny(d.String(), "\n\r\x00"), "bad diagnostic of %d bytes: %.200q", len(d.String()), d)
 	}
 }
 
@@ -217,9 +209,7 @@ func TestTooManyFaultsAreCounted(t *testing.T) {
 		fmt.Fprintf(&b, "k%d: v\n", i)
 	}
 	_, ds := Parse("/d", FileName, []byte(b.String()))
-	if len(ds) != MaxDiagnostics+1 {
-		t.Fatalf("%d diagnostics", len(ds))
-	}
+	testkit.Need(t, len(ds) == MaxDiagnostics+1, "%d diagnostics", len(ds))
 	// 150 unknown keys and 5 missing ones.
 	if got, want := ds[MaxDiagnostics].String(), "job.yml: 55 more errors were found: fix the ones above first"; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -45,9 +45,7 @@ func baseJob(t testing.TB) (dir string, j *Job) {
 
 func TestLoad(t *testing.T) {
 	dir, j := baseJob(t)
-	if j.Name != "report" || j.Dir != dir || len(j.Source) == 0 {
-		t.Errorf("got %+v", j)
-	}
+	testkit.True(t, j.Name == "report" && j.Dir == dir && len(j.Source) != 0, "got %+v", j)
 }
 
 // What others find wrong with a job is reported at its place.
@@ -60,9 +58,7 @@ func TestFaultsOfOthers(t *testing.T) {
 		{j.NameFault("x", "taken"), "x:1:7: name: taken"},
 		{j.ExecutorWarning(1, "x", "gone"), "x:13:5: warning: steps[1].executor: gone"},
 	} {
-		if got := c.got.String(); got != c.want {
-			t.Errorf("got %s, want %s", got, c.want)
-		}
+		testkit.Equal(t, c.got.String(), c.want)
 	}
 }
 
@@ -70,9 +66,7 @@ func TestLoadMakesDirAbsolute(t *testing.T) {
 	dir, _ := baseJob(t)
 	t.Chdir(filepath.Dir(dir))
 	j, ds := Load("report")
-	if ds != nil || !filepath.IsAbs(j.Dir) {
-		t.Errorf("got %v, %v", j, ds)
-	}
+	testkit.True(t, ds == nil && filepath.IsAbs(j.Dir), "got %v, %v", j, ds)
 }
 
 // The faults of a file that a link has brought in quote nothing of it.
@@ -114,9 +108,7 @@ func TestLoadFaults(t *testing.T) {
 			dir := t.TempDir()
 			c.make(t, dir)
 			j, ds := Load(dir)
-			if j != nil || len(ds) == 0 || !strings.HasPrefix(ds.Error(), c.want) {
-				t.Errorf("got %v, want %s", ds, c.want)
-			}
+			testkit.True(t, j == nil && len(ds) != 0 && strings.HasPrefix(ds.Error(), c.want), "got %v, want %s", ds, c.want)
 		})
 	}
 	if _, ds := Load(filepath.Join(t.TempDir(), "gone")); !strings.Contains(ds.Error(), "does not exist in") {
@@ -191,16 +183,10 @@ func TestInstructionsFaults(t *testing.T) {
 			os.Remove(filepath.Join(dir, "steps", "gather.md"))
 			c.make(t, dir, file)
 			_, err := Instructions(j, j.Step("draft"))
-			if err == nil {
-				t.Fatal("accepted")
-			}
+			testkit.Need(t, err != nil, "accepted")
 			want := begin + strings.ReplaceAll(c.want, "DIR", dir)
-			if !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("got\n%v\nwant\n%s", err, want)
-			}
-			if c.is != nil && !errors.Is(err, c.is) {
-				t.Errorf("%v is not %v", err, c.is)
-			}
+			testkit.True(t, strings.HasPrefix(err.Error(), want), "got\n%v\nwant\n%s", err, want)
+			testkit.True(t, c.is == nil || errors.Is(err, c.is), "%v is not %v", err, c.is)
 		})
 	}
 }
@@ -231,9 +217,7 @@ func TestInstructionsThatAreBeingSaved(t *testing.T) {
 				if <-took > follow.SaveBound/2 {
 					continue // the machine stood still
 				}
-				if err != nil || got != "Saved é." {
-					t.Errorf("got %q, %v", got, err)
-				}
+				testkit.True(t, err == nil && got == "Saved é.", "got %q, %v", got, err)
 				return
 			}
 			t.Skip("no save was quick enough here")
@@ -364,7 +348,5 @@ func TestMissingFiles(t *testing.T) {
 	}
 	testkit.Must(t, os.Remove(filepath.Join(dir, "steps", "draft.md")))
 	want := `job.yml:16:24: steps[1].instructions_file: "steps/draft.md" does not exist in ` + dir + ": write the file, or correct the path in job.yml"
-	if got := MissingFiles(j).Error(); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	testkit.Equal(t, MissingFiles(j).Error(), want)
 }

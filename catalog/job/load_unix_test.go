@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // TestLoadDoesNotWait: a pipe or a device in the place of a file is refused
@@ -57,9 +59,7 @@ func TestLoadWithoutPermission(t *testing.T) {
 	}
 	dir, j := baseJob(t)
 	for _, name := range []string{FileName, "steps/draft.md"} {
-		if err := os.Chmod(filepath.Join(dir, name), 0); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.Chmod(filepath.Join(dir, name), 0))
 	}
 	const want = "cannot be read, permission is denied: make it readable"
 	if _, ds := Load(dir); !strings.Contains(ds.Error(), want) {

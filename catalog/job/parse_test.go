@@ -19,18 +19,14 @@ var update = flag.Bool("update", false, "write golden files anew")
 func readFile(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return data
 }
 
 func validFiles(t testing.TB) []string {
 	t.Helper()
 	names, err := filepath.Glob("testdata/valid/*.yml")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("no valid files: %v", err)
-	}
+	testkit.Need(t, err == nil && len(names) != 0, "no valid files: %v", err)
 	return names
 }
 
@@ -41,9 +37,7 @@ func TestParseModel(t *testing.T) {
 	testkit.Must(t, ds.Err())
 	check := func(what string, got, want any) {
 		t.Helper()
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s:\n got  %#v\n want %#v", what, got, want)
-		}
+		testkit.True(t, reflect.DeepEqual(got, want), "%s:\n got  %#v\n want %#v", what, got, want)
 	}
 	check("name", j.Name, "monthly_report")
 	check("version", j.Version, "1.0.0")
@@ -93,9 +87,7 @@ func TestParseModel(t *testing.T) {
 	check("unknown workflow", j.Workflow("x"), (*Workflow)(nil))
 
 	again, ds := Parse(j.Dir, FileName, j.Source)
-	if ds != nil || !reflect.DeepEqual(j, again) {
-		t.Errorf("parsed again, the job differs: %v", ds)
-	}
+	testkit.True(t, ds == nil && reflect.DeepEqual(j, again), "parsed again, the job differs: %v", ds)
 }
 
 // TestSameJobHoweverSaved: line endings and a byte order mark change nothing
@@ -104,9 +96,7 @@ func TestSameJobHoweverSaved(t *testing.T) {
 	for _, name := range validFiles(t) {
 		source := bytes.ReplaceAll(readFile(t, name), []byte("\r\n"), []byte("\n"))
 		want, ds := Parse("/d", FileName, source)
-		if ds != nil {
-			t.Fatalf("%s: %v", name, ds)
-		}
+		testkit.Need(t, ds == nil, "%s: %v", name, ds)
 		for how, changed := range map[string][]byte{
 			"BOM":          append([]byte("\xef\xbb\xbf"), source...),
 			"CRLF":         bytes.ReplaceAll(source, []byte("\n"), []byte("\r\n")),
@@ -120,9 +110,7 @@ func TestSameJobHoweverSaved(t *testing.T) {
 			for _, j := range append(slices.Collect(maps.Values(got.views)), got) {
 				j.Source, j.Hash = want.Source, want.Hash
 			}
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, %s: got another job", name, how)
-			}
+			testkit.True(t, reflect.DeepEqual(got, want), "%s, %s: got another job", name, how)
 		}
 	}
 }
@@ -130,9 +118,7 @@ func TestSameJobHoweverSaved(t *testing.T) {
 // TestBOMKeepsPositions: a byte order mark is no column.
 func TestBOMKeepsPositions(t *testing.T) {
 	_, ds := Parse("/d", FileName, []byte("\xef\xbb\xbfcolour: red\n"))
-	if len(ds) == 0 || ds[len(ds)-1].String()[:13] != "job.yml:1:1: " {
-		t.Errorf("got %v", ds)
-	}
+	testkit.True(t, len(ds) != 0 && ds[len(ds)-1].String()[:13] == "job.yml:1:1: ", "got %v", ds)
 }
 
 func TestWarnings(t *testing.T) {
@@ -170,9 +156,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j, ds := Parse("/d", FileName, []byte(strings.Replace(base, c.old, c.new, 1)))
-			if ds != nil {
-				t.Fatal(ds)
-			}
+			testkit.Need(t, ds == nil, "%v", ds)
 			var got []string
 			for _, w := range j.Warnings {
 				got = append(got, w.String())
@@ -203,9 +187,7 @@ func TestEdges(t *testing.T) {
 		"reviews missing outputs":   {"run_each: report", "run_each: step"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !strings.Contains(base, change[0]) {
-				t.Fatal("base.yml has changed")
-			}
+			testkit.Need(t, strings.Contains(base, change[0]), "base.yml has changed")
 			if _, ds := Parse("/d", FileName, []byte(strings.Replace(base, change[0], change[1], 1))); ds != nil {
 				t.Error(ds)
 			}
@@ -218,9 +200,7 @@ func TestAGroupsCheckWithoutFilesIsAWarning(t *testing.T) {
 	source := strings.Replace(string(readFile(t, "testdata/valid/checks.yml")), "steps: [port]", "steps: [[port, other]]", 1)
 	source = strings.Replace(source, "workflows:", "  - {id: other, name: O, description: O, instructions: O, outputs: {}, reviews: []}\nworkflows:", 1)
 	j, ds := Parse("/d", FileName, []byte(source))
-	if j == nil || len(j.Warnings) != 2 || !strings.Contains(j.Warnings[0].Message, `the check "lint.sh" without files, which here is bound to the outputs alone`) {
-		t.Errorf("%v, %v", ds, j)
-	}
+	testkit.True(t, j != nil && len(j.Warnings) == 2 && strings.Contains(j.Warnings[0].Message, `the check "lint.sh" without files, which here is bound to the outputs alone`), "%v, %v", ds, j)
 }
 
 func TestPatterns(t *testing.T) {
@@ -233,8 +213,6 @@ func TestPatterns(t *testing.T) {
 		{"*.go", "a.go", true}, {"*.go", "x/a.go", false}, {"./go.mod", "go.mod", true}, {"a?c", "abc", true}, {"a?c", "a/c", false},
 		{"**", "anything/at/all", true}, {"src/**/x", "src/x", true}, {"src/**/x", "src/a/b/x", true}, {"a.c", "abc", false}, {"(a+)", "(a+)", true},
 	} {
-		if got := Matches([]string{c.pattern}, c.name); got != c.want {
-			t.Errorf("%s names %s: %t", c.pattern, c.name, got)
-		}
+		testkit.Equal(t, Matches([]string{c.pattern}, c.name), c.want, "%s names %s", c.pattern, c.name)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"deepwork/actor/testkit"
 )
 
 // The page has a table for each object of the schema, with a row for each key that says whether it is required.
@@ -17,13 +19,9 @@ func TestDocumentationDescribesEveryKey(t *testing.T) {
 	var schema struct {
 		Defs map[string]object `json:"$defs"`
 	}
-	if err := json.Unmarshal(Schema(), &schema); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(Schema(), &schema))
 	page, err := os.ReadFile("../../cmd/deepwork/docs/reference/job-file.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, o := range schema.Defs {
 		title := strings.ToUpper(name[:1]) + name[1:]
 		_, section, _ := strings.Cut(string(page), "\n### "+title+"\n")
@@ -37,9 +35,7 @@ func TestDocumentationDescribesEveryKey(t *testing.T) {
 				cells := strings.Split(line, " | ")
 				return len(cells) == 3 && strings.Contains(cells[0], "`"+key+"`") && cells[1] == required
 			}
-			if !slices.ContainsFunc(strings.Split(section, "\n"), described) {
-				t.Errorf("job-file.md has no row for %s under the heading %s that says required: %s", key, title, required)
-			}
+			testkit.True(t, slices.ContainsFunc(strings.Split(section, "\n"), described), "job-file.md has no row for %s under the heading %s that says required: %s", key, title, required)
 		}
 	}
 }

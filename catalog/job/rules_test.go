@@ -35,9 +35,7 @@ func ruleCases(t testing.TB) (all []ruleCase) {
 		for line := range strings.SplitSeq(c.change, "\n") {
 			switch {
 			case strings.HasPrefix(line, "@"):
-				if _, err := fmt.Sscanf(line, "@%d", &at); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, testkit.Get(fmt.Sscanf(line, "@%d", &at)).Err())
 			case strings.HasPrefix(line, "-"):
 				removed = append(removed, line[1:])
 			case strings.HasPrefix(line, "+"):
@@ -46,9 +44,7 @@ func ruleCases(t testing.TB) (all []ruleCase) {
 		}
 		lines := append(added, "")
 		if at > 0 {
-			if !slices.Equal(base[at-1:at-1+len(removed)], removed) {
-				t.Fatalf("%s: base.yml has changed", head)
-			}
+			testkit.Need(t, slices.Equal(base[at-1:at-1+len(removed)], removed), "%s: base.yml has changed", head)
 			lines = slices.Concat(base[:at-1], added, base[at-1+len(removed):])
 		}
 		c.source = []byte(strings.Join(lines, "\n"))
@@ -67,9 +63,7 @@ func TestRules(t *testing.T) {
 	var all []string
 	seen := map[string]bool{}
 	for _, c := range ruleCases(t) {
-		if seen[c.name] {
-			t.Errorf("two cases are named %q", c.name)
-		}
+		testkit.True(t, !seen[c.name], "two cases are named %q", c.name)
 		seen[c.name] = true
 		j, ds := Parse("/jobs/report", FileName, c.source)
 		if j != nil || len(ds) == 0 {
@@ -77,20 +71,12 @@ func TestRules(t *testing.T) {
 			continue
 		}
 		for i, d := range ds {
-			if d.Message == "" || strings.ContainsAny(d.String(), "\n\r") || d.Warning {
-				t.Errorf("%s: bad diagnostic %q", c.name, d)
-			}
-			if i > 0 && (d.Line < ds[i-1].Line || d.Line == ds[i-1].Line && d.Column < ds[i-1].Column) {
-				t.Errorf("%s: %v is not in the order of positions", c.name, d)
-			}
-			if d.Line == 0 {
-				t.Errorf("%s: %v has no position", c.name, d)
-			}
+			testkit.True(t, d.Message != "" && !strings.ContainsAny(d.String(), "\n\r") && !d.Warning, "%s: bad diagnostic %q", c.name, d)
+			testkit.True(t, i <= 0 || d.Line >= ds[i-1].Line && (d.Line != ds[i-1].Line || d.Column >= ds[i-1].Column), "%s: %v is not in the order of positions", c.name, d)
+			testkit.True(t, d.Line != 0, "%s: %v has no position", c.name, d)
 		}
 		if want := noText[c.name]; want != "" {
-			if ds.Error() != want {
-				t.Errorf("%s: %v, want %s", c.name, ds, want)
-			}
+			testkit.True(t, ds.Error() == want, "%s: %v, want %s", c.name, ds, want)
 			continue
 		}
 		text := c.name

@@ -15,9 +15,7 @@ func formsExample(t *testing.T, edits ...string) *Workflow {
 	t.Helper()
 	source := strings.NewReplacer(edits...).Replace(string(testkit.Get(os.ReadFile("testdata/valid/forms.yml")).Must(t)))
 	j, faults := Parse("/job", FileName, []byte(source))
-	if j == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, j != nil, "%v", faults)
 	return j.Workflow("migrate")
 }
 
@@ -66,9 +64,7 @@ func TestIsolatedItems(t *testing.T) {
 	testkit.Equal(t, IsMerge("merge:tidy[1]") && !IsMerge("tidy"), true)
 	alone := formsExample(t, "at_once: 4", "at_once: 1", "steps: [tidy]", "steps: [tidy], at_once: 1")
 	testkit.True(t, alone.Shared(1) && !alone.Shared(6), "of items one after the other, only groups share the folder")
-	if w.Form(-1) != nil || w.Form(len(w.Forms)) != nil {
-		t.Error("there is a form outside of the workflow")
-	}
+	testkit.True(t, w.Form(-1) == nil && w.Form(len(w.Forms)) == nil, "there is a form outside of the workflow")
 }
 
 func TestEditsOfForms(t *testing.T) {
@@ -101,7 +97,5 @@ func TestDefaultsOfSteps(t *testing.T) {
 	testkit.Equal(t, s.HasSchema(), false)
 	s.Outputs[1].Schema.File = "s.json"
 	testkit.Equal(t, s.HasSchema(), true)
-	if s.Output("z") != nil {
-		t.Error("there is an output z")
-	}
+	testkit.True(t, s.Output("z") == nil, "there is an output z")
 }

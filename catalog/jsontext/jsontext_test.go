@@ -29,9 +29,7 @@ func TestKindAndDepth(t *testing.T) {
 func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
 	var got strings.Builder
 	for m, err := range Members([]byte(` {"b": 9007199254740993, "a" : {"x":[1, 2]}, "b":null} `)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		got.WriteString(m.Name + "=" + string(m.Value) + ";")
 	}
 	if want := `b=9007199254740993;a={"x":[1, 2]};b=null;`; got.String() != want {
@@ -40,14 +38,10 @@ func TestMembersKeepsOrderDigitsAndDuplicates(t *testing.T) {
 	for raw, notObject := range map[string]bool{"": false, "[]": true, "3": true, `{"a":1`: false, `{"a":}`: false, `{"a" 1}`: false, `{"a":1,}`: false} {
 		var last error
 		for _, err := range Members([]byte(raw)) {
-			if last != nil {
-				t.Errorf("%q: something follows the error %v", raw, last)
-			}
+			testkit.True(t, last == nil, "%q: something follows the error %v", raw, last)
 			last = err
 		}
-		if last == nil || errors.Is(last, ErrNotObject) != notObject {
-			t.Errorf("%q: error %v", raw, last)
-		}
+		testkit.True(t, last != nil && errors.Is(last, ErrNotObject) == notObject, "%q: error %v", raw, last)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/jsontext"
 )
 
@@ -32,14 +33,10 @@ func TestDocuments(t *testing.T) {
 		got := fmt.Sprint(err)
 		if err == nil {
 			encoded, err := jsontext.Encode(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			got = string(encoded)
 		}
-		if got != want && (err == nil || !strings.Contains(got, want)) {
-			t.Errorf("%.60q: %.300s, want %.100s", text, got, want)
-		}
+		testkit.True(t, got == want || err != nil && strings.Contains(got, want), "%.60q: %.300s, want %.100s", text, got, want)
 	}
 }
 
@@ -60,8 +57,6 @@ func TestCheckDocument(t *testing.T) {
 		t.Error(err)
 	}
 	for what, err := range map[string]error{"arguments": s.Validate(items(2 * maxSteps)), "a document": s.CheckDocument(items(2 * maxDocumentSteps))} {
-		if err == nil || !strings.Contains(err.Error(), "too large") {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.True(t, err != nil && strings.Contains(err.Error(), "too large"), "%s: %v", what, err)
 	}
 }

@@ -14,9 +14,7 @@ import (
 func compile(t *testing.T, text string) *Schema {
 	t.Helper()
 	s, err := Compile(json.RawMessage(text))
-	if err != nil {
-		t.Fatalf("%.300s: %v", text, err)
-	}
+	testkit.Need(t, err == nil, "%.300s: %v", text, err)
 	return s
 }
 
@@ -107,13 +105,9 @@ func TestReq003_3_4_WhatCannotBeCheckedCostsNothingElse(t *testing.T) {
 		{`{"properties":{"x":true},"if":{"required":["x"],"properties":{"x":{"pattern":"\\1"}}},"then":{"properties":{"y":{"type":"string"}}},"unevaluatedProperties":false,"required":["x"]}`, `x/pattern`, `{"x":1,"y":2}`, `{"y":"z"}`},
 	} {
 		s := compile(t, test.schema)
-		if !strings.Contains(strings.Join(s.Unchecked, "; "), test.note) {
-			t.Errorf("%s: %q", test.schema, s.Unchecked)
-		}
+		testkit.True(t, strings.Contains(strings.Join(s.Unchecked, "; "), test.note), "%s: %q", test.schema, s.Unchecked)
 		testkit.Works(t, s.Check(json.RawMessage(test.good)), "%s refuses %s", test.schema, test.good)
-		if s.Check(json.RawMessage(test.bad)) == nil {
-			t.Errorf("%s takes %s", test.schema, test.bad)
-		}
+		testkit.True(t, s.Check(json.RawMessage(test.bad)) != nil, "%s takes %s", test.schema, test.bad)
 	}
 	// What can be checked is checked whole.
 	if s := compile(t, `{"properties":{"a":{"not":{"pattern":"^x"}}},"unevaluatedProperties":false}`); s.Unchecked != nil ||

@@ -57,9 +57,7 @@ func TestReq003_2_2_ASyncWorkflowRunsToItsEnd(t *testing.T) {
 				"several": `[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"AQ=="}]`,
 			} {
 				got, err := r.Execute(t.Context(), w, json.RawMessage(`{"how":"`+how+`"}`), nil)
-				if err != nil || got.State != source.Completed || string(got.Output) != want {
-					t.Errorf("%s: %+v %v, want %s", how, got, err, want)
-				}
+				testkit.True(t, err == nil && got.State == source.Completed && string(got.Output) == want, "%s: %+v %v, want %s", how, got, err, want)
 			}
 			_, err := r.Execute(t.Context(), w, json.RawMessage(`{"how":"refuse"}`), nil)
 			if e, ok := errors.AsType[*source.RefusedError](err); !ok || !strings.HasPrefix(e.Text, "no such region") || len([]rune(e.Text)) != 8000 {
@@ -103,9 +101,7 @@ func TestReq003_7_3_ProgressReachesTheCallItBelongsTo(t *testing.T) {
 		calls.Go(func() {
 			mine := fmt.Sprintf(`{"n":%d}`, i)
 			if _, err := r.Execute(t.Context(), w, json.RawMessage(mine), func(p source.Progress) {
-				if *p.Value != 1 || *p.Total != 3 || p.Message != mine {
-					t.Errorf("%+v for %s", p, mine)
-				}
+				testkit.True(t, *p.Value == 1 && *p.Total == 3 && p.Message == mine, "%+v for %s", p, mine)
 				close(told[i])
 			}); err != nil {
 				t.Error(err)
@@ -154,13 +150,9 @@ func TestReq003_7_1_AnAsyncWorkflowIsStartedAskedAndCancelled(t *testing.T) {
 	r := open(t, settings(overHTTP(t, "web", f)))
 	w := &r.tools(t, "slow").Tools[0].Workflow
 	got, err := r.Execute(t.Context(), w, json.RawMessage(`{}`), nil)
-	if err != nil || got.ExecutionID != "e1" || got.State != source.Running {
-		t.Fatalf("%+v %v", got, err)
-	}
+	testkit.Need(t, err == nil && got.ExecutionID == "e1" && got.State == source.Running, "%+v %v", got, err)
 	got, err = r.Status(t.Context(), "web", "a", "e1")
-	if err != nil || got.State != source.Running || *got.Progress.Value != 40 || *got.Progress.Total != 100 || got.Progress.Message != "a/e1" {
-		t.Errorf("%+v %v", got, err)
-	}
+	testkit.True(t, err == nil && got.State == source.Running && *got.Progress.Value == 40 && *got.Progress.Total == 100 && got.Progress.Message == "a/e1", "%+v %v", got, err)
 	if got, err = r.Cancel(t.Context(), "web", "a", "e1"); err != nil || got.State != source.Cancelled {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -202,9 +194,7 @@ func TestASourceThatDiesInTheMiddleOfACall(t *testing.T) {
 	r := open(t, settings(command("local", "dies")))
 	w := &r.tools(t, "one", "two").Tool("two").Workflow
 	_, err := r.Execute(t.Context(), w, nil, nil)
-	if !errors.Is(err, source.ErrAway) || !errors.Is(err, source.ErrLost) || !strings.Contains(err.Error(), "made of cheese") {
-		t.Error(err)
-	}
+	testkit.True(t, errors.Is(err, source.ErrAway) && errors.Is(err, source.ErrLost) && strings.Contains(err.Error(), "made of cheese"), "%v", err)
 	r.until(t, "it to come back", func(s *source.Snapshot) bool { return len(s.Tools) == 2 && s.Tools[0].Away == "" })
 }
 
@@ -260,9 +250,7 @@ func TestAServerThatWasRestarted(t *testing.T) {
 	w := &r.tools(t, "sum").Tools[0].Workflow
 	restart()
 	got, err := r.Execute(t.Context(), w, json.RawMessage(`{"a":1}`), nil)
-	if err != nil || string(got.Output) != `{"a":1}` {
-		t.Errorf("%+v %v", got, err)
-	}
+	testkit.True(t, err == nil && string(got.Output) == `{"a":1}`, "%+v %v", got, err)
 }
 
 func TestAServerThatIsGone(t *testing.T) {

@@ -29,12 +29,8 @@ func TestReq003_1_1_SourcesAreQueriedAtStart(t *testing.T) {
 	r := open(t, settings(command("local", "good"), overHTTP(t, "web", f)))
 	s := r.tools(t, "nine", "one", "two")
 	nine := s.Tool("nine")
-	if nine.Source != "web" || nine.ID != "9" || nine.Description != "does nine" || nine.Away != "" || s.Tool("none") != nil {
-		t.Errorf("%+v", nine)
-	}
-	if len(s.Sources) != 2 || s.Sources[0].Name != "local" || !s.Sources[0].Connected || s.Sources[0].Workflows != 2 || s.Sources[1].Err != nil {
-		t.Errorf("%+v", s.Sources)
-	}
+	testkit.True(t, nine.Source == "web" && nine.ID == "9" && nine.Description == "does nine" && nine.Away == "" && s.Tool("none") == nil, "%+v", nine)
+	testkit.True(t, len(s.Sources) == 2 && s.Sources[0].Name == "local" && s.Sources[0].Connected && s.Sources[0].Workflows == 2 && s.Sources[1].Err == nil, "%+v", s.Sources)
 }
 
 func TestReq003_1_3_AWorkflowThatIsGoneHasNoTool(t *testing.T) {
@@ -162,9 +158,7 @@ func TestReq003_4_4_ASourceTakenOutAndPutBack(t *testing.T) {
 		now, err := os.ReadFile(pid)
 		return err == nil && string(now) != string(was)
 	})
-	if alive(string(was)) {
-		t.Error("there were two of the source at once")
-	}
+	testkit.True(t, !alive(string(was)), "there were two of the source at once")
 	r.tools(t, "one", "two")
 }
 
@@ -246,9 +240,7 @@ func TestReq003_5_1_BadSourcesDisturbNobody(t *testing.T) {
 	}
 	r := open(t, settings(sources...))
 	for _, src := range r.Snapshot().Sources {
-		if src.Name == "hung" && (src.Err == nil || !strings.Contains(src.Err.Error(), "not established yet")) {
-			t.Errorf("Open has waited for one that hangs: %v", src.Err)
-		}
+		testkit.True(t, src.Name != "hung" || src.Err != nil && strings.Contains(src.Err.Error(), "not established yet"), "Open has waited for one that hangs: %v", src.Err)
 	}
 	want := map[string]string{
 		"exit": "no license", "flood": "maximum line length", "none": "no such program",
@@ -304,9 +296,7 @@ func TestHeadersComeFromTheEnvironmentAtEachConnection(t *testing.T) {
 	t.Setenv("DEEPWORK_TEST_TOKEN", "s3cret")
 	r.refresh(t)
 	r.tools(t, "one")
-	if strings.Contains(r.log.String(), "s3cret") {
-		t.Error("the token is in the log")
-	}
+	testkit.True(t, !strings.Contains(r.log.String(), "s3cret"), "the token is in the log")
 }
 
 func TestPagesAreFollowed(t *testing.T) {
@@ -322,9 +312,7 @@ func TestPagesAreFollowed(t *testing.T) {
 	}}
 	r := open(t, settings(overHTTP(t, "web", f)))
 	s := r.tools(t, "one", "two")
-	if len(s.Skipped) != 1 || !strings.Contains(s.Skipped[0].Reason, "second workflow of this id") {
-		t.Errorf("%+v", s.Skipped)
-	}
+	testkit.True(t, len(s.Skipped) == 1 && strings.Contains(s.Skipped[0].Reason, "second workflow of this id"), "%+v", s.Skipped)
 	f.set(func(string) *mcp.CallToolResult {
 		return structured(`{"workflows":[` + workflow("1", "one") + `],"nextCursor":"round"}`)
 	})
@@ -355,9 +343,7 @@ func TestTenThousandWorkflowsAndNoMore(t *testing.T) {
 	if s := r.Snapshot(); len(s.Skipped) != 1 || !strings.Contains(s.Skipped[0].Reason, "more than 10000 workflows") {
 		t.Errorf("%+v", s.Skipped)
 	}
-	if told > 2 {
-		t.Errorf("the change was told %d times", told)
-	}
+	testkit.True(t, told <= 2, "the change was told %d times", told)
 }
 
 func TestAFailedQueryIsTriedAgain(t *testing.T) {
@@ -401,9 +387,7 @@ func TestCloseDoesNotWaitForTheStubborn(t *testing.T) {
 	}
 	if runtime.GOOS != "windows" {
 		data, _ := os.ReadFile(pid)
-		if alive(string(data)) {
-			t.Error("the source runs on")
-		}
+		testkit.True(t, !alive(string(data)), "the source runs on")
 	}
 }
 

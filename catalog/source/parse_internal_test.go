@@ -31,9 +31,7 @@ func list(page json.RawMessage) (*listing, error) {
 func one(t *testing.T, text string) *offered {
 	t.Helper()
 	p, err := list(json.RawMessage(text))
-	if err != nil || len(p.workflows) != 1 {
-		t.Fatalf("%+v %v", p, err)
-	}
+	testkit.Need(t, err == nil && len(p.workflows) == 1, "%+v %v", p, err)
 	return p.workflows[0]
 }
 
@@ -50,22 +48,16 @@ func TestReq003_6_1_EveryFieldIsTaken(t *testing.T) {
 
 func TestReq003_3_3_MissingFieldsHaveDefaults(t *testing.T) {
 	w := one(t, `[{"id":"1","name":"n","description":"d"}]`)
-	if w.Category != "workflow" || w.Version != "1.0.0" || !w.Async || w.Metadata != nil || string(w.InputSchema) != string(anyObject) || len(w.notes) != 0 {
-		t.Errorf("%+v", w)
-	}
+	testkit.True(t, w.Category == "workflow" && w.Version == "1.0.0" && w.Async && w.Metadata == nil && string(w.InputSchema) == string(anyObject) && len(w.notes) == 0, "%+v", w)
 	for given, want := range map[string]struct {
 		Performer
 		notes int
 	}{`"agent"`: {ByAgent, 0}, `"person"`: {ByPerson, 0}, `null`: {"", 0}, `"robot"`: {"", 1}, `["agent"]`: {"", 1}} {
 		w := one(t, `[{"id":"1","name":"n","description":"d","metadata":{"performer":`+given+`}}]`)
-		if w.Performer != want.Performer || len(w.notes) != want.notes || w.Metadata == nil {
-			t.Errorf("performer %s: %q, %v", given, w.Performer, w.notes)
-		}
+		testkit.True(t, w.Performer == want.Performer && len(w.notes) == want.notes && w.Metadata != nil, "performer %s: %q, %v", given, w.Performer, w.notes)
 	}
 	w = one(t, `[{"id":"1","name":"n","description":"d","category":null,"version":7,"executionType":"maybe","metadata":[1]}]`)
-	if w.Category != "workflow" || w.Version != "1.0.0" || !w.Async || w.Metadata != nil || len(w.notes) != 3 {
-		t.Errorf("%+v", w)
-	}
+	testkit.True(t, w.Category == "workflow" && w.Version == "1.0.0" && w.Async && w.Metadata == nil && len(w.notes) == 3, "%+v", w)
 }
 
 func TestReq003_6_2_AWorkflowWithoutARequiredFieldIsSkipped(t *testing.T) {
@@ -209,9 +201,7 @@ func TestUnchangedWorkflowsAreKept(t *testing.T) {
 	testkit.Get(first.add(text)).Must(t)
 	second := newListing("s", first.workflows)
 	testkit.Get(second.add(json.RawMessage(strings.Replace(string(text), `"m"`, `"k"`, 1)))).Must(t)
-	if second.workflows[0] != first.workflows[0] || second.workflows[1] == first.workflows[1] || second.workflows[1].Name != "k" {
-		t.Errorf("%+v", second.workflows)
-	}
+	testkit.True(t, second.workflows[0] == first.workflows[0] && second.workflows[1] != first.workflows[1] && second.workflows[1].Name == "k", "%+v", second.workflows)
 }
 
 func TestWhatIsSkippedIsBounded(t *testing.T) {
@@ -264,9 +254,7 @@ func FuzzParseWorkflows(f *testing.F) {
 				t.Errorf("%+v %q", w, names[i])
 			}
 			var schema struct{ Type string }
-			if json.Unmarshal(w.InputSchema, &schema) != nil || schema.Type != "object" {
-				t.Errorf("its schema is %s", w.InputSchema)
-			}
+			testkit.True(t, json.Unmarshal(w.InputSchema, &schema) == nil && schema.Type == "object", "its schema is %s", w.InputSchema)
 			w.check(nil)
 			w.check(json.RawMessage(`{"a":{"a":[{"a":1},[[]]]},"b":"x","n":null}`))
 		}
@@ -284,9 +272,7 @@ func FuzzAnswer(f *testing.F) {
 		r.text()
 		r.list()
 		for _, a := range []*Answer{r.syncAnswer(), r.answer()} {
-			if a.Output != nil && !json.Valid(a.Output) {
-				t.Errorf("the output is not JSON: %q", a.Output)
-			}
+			testkit.True(t, a.Output == nil || json.Valid(a.Output), "the output is not JSON: %q", a.Output)
 		}
 	})
 }
@@ -302,14 +288,10 @@ func FuzzLineFilter(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		s := newLineFilter(io.NopCloser(bytes.NewReader(in)), func(line string) {
-			if len(line) > 10_000 {
-				t.Errorf("%d bytes of a stray line are told", len(line))
-			}
+			testkit.True(t, len(line) <= 10_000, "%d bytes of a stray line are told", len(line))
 		})
 		out, err := io.ReadAll(io.LimitReader(s, int64(2*len(in)+1_000_000)))
-		if err != nil && strings.TrimSpace(err.Error()) == "" {
-			t.Errorf("an error without words")
-		}
+		testkit.True(t, err == nil || strings.TrimSpace(err.Error()) != "", "an error without words")
 		d := json.NewDecoder(bytes.NewReader(out))
 		for {
 			var message json.RawMessage
@@ -318,9 +300,7 @@ func FuzzLineFilter(f *testing.F) {
 			} else if err != nil {
 				t.Fatalf("%q came through of %q: %v", out, in, err)
 			}
-			if !bytes.Contains(message, []byte(`"jsonrpc"`)) {
-				t.Errorf("%q is no message", message)
-			}
+			testkit.True(t, bytes.Contains(message, []byte(`"jsonrpc"`)), "%q is no message", message)
 		}
 	})
 }
@@ -371,16 +351,12 @@ func TestConnectingIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			ctx, cancel := bounded(t.Context(), 200*time.Millisecond, "its initialize")
 			defer cancel()
 			began := time.Now()
 			_, err = connect(ctx, w, Options{Version: "test"}, handshake)
-			if !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(err.Error(), "larger than") {
-				t.Error(err)
-			}
+			testkit.True(t, errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "larger than"), "%v", err)
 			if d := time.Since(began); d > 30*time.Second {
 				t.Errorf("it took %v", d)
 			}
@@ -442,9 +418,7 @@ func TestRedirectsElsewhereAreRefused(t *testing.T) {
 	}))
 	t.Cleanup(web.Close)
 	w, err := openURL(&config.WorkflowSource{URL: web.URL, Headers: map[string]string{"Authorization": "Bearer s3cret"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	testkit.Fails(t, testkit.Get(connect(t.Context(), w, Options{Version: "test"}, handshake)).Err(), "another server")
 	select {
 	case h := <-got:
@@ -458,9 +432,7 @@ func TestAPageOfZerosIsBounded(t *testing.T) {
 	t.Parallel()
 	page := []byte("[" + strings.Repeat("0,", maxPage/2-2) + "0]")
 	p, err := list(page)
-	if err != nil || len(p.skipped) != maxSkipped || p.more != 2*maxWorkflows-maxSkipped {
-		t.Errorf("%d skipped, %d more, %v", len(p.skipped), p.more, err)
-	}
+	testkit.True(t, err == nil && len(p.skipped) == maxSkipped && p.more == 2*maxWorkflows-maxSkipped, "%d skipped, %d more, %v", len(p.skipped), p.more, err)
 }
 
 // A link that was closed after it was chosen for a call sends nothing: the call goes to the next one.

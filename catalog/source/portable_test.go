@@ -93,24 +93,18 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 		}
 		if test.listed == "=" {
 			test.listed = test.schema
-			if s.adapted != nil {
-				t.Errorf("%s: changed: %q", name, s.adapted.Changes)
-			}
+			testkit.True(t, s.adapted == nil, "%s: changed: %q", name, s.adapted.Changes)
 		} else if s.adapted == nil || len(s.adapted.Changes) == 0 {
 			t.Errorf("%s: nothing says what was changed", name)
 		}
-		if test.listed != "" && string(s.listed) != test.listed {
-			t.Errorf("%s:\n got %s\nwant %s", name, s.listed, test.listed)
-		}
+		testkit.True(t, test.listed == "" || string(s.listed) == test.listed, "%s:\n got %s\nwant %s", name, s.listed, test.listed)
 		if why := refusedByModelAPIs(t, s.listed); why != "" {
 			t.Errorf("%s: %s: %s", name, why, s.listed)
 		}
 		if err := s.check(json.RawMessage(test.good)); err != nil {
 			t.Errorf("%s refuses %s: %v", name, test.good, err)
 		}
-		if s.check(json.RawMessage(test.bad)) == nil {
-			t.Errorf("%s takes %s", name, test.bad)
-		}
+		testkit.True(t, s.check(json.RawMessage(test.bad)) != nil, "%s takes %s", name, test.bad)
 		if s.adapted != nil {
 			again, _ := adapt(s.listed)
 			testkit.Equal(t, string(again), string(s.listed), "%s, adapted again", name)
@@ -125,9 +119,7 @@ func TestField03_SchemasAreListedAsModelAPIsAcceptThem(t *testing.T) {
 func refusedByModelAPIs(t *testing.T, listed json.RawMessage) string {
 	t.Helper()
 	var top map[string]any
-	if err := json.Unmarshal(listed, &top); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(listed, &top))
 	if top["type"] != "object" {
 		return "its type is not object"
 	}
@@ -183,9 +175,7 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 		"user_id":{},"a tree":{"$ref":"#/$defs/tree"},"pair":{"prefixItems":[{"additionalProperties":{"properties":{"filter[name]":{}}}}],"items":{"$ref":"#/$defs/of"}},"deep":{"type":"object","required":["only required"]},"日本":{"type":"array","items":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/of"}]}},"2 x":{"type":"object","additionalProperties":{"type":"string"}},"` + strings.Repeat("n", 70) + `":{}},
 		"patternProperties":{"^x-":{"$ref":"#/$defs/of"}},"$defs":{"tree":{"type":"object","properties":{"a tree":{"$ref":"#/$defs/tree"}},"dependentSchemas":{"a tree":{"properties":{"a b":{}}}}},"of":{"type":"object","properties":{"a b":{"type":"integer"}},"dependentRequired":{"a b":["filter[name]"]}}},"oneOf":[{"required":["filter[name]"]},{"required":["日本"]}]}`
 	w, _, err := parseWorkflow("s", json.RawMessage(`{"id":"1","name":"n","description":"d","inputSchema":`+schema+`}`))
-	if err != nil || w.Adapted == nil {
-		t.Fatal(err, w)
-	}
+	testkit.Need(t, err == nil && w.Adapted != nil, "%v %v", err, w)
 	if why := refusedByModelAPIs(t, w.InputSchema); why != "" {
 		t.Fatalf("%s: %s", why, w.InputSchema)
 	}
@@ -193,9 +183,7 @@ func TestField03_PropertiesAreRenamedAndBack(t *testing.T) {
 	for name, original := range w.Adapted.Renamed {
 		listed[original] = name
 	}
-	if listed["filter[name]"] != "filter_name" || listed["a b"] != "a_b" || listed["2 x"] != "p_2_x" || len(listed) != 8 || listed["user id"] == "user_id" {
-		t.Fatalf("%v", listed)
-	}
+	testkit.Need(t, listed["filter[name]"] == "filter_name" && listed["a b"] == "a_b" && listed["2 x"] == "p_2_x" && len(listed) == 8 && listed["user id"] != "user_id", "%v", listed)
 	tool := &Tool{Name: "n", Workflow: w.Workflow, origin: w, check: w.check}
 	user, japan, tree := listed["user id"], listed["日本"], listed["a tree"]
 	for given, want := range map[string]string{
@@ -234,9 +222,7 @@ func TestField03_ListedSchemasAreBounded(t *testing.T) {
 	}
 	for _, schema := range []string{doubling, long + "}}"} {
 		s := compileSchema(json.RawMessage(schema))
-		if s.err != nil || len(s.listed) > 2*maxSchema {
-			t.Errorf("%d bytes, %v", len(s.listed), s.err)
-		}
+		testkit.True(t, s.err == nil && len(s.listed) <= 2*maxSchema, "%d bytes, %v", len(s.listed), s.err)
 		if why := refusedByModelAPIs(t, s.listed); why != "" {
 			t.Error(why)
 		}

@@ -161,9 +161,7 @@ func TestWhatGoesWrongWithACallOverHTTPCostsItAlone(t *testing.T) {
 		s.call = c.call
 		got, err := r.Execute(t.Context(), w, nil, nil)
 		refused, _ := errors.AsType[*source.RefusedError](err)
-		if err == nil || errors.Is(err, source.ErrLost) != c.lost || (refused == nil) != c.lost || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %+v %v", name, got, err)
-		}
+		testkit.True(t, err != nil && errors.Is(err, source.ErrLost) == c.lost && (refused == nil) == c.lost && strings.Contains(err.Error(), c.says), "%s: %+v %v", name, got, err)
 	}
 	s.call = events("data: " + rawAnswer + "\n\n")
 	if _, err := r.Execute(t.Context(), w, nil, nil); err != nil || s.sessions() != 1 {

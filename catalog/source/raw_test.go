@@ -86,9 +86,7 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 	t.Parallel()
 	r := open(t, settings(command("s", "raw")))
 	tool := r.tools(t, "raw").Tools[0]
-	if !utf8.ValidString(tool.Description) || !utf8.Valid(tool.InputSchema) || !utf8.Valid(tool.Metadata) {
-		t.Errorf("what is no UTF-8 was passed on: %q", tool.InputSchema)
-	}
+	testkit.True(t, utf8.ValidString(tool.Description) && utf8.Valid(tool.InputSchema) && utf8.Valid(tool.Metadata), "what is no UTF-8 was passed on: %q", tool.InputSchema)
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	for result, want := range map[string]string{
 		"{\"content\":[],\"structuredContent\":{\"x\":\"a\xff\xfeb\"}}": "{\"x\":\"a\uFFFDb\"}",
@@ -102,9 +100,7 @@ func TestWhatASourceAnswersIsReadOrRefused(t *testing.T) {
 		`{}`:                                                            ``,
 	} {
 		got, err := executeRaw(t, r, &tool.Workflow, order{Result: []byte(result)})
-		if err != nil || got.State != source.Completed || string(got.Output) != want {
-			t.Errorf("%.80q: %.200v %v, want %.80q", result, got, err, want)
-		}
+		testkit.True(t, err == nil && got.State == source.Completed && string(got.Output) == want, "%.80q: %.200v %v, want %.80q", result, got, err, want)
 	}
 	for result, want := range map[string]string{
 		`null`: "it is null", `7`: "it is a number", `[]`: "it is an array",

@@ -31,9 +31,7 @@ func TestReq003_6_3_AnInvalidSchemaTakesAnyObject(t *testing.T) {
 			t.Errorf("%s: %.200s, %v", name, schema, err)
 			continue
 		}
-		if check(json.RawMessage(`{"anything":[1]}`)) != nil || check(json.RawMessage(`[1]`)) == nil {
-			t.Errorf("%s: does not take any object, or more", name)
-		}
+		testkit.True(t, check(json.RawMessage(`{"anything":[1]}`)) == nil && check(json.RawMessage(`[1]`)) != nil, "%s: does not take any object, or more", name)
 	}
 }
 
@@ -49,9 +47,7 @@ func TestReq003_2_5_ArgumentsAreChecked(t *testing.T) {
 		"$defs": {"node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "value": {"type": "number"}}}}
 	}`))
 	schema, check := s.listed, s.check
-	if s.err != nil || !strings.HasPrefix(string(schema), `{"type":"object","properties":{"region":`) {
-		t.Fatalf("%s %v", schema, s.err)
-	}
+	testkit.Need(t, s.err == nil && strings.HasPrefix(string(schema), `{"type":"object","properties":{"region":`), "%s %v", schema, s.err)
 	for _, good := range []string{`{"region":"eu"}`, `{"region":"us","who":{"age":3},"tags":[],"more":1}`, `{"region":"eu","tree":{"left":{"left":{"value":2.5}}}}`} {
 		testkit.Works(t, check(json.RawMessage(good)), "%s", good)
 	}
@@ -108,9 +104,7 @@ func TestReq003_6_4_NamesAreUniqueLegalAndStable(t *testing.T) {
 	slices.Reverse(again)
 	testkit.Same(t, names, again)
 	for _, name := range nameAll(all, strings.Repeat("p", 32), nil, nil) {
-		if !legalName(name) || !strings.HasPrefix(name, strings.Repeat("p", 32)) {
-			t.Errorf("%q", name)
-		}
+		testkit.True(t, legalName(name) && strings.HasPrefix(name, strings.Repeat("p", 32)), "%q", name)
 	}
 }
 
@@ -158,9 +152,7 @@ func TestAnswersOfASource(t *testing.T) {
 func mustJSON(t *testing.T, v any) json.RawMessage {
 	t.Helper()
 	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return data
 }
 
@@ -208,9 +200,7 @@ func TestRememberedNamesAreBounded(t *testing.T) {
 	one := []*offered{named("a", "1", "one")}
 	for i := range maxNames + 10 {
 		o.remember(one, []string{strconv.Itoa(i)})
-		if len(o.names) > maxNames {
-			t.Fatalf("%d names are remembered", len(o.names))
-		}
+		testkit.Need(t, len(o.names) <= maxNames, "%d names are remembered", len(o.names))
 	}
 	testkit.Equal(t, o.names[strconv.Itoa(maxNames+9)], "a", "the newest name is not remembered")
 }

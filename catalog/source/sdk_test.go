@@ -94,18 +94,14 @@ func TestSDKPassesCallsOnAndTheirResultsRaw(t *testing.T) {
 	for name, w := range map[string]wire{"in memory": memory, "over HTTP": overHTTP} {
 		l := linkTo(t, w)
 		got, err := l.call(t.Context(), callMethod, &callRequest{Name: "t", Arguments: []byte(`{}`)}, nil)
-		if err != nil || string(got.Structured) != digits {
-			t.Errorf("%s: a raw method is not sent under its real name, or its result is not raw: %+v, %v", name, got, err)
-		}
+		testkit.True(t, err == nil && string(got.Structured) == digits, "%s: a raw method is not sent under its real name, or its result is not raw: %+v, %v", name, got, err)
 		if err := l.learn(t.Context(), "t"); err != nil || !l.has("t") {
 			t.Errorf("%s: the list of tools is not read: %v", name, err)
 		}
 		l.close(t.Context())
 		testkit.Equal(t, context.Cause(l.ctx), errClosed, "why the calls of %s end", name)
 	}
-	if memory.conn.call == nil || !memory.conn.call.sent.Load() {
-		t.Error("the context of a call does not reach the write of its message")
-	}
+	testkit.True(t, memory.conn.call != nil && memory.conn.call.sent.Load(), "the context of a call does not reach the write of its message")
 }
 
 func TestSDKFailsACallAloneOverARefusal(t *testing.T) {

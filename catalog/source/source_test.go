@@ -282,9 +282,7 @@ func TestReq003_4_3_RefreshTellsWhoWasSilent(t *testing.T) {
 	hangs.set(func(string) *mcp.CallToolResult { <-let; return text("[]") })
 	broken.set(func(string) *mcp.CallToolResult { return failure("the database is down") })
 	report, err := r.Refresh(t.Context(), time.Second)
-	if err != nil || len(report.Silent) != 3 {
-		t.Fatalf("%+v, %v", report, err)
-	}
+	testkit.Need(t, err == nil && len(report.Silent) == 3, "%+v, %v", report, err)
 	for i, want := range []struct{ source, why string }{
 		{"hangs", "did not answer within 1s; its earlier workflows stay listed"},
 		{"broken", "the database is down"},
@@ -371,9 +369,7 @@ func TestASourceOfTheNewestVersionIsReached(t *testing.T) {
 			s := r.tools(t, "one", "two")
 			// Whatever is asked of it, and not only at first.
 			got, err := r.Execute(t.Context(), &s.Tools[1].Workflow, json.RawMessage(`{"n":12345678901234567890}`), nil)
-			if err != nil || string(got.Output) != `{"n":12345678901234567890}` {
-				t.Errorf("%+v %v", got, err)
-			}
+			testkit.True(t, err == nil && string(got.Output) == `{"n":12345678901234567890}`, "%+v %v", got, err)
 			if report, err := r.Refresh(t.Context(), patience); err != nil {
 				t.Errorf("%+v %v", report, err)
 			}

@@ -65,9 +65,7 @@ func TestATaskIsNeverAnEmptySuccess(t *testing.T) {
 	r := open(t, settings(named(config.WorkflowSource{Name: "s", URL: web.URL, Tools: []string{"plain"}})))
 	for _, tool := range r.tools(t, "flow", "plain").Tools {
 		a, err := r.Execute(t.Context(), &tool.Workflow, nil, nil)
-		if err != nil || a.State != source.Running || a.ExecutionID != "task:t-1" {
-			t.Errorf("%s: %+v, %v", tool.Name, a, err)
-		}
+		testkit.True(t, err == nil && a.State == source.Running && a.ExecutionID == "task:t-1", "%s: %+v, %v", tool.Name, a, err)
 	}
 	testkit.Equal(t, testkit.Get(r.Status(t.Context(), "s", "w", "task:t-1")).Must(t).State, source.Running, "state")
 	_, err := r.Status(t.Context(), "s", "w", "x-1")

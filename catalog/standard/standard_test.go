@@ -58,9 +58,7 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 		testkit.Equal(t, j.Name, dir, "the job is not named as its folder: a job that shadows it by folder would not shadow it by name")
 	}
 	j := jobs["deepwork_jobs"]
-	if j == nil {
-		t.Fatal("there is no job deepwork_jobs")
-	}
+	testkit.Need(t, j != nil, "there is no job deepwork_jobs")
 	want := map[string]string{
 		"new_job": "define implement test iterate",
 		"repair":  "diagnose fix",
@@ -82,26 +80,18 @@ func TestBundledJobsLoadWithoutFault(t *testing.T) {
 func TestEveryStepCanBeFinishedAndIsReviewed(t *testing.T) {
 	for _, j := range load(t) {
 		for _, s := range j.Steps {
-			if !slices.ContainsFunc(s.Outputs, func(o job.Output) bool { return o.Required }) {
-				t.Errorf("%s/%s requires no output", j.Name, s.ID)
-			}
-			if len(s.Reviews) == 0 {
-				t.Errorf("%s/%s has no review", j.Name, s.ID)
-			}
+			testkit.True(t, slices.ContainsFunc(s.Outputs, func(o job.Output) bool { return o.Required }), "%s/%s requires no output", j.Name, s.ID)
+			testkit.True(t, len(s.Reviews) != 0, "%s/%s has no review", j.Name, s.ID)
 			if len(s.Checks) > 0 { // which would need an approval in each project
 				t.Errorf("%s/%s has checks", j.Name, s.ID)
 			}
 			for _, r := range s.Reviews {
 				for _, c := range r.Criteria {
-					if !strings.HasSuffix(c.Question, "?") {
-						t.Errorf("%s/%s: criterion %s is no question: %q", j.Name, s.ID, c.Name, c.Question)
-					}
+					testkit.True(t, strings.HasSuffix(c.Question, "?"), "%s/%s: criterion %s is no question: %q", j.Name, s.ID, c.Name, c.Question)
 				}
 			}
 			for _, in := range s.Inputs {
-				if in.FromStep != "" && j.Step(in.FromStep).Output(in.File) == nil {
-					t.Errorf("%s/%s reads %q of %s, which has no such output", j.Name, s.ID, in.File, in.FromStep)
-				}
+				testkit.True(t, in.FromStep == "" || j.Step(in.FromStep).Output(in.File) != nil, "%s/%s reads %q of %s, which has no such output", j.Name, s.ID, in.File, in.FromStep)
 			}
 		}
 	}
@@ -111,9 +101,7 @@ func TestInstructionsFilesAreNamedByJobYML(t *testing.T) {
 	for dir, j := range load(t) {
 		named := make(map[string]bool)
 		for _, s := range j.Steps {
-			if named[s.InstructionsFile] {
-				t.Errorf("%s is the instructions file of two steps", s.InstructionsFile)
-			}
+			testkit.True(t, !named[s.InstructionsFile], "%s is the instructions file of two steps", s.InstructionsFile)
 			named[s.InstructionsFile] = true
 		}
 		files := testkit.Get(fs.Glob(standard.FS(), path.Join(dir, "steps", "*"))).Must(t)
@@ -146,9 +134,7 @@ func TestTextsAreOfSensibleSize(t *testing.T) {
 			}
 		}
 		for name, text := range texts(t, path.Join(dir, "templates")) {
-			if len(text) > maxTemplate {
-				t.Errorf("%s has %d bytes, more than %d", name, len(text), maxTemplate)
-			}
+			testkit.True(t, len(text) <= maxTemplate, "%s has %d bytes, more than %d", name, len(text), maxTemplate)
 		}
 	}
 }
@@ -166,9 +152,7 @@ func texts(t *testing.T, root string) map[string]string {
 		return err
 	})
 	testkit.Must(t, err)
-	if len(out) == 0 {
-		t.Fatalf("there are no files below %s", root)
-	}
+	testkit.Need(t, len(out) != 0, "there are no files below %s", root)
 	return out
 }
 
@@ -176,9 +160,7 @@ func texts(t *testing.T, root string) map[string]string {
 // example above it.
 func TestServerRefusesWhatTheCommonInfoSays(t *testing.T) {
 	found := blocks(load(t)["deepwork_jobs"].CommonInfo, "yaml job")
-	if len(found) == 0 {
-		t.Fatal("the common info shows no job")
-	}
+	testkit.Need(t, len(found) != 0, "the common info shows no job")
 	example := found[0]
 	const dependsOnFirst = "    dependencies: [sort_tickets]\n"
 	for _, c := range []struct{ claim, old, new, says string }{
@@ -202,13 +184,9 @@ func TestServerRefusesWhatTheCommonInfoSays(t *testing.T) {
 		{"instructions outside the folder", "steps/sort_tickets.md", "../sort_tickets.md", "../sort_tickets.md"},
 	} {
 		t.Run(c.claim, func(t *testing.T) {
-			if !strings.Contains(example, c.old) {
-				t.Fatalf("the example does not hold %q any more", c.old)
-			}
+			testkit.Need(t, strings.Contains(example, c.old), "the example does not hold %q any more", c.old)
 			j, ds := job.Parse(t.TempDir(), job.FileName, []byte(strings.Replace(example, c.old, c.new, 1)))
-			if j != nil {
-				t.Fatalf("it is accepted, with the warnings %v", j.Warnings)
-			}
+			testkit.Need(t, j == nil, "it is accepted, with the warnings %v", j.Warnings)
 			testkit.Contains(t, ds.Error(), c.says, "the fault")
 		})
 	}
@@ -300,17 +278,13 @@ func TestContributingGivesTheReasonOfEveryDependency(t *testing.T) {
 	text := string(testkit.Get(os.ReadFile(filepath.Join(repository, ".github", "CONTRIBUTING.md"))).Must(t))
 	_, section, found := strings.Cut(text, "\n## Dependencies\n")
 	section, _, _ = strings.Cut(section, "\n## ")
-	if !found {
-		t.Fatal("CONTRIBUTING.md has no section of dependencies")
-	}
+	testkit.Need(t, found, "CONTRIBUTING.md has no section of dependencies")
 	named := make(map[string]bool)
 	for _, m := range regexp.MustCompile("`([a-z.]+\\.[a-z]+/[^`]+)`").FindAllStringSubmatch(section, -1) {
 		named[m[1]] = true
 	}
 	required := regexp.MustCompile(`(?m)^(?:\t|require )([^\s/]+\.[^\s]+) v[^\s]+$`).FindAllStringSubmatch(string(data), -1)
-	if len(required) < 10 {
-		t.Fatalf("go.mod requires %d modules; were they found?", len(required))
-	}
+	testkit.Need(t, len(required) >= 10, "go.mod requires %d modules; were they found?", len(required))
 	for _, m := range required {
 		if !named[m[1]] {
 			t.Errorf("CONTRIBUTING.md gives no reason for %s", m[1])

@@ -81,9 +81,7 @@ func checkJobs(t *testing.T, name, text string) int {
 
 func TestCommonInfoTeachesAValidJob(t *testing.T) {
 	j := load(t)["deepwork_jobs"]
-	if checkJobs(t, "common info", j.CommonInfo) == 0 {
-		t.Error("the common info shows no job")
-	}
+	testkit.True(t, checkJobs(t, "common info", j.CommonInfo) != 0, "the common info shows no job")
 	for name, text := range prose(t, j) {
 		checkJobs(t, name, text)
 	}
@@ -114,9 +112,7 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 				for key := range properties {
 					seen++
 					// The old name of hooks.after_agent is for old files alone.
-					if key != "stop_hooks" && !regexp.MustCompile(`\b`+regexp.QuoteMeta(key)+`\b`).MatchString(info) {
-						t.Errorf("neither the common info nor an example names the key %s", key)
-					}
+					testkit.True(t, key == "stop_hooks" || regexp.MustCompile(`\b`+regexp.QuoteMeta(key)+`\b`).MatchString(info), "neither the common info nor an example names the key %s", key)
 				}
 			}
 			for _, child := range v {
@@ -129,9 +125,7 @@ func TestCommonInfoNamesEveryKey(t *testing.T) {
 		}
 	}
 	walk(schema)
-	if seen < 20 {
-		t.Errorf("the schema has only %d keys in all: the walk does not reach them", seen)
-	}
+	testkit.True(t, seen >= 20, "the schema has only %d keys in all: the walk does not reach them", seen)
 }
 
 func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
@@ -140,9 +134,7 @@ func TestTemplateJobIsValidAndRunsAsAFolder(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Write(t, filepath.Join(dir, job.FileName), string(source))
 	j, ds := job.Load(dir)
-	if j == nil {
-		t.Fatalf("the template is not valid:\n%v", ds)
-	}
+	testkit.Need(t, j != nil, "the template is not valid:\n%v", ds)
 	if len(j.Warnings) > 0 {
 		t.Errorf("the template has warnings:\n%v", job.Diagnostics(j.Warnings))
 	}
@@ -186,13 +178,9 @@ func TestInstructionsShowTheFinishingCall(t *testing.T) {
 					}
 				}
 			}
-			if !shown {
-				t.Errorf("%s shows no call of finished_step", s.InstructionsFile)
-			}
+			testkit.True(t, shown, "%s shows no call of finished_step", s.InstructionsFile)
 			for _, o := range s.Outputs {
-				if !strings.Contains(text, "`"+o.Name+"`") && !strings.Contains(text, `"`+o.Name+`"`) {
-					t.Errorf("%s never names the output %s", s.InstructionsFile, o.Name)
-				}
+				testkit.True(t, strings.Contains(text, "`"+o.Name+"`") || strings.Contains(text, `"`+o.Name+`"`), "%s never names the output %s", s.InstructionsFile, o.Name)
 			}
 		}
 	}
@@ -284,12 +272,8 @@ func TestTemplatesAreReferredToAndExist(t *testing.T) {
 func TestTextsAreCleanAndPortable(t *testing.T) {
 	for name, text := range texts(t, ".") {
 		testkit.Equal(t, absolute.FindString(text), "", "%s has an absolute path", name)
-		if strings.Contains(text, "\r") || strings.Contains(text, "\t") {
-			t.Errorf("%s has carriage returns or tabs", name)
-		}
-		if !strings.HasSuffix(text, "\n") || strings.HasSuffix(text, "\n\n") {
-			t.Errorf("%s does not end in exactly one newline", name)
-		}
+		testkit.True(t, !strings.Contains(text, "\r") && !strings.Contains(text, "\t"), "%s has carriage returns or tabs", name)
+		testkit.True(t, strings.HasSuffix(text, "\n") && !strings.HasSuffix(text, "\n\n"), "%s does not end in exactly one newline", name)
 		for i, line := range strings.Split(text, "\n") {
 			testkit.Equal(t, strings.TrimRight(line, " "), line, "%s:%d ends in blanks", name, i+1)
 		}

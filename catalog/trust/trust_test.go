@@ -48,9 +48,7 @@ var must = testkit.Must
 func setOf(t *testing.T, root, text string) Set {
 	t.Helper()
 	c, faults := config.Parse("config.yml", []byte(text))
-	if c == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, c != nil, "%v", faults)
 	s := testkit.Get(SetOf(root, c)).Must(t)
 	return s
 }
@@ -69,18 +67,14 @@ func TestASetHasWhatRunsConnectsOrReachesOutside(t *testing.T) {
 	want := "agents attempts.auto_start attempts.copy attempts.push_to attempts.setup attempts.worktrees executors.CODEX git.branch projects.other quality_gate.agent_review_command workflow_tools.sources.ci workflow_tools.sources.web"
 	testkit.Equal(t, strings.Join(got, " "), want, "it has %v", got)
 	for _, f := range []string{"tools/review.py", "tools/ci.sh", "tools/setup.sh"} {
-		if !files[f] {
-			t.Errorf("the content of %s is not in it", f)
-		}
+		testkit.True(t, files[f], "the content of %s is not in it", f)
 	}
 }
 
 // That an executor reviews is approved, and its command is as an executor.
 func TestASetHasTheExecutorThatReviews(t *testing.T) {
 	s := setOf(t, newProject(t, nil), "quality_gate: {reviewer_executor: 'CODEX:PLAN'}")
-	if len(s) != 2 || s[1].Key != "quality_gate.reviewer_executor" || s[1].Text() != `"CODEX:PLAN"` {
-		t.Errorf("%+v", s)
-	}
+	testkit.True(t, len(s) == 2 && s[1].Key == "quality_gate.reviewer_executor" && s[1].Text() == `"CODEX:PLAN"`, "%+v", s)
 }
 
 func TestWhatChangesASet(t *testing.T) {
@@ -212,9 +206,7 @@ func TestInFoldersComparesWholeElements(t *testing.T) {
 	} {
 		testkit.Equal(t, InFolders(filepath.Join(dir, c.root), []string{filepath.Join(dir, c.folder)}), c.want, "%s in %s", c.root, c.folder)
 	}
-	if InFolders(dir, []string{"relative", ""}) {
-		t.Error("a relative folder counts")
-	}
+	testkit.True(t, !InFolders(dir, []string{"relative", ""}), "a relative folder counts")
 }
 
 // The whole way: a config is asked for, granted, edited, granted again, revoked.
@@ -310,9 +302,7 @@ func TestAChecksApprovalIsForWhatItRuns(t *testing.T) {
 	approves(false, "before", entry(root, base))
 	approves(true, "a trusted folder", entry(root, base), filepath.Dir(root))
 	granted := entry(root, base)
-	if granted.Files["sub/check.sh"] == "" {
-		t.Fatalf("the script is not a part of it: %+v", granted)
-	}
+	testkit.Need(t, granted.Files["sub/check.sh"] != "", "the script is not a part of it: %+v", granted)
 	testkit.Must(t, ledger.GrantChecks(t.Context(), Set{granted}))
 	approves(true, "as it is", entry(root, base))
 	for what, change := range map[string]func(*job.StepCheck){
@@ -359,18 +349,14 @@ func TestField21_AnEndedApprovalNamesWhatChanged(t *testing.T) {
 	project := func(text string) *config.Config {
 		t.Helper()
 		c, faults := config.Parse("config.yml", []byte(text))
-		if c == nil {
-			t.Fatal(faults)
-		}
+		testkit.Need(t, c != nil, "%v", faults)
 		return c
 	}
 	changed := func(text string, want ...string) {
 		t.Helper()
 		p := &Policy{Root: root, File: filepath.Join(root, "config.yml"), Ledger: ledger}
 		w := p.Approve(project(text), &config.User{}).Withheld
-		if w == nil {
-			t.Fatal("it is approved")
-		}
+		testkit.Need(t, w != nil, "it is approved")
 		testkit.Same(t, w.Changed, want, "of what changed")
 	}
 	changed(asks)

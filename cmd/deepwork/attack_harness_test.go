@@ -210,15 +210,11 @@ func (v *victim) intact(after string) {
 		must(v.t, os.Remove(v.marks))
 	}
 	v.mu.Lock()
-	if v.arrived != nil {
-		v.t.Errorf("after %s: something was sent: %q", after, v.arrived)
-	}
+	testkit.True(v.t, v.arrived == nil, "after %s: something was sent: %q", after, v.arrived)
 	v.arrived = nil
 	v.mu.Unlock()
 	for path, sum := range v.tree(v.stateDir()) {
-		if sum == v.guarded[filepath.Join(v.home, ".ssh", "id")] {
-			v.t.Errorf("after %s: a secret was copied to %s", after, path)
-		}
+		testkit.True(v.t, sum != v.guarded[filepath.Join(v.home, ".ssh", "id")], "after %s: a secret was copied to %s", after, path)
 	}
 	if now := v.canaries(); !maps.Equal(now, v.guarded) {
 		v.t.Errorf("after %s: touched outside of the project: %q", after, differences(v.guarded, now))
@@ -243,12 +239,8 @@ func (v *victim) reads(all bool) {
 	for _, words := range commands {
 		ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
 		out, err := v.command(ctx, append(strings.Fields(words), "--path", v.root)...).CombinedOutput()
-		if ctx.Err() != nil {
-			v.t.Errorf("%s does not end", words)
-		}
-		if strings.Contains(string(out), "\ngoroutine ") {
-			v.t.Errorf("%s crashes: %s", words, out)
-		}
+		testkit.True(v.t, ctx.Err() == nil, "%s does not end", words)
+		testkit.True(v.t, !strings.Contains(string(out), "\ngoroutine "), "%s crashes: %s", words, out)
 		cancel()
 		if testing.Verbose() {
 			v.t.Logf("deepwork %s: %v\n%s", words, err, out)
@@ -282,12 +274,8 @@ func (v *victim) harmless(from, text string) {
 			break
 		}
 	}
-	if strings.Contains(text, secret) {
-		v.t.Errorf("%s shows a secret: %s", from, text)
-	}
-	if strings.Contains(text, "\n"+forged) {
-		v.t.Errorf("%s shows a line that the attacker wrote: %s", from, text)
-	}
+	testkit.True(v.t, !strings.Contains(text, secret), "%s shows a secret: %s", from, text)
+	testkit.True(v.t, !strings.Contains(text, "\n"+forged), "%s shows a line that the attacker wrote: %s", from, text)
 }
 
 // An attacked server is one that was started in the prepared project.
@@ -309,9 +297,7 @@ func (v *victim) serve() *attackedServer {
 	defer cancel()
 	client, err := connect(ctx, cmd)
 	if err != nil {
-		if ctx.Err() != nil {
-			v.t.Errorf("the server neither starts nor ends: %s", s.log)
-		}
+		testkit.True(v.t, ctx.Err() == nil, "the server neither starts nor ends: %s", s.log)
 		v.t.Logf("no server: %v\n%s", err, s.log)
 		return nil
 	}
@@ -328,22 +314,14 @@ func (s *attackedServer) call(tool string, args map[string]any) (text, code stri
 	defer cancel()
 	r, err := s.client.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 	if err != nil {
-		if ctx.Err() != nil {
-			s.v.t.Errorf("%s does not answer", tool)
-		}
+		testkit.True(s.v.t, ctx.Err() == nil, "%s does not answer", tool)
 		return err.Error(), ""
 	}
 	text = resultText(r)
 	code = codeOf(r)
-	if code == "untrusted" && !strings.Contains(text, "deepwork trust --path "+s.v.root) {
-		s.v.t.Errorf("%s does not say how to approve: %s", tool, text)
-	}
-	if strings.Contains(text, smuggled) {
-		s.v.t.Errorf("%s shows the agent what the attacker wrote: %s", tool, text)
-	}
-	if strings.Contains(text, secret) {
-		s.v.t.Errorf("%s shows a secret: %s", tool, text)
-	}
+	testkit.True(s.v.t, code != "untrusted" || strings.Contains(text, "deepwork trust --path "+s.v.root), "%s does not say how to approve: %s", tool, text)
+	testkit.True(s.v.t, !strings.Contains(text, smuggled), "%s shows the agent what the attacker wrote: %s", tool, text)
+	testkit.True(s.v.t, !strings.Contains(text, secret), "%s shows a secret: %s", tool, text)
 	if testing.Verbose() {
 		s.v.t.Logf("%s: %s %.600s", tool, code, text)
 	}

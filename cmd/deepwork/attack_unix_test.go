@@ -342,9 +342,7 @@ func (v *victim) worktree() string {
 		around := filepath.Dir(path)
 		return worktree.Owner(filepath.Dir(around), filepath.Base(around)) != v.attempt
 	})
-	if len(all) != 1 {
-		v.t.Fatalf("the worktrees are %q", all)
-	}
+	testkit.Need(v.t, len(all) == 1, "the worktrees are %q", all)
 	return all[0]
 }
 
@@ -460,9 +458,7 @@ func (v *victim) grant(mode os.FileMode) {
 	t := v.t
 	file := filepath.Join(v.root, ".deepwork", "config.yml")
 	c, faults := config.Parse(file, []byte(readAll(file)))
-	if c == nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, c != nil, "%v", faults)
 	set := testkit.Get(trust.SetOf(v.root, c)).Must(t)
 	grants := filepath.Join(v.stateDir(), "trust", state.Name(v.root)+".json")
 	must(t, os.MkdirAll(v.stateDir(), 0o700))
@@ -500,9 +496,7 @@ func TestAttackByABranch(t *testing.T) {
 			return strings.Contains(text, "agent_review_command") == (want != "") && strings.Contains(text, want)
 		})
 		code := s.calls()["finished_step"]
-		if (code == "untrusted") != (want != "") {
-			t.Errorf("on %s, finished_step has the code %q", branch, code)
-		}
+		testkit.True(t, (code == "untrusted") == (want != ""), "on %s, finished_step has the code %q", branch, code)
 		v.intact("the branch " + branch)
 	}
 	s := v.serve()

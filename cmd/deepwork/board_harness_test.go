@@ -113,9 +113,7 @@ func (p *boardProject) refused(tool string, args map[string]any, kind string, me
 	p.t.Helper()
 	result := testkit.Get(p.client.CallTool(p.t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(p.t)
 	text := resultText(result)
-	if !result.IsError || !strings.HasPrefix(text, kind+": ") {
-		p.t.Errorf("%s %v: want a %s, got: %s", tool, args, kind, text)
-	}
+	testkit.True(p.t, result.IsError && strings.HasPrefix(text, kind+": "), "%s %v: want a %s, got: %s", tool, args, kind, text)
 	testkit.ContainsAll(p.t, text, mentions, "%s %v", tool, args)
 	return text
 }

@@ -65,9 +65,7 @@ func (r boardRow) call(t *testing.T, client *mcp.ClientSession, b boardID) (text
 	t.Helper()
 	args := strings.NewReplacer("{task}", b.task, "{repo}", b.repo, "{attempt}", b.attempt, "{session}", b.session).Replace(r.args)
 	result, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: r.tool, Arguments: json.RawMessage(args)})
-	if err != nil {
-		t.Fatal(r.tool, err)
-	}
+	testkit.Need(t, err == nil, "%v %v", r.tool, err)
 	return resultText(result), result.IsError
 }
 
@@ -93,9 +91,7 @@ func TestBoardHasOwners(t *testing.T) {
 	ann, bob, eve, solo := as("ann"), as("bob"), as("eve"), as("solo")
 	tools := testkit.Get(eve.client.ListTools(t.Context(), nil)).Must(t)
 	for _, tool := range tools.Tools {
-		if !slices.Contains(forAll, tool.Name) && !slices.ContainsFunc(boardRows, func(r boardRow) bool { return r.tool == tool.Name }) {
-			t.Errorf("no test of whose tasks %s shows", tool.Name)
-		}
+		testkit.True(t, slices.Contains(forAll, tool.Name) || slices.ContainsFunc(boardRows, func(r boardRow) bool { return r.tool == tool.Name }), "no test of whose tasks %s shows", tool.Name)
 	}
 
 	p.task() // the owner's

@@ -24,12 +24,8 @@ func TestBoardTaskWithWorkflow(t *testing.T) {
 	v := p.workflowTask("! workflow 3")
 	x := p.ends(p.start(v).AttemptID)
 	out := p.output(x.AttemptID)
-	if x.State != "completed" || !strings.Contains(out, "workflow workflow_complete") {
-		t.Fatalf("%+v\n%s", x, out)
-	}
-	if deref(x.WorkflowStatus) != "completed" || deref(x.WorkflowStep) != "three" || len(deref(x.WorkflowSession)) != 8 {
-		t.Errorf("%+v", x)
-	}
+	testkit.Need(t, x.State == "completed" && strings.Contains(out, "workflow workflow_complete"), "%+v\n%s", x, out)
+	testkit.True(t, deref(x.WorkflowStatus) == "completed" && deref(x.WorkflowStep) == "three" && len(deref(x.WorkflowSession)) == 8, "%+v", x)
 	if now := p.getTask(v.TaskID); now.Status != "inreview" || deref(now.JobName) != "release" {
 		t.Errorf("%+v", now)
 	}
@@ -114,9 +110,7 @@ func TestBoardServersElsewhere(t *testing.T) {
 		"! at "+other+" get_context {}", `! at `+p.root+` start_task_attempt {"task_id":"`+p.project+`","executor":"CODER","repos":[]}`)
 	x := p.ends(p.start(v).AttemptID)
 	out := p.output(x.AttemptID)
-	if x.State != "completed" || x.WorkflowSession != nil || x.WorkflowStatus != nil {
-		t.Errorf("%+v\nbefore: %s\n%s", x, aborted, out)
-	}
+	testkit.True(t, x.State == "completed" && x.WorkflowSession == nil && x.WorkflowStatus == nil, "%+v\nbefore: %s\n%s", x, aborted, out)
 	if now := p.getTask(v.TaskID); now.Status != "inprogress" {
 		t.Errorf("%+v", now)
 	}
@@ -146,9 +140,7 @@ func TestReq004_Scenarios(t *testing.T) {
 		})
 	}
 	for _, text := range p.received { // NoWorkspaceIDInReplies
-		if strings.Contains(text, `"workspace_id`) {
-			t.Errorf("workspace_id in %s", text)
-		}
+		testkit.True(t, !strings.Contains(text, `"workspace_id`), "workspace_id in %s", text)
 	}
 }
 
@@ -158,9 +150,7 @@ func taskList(t *testing.T, p *boardProject) {
 	p.ends(p.start(v).AttemptID)
 	second := p.ends(p.start(v).AttemptID)
 	r := boardCall[board.TasksReply](p, "list_tasks", map[string]any{"project_id": p.project})
-	if r.Count != 2 || r.Total != 2 || r.Tasks[0].TaskID != idle.TaskID || r.Tasks[1].TaskID != v.TaskID || r.Filters.ProjectID != p.project {
-		t.Fatalf("%+v", r)
-	}
+	testkit.Need(t, r.Count == 2 && r.Total == 2 && r.Tasks[0].TaskID == idle.TaskID && r.Tasks[1].TaskID == v.TaskID && r.Filters.ProjectID == p.project, "%+v", r)
 	if got := r.Tasks[0]; got.LatestAttemptID != nil || got.LatestWorkspaceBranch != nil || got.LatestSessionID != nil || got.LatestSessionExecutor != nil || got.HasInProgressAttempt || got.LastAttemptFailed {
 		t.Errorf("of a task without attempts: %+v", got)
 	}
@@ -192,9 +182,7 @@ func sessionSummary(t *testing.T, p *boardProject) {
 		for _, at := range []string{a.CreatedAt, a.UpdatedAt} {
 			testkit.Works(t, testkit.Get(time.Parse(time.RFC3339, at)).Err())
 		}
-		if !strings.HasPrefix(a.WorkspaceBranch, "deepwork/add-a-basket-") || deref(a.LatestSessionExecutor) != "CODER" {
-			t.Errorf("%+v", a)
-		}
+		testkit.True(t, strings.HasPrefix(a.WorkspaceBranch, "deepwork/add-a-basket-") && deref(a.LatestSessionExecutor) == "CODER", "%+v", a)
 	}
 }
 
@@ -206,13 +194,9 @@ func TestReq004_AttemptHasNoSessions(t *testing.T) {
 	p.reaches(busy.AttemptID, "running")
 	v := p.task("! say hi")
 	waits := p.start(v)
-	if waits.State != "queued" || waits.Notice == nil || !strings.Contains(*waits.Notice, "1 of 1") {
-		t.Errorf("%+v", waits)
-	}
+	testkit.True(t, waits.State == "queued" && waits.Notice != nil && strings.Contains(*waits.Notice, "1 of 1"), "%+v", waits)
 	r := boardCall[board.AttemptsReply](p, "list_task_attempts", map[string]any{"task_id": v.TaskID})
-	if r.LatestSessionID != nil || r.Attempts[0].LatestSessionID != nil || deref(r.LatestAttemptID) != waits.AttemptID {
-		t.Errorf("%+v", r)
-	}
+	testkit.True(t, r.LatestSessionID == nil && r.Attempts[0].LatestSessionID == nil && deref(r.LatestAttemptID) == waits.AttemptID, "%+v", r)
 	for _, name := range []string{"attempt_id", "workspace_id"} {
 		p.refused("follow_up", map[string]any{name: waits.AttemptID, "action": "send", "prompt": "more"}, "StateError", "has no session", waits.AttemptID)
 	}
@@ -311,9 +295,7 @@ func (p *boardProject) refusedOutside() {
 	p.t.Helper()
 	tools := testkit.Get(p.client.ListTools(p.t.Context(), nil)).Must(p.t)
 	for _, tool := range tools.Tools {
-		if tool.Name == "get_context" {
-			p.t.Error("get_context is offered outside of a workspace")
-		}
+		testkit.True(p.t, tool.Name != "get_context", "get_context is offered outside of a workspace")
 	}
 }
 
@@ -347,9 +329,7 @@ func TestLostOutputsAreNamedInTheSummary(t *testing.T) {
 	}
 	must(t, os.Remove(filepath.Join(root, "gone.md")))
 	last := finish("three", "kept.md")
-	if last.Status != machine.WorkflowComplete || last.Summary == nil {
-		t.Fatalf("the last step: %+v", last)
-	}
+	testkit.Need(t, last.Status == machine.WorkflowComplete && last.Summary != nil, "the last step: %+v", last)
 	testkit.ContainsAll(t, *last.Summary, []string{"'gone.md' (output 'out' of step 'one')", "'away.md' (output 'out' of step 'two')"}, "the summary")
 	if strings.Contains(*last.Summary, "kept.md") {
 		t.Errorf("the summary names a file that exists: %s", *last.Summary)

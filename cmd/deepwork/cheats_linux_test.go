@@ -183,9 +183,7 @@ func (a *cheater) begin() {
 // stands checks that the session is still at its step, or over without it.
 func (a *cheater) stands(says string) {
 	a.t.Helper()
-	if a.accepted || !strings.Contains(a.text, says) {
-		a.t.Errorf("the last reply does not say %q, or accepts: %.1500s", says, a.text)
-	}
+	testkit.True(a.t, !a.accepted && strings.Contains(a.text, says), "the last reply does not say %q, or accepts: %.1500s", says, a.text)
 	a.call("get_step", map[string]any{"session_id": a.id})
 	if at := string(lookup(json.RawMessage(strings.TrimSpace(a.text)), "begin_step.step_id")); at != `"`+a.ground.at+`"` && !strings.HasPrefix(a.text, "session_ended") {
 		a.t.Errorf("the session is at %s: %.500s", at, a.text)
@@ -242,9 +240,7 @@ func TestCheats(t *testing.T) {
 			a.honest(a)
 		})
 	}
-	if fileExists(filepath.Join(root, "marker")) {
-		t.Error("a program of an agent was run")
-	}
+	testkit.True(t, !fileExists(filepath.Join(root, "marker")), "a program of an agent was run")
 }
 
 // removed is a file that a cheat replaces.

@@ -217,9 +217,7 @@ func cheats() []cheat {
 		{name: "has git ignore times", on: "reviewed", do: afterwards("git config core.ignoreStat true; git config core.trustctime false; echo bad > NAME/src.txt", "git config --unset core.ignoreStat; git config --unset core.trustctime"), says: "Checks failed"},
 		{name: "has a monitor lie to git", on: "reviewed", do: func(a *cheater) {
 			afterwards("printf '#!/bin/sh\\ntouch .git/lied\\nprintf t0\\n' > .git/lie; chmod +x .git/lie; echo bad > NAME/src.txt; git config core.fsmonitor .git/lie", "git config --unset core.fsmonitor; rm .git/lie")(a)
-			if fileExists(filepath.Join(a.root, ".git", "lied")) {
-				a.t.Error("the monitor was run")
-			}
+			testkit.True(a.t, !fileExists(filepath.Join(a.root, ".git", "lied")), "the monitor was run")
 		}, says: "Checks failed"},
 		{name: "hides the repository", on: "reviewed", do: afterwards("mv .git .hidden; echo bad > NAME/src.txt", "rm -rf .git; mv .hidden .git"), says: "Checks failed"},
 		{name: "puts a repository in the way", on: "reviewed", do: afterwards("git init -q NAME; echo bad > NAME/src.txt", "rm -rf NAME/.git"), says: "Checks failed"},
@@ -297,9 +295,7 @@ func cheats() []cheat {
 				a.finish("look", map[string]any{"said": "no"})
 			}
 			a.finish("look", map[string]any{"said": "no"}, "quality_review_override_reason", "enough")
-			if a.accepted || !strings.Contains(a.text, "round 2 of 2 is over") {
-				a.t.Errorf("after the last round: %s", a.text)
-			}
+			testkit.True(a.t, !a.accepted && strings.Contains(a.text, "round 2 of 2 is over"), "after the last round: %s", a.text)
 			a.call("go_to_step", map[string]any{"session_id": a.id, "step_id": "fix"})
 		}, says: ""},
 		{name: "claims that the program passes", on: "until", do: func(a *cheater) {

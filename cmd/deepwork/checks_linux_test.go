@@ -39,19 +39,13 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 			t.Fatalf("before: %s %s", code, text)
 		}
 	}
-	if fileExists(filepath.Join(root, "tried")) {
-		t.Fatal("a check ran before it was approved")
-	}
+	testkit.Need(t, !fileExists(filepath.Join(root, "tried")), "a check ran before it was approved")
 	trust := []string{"deepwork", "trust", "--path", root}
 	out, screen, err := typing(t, "yes", trust...)
 	for _, want := range []string{"checks.one.a.tests", "checks.two.a.tests", `"sh" "check.sh"`, `checks the content of "check.sh"`, "5m0s", "Approved."} {
-		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("it does not show %q: %v %s", want, err, out)
-		}
+		testkit.True(t, err == nil && strings.Contains(out, want), "it does not show %q: %v %s", want, err, out)
 	}
-	if !strings.Contains(screen, "2 checks, of which 2 were not approved before") {
-		t.Errorf("at the terminal: %s", screen)
-	}
+	testkit.True(t, strings.Contains(screen, "2 checks, of which 2 were not approved before"), "at the terminal: %s", screen)
 	if list := mustPrint(t, root, "trust", "--list"); !strings.Contains(list, "checks.two.a.tests") {
 		t.Errorf("the list: %s", list)
 	}
@@ -79,9 +73,7 @@ func TestChecksRunOnlyAfterTheUserApproved(t *testing.T) {
 		t.Errorf("after the approval was taken back: %s %s", code, text)
 	}
 	out, _, err = typing(t, "yes", "deepwork", "sessions", "override", two, "a", "--reason", "known", "--path", root)
-	if err != nil || !strings.Contains(out, "the check tests: sh check.sh") {
-		t.Errorf("an override: %v %s", err, out)
-	}
+	testkit.True(t, err == nil && strings.Contains(out, "the check tests: sh check.sh"), "an override: %v %s", err, out)
 	if text, code := finish(two); code != "" || !strings.Contains(text, `"next_step"`) {
 		t.Errorf("after a person passed over it: %s %s", code, text)
 	}
@@ -118,9 +110,7 @@ func TestRunEndsAnAgentAtALimitOfItsStep(t *testing.T) {
 			p.plan(c.plan, "a:2 finish")
 			p.begin().exits(0)
 			begun := p.recorded("begin", "a")
-			if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "It was ended by a limit of the step: "+name) {
-				t.Errorf("%+v", begun)
-			}
+			testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "It was ended by a limit of the step: "+name), "%+v", begun)
 			p.clean()
 		})
 	}

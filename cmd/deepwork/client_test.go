@@ -115,9 +115,7 @@ func commandOn(t *testing.T, root string, args ...string) (string, error) {
 func mustPrint(t *testing.T, root string, args ...string) string {
 	t.Helper()
 	out, err := commandOn(t, root, args...)
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, out)
-	}
+	testkit.Need(t, err == nil, "%v: %v\n%s", args, err, out)
 	return out
 }
 

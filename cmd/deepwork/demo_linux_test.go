@@ -30,9 +30,7 @@ func TestReadmeModulePath(t *testing.T) {
 		t.Skip("this is no checkout:", err)
 	}
 	row := regexp.MustCompile("\n\\| the module path.*\\| `(go mod edit .+)`, then `(.+)` \\|\n").FindStringSubmatch(string(testkit.Get(os.ReadFile(filepath.Join("..", "..", ".github", "CONTRIBUTING.md"))).Must(t)))
-	if row == nil {
-		t.Fatal("CONTRIBUTING.md does not say how to give the module another path")
-	}
+	testkit.Need(t, row != nil, "CONTRIBUTING.md does not say how to give the module another path")
 	const path = "example.com/another/path"
 	command := strings.NewReplacer("PATH", path, `\|`, "|").Replace(row[1] + " && " + row[2])
 	dir := filepath.Join(testkit.Dir(t), "clone")
@@ -42,9 +40,7 @@ func TestReadmeModulePath(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
+		testkit.Need(t, err == nil, "%s: %v\n%s", command, err, out)
 		return string(out)
 	}
 	run(command)
@@ -80,9 +76,7 @@ func TestDemoCleansUpAfterCtrlC(t *testing.T) {
 				t.Errorf("it printed %q: %v; exit code %d (%v) and %s", at, seen, code, err, &stderr)
 			}
 			left, err := os.ReadDir(temp)
-			if err != nil || len(left) > 0 {
-				t.Errorf("its folder is left: %v, %v", left, err)
-			}
+			testkit.True(t, err == nil && len(left) <= 0, "its folder is left: %v, %v", left, err)
 			if left := processesWith(t, temp); left != "" {
 				t.Errorf("its processes are left:\n%s", left)
 			}
@@ -168,13 +162,9 @@ func TestUIOpensABrowser(t *testing.T) {
 	must(t, err)
 	given := testkit.Get(os.ReadFile(opened)).Must(t)
 	group, url, _ := strings.Cut(strings.TrimSpace(string(given)), "\n")
-	if !strings.HasPrefix(url, "http://127.0.0.1:") || !strings.Contains(screen, url) {
-		t.Errorf("opened %q, and printed\n%s", url, screen)
-	}
+	testkit.True(t, strings.HasPrefix(url, "http://127.0.0.1:") && strings.Contains(screen, url), "opened %q, and printed\n%s", url, screen)
 	own, end, _ := strings.Cut(strings.TrimSpace(stdout), "\n")
-	if end != "ended 0" || strings.TrimSpace(own) == strings.TrimSpace(group) {
-		t.Errorf("its group is %q, that of the browser %q; %s", own, group, end)
-	}
+	testkit.True(t, end == "ended 0" && strings.TrimSpace(own) != strings.TrimSpace(group), "its group is %q, that of the browser %q; %s", own, group, end)
 }
 
 func TestHasScreen(t *testing.T) {

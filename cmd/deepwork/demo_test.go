@@ -54,9 +54,7 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 		t.Helper()
 		_, text, found := strings.Cut(page, "\n```"+kind+"\n")
 		text, _, closed := strings.Cut(text, "```\n")
-		if !found || !closed {
-			t.Fatalf("README.md has no block of %s", kind)
-		}
+		testkit.Need(t, found && closed, "README.md has no block of %s", kind)
 		return text
 	}
 	for kind, most := range map[string]int{"yaml job": 17, "transcript": 15} {
@@ -75,9 +73,7 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 			want += "\n"
 		}
 		_, after, found := strings.Cut(rest, "\n"+want)
-		if !found {
-			t.Fatalf("the demo does not print %q after the lines before it in README.md:\n%s", line, &printed)
-		}
+		testkit.Need(t, found, "the demo does not print %q after the lines before it in README.md:\n%s", line, &printed)
 		rest = "\n" + after
 	}
 }
@@ -86,9 +82,7 @@ func TestReadmeShowsTheDemo(t *testing.T) {
 func TestDemoTries(t *testing.T) {
 	story := string(testkit.Get(os.ReadFile("demo/story.txt")).Must(t))
 	lines := regexp.MustCompile(`(?m)^  deepwork .*`).FindAllString(story, -1)
-	if len(lines) < 4 || !strings.Contains(story, "\n  deepwork run release_notes/write ") {
-		t.Fatalf("the story ends with %q", lines)
-	}
+	testkit.Need(t, len(lines) >= 4 && strings.Contains(story, "\n  deepwork run release_notes/write "), "the story ends with %q", lines)
 	for _, line := range lines {
 		if words := shellWords(strings.TrimSpace(line)); words[0] != "claude" {
 			checkCommand(t, "demo", words)

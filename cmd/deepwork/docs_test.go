@@ -37,9 +37,7 @@ func TestEveryEnvironmentVariableIsDocumented(t *testing.T) {
 		}
 		return err
 	}))
-	if found < 10 {
-		t.Errorf("only %d variables were found", found)
-	}
+	testkit.True(t, found >= 10, "only %d variables were found", found)
 }
 
 // The page of commands has the help of each command.

@@ -100,9 +100,7 @@ func BenchmarkRunSteps(b *testing.B) {
 		began := time.Now()
 		out, err := cmd.CombinedOutput()
 		run = append(run, time.Since(began))
-		if err != nil || bytes.Count(out, []byte(`"step_ended"`)) != steps {
-			b.Fatalf("%v\n%s", err, out)
-		}
+		testkit.Need(b, err == nil && bytes.Count(out, []byte(`"step_ended"`)) == steps, "%v\n%s", err, out)
 	}
 	ms := func(d []time.Duration) float64 { return median(d) / 1e3 / steps }
 	b.ReportMetric(ms(bare), "bare-ms")

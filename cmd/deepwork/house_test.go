@@ -84,9 +84,7 @@ func TestImportsRunDown(t *testing.T) {
 		}
 		return nil
 	}))
-	if files < 100 || len(crossed) < 10 {
-		t.Errorf("only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
-	}
+	testkit.True(t, files >= 100 && len(crossed) >= 10, "only %d files with %d imports between rooms were read: is the house still at %s?", files, len(crossed), root)
 }
 
 // walkSources calls visit with each file of the project, but for those of tests' data and of other projects.
@@ -109,9 +107,7 @@ func walkSources(root string, visit func(name string) error) error {
 func TestNoCommandHasAVerdict(t *testing.T) {
 	verdict := regexp.MustCompile(`sessions review[^\n]*(?:--(?:pass|fail)\b|(?:STEP|ID|%s|\}\})\]* (?:pass|fail)\b)|--(?:pass|fail)\b[^\n]*--feedback`)
 	for _, offered := range []string{"deepwork sessions review ID STEP --pass", "`deepwork sessions review %s %s pass`", "or --fail --feedback TEXT in place of --pass --feedback"} {
-		if !verdict.MatchString(offered) {
-			t.Errorf("%q is not found", offered)
-		}
+		testkit.True(t, verdict.MatchString(offered), "%q is not found", offered)
 	}
 	files := 0
 	must(t, walkSources(filepath.Join("..", ".."), func(name string) error {
@@ -120,19 +116,13 @@ func TestNoCommandHasAVerdict(t *testing.T) {
 		}
 		files++
 		text, err := os.ReadFile(name)
-		if found := verdict.FindString(string(text)); found != "" {
-			t.Errorf("%s: %s", name, found)
-		}
+		testkit.Equal(t, verdict.FindString(string(text)), "", "%s", name)
 		return err
 	}))
-	if files < 300 {
-		t.Errorf("only %d files were read", files)
-	}
+	testkit.True(t, files >= 300, "only %d files were read", files)
 	var a app
 	a.sessionsReviewCommand().Flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains([]string{"pass", "fail", "feedback", "yes"}, f.Name) {
-			t.Errorf("--%s holds a verdict", f.Name)
-		}
+		testkit.True(t, !slices.Contains([]string{"pass", "fail", "feedback", "yes"}, f.Name), "--%s holds a verdict", f.Name)
 	})
 }
 
@@ -155,9 +145,7 @@ func TestTopLevel(t *testing.T) {
 func TestDecoderKeys(t *testing.T) {
 	keys := decoderKeys(nil)
 	for _, known := range []string{"git.branch", "projects.repos.copy", "executors.*.variants.*.prompt", "http.tokens.rights", "sessions.keep_ended"} {
-		if !slices.ContainsFunc(keys, func(path []string) bool { return strings.Join(path, ".") == known }) {
-			t.Errorf("the decoder was not seen to know %s", known)
-		}
+		testkit.True(t, slices.ContainsFunc(keys, func(path []string) bool { return strings.Join(path, ".") == known }), "the decoder was not seen to know %s", known)
 	}
 }
 

@@ -25,9 +25,7 @@ func TestLaidOutJobs(t *testing.T) {
 	check := func(name string) {
 		t.Helper()
 		j, faults := job.Load(filepath.Join(jobs, name))
-		if j == nil {
-			t.Fatal(faults)
-		}
+		testkit.Need(t, j != nil, "%v", faults)
 		for _, d := range append(job.CheckFiles(j), j.Warnings...) {
 			t.Errorf("%s: %v", name, d)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"gopkg.in/yaml.v3"
 
+	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 )
 
@@ -45,9 +46,7 @@ func TestJobsOfAFolder(t *testing.T) {
 			}
 			return err
 		}))
-		if found == 0 {
-			t.Errorf("%s has no job files", folder)
-		}
+		testkit.True(t, found != 0, "%s has no job files", folder)
 	}
 }
 
@@ -197,9 +196,7 @@ func (w *walker) walk(wf *job.Workflow) {
 	for n := 0; len(todo) > 0; n++ {
 		s := todo[0]
 		todo = todo[1:]
-		if n > 200 {
-			w.t.Fatalf("%s does not end", wf.Name)
-		}
+		testkit.Need(w.t, n <= 200, "%s does not end", wf.Name)
 		jobName, name, _ := strings.Cut(s.workflow, "/")
 		outputs := map[string]any{}
 		at := w.job.Workflow(name)
@@ -220,9 +217,7 @@ func (w *walker) walk(wf *job.Workflow) {
 		}
 		todo = append(todo, now.steps()...)
 	}
-	if now.Status != "workflow_complete" {
-		w.t.Errorf("%s does not end", wf.Name)
-	}
+	testkit.True(w.t, now.Status == "workflow_complete", "%s does not end", wf.Name)
 }
 
 // steps returns the steps that a reply begins, each with its session and workflow.
@@ -350,15 +345,11 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	place := s.workflow + "/" + s.StepID
 	template, _, _ := job.SplitItem(s.StepID)
 	of := view.Step(template)
-	if of == nil {
-		w.t.Fatalf("%s: the job has no such step", place)
-	}
+	testkit.Need(w.t, of != nil, "%s: the job has no such step", place)
 	want, err := job.Instructions(view, of)
 	must(w.t, err)
 	got, _, _ := strings.Cut(s.Instructions, "\n**CONCURRENT STEPS**") // how to hand them out follows
-	if strings.TrimSpace(got) != strings.TrimSpace(want) {
-		w.t.Errorf("%s: its instructions are %q, want %q", place, s.Instructions, want)
-	}
+	testkit.True(w.t, strings.TrimSpace(got) == strings.TrimSpace(want), "%s: its instructions are %q, want %q", place, s.Instructions, want)
 	var names, expected []string
 	for _, o := range s.Outputs {
 		names = append(names, fmt.Sprint(o.Name, o.Required))
@@ -366,9 +357,7 @@ func (w *walker) compare(view *job.Job, s *shown, inputs map[string]any) {
 	for _, o := range of.Outputs {
 		expected = append(expected, fmt.Sprint(o.Name, o.Required))
 	}
-	if !slices.Equal(names, expected) {
-		w.t.Errorf("%s: its outputs are %v, want %v", place, names, expected)
-	}
+	testkit.True(w.t, slices.Equal(names, expected), "%s: its outputs are %v, want %v", place, names, expected)
 	for _, in := range of.Inputs {
 		if value, is := inputs[in.Name]; is && !strings.Contains(s.texts, strings.TrimSpace(strings.Join(textsIn(asJSON(w.t, value)), "\n"))) {
 			w.t.Errorf("%s: it does not show the value %v of its input %s", place, value, in.Name)

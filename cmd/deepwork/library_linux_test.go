@@ -38,9 +38,7 @@ func TestLibraryWorks(t *testing.T) {
 			default:
 				dir := filepath.Join(root, filepath.FromSlash(piece.Path))
 				j, faults := job.Load(dir)
-				if j == nil {
-					t.Fatal(faults)
-				}
+				testkit.Need(t, j != nil, "%v", faults)
 				w := walker{t, root, passingClient(t, root), j}
 				for i := range j.Workflows {
 					w.walk(&j.Workflows[i])

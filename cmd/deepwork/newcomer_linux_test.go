@@ -117,9 +117,7 @@ func (n *newcomer) walk(at, line string) {
 		n.installClaude()
 	}
 	said, err := n.run(line)
-	if err != nil {
-		n.t.Fatalf("%s: %s: %v\n%s", at, line, err, said)
-	}
+	testkit.Need(n.t, err == nil, "%s: %s: %v\n%s", at, line, err, said)
 	if want := promised[line]; !regexp.MustCompile(want).MatchString(said) {
 		n.t.Errorf("%s: %s does not print %s:\n%s", at, line, want, said)
 	}
@@ -176,9 +174,7 @@ func (n *newcomer) connect(at, shown string) {
 	var got, want servers
 	must(n.t, json.Unmarshal(written, &got))
 	must(n.t, json.Unmarshal([]byte(shown), &want))
-	if !reflect.DeepEqual(got, want) || want.MCPServers["deepwork"].Command != "deepwork" {
-		n.t.Fatalf("%s: deepwork init has written %s", at, written)
-	}
+	testkit.Need(n.t, reflect.DeepEqual(got, want) && want.MCPServers["deepwork"].Command == "deepwork", "%s: deepwork init has written %s", at, written)
 	client, err := connect(n.t.Context(), n.program(want.MCPServers["deepwork"].Args...))
 	must(n.t, err)
 	if reply := callTool(n.t, client, "get_workflows", map[string]any{}); !strings.Contains(string(reply), `"release_notes"`) || !strings.Contains(string(reply), `"new_job"`) {
@@ -272,9 +268,7 @@ func newReader(t *testing.T, page testkit.Page) *newcomer {
 func (n *newcomer) must(line string) string {
 	n.t.Helper()
 	said, err := n.run(line)
-	if err != nil {
-		n.t.Fatalf("%s: %v\n%s", line, err, said)
-	}
+	testkit.Need(n.t, err == nil, "%s: %v\n%s", line, err, said)
 	return said
 }
 

@@ -59,9 +59,7 @@ func snippets(t *testing.T, kinds ...string) []snippet {
 			}
 		}
 	}
-	if len(found) == 0 {
-		t.Fatalf("no page has a block of %q", kinds)
-	}
+	testkit.Need(t, len(found) != 0, "no page has a block of %q", kinds)
 	return found
 }
 
@@ -203,9 +201,7 @@ func TestReadmeCommandLines(t *testing.T) {
 		}
 		checked++
 	}
-	if checked < 30 {
-		t.Errorf("the pages have %d command lines; were they found?", checked)
-	}
+	testkit.True(t, checked >= 30, "the pages have %d command lines; were they found?", checked)
 }
 
 // checkCommand checks one command line of the shell.
@@ -347,9 +343,7 @@ func TestExamplesInHelp(t *testing.T) {
 func TestReadmeHTTP(t *testing.T) {
 	block := snippets(t, "yaml config")[0].text
 	c, faults := config.Parse("config.yml", []byte(block))
-	if faults != nil {
-		t.Fatal(faults)
-	}
+	testkit.Need(t, faults == nil, "%v", faults)
 	got, want := c.HTTP, config.Default().HTTP
 	if got.IdleTimeout != want.IdleTimeout || got.MaxConnections != want.MaxConnections || got.MaxRequests != want.MaxRequests ||
 		got.MaxBodyBytes != want.MaxBodyBytes || len(got.Tokens)+len(got.AllowedHosts)+len(got.AllowedOrigins) > 0 {
@@ -361,9 +355,7 @@ func TestReadmeHTTP(t *testing.T) {
 		block += s.text
 	}
 	for key := range strings.SplitSeq(keys, ", ") {
-		if !strings.Contains(block, "  "+key+":") && !strings.Contains(block, "  # "+key+": ") {
-			t.Errorf("no page documents http.%s", key)
-		}
+		testkit.True(t, strings.Contains(block, "  "+key+":") || strings.Contains(block, "  # "+key+": "), "no page documents http.%s", key)
 	}
 }
 
@@ -397,9 +389,7 @@ func TestMessagesForPeopleNameNoTools(t *testing.T) {
 	}
 	data = testkit.Get(json.Marshal(in)).Must(t)
 	must(t, json.Unmarshal(data, &tools))
-	if len(tools) < 30 {
-		t.Fatalf("only %d tools", len(tools))
-	}
+	testkit.Need(t, len(tools) >= 30, "only %d tools", len(tools))
 	for _, tool := range tools {
 		if strings.HasPrefix(tool.Name, "workflows-") { // of another system
 			continue
@@ -513,9 +503,7 @@ func TestTextsAreInPlainWords(t *testing.T) {
 			t.Errorf("%s: %q in %q; see unchosen for what to write instead", p.Path, p.Text[at[0]:at[1]], p.Text[max(0, at[0]-30):min(len(p.Text), at[1]+30)])
 		}
 	}
-	if err != nil || texts < 30 || literals < 1000 {
-		t.Errorf("%d texts and %d literals were read: %v", texts, literals, err)
-	}
+	testkit.True(t, err == nil && texts >= 30 && literals >= 1000, "%d texts and %d literals were read: %v", texts, literals, err)
 }
 
 func checkWords(t *testing.T, path, text string) {

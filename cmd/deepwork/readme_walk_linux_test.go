@@ -99,7 +99,5 @@ func TestDocsWalk(t *testing.T) {
 			}
 		})
 	}
-	if followed < 8 {
-		t.Errorf("only %d pages have commands", followed)
-	}
+	testkit.True(t, followed >= 8, "only %d pages have commands", followed)
 }

@@ -21,9 +21,7 @@ func TestRunInsideARun(t *testing.T) {
 			args := `run_workflow {"job_name":"job0","workflow_name":"w","goal":"An inner one","executor":"STEPPER"}`
 			p.plan("a call "+args, "a serve "+args, "a deepwork run job0/w --goal inner --executor STEPPER --path "+p.root, "a deepwork run resume latest --path "+p.root, "a finish")
 			p.begin(place).exits(0)
-			if got := p.steps(); got != "a" {
-				t.Errorf("the steps were begun as %s", got)
-			}
+			testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 			const refusal = "An agent that works on an attempt cannot start agents"
 			for event, want := range map[string]string{"run_workflow": "unknown tool", "serve run_workflow": refusal} {
 				if said := p.recorded(event, "a"); len(said) != 1 || !strings.Contains(said[0].Text, want) {
@@ -123,9 +121,7 @@ func TestRunKnownPrograms(t *testing.T) {
 	for program, is := range programs {
 		name := strings.TrimSuffix(program, "-agent")
 		begun := p.recorded("begin", name)
-		if len(begun) != 2 || !strings.HasSuffix(" "+strings.Join(begun[1].Args, " "), " "+is.goesOn) {
-			t.Errorf("%s: %+v", program, begun)
-		}
+		testkit.True(t, len(begun) == 2 && strings.HasSuffix(" "+strings.Join(begun[1].Args, " "), " "+is.goesOn), "%s: %+v", program, begun)
 		if said := p.recorded("get_step", name); len(said) != 1 || !strings.Contains(said[0].Text, `"step_id":"`+name+`"`) {
 			t.Errorf("%s: %+v", program, said)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"deepwork/actor/testkit"
 )
 
 // Every event of a run fits the published schema, whatever becomes of the run.
@@ -19,9 +21,7 @@ func TestRunEventsFitTheirSchema(t *testing.T) {
 	must(t, json.Unmarshal(published, &schema))
 	resolved, err := schema.Resolve(nil)
 	must(t, err)
-	if resolved.Validate(map[string]any{"event": "step_started", "at": "2026-01-01T00:00:00Z", "run_id": "x", "state": "running"}) == nil {
-		t.Fatal("the schema takes a step without an id")
-	}
+	testkit.Need(t, resolved.Validate(map[string]any{"event": "step_started", "at": "2026-01-01T00:00:00Z", "run_id": "x", "state": "running"}) != nil, "the schema takes a step without an id")
 	step := "step_started step_ended "
 	for name, c := range map[string]struct {
 		plan   string
@@ -55,9 +55,7 @@ func TestRunEventsFitTheirSchema(t *testing.T) {
 			if got := strings.Join(names, " "); got != c.events {
 				t.Errorf("the events are %s\n%s%s", got, &r.out, &r.err)
 			}
-			if limited := slices.ContainsFunc(events, func(e runEvent) bool { return e.Until != nil }); limited != (name == "limited") {
-				t.Errorf("a limit is in the events: %v", limited)
-			}
+			testkit.Equal(t, slices.ContainsFunc(events, func(e runEvent) bool { return e.Until != nil }), (name == "limited"), "a limit is in the events")
 			status := p.start("status", "latest")
 			status.exits(0)
 			if c.shows != "" && !slices.ContainsFunc(strings.Split(status.out.String(), "\n"), func(row string) bool { return strings.Contains(row, " STEPPER ") && strings.Contains(row, c.shows) }) {

@@ -155,9 +155,7 @@ func (p *runProject) status() *board.RunReply {
 func (p *runProject) journal() (all []stepped) {
 	p.t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.dir, "journal"))
-	if err != nil && !os.IsNotExist(err) {
-		p.t.Fatal(err)
-	}
+	testkit.Need(p.t, err == nil || os.IsNotExist(err), "%v", err)
 	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) { // another one may be half written
 		var s stepped
 		must(p.t, json.Unmarshal(line, &s))
@@ -230,9 +228,7 @@ func (p *runProject) appears(name string) {
 func (p *runProject) clean() {
 	p.t.Helper()
 	left, err := filepath.Glob(state.Of(p.root).MCP("*"))
-	if len(left) > 0 || err != nil {
-		p.t.Errorf("files for agents are left: %v %v", left, err)
-	}
+	testkit.True(p.t, len(left) <= 0 && err == nil, "files for agents are left: %v %v", left, err)
 	for _, x := range p.recorded("begin", "") {
 		testkit.Eventually(p.t, func() string { // a process that was killed while its shim was, too, may be there a moment longer
 			if isStepper(x.PID, p.dir) {
@@ -240,9 +236,7 @@ func (p *runProject) clean() {
 			}
 			return ""
 		})
-		if len(x.Beside) > 0 {
-			p.t.Errorf("an agent of the step %s began beside the processes %v", x.Step, x.Beside)
-		}
+		testkit.True(p.t, len(x.Beside) <= 0, "an agent of the step %s began beside the processes %v", x.Step, x.Beside)
 	}
 	cmd := exec.CommandContext(p.t.Context(), "deepwork", "check", "--path", p.root)
 	cmd.Env = append(os.Environ(), p.env...)

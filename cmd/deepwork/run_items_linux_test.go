@@ -46,9 +46,7 @@ func TestRunItemsInWorktrees(t *testing.T) {
 	p.items(3)
 	p.begin().exits(0)
 	merges, text := p.merged("same")
-	if len(merges) != 3 || strings.TrimSpace(text) != "all" {
-		t.Errorf("%q: %q", merges, text)
-	}
+	testkit.True(t, len(merges) == 3 && strings.TrimSpace(text) == "all", "%q: %q", merges, text)
 	if files := testkit.Git(t, p.root, "ls-tree", "-r", "--name-only", *p.status().Branch); strings.Contains(files, ".deepwork/tmp") || !strings.Contains(files, "alone") {
 		t.Errorf("the branch has the files:\n%s", files)
 	}
@@ -60,9 +58,7 @@ func TestRunItemsInWorktrees(t *testing.T) {
 		testkit.Contains(t, port[0].Prompt, `"project_root": "`+port[0].Folder+`"`)
 	}
 	last := p.recorded("begin", "last")[0]
-	if folders[last.Folder] || len(folders) != 3 {
-		t.Errorf("the items were done in %v, and the last step in %s", folders, last.Folder)
-	}
+	testkit.True(t, !folders[last.Folder] && len(folders) == 3, "the items were done in %v, and the last step in %s", folders, last.Folder)
 	if got := p.recorded("run", "merge:port[1]"); !strings.Contains(got[0].Text, "<<<<<<<") {
 		t.Errorf("%+v", got)
 	}
@@ -94,9 +90,7 @@ func TestRunItemsLeaderKilled(t *testing.T) {
 	// An agent whose reply was lost with the leader calls again, so calls are not counted: an item that is finished twice
 	// would be merged twice.
 	merges, text := p.merged("same")
-	if len(merges) != 3 || strings.TrimSpace(text) != "2" {
-		t.Errorf("%q: %q", merges, text)
-	}
+	testkit.True(t, len(merges) == 3 && strings.TrimSpace(text) == "2", "%q: %q", merges, text)
 	p.clean()
 }
 

@@ -53,9 +53,7 @@ func TestRunEndsWhileItWaits(t *testing.T) {
 	must(t, r.cmd.Process.Signal(os.Interrupt))
 	r.exits(130)
 	p.resume("--max-time", "1s").exits(3)
-	if got := p.steps(); got != "a" {
-		t.Errorf("the steps were begun as %s", got)
-	}
+	testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 	p.clean()
 }
 
@@ -74,9 +72,7 @@ func TestRunLeaderKilledBeforeALimit(t *testing.T) {
 		return err == nil && len(found) == 1
 	})
 	p.resume("--max-time", "1s").exits(3)
-	if got := p.steps(); got != "a" {
-		t.Errorf("the steps were begun as %s", got)
-	}
+	testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 	p.clean()
 }
 
@@ -127,9 +123,7 @@ func TestRunBudgets(t *testing.T) {
 		p.plan(`b say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "b touch b", "b:1 await never", "b finish", "a await b", "a finish", "a"+strings.TrimPrefix(result, "*"))
 		paused(p.begin("--max-cost", "0.4"), "0.4 USD")
 		for _, x := range p.status().Steps {
-			if x.State != map[string]board.State{"a": "completed", "b": "stopped"}[x.StepID] {
-				t.Errorf("%+v", x)
-			}
+			testkit.True(t, x.State == map[string]board.State{"a": "completed", "b": "stopped"}[x.StepID], "%+v", x)
 		}
 		p.clean()
 		p.resume("--max-cost", "5").exits(0)
@@ -146,9 +140,7 @@ func TestRunBudgets(t *testing.T) {
 		p.awaits("b", 1)
 		refused := p.resume("--max-cost", "0.3")
 		refused.exits(1) // it goes on with the budgets that it has
-		if !strings.Contains(refused.err.String(), "Stop it with 'deepwork run stop'") {
-			t.Error(refused.err.String())
-		}
+		testkit.True(t, strings.Contains(refused.err.String(), "Stop it with 'deepwork run stop'"), "%v", refused.err.String())
 		must(t, r.cmd.Process.Kill())
 		_ = r.cmd.Wait()
 		paused(p.resume("--max-cost", "0.3"), "0.3 USD")
@@ -182,9 +174,7 @@ func TestRunBudgets(t *testing.T) {
 		}
 		must(t, r.cmd.Process.Signal(os.Interrupt))
 		r.exits(130)
-		if got := p.steps(); got != "a" {
-			t.Errorf("the steps were begun as %s", got)
-		}
+		testkit.Equal(t, p.steps(), "a", "the steps were begun as")
 		r = p.resume() // nobody leads it before there is a budget
 		testkit.Eventually(t, func() string {
 			if !strings.Contains(r.out.String(), `"event":"run_waiting"`) {

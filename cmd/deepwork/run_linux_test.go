@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/state"
 )
 
@@ -32,17 +33,13 @@ func TestRunGroupOfEight(t *testing.T) {
 		t.Errorf("the steps were begun as %s", got)
 	}
 	for _, said := range p.recorded("finished_step", "") {
-		if strings.Contains(said.Text, "concurrent") {
-			t.Errorf("the agent of the step %s was told of steps of others: %s", said.Step, said.Text)
-		}
+		testkit.True(t, !strings.Contains(said.Text, "concurrent"), "the agent of the step %s was told of steps of others: %s", said.Step, said.Text)
 	}
 	if last := events[len(events)-1]; last.Event != "run_ended" || last.State != "completed" || events[0].Event != "run_started" || events[0].Branch == nil {
 		t.Errorf("%+v", events)
 	}
 	for _, x := range p.recorded("begin", "") {
-		if x.Mode != "-rw-------" || !strings.HasPrefix(x.Config, state.Of(p.root).Dir) || x.Folder == p.root {
-			t.Errorf("%+v", x)
-		}
+		testkit.True(t, x.Mode == "-rw-------" && strings.HasPrefix(x.Config, state.Of(p.root).Dir) && x.Folder != p.root, "%+v", x)
 		if strings.Contains(x.Prompt, "Other agents work") != (len(x.Step) == 1) || !strings.Contains(x.Prompt, "Commit the files of your step") {
 			t.Errorf("the step %s was told:\n%s", x.Step, x.Prompt)
 		}
@@ -76,12 +73,8 @@ func TestRunReviewFailsAndItsAgentEnds(t *testing.T) {
 	p.plan(`* say {"type":"system","subtype":"init","session_id":"CONVERSATION"}`, "a:1 write a.md this one is bad", "b:1 write b.md this one is bad", "a:2 write a.md fine", "b:2 write b.md fine", "* finish")
 	p.begin().exits(0)
 	a, b := p.recorded("begin", "a"), p.recorded("begin", "b")
-	if len(a) != 2 || fmt.Sprint(a[1].Args) != "[resumed talk-a]" || !strings.Contains(a[1].Prompt, "its last review did not pass.\n\nWrite more.\nMuch more.\n") {
-		t.Errorf("%+v", a)
-	}
-	if len(b) != 2 || !strings.HasPrefix(b[1].Prompt, "# Goal") || !strings.Contains(b[1].Prompt, "Write more.\nMuch more.\n") {
-		t.Errorf("%+v", b)
-	}
+	testkit.True(t, len(a) == 2 && fmt.Sprint(a[1].Args) == "[resumed talk-a]" && strings.Contains(a[1].Prompt, "its last review did not pass.\n\nWrite more.\nMuch more.\n"), "%+v", a)
+	testkit.True(t, len(b) == 2 && strings.HasPrefix(b[1].Prompt, "# Goal") && strings.Contains(b[1].Prompt, "Write more.\nMuch more.\n"), "%+v", b)
 	p.clean()
 }
 
@@ -138,9 +131,7 @@ func TestRunNested(t *testing.T) {
 			t.Error(got)
 		}
 		for _, said := range p.recorded("finished_step", "a") {
-			if !strings.Contains(said.Text, `"status":`) {
-				t.Errorf("%+v", said)
-			}
+			testkit.True(t, strings.Contains(said.Text, `"status":`), "%+v", said)
 		}
 		p.clean()
 	})
@@ -239,16 +230,12 @@ func TestRunForms(t *testing.T) {
 	}
 	p.begin().exits(0)
 	got := strings.Fields(p.steps())
-	if len(got) != 12 || got[0] != "list" || strings.Join(got[7:], " ") != "x y fix fix last" {
-		t.Fatalf("the steps were begun as %v", got)
-	}
+	testkit.Need(t, len(got) == 12 && got[0] == "list" && strings.Join(got[7:], " ") == "x y fix fix last", "the steps were begun as %v", got)
 	if again := p.recorded("begin", "fix")[1]; len(again.Args) != 0 || !strings.Contains(again.Prompt, `"failed": "The text was \"no\"."`) {
 		t.Errorf("the second round was begun with %v:\n%s", again.Args, again.Prompt)
 	}
 	for _, x := range p.recorded("begin", "port[2]") {
-		if !strings.Contains(x.Prompt, `"c"`) {
-			t.Errorf("an item was told:\n%s", x.Prompt)
-		}
+		testkit.True(t, strings.Contains(x.Prompt, `"c"`), "an item was told:\n%s", x.Prompt)
 	}
 	p.clean()
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"deepwork/actor/testkit"
 	"deepwork/cmd/proof/tty"
 	"deepwork/session/show"
 )
@@ -50,27 +51,19 @@ func TestRunAtATerminal(t *testing.T) {
 	err = cmd.Wait()
 	must(t, slave.Close())
 	all := <-shown
-	if err != nil {
-		t.Fatalf("%v:\n%q", err, all)
-	}
+	testkit.Need(t, err == nil, "%v:\n%q", err, all)
 	bars := bar.FindAllString(all, -1)
-	if bars == nil {
-		t.Fatalf("no bar is shown:\n%q", all)
-	}
+	testkit.Need(t, bars != nil, "no bar is shown:\n%q", all)
 	for _, line := range bars {
 		if n := show.Columns(line); n >= columns {
 			t.Errorf("a bar of %d columns: %q", n, line)
 		}
 	}
 	for _, step := range []string{"one", "two", "three"} {
-		if !regexp.MustCompile(step + ` +STEPPER started\r\n`).MatchString(all) {
-			t.Errorf("there is no line about %s:\n%q", step, all)
-		}
+		testkit.True(t, regexp.MustCompile(step+` +STEPPER started\r\n`).MatchString(all), "there is no line about %s:\n%q", step, all)
 	}
 	last := all[strings.LastIndex(all, bars[len(bars)-1])+len(bars[len(bars)-1]):]
-	if !strings.Contains(last, "\r\x1b[K") || !strings.Contains(last, "complete") || !strings.Contains(last, "deepwork board merge") {
-		t.Errorf("after the last bar there is\n%q", last)
-	}
+	testkit.True(t, strings.Contains(last, "\r\x1b[K") && strings.Contains(last, "complete") && strings.Contains(last, "deepwork board merge"), "after the last bar there is\n%q", last)
 }
 
 // spinners are the different characters with which lines that move begin.

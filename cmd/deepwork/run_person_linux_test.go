@@ -47,9 +47,7 @@ func (p *runProject) review(now *board.RunReply, answer string) {
 		then = "to go on: deepwork run resume "
 	}
 	out, screen, err := typing(p.t, answer, slices.Concat([]string{self}, words[1:], []string{"--path", p.root})...)
-	if err != nil || !strings.Contains(out, then) {
-		p.t.Fatalf("%v: %s%s", err, out, screen)
-	}
+	testkit.Need(p.t, err == nil && strings.Contains(out, then), "%v: %s%s", err, out, screen)
 }
 
 // A step that a person has to pass holds no slot and no process. What they fail goes back to its agent, what
@@ -67,9 +65,7 @@ func TestRunStepForAPerson(t *testing.T) {
 		t.Errorf("%+v", said)
 	}
 	for _, tried := range p.recorded("run", "a") {
-		if !strings.Contains(tried.Text, "an agent of deepwork started this shell") {
-			t.Errorf("the agent itself is answered: %s", tried.Text)
-		}
+		testkit.True(t, strings.Contains(tried.Text, "an agent of deepwork started this shell"), "the agent itself is answered: %s", tried.Text)
 	}
 	if w := now.Waits[0]; len(now.Waits) != 1 || w.For != "person" || w.Until != nil || now.Reason == nil || !strings.Contains(*now.Reason, *w.Command) {
 		t.Errorf("%+v", now)
@@ -107,9 +103,7 @@ func TestRunStepForAPerson(t *testing.T) {
 	must(t, r.cmd.Process.Kill())
 	_ = r.cmd.Wait()
 	for i, e := range waiting() {
-		if i > 1 || e.Command == nil || *e.StepID != "a" || e.State != "waiting_for_you" {
-			t.Errorf("%+v", e)
-		}
+		testkit.True(t, i <= 1 && e.Command != nil && *e.StepID == "a" && e.State == "waiting_for_you", "%+v", e)
 	}
 	p.review(second, "pass Good")
 	p.resume().exits(0)
@@ -117,9 +111,7 @@ func TestRunStepForAPerson(t *testing.T) {
 		t.Errorf("the steps were begun as %v", got)
 	}
 	out, err := exec.CommandContext(t.Context(), "deepwork", "sessions", "show", *now.SessionID, "--path", p.root).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "evidence: passed by a person, who reviewed these outputs") || strings.Contains(string(out), "I am sure") {
-		t.Errorf("%v: %s", err, out)
-	}
+	testkit.True(t, err == nil && strings.Contains(string(out), "evidence: passed by a person, who reviewed these outputs") && !strings.Contains(string(out), "I am sure"), "%v: %s", err, out)
 	if now := p.status(); now.State != "completed" || len(now.Waits) > 0 {
 		t.Errorf("%+v", now)
 	}
@@ -145,9 +137,7 @@ func TestRunInTheBackgroundForAPerson(t *testing.T) {
 	p.waits("b", "")
 	p.review(now, "pass")
 	r.exits(0)
-	if got := p.steps(); got != "a b" {
-		t.Errorf("the steps were begun as %s", got)
-	}
+	testkit.Equal(t, p.steps(), "a b", "the steps were begun as")
 	p.clean()
 }
 
@@ -192,13 +182,9 @@ func TestRunSameOutputsForAPersonAgain(t *testing.T) {
 		t.Errorf("%+v: %s", end, optional(end.Reason))
 	}
 	begun := p.recorded("begin", "a")
-	if len(begun) != 4 {
-		t.Fatalf("%d agents were started", len(begun))
-	}
+	testkit.Need(t, len(begun) == 4, "%d agents were started", len(begun))
 	for _, x := range begun[2:] {
-		if !strings.Contains(x.Prompt, "a person looked at its outputs, and does not pass them.") || !strings.Contains(x.Prompt, "Say more") {
-			t.Errorf("it was told:\n%s", x.Prompt)
-		}
+		testkit.True(t, strings.Contains(x.Prompt, "a person looked at its outputs, and does not pass them.") && strings.Contains(x.Prompt, "Say more"), "it was told:\n%s", x.Prompt)
 	}
 	r = p.resume()
 	p.review(p.waits("a", now.Waits[0].Since), "pass")
@@ -246,9 +232,7 @@ func TestRunAsksTheUserOfAClient(t *testing.T) {
 	get(pass, p.waits("a", now.Waits[0].Since).RunID, 2)
 	r.exits(0)
 	begun := p.recorded("begin", "a")
-	if len(begun) != 2 || !strings.Contains(begun[1].Prompt, "Say more") {
-		t.Errorf("%+v", begun)
-	}
+	testkit.True(t, len(begun) == 2 && strings.Contains(begun[1].Prompt, "Say more"), "%+v", begun)
 	if agents := p.recorded("asked", ""); len(agents) > 0 {
 		t.Errorf("the agent was asked: %+v", agents)
 	}

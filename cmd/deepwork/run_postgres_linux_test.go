@@ -38,9 +38,7 @@ func TestRunOnPostgres(t *testing.T) {
 	for _, step := range []string{"first", "a", "b", "c", "x", "y", "last"} {
 		counted = append(counted, step+strings.Repeat("+", len(p.recorded("begin", step))))
 	}
-	if got := strings.Join(counted, " "); got != "first+ a+ b++ c++ x y+ last+" {
-		t.Errorf("the steps were begun so often: %s", got)
-	}
+	testkit.Equal(t, strings.Join(counted, " "), "first+ a+ b++ c++ x y+ last+", "the steps were begun so often")
 	if s := p.status(); s.State != "completed" || len(s.Steps) != 8 {
 		t.Errorf("%+v", s)
 	}

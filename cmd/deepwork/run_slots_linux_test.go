@@ -49,9 +49,7 @@ func TestRunManyOnFourSlots(t *testing.T) {
 func startRun(t testing.TB, client *mcp.ClientSession, args map[string]any) string {
 	t.Helper()
 	r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_workflow", Arguments: args})
-	if err != nil || r.IsError {
-		t.Fatal(err, r)
-	}
+	testkit.Need(t, err == nil && !r.IsError, "%v %v", err, r)
 	return r.StructuredContent.(map[string]any)["run_id"].(string)
 }
 
@@ -60,9 +58,7 @@ func awaitRun(t testing.TB, client *mcp.ClientSession, id string) {
 	t.Helper()
 	testkit.Eventually(t, func() string {
 		r, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_run", Arguments: map[string]any{"run_id": id}})
-		if err != nil || r.IsError {
-			t.Fatal(err, r)
-		}
+		testkit.Need(t, err == nil && !r.IsError, "%v %v", err, r)
 		if now := r.StructuredContent.(map[string]any); now["state"] != "completed" {
 			return fmt.Sprintf("the run %s is %v: %v", id, now["state"], now["reason"])
 		}

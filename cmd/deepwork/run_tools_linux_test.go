@@ -89,9 +89,7 @@ func TestRunFromTheBoard(t *testing.T) {
 			}
 			return ""
 		})
-		if got := p.steps(); got != strings.TrimSpace(strings.Repeat("a b ", i+1)) {
-			t.Errorf("the steps were begun as %q", got)
-		}
+		testkit.Equal(t, p.steps(), strings.TrimSpace(strings.Repeat("a b ", i+1)), "the steps were begun as")
 	}
 	p.clean()
 }

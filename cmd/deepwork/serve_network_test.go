@@ -32,9 +32,7 @@ func serveNetwork(t testing.TB, root string, options ...string) (server *exec.Cm
 	t.Helper()
 	server = exec.CommandContext(t.Context(), "deepwork", append([]string{"serve", "--path", root, "--port", "0"}, options...)...)
 	url, log = startServer(t, server)
-	if url == "" {
-		t.Fatal("it does not listen")
-	}
+	testkit.Need(t, url != "", "it does not listen")
 	return server, url, log
 }
 
@@ -112,9 +110,7 @@ func TestServeNetwork(t *testing.T) {
 			must(t, os.WriteFile(file, []byte(line), 0o600))
 			server, url, log := serveNetwork(t, root, "--transport", over, "--host", "0.0.0.0", "--token-file", file)
 			url = strings.Replace(url, "0.0.0.0", "127.0.0.1", 1)
-			if !strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]) {
-				t.Errorf("it listens at %s", url)
-			}
+			testkit.True(t, strings.HasSuffix(url, map[string]string{"http": "/mcp", "sse": "/sse"}[over]), "it listens at %s", url)
 			for range 2 {
 				cs := connectNetwork(t, url, token)
 				callTool(t, cs, "start_workflow", map[string]any{"goal": "g", "job_name": "j", "workflow_name": "w"})
@@ -181,9 +177,7 @@ func TestServeNetworkSecondSignal(t *testing.T) {
 		select {
 		case err := <-ended:
 			exit, ok := errors.AsType[*exec.ExitError](err)
-			if !ok || exit.Success() {
-				t.Errorf("ended with %v, want a signal", err)
-			}
+			testkit.True(t, ok && !exit.Success(), "ended with %v, want a signal", err)
 			again = false
 		case <-time.After(10 * time.Millisecond):
 		}

@@ -36,9 +36,7 @@ func TestSessionsAreImported(t *testing.T) {
 	testkit.True(t, err == nil && strings.Contains(listed, "There are no sessions.") && strings.Contains(listed, "'deepwork where --adopt OLDPATH'"), "listed: %s, %v", listed, err)
 	out, err := commandOn(t, root, "sessions", "show", id)
 	for _, want := range []string{"`deepwork sessions import .deepwork/tmp/session_" + id + ".json`", "`deepwork where --adopt OLD-PATH`"} {
-		if err == nil || !strings.Contains(out, want) {
-			t.Errorf("the error of an unknown session does not say %q: %v, %s", want, err, out)
-		}
+		testkit.True(t, err != nil && strings.Contains(out, want), "the error of an unknown session does not say %q: %v, %s", want, err, out)
 	}
 	if made, _ := os.ReadDir(os.Getenv(state.Env)); len(made) > 0 {
 		t.Errorf("reading made %v", made)
@@ -150,9 +148,7 @@ func TestADamagedDatabaseIsSetAside(t *testing.T) {
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(database)).Must(t)), string(text), "the damaged database was changed")
 	mustPrint(t, root, "check", "--set-aside")
 	aside := glob(database + ".damaged-*")
-	if len(aside) == 0 || readAll(aside[0]) != string(text) || fileExists(database) {
-		t.Errorf("set aside are %v", aside)
-	}
+	testkit.True(t, len(aside) != 0 && readAll(aside[0]) == string(text) && !fileExists(database), "set aside are %v", aside)
 	if out, _, err := typing(t, "yes", "deepwork", "sessions", "import", "--all", "--path", root); err != nil || !strings.Contains(out, "Imported 1 session.") {
 		t.Errorf("imported: %v, %s", err, out)
 	}
@@ -199,9 +195,7 @@ func TestSessionsOfAttempts(t *testing.T) {
 		t.Errorf("%v: %v\n%s", words, err, out)
 	}
 	for _, i := range boardCall[board.AttentionReply](p, "needs_attention", map[string]any{}).Items {
-		if i.ID == item.ID {
-			t.Errorf("it still waits: %+v", i)
-		}
+		testkit.True(t, i.ID != item.ID, "it still waits: %+v", i)
 	}
 	open()
 	if now := p.ends(x.AttemptID); deref(now.WorkflowStatus) != "completed" {

@@ -43,9 +43,7 @@ func TestAPersonReviewsAtTheTerminal(t *testing.T) {
 		t.Helper()
 		out, screen, err := typing(t, answers, review(args...)...)
 		for _, want := range wants {
-			if err != nil || !strings.Contains(out+screen, want) {
-				t.Errorf("%s: it does not show %q: %v, %s%s", answers, want, err, out, screen)
-			}
+			testkit.True(t, err == nil && strings.Contains(out+screen, want), "%s: it does not show %q: %v, %s%s", answers, want, err, out, screen)
 		}
 	}
 	reviews("", []string{"Nothing waits for your review."})
@@ -160,9 +158,7 @@ func TestAPersonOverridesAtTheTerminal(t *testing.T) {
 	// By the server that owns the session.
 	out, screen, err := typing(t, "yes", override("a")...)
 	for _, want := range []string{"Close it", "good: Is it good?", "quality_review_" + id + "_a.md", "handed in sha256:d117fa006ba9 out.txt", "Overridden."} {
-		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("it does not show %q: %v, %s", want, err, out)
-		}
+		testkit.True(t, err == nil && strings.Contains(out, want), "it does not show %q: %v, %s", want, err, out)
 	}
 	testkit.Contains(t, screen, `Skip these reviews of step a`, "at the terminal")
 	writeFiles(t, root, map[string]string{"out.txt": "other\n"})

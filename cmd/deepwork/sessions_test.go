@@ -66,9 +66,7 @@ func TestShowEscapes(t *testing.T) {
 		command := exec.CommandContext(t.Context(), "deepwork", append(append([]string{"sessions"}, args...), "--path", root)...)
 		command.Stderr = os.Stderr
 		out := testkit.Get(command.Output()).Must(t)
-		if strings.ContainsAny(string(out), "\x1b\u202e") || !strings.Contains(string(out), `red \u202e text`) {
-			t.Errorf("sessions %v prints %q", args, out)
-		}
+		testkit.True(t, !strings.ContainsAny(string(out), "\x1b\u202e") && strings.Contains(string(out), `red \u202e text`), "sessions %v prints %q", args, out)
 	}
 }
 
@@ -109,9 +107,7 @@ func TestCheckConfirms(t *testing.T) {
 			}
 			return r, nil
 		})
-		if err != nil || len(r.Findings) != c.found || r.Findings[0].Where != "a" || looks != c.looks {
-			t.Errorf("%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
-		}
+		testkit.True(t, err == nil && len(r.Findings) == c.found && r.Findings[0].Where == "a" && looks == c.looks, "%s, after %d looks: %+v, %v", name, looks, r.Findings, err)
 	}
 }
 
@@ -146,9 +142,7 @@ func TestField20_AnyID(t *testing.T) {
 		{sessionIDs, "cd", "0e78"}, {sessionIDs, "ab12", "0e78"}, {sessionIDs, "ad9", "ad99"},
 	} {
 		got, err := c.kind.choose(c.given, all)
-		if err != nil || got != c.want {
-			t.Errorf("%s as %s: %q %v, want %s", c.given, c.kind.what, got, err, c.want)
-		}
+		testkit.True(t, err == nil && got == c.want, "%s as %s: %q %v, want %s", c.given, c.kind.what, got, err, c.want)
 	}
 	for _, c := range []struct {
 		kind        idKind
@@ -203,9 +197,7 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 
 			p.client, _ = startClient(t, p.root)
 			now := p.get(a.AttemptID)
-			if strings.Contains(string(callTool(t, p.client, "get_attempt", map[string]any{"attempt_id": a.AttemptID})), old+"/") {
-				t.Errorf("the attempt names the old path: %+v", now)
-			}
+			testkit.True(t, !strings.Contains(string(callTool(t, p.client, "get_attempt", map[string]any{"attempt_id": a.AttemptID})), old+"/"), "the attempt names the old path: %+v", now)
 			diff := func() string {
 				return string(callTool(t, p.client, "get_attempt_diff", map[string]any{"attempt_id": a.AttemptID}))
 			}
@@ -218,9 +210,7 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 				t.Errorf("the diff after a follow-up: %s", got)
 			}
 			gone := boardCall[attempt.DeleteReply](p, "delete_task", map[string]any{"task_id": task.TaskID})
-			if len(gone.Rescued) != 1 || gone.Rescued[0].RepoPath != p.root || p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") == "" {
-				t.Errorf("what was kept of a deleted task: %+v", gone)
-			}
+			testkit.True(t, len(gone.Rescued) == 1 && gone.Rescued[0].RepoPath == p.root && p.git(p.root, "show", gone.Rescued[0].Ref+":more.txt") != "", "what was kept of a deleted task: %+v", gone)
 			if list := p.git(p.root, "worktree", "list"); strings.Count(list, "\n") > 1 {
 				t.Errorf("git still has the worktrees %s", list)
 			}
@@ -233,9 +223,7 @@ func TestAMovedProjectKeepsItsAttempts(t *testing.T) {
 func relativeLinks(t *testing.T, repo string) {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(repo, ".git", "worktrees", "*"))
-	if err != nil || len(all) == 0 {
-		t.Fatal("there is no worktree", err)
-	}
+	testkit.Need(t, err == nil && len(all) != 0, "there is no worktree %v", err)
 	for _, admin := range all {
 		text := testkit.Get(os.ReadFile(filepath.Join(admin, "gitdir"))).Must(t)
 		dotGit := strings.TrimSpace(string(text))
@@ -251,9 +239,7 @@ func TestPlainShowsWhatIsNotSeen(t *testing.T) {
 	for _, r := range "\x00\x7f\u0085\u00ad\u034f\u061c\u115f\u1160\u17b4\u180e\u200b\u200d\u200e\u2028\u2029\u202e\u2060\u2065\u2069\u2800\u3164\ufeff\uffa0\ufff0\ue000\U000e0001\U000e0041\U000e0100\U0010fffd" {
 		text := "a" + string(r) + "b"
 		got := plain(text)
-		if strings.ContainsRune(got, r) || !strings.HasPrefix(got, `a\u`) {
-			t.Errorf("%U is shown as %q", r, got)
-		}
+		testkit.True(t, !strings.ContainsRune(got, r) && strings.HasPrefix(got, `a\u`), "%U is shown as %q", r, got)
 		var back string
 		if err := json.Unmarshal([]byte(`"`+got+`"`), &back); err != nil || back != text {
 			t.Errorf("%U is %q in JSON: %v", r, back, err)

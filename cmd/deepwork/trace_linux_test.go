@@ -84,9 +84,7 @@ func TestTraceOfARunWhoseLeaderIsKilled(t *testing.T) {
 			t.Errorf("%s is in the trace %s, and its parent %s was not sent: %v", s.Name, s.Trace, s.Parent, s.Attributes)
 		}
 		for key := range s.Attributes {
-			if !slices.Contains(known, key) {
-				t.Errorf("%s has an attribute that is not documented: %s", s.Name, key)
-			}
+			testkit.True(t, slices.Contains(known, key), "%s has an attribute that is not documented: %s", s.Name, key)
 		}
 		if usd, is := s.Attributes[string(spans.Cost)].(float64); is {
 			sum += usd

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"deepwork/actor/testkit"
 	"deepwork/cmd/proof/tty"
 )
 
@@ -64,13 +65,9 @@ func TestTrustAsksAtTheTerminal(t *testing.T) {
 
 	out, screen, err := typing(t, "no", trust...)
 	for _, want := range []string{"git.branch  (", "config.yml:1)", "agent_review_command  (", "config.yml:3)", `"./review.sh" "\x1b[2J"`, `checks the content of "review.sh"`, "coding agents"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not show %q: %s", want, out)
-		}
+		testkit.True(t, strings.Contains(out, want), "it does not show %q: %s", want, out)
 	}
-	if err == nil || !strings.Contains(screen, "Type yes") || !strings.Contains(out, "nothing was approved") {
-		t.Errorf("an answer of no: %v, %q, %q", err, out, screen)
-	}
+	testkit.True(t, err != nil && strings.Contains(screen, "Type yes") && strings.Contains(out, "nothing was approved"), "an answer of no: %v, %q, %q", err, out, screen)
 	list("Nothing was approved")
 
 	if out, _, err = typingAhead(t, "yes\n", "no", trust...); err == nil || !strings.Contains(out, "nothing was approved") {
@@ -134,12 +131,8 @@ executors:
 	if want := `"claude" "--print" "\x20{3000}evil\u3164\u034f\u200b\u2028\u00a0\u0435"`; !strings.Contains(out, want) {
 		t.Errorf("it does not show %s: %s", want, out)
 	}
-	if !strings.Contains(screen, "It asks for 7 things: ") {
-		t.Errorf("the question is %q", screen)
-	}
+	testkit.True(t, strings.Contains(screen, "It asks for 7 things: "), "the question is %q", screen)
 	writeFiles(t, root, map[string]string{".deepwork/config.yml": strings.Replace(text, "./x.sh", "./y.sh", 1) + "attempts: {setup: make}\n"})
 	out, screen, _ = typing(t, "no", "deepwork", "trust", "--path", root)
-	if !strings.Contains(screen, "Since the last approval: 2 changes.\r\nMay") || strings.Contains(out, "changed: executors") {
-		t.Errorf("after two edits: %s%q", out, screen)
-	}
+	testkit.True(t, strings.Contains(screen, "Since the last approval: 2 changes.\r\nMay") && !strings.Contains(out, "changed: executors"), "after two edits: %s%q", out, screen)
 }

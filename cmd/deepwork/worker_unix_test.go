@@ -41,9 +41,7 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 	p.client, p.server = startClient(t, here)
 	p.find()
 	made := p.start(p.task("! write note.txt from the worker", "! context", "! say it works"))
-	if made.State != "queued" {
-		t.Fatalf("it was not left to the worker: %+v", made)
-	}
+	testkit.Need(t, made.State == "queued", "it was not left to the worker: %+v", made)
 
 	env := testkit.Get(statetest.Write(filepath.Join(top, "worker"), top)).Must(t)
 	var own string
@@ -82,14 +80,10 @@ func TestAWorkerRunsTheAttemptsOfOthers(t *testing.T) {
 		t.Errorf("the output is %s", out)
 	}
 	diff := boardCall[merge.DiffReply](p, "get_attempt_diff", map[string]any{"attempt_id": made.AttemptID})
-	if len(diff.Diffs) != 1 || !strings.Contains(diff.Diffs[0].Diff, "+from the worker") {
-		t.Errorf("the changes are %+v", diff)
-	}
+	testkit.True(t, len(diff.Diffs) == 1 && strings.Contains(diff.Diffs[0].Diff, "+from the worker"), "the changes are %+v", diff)
 	must(t, worker.Process.Signal(syscall.SIGTERM))
 	testkit.Works(t, worker.Wait(), "the worker ended with …: %s", log.String())
-	if strings.Contains(log.String(), "level=ERROR") || strings.Contains(log.String(), url) {
-		t.Errorf("the worker logged %s", log.String())
-	}
+	testkit.True(t, !strings.Contains(log.String(), "level=ERROR") && !strings.Contains(log.String(), url), "the worker logged %s", log.String())
 }
 
 // A worker refuses to start for an executor that does not exist, and in a folder that is not of the

@@ -82,9 +82,7 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 
 	remedied := func(what, text string, err bool) {
 		t.Helper()
-		if !err || !strings.Contains(text, s.boardFile()) || !strings.Contains(text, "--set-aside") {
-			t.Errorf("%s is not refused with the path and what to do: %v, %s", what, err, text)
-		}
+		testkit.True(t, err && strings.Contains(text, s.boardFile()) && strings.Contains(text, "--set-aside"), "%s is not refused with the path and what to do: %v, %s", what, err, text)
 	}
 	command := func(args ...string) (string, bool) {
 		text, err := s.deepwork(ctx, s.servers[0], args...).CombinedOutput()
@@ -114,13 +112,9 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	testkit.Must(t, s.killRunning())
 
 	text, failed := command("check", "--set-aside")
-	if failed {
-		t.Fatalf("check --set-aside: %s", text)
-	}
+	testkit.Need(t, !failed, "check --set-aside: %s", text)
 	printed, screen, err := tty.Run(s.deepwork(ctx, s.servers[0], "sessions", "import", "--all"), "", "yes")
-	if err != nil {
-		t.Fatalf("sessions import --all: %v\n%s\n%s", err, printed, screen)
-	}
+	testkit.Need(t, err == nil, "sessions import --all: %v\n%s\n%s", err, printed, screen)
 	for _, id := range s.history.known() {
 		s.history.add(-1, id, input{Tool: "import"}, s.history.now(), "imported", s.history.now())
 	}
@@ -137,7 +131,5 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 		t.Errorf("%d sessions of %d:\n%s", n, len(s.history.known()), what)
 	}
 	aside := testkit.Get(os.ReadDir(stateOf(s.root).Dir)).Must(t)
-	if !slices.ContainsFunc(aside, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "board.db.damaged-") }) {
-		t.Errorf("the damaged database is not there: %v", aside)
-	}
+	testkit.True(t, slices.ContainsFunc(aside, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "board.db.damaged-") }), "the damaged database is not there: %v", aside)
 }

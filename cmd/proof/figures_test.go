@@ -124,32 +124,24 @@ func TestFiguresNameWhatThereIs(t *testing.T) {
 		}
 		var code bytes.Buffer
 		files, err := filepath.Glob(filepath.Join(dir, inFile))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: no tests in %s", f.command, dir)
-		}
+		testkit.Need(t, err == nil && len(files) != 0, "%s: no tests in %s", f.command, dir)
 		for _, file := range files {
 			data := testkit.Get(os.ReadFile(file)).Must(t)
 			code.Write(data)
 		}
 		names := pattern.FindAllStringSubmatch(f.command, -1)
-		if len(names) == 0 && dir != "." {
-			t.Errorf("%s names neither test nor benchmark", f.command)
-		}
+		testkit.True(t, len(names) != 0 || dir == ".", "%s names neither test nor benchmark", f.command)
 		for _, m := range names {
 			testkit.Contains(t, code.String(), "\nfunc "+m[1]+"(", "%s: there is no %s", f.command, m[1])
 		}
 		// What is read must be a unit that something reports, or Go does.
 		for _, m := range braces.FindAllStringSubmatch(f.value+f.against, -1) {
 			unit := m[1][strings.LastIndexByte(m[1], ' ')+1:]
-			if !regexp.MustCompile(`["; ]`+regexp.QuoteMeta(unit)+`"`).MatchString(code.String()) && unit != "s" && !strings.HasSuffix(unit, "/op") {
-				t.Errorf("%s: nothing reports %s", f.command, unit)
-			}
+			testkit.True(t, regexp.MustCompile(`["; ]`+regexp.QuoteMeta(unit)+`"`).MatchString(code.String()) || unit == "s" || strings.HasSuffix(unit, "/op"), "%s: nothing reports %s", f.command, unit)
 		}
 	}
 	for _, part := range []string{"engine", "quality gate", "many agents", "dynamic tools", "task board"} {
-		if !seen[part] {
-			t.Errorf("no figure is of the part %q", part)
-		}
+		testkit.True(t, seen[part], "no figure is of the part %q", part)
 	}
 }
 
@@ -163,9 +155,7 @@ func TestDocumentIsOfTheseFigures(t *testing.T) {
 	for _, f := range figures {
 		_, after, ok := strings.Cut(rest, "\n| "+f.part+" | "+f.what+" | "+f.bound+" | ")
 		command, _, _ := strings.Cut(after, "\n")
-		if !ok || !strings.HasSuffix(command, " | `"+f.command+"` |") {
-			t.Fatalf("%s has no row, or not in its place, for %q by %s: run the command with -write", figuresFile, f.what, f.command)
-		}
+		testkit.Need(t, ok && strings.HasSuffix(command, " | `"+f.command+"` |"), "%s has no row, or not in its place, for %q by %s: run the command with -write", figuresFile, f.what, f.command)
 		rest = after
 	}
 }

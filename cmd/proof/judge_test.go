@@ -152,7 +152,5 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s is %v, want %v, in\n%s", unit, got, want, out.String())
 		}
 	}
-	if !strings.Contains(out.String(), "WRONG: a kind, 1 times; for example:\n  an example\n") {
-		t.Errorf("what is wrong is not there:\n%s", out.String())
-	}
+	testkit.True(t, strings.Contains(out.String(), "WRONG: a kind, 1 times; for example:\n  an example\n"), "what is wrong is not there:\n%s", out.String())
 }

@@ -61,9 +61,7 @@ func TestPowerCuts(t *testing.T) {
 	working.Wait()
 	testkit.Must(t, s.close())
 	log := testkit.Get(readTrace(trace, p.state)).Must(t)
-	if len(log.replies) < clients*sessions*(1+powerSteps/2) {
-		t.Fatalf("the trace has %d replies of %d calls", len(log.replies), len(s.asked))
-	}
+	testkit.Need(t, len(log.replies) >= clients*sessions*(1+powerSteps/2), "the trace has %d replies of %d calls", len(log.replies), len(s.asked))
 	seed := *simSeed
 	if seed == 0 {
 		seed = rand.Uint64N(1 << 32)
@@ -224,9 +222,7 @@ func (l *line) ask(t *testing.T, a asked, method string, params any) json.RawMes
 func (l *line) call(t *testing.T, done int, session, tool string, arguments map[string]any) json.RawMessage {
 	t.Helper()
 	r := l.ask(t, asked{session: session, done: done}, "tools/call", map[string]any{"name": tool, "arguments": arguments})
-	if !bytes.Contains(r, []byte(`"session_id":"`)) || bytes.Contains(r, []byte(`"isError":true`)) {
-		t.Errorf("%s: %s", tool, r)
-	}
+	testkit.True(t, bytes.Contains(r, []byte(`"session_id":"`)) && !bytes.Contains(r, []byte(`"isError":true`)), "%s: %s", tool, r)
 	return r
 }
 

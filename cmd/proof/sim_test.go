@@ -51,9 +51,7 @@ func TestSimulation(t *testing.T) {
 	if err == nil {
 		err = exec.Command("cp", "-a", dir+"/.", stateOf(s.root).Dir, kept).Run() // named pipes too
 	}
-	if err != nil {
-		t.Errorf("keeping what happened: %v", err)
-	}
+	testkit.True(t, err == nil, "keeping what happened: %v", err)
 	t.Errorf("%s\nThe project and the servers' logs are in %s. To repeat it (timing may differ, so perhaps more than once):\n\ngo test ./cmd/proof -count=1 -run '^TestSimulation$' -sim.seed=%d -sim.time=%v -sim.clients=%d",
 		strings.ReplaceAll(faults, dir, kept), kept, seed, *simTime, *simClients)
 }
@@ -142,13 +140,9 @@ func TestLoad(t *testing.T) {
 		{"now", 2, []string{`takes no arguments, found "now"`}},
 	} {
 		var out bytes.Buffer
-		if code := run(t.Context(), append([]string{"load"}, strings.Fields(c.args)...), &out, &out); code != c.code {
-			t.Errorf("%s: exit code %d, want %d", c.args, code, c.code)
-		}
+		testkit.Equal(t, run(t.Context(), append([]string{"load"}, strings.Fields(c.args)...), &out, &out), c.code, "%s: exit code", c.args)
 		for _, want := range c.want {
-			if !regexp.MustCompile(want).MatchString(out.String()) {
-				t.Errorf("%s: no %s in\n%s", c.args, want, out.String())
-			}
+			testkit.True(t, regexp.MustCompile(want).MatchString(out.String()), "%s: no %s in\n%s", c.args, want, out.String())
 		}
 	}
 }
@@ -163,11 +157,7 @@ func TestAlternate(t *testing.T) {
 	var out bytes.Buffer
 	code := run(t.Context(), strings.Fields("load --alternate --connections 8 --review 400ms --calls 200"), &out, &out)
 	for _, want := range []string{`(?m)^ +0\.00 refused `, `(?m)^ +[1-9][0-9]*\.00 reviews +by the reviewer$`, `(?m)^ +[1-9][0-9]*\.00 decisions `, `(?m)^all is well`} {
-		if !regexp.MustCompile(want).MatchString(out.String()) {
-			t.Errorf("no %s", want)
-		}
+		testkit.True(t, regexp.MustCompile(want).MatchString(out.String()), "no %s", want)
 	}
-	if code != 0 || t.Failed() {
-		t.Errorf("exit code %d:\n%s", code, out.String())
-	}
+	testkit.True(t, code == 0 && !t.Failed(), "exit code %d:\n%s", code, out.String())
 }

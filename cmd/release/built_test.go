@@ -38,9 +38,7 @@ func versionOf(t *testing.T, dir string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "deepwork_*.mcpb"))
 	check(t, err)
-	if len(found) != 1 {
-		t.Fatalf("bundles in %s: %v", dir, found)
-	}
+	testkit.Need(t, len(found) == 1, "bundles in %s: %v", dir, found)
 	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "deepwork_"), ".mcpb")
 }
 
@@ -138,9 +136,7 @@ func TestBuiltImage(t *testing.T) {
 		check(t, err)
 		config, err := img.ConfigFile()
 		check(t, err)
-		if config.Architecture != p.arch || !slices.Contains(config.Config.Env, "DEEPWORK_STATE_DIR=/state") {
-			t.Errorf("the image for %s: %+v", p.arch, config)
-		}
+		testkit.True(t, config.Architecture == p.arch && slices.Contains(config.Config.Env, "DEEPWORK_STATE_DIR=/state"), "the image for %s: %+v", p.arch, config)
 		content := untar(t, mutate.Extract(img))
 		want, err := os.ReadFile(filepath.Join(unpacked(t, dir, r.name(p)), p.program()))
 		check(t, err)

@@ -38,17 +38,13 @@ func packed(t *testing.T, at time.Time) string {
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // The same input in another folder, with other times and permissions, gives the same bytes.
 func TestSameBytes(t *testing.T) {
 	one, two := sums(t, packed(t, time.Unix(1, 0))), sums(t, packed(t, time.Now()))
-	if len(one) < 20 || !maps.Equal(one, two) {
-		t.Errorf("one has %d files:\n%v\nthe other %d:\n%v", len(one), one, len(two), two)
-	}
+	testkit.True(t, len(one) >= 20 && maps.Equal(one, two), "one has %d files:\n%v\nthe other %d:\n%v", len(one), one, len(two), two)
 }
 
 // An entry has the time of the commit, the owner root and only the permissions that are meant.
@@ -66,9 +62,7 @@ func TestEntriesAreFixed(t *testing.T) {
 		}
 		check(t, err)
 		modes[h.Name] = h.Mode
-		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || h.ModTime.Unix() != 1700000000 {
-			t.Errorf("%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
-		}
+		testkit.True(t, h.Uid == 0 && h.Gid == 0 && h.Uname == "" && h.ModTime.Unix() == 1700000000, "%s is of %d:%d %q at %s", h.Name, h.Uid, h.Gid, h.Uname, h.ModTime)
 	}
 	top := "deepwork_1.2.3_linux_amd64/"
 	if want := map[string]int64{top + "deepwork": 0o755, top + "README.md": 0o644, top + "THIRD_PARTY_LICENSES": 0o644}; !maps.Equal(modes, want) {

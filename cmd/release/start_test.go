@@ -94,9 +94,7 @@ func tools(t *testing.T, version, project, command string, args ...string) []str
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
 	}
-	if !slices.Contains(names, "start_workflow") {
-		t.Errorf("%s offers %v", command, names)
-	}
+	testkit.True(t, slices.Contains(names, "start_workflow"), "%s offers %v", command, names)
 	return names
 }
 
@@ -118,9 +116,7 @@ func TestBuiltPrograms(t *testing.T) {
 		Modified        bool
 	}
 	check(t, json.Unmarshal(out, &v))
-	if v.Version != version || v.Commit != strings.TrimSpace(string(commit)) || v.Modified {
-		t.Errorf("deepwork version --json printed %s", out)
-	}
+	testkit.True(t, v.Version == version && v.Commit == strings.TrimSpace(string(commit)) && !v.Modified, "deepwork version --json printed %s", out)
 
 	project := t.TempDir()
 	want := tools(t, version, project, binary, "serve", "--path", ".")
@@ -198,9 +194,7 @@ func TestScriptRefuses(t *testing.T) {
 		cmd.Dir = t.TempDir()
 		out, err := cmd.CombinedOutput()
 		exit, _ := errors.AsType[*exec.ExitError](err)
-		if exit == nil || exit.ExitCode() != tt.code || !strings.Contains(string(out), tt.want) {
-			t.Errorf("%q: %v\n%s", tt.args, err, out)
-		}
+		testkit.True(t, exit != nil && exit.ExitCode() == tt.code && strings.Contains(string(out), tt.want), "%q: %v\n%s", tt.args, err, out)
 		if made, err := os.ReadDir(cmd.Dir); err != nil || len(made) > 0 {
 			t.Errorf("%q made %v, %v", tt.args, made, err)
 		}

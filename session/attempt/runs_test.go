@@ -101,9 +101,7 @@ func TestFollowUpOfARun(t *testing.T) {
 	s := p.open(func(o *Options) { o.Leader = leads(t, end, advised) })
 	made := s.startRun(false)
 	s.reaches(made.RunID, task.Failed)
-	if first := <-advised; first != "" {
-		t.Errorf("the first leader was advised %q", first)
-	}
+	testkit.Equal(t, <-advised, "", "the first leader was advised")
 	eve := session.Caller{Identity: "eve", Rights: session.RightAgents}
 	refused(t, testkit.Get(s.GetRun(ctx, eve, board.RunArgs{RunID: made.RunID})).Err(), session.ToolError, "unknown_run")
 	refused(t, testkit.Get(s.FollowUp(ctx, eve, FollowUpArgs{Target: the(made.RunID), Action: ActionSend, Prompt: new("mine")})).Err(), session.ToolError, "unknown_attempt")
@@ -376,9 +374,7 @@ func TestInputsOfARun(t *testing.T) {
 	again := s.begin(&board.Task{TaskID: made.TaskID})
 	s.reaches(again.AttemptID, task.Failed)
 	for _, which := range []string{"the first leader", "that of the resumed run", "that of another run"} {
-		if got := <-given; got != `{"topic":"cats"}` {
-			t.Errorf("%s has the inputs %s", which, got)
-		}
+		testkit.Equal(t, <-given, `{"topic":"cats"}`, "%s has the inputs", which)
 	}
 
 	// A task that a server leads starts only with what its workflow needs.

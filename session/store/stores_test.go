@@ -19,13 +19,9 @@ func TestRefused(t *testing.T) {
 	}
 	testkit.Equal(t, Refused(busy), busy, "refused twice")
 	unsure := session.NotNow("session_uncertain", "It may have moved or not.").Because(ErrUnavailable)
-	if err := Refused(unsure); err != error(unsure) {
-		t.Errorf("a call that may have been carried out is refused: %v", err)
-	}
+	testkit.Equal(t, Refused(unsure), error(unsure), "a call that may have been carried out is refused")
 	unknown := fmt.Errorf("%w: %w", ErrPending, ErrUnavailable)
-	if err := Refused(unknown); err != unknown {
-		t.Errorf("a write that may have been made is refused: %v", err)
-	}
+	testkit.Equal(t, Refused(unknown), unknown, "a write that may have been made is refused")
 }
 
 // someMembers live as the map says.

@@ -48,9 +48,7 @@ func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 			}
 			switch {
 			case edit.what == "" || pin:
-				if s.Weakened != nil {
-					t.Errorf("%s, pin %t: recorded %s", name, pin, recorded)
-				}
+				testkit.True(t, s.Weakened == nil, "%s, pin %t: recorded %s", name, pin, recorded)
 				if pin && edit.what != "" && (questions != 2 || r.Notice == nil || !strings.Contains(*r.Notice, edit.what)) {
 					t.Errorf("%s: %d criteria were judged; %s", name, questions, toJSON(t, r.Notice))
 				}

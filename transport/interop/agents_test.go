@@ -206,9 +206,7 @@ func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 // saw checks what the model was shown as the result of its nth move.
 func (m *model) saw(t *testing.T, n int, want string) {
 	t.Helper()
-	if len(m.turns) <= n {
-		t.Fatalf("the model was asked %d times only", len(m.turns))
-	}
+	testkit.Need(t, len(m.turns) > n, "the model was asked %d times only", len(m.turns))
 	testkit.Contains(t, m.turns[n].result, want, "after move %d the model saw", n)
 }
 
@@ -232,9 +230,7 @@ func (p project) work(t *testing.T, a agent, m *model, over, prompt string, args
 	cmd.Dir, cmd.WaitDelay = p.root, time.Second
 	cmd.Env = append(os.Environ(), append(env, "HOME="+home)...)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", argv, err, out)
-	}
+	testkit.Need(t, err == nil, "%v: %v\n%s", argv, err, out)
 	return string(out)
 }
 

@@ -47,9 +47,7 @@ func ask[Reply any](b taskBoard, tool string, args map[string]any) (r Reply) {
 	b.Helper()
 	res := testkit.Get(b.CallTool(b.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(b)
 	text := res.Content[0].(*mcp.TextContent).Text
-	if res.IsError {
-		b.Fatalf("%s %v: %s", tool, args, text)
-	}
+	testkit.Need(b, !res.IsError, "%s %v: %s", tool, args, text)
 	testkit.Must(b, json.Unmarshal([]byte(text), &r))
 	return r
 }
@@ -106,9 +104,7 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 	id := ask[attempt.AttemptReply](b, "start_task_attempt", map[string]any{"task_id": task.TaskID, "executor": "CLAUDE_CODE",
 		"repos": []any{map[string]any{"repo_id": repo, "target_branch": "main"}}}).AttemptID
 	first := b.ends(id, "completed")
-	if first.Repos[0].Ahead != 1 || first.FinalMessage == nil || *first.FinalMessage != "I have said hello." {
-		t.Errorf("%+v", first)
-	}
+	testkit.True(t, first.Repos[0].Ahead == 1 && first.FinalMessage != nil && *first.FinalMessage == "I have said hello.", "%+v", first)
 	checkCost(t, first.Cost, 1, 0, 3)
 
 	ask[attempt.FollowUpReply](b, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "Think of an elephant."})
@@ -123,9 +119,7 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 		text, _ = os.ReadFile(pids)
 	}
 	running := strings.Fields(string(text))
-	if len(running) != 2 {
-		t.Fatalf("the agent does not wait: %q", text)
-	}
+	testkit.Need(t, len(running) == 2, "the agent does not wait: %q", text)
 	ask[attempt.AttemptReply](b, "stop_attempt", map[string]any{"attempt_id": id})
 	stopped := b.ends(id, "stopped")
 	checkCost(t, stopped.Cost, 3, 1, 4)
@@ -210,9 +204,7 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 				t.Errorf("the second step begins with %s", told)
 			}
 			testkit.Equal(t, strings.Join(names(m.turns[0].tools), " "), "finished_step get_step start_workflow", "the model was shown the tools")
-			if m.others > 0 && executor == "OPENCODE" {
-				t.Errorf("%d requests to the model have a cost that is not reported", m.others)
-			}
+			testkit.True(t, m.others <= 0 || executor != "OPENCODE", "%d requests to the model have a cost that is not reported", m.others)
 			limits := 0
 			for _, e := range events {
 				if reports := executor == "CLAUDE_CODE" || executor == "OPENCODE"; e.Event == "step_ended" && e.Until == nil && reports != (e.CostUSD != nil) {

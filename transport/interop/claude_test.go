@@ -59,9 +59,7 @@ func TestClaudeCodeSearchesForTools(t *testing.T) {
 			t.Parallel()
 			m := startModel(t, anthropic, append(c.script, move{text: "It is done."})...)
 			newClaude(t, careProject(t), c.over, c.options, "").types(m, `claude "Take care of the report"`)
-			if len(m.turns) != len(c.script)+1 {
-				t.Fatalf("the model was asked %d times", len(m.turns))
-			}
+			testkit.Need(t, len(m.turns) == len(c.script)+1, "the model was asked %d times", len(m.turns))
 			atOnce := workflowTools
 			if c.options != nil {
 				atOnce = nil

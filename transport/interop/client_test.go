@@ -51,9 +51,7 @@ func exitCode(err error) int {
 func runClient(t *testing.T, argv ...string) []byte {
 	t.Helper()
 	out, err := output(t, argv...)
-	if err != nil {
-		t.Fatalf("the client ended with %v, after\n%s", err, out)
-	}
+	testkit.Need(t, err == nil, "the client ended with %v, after\n%s", err, out)
 	return out
 }
 
@@ -227,9 +225,7 @@ func TestClaudeCodeConnectsToThePlugin(t *testing.T) {
 		cmd.Env = append(os.Environ(), "HOME="+home, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DEEPWORK_STATE_DIR="+filepath.Join(home, "state"),
 			"PATH="+filepath.Dir(binary(t))+string(filepath.ListSeparator)+os.Getenv("PATH"))
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("claude %v: %v\n%s", args, err, out)
-		}
+		testkit.Need(t, err == nil, "claude %v: %v\n%s", args, err, out)
 		return string(out)
 	}
 	claude("plugin", "validate", plugin)
@@ -294,15 +290,11 @@ func TestInspector(t *testing.T) {
 					listed[tool.Name] = true
 				}
 				for _, name := range append([]string{"create_task", "call_workflow_tool"}, workflowTools...) {
-					if !listed[name] {
-						t.Errorf("%s is not listed", name)
-					}
+					testkit.True(t, listed[name], "%s is not listed", name)
 				}
 				testkit.Equal(t, call(inspectorDone, "get_workflows", `{}`).value(t, "jobs.0.name"), `"trip"`, "job")
 				refused := call(inspectorRefused, "start_workflow", `{"goal":"g","job_name":"nowhere","workflow_name":"w"}`)
-				if !refused.Error || refused.Structured != nil || !strings.Contains(refused.Text, "Job not found: nowhere") {
-					t.Errorf("refused: %+v", refused)
-				}
+				testkit.True(t, refused.Error && refused.Structured == nil && strings.Contains(refused.Text, "Job not found: nowhere"), "refused: %+v", refused)
 				started := call(inspectorDone, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`)
 				id := started.value(t, "begin_step.session_id")
 				testkit.Equal(t, call(inspectorDone, "get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`, "resumed")

@@ -60,9 +60,7 @@ func scenarios(t *testing.T) map[string][]string {
 			all[m[1]] = strings.Split(m[2], ",")
 		}
 	}
-	if len(all) == 0 {
-		t.Fatal("the suite lists no scenarios for servers")
-	}
+	testkit.Need(t, len(all) != 0, "the suite lists no scenarios for servers")
 	return all
 }
 
@@ -123,19 +121,13 @@ func TestConformance(t *testing.T) {
 	for name := range all {
 		_, applies := applying[name]
 		_, does := others[name]
-		if applies == does {
-			t.Errorf("scenario %s must be in one of the lists, applying or others", name)
-		}
+		testkit.True(t, applies != does, "scenario %s must be in one of the lists, applying or others", name)
 	}
 	for name := range applying {
-		if all[name] == nil {
-			t.Errorf("the suite has no scenario %s", name)
-		}
+		testkit.True(t, all[name] != nil, "the suite has no scenario %s", name)
 	}
 	for name := range others {
-		if all[name] == nil {
-			t.Errorf("the suite has no scenario %s", name)
-		}
+		testkit.True(t, all[name] != nil, "the suite has no scenario %s", name)
 	}
 	p := newProject(t)
 	p.configure(t, fmt.Sprintf("workflow_tools:\n  sources:\n    - {name: everything, command: [%q, %q]}\n", node(t), filepath.Join(packages(t), "everything.mjs")))
@@ -157,9 +149,7 @@ func TestConformance(t *testing.T) {
 			if version == extension && applying[name] == 0 {
 				continue
 			}
-			if slices.Contains(versions, version) && found[name] == nil {
-				t.Errorf("scenario %s of version %s did not run", name, version)
-			}
+			testkit.True(t, !slices.Contains(versions, version) || found[name] != nil, "scenario %s of version %s did not run", name, version)
 		}
 		for name, checks := range found {
 			t.Run(version+"/"+name, func(t *testing.T) {
@@ -181,9 +171,7 @@ func TestConformance(t *testing.T) {
 		testkit.Equal(t, played[name], versions, "versions of scenario %s", name)
 	}
 	for id := range beyond {
-		if !needed[id] {
-			t.Errorf("check %s is passed, or is made no more: take it out of beyond", id)
-		}
+		testkit.True(t, needed[id], "check %s is passed, or is made no more: take it out of beyond", id)
 	}
 	p.whole(t)
 }
@@ -306,15 +294,11 @@ func TestTranscriptsOfCodingAgents(t *testing.T) {
 				cmd.Dir, cmd.WaitDelay, cmd.Stdin = p.root, time.Second, strings.NewReader("Take care")
 				cmd.Env = append(os.Environ(), append(env, "HOME="+home)...)
 				out, err := cmd.Output()
-				if err != nil {
-					t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
-				}
+				testkit.Need(t, err == nil, "%v: %v\n%s", cmd.Args, err, out)
 				var r transcript.Reader
 				for line := range bytes.Lines(out) {
 					r.Line(line, func(m transcript.Message) {
-						if m.Kind == transcript.Output {
-							t.Errorf("not understood: %s", m.Text)
-						}
+						testkit.True(t, m.Kind != transcript.Output, "not understood: %s", m.Text)
 						said = append(said, m)
 					})
 				}

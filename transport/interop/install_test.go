@@ -190,9 +190,7 @@ func node(t *testing.T) string {
 		return path
 	}
 	out, err := exec.CommandContext(t.Context(), "node", "--version").Output()
-	if err != nil {
-		t.Fatalf("npm has no node for %s/%s in the lock file, and there is none in PATH: %v", runtime.GOOS, runtime.GOARCH, err)
-	}
+	testkit.Need(t, err == nil, "npm has no node for %s/%s in the lock file, and there is none in PATH: %v", runtime.GOOS, runtime.GOARCH, err)
 	var major, minor int
 	if _, err := fmt.Sscanf(strings.TrimSpace(string(out)), "v%d.%d", &major, &minor); err != nil || major < 22 || major == 22 && minor < 19 {
 		t.Fatalf("node %s is too old for the clients: put 22.19 or newer into PATH", strings.TrimSpace(string(out)))

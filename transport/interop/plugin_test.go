@@ -39,9 +39,7 @@ func (u claudeUser) types(m *model, line string) string {
 		"MCP_CONNECTION_NONBLOCKING=0", "MCP_CONNECT_TIMEOUT_MS=60000", // on a busy machine 5 s are too short for the tools
 		"ANTHROPIC_BASE_URL="+m.URL, "ANTHROPIC_API_KEY=scripted", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		u.t.Fatalf("%s: %v\n%s", line, err, out)
-	}
+	testkit.Need(u.t, err == nil, "%s: %v\n%s", line, err, out)
 	return string(out)
 }
 
@@ -55,9 +53,7 @@ func TestClaudeCodeHasThePlugin(t *testing.T) {
 		move{text: "It is started."}, move{text: "I am at it."}, move{text: "<summary>Nothing to tell.</summary>"})
 	m.server = "plugin_deepwork_deepwork"
 	said := u.types(m, `claude "/deepwork:start care/main, with a walk as the goal"`)
-	if len(m.turns) < 2 {
-		t.Fatalf("the model had no tools of the plugin's server, or did not use them: %s", said)
-	}
+	testkit.Need(t, len(m.turns) >= 2, "the model had no tools of the plugin's server, or did not use them: %s", said)
 	for _, want := range []string{"- deepwork:start: ", "- deepwork:new-job: ", "- deepwork:record: ", "care/main, with a walk as the goal"} {
 		testkit.Contains(t, m.turns[0].told, want, "the model was told")
 	}
@@ -71,9 +67,7 @@ func TestClaudeCodeHasThePlugin(t *testing.T) {
 	u.types(m, `claude -c "What is next?"`)
 	told := m.turns[before].told
 	testkit.Contains(t, told, "- session "+session[1]+" of care/main is at step write; its goal: ", "after the compaction the model was told")
-	if strings.Contains(told, "It is started.") {
-		t.Errorf("nothing was compacted: %s", told)
-	}
+	testkit.True(t, !strings.Contains(told, "It is started."), "nothing was compacted: %s", told)
 
 	// The marketplace of the repository offers it, and Claude Code says then that it is on, which init reads.
 	validated := u.types(m, claudeItself(t)+" plugin validate '"+top+"'")
@@ -135,9 +129,7 @@ func TestFirstMinute(t *testing.T) {
 		out := u.types(models[i], next)
 		t.Logf("$ %s\n%s", next, out)
 		found := regexp.MustCompile(printed).FindStringSubmatch(out)
-		if found == nil {
-			t.Fatalf("%s does not print the next command:\n%s", next, out)
-		}
+		testkit.Need(t, found != nil, "%s does not print the next command:\n%s", next, out)
 		if printed != "" {
 			next = found[1]
 		}

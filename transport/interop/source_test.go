@@ -104,9 +104,7 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	s.mu.Unlock()
 	for name, want := range map[string]string{"break": "StateError: ", "greet": "ToolError: "} {
 		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})
-		if err != nil || !res.IsError || !strings.HasPrefix(words(res), want) {
-			t.Errorf("%s: %v %v", name, res, err)
-		}
+		testkit.True(t, err == nil && res.IsError && strings.HasPrefix(words(res), want), "%s: %v %v", name, res, err)
 		if name == "break" && !strings.Contains(words(res), "it broke") {
 			t.Errorf("%s: %s", name, words(res))
 		}
@@ -135,9 +133,7 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	state := ""
 	for deadline := time.Now().Add(time.Minute); state != "cancelled" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "workflow_status", Arguments: map[string]string{"execution_id": id}})
-		if err != nil || res.IsError {
-			t.Fatal(err, res)
-		}
+		testkit.Need(t, err == nil && !res.IsError, "%v %v", err, res)
 		var now struct{ State string }
 		json.Unmarshal([]byte(words(res)), &now)
 		state = now.State
@@ -165,9 +161,7 @@ func TestSourceOfTheTypeScriptSDK(t *testing.T) {
 	}
 	for range 2 {
 		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "cancel_execution", Arguments: map[string]string{"execution_id": id}})
-		if err != nil || res.IsError || !strings.Contains(words(res), `"state":"cancelled"`) || !strings.Contains(words(res), "was cancelled at its source") {
-			t.Fatal(err, res)
-		}
+		testkit.Need(t, err == nil && !res.IsError && strings.Contains(words(res), `"state":"cancelled"`) && strings.Contains(words(res), "was cancelled at its source"), "%v %v", err, res)
 	}
 	if res := <-asked; res == nil || !res.IsError || !strings.Contains(words(res), "was cancelled") {
 		t.Errorf("the call that waited: %v", res)

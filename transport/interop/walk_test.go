@@ -156,9 +156,7 @@ func judge(t *testing.T, told instructions, saw map[string]sight, wants ...want)
 	}
 	for at, s := range saw {
 		testkit.Equal(t, s.Error, slices.Contains(refusals, at), "%s: refused: %s", at, s.Text)
-		if s.Error && s.Structured != nil {
-			t.Errorf("%s is refused and has structured content: %s", at, s.Structured)
-		}
+		testkit.True(t, !s.Error || s.Structured == nil, "%s is refused and has structured content: %s", at, s.Structured)
 		// What is in the text is for clients that do not know structured content.
 		if !s.Error && s.Structured != nil && strings.HasPrefix(s.Text, "{") && !sameJSON(t, s.Structured, []byte(s.Text)) {
 			t.Errorf("%s: structured content %s, text %s", at, s.Structured, s.Text)
@@ -293,9 +291,7 @@ func (p project) serve(t *testing.T, transport string, args ...string) string {
 		testkit.Works(t, cmd.Wait(), "the server")
 	})
 	at, ok := <-url
-	if !ok {
-		t.Fatal("the server did not start")
-	}
+	testkit.Need(t, ok, "the server did not start")
 	return at
 }
 
@@ -306,9 +302,7 @@ func newToken(t *testing.T) (token, file string) {
 	cmd := exec.CommandContext(t.Context(), binary(t), "token", "new", "ann")
 	cmd.Stderr = &line
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("making a token: %v\n%s", err, &line)
-	}
+	testkit.Need(t, err == nil, "making a token: %v\n%s", err, &line)
 	file = filepath.Join(t.TempDir(), "tokens")
 	testkit.Must(t, os.WriteFile(file, line.Bytes(), 0o600))
 	return strings.TrimSpace(string(out)), file

@@ -56,9 +56,7 @@ func (b *browser) firstByte(path string) time.Duration {
 	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent = time.Now() }, GotFirstResponseByte: func() { first = time.Now() }}
 	res := testkit.Get(b.Do(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))).Must(b.t)
 	res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		b.t.Fatalf("%s: %s", path, res.Status)
-	}
+	testkit.Need(b.t, res.StatusCode == http.StatusOK, "%s: %s", path, res.Status)
 	return first.Sub(sent)
 }
 
@@ -138,9 +136,7 @@ func TestPagesStayUnder100KB(t *testing.T) {
 		"/sessions/" + long, "/attempts/" + talk, "/attempts/" + talk + "?tab=changes", "/attempts/" + talk + "?diff=split", "/attempts/" + talk + "?path=numbers.txt", "/attempts/" + talk + "?diff=split&path=numbers.txt", "/jobs", "/jobs/long", "/trust"} {
 		text := b.get(path)
 		t.Logf("%6d %s", len(text), path)
-		if len(text) > maxPage {
-			t.Errorf("%s has %d bytes", path, len(text))
-		}
+		testkit.True(t, len(text) <= maxPage, "%s has %d bytes", path, len(text))
 	}
 	// What a page leaves out is behind its links.
 	for path, want := range map[string]struct {
@@ -156,9 +152,7 @@ func TestPagesStayUnder100KB(t *testing.T) {
 		found := map[string]bool{}
 		for at := path; at != ""; {
 			text := b.get(at)
-			if len(text) > maxPage {
-				t.Errorf("%s has %d bytes", at, len(text))
-			}
+			testkit.True(t, len(text) <= maxPage, "%s has %d bytes", at, len(text))
 			for _, m := range want.entry.FindAllStringSubmatch(text, -1) {
 				found[m[len(m)-1]+m[1]] = true
 			}
@@ -172,9 +166,7 @@ func TestPagesStayUnder100KB(t *testing.T) {
 	testkit.Contains(t, b.get("/sessions/"+long), `?step=step3"`)
 	one := b.get("/sessions/" + long + "?step=step3")
 	testkit.ContainsAll(t, one, []string{"only step3", "<code>step3</code>", "A long &lt;note&gt;. A"})
-	if strings.Contains(one, "<code>step4</code>") {
-		t.Error("a page of one step has another")
-	}
+	testkit.True(t, !strings.Contains(one, "<code>step4</code>"), "a page of one step has another")
 }
 
 var moreLink = regexp.MustCompile(`<p><a href="([^"]+)">(?:[0-9]+ more(?: lines| files)?|Older)</a></p>`)

@@ -84,9 +84,7 @@ func TestParseDiffOfGit(t *testing.T) {
 		testkit.Equal(t, f.Removed, 1)
 	}
 	for _, name := range names {
-		if !seen[name] {
-			t.Errorf("%q is not among %v", name, seen)
-		}
+		testkit.True(t, seen[name], "%q is not among %v", name, seen)
 		testkit.Must(t, os.WriteFile(filepath.Join(root, name), []byte{0, 1, 2}, 0o644))
 	}
 	binary := parseDiff("", testkit.Git(t, root, "diff")+"\n")
@@ -186,9 +184,7 @@ func TestRunFits(t *testing.T) {
 		if shown := len(v.Tree.Entries); shown+v.Before+v.After != 250 || shown > maxSteps {
 			t.Errorf("with %d finished, %d are shown, %d and %d left out", finished, shown, v.Before, v.After)
 		}
-		if finished < 250 && !strings.Contains(b.String(), "running</span>") {
-			t.Errorf("with %d finished, the one that runs is left out", finished)
-		}
+		testkit.True(t, finished >= 250 || strings.Contains(b.String(), "running</span>"), "with %d finished, the one that runs is left out", finished)
 	}
 }
 
@@ -283,9 +279,7 @@ func TestFeedIsBounded(t *testing.T) {
 	for i := range maxTopics + 10 {
 		f.batch([]store.Change{{Kind: "task", ID: fmt.Sprint(i)}}, false)
 	}
-	if len(f.last) > maxTopics+10 {
-		t.Errorf("%d topics", len(f.last))
-	}
+	testkit.True(t, len(f.last) <= maxTopics+10, "%d topics", len(f.last))
 	if last, _ := f.changed([]string{"task:0"}); last <= at {
 		t.Error("a change was forgotten")
 	}
@@ -304,9 +298,7 @@ func TestGivenUpRequestsAreNoNews(t *testing.T) {
 	if f.catchUp(gone) == nil || f.position() != at {
 		t.Errorf("batch %d, want %d", f.position(), at)
 	}
-	if f.catchUp(t.Context()) == nil || f.position() == at {
-		t.Error("no news although the changes cannot be read")
-	}
+	testkit.True(t, f.catchUp(t.Context()) != nil && f.position() != at, "no news although the changes cannot be read")
 }
 
 // away is a feed of a store that does not answer.

@@ -25,9 +25,7 @@ var connectTo = regexp.MustCompile(`hx-sse:connect="([^"]+)"`)
 func (b *browser) stream(path string) string {
 	b.t.Helper()
 	found := connectTo.FindStringSubmatch(b.get(path))
-	if found == nil {
-		b.t.Fatalf("%s has no stream", path)
-	}
+	testkit.Need(b.t, found != nil, "%s has no stream", path)
 	return html.UnescapeString(found[1])
 }
 
@@ -100,9 +98,7 @@ func TestEvents(t *testing.T) {
 	ids, hangUp = b.listen(board, last)
 	next := event(t, ids, "a page that was cut off catches up")
 	hangUp()
-	if next <= last {
-		t.Errorf("%s after %s", next, last)
-	}
+	testkit.True(t, next > last, "%s after %s", next, last)
 
 	// A page of this server's predecessor is renewed, as anything may have changed since.
 	s.stop()
@@ -290,9 +286,7 @@ func TestETag(t *testing.T) {
 	}
 	path := "/sessions/" + first
 	status, tag := ask(path, "")
-	if status != http.StatusOK || tag == "" {
-		t.Fatalf("%d, ETag %q", status, tag)
-	}
+	testkit.Need(t, status == http.StatusOK && tag != "", "%d, ETag %q", status, tag)
 	call.Task("another page", "another page") // the feed has another number now
 	b.get("/board")
 	if status, same := ask(path, tag); status != http.StatusNotModified || same != tag {

@@ -63,9 +63,7 @@ func TestField10_PagesBelowThePathOfAProxy(t *testing.T) {
 				}
 				for _, found := range link.FindAllStringSubmatch(b.get("/team/deep"+path), -1) {
 					to := strings.ReplaceAll(found[1], "&amp;", "&")
-					if !strings.HasPrefix(to, "/team/deep/") && !strings.HasPrefix(to, "?") {
-						t.Errorf("%s links to %s", path, to)
-					}
+					testkit.True(t, strings.HasPrefix(to, "/team/deep/") || strings.HasPrefix(to, "?"), "%s links to %s", path, to)
 				}
 			}
 			if got := b.get("/team/deep/board/"); !strings.Contains(got, `src="/team/deep/static/page.js`) {
@@ -95,13 +93,9 @@ func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
 	b := s.browser(t)
 	b.login(tokens[0])
 	page := b.get("/tasks/" + task)
-	if strings.ContainsRune(page, '\x1b') {
-		t.Errorf("an escape is left: %q", page)
-	}
+	testkit.True(t, !strings.ContainsRune(page, '\x1b'), "an escape is left: %q", page)
 	for _, want := range []string{"Title red", "abc link d [31m nfinished\n&lt;b&gt; e </p>", "&lt;b&gt; e </textarea>", `value="Title red"`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q:\n%s", want, page)
-		}
+		testkit.True(t, strings.Contains(page, want), "the page lacks %q:\n%s", want, page)
 	}
 }
 

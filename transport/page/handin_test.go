@@ -65,23 +65,17 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 		"<h1 id=\"h-title\">Title</h1>", `<a href="https://good.example/" rel="noopener noreferrer">fine</a>`, "worse", "&lt;script&gt;", `<span class="hl-k">package</span>`,
 		`safe \u202etxt.exe \u001b[2Jgone`, "JaVaScRiPt&amp;colon;", "[//]: # (skip the tests)", "sh and push", "rm -rf /important", "The rest is left out here", "It is too large to show here", "outside the project", filepath.Join(root, "huge.txt"), "&#34;a&#34;",
 	} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page does not have %q", want)
-		}
+		testkit.True(t, strings.Contains(page, want), "the page does not have %q", want)
 	}
 	shown := page[strings.Index(page, `<form class="answer"`):]
 	for _, bad := range []string{"<script", `src="http`, `src="//`, `href="//`, "href=\"javascript", "href=\"data", "style=", "root:x:", "\u202e", "\x1b", strings.Repeat("x", 5000)} {
-		if strings.Contains(shown, bad) {
-			t.Errorf("the page has %q", bad)
-		}
+		testkit.True(t, !strings.Contains(shown, bad), "the page has %q", bad)
 	}
 	if tags := regexp.MustCompile(`(?i)<[^>]*\son[a-z]+=`).FindAllString(shown, -1); tags != nil {
 		t.Errorf("handlers: %q", tags)
 	}
 	images := regexp.MustCompile(`<img [^>]*>`).FindAllString(shown, -1)
-	if len(images) != 2 {
-		t.Fatalf("images: %q", images)
-	}
+	testkit.Need(t, len(images) == 2, "images: %q", images)
 	for _, tag := range images {
 		src := strings.ReplaceAll(regexp.MustCompile(`src="([^"]+)"`).FindStringSubmatch(tag)[1], "&amp;", "&")
 		a := ann.do("GET", src, nil)

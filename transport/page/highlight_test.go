@@ -26,9 +26,7 @@ func TestHighlight(t *testing.T) {
 		lexer := testkit.Get(lexers()).Must(t).Get(strings.NewReplacer("cpp", "c++", "csharp", "c#", "docker", "dockerfile").Replace(strings.TrimSuffix(path.Base(file), ".xml")))
 		name := strings.NewReplacer("*", "x").Replace(lexer.Config().Filenames[0])
 		got := string(highlight(name, []byte(hostile)))
-		if !strings.Contains(got, "<span") {
-			t.Errorf("%s has no colors", name)
-		}
+		testkit.True(t, strings.Contains(got, "<span"), "%s has no colors", name)
 		if text := html.UnescapeString(tags.ReplaceAllString(got, "")); text != strings.ReplaceAll(hostile, "\x00", "\ufffd") && text != hostile {
 			t.Errorf("%s: another text: %q", name, text)
 		}

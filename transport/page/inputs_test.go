@@ -43,9 +43,7 @@ func TestFormsHaveInputs(t *testing.T) {
 		t.Helper()
 		text := b.get(path)
 		for _, w := range want {
-			if !strings.Contains(text, w) {
-				t.Errorf("%s has no %s:\n%s", path, w, text)
-			}
+			testkit.True(t, strings.Contains(text, w), "%s has no %s:\n%s", path, w, text)
 		}
 	}
 	has("/jobs/ask", "topic (string, required)", "What &lt;about&gt;", "tone (string, default: plain &amp; simple)", `href="/board?workflow=ask/them#new"`, `href="?run=them#run"`)
@@ -57,18 +55,14 @@ func TestFormsHaveInputs(t *testing.T) {
 		t.Helper()
 		form.Set("csrf", b.csrf("/board"))
 		a := b.do("POST", path, form)
-		if a.StatusCode != http.StatusSeeOther {
-			t.Fatalf("%s: %s\n%s", path, a.Status, a.text)
-		}
+		testkit.Need(t, a.StatusCode == http.StatusSeeOther, "%s: %s\n%s", path, a.Status, a.text)
 		return a.Header.Get("Location")
 	}
 	inputs := func(tool string, args pagetest.Args, want string) {
 		t.Helper()
 		var got struct{ Inputs json.RawMessage }
 		call(tool, args, &got)
-		if string(got.Inputs) != want {
-			t.Errorf("%s gives the inputs %s, want %s", tool, got.Inputs, want)
-		}
+		testkit.True(t, string(got.Inputs) == want, "%s gives the inputs %s, want %s", tool, got.Inputs, want)
 	}
 	run := send("/runs", url.Values{"workflow": {"ask/them"}, "inputs_of": {"ask/them"}, "goal": {"g"}, "executor": {"SCRIPT"}, "input.topic": {"cats\r\nand dogs"}, "paths.places": {"idea.txt\r\n\r\n idea.txt "}, "input.paper": {" "}, "input.tone": {"loud"}})
 	inputs("get_run", pagetest.Args{"run_id": strings.TrimPrefix(run, "/attempts/")}, `{"topic":"cats\nand dogs","places":["idea.txt","idea.txt"],"tone":"loud"}`)

@@ -44,9 +44,7 @@ func TestOutputFiles(t *testing.T) {
 		go func() { done <- b.do("GET", at+"idea.txt", nil) }()
 		select {
 		case a := <-done:
-			if a.StatusCode != http.StatusConflict || strings.Contains(a.text, "not for pages") {
-				t.Errorf("%s: %s\n%s", name, a.Status, a.text)
-			}
+			testkit.True(t, a.StatusCode == http.StatusConflict && !strings.Contains(a.text, "not for pages"), "%s: %s\n%s", name, a.Status, a.text)
 		case <-time.After(time.Minute):
 			t.Fatalf("%s: no answer", name)
 		}

@@ -34,9 +34,7 @@ func (p started) writes(t *testing.T) (paths []string) {
 			paths = append(paths, strings.NewReplacer("{id}", id, "{what}", "merge").Replace(route[1]))
 		}
 	}
-	if len(paths) < 15 {
-		t.Fatalf("found only %v", paths)
-	}
+	testkit.Need(t, len(paths) >= 15, "found only %v", paths)
 	return paths
 }
 
@@ -149,9 +147,7 @@ func TestErrorPages(t *testing.T) {
 		if a.StatusCode != c.status || !strings.Contains(a.text, c.says) || !strings.Contains(a.text, `<main id="main"`) || !strings.Contains(a.text, `href="/board"`) {
 			t.Errorf("%s %s: %s\n%s", c.method, c.path, a.Status, a.text)
 		}
-		if strings.Contains(a.text, "<script>window") || strings.Contains(a.text, "<img src") {
-			t.Errorf("%s %s is not escaped", c.method, c.path)
-		}
+		testkit.True(t, !strings.Contains(a.text, "<script>window") && !strings.Contains(a.text, "<img src"), "%s %s is not escaped", c.method, c.path)
 	}
 	a := ann.do("POST", "/tasks", url.Values{"csrf": {ann.csrf("/board")}, "title": {" "}}, "HX-Request: true")
 	if a.StatusCode != http.StatusBadRequest || !strings.Contains(a.text, `hx-target="#alert"`) || strings.Contains(a.text, "<main") {
@@ -213,9 +209,7 @@ func TestLoginAndLogout(t *testing.T) {
 		t.Errorf("a logout by another site: %s", a.Status)
 	}
 	a := b.do("POST", "/logout", url.Values{"csrf": {b.csrf("/board")}})
-	if a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login?out" || len(a.Cookies()) != 1 || a.Cookies()[0].MaxAge >= 0 {
-		t.Errorf("%s %v", a.Status, a.Header)
-	}
+	testkit.True(t, a.StatusCode == http.StatusSeeOther && a.Header.Get("Location") == "/login?out" && len(a.Cookies()) == 1 && a.Cookies()[0].MaxAge < 0, "%s %v", a.Status, a.Header)
 	testkit.Contains(t, b.get("/login?out"), "You are logged out")
 	if a := b.do("GET", "/", nil); a.StatusCode != http.StatusSeeOther {
 		t.Errorf("after the logout: %s", a.Status)
@@ -252,9 +246,7 @@ func TestOddTexts(t *testing.T) {
 			if strings.Contains(page, "<hx-partial hx-target=\"#main") || strings.Contains(page, `href="javascript`) || strings.Contains(page, "<b>") || !strings.HasSuffix(strings.TrimSpace(page), "</html>") {
 				t.Errorf("%s on %s:\n%s", name, path, page[:min(len(page), 5000)])
 			}
-			if path == "/" && len(page) > 100<<10 {
-				t.Errorf("%s: the list has %d bytes", name, len(page))
-			}
+			testkit.True(t, path != "/" || len(page) <= 100<<10, "%s: the list has %d bytes", name, len(page))
 		}
 		call("abort_workflow", map[string]any{"session_id": session, "explanation": "enough"}, nil)
 	}

@@ -38,9 +38,7 @@ func TestUnlistedArguments(t *testing.T) {
 		B *string `json:"b" arg:"B." unlisted:"true"`
 	}
 	b := newArguments("t", reflect.TypeFor[all]())
-	if b.input.Properties["b"] != nil {
-		t.Error("b is listed")
-	}
+	testkit.True(t, b.input.Properties["b"] == nil, "b is listed")
 	var got all
 	if _, fault := b.decode(json.RawMessage(`{"b":"x"}`), &got); fault != nil || got.B == nil || *got.B != "x" {
 		t.Errorf("%v, %+v", fault, got)
@@ -69,12 +67,8 @@ func TestMapOfTextsAndLists(t *testing.T) {
 	} {
 		var got all
 		_, fault := check.decode(json.RawMessage(raw), &got)
-		if (fault == nil) != (want == "") || fault != nil && !strings.Contains(fault.Message, want) {
-			t.Errorf("%s: %v, want %q", raw, fault, want)
-		}
-		if want == "" && len(got.Inputs) != 3 {
-			t.Errorf("%s: %v", raw, got.Inputs)
-		}
+		testkit.True(t, (fault == nil) == (want == "") && (fault == nil || strings.Contains(fault.Message, want)), "%s: %v, want %q", raw, fault, want)
+		testkit.True(t, want != "" || len(got.Inputs) == 3, "%s: %v", raw, got.Inputs)
 	}
 }
 
@@ -172,12 +166,8 @@ func FuzzArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		var args fuzzed
 		_, err := check.decode(json.RawMessage(raw), &args)
-		if err == nil && (len(args.Outputs) == 0 || string(args.Outputs) == "null") {
-			t.Errorf("%q was accepted without outputs", raw)
-		}
-		if err != nil && (err.Code == "" || !strings.Contains(err.Message, "t")) {
-			t.Errorf("%q: %v", raw, err)
-		}
+		testkit.True(t, err != nil || len(args.Outputs) != 0 && string(args.Outputs) != "null", "%q was accepted without outputs", raw)
+		testkit.True(t, err == nil || err.Code != "" && strings.Contains(err.Message, "t"), "%q: %v", raw, err)
 		if err == nil && args.Notes != nil && len([]rune(*args.Notes)) > 10 {
 			t.Errorf("%q: notes %q", raw, *args.Notes)
 		}

@@ -250,9 +250,7 @@ func TestTextsAreBounded(t *testing.T) {
 	testkit.Equal(t, Plain("a\tb\n\u200dc\u202ed\x1be"), "a\tb\n\u200dcde")
 	for cursor, want := range map[string]string{Workflows.Encode("x"): "x", "y": ""} {
 		last, given, err := CursorArgument(&cursor, "next_cursor")
-		if last != want || given != (want != "") || (err == nil) != given {
-			t.Errorf("%s: %q %t %v", cursor, last, given, err)
-		}
+		testkit.True(t, last == want && given == (want != "") && (err == nil) == given, "%s: %q %t %v", cursor, last, given, err)
 	}
 	if last, given, err := CursorArgument(nil, "n"); last != "" || given || err != nil {
 		t.Errorf("none: %q %t %v", last, given, err)

@@ -79,9 +79,7 @@ func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
 		says   string
 	}{"": {401, "deepwork token show"}, "Bearer wrong": {401, "not known here"}, "bearer made": {200, "deepwork_http_connections"}} {
 		status, _, text := ask(t, "GET", strings.TrimSuffix(h.URL(), "/mcp")+"/metrics", "", "Authorization: "+token)
-		if status != want.status || !strings.Contains(text, want.says) {
-			t.Errorf("%q: %d %s", token, status, text)
-		}
+		testkit.True(t, status == want.status && strings.Contains(text, want.says), "%q: %d %s", token, status, text)
 	}
 	r := with(nil)
 	r.Header.Set("Authorization", "Bearer made")

@@ -242,9 +242,7 @@ func TestLoginWithToken(t *testing.T) {
 		t.Error("a token is taken for the secret of a URL")
 	}
 	c := testkit.Get(l.WithToken(with(nil), " "+token+"\n")).Must(t)
-	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.Secure || strings.Contains(c.Value, token) {
-		t.Errorf("the cookie is %+v", c)
-	}
+	testkit.True(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Path == "/" && c.Domain == "" && !c.Secure && !strings.Contains(c.Value, token), "the cookie is %+v", c)
 	want := session.Caller{Identity: "ann", Group: "web", Rights: config.RightMerge, Channel: session.ChannelPage}
 	for _, r := range []*http.Request{with(c), proxied(with(c))} {
 		testkit.Equal(t, testkit.Get(l.Caller(r)).Must(t), want)
@@ -303,9 +301,7 @@ func TestLoginWithSecret(t *testing.T) {
 		t.Errorf("somebody behind a proxy is let in: %v", err)
 	}
 	c, err := l.WithSecret(users(with(nil)), "once")
-	if err != nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value == "once" {
-		t.Fatalf("%+v %v", c, err)
-	}
+	testkit.Need(t, err == nil && c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Value != "once", "%+v %v", c, err)
 	if who, err := l.Caller(of(os.Geteuid()+1, with(c))); err == nil {
 		t.Errorf("another user has got the cookie, and is %+v", who)
 	}
@@ -313,9 +309,7 @@ func TestLoginWithSecret(t *testing.T) {
 		t.Errorf("somebody behind a proxy has got the cookie, and is %+v", who)
 	}
 	who, err := l.Caller(users(with(c)))
-	if err != nil || !who.Owner || !who.Has(session.RightAgents|session.RightMerge|session.RightPerson) || who.Channel != session.ChannelPage {
-		t.Errorf("%+v %v", who, err)
-	}
+	testkit.True(t, err == nil && who.Owner && who.Has(session.RightAgents|session.RightMerge|session.RightPerson) && who.Channel == session.ChannelPage, "%+v %v", who, err)
 	if c, err := l.WithSecret(users(with(nil)), "once"); err == nil || c != nil || !strings.Contains(err.Error(), "run deepwork ui again") {
 		t.Errorf("the secret works twice: %v", err)
 	}

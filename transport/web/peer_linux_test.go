@@ -84,7 +84,5 @@ func TestOwnerOfAConnection(t *testing.T) {
 			t.Errorf("%s, listening: the owner is %d (%v)", c.name, got, err)
 		}
 	}
-	if !CanKnowPeers() {
-		t.Error("the owners of connections are not known")
-	}
+	testkit.True(t, CanKnowPeers(), "the owners of connections are not known")
 }

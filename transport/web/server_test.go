@@ -38,9 +38,7 @@ func TestSlots(t *testing.T) {
 	s := slots{limit: func() int { return 1 }}
 	release, _ := s.take(t.Context(), false)
 	own, ok := s.take(t.Context(), true)
-	if !ok {
-		t.Error("the user waits")
-	}
+	testkit.True(t, ok, "the user waits")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, ok := s.take(ctx, true); ok {
@@ -68,13 +66,9 @@ func TestStopWaitsForReplies(t *testing.T) {
 	h.sse.sessions.Store("s", session)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if h.quiet(ctx) {
-		t.Error("it does not wait")
-	}
+	testkit.True(t, !h.quiet(ctx), "it does not wait")
 	session.owed.Add(-1)
-	if !h.quiet(context.Background()) {
-		t.Error("it waits for a reply that is written")
-	}
+	testkit.True(t, h.quiet(context.Background()), "it waits for a reply that is written")
 }
 
 // stubbornSessions are those of a server that has this number, two of which do not end.
@@ -205,18 +199,14 @@ func TestTheUsersSlotIsHandedOn(t *testing.T) {
 		s := &slots{limit: func() int { return 1 }}
 		first, _ := s.take(t.Context(), true)
 		last, ok := s.take(t.Context(), false)
-		if !ok {
-			t.Fatal("the only slot is not given")
-		}
+		testkit.Need(t, ok, "the only slot is not given")
 		others := make(chan bool, 2)
 		for _, user := range []bool{false, true} {
 			go func() { _, ok := s.take(t.Context(), user); others <- ok && user }()
 		}
 		synctest.Wait()
 		first()
-		if !<-others {
-			t.Error("the slot went to somebody else")
-		}
+		testkit.True(t, <-others, "the slot went to somebody else")
 		last()
 		<-others
 	})
@@ -246,9 +236,7 @@ func TestHosts(t *testing.T) {
 		for host := range strings.FieldsSeq(test.hosts) {
 			testkit.Equal(t, test.sites.takesHost(host, test.settings), test.taken, "%s on %s", host, test.sites.host)
 		}
-		if test.sites.loopback && test.sites.takesHost("", test.settings) {
-			t.Error("no host is taken")
-		}
+		testkit.True(t, !test.sites.loopback || !test.sites.takesHost("", test.settings), "no host is taken")
 	}
 }
 
@@ -270,9 +258,7 @@ func TestOrigins(t *testing.T) {
 		for origin := range strings.FieldsSeq(test.origins) {
 			testkit.Equal(t, own.takesOrigin(origin, test.settings), test.taken, "%s with %v", origin, test.settings.AllowedOrigins)
 		}
-		if !own.takesOrigin("", test.settings) {
-			t.Error("what is no browser is refused")
-		}
+		testkit.True(t, own.takesOrigin("", test.settings), "what is no browser is refused")
 	}
 }
 

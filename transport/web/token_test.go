@@ -30,9 +30,7 @@ func TestNewToken(t *testing.T) {
 	for range 100 {
 		token, line, err := NewToken(config.Token{Name: "ci.build-1"})
 		sum := sha256.Sum256([]byte(token))
-		if err != nil || len(token) != 43 || seen[token] || line != "ci.build-1:"+hex.EncodeToString(sum[:]) {
-			t.Fatalf("%q %q %v", token, line, err)
-		}
+		testkit.Need(t, err == nil && len(token) == 43 && !seen[token] && line == "ci.build-1:"+hex.EncodeToString(sum[:]), "%q %q %v", token, line, err)
 		seen[token] = true
 		all := testkit.Get(parseTokens([]byte(line))).Must(t)
 		if got, ok := identify(all, hashOf(token)); !ok || got.Name != "ci.build-1" {
@@ -53,9 +51,7 @@ func TestTokenFile(t *testing.T) {
 	hash := strings.Repeat("0123456789ABCDEF", 4)
 	other := strings.Repeat("ab", 32)
 	good, err := parseTokens([]byte("# who\n\n  ann : " + hash + "  \r\nann:" + strings.ToLower(hash) + "\nbob:" + other))
-	if err != nil || len(good) != 2 || good[0].Name != "ann" || good[0].SHA256 != strings.ToLower(hash) {
-		t.Errorf("%v %v", good, err)
-	}
+	testkit.True(t, err == nil && len(good) == 2 && good[0].Name == "ann" && good[0].SHA256 == strings.ToLower(hash), "%v %v", good, err)
 	lower := strings.ToLower(hash)
 	for text, want := range map[string]config.Token{
 		":web":                {Group: "web"},
@@ -79,9 +75,7 @@ func TestTokenFile(t *testing.T) {
 		"ann:" + hash + "\nann:" + hash + ":g":  `line 2: "ann" has the sha256 of "ann" in line 1`,
 	} {
 		_, err := parseTokens([]byte(text))
-		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") || strings.Contains(strings.ToLower(err.Error()), lower) {
-			t.Errorf("%q: %v", text, err)
-		}
+		testkit.True(t, err != nil && strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), "secret") && !strings.Contains(strings.ToLower(err.Error()), lower), "%q: %v", text, err)
 	}
 }
 
@@ -105,9 +99,7 @@ func TestFilesOfEverybodyAreRefused(t *testing.T) {
 	_, err := openTokenFile(file, slog.New(slog.DiscardHandler))
 	_, keyErr := Listen(t.Context(), Backend{}, Options{TLSCert: file, TLSKey: file})
 	for _, err := range []error{err, keyErr} {
-		if err == nil || !strings.Contains(err.Error(), "everybody may write to it: run chmod o-w on it") || !strings.Contains(err.Error(), file) {
-			t.Error(err)
-		}
+		testkit.True(t, err != nil && strings.Contains(err.Error(), "everybody may write to it: run chmod o-w on it") && strings.Contains(err.Error(), file), "%v", err)
 	}
 }
 
@@ -200,15 +192,11 @@ func FuzzTokens(f *testing.F) {
 		}
 		var again strings.Builder
 		for _, c := range all {
-			if config.CheckTokenName(c.Name) != nil || c.Rights&^config.AllRights != 0 {
-				t.Errorf("the token %+v", c)
-			}
+			testkit.True(t, config.CheckTokenName(c.Name) == nil && c.Rights&^config.AllRights == 0, "the token %+v", c)
 			fmt.Fprintf(&again, "%s:%s:%s:%s\n", c.Name, c.SHA256, c.Group, c.Rights)
 		}
 		second, err := parseTokens([]byte(again.String()))
-		if err != nil || len(second) != len(all) {
-			t.Fatalf("%q: %v", again.String(), err)
-		}
+		testkit.Need(t, err == nil && len(second) == len(all), "%q: %v", again.String(), err)
 		for i := range all {
 			testkit.Equal(t, all[i], second[i])
 		}
@@ -232,12 +220,8 @@ func FuzzSites(f *testing.F) {
 			}
 			name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
 			addr, err := netip.ParseAddr(name)
-			if name != "localhost" && name != "localhost." && (err != nil || addr.Zone() != "" || !addr.Unmap().IsLoopback()) {
-				t.Errorf("the Host %q is taken", header)
-			}
+			testkit.True(t, name == "localhost" || name == "localhost." || err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback(), "the Host %q is taken", header)
 		}
-		if header != "" && own.takesOrigin(header, config.HTTP{}) {
-			t.Errorf("the Origin %q is taken", header)
-		}
+		testkit.True(t, header == "" || !own.takesOrigin(header, config.HTTP{}), "the Origin %q is taken", header)
 	})
 }

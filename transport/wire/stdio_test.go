@@ -39,9 +39,7 @@ func FuzzLine(f *testing.F) {
 			}
 		}
 		<-c.Ended
-		if strings.TrimSpace(in) != "" && read+out.Len() == 0 {
-			t.Errorf("%q is neither read nor answered", in)
-		}
+		testkit.True(t, strings.TrimSpace(in) == "" || read+out.Len() != 0, "%q is neither read nor answered", in)
 		for line := range bytes.Lines(out.Bytes()) {
 			if _, err := jsonrpc.DecodeMessage(line); err != nil && !bytes.Contains(line, []byte(`"id":null,"error"`)) {
 				t.Errorf("%q is answered with %q: %v", in, line, err)

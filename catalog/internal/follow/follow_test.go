@@ -31,9 +31,7 @@ func TestStatTellsWhatIsThere(t *testing.T) {
 		}
 		testkit.Equal(t, got.Kind, want, "%q is %+v", name, got)
 	}
-	if Path("").Stat().Kind == Regular {
-		t.Error("the zero Path is a file")
-	}
+	testkit.True(t, Path("").Stat().Kind != Regular, "the zero Path is a file")
 	fi := testkit.Get(os.Stat(file)).Must(t)
 	s := Path(file).Stat()
 	testkit.Equal(t, s.Size, 5)
@@ -48,9 +46,7 @@ func TestEveryChangeGivesAnotherStamp(t *testing.T) {
 	must(t, os.WriteFile(file, []byte("12345"), 0o644))
 	p := Path(file)
 	last := p.Stat()
-	if p.Stat() != last {
-		t.Fatal("two looks differ")
-	}
+	testkit.Need(t, p.Stat() == last, "two looks differ")
 	past := time.Now().Add(-time.Hour)
 	for _, change := range []struct {
 		name string
@@ -64,9 +60,7 @@ func TestEveryChangeGivesAnotherStamp(t *testing.T) {
 	} {
 		must(t, change.make())
 		now := p.Stat()
-		if now == last {
-			t.Errorf("%s: the same stamp", change.name)
-		}
+		testkit.True(t, now != last, "%s: the same stamp", change.name)
 		last = now
 	}
 	must(t, os.Remove(file))
@@ -79,15 +73,9 @@ func TestReadGivesTheWholeFileOrNothing(t *testing.T) {
 	for _, content := range []string{"", "12345"} {
 		must(t, os.WriteFile(file, []byte(content), 0o644))
 		data, s, err := Path(file).Read(5)
-		if err != nil || string(data) != content || s != Path(file).Stat() {
-			t.Errorf("%q: %q %+v %v", content, data, s, err)
-		}
-		if !Path(file).same(s, sha256.Sum256([]byte(content))) {
-			t.Error("not the same as itself")
-		}
-		if Path(file).same(s, sha256.Sum256([]byte("other"))) {
-			t.Error("the same as another content")
-		}
+		testkit.True(t, err == nil && string(data) == content && s == Path(file).Stat(), "%q: %q %+v %v", content, data, s, err)
+		testkit.True(t, Path(file).same(s, sha256.Sum256([]byte(content))), "not the same as itself")
+		testkit.True(t, !Path(file).same(s, sha256.Sum256([]byte("other"))), "the same as another content")
 	}
 	if _, _, err := Path(file).Read(4); !errors.Is(err, ErrMoving) {
 		t.Errorf("beyond the limit: %v", err)
@@ -107,13 +95,9 @@ func TestRacyContentIsComparedItself(t *testing.T) {
 	// Another write that leaves the same stamp cannot be brought about, but a File
 	// with another sum is the same thing seen from the other side.
 	f := &File[string]{Track: Track{Path: Path(file), Stamp: st, Racy: true}, Phase: Present, sum: sha256.Sum256(data)}
-	if f.Stale() {
-		t.Error("the same content is stale")
-	}
+	testkit.True(t, !f.Stale(), "the same content is stale")
 	f.sum[0]++
-	if !f.Stale() {
-		t.Error("other content under the same stamp is not stale")
-	}
+	testkit.True(t, f.Stale(), "other content under the same stamp is not stale")
 	if f.Racy = false; f.Stale() {
 		t.Error("the content of an old file is read again")
 	}

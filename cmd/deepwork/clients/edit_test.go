@@ -42,14 +42,10 @@ func TestAdd(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, _, err := All[0].Stdio().addTo([]byte(tt.in), false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			testkit.Equal(t, string(got), tt.want, "got %s", got)
 			again, _, err := All[0].Stdio().addTo(got, false)
-			if err != nil || !bytes.Equal(again, got) {
-				t.Errorf("the second time: %v\n%s", err, again)
-			}
+			testkit.True(t, err == nil && bytes.Equal(again, got), "the second time: %v\n%s", err, again)
 		})
 	}
 }
@@ -81,9 +77,7 @@ func TestAddLeavesAlone(t *testing.T) {
 // An entry that starts another program is replaced when asked: its value alone changes.
 func TestReplace(t *testing.T) {
 	own, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for in, want := range map[string]string{
 		`{"deepwork": 1, "mcpServers": {"a": {"deepwork": {}}, "deepwork": {"command": "python"}}, "z": 1}`: "{\"deepwork\": 1, \"mcpServers\": {\"a\": {\"deepwork\": {}}, \"deepwork\": {\n  \"command\": \"deepwork\",\n  \"args\": [\"serve\", \"--path\", \".\"]\n}}, \"z\": 1}",
 		"{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\"command\": \"uvx\"}\r\n\t}\r\n}":                  "{\r\n\t\"mcpServers\": {\r\n\t\t\"deepwork\": {\r\n\t\t  \"command\": \"deepwork\",\r\n\t\t  \"args\": [\"serve\", \"--path\", \".\"]\r\n\t\t}\r\n\t}\r\n}",
@@ -95,15 +89,11 @@ func TestReplace(t *testing.T) {
 			want = in // a person's own entry of this program stays
 		}
 		out, has, err := All[0].Stdio().addTo([]byte(in), true)
-		if err != nil || !has || string(out) != want {
-			t.Errorf("%q becomes %q, %v, %v; want %q", in, out, has, err, want)
-		}
+		testkit.True(t, err == nil && has && string(out) == want, "%q becomes %q, %v, %v; want %q", in, out, has, err, want)
 	}
 	for _, replace := range []bool{false, true} {
 		_, _, err := Named("codex").Stdio().addTo([]byte("[mcp_servers.deepwork]\ncommand = \"uvx\"\n"), replace)
-		if err == nil || !strings.Contains(err.Error(), "remove [mcp_servers.deepwork] first") || strings.Contains(err.Error(), "--replace") {
-			t.Errorf("a table of TOML: %v", err)
-		}
+		testkit.True(t, err != nil && strings.Contains(err.Error(), "remove [mcp_servers.deepwork] first") && !strings.Contains(err.Error(), "--replace"), "a table of TOML: %v", err)
 	}
 }
 
@@ -137,9 +127,7 @@ func FuzzAddToJSON(f *testing.F) {
 			before["mcpServers"] = servers
 		}
 		servers["deepwork"] = map[string]any{"command": "deepwork", "args": []any{"serve", "--path", "."}}
-		if !reflect.DeepEqual(before, after) {
-			t.Fatalf("%q became %q", in, out)
-		}
+		testkit.Need(t, reflect.DeepEqual(before, after), "%q became %q", in, out)
 		if again, _, err := All[0].Stdio().addTo(out, false); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q: not the same the second time: %v", out, err)
 		}
@@ -147,9 +135,7 @@ func FuzzAddToJSON(f *testing.F) {
 		for prefix < len(in) && in[prefix] == out[prefix] {
 			prefix++
 		}
-		if !bytes.HasSuffix(out, in[prefix:]) && strings.TrimSpace(string(in)) != "{}" {
-			t.Fatalf("%q became %q: more than one insertion", in, out)
-		}
+		testkit.Need(t, bytes.HasSuffix(out, in[prefix:]) || strings.TrimSpace(string(in)) == "{}", "%q became %q: more than one insertion", in, out)
 	})
 }
 
@@ -168,9 +154,7 @@ func FuzzAddToTOML(f *testing.F) {
 		if err != nil || bytes.Equal(in, out) {
 			return
 		}
-		if !bytes.HasPrefix(out, in) {
-			t.Fatalf("%q became %q", in, out)
-		}
+		testkit.Need(t, bytes.HasPrefix(out, in), "%q became %q", in, out)
 		var before, after map[string]any
 		if err := toml.Unmarshal(in, &before); err != nil {
 			t.Fatalf("edited a file that does not parse: %v", err)
@@ -179,16 +163,12 @@ func FuzzAddToTOML(f *testing.F) {
 			t.Fatalf("%q became %q: %v", in, out, err)
 		}
 		servers := after["mcp_servers"].(map[string]any)
-		if servers["deepwork"] == nil {
-			t.Fatalf("%q became %q, without the server", in, out)
-		}
+		testkit.Need(t, servers["deepwork"] != nil, "%q became %q, without the server", in, out)
 		delete(servers, "deepwork")
 		if before["mcp_servers"] == nil {
 			delete(after, "mcp_servers")
 		}
-		if len(before)+len(after) > 0 && !reflect.DeepEqual(before, after) {
-			t.Fatalf("%q became %q", in, out)
-		}
+		testkit.Need(t, len(before)+len(after) <= 0 || reflect.DeepEqual(before, after), "%q became %q", in, out)
 	})
 }
 
@@ -196,9 +176,7 @@ func FuzzAddToTOML(f *testing.F) {
 func TestHTTPNamesTheVariable(t *testing.T) {
 	for address, want := range map[string]bool{"http://127.0.0.1:8000/mcp": false, "https://host.example:8000/mcp": true} {
 		u, err := url.Parse(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, c := range All {
 			e, named := c.HTTP(u, true)
 			testkit.Equal(t, named, want)

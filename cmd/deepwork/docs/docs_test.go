@@ -13,9 +13,7 @@ import (
 func TestTopicsFitTheTerminal(t *testing.T) {
 	const width = 72
 	topics := Topics()
-	if len(topics) < 30 {
-		t.Fatalf("only %d topics", len(topics))
-	}
+	testkit.Need(t, len(topics) >= 30, "only %d topics", len(topics))
 	for _, topic := range topics {
 		text := topic.ForTerminal(width)
 		for line := range strings.Lines(text) {
@@ -30,9 +28,7 @@ func TestTopicsFitTheTerminal(t *testing.T) {
 				t.Errorf("%s: Markdown is left in %q", topic.Name, line)
 			}
 		}
-		if topic.Title == "" || len(topic.First) < 10 || len(topic.First) > 160 {
-			t.Errorf("%s: the title is %q, and the first sentence %q", topic.Name, topic.Title, topic.First)
-		}
+		testkit.True(t, topic.Title != "" && len(topic.First) >= 10 && len(topic.First) <= 160, "%s: the title is %q, and the first sentence %q", topic.Name, topic.Title, topic.First)
 	}
 }
 
@@ -44,14 +40,10 @@ func TestForTerminal(t *testing.T) {
 func TestFind(t *testing.T) {
 	for name, want := range map[string]string{"glossary": "glossary", "Proxy": "howto/proxy", "tutorials/run": "tutorials/run", "howto/proxy.md": "howto/proxy"} {
 		found, _ := Find(name)
-		if found == nil || found.Name != want {
-			t.Errorf("%s: found %v", name, found)
-		}
+		testkit.True(t, found != nil && found.Name == want, "%s: found %v", name, found)
 	}
 	found, near := Find("approv")
-	if found != nil || !slices.Contains(near, "tutorials/approval") {
-		t.Errorf("approv: found %v, near it %q", found, near)
-	}
+	testkit.True(t, found == nil && slices.Contains(near, "tutorials/approval"), "approv: found %v, near it %q", found, near)
 	if found, near = Find("nonsense"); found != nil || near != nil {
 		t.Errorf("nonsense: found %v, near it %q", found, near)
 	}

@@ -83,11 +83,7 @@ func TestSame(t *testing.T) {
 	testkit.Write(t, filepath.Join(dir, "job.yml"), "name: x\n")
 	look := func() *Check { return testkit.Get(Folders([]string{dir})).Must(t)[0] }
 	before := look()
-	if !look().Same(before) || before.Same(nil) {
-		t.Error("a file that did not change differs")
-	}
+	testkit.True(t, look().Same(before) && !before.Same(nil), "a file that did not change differs")
 	testkit.Write(t, filepath.Join(dir, "job.yml"), "name: y\nz: 1\n")
-	if look().Same(before) {
-		t.Error("a file that changed is the same")
-	}
+	testkit.True(t, !look().Same(before), "a file that changed is the same")
 }

@@ -249,9 +249,7 @@ func TestReplacedAndRemovedGitFiles(t *testing.T) {
 			case "removed":
 				os.Remove(filepath.Join(path, ".git"))
 				st, err := k.Status(t.Context(), path, "", "main")
-				if err != nil || !slices.Contains(st.Changed, "new") {
-					t.Errorf("status: %+v, %v", st, err)
-				}
+				testkit.True(t, err == nil && slices.Contains(st.Changed, "new"), "status: %+v, %v", st, err)
 			case "pruned":
 				os.RemoveAll(adminOf(filepath.Join(canonical(repo), ".git"), path))
 			case "deleted by hand":

@@ -233,9 +233,7 @@ func TestNoHintsThroughPgBouncer(t *testing.T) {
 	s, other := openAt(t, url), openAt(t, url)
 	makeChange(t, s, "first")
 	_, at := since(t, other, "")
-	if err := other.hear(); err != errUnheard {
-		t.Errorf("listening: %v", err)
-	}
+	testkit.Equal(t, other.hear(), errUnheard, "listening")
 	time.AfterFunc(100*time.Millisecond, func() { makeChange(t, s, "x") })
 	must(t, other.Database().Changes().Wait(t.Context(), at))
 	if all, _ := since(t, other, at); len(all) != 1 {

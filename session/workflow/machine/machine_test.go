@@ -172,16 +172,12 @@ func drive(t *testing.T, shape, commands []byte) {
 			} else if session.CodeOf(err) == "" {
 				t.Fatalf("command %d: %v", i, err)
 			}
-			if got != want {
-				t.Fatalf("command %d, step %v of %v: got %s, want %s", i, stepID, entries, got, want)
-			}
+			testkit.Need(t, got == want, "command %d, step %v of %v: got %s, want %s", i, stepID, entries, got, want)
 		case 6:
 			all := i%2 == 0
 			want := m.goTo(id, all)
 			to, err := s.PlanGoTo(def, id)
-			if (err == nil) != want {
-				t.Fatalf("command %d: go_to_step %s: %v, want %v", i, id, err, want)
-			}
+			testkit.Need(t, (err == nil) == want, "command %d: go_to_step %s: %v, want %v", i, id, err, want)
 			if err == nil {
 				s, _ = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, all, at, Instructions{})
 				steps := slices.Concat(entries...)

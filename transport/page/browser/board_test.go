@@ -276,9 +276,7 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: the commit is %q", way.option, got)
 		}
 		testkit.Works(t, testkit.Get(os.Stat(filepath.Join(root, way.file))).Err(), "%s", way.option)
-		if b.is(`[...document.querySelectorAll('button')].some(e => e.textContent === 'Merge')`) {
-			t.Errorf("%s: it can be merged again", way.option)
-		}
+		testkit.True(t, !b.is(`[...document.querySelectorAll('button')].some(e => e.textContent === 'Merge')`), "%s: it can be merged again", way.option)
 	}
 
 	id := s.works(call, "Push it", "echo a > four.txt; git add -A; git commit -qm four")
@@ -287,9 +285,7 @@ func TestMerge(t *testing.T) {
 	b.click("Push")
 	b.until(said("pushed"))
 	branch := strings.TrimSpace(testkit.Git(t, origin, "branch", "--format=%(refname:short)"))
-	if !b.is(has(branch)) || branch == "" {
-		t.Errorf("pushed to %q", branch)
-	}
+	testkit.True(t, b.is(has(branch)) && branch != "", "pushed to %q", branch)
 
 	// The target moves on: the branch is rebased, and what is at the remote must be replaced.
 	testkit.Write(t, filepath.Join(root, "five.txt"), "five")

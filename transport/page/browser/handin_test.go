@@ -54,9 +54,7 @@ func TestAPersonReviewsOnAPage(t *testing.T) {
 	b.click("Fail")
 	b.until(has("Now tell the agent to go on"))
 	handIn()
-	if r.Status != "needs_work" || !strings.Contains(r.Feedback, "a.go:4: return 2\na.go:1: say more") {
-		t.Errorf("the agent is told %+v", r)
-	}
+	testkit.True(t, r.Status == "needs_work" && strings.Contains(r.Feedback, "a.go:4: return 2\na.go:1: say more"), "the agent is told %+v", r)
 	testkit.WriteAll(t, root, map[string]string{"a.go": "package a\n\n// " + pagetest.Hostile + "\nfunc A() int { return 2 }\n"})
 	handIn()
 	b.until(`document.querySelector('.handed tr.add')?.innerText.includes('return 2') && document.querySelector('.handed tr.del').innerText.includes('return 1')`)

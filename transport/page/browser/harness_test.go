@@ -41,9 +41,7 @@ const patience = 30 * time.Second
 // required skips a test that lacks something, or fails it where everything is required.
 func required(t testing.TB, missing string) {
 	t.Helper()
-	if os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") != "" {
-		t.Fatal(missing)
-	}
+	testkit.Need(t, os.Getenv("DEEPWORK_TEST_BROWSER_REQUIRED") == "", "%v", missing)
 	t.Skip(missing)
 }
 

@@ -72,9 +72,7 @@ func TestSession(t *testing.T) {
 	agent := browse(t, s)
 	agent.open("/sessions/" + id)
 	agent.until(step("Draft") + `.innerText.includes('Actions')`)
-	if agent.is(`document.querySelector('form[action$="/override"]')`) {
-		t.Error("an override is offered to a caller without the right")
-	}
+	testkit.True(t, !agent.is(`document.querySelector('form[action$="/override"]')`), "an override is offered to a caller without the right")
 
 	b := browse(t, ui)
 	b.open(ui.login[len(ui.url):])
@@ -89,9 +87,7 @@ func TestSession(t *testing.T) {
 	// Why is required, by the form and by the server.
 	b.click("Actions")
 	b.click("Override the reviews")
-	if !eval[bool](b, `document.activeElement.id === 'why-draft' && !document.activeElement.validity.valid`) {
-		t.Error("the reason is not required")
-	}
+	testkit.True(t, eval[bool](b, `document.activeElement.id === 'why-draft' && !document.activeElement.validity.valid`), "the reason is not required")
 	b.use("#why-draft", "", `e.required = false`)
 	b.click("Override the reviews")
 	b.until(refused("Say why") + ` && document.activeElement.id === 'why-draft' && document.activeElement.matches('[aria-invalid=true][aria-describedby=wrong]') && document.getElementById('wrong').innerText.includes('Say why')`)
@@ -132,9 +128,7 @@ func TestSession(t *testing.T) {
 	b.until(at("/sessions/"+child) + ` && document.querySelector('.crumb').innerText.includes('Write about the sea')`)
 	b.click("Abort the session")
 	b.click("Abort")
-	if !eval[bool](b, `document.activeElement.id === 'reason'`) {
-		t.Error("the reason of an abort is not required")
-	}
+	testkit.True(t, eval[bool](b, `document.activeElement.id === 'reason'`), "the reason of an abort is not required")
 	b.fill("#reason", "Nobody knows")
 	b.click("Abort")
 	b.until(state("aborted") + " && " + has("Nobody knows"))
@@ -297,15 +291,11 @@ func TestRights(t *testing.T) {
 		_, changes := ask("/attempts/"+w.attempt+"?tab=changes", nil)
 		attempt += changes
 		_, job := ask("/jobs/trip", nil)
-		if !strings.Contains(task, w.attempt) || !strings.Contains(attempt, "idea.txt") {
-			t.Fatalf("%s does not see the work of the group:\n%s", name, task)
-		}
+		testkit.Need(t, strings.Contains(task, w.attempt) && strings.Contains(attempt, "idea.txt"), "%s does not see the work of the group:\n%s", name, task)
 		form.Set("csrf", csrfField.FindStringSubmatch(task)[1])
 		for path, right := range needs {
 			offered := strings.Contains(task+attempt+job, `action="`+path+`"`)
-			if name == "bob" && offered {
-				t.Errorf("bob is offered %s", path)
-			}
+			testkit.True(t, name != "bob" || !offered, "bob is offered %s", path)
 			if name == "ann" && (path == "/runs" || strings.HasSuffix(path, "/start") || strings.HasSuffix(path, "/merge") || strings.HasSuffix(path, "/follow-up")) && !offered {
 				t.Errorf("ann is not offered %s", path)
 			}

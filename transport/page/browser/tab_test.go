@@ -257,9 +257,7 @@ func (b *tab) check(name string) {
 	b.t.Helper()
 	script := testkit.Get(axe()).Must(b.t)
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true)`))
-	if eval[bool](b, `'hit' in window || !!document.querySelector('img:not(.handed > p > img)')`) {
-		b.t.Errorf("%s ran a script of a text", name)
-	}
+	testkit.True(b.t, !eval[bool](b, `'hit' in window || !!document.querySelector('img:not(.handed > p > img)')`), "%s ran a script of a text", name)
 	if title := eval[string](b, `document.title`); !strings.HasSuffix(title, "· deepwork") {
 		b.t.Errorf("%s has the title %q", name, title)
 	}

@@ -38,9 +38,7 @@ func TestKeys(t *testing.T) {
 	b.press("j") // the last one stays
 	b.press("k")
 	b.until(`document.activeElement.pathname === '/attempts/` + w.attempt + `'`)
-	if !eval[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== 'none'`) {
-		t.Error("the focus cannot be seen")
-	}
+	testkit.True(t, eval[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== 'none'`), "the focus cannot be seen")
 	b.press("/")
 	b.until(`document.activeElement.id === 'q'`)
 	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.value = ''`)) // the driver types the slash, too
@@ -59,9 +57,7 @@ func TestKeys(t *testing.T) {
 	b.press("?")
 	b.until(`document.getElementById('keys').open`)
 	for _, keys := range []string{"?", "/", "j k", "x", "Esc", "g n", "g b"} {
-		if !b.is(fmt.Sprintf(`[...document.querySelectorAll('#keys dt')].some(e => e.innerText.trim() === %q)`, keys)) {
-			t.Errorf("%s is not in the list of keys", keys)
-		}
+		testkit.True(t, b.is(fmt.Sprintf(`[...document.querySelectorAll('#keys dt')].some(e => e.innerText.trim() === %q)`, keys)), "%s is not in the list of keys", keys)
 	}
 	b.check("keys")
 	b.press(kb.Escape)
@@ -137,9 +133,7 @@ func TestTwoBrowsers(t *testing.T) {
 		chromedp.SendKeys(chromedp.CSS("#title"), "Made by Ann"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button:not([name]):not([type])")))
 	ann.until(`location.pathname.startsWith('/tasks/') && ` + has("Made by Ann"))
 	bob.until(has("Made by Ann"))
-	if !eval[bool](bob, `window.same && document.getElementById('new').open && document.getElementById('title').value === 'half a title'`) {
-		t.Error("the update took what Bob was writing")
-	}
+	testkit.True(t, eval[bool](bob, `window.same && document.getElementById('new').open && document.getElementById('title').value === 'half a title'`), "the update took what Bob was writing")
 
 	// What an agent prints appears while it works.
 	root := testkit.Dir(t)
@@ -219,9 +213,7 @@ func TestDeepworkUI(t *testing.T) {
 	b.until(`!!document.querySelector('form[action="/tasks"]')`)
 	res := testkit.Get(http.Post(s.url+"/mcp", "application/json", strings.NewReader(`{}`))).Must(t)
 	res.Body.Close()
-	if res.StatusCode/100 == 2 {
-		t.Errorf("there is MCP: %s", res.Status)
-	}
+	testkit.True(t, res.StatusCode/100 != 2, "there is MCP: %s", res.Status)
 }
 
 // Outside of a project a person chooses one, and works with its pages.
@@ -351,8 +343,6 @@ func TestTrust(t *testing.T) {
 	for _, text := range []string{"Until you do, none of it happens", "deepwork trust", "echo LOUD", "./review.sh", "--strict", "config.yml:2", "config.yml:8"} {
 		b.until(has(text))
 	}
-	if eval[bool](b, `!!document.querySelector('main form, main button')`) {
-		t.Error("the page approves")
-	}
+	testkit.True(t, !eval[bool](b, `!!document.querySelector('main form, main button')`), "the page approves")
 	b.check("trust-waiting")
 }

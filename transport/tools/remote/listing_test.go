@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/testkit"
 	sources "deepwork/catalog/source"
 	"deepwork/transport/tool"
 )
@@ -40,9 +41,7 @@ func TestPagesAreBounded(t *testing.T) {
 				size += len(filler)
 			}
 		}
-		if size > pageBytes || size == 0 {
-			t.Errorf("page %d has %d bytes of schemas", pages, size)
-		}
+		testkit.True(t, size <= pageBytes && size != 0, "page %d has %d bytes of schemas", pages, size)
 		after, _ = tool.Workflows.Decode(next)
 		first = nil
 	}
