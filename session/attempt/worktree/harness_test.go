@@ -1,8 +1,6 @@
 package worktree
 
 import (
-	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,10 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -47,16 +46,46 @@ const attemptID = "3f1c7a52-9d1e-4c44-8b7e-0a5c1d2e3f40"
 
 var gitIn, tryGit = testkit.Git, testkit.TryGit
 
-// write writes a file of a worktree or checkout.
-func write(t testing.TB, dir, name, text string) {
+// write writes files of a worktree or checkout: a name, a text, and so on.
+func write(t testing.TB, dir string, files ...string) {
 	t.Helper()
-	testkit.Write(t, filepath.Join(dir, name), text)
+	for pair := range slices.Chunk(files, 2) {
+		testkit.Write(t, filepath.Join(dir, pair[0]), pair[1])
+	}
 }
 
 func read(t testing.TB, path ...string) string {
 	t.Helper()
-	data := testkit.Get(os.ReadFile(filepath.Join(path...))).Must(t)
-	return string(data)
+	return string(testkit.Get(os.ReadFile(filepath.Join(path...))).Must(t))
+}
+
+// reads checks files below a folder: a name, a text, and so on.
+func reads(t testing.TB, dir string, files ...string) {
+	t.Helper()
+	for pair := range slices.Chunk(files, 2) {
+		testkit.Equal(t, read(t, dir, pair[0]), pair[1], "%s has", pair[0])
+	}
+}
+
+// gits runs git in a folder, with the words of each line.
+func gits(t testing.TB, dir string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		gitIn(t, dir, strings.Fields(line)...)
+	}
+}
+
+// needUnix skips a test whose programs are for a Unix shell.
+func needUnix(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the programs are for a Unix shell")
+	}
+}
+
+func executable(t testing.TB, path, text string) {
+	t.Helper()
+	testkit.Write(t, path, text)
+	must(t, os.Chmod(path, 0o755))
 }
 
 // newRepo makes a repository with a commit on main.
@@ -77,9 +106,8 @@ var template = sync.OnceValue(func() string {
 		}
 	}
 	for name, text := range map[string]string{"a.txt": "one\ntwo\n", "lib/b.txt": "bee\n", ".gitignore": ".env\n*.log\nnode_modules/\n"} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)); err != nil {
-			panic(err)
-		}
+		_ = os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
+		_ = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644) // else the commit fails
 	}
 	run("init", "-q", "-b", "main")
 	run("add", "-A")
@@ -87,31 +115,103 @@ var template = sync.OnceValue(func() string {
 	return dir
 })
 
-func commit(t testing.TB, dir, message string) string {
+// commit writes files as write does, and commits all that is there.
+func commit(t testing.TB, dir, message string, files ...string) string {
 	t.Helper()
+	write(t, dir, files...)
 	gitIn(t, dir, "add", "-A")
 	gitIn(t, dir, "commit", "-q", "--no-verify", "-m", message)
 	return gitIn(t, dir, "rev-parse", "HEAD")
 }
 
-func newKeeper(t testing.TB) (*Keeper, *bytes.Buffer) {
+func newKeeper(t testing.TB) *Keeper {
 	t.Helper()
-	var logged bytes.Buffer
-	k := New(Options{Dir: filepath.Join(t.TempDir(), "worktrees"), Logger: slog.New(slog.NewTextHandler(&logged, nil))})
-	return k, &logged
+	return New(Options{Dir: filepath.Join(t.TempDir(), "worktrees"), Logger: slog.New(slog.DiscardHandler)})
 }
 
-func tree(repo string) Tree {
-	return Tree{RepoID: "r1", Name: "web", Repo: repo, TargetBranch: "main"}
+// tree is a repository of the attempt, with files that are copied into it.
+func tree(repo string, copies ...string) Tree {
+	return Tree{RepoID: "r1", Name: "web", Repo: repo, TargetBranch: "main", Copy: copies}
 }
 
 const branchName = "deepwork/do-it-1a2b"
 
-// make creates a worktree of a repository, and returns its path.
+// makes creates worktrees of the attempt.
+func makes(t testing.TB, k *Keeper, trees ...Tree) []Made {
+	t.Helper()
+	return testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Must(t)
+}
+
+// notMade returns why worktrees of the attempt are not created.
+func notMade(t testing.TB, k *Keeper, trees ...Tree) error {
+	t.Helper()
+	return testkit.Get(k.Create(t.Context(), attemptID, branchName, trees, nil)).Err()
+}
+
+// create creates a worktree of a repository, and returns its path.
 func create(t testing.TB, k *Keeper, repo string) string {
 	t.Helper()
-	done := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Must(t)
-	return done[0].Path
+	return makes(t, k, tree(repo))[0].Path
+}
+
+// started is an attempt in a new repository.
+func started(t testing.TB) (k *Keeper, repo, path string) {
+	t.Helper()
+	repo = newRepo(t)
+	k = newKeeper(t)
+	return k, repo, create(t, k, repo)
+}
+
+// worked is an attempt in a new repository, with a commit.
+func worked(t testing.TB) (k *Keeper, repo, path string) {
+	t.Helper()
+	k, repo, path = started(t)
+	commit(t, path, "the work", "new.txt", "new\n", "a.txt", "one\ntwo\nthree\n")
+	return k, repo, path
+}
+
+// attemptIn makes a worktree of a repository, with a commit.
+func attemptIn(t testing.TB, repo string) (*Keeper, string) {
+	t.Helper()
+	k := newKeeper(t)
+	path := create(t, k, repo)
+	commit(t, path, "the work", "new.txt", "new\n", "a.txt", "one\ntwo\nthree\n")
+	return k, path
+}
+
+// remoteOf makes a bare clone of a repository that is its origin.
+func remoteOf(t testing.TB, repo string) string {
+	t.Helper()
+	remote := filepath.Join(t.TempDir(), "remote.git")
+	gits(t, repo, "clone -q --bare . "+remote, "remote add origin file://"+filepath.ToSlash(remote))
+	return remote
+}
+
+// refs are those of a repository below a prefix.
+func refs(t testing.TB, repo, prefix string) string {
+	t.Helper()
+	return gitIn(t, repo, "for-each-ref", "--format=%(refname)", prefix)
+}
+
+func tip(dir, ref string) string {
+	out, _ := tryGit(dir, "rev-parse", "--verify", "--quiet", ref)
+	return out
+}
+
+func clean(t testing.TB, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		testkit.Equal(t, gitIn(t, dir, "status", "--porcelain"), "", "%s has changes", dir)
+	}
+}
+
+func nobodys(string) bool { return false }
+
+// notRemoved returns why the attempt is not removed.
+func notRemoved(t testing.TB, k *Keeper) error {
+	t.Helper()
+	_, _, err := k.Remove(t.Context(), attemptID, false, nil)
+	return err
 }
 
 // remove removes the attempt and returns the only rescue, or none.
@@ -185,21 +285,25 @@ func digest(t testing.TB, repo string) string {
 // show is a file's exact content in a commit.
 func show(t testing.TB, repo, commit, name string) string {
 	t.Helper()
-	cmd := exec.CommandContext(context.Background(), "git", "cat-file", "blob", commit+":"+name)
+	cmd := exec.Command("git", "cat-file", "blob", commit+":"+name)
 	cmd.Dir, cmd.Env = repo, git.Environ()
 	out, err := cmd.Output()
-	testkit.Works(t, err, "%s is not in the rescue commit", name)
+	testkit.Works(t, err, "%s is not in the commit", name)
 	return string(out)
+}
+
+// holds checks files of a commit: a name, a text, and so on.
+func holds(t testing.TB, repo, commit string, files ...string) {
+	t.Helper()
+	for pair := range slices.Chunk(files, 2) {
+		testkit.Equal(t, show(t, repo, commit, pair[0]), pair[1], "%s in %s", pair[0], commit)
+	}
 }
 
 // files lists the paths of a commit.
 func files(t testing.TB, repo, commit string) []string {
 	t.Helper()
-	return git.Fields(gitIn(t, repo, "ls-tree", "-r", "-z", "--name-only", commit) + "")
-}
-
-func contextThatEnds(t testing.TB, after time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), after)
+	return git.Fields(gitIn(t, repo, "ls-tree", "-r", "-z", "--name-only", commit))
 }
 
 // expectError checks that an error wraps another one, if that is not nil, and has a text.

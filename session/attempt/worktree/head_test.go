@@ -58,47 +58,40 @@ func TestField04_CommitsElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
-			gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
-			gitIn(t, repo, "remote", "add", "origin", remote)
+			k, repo := newKeeper(t), newRepo(t)
+			remote := remoteOf(t, repo)
 			old(t, repo)
-			k, _ := newKeeper(t)
 			path := create(t, k, repo)
 			for _, step := range c.steps {
-				if at, is := strings.CutPrefix(step, "@"); is {
-					gitIn(t, repo, strings.Fields(at)...)
-				} else {
-					gitIn(t, path, strings.Fields(step)...)
-				}
+				at, users := strings.CutPrefix(step, "@")
+				gits(t, map[bool]string{true: repo, false: path}[users], at)
 			}
 			if name != "a bisect" {
-				write(t, path, "new.txt", "")
-				commit(t, path, "the work")
+				commit(t, path, "the work", "new.txt", "")
 			}
 			before, branch, head := digest(t, repo), tip(repo, branchName), tip(path, "HEAD")
-			st, err := k.Status(t.Context(), path, "", "main")
-			testkit.True(t, err == nil && st.Elsewhere != "", "the status is %+v, %v", st, err)
+			st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+			testkit.True(t, st.Elsewhere != "", "the status is %+v", st)
 			pushed, err := k.Push(t.Context(), path, "origin", false)
 			if c.refused == "" {
-				testkit.Need(t, err == nil && pushed.Adopted == st.Elsewhere && tip(remote, branchName) == head && tip(path, "HEAD") == head, "pushed %+v, %v", pushed, err)
+				testkit.Need(t, err == nil && pushed.Adopted == st.Elsewhere, "pushed %+v, %v", pushed, err)
+				testkit.Same(t, []string{tip(remote, branchName), tip(path, "HEAD")}, []string{head, head}, "pushed")
 				testkit.True(t, name != "a branch of its own" || tip(repo, "mine") == head, "the agent's branch is gone")
 				clean(t, path)
-				got := testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
-				testkit.True(t, show(t, repo, "main", "new.txt") == "", "merged %+v", got)
+				merged(t, k, path, WayMerge)
+				holds(t, repo, "main", "new.txt", "")
 				return
 			}
-			expectError(t, err, nil, c.refused)
-			_, err = k.Merge(t.Context(), landing(path, WayMerge))
-			expectError(t, err, nil, c.refused)
-			testkit.True(t, tip(repo, branchName) == branch && tip(path, "HEAD") == head && tip(remote, branchName) == "", "a refused call has changed something")
+			testkit.Fails(t, err, c.refused)
+			err = notMerged(t, k, path, WayMerge)
+			testkit.Fails(t, err, c.refused)
+			testkit.Same(t, []string{tip(repo, branchName), tip(path, "HEAD"), tip(remote, branchName)}, []string{branch, head, ""}, "after a refused call")
 			testkit.Equal(t, digest(t, repo), before, "the user's checkout was touched")
 			if c.follow != "" {
 				follow(t, err, c.follow, ";")
-				if _, err := k.Push(t.Context(), path, "origin", false); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
-					t.Errorf("after the command: %v", err)
-				}
-				gitIn(t, path, "merge-base", "--is-ancestor", head, branchName)
-				gitIn(t, path, "merge-base", "--is-ancestor", cmp.Or(branch, head), branchName)
+				testkit.Get(k.Push(t.Context(), path, "origin", false)).Must(t)
+				testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "after the command")
+				gits(t, path, "merge-base --is-ancestor "+head+" "+branchName, "merge-base --is-ancestor "+cmp.Or(branch, head)+" "+branchName)
 			}
 		})
 	}
@@ -115,57 +108,44 @@ func TestField04_LostWorktrees(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			repo := newRepo(t)
-			k, path := attemptIn(t, repo)
+			k, repo, path := worked(t)
 			head := tip(path, "HEAD")
-			for step := range strings.SplitSeq(c.step, ";") {
-				gitIn(t, repo, strings.Fields(strings.ReplaceAll(step, "PATH", path))...)
-			}
+			gits(t, repo, strings.Split(strings.ReplaceAll(c.step, "PATH", path), ";")...)
 			_, err := k.Push(t.Context(), path, "origin", false)
-			expectError(t, err, nil, c.refused)
+			testkit.Fails(t, err, c.refused)
 			follow(t, err, c.follow, "\n")
-			if now, err := tip(path, "HEAD"), k.Check(attemptID, attemptID, []string{path}); now != head || err != nil {
-				t.Errorf("it is at %q, expected %s (%v)", now, head, err)
-			}
+			testkit.Equal(t, tip(path, "HEAD"), head, "it is at")
+			testkit.Works(t, k.Check(attemptID, attemptID, []string{path}))
 			clean(t, path)
 		})
 	}
 }
 
-func tip(dir, ref string) string {
-	out, _ := tryGit(dir, "rev-parse", "--verify", "--quiet", ref)
-	return out
-}
-
 // A commit of a submodule that only the worktree has is named before it is merged or pushed, with the
-// command that publishes it.
+// command that publishes it. A merge leaves the submodule's files alone.
 func TestField04_Submodules(t *testing.T) {
 	t.Parallel()
-	sub, repo, remote := newRepo(t), newRepo(t), filepath.Join(t.TempDir(), "remote.git")
-	gitIn(t, sub, "config", "receive.denyCurrentBranch", "ignore")
-	gitIn(t, repo, "submodule", "--quiet", "add", sub, "sub")
+	sub, repo := newRepo(t), newRepo(t)
+	gits(t, sub, "config receive.denyCurrentBranch ignore")
+	gits(t, repo, "submodule --quiet add "+sub+" sub")
 	commit(t, repo, "submodule")
-	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
-	gitIn(t, repo, "remote", "add", "origin", remote)
+	remote := remoteOf(t, repo)
 	k, path := attemptIn(t, repo)
-	gitIn(t, path, "submodule", "--quiet", "update", "--init")
-	inside := filepath.Join(path, "sub")
-	write(t, inside, "a.txt", "newer\n")
-	id := commit(t, inside, "newer")
-	push := func() error { _, err := k.Push(t.Context(), path, "origin", false); return err }
-	merge := func() error { _, err := k.Merge(t.Context(), landing(path, WayMerge)); return err }
-	for _, err := range []error{push(), merge()} {
-		if dirty, is := errors.AsType[*DirtyError](err); !is || dirty.Files[0] != "sub" {
-			t.Fatalf("a commit that only the submodule has: %v", err)
-		}
+	gits(t, path, "submodule --quiet update --init")
+	id := commit(t, filepath.Join(path, "sub"), "newer", "a.txt", "newer\n")
+	push := func() error { return testkit.Get(k.Push(t.Context(), path, "origin", false)).Err() }
+	for _, err := range []error{push(), notMerged(t, k, path, WayMerge)} {
+		dirty, is := errors.AsType[*DirtyError](err)
+		testkit.Need(t, is && dirty.Files[0] == "sub", "a commit that only the submodule has: %v", err)
 	}
 	commit(t, path, "newer submodule")
 	expectError(t, push(), ErrUnpublished, "push origin "+id)
-	err := merge()
+	err := notMerged(t, k, path, WayMerge)
 	expectError(t, err, ErrUnpublished, "push origin "+id)
-	testkit.True(t, tip(remote, branchName) == "" && tip(repo, "main") == tip(remote, "main"), "it was pushed or merged")
+	testkit.Equal(t, tip(remote, branchName)+tip(repo, "main"), tip(remote, "main"), "it was pushed or merged")
 	follow(t, err, "This publishes it: ", "\n")
-	if err := errors.Join(push(), merge()); err != nil || tip(remote, branchName+":sub") != id || tip(repo, "main:sub") != id {
-		t.Errorf("after the command: %v", err)
-	}
+	must(t, push())
+	merged(t, k, path, WayMerge)
+	testkit.Same(t, []string{tip(remote, branchName+":sub"), tip(repo, "main:sub")}, []string{id, id}, "after the command")
+	reads(t, repo, "sub/a.txt", "one\ntwo\n")
 }

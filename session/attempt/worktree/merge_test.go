@@ -12,77 +12,64 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// asUser gives the user of the test a config of their own.
-func asUser(t *testing.T, text string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "gitconfig")
-	testkit.Write(t, file, "[user]\n\tname = Una User\n\temail = una@example.com\n"+text)
-	testkit.Age(file)
-	t.Setenv("GIT_CONFIG_GLOBAL", file)
-}
-
-// attemptIn makes a worktree of a repository, with a commit.
-func attemptIn(t *testing.T, repo string) (*Keeper, string) {
-	t.Helper()
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	write(t, path, "new.txt", "new\n")
-	write(t, path, "a.txt", "one\ntwo\nthree\n")
-	commit(t, path, "the work")
-	return k, path
-}
-
-func clean(t *testing.T, dirs ...string) {
-	t.Helper()
-	for _, dir := range dirs {
-		testkit.Equal(t, gitIn(t, dir, "status", "--porcelain"), "", "%s has changes", dir)
-	}
-}
-
 func landing(path string, way Way) Landing {
 	return Landing{Path: path, Target: "main", Way: way, Message: "Do it"}
 }
 
 var ways = []Way{WayMerge, WaySquash, WayRebase}
 
+func merge(t testing.TB, k *Keeper, path string, way Way) (*Landed, error) {
+	return k.Merge(t.Context(), landing(path, way))
+}
+
+func merged(t testing.TB, k *Keeper, path string, way Way) *Landed {
+	t.Helper()
+	return testkit.Get(merge(t, k, path, way)).Must(t)
+}
+
+func notMerged(t testing.TB, k *Keeper, path string, way Way) error {
+	t.Helper()
+	return testkit.Get(merge(t, k, path, way)).Err()
+}
+
+// checkedOut ends the test unless a merge was refused for what is checked out.
+func checkedOut(t testing.TB, err error) *CheckedOutError {
+	t.Helper()
+	refused, is := errors.AsType[*CheckedOutError](err)
+	testkit.Need(t, is, "%v", err)
+	return refused
+}
+
 func TestMergeEachWay(t *testing.T) {
 	t.Parallel()
 	for _, away := range []bool{false, true} {
 		for _, way := range ways {
-			name := string(way) + map[bool]string{true: ", checked out nowhere", false: ""}[away]
-			t.Run(name, func(t *testing.T) {
-				repo := newRepo(t)
-				k, path := attemptIn(t, repo)
-				write(t, repo, "lib/b.txt", "moved on\n")
-				before := commit(t, repo, "meanwhile")
+			t.Run(string(way)+map[bool]string{true: ", checked out nowhere"}[away], func(t *testing.T) {
+				k, repo, path := worked(t)
+				before := commit(t, repo, "meanwhile", "lib/b.txt", "moved on\n")
 				if away {
-					gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
+					gits(t, repo, "checkout -q -b elsewhere")
 				}
-				got := testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
-				testkit.Equal(t, got.Before, before, "landed")
-				testkit.Equal(t, got.Commit, gitIn(t, repo, "rev-parse", "main"), "landed")
-				for name, want := range map[string]string{"new.txt": "new\n", "a.txt": "one\ntwo\nthree\n", "lib/b.txt": "moved on\n"} {
-					testkit.Equal(t, show(t, repo, "main", name), want, "%s", name)
-				}
-				parents := strings.Fields(gitIn(t, repo, "show", "-s", "--format=%P", "main"))
-				by := gitIn(t, repo, "show", "-s", "--format=%an %ae %cn %s", "main")
-				want := "Una User una@example.com Una User Do it"
+				got := merged(t, k, path, way)
+				testkit.Equal(t, got.Before+got.Commit, before+tip(repo, "main"), "landed")
+				holds(t, repo, "main", "new.txt", "new\n", "a.txt", "one\ntwo\nthree\n", "lib/b.txt", "moved on\n")
+				parents, second := tip(repo, "main^1"), tip(repo, "main^2")
+				testkit.True(t, parents == before && (second != "") == (way == WayMerge), "its parents are %s, %s", parents, second)
+				by := "Una User una@example.com Una User Do it"
 				if way == WayRebase {
-					want = "Tester tester@example.com Una User the work"
+					by = "Tester tester@example.com Una User the work"
 				}
-				testkit.True(t, by == want && len(parents) == 1+map[Way]int{WayMerge: 1}[way] && parents[0] == before, "the commit is by %s, parents %v", by, parents)
+				testkit.Equal(t, gitIn(t, repo, "show", "-s", "--format=%an %ae %cn %s", "main"), by, "the commit is by")
 				clean(t, repo, path)
 				testkit.Equal(t, gitIn(t, path, "symbolic-ref", "--short", "HEAD"), branchName, "the worktree is on")
-				testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork/before") != "", way != WayMerge, "kept")
+				testkit.Equal(t, refs(t, repo, "refs/deepwork/before") != "", way != WayMerge, "kept")
 				sound(t, repo, 1)
-				again := testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
-				testkit.True(t, again.Before == again.Commit, "again: %+v", again)
+				again := merged(t, k, path, way)
+				testkit.Equal(t, again.Before, again.Commit, "again")
 				// More work in the same lines, and a second merge.
-				write(t, path, "a.txt", "one\ntwo\nfour\n")
-				commit(t, path, "more")
-				if _, err := k.Merge(t.Context(), landing(path, way)); err != nil || show(t, repo, "main", "a.txt") != "one\ntwo\nfour\n" {
-					t.Errorf("a second merge: %v", err)
-				}
+				commit(t, path, "more", "a.txt", "one\ntwo\nfour\n")
+				merged(t, k, path, way)
+				holds(t, repo, "main", "a.txt", "one\ntwo\nfour\n")
 				clean(t, repo, path)
 			})
 		}
@@ -94,93 +81,56 @@ func TestMergeEachWay(t *testing.T) {
 func TestMergeKeepsIgnoredFilesAndFolders(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
-	write(t, repo, "was-dir/x.txt", "x\n")
-	write(t, repo, "was-file", "x\n")
-	commit(t, repo, "both")
+	commit(t, repo, "both", "was-dir/x.txt", "x\n", "was-file", "x\n")
 	k, path := attemptIn(t, repo)
-	gitIn(t, path, "rm", "-rq", "was-dir", "was-file")
-	write(t, path, "was-dir", "x\n")
-	write(t, path, "was-file/x.txt", "x\n")
-	write(t, path, "data/x.txt", "x\n")
-	write(t, path, "out", "x\n")
-	commit(t, path, "others")
-	write(t, repo, ".git/info/exclude", "data\nout\n")
-	write(t, repo, "data", "mine\n")
-	write(t, repo, "out/deep/x.bin", "mine\n")
+	gits(t, path, "rm -rq was-dir was-file")
+	commit(t, path, "others", "was-dir", "x\n", "was-file/x.txt", "x\n", "data/x.txt", "x\n", "out", "x\n")
+	write(t, repo, ".git/info/exclude", "data\nout\n", "data", "mine\n", "out/deep/x.bin", "mine\n")
 	for _, way := range ways {
-		_, err := k.Merge(t.Context(), landing(path, way))
-		if refused, is := errors.AsType[*CheckedOutError](err); !is || !slices.Equal(slices.Sorted(slices.Values(refused.Files)), []string{"data", "out"}) {
-			t.Fatalf("%s: %+v, %v", way, refused, err)
-		}
+		refused := checkedOut(t, notMerged(t, k, path, way))
+		testkit.Same(t, slices.Sorted(slices.Values(refused.Files)), []string{"data", "out"})
 	}
-	for _, name := range []string{"data", "out/deep/x.bin"} {
-		if data, err := os.ReadFile(filepath.Join(repo, name)); string(data) != "mine\n" {
-			t.Errorf("%s: %q %v", name, data, err)
-		}
-	}
-	must(t, os.Remove(filepath.Join(repo, "data")))
-	must(t, os.RemoveAll(filepath.Join(repo, "out")))
-	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	reads(t, repo, "data", "mine\n", "out/deep/x.bin", "mine\n")
+	must(t, errors.Join(os.Remove(filepath.Join(repo, "data")), os.RemoveAll(filepath.Join(repo, "out"))))
+	merged(t, k, path, WayMerge)
 	clean(t, repo)
 }
 
 // A target that cannot be moved where it is checked out is refused, and nothing is changed.
 func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(t *testing.T, repo string)
-		files   []string
+		files   string   // "name text"
+		steps   []string // of git
+		refused []string // files
 		in      string
 	}{
-		"changed": {func(t *testing.T, repo string) { write(t, repo, "lib/b.txt", "mine\n") }, []string{"lib/b.txt"}, ""},
-		"staged": {func(t *testing.T, repo string) {
-			write(t, repo, "lib/b.txt", "mine\n")
-			gitIn(t, repo, "add", "-A")
-		}, []string{"lib/b.txt"}, ""},
-		"in the way": {func(t *testing.T, repo string) { write(t, repo, "new.txt", "mine\n") }, []string{"new.txt"}, ""},
-		"ignored in the way": {func(t *testing.T, repo string) {
-			write(t, repo, ".git/info/exclude", "new.txt")
-			write(t, repo, "new.txt", "mine\n")
-		}, []string{"new.txt"}, ""},
-		"hidden by skip-worktree": {func(t *testing.T, repo string) {
-			gitIn(t, repo, "update-index", "--skip-worktree", "a.txt")
-			write(t, repo, "a.txt", "mine\n")
-		}, []string{"a.txt"}, ""},
-		"hidden by assume-unchanged": {func(t *testing.T, repo string) {
-			gitIn(t, repo, "update-index", "--assume-unchanged", "a.txt")
-			write(t, repo, "a.txt", "mine\n")
-		}, []string{"a.txt"}, ""},
-		"merge": {func(t *testing.T, repo string) {
-			gitIn(t, repo, "branch", "x", gitIn(t, repo, "commit-tree", "-p", "main", "-m", "x", "main^{tree}"))
-			gitIn(t, repo, "merge", "-q", "--no-ff", "--no-commit", "x")
-		}, nil, "merge"},
-		"revert": {func(t *testing.T, repo string) {
-			write(t, repo, "lib/b.txt", "x\n")
-			commit(t, repo, "x")
-			write(t, repo, "lib/b.txt", "y\n")
-			commit(t, repo, "y")
-			tryGit(repo, "revert", "HEAD~1")
-		}, []string{"lib/b.txt"}, "revert"},
-		"bisect": {func(t *testing.T, repo string) { gitIn(t, repo, "bisect", "start") }, nil, "bisect"},
-		"rebase": {func(t *testing.T, repo string) {
-			gitIn(t, repo, "branch", "x", "main")
-			write(t, repo, "c.txt", "c\n")
-			commit(t, repo, "c")
-			tryGit(repo, "rebase", "--exec", "false", "x")
-		}, nil, "rebase"},
+		"changed":                    {"lib/b.txt mine", nil, []string{"lib/b.txt"}, ""},
+		"staged":                     {"lib/b.txt mine", []string{"add -A"}, []string{"lib/b.txt"}, ""},
+		"in the way":                 {"new.txt mine", nil, []string{"new.txt"}, ""},
+		"ignored in the way":         {"new.txt mine .git/info/exclude new.txt", nil, []string{"new.txt"}, ""},
+		"hidden by skip-worktree":    {"a.txt mine", []string{"update-index --skip-worktree a.txt"}, []string{"a.txt"}, ""},
+		"hidden by assume-unchanged": {"a.txt mine", []string{"update-index --assume-unchanged a.txt"}, []string{"a.txt"}, ""},
+		"merge":                      {"", []string{"switch -q -c x", "commit -q --allow-empty -m x", "switch -q main", "merge -q --no-ff --no-commit x"}, nil, "merge"},
+		"revert":                     {"lib/b.txt x", []string{"commit -qam x", "rm -q lib/b.txt", "commit -qm y", "revert HEAD~1"}, []string{"lib/b.txt"}, "revert"},
+		"bisect":                     {"", []string{"bisect start"}, nil, "bisect"},
+		"rebase":                     {"", []string{"branch x main", "commit -q --allow-empty -m c", "rebase --exec false x"}, nil, "rebase"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			repo := newRepo(t)
-			k, path := attemptIn(t, repo)
-			c.prepare(t, repo)
+			k, repo, path := worked(t)
+			write(t, repo, strings.Fields(c.files)...)
+			for i, step := range c.steps {
+				_, err := tryGit(repo, strings.Fields(step)...)
+				testkit.Need(t, err == nil || i == len(c.steps)-1, "%v", err)
+			}
 			before := gitIn(t, repo, "rev-parse", "main", branchName)
 			for _, way := range ways {
-				_, err := k.Merge(t.Context(), landing(path, way))
-				refused, is := errors.AsType[*CheckedOutError](err)
-				testkit.Need(t, is && refused.Operation == c.in && slices.Equal(refused.Files, c.files) && strings.Contains(refused.Command, " refs/heads/"+branchName), "%s: %+v, %v", way, refused, err)
+				refused := checkedOut(t, notMerged(t, k, path, way))
+				testkit.Equal(t, refused.Operation, c.in)
+				testkit.Same(t, refused.Files, c.refused)
+				testkit.Contains(t, refused.Command, " refs/heads/"+branchName)
 			}
-			testkit.Equal(t, gitIn(t, repo, "rev-parse", "main", branchName), before, "a branch was moved")
-			testkit.Equal(t, gitIn(t, repo, "for-each-ref", "refs/deepwork"), "", "a ref is left")
+			testkit.Equal(t, gitIn(t, repo, "rev-parse", "main", branchName)+refs(t, repo, "refs/deepwork"), before, "refs")
 			clean(t, path)
 		})
 	}
@@ -190,168 +140,126 @@ func TestMergeRefusesWhatIsCheckedOut(t *testing.T) {
 func TestMergeByHand(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
-	gitIn(t, repo, "branch", "-m", "it's(1)&co")
-	k, _ := newKeeper(t)
+	gits(t, repo, "branch -m it's(1)&co")
+	k := newKeeper(t)
 	with := tree(repo)
 	with.TargetBranch = "it's(1)&co"
-	path := testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{with}, nil)).Must(t)[0].Path
-	write(t, path, "new.txt", "new\n")
-	commit(t, path, "the work")
+	path := makes(t, k, with)[0].Path
+	commit(t, path, "the work", "new.txt", "new\n")
 	write(t, repo, "a.txt", "mine\n")
 	_, err := k.Merge(t.Context(), Landing{Path: path, Target: with.TargetBranch, Way: WayRebase})
 	follow(t, err, "or run: ", "\n")
-	testkit.Equal(t, read(t, repo, "new.txt"), "new\n")
+	reads(t, repo, "new.txt", "new\n")
 }
 
 // A repository with files whose config says that it has none is not merged into: its files would stay behind.
 func TestField26_AWorkTreeThatIsSaidToBeBare(t *testing.T) {
 	t.Parallel()
-	repo := newRepo(t)
-	k, path := attemptIn(t, repo)
-	gitIn(t, repo, "config", "core.bare", "true")
-	testkit.Fails(t, testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Err(), "config core.bare false")
-	gitIn(t, repo, "config", "core.bare", "false")
-	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	k, repo, path := worked(t)
+	gits(t, repo, "config core.bare true")
+	testkit.Fails(t, notMerged(t, k, path, WayMerge), "config core.bare false")
+	gits(t, repo, "config core.bare false")
+	merged(t, k, path, WayMerge)
 	clean(t, repo)
 }
 
 // Conflicts arise only in the attempt's worktree, where they can be resolved or undone.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
-	{
-		repo := newRepo(t)
-		write(t, repo, "pic.bin", "a\x00b")
-		commit(t, repo, "binary")
-		k, path := attemptIn(t, repo)
-		write(t, path, "pic.bin", "ours\x00")
-		gitIn(t, path, "rm", "-q", "lib/b.txt")
-		commit(t, path, "more")
-		head := gitIn(t, path, "rev-parse", "HEAD")
-		write(t, repo, "a.txt", "one\ntwo\nother\n")
-		write(t, repo, "pic.bin", "theirs\x00")
-		write(t, repo, "lib/b.txt", "changed\n")
-		write(t, repo, "added.txt", "added\n")
-		main := commit(t, repo, "meanwhile")
-		want := []string{"a.txt", "lib/b.txt", "pic.bin"}
-		for _, way := range ways {
-			_, err := k.Merge(t.Context(), landing(path, way))
-			if conflict, is := errors.AsType[*ConflictError](err); !is || way != WayRebase && !slices.Equal(conflict.Files, want) {
-				t.Fatalf("%s: %v", way, err)
-			}
-		}
-		testkit.Fails(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), "", "rebased")
-		clean(t, repo, path)
-		for range 2 {
-			got, err := k.Update(t.Context(), landing(path, ""))
-			testkit.Need(t, err == nil && slices.Equal(got.Conflicts, want), "%+v, %v", got, err)
-			text := read(t, path, "a.txt")
-			testkit.True(t, strings.Contains(text, "<<<<<<< ") && strings.Contains(text, "main") && read(t, path, "added.txt") == "added\n", "a.txt is %q", text)
-			if out := gitIn(t, path, "status", "--porcelain", "--untracked-files=all"); !strings.Contains(out, "UU a.txt") || !strings.Contains(out, "A  added.txt") || !strings.Contains(out, "AA pic.bin") && !strings.Contains(out, "UU pic.bin") {
-				t.Errorf("status: %s", out)
-			}
-			testkit.FailsWith(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err(), ErrUnfinished, "again")
-			st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
-			testkit.True(t, st.Merging && slices.Equal(st.Conflicts, want), "status: %+v", st)
-			write(t, path, "a.txt", "half resolved\n")
-			write(t, path, "loose", "loose\n")
-			kept, err := k.Abort(t.Context(), path, nil)
-			testkit.Need(t, err == nil && show(t, repo, kept.Ref, "a.txt") == "half resolved\n", "%+v, %v", kept, err)
-			if out := gitIn(t, path, "status", "--porcelain"); out != "?? loose" || gitIn(t, path, "rev-parse", "HEAD") != head {
-				t.Errorf("after abort: %s", out)
-			}
-			st = testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
-			testkit.True(t, !st.Merging && st.Conflicts == nil, "status after abort: %+v", st)
-		}
-		testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
-		// Git would remove a repository in the place of a file.
-		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
-		must(t, os.Remove(filepath.Join(path, "new.txt")))
-		gitIn(t, path, "clone", "-q", repo, "new.txt")
-		_, err := k.Abort(t.Context(), path, nil)
-		expectError(t, err, ErrNotKept, "was made there")
-		testkit.True(t, isThere(filepath.Join(path, "new.txt", ".git")), "the repository is lost")
-		follow(t, err, "discard that with: ", "\n")
-		testkit.Works(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err())
-		// The agent resolves it with git, and the merge goes through.
-		testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t)
-		write(t, path, "a.txt", "both\n")
-		commit(t, path, "resolved")
-		testkit.Equal(t, gitIn(t, path, "show", "-s", "--format=%P"), head+" "+main, "parents")
-		testkit.Get(k.Merge(t.Context(), landing(path, WaySquash))).Must(t)
-		testkit.Equal(t, show(t, repo, "main", "a.txt"), "both\n", "the resolution is not in main")
-		testkit.Equal(t, read(t, repo, "a.txt"), "both\n", "the resolution is not in main")
-		clean(t, repo)
-		sound(t, repo, 1)
+	repo := newRepo(t)
+	commit(t, repo, "binary", "pic.bin", "a\x00b")
+	k, path := attemptIn(t, repo)
+	gits(t, path, "rm -q lib/b.txt")
+	head := commit(t, path, "more", "pic.bin", "ours\x00")
+	main := commit(t, repo, "meanwhile", "a.txt", "one\ntwo\nother\n", "pic.bin", "theirs\x00", "lib/b.txt", "changed\n", "added.txt", "added\n")
+	want := []string{"a.txt", "lib/b.txt", "pic.bin"}
+	update := func() *Landed { return testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t) }
+	for _, way := range ways {
+		conflict, is := errors.AsType[*ConflictError](notMerged(t, k, path, way))
+		testkit.Need(t, is && (way == WayRebase || slices.Equal(conflict.Files, want)), "%s: %v", way, conflict)
 	}
+	testkit.Fails(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err(), "", "rebased")
+	clean(t, repo, path)
+	for range 2 {
+		testkit.Same(t, update().Conflicts, want)
+		testkit.ContainsAll(t, read(t, path, "a.txt"), []string{"<<<<<<< ", "main"})
+		reads(t, path, "added.txt", "added\n")
+		testkit.ContainsAll(t, gitIn(t, path, "status", "--porcelain", "--untracked-files=all"), []string{"UU a.txt", "A  added.txt", " pic.bin"})
+		testkit.FailsWith(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Err(), ErrUnfinished, "again")
+		st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+		testkit.True(t, st.Merging && slices.Equal(st.Conflicts, want), "status: %+v", st)
+		write(t, path, "a.txt", "half resolved\n", "loose", "loose\n")
+		kept := testkit.Get(k.Abort(t.Context(), path, nil)).Must(t)
+		holds(t, repo, kept.Ref, "a.txt", "half resolved\n")
+		testkit.Equal(t, gitIn(t, path, "status", "--porcelain")+tip(path, "HEAD"), "?? loose"+head, "after abort")
+		st = testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+		testkit.True(t, !st.Merging && st.Conflicts == nil, "status after abort: %+v", st)
+	}
+	testkit.FailsWith(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err(), ErrNoMerge, "again")
+	// Git would remove a repository in the place of a file.
+	update()
+	must(t, os.Remove(filepath.Join(path, "new.txt")))
+	gitIn(t, path, "clone", "-q", repo, "new.txt")
+	err := testkit.Get(k.Abort(t.Context(), path, nil)).Err()
+	expectError(t, err, ErrNotKept, "was made there")
+	testkit.True(t, isThere(filepath.Join(path, "new.txt", ".git")), "the repository is lost")
+	follow(t, err, "discard that with: ", "\n")
+	testkit.Works(t, testkit.Get(k.Abort(t.Context(), path, nil)).Err())
+	// The agent resolves it with git, and the merge goes through.
+	update()
+	commit(t, path, "resolved", "a.txt", "both\n")
+	testkit.Equal(t, gitIn(t, path, "show", "-s", "--format=%P"), head+" "+main, "parents")
+	merged(t, k, path, WaySquash)
+	holds(t, repo, "main", "a.txt", "both\n")
+	reads(t, repo, "a.txt", "both\n")
+	clean(t, repo)
+	sound(t, repo, 1)
 }
 
 func TestUpdateAndRebase(t *testing.T) {
 	t.Parallel()
-	repo := newRepo(t)
-	k, path := attemptIn(t, repo)
-	gitIn(t, repo, "mv", "a.txt", "renamed.txt")
+	k, repo, path := worked(t)
+	gits(t, repo, "mv a.txt renamed.txt")
 	main := commit(t, repo, "rename")
-	got, err := k.Update(t.Context(), landing(path, ""))
-	testkit.Need(t, err == nil && len(got.Conflicts) == 0 && read(t, path, "renamed.txt") == "one\ntwo\nthree\n" && !isThere(filepath.Join(path, "a.txt")), "%+v, %v", got, err)
+	testkit.Same(t, testkit.Get(k.Update(t.Context(), landing(path, ""))).Must(t).Conflicts, nil)
+	reads(t, path, "renamed.txt", "one\ntwo\nthree\n")
+	testkit.True(t, !isThere(filepath.Join(path, "a.txt")), "the file has two names")
 	clean(t, path)
-	if got, err = k.Rebase(t.Context(), landing(path, "")); err != nil || gitIn(t, path, "rev-parse", "HEAD^") != main || read(t, path, "renamed.txt") != "one\ntwo\nthree\n" {
-		t.Fatalf("%+v, %v", got, err)
-	}
+	got := testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Must(t)
+	testkit.Equal(t, tip(path, "HEAD^"), main)
+	reads(t, path, "renamed.txt", "one\ntwo\nthree\n")
 	clean(t, path)
 	testkit.Equal(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Must(t).Commit, got.Commit)
 	write(t, path, "a.txt", "not committed\n")
-	gitIn(t, path, "add", "a.txt")
-	if _, err := k.Rebase(t.Context(), landing(path, "")); err == nil {
-		t.Error("changes were rebased")
-	} else if dirty, is := errors.AsType[*DirtyError](err); !is || !slices.Equal(dirty.Files, []string{"a.txt"}) {
-		t.Error(err)
-	}
-	gitIn(t, path, "rm", "-q", "--cached", "a.txt")
-	testkit.Same(t, testkit.Get(k.Merge(t.Context(), landing(path, WayRebase))).Must(t).Untracked, []string{"a.txt"})
-	gitIn(t, path, "checkout", "-q", "--detach")
-	if got, err := k.Merge(t.Context(), landing(path, WayMerge)); err != nil || got.Adopted == "" {
-		t.Errorf("a detached HEAD: %+v, %v", got, err)
-	}
+	gits(t, path, "add a.txt")
+	dirty, is := errors.AsType[*DirtyError](testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err())
+	testkit.True(t, is && slices.Equal(dirty.Files, []string{"a.txt"}), "changes were rebased: %v", dirty)
+	gits(t, path, "rm -q --cached a.txt")
+	testkit.Same(t, merged(t, k, path, WayRebase).Untracked, []string{"a.txt"})
+	gits(t, path, "checkout -q --detach")
+	testkit.True(t, merged(t, k, path, WayMerge).Adopted != "", "a detached HEAD is not adopted")
 	inUse := landing(path, WayMerge)
 	inUse.InUse = func() bool { return true }
 	testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), inUse)).Err(), ErrInUse)
-}
-
-// A submodule's commit is merged as git merges it.
-func TestMergeSubmodule(t *testing.T) {
-	t.Parallel()
-	sub, repo := newRepo(t), newRepo(t)
-	gitIn(t, repo, "submodule", "--quiet", "add", sub, "sub")
-	commit(t, repo, "submodule")
-	k, path := attemptIn(t, repo)
-	write(t, sub, "a.txt", "newer\n")
-	id := commit(t, sub, "newer")
-	gitIn(t, path, "update-index", "--cacheinfo", "160000,"+id+",sub")
-	gitIn(t, path, "commit", "-q", "-m", "newer submodule")
-	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
-	testkit.Contains(t, gitIn(t, repo, "ls-tree", "main", "sub"), id, "the submodule")
-	testkit.True(t, isThere(filepath.Join(repo, "sub", "a.txt")), "the files of the submodule were touched")
 }
 
 // A target that is moved between the merge and its last step is not overwritten.
 func TestMergeOfATargetThatMoves(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
-		repo := newRepo(t)
-		gitIn(t, repo, "checkout", "-q", "-b", "elsewhere")
-		k, path := attemptIn(t, repo)
-		head := gitIn(t, path, "rev-parse", "HEAD")
-		moved := ""
+		k, repo, path := worked(t)
+		gits(t, repo, "checkout -q -b elsewhere")
+		head, moved := tip(path, "HEAD"), ""
 		k.at = func(point string) {
 			if point == "made the commit" && moved == "" {
 				moved = gitIn(t, repo, "commit-tree", "main^{tree}", "-p", "main", "-m", "moved")
-				gitIn(t, repo, "update-ref", "refs/heads/main", moved)
+				gits(t, repo, "update-ref refs/heads/main "+moved)
 			}
 		}
-		testkit.FailsWith(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err(), ErrMoved)
-		testkit.True(t, gitIn(t, repo, "rev-parse", "main") == moved && gitIn(t, path, "rev-parse", "HEAD") == head && gitIn(t, repo, "for-each-ref", "refs/deepwork") == "", "%s: something was changed", way)
+		testkit.FailsWith(t, notMerged(t, k, path, way), ErrMoved)
+		testkit.Equal(t, tip(repo, "main")+tip(path, "HEAD")+refs(t, repo, "refs/deepwork"), moved+head, "%s", way)
 		clean(t, repo, path)
-		testkit.Works(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err())
+		merged(t, k, path, way)
 		clean(t, repo, path)
 	}
 }
@@ -361,15 +269,11 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
 		for _, to := range []string{"main", "feature"} {
-			repo := newRepo(t)
+			k, repo, path := worked(t)
 			before := tip(repo, "main")
-			gitIn(t, repo, "branch", "feature")
-			if to == "main" {
-				gitIn(t, repo, "switch", "-q", "feature")
-			}
-			k, path := attemptIn(t, repo)
-			k.at = func(string) { gitIn(t, repo, "switch", "-q", to) }
-			testkit.Equal(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t).Commit, tip(repo, "main"), "%s to %s: main", way, to)
+			gits(t, repo, "branch feature", "switch -q "+map[string]string{"main": "feature", "feature": "main"}[to])
+			k.at = func(string) { gits(t, repo, "switch -q "+to) }
+			testkit.Equal(t, merged(t, k, path, way).Commit, tip(repo, "main"), "%s to %s: main", way, to)
 			testkit.Equal(t, tip(repo, "feature"), before, "%s to %s: the other branch", way, to)
 			clean(t, repo, path)
 		}
@@ -379,17 +283,16 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 // Where git cannot move the target after it has changed the files of its checkout, these are taken back.
 func TestMergeIntoABranchThatCannotBeMoved(t *testing.T) {
 	t.Parallel()
-	repo := newRepo(t)
-	k, path := attemptIn(t, repo)
+	k, repo, path := worked(t)
 	log := filepath.Join(repo, ".git", "logs", "refs", "heads", "main")
 	must(t, os.Remove(log))
 	write(t, log, "x", "")
 	for _, way := range ways {
-		testkit.Fails(t, testkit.Get(k.Merge(t.Context(), landing(path, way))).Err(), "logs/refs/heads/main")
+		testkit.Fails(t, notMerged(t, k, path, way), "logs/refs/heads/main")
 		clean(t, repo, path)
 	}
 	must(t, os.RemoveAll(log))
-	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
+	merged(t, k, path, WayMerge)
 	clean(t, repo, path)
 }
 
@@ -397,66 +300,82 @@ func TestMergeIntoABranchThatCannotBeMoved(t *testing.T) {
 func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
 	t.Parallel()
 	apart, around := newRepo(t), newRepo(t)
-	gitIn(t, apart, "init", "-q", "--separate-git-dir", filepath.Join(t.TempDir(), "git"))
-	gitIn(t, around, "submodule", "--quiet", "add", newRepo(t), "sub")
+	gits(t, apart, "init -q --separate-git-dir "+filepath.Join(t.TempDir(), "git"))
+	gits(t, around, "submodule --quiet add "+newRepo(t)+" sub")
 	for _, repo := range []string{apart, filepath.Join(around, "sub")} {
 		k, path := attemptIn(t, repo)
 		write(t, repo, "a.txt", "mine\n")
-		_, err := k.Merge(t.Context(), landing(path, WayMerge))
-		refused, is := errors.AsType[*CheckedOutError](err)
-		testkit.Need(t, is && refused.Path == canonical(repo) && slices.Equal(refused.Files, []string{"a.txt"}), "%v", err)
-		gitIn(t, repo, "restore", "a.txt")
-		testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
-		testkit.Equal(t, read(t, repo, "new.txt"), "new\n", "the checkout")
+		refused := checkedOut(t, notMerged(t, k, path, WayMerge))
+		testkit.Equal(t, refused.Path, canonical(repo))
+		testkit.Same(t, refused.Files, []string{"a.txt"})
+		gits(t, repo, "restore a.txt")
+		merged(t, k, path, WayMerge)
+		reads(t, repo, "new.txt", "new\n")
 		clean(t, repo)
 		testkit.Equal(t, remove(t, k), Rescue{}, "kept")
 	}
 }
 
+// A target in two worktrees is refused: only one of them could be moved.
+func TestMergeIntoTwoCheckouts(t *testing.T) {
+	t.Parallel()
+	k, repo, path := worked(t)
+	second := filepath.Join(t.TempDir(), "second")
+	gits(t, repo, "worktree add -q --force "+second+" main")
+	err := notMerged(t, k, path, WayMerge)
+	testkit.Equal(t, checkedOut(t, err).Also, canonical(second))
+	testkit.Fails(t, err, "switch --detach")
+	clean(t, repo, second, path)
+	gits(t, second, "switch -q --detach") // as it was told
+	merged(t, k, path, WayMerge)
+	reads(t, repo, "new.txt", "new\n")
+}
+
+// A target that was deleted is neither made again nor replaced by another.
+func TestMergeIntoATargetThatIsGone(t *testing.T) {
+	t.Parallel()
+	k, repo, path := worked(t)
+	gits(t, repo, "checkout -q -b elsewhere", "branch -q -D main")
+	for name, call := range map[string]func(context.Context, Landing) (*Landed, error){"merge": k.Merge, "rebase": k.Rebase, "update": k.Update} {
+		testkit.FailsWith(t, testkit.Get(call(t.Context(), landing(path, WayMerge))).Err(), ErrNoBranch, "%s", name)
+	}
+	testkit.Equal(t, tip(repo, "refs/heads/main"), "", "main exists again")
+	clean(t, repo, path)
+}
+
 func TestPush(t *testing.T) {
 	t.Parallel()
-	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
-	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
-	gitIn(t, repo, "remote", "add", "origin", remote)
+	repo := newRepo(t)
+	remote := remoteOf(t, repo)
 	k, path := attemptIn(t, repo)
-	push := func(force bool) (*Landed, error) { return k.Push(context.Background(), path, "origin", force) }
-	testkit.Get(push(false)).Must(t)
-	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "the branch was not pushed")
-	testkit.Equal(t, tip(repo, "refs/remotes/origin/"+branchName), tip(path, "HEAD"), "the branch was not pushed")
-	gitIn(t, path, "commit", "-q", "--amend", "-m", "again")
-	if _, err := push(false); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "non-fast-forward") {
-		t.Fatal(err)
-	}
-	if _, err := push(true); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
-		t.Fatal(err)
-	}
+	push := func(force bool) error { return testkit.Get(k.Push(t.Context(), path, "origin", force)).Err() }
+	must(t, push(false))
+	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "pushed")
+	testkit.Equal(t, tip(repo, "refs/remotes/origin/"+branchName), tip(path, "HEAD"), "pushed")
+	gits(t, path, "commit -q --amend -m again")
+	expectError(t, push(false), ErrRejected, "non-fast-forward")
+	must(t, push(true))
+	testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "pushed")
 	// Somebody else pushes to it.
 	other := gitIn(t, remote, "commit-tree", "main^{tree}", "-p", branchName, "-m", "other")
-	gitIn(t, remote, "update-ref", "refs/heads/"+branchName, other)
-	gitIn(t, path, "commit", "-q", "--amend", "-m", "third")
-	if _, err := push(true); !errors.Is(err, ErrRejected) || tip(remote, branchName) != other {
-		t.Fatal(err)
-	}
+	gits(t, remote, "update-ref refs/heads/"+branchName+" "+other)
+	gits(t, path, "commit -q --amend -m third")
+	testkit.FailsWith(t, push(true), ErrRejected)
+	testkit.Equal(t, tip(remote, branchName), other, "overwritten")
 	hook := filepath.Join(remote, "hooks", "pre-receive")
-	testkit.Write(t, hook, "#!/bin/sh\necho we are closed >&2\nexit 1\n")
-	testkit.Must(t, os.Chmod(hook, 0o755))
-	gitIn(t, remote, "update-ref", "-d", "refs/heads/"+branchName)
-	if _, err := push(false); !errors.Is(err, ErrRejected) || !strings.Contains(err.Error(), "we are closed") {
-		t.Fatal(err)
-	}
+	executable(t, hook, "#!/bin/sh\necho we are closed >&2\nexit 1\n")
+	gits(t, remote, "update-ref -d refs/heads/"+branchName)
+	expectError(t, push(false), ErrRejected, "we are closed")
 	for _, name := range []string{"nowhere", "--all", remote, ""} {
 		testkit.Fails(t, testkit.Get(k.Push(t.Context(), path, name, false)).Err(), "", "pushed to %q", name)
 	}
 	mark := filepath.Join(t.TempDir(), "mark")
 	gitIn(t, repo, "config", "remote.origin.url", "ext::touch "+mark)
-	gitIn(t, repo, "config", "protocol.ext.allow", "always")
 	gitIn(t, repo, "config", "remote.origin.receivepack", "touch "+mark+"; git-receive-pack")
-	if _, err := push(false); err == nil || isThere(mark) {
-		t.Errorf("a URL ran a program: %v", err)
-	}
-	os.Remove(hook)
-	gitIn(t, repo, "config", "remote.origin.url", remote)
-	if _, err := push(false); err != nil || isThere(mark) {
-		t.Errorf("%v", err)
-	}
+	gits(t, repo, "config protocol.ext.allow always")
+	testkit.Fails(t, push(false), "", "a URL ran a program")
+	must(t, os.Remove(hook))
+	gits(t, repo, "config remote.origin.url "+remote)
+	testkit.Works(t, push(false))
+	testkit.True(t, !isThere(mark), "a program of the repository ran")
 }

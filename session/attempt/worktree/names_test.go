@@ -12,103 +12,82 @@ import (
 func TestField07_NamesLikeBranches(t *testing.T) {
 	t.Parallel()
 	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
-	for _, name := range []string{"main/readme", "HEAD", "refs/x", "objects/x"} {
-		write(t, repo, name, "as in a git folder")
-	}
-	commit(t, repo, "folder")
-	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
+	const text = "as in a git folder"
+	commit(t, repo, "folder", "main/readme", text, "HEAD", text, "refs/x", text, "objects/x", text)
+	gits(t, repo, "clone -q --bare . "+remote)
 	for _, name := range []string{"main", "origin", "deepwork"} {
-		gitIn(t, repo, "remote", "add", name, remote)
-		gitIn(t, repo, "fetch", "-q", name)
-		gitIn(t, repo, "remote", "set-head", name, "main")
+		gits(t, repo, "remote add "+name+" "+remote, "fetch -q "+name, "remote set-head "+name+" main")
 	}
 	for _, tag := range []string{"main", "heads/main", "other", branchName} {
-		gitIn(t, repo, "tag", tag, "HEAD~1")
+		gits(t, repo, "tag "+tag+" HEAD~1")
 	}
-	gitIn(t, repo, "branch", "other", "refs/heads/main")
+	gits(t, repo, "branch other refs/heads/main")
 	for _, branch := range []string{"other", "main"} {
-		gitIn(t, repo, "switch", "-q", branch)
+		gits(t, repo, "switch -q "+branch)
 		testkit.Equal(t, testkit.Get(CurrentBranch(t.Context(), repo)).Must(t), branch, "the current branch")
 	}
-	testkit.Equal(t, strings.Join(testkit.Get(Branches(t.Context(), repo)).Must(t), " "), "main other", "the branches")
+	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"main", "other"}, "the branches")
 	for _, way := range ways {
 		k, path := attemptIn(t, repo)
 		testkit.Equal(t, tip(path, "HEAD~1"), tip(repo, "refs/heads/main"), "%s: it begins at", way)
-		write(t, repo, "lib/b.txt", string(way))
-		commit(t, repo, "meanwhile")
-		st, err := k.Status(t.Context(), path, "", "main")
-		testkit.True(t, err == nil && st.Ahead == 1 && st.Behind == 1 && st.Elsewhere == "", "%s: %+v, %v", way, st, err)
-		if _, err := k.Push(t.Context(), path, "main", true); err != nil || tip(remote, branchName) != tip(path, "HEAD") {
-			t.Errorf("%s: pushed %v", way, err)
-		}
+		commit(t, repo, "meanwhile", "lib/b.txt", string(way))
+		st := testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t)
+		testkit.True(t, st.Ahead == 1 && st.Behind == 1 && st.Elsewhere == "", "%s: %+v", way, st)
+		testkit.Get(k.Push(t.Context(), path, "main", true)).Must(t)
+		testkit.Equal(t, tip(remote, branchName), tip(path, "HEAD"), "%s: pushed", way)
+		bring := k.Update
 		if way == WayRebase {
-			testkit.Works(t, testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err())
-		} else if r, err := k.Update(t.Context(), landing(path, "")); err != nil || len(r.Conflicts) > 0 {
-			t.Errorf("%s: %+v, %v", way, r, err)
+			bring = k.Rebase
 		}
-		if _, err := k.Merge(t.Context(), landing(path, way)); err != nil || read(t, repo, "new.txt") != "new\n" || read(t, repo, "lib/b.txt") != string(way) {
-			t.Errorf("%s: %v", way, err)
-		}
+		testkit.Same(t, testkit.Get(bring(t.Context(), landing(path, ""))).Must(t).Conflicts, nil, "%s", way)
+		merged(t, k, path, way)
+		reads(t, repo, "new.txt", "new\n", "lib/b.txt", string(way))
 		clean(t, repo, path)
 		testkit.Equal(t, tip(repo, "refs/tags/main"), tip(repo, "refs/heads/other~1"), "a tag was moved")
-		testkit.Equal(t, remove(t, k).Ref, "", "kept")
-		if at, err := tryGit(repo, "rev-parse", "--verify", "--quiet", "refs/heads/"+branchName); err == nil {
-			t.Errorf("%s: the merged branch stays, at %s", way, at)
-		}
-		gitIn(t, repo, "rm", "-q", "new.txt")
-		write(t, repo, "a.txt", "one\ntwo\n")
-		commit(t, repo, "undo")
+		testkit.Equal(t, remove(t, k).Ref+tip(repo, "refs/heads/"+branchName), "", "%s: what stays of a merged branch", way)
+		gits(t, repo, "rm -q new.txt")
+		commit(t, repo, "undo", "a.txt", "one\ntwo\n")
 	}
 }
 
 // A branch whose name is the beginning of another one is named, here and at a remote.
 func TestField07_BranchInTheWay(t *testing.T) {
 	t.Parallel()
-	repo, remote := newRepo(t), filepath.Join(t.TempDir(), "remote.git")
-	gitIn(t, repo, "clone", "-q", "--bare", repo, remote)
-	gitIn(t, remote, "branch", "deepwork", "main")
-	gitIn(t, repo, "remote", "add", "origin", remote)
+	repo := newRepo(t)
+	gits(t, remoteOf(t, repo), "branch deepwork main")
 	k, path := attemptIn(t, repo)
 	expectError(t, testkit.Get(k.Push(t.Context(), path, "origin", false)).Err(), ErrRejected, "attempts.branch_prefix")
 	remove(t, k)
-	gitIn(t, repo, "branch", "-q", "-D", branchName)
-	gitIn(t, repo, "branch", "deepwork")
-	expectError(t, testkit.Get(k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)).Err(), nil, "git branch -m deepwork NEW-NAME")
+	gits(t, repo, "branch -q -D "+branchName, "branch deepwork")
+	testkit.Fails(t, notMade(t, k, tree(repo)), "git branch -m deepwork NEW-NAME")
 	nothingLeft(t, k)
 }
 
 // The folder of an attempt is short, has the name of its branch, and belongs to it alone; other attempts with a name that
 // begins alike have other items.
 func TestNameFor(t *testing.T) {
-	k, _ := newKeeper(t)
-	for branch, want := range map[string]string{
-		"deepwork/fix-the-login-1a2b": "fix-the-login-1a2b", "a.b-task-1a2b": "b-task-1a2b",
-	} {
-		testkit.Equal(t, NameFor(k.dir, branch), want)
-	}
-	repo := newRepo(t)
-	made := func(name, id string) string {
+	k, repo := newKeeper(t), newRepo(t)
+	testkit.Equal(t, NameFor(k.dir, "deepwork/fix-the-login-1a2b"), "fix-the-login-1a2b")
+	testkit.Equal(t, NameFor(k.dir, "a.b-task-1a2b"), "b-task-1a2b")
+	create := func(name, id, repo string) (string, error) {
 		one := tree(repo)
 		one.Attempt = id
-		return testkit.Get(k.Create(t.Context(), name, "deepwork/"+name, []Tree{one}, nil)).Must(t)[0].Path
+		made, err := k.Create(t.Context(), name, "deepwork/"+name, []Tree{one}, nil)
+		return append(made, Made{})[0].Path, err
 	}
-	path := made("fix-1a2b", "one")
+	path := testkit.Get(create("fix-1a2b", "one", repo)).Must(t)
 	testkit.Equal(t, NameFor(k.dir, "deepwork/fix-1a2b"), "fix-1a2b-2")
 	testkit.Equal(t, NameOf(path), "fix-1a2b")
-	testkit.Equal(t, Owner(k.dir, "fix-1a2b"), "one")
-	testkit.Equal(t, Owner(k.dir, "../fix-1a2b"), "")
-	made("fix-1a2b-port", "one")
-	made("fix-1a2b-3c4d", "another")
+	testkit.Equal(t, strings.Join([]string{Owner(k.dir, "fix-1a2b"), Owner(k.dir, "../fix-1a2b")}, ","), "one,")
+	testkit.Get(create("fix-1a2b-port", "one", repo)).Must(t)
+	testkit.Get(create("fix-1a2b-3c4d", "another", repo)).Must(t)
 	testkit.Same(t, testkit.Get(k.Items("fix-1a2b", "one")).Must(t), []string{"fix-1a2b-port"})
 	testkit.Works(t, k.Check("fix-1a2b", "one", []string{path}))
 	testkit.FailsWith(t, k.Check("fix-1a2b", "another", []string{path}), ErrNotOurs)
-	other := tree(newRepo(t))
-	other.Attempt = "another"
-	testkit.Fails(t, testkit.Get(k.Create(t.Context(), "fix-1a2b", "deepwork/fix-1a2b", []Tree{other}, nil)).Err(), "belongs to attempt one")
+	testkit.Fails(t, testkit.Get(create("fix-1a2b", "another", newRepo(t))).Err(), "belongs to attempt one")
 	write(t, path, "new.txt", "n\n")
 	kept, _, err := k.Remove(t.Context(), "fix-1a2b", false, nil)
 	must(t, err)
 	testkit.Equal(t, kept[0].Ref, rescueRefs+"one")
-	found := testkit.Get(k.Rescues(t.Context(), "one", []string{repo})).Must(t)
-	testkit.Equal(t, found[0].Path, path)
+	testkit.Equal(t, testkit.Get(k.Rescues(t.Context(), "one", []string{repo})).Must(t)[0].Path, path)
 }

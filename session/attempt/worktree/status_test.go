@@ -14,54 +14,37 @@ import (
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	repo := newRepo(t)
-	base := gitIn(t, repo, "rev-parse", "HEAD")
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
+	k, repo, path := started(t)
+	base := tip(repo, "HEAD")
 	check := func(target string, want Status) {
 		t.Helper()
 		got := testkit.Get(k.Status(t.Context(), path, base, target)).Must(t)
 		testkit.True(t, got.Exists && got.Ahead == want.Ahead && got.Behind == want.Behind && slices.Equal(got.Changed, want.Changed), "got %+v, want %+v", got, want)
 	}
 	check("main", Status{})
-	write(t, path, "committed", "1")
-	write(t, path, "lib/b.txt", "changed")
-	commit(t, path, "one")
-	write(t, path, "a.txt", "changed")
-	write(t, path, "with space/ü 日本", "2")
-	write(t, path, "x.log", "ignored")
-	write(t, path, "staged", "3")
-	gitIn(t, path, "add", "staged")
+	commit(t, path, "one", "committed", "1", "lib/b.txt", "changed")
+	write(t, path, "a.txt", "changed", "with space/ü 日本", "2", "x.log", "ignored", "staged", "3")
+	gits(t, path, "add staged")
 	want := []string{"a.txt", "committed", "lib/b.txt", "staged", "with space/ü 日本"}
 	if runtime.GOOS != "windows" {
 		write(t, path, "line\nbreak", "4")
 		want = append(want, "line\nbreak")
 	}
-	os.Remove(filepath.Join(path, ".gitignore"))
 	write(t, path, ".git-not", "")
-	os.Remove(filepath.Join(path, "x.log"))
+	must(t, errors.Join(os.Remove(filepath.Join(path, ".gitignore")), os.Remove(filepath.Join(path, "x.log"))))
 	want = append(want, ".git-not", ".gitignore")
 	slices.Sort(want)
 	check("main", Status{Ahead: 1, Changed: want})
-
-	write(t, repo, "upstream", "u")
-	commit(t, repo, "upstream")
-	commitEmpty(t, repo)
+	commit(t, repo, "upstream", "upstream", "u")
+	gits(t, repo, "commit -q --allow-empty -m empty")
 	check("main", Status{Ahead: 1, Behind: 2, Changed: want}) // what others did is not counted
 	check("vanished", Status{Ahead: 1, Changed: want})
 	check("", Status{Ahead: 1, Changed: want})
-	gitIn(t, path, "reset", "-q", "--", "staged")
-	gitIn(t, path, "merge", "-q", "main", "-m", "merge")
+	gits(t, path, "reset -q -- staged", "merge -q main -m merge")
 	check("main", Status{Ahead: 2, Changed: want})
-
-	st := testkit.Get(k.Status(t.Context(), path+"-none", base, "main")).Must(t)
-	testkit.True(t, !st.Exists, "of no folder: %+v", st)
+	testkit.True(t, !testkit.Get(k.Status(t.Context(), path+"-none", base, "main")).Must(t).Exists, "there is no folder")
 	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree, "of a plain folder")
 	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "", "a base that is no commit was taken")
-}
-
-func commitEmpty(t *testing.T, dir string) {
-	gitIn(t, dir, "commit", "-q", "--allow-empty", "-m", "empty")
 }
 
 func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
@@ -71,50 +54,37 @@ func TestStatusNeverSeesTheCheckoutAround(t *testing.T) {
 	k := New(Options{Dir: filepath.Join(repo, ".deepwork", "worktrees")})
 	path := create(t, k, repo)
 	os.Remove(filepath.Join(path, ".git"))
-	st, err := k.Status(t.Context(), path, "", "main")
-	testkit.True(t, err == nil && len(st.Changed) == 0, "got %+v, %v", st, err)
+	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed, nil)
 	os.RemoveAll(k.journal)
-	if st, err := k.Status(t.Context(), path, "", "main"); !errors.Is(err, ErrNoWorktree) {
-		t.Errorf("got %+v, %v", st, err)
-	}
-	if _, _, err := k.Diff(t.Context(), path, "", "main", nil, 0); !errors.Is(err, ErrNoWorktree) {
-		t.Errorf("got %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Err(), ErrNoWorktree)
+	_, _, err := k.Diff(t.Context(), path, "", "main", nil, 0)
+	testkit.FailsWith(t, err, ErrNoWorktree)
 }
 
 func TestDiff(t *testing.T) {
 	t.Parallel()
-	repo := newRepo(t)
-	for key, value := range map[string]string{"diff.noprefix": "true", "diff.external": "false", "color.ui": "always", "diff.mnemonicPrefix": "true"} {
-		gitIn(t, repo, "config", key, value)
-	}
-	k, _ := newKeeper(t)
-	path := create(t, k, repo)
-	write(t, path, "committed.txt", "in a commit\n")
-	commit(t, path, "one")
-	write(t, path, "a.txt", "one\nTWO\n")
-	write(t, path, "untracked *.txt", "new\n")
-	write(t, path, "other.txt", "other\n")
-	write(t, path, "empty", "")
-	write(t, path, "x.log", "ignored\n")
-	write(t, path, "binary", "\x00\x01\x02")
-	write(t, repo, "upstream", "u\n")
-	commit(t, repo, "upstream")
+	k, repo, path := started(t)
+	gits(t, repo, "config diff.noprefix true", "config diff.external false", "config color.ui always", "config diff.mnemonicPrefix true")
+	commit(t, path, "one", "committed.txt", "in a commit\n")
+	write(t, path, "a.txt", "one\nTWO\n", "untracked *.txt", "new\n", "other.txt", "other\n", "empty", "")
+	write(t, path, "x.log", "ignored\n", "binary", "\x00\x01\x02")
+	commit(t, repo, "upstream", "upstream", "u\n")
 	indexAt := gitIn(t, path, "rev-parse", "--git-path", "index")
 	index := read(t, indexAt)
-	text, truncated, err := k.Diff(t.Context(), path, "", "main", nil, 0)
-	testkit.Need(t, err == nil && !truncated, "%v %v", truncated, err)
-	testkit.ContainsAll(t, text, []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"}, "the diff lacks")
+	diff := func(most int, paths ...string) (string, bool) {
+		t.Helper()
+		text, truncated, err := k.Diff(t.Context(), path, "", "main", paths, most)
+		must(t, err)
+		return text, truncated
+	}
+	only := func(paths ...string) string { text, _ := diff(0, paths...); return text }
+	text, truncated := diff(0)
+	testkit.True(t, !truncated, "it is cut")
+	testkit.ContainsAll(t, text, []string{"diff --git a/a.txt b/a.txt\n", "-two\n+TWO\n", "+in a commit\n", "+new\n", "new file mode 100644", "b/empty\n", "Binary files /dev/null and b/binary differ\n"})
 	for _, not := range []string{"ignored", "upstream", "\x1b"} {
 		testkit.True(t, !strings.Contains(text, not), "the diff has %q", not)
 	}
 	testkit.True(t, read(t, indexAt) == index && !isThere(indexAt+".lock"), "the worktree's index was touched")
-	only := func(paths ...string) string {
-		t.Helper()
-		text, _, err := k.Diff(t.Context(), path, "", "main", paths, 0)
-		testkit.Works(t, err)
-		return text
-	}
 	got := only("untracked *.txt")
 	testkit.True(t, strings.Contains(got, "+new") && !strings.Contains(got, "other"), "a path was taken for a pattern: %s", got)
 	testkit.Equal(t, only("*.txt"), "", "a path was taken for a pattern")
@@ -122,13 +92,12 @@ func TestDiff(t *testing.T) {
 	testkit.True(t, strings.Contains(got, "+other") && !strings.Contains(got, "TWO"), "of two paths: %s", got)
 	testkit.Equal(t, only("."), text, "of . there is less")
 	for n := 1; n < len(text); n += 7 {
-		part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, n)
-		testkit.Need(t, err == nil && truncated && len(part) <= n && strings.HasPrefix(text, part) && (!strings.Contains(text[:n], "\n") || strings.HasSuffix(part, "\n")), "at %d bytes: %q, %v, %v", n, part, truncated, err)
+		part, truncated := diff(n)
+		testkit.Need(t, truncated && len(part) <= n && strings.HasPrefix(text, part) && (!strings.Contains(text[:n], "\n") || strings.HasSuffix(part, "\n")), "at %d bytes: %q, %v", n, part, truncated)
 		n *= 2
 	}
-	if part, truncated, err := k.Diff(t.Context(), path, "", "main", nil, len(text)); err != nil || truncated || part != text {
-		t.Errorf("at its very size it is cut: %v, %v", truncated, err)
-	}
+	part, truncated := diff(len(text))
+	testkit.True(t, !truncated && part == text, "at its very size it is cut")
 }
 
 func TestCutKeepsCharactersWhole(t *testing.T) {
@@ -138,12 +107,13 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 	}
 }
 
-// changedBy returns the files that an attempt is said to have changed, which are the same in its diff.
-func changedBy(t *testing.T, k *Keeper, path, target string) []string {
+// expectChanged checks the files that an attempt is said to have changed, which are the same in its diff.
+func expectChanged(t *testing.T, k *Keeper, path, target string, want ...string) {
 	t.Helper()
-	j := testkit.Get(k.load(attemptID)).Must(t)
-	st := testkit.Get(k.Status(t.Context(), path, j.Trees[0].Base, target)).Must(t)
-	diff, _, err := k.Diff(t.Context(), path, j.Trees[0].Base, target, nil, 1<<28)
+	base := testkit.Get(k.load(attemptID)).Must(t).Trees[0].Base
+	slices.Sort(want)
+	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, base, target)).Must(t).Changed, want, "changed")
+	diff, _, err := k.Diff(t.Context(), path, base, target, nil, 1<<28)
 	must(t, err)
 	var files []string
 	for line := range strings.Lines(diff) {
@@ -151,15 +121,8 @@ func changedBy(t *testing.T, k *Keeper, path, target string) []string {
 			files = append(files, strings.TrimSpace(name))
 		}
 	}
-	if slices.Sort(files); !slices.Equal(files, st.Changed) {
-		t.Errorf("changed are %q, and in the diff %q", st.Changed, files)
-	}
-	return files
-}
-
-func expectChanged(t *testing.T, k *Keeper, path, target string, want ...string) {
-	t.Helper()
-	testkit.Same(t, changedBy(t, k, path, target), want, "changed")
+	slices.Sort(files)
+	testkit.Same(t, files, want, "in the diff")
 }
 
 // What an attempt has changed is its own work, however often it is merged, while others work on the
@@ -169,17 +132,11 @@ func TestDiffAfterMerges(t *testing.T) {
 		for _, others := range []bool{false, true} {
 			t.Run(string(way)+map[bool]string{true: ", others too"}[others], func(t *testing.T) {
 				t.Parallel()
-				repo := newRepo(t)
-				k, path := attemptIn(t, repo)
+				k, repo, path := worked(t)
 				other := func(name string) {
 					if others {
-						write(t, repo, name, "theirs\n")
-						commit(t, repo, name)
+						commit(t, repo, name, name, "theirs\n")
 					}
-				}
-				merge := func() {
-					t.Helper()
-					testkit.Get(k.Merge(t.Context(), landing(path, way))).Must(t)
 				}
 				// After a squash or a rebase on what others have changed, earlier merges are not shown.
 				after := func(earlier string, names ...string) []string {
@@ -190,20 +147,19 @@ func TestDiffAfterMerges(t *testing.T) {
 				}
 				other("x.txt")
 				expectChanged(t, k, path, "main", "a.txt", "new.txt")
-				merge()
+				merged(t, k, path, way)
 				expectChanged(t, k, path, "main", "a.txt", "new.txt")
 				other("y.txt")
 				expectChanged(t, k, path, "main", "a.txt", "new.txt")
 				write(t, path, "more.txt", "more\n")
 				expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt")
 				commit(t, path, "more")
-				merge()
-				expectChanged(t, k, path, "main", slices.Sorted(slices.Values(after("a.txt new.txt", "more.txt")))...)
+				merged(t, k, path, way)
+				expectChanged(t, k, path, "main", after("a.txt new.txt", "more.txt")...)
 				other("z.txt")
-				gitIn(t, repo, "gc", "-q", "--prune=now")
-				expectChanged(t, k, path, "main", slices.Sorted(slices.Values(after("a.txt new.txt", "more.txt")))...)
-				write(t, path, "third.txt", "third\n")
-				commit(t, path, "third")
+				gits(t, repo, "gc -q --prune=now")
+				expectChanged(t, k, path, "main", after("a.txt new.txt", "more.txt")...)
+				commit(t, path, "third", "third.txt", "third\n")
 				other("zz.txt")
 				testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Must(t)
 				clean(t, repo, path)
@@ -213,9 +169,8 @@ func TestDiffAfterMerges(t *testing.T) {
 					expectChanged(t, k, path, "main", "a.txt", "more.txt", "new.txt", "third.txt")
 				}
 				// The agent takes over the target itself: the work that both have is not shown.
-				write(t, repo, "w.txt", "theirs\n")
-				commit(t, repo, "theirs")
-				gitIn(t, path, "merge", "-q", "main")
+				commit(t, repo, "theirs", "w.txt", "theirs\n")
+				gits(t, path, "merge -q main")
 				write(t, path, "fourth.txt", "fourth\n")
 				expectChanged(t, k, path, "main", "fourth.txt", "third.txt")
 			})
@@ -229,13 +184,11 @@ func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
 	gitIn(t, repo, "branch", "release")
-	write(t, repo, "x.txt", "theirs\n")
-	commit(t, repo, "theirs")
+	commit(t, repo, "theirs", "x.txt", "theirs\n")
 	k, path := attemptIn(t, repo)
 	expectChanged(t, k, path, "release", "a.txt", "new.txt")
 	gitIn(t, repo, "checkout", "-q", "release")
-	write(t, repo, "r.txt", "released\n")
-	release := commit(t, repo, "released")
+	release := commit(t, repo, "released", "r.txt", "released\n")
 	l := landing(path, WayRebase)
 	l.Target = "release"
 	testkit.Get(k.Rebase(t.Context(), l)).Must(t)
@@ -249,16 +202,13 @@ func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 // are resolved, and refuses one with conflicts.
 func TestCommitWhatIsLeft(t *testing.T) {
 	asUser(t, "")
-	repo := newRepo(t)
+	repo, k := newRepo(t), newKeeper(t)
 	write(t, repo, "secret", "s\n")
-	k, _ := newKeeper(t)
-	made := testkit.Get(k.Create(t.Context(), "a1", branchName, []Tree{{RepoID: "r", Name: "repo", Repo: repo, TargetBranch: "main", Copy: []string{"secret"}}}, nil)).Must(t)
-	path := made[0].Path
-	before := gitIn(t, path, "rev-parse", "HEAD")
-	testkit.Must(t, k.Commit(t.Context(), path, "nothing"))
-	testkit.Equal(t, gitIn(t, path, "rev-parse", "HEAD"), before, "a commit of nothing")
-	write(t, path, "a.txt", "theirs\n")
-	write(t, path, "new dir/new.txt", "n\n")
+	path := makes(t, k, tree(repo, "secret"))[0].Path
+	before := tip(path, "HEAD")
+	must(t, k.Commit(t.Context(), path, "nothing"))
+	testkit.Equal(t, tip(path, "HEAD"), before, "a commit of nothing")
+	write(t, path, "a.txt", "theirs\n", "new dir/new.txt", "n\n")
 	testkit.Must(t, k.Commit(t.Context(), path, "left"))
 	testkit.Equal(t, gitIn(t, path, "show", "--format=%an %s", "--name-only"), "Una User left\n\na.txt\nnew dir/new.txt")
 	testkit.Equal(t, gitIn(t, path, "status", "--porcelain"), "?? secret")
@@ -267,17 +217,13 @@ func TestCommitWhatIsLeft(t *testing.T) {
 		testkit.Fails(t, k.Commit(t.Context(), path, "left"), inside+" is a git repository of its own")
 		testkit.Must(t, os.RemoveAll(inside))
 	}
-	gitIn(t, path, "restore", "a.txt")
-
+	gits(t, path, "restore a.txt")
 	testkit.Must(t, os.Remove(filepath.Join(repo, "secret"))) // else it is committed there
-	write(t, repo, "a.txt", "ours\n")
-	commit(t, repo, "meanwhile")
-	landed := testkit.Get(k.Update(t.Context(), landing(path, WayMerge))).Must(t)
-	testkit.Equal(t, len(landed.Conflicts), 1)
+	commit(t, repo, "meanwhile", "a.txt", "ours\n")
+	testkit.Equal(t, len(testkit.Get(k.Update(t.Context(), landing(path, WayMerge))).Must(t).Conflicts), 1)
 	testkit.FailsWith(t, k.Commit(t.Context(), path, "left"), ErrUnfinished)
-	gitIn(t, path, "checkout", "-q", "--ours", "a.txt") // which changes nothing
-	gitIn(t, path, "add", "a.txt")
+	gits(t, path, "checkout -q --ours a.txt", "add a.txt") // which changes nothing
 	testkit.Must(t, k.Commit(t.Context(), path, "left"))
-	testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Must(t)
-	testkit.Equal(t, show(t, repo, "main", "a.txt"), "theirs\n")
+	merged(t, k, path, WayMerge)
+	holds(t, repo, "main", "a.txt", "theirs\n")
 }

@@ -2,7 +2,6 @@ package worktree
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,20 +26,14 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 		{"an untracked file", "secret"}, {"a tracked file", "a.txt"}, {"a folder", "closed"}, {"a tracked file's folder", "lib"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			repo := newRepo(t)
-			k, _ := newKeeper(t)
-			path := create(t, k, repo)
-			write(t, path, "secret", "s")
-			write(t, path, "closed/x", "x")
+			k, repo, path := started(t)
+			write(t, path, "secret", "s", "closed/x", "x")
 			at := filepath.Join(path, c.path)
 			must(t, os.Chmod(at, 0))
-			_, _, err := k.Remove(t.Context(), attemptID, false, nil)
-			testkit.True(t, errors.Is(err, ErrNotKept) && strings.Contains(err.Error(), c.path), "got %v", err)
-			os.Chmod(at, 0o755)
-			testkit.Equal(t, read(t, path, "secret"), "s", "work is gone")
-			testkit.Equal(t, read(t, path, "closed/x"), "x", "work is gone")
-			r := remove(t, k)
-			testkit.True(t, show(t, repo, r.Commit, "secret") == "s" && show(t, repo, r.Commit, "closed/x") == "x", "work is lost")
+			expectError(t, notRemoved(t, k), ErrNotKept, c.path)
+			must(t, os.Chmod(at, 0o755))
+			reads(t, path, "secret", "s", "closed/x", "x")
+			holds(t, repo, remove(t, k).Commit, "secret", "s", "closed/x", "x")
 		})
 	}
 }
@@ -49,13 +42,12 @@ func TestUnreadableWorkIsNeverRemoved(t *testing.T) {
 func asNobody(t *testing.T) {
 	dir := testkit.Get(os.MkdirTemp("", "worktree-nobody-*")).Must(t)
 	defer os.RemoveAll(dir)
-	self := testkit.Get(os.Executable()).Must(t)
-	program := filepath.Join(dir, "test")
-	data, err := os.ReadFile(self)
-	must(t, errors.Join(err, os.WriteFile(program, data, 0o755), os.Chmod(program, 0o755), os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o755), os.Chown(filepath.Join(dir, "tmp"), nobody, nobody)))
+	program, tmp := filepath.Join(dir, "test"), filepath.Join(dir, "tmp")
+	executable(t, program, read(t, testkit.Get(os.Executable()).Must(t)))
+	must(t, errors.Join(os.Chmod(dir, 0o755), os.Mkdir(tmp, 0o755), os.Chown(tmp, nobody, nobody)))
 	cmd := exec.Command(program, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), unreadableEnv+"=1", "TMPDIR="+filepath.Join(dir, "tmp"), fmt.Sprintf("GOTMPDIR=%s", filepath.Join(dir, "tmp")))
+	cmd.Env = append(os.Environ(), unreadableEnv+"=1", "TMPDIR="+tmp, "GOTMPDIR="+tmp)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	out, err := cmd.CombinedOutput()
 	testkit.True(t, err == nil && strings.Contains(string(out), "--- PASS: "+t.Name()+"/"), "%v\n%s", err, out)
@@ -69,18 +61,15 @@ func TestField12_RepositoryThatIsReadOnly(t *testing.T) {
 	}
 	for _, folder := range []string{"objects", "refs/heads", "."} {
 		t.Run(folder, func(t *testing.T) {
-			repo := newRepo(t)
-			k, path := attemptIn(t, repo)
+			k, repo, path := worked(t)
 			write(t, path, "loose.txt", "work")
-			write(t, repo, "lib/b.txt", "meanwhile\n")
-			commit(t, repo, "meanwhile")
+			commit(t, repo, "meanwhile", "lib/b.txt", "meanwhile\n")
 			readOnly(t, filepath.Join(repo, ".git", folder))
-			expectError(t, testkit.Get(k.Merge(t.Context(), landing(path, WayMerge))).Err(), nil, "git may not write to the repository")
+			testkit.Fails(t, notMerged(t, k, path, WayMerge), "git may not write to the repository")
 			if folder == "objects" {
-				_, _, err := k.Remove(t.Context(), attemptID, false, nil)
-				expectError(t, err, ErrNotKept, "git may not write to the repository")
+				expectError(t, notRemoved(t, k), ErrNotKept, "git may not write to the repository")
 			}
-			testkit.Equal(t, read(t, path, "loose.txt"), "work", "the work is gone")
+			reads(t, path, "loose.txt", "work")
 		})
 	}
 }
