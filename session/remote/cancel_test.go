@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,97 +13,83 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/source"
 	"deepwork/session"
-	"deepwork/session/store"
 )
+
+// performed makes an asynchronous workflow whose steps an agent performs.
+func performed(t testing.TB, id string, l script) *source.Workflow {
+	w := workflow(t, id, true, l)
+	w.Performer = source.ByAgent
+	return w
+}
 
 // TestCancelEndsWhatAnsweredRunning: whatever its source can do, its end is stored,
 // and a second cancel changes nothing.
 func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type cancel struct {
 		edit func(*plant)
 		l    script
 		told int // runs that the source was told to cancel
 		says string
-	}{
-		"as usual":       {nil, script{lasts: time.Hour}, 1, "was cancelled at its source"},
-		"no cancel tool": {func(p *plant) { p.cancels = false }, script{lasts: time.Hour}, 0, "no cancel tool"},
-		"no status tool": {func(p *plant) { p.statuses = false }, script{lasts: time.Hour}, 1, "was cancelled at its source"},
-		"no id":          {nil, script{accepted: &source.Answer{State: source.Running}}, 0, "gave it no id"},
-		"a hanging source": {func(p *plant) {
-			p.onCancel = func(string) (*source.Answer, error) { return nil, fmt.Errorf("%w: no answer", source.ErrAway) }
-		}, script{lasts: time.Hour}, 1, "may go on there"},
-		"it still runs there": {func(p *plant) {
-			p.onCancel = func(string) (*source.Answer, error) { return &source.Answer{State: source.Running}, nil }
-		}, script{lasts: time.Hour}, 1, "still runs there"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				p, root := newPlant(), newRoot(t)
-				if c.edit != nil {
-					c.edit(p)
-				}
-				s := open(t, root, p, nil)
-				w := workflow(t, "w", true, c.l)
-				w.Performer = source.ByAgent
-				r, err := s.call(t.Context(), "me", w, nil, nil)
-				testkit.Need(t, err == nil && r.State == Running, "%+v, %v", r, err)
-				wantCode(t, testkit.Get(s.Cancel(t.Context(), "you", r.ExecutionID)).Err(), session.StateError, "unknown_run")
-				for range 3 { // the second is harmless, and so is one after a restart
-					got, err := s.Cancel(t.Context(), "me", r.ExecutionID)
-					testkit.Need(t, err == nil && got.State == Cancelled && got.EndedAt != nil && strings.Contains(*got.Error, c.says), "%+v, %v", got, err)
-					x := stored(t, s, r.ExecutionID)
-					testkit.True(t, x.State == store.ExecutionCancelled && x.EndedAt != nil, "stored is %+v", x)
-					s.stop()
-					s = open(t, root, p, nil)
-				}
-				if r := mustStatus(t, s.Engine, r.ExecutionID); r.State != Cancelled || len(p.cancelled) != c.told || s.Stats() != (Stats{}) {
-					t.Errorf("%+v; the source was told of %v; %+v", r, p.cancelled, s.Stats())
-				}
-			})
-		})
 	}
+	hour := script{lasts: time.Hour}
+	answers := func(a *source.Answer, err error) func(*plant) {
+		return func(p *plant) { p.onCancel = func(string) (*source.Answer, error) { return a, err } }
+	}
+	bubbles(t, map[string]cancel{
+		"as usual":            {func(*plant) {}, hour, 1, "was cancelled at its source"},
+		"no cancel tool":      {func(p *plant) { p.cancels = false }, hour, 0, "no cancel tool"},
+		"no status tool":      {func(p *plant) { p.statuses = false }, hour, 1, "was cancelled at its source"},
+		"no id":               {func(*plant) {}, script{accepted: &source.Answer{State: source.Running}}, 0, "gave it no id"},
+		"a hanging source":    {answers(nil, fmt.Errorf("%w: no answer", source.ErrAway)), hour, 1, "may go on there"},
+		"it still runs there": {answers(&source.Answer{State: source.Running}, nil), hour, 1, "still runs there"},
+	}, func(t *testing.T, c cancel, p *plant, open opener) {
+		c.edit(p)
+		s := open(nil)
+		r := s.run(performed(t, "w", c.l))
+		id := r.ExecutionID
+		testkit.Equal(t, r.State, Running)
+		wantCode(t, testkit.Get(s.Cancel(t.Context(), "you", id)).Err(), session.StateError, "unknown_run")
+		for range 3 { // the second is harmless, and so is one after a restart
+			testkit.Contains(t, *s.cancelled(id).Error, c.says)
+			x := stored(t, s, id)
+			testkit.True(t, x.State == Cancelled && x.EndedAt != nil, "stored is %+v", x)
+			s = s.restart()
+		}
+		s.is(id, Cancelled, "")
+		testkit.True(t, len(p.cancelled) == c.told && s.Stats() == (Stats{}), "the source was told of %v; %+v", p.cancelled, s.Stats())
+	})
 }
 
 // TestCancelOfWhatHasEnded: it says how it ended, and nothing is lost.
 func TestCancelOfWhatHasEnded(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		p := newPlant()
-		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ReplyWithin = new(time.Second) })
-		for _, l := range []script{
-			{answer: source.Answer{Output: json.RawMessage(`1`)}},
-			{answer: source.Answer{State: source.Failed, Error: "out of paper"}},
-		} {
-			c := s.start(workflow(t, "w", true, l), `{}`)
+	bubble(t, func(w *config.WorkflowTools) { w.ReplyWithin = new(time.Second) }, func(t *testing.T, p *plant, s *server) {
+		for _, a := range []source.Answer{output(`1`), {State: source.Failed, Error: "out of paper"}} {
+			c := s.does(true, script{answer: a})
 			c.wait()
-			was := mustStatus(t, s.Engine, c.id())
-			r, err := s.Cancel(t.Context(), "me", c.id())
-			testkit.True(t, err == nil && r.State == was.State && r.EndedAt != nil && string(r.Result) == string(was.Result), "%+v, %v", r, err)
+			was := s.status(c.id())
+			testkit.Same(t, *testkit.Get(s.Cancel(t.Context(), "me", c.id())).Must(t), *was)
 		}
 		// Completed at its source before it was told: the result is kept.
-		for name, answer := range map[string]func() (*source.Answer, error){
-			"it says so": func() (*source.Answer, error) {
-				return &source.Answer{State: source.Completed, Output: json.RawMessage(`2`)}, nil
-			},
-			"without a result": func() (*source.Answer, error) { return &source.Answer{State: source.Completed}, nil },
-			"it refuses":       func() (*source.Answer, error) { return nil, &source.RefusedError{Text: "it has ended"} },
-			"it cannot":        func() (*source.Answer, error) { return nil, source.ErrUnsupported },
-			"it fails": func() (*source.Answer, error) {
-				return &source.Answer{State: source.Failed, Error: "it has ended"}, nil
-			},
+		for name, answer := range map[string]struct {
+			a   *source.Answer
+			err error
+		}{
+			"it says so":       {&source.Answer{State: source.Completed, Output: json.RawMessage(`2`)}, nil},
+			"without a result": {&source.Answer{State: source.Completed}, nil},
+			"it refuses":       {nil, &source.RefusedError{Text: "it has ended"}},
+			"it cannot":        {nil, source.ErrUnsupported},
+			"it fails":         {&source.Answer{State: source.Failed, Error: "it has ended"}, nil},
 		} {
-			c := s.start(workflow(t, "late", true, script{lasts: time.Hour, answer: source.Answer{Output: json.RawMessage(`2`)}}), `{}`)
+			c := s.does(true, script{lasts: time.Hour, answer: output(`2`)})
 			c.wait()
 			p.with(func() {
 				p.onCancel = func(id string) (*source.Answer, error) {
 					p.jobs[id].until = time.Now()
-					return answer()
+					return answer.a, answer.err
 				}
 			})
-			if r, err := s.Cancel(t.Context(), "me", c.id()); err != nil || r.State != Completed || string(r.Result) != `2` {
-				t.Errorf("%s: %+v, %v", name, r, err)
-			}
+			r := testkit.Get(s.Cancel(t.Context(), "me", c.id())).Must(t)
+			testkit.True(t, r.State == Completed && string(r.Result) == `2`, "%s: %+v", name, r)
 		}
 	})
 }
@@ -112,164 +97,125 @@ func TestCancelOfWhatHasEnded(t *testing.T) {
 // TestCancelDuringAPoll does not wait for it.
 func TestCancelDuringAPoll(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		h := &hanging{plant: newPlant(), hangs: 1}
-		s := open(t, newRoot(t), h, nil)
-		r := testkit.Get(s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)).Must(t)
+		s := open(t, testkit.Dir(t), h, nil)
+		id := s.run(performed(t, "w", script{lasts: time.Hour})).ExecutionID
 		h.with(func() { h.hangs = 1 })
 		time.Sleep(5 * time.Second) // the poll hangs, for up to 30 s
 		began := time.Now()
-		if r, err := s.Cancel(t.Context(), "me", r.ExecutionID); err != nil || r.State != Cancelled || time.Since(began) > time.Second {
-			t.Errorf("%+v, %v after %v", r, err, time.Since(began))
-		}
-		testkit.Equal(t, len(h.cancelled), 1, "the source was told of %v", h.cancelled)
+		s.cancelled(id)
+		testkit.True(t, time.Since(began) <= time.Second && len(h.cancelled) == 1, "after %v; the source was told of %v", time.Since(began), h.cancelled)
 	})
 }
 
 // TestCancelOnAFullDisk says so, since the run may be shown as running later.
 func TestCancelOnAFullDisk(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		p, root := newPlant(), newRoot(t)
-		s := open(t, root, p, nil)
-		r := testkit.Get(s.call(t.Context(), "me", performed(t, "w", time.Hour), nil, nil)).Must(t)
+	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
+		id := s.run(performed(t, "w", script{lasts: time.Hour})).ExecutionID
+		notSaved := func(words ...string) {
+			t.Helper()
+			wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", id)).Err(), session.StateError, "cancel_not_saved", words...)
+		}
 		s.disk.full.Store(true)
 		for range 2 {
-			wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Err(), session.StateError, "cancel_not_saved", r.ExecutionID, "restart")
+			notSaved(id, "restart")
 		}
 		s.disk.full.Store(false)
-		testkit.Equal(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Must(t).State, Cancelled)
-		testkit.Equal(t, stored(t, s, r.ExecutionID).State, Cancelled)
-		r = testkit.Get(s.call(t.Context(), "me", performed(t, "v", time.Hour), nil, nil)).Must(t)
+		s.cancelled(id)
+		testkit.Equal(t, stored(t, s, id).State, Cancelled)
+		id = s.run(performed(t, "v", script{lasts: time.Hour})).ExecutionID
 		s.disk.full.Store(true)
-		wantCode(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Err(), session.StateError, "cancel_not_saved")
-		s.stop()
-		s = open(t, root, p, nil)
+		notSaved()
+		s = s.restart()
 		synctest.Wait()
 		for range 2 {
-			testkit.Equal(t, testkit.Get(s.Cancel(t.Context(), "me", r.ExecutionID)).Must(t).State, Cancelled)
+			s.cancelled(id)
 		}
 	})
 }
 
 // TestWhoLeavesWaitsForNoRun: and the run goes on.
 func TestWhoLeavesWaitsForNoRun(t *testing.T) {
-	t.Parallel()
-	for name, async := range map[string]bool{"async": true, "sync": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				p := newPlant()
-				s := open(t, newRoot(t), p, nil)
-				w := workflow(t, "w", async, script{lasts: time.Minute, answer: source.Answer{Output: json.RawMessage(`1`)}})
-				enough := errors.New("enough")
-				leaving, leave := context.WithCancelCause(t.Context())
-				time.AfterFunc(10*time.Second, func() { leave(enough) })
-				began := time.Now()
-				var id string
-				_, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID })
-				took := time.Since(began)
-				testkit.Need(t, errors.Is(err, enough) && took == 10*time.Second, "%v after %v", err, took)
-				testkit.Equal(t, mustStatus(t, s.Engine, id).State, Running)
-				// Who comes after that is told as well which run it has begun.
-				id = ""
-				if _, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID }); !errors.Is(err, enough) || id == "" {
-					t.Errorf("%v, run %q", err, id)
-				}
-				time.Sleep(time.Minute + 3*time.Second)
-				if r := mustStatus(t, s.Engine, id); r.State != Completed || string(r.Result) != `1` {
-					t.Errorf("%+v", r)
-				}
-			})
-		})
-	}
-}
-
-// performed makes an asynchronous workflow whose steps an agent performs.
-func performed(t testing.TB, id string, lasts time.Duration) *source.Workflow {
-	w := workflow(t, id, true, script{lasts: lasts})
-	w.Performer = source.ByAgent
-	return w
+	bubbles(t, syncAndAsync, func(t *testing.T, async bool, p *plant, open opener) {
+		s := open(nil)
+		w := workflow(t, "w", async, script{lasts: time.Minute, answer: output(`1`)})
+		enough := errors.New("enough")
+		leaving, leave := context.WithCancelCause(t.Context())
+		time.AfterFunc(10*time.Second, func() { leave(enough) })
+		// Who comes after that is told as well which run it has begun.
+		var ids []string
+		for _, after := range []time.Duration{10 * time.Second, 0} {
+			id, began := "", time.Now()
+			_, err := s.call(WithLeaving(t.Context(), leaving), "me", w, json.RawMessage(`{}`), func(r Run) { id = r.ExecutionID })
+			testkit.FailsWith(t, err, enough)
+			testkit.Equal(t, time.Since(began), after)
+			s.is(id, Running, "")
+			ids = append(ids, id)
+		}
+		time.Sleep(time.Minute + 3*time.Second)
+		for _, id := range ids {
+			s.is(id, Completed, `1`)
+		}
+	})
 }
 
 // TestWhatAgentsPerformTakesItsTime: no slot, no timeout, an answer after 50 s, each unless the
 // config says otherwise; also after a restart.
 func TestWhatAgentsPerformTakesItsTime(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		root, p := newRoot(t), newPlant()
-		one := func(w *config.WorkflowTools) { w.MaxConcurrent = 1 }
-		s := open(t, root, p, one)
+	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		began := time.Now()
-		long := performed(t, "long", 3*time.Hour)
+		long := performed(t, "long", script{lasts: 3 * time.Hour})
 		var ids []string
 		for range 3 {
-			r, err := s.call(t.Context(), "me", long, nil, nil)
-			testkit.Need(t, err == nil && r.State == Running && r.Progress == nil, "%+v, %v", r, err)
+			r := s.run(long)
+			testkit.Need(t, r.State == Running && r.Progress == nil, "%+v", r)
 			ids = append(ids, r.ExecutionID)
 		}
 		testkit.Equal(t, time.Since(began), 3*performedReply, "three answers took")
-		other := workflow(t, "other", true, script{lasts: time.Second})
-		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", other, nil, nil)).Must(t).State, Completed, "a slot was occupied")
+		testkit.Equal(t, s.run(workflow(t, "other", true, script{lasts: time.Second})).State, Completed, "a slot was occupied")
 		testkit.Equal(t, s.Stats(), (Stats{Running: 3}))
-		s.stop()
-		s = open(t, root, p, one)
-		n := s.Stats()
-		testkit.True(t, n == (Stats{Running: 3}) && s.slots.used == 0, "after a restart %+v, %d slots", n, s.slots.used)
+		s = s.restart()
+		testkit.True(t, s.Stats() == (Stats{Running: 3}) && s.slots.used == 0, "after a restart %+v, %d slots", s.Stats(), s.slots.used)
 		time.Sleep(2 * time.Hour)
 		for _, id := range ids {
-			testkit.Equal(t, mustStatus(t, s.Engine, id).State, Running, "after 2 hours")
+			s.is(id, Running, "")
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if r := mustStatus(t, s.Engine, ids[0]); r.State != Completed || s.Stats() != (Stats{}) {
-			t.Errorf("at the end: %+v, %+v", r, s.Stats())
-		}
+		s.is(ids[0], Completed, "")
+		testkit.Equal(t, s.Stats(), (Stats{}), "at the end")
 
-		s.configure(func(w *config.WorkflowTools) {
-			w.ReplyWithin, w.ExecutionTimeout = new(time.Second), new(time.Minute)
-		})
+		s.configure(func(w *config.WorkflowTools) { w.ReplyWithin, w.ExecutionTimeout = new(time.Second), new(time.Minute) })
 		began = time.Now()
-		r, err := s.call(t.Context(), "me", long, nil, nil)
-		if err != nil || r.State != Running || time.Since(began) != time.Second {
-			t.Fatalf("%+v, %v after %v", r, err, time.Since(began))
-		}
+		r := s.run(long)
+		testkit.True(t, r.State == Running && time.Since(began) == time.Second, "%+v after %v", r, time.Since(began))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if r = mustStatus(t, s.Engine, r.ExecutionID); r.State != TimedOut {
-			t.Errorf("with a timeout in the config: %+v", r)
-		}
+		s.is(r.ExecutionID, TimedOut, "")
 	})
 }
 
 func TestEachSourceHasAHundredThatAgentsPerform(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		root, p := newRoot(t), newPlant()
-		s := open(t, root, p, nil)
-		w := performed(t, "w", time.Hour)
+	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
+		w := performed(t, "w", script{lasts: time.Hour})
 		var calls []*pending
-		refused := 0
-		for i := range 150 {
-			if i < maxPerformed {
-				calls = append(calls, s.start(w, fmt.Sprint(i)))
-				continue
-			}
-			wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "too_many_runs", "source 'plant'", "100", "cancel_execution")
-			refused++
+		for i := range maxPerformed {
+			calls = append(calls, s.start(w, fmt.Sprint(i)))
+		}
+		for range 50 {
+			s.refuses(w, "too_many_runs", "source 'plant'", "100", "cancel_execution")
 		}
 		synctest.Wait()
-		if refused != 50 || p.started["w"] != maxPerformed || s.Stats().Running != maxPerformed {
-			t.Fatalf("%d refused, %d started, %+v", refused, p.started["w"], s.Stats())
-		}
+		testkit.Need(t, p.started["w"] == maxPerformed && s.Stats().Running == maxPerformed, "%d started, %+v", p.started["w"], s.Stats())
 		calls[7].cancel(ErrCancelled)
 		calls[7].over(Cancelled, "workflow_cancelled")
 		s.start(w, "once more").id()
 		elsewhere := *w
 		elsewhere.Source = "another plant"
-		testkit.Equal(t, testkit.Get(s.call(t.Context(), "me", &elsewhere, nil, nil)).Must(t).State, Running, "another source")
-		s.stop()
-		s = open(t, root, p, nil)
-		wantCode(t, testkit.Get(s.call(t.Context(), "me", w, nil, nil)).Err(), session.StateError, "too_many_runs")
+		testkit.Equal(t, s.run(&elsewhere).State, Running, "another source")
+		s = s.restart()
+		s.refuses(w, "too_many_runs")
 		time.Sleep(time.Hour + time.Minute)
 		synctest.Wait()
 		testkit.Equal(t, s.Stats(), (Stats{}), "at the end")

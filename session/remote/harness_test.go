@@ -148,11 +148,7 @@ func (p *plant) Execute(ctx context.Context, w *source.Workflow, input json.RawM
 	p.busy++
 	p.most = max(p.most, p.count())
 	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		p.busy--
-		p.mu.Unlock()
-	}()
+	defer func() { p.with(func() { p.busy-- }) }()
 	for _, pr := range l.progress {
 		progress(pr)
 	}
@@ -234,6 +230,8 @@ type server struct {
 	disk   *disk
 	closed bool
 	leave  func() error // ends the membership and closes the disk
+	root   string
+	again  func() *server // opens another one like it
 }
 
 // A disk is a database that can be full: then nothing is written. While its lock is held, its server is
@@ -253,34 +251,27 @@ type diskExecutions struct {
 
 func (d *disk) Executions() store.Executions { return diskExecutions{d.Database.Executions(), d} }
 
-func (d *disk) write() error {
+// on writes to a disk, unless it is full.
+func on[T any](d *disk, write func() (T, error)) (none T, _ error) {
 	d.frozen.RLock()
-	defer d.frozen.RUnlock()
-	if d.full.Load() {
-		return fmt.Errorf("%w: %w", task.ErrFull, syscall.ENOSPC)
+	full := d.full.Load()
+	d.frozen.RUnlock()
+	if full {
+		return none, fmt.Errorf("%w: %w", task.ErrFull, syscall.ENOSPC)
 	}
-	return nil
+	return write()
 }
 
 func (e diskExecutions) Save(ctx context.Context, x *store.Execution, life time.Duration) error {
-	if err := e.disk.write(); err != nil {
-		return err
-	}
-	return e.Executions.Save(ctx, x, life)
+	return testkit.Get(on(e.disk, func() (any, error) { return nil, e.Executions.Save(ctx, x, life) })).Err()
 }
 
 func (e diskExecutions) Renew(ctx context.Context, owner string, life time.Duration, following map[string]json.RawMessage) ([]string, error) {
-	if err := e.disk.write(); err != nil {
-		return nil, err
-	}
-	return e.Executions.Renew(ctx, owner, life, following)
+	return on(e.disk, func() ([]string, error) { return e.Executions.Renew(ctx, owner, life, following) })
 }
 
 func (e diskExecutions) TakeUp(ctx context.Context, owner string, life time.Duration, following []string) ([]store.Execution, error) {
-	if err := e.disk.write(); err != nil {
-		return nil, err
-	}
-	return e.Executions.TakeUp(ctx, owner, life, following)
+	return on(e.disk, func() ([]store.Execution, error) { return e.Executions.TakeUp(ctx, owner, life, following) })
 }
 
 func (e diskExecutions) Asked(ctx context.Context, owner string) ([]string, error) {
@@ -323,12 +314,6 @@ func written(n int, s State, edit func(*store.Execution)) *store.Execution {
 	return x
 }
 
-// leave stores runs in the project at root that nobody follows.
-func leave(t testing.TB, root string, all ...*store.Execution) {
-	t.Helper()
-	kill(t, root, 0, all...)
-}
-
 // kill stores runs in the project at root whose server was killed just after it had renewed them.
 func kill(t testing.TB, root string, life time.Duration, all ...*store.Execution) {
 	t.Helper()
@@ -364,8 +349,7 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 // stored is a run as it is stored.
 func stored(t testing.TB, s *server, id string) *store.Execution {
 	t.Helper()
-	x := testkit.Get(s.disk.Executions().Execution(context.Background(), id)).Must(t)
-	return x
+	return testkit.Get(s.disk.Executions().Execution(context.Background(), id)).Must(t)
 }
 
 type logbook struct{ testkit.Log }
@@ -379,12 +363,6 @@ func (j *logbook) has(parts ...string) bool {
 	return false
 }
 
-func newRoot(t testing.TB) string {
-	t.Helper()
-	root := testkit.Dir(t)
-	return root
-}
-
 // open opens an engine; it is closed with the test.
 func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)) *server {
 	t.Helper()
@@ -394,7 +372,7 @@ func open(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools)
 // openFor is open with the life of a record.
 func openFor(t testing.TB, root string, s Sources, edit func(*config.WorkflowTools), life time.Duration) *server {
 	t.Helper()
-	srv := &server{t: t, log: &logbook{}}
+	srv := &server{t: t, root: root, log: &logbook{}, again: func() *server { return openFor(t, root, s, edit, life) }}
 	srv.configure(edit)
 	d, member, leave := openStore(t, root)
 	srv.disk, srv.leave = &disk{Database: d}, leave
@@ -423,9 +401,54 @@ func (s *server) stop() {
 	s.closed = true
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	stuck := s.Close(ctx)
-	testkit.True(s.t, stuck == nil, "did not stop: %v", stuck)
+	testkit.Same(s.t, s.Close(ctx), nil, "did not stop")
 	testkit.Works(s.t, s.leave())
+}
+
+// restart stops the server and returns the next one.
+func (s *server) restart() *server {
+	s.stop()
+	return s.again()
+}
+
+// run makes a call that must succeed.
+func (s *server) run(w *source.Workflow) *Run {
+	s.t.Helper()
+	return testkit.Get(s.call(s.t.Context(), "me", w, nil, nil)).Must(s.t)
+}
+
+// refuses makes a call that must be refused.
+func (s *server) refuses(w *source.Workflow, code string, words ...string) {
+	s.t.Helper()
+	wantCode(s.t, testkit.Get(s.call(s.t.Context(), "me", w, nil, nil)).Err(), session.StateError, code, words...)
+}
+
+// status is what a run is now.
+func (s *server) status(id string) *Run {
+	s.t.Helper()
+	return testkit.Get(s.Status(s.t.Context(), "me", id)).Must(s.t)
+}
+
+// noStatus checks why there is no status of a run.
+func (s *server) noStatus(who, id string, kind session.Kind, code string, words ...string) {
+	s.t.Helper()
+	wantCode(s.t, testkit.Get(s.Status(s.t.Context(), who, id)).Err(), kind, code, words...)
+}
+
+// is checks the state and the result of a run.
+func (s *server) is(id string, state State, result string) *Run {
+	s.t.Helper()
+	r := s.status(id)
+	testkit.True(s.t, r.State == state && string(r.Result) == result, "%+v with the result %s; want %s, %s", r, r.Result, state, result)
+	return r
+}
+
+// cancelled cancels a run, which must succeed.
+func (s *server) cancelled(id string) *Run {
+	s.t.Helper()
+	r := testkit.Get(s.Cancel(s.t.Context(), "me", id)).Must(s.t)
+	testkit.Equal(s.t, r.State, Cancelled)
+	return r
 }
 
 // A pending call runs on its own goroutine.
@@ -464,6 +487,12 @@ func (s *server) start(w *source.Workflow, input string) *pending {
 	return p
 }
 
+// does starts a workflow of its own.
+func (s *server) does(async bool, l script) *pending {
+	s.t.Helper()
+	return s.start(workflow(s.t, "w", async, l), `{}`)
+}
+
 func (p *pending) progress() []Run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -485,6 +514,20 @@ func (p *pending) wait() (*Run, error) {
 	return p.run, p.err
 }
 
+// ends is wait for a call that must succeed.
+func (p *pending) ends() *Run {
+	p.t.Helper()
+	return testkit.Get(p.wait()).Must(p.t)
+}
+
+// cancelled cancels the call after a second, and returns what it is told.
+func (p *pending) cancelled() *session.Error {
+	p.t.Helper()
+	time.Sleep(time.Second)
+	p.cancel(ErrCancelled)
+	return p.over(Cancelled, "workflow_cancelled")
+}
+
 // over is wait for a call that ends in an error that holds its run.
 func (p *pending) over(state State, code string) *session.Error {
 	p.t.Helper()
@@ -501,13 +544,6 @@ func refusedAs(t testing.TB, err error, state State, code string) *session.Error
 	return e
 }
 
-func mustStatus(t testing.TB, e *Engine, id string) *Run {
-	t.Helper()
-	r, err := e.Status(t.Context(), "me", id)
-	testkit.Need(t, err == nil, "status of %s: %v", id, err)
-	return r
-}
-
 func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*session.Error](err)
@@ -515,5 +551,36 @@ func wantCode(t testing.TB, err error, kind session.Kind, code string, words ...
 	testkit.ContainsAll(t, e.Message, words)
 }
 
-// bubble runs a test with simulated time.
-func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+// bubble runs a test with simulated time, a plant and a server.
+func bubble(t *testing.T, edit func(*config.WorkflowTools), f func(t *testing.T, p *plant, s *server)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlant()
+		f(t, p, open(t, testkit.Dir(t), p, edit))
+	})
+}
+
+// An opener opens a server, with an edit of the default settings.
+type opener = func(edit func(*config.WorkflowTools)) *server
+
+// bubbles runs several cases so; a case opens its server.
+func bubbles[C any](t *testing.T, cases map[string]C, f func(t *testing.T, c C, p *plant, open opener)) {
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, root := newPlant(), testkit.Dir(t)
+				f(t, c, p, func(edit func(*config.WorkflowTools)) *server { return open(t, root, p, edit) })
+			})
+		})
+	}
+}
+
+var syncAndAsync = map[string]bool{"sync": false, "async": true}
+
+// Settings.
+func oneSlot(w *config.WorkflowTools) { w.MaxConcurrent = 1 }
+func forEver(w *config.WorkflowTools) { w.ExecutionTimeout = new(time.Duration(0)) }
+
+// output is the answer with an output.
+func output(text string) source.Answer { return source.Answer{Output: json.RawMessage(text)} }

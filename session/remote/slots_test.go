@@ -22,10 +22,7 @@ import (
 )
 
 func TestRunsWaitForASlotInOrder(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		p := newPlant()
-		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.MaxConcurrent = 2 })
+	bubble(t, func(w *config.WorkflowTools) { w.MaxConcurrent = 2 }, func(t *testing.T, p *plant, s *server) {
 		w := workflow(t, "w", true, script{lasts: 10 * time.Second})
 		var calls []*pending
 		var want []string
@@ -36,13 +33,11 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 		}
 		testkit.Equal(t, s.Stats(), (Stats{Running: 2, Waiting: 5}))
 		for i, c := range calls {
-			r := mustStatus(t, s.Engine, c.id())
-			if waits := r.Progress != nil && r.Progress.Message == "waiting for a slot"; r.State != Running || waits != (i >= 2) {
-				t.Errorf("run %d: %+v", i, r)
-			}
+			r := s.is(c.id(), Running, "")
+			testkit.Equal(t, r.Progress != nil && r.Progress.Message == "waiting for a slot", i >= 2, "run %d waits", i)
 		}
 		for i, c := range calls {
-			testkit.Get(c.wait()).Must(t)
+			c.ends()
 			told := c.progress()
 			testkit.True(t, i < 2 || told[0].Progress != nil && told[len(told)-1].Progress == nil, "run %d was told %+v", i, told)
 		}
@@ -54,12 +49,11 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 // TestThatAWaitingRunBeganIsStored: before its source is asked, since that it waits
 // means that nothing was started.
 func TestThatAWaitingRunBeganIsStored(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
-		first := s.start(workflow(t, "first", false, script{lasts: time.Minute}), `{}`)
+	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
+		w := workflow(t, "w", false, script{lasts: time.Minute})
+		first := s.start(w, `1`)
 		synctest.Wait()
-		second := s.start(workflow(t, "second", false, script{lasts: time.Minute}), `{}`)
+		second := s.start(w, `2`)
 		synctest.Wait()
 		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionWaiting, "while it waits")
 		first.wait()
@@ -70,45 +64,34 @@ func TestThatAWaitingRunBeganIsStored(t *testing.T) {
 }
 
 func TestAWaitingRunCanBeCancelled(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		p := newPlant()
-		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
+	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		w := workflow(t, "w", false, script{lasts: time.Minute})
 		first := s.start(w, `1`)
 		second, third := s.start(w, `2`), s.start(w, `3`)
-		second.cancel(ErrCancelled)
-		second.over(Cancelled, "workflow_cancelled")
-		testkit.Get(first.wait()).Must(t)
-		testkit.Get(third.wait()).Must(t)
+		second.cancelled()
+		first.ends()
+		third.ends()
 		testkit.Same(t, p.inputs, []string{"1", "3"}, "the source")
 	})
 }
 
 func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		p := newPlant()
-		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
+	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		w := workflow(t, "w", true, script{lasts: time.Hour})
 		var calls []*pending
 		for i := range 4 {
 			calls = append(calls, s.start(w, fmt.Sprint(i)))
 		}
-		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent, w.ExecutionTimeout = 3, new(time.Minute) })
-		mustStatus(t, s.Engine, calls[0].id())
+		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent = 3 })
+		s.status(calls[0].id())
 		synctest.Wait()
-		n := s.Stats()
-		testkit.True(t, n.Running == 3 && n.Waiting == 1, "%+v", n)
-		s.configure(func(w *config.WorkflowTools) { w.MaxConcurrent = 1 })
-		last := s.start(w, "4")
-		calls[1].cancel(ErrCancelled)
-		calls[1].wait()
+		testkit.Equal(t, s.Stats(), Stats{Running: 3, Waiting: 1})
+		s.configure(oneSlot)
+		calls = append(calls, s.start(w, "4"))
+		calls[1].cancelled()
 		synctest.Wait()
-		n = s.Stats()
-		testkit.True(t, n.Running == 2 && n.Waiting == 2, "%+v", n)
-		last.cancel(ErrCancelled)
-		for _, c := range append(calls, last) {
+		testkit.Equal(t, s.Stats(), Stats{Running: 2, Waiting: 2})
+		for _, c := range calls {
 			c.cancel(ErrCancelled)
 			c.wait()
 		}
@@ -116,16 +99,14 @@ func TestAnEditOfTheLimitTakesEffect(t *testing.T) {
 }
 
 func TestTooManyWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := open(t, newRoot(t), newPlant(), nil)
+	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		x := new(store.Execution)
 		const limit = 10 // as configured by default
 		for i := range limit + maxWaiting {
-			if ticket, ok := s.slots.enter(limit, x); (ticket == nil) != (i < limit) || !ok {
-				t.Fatalf("run %d: waits: %v, taken: %v", i, ticket != nil, ok)
-			}
+			ticket, ok := s.slots.enter(limit, x)
+			testkit.Need(t, (ticket == nil) == (i < limit) && ok, "run %d: waits: %v, taken: %v", i, ticket != nil, ok)
 		}
-		wantCode(t, testkit.Get(s.call(t.Context(), "me", workflow(t, "w", true, script{}), nil, nil)).Err(), session.StateError, "too_many_runs", "1000", "max_concurrent_executions")
+		s.refuses(workflow(t, "w", true, script{}), "too_many_runs", "1000", "max_concurrent_executions")
 		testkit.True(t, !s.Going(), "a refused call is kept")
 	})
 }
@@ -141,27 +122,22 @@ func TestSlotsAndATicketThatComesAsItsHolderLeaves(t *testing.T) {
 	s.leave(first, x) // which has become a slot
 	<-second
 	s.leave(nil, x)
-	if used, waiting := s.count(); used != 0 || waiting != 0 {
-		t.Fatalf("%d used, %d wait", used, waiting)
-	}
+	used, waiting := s.count()
+	testkit.True(t, used == 0 && waiting == 0, "%d used, %d wait", used, waiting)
 }
 
 // TestFigure003_200RunsAtOnceWith10Slots shows a promised figure.
 func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		p := newPlant()
-		s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.MaxConcurrent = 10 })
+	bubble(t, func(w *config.WorkflowTools) { w.MaxConcurrent = 10 }, func(t *testing.T, p *plant, s *server) {
 		w := workflow(t, "w", true, script{lasts: 3 * time.Second})
 		var calls []*pending
 		for i := range 200 {
 			calls = append(calls, s.start(w, fmt.Sprint(i)))
 		}
 		for _, c := range calls {
-			testkit.Equal(t, testkit.Get(c.wait()).Must(t).State, Completed)
+			testkit.Equal(t, c.ends().State, Completed)
 		}
-		testkit.Equal(t, p.most, 10)
-		testkit.Equal(t, p.started["w"], 200)
+		testkit.True(t, p.most == 10 && p.started["w"] == 200, "%d at once, %d started", p.most, p.started["w"])
 		synctest.Wait()
 		testkit.Equal(t, s.Stats(), (Stats{}))
 	})
@@ -170,12 +146,11 @@ func TestFigure003_200RunsAtOnceWith10Slots(t *testing.T) {
 // TestWhoMayHaveHadItDoneIsToldToLookFirst: nothing is called again that may have been
 // carried out, and what was certainly not is not looked for.
 func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
-	t.Parallel()
 	running := func(string) (*source.Answer, error) { return &source.Answer{State: source.Running}, nil }
 	failing := func(string) (*source.Answer, error) {
 		return &source.Answer{State: source.Failed, Error: "too late"}, nil
 	}
-	for name, c := range map[string]struct {
+	type told struct {
 		does   script
 		async  bool
 		limit  time.Duration
@@ -185,7 +160,8 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		code   string
 		look   bool
 		says   string
-	}{
+	}
+	bubbles(t, map[string]told{
 		"its source refused it":       {script{err: &source.RefusedError{Text: "no ink"}}, false, 0, nil, false, false, "workflow_failed", false, "failed: no ink. Correct that and call again"},
 		"an answer that is null":      {script{err: &source.RefusedError{Text: "its answer is not what MCP asks of a tool's: it is null; expected an object", Garbled: true}}, false, 0, nil, false, false, "workflow_failed", true, "it is null"},
 		"neither a status nor an id":  {script{accepted: &source.Answer{}}, true, 0, nil, false, false, "workflow_failed", true, "executionType: sync"},
@@ -201,43 +177,24 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		"its caller cancelled it":     {script{lasts: time.Hour}, true, 0, nil, true, false, "workflow_cancelled", false, "Call again if it is still needed"},
 		"a sync one is cancelled":     {script{lasts: time.Hour}, false, 0, nil, true, false, "workflow_cancelled", true, "was told that the request is cancelled"},
 		"a sync one as the end comes": {script{lasts: time.Hour}, false, 0, nil, false, true, "shutting_down", true, "not known"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				p := newPlant()
-				if c.change != nil {
-					c.change(p)
-				}
-				s := open(t, newRoot(t), p, func(w *config.WorkflowTools) { w.ExecutionTimeout = new(c.limit) })
-				call := s.start(workflow(t, "w", c.async, c.does), `{}`)
-				synctest.Wait()
-				if c.cancel {
-					call.cancel(ErrCancelled)
-				}
-				if c.stop {
-					s.stop()
-				}
-				_, err := call.wait()
-				wantCode(t, err, session.StateError, c.code, c.says)
-				testkit.Equal(t, strings.Contains(err.Error(), seeFirst), c.look, "it is told to look first: %v", err)
-				if again := strings.Contains(err.Error(), "and call again") || strings.Contains(err.Error(), "Call again"); again && c.look {
-					t.Errorf("it is told to call again: %v", err)
-				}
-			})
-		})
-	}
-}
-
-// TestTheTimeoutThatCountsIsNamed: raising another one would be of no use.
-func TestTheTimeoutThatCountsIsNamed(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T) {
-		s := open(t, newRoot(t), newPlant(), func(w *config.WorkflowTools) {
-			w.ExecutionTimeout = new(time.Hour)
-			w.Sources = []config.WorkflowSource{{Name: "plant", ExecutionTimeout: new(time.Second)}}
-		})
-		e := s.start(workflow(t, "w", true, script{lasts: time.Minute}), `{}`).over(TimedOut, "workflow_timed_out")
-		testkit.Contains(t, e.Message, "raise workflow_tools.sources[plant].execution_timeout in .deepwork/config.yml", "%v", e)
+	}, func(t *testing.T, c told, p *plant, open opener) {
+		if c.change != nil {
+			c.change(p)
+		}
+		s := open(func(w *config.WorkflowTools) { w.ExecutionTimeout = &c.limit })
+		call := s.does(c.async, c.does)
+		synctest.Wait()
+		if c.cancel {
+			call.cancel(ErrCancelled)
+		}
+		if c.stop {
+			s.stop()
+		}
+		_, err := call.wait()
+		wantCode(t, err, session.StateError, c.code, c.says)
+		testkit.Equal(t, strings.Contains(err.Error(), seeFirst), c.look, "it is told to look first: %v", err)
+		again := strings.Contains(err.Error(), "and call again") || strings.Contains(err.Error(), "Call again")
+		testkit.True(t, !again || !c.look, "it is told to call again: %v", err)
 	})
 }
 
@@ -259,7 +216,7 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	t.Cleanup(web.Close)
 	cfg := config.Default()
 	cfg.WorkflowTools.Sources = []config.WorkflowSource{{Name: "system", URL: web.URL, ListTool: "workflows-list-tool", ExecuteTool: "workflows-execute-tool"}}
-	root := newRoot(t)
+	root := testkit.Dir(t)
 	c := source.Open(source.Options{Root: root, Version: "test", Settings: func(context.Context) (*config.Config, error) { return cfg, nil }})
 	t.Cleanup(func() { testkit.Must(t, c.Close(context.Background())) })
 	s := open(t, root, c, nil)
@@ -268,20 +225,18 @@ func TestReq003_2_2_ACallThroughTheCatalog(t *testing.T) {
 	testkit.Must(t, s.db.Open(t.Context()))
 	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, nil, "without runs")
 
-	r, err := s.Call(t.Context(), "me", add, json.RawMessage(`{"a":1}`), nil)
-	testkit.True(t, err == nil && string(r.Result) == `{"sum": 3}` && r.State == Completed && r.Source == "system" && r.WorkflowID == "w-add", "%+v, %v", r, err)
+	call := func(w *source.Tool, arguments string) (*Run, error) {
+		return s.Call(t.Context(), "me", w, json.RawMessage(arguments), nil)
+	}
+	r := testkit.Get(call(add, `{"a":1}`)).Must(t)
+	testkit.True(t, string(r.Result) == `{"sum": 3}` && r.State == Completed && r.Source == "system" && r.WorkflowID == "w-add", "%+v", r)
 	for _, arguments := range []string{``, `{"a":"one"}`} {
-		wantCode(t, testkit.Get(s.Call(t.Context(), "me", add, json.RawMessage(arguments), nil)).Err(), session.ToolError, "invalid_arguments", "'add'", "a")
+		wantCode(t, testkit.Get(call(add, arguments)).Err(), session.ToolError, "invalid_arguments", "'add'", "a")
 	}
 	away := *add
 	away.Away = "it is being moved"
-	_, err = s.Call(t.Context(), "me", &away, json.RawMessage(`{"a":1}`), nil)
-	wantCode(t, err, session.StateError, "source_away", "it is being moved", "'system'")
-	if e, _ := errors.AsType[*session.Error](err); e.Details["run"] != nil {
-		t.Error("a run was made")
-	}
-	if _, total, err := s.Newest(t.Context(), "me", 1); total != 1 || err != nil {
-		t.Errorf("%d runs, want 1; %v", total, err)
-	}
+	wantCode(t, testkit.Get(call(&away, `{"a":1}`)).Err(), session.StateError, "source_away", "it is being moved", "'system'")
+	_, total, err := s.Newest(t.Context(), "me", 1)
+	testkit.True(t, total == 1 && err == nil, "%d runs, want 1; %v", total, err)
 	testkit.Same(t, testkit.Get(Inspect(t.Context(), s.db)).Must(t).Counts, []session.Count{{N: 1, What: "execution", Of: "0 going on"}})
 }
