@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,8 +17,13 @@ import (
 
 func (s *server) comment(a CommentArgs) *CommentsReply {
 	s.t.Helper()
-	r := testkit.Get(CommentAttempt(ctx, s.Engine, me, a)).Must(s.t)
-	return r
+	return testkit.Get(CommentAttempt(ctx, s.Engine, me, a)).Must(s.t)
+}
+
+// noComment checks why comments are refused.
+func (s *server) noComment(a CommentArgs, kind session.Kind, code string, mentions ...string) {
+	s.t.Helper()
+	refused(s.t, testkit.Get(CommentAttempt(ctx, s.Engine, me, a)).Err(), kind, code, mentions...)
 }
 
 // on is a comment on a line.
@@ -28,15 +34,12 @@ func on(file string, line int, text string) CommentArg {
 // Comments on lines of a diff are collected, survive a restart, can be removed, and become one
 // follow-up that quotes their lines, once.
 func TestCommentsBecomeOneFollowUp(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
-	must(t, os.WriteFile(filepath.Join(p.Root, "long.txt"), []byte(strings.Repeat("same\n", 50)), 0o644))
-	must(t, os.WriteFile(filepath.Join(p.Root, "gone.txt"), []byte("was here\n"), 0o644))
-	p.Git(p.Root, "add", ".")
-	p.Git(p.Root, "commit", "-q", "-m", "more")
+	testkit.Write(t, filepath.Join(p.Root, "long.txt"), strings.Repeat("same\n", 50))
+	p.commit(p.Root, "gone.txt", "was here\n")
 	s := p.open()
-	r := s.ends(s.begin(s.newTask("! write dir/a.go package a", "! write long.txt changed", "! commit Add", "! write loose.txt \tone \x1b[31mtwo")).AttemptID)
-	must(t, os.WriteFile(filepath.Join(r.Repos[0].WorktreePath, "long.txt"), []byte(strings.Repeat("same\n", 49)+"last\r\n"), 0o644))
+	r := s.done("! write dir/a.go package a", "! write long.txt changed", "! commit Add", "! write loose.txt \tone \x1b[31mtwo")
+	testkit.Write(t, filepath.Join(r.Repos[0].WorktreePath, "long.txt"), strings.Repeat("same\n", 49)+"last\r\n")
 	must(t, os.Remove(filepath.Join(r.Repos[0].WorktreePath, "gone.txt")))
 	target := the(r.AttemptID)
 	one := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("loose.txt", 1, "Why?\n")}})
@@ -90,27 +93,20 @@ Why?
 `
 	testkit.True(t, deref(sent.Sent) == "started" && deref(sent.Prompt) == want && sent.Count == 0, "sent %s, %d wait:\n%s", deref(sent.Sent), sent.Count, deref(sent.Prompt))
 	r = s.ends(r.AttemptID)
-	b := testkit.Get(s.Store(ctx)).Must(t)
-	x := testkit.Get(b.LatestExecution(ctx, r.AttemptID)).Must(t)
+	x := testkit.Get(testkit.Get(s.Store(ctx)).Must(t).LatestExecution(ctx, r.AttemptID)).Must(t)
 	testkit.True(t, x.Prompt == want && x.FollowUp, "the agent got %q", x.Prompt)
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "no_comments", r.AttemptID)
+	s.noComment(CommentArgs{Target: target, Send: true}, session.StateError, "no_comments", r.AttemptID)
 	testkit.Equal(t, len(s.get(r.AttemptID).Executions), 2, "sent twice")
 }
 
 // While the agent runs, comments are queued; a call that is repeated adds and sends nothing again; and
 // comments that cannot be sent are kept.
 func TestCommentsOfARunningAgent(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	hold := filepath.Join(p.Root, "..", "hold")
 	s := p.open()
 	r := s.begin(s.newTask("! write a.txt a", "! touch "+hold+".ready", "! await "+hold))
-	eventually(t, func() string {
-		if !exists(hold + ".ready") {
-			return "it is not ready"
-		}
-		return ""
-	})
+	testkit.Until(t, "ready", func() bool { return exists(hold + ".ready") })
 	target := the(r.AttemptID)
 	s.reaches(r.AttemptID, task.Running)
 	call := CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "First.")}, Send: true, RequestID: new("x")}
@@ -119,20 +115,18 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	again := s.comment(call)
 	testkit.True(t, again.Sent == nil && again.Count == 1 && strings.Contains(deref(again.Notice), "before"), "repeated: %s", asJSON(again))
 	both := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Second.")}, Send: true})
-	if q := s.get(r.AttemptID).QueuedFollowUp; deref(both.Sent) != "queued" || both.Count != 2 || q == nil || !containsAll(q.Prompt, "First.", "Second.") {
-		t.Errorf("%s, queued is %+v", asJSON(both), q)
-	}
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}})).Err(), session.ToolError, "unknown_comment", both.Comments[0].CommentID)
+	testkit.True(t, deref(both.Sent) == "queued" && both.Count == 2, "%s", asJSON(both))
+	testkit.ContainsAll(t, asJSON(s.get(r.AttemptID).QueuedFollowUp), []string{"First.", "Second."})
+	s.noComment(CommentArgs{Target: target, Remove: []string{both.Comments[0].CommentID}}, session.ToolError, "unknown_comment", both.Comments[0].CommentID)
 	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: target, Action: attempt.ActionQueue, Prompt: new("! say of a person")})).Must(t)
 	kept := s.comment(CommentArgs{Target: target, Comments: []CommentArg{on("a.txt", 1, "Third.")}, Send: true})
-	testkit.True(t, kept.Sent == nil && kept.Count == 3 && !kept.Comments[0].Queued && containsAll(deref(kept.Notice), "kept", "queued"), "another one is queued: %s", asJSON(kept))
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "follow_up_queued", "cancel")
+	testkit.True(t, kept.Sent == nil && kept.Count == 3 && !kept.Comments[0].Queued, "another one is queued: %s", asJSON(kept))
+	testkit.ContainsAll(t, deref(kept.Notice), []string{"kept", "queued"})
+	s.noComment(CommentArgs{Target: target, Send: true}, session.StateError, "follow_up_queued", "cancel")
 	must(t, os.WriteFile(hold, nil, 0o644))
-	eventually(t, func() string {
-		if now := s.get(r.AttemptID).Executions; len(now) < 2 || now[0].Prompt != "! say of a person" {
-			return "its executions are " + asJSON(now)
-		}
-		return ""
+	testkit.Until(t, "followed up", func() bool {
+		now := s.get(r.AttemptID).Executions
+		return len(now) > 1 && now[0].Prompt == "! say of a person"
 	})
 	s.ends(r.AttemptID)
 	testkit.Equal(t, s.comment(CommentArgs{Target: target, Remove: []string{"all"}}).Count, 0)
@@ -141,15 +135,14 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 // A comment that is not about a line of the diff is refused with what is wrong, and so are too many and
 // too long ones.
 func TestCommentsThatAreRefused(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	s := p.open()
-	r := s.ends(s.begin(s.newTask("! write dir/a.txt a", "! write image x")).AttemptID)
-	must(t, os.WriteFile(filepath.Join(r.Repos[0].WorktreePath, "image"), []byte("\x00\x01\n"), 0o644))
+	r := s.done("! write dir/a.txt a", "! write image x")
+	testkit.Write(t, filepath.Join(r.Repos[0].WorktreePath, "image"), "\x00\x01\n")
 	target := the(r.AttemptID)
 	refuse := func(c CommentArg, code string, mentions ...string) {
 		t.Helper()
-		refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}})).Err(), session.ToolError, code, append(mentions, "comments[1]")...)
+		s.noComment(CommentArgs{Target: target, Comments: []CommentArg{on("dir/a.txt", 1, "fine"), c}}, session.ToolError, code, append(mentions, "comments[1]")...)
 	}
 	refuse(on("dir/a.txt", 3, "x"), "not_in_diff", "line 3", "last line is 1")
 	refuse(on("dir/a.txt", 0, "x"), "not_in_diff", "line 0")
@@ -165,24 +158,18 @@ func TestCommentsThatAreRefused(t *testing.T) {
 	refuse(on("dir/a.txt", 1, " \n"), "missing_comment")
 	refuse(on("dir/a.txt", 1, "a\x00b"), "not_text")
 	refuse(on("dir/a.txt", 1, strings.Repeat("é", task.MaxComment+1)), "too_long", fmt.Sprint(task.MaxComment+1))
-	many := make([]CommentArg, task.MaxComments+1)
-	for i := range many {
-		many[i] = on("dir/a.txt", 1, "x")
-	}
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many})).Err(), session.ToolError, "too_many_comments", "101")
-	long := make([]CommentArg, board.MaxPrompt/task.MaxComment)
-	for i := range long {
-		long[i] = on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))
-	}
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: long})).Err(), session.ToolError, "too_long", "all comments")
+	many := slices.Repeat([]CommentArg{on("dir/a.txt", 1, "x")}, task.MaxComments+1)
+	s.noComment(CommentArgs{Target: target, Comments: many}, session.ToolError, "too_many_comments", "101")
+	long := slices.Repeat([]CommentArg{on("dir/a.txt", 1, strings.Repeat("x", task.MaxComment))}, board.MaxPrompt/task.MaxComment)
+	s.noComment(CommentArgs{Target: target, Comments: long}, session.ToolError, "too_long", "all comments")
 	testkit.Equal(t, s.comment(CommentArgs{Target: target, Comments: many[1:]}).Count, task.MaxComments, "comments")
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Comments: many[:1]})).Err(), session.ToolError, "too_many_comments", "101")
+	s.noComment(CommentArgs{Target: target, Comments: many[:1]}, session.ToolError, "too_many_comments", "101")
 	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, session.Caller{Identity: "local"}, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "right_needed")
 
 	// Its workspace is gone, so nothing can be sent.
 	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Send: true})).Err(), session.StateError, "workspace_gone")
-	refused(t, testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]})).Err(), session.StateError, "workspace_gone")
+	s.noComment(CommentArgs{Target: target, Send: true}, session.StateError, "workspace_gone")
+	s.noComment(CommentArgs{Target: target, Remove: []string{"all"}, Comments: many[:1]}, session.StateError, "workspace_gone")
 	testkit.Equal(t, s.comment(CommentArgs{Target: target}).Count, task.MaxComments, "a refused call left comments")
 }
 

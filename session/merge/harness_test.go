@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,13 +41,28 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func containsAll(s string, all ...string) bool {
-	return !slices.ContainsFunc(all, func(part string) bool { return !strings.Contains(s, part) })
-}
-
 type project struct{ *attempttest.Project }
 
-func newProject(t *testing.T) *project { return &project{attempttest.New(t)} }
+// newProject is a project whose user may commit.
+func newProject(t *testing.T) *project {
+	t.Parallel()
+	p := &project{attempttest.New(t)}
+	p.asUna(p.Root)
+	return p
+}
+
+func (p *project) asUna(dir string) {
+	p.Git(dir, "config", "user.name", "Una User")
+	p.Git(dir, "config", "user.email", "una@example.com")
+}
+
+// commit commits all of a checkout or worktree after a file was written.
+func (p *project) commit(dir, name, text string) {
+	p.T.Helper()
+	testkit.Write(p.T, filepath.Join(dir, name), text)
+	p.Git(dir, "add", "-A")
+	p.Git(dir, "commit", "-q", "-m", name)
+}
 
 // A server is an engine as a server process has it.
 type server struct {
@@ -62,18 +79,12 @@ func (p *project) open(change ...func(*attempt.Options)) *server {
 		f(&o)
 	}
 	e := testkit.Get(attempt.Open(ctx, o)).Must(p.T)
-	closed := false
-	s := &server{Engine: e, t: p.T, stop: func() {
-		if closed {
-			return
-		}
-		closed = true
-		stuck := e.Close(ctx)
-		testkit.True(p.T, stuck == nil, "did not end: %v", stuck)
+	s := &server{Engine: e, t: p.T, stop: sync.OnceFunc(func() {
+		testkit.Same(p.T, e.Close(ctx), nil, "did not end")
 		if o.Stores != nil {
 			must(p.T, o.Stores.Close(ctx))
 		}
-	}}
+	})}
 	p.T.Cleanup(s.stop)
 	return s
 }
@@ -83,8 +94,7 @@ func (s *server) newTask(lines ...string) *board.Task {
 	s.t.Helper()
 	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(s.t)
 	root := projects.Projects[slices.IndexFunc(projects.Projects, func(p board.Project) bool { return p.IsRoot })]
-	t := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: root.ProjectID, Title: "Add a basket", Description: new(strings.Join(lines, "\n"))})).Must(s.t)
-	return t
+	return testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: root.ProjectID, Title: "Add a basket", Description: new(strings.Join(lines, "\n"))})).Must(s.t)
 }
 
 // begin starts an attempt of a task in all repositories of its project.
@@ -95,15 +105,43 @@ func (s *server) begin(t *board.Task) *attempt.AttemptReply {
 	for _, repo := range repos.Repos {
 		a.Repos = append(a.Repos, attempt.RepoArgs{RepoID: repo.RepoID, TargetBranch: "main"})
 	}
-	r := testkit.Get(s.StartTaskAttempt(ctx, me, a)).Must(s.t)
-	return r
+	return testkit.Get(s.StartTaskAttempt(ctx, me, a)).Must(s.t)
+}
+
+// done is an attempt of a new task that has ended.
+func (s *server) done(lines ...string) *attempt.FullAttemptReply {
+	s.t.Helper()
+	return s.ends(s.begin(s.newTask(lines...)).AttemptID)
 }
 
 // get returns an attempt as it is now.
 func (s *server) get(id string) *attempt.FullAttemptReply {
 	s.t.Helper()
-	r := testkit.Get(s.GetAttempt(ctx, me, attempt.AttemptArgs{Target: the(id)})).Must(s.t)
-	return r
+	return testkit.Get(s.GetAttempt(ctx, me, attempt.AttemptArgs{Target: the(id)})).Must(s.t)
+}
+
+// merge merges an attempt in the usual way, which must succeed.
+func (s *server) merge(a MergeArgs) *Reply {
+	s.t.Helper()
+	return testkit.Get(Merge(ctx, s.Engine, me, a)).Must(s.t)
+}
+
+// notMerged checks why an attempt is not merged.
+func (s *server) notMerged(a MergeArgs, kind session.Kind, code string, mentions ...string) {
+	s.t.Helper()
+	refused(s.t, testkit.Get(Merge(ctx, s.Engine, me, a)).Err(), kind, code, mentions...)
+}
+
+// calls are all that change an attempt's branches.
+func (s *server) calls(id string) map[string]error {
+	get := func(_ any, err error) error { return err }
+	return map[string]error{
+		"merge":  get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})),
+		"rebase": get(Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})),
+		"abort":  get(Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)})),
+		"push":   get(Push(ctx, s.Engine, me, PushArgs{Target: the(id)})),
+		"target": get(ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: "main"})),
+	}
 }
 
 // reaches waits until an attempt is in one of the states.

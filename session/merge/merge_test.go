@@ -19,75 +19,57 @@ import (
 
 // An attempt is merged, pushed, and merged again after more work; conflicts lie in its worktree.
 func TestFromBranchToMerged(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
-	p.Git(p.Root, "config", "user.name", "Una User")
-	p.Git(p.Root, "config", "user.email", "una@example.com")
 	remote := filepath.Join(p.Root, "..", "remote.git")
 	p.Git(p.Root, "clone", "-q", "--bare", p.Root, remote)
 	p.Git(p.Root, "remote", "add", "origin", remote)
 	s := p.open()
-	id := s.ends(s.begin(s.newTask("! write a.txt hello")).AttemptID).AttemptID
-	path := s.get(id).Repos[0].WorktreePath
-	merge := func(way string) (*Reply, error) {
-		return Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), Way: &way})
+	r := s.done("! write a.txt hello")
+	id, path := r.AttemptID, r.Repos[0].WorktreePath
+	way := func(way string) MergeArgs { return MergeArgs{Target: the(id), Way: &way} }
+	// is checks what a call says of the repository.
+	is := func(want string) func(*Reply, error) Repo {
+		return func(r *Reply, err error) Repo {
+			t.Helper()
+			must(t, err)
+			testkit.Need(t, len(r.Repos) == 1 && r.Repos[0].Status == want, "%+v, want %s", r, want)
+			return r.Repos[0]
+		}
 	}
-	commit := func(dir, name, text string) {
-		t.Helper()
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-		p.Git(dir, "add", "-A")
-		p.Git(dir, "commit", "-q", "-m", name)
-	}
-	status := func(r *Reply, err error, want string) Repo {
-		t.Helper()
-		must(t, err)
-		testkit.Need(t, len(r.Repos) == 1 && r.Repos[0].Status == want, "%+v, want %s", r, want)
-		return r.Repos[0]
-	}
+	merge := func(how string) (*Reply, error) { return Merge(ctx, s.Engine, me, way(how)) }
 
-	r, err := merge("merge")
-	m := status(r, err, Unchanged)
+	m := is(Unchanged)(merge("merge"))
 	testkit.True(t, slices.Equal(m.Untracked, []string{"a.txt"}) && m.Notice != nil, "%+v", m)
-	commit(path, "b.txt", "b\n")
-	must(t, os.WriteFile(filepath.Join(p.Root, "README"), []byte("mine\n"), 0o644))
-	refused(t, testkit.Get(merge("squash")).Err(), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
+	p.commit(path, "b.txt", "b\n")
+	testkit.Write(t, filepath.Join(p.Root, "README"), "mine\n")
+	s.notMerged(way("squash"), session.StateError, "target_checked_out", "README", p.Root, "merge --squash")
 	p.Git(p.Root, "checkout", "-q", "README")
-	r, err = merge("squash")
-	testkit.Equal(t, *status(r, err, Merged).Commit, p.Git(p.Root, "rev-parse", "main"))
-	if at := s.get(id).Repos[0]; at.Ahead != 0 || at.Behind != 0 || !slices.Equal(at.ChangedFiles, []string{"a.txt", "b.txt"}) {
-		t.Errorf("%d ahead, %d behind, changed: %q", at.Ahead, at.Behind, at.ChangedFiles)
-	}
+	testkit.Equal(t, *is(Merged)(merge("squash")).Commit, p.Git(p.Root, "rev-parse", "main"))
+	at := s.get(id).Repos[0]
+	testkit.Same(t, []any{at.Ahead, at.Behind, at.ChangedFiles}, []any{0, 0, []string{"a.txt", "b.txt"}})
 	testkit.Contains(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: []string{"b.txt"}})).Must(t).Diffs[0].Diff, "+b\n", "the diff after the merge")
-	r2, err := Push(ctx, s.Engine, me, PushArgs{Target: the(id)})
-	testkit.Equal(t, *status(r2, err, Pushed).Commit, p.Git(remote, "rev-parse", s.get(id).WorkspaceBranch))
+	testkit.Equal(t, *is(Pushed)(Push(ctx, s.Engine, me, PushArgs{Target: the(id)})).Commit, p.Git(remote, "rev-parse", r.WorkspaceBranch))
 
-	commit(path, "b.txt", "of the attempt\n")
-	commit(p.Root, "b.txt", "of a person\n")
-	r, err = merge("merge")
-	m = status(r, err, Conflicts)
+	p.commit(path, "b.txt", "of the attempt\n")
+	p.commit(p.Root, "b.txt", "of a person\n")
+	m = is(Conflicts)(merge("merge"))
 	testkit.True(t, slices.Equal(m.Conflicts, []string{"b.txt"}) && m.Notice != nil, "%+v", m)
-	refused(t, testkit.Get(merge("merge")).Err(), session.StateError, "merge_unfinished", "abort_merge")
-	r, err = Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)})
-	m = status(r, err, Aborted)
+	s.notMerged(way("merge"), session.StateError, "merge_unfinished", "abort_merge")
+	m = is(Aborted)(Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)}))
 	testkit.True(t, m.Rescue != nil && p.Git(path, "status", "--porcelain") == "", "%+v", m)
-	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
-	status(r, err, Conflicts)
-	commit(path, "b.txt", "of both\n")
-	r, err = merge("squash")
-	status(r, err, Merged)
-	if data, _ := os.ReadFile(filepath.Join(p.Root, "b.txt")); string(data) != "of both\n" {
-		t.Errorf("main has %q", data)
-	}
-	commit(p.Root, "c.txt", "c\n")
-	commit(path, "d.txt", "d\n")
-	r, err = Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)})
-	status(r, err, Rebased)
-	must(t, os.WriteFile(filepath.Join(path, "d.txt"), []byte("more\n"), 0o644))
-	refused(t, testkit.Get(merge("rebase")).Err(), session.StateError, "not_committed", "d.txt", "commit: true")
+	is(Conflicts)(Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)}))
+	p.commit(path, "b.txt", "of both\n")
+	is(Merged)(merge("squash"))
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(p.Root, "b.txt"))).Must(t)), "of both\n", "main has")
+	p.commit(p.Root, "c.txt", "c\n")
+	p.commit(path, "d.txt", "d\n")
+	is(Rebased)(Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)}))
+	testkit.Write(t, filepath.Join(path, "d.txt"), "more\n")
+	s.notMerged(way("rebase"), session.StateError, "not_committed", "d.txt", "commit: true")
 
-	refused(t, testkit.Get(merge("fast")).Err(), session.ToolError, "unknown_way", "squash")
+	s.notMerged(way("fast"), session.ToolError, "unknown_way", "squash")
+	s.notMerged(MergeArgs{Target: the(id), RepoID: new(nobody)}, session.ToolError, "unknown_repo", nobody)
 	refused(t, testkit.Get(Push(ctx, s.Engine, me, PushArgs{Target: the(id), Remote: new("nowhere")})).Err(), session.StateError, "git_failed", "nowhere")
-	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id), RepoID: new(nobody)})).Err(), session.ToolError, "unknown_repo", nobody)
 	weak := me
 	weak.Rights = session.RightAgents
 	refused(t, testkit.Get(Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})).Err(), session.StateError, "right_needed", "merge")
@@ -95,62 +77,45 @@ func TestFromBranchToMerged(t *testing.T) {
 
 // Nothing is merged under an agent that works.
 func TestMergeOfAnAttemptThatRuns(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	s := p.open()
 	id := s.begin(s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))).AttemptID
 	s.reaches(id, task.Running)
-	for name, call := range map[string]func() (*Reply, error){
-		"merge":  func() (*Reply, error) { return Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)}) },
-		"rebase": func() (*Reply, error) { return Rebase(ctx, s.Engine, me, BranchArgs{Target: the(id)}) },
-		"abort":  func() (*Reply, error) { return Abort(ctx, s.Engine, me, BranchArgs{Target: the(id)}) },
-		"push":   func() (*Reply, error) { return Push(ctx, s.Engine, me, PushArgs{Target: the(id)}) },
-		"target": func() (*Reply, error) {
-			return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: "main"})
-		},
-	} {
-		testkit.Fails(t, testkit.Get(call()).Err(), "waiting or running", "%s", name)
+	for name, err := range s.calls(id) {
+		testkit.Fails(t, err, "waiting or running", "%s", name)
 	}
 	s.stopAttempt(id)
 }
 
 // An attempt is compared with the target that it was given last, and merged into it.
 func TestChangeTarget(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	s := p.open()
-	id := s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID).AttemptID
+	r := s.done("! write a.txt hello\n! commit a")
 	p.Git(p.Root, "branch", "release")
-	p.Git(p.Root, "config", "user.name", "Una User")
-	p.Git(p.Root, "config", "user.email", "una@example.com")
 	target := func(branch string) (*Reply, error) {
-		return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(id), TargetBranch: branch})
+		return ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: the(r.AttemptID), TargetBranch: branch})
 	}
 	refused(t, testkit.Get(target("nowhere")).Err(), session.ToolError, "unknown_branch", "nowhere", "release")
-	refused(t, testkit.Get(target(s.get(id).WorkspaceBranch)).Err(), session.ToolError, "unknown_branch", "own branch")
+	refused(t, testkit.Get(target(r.WorkspaceBranch)).Err(), session.ToolError, "unknown_branch", "own branch")
 	for _, want := range []string{Retargeted, Unchanged} {
-		if r, err := target("release"); err != nil || r.Repos[0].Status != want || r.Repos[0].TargetBranch != "release" {
-			t.Fatalf("%+v %v, want %s", r, err, want)
-		}
+		now := testkit.Get(target("release")).Must(t).Repos[0]
+		testkit.Equal(t, now.Status+" "+now.TargetBranch, want+" release")
 	}
-	if at := s.get(id).Repos[0]; at.TargetBranch != "release" || at.Ahead != 1 {
-		t.Errorf("%+v", at)
-	}
+	at := s.get(r.AttemptID).Repos[0]
+	testkit.True(t, at.TargetBranch == "release" && at.Ahead == 1, "%+v", at)
 	main := p.Git(p.Root, "rev-parse", "main")
-	r := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(id)})).Must(t)
-	testkit.Equal(t, *r.Repos[0].Commit, p.Git(p.Root, "rev-parse", "release"))
+	testkit.Equal(t, *s.merge(MergeArgs{Target: the(r.AttemptID)}).Repos[0].Commit, p.Git(p.Root, "rev-parse", "release"))
 	testkit.Equal(t, p.Git(p.Root, "rev-parse", "main"), main)
 }
 
 // If a repository of several refuses, the error says which were merged before.
 func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	for _, name := range []string{"web", "api"} {
 		dir := filepath.Join(p.Root, "..", name)
 		p.Repo(dir)
-		p.Git(dir, "config", "user.name", "Una User")
-		p.Git(dir, "config", "user.email", "una@example.com")
+		p.asUna(dir)
 	}
 	p.Configure(func(c *config.Config) {
 		c.Projects = []config.Project{{Name: "front", Repos: []config.Repo{{Name: "web", Path: "../web"}, {Name: "api", Path: "../api"}}}}
@@ -158,152 +123,209 @@ func TestMergeThatTheSecondRepoRefuses(t *testing.T) {
 	s := p.open()
 	projects := testkit.Get(s.ListProjects(ctx, me, board.ListProjectsArgs{})).Must(t)
 	front := projects.Projects[slices.IndexFunc(projects.Projects, func(v board.Project) bool { return v.Name == "front" })].ProjectID
-	v := testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})).Must(t)
-	r := s.ends(s.begin(v).AttemptID)
+	r := s.ends(s.begin(testkit.Get(s.CreateTask(ctx, me, board.CreateTaskArgs{ProjectID: front, Title: "Both", Description: new("! say hello")})).Must(t)).AttemptID)
 	for _, at := range r.Repos {
-		must(t, os.WriteFile(filepath.Join(at.WorktreePath, "README"), []byte("new\n"), 0o644))
-		p.Git(at.WorktreePath, "commit", "-q", "-a", "-m", "new")
+		p.commit(at.WorktreePath, "README", "new\n")
 	}
 	first, second := r.Repos[0], r.Repos[1]
 	dirty := filepath.Join(p.Root, "..", second.RepoName, "README")
-	must(t, os.WriteFile(dirty, []byte("mine\n"), 0o644))
-	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})).Err(), session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
-	if got := s.get(r.AttemptID).Repos; got[0].Ahead != 0 || got[1].Ahead != 1 {
-		t.Errorf("%+v", got)
-	}
+	testkit.Write(t, dirty, "mine\n")
+	s.notMerged(MergeArgs{Target: the(r.AttemptID)}, session.StateError, "target_checked_out", first.RepoName+" is merged. In "+second.RepoName+": Nothing was changed", "README")
+	got := s.get(r.AttemptID).Repos
+	testkit.True(t, got[0].Ahead == 0 && got[1].Ahead == 1, "%+v", got)
 	p.Git(filepath.Dir(dirty), "checkout", "-q", "README")
-	done := testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: the(r.AttemptID)})).Must(t)
-	testkit.Equal(t, done.Repos[0].Status, Unchanged)
-	testkit.Equal(t, done.Repos[1].Status, Merged)
+	done := s.merge(MergeArgs{Target: the(r.AttemptID)}).Repos
+	testkit.Equal(t, done[0].Status+" "+done[1].Status, Unchanged+" "+Merged)
 }
 
 // The branch is pushed after each execution with commits, and get_attempt says why it was not.
 func TestPushAfterEachExecution(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	remote := filepath.Join(p.Root, "..", "remote.git")
 	p.Git(p.Root, "remote", "add", "backup", remote)
 	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "backup" })
 	s := p.open()
-	r := s.ends(s.begin(s.newTask("! say x")).AttemptID)
-	testkit.Equal(t, deref(r.PushError), "", "without commits")
-	r = s.ends(s.begin(s.newTask("! write a.txt hello\n! commit a")).AttemptID)
-	testkit.True(t, r.State == "completed" && containsAll(deref(r.PushError), "backup", "remote.git"), "without the remote: %s, %q", r.State, deref(r.PushError))
+	testkit.Equal(t, deref(s.done("! say x").PushError), "", "without commits")
+	r := s.done("! write a.txt hello\n! commit a")
+	testkit.Equal(t, r.State, "completed")
+	testkit.ContainsAll(t, deref(r.PushError), []string{"backup", "remote.git"}, "without the remote")
 	p.Git(p.Root, "init", "-q", "--bare", remote)
-	_, err := Push(ctx, s.Engine, me, PushArgs{Target: the(r.AttemptID), Remote: new("backup")})
-	if must(t, err); s.get(r.AttemptID).PushError != nil {
-		t.Error("it was pushed, and get_attempt says that it was not")
-	}
+	testkit.Get(Push(ctx, s.Engine, me, PushArgs{Target: the(r.AttemptID), Remote: new("backup")})).Must(t)
+	testkit.Equal(t, s.get(r.AttemptID).PushError, nil, "it was pushed, and get_attempt says that it was not")
 	for _, prompt := range []string{"! exit 3", "! write a.txt more\n! amend b\n! exit 3"} {
 		testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(r.AttemptID), Action: attempt.ActionSend, Prompt: &prompt})).Must(t)
 		r = s.ends(r.AttemptID)
-		head := p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD")
-		testkit.True(t, r.State == "failed" && r.PushError == nil && p.Git(remote, "rev-parse", r.WorkspaceBranch) == head, "%s, %q", r.State, deref(r.PushError))
+		testkit.True(t, r.State == "failed" && r.PushError == nil, "%s, %q", r.State, deref(r.PushError))
+		testkit.Equal(t, p.Git(remote, "rev-parse", r.WorkspaceBranch), p.Git(r.Repos[0].WorktreePath, "rev-parse", "HEAD"))
 	}
 }
 
-// A diff that is empty says why.
-func TestAnEmptyDiffSaysWhy(t *testing.T) {
-	t.Parallel()
+// A diff has files of which git knows nothing; it can be cut, and be of one file; one that is empty says why. The arguments
+// are checked.
+func TestDiff(t *testing.T) {
 	p := newProject(t)
 	s := p.open()
-	diff := func(id string, paths ...string) *DiffReply {
+	r := s.done("! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose and more than fits", "! write dir/b.txt hello")
+	target := the(r.AttemptID)
+	diff := func(id string, most *int, paths ...string) (*DiffReply, string) {
 		t.Helper()
-		r := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: paths})).Must(t)
-		return r
-	}
-	changed := s.ends(s.begin(s.newTask("! write a.txt hello\n! write dir/b.txt hello")).AttemptID)
-	for _, paths := range [][]string{nil, {"a.txt"}, {"dir"}, {"dir/"}, {"no-such-file", "a.txt"}} {
-		if r := diff(changed.AttemptID, paths...); r.Notice != nil || r.Diffs[0].Diff == "" {
-			t.Errorf("%q: %q, %s", paths, r.Diffs[0].Diff, deref(r.Notice))
+		r := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(id), Paths: paths, MaxBytes: most})).Must(t)
+		if len(r.Diffs) == 0 {
+			return r, ""
 		}
+		return r, r.Diffs[0].Diff
 	}
-	r := diff(changed.AttemptID, "b.txt", "README")
-	if n := deref(r.Notice); r.Diffs[0].Diff != "" || !containsAll(n, "None of these paths is changed", `"b.txt", "README"`, "get_attempt") {
-		t.Errorf("of paths that are not changed: %+v, %q", r, n)
+	for paths, has := range map[string]string{"": "+package basket", "basket.go": "+package basket", "dir": "+hello", "dir/": "+hello", "no-such-file loose.txt": "+loose"} {
+		d, text := diff(r.AttemptID, nil, strings.Fields(paths)...)
+		testkit.True(t, len(d.Diffs) == 1 && !d.Truncated && d.Notice == nil && (paths != "" || strings.Contains(text, "+loose")), "%q: %+v", paths, d)
+		testkit.Contains(t, text, has)
 	}
-	testkit.Contains(t, deref(diff(s.ends(s.begin(s.newTask("! say x")).AttemptID).AttemptID).Notice), "Nothing is changed", "of an attempt that changed nothing")
+	part, text := diff(r.AttemptID, new(40), "loose.txt")
+	testkit.True(t, part.Truncated && part.Diffs[0].Truncated && len(text) <= 40 && !strings.Contains(text, "basket"), "a part of the diff: %+v", part)
+	none, text := diff(r.AttemptID, nil, "b.txt", "README")
+	testkit.Equal(t, text, "", "of paths that are not changed")
+	testkit.ContainsAll(t, deref(none.Notice), []string{"None of these paths is changed", `"b.txt", "README"`, "get_attempt"})
+	why := func(id string, says ...string) string {
+		t.Helper()
+		d, _ := diff(id, nil)
+		testkit.ContainsAll(t, deref(d.Notice), says)
+		return deref(d.Notice)
+	}
+	why(s.done("! say x").AttemptID, "Nothing is changed")
+	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
+	why(r.AttemptID, r.WorkspaceBranch)
+	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", fmt.Sprintf("git -C %q merge %s", p.Root, r.WorkspaceBranch))
+	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
+	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
+		testkit.True(t, session.CodeOf(testkit.Get(Diff(ctx, s.Engine, me, a)).Err()) != "", "%d paths, %v", len(a.Paths), a.MaxBytes)
+	}
 
 	p.Configure(func(c *config.Config) { c.Attempts.Setup = []string{"no-such-setup-program"} })
-	failed := s.ends(s.begin(s.newTask("! say x")).AttemptID)
-	n := deref(diff(failed.AttemptID, "a.txt").Notice)
-	testkit.True(t, failed.State == "failed" && containsAll(n, "is failed", "no-such-setup-program", "start_task_attempt") && !strings.Contains(n, "not made yet"), "of an attempt without a workspace: %q", n)
-
-	hold := filepath.Join(p.Root, "..", "hold")
+	failed := s.done("! say x")
+	testkit.Equal(t, failed.State, "failed")
+	says := why(failed.AttemptID, "is failed", "no-such-setup-program", "start_task_attempt")
+	testkit.True(t, !strings.Contains(says, "not made yet"), "of an attempt without a workspace: %s", says)
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
-	first := s.begin(s.newTask("! await " + hold))
+	first := s.begin(s.newTask("! await " + filepath.Join(p.Root, "..", "hold")))
 	s.reaches(first.AttemptID, task.Running)
 	waits := s.begin(s.newTask("! say x"))
-	if n := deref(diff(waits.AttemptID).Notice); !containsAll(n, "not created yet", "queued", "get_attempt") {
-		t.Errorf("of one that waits: %q", n)
-	}
+	why(waits.AttemptID, "not created yet", "queued", "get_attempt")
 	s.stopAttempt(waits.AttemptID)
-	if n := deref(diff(waits.AttemptID).Notice); !containsAll(n, "is stopped", "never ran") {
-		t.Errorf("of one that was stopped before it ran: %q", n)
-	}
+	why(waits.AttemptID, "is stopped", "never ran")
 	s.stopAttempt(first.AttemptID)
 }
 
-// A diff has files of which git knows nothing; it can be cut, and be of one file. The arguments are checked.
-func TestDiff(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	s := p.open()
-	r := s.ends(s.begin(s.newTask("! write basket.go package basket", "! commit Add the basket", "! write loose.txt loose and more than fits")).AttemptID)
-	target := the(r.AttemptID)
-	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t)
-	testkit.True(t, len(diff.Diffs) == 1 && !diff.Truncated && containsAll(diff.Diffs[0].Diff, "+package basket", "+loose"), "the diff: %+v", diff)
-	diff = testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target, Paths: []string{"loose.txt"}, MaxBytes: new(40)})).Must(t)
-	testkit.True(t, diff.Truncated && diff.Diffs[0].Truncated && len(diff.Diffs[0].Diff) <= 40 && !strings.Contains(diff.Diffs[0].Diff, "basket"), "a part of the diff: %+v", diff)
-	must(t, os.RemoveAll(r.Repos[0].WorktreePath))
-	testkit.Contains(t, deref(testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: target})).Must(t).Notice), r.WorkspaceBranch, "without the worktree")
-	refused(t, testkit.Get(Merge(ctx, s.Engine, me, MergeArgs{Target: target})).Err(), session.StateError, "not_merged", fmt.Sprintf("git -C %q merge %s", p.Root, r.WorkspaceBranch))
-	refused(t, testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(nobody)})).Err(), session.ToolError, "unknown_attempt", nobody)
-	for _, a := range []DiffArgs{{Target: target, Paths: []string{"../x"}}, {Target: target, Paths: make([]string, MaxPaths+1)}, {Target: target, MaxBytes: new(0)}} {
-		if _, err := Diff(ctx, s.Engine, me, a); session.CodeOf(err) == "" {
-			t.Errorf("%d paths, %v: %v", len(a.Paths), a.MaxBytes, err)
-		}
+// leads has runs of workflows led by a function.
+func leads(lead func(*attempt.Lead) board.RunEnd) func(*attempt.Options) {
+	return func(o *attempt.Options) {
+		o.Leader = func(_ context.Context, l *attempt.Lead) board.RunEnd { return lead(l) }
 	}
+}
+
+// runs begins a run of a workflow.
+func (s *server) runs(inPlace bool) *board.RunReply {
+	s.t.Helper()
+	return testkit.Get(s.RunWorkflow(ctx, me, attempt.RunWorkflowArgs{JobName: "job", WorkflowName: "flow", Goal: "do it", Executor: new("TEST"), InPlace: &inPlace})).Must(s.t)
 }
 
 // A run in place has no repositories: what needs one is refused and says so.
 func TestRunInPlaceHasNothingToMerge(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	p.Configure(func(c *config.Config) { c.Attempts.PushTo = "origin" })
-	s := p.open(func(o *attempt.Options) {
-		o.Leader = func(_ context.Context, l *attempt.Lead) board.RunEnd {
-			must(t, os.WriteFile(filepath.Join(l.Attempt.Workspace, "new.txt"), []byte("text"), 0o600))
-			return board.RunEnd{State: board.Completed}
-		}
-	})
+	s := p.open(leads(func(l *attempt.Lead) board.RunEnd {
+		testkit.Write(t, filepath.Join(l.Attempt.Workspace, "new.txt"), "text")
+		return board.RunEnd{State: board.Completed}
+	}))
 	if s.Shared != nil {
 		t.Skip("a project that machines share has no runs in place")
 	}
-	made := testkit.Get(s.RunWorkflow(ctx, me, attempt.RunWorkflowArgs{JobName: "job", WorkflowName: "flow", Goal: "do it", Executor: new("TEST"), InPlace: new(true)})).Must(t)
+	made := s.runs(true)
 	s.reaches(made.RunID, task.Completed)
-	at := the(made.RunID)
-	calls := map[string]func() error{
-		"merge":  func() error { _, err := Merge(ctx, s.Engine, me, MergeArgs{Target: at}); return err },
-		"rebase": func() error { _, err := Rebase(ctx, s.Engine, me, BranchArgs{Target: at}); return err },
-		"abort":  func() error { _, err := Abort(ctx, s.Engine, me, BranchArgs{Target: at}); return err },
-		"push":   func() error { _, err := Push(ctx, s.Engine, me, PushArgs{Target: at}); return err },
-		"target": func() error {
-			_, err := ChangeTarget(ctx, s.Engine, me, TargetArgs{Target: at, TargetBranch: "main"})
-			return err
-		},
-		"comment": func() error {
-			_, err := CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: at, Comments: []CommentArg{{File: "new.txt", Line: 1, Text: "no"}}})
-			return err
-		},
+	calls := s.calls(made.RunID)
+	calls["comment"] = testkit.Get(CommentAttempt(ctx, s.Engine, me, CommentArgs{Target: the(made.RunID), Comments: []CommentArg{{File: "new.txt", Line: 1, Text: "no"}}})).Err()
+	for name, err := range calls {
+		testkit.Equal(t, session.CodeOf(err), "in_place", "%s", name)
 	}
-	for name, call := range calls {
-		testkit.Equal(t, session.CodeOf(call()), "in_place", "%s", name)
-	}
-	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: at})).Must(t)
-	testkit.True(t, len(diff.Diffs) == 0 && diff.Notice != nil && strings.Contains(*diff.Notice, p.Root), "the diff is %+v", diff)
+	diff := testkit.Get(Diff(ctx, s.Engine, me, DiffArgs{Target: the(made.RunID)})).Must(t)
+	testkit.Equal(t, len(diff.Diffs), 0)
+	testkit.Contains(t, deref(diff.Notice), p.Root)
 	now := s.get(made.RunID)
 	testkit.True(t, len(now.Repos) == 0 && now.PushError == nil, "%+v", now)
 	testkit.Get(s.DeleteTask(ctx, me, attempt.DeleteArgs{TaskID: made.TaskID})).Must(t)
 	testkit.True(t, exists(p.Root+"/new.txt"), "its work was removed with its task")
+}
+
+// A run that has stopped at a step can go on and needs a person, though what it has so far is merged.
+func TestAStoppedRunIsNotDoneWhenMerged(t *testing.T) {
+	p, s := newMerger(t, leads(func(*attempt.Lead) board.RunEnd {
+		return board.RunEnd{State: board.Failed, Step: "b", Reason: "No agent finished it."}
+	}))
+	id := s.runs(false).RunID
+	s.reaches(id, task.Failed)
+	p.commit(s.get(id).Repos[0].WorktreePath, "a.txt", "hello\n")
+	r := s.merge(MergeArgs{Target: the(id)})
+	testkit.Same(t, []any{r.Repos[0].Status, r.TaskDone, s.get(id).State, needs(t, s)}, []any{Merged, false, board.Failed, "run_stopped failed"})
+}
+
+// newMerger is a project whose tasks are done when they are merged, with a server.
+func newMerger(t *testing.T, change ...func(*attempt.Options)) (*project, *server) {
+	p := newProject(t)
+	p.Configure(func(c *config.Config) { c.Attempts.DoneWhenMerged = true })
+	return p, p.open(change...)
+}
+
+// needs are the kinds of what needs a person, with the states.
+func needs(t *testing.T, s *server) string {
+	t.Helper()
+	var all []string
+	for _, i := range testkit.Get(s.NeedsAttention(ctx, me)).Must(t).Items {
+		all = append(all, i.Kind+" "+string(*i.State))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Once an attempt is merged with nothing left, it says so, its task is done, and it needs nobody.
+func TestField17_MergedMeansMerged(t *testing.T) {
+	p, s := newMerger(t)
+	v := s.newTask("! write a.txt hello\n! commit a\n! write b.txt hello")
+	id := s.ends(s.begin(v).AttemptID).AttemptID
+	merge := func(a MergeArgs, done bool, status string, state board.State, attention string) {
+		t.Helper()
+		a.Target, a.Way = the(id), new("squash")
+		r := s.merge(a)
+		now := testkit.Get(s.GetTask(ctx, me, board.TaskArgs{TaskID: v.TaskID})).Must(t)
+		testkit.Same(t, []any{r.TaskDone, now.Status, *now.LatestAttemptState, s.get(id).State, needs(t, s)}, []any{done, status, state, state, attention})
+	}
+	merge(MergeArgs{}, false, "inreview", board.Completed, "attempt_to_review completed") // b.txt is in no commit
+	merge(MergeArgs{Commit: new(true), KeepOpen: new(true)}, false, "inreview", board.Merged, "")
+	merge(MergeArgs{}, true, "done", board.Merged, "")
+	merge(MergeArgs{}, false, "done", board.Merged, "")
+	title, rest, _ := strings.Cut(p.Git(p.Root, "log", "-1", "--format=%B", "main"), "\n\n")
+	testkit.Equal(t, title, v.Title, "the commit of the squash")
+	testkit.ContainsAll(t, rest, []string{deref(v.Description), v.TaskID, id}, "the commit of the squash")
+	testkit.Get(s.FollowUp(ctx, me, attempt.FollowUpArgs{Target: the(id), Action: attempt.ActionSend, Prompt: new("! exit 0")})).Must(t)
+	s.reaches(id, task.Completed) // no longer merged: its agent has worked since
+}
+
+// An attempt whose merge has conflicts says so, with the files, until they are resolved or the merge is undone. Files with
+// the markers of a conflict are not merged, unless that is asked for; lines below headings are none.
+func TestField25_ConflictsOfAMerge(t *testing.T) {
+	p, s := newMerger(t)
+	r := s.done("! write a.txt hello\n! commit a")
+	target, path := the(r.AttemptID), r.Repos[0].WorktreePath
+	p.commit(p.Root, "a.txt", "of a person\n")
+	s.merge(MergeArgs{Target: target})
+	now := s.get(r.AttemptID)
+	testkit.Same(t, []any{now.State, now.Repos[0].Conflicts, needs(t, s)}, []any{board.Conflicted, []string{"a.txt"}, "attempt_conflicts conflicts"})
+	testkit.Get(Abort(ctx, s.Engine, me, BranchArgs{Target: target})).Must(t)
+	testkit.Same(t, []any{s.get(r.AttemptID).State, needs(t, s)}, []any{board.Completed, "attempt_to_review completed"}, "after it was undone")
+
+	const markers = "<<<<<<< HEAD\nmine\n=======\nyours\n>>>>>>> main\n"
+	p.commit(path, "b.txt", markers)
+	p.Git(path, "merge", "-q", "-s", "ours", "main")
+	s.notMerged(MergeArgs{Target: target}, session.StateError, "not_merged", "b.txt", "force: true")
+	p.commit(path, "b.txt", "Heading\n=======\ntext \n")
+	testkit.Equal(t, s.merge(MergeArgs{Target: target}).Repos[0].Status, Merged)
+	p.commit(path, "b.txt", markers)
+	testkit.Equal(t, s.merge(MergeArgs{Target: target, Force: new(true)}).Repos[0].Status, Merged)
 }
