@@ -3,6 +3,7 @@ package git
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,88 +16,110 @@ import (
 	"deepwork/actor/testkit"
 )
 
-var must = testkit.Must
-
-// repo makes a repository with settings and a hook that hinder every commit.
-func repo(t *testing.T) (dir string, run func(args ...string) string) {
-	dir = t.TempDir()
-	run = func(args ...string) string {
-		t.Helper()
-		out := testkit.Get(Line(t.Context(), Command{Dir: dir, Args: args})).Must(t)
-		return out
-	}
-	testkit.Git(t, dir, "init", "--quiet", "--initial-branch=main")
-	for key, value := range map[string]string{"commit.gpgSign": "true", "gpg.program": "false", "user.name": "Someone",
-		"core.fsmonitor": filepath.Join(dir, "no-such-monitor"), "core.hooksPath": filepath.Join(dir, ".git", "hooks")} {
-		run("config", key, value)
-	}
-	must(t, os.MkdirAll(filepath.Join(dir, ".git", "hooks"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, ".git", "hooks", "pre-commit"), []byte("#!/bin/sh\nexit 1\n"), 0o755))
-	return dir, run
+// A folder is a repository in a test.
+type folder struct {
+	t    *testing.T
+	path string
 }
 
+// repo makes a repository with settings and a hook that hinder every commit.
+func repo(t *testing.T) folder {
+	f := folder{t, t.TempDir()}
+	testkit.Git(t, f.path, "init", "--quiet", "--initial-branch=main")
+	for key, value := range map[string]string{"commit.gpgSign": "true", "gpg.program": "false", "user.name": "Someone",
+		"core.fsmonitor": filepath.Join(f.path, "no-such-monitor"), "core.hooksPath": filepath.Join(f.path, ".git", "hooks")} {
+		f.run("config", key, value)
+	}
+	testkit.Write(t, filepath.Join(f.path, ".git", "hooks", "pre-commit"), "#!/bin/sh\nexit 1\n")
+	testkit.Must(t, os.Chmod(filepath.Join(f.path, ".git", "hooks", "pre-commit"), 0o755))
+	return f
+}
+
+func (f folder) run(args ...string) string {
+	f.t.Helper()
+	return testkit.Get(Line(f.t.Context(), Command{Dir: f.path, Args: args})).Must(f.t)
+}
+
+// fails is the error of a command.
+func (f folder) fails(args ...string) error {
+	f.t.Helper()
+	return testkit.Get(Output(f.t.Context(), Command{Dir: f.path, Args: args})).Err()
+}
+
+func (f folder) write(name, text string) { testkit.Write(f.t, filepath.Join(f.path, name), text) }
+
 // commit commits what is staged, as the parts of git commit that are used here do.
-func commit(run func(args ...string) string) {
-	run("update-ref", "refs/heads/main", run("commit-tree", run("write-tree"), "-m", "one"))
+func (f folder) commit() {
+	f.run("update-ref", "refs/heads/main", f.run("commit-tree", f.run("write-tree"), "-m", "one"))
+}
+
+// userConfig gives the user a config of their own.
+func userConfig(t *testing.T, text string) {
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1") // which may set up LFS
+	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "config"))
+	testkit.Write(t, os.Getenv("GIT_CONFIG_GLOBAL"), text)
+}
+
+// notMade checks that a program has not made a file.
+func notMade(t *testing.T, mark, what string) {
+	t.Helper()
+	testkit.FailsWith(t, testkit.Get(os.Stat(mark)).Err(), fs.ErrNotExist, "%s", what)
 }
 
 // Neither the environment nor the repository's settings and hooks change what git
 // does, and the settings of a run are not written into the repository.
 func TestRunIsGuarded(t *testing.T) {
-	dir, run := repo(t)
-	other, _ := repo(t)
+	f, other := repo(t), repo(t)
 	for _, name := range Bound {
-		t.Setenv(name, filepath.Join(other, ".git"))
+		t.Setenv(name, filepath.Join(other.path, ".git"))
 	}
 	t.Setenv("GIT_AUTHOR_NAME", "Someone")
 	t.Setenv("GIT_AUTHOR_EMAIL", "someone@example.com")
 	t.Setenv("GIT_EXTERNAL_DIFF", "false")
-	before := testkit.Get(os.ReadFile(filepath.Join(dir, ".git", "config"))).Must(t)
-	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("a\n"), 0o644))
-	run("add", "a")
-	commit(run)
-	testkit.Equal(t, run("show", "--no-patch", "--format=%an %ae %cn"), "deepwork deepwork@localhost deepwork", "the commit is by")
-	ident := testkit.Get(Line(t.Context(), Command{Dir: dir, Args: []string{"var", "GIT_AUTHOR_IDENT"}, User: true})).Must(t)
-	testkit.True(t, strings.HasPrefix(ident, "Someone <someone@example.com> "), "a commit in the user's name would be by %s", ident)
-	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("b\n"), 0o644))
-	testkit.Equal(t, run("diff", "--name-only"), "a", "changed")
-	if run("diff"); slices.ContainsFunc(Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") }) {
-		t.Error("GIT_DIR is passed on")
+	config := func() string {
+		return string(testkit.Get(os.ReadFile(filepath.Join(f.path, ".git", "config"))).Must(t))
 	}
-	after, err := os.ReadFile(filepath.Join(dir, ".git", "config"))
-	testkit.True(t, err == nil && string(after) == string(before), "the repository's settings are now %s, %v", after, err)
-	testkit.Fails(t, testkit.Get(os.Stat(filepath.Join(other, ".git", "index"))).Err(), "", "git worked in the other repository")
+	before := config()
+	f.write("a", "a\n")
+	f.run("add", "a")
+	f.commit()
+	testkit.Equal(t, f.run("show", "--no-patch", "--format=%an %ae %cn"), "deepwork deepwork@localhost deepwork", "the commit is by")
+	ident := testkit.Get(Line(t.Context(), Command{Dir: f.path, Args: []string{"var", "GIT_AUTHOR_IDENT"}, User: true})).Must(t)
+	testkit.Contains(t, ident, "Someone <someone@example.com> ", "a commit in the user's name")
+	f.write("a", "b\n")
+	testkit.Equal(t, f.run("diff", "--name-only"), "a", "changed")
+	f.run("diff")
+	testkit.True(t, !slices.ContainsFunc(Environ(), func(kv string) bool { return strings.HasPrefix(kv, "GIT_DIR=") }), "GIT_DIR is passed on")
+	testkit.Equal(t, config(), before, "the repository's settings")
+	notMade(t, filepath.Join(other.path, ".git", "index"), "git worked in the other repository")
 }
 
-// A lock of another git is waited for.
+// A lock of another git is waited for. One that stays is named, with the command that removes it.
 func TestRunWaitsForLocks(t *testing.T) {
-	dir, run := repo(t)
-	lock := filepath.Join(dir, ".git", "index.lock")
-	must(t, os.WriteFile(lock, nil, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644))
+	f := repo(t)
+	lock := filepath.Join(testkit.Get(filepath.EvalSymlinks(f.path)).Must(t), ".git", "index.lock")
+	testkit.Write(t, lock, "")
+	f.write("a", "")
 	began := time.Now()
-	if _, err := Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}}); !Said(err, "index.lock': File exists") {
-		t.Fatal(err)
-	}
+	err := testkit.Get(Once(t.Context(), Command{Dir: f.path, Args: []string{"add", "a"}})).Err()
+	testkit.Need(t, Said(err, "index.lock': File exists"), "%v", err)
+	testkit.Contains(t, filepath.ToSlash(err.Error()), "rm \""+filepath.ToSlash(lock))
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond+10*time.Since(began)) // time for one more, on any machine
 	defer cancel()
-	_, err := Output(ctx, Command{Dir: dir, Args: []string{"add", "a"}})
+	_, err = Output(ctx, Command{Dir: f.path, Args: []string{"add", "a"}})
 	testkit.FailsWith(t, err, context.DeadlineExceeded, "a lock that stays")
 	testkit.Fails(t, err, "remove it: rm ", "a lock that stays")
 	defer time.AfterFunc(50*time.Millisecond, func() { os.Remove(lock) }).Stop()
-	run("add", "a")
+	f.run("add", "a")
 }
 
 func TestErrors(t *testing.T) {
-	dir, _ := repo(t)
-	_, err := Output(t.Context(), Command{Dir: dir, Args: []string{"rev-parse", "--verify", "--quiet", "no-such-branch"}})
-	testkit.Equal(t, ExitCode(err), 1, "%v", err)
-	_, err = Output(t.Context(), Command{Dir: dir, Args: []string{"config", "--list"}, Limit: 10})
-	if !errors.Is(err, process.ErrTooMuchOutput) || ExitCode(err) != -1 {
-		t.Errorf("%d, %v", ExitCode(err), err)
-	}
+	f := repo(t)
+	testkit.Equal(t, ExitCode(f.fails("rev-parse", "--verify", "--quiet", "no-such-branch")), 1)
+	_, err := Output(t.Context(), Command{Dir: f.path, Args: []string{"config", "--list"}, Limit: 10})
+	testkit.True(t, errors.Is(err, process.ErrTooMuchOutput) && ExitCode(err) == -1, "%d, %v", ExitCode(err), err)
 	t.Setenv("PATH", t.TempDir())
-	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"status"}})).Err(), "git program is not in PATH")
+	testkit.Fails(t, f.fails("status"), "git program is not in PATH")
 	got := Fields("a\x00b\x00")
 	testkit.True(t, slices.Equal(got, []string{"a", "b"}) && Fields("") == nil, "%q", got)
 }
@@ -104,106 +127,88 @@ func TestErrors(t *testing.T) {
 // A prepared repository does not have git run anything, and work nowhere else; what the
 // user's own config has for the same works on.
 func TestARepositoryRunsNothing(t *testing.T) {
-	dir, _ := repo(t)
+	f := repo(t)
 	mark, users := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users")
 	own := "touch " + mark + "; cat"
-	run := func(args ...string) string {
+	run := func(args ...string) {
 		t.Helper()
-		out := testkit.Get(Line(t.Context(), Command{Dir: dir, Filters: true, Args: args})).Must(t)
-		if _, err := os.Stat(mark); err == nil {
-			t.Errorf("a program of the repository's config ran in git %s", args)
-			os.Remove(mark)
-		}
-		return out
+		testkit.Get(Line(t.Context(), Command{Dir: f.path, Filters: true, Args: args})).Must(t)
+		notMade(t, mark, strings.Join(args, " "))
 	}
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1") // which may set up LFS
-	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "config"))
-	must(t, os.WriteFile(os.Getenv("GIT_CONFIG_GLOBAL"), []byte("[filter \"lfs\"]\n\tclean = \"touch "+users+"; cat\"\n"), 0o600))
-	more := filepath.Join(dir, "more")
-	must(t, os.WriteFile(more, []byte("[filter \"included\"]\n\tclean = \""+own+"\"\n\trequired = true\n"), 0o600))
+	userConfig(t, "[filter \"lfs\"]\n\tclean = \"touch "+users+"; cat\"\n")
+	f.write("more", "[filter \"included\"]\n\tclean = \""+own+"\"\n\trequired = true\n")
 	for key, value := range map[string]string{
-		"filter.a.clean": own, "filter.a.smudge": own, "filter.b.process": own, "filter.lfs.clean": own, "include.path": more,
+		"filter.a.clean": own, "filter.a.smudge": own, "filter.b.process": own, "filter.lfs.clean": own, "include.path": filepath.Join(f.path, "more"),
 		"core.sshCommand": own, "diff.external": own, "diff.a.textconv": own, "diff.a.command": own, "core.alternateRefsCommand": own,
 		"remote.origin.url": "ssh://example.com/x", "remote.origin.promisor": "true", "core.pager": own, "core.editor": own,
 	} {
 		run("config", key, value)
 	}
-	must(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("a filter=a diff=a\nb filter=b\nc filter=included\nl filter=lfs\n"), 0o644))
+	f.write(".gitattributes", "a filter=a diff=a\nb filter=b\nc filter=included\nl filter=lfs\n")
 	for _, name := range []string{"a", "b", "c", "l"} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte("1\n"), 0o644))
+		f.write(name, "1\n")
 	}
 	run("add", ".")
-	commit(run)
-	must(t, os.Remove(filepath.Join(dir, "a")))
+	f.commit()
+	testkit.Must(t, os.Remove(filepath.Join(f.path, "a")))
 	run("reset", "--hard")
-	must(t, os.WriteFile(filepath.Join(dir, "a"), []byte("2\n"), 0o644))
+	f.write("a", "2\n")
 	run("status", "--porcelain")
 	run("diff", "--no-textconv", "--no-ext-diff")
-	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"fetch", "origin"}})).Err(), "", "it fetched")
-	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a program of the repository's config ran")
+	testkit.Fails(t, f.fails("fetch", "origin"), "", "it fetched")
+	notMade(t, mark, "a program of the repository's config ran")
 	testkit.Works(t, testkit.Get(os.Stat(users)).Err(), "the filter of the user's config did not run")
 	// A setting that comes later counts at once.
 	run("config", "filter.late.clean", own)
-	must(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("d filter=late\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "d"), []byte("1\n"), 0o644))
+	f.write(".gitattributes", "d filter=late\n")
+	f.write("d", "1\n")
 	run("add", ".")
-	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a program of a later setting ran")
 	// A bare repository that lies in the folder is not used, and one that works elsewhere is refused.
-	bare := filepath.Join(dir, "bare")
-	testkit.Git(t, dir, "init", "--quiet", "--bare", "bare")
-	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: bare, Args: []string{"rev-parse", "--git-dir"}})).Err(), "", "a bare repository was taken")
+	testkit.Git(t, f.path, "init", "--quiet", "--bare", "bare")
+	testkit.Fails(t, folder{t, filepath.Join(f.path, "bare")}.fails("rev-parse", "--git-dir"), "", "a bare repository was taken")
 	run("config", "core.worktree", t.TempDir())
-	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"status"}})).Err(), "core.worktree", "a repository that works elsewhere")
+	testkit.Fails(t, f.fails("status"), "core.worktree", "a repository that works elsewhere")
 }
 
 func TestLinksInPlaceOfABranchAreRefused(t *testing.T) {
-	for _, path := range []string{"", "refs", "refs/heads", "refs/heads/deepwork", "refs/heads/deepwork/b", "logs", "logs/refs/heads/deepwork/b", "packed-refs", "worktrees"} {
+	testkit.Works(t, CheckBranch(t.TempDir(), "deepwork/b", "worktrees"))
+	for _, path := range []string{"refs", "refs/heads", "refs/heads/deepwork", "refs/heads/deepwork/b", "logs", "logs/refs/heads/deepwork/b", "packed-refs", "worktrees"} {
 		dir := t.TempDir()
-		if path != "" {
-			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755))
-			if err := os.Symlink(t.TempDir(), filepath.Join(dir, path)); err != nil {
-				t.Skip(err)
-			}
+		at := filepath.Join(dir, path)
+		testkit.Must(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		if err := os.Symlink(t.TempDir(), at); err != nil {
+			t.Skip(err)
 		}
-		err := CheckBranch(dir, "deepwork/b", "worktrees")
-		testkit.True(t, (err != nil) == (path != "") && (err == nil || strings.Contains(err.Error(), filepath.Join(dir, path))), "with a link at %q: %v", path, err)
+		testkit.Fails(t, CheckBranch(dir, "deepwork/b", "worktrees"), at)
 	}
 }
 
 // Without Filters, not even the user's run; a repository's setting is replaced by the user's, and removed
 // where the user has none.
 func TestFilters(t *testing.T) {
-	dir, run := repo(t)
-	mark := filepath.Join(t.TempDir(), "mark")
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	t.Setenv("GIT_CONFIG_GLOBAL", filepath.Join(t.TempDir(), "config"))
-	must(t, os.WriteFile(os.Getenv("GIT_CONFIG_GLOBAL"), []byte("[filter \"mine\"]\n\tclean = tr a-z A-Z\n"), 0o600))
-	run("config", "filter.mine.clean", "touch "+mark+"; cat")
-	run("config", "filter.theirs.process", "touch "+mark)
-	run("config", "filter.theirs.required", "true")
-	must(t, os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte("*.mine filter=mine\n*.theirs filter=theirs\n"), 0o644))
+	f, mark := repo(t), filepath.Join(t.TempDir(), "mark")
+	userConfig(t, "[filter \"mine\"]\n\tclean = tr a-z A-Z\n")
+	f.run("config", "filter.mine.clean", "touch "+mark+"; cat")
+	f.run("config", "filter.theirs.process", "touch "+mark)
+	f.run("config", "filter.theirs.required", "true")
+	f.write(".gitattributes", "*.mine filter=mine\n*.theirs filter=theirs\n")
 	for filters, want := range map[bool]string{false: "text", true: "TEXT"} {
-		for _, name := range []string{"a.mine", "a.theirs"} {
-			must(t, os.WriteFile(filepath.Join(dir, name), []byte("text"), 0o644))
-		}
+		f.write("a.mine", "text")
+		f.write("a.theirs", "text")
 		index := filepath.Join(t.TempDir(), "index")
-		c := Command{Dir: dir, Index: index, Filters: filters, Args: []string{"add", "."}}
-		testkit.Get(Output(t.Context(), c)).Must(t)
+		testkit.Get(Output(t.Context(), Command{Dir: f.path, Index: index, Filters: filters, Args: []string{"add", "."}})).Must(t)
 		for name, want := range map[string]string{"a.mine": want, "a.theirs": "text"} {
-			testkit.Equal(t, testkit.Get(Line(t.Context(), Command{Dir: dir, Index: index, Args: []string{"cat-file", "blob", ":" + name}})).Must(t), want, "filters %v: %s", filters, name)
+			testkit.Equal(t, testkit.Get(Line(t.Context(), Command{Dir: f.path, Index: index, Args: []string{"cat-file", "blob", ":" + name}})).Must(t), want, "filters %v: %s", filters, name)
 		}
 	}
-	testkit.Fails(t, testkit.Get(os.Stat(mark)).Err(), "", "a filter of the repository ran")
-	run("config", "hook.a=b.command", "touch "+mark)
-	testkit.Fails(t, testkit.Get(Output(t.Context(), Command{Dir: dir, Args: []string{"add", "."}})).Err(), "remove or rename it", "a setting that cannot be switched off")
+	notMade(t, mark, "a filter of the repository ran")
+	f.run("config", "hook.a=b.command", "touch "+mark)
+	testkit.Fails(t, f.fails("add", "."), "remove or rename it", "a setting that cannot be switched off")
 }
 
 // A program of the repository signs nothing, unless the user's config names it too.
 func TestProgramsThatSignNothing(t *testing.T) {
-	dir, run := repo(t)
-	user := filepath.Join(t.TempDir(), "config")
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	t.Setenv("GIT_CONFIG_GLOBAL", user)
+	f := repo(t)
 	for _, c := range []struct {
 		user   string
 		own    []string
@@ -216,38 +221,66 @@ func TestProgramsThatSignNothing(t *testing.T) {
 		{"", []string{"gpg.format", "ssh"}, true, map[string]string{"gpg.ssh.program": "x"}},
 		{"", []string{"commit.gpgSign", "false"}, false, nil},
 	} {
-		must(t, os.WriteFile(user, []byte(c.user), 0o600))
+		userConfig(t, c.user)
 		if c.own != nil {
-			run("config", c.own[0], c.own[1])
+			f.run("config", c.own[0], c.own[1])
 		}
-		signs, unused, err := Signing(t.Context(), Command{Dir: dir, User: true})
-		must(t, err)
+		signs, unused, err := Signing(t.Context(), Command{Dir: f.path, User: true})
+		testkit.Must(t, err)
 		testkit.Equal(t, signs, c.signs, "%v", c.own)
 		testkit.Same(t, unused, c.unused, "%v", c.own)
 	}
 }
 
-// What a killed git has left is named, with the command that removes it; so is a git that is too old.
-func TestErrorsSayWhatHelps(t *testing.T) {
-	dir, _ := repo(t)
-	lock := filepath.Join(dir, ".git", "index.lock")
-	must(t, os.WriteFile(lock, nil, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o644))
-	real := testkit.Get(filepath.EvalSymlinks(dir)).Must(t)
-	_, err := Once(t.Context(), Command{Dir: dir, Args: []string{"add", "a"}})
-	testkit.True(t, err != nil && strings.Contains(filepath.ToSlash(err.Error()), "rm \""+filepath.ToSlash(filepath.Join(real, ".git", "index.lock"))), "the error is %v", err)
+func TestAGitThatIsTooOldIsNamed(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		return
+		t.Skip("uses a shell")
 	}
 	fake := t.TempDir()
 	t.Setenv("PATH", fake)
-	checked.Store(false)
 	defer checked.Store(true)
 	for version, old := range map[string]bool{"2.37.9": true, "1.9": true, "2.38.0.rc1": false, "3.0 (Apple)": false} {
 		checked.Store(false)
-		must(t, os.WriteFile(filepath.Join(fake, "git"), []byte("#!/bin/sh\necho 'git version "+version+"'\n"), 0o755))
-		if err := Check(t.Context()); (err != nil) != old || old && !strings.Contains(err.Error(), "2.38 or later") {
-			t.Errorf("git %s: %v", version, err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(fake, "git"), []byte("#!/bin/sh\necho 'git version "+version+"'\n"), 0o755))
+		err := Check(t.Context())
+		testkit.True(t, (err != nil) == old && (!old || strings.Contains(err.Error(), "2.38 or later")), "git %s: %v", version, err)
 	}
+}
+
+func TestIdentity(t *testing.T) {
+	is := func(dir, remote, root, what string) {
+		t.Helper()
+		gotRemote, gotRoot, err := Identity(t.Context(), dir)
+		testkit.Same(t, []any{gotRemote, gotRoot, err}, []any{remote, root, nil}, "%s", what)
+	}
+	is(t.TempDir(), "", "", "no repository")
+	f := repo(t)
+	is(f.path, "", "", "a repository without a commit")
+	f.commit()
+	first := f.run("rev-parse", "HEAD")
+	f.run("update-ref", "refs/heads/main", f.run("commit-tree", f.run("write-tree"), "-p", first, "-m", "two"))
+	is(f.path, "", first, "without a remote")
+	testkit.Git(t, f.path, "remote", "add", "fork", "https://example.com/fork.git")
+	testkit.Git(t, f.path, "remote", "add", "origin", "git@example.com:team/shop.git")
+	is(f.path, "git@example.com:team/shop.git", first, "with remotes")
+	shallow := filepath.Join(t.TempDir(), "clone")
+	testkit.Git(t, f.path, "clone", "-q", "--depth=1", "file://"+f.path, shallow)
+	is(shallow, "file://"+f.path, "", "a shallow clone")
+
+	// A git that fails or takes too long does not pass for a folder without a repository.
+	not := func(ctx context.Context, dir, says, what string) {
+		t.Helper()
+		_, _, err := Identity(ctx, dir)
+		testkit.Fails(t, err, says, "%s", what)
+	}
+	late, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	not(late, f.path, f.path, "too late")
+	broken := t.TempDir()
+	testkit.Write(t, filepath.Join(broken, ".git"), "gitdir: /not/there\n")
+	not(t.Context(), broken, "", "a repository that is gone")
+	f.write(".git/HEAD", strings.Repeat("1", 40)+"\n")
+	not(t.Context(), f.path, "", "a damaged repository")
+	t.Setenv("PATH", t.TempDir())
+	not(t.Context(), f.path, "", "no git")
 }
