@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +13,123 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/session/state"
 )
+
+func TestIgnore(t *testing.T) {
+	lines := []string{"tmp/", "logs/"}
+	for name, c := range map[string]struct {
+		there, want string
+		added       bool
+	}{
+		"empty":               {"", "tmp/\nlogs/\n", true},
+		"mine":                {"mine\n", "mine\ntmp/\nlogs/\n", true},
+		"no line break":       {"mine\ntmp/", "mine\ntmp/\nlogs/\n", true},
+		"of Windows":          {"mine\r\ntmp/", "mine\r\ntmp/\r\nlogs/\r\n", true},
+		"all there":           {"logs/\n  tmp/  \n", "logs/\n  tmp/  \n", false},
+		"with slashes before": {"/logs/\n/tmp/\n", "/logs/\n/tmp/\n", false},
+		"a longer one":        {"tmp/x\n", "tmp/x\ntmp/\nlogs/\n", true},
+	} {
+		path := filepath.Join(t.TempDir(), ".gitignore")
+		testkit.Must(t, os.WriteFile(path, []byte(c.there), 0o644))
+		added, err := Ignore(path, lines)
+		testkit.True(t, added == c.added && err == nil, "%s: %t, %v", name, added, err)
+		testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), c.want, "%s: it holds", name)
+		if added, err := Ignore(path, lines); added || err != nil {
+			t.Errorf("%s, again: %t, %v", name, added, err)
+		}
+	}
+}
+
+func TestIgnoreMakesAndRefuses(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "new", ".deepwork", ".gitignore")
+	if added, err := Ignore(path, Ignored()); !added || err != nil {
+		t.Errorf("%t, %v", added, err)
+	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), "tmp/\n", "it holds")
+	if added, err := Ignore(dir, Ignored()); added || err == nil || !strings.Contains(err.Error(), dir+": it is a folder, not a file") {
+		t.Errorf("a folder: %t, %v", added, err)
+	}
+	link, profile := filepath.Join(dir, "link"), filepath.Join(dir, "profile")
+	if os.WriteFile(profile, []byte("mine\n"), 0o600) == nil && os.Symlink(profile, link) == nil {
+		added, err := Ignore(link, Ignored())
+		if text, _ := os.ReadFile(profile); added || err == nil || string(text) != "mine\n" {
+			t.Errorf("through a link: %v, %q", err, text)
+		}
+	}
+	hard := filepath.Join(dir, "hard")
+	if os.Link(profile, hard) == nil {
+		added, err := Ignore(hard, Ignored())
+		if text, _ := os.ReadFile(profile); !added || err != nil || string(text) != "mine\n" {
+			t.Errorf("a hard link: %v, %q", err, text)
+		}
+	}
+	if added, err := Ignore(filepath.Join(path, "in", ".gitignore"), Ignored()); added || err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("in a file: %t, %v", added, err)
+	}
+}
+
+// What is refused because a script or the config has changed since its approval names that.
+func TestField21_RefusalsNameWhatChanged(t *testing.T) {
+	ci := config.Asked{Key: config.SourcesKey + "ci", Text: "./ci.sh"}
+	for _, c := range []struct {
+		changed []string
+		want    string
+	}{
+		{nil, ""},
+		{[]string{"ci.sh", "git.branch in .deepwork/config.yml"}, " Changed since the last approval: ci.sh, git.branch in .deepwork/config.yml."},
+		{[]string{"a.sh", strings.Repeat("b", 1000)}, " Changed since the last approval: a.sh, bbb"},
+	} {
+		a := &config.Approval{Withheld: &config.Withheld{Asked: []config.Asked{{Key: config.AgentsKey, Text: "may be started"}, ci}, Changed: c.changed}}
+		cfg := config.Default()
+		cfg.Approval = a
+		for what, text := range map[string]string{
+			"a source":   Untrusted("/my p", a, config.SourcesKey).Error(),
+			"an agent":   Untrusted("/my p", a, config.AgentsKey).Error(),
+			"sources":    UntrustedSources("/my p", cfg, "Not asked:").Error(),
+			"the notice": UntrustedNotice("/my p", a),
+		} {
+			testkit.Contains(t, text, "`deepwork trust --path '/my p'` in a terminal", what)
+			testkit.True(t, strings.Contains(text, c.want) && (c.want != "" || !strings.Contains(text, "Changed since")), "%s, changed %q: %s", what, c.changed, text)
+		}
+	}
+}
+
+// Whatever is not in force is named, to a bound, with what helps; what was approved needs no word.
+func TestWhatIsNotApproved(t *testing.T) {
+	var asked []config.Asked
+	for i := range 11 {
+		asked = append(asked, config.Asked{Key: fmt.Sprint(config.SourcesKey, "s", i), Text: "./ci"})
+	}
+	agents := config.Asked{Key: config.AgentsKey}
+	approval := func(w config.Withheld) *config.Approval { return &config.Approval{Withheld: &w} }
+	cfg := config.Default()
+	for n, want := range map[int]string{5: "'s4' (./ci). Nothing", 6: "'s4' (./ci), 1 more. Nothing"} {
+		cfg.Approval = approval(config.Withheld{Asked: asked[:n]})
+		testkit.Contains(t, UntrustedSources("/p", cfg, "Not asked:").Error(), want)
+	}
+	testkit.Contains(t, UntrustedSources("/p", cfg, "Not asked:", "s3").Error(), "Not asked: 's3' (./ci). Nothing")
+	testkit.Works(t, UntrustedSources("/p", cfg, "Not asked:", "s9"))
+	for n, want := range map[int]string{10: "s9), so", 11: "s9, 1 more), so"} {
+		testkit.Contains(t, UntrustedNotice("/p", approval(config.Withheld{Asked: append([]config.Asked{agents}, asked[:n]...)})), want)
+	}
+	denied, faulty := approval(config.Withheld{Asked: append(asked[:1:1], agents), Denied: true}), approval(config.Withheld{Asked: asked[:1], Fault: "it is a link"})
+	kept := approval(config.Withheld{Asked: asked[:1]})
+	kept.Use = cfg
+	testkit.ContainsAll(t, Untrusted("/p", denied, config.AgentsKey, "codex", "exec").Error(), []string{"The user denied everything", "start a coding agent in it: codex exec. Nothing", "They can change that"})
+	testkit.Contains(t, Untrusted("/my p", approval(config.Withheld{Asked: asked[:1]}), config.SourcesKey).Error(), "`deepwork trust --path '/my p'`")
+	testkit.Contains(t, Untrusted("/p", denied, config.SourcesKey).Error(), "The config, or their own one, asks to run or use ./ci")
+	testkit.Contains(t, Untrusted("/p", faulty, config.SourcesKey).Error(), "It cannot be approved: it is a link. Tell the user")
+	testkit.Contains(t, UntrustedNotice("/p", denied), "The user denied everything that would run in this project (workflow_tools.sources.s0), so it is not in force")
+	testkit.Contains(t, UntrustedNotice("/p", kept), "so what was approved before stays in force")
+	for _, a := range []*config.Approval{nil, {}, kept} {
+		testkit.Works(t, Untrusted("/p", a, config.SourcesKey))
+	}
+	testkit.Works(t, Untrusted("/p", faulty, config.AgentsKey), "agents were not asked for")
+	testkit.Equal(t, UntrustedNotice("/p", nil)+UntrustedNotice("/p", &config.Approval{})+UntrustedNotice("/p", approval(config.Withheld{Asked: []config.Asked{agents}})), "")
+}
 
 func TestWhatACallerMay(t *testing.T) {
 	testkit.Same(t, CallerOf(t.Context()), Caller{}, "outside a call")

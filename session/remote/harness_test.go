@@ -71,6 +71,8 @@ type plant struct {
 	away     error // what every call gets
 	statuses bool  // it has a status tool
 	cancels  bool  // it has a cancel tool
+	hangs    int   // polls that do not return before their context ends
+	onStart  func()
 	onStatus func(id string) (*source.Answer, error)
 	onCancel func(id string) (*source.Answer, error)
 }
@@ -121,6 +123,9 @@ func (p *plant) count() int {
 func (p *plant) Execute(ctx context.Context, w *source.Workflow, input json.RawMessage, progress func(source.Progress)) (*source.Answer, error) {
 	v, _ := scripts.Load(w.ID)
 	l := v.(*script)
+	if p.onStart != nil {
+		defer p.onStart()
+	}
 	p.mu.Lock()
 	if p.away != nil {
 		defer p.mu.Unlock()
@@ -134,11 +139,8 @@ func (p *plant) Execute(ctx context.Context, w *source.Workflow, input json.RawM
 	}
 	if w.Async {
 		defer p.mu.Unlock()
-		if l.err != nil {
-			return nil, l.err
-		}
-		if l.accepted != nil {
-			return l.accepted, nil
+		if l.err != nil || l.accepted != nil {
+			return l.accepted, l.err
 		}
 		id := fmt.Sprintf("x-%d", len(p.jobs)+1)
 		p.jobs[id] = &job{until: time.Now().Add(l.lasts), answer: l.answer}
@@ -152,26 +154,22 @@ func (p *plant) Execute(ctx context.Context, w *source.Workflow, input json.RawM
 	for _, pr := range l.progress {
 		progress(pr)
 	}
-	if l.lasts > 0 {
-		timer := time.NewTimer(l.lasts)
-		defer timer.Stop()
-		done := ctx.Done()
-		if l.deaf {
-			done = nil
-		}
-		select {
-		case <-timer.C:
-		case <-done:
-			return nil, ctx.Err()
-		}
+	if l.deaf {
+		ctx = context.Background()
 	}
-	if l.err != nil {
-		return nil, l.err
+	if err := wait.For(ctx, l.lasts); err != nil {
+		return nil, err
 	}
-	return &l.answer, nil
+	return &l.answer, l.err
 }
 
 func (p *plant) Status(ctx context.Context, _, workflowID, id string) (*source.Answer, error) {
+	hang := false
+	p.with(func() { hang, p.hangs = p.hangs > 0, p.hangs-1 })
+	if hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.polls++

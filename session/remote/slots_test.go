@@ -157,26 +157,29 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		change func(*plant)
 		cancel bool // by its caller
 		stop   bool // the server
+		state  State
 		code   string
 		look   bool
 		says   string
 	}
 	bubbles(t, map[string]told{
-		"its source refused it":       {script{err: &source.RefusedError{Text: "no ink"}}, false, 0, nil, false, false, "workflow_failed", false, "failed: no ink. Correct that and call again"},
-		"an answer that is null":      {script{err: &source.RefusedError{Text: "its answer is not what MCP asks of a tool's: it is null; expected an object", Garbled: true}}, false, 0, nil, false, false, "workflow_failed", true, "it is null"},
-		"neither a status nor an id":  {script{accepted: &source.Answer{}}, true, 0, nil, false, false, "workflow_failed", true, "executionType: sync"},
-		"another error":               {script{err: errors.New("odd")}, false, 0, nil, false, false, "workflow_failed", true, "odd"},
-		"nothing was sent":            {script{err: source.ErrAway}, false, 0, nil, false, false, "source_away", false, "Call again when the source can be reached"},
-		"the connection was lost":     {script{err: fmt.Errorf("%w: %w", source.ErrAway, source.ErrLost)}, false, 0, nil, false, false, "workflow_unknown", true, "not known"},
-		"a sync one in time out":      {script{lasts: time.Hour}, false, time.Minute, nil, false, false, "workflow_timed_out", true, "raise workflow_tools.execution_timeout in"},
-		"it was cancelled in time":    {script{lasts: time.Hour}, true, time.Minute, nil, false, false, "workflow_timed_out", false, "raise workflow_tools.execution_timeout in"},
-		"it cannot be cancelled":      {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.cancels = false }, false, false, "workflow_timed_out", true, "no cancel tool"},
-		"it still runs":               {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.onCancel = running }, false, false, "workflow_timed_out", true, "still runs there"},
-		"it failed to be cancelled":   {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = failing }, true, false, "workflow_cancelled", true, "too late"},
-		"cancelling is broken":        {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = func(string) (*source.Answer, error) { return nil, errors.New("odd") } }, true, false, "workflow_cancelled", true, "odd"},
-		"its caller cancelled it":     {script{lasts: time.Hour}, true, 0, nil, true, false, "workflow_cancelled", false, "Call again if it is still needed"},
-		"a sync one is cancelled":     {script{lasts: time.Hour}, false, 0, nil, true, false, "workflow_cancelled", true, "was told that the request is cancelled"},
-		"a sync one as the end comes": {script{lasts: time.Hour}, false, 0, nil, false, true, "shutting_down", true, "not known"},
+		"its source refused it":       {script{err: &source.RefusedError{Text: "no ink"}}, false, 0, nil, false, false, Failed, "workflow_failed", false, "failed: no ink. Correct that and call again"},
+		"an answer that is null":      {script{err: &source.RefusedError{Text: "its answer is not what MCP asks of a tool's: it is null; expected an object", Garbled: true}}, false, 0, nil, false, false, Failed, "workflow_failed", true, "it is null"},
+		"neither a status nor an id":  {script{accepted: &source.Answer{}}, true, 0, nil, false, false, Failed, "workflow_failed", true, "executionType: sync"},
+		"a source that is gone":       {script{err: source.ErrUnknown}, true, 0, nil, false, false, Failed, "source_away", false, "workflow_tools.sources"},
+		"no tool to execute":          {script{err: source.ErrUnsupported}, true, 0, nil, false, false, Failed, "workflow_failed", false, "execute_tool"},
+		"another error":               {script{err: errors.New("odd")}, false, 0, nil, false, false, Failed, "workflow_failed", true, "odd"},
+		"nothing was sent":            {script{err: source.ErrAway}, false, 0, nil, false, false, Failed, "source_away", false, "Call again when the source can be reached"},
+		"the connection was lost":     {script{err: fmt.Errorf("%w: %w", source.ErrAway, source.ErrLost)}, false, 0, nil, false, false, Unknown, "workflow_unknown", true, "not known"},
+		"a sync one in time out":      {script{lasts: time.Hour}, false, time.Minute, nil, false, false, TimedOut, "workflow_timed_out", true, "raise workflow_tools.execution_timeout in"},
+		"it was cancelled in time":    {script{lasts: time.Hour}, true, time.Minute, nil, false, false, TimedOut, "workflow_timed_out", false, "raise workflow_tools.execution_timeout in"},
+		"it cannot be cancelled":      {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.cancels = false }, false, false, TimedOut, "workflow_timed_out", true, "no cancel tool"},
+		"it still runs":               {script{lasts: time.Hour}, true, time.Minute, func(p *plant) { p.onCancel = running }, false, false, TimedOut, "workflow_timed_out", true, "still runs there"},
+		"it failed to be cancelled":   {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = failing }, true, false, Cancelled, "workflow_cancelled", true, "too late"},
+		"cancelling is broken":        {script{lasts: time.Hour}, true, 0, func(p *plant) { p.onCancel = func(string) (*source.Answer, error) { return nil, errors.New("odd") } }, true, false, Cancelled, "workflow_cancelled", true, "odd"},
+		"its caller cancelled it":     {script{lasts: time.Hour}, true, 0, nil, true, false, Cancelled, "workflow_cancelled", false, "Call again if it is still needed"},
+		"a sync one is cancelled":     {script{lasts: time.Hour}, false, 0, nil, true, false, Cancelled, "workflow_cancelled", true, "was told that the request is cancelled"},
+		"a sync one as the end comes": {script{lasts: time.Hour}, false, 0, nil, false, true, Unknown, "shutting_down", true, "not known"},
 	}, func(t *testing.T, c told, p *plant, open opener) {
 		if c.change != nil {
 			c.change(p)
@@ -190,10 +193,10 @@ func TestWhoMayHaveHadItDoneIsToldToLookFirst(t *testing.T) {
 		if c.stop {
 			s.stop()
 		}
-		_, err := call.wait()
-		wantCode(t, err, session.StateError, c.code, c.says)
-		testkit.Equal(t, strings.Contains(err.Error(), seeFirst), c.look, "it is told to look first: %v", err)
-		again := strings.Contains(err.Error(), "and call again") || strings.Contains(err.Error(), "Call again")
+		err := call.over(c.state, c.code)
+		testkit.Contains(t, err.Message, c.says)
+		testkit.Equal(t, strings.Contains(err.Message, seeFirst), c.look, "it is told to look first: %v", err)
+		again := strings.Contains(err.Message, "and call again") || strings.Contains(err.Message, "Call again")
 		testkit.True(t, !again || !c.look, "it is told to call again: %v", err)
 	})
 }

@@ -113,30 +113,22 @@ func TestASourceThatIsAwayForTooLong(t *testing.T) {
 	})
 }
 
-func TestASourceThatForgotTheRun(t *testing.T) {
-	bubble(t, forEver, func(t *testing.T, p *plant, s *server) {
-		c := s.does(true, script{lasts: time.Hour})
-		synctest.Wait()
-		p.with(func() { clear(p.jobs) })
-		testkit.Contains(t, c.over(Unknown, "workflow_unknown").Message, "no such execution: x-1")
-		testkit.Equal(t, p.polls, refusals)
-	})
-}
-
 // TestASourceThatTellsNoStatus: a run is not to wait for ever, and hold a slot,
-// where the answers are no statuses.
+// where the answers are no statuses, or it is forgotten.
 func TestASourceThatTellsNoStatus(t *testing.T) {
 	type says struct {
 		answer source.Answer
+		err    error
 		said   string
 	}
 	bubbles(t, map[string]says{
-		"nothing":  {source.Answer{}, "it says nothing"},
-		"NaN":      {output(`"{output: NaN}"`), `it says "{output: NaN}"`},
-		"an error": {source.Answer{Error: "who knows"}, "it says who knows"},
-		"much":     {output(strings.Repeat("x", 5000)), "it says xxxxxxxxxxx"},
+		"nothing":   {source.Answer{}, nil, "it says nothing"},
+		"NaN":       {output(`"{output: NaN}"`), nil, `it says "{output: NaN}"`},
+		"an error":  {source.Answer{Error: "who knows"}, nil, "it says who knows"},
+		"much":      {output(strings.Repeat("x", 5000)), nil, "it says xxxxxxxxxxx"},
+		"forgotten": {source.Answer{}, &source.RefusedError{Text: "no such execution: x-1"}, "no such execution: x-1"},
 	}, func(t *testing.T, c says, p *plant, open opener) {
-		p.onStatus = func(string) (*source.Answer, error) { return &c.answer, nil }
+		p.onStatus = func(string) (*source.Answer, error) { return &c.answer, c.err }
 		s := open(forEver)
 		e := s.does(true, script{lasts: time.Hour}).over(Unknown, "workflow_unknown")
 		synctest.Wait() // the slot is given back after the caller is told
@@ -172,9 +164,8 @@ func TestASourceWhoseToolsComeOneByOne(t *testing.T) {
 }
 
 func TestAPollThatHangsIsGivenUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := open(t, testkit.Dir(t), &hanging{plant: newPlant(), hangs: 2}, nil)
+	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
+		p.hangs = 2
 		began := time.Now()
 		s.does(true, script{lasts: time.Second}).ends()
 		took := time.Since(began)

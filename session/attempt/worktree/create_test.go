@@ -1,12 +1,14 @@
 package worktree
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -112,28 +114,6 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 	nothingLeft(t, k)
 }
 
-func TestTwoReposOfOneAttemptThatAreOne(t *testing.T) {
-	t.Parallel()
-	k, repo := newKeeper(t), newRepo(t)
-	done := makes(t, k, tree(repo), Tree{RepoID: "r2", Name: "api", Repo: filepath.Join(repo, "lib"), TargetBranch: "main"})
-	for _, m := range done {
-		write(t, m.Path, "work", m.Path)
-	}
-	write(t, filepath.Dir(done[0].Path), "NOTES.md", "beside them")
-	kept, _, err := k.Remove(t.Context(), attemptID, false, nil)
-	testkit.Need(t, err == nil && len(kept) == 3, "kept %+v, %v", kept, err)
-	for i, suffix := range []string{"", "-2", "-3"} {
-		testkit.Equal(t, kept[i].Ref, "refs/deepwork/rescue/"+attemptID+suffix, "ref %d", i)
-		testkit.Equal(t, tip(repo, kept[i].Ref), kept[i].Commit, "%s", kept[i].Ref)
-	}
-	for i, m := range done {
-		holds(t, repo, kept[i].Commit, "work", m.Path)
-	}
-	holds(t, repo, kept[2].Commit, "NOTES.md", "beside them")
-	nothingLeft(t, k)
-	sound(t, repo, 0)
-}
-
 func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
 	t.Parallel()
 	needUnix(t)
@@ -190,34 +170,6 @@ func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 	testkit.True(t, !finish.Stop(), "it did not wait")
 	must(t, os.Truncate(half, 0))
 	testkit.Fails(t, testkit.Get(k.Create(t.Context(), "attempt-2", "deepwork/x-0002", []Tree{tree(repo)}, nil)).Err(), "commondir", "one that is broken for good")
-}
-
-func TestBranches(t *testing.T) {
-	t.Parallel()
-	repo := newRepo(t)
-	gits(t, repo, "branch zeta", "branch alpha", "branch feature/x")
-	testkit.Same(t, testkit.Get(Branches(t.Context(), filepath.Join(repo, "lib"))).Must(t), []string{"main", "alpha", "feature/x", "zeta"})
-	gits(t, repo, "checkout -q --detach")
-	testkit.Same(t, testkit.Get(Branches(t.Context(), repo)).Must(t), []string{"alpha", "feature/x", "main", "zeta"}, "detached")
-}
-
-func TestBranchForIsALegalRef(t *testing.T) {
-	t.Parallel()
-	legal := regexp.MustCompile(`^deepwork/[a-z0-9](-?[a-z0-9]){0,31}-[0-9a-f]{4}$`)
-	seen := map[string]bool{}
-	for title, slug := range map[string]string{
-		"Fix the login page": "fix-the-login-page", "": "task", "日本語": "task", "...--..": "task", "a..b~^:?*[\\ @{c": "a-b-c",
-		"refs/heads/x.lock": "refs-heads-x-lock", strings.Repeat("word ", 30): "word-word-word-word-word-word-wo",
-		strings.Repeat("x", 100): strings.Repeat("x", 32), "Ärger mit Öl": "rger-mit-l", "HEAD": "head",
-	} {
-		b := BranchFor("deepwork/", title)
-		testkit.True(t, legal.MatchString(b) && strings.HasPrefix(b, "deepwork/"+slug+"-"), "BranchFor(%q) = %q", title, b)
-		gitIn(t, ".", "check-ref-format", "--branch", b)
-	}
-	for range 50 {
-		seen[BranchFor("deepwork/", "same")] = true
-	}
-	testkit.True(t, len(seen) >= 25, "the same title gives the same branch again and again")
 }
 
 const journaledAttempt = "3b241101-e2bb-4255-8caf-4136c566a962"
@@ -326,4 +278,83 @@ func TestField12_RepositoryOfAnotherUser(t *testing.T) {
 	asUser(t, "")
 	follow(t, err, "you trust it: ", "\n")
 	testkit.Works(t, CheckRepo(t.Context(), repo, "main"), "after the command")
+}
+
+func logged(k *Keeper) *bytes.Buffer {
+	var to bytes.Buffer
+	k.log = slog.New(slog.NewTextHandler(&to, nil))
+	return &to
+}
+
+func TestCopiesKeepTheirModesAndAreNotWork(t *testing.T) {
+	t.Parallel()
+	repo, k := newRepo(t), newKeeper(t)
+	write(t, repo, ".env", "SECRET=1", "node_modules/pkg/deep/x.js", "x", "node_modules/pkg/.git/config", "not to be copied", "lib/.env", "lib's")
+	modes := map[string]os.FileMode{".env": 0o600, "tool.log": 0o755}
+	executable(t, filepath.Join(repo, "tool.log"), "#!/bin/sh\n")
+	must(t, os.Chmod(filepath.Join(repo, ".env"), 0o600))
+	log := logged(k)
+	path := makes(t, k, tree(repo, ".env", "node_modules/", "tool.log", "missing.env"))[0].Path
+	reads(t, path, ".env", "SECRET=1", "node_modules/pkg/deep/x.js", "x")
+	testkit.True(t, !isThere(filepath.Join(path, "node_modules/pkg/.git")), "a repository's own files were copied")
+	testkit.Contains(t, log.String(), "missing.env", "a missing file was not told")
+	for name, mode := range modes {
+		testkit.True(t, runtime.GOOS == "windows" || testkit.Get(os.Stat(filepath.Join(path, name))).Must(t).Mode().Perm() == mode, "%s has another mode", name)
+	}
+	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, "", "main")).Must(t).Changed, nil, "copies count as changes")
+	testkit.Equal(t, remove(t, k).Ref, "", "copies were kept")
+	// Of a folder inside.
+	reads(t, makes(t, k, tree(filepath.Join(repo, "lib"), ".env"))[0].Path, "lib/.env", "lib's")
+}
+
+func TestCopiesNeverLeaveTheRepositoryNorTheWorktree(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("symlinks need a right here")
+	}
+	outside := t.TempDir()
+	secret := filepath.Join(outside, "secret")
+	write(t, outside, "secret", "secret")
+	for name, c := range map[string]struct{ copy, link, to string }{
+		"parent":                  {"../x", "", ""},
+		"absolute":                {"/etc/passwd", "", ""},
+		"all":                     {".", "", ""},
+		"git":                     {".git/config", "", ""},
+		"git, another case":       {"lib/../.GIT/config", "", ""},
+		"symlink to a file":       {"l", "l", secret},
+		"symlink on the way":      {"l/secret", "l", outside},
+		"symlink into git":        {"l", "l", ".git/config"},
+		"symlink in the worktree": {"out/file", "out", outside},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo, k := newRepo(t), newKeeper(t)
+			if c.link != "" {
+				link(t, c.to, filepath.Join(repo, c.link))
+			}
+			if c.link == "out" { // only there, and not in the checkout
+				commit(t, repo, "a symlink")
+				must(t, os.Remove(filepath.Join(repo, "out")))
+				write(t, repo, "out/file", "must not get out")
+			}
+			expectError(t, notMade(t, k, tree(repo, c.copy)), ErrOutside, c.copy)
+			testkit.True(t, !isThere(filepath.Join(outside, "file")), "it was written outside")
+			nothingLeft(t, k)
+			sound(t, repo, 0)
+		})
+	}
+	t.Run("harmless symlinks", func(t *testing.T) {
+		repo, k := newRepo(t), newKeeper(t)
+		write(t, repo, "node_modules/real/x", "x")
+		link(t, "../real/x", filepath.Join(repo, "node_modules/.bin/x"))
+		link(t, secret, filepath.Join(repo, "node_modules/secret"))
+		link(t, "node_modules/real/x", filepath.Join(repo, "my.log"))
+		commit(t, repo, "tracked", "tracked", "old")
+		write(t, repo, "tracked", "copied over")
+		log := logged(k)
+		path := makes(t, k, tree(repo, "node_modules", "my.log", "tracked"))[0].Path
+		testkit.Equal(t, testkit.Get(os.Readlink(filepath.Join(path, "node_modules/.bin/x"))).Must(t), "../real/x", "a symlink inside")
+		testkit.True(t, !isThere(filepath.Join(path, "node_modules/secret")), "a symlink that leads outside was copied")
+		testkit.Contains(t, log.String(), "leads out")
+		reads(t, path, "my.log", "x", "tracked", "copied over")
+	})
 }

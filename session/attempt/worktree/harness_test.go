@@ -1,9 +1,8 @@
 package worktree
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -30,9 +29,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	config := filepath.Join(home, "gitconfig")
-	if err := os.WriteFile(config, []byte("[user]\n\tname = Una User\n\temail = una@example.com\n"), 0o600); err != nil {
-		panic(err)
-	}
+	_ = os.WriteFile(config, []byte("[user]\n\tname = Una User\n\temail = una@example.com\n"), 0o600)
 	for name, value := range map[string]string{
 		"GIT_CONFIG_GLOBAL": config, "HOME": home, "XDG_CONFIG_HOME": home, "USERPROFILE": home, "GIT_CONFIG_NOSYSTEM": "1",
 		"GORACE": "atexit_sleep_ms=0", "GIT_DIR": filepath.Join(home, "nowhere"), "GIT_INDEX_FILE": filepath.Join(home, "no-index"),
@@ -157,16 +154,15 @@ func create(t testing.TB, k *Keeper, repo string) string {
 // started is an attempt in a new repository.
 func started(t testing.TB) (k *Keeper, repo, path string) {
 	t.Helper()
-	repo = newRepo(t)
-	k = newKeeper(t)
+	k, repo = newKeeper(t), newRepo(t)
 	return k, repo, create(t, k, repo)
 }
 
 // worked is an attempt in a new repository, with a commit.
 func worked(t testing.TB) (k *Keeper, repo, path string) {
 	t.Helper()
-	k, repo, path = started(t)
-	commit(t, path, "the work", "new.txt", "new\n", "a.txt", "one\ntwo\nthree\n")
+	repo = newRepo(t)
+	k, path = attemptIn(t, repo)
 	return k, repo, path
 }
 
@@ -248,38 +244,22 @@ func sound(t testing.TB, repo string, worktrees int) {
 	testkit.Equal(t, len(admins(common)), worktrees, "worktrees of the repository: %v", admins(common))
 }
 
-// digest is of everything in a checkout that attempts must not touch.
-func digest(t testing.TB, repo string) string {
+// digest is everything in a checkout that attempts must not touch.
+func digest(t testing.TB, repo string) (all string) {
 	t.Helper()
-	h := sha256.New()
-	err := filepath.WalkDir(repo, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	must(t, filepath.WalkDir(repo, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(repo, path)
-		switch rel = filepath.ToSlash(rel); {
-		case rel == ".git/worktrees", rel == ".git/objects", rel == ".git/logs", rel == ".git/refs/heads/deepwork", rel == ".git/refs/deepwork":
+		switch rel = filepath.ToSlash(rel); rel {
+		case ".git/worktrees", ".git/objects", ".git/logs", ".git/refs/heads/deepwork", ".git/refs/deepwork":
 			return fs.SkipDir
-		case d.IsDir():
-			h.Write([]byte(rel + "/\x00"))
-			return nil
 		}
-		info, err := d.Info()
-		if err != nil {
-			return err
+		if all += rel + "\n"; err == nil && !d.IsDir() {
+			info := testkit.Get(d.Info()).Must(t)
+			all += fmt.Sprintf("%v %v %q\n", info.Mode(), info.ModTime(), read(t, path))
 		}
-		h.Write([]byte(rel + "\x00" + info.Mode().String() + info.ModTime().String()))
-		if d.Type() == fs.ModeSymlink {
-			target, _ := os.Readlink(path)
-			h.Write([]byte(target))
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		h.Write(data)
 		return err
-	})
-	must(t, err)
-	return hex.EncodeToString(h.Sum(nil))
+	}))
+	return all
 }
 
 // show is a file's exact content in a commit.

@@ -352,3 +352,36 @@ func TestRepositoriesWithSHA256(t *testing.T) {
 	testkit.Same(t, files(t, repo, r.Commit), []string{"a"})
 	sound(t, repo, 0)
 }
+
+// Two repositories of an attempt that are one are not mixed up, and what lay beside the worktrees is kept. A caller that
+// removes the attempt again, after a crash has cut the answer off, is told what was kept all the same.
+func TestRescuesOfOneRepositoryAreListedLater(t *testing.T) {
+	t.Parallel()
+	repo, other, k := newRepo(t), newRepo(t), newKeeper(t)
+	trees := []Tree{tree(repo), {RepoID: "r2", Name: "web again", Repo: filepath.Join(repo, "lib"), TargetBranch: "main"}, {RepoID: "r3", Name: "api", Repo: other, TargetBranch: "main"}}
+	done := makes(t, k, trees...)
+	another := attemptID[:35] + "1"
+	testkit.Get(k.Create(t.Context(), another, branchName+"x", trees[:1], nil)).Must(t)
+	for _, m := range done[:2] {
+		write(t, m.Path, "new", "work in "+m.RepoID)
+	}
+	write(t, k.folder(attemptID), "notes", "beside")
+	want, _, err := k.Remove(t.Context(), attemptID, false, nil)
+	testkit.Need(t, err == nil && len(want) == 3, "%+v %v", want, err)
+	for i, file := range [][2]string{{"new", "work in r1"}, {"new", "work in r2"}, {"notes", "beside"}} {
+		testkit.Equal(t, want[i].Ref, "refs/deepwork/rescue/"+attemptID+[]string{"", "-2", "-3"}[i], "ref %d", i)
+		testkit.Equal(t, tip(repo, want[i].Ref), want[i].Commit, "%s", want[i].Ref)
+		holds(t, repo, want[i].Commit, file[:]...)
+	}
+	sound(t, repo, 1)
+	write(t, filepath.Join(k.folder(another), "web"), "new", "another's")
+	_, _, err = k.Remove(t.Context(), another, false, nil)
+	must(t, err)
+	got := testkit.Get(k.Rescues(t.Context(), attemptID, []string{repo, other, filepath.Join(repo, "lib"), filepath.Join(repo, "gone")})).Must(t)
+	testkit.Equal(t, len(got), 3, "listed are %+v", got)
+	for _, w := range want {
+		w.Repo = repo
+		testkit.True(t, slices.Contains(got, w), "%+v is not among %+v", w, got)
+	}
+	testkit.Same(t, testkit.Get(k.Rescues(t.Context(), attemptID, []string{other})).Must(t), nil)
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 )
@@ -179,4 +180,123 @@ func TestField08_TheRepositorysSigning(t *testing.T) {
 	before := tip(repo, "main")
 	testkit.Fails(t, notMerged(t, k, path, WayMerge), "git config --global gpg.ssh.program \"/opt/sign\"")
 	testkit.Equal(t, tip(repo, "main"), before, "it was merged")
+}
+
+// setTraps has a repository run a program that leaves a mark, by each hook and setting for which git
+// starts one, also by those that are included only in some folders or on some branches.
+func setTraps(t *testing.T, gitDir, mark, filter string) {
+	t.Helper()
+	run := "touch " + mark + "; cat"
+	named := func(filter string) string {
+		return "[filter \"" + filter + "\"]\n\tclean = \"" + run + "\"\n\tsmudge = \"" + run + "\"\n\tprocess = \"" + run + "\"\n\trequired = true\n"
+	}
+	for _, name := range []string{"included", "in-worktrees", "on-branch"} {
+		write(t, gitDir, name, named(name))
+	}
+	config := read(t, gitDir, "config") + named(filter) + `
+[include]
+	path = included
+[includeIf "gitdir:**/worktrees/**"]
+	path = in-worktrees
+[includeIf "onbranch:deepwork/**"]
+	path = on-branch
+[credential]
+	helper = "!` + run + `"
+[alias]
+	lfs = "!` + run + `"
+	merge = "!` + run + `"
+[hook "own"]
+	event = reference-transaction
+	event = post-checkout
+	command = "` + run + `"
+[rebase]
+	autoStash = true
+[commit]
+	gpgSign = true
+`
+	for section, keys := range map[string]string{`merge "own"`: "driver", "diff": "external", `diff "own"`: "command textconv", "core": "fsmonitor sshCommand askPass editor pager",
+		"sequence": "editor", "gpg": "program", `gpg "ssh"`: "program defaultKeyCommand"} {
+		for key := range strings.FieldsSeq(keys) {
+			config += "[" + section + "]\n\t" + key + ` = "` + run + "\"\n"
+		}
+	}
+	write(t, gitDir, "config", config)
+	for _, hook := range []string{"pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-merge-commit", "post-merge", "post-checkout", "post-index-change",
+		"pre-rebase", "post-rewrite", "reference-transaction", "pre-push", "fsmonitor-watchman", "pre-auto-gc"} {
+		executable(t, filepath.Join(gitDir, "hooks", hook), "#!/bin/sh\ntouch "+mark+"\n")
+	}
+}
+
+// Nothing that a repository brings along runs, and what the user's own config has for the same does:
+// here it signs.
+func TestARepositoryRunsNothing(t *testing.T) {
+	needUnix(t)
+	mark, users, signer := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users"), filepath.Join(t.TempDir(), "sign")
+	executable(t, signer, "#!/bin/sh\ntouch "+users+"\necho '[GNUPG:] SIG_CREATED ' >&2\ncat >/dev/null\necho '-----BEGIN PGP SIGNATURE-----'\n")
+	asUser(t, "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = "+signer+"\n")
+	repo, k := newRepo(t), newKeeper(t)
+	write(t, repo, ".gitattributes", "* filter=own merge=own diff=own\nb* filter=included\nc* filter=in-worktrees\nd* filter=on-branch\n")
+	gits(t, repo, "submodule --quiet add "+newRepo(t)+" sub", "add -A", "-c commit.gpgSign=false commit -q -m attributes")
+	remoteOf(t, repo)
+	setTraps(t, filepath.Join(repo, ".git"), mark, "own")
+
+	commitIn := func(dir, name, text string) {
+		t.Helper()
+		write(t, dir, name, text)
+		id := gitIn(t, dir, "hash-object", "-w", "--no-filters", name)
+		args := []string{"-c", "commit.gpgSign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "hook.own.enabled=false"}
+		for _, filter := range []string{"own", "included", "in-worktrees", "on-branch"} {
+			args = append(args, "-c", "filter."+filter+".clean=", "-c", "filter."+filter+".process=", "-c", "filter."+filter+".required=false")
+		}
+		gitIn(t, dir, append(args, "update-index", "--add", "--cacheinfo", "100644,"+id+","+name)...)
+		gitIn(t, dir, append(args, "commit", "-q", "-m", name)...)
+		gitIn(t, dir, append(args, "update-index", "--refresh")...)
+		os.Remove(mark)
+	}
+	check := func(what string, err error) {
+		t.Helper()
+		testkit.Works(t, err, "%s", what)
+		testkit.True(t, os.Remove(mark) != nil, "%s: a program of the repository ran", what)
+	}
+	done, err := k.Create(t.Context(), attemptID, branchName, []Tree{tree(repo)}, nil)
+	check("create", err)
+	path := done[0].Path
+	gits(t, path, "-c core.hooksPath=/dev/null -c core.fsmonitor=false submodule --quiet update --init")
+	inside := gitIn(t, filepath.Join(path, "sub"), "rev-parse", "--absolute-git-dir")
+	setTraps(t, inside, mark, "of-the-submodule")
+	write(t, inside, "info/attributes", "* filter=of-the-submodule\n")
+	must(t, os.Chtimes(filepath.Join(path, "sub", "a.txt"), time.Unix(1e9, 0), time.Unix(1e9, 0))) // git would look into it
+	os.Remove(mark)
+	look := func(what string) {
+		t.Helper()
+		check("status "+what, testkit.Get(k.Status(t.Context(), path, "", "main")).Err())
+		_, _, err := k.Diff(t.Context(), path, "", "main", nil, 0)
+		check("diff "+what, err)
+	}
+	for i, way := range ways {
+		commitIn(path, string("abcd"[i])+string(way), "ours\n")
+		commitIn(repo, "theirs-"+string(way), "theirs\n")
+		look(string(way))
+		os.Remove(users)
+		check(string(way), notMerged(t, k, path, way))
+		testkit.True(t, isThere(users), "%s: the commit is not signed as the user's", way)
+	}
+	commitIn(path, "d-ours", "ours\n")
+	commitIn(repo, "a.txt", "theirs\n")
+	check("rebase", testkit.Get(k.Rebase(t.Context(), landing(path, ""))).Err())
+	commitIn(path, "a.txt", "ours\n")
+	commitIn(repo, "a.txt", "theirs again\n")
+	got, err := k.Update(t.Context(), landing(path, ""))
+	check("update", err)
+	testkit.True(t, got != nil && len(got.Conflicts) == 1, "%+v", got)
+	look("in a merge")
+	check("abort", testkit.Get(k.Abort(t.Context(), path, nil)).Err())
+	check("push", testkit.Get(k.Push(t.Context(), path, "origin", false)).Err())
+	write(t, path, "b-untracked", "work\n", "a.txt", "changed\n")
+	look("with changes")
+	kept, _, err := k.Remove(t.Context(), attemptID, false, nil)
+	check("remove", err)
+	testkit.Need(t, len(kept) == 1, "kept %+v", kept)
+	holds(t, repo, kept[0].Commit, "b-untracked", "work\n")
+	nothingLeft(t, k)
 }
