@@ -18,7 +18,18 @@ import (
 )
 
 func TestIgnore(t *testing.T) {
-	lines := []string{"tmp/", "logs/"}
+	dir := t.TempDir()
+	ignores := func(path string, lines []string, added bool, holds, says string) {
+		t.Helper()
+		did, err := Ignore(path, lines)
+		testkit.Equal(t, did, added, "%s: %v", path, err)
+		if says != "" {
+			testkit.Fails(t, err, says)
+			return
+		}
+		testkit.Works(t, err)
+		testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), holds, "%s holds", path)
+	}
 	for name, c := range map[string]struct {
 		there, want string
 		added       bool
@@ -31,44 +42,24 @@ func TestIgnore(t *testing.T) {
 		"with slashes before": {"/logs/\n/tmp/\n", "/logs/\n/tmp/\n", false},
 		"a longer one":        {"tmp/x\n", "tmp/x\ntmp/\nlogs/\n", true},
 	} {
-		path := filepath.Join(t.TempDir(), ".gitignore")
-		testkit.Must(t, os.WriteFile(path, []byte(c.there), 0o644))
-		added, err := Ignore(path, lines)
-		testkit.True(t, added == c.added && err == nil, "%s: %t, %v", name, added, err)
-		testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), c.want, "%s: it holds", name)
-		if added, err := Ignore(path, lines); added || err != nil {
-			t.Errorf("%s, again: %t, %v", name, added, err)
-		}
+		path := filepath.Join(dir, name)
+		testkit.Write(t, path, c.there)
+		ignores(path, []string{"tmp/", "logs/"}, c.added, c.want, "")
+		ignores(path, []string{"tmp/", "logs/"}, false, c.want, "")
 	}
-}
-
-func TestIgnoreMakesAndRefuses(t *testing.T) {
-	dir := t.TempDir()
 	path := filepath.Join(dir, "new", ".deepwork", ".gitignore")
-	if added, err := Ignore(path, Ignored()); !added || err != nil {
-		t.Errorf("%t, %v", added, err)
+	ignores(path, Ignored(), true, "tmp/\n", "")
+	ignores(filepath.Join(path, "in", ".gitignore"), Ignored(), false, "", path)
+	ignores(dir, Ignored(), false, "", dir+": it is a folder, not a file")
+	link, hard, profile := filepath.Join(dir, "link"), filepath.Join(dir, "hard"), filepath.Join(dir, "profile")
+	testkit.Write(t, profile, "mine\n")
+	if os.Symlink(profile, link) == nil {
+		ignores(link, Ignored(), false, "", "it is a symbolic link")
 	}
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(path)).Must(t)), "tmp/\n", "it holds")
-	if added, err := Ignore(dir, Ignored()); added || err == nil || !strings.Contains(err.Error(), dir+": it is a folder, not a file") {
-		t.Errorf("a folder: %t, %v", added, err)
-	}
-	link, profile := filepath.Join(dir, "link"), filepath.Join(dir, "profile")
-	if os.WriteFile(profile, []byte("mine\n"), 0o600) == nil && os.Symlink(profile, link) == nil {
-		added, err := Ignore(link, Ignored())
-		if text, _ := os.ReadFile(profile); added || err == nil || string(text) != "mine\n" {
-			t.Errorf("through a link: %v, %q", err, text)
-		}
-	}
-	hard := filepath.Join(dir, "hard")
 	if os.Link(profile, hard) == nil {
-		added, err := Ignore(hard, Ignored())
-		if text, _ := os.ReadFile(profile); !added || err != nil || string(text) != "mine\n" {
-			t.Errorf("a hard link: %v, %q", err, text)
-		}
+		ignores(hard, Ignored(), true, "mine\ntmp/\n", "")
 	}
-	if added, err := Ignore(filepath.Join(path, "in", ".gitignore"), Ignored()); added || err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("in a file: %t, %v", added, err)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(profile)).Must(t)), "mine\n", "through a link")
 }
 
 // What is refused because a script or the config has changed since its approval names that.
@@ -198,9 +189,7 @@ func TestFoldersOfSessions(t *testing.T) {
 	testkit.Must(t, os.MkdirAll(f.Tmp(), 0o700))
 	testkit.Write(t, filepath.Join(f.Tmp(), ".gitignore"), "*\n")
 	testkit.Must(t, MakeSessions(f, nil))
-	if _, err := os.Stat(ignore); err == nil {
-		t.Error("a folder that hides itself is hidden again")
-	}
+	testkit.FailsWith(t, testkit.Get(os.Stat(ignore)).Err(), os.ErrNotExist, "a folder that hides itself is hidden again")
 	testkit.Must(t, os.Remove(filepath.Join(f.Tmp(), ".gitignore")))
 	testkit.Must(t, MakeSessions(f, nil))
 	testkit.ContainsAll(t, string(testkit.Get(os.ReadFile(ignore)).Must(t)), Ignored())
@@ -209,7 +198,5 @@ func TestFoldersOfSessions(t *testing.T) {
 	testkit.Fails(t, MakeSessions(f, nil), "leads out of the project")
 	file := filepath.Join(root, "file")
 	testkit.Write(t, file, "")
-	if err := MakeFolder(filepath.Join(file, "below")); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("%v", err)
-	}
+	testkit.Fails(t, MakeFolder(filepath.Join(file, "below")), file)
 }

@@ -22,6 +22,17 @@ func free() *Runner {
 		Program: func(name string) (string, error) { return process.Look(name) }, Secrets: func() []string { return nil }}
 }
 
+// round runs the checks of a subject, of which it tells done after each run.
+func round(t *testing.T, s *Subject, done func(n int)) (*Round, error) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("uses a shell")
+	}
+	n := len(s.Checks)
+	r := &Round{Subject: s, Before: testkit.Get(s.Look(t.Context())).Must(t), Known: make([]*machine.Verdict, n), Over: make([]bool, n), Done: done}
+	return r, free().Run(t.Context(), r)
+}
+
 // repository is a git repository with n committed files in folders of a hundred.
 func repository(t testing.TB, n int) string {
 	t.Helper()
@@ -39,11 +50,7 @@ func repository(t testing.TB, n int) string {
 func TestATreeIsItsContent(t *testing.T) {
 	root := repository(t, 3)
 	s := &Subject{Root: root, Checks: []job.StepCheck{{Run: []string{"true"}, Name: "x"}}}
-	look := func() string {
-		t.Helper()
-		c := testkit.Get(s.Look(t.Context())).Must(t)
-		return c.Digest(0)
-	}
+	look := func() string { return testkit.Get(s.Look(t.Context())).Must(t).Digest(0) }
 	begin := look()
 	testkit.Write(t, filepath.Join(root, "new"), "new")
 	edited := look()
@@ -72,23 +79,17 @@ func TestATreeIsItsContent(t *testing.T) {
 
 // A round gives each check one more run if the content differs, and then names the files.
 func TestARoundNamesTheCheckThatChangesWhatAnotherIsAbout(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("uses a shell")
-	}
 	root := repository(t, 1)
 	count := filepath.Join(t.TempDir(), "count")
 	s := &Subject{Root: root, Checks: []job.StepCheck{
 		{Run: []string{"sh", "-c", "echo a >> " + count}, Name: "first"},
 		{Run: []string{"sh", "-c", "echo formatted > d0/f0"}, Name: "second"},
 	}}
-	before := testkit.Get(s.Look(t.Context())).Must(t)
 	var left []int
-	r := &Round{Subject: s, Before: before, Known: make([]*machine.Verdict, 2), Over: make([]bool, 2), Done: func(n int) { left = append(left, n) }}
-	testkit.Must(t, free().Run(t.Context(), r))
+	r := testkit.Get(round(t, s, func(n int) { left = append(left, n) })).Must(t)
 	testkit.Same(t, left, []int{1, 2, 2, 2})
-	if runs, _ := os.ReadFile(count); len(runs) != 4 || r.Undecided != nil || !r.Verdicts[0].Passed || r.Verdicts[0].Digest != r.After.Digest(0) {
-		t.Errorf("%q, undecided %v", runs, r.Undecided)
-	}
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(count)).Must(t)), "a\na\n")
+	testkit.True(t, r.Undecided == nil && r.Verdicts[0].Passed && r.Verdicts[0].Digest == r.After.Digest(0), "undecided %v", r.Undecided)
 }
 
 // What a step protects is compared with its beginning, in git and without it.
@@ -143,9 +144,6 @@ func TestProtectedFilesThatGitIgnores(t *testing.T) {
 
 // Checks that undo each other are told with the files that go on changing, of what each is about.
 func TestARoundThatDoesNotEnd(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("uses a shell")
-	}
 	grows := job.StepCheck{Run: []string{"sh", "-c", "echo x >> d0/f0; echo x >> out.md; echo x >> other"}, Name: "grows"}
 	named := grows
 	named.Files = []string{"d0/*"}
@@ -162,8 +160,7 @@ func TestARoundThatDoesNotEnd(t *testing.T) {
 		root := repository(t, 1)
 		testkit.Write(t, filepath.Join(root, "out.md"), "x")
 		s := &Subject{Root: root, Checks: []job.StepCheck{c.check}, Outputs: []string{"out.md"}, Shared: c.shared}
-		r := &Round{Subject: s, Before: testkit.Get(s.Look(t.Context())).Must(t), Known: make([]*machine.Verdict, 1), Over: make([]bool, 1), Done: func(int) {}}
-		testkit.Must(t, free().Run(t.Context(), r))
+		r := testkit.Get(round(t, s, func(int) {})).Must(t)
 		testkit.Same(t, r.Undecided, c.want, "%s", c.bound)
 		testkit.Equal(t, r.Verdicts[0].Check.Bound, c.bound)
 	}
@@ -171,19 +168,13 @@ func TestARoundThatDoesNotEnd(t *testing.T) {
 
 // A check does not run while what it protects has changed, and a verdict says what is wrong.
 func TestWhatAVerdictSays(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("uses a shell")
-	}
 	root := repository(t, maxNamed+1)
 	fails := job.StepCheck{Run: []string{"sh", "-c", "echo no; exit 3"}, Name: "fails", Protect: []string{"d0/*"}}
 	gone := job.StepCheck{Run: []string{"./none"}, Name: "gone"}
 	s := &Subject{Root: root, Checks: []job.StepCheck{fails}, Began: testkit.Get(Protect(t.Context(), root, []job.StepCheck{fails})).Must(t)}
 	run := func() (*machine.Verdict, error) {
-		r := &Round{Subject: s, Before: testkit.Get(s.Look(t.Context())).Must(t), Known: make([]*machine.Verdict, 1), Over: make([]bool, 1), Done: func(int) {}}
-		if err := free().Run(t.Context(), r); err != nil {
-			return nil, err
-		}
-		return r.Verdicts[0], nil
+		r, err := round(t, s, func(int) {})
+		return append(r.Verdicts, nil)[0], err
 	}
 	v := testkit.Get(run()).Must(t)
 	testkit.True(t, !v.Passed && v.Check.Code == 3 && !v.Check.NotRun, "%+v", v)

@@ -37,9 +37,8 @@ func has(t *testing.T, root string, want int64) {
 	t.Helper()
 	dir := testkit.Get(os.OpenRoot(filepath.Join(root, ".deepwork", "tmp"))).Must(t)
 	defer dir.Close()
-	if got, _ := revisionOf(dir, state.ExportName(id)); got != want {
-		t.Fatalf("the export in %s has revision %d, want %d", root, got, want)
-	}
+	got, _ := revisionOf(dir, state.ExportName(id))
+	testkit.Need(t, got == want, "the export in %s has revision %d, want %d", root, got, want)
 }
 
 // Of two processes that export a session at the same time, the one with the higher revision stays. A file of a
@@ -148,9 +147,7 @@ func TestInspectionOfPipes(t *testing.T) {
 	x, root, _ := exporting(t)
 	row := store.Session{ID: id, Root: root}
 	x.Write(row, at(1))
-	if path := x.Behind(row, at(1)); path == "" {
-		t.Error("an export with another time does not differ")
-	}
+	testkit.True(t, x.Behind(row, at(1)) != "", "an export with another time does not differ")
 	s := at(1)
 	x.Write(row, s)
 	testkit.Equal(t, x.Behind(row, s), "", "differs")
@@ -174,7 +171,6 @@ func TestTheExportOfACheckoutAtAnotherPath(t *testing.T) {
 		testkit.Equal(t, x.Behind(row, at(3)), want, "moved last at %s: differing export", place)
 	}
 	testkit.Must(t, x.Remove(row))
-	if _, err := os.Stat(filepath.Join(root, ".deepwork", "tmp", state.ExportName(id))); !os.IsNotExist(err) {
-		t.Errorf("the export was not removed: %v", err)
-	}
+	_, err := os.Stat(filepath.Join(root, ".deepwork", "tmp", state.ExportName(id)))
+	testkit.FailsWith(t, err, os.ErrNotExist, "the export was not removed")
 }

@@ -110,9 +110,8 @@ func TestFilesBecomeSessions(t *testing.T) {
 	}
 	testkit.Equal(t, testkit.Get(m.Import(t.Context(), found)).Must(t), 4)
 	testkit.Equal(t, entered, 1)
-	if b, d := r.all["0000000b"], r.all["0000000d"]; b.Parent != "0000000c" || d.Parent != "" || b.Root != root || r.all["0000000f"].Status != "completed" {
-		t.Errorf("%+v\n%+v", b, d)
-	}
+	nested := r.all["0000000b"]
+	testkit.Same(t, []string{nested.Parent, r.all["0000000d"].Parent, nested.Root, r.all["0000000f"].Status}, []string{"0000000c", "", root, "completed"})
 	made, err := m.Import(t.Context(), found[1:2])
 	testkit.True(t, made == 0 && session.CodeOf(err) == codes.SessionExists, "again: %d, %v", made, err)
 	for text, want := range map[string]string{"": "not the file of a session", `{"session_id":"x"}`: "it has no session_id", `{"session_id":"0000000a"}`: "format_version"} {

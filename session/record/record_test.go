@@ -108,9 +108,7 @@ func begun(t *testing.T, r *Store, def *machine.Definition, n machine.NewSession
 
 func put(t *testing.T, r *Store, before, next *machine.State) {
 	t.Helper()
-	if written, err := r.Write(t.Context(), before, store.Session{Root: "/p"}, next, &store.SessionWrite{}); !written || err != nil {
-		t.Fatalf("%t, %v", written, err)
-	}
+	testkit.Need(t, testkit.Get(r.Write(t.Context(), before, store.Session{Root: "/p"}, next, &store.SessionWrite{})).Must(t), "another process was faster")
 }
 
 func TestASessionIsReadAsItWasWritten(t *testing.T) {
@@ -156,7 +154,6 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 	s := testkit.Get(r.Read(t.Context(), "0000000a", nil)).Must(t).State
 	at := s.StartedAt
 	s.Pinned = &machine.Pinned{Override: config.OverrideHuman, Pin: true}
-	waiting := func(s *machine.State) string { return RowOf(store.Session{}, s).Waiting }
 	failed := s.OpenTry("a", machine.Try{OpenedAt: at}).CloseTry("a", []*machine.Verdict{{}}, "", at)
 	granted := testkit.Get(failed.Grant("a", machine.Override{At: at})).Must(t)
 	ended, _ := failed.Abort(machine.Call{Tool: machine.ToolAbort}, "why", at)
@@ -169,18 +166,13 @@ func TestWhatWaitsForAPerson(t *testing.T) {
 		"asked":  {s.Ask("a", &machine.Question{AskedAt: at}), `"asked":"2026-01-01T00:00:00Z"`},
 		"shown":  {s.Show("a", machine.Shown{At: at}), `"shown":"2026-01-01T00:00:00Z"`},
 	} {
-		got := waiting(c.of)
-		if c.want == "" {
-			testkit.Equal(t, got, "", "%s", name)
-			continue
-		}
+		got := RowOf(store.Session{}, c.of).Waiting
+		testkit.Equal(t, got != "", c.want != "", "%s", name)
 		testkit.Contains(t, got, c.want, "%s", name)
 		w := WaitingIn(store.Session{Waiting: got})
-		testkit.True(t, len(w.Steps) == 1 && w.Steps[0].ID == "a" && w.Pin && w.Override == config.OverrideHuman, "%s is read as %+v", name, w)
+		testkit.True(t, got == "" || len(w.Steps) == 1 && w.Steps[0].ID == "a" && w.Pin && w.Override == config.OverrideHuman, "%s is read as %+v", name, w)
 	}
-	if w := WaitingIn(store.Session{Waiting: "{"}); w.Steps != nil {
-		t.Errorf("%+v", w)
-	}
+	testkit.Same(t, WaitingIn(store.Session{Waiting: "{"}).Steps, nil)
 }
 
 func TestSessionsThatCannotBeRead(t *testing.T) {
@@ -189,15 +181,11 @@ func TestSessionsThatCannotBeRead(t *testing.T) {
 	testkit.Fails(t, read("0000000b"), "Session '0000000b' not found in this project.")
 	testkit.Write(t, filepath.Join(r.root, ".deepwork/tmp/session_0000000b.json"), "{}")
 	testkit.Fails(t, read("0000000b"), "`deepwork sessions import .deepwork/tmp/session_0000000b.json` makes it a session")
-	if err := read("0000000b"); strings.Contains(err.Error(), "--adopt") {
-		t.Errorf("the project has sessions: %v", err)
-	}
+	testkit.True(t, !strings.Contains(read("0000000b").Error(), "--adopt"), "the project has sessions")
 	kept := m.records
 	m.records = map[string]*store.SessionRecord{}
 	testkit.Fails(t, read("0000000c"), "`deepwork where --adopt OLD-PATH` takes over")
-	if err := read("0000000c"); strings.Contains(err.Error(), "sessions import") {
-		t.Errorf("it has no file: %v", err)
-	}
+	testkit.True(t, !strings.Contains(read("0000000c").Error(), "sessions import"), "it has no file")
 	m.records = kept
 	for fault, code := range map[error]string{task.ErrDamaged: codeDamaged, errors.New("odd"): codes.SessionUnreadable, store.ErrBusy: store.CodeBusy} {
 		m.fault = fmt.Errorf("reading: %w", fault)
@@ -229,9 +217,8 @@ func TestInspect(t *testing.T) {
 			all = append(all, fmt.Sprintf("%s: %s (%t)", f.Where, f.What, f.Note))
 		}
 		there, readable := i.Found("0000000a")
-		if gone, _ := i.Found("gone"); gone || !there || readable != (m.records["0000000a"].Frame != "{") || i.Len() != len(rows) {
-			t.Errorf("%t, %t, %t, %d", gone, there, readable, i.Len())
-		}
+		gone, _ := i.Found("gone")
+		testkit.Same(t, []any{gone, there, readable, i.Len()}, []any{false, true, m.records["0000000a"].Frame != "{", len(rows)})
 		slices.Sort(all)
 		return all
 	}

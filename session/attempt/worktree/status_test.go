@@ -43,6 +43,8 @@ func TestStatus(t *testing.T) {
 	gits(t, path, "reset -q -- staged", "merge -q main -m merge")
 	check("main", Status{Ahead: 2, Changed: want})
 	testkit.True(t, !testkit.Get(k.Status(t.Context(), path+"-none", base, "main")).Must(t).Exists, "there is no folder")
+	_, _, err := k.Diff(t.Context(), path+"-none", base, "main", nil, 0)
+	testkit.FailsWith(t, err, ErrNoWorktree, "there is no folder")
 	testkit.FailsWith(t, testkit.Get(k.Status(t.Context(), t.TempDir(), base, "main")).Err(), ErrNoWorktree, "of a plain folder")
 	testkit.Fails(t, testkit.Get(k.Status(t.Context(), path, "--all", "vanished")).Err(), "", "a base that is no commit was taken")
 }
