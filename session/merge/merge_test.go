@@ -75,18 +75,6 @@ func TestFromBranchToMerged(t *testing.T) {
 	refused(t, testkit.Get(Merge(ctx, s.Engine, weak, MergeArgs{Target: the(id)})).Err(), session.StateError, "right_needed", "merge")
 }
 
-// Nothing is merged under an agent that works.
-func TestMergeOfAnAttemptThatRuns(t *testing.T) {
-	p := newProject(t)
-	s := p.open()
-	id := s.begin(s.newTask("! await " + filepath.Join(p.Root, "..", "hold"))).AttemptID
-	s.reaches(id, task.Running)
-	for name, err := range s.calls(id) {
-		testkit.Fails(t, err, "waiting or running", "%s", name)
-	}
-	s.stopAttempt(id)
-}
-
 // An attempt is compared with the target that it was given last, and merged into it.
 func TestChangeTarget(t *testing.T) {
 	p := newProject(t)
@@ -208,6 +196,9 @@ func TestDiff(t *testing.T) {
 	p.Configure(func(c *config.Config) { c.Attempts.MaxConcurrent = 1 })
 	first := s.begin(s.newTask("! await " + filepath.Join(p.Root, "..", "hold")))
 	s.reaches(first.AttemptID, task.Running)
+	for name, err := range s.calls(first.AttemptID) { // nothing is merged under an agent that works
+		testkit.Fails(t, err, "waiting or running", "%s", name)
+	}
 	waits := s.begin(s.newTask("! say x"))
 	why(waits.AttemptID, "not created yet", "queued", "get_attempt")
 	s.stopAttempt(waits.AttemptID)

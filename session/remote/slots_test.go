@@ -46,30 +46,18 @@ func TestRunsWaitForASlotInOrder(t *testing.T) {
 	})
 }
 
-// TestThatAWaitingRunBeganIsStored: before its source is asked, since that it waits
-// means that nothing was started.
-func TestThatAWaitingRunBeganIsStored(t *testing.T) {
-	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
-		w := workflow(t, "w", false, script{lasts: time.Minute})
-		first := s.start(w, `1`)
-		synctest.Wait()
-		second := s.start(w, `2`)
-		synctest.Wait()
-		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionWaiting, "while it waits")
-		first.wait()
-		synctest.Wait()
-		testkit.Equal(t, stored(t, s, second.id()).State, store.ExecutionStarting, "while its source is asked")
-		second.wait()
-	})
-}
-
-func TestAWaitingRunCanBeCancelled(t *testing.T) {
+// TestAWaitingRun can be cancelled. That one began is stored before its source is asked, since that it waits means
+// that nothing was started.
+func TestAWaitingRun(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
 		w := workflow(t, "w", false, script{lasts: time.Minute})
 		first := s.start(w, `1`)
 		second, third := s.start(w, `2`), s.start(w, `3`)
 		second.cancelled()
+		testkit.Equal(t, stored(t, s, third.id()).State, store.ExecutionWaiting, "while it waits")
 		first.ends()
+		synctest.Wait()
+		testkit.Equal(t, stored(t, s, third.id()).State, store.ExecutionStarting, "while its source is asked")
 		third.ends()
 		testkit.Same(t, p.inputs, []string{"1", "3"}, "the source")
 	})

@@ -45,18 +45,7 @@ func TestReq003_8_5_StatusNotSupported(t *testing.T) {
 	})
 }
 
-func TestStatusIsForWhoStartedIt(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		c := s.does(true, script{lasts: time.Second})
-		c.wait()
-		_, err := s.Status(t.Context(), "other", c.id())
-		wantCode(t, err, session.StateError, "unknown_run", c.id(), "No execution is known")
-		testkit.True(t, !strings.Contains(err.Error(), "(w,"), "%v reveals another's execution", err)
-		s.noStatus("other", "x-1", session.ToolError, "invalid_execution_id", "x-1")
-	})
-}
-
-func TestStatusOfWhatIsNotThere(t *testing.T) {
+func TestStatusOfWhatIsNotThereOrOfAnother(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		const unknown = "019aa000-0000-7000-8000-000000000000"
 		s.noStatus("me", "", session.ToolError, "invalid_execution_id", "empty")
@@ -64,12 +53,17 @@ func TestStatusOfWhatIsNotThere(t *testing.T) {
 		s.noStatus("me", "../../x", session.ToolError, "invalid_execution_id")
 		s.noStatus("me", unknown, session.StateError, "unknown_run", "019aa000")
 		for i := range listed + 3 {
-			s.start(workflow(t, fmt.Sprint("w", i), false, script{}), `{}`).wait()
+			s.start(workflow(t, fmt.Sprint("w", i), i == 0, script{}), `{}`).wait()
 			time.Sleep(time.Second)
 		}
 		_, err := s.Status(t.Context(), "me", unknown)
 		wantCode(t, err, session.StateError, "unknown_run", "(w22, completed)", "(w3, completed)", "and 3 older")
 		testkit.True(t, !strings.Contains(err.Error(), "(w2,"), "%v", err)
+		others := s.status("x-1").ExecutionID
+		_, err = s.Status(t.Context(), "other", others)
+		wantCode(t, err, session.StateError, "unknown_run", others, "No execution is known")
+		testkit.True(t, !strings.Contains(err.Error(), "(w"), "%v reveals another's execution", err)
+		s.noStatus("other", "x-1", session.ToolError, "invalid_execution_id", "x-1")
 	})
 }
 
@@ -137,21 +131,9 @@ func TestASourceThatTellsNoStatus(t *testing.T) {
 	})
 }
 
-func TestAStatusOfProgressAloneIsOne(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		p.onStatus = func(string) (*source.Answer, error) {
-			if p.polls == 20 {
-				return &source.Answer{State: source.Completed}, nil
-			}
-			return &source.Answer{Progress: &source.Progress{Message: "busy"}}, nil
-		}
-		testkit.Equal(t, s.does(true, script{lasts: time.Hour}).ends().State, Completed)
-	})
-}
-
-// TestASourceWhoseToolsComeOneByOne: after its restart it has its status tool a
+// TestASourceThatTellsLittle: a status of progress alone is one. After its restart a source has its status tool a
 // little later; a run that it could be asked about is not given up for that.
-func TestASourceWhoseToolsComeOneByOne(t *testing.T) {
+func TestASourceThatTellsLittle(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		c := s.does(true, script{lasts: 10 * time.Second, answer: output(`1`)})
 		time.Sleep(3 * time.Second)
@@ -160,6 +142,14 @@ func TestASourceWhoseToolsComeOneByOne(t *testing.T) {
 		p.with(func() { p.statuses = true })
 		r := c.ends()
 		testkit.True(t, r.State == Completed && string(r.Result) == `1`, "%+v", r)
+		p.polls = 0
+		p.onStatus = func(string) (*source.Answer, error) {
+			if p.polls == 20 {
+				return &source.Answer{State: source.Completed}, nil
+			}
+			return &source.Answer{Progress: &source.Progress{Message: "busy"}}, nil
+		}
+		testkit.Equal(t, s.does(true, script{lasts: time.Hour}).ends().State, Completed)
 	})
 }
 

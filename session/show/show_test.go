@@ -78,6 +78,9 @@ func TestASessionWithAllThatHappens(t *testing.T) {
 		{StepID: "own", StartedAt: at(1), Evidence: given, Overrides: []machine.Override{{At: given.At, Identity: "ann", Reason: "r"}},
 			Granted: &machine.Override{At: at(1), Identity: "bob", Channel: "page", Reason: "go on"}, Unfit: &machine.Shown{At: at(1), Faults: "no title"}},
 		{StepID: "asked", StartedAt: at(1), Question: &machine.Question{AskedAt: at(1), Files: []machine.FileHash{b}}},
+		{StepID: "port[0]", StartedAt: at(1), Dropped: &machine.Override{At: at(1), Identity: "ann", Reason: "obsolete"}},
+		{StepID: "fix", StartedAt: at(1), Round: &machine.Round{Number: 2}},
+		{StepID: "workflow:publish", StartedAt: at(1), Child: "12345678", Outputs: machine.Outputs{{Key: "page", Value: machine.OutputValue{Each: []*machine.OutputValue{nil, {Paths: []string{"b.md"}}}}}}},
 		{StepID: "answered", StartedAt: at(1), Question: &machine.Question{AskedAt: at(1), Answer: &machine.Answer{At: at(1), Identity: "bob", Channel: "page"}}},
 	} {
 		steps = steps.Set(p.StepID, p)
@@ -138,12 +141,6 @@ func TestAJobIsShownAsAnAgentReadsIt(t *testing.T) {
 	testkit.Golden(t, "testdata/job.txt", out.String(), *update)
 }
 
-func TestReviewerAsTyped(t *testing.T) {
-	for pinned, want := range map[string]string{`["./review.sh","--strict"]`: "./review.sh --strict", "self": "self", "": ""} {
-		testkit.Equal(t, asTyped(pinned), want, "%q", pinned)
-	}
-}
-
 type failing []error
 
 func (f *failing) Write([]byte) (int, error) {
@@ -159,22 +156,6 @@ func TestTheFirstFailedWriteIsTold(t *testing.T) {
 	_, err := fmt.Fprint(s, "x")
 	testkit.Equal(t, err, first)
 	testkit.Equal(t, s.Safe("y"), first)
-}
-
-func TestItemsRoundsAndWorkflowsAreShown(t *testing.T) {
-	steps := jsontext.OrderedMap[*machine.StepProgress]{}
-	for _, p := range []*machine.StepProgress{
-		{StepID: "port[0]", Dropped: &machine.Override{Identity: "ann", Reason: "obsolete"}},
-		{StepID: "fix", Round: &machine.Round{Number: 2}},
-		{StepID: "workflow:publish", Child: "12345678", Outputs: machine.Outputs{{Key: "page", Value: machine.OutputValue{Each: []*machine.OutputValue{nil, {Paths: []string{"b.md"}}}}}}},
-	} {
-		steps = steps.Set(p.StepID, p)
-	}
-	var b strings.Builder
-	Session(NewScreen(&b, func(string) string { return "" }), &machine.State{StepProgress: steps})
-	for _, want := range []string{"port[0]: its item was dropped", "by ann: obsolete", "round 2", "session 12345678", "output page: b.md"} {
-		testkit.Contains(t, b.String(), want)
-	}
 }
 
 func printed(columns int, print func(*Screen)) string {

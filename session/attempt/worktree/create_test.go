@@ -114,47 +114,40 @@ func TestWhatIsNoRepositoryOrBranchIsSaid(t *testing.T) {
 	nothingLeft(t, k)
 }
 
-func TestSetupRunsInTheWorktreeWithItsEnvironment(t *testing.T) {
-	t.Parallel()
-	needUnix(t)
-	tr := tree(newRepo(t))
-	tr.Setup = []string{"sh", "-c", `pwd -P >where.log; echo "$KEY" >key.log; git rev-parse --show-toplevel >top.log`}
-	path := testkit.Get(newKeeper(t).Create(t.Context(), attemptID, branchName, []Tree{tr}, []string{"KEY=value"})).Must(t)[0].Path
-	real := testkit.Get(filepath.EvalSymlinks(path)).Must(t)
-	reads(t, path, "where.log", real+"\n", "key.log", "value\n", "top.log", real+"\n")
-}
-
-func TestFailedSetupIsUndoneAndTold(t *testing.T) {
+// Setup runs in the worktree with its environment; where it fails or is cancelled, all is undone and told.
+func TestSetup(t *testing.T) {
 	t.Parallel()
 	needUnix(t)
 	k, first, second := newKeeper(t), newRepo(t), newRepo(t)
-	tr := Tree{RepoID: "r2", Name: "api", Repo: second, TargetBranch: "main", Setup: []string{"sh", "-c", "touch half-done; echo no luck >&2; exit 7"}}
-	err := notMade(t, k, tree(first), tr)
+	trees := func(script string) []Tree {
+		return []Tree{tree(first), {RepoID: "r2", Name: "api", Repo: second, TargetBranch: "main", Setup: []string{"sh", "-c", script}}}
+	}
+	undone := func() {
+		t.Helper()
+		nothingLeft(t, k)
+		for _, repo := range []string{first, second} {
+			sound(t, repo, 0)
+			testkit.Equal(t, refs(t, repo, "refs"), "refs/heads/main", "refs are left")
+		}
+	}
+	err := notMade(t, k, trees("touch half-done; echo no luck >&2; exit 7")...)
 	p, ok := errors.AsType[*process.Error](err)
 	testkit.Need(t, errors.Is(err, ErrSetup) && ok && p.ExitCode == 7, "got %v", err)
 	testkit.ContainsAll(t, err.Error(), []string{"no luck", "exit code 7", "api"}, "the message")
-	nothingLeft(t, k)
-	for _, repo := range []string{first, second} {
-		sound(t, repo, 0)
-		testkit.Equal(t, refs(t, repo, "refs"), "refs/heads/main", "refs are left")
-	}
-}
-
-func TestCancelledCreateIsUndone(t *testing.T) {
-	t.Parallel()
-	needUnix(t)
-	k, repo := newKeeper(t), newRepo(t)
-	tr := tree(repo)
-	tr.Setup = []string{"sh", "-c", "sleep 1000"}
+	undone()
 	ctx, cancel := context.WithCancel(t.Context())
 	k.at = func(point string) {
-		if point == "copied web" {
+		if point == "copied api" {
 			cancel()
 		}
 	}
-	testkit.FailsWith(t, testkit.Get(k.Create(ctx, attemptID, branchName, []Tree{tr}, nil)).Err(), context.Canceled)
-	nothingLeft(t, k)
-	sound(t, repo, 0)
+	testkit.FailsWith(t, testkit.Get(k.Create(ctx, attemptID, branchName, trees("sleep 1000"), nil)).Err(), context.Canceled)
+	undone()
+	k.at = func(string) {}
+	works := trees(`pwd -P >where.log; echo "$KEY" >key.log; git rev-parse --show-toplevel >top.log`)
+	path := testkit.Get(k.Create(t.Context(), attemptID, branchName, works, []string{"KEY=value"})).Must(t)[1].Path
+	real := testkit.Get(filepath.EvalSymlinks(path)).Must(t)
+	reads(t, path, "where.log", real+"\n", "key.log", "value\n", "top.log", real+"\n")
 }
 
 // Git fails over a worktree that another program is making at that moment; one

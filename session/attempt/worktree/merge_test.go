@@ -280,22 +280,6 @@ func TestMergeWhileTheUserSwitches(t *testing.T) {
 	}
 }
 
-// Where git cannot move the target after it has changed the files of its checkout, these are taken back.
-func TestMergeIntoABranchThatCannotBeMoved(t *testing.T) {
-	t.Parallel()
-	k, repo, path := worked(t)
-	log := filepath.Join(repo, ".git", "logs", "refs", "heads", "main")
-	must(t, os.Remove(log))
-	write(t, log, "x", "")
-	for _, way := range ways {
-		testkit.Fails(t, notMerged(t, k, path, way), "logs/refs/heads/main")
-		clean(t, repo, path)
-	}
-	must(t, os.RemoveAll(log))
-	merged(t, k, path, WayMerge)
-	clean(t, repo, path)
-}
-
 // The user's checkout is found where git names the repository for it: in a submodule, and apart from its git folder.
 func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
 	t.Parallel()
@@ -316,25 +300,28 @@ func TestMergeWhereGitDoesNotKnowTheCheckout(t *testing.T) {
 	}
 }
 
-// A target in two worktrees is refused: only one of them could be moved.
-func TestMergeIntoTwoCheckouts(t *testing.T) {
+// A target in two worktrees is refused: only one of them could be moved. Where git cannot move the target after it has
+// changed the files of its checkout, these are taken back. One that was deleted is neither made again nor replaced.
+func TestMergeIntoTargetsThatCannotBeMoved(t *testing.T) {
 	t.Parallel()
 	k, repo, path := worked(t)
-	second := filepath.Join(t.TempDir(), "second")
+	second, log := filepath.Join(t.TempDir(), "second"), filepath.Join(repo, ".git", "logs", "refs", "heads", "main")
 	gits(t, repo, "worktree add -q --force "+second+" main")
 	err := notMerged(t, k, path, WayMerge)
 	testkit.Equal(t, checkedOut(t, err).Also, canonical(second))
 	testkit.Fails(t, err, "switch --detach")
 	clean(t, repo, second, path)
 	gits(t, second, "switch -q --detach") // as it was told
+	must(t, os.Remove(log))
+	write(t, log, "x", "")
+	for _, way := range ways {
+		testkit.Fails(t, notMerged(t, k, path, way), "logs/refs/heads/main")
+		clean(t, repo, path)
+	}
+	must(t, os.RemoveAll(log))
 	merged(t, k, path, WayMerge)
 	reads(t, repo, "new.txt", "new\n")
-}
-
-// A target that was deleted is neither made again nor replaced by another.
-func TestMergeIntoATargetThatIsGone(t *testing.T) {
-	t.Parallel()
-	k, repo, path := worked(t)
+	clean(t, repo, path)
 	gits(t, repo, "checkout -q -b elsewhere", "branch -q -D main")
 	for name, call := range map[string]func(context.Context, Landing) (*Landed, error){"merge": k.Merge, "rebase": k.Rebase, "update": k.Update} {
 		testkit.FailsWith(t, testkit.Get(call(t.Context(), landing(path, WayMerge))).Err(), ErrNoBranch, "%s", name)

@@ -125,17 +125,6 @@ func TestRecoverRemovesWhatAKilledGitLeaves(t *testing.T) {
 	}
 }
 
-func TestRecoverLeavesTheOthersAtWorkAlone(t *testing.T) {
-	t.Parallel()
-	k := newKeeper(t)
-	k.at = func(point string) {
-		if point == "copied web" {
-			testkit.Same(t, testkit.Get(New(Options{Dir: k.dir}).Recover(t.Context(), nobodys)).Must(t), nil)
-		}
-	}
-	testkit.True(t, isThere(filepath.Join(create(t, k, newRepo(t)), "a.txt")), "the worktree is gone")
-}
-
 // Two projects may have their worktrees in one folder: what the board of one does
 // not know is not nobody's. What nobody knows is undone, and its work kept.
 func TestRecoverLeavesWhatAnotherOwnerMade(t *testing.T) {
@@ -312,15 +301,21 @@ func TestCrashAtEachPointOfRemove(t *testing.T) {
 	})
 }
 
-// A program that goes on and makes the folder of a worktree again does not keep it from being removed.
-func TestAFolderThatIsMadeAgainMeanwhile(t *testing.T) {
+// Others that recover leave an attempt alone that is being made. A program that goes on and makes the folder of a worktree
+// again does not keep it from being removed.
+func TestWhatOthersDoMeanwhile(t *testing.T) {
 	t.Parallel()
-	k, repo, path := worked(t)
+	k, repo, path := newKeeper(t), newRepo(t), ""
 	k.at = func(point string) {
-		if point == "renamed" {
+		switch point {
+		case "copied web":
+			testkit.Same(t, testkit.Get(New(Options{Dir: k.dir}).Recover(t.Context(), nobodys)).Must(t), nil)
+		case "renamed":
 			write(t, path, "cache/x", "later")
 		}
 	}
+	path = create(t, k, repo)
+	reads(t, path, "lib/b.txt", "bee\n")
 	must(t, notRemoved(t, k))
 	reads(t, path, "cache/x", "later")
 	sound(t, repo, 0)
