@@ -132,8 +132,7 @@ func TestCommentsOfARunningAgent(t *testing.T) {
 	testkit.Equal(t, s.comment(CommentArgs{Target: target, Remove: []string{"all"}}).Count, 0)
 }
 
-// A comment that is not about a line of the diff is refused with what is wrong, and so are too many and
-// too long ones.
+// A comment that is not about a line of the diff is refused with what is wrong, and so are too many and too long ones.
 func TestCommentsThatAreRefused(t *testing.T) {
 	p := newProject(t)
 	s := p.open()

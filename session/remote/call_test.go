@@ -256,8 +256,7 @@ func performed(t testing.TB, id string, l script) *source.Workflow {
 	return w
 }
 
-// TestCancelEndsWhatAnsweredRunning: whatever its source can do, its end is stored,
-// and a second cancel changes nothing.
+// TestCancelEndsWhatAnsweredRunning: whatever its source can do, its end is stored, and a second cancel changes nothing.
 func TestCancelEndsWhatAnsweredRunning(t *testing.T) {
 	type cancel struct {
 		edit func(*plant)

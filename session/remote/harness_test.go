@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql/driver"
 	"encoding/json"
 	"errors"
@@ -77,7 +78,6 @@ type plant struct {
 	onCancel func(id string) (*source.Answer, error)
 }
 
-// A job is a run.
 type job struct {
 	until  time.Time
 	answer source.Answer // once it is over
@@ -212,7 +212,6 @@ func (p *plant) Cancel(ctx context.Context, _, workflowID, id string) (*source.A
 	return &source.Answer{State: source.Cancelled}, nil
 }
 
-// with changes the plant.
 func (p *plant) with(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,9 +231,8 @@ type server struct {
 	again  func() *server // opens another one like it
 }
 
-// A disk is a database that can be full: then nothing is written. While its lock is held, its server is
-// like a suspended process. What others ask is looked for only if told to: in days of a test's time that
-// would be often.
+// A disk is a database that can be full: then nothing is written. While its lock is held, its server is like a suspended process.
+// What others ask is looked for only if told to: in days of a test's time that would be often.
 type disk struct {
 	store.Database
 	full   atomic.Bool
@@ -293,7 +291,7 @@ const gone = "0123456789abcdef"
 func testID(n int) string { return fmt.Sprintf("019aa000-0000-7000-8000-00000000000%d", n) }
 
 // written is a run of that server.
-func written(n int, s State, edit func(*store.Execution)) *store.Execution {
+func written(n int, s State) *store.Execution {
 	x := &store.Execution{
 		ID: testID(n), Owner: gone, Identity: "me", Source: "plant", WorkflowID: "w", WorkflowName: "wörk",
 		State: s, StatusSupported: true, StartedAt: time.Now().UTC().Truncate(time.Microsecond),
@@ -305,9 +303,6 @@ func written(n int, s State, edit func(*store.Execution)) *store.Execution {
 	default:
 		x.EndedAt = new(x.StartedAt.Add(time.Second))
 		x.Result = json.RawMessage(fmt.Sprintf(`{"n":%d,"of":"<run>"}`, n))
-	}
-	if edit != nil {
-		edit(x)
 	}
 	return x
 }
@@ -322,14 +317,8 @@ func kill(t testing.TB, root string, life time.Duration, all ...*store.Execution
 	}
 }
 
-// oneURL is that of a schema on PostgreSQL for all tests.
-var oneURL = sync.OnceValues(func() (string, error) {
-	s, err := pgtest.Shared()
-	if err != nil {
-		return "", err
-	}
-	return s.URL(), nil
-})
+// oneSchema is that of all tests on PostgreSQL.
+var oneSchema = "test_" + strings.ToLower(rand.Text()[:12])
 
 // openStore opens the runs of the project at root as another process does.
 func openStore(t testing.TB, root string) (store.Database, store.Members, func() error) {
@@ -338,13 +327,12 @@ func openStore(t testing.TB, root string) (store.Database, store.Members, func()
 		d, m := sqlite.New(sqlite.Options{Path: state.Of(root).Database()}), session.NewMember(state.Of(root), nil)
 		return d, m, func() error { return errors.Join(d.Close(), m.Leave()) }
 	}
-	url := testkit.Get(oneURL()).Must(t)
+	url := testkit.Get(pgtest.Shared()).Must(t).At(oneSchema)
 	pg := testkit.Get(postgres.Open(postgres.Options{URL: url, Project: root, Repository: postgres.Repository{RootCommit: root}, Machine: "12345678", Root: root})).Must(t)
 	stores := backend.Of(pg, session.NewMember(state.Of(root), nil), &task.Place{MachineID: "12345678", Root: root}, root)
 	return stores.Database, stores.Members, func() error { return stores.Close(context.Background()) }
 }
 
-// stored is a run as it is stored.
 func stored(t testing.TB, s *server, id string) *store.Execution {
 	t.Helper()
 	return testkit.Get(s.disk.Executions().Execution(context.Background(), id)).Must(t)
@@ -403,7 +391,6 @@ func (s *server) stop() {
 	testkit.Works(s.t, s.leave())
 }
 
-// restart stops the server and returns the next one.
 func (s *server) restart() *server {
 	s.stop()
 	return s.again()
@@ -506,7 +493,6 @@ func (p *pending) id() string {
 	return ""
 }
 
-// wait returns what the call gave.
 func (p *pending) wait() (*Run, error) {
 	<-p.done
 	return p.run, p.err
@@ -576,9 +562,7 @@ func bubbles[C any](t *testing.T, cases map[string]C, f func(t *testing.T, c C, 
 
 var syncAndAsync = map[string]bool{"sync": false, "async": true}
 
-// Settings.
 func oneSlot(w *config.WorkflowTools) { w.MaxConcurrent = 1 }
 func forEver(w *config.WorkflowTools) { w.ExecutionTimeout = new(time.Duration(0)) }
 
-// output is the answer with an output.
 func output(text string) source.Answer { return source.Answer{Output: json.RawMessage(text)} }

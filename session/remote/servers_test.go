@@ -159,8 +159,7 @@ func TestACallEndsWithItsServerAlsoWhenAnotherFollowsTheRun(t *testing.T) {
 	testkit.Equal(t, len(p.cancelled), 0, "cancelled at the source")
 }
 
-// TestTheRunsOfAKilledServerAreTakenUpByOneThatLives: also if nobody asks for them, and no
-// server starts.
+// TestTheRunsOfAKilledServerAreTakenUpByOneThatLives: also if nobody asks for them, and no server starts.
 func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 	bubbles(t, map[string]State{"its time is over": TimedOut, "it ends": Completed}, func(t *testing.T, want State, p *plant, open opener) {
 		ends := want == Completed
@@ -169,9 +168,9 @@ func TestTheRunsOfAKilledServerAreTakenUpByOneThatLives(t *testing.T) {
 		p.with(func() {
 			p.jobs["x-1"] = &job{until: time.Now().Add(map[bool]time.Duration{true: 40 * time.Second, false: time.Hour}[ends]), answer: output(`1`)}
 		})
-		kill(t, b.root, store.ExecutionLife, written(1, Running, func(x *store.Execution) {
-			x.Timeout, x.Deadline = timeout, new(x.StartedAt.Add(timeout))
-		}))
+		x := written(1, Running)
+		x.Timeout, x.Deadline = timeout, new(x.StartedAt.Add(timeout))
+		kill(t, b.root, store.ExecutionLife, x)
 		time.Sleep(store.ExecutionLife - time.Second)
 		testkit.Need(t, b.Stats().Running == 0, "it was taken up while its server may live")
 		time.Sleep(2 * time.Second)
@@ -234,13 +233,12 @@ func TestARestartTakesUpWhatItsSourceCanTell(t *testing.T) {
 	})
 }
 
-// TestARunIsToldOnAFullDisk: that it cannot be taken up is no reason to say that it
-// was never started.
+// TestARunIsToldOnAFullDisk: that it cannot be taken up is no reason to say that it was never started.
 func TestARunIsToldOnAFullDisk(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
 		p.with(func() { p.jobs["x-1"] = &job{until: time.Now().Add(time.Hour)} })
 		s.disk.full.Store(true)
-		kill(t, s.root, 0, written(1, Completed, nil), written(2, Running, nil), written(3, store.ExecutionWaiting, nil))
+		kill(t, s.root, 0, written(1, Completed), written(2, Running), written(3, store.ExecutionWaiting))
 		for range 2 {
 			s.is(testID(1), Completed, `{"n":1,"of":"<run>"}`)
 			for _, n := range []int{2, 3} {
@@ -385,8 +383,7 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 	})
 }
 
-// TestSeveralServersOnOneProject: a run has one owner; others tell what is written
-// of it, and take it up when its owner is gone.
+// TestSeveralServersOnOneProject: a run has one owner; others tell what is written of it, and take it up when its owner is gone.
 func TestSeveralServersOnOneProject(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, p *plant, a *server) {
 		b := a.again()

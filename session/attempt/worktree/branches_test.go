@@ -118,8 +118,7 @@ func follow(t *testing.T, err error, after, until string) {
 	}
 }
 
-// Commits that an agent made elsewhere than on the attempt's branch are merged and pushed, or refused with
-// a command that helps.
+// Commits that an agent made elsewhere than on the attempt's branch are merged and pushed, or refused with a command that helps.
 func TestField04_CommitsElsewhere(t *testing.T) {
 	t.Parallel()
 	const empty = "commit -q --allow-empty -m "

@@ -150,8 +150,7 @@ func TestSetup(t *testing.T) {
 	reads(t, path, "where.log", real+"\n", "key.log", "value\n", "top.log", real+"\n")
 }
 
-// Git fails over a worktree that another program is making at that moment; one
-// that stays as it is, is told of.
+// Git fails over a worktree that another program is making at that moment; one that stays as it is, is told of.
 func TestWorktreesThatOthersMakeAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	repo, k := newRepo(t), newKeeper(t)
@@ -202,8 +201,7 @@ func TestDamagedJournals(t *testing.T) {
 	testkit.True(t, isThere(path), "it was removed")
 }
 
-// Whatever a journal's file holds, what is taken from it is whole, and is written as
-// it was read.
+// Whatever a journal's file holds, what is taken from it is whole, and is written as it was read.
 func FuzzJournal(f *testing.F) {
 	for _, tree := range []string{wholeTree, wholeTree + "," + wholeTree, `null`, `{}`, `{"name":"x","git_dir":"/","begun":true}`, `[]`} {
 		f.Add([]byte(journalText(tree)))

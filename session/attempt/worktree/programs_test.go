@@ -33,8 +33,7 @@ func sshKey(t *testing.T) string {
 	return key
 }
 
-// Commits are signed with the user's ssh key, with the identity that the user's config has for the
-// repository's folder.
+// Commits are signed with the user's ssh key, with the identity that the user's config has for the repository's folder.
 func TestMergeSignsAsTheUser(t *testing.T) {
 	key := sshKey(t)
 	allowed, included := filepath.Join(t.TempDir(), "allowed"), filepath.Join(t.TempDir(), "work")
@@ -227,8 +226,7 @@ func setTraps(t *testing.T, gitDir, mark, filter string) {
 	}
 }
 
-// Nothing that a repository brings along runs, and what the user's own config has for the same does:
-// here it signs.
+// Nothing that a repository brings along runs, and what the user's own config has for the same does: here it signs.
 func TestARepositoryRunsNothing(t *testing.T) {
 	needUnix(t)
 	mark, users, signer := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "users"), filepath.Join(t.TempDir(), "sign")

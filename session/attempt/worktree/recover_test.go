@@ -24,8 +24,7 @@ func link(t *testing.T, target, at string) {
 	}
 }
 
-// Where a link is in the place of a folder, whatever was to be done is refused, and
-// nothing is touched where it leads to.
+// Where a link is in the place of a folder, whatever was to be done is refused, and nothing is touched where it leads to.
 func TestLinksAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -244,6 +243,7 @@ func eachPoint(t *testing.T, least int, prepare func(t *testing.T, k *Keeper, tr
 			if n == 0 {
 				points = passed
 			} else {
+				testkit.Equal(t, passed, n, "it died at")
 				check(t, New(Options{Dir: k.dir, Logger: k.log}), trees)
 			}
 		})
@@ -321,8 +321,7 @@ func TestWhatOthersDoMeanwhile(t *testing.T) {
 	sound(t, repo, 0)
 }
 
-// A merge that died between two steps has moved the target or not, has lost no commit, and can be called
-// again.
+// A merge that died between two steps has moved the target or not, has lost no commit, and can be called again.
 func TestCrashOfMerges(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {

@@ -131,8 +131,7 @@ func TestMergeRebaseAndUnbornStatesAreKept(t *testing.T) {
 	}
 }
 
-// Repositories that an agent made inside go with the worktree, which is refused, with what helps, and done
-// only by force.
+// Repositories that an agent made inside go with the worktree, which is refused, with what helps, and done only by force.
 func TestRepositoriesInsideAreRefused(t *testing.T) {
 	t.Parallel()
 	origin := newRepo(t)

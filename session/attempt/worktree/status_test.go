@@ -127,8 +127,7 @@ func expectChanged(t *testing.T, k *Keeper, path, target string, want ...string)
 	testkit.Same(t, files, want, "in the diff")
 }
 
-// What an attempt has changed is its own work, however often it is merged, while others work on the
-// target, too.
+// What an attempt has changed is its own work, however often it is merged, while others work on the target, too.
 func TestDiffAfterMerges(t *testing.T) {
 	for _, way := range ways {
 		for _, others := range []bool{false, true} {
@@ -180,8 +179,7 @@ func TestDiffAfterMerges(t *testing.T) {
 	}
 }
 
-// Compared with another target, the attempt has not made what its first target has, and does not take
-// it along.
+// Compared with another target, the attempt has not made what its first target has, and does not take it along.
 func TestDiffAndRebaseToAnotherTarget(t *testing.T) {
 	t.Parallel()
 	repo := newRepo(t)
