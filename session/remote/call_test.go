@@ -24,6 +24,7 @@ func TestReq003_2_2_and_2_3_SyncGivesItsResult(t *testing.T) {
 		testkit.Same(t, *r, Run{ExecutionID: c.id(), Source: "plant", WorkflowID: r.WorkflowID, WorkflowName: "sum", State: Completed, Result: json.RawMessage(`{"sum":3}`),
 			StatusSupported: true, StartedAt: r.StartedAt, EndedAt: new(r.StartedAt.Add(time.Second))})
 		testkit.Equal(t, p.inputs[0], `{"a":1,"b":2}`, "the source got %s", p.inputs)
+		testkit.Equal(t, string(s.does(false, script{answer: output(`no "JSON"`)}).ends().Result), `"no \"JSON\""`)
 	})
 }
 
@@ -226,20 +227,15 @@ func TestAPanicOfASourceEndsItsRunAlone(t *testing.T) {
 	})
 }
 
-func TestBadSettingsRefuseACall(t *testing.T) {
-	t.Parallel()
-	bad := errors.New("config.yml:3: no")
-	s := open(t, testkit.Dir(t), newPlant(), nil)
-	s.current = func(context.Context) (*config.Config, error) { return nil, bad }
-	_, err := s.call(t.Context(), "me", workflow(t, "w", false, script{}), nil, nil)
-	testkit.FailsWith(t, err, bad)
-	testkit.Equal(t, session.CodeOf(err), "config_invalid")
-	testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Sources: newPlant(), Settings: s.current})).Err(), "", "opened without a database")
-}
-
 func TestARefusedCallHoldsNoSlot(t *testing.T) {
 	bubble(t, oneSlot, func(t *testing.T, p *plant, s *server) {
-		w := workflow(t, "w", false, script{})
+		w, current, bad := workflow(t, "w", false, script{}), s.current, errors.New("config.yml:3: no")
+		s.current = func(context.Context) (*config.Config, error) { return nil, bad }
+		_, err := s.call(t.Context(), "me", w, nil, nil)
+		testkit.FailsWith(t, err, bad)
+		testkit.Equal(t, session.CodeOf(err), "config_invalid")
+		testkit.Fails(t, testkit.Get(Open(t.Context(), Options{Sources: p, Settings: s.current})).Err(), "", "opened without a database")
+		s.current = current
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		testkit.FailsWith(t, testkit.Get(s.call(over, "me", w, nil, nil)).Err(), context.Canceled)

@@ -163,12 +163,6 @@ func TestAPollThatHangsIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestAResultThatIsNoJSON(t *testing.T) {
-	bubble(t, nil, func(t *testing.T, p *plant, s *server) {
-		testkit.Equal(t, string(s.does(false, script{answer: output(`all "is" well`)}).ends().Result), `"all \"is\" well"`)
-	})
-}
-
 // TestTheProgressOfARunThatIsOver is what its source said with the end; else how far
 // it had come, and of one that is completed none: it is not at the first of two.
 func TestTheProgressOfARunThatIsOver(t *testing.T) {

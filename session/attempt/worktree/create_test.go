@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,18 +67,29 @@ func TestTheMainCheckoutIsNeverTouchedNorAReasonToRefuse(t *testing.T) {
 
 func TestRepositoriesOfAllKinds(t *testing.T) {
 	t.Parallel()
-	repo, linked := newRepo(t), filepath.Join(t.TempDir(), "linked")
-	bare := remoteOf(t, repo)
+	repo, linked, sha256 := newRepo(t), filepath.Join(t.TempDir(), "linked"), filepath.Join(t.TempDir(), "sha256")
 	gits(t, repo, "worktree add -q -b side "+linked)
-	for name, path := range map[string]string{"bare": bare, "a folder inside": filepath.Join(repo, "lib"), "the git folder": filepath.Join(repo, ".git"), "a linked worktree": linked} {
+	kinds := map[string]string{"bare": remoteOf(t, repo), "a folder inside": filepath.Join(repo, "lib"), "the git folder": filepath.Join(repo, ".git"), "a linked worktree": linked}
+	if _, err := tryGit(".", "init", "-q", "-b", "main", "--object-format=sha256", sha256); err == nil { // which an old git has not
+		commit(t, sha256, "first", "a.txt", "a", "lib/b.txt", "bee\n")
+		kinds["sha256"] = sha256
+	}
+	for name, path := range kinds {
 		t.Run(name, func(t *testing.T) {
 			k := newKeeper(t)
 			must(t, CheckRepo(t.Context(), path, "main"))
 			at := create(t, k, path)
 			reads(t, at, "lib/b.txt", "bee\n")
-			write(t, at, "x", "kept")
-			holds(t, path, remove(t, k).Commit, "x", "kept")
+			write(t, at, "lib/b.txt", "changed", "x", "kept")
+			must(t, os.Remove(filepath.Join(at, "a.txt")))
+			testkit.Same(t, testkit.Get(k.Status(t.Context(), at, tip(at, "HEAD"), "")).Must(t).Changed, []string{"a.txt", "lib/b.txt", "x"}, "status")
+			kept := remove(t, k).Commit
+			holds(t, path, kept, "lib/b.txt", "changed", "x", "kept")
+			testkit.True(t, !slices.Contains(files(t, path, kept), "a.txt"), "a file that was removed is kept")
 		})
+	}
+	if kinds["sha256"] != "" {
+		sound(t, sha256, 0)
 	}
 }
 

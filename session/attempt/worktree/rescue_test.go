@@ -335,23 +335,6 @@ func TestAnAttemptMadeAgainKeepsEarlierRescues(t *testing.T) {
 	}
 }
 
-func TestRepositoriesWithSHA256(t *testing.T) {
-	t.Parallel()
-	repo, k := filepath.Join(t.TempDir(), "repo"), newKeeper(t)
-	if _, err := tryGit(".", "init", "-q", "-b", "main", "--object-format=sha256", repo); err != nil {
-		t.Skip("this git has no sha256")
-	}
-	commit(t, repo, "first", "a", "a", "b", "b")
-	path := create(t, k, repo)
-	write(t, path, "a", "changed")
-	must(t, os.Remove(filepath.Join(path, "b")))
-	testkit.Same(t, testkit.Get(k.Status(t.Context(), path, tip(repo, "HEAD"), "")).Must(t).Changed, []string{"a", "b"}, "status")
-	r := remove(t, k)
-	holds(t, repo, r.Commit, "a", "changed")
-	testkit.Same(t, files(t, repo, r.Commit), []string{"a"})
-	sound(t, repo, 0)
-}
-
 // Two repositories of an attempt that are one are not mixed up, and what lay beside the worktrees is kept. A caller that
 // removes the attempt again, after a crash has cut the answer off, is told what was kept all the same.
 func TestRescuesOfOneRepositoryAreListedLater(t *testing.T) {

@@ -100,10 +100,6 @@ func TestDiff(t *testing.T) {
 	}
 	part, truncated := diff(len(text))
 	testkit.True(t, !truncated && part == text, "at its very size it is cut")
-}
-
-func TestCutKeepsCharactersWhole(t *testing.T) {
-	t.Parallel()
 	for in, want := range map[string]string{"one\ntwo": "one\n", "abc": "abc", "日本"[:5]: "日", "": "", "ü": "ü", "\n": "\n"} {
 		testkit.Equal(t, cut([]byte(in)), want, "cut(%q)", in)
 	}
