@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,48 +12,42 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-var ctx = context.Background()
+// starting is why a workflow does not start, nil if it does.
+func starting(c *Conn, jobName, workflow string) error {
+	return errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: jobName, WorkflowName: workflow}))
+}
 
 func TestReq001_3_4_UnknownJobIsRefusedAndJobsAreListed(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
+	p := simpleProject(t)
 	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"})).Err(), session.ToolError, "job_not_found", "Job not found: beta", "alpha")
-
+	refused(t, starting(c, "beta", "main"), session.ToolError, "job_not_found", "Job not found: beta", "alpha")
 	p.simple("beta") // written between two calls: the next one sees it
 	testkit.Equal(t, p.start(c, "beta", "main").BeginStep.StepID, "one", "began")
 }
 
 func TestReq001_3_5_OnlyWorkflowIsTakenWhateverTheName(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	c := p.open().Connect("local")
-	r := p.start(c, "alpha", "no such")
-	testkit.Equal(t, r.Stack[0].Workflow, "alpha/main", "started")
+	p := simpleProject(t)
+	testkit.Equal(t, p.start(p.open().Connect("local"), "alpha", "no such").Stack[0].Workflow, "alpha/main", "started")
 }
 
 func TestReq001_3_6_UnknownWorkflowIsRefusedAndNamesAreListed(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "y": "[one]"})
-	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "z"})).Err(), session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
+	refused(t, starting(p.open().Connect("local"), "alpha", "z"), session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
 }
 
 func TestReq001_3_7_WorkflowWithoutStepsIsRefused(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "empty": "[]"})
-	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "empty"})).Err(), session.ToolError, "workflow_without_steps", "has no steps")
+	refused(t, starting(p.open().Connect("local"), "alpha", "empty"), session.ToolError, "workflow_without_steps", "has no steps")
 }
 
 func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{
+	p := newProject(t).alpha("[one]", testStep{
 		id:      "one",
 		outputs: "{z_report: {type: file, description: The report, required: true}, a_parts: {type: files, description: The parts, required: false}}",
 		reviews: "[{run_each: step, quality_criteria: {Zeal: \"Is it eager?\", Art: \"Is it fine?\"}, additional_review_guidance: Look twice.}]",
-	}}, map[string]string{"main": "[one]"})
+	})
 	c := p.open().Connect("local")
 	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})).Must(t)
 	b := r.BeginStep
@@ -62,93 +55,62 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	testkit.Equal(t, b.BranchName, "deepwork/alpha-main-acme-Inc", "branch_name")
 	testkit.Equal(t, b.JobDir, filepath.Join(p.root, ".deepwork", "jobs", "alpha"), "job_dir")
 	testkit.True(t, b.Instructions == "Do one.\n" && *b.CommonJobInfo == "Common to all steps of alpha.", "instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
-	want := `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},` +
-		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`
-	testkit.Equal(t, toJSON(t, b.ExpectedOutputs), want, "outputs")
-	want = `[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},"additional_review_guidance":"Look twice."}]`
-	testkit.Equal(t, toJSON(t, b.Reviews), want, "reviews")
+	testkit.Equal(t, toJSON(t, b.ExpectedOutputs), `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},`+
+		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`, "outputs")
+	testkit.Equal(t, toJSON(t, b.Reviews), `[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},"additional_review_guidance":"Look twice."}]`, "reviews")
 	testkit.Equal(t, toJSON(t, b.QualityCriteria), `["Is it eager?","Is it fine?"]`, "criteria")
 	testkit.Equal(t, toJSON(t, r.Stack), `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]`, "stack")
 	s := p.record(b.SessionID)
 	testkit.True(t, s.Status == machine.Active && s.Goal == "the goal" && s.Progress("one") != nil && s.Progress("one").CompletedAt == nil, "record %s", toJSON(t, s))
-	if p.url != "" {
-		return
-	}
-	testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(p.state().Tmp(), "session_"+b.SessionID+".json"))).Must(t).Mode().Perm(), 0o600, "export")
-}
-
-func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
-	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/one.md")))
-	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})).Err(), session.ToolError, "instructions_missing", "one.md")
-	if len(c.stackOf(ctx, "")) != 0 {
-		t.Errorf("stack %v", c.stackOf(ctx, ""))
+	if p.url == "" {
+		testkit.Equal(t, testkit.Get(os.Stat(p.export(b.SessionID))).Must(t).Mode().Perm(), 0o600, "export")
 	}
 }
 
 func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
-	p := newProject(t)
-	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs()})).Err(), session.StateError, "no_active_session", "No active workflow session")
-	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err(), session.StateError, "no_active_session", "No active workflow session")
-	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("deadbeef")})).Err(), session.StateError, "unknown_session", "deadbeef")
-	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("../../etc")})).Err(), session.ToolError, "bad_session_id", "../../etc")
+	c := newProject(t).open().Connect("local")
+	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, "no_active_session", "No active workflow session")
+	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "no_active_session", "No active workflow session")
+	refused(t, refusal(t, c, `{"outputs":{},"session_id":"deadbeef"}`), session.StateError, "unknown_session", "deadbeef", "get_workflows lists the sessions")
+	refused(t, refusal(t, c, `{"outputs":{},"session_id":"../../etc"}`), session.ToolError, "bad_session_id", "../../etc")
 }
 
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
-	t.Parallel()
 	p, _, c, id := begun(t)
-	p.write("r1.md", "x")
-	p.write("r2.md", "x")
-
-	r := p.finish(c, `{"outputs":{"report":"r1.md"},"notes":"went well"}`)
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"went well"}`)
 	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two" && r.BeginStep.Instructions == "Do two.\n" && len(r.Stack) == 1 && r.Stack[0].Step == "two", "reply %s", toJSON(t, r))
 	s := p.record(id)
 	one := s.Progress("one")
-	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r1.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
+	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
+	p.write("r2.md", "x")
 	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
 	testkit.Need(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.BeginStep == nil, "reply %s", toJSON(t, r))
-	testkit.True(t, strings.Contains(*r.Summary, "alpha/main' is completed"), "summary %q", *r.Summary)
+	testkit.Contains(t, *r.Summary, "alpha/main' is completed")
 	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
-	if s := p.record(id); s.Status != machine.Completed || s.CompletedAt == nil {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s = p.record(id)
+	testkit.True(t, s.Status == machine.Completed && s.CompletedAt != nil, "record %s", toJSON(t, s))
 }
 
 func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
+	p, _, c, outer := begun(t)
 	p.simple("beta")
-	c := p.open().Connect("local")
-	outer := p.start(c, "alpha", "main").BeginStep.SessionID
 	inner := p.start(c, "beta", "main").BeginStep.SessionID
-	p.write("r.md", "x")
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
 	testkit.True(t, r.BeginStep.SessionID == outer && r.Stack[0].Step == "two" && r.Stack[1].Step == "one" && r.Stack[1].SessionID == inner, "reply %s", toJSON(t, r))
 	testkit.Equal(t, *p.record(inner).ParentSessionID, outer, "parent")
 }
 
 func TestReq001_5_OutputsAreValidated(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one", outputs: "{report: {type: file, description: d, required: true}, parts: {type: files, description: d, required: true}, extra: {type: file, description: d, required: false}}"}},
-		map[string]string{"main": "[one]"})
+	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: "{report: {type: file, description: d, required: true}, parts: {type: files, description: d, required: true}, extra: {type: file, description: d, required: false}}"})
 	p.job("single", []testStep{{id: "one", outputs: "{parts: {type: files, description: d, required: true}}"}}, map[string]string{"main": "[one]"})
 	p.write("a.md", "x")
 	p.write("dir/b.md", "x")
-	outside := filepath.Join(t.TempDir(), "secret")
-	testkit.Must(t, os.WriteFile(outside, nil, 0o600))
-	link := func(name, to string) {
+	outside := filepath.Join(testkit.Dir(t), "secret")
+	testkit.Write(t, outside, "")
+	for name, to := range map[string]string{"out.md": outside, "abs.md": filepath.Join(p.root, "a.md"), "loop.md": "loop.md"} {
 		testkit.Must(t, os.Symlink(to, filepath.Join(p.root, name)))
 	}
-	link("out.md", outside)
-	link("abs.md", filepath.Join(p.root, "a.md"))
-	link("loop.md", "loop.md")
-
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	_, c, id := p.begin()
 	before := toJSON(t, p.record(id))
 	for _, tc := range []struct {
 		name, outputs, code string
@@ -176,7 +138,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		{"twice", `{"report":"a.md","report":"dir/b.md","parts":["a.md"]}`, "bad_outputs", []string{"appears twice"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":`+tc.outputs+`}`))).Err(), session.ToolError, tc.code, tc.words...)
+			refused(t, refusal(t, c, `{"outputs":`+tc.outputs+`}`), session.ToolError, tc.code, tc.words...)
 		})
 	}
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "refused calls changed the record")
@@ -188,68 +150,57 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 	testkit.Equal(t, p.finish(c, `{"outputs":["a.md","dir/b.md"]}`).Status, machine.WorkflowComplete, "reply")
 }
 
-const reviewed = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
-
 func TestReq001_4_10_SelfReview(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewed}}, map[string]string{"main": "[one]"})
+	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep})
 	p.write("r.md", "the content that must not be inlined")
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	_, c, id := p.begin()
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"be kind","quality_review_override_reason":"  "}`)
-	testkit.Need(t, r.Status == machine.NeedsWork, "reply %s", toJSON(t, r))
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
-	for _, w := range []string{"Quality review required", name, "subagent", "quality_review_override_reason"} {
-		testkit.True(t, strings.Contains(*r.Feedback, w), "the feedback does not say %q: %s", w, *r.Feedback)
-	}
-	text := testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t)
-	for _, w := range []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "} {
-		testkit.Contains(t, string(text), w)
-	}
-	testkit.True(t, !strings.Contains(string(text), "must not be inlined"), "the review has the file's content")
+	says(t, r, machine.NeedsWork, "Quality review required", name, "subagent", "quality_review_override_reason")
+	text := string(testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t))
+	testkit.ContainsAll(t, text, []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "})
+	testkit.True(t, !strings.Contains(text, "must not be inlined"), "the review has the file's content")
 	testkit.Equal(t, len(testkit.Get(p.open().Inspect(ctx)).Must(t).Findings), 0, "findings")
 	// 001.4.9: an override skips the review, and is recorded.
-	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)
-	testkit.Need(t, r.Status == machine.WorkflowComplete, "reply %s", toJSON(t, r))
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`), machine.WorkflowComplete)
 	o := p.record(id).Progress("one").Overrides
 	testkit.True(t, len(o) == 1 && o[0].Reason == "a subagent passed it" && o[0].Identity == "local" && !o[0].At.IsZero() && o[0].Skipped[0] == "step", "overrides %s", toJSON(t, o))
 }
 
 func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewed}}, map[string]string{"main": "[one]"})
-	p.write("r.md", "x")
-	c := p.open(func(o *Options) { o.Reviews = false }).Connect("local")
-	p.start(c, "alpha", "main")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
+	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep})
+	_, c, _ := p.begin(func(o *Options) { o.Reviews = false })
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
 }
 
 func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
+	p, _, c, _ := begun(t)
 	p.simple("beta")
 	p.simple("gamma")
-	c := p.open().Connect("local")
-	a := p.start(c, "alpha", "main").BeginStep.SessionID
 	b := p.start(c, "beta", "main").BeginStep.SessionID
-	g := p.start(c, "gamma", "main").BeginStep.SessionID
-
-	r, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b}) // in the middle
-	testkit.Must(t, err)
+	p.start(c, "gamma", "main")
+	abort := func(explanation string, id *string) *machine.AbortReply {
+		t.Helper()
+		return testkit.Get(c.Abort(ctx, AbortArgs{Explanation: explanation, SessionID: id})).Must(t)
+	}
+	r := abort("wrong turn", &b) // in the middle
 	testkit.True(t, r.AbortedWorkflow == "beta/main" && r.AbortedStep == "one" && r.Explanation == "wrong turn" && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one" && len(r.Stack) == 2, "reply %s", toJSON(t, r))
 	s := p.record(b)
 	testkit.True(t, s.Status == machine.Aborted && *s.AbortReason == "wrong turn", "record %s", toJSON(t, s))
-	again, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b})
-	testkit.True(t, err == nil && toJSON(t, again) == toJSON(t, r), "repeated: %s, %v", toJSON(t, again), err)
-	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"}) // the top, whose parent is gone: its parent's parent goes on
-	testkit.True(t, err == nil && r.AbortedWorkflow == "gamma/main" && *r.ResumedWorkflow == "alpha/main", "reply %s, %v", toJSON(t, r), err)
-	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"})
-	testkit.True(t, err == nil && r.ResumedWorkflow == nil && r.ResumedStep == nil && len(r.Stack) == 0, "reply %s, %v", toJSON(t, r), err)
-	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "more"})).Err(), session.StateError, "no_active_session")
-	_, _ = a, g
+	testkit.Equal(t, toJSON(t, abort("wrong turn", &b)), toJSON(t, r), "repeated")
+	r = abort("enough", nil) // the top, whose parent is gone: its parent's parent goes on
+	testkit.True(t, r.AbortedWorkflow == "gamma/main" && *r.ResumedWorkflow == "alpha/main", "reply %s", toJSON(t, r))
+	r = abort("enough", nil)
+	testkit.True(t, r.ResumedWorkflow == nil && r.ResumedStep == nil && len(r.Stack) == 0, "reply %s", toJSON(t, r))
+	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "more"})), session.StateError, "no_active_session")
+}
+
+func TestCheckWorkflow(t *testing.T) {
+	srv := simpleProject(t).open()
+	testkit.Works(t, errOf(CheckWorkflow(ctx, srv.catalog, "alpha", "main")))
+	for _, c := range [][3]string{{"none", "main", "job_not_found"}, {"alpha", "none", "workflow_not_found"}} {
+		refused(t, errOf(CheckWorkflow(ctx, srv.catalog, c[0], c[1])), session.ToolError, c[2])
+	}
 }
 
 func FuzzOutputs(f *testing.F) {
@@ -257,13 +208,10 @@ func FuzzOutputs(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	step := &job.Step{ID: "a", Outputs: []job.Output{{Name: "a_out", Type: job.File, Required: true}}}
-	e := &Engine{Options: Options{Root: f.TempDir()}}
+	root := f.TempDir() // an empty project
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if out, _, err := checkOutputs(e.Root, step, raw); err == nil {
-			t.Fatalf("accepted in an empty project: %v", out)
-		} else if session.CodeOf(err) == "" {
-			t.Fatalf("not a refusal: %v", err)
-		}
+		out, _, err := checkOutputs(root, step, raw)
+		testkit.Need(t, session.CodeOf(err) != "", "not refused: %v, %v", out, err)
 		machine.SameOutputs(raw, machine.Outputs{{Key: "a_out", Value: machine.OutputValue{Paths: []string{"x"}}}})
 	})
 }

@@ -1,40 +1,41 @@
 package workflow
 
 import (
+	"errors"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
 
-func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
-	t.Parallel()
-	p := simpleProject(t)
-	srv := p.open()
-	c := srv.ConnectStateless("alice")
-	refused(t, testkit.Get(c.Step(ctx, StepArgs{})).Err(), session.StateError, "no_active_session", "No active workflow session")
+// calls are those of a connection about a session, or about none that is named.
+func calls(c *Conn, id *string) []error {
+	return []error{
+		errOf(c.Step(ctx, StepArgs{SessionID: id})),
+		errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: id})),
+		errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: id})),
+		errOf(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: id})),
+	}
+}
 
+func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
+	p := simpleProject(t)
+	c := p.open().ConnectStateless("alice")
+	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, "no_active_session", "No active workflow session")
 	first := p.start(c, "alpha", "main")
 	id := first.BeginStep.SessionID
 	testkit.True(t, len(first.Stack) == 1 && first.Stack[0].SessionID == id, "stack %v", first.Stack)
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.True(t, r.BeginStep.StepID == "two" && len(r.Stack) == 1, "with one session: %s", toJSON(t, r))
-	w := testkit.Get(c.GetWorkflows(ctx)).Must(t)
-	testkit.True(t, len(w.Stack) == 1 && w.Stack[0] == (machine.StackEntry{Workflow: "alpha/main", Step: "two", SessionID: id}), "get_workflows: %s", toJSON(t, w))
-
+	testkit.Same(t, testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack, []machine.StackEntry{{Workflow: "alpha/main", Step: "two", SessionID: id}}, "get_workflows")
 	// A second root: it is not nested in the other agent's.
 	second := p.start(c, "alpha", "main")
 	testkit.True(t, len(second.Stack) == 1 && p.record(second.BeginStep.SessionID).ParentSessionID == nil, "the second session is nested: %v", second.Stack)
-	for _, call := range []func() error{
-		func() error { _, err := c.Step(ctx, StepArgs{}); return err },
-		func() error { _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`)); return err },
-		func() error { _, err := c.Abort(ctx, AbortArgs{Explanation: "x"}); return err },
-		func() error { _, err := c.GoTo(ctx, GoToArgs{StepID: "one"}); return err },
-	} {
-		refused(t, call(), session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id", "alpha/main")
+	for _, err := range calls(c, nil) {
+		refused(t, err, session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id", "alpha/main")
 	}
 	testkit.Equal(t, len(testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack), 0, "get_workflows")
 	r = p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
@@ -44,112 +45,86 @@ func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
 }
 
 func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
-	gone := p.open()
-	id := p.start(gone.Connect("local"), "alpha", "main").BeginStep.SessionID
+	p, gone, _, id := begun(t)
 	srv, other := p.open(), p.open()
 	c := srv.ConnectStateless("local")
-	_, err := c.Step(ctx, StepArgs{}) // a living server owns it
-	refused(t, err, session.StateError, "no_active_session")
+	found := func(of string) {
+		t.Helper()
+		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, of)
+	}
+	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, "no_active_session") // a living server owns it
 	gone.stop()
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "the one on disk")
+	found("the one on disk")
 	p.start(other.Connect("local"), "alpha", "main") // another living server's
 	p.start(srv.Connect("bob"), "alpha", "main")     // another identity's
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "still the only one")
+	found("still the only one")
 	beside := srv.Connect("local")
 	second := p.start(beside, "alpha", "main").BeginStep.SessionID // this server's, on a connection
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, "beside one on a connection")
+	found("beside one on a connection")
 	beside.Close()
-	refused(t, testkit.Get(c.Step(ctx, StepArgs{})).Err(), session.StateError, "session_id_needed", id, second)
+	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, "session_id_needed", id, second)
 }
 
 func TestAtMostTwentySessionsAreListed(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
+	p := simpleProject(t)
 	c := p.open().ConnectStateless("local")
 	for range keptListed + 3 {
 		p.start(c, "alpha", "main")
 	}
-	_, err := c.Step(ctx, StepArgs{})
+	err := errOf(c.Step(ctx, StepArgs{}))
 	refused(t, err, session.StateError, "session_id_needed", "Older ones are not listed")
 	testkit.Equal(t, strings.Count(err.Error(), "\n- "), keptListed, "sessions are listed")
-	if len(err.Error()) > 8000 {
-		t.Errorf("the message has %d bytes", len(err.Error()))
-	}
+	testkit.True(t, len(err.Error()) <= 8000, "the message has %d bytes", len(err.Error()))
 }
 
 func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
+	p := simpleProject(t)
 	p.simple("beta")
-	p.write("r.md", "x")
 	srv := p.open()
 	c := srv.ConnectStateless("local")
+	nested := StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"}
 	nest := func(parent string) string {
 		t.Helper()
-		r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &parent})).Must(t)
-		return r.BeginStep.SessionID
+		nested.ParentSessionID = &parent
+		return testkit.Get(c.Start(ctx, nested)).Must(t).BeginStep.SessionID
 	}
-	ids := func(stack []machine.StackEntry) string {
-		var out []string
+	chain := func(of string, stack []machine.StackEntry, want ...string) {
+		t.Helper()
+		var ids []string
 		for _, e := range stack {
-			out = append(out, e.SessionID)
+			ids = append(ids, e.SessionID)
 		}
-		return strings.Join(out, " ")
+		testkit.Same(t, ids, want, of)
 	}
 	root := p.start(c, "alpha", "main").BeginStep.SessionID
 	p.start(c, "alpha", "main") // another agent's
 	mid := nest(root)
 	leaf, sibling := nest(mid), nest(mid)
-	step, err := c.Step(ctx, StepArgs{SessionID: &leaf})
-	testkit.True(t, err == nil && ids(step.Stack) == root+" "+mid+" "+leaf, "stack %v, %v", step.Stack, err)
-	testkit.Equal(t, ids(c.StackOf(ctx, &mid)), root+" "+mid, "StackOf")
+	chain("get_step", testkit.Get(c.Step(ctx, StepArgs{SessionID: &leaf})).Must(t).Stack, root, mid, leaf)
+	chain("StackOf", c.StackOf(ctx, &mid), root, mid)
 	testkit.True(t, len(c.Stack()) == 0 && len(c.StackOf(ctx, nil)) == 0, "a stateless connection has no stack of its own")
-	a, err := c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &mid})
-	testkit.True(t, err == nil && ids(a.Stack) == root && *a.ResumedWorkflow == "alpha/main", "abort in the middle: %s, %v", toJSON(t, a), err)
-	if step, err = c.Step(ctx, StepArgs{SessionID: &sibling}); err != nil || ids(step.Stack) != root+" "+sibling {
-		t.Errorf("stack %v, %v", step.Stack, err)
-	}
+	a := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &mid})).Must(t)
+	chain("abort in the middle", a.Stack, root)
+	testkit.Equal(t, *a.ResumedWorkflow, "alpha/main")
+	chain("below what was aborted", testkit.Get(c.Step(ctx, StepArgs{SessionID: &sibling})).Must(t).Stack, root, sibling)
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
-	testkit.True(t, r.Status == machine.WorkflowComplete && ids(r.Stack) == root && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one", "completion: %s", toJSON(t, r))
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main", ParentSessionID: &leaf})).Err(), session.StateError, "session_ended", leaf)
-
+	chain("completion", r.Stack, root)
+	testkit.True(t, r.Status == machine.WorkflowComplete && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one", "completion: %s", toJSON(t, r))
+	nested.ParentSessionID = &leaf
+	refused(t, errOf(c.Start(ctx, nested)), session.StateError, "session_ended", leaf)
 	// After a restart a nested session comes with its ancestors.
 	srv.stop()
-	c = p.open().ConnectStateless("local")
-	if step, err = c.Step(ctx, StepArgs{SessionID: &sibling}); err != nil || ids(step.Stack) != root+" "+sibling {
-		t.Errorf("stack %v, %v", step.Stack, err)
-	}
+	chain("after a restart", testkit.Get(p.open().ConnectStateless("local").Step(ctx, StepArgs{SessionID: &sibling})).Must(t).Stack, root, sibling)
 }
 
 func TestStatelessRetries(t *testing.T) {
-	t.Parallel()
 	p := simpleProject(t)
-	srv := p.open()
-	c := srv.ConnectStateless("local")
-	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")}
-	var wg sync.WaitGroup
-	replies := make([]*machine.StartReply, 8)
-	for i := range replies {
-		wg.Go(func() {
-			r, err := c.Start(ctx, start)
-			testkit.Works(t, err)
-			replies[i] = r
-		})
-	}
-	wg.Wait()
-	for _, r := range replies {
-		testkit.Need(t, toJSON(t, r) == toJSON(t, replies[0]), "two replies: %s, %s", toJSON(t, r), toJSON(t, replies[0]))
-	}
+	c := p.open().ConnectStateless("local")
+	startedAtOnce(t, c, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})
 	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
 	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
 	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)), toJSON(t, last), "the reply differs")
-
 	// A call that names its session is not repeated by one that names none: that
 	// is another agent's.
 	one := p.start(c, "alpha", "main").BeginStep.SessionID
@@ -158,7 +133,73 @@ func TestStatelessRetries(t *testing.T) {
 		p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`",`+args+`}`)
 	}
 	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+two+`","step_id":"one"}`)
-	if r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`); r.Status != machine.WorkflowComplete || r.Notice != nil || p.record(two).Status != machine.Completed {
-		t.Errorf("the call got %s", toJSON(t, r))
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
+	testkit.True(t, r.Status == machine.WorkflowComplete && r.Notice == nil && p.record(two).Status == machine.Completed, "the call got %s", toJSON(t, r))
+}
+
+func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
+	p := simpleProject(t)
+	srv, other := p.open(), p.open()
+	c := srv.Connect("alice")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	said := func(mallory *Conn, id string) string {
+		t.Helper()
+		var all []string
+		_, nested := mallory.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &id})
+		for _, err := range append(calls(mallory, &id), nested) {
+			refused(t, err, session.StateError, "unknown_session")
+			e, _ := errors.AsType[*session.Error](err)
+			all = append(all, strings.ReplaceAll(err.Error()+toJSON(t, e.Details), id, "ID"))
+		}
+		return strings.Join(all, "\n")
 	}
+	for _, connect := range []func(*server) *Conn{
+		func(s *server) *Conn { return s.Connect("mallory") },
+		func(s *server) *Conn { return s.ConnectStateless("mallory") },
+	} {
+		nothing := said(connect(srv), "00000000")
+		testkit.Equal(t, said(connect(srv), id), nothing)
+		testkit.Equal(t, said(connect(other), id), nothing, "of a session of another server")
+	}
+	c.Close()
+	testkit.Equal(t, said(srv.Connect("mallory"), id), said(srv.Connect("mallory"), "00000000"), "of a session that nobody holds")
+	s := p.record(id)
+	testkit.True(t, s.Revision == 0 && s.CurrentStepID == "one" && s.Status == machine.Active, "the refused calls touched the session: %s", toJSON(t, s))
+}
+
+// What other identities have is no burden for a call that names no session.
+func TestTheSessionsOfOthersAreNotFound(t *testing.T) {
+	p := simpleProject(t)
+	theirs := p.open().Connect("bob")
+	for range 20 {
+		p.start(theirs, "alpha", "main")
+	}
+	theirs.Close()
+	srv := p.open()
+	refused(t, errOf(srv.ConnectStateless("alice").Step(ctx, StepArgs{})), session.StateError, "no_active_session")
+	id := p.start(srv.Connect("alice"), "alpha", "main").BeginStep.SessionID
+	testkit.Equal(t, testkit.Get(p.open().ConnectStateless("alice").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.SessionID, id, "alice's own")
+}
+
+// Options.Moved is called after each transition that others see, of this process or another one.
+func TestMovedIsToldOfEachTransition(t *testing.T) {
+	p := simpleProject(t)
+	moved := make(chan struct{}, 100)
+	told := func(of string) {
+		t.Helper()
+		select {
+		case <-moved:
+		case <-time.After(patience):
+			t.Fatalf("nothing is told of %s", of)
+		}
+	}
+	_, c, id := p.begin(func(o *Options) { o.Moved = func() { moved <- struct{}{} } })
+	told("a start")
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	told("a step")
+	for len(moved) > 0 {
+		<-moved
+	}
+	testkit.Must(t, errOf(p.open().Connect("local").Abort(ctx, AbortArgs{Explanation: "e", SessionID: &id})))
+	told("an abort at another server")
 }
