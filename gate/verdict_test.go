@@ -3,6 +3,7 @@ package gate
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -59,7 +60,7 @@ func TestVerdictsThatAreUnderstood(t *testing.T) {
 			testkit.Must(t, err)
 			testkit.True(t, r.passed == c.passed && r.feedback == c.feedback && len(r.criteria) == c.criteria, "got %+v", r)
 			for i, cr := range r.criteria[:min(2, len(r.criteria))] {
-				testkit.True(t, cr.Criterion == twoCriteria[i].Name, "criterion %d is called %q", i, cr.Criterion)
+				testkit.Equal(t, cr.Criterion, twoCriteria[i].Name, "criterion %d", i)
 			}
 		})
 	}
@@ -123,9 +124,7 @@ func TestVerdictIsBounded(t *testing.T) {
 		text  string
 		limit int
 	}{"feedback": {r.feedback, feedbackLimit}, "criterion": {r.criteria[0].Criterion, criterionLimit}, "its feedback": {*r.criteria[0].Feedback, criterionLimit}} {
-		if n := utf8.RuneCountInString(c.text); n != c.limit || !strings.HasSuffix(c.text, "é…") {
-			t.Errorf("%s has %d characters", what, n)
-		}
+		testkit.True(t, utf8.RuneCountInString(c.text) == c.limit && strings.HasSuffix(c.text, "é…"), "%s has %d characters", what, utf8.RuneCountInString(c.text))
 	}
 }
 
@@ -143,27 +142,17 @@ func FuzzVerdict(f *testing.F) {
 		r, err := parseVerdict(in, twoCriteria)
 		testkit.Need(t, (r == nil) != (err == nil), "%+v and %v", r, err)
 		if err != nil {
-			if m, ok := errors.AsType[*misreading](err); !ok || m.what == "" || m.code == "" {
-				t.Fatalf("a %T: %v", err, err)
-			}
+			m, ok := errors.AsType[*misreading](err)
+			testkit.Need(t, ok && m.what != "" && m.code != "", "a %T: %v", err, err)
 			return
 		}
-		if r.passed {
-			if n := strings.Count(string(in), "passed"); n == 0 && !strings.Contains(string(in), `\u`) {
-				t.Fatal("passed, and nothing says so")
-			}
-			for _, c := range r.criteria {
-				testkit.Need(t, c.Passed, "passed beside %+v", c)
-			}
-		} else if r.feedback == "" {
-			t.Fatal("failed without a word")
-		}
 		testkit.Need(t, utf8.ValidString(r.feedback) && utf8.RuneCountInString(r.feedback) <= feedbackLimit+1, "feedback %.50q", r.feedback)
-		// A verdict beside another one makes none, whichever they are.
+		testkit.Need(t, r.passed || r.feedback != "", "failed without a word")
 		if r.passed {
-			if both, err := parseVerdict(append([]byte(passes+"\n"), in...), twoCriteria); err == nil {
-				t.Fatalf("two verdicts make %+v", both)
-			}
+			testkit.Need(t, strings.Contains(string(in), "passed") || strings.Contains(string(in), `\u`), "passed, and nothing says so")
+			testkit.Need(t, !slices.ContainsFunc(r.criteria, func(c CriterionResult) bool { return !c.Passed }), "passed beside %+v", r.criteria)
+			both, err := parseVerdict(append([]byte(passes+"\n"), in...), twoCriteria)
+			testkit.Need(t, err != nil, "two verdicts make %+v", both)
 		}
 	})
 }
