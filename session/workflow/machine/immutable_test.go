@@ -16,11 +16,9 @@ func wholeOf(t *testing.T, s *State) string {
 	t.Helper()
 	bare := *s
 	bare.Replies = nil
-	raw := testkit.Get(json.Marshal(bare)).Must(t)
-	out := string(raw)
+	out := string(testkit.Get(json.Marshal(bare)).Must(t))
 	for _, r := range s.Replies {
-		reply := testkit.Get(json.Marshal(r.Reply)).Must(t)
-		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex, reply)
+		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex, testkit.Get(json.Marshal(r.Reply)).Must(t))
 	}
 	return out
 }
@@ -31,19 +29,13 @@ func wholeOf(t *testing.T, s *State) string {
 func TestStatesNeverChange(t *testing.T) {
 	for seed := range uint64(6) {
 		random := rand.New(rand.NewPCG(seed, 5))
-		def := memoryDefinition(t, [][]string{{"a"}, {"b", "c", "d"}, {"e"}, {"f", "g"}, {"h"}})
-		var ids []string
-		for _, st := range def.Job.Steps {
-			ids = append(ids, st.ID)
-		}
-		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		first, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
-		testkit.Must(t, err)
+		def, at := memoryDefinition(t, "[a, [b, c, d], e, [f, g], h]"), began
+		first := testkit.Get(begin(def)).Must(t)
 		states, were := []*State{first}, []string{wholeOf(t, first)}
 		for i := range 300 {
 			at = at.Add(time.Second)
 			s := states[max(0, len(states)-1-random.IntN(8))]
-			id := ids[random.IntN(len(ids))]
+			id := def.Job.Steps[random.IntN(len(def.Job.Steps))].ID
 			c := Call{Tool: ToolFinish}
 			if random.IntN(2) == 0 {
 				c.RequestID = new(fmt.Sprint("q", i))
@@ -55,8 +47,8 @@ func TestStatesNeverChange(t *testing.T) {
 				if random.IntN(2) == 0 {
 					stepID = &id
 				}
-				if p, err := s.PlanFinish(def, stepID, func(Outputs) bool { return false }); err == nil {
-					f := FinishInput{Call: c, At: at, Outputs: Outputs{{Key: p.Step.ID + "_out", Value: OutputValue{Paths: []string{fmt.Sprint(i)}}}}, Texts: Instructions{}}
+				if p, err := s.PlanFinish(def, stepID, never); err == nil {
+					f := FinishInput{Call: c, At: at, Outputs: outputOf(p.Step.ID+"_out", OutputValue{Paths: []string{fmt.Sprint(i)}}), Texts: Instructions{}}
 					if random.IntN(3) == 0 {
 						kinds := []EvidenceKind{ByReviewer, BySelf, ByOverride, ByPerson, Unreviewed}
 						f.Evidence = &Evidence{At: at, Kind: kinds[random.IntN(len(kinds))], Reason: fmt.Sprint(i)}
@@ -78,11 +70,7 @@ func TestStatesNeverChange(t *testing.T) {
 				}
 			case 7:
 				if s.AwaitsReview(id) {
-					why := ""
-					if random.IntN(2) == 0 {
-						why = "broken"
-					}
-					next = s.CloseTry(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, why, at)
+					next = s.CloseTry(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, []string{"", "broken"}[random.IntN(2)], at)
 				} else if s.IsCurrent(id) {
 					next = s.CollectTry(id, at)
 				}
@@ -97,19 +85,15 @@ func TestStatesNeverChange(t *testing.T) {
 			if next == nil || next == s {
 				continue
 			}
-			if _, err := next.Encode(); err != nil { // which keeps parts of it
-				t.Fatal(err)
-			}
+			testkit.Must(t, testkit.Get(next.Encode()).Err()) // which keeps parts of it
 			states, were = append(states, next), append(were, wholeOf(t, next))
 		}
 		testkit.True(t, len(states) >= 60, "seed %d: %d states: hardly anything was tried", seed, len(states))
 		for i, s := range states {
 			now := wholeOf(t, s)
 			testkit.Need(t, now == were[i], "seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
-			back := testkit.Get(s.Encode()).Must(t)
-			if read, err := Decode(s.SessionID, back); err != nil || read.UpdatedAt != s.UpdatedAt || read.Status != s.Status {
-				t.Fatalf("seed %d: state %d does not read back: %v", seed, i, err)
-			}
+			read := testkit.Get(Decode(s.SessionID, testkit.Get(s.Encode()).Must(t))).Must(t)
+			testkit.True(t, read.UpdatedAt == s.UpdatedAt && read.Status == s.Status, "seed %d: state %d does not read back", seed, i)
 		}
 	}
 }
@@ -124,11 +108,7 @@ func FuzzKeptDefinition(f *testing.F) {
 		{JobDir: "/job", Source: source, Workflow: "other"},
 		{Source: "name: alpha"},
 	} {
-		data, err := json.Marshal(b)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
+		f.Add(testkit.Get(json.Marshal(b)).Must(f))
 	}
 	f.Add([]byte("null"))
 	f.Fuzz(func(t *testing.T, data []byte) {

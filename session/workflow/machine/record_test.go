@@ -14,8 +14,8 @@ import (
 
 // What no transition can have made is found in a record, each with words of its own, and a good record has none of it.
 func TestWhatIsWrongWithARecord(t *testing.T) {
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
+	at := began
+	def := memoryDefinition(t, "[a, b]")
 	def.Texts = map[string]string{"a": "A", "b": "B"}
 	ended := func(s *State) { s.Status, s.CompletedAt = Aborted, &at }
 	step := func(change func(p *StepProgress)) func(s *State) {
@@ -97,7 +97,7 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 
 // A call that comes again with its request_id gets what it got, also if that moved nothing or was a refusal.
 func TestAnswersToRequestIDs(t *testing.T) {
-	s := testkit.Get(begin(memoryDefinition(t, [][]string{{"a"}, {"b"}}))).Must(t)
+	s := testkit.Get(begin(memoryDefinition(t, "[a, b]"))).Must(t)
 	first, second := Call{Tool: ToolFinish, RequestID: new("q")}, Call{Tool: ToolFinish, RequestID: new("r")}
 	waiting := NewFinishReply(NextStep)
 	testkit.Equal(t, s.KeepAnswer(Call{Tool: ToolFinish}, 1, waiting, nil), s, "a call without request_id")

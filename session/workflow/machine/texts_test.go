@@ -1,13 +1,11 @@
 package machine
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
-	"unicode/utf8"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
@@ -45,7 +43,7 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 	} {
 		out, err := ParseOutputs(step(c.of), json.RawMessage(c.raw))
 		if c.wrong != "" {
-			testkit.True(t, err != nil && strings.Contains(err.Error(), c.wrong), "%s %.60s: got %v, want %q", c.of, c.raw, err, c.wrong)
+			testkit.Fails(t, err, c.wrong, "%s %.60s", c.of, c.raw)
 			continue
 		}
 		testkit.True(t, err == nil && SameOutputs(json.RawMessage(c.raw), out) && !SameOutputs(json.RawMessage(`{"o":"other"}`), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
@@ -54,47 +52,32 @@ func TestRules13And14_ValuesByType(t *testing.T) {
 
 // A long text is a part of its own, and an export has it once.
 func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
-	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
-	at := time.Unix(1, 0).UTC()
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
-	testkit.Must(t, err)
+	def, at := memoryDefinition(t, "[a, b]"), began
+	s := testkit.Get(begin(def)).Must(t)
 	long := strings.Repeat("é", MaxInlineText+1)
-	for text, kept := range map[string]bool{long: true, long[2:]: false} {
+	for text, want := range map[string]int{long: 1, long[2:]: 0} {
 		opened := s.OpenTry("a", Try{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
-		p := testkit.Get(opened.PlanFinish(def, nil, func(Outputs) bool { return false })).Must(t)
+		p := testkit.Get(opened.PlanFinish(def, nil, never)).Must(t)
 		next, _ := opened.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputOf("a_out", textOf(strings.Clone(text))), Texts: Instructions{}})
 		frame, parts, err := next.Parts()
 		testkit.Must(t, err)
-		texts := 0
-		for _, part := range parts {
-			if part.Kind == TextPart {
-				texts++
-			}
-		}
-		if want := map[bool]int{true: 1}[kept]; texts != want {
-			t.Errorf("a text of %d bytes: %d parts of texts, want %d", len(text), texts, want)
-		}
-		if _, changed, _, err := next.Changes(opened); err != nil || strings.Contains(fmt.Sprint(changed), string(TextPart)) {
-			t.Errorf("the text is written again: %v", err)
-		}
+		ofText := func(p Part) bool { return p.Kind == TextPart }
+		i := slices.IndexFunc(parts, ofText)
+		_, changed, _, err := next.Changes(opened)
+		testkit.True(t, err == nil && !slices.ContainsFunc(changed, ofText), "the text is written again: %v", err)
 		data := testkit.Get(next.Encode()).Must(t)
-		back := testkit.Get(Decode("00000001", data)).Must(t)
-		if got := back.Progress("a").Outputs[0].Value.Text; got == nil || *got != text || *back.Progress("a").Tries[0].Outputs[0].Value.Text != text {
-			t.Error("the export does not have the text")
-		}
-		if !kept {
+		back := testkit.Get(Decode("00000001", data)).Must(t).Progress("a")
+		testkit.True(t, *back.Outputs[0].Value.Text == text && *back.Tries[0].Outputs[0].Value.Text == text, "the export does not have the text")
+		if want == 0 {
+			testkit.Equal(t, i, -1, "the part of a short text")
 			continue
 		}
-		testkit.True(t, strings.Count(string(data), long) == 1, "the export has the text %d times", strings.Count(string(data), long))
+		testkit.True(t, i >= 0 && !slices.ContainsFunc(parts[i+1:], ofText), "the parts are %v", parts)
+		testkit.Equal(t, strings.Count(string(data), long), 1, "the text in the export")
 		for what, wrong := range map[string]string{"is missing": "x", "has another hash than its name": Digest(long)} {
-			for i := range parts {
-				if parts[i].Kind == TextPart {
-					parts[i].Key, parts[i].Body = wrong, []byte(`"other"`)
-				}
-			}
-			if _, err := Assemble("00000001", frame, parts); err == nil || !strings.Contains(err.Error(), what) {
-				t.Errorf("got %v, want %q", err, what)
-			}
+			i := slices.IndexFunc(parts, ofText)
+			parts[i].Key, parts[i].Body = wrong, []byte(`"other"`)
+			testkit.Fails(t, testkit.Get(Assemble("00000001", frame, parts)).Err(), what)
 		}
 	}
 }
@@ -106,55 +89,38 @@ func TestTheTextsOfASessionAreBounded(t *testing.T) {
 		s.setProgress(&StepProgress{StepID: fmt.Sprint(i), Outputs: outputOf("o", textOf(fmt.Sprintf("%0*d", MaxText, i)))})
 	}
 	left := MaxTexts % MaxText
-	for _, c := range []struct {
-		text string
-		ok   bool
-	}{
-		{strings.Repeat("x", left), true},
-		{strings.Repeat("x", left+1), false},
-		{fmt.Sprintf("%0*d", MaxText, 3), true}, // it is kept already
-	} {
-		err := s.CheckRoom(outputOf("o", textOf(c.text)))
-		testkit.True(t, (err == nil) == c.ok && (err == nil || strings.Contains(err.Error(), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")), "%d bytes: %v", len(c.text), err)
-	}
+	room := func(text string) error { return s.CheckRoom(outputOf("o", textOf(text))) }
+	testkit.Works(t, room(strings.Repeat("x", left)))
+	testkit.Fails(t, room(strings.Repeat("x", left+1)), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")
+	testkit.Works(t, room(fmt.Sprintf("%0*d", MaxText, 3)), "it is kept already")
 }
 
-// Rule 14: a text is whole in all_outputs, while they are few, and shortened in lists.
+// Rule 14: a text is whole in all_outputs, while they are few, and as an input, as far as the reply has room. It is shortened
+// in lists. Records have it as an object, so that it is no path.
 func TestRule14_TextsInReplies(t *testing.T) {
-	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
-	at := time.Unix(1, 0).UTC()
-	text := strings.Repeat("word ", 1000)
-	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at,
-		Outputs: Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}}}}}}
-	all := testkit.Get(jsontext.Encode(s.AllOutputs(def))).Must(t)
-	if want := `{"long":"` + text + `","short":"one\ntwo"}`; string(all) != want {
-		t.Errorf("all_outputs is %.100s", all)
+	def := memoryDefinition(t, "[a, b]")
+	of := func(outputs Outputs) *State {
+		return &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &began, Outputs: outputs}}}}
 	}
-	done := testkit.Get(jsontext.Encode(s.CompletedSteps(def)[0].Outputs)).Must(t)
-	got := string(done)
-	testkit.True(t, strings.HasPrefix(got, `{"long":"word word`) && strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
+	encode := func(v any) string { return string(testkit.Get(jsontext.Encode(v)).Must(t)) }
+	text := strings.Repeat("word ", 1000)
+	s := of(Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}})
+	testkit.Equal(t, encode(s.AllOutputs(def)), `{"long":"`+text+`","short":"one\ntwo"}`, "all_outputs")
+	got := encode(s.CompletedSteps(def)[0].Outputs)
+	testkit.True(t, len(got) <= 300 && strings.HasPrefix(got, `{"long":"word word`) && strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
 	plain := plainWithin(s.Progress("a").Outputs, 10)
 	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo", "texts that are too many: %v", plain)
-}
 
-// A text is shown whole as an input, as far as the reply has room, and by its beginning among completed steps.
-// Records have it as an object, so that it is no path.
-func TestTextsAreShown(t *testing.T) {
-	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
 	st := *def.Job.Step("b")
 	st.Inputs = []job.Input{{File: "a_out", FromStep: "a"}, {File: "a_out", FromStep: "a"}}
-	long, at := strings.Repeat("é", 300_000), time.Now()
-	s := &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &at, Outputs: Outputs{{Key: "a_out", Value: OutputValue{Text: &long}}}}}}}
-	in := s.StepInputs(def, &st)
+	long := strings.Repeat("é", 300_000)
+	in := of(outputOf("a_out", textOf(long))).StepInputs(def, &st)
 	testkit.True(t, *in[0].Value == long && in[0].Omitted == 0 && in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
 	n := len(*in[1].Value)
 	testkit.True(t, n == maxRepliedTexts-len(long) && in[1].Omitted == len(long)-n, "the second input has %d bytes, %d omitted", n, in[1].Omitted)
-	shown := testkit.Get(jsontext.Encode(s.CompletedSteps(def)[0].Outputs)).Must(t)
-	n = utf8.RuneCount(shown)
-	testkit.True(t, n <= 250 && bytes.HasPrefix(shown, []byte(`{"a_out":"éé`)), "%d characters of completed steps: %.50s", n, shown)
-	kept := testkit.Get(jsontext.Encode(OutputValue{Text: new("a.md")})).Must(t)
+	kept := encode(textOf("a.md"))
+	testkit.Equal(t, kept, `{"text":"a.md"}`)
 	var read OutputValue
-	if err := json.Unmarshal(kept, &read); string(kept) != `{"text":"a.md"}` || err != nil || read.Text == nil || *read.Text != "a.md" || read.Paths != nil {
-		t.Errorf("%s is read as %+v, %v", kept, read, err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(kept), &read))
+	testkit.Same(t, read, textOf("a.md"), "what is read")
 }
