@@ -42,7 +42,6 @@ func settle(t *testing.T, g *Gate, want Stats) {
 }
 
 func TestSessionsTakeTurns(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	g, h := p.gated(1)
 	many, tasks := p.files(40)
@@ -70,7 +69,6 @@ func TestSessionsTakeTurns(t *testing.T) {
 }
 
 func TestNeverMoreThanTheCapacity(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	h := testkit.NewHub(t)
 	g := p.gate(always(Settings{Command: command("work", h.Addr().String(), "5ms"), MaxConcurrent: 3}))
@@ -83,8 +81,7 @@ func TestNeverMoreThanTheCapacity(t *testing.T) {
 	testkit.Equal(t, most(), 3, "reviewers that ran at once")
 }
 
-// count serves working reviewers and returns how many of them were there at once;
-// none begins to work before so many are there.
+// count serves working reviewers and returns how many of them were there at once; none begins to work before so many are there.
 func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 	var now, peak atomic.Int64
 	gathered := make(chan struct{})
@@ -124,7 +121,6 @@ func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
 }
 
 func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	h := testkit.NewHub(t)
 	var now atomic.Pointer[Settings]
@@ -153,10 +149,8 @@ func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
 	testkit.Equal(t, count[true], 3, "passed")
 }
 
-// A reviewer of a submission that is no longer allowed when its turn comes does not start; whether
-// the configured one is, does not matter.
+// A reviewer of a submission that is no longer allowed when its turn comes does not start; whether the configured one is, does not matter.
 func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	h := testkit.NewHub(t)
 	refusal := errors.New("it was swapped")
@@ -178,7 +172,6 @@ func TestAReviewerIsAllowedRightBeforeItStarts(t *testing.T) {
 }
 
 func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	g, h := p.gated(2)
 	s, tasks := p.files(10)
@@ -204,7 +197,6 @@ func TestCancelEndsWhatRunsAndWhatWaits(t *testing.T) {
 }
 
 func TestQueueLimit(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	g, h := p.gated(1)
 	s, tasks := p.files(queueLimit + 3)
@@ -237,7 +229,6 @@ func TestNoTaskIsNoCall(t *testing.T) {
 }
 
 func TestVerdictsComeOneAtATime(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	g := p.gate(always(Settings{Command: saying(passes), MaxConcurrent: 4}))
 	s, tasks := p.files(12)
@@ -257,9 +248,7 @@ func TestVerdictsComeOneAtATime(t *testing.T) {
 	<-done
 }
 
-// A caller that does not take its verdicts holds up nobody else.
 func TestSlowCallerHoldsUpNobody(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	g := p.gate(always(Settings{Command: saying(passes), MaxConcurrent: 1}))
 	s, tasks := p.files(5)
@@ -277,7 +266,6 @@ func TestSlowCallerHoldsUpNobody(t *testing.T) {
 }
 
 func TestCloseNamesWhatDoesNotStop(t *testing.T) {
-	t.Parallel()
 	p := newProject(t)
 	g := p.gate(always(Settings{Command: saying(passes)}))
 	s, tasks := p.files(1)
@@ -292,14 +280,13 @@ func TestCloseNamesWhatDoesNotStop(t *testing.T) {
 	close(release)
 }
 
-// "Cancelling 100 hanging reviews leaves no process and no goroutine behind
-// after 2 s." Each of these ignores SIGTERM, and so does its child, which holds
-// the pipes. That nothing is left is checked; how soon is logged, since it says
-// more of what else the machine does than of the gate.
+// "Cancelling 100 hanging reviews leaves no process and no goroutine behind after 2 s." Each of these ignores SIGTERM, and so does its
+// child, which holds the pipes. That nothing is left is checked; how soon is logged, since it says more of what else the machine does than
+// of the gate.
 func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	const n = 100
-	before := runtime.NumGoroutine()
-	p := newProject(t)
+	before := runtime.NumGoroutine() // so it runs alone
+	p := &project{t, testkit.Dir(t)}
 	h := testkit.NewHub(t)
 	g := p.gate(always(Settings{Command: command("stubborn", h.Addr().String()), MaxConcurrent: n}))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -325,9 +312,8 @@ func TestFigure_CancellingAHundredHangingReviews(t *testing.T) {
 	t.Logf("%.2f gone-s", time.Since(began).Seconds())
 }
 
-// "200 sessions asking for a review at once with 4 workers and a 50 ms reviewer:
-// all done in no more than 1.3 times the ideal 200/4 × the reviewer's own measured
-// time, with never more than 4 running." That time is the median of what it takes alone.
+// "200 sessions asking for a review at once with 4 workers and a 50 ms reviewer: all done in no more than 1.3 times the ideal 200/4 × the
+// reviewer's own measured time, with never more than 4 running." That time is the median of what it takes alone.
 func BenchmarkPool(b *testing.B) {
 	const sessions, workers = 200, 4
 	p, s := tides(b)
@@ -362,10 +348,8 @@ func BenchmarkPool(b *testing.B) {
 	b.ReportMetric(float64(most()), "at-once")
 }
 
-// "Building a review of 5 files of 1 MB takes no more than 3 times reading them."
-// Read is os.ReadFile of the five, build the whole prompt with them in it. The
-// check of its content against the submitted hashes comes before a review too,
-// and is told apart.
+// "Building a review of 5 files of 1 MB takes no more than 3 times reading them." Read is os.ReadFile of the five, build the whole prompt
+// with them in it. The check of its content against the submitted hashes comes before a review too, and is told apart.
 func BenchmarkBuild(b *testing.B) {
 	p := newProject(b)
 	var paths []string

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,8 +30,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// patience is how long a test waits for what must come, on a machine that is busy
-// with other things too; it never waits that long for what does not.
+// patience is how long a test waits for what must come, on a machine that is busy with other things too; it never waits that long for what does not.
 const patience = time.Minute
 
 // claudeEnv says what the test binary does when it is started as claude.
@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each reviewer too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	// What reviewers are not given.
+	os.Setenv("CLAUDECODE", "1")
+	os.Setenv("SHOP_TOKEN", "secret")
 	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	goleak.VerifyTestMain(m)
 }
@@ -161,7 +164,17 @@ type project struct {
 	root string
 }
 
-func newProject(t testing.TB) *project { return &project{t, testkit.Dir(t)} }
+// newProject makes the folder. A test that calls it runs beside others.
+func newProject(t testing.TB) *project {
+	if test, is := t.(*testing.T); is {
+		if _, again := parallel.LoadOrStore(test, true); !again {
+			test.Parallel()
+		}
+	}
+	return &project{t, testkit.Dir(t)}
+}
+
+var parallel sync.Map // the tests that have called newProject
 
 // tides is a project whose report is submitted, with one review.
 func tides(t testing.TB) (*project, Submission) {
@@ -175,8 +188,7 @@ func (p *project) write(path, content string) {
 	testkit.Write(p.t, filepath.Join(p.root, path), content)
 }
 
-// submission hands in files for a step with an output `report` (file) and one
-// `docs` (files), reviewed by run_each.
+// submission hands in files for a step with an output `report` (file) and one `docs` (files), reviewed by run_each.
 func (p *project) submission(runEach ...string) Submission {
 	st := &job.Step{ID: "write", Name: "Write it", Description: "Writes the report\nand its chapters.",
 		Outputs: []job.Output{{Name: "report", Type: job.File, Required: true}, {Name: "docs", Type: job.Files}}}
@@ -245,8 +257,7 @@ func passed(t testing.TB, v Verdict) {
 	testkit.Need(t, v.Err == nil && v.Passed, "got %+v", v)
 }
 
-// fault is the Error of a verdict; the test fails if there is none, or one
-// with another code, or without what each of them must say.
+// fault is the Error of a verdict; the test fails if there is none, or one with another code, or without what each of them must say.
 func fault(t testing.TB, v Verdict, code Code, wants ...string) *Error {
 	t.Helper()
 	e, ok := errors.AsType[*Error](v.Err)

@@ -69,10 +69,10 @@ func (k *checking) one() *machine.StepProgress { k.t.Helper(); return k.record(k
 
 func TestACheckPassesWithExitCodeZeroAndIsInTheEvidence(t *testing.T) {
 	s := newScript(t, "exit 0")
-	k := checked(t, s, "")
+	k := checkedProject(t, true, "["+s.yaml("")+`, {run: [sh, -c, "test \"$DEEPWORK_TEST_SECRET\" = secret && test \"$(basename $PWD)\" = src"], in: src, pass_env: [DEEPWORK_TEST_SECRET]}]`, "").begin()
 	k.hands(machine.NextStep)
 	e := k.one().Evidence
-	testkit.Need(t, e != nil && e.Kind == machine.ByChecks && len(e.Checks) == 1 && s.runs() == 1, "%d runs, evidence %s", s.runs(), toJSON(t, e))
+	testkit.Need(t, e != nil && e.Kind == machine.ByChecks && len(e.Checks) == 2 && s.runs() == 1, "%d runs, evidence %s", s.runs(), toJSON(t, e))
 	c := e.Checks[0]
 	testkit.True(t, c.Check.Code == 0 && c.Check.Bound == check.ToTree && c.Seconds > 0 && len(c.Files) == 1 && c.Digest != "", "check %s", toJSON(t, c))
 }
@@ -148,27 +148,6 @@ func TestContentThatChangesUnderACheckIsCheckedOnceMoreAndThenNotDecided(t *test
 	testkit.Equal(t, s.runs(), 4, "runs in all")
 }
 
-// How agents edit them is in TestCheats of the program.
-func TestHonestWorkBesideProtectedFiles(t *testing.T) {
-	s := newScript(t, "exit 0")
-	for _, git := range []bool{true, false} {
-		k := checkedProject(t, git, "["+s.yaml(", protect: [tests/**]")+"]", "")
-		k.write("tests/old", "untracked from the beginning")
-		k.begin()
-		if git {
-			k.write("tests/x.cache", "ignored by an old rule")
-			k.write("tests/.tool_cache/.gitignore", "*\n")
-			k.write("tests/.tool_cache/data", "x")
-			k.write("src/a", "work")
-		} else {
-			k.write("tests/new", "x")
-			k.hands(machine.NeedsWork, "'tests/new' was added")
-			testkit.Must(t, os.Remove(filepath.Join(k.root, "tests/new")))
-		}
-		k.hands(machine.NextStep)
-	}
-}
-
 func TestChecksAreSkippedNeitherByAReasonNorWithoutTheGate(t *testing.T) {
 	s := newScript(t, "exit 1")
 	k := checkedProject(t, true, "["+s.yaml("")+"]", reviewedStep).begin(func(o *Options) { o.Reviews = false })
@@ -229,7 +208,6 @@ func TestASessionKeepsTheChecksThatItBeganWith(t *testing.T) {
 	}
 }
 
-// A step that is done again has its checks again, also if they were dropped while it was done.
 func TestGoingBackBringsNoCheckAway(t *testing.T) {
 	k := checkedProject(t, true, "["+newScript(t, "grep -q good src/a").yaml("")+"]", "")
 	k.write("src/a", "good")
@@ -271,7 +249,7 @@ func TestACheckOutlivesItsCallAndIsJoinedByTheNext(t *testing.T) {
 	other := k.open(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute})).Connect("local")
 	got := beside(t, ctx, other, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+k.id+`"}`)
 	testkit.Must(t, os.Remove(s.path+".wait"))
-	x := await(t, got)
+	x := <-got
 	testkit.True(t, x.err == nil && x.r.Status == machine.NextStep && s.runs() == 1, "%d runs, reply %s, %v", s.runs(), toJSON(t, x.r), x.err)
 }
 
@@ -287,12 +265,11 @@ func TestAStepThatIsBegunAgainEndsTheCallsThatWaitForItsChecks(t *testing.T) {
 	other.waitsElsewhere(t, k.id)
 	testkit.Must(t, k.srv.GoToFor(ctx, k.id, "one"))
 	for _, call := range calls {
-		refused(t, await(t, call).err, session.StateError, "step_moved_on")
+		refused(t, (<-call).err, session.StateError, "step_moved_on")
 	}
 	testkit.Equal(t, s.runs(), 1, "runs")
 }
 
-// A check that is added to the job while the others run is run, too.
 func TestACheckThatIsAddedWhileOthersRun(t *testing.T) {
 	s := newScript(t, "while [ -e $0.wait ]; do sleep 0.02; done")
 	testkit.Write(t, s.path+".wait", "")
@@ -301,14 +278,9 @@ func TestACheckThatIsAddedWhileOthersRun(t *testing.T) {
 	testkit.Until(t, "running", func() bool { return s.runs() == 1 })
 	k.alpha("[one, two]", testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml("") + ", {run: [sh, -c, \"exit 3\"], name: added}]"}, testStep{id: "two"})
 	testkit.Must(t, os.Remove(s.path+".wait"))
-	x := await(t, call)
+	x := <-call
 	testkit.Must(t, x.err)
 	says(t, x.r, machine.NeedsWork, "Checks failed: 1 of 2 of step 'one'", "Check 'added'")
-}
-
-func TestPassEnvAddsVariables(t *testing.T) {
-	k := checkedProject(t, true, `[{run: [sh, -c, "test \"$DEEPWORK_TEST_SECRET\" = secret && test \"$(basename $PWD)\" = src"], in: src, pass_env: [DEEPWORK_TEST_SECRET]}]`, "").begin()
-	k.hands(machine.NextStep)
 }
 
 func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
@@ -317,7 +289,7 @@ func TestAServerThatEndsUnderACheckDecidesNothing(t *testing.T) {
 	got := beside(t, ctx, k.c, handIn)
 	testkit.Until(t, "the check runs", func() bool { return s.runs() == 1 })
 	k.srv.stop()
-	refused(t, await(t, got).err, session.StateError, "shutting_down")
+	refused(t, (<-got).err, session.StateError, "shutting_down")
 	s.says("exit 0")
 	says(t, k.finish(k.open(reviewing(&k.how)).Connect("local"), `{"outputs":{"report":"r.md"},"session_id":"`+k.id+`"}`), machine.NextStep)
 	p := k.one()
@@ -352,7 +324,6 @@ func TestAFailedCheckThatIsBoundToTheOutputsRunsAgain(t *testing.T) {
 	}
 }
 
-// Going back over an earlier step does not make edits of protected files good.
 func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
 	s := newScript(t, "exit 0")
 	k := checkedProject(t, true, "", "")

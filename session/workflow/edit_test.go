@@ -49,32 +49,30 @@ func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
 	}
 }
 
-func TestAnEditOfInstructionsIsSeenWhenTheStepBegins(t *testing.T) {
-	p, _, c, id := begun(t)
-	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two better.\n")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two better.\n", "reply")
-	// What was read is what is kept.
-	p.alpha("[other]", testStep{id: "other"})
-	p.write(".deepwork/jobs/alpha/steps/two.md", "Do it worse.\n")
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.Instructions, "Do two better.\n", "get_step")
-}
-
+// get_workflows shows a missing instructions file before a session begins, until the file is there.
 func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
 	p, srv, c, id := begun(t)
-	for _, name := range []string{"one.md", "two.md"} {
-		testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps", name)))
-	}
-	before, another := toJSON(t, p.record(id)), srv.Connect("local")
+	another := srv.Connect("local")
+	steps := filepath.Join(p.root, ".deepwork/jobs/alpha/steps")
+	faults := func() string { return string(testkit.Get(another.GetWorkflows(ctx)).Must(t).Errors) }
+	testkit.Equal(t, faults(), "[]")
+	testkit.Must(t, errors.Join(os.Remove(filepath.Join(steps, "one.md")), os.Remove(filepath.Join(steps, "two.md"))))
+	testkit.Contains(t, faults(), `steps[1].instructions_file: \"steps/two.md\" does not exist in `)
+	before := toJSON(t, p.record(id))
 	refused(t, starting(another, "alpha", "main"), session.ToolError, "instructions_missing", "one.md")
 	testkit.Equal(t, len(another.stackOf(ctx, "")), 0, "sessions that began")
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.ToolError, "instructions_missing", "two.md", "nothing has moved")
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "the session moved")
-	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two.\n")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.StepID, "two", "reply")
-	// get_step has the text it began with, even where the file is gone since.
-	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
+	testkit.WriteAll(t, steps, map[string]string{"one.md": "Do one.\n", "two.md": "Do two better.\n"})
+	testkit.Equal(t, faults(), "[]", "once they are there")
+	// An edit is seen when the step begins. What was read is what is kept, also where the file, or the step, is gone since.
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two better.\n", "reply")
+	testkit.Must(t, os.Remove(filepath.Join(steps, "two.md")))
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
-	testkit.True(t, step.BeginStep.Instructions == "Do two.\n" && step.Notice != nil, "get_step %s", toJSON(t, step))
+	testkit.True(t, step.BeginStep.Instructions == "Do two better.\n" && step.Notice != nil, "get_step %s", toJSON(t, step))
+	p.alpha("[other]", testStep{id: "other"})
+	p.write(".deepwork/jobs/alpha/steps/two.md", "Do it worse.\n")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two better.\n", "get_step")
 }
 
 func TestGoToStep(t *testing.T) {
@@ -178,24 +176,7 @@ func (b began) ReadSession(ctx context.Context, id string, known int64) (*store.
 	return r, err
 }
 
-// get_workflows shows a missing instructions file as an error of its job before a session begins, until the file is
-// there, and then where to go with errors: to the bundled workflow repair, if there is one.
-func TestGetWorkflowsShowsMissingInstructions(t *testing.T) {
-	p := simpleProject(t)
-	c := p.open().Connect("local")
-	for range 2 {
-		r := testkit.Get(c.GetWorkflows(ctx)).Must(t)
-		testkit.True(t, string(r.Errors) == "[]" && r.Notice == nil, "errors %s, notice %v", r.Errors, r.Notice)
-		testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
-		r = testkit.Get(c.GetWorkflows(ctx)).Must(t)
-		testkit.Contains(t, string(r.Errors), `steps[1].instructions_file: \"steps/two.md\" does not exist in `)
-		testkit.Contains(t, string(r.Jobs), `"alpha"`)
-		p.write(".deepwork/jobs/alpha/steps/two.md", "Do two.")
-	}
-}
-
-// An edit of the job that removes or weakens reviews takes effect, and is recorded; in a pinned
-// session it does not take effect.
+// An edit of the job that removes or weakens reviews takes effect, and is recorded; in a pinned session it does not take effect.
 func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 	strict := "[{run_each: step, quality_criteria: {Good: \"Is it good?\", Safe: \"Is it safe?\"}, additional_review_guidance: \"Look twice\"}]"
 	for edited, weaker := range map[string]string{
@@ -203,8 +184,7 @@ func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 		"[{run_each: report, quality_criteria: {New: \"Is it new?\"}}, " + strict[1:]: "",
 	} {
 		for _, pin := range []bool{false, true} {
-			p := newProject(t)
-			p.reviewedJob(strict)
+			p := newProject(t).reviewedJob(strict)
 			_, rev, c, id := p.reviewed(Reviewing{External: true, Reviewer: "[\"r\"]", MaxTries: 3, ReplyWithin: time.Minute, Pin: pin})
 			rev.set("say", `{"passed": true, "feedback": "fine"}`)
 			p.reviewedJob(edited)
@@ -224,7 +204,6 @@ func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
 	}
 }
 
-// A step with reviews that is taken out of the workflow is noticed, too.
 func TestAStepThatIsTakenOutIsRecorded(t *testing.T) {
 	p := newProject(t)
 	job := func(entries string) {
@@ -280,8 +259,7 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		"changed outputs":  {func(p *project) { p.write("good.md", "something else") }, machine.ByOverride},
 		"changed criteria": {func(p *project) { p.reviewedJob(strings.Replace(reviewedStep, "Is it good?", "Is it bad?", 1)) }, machine.ByOverride},
 	} {
-		p := newProject(t)
-		p.reviewedJob(reviewedStep)
+		p := newProject(t).reviewedJob(reviewedStep)
 		_, c, id := p.begin()
 		p.finish(c, `{"outputs":{"report":"good.md"}}`)
 		test.between(p)
@@ -291,8 +269,7 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 		testkit.True(t, e != nil && e.Kind == test.want && e.Channel == "http" && e.Reason == "All pass" && len(e.Files) == 1 && e.Files[0].SHA256 != "" && e.Digest != "", "%s: %s", name, toJSON(t, e))
 	}
 	// A caller with the right of a person is one, where only people may.
-	p := newProject(t)
-	p.reviewedJob(reviewedStep)
+	p := newProject(t).reviewedJob(reviewedStep)
 	c := p.open(reviewing(&Reviewing{Override: config.OverrideHuman})).Connect("ann")
 	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	by := func(who session.Caller) error {
@@ -306,7 +283,6 @@ func TestEvidenceOfSelfReviews(t *testing.T) {
 	testkit.True(t, e.Kind == machine.ByPerson && e.Identity == "ann" && e.Channel == "http", "evidence %s", toJSON(t, e))
 }
 
-// A session that began pinned, where nobody may override, stays so without a server, too.
 func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
 	for _, pin := range []bool{false, true} {
 		p, srv, _, _, id := underReview(t, Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})

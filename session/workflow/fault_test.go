@@ -40,20 +40,19 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID, "two", "reply")
 }
 
+// The folder for files in progress is made again; that the whole project is gone is said.
 func TestAVanishedFolderIsMadeAgain(t *testing.T) {
-	p, _, c, id := begun(t)
+	p := newProject(t)
+	p.root = filepath.Join(p.root, "inner")
+	p.simple("alpha")
+	p.write("r.md", "x")
+	_, c, id := p.begin()
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
 	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
 	s := p.record(id)
 	testkit.True(t, s.Status == machine.Completed && len(s.StepProgress) == 2, "record %s", toJSON(t, s))
-}
-
-func TestAProjectThatVanishesIsNamed(t *testing.T) {
-	p := newProject(t)
-	p.root = filepath.Join(p.root, "inner")
-	p.simple("alpha")
-	_, c, _ := p.begin()
+	p.start(c, "alpha", "main")
 	testkit.Must(t, os.RemoveAll(p.root))
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "project_gone", p.root)
 }
@@ -83,8 +82,7 @@ func (s *server) onlySession(t *testing.T, id string) {
 	testkit.True(t, len(all) == 1 && all[0].ID == id, "sessions %s, want %s", toJSON(t, all), id)
 }
 
-// A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own
-// reply or makes its transition once.
+// A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own reply or makes its transition once.
 func TestACommitWhoseFateIsUnknown(t *testing.T) {
 	for name, lost := range fates {
 		t.Run(name, func(t *testing.T) {
@@ -130,8 +128,7 @@ func TestACommitWhoseFateNobodyKnowsAnyMore(t *testing.T) {
 	}
 }
 
-// The same for what is done together with a transition: a workflow that is a step is begun and ended, and a person drops
-// an item.
+// The same for what is done together with a transition: a workflow that is a step is begun and ended, and a person drops an item.
 func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
 	for name, lost := range fates {
 		t.Run(name, func(t *testing.T) {
@@ -153,8 +150,7 @@ func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
 	}
 }
 
-// A new session whose commit arrives late, when its server has given it up, is not begun by a call that was
-// told that nothing has moved.
+// A new session whose commit arrives late, when its server has given it up, is not begun by a call that was told that nothing has moved.
 func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
@@ -167,8 +163,6 @@ func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
 	srv.onlySession(t, id)
 }
 
-// Where the store does not answer after a lost reply, the caller is told so, and its repetition finds the
-// reply.
 func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
 	p, srv, c, id := begun(t)
 	disk := srv.makeFaulty()
@@ -251,7 +245,6 @@ func (f *faulty) ReadSession(ctx context.Context, id string, known int64) (*stor
 	return f.Sessions.ReadSession(ctx, id, known)
 }
 
-// A command that is applied twice, since its first write was overtaken, has the effect of one.
 func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 	p, srv, rev, c, id := underReview(t)
 	disk := srv.makeFaulty()
@@ -267,8 +260,7 @@ func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
 // A call that names no step is about the step that is current when it arrives, also at a server that last saw
 // the session at an earlier one, whose outputs have reviews, too.
 func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob(reviewedStep)
+	p := newProject(t).reviewedJob(reviewedStep)
 	p.write("better.md", "CONTENT OF better.md")
 	p.alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep}, testStep{id: "two", outputs: oneFile, reviews: reviewedStep})
 	_, rev, c, id := p.reviewed()
@@ -287,6 +279,10 @@ func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
 		return toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"`+step+`"}`))
 	}
 	first := reply("one")
+	for i := range 30 { // with fresh request ids they do not grow the record
+		testkit.Equal(t, toJSON(t, p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","request_id":"q%d"}`, i))), first, "the reply differs")
+	}
+	testkit.True(t, len(p.record(id).Replies) <= machine.KeptRequests+2, "%d replies are kept", len(p.record(id).Replies))
 	before := toJSON(t, p.record(id))
 	testkit.Equal(t, reply("one"), first, "the reply differs")
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "the repetition moved the session")
@@ -295,8 +291,7 @@ func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"none"}`), session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
 	reply("two")
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"one"}`), session.StateError, "step_finished", "the current step is 'three'")
-	// After the last step, also when the session has left the stack, and from
-	// another server after a crash.
+	// After the last step, also when the session has left the stack, and from another server after a crash.
 	last := reply("three")
 	testkit.Equal(t, reply("three"), last, "the reply differs")
 	srv.stop()
@@ -347,7 +342,9 @@ func TestRequestIDs(t *testing.T) {
 	refused(t, errOf(c.Start(ctx, other)), session.ToolError, "request_id_reused", "s1")
 	// Scoped to identity and tool.
 	testkit.True(t, testkit.Get(srv.Connect("somebody").Start(ctx, start)).Must(t).BeginStep.SessionID != id, "another identity got the same session")
-	args := `{"outputs":{"report":"r.md"},"request_id":"s1"}`
+	args := `{"outputs":{"report":"s.md"},"request_id":"s1"}`
+	refused(t, refusal(t, c, args), session.ToolError, "file_not_found") // and may be made again
+	p.write("s.md", "x")
 	first := p.finish(c, args)
 	testkit.Equal(t, first.BeginStep.StepID, "two")
 	testkit.Equal(t, toJSON(t, p.finish(c, args)), toJSON(t, first), "the reply differs")
@@ -367,17 +364,8 @@ func TestRequestIDs(t *testing.T) {
 	testkit.Contains(t, *again.Notice, "has ended since (aborted)")
 }
 
-func TestARefusedCallWithARequestIDMayBeMadeAgain(t *testing.T) {
-	p, _, c, _ := begun(t)
-	args := `{"outputs":{"report":"s.md"},"request_id":"f1"}`
-	refused(t, refusal(t, c, args), session.ToolError, "file_not_found")
-	p.write("s.md", "x")
-	testkit.Equal(t, p.finish(c, args).BeginStep.StepID, "two", "reply")
-}
-
-// A call with a request_id that a review refused is answered as it was when it is
-// repeated, also by another server, and spends no further attempt. Only an attempt
-// without a verdict is reviewed again.
+// A call with a request_id that a review refused is answered as it was when it is repeated, also by another server, and spends no further
+// attempt. Only an attempt without a verdict is reviewed again.
 func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	p, srv, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 2, ReplyWithin: patience})
 	call := func(request string) (string, error) {
@@ -404,7 +392,6 @@ func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
 	}
 }
 
-// A call that so much has followed that its reply is no longer kept is not done again.
 func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 	p := simpleProject(t)
 	srv := p.open()
@@ -424,15 +411,6 @@ func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
 		srv = p.open()
 		c = srv.Connect("local")
 	}
-}
-
-func TestRepetitionsWithFreshRequestIDsDoNotGrowTheRecord(t *testing.T) {
-	p, _, c, id := begun(t)
-	for i := range 30 {
-		p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","session_id":"%s","request_id":"q%d"}`, id, i))
-	}
-	n := len(p.record(id).Replies)
-	testkit.True(t, n <= machine.KeptRequests+2, "%d replies are kept", n)
 }
 
 func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {

@@ -108,8 +108,7 @@ func TestForms_Repeat(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"said":"done"}}`).BeginStep), "end", "done in the first round")
 }
 
-// A condition is about what the last step that has the output handed in: left out there, it is the empty text, whatever an
-// earlier step handed in.
+// A condition is about what the last step that has the output handed in: left out there, it is the empty text, whatever an earlier step handed in.
 func TestForms_LeftOutIsEmpty(t *testing.T) {
 	said := "{said: {type: string, description: d, required: false}}"
 	p := newProject(t)
@@ -162,8 +161,16 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	testkit.Equal(t, *r.ResumedStep, "workflow:beta/publish")
 	testkit.Contains(t, toJSON(t, r.Notice), "session '"+id+"'")
 	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "was aborted", "go_to_step")
-	again := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})).Must(t)
+	goTo := func() *machine.GoToReply {
+		return testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})).Must(t)
+	}
+	again := goTo()
 	testkit.True(t, again.BeginStep.StepID == "write" && len(again.Stack) == 2, "again: %s", toJSON(t, again))
+	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "no"})))
+	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
+	testkit.Must(t, err)
+	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
+	testkit.Equal(t, goTo().BeginStep.StepID, "write", "after it was removed")
 	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})).Must(t).BeginStep.StepID, "one", "back")
 	begun := p.finish(c, `{"outputs":{"said":"hello"},"session_id":"`+id+`"}`).BeginStep
 	testkit.Equal(t, begun.StepID, "write", "after going back")
@@ -173,7 +180,6 @@ func TestForms_AbortedWorkflowOfAStep(t *testing.T) {
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{},"session_id":"`+begun.SessionID+`"}`).BeginStep), "last", "the end of the call")
 }
 
-// Workflows that call each other in a circle over several jobs are refused where they become too deep, and nothing moves.
 func TestForms_CallsInACircle(t *testing.T) {
 	p := newProject(t).alpha("[a, {workflow: beta/main}]", testStep{id: "a"})
 	p.job("beta", []testStep{{id: "b"}}, map[string]string{"main": "[{workflow: alpha/other}]"})
@@ -246,7 +252,7 @@ func TestForms_TwoCallsEndOneRound(t *testing.T) {
 	}
 	testkit.Must(t, os.Remove(s.path+".wait"))
 	for _, call := range calls {
-		if x := await(t, call); x.err != nil {
+		if x := <-call; x.err != nil {
 			refused(t, x.err, session.StateError, "step_moved_on")
 			again++
 		}
@@ -269,17 +275,6 @@ func TestForms_ARepeatedCallFollowsTheWorkflowOfAStep(t *testing.T) {
 	done := p.finish(c, last)
 	r = p.finish(srv.Connect("local"), last)
 	testkit.True(t, toJSON(t, r.BeginStep) == toJSON(t, done.BeginStep) && len(r.Stack) == 1 && r.Stack[0].Step == "last", "the last call again: %s", toJSON(t, r))
-}
-
-// When the session of a step that is a workflow was removed, go_to_step starts it again.
-func TestForms_TheWorkflowOfAStepIsGone(t *testing.T) {
-	p, srv, c, _ := called(t)
-	p.finish(c, hello)
-	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "no"})))
-	_, _, err := srv.Prune(ctx, time.Now().Add(time.Hour), false)
-	testkit.Must(t, err)
-	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, codes.StepIsWorkflow, "is gone", "go_to_step")
-	testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/publish"})).Must(t).BeginStep.StepID, "write", "again")
 }
 
 // Each item may be a workflow: its first step is shown with the item and with its own session, texts that it hands over
@@ -369,8 +364,7 @@ func TestForms_ARepeatedWorkflowIsGivenTheLastRound(t *testing.T) {
 	}
 }
 
-// The workflow of a step works where the session of the step does, also if a server of another folder begins it for a
-// person.
+// The workflow of a step works where the session of the step does, also if a server of another folder begins it for a person.
 func TestForms_AWorkflowOfAStepWorksInItsFolder(t *testing.T) {
 	p, srv, _, _ := called(t)
 	worktree := filepath.Join(p.root, "worktree")

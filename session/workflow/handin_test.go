@@ -118,7 +118,6 @@ func TestWhatAHandInIsComparedWith(t *testing.T) {
 	testkit.Equal(t, testkit.Get(srv.records.Judged(ctx, id, "one")).Must(t), "", "what is kept of a session that has ended")
 }
 
-// What a client shows is bounded, however much was handed in.
 func TestAHandInInShortIsBounded(t *testing.T) {
 	h := &HandIn{Files: slices.Repeat([]HandedFile{{FileHash: machine.FileHash{Path: strings.Repeat("p", 200)}, Text: strings.Repeat(strings.Repeat("x", 3000)+"\n", 50)}}, 1000)}
 	n := len(h.Brief())
@@ -149,16 +148,14 @@ func TestAPersonHandsInWhatTheyEdited(t *testing.T) {
 	}
 }
 
-// What an export says that reviewers and people decided is kept for people to read. A step that is not finished
-// is reviewed again, by both.
+// What an export says that reviewers and people decided is kept for people to read. A step that is not finished is reviewed again, by both.
 func TestImportedDecisionsPassNothing(t *testing.T) {
 	from, srv, rev, c, id := underJudgement(t, bothStep)
 	waits(t, from.finish(c, good))
 	testkit.Must(t, srv.ReviewFor(ctx, id, "one", from.question(id, "one").Digest, machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal}))
 	child := from.start(c, "alpha", "main").BeginStep.SessionID
 	srv.stop()
-	p := newProject(t)
-	p.reviewedJob(bothStep)
+	p := newProject(t).reviewedJob(bothStep)
 	srv = p.reopen(rev)
 	all := p.importFrom(from, srv, id, child)
 	testkit.True(t, all[0].Err == nil && all[1].Err == nil && all[0].AsNow, "examined %+v, %+v", all[0], all[1])
@@ -173,23 +170,4 @@ func TestImportedDecisionsPassNothing(t *testing.T) {
 	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "findings")
 	again := testkit.Get(srv.Importer().Examine(ctx, testkit.Get(srv.Importer().All()).Must(t))).Must(t)
 	testkit.Fails(t, again[0].Err, "in the project already", "examined again")
-}
-
-// Evidence of a finished step stays, and says that it was imported; an override that was granted and what the
-// agent was shown for its own review are gone.
-func TestImportedEvidenceIsMarked(t *testing.T) {
-	from := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep}, testStep{id: "two", outputs: oneFile, reviews: reviewedStep})
-	srv, c, id := from.begin()
-	for _, more := range []string{"", `,"quality_review_override_reason":"reviewed"`, ""} {
-		from.finish(c, `{"outputs":{"report":"r.md"}`+more+`}`)
-	}
-	testkit.Must(t, srv.OverrideFor(ctx, id, "two", machine.Override{Identity: "ann", Reason: "fine"}))
-	was := testkit.Get(export.Decode(testkit.Get(os.ReadFile(from.export(id))).Must(t))).Must(t)
-	two := was.Progress("two")
-	testkit.Need(t, two.Shown != nil && two.Granted != nil, "exported %s", toJSON(t, was))
-	now := was.Imported(srv.now())
-	e, two := now.Progress("one").Evidence, now.Progress("two")
-	testkit.True(t, e != nil && e.Kind == machine.BySelf && e.Imported, "the evidence is %+v", e)
-	testkit.True(t, two.Shown == nil && two.Granted == nil, "it goes on with %s", toJSON(t, two))
-	testkit.True(t, !was.Progress("one").Evidence.Imported && was.ImportedAt == nil, "the state that was decoded has changed")
 }

@@ -24,8 +24,7 @@ const (
 // underJudgement makes a project whose job has these reviews, and starts that as underReview does.
 func underJudgement(t testing.TB, reviews string, how ...Reviewing) (p *project, srv *server, rev *reviewer, c *Conn, id string) {
 	t.Helper()
-	p = newProject(t)
-	p.reviewedJob(reviews)
+	p = newProject(t).reviewedJob(reviews)
 	srv, rev, c, id = p.reviewed(how...)
 	return p, srv, rev, c, id
 }
@@ -93,8 +92,7 @@ func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
 	testkit.True(t, e.Files[0].SHA256 == now.Files[0].SHA256 && e.Others != nil && e.Others.Kind == machine.ByReviewer, "evidence %s", toJSON(t, e))
 }
 
-// What a person does not pass goes back to the agent with their words, and counts like a reviewer's
-// verdict.
+// What a person does not pass goes back to the agent with their words, and counts like a reviewer's verdict.
 func TestAPersonSendsAStepBack(t *testing.T) {
 	p, srv, rev, c, id := underJudgement(t, humanStep, Reviewing{External: true, MaxTries: 2, ReplyWithin: time.Minute})
 	no := func(words string) {
@@ -122,8 +120,7 @@ func TestAPersonSendsAStepBack(t *testing.T) {
 	p.awaiting(srv, *rev.how.Load())
 }
 
-// An agent's word closes the other reviews alone, a person's override all of them; a server without
-// reviews waits for people all the same.
+// An agent's word closes the other reviews alone, a person's override all of them; a server without reviews waits for people all the same.
 func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 	off := func(o *Options) { o.Reviews = false }
 	for name, test := range map[string]struct {
@@ -137,8 +134,7 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 		"off, alone":  {humanStep, off, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.reviewedJob(test.reviews)
+			p := newProject(t).reviewedJob(test.reviews)
 			srv, c, id := p.begin(test.server)
 			if test.others == machine.BySelf {
 				says(t, p.finish(c, good), machine.NeedsWork, "Quality review required")
@@ -166,7 +162,6 @@ func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
 	})
 }
 
-// A group does not go on without its member that a person has to pass, though nobody reports it.
 func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
 	p := newProject(t).alpha("[[one, two], three]", testStep{id: "one"}, testStep{id: "two", outputs: oneFile, reviews: humanStep}, testStep{id: "three"})
 	srv, c, id := p.begin()
@@ -204,8 +199,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 			if test.hangs {
 				how.ReplyWithin = 1500 * time.Millisecond
 			}
-			p := newProject(t)
-			p.reviewedJob(humanStep)
+			p := newProject(t).reviewedJob(humanStep)
 			_, c, id := p.begin(reviewing(&how))
 			asked := 0
 			with := asking(func(ctx context.Context, question string) (*machine.Answer, bool) {
@@ -238,8 +232,7 @@ func TestAClientAsksItsUser(t *testing.T) {
 	}
 }
 
-// A question to a client's user ends, and its call has the reply that is then true, when a person answers or ends
-// the session at another server.
+// A question to a client's user ends, and its call has the reply that is then true, when a person answers or ends the session at another server.
 func TestAQuestionIsSettledElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		settle func(e *Engine, id, digest string) error
@@ -254,8 +247,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 		}, "review_superseded step_moved_on"}, // the second one between the two transitions of the other call
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.reviewedJob(humanStep)
+			p := newProject(t).reviewedJob(humanStep)
 			how := Reviewing{MaxTries: 3, ReplyWithin: patience}
 			_, conn, id := p.begin(reviewing(&how))
 			asked := make(chan struct{})
@@ -267,7 +259,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 			got := beside(t, with, conn, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)
 			<-asked
 			testkit.Must(t, c.settle(p.command(how), id, p.question(id, "one").Digest))
-			x := await(t, got)
+			x := <-got
 			if c.codes == "" {
 				testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 			} else {
@@ -279,8 +271,7 @@ func TestAQuestionIsSettledElsewhere(t *testing.T) {
 
 // Looking again at what a call waits for does not take back the question about outputs that were handed in since.
 func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob(humanStep)
+	p := newProject(t).reviewedJob(humanStep)
 	_, c, id := p.begin()
 	look := finishArgs(t, good)
 	look.Of = p.finish(c, good).Going
@@ -313,5 +304,131 @@ func TestAnAnswerThatComesAgain(t *testing.T) {
 	} {
 		err := (&sessionActor{state: s}).decide(decision{Step: "one", Digest: c.digest, Answer: c.answer})
 		testkit.Equal(t, err == nil, c.again, "%s, %+v: %v", c.digest, c.answer, err)
+	}
+}
+
+// awaiting checks which sessions and steps wait for a person, which the server of the caller and a command find alike.
+func (p *project) awaiting(srv *server, how Reviewing, want ...string) {
+	p.t.Helper()
+	found := testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)).Must(p.t)
+	commands, err := p.command(how).Awaiting(ctx, session.LocalCaller(session.ChannelTerminal), nil)
+	testkit.True(p.t, err == nil && slices.Equal(found, commands), "the server finds %+v, a command %+v, %v", found, commands, err)
+	var all []string
+	for _, s := range found {
+		testkit.True(p.t, s.Goal == "a goal" && time.Since(s.Since) <= time.Hour && time.Since(s.Since) >= 0, "%+v", s)
+		all = append(all, s.SessionID+" "+s.Step)
+	}
+	testkit.Same(p.t, all, want, "what waits for a person")
+	testkit.Same(p.t, testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "eve"}, nil)).Must(p.t), nil, "another caller's")
+}
+
+// decided is what a person decides at a terminal about the outputs that were handed in.
+func (p *project) decided(id string) machine.Override {
+	given, _ := GivenFor(p.record(id), "one")
+	return machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}
+}
+
+func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
+	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman, config.OverrideNever} {
+		how := Reviewing{External: true, MaxTries: 2, ReplyWithin: time.Minute, Override: mode}
+		p, srv, rev, c, id := underReview(t, how)
+		p.finish(c, bad)
+		p.awaiting(srv, how)
+		refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed")
+		if mode == config.OverrideNever { // nobody can decide
+			p.awaiting(srv, how)
+			continue
+		}
+		p.awaiting(srv, how, id+" one")
+		srv.stop()
+		testkit.Must(t, p.command(how).OverrideFor(ctx, id, "one", p.decided(id)))
+		p.awaiting(p.reopen(rev), how)
+	}
+}
+
+func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T) {
+	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman} {
+		p := newProject(t).reviewedJob(reviewedStep)
+		how := Reviewing{MaxTries: 2, Override: mode}
+		srv, c, id := p.begin(reviewing(&how))
+		p.awaiting(srv, how)
+		p.finish(c, good)
+		if mode == config.OverrideHuman {
+			p.awaiting(srv, how, id+" one")
+		} else {
+			p.awaiting(srv, how)
+		}
+		testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
+		p.awaiting(srv, how) // the step was begun again
+	}
+}
+
+func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
+	for mode, want := range map[config.Override]string{config.OverrideAgent: "", config.OverrideHuman: "deepwork sessions override %s one --reason TEXT", config.OverrideNever: "Nobody may override"} {
+		t.Run(string(mode), func(t *testing.T) {
+			p, _, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: mode})
+			p.finish(c, bad)
+			before := toJSON(t, p.record(id))
+			if mode == config.OverrideAgent {
+				says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`), machine.NextStep)
+				return
+			}
+			for _, outputs := range []string{`{"report":"bad.md"}`, `{"report":"missing.md"}`, `{}`} { // refused before they are looked at
+				refused(t, refusal(t, c, `{"outputs":`+outputs+`,"quality_review_override_reason":"It is fine"}`), session.StateError, "override_needs_person", strings.Replace(want, "%s", id, 1))
+			}
+			testkit.Equal(t, toJSON(t, p.record(id)), before, "a refused override changed the session")
+			testkit.Equal(t, rev.calls(), 1, "reviews")
+			// A blank reason is ignored, and a step without reviews has nothing to override.
+			p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"  "}`)
+			says(t, p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`), machine.WorkflowComplete)
+		})
+	}
+}
+
+// With reviews by the agent itself the closing call is an override.
+func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
+	p := newProject(t).reviewedJob(reviewedStep)
+	how := Reviewing{Override: config.OverrideHuman}
+	c := p.open(reviewing(&how)).Connect("local")
+	started := p.start(c, "alpha", "main")
+	testkit.True(t, started.Notice == nil, "notice %s", toJSON(t, started.Notice))
+	says(t, p.finish(c, good), machine.NeedsWork, "deepwork sessions override "+started.BeginStep.SessionID+" one --reason TEXT")
+	refused(t, refusal(t, c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`), session.StateError, "override_needs_person")
+	how.Override = config.OverrideNever
+	for _, reason := range []string{"", `,"quality_review_override_reason":"All pass"`} {
+		refused(t, refusal(t, c, `{"outputs":{"report":"good.md"}`+reason+`}`), session.StateError, "override_needs_person", "'one'")
+	}
+	testkit.Contains(t, toJSON(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).Notice), "cannot be finished")
+	n := toJSON(t, p.start(c, "alpha", "main").Notice)
+	testkit.True(t, strings.Contains(n, "'one'") && !strings.Contains(n, "'two'"), "notice %s", n)
+	how = Reviewing{External: true, Override: config.OverrideNever}
+	n = toJSON(t, p.start(c, "alpha", "main").Notice)
+	testkit.True(t, !strings.Contains(n, "cannot be finished"), "notice %s", n)
+}
+
+func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
+	const said = "A person has overridden the review of step 'one', but for other outputs"
+	for external, kind := range map[bool]machine.EvidenceKind{false: machine.BySelf, true: machine.ByOverride} {
+		p, srv, rev, c, id := underReview(t, Reviewing{External: external, MaxTries: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
+		r := p.finish(c, bad)
+		testkit.True(t, r.Status == machine.NeedsWork && !strings.Contains(toJSON(t, r.Notice), said), "before: %s", toJSON(t, r))
+		srv.stop()
+		given, files := GivenFor(p.record(id), "one")
+		testkit.True(t, given != "" && len(files) == 1 && files[0].Path == "bad.md", "handed in: %q, %v", given, files)
+		testkit.Must(t, p.command(*rev.how.Load()).OverrideFor(ctx, id, "one", p.decided(id)))
+		c = p.reopen(rev).Connect("local")
+		p.write("bad.md", "CONTENT OF bad.md, and worse")
+		call := `{"outputs":{"report":"bad.md"},"session_id":"` + id + `"}`
+		if external {
+			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said)
+			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
+		} else {
+			r := p.finish(c, call)
+			says(t, r, machine.NeedsWork)
+			testkit.Contains(t, toJSON(t, r.Notice), said, "self-review")
+		}
+		says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+`","quality_review_override_reason":"It is fine"}`), machine.NextStep)
+		e := p.record(id).Progress("one").Evidence
+		testkit.True(t, e.Kind == kind && e.GivenFor == given && e.Digest != given, "evidence %s", toJSON(t, e))
 	}
 }

@@ -93,32 +93,21 @@ func TestField19_RepliesSayWhatTheyAreAbout(t *testing.T) {
 // third is a third of the instructions that a reply can have, and a little more.
 var third = strings.Repeat("Read this.\n", definition.MaxEntryBytes/3/11)
 
-// A group whose instructions are more than a reply can have does not begin, and nothing has moved, also if its text was
-// kept when the job was there still: then edits of the files do not help. When the files are shorter the same call goes on.
+// A group whose instructions are more than a reply can have does not begin; when the files are shorter the same call goes on.
 func TestAGroupWithTooMuchTextDoesNotBegin(t *testing.T) {
-	for _, kept := range []bool{false, true} {
-		p := newProject(t).alpha("[first, [a, b, c]]", testStep{id: "first"}, testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"})
-		for _, id := range []string{"a", "b", "c"} {
-			p.write(".deepwork/jobs/alpha/steps/"+id+".md", third)
-		}
-		_, c, _ := p.begin()
-		words := []string{"a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes)}
-		if kept { // another job of this name, without the workflow
-			p.job("alpha", []testStep{{id: "first"}}, map[string]string{"other": "[first]"})
-			words = append(words, "Restore the job", "abort_workflow")
-		}
-		refused(t, refusal(t, c, `{"outputs":{}}`), session.ToolError, "instructions_too_large", words...)
-		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "first", "the step")
-		if !kept {
-			p.write(".deepwork/jobs/alpha/steps/c.md", "Little.")
-			r := p.finish(c, `{"outputs":{}}`)
-			testkit.True(t, len(r.ConcurrentSteps) == 2 && strings.HasPrefix(r.BeginStep.Instructions, third[:len(third)-1]), "the group did not begin")
-		}
+	p := newProject(t).alpha("[first, [a, b, c]]", testStep{id: "first"}, testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"})
+	for _, id := range []string{"a", "b", "c"} {
+		p.write(".deepwork/jobs/alpha/steps/"+id+".md", third)
 	}
+	_, c, _ := p.begin()
+	refused(t, refusal(t, c, `{"outputs":{}}`), session.ToolError, "instructions_too_large", "a, b, c", "nothing has moved", fmt.Sprint(definition.MaxEntryBytes))
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.StepID, "first", "the step")
+	p.write(".deepwork/jobs/alpha/steps/c.md", "Little.")
+	r := p.finish(c, `{"outputs":{}}`)
+	testkit.True(t, len(r.ConcurrentSteps) == 2 && strings.HasPrefix(r.BeginStep.Instructions, third[:len(third)-1]), "the group did not begin")
 }
 
-// A group that began and has too much text by now is read as it began, and get_step
-// says why.
+// A group that began and has too much text by now is read as it began, and get_step says why.
 func TestAGroupWithTooMuchTextByNowIsReadAsItBegan(t *testing.T) {
 	p := newProject(t).alpha("[[a, b, c]]", testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"})
 	_, c, _ := p.begin()
@@ -145,8 +134,7 @@ func manyJobs(n, description int) *catalog.Snapshot {
 	return snap
 }
 
-// get_workflows of any number of jobs is bounded: descriptions go first, then jobs,
-// and the notice says which and where they are.
+// get_workflows of any number of jobs is bounded: descriptions go first, then jobs, and the notice says which and where they are.
 func TestGetWorkflowsIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		snapshot *catalog.Snapshot

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
@@ -76,7 +76,7 @@ func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
 	a := p.record(id).Progress("one").Newest()
 	testkit.True(t, a.Open() && a.Number == 1, "the attempt is not recorded, open: %s", toJSON(t, a))
 	testkit.Equal(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Must(t).AbortedStep, "one", "aborted")
-	refused(t, await(t, got).err, session.StateError, "step_moved_on")
+	refused(t, (<-got).err, session.StateError, "step_moved_on")
 	s := p.record(id)
 	testkit.True(t, s.Status == machine.Aborted && s.Progress("one").Newest().State == machine.TryVoid && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
 	testkit.Until(t, "ended with the aborted session", func() bool { return rev.gate.Stats().Running == 0 })
@@ -93,7 +93,7 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 				got := beside(t, leaving, c, good)
 				rev.runs(1)
 				leave()
-				testkit.FailsWith(t, await(t, got).err, context.Canceled)
+				testkit.FailsWith(t, (<-got).err, context.Canceled)
 			} else {
 				for range 3 { // joins the same review each time
 					r := p.finish(c, good)
@@ -114,14 +114,12 @@ func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 
 func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
-	rev.set("wait", "")
-	got := beside(t, ctx, c, bad)
-	rev.runs(1)
+	got := rev.held(c, bad)
 	other := beside(t, ctx, c, good)
-	refused(t, await(t, got).err, session.StateError, "review_superseded")
+	refused(t, (<-got).err, session.StateError, "review_superseded")
 	rev.runs(2)
 	rev.unset("wait")
-	x := await(t, other)
+	x := <-other
 	testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 	one := p.record(id).Progress("one")
 	testkit.True(t, one.QualityTries == 1 && one.Tries[0].State == machine.TryVoid && one.Tries[1].Number == 1, "tries %s", toJSON(t, one.Tries))
@@ -146,11 +144,9 @@ func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
 // A server that ends in the middle of a review never counts it as passed, and gives it up: the next call goes on without a wait.
 func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 	p, srv, rev, c, id := underReview(t)
-	rev.set("wait", "")
-	got := beside(t, ctx, c, good)
-	rev.runs(1)
+	got := rev.held(c, good)
 	srv.stop()
-	refused(t, await(t, got).err, session.StateError, "shutting_down")
+	refused(t, (<-got).err, session.StateError, "shutting_down")
 	a := p.record(id).Progress("one").Newest()
 	testkit.True(t, a.Open(), "attempt %s", toJSON(t, a))
 	rev.unset("wait")
@@ -165,16 +161,13 @@ func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
 
 func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
-	rev.set("wait", "")
-	got := beside(t, ctx, c, good)
-	rev.runs(1)
+	got := rev.held(c, good)
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
-	refused(t, await(t, got).err, session.StateError, "step_moved_on")
+	refused(t, (<-got).err, session.StateError, "step_moved_on")
 	testkit.Equal(t, p.record(id).History[0].Progress[0].Value.Newest().State, machine.TryVoid, "history")
-	got = beside(t, ctx, c, good)
-	rev.runs(2)
+	got = rev.held(c, good)
 	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`), machine.NextStep)
-	testkit.Must(t, await(t, got).err) // that with the same outputs has the same reply
+	testkit.Must(t, (<-got).err) // that with the same outputs has the same reply
 	one := p.record(id).Progress("one")
 	testkit.True(t, one.Newest().State == machine.TryVoid && len(one.Overrides) == 1 && one.QualityTries == 0, "record %s", toJSON(t, one))
 	rev.unset("wait")
@@ -182,18 +175,15 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 
 func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
-	rev.set("wait", "")
-	got := beside(t, ctx, c, good)
-	rev.runs(1)
+	got := rev.held(c, good)
 	p.write("good.md", "something else")
 	rev.unset("wait")
-	refused(t, await(t, got).err, session.ToolError, "review_failed", "good.md")
+	refused(t, (<-got).err, session.ToolError, "review_failed", "good.md")
 	s := p.record(id)
 	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
 }
 
-// An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without any other
-// review passes.
+// An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without any other review passes.
 func TestReview_NothingToJudge(t *testing.T) {
 	for name, external := range map[string]bool{"self": false, "reviewer": true} {
 		t.Run(name, func(t *testing.T) {
@@ -227,24 +217,20 @@ func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
 	const both = `{"outputs":{"parts":["good.md","bad.md"]}}`
 	p.finish(c, both) // good.md passes, bad.md fails
 	p.write("bad.md", "CONTENT OF something better")
-	rev.set("wait", "")
-	got := beside(t, ctx, c, both)
-	rev.runs(3)
+	got := rev.held(c, both)
 	p.write("good.md", "CONTENT OF bad.md") // its verdict was for something else
 	rev.unset("wait")
-	x := await(t, got)
+	x := <-got
 	testkit.True(t, x.err == nil && x.r.Status == machine.NeedsWork, "content that nobody judged: %s, %v", toJSON(t, x.r), x.err)
 }
 
 func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 	p, _, rev, c, id := underReview(t)
-	rev.set("wait", "")
-	got := beside(t, ctx, c, good)
-	rev.runs(1)
+	got := rev.held(c, good)
 	p.reviewedJob("[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}, {run_each: report, quality_criteria: {Strict: \"Is it safe?\"}}]")
 	rev.set("say", `{"passed": true, "feedback": "fine"}`)
 	rev.unset("wait")
-	x := await(t, got)
+	x := <-got
 	testkit.Need(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 	strict := 0
 	for _, a := range p.record(id).Progress("one").Tries {
@@ -260,13 +246,11 @@ func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
 func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
 	p := newProject(t).alpha("[[a, b], c]", testStep{id: "a"}, testStep{id: "b", outputs: oneFile, reviews: reviewedStep}, testStep{id: "c"})
 	_, rev, c, _ := p.reviewed()
-	rev.set("wait", "")
-	got := beside(t, ctx, c, `{"outputs":{"report":"r.md"},"step_id":"b"}`)
-	rev.runs(1)
+	got := rev.held(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`)
 	r := p.finish(c, `{"outputs":{}}`) // the primary
 	testkit.True(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "b", "the group went on without b: %s", toJSON(t, r))
 	rev.unset("wait")
-	x := await(t, got)
+	x := <-got
 	testkit.True(t, x.err == nil && stepOf(x.r.BeginStep) == "c", "reply %s, %v", toJSON(t, x.r), x.err)
 }
 
@@ -285,7 +269,7 @@ func TestTheSameCallsJoinOneReview(t *testing.T) {
 		}
 		rev.unset("wait")
 		for _, got := range all {
-			x := await(t, got)
+			x := <-got
 			testkit.True(t, x.err == nil && x.r.Status == want && strings.Contains(toJSON(t, x.r.Feedback), "bad.md was read") == (call == bad), "reply %s, %v", toJSON(t, x.r), x.err)
 		}
 		testkit.Equal(t, p.record(id).Progress("one").QualityTries, 1, "attempts")
@@ -300,7 +284,7 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 		leaving, leave := context.WithCancel(ctx)
 		got := beside(t, leaving, c, `{"outputs":{},"request_id":"r"}`)
 		leave()
-		x := await(t, got)
+		x := <-got
 		testkit.Need(t, x.err == nil || errors.Is(x.err, context.Canceled), "%v", x.err)
 	}
 	testkit.Equal(t, p.finish(c, `{"outputs":{},"request_id":"r"}`).BeginStep.StepID, "two", "reply")
@@ -321,19 +305,125 @@ func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
 	testkit.Equal(t, len(c.stackOf(ctx, "")), 2, "sessions")
 }
 
-// A reviewer gets the inputs of the step as paths; the verdict is given for the
-// outputs alone.
-func TestASubmissionHasTheInputsForReference(t *testing.T) {
-	p := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile + "\n    dependencies: [one]\n    inputs: [{file: report, from_step: one}, {name: n, description: d}]", reviews: reviewedStep})
-	srv, c, id := p.begin()
-	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	s := p.record(id)
-	def := testkit.Get(srv.definitions.Current(ctx, s, "")).Must(t)
-	a := &sessionActor{id: id, state: s, engine: srv.Engine}
-	sub := a.submission(&candidate{m: &finishCall{}, def: def, plan: &machine.Plan{Step: def.Job.Step("two")}, outputs: machine.Outputs{{Key: "report", Value: machine.OutputValue{Paths: []string{"out.md"}}}}})
-	testkit.Need(t, len(sub.Inputs) == 1 && strings.Join(sub.Inputs[0].Paths, " ") == "r.md" && sub.Inputs[0].FromStep == "one", "inputs %+v", sub.Inputs)
-	digest := func() string { return contentDigest(nil, gate.Plan(sub, map[string]string{"out.md": "1"})) }
-	with := digest()
-	sub.Inputs = nil
-	testkit.Equal(t, digest(), with, "the digest of the outputs without the inputs")
+func TestTwoServersShareAReview(t *testing.T) {
+	p, first, rev, _, id := underReview(t)
+	second := p.reopen(rev)
+	rev.set("wait", "")
+	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+	calls := []chan answered{beside(t, ctx, first.Connect("local"), call), beside(t, ctx, second.Connect("local"), call)}
+	rev.runs(1)
+	// Both wait now, or will.
+	testkit.True(t, testkit.Get(second.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).Members[0].ReviewRunning, "get_step at the other server does not say that it runs")
+	rev.unset("wait")
+	for i, got := range calls {
+		x := <-got
+		testkit.True(t, x.err == nil && stepOf(x.r.BeginStep) == "two", "server %d: %s, %v", i, toJSON(t, x.r), x.err)
+	}
+	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
+	one := p.record(id).Progress("one")
+	testkit.True(t, len(one.Tries) == 1 && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
+}
+
+// The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
+// says then does not count, if it says anything at all; the call there learns the other one's verdict.
+func TestAReviewIsTakenUp(t *testing.T) {
+	for name, hangs := range map[string]bool{"while its reviewer works": false, "while its reviewer hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t).reviewedJob(reviewedStep)
+			first, rev, c, id := p.reviewed()
+			first.reviewLife = 50 * time.Millisecond
+			first.records.Sessions = cutOff{first.records.Sessions}
+			its := &reviewer{t: t, dir: t.TempDir()}
+			its.how.Store(rev.how.Load())
+			second := p.reopen(its)
+			rev.set("wait", "")
+			its.set("wait", "")
+			call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+			calls := []chan answered{beside(t, ctx, c, call)}
+			rev.runs(1)
+			calls = append(calls, beside(t, ctx, second.Connect("local"), call))
+			its.runs(1)
+			// The reviewer of the first one fails its outputs: nobody hears of it.
+			rev.set("say", `{"passed": false, "feedback": "bad", "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "no"}]}`)
+			if !hangs {
+				rev.unset("wait")
+			}
+			its.unset("wait")
+			for i, got := range calls {
+				x := <-got
+				testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "the call at server %d: %s, %v", i, toJSON(t, x.r), x.err)
+			}
+			one := p.record(id).Progress("one")
+			testkit.True(t, len(one.Tries) == 2 && one.Tries[0].State == machine.TryVoid && one.Tries[1].State == machine.TryPassed && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
+		})
+	}
+}
+
+// cutOff is a store that renews no review.
+type cutOff struct{ store.Sessions }
+
+func (cutOff) RenewReview(context.Context, string, store.Review) (bool, error) {
+	return false, store.ErrUnavailable
+}
+
+// A call whose budget is over says that the review runs, wherever it runs.
+func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
+	p, _, rev, c, id := underReview(t)
+	second := p.reopen(rev).Connect("local")
+	rev.set("wait", "")
+	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+	got := beside(t, ctx, c, call)
+	rev.runs(1)
+	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: 10 * time.Millisecond})
+	r := p.finish(second, call)
+	testkit.True(t, r.Status == machine.NeedsWork && r.Waiting() != nil, "reply %s", toJSON(t, r))
+	rev.unset("wait")
+	testkit.Must(t, (<-got).err)
+	says(t, p.finish(second, call), machine.NextStep)
+	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
+}
+
+// A call that waits for a review, at either server, is told what became of the outputs that it handed in, if that was
+// decided at another one. It begins no review.
+func TestAReviewElsewhereIsSuperseded(t *testing.T) {
+	finish := func(a FinishArgs) func(*Conn, string) error {
+		a.StepID = new("one")
+		return func(c *Conn, id string) error { a.SessionID = &id; return errOf(c.Finish(ctx, a)) }
+	}
+	for name, c := range map[string]struct {
+		code    string
+		reviews int
+		do      func(c *Conn, id string) error
+	}{
+		"by other outputs":         {"review_superseded", 2, finish(FinishArgs{Outputs: outputs("report", "bad.md")})},
+		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string) error { return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})) }},
+		"by an abort": {"step_moved_on", 1, func(c *Conn, id string) error {
+			return errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id}))
+		}},
+		"by an override": {"", 1, finish(FinishArgs{Outputs: outputs("report", "good.md"), OverrideReason: new("Nobody needs it")})},
+		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
+			return c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"}, outputs("report", "good.md"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _, rev, first, id := underReview(t)
+			second, third := p.reopen(rev), p.reopen(rev)
+			rev.set("wait", "")
+			call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+			calls := []chan answered{beside(t, ctx, first, call)}
+			rev.runs(1)
+			calls = append(calls, beside(t, ctx, second.Connect("local"), call))
+			second.waitsElsewhere(t, id)
+			done := make(chan error, 1)
+			go func() { done <- c.do(third.Connect("local"), id) }()
+			for i, got := range calls {
+				x := <-got
+				testkit.True(t, session.CodeOf(x.err) == c.code && (c.code != "" || x.err == nil), "the call at server %d: %s, %v", i+1, toJSON(t, x.r), x.err)
+			}
+			rev.runs(c.reviews)
+			testkit.Equal(t, rev.calls(), c.reviews, "calls of the reviewer")
+			rev.unset("wait")
+			testkit.Must(t, <-done)
+		})
+	}
 }

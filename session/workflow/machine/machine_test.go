@@ -18,8 +18,7 @@ import (
 	"deepwork/session"
 )
 
-// A model is the state machine said again in the plainest words, to hold the
-// real one against.
+// A model is the state machine said again in the plainest words, to hold the real one against.
 type model struct {
 	entries [][]string
 	at      int
@@ -296,8 +295,7 @@ func TestTheFeedbackOfAnAnswer(t *testing.T) {
 	}
 }
 
-// However many files earlier steps submitted, a reply lists a bounded number, and says
-// how many it leaves out.
+// However many files earlier steps submitted, a reply lists a bounded number, and says how many it leaves out.
 func TestTheFilesOfEarlierStepsAreBounded(t *testing.T) {
 	j, faults := job.Parse(t.TempDir(), "job.yml", []byte(`name: j
 version: "1.0.0"

@@ -315,6 +315,9 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 	imported := open.Imported(at)
 	testkit.Equal(t, look(imported), "false false false false false false false false false")
 	q := imported.Progress("a")
+	finished := &State{StepProgress: s.StepProgress.Set("a", &StepProgress{Evidence: &Evidence{}, Shown: &Shown{}, Granted: &Override{}})}
+	kept := finished.Imported(at).Progress("a")
+	testkit.True(t, kept.Evidence.Imported && kept.Shown == nil && kept.Granted == nil && !finished.Progress("a").Evidence.Imported, "%+v", kept)
 	testkit.True(t, q.Question == nil && q.QualityTries == 1 && q.Newest().State == TryVoid && q.Newest().ClosedAt != nil && *imported.ImportedAt == at, "%+v", q)
 }
 

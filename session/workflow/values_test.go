@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/session"
 	"deepwork/session/workflow/machine"
 )
@@ -92,7 +94,6 @@ func stepInfo(t *testing.T, c *Conn, id string) *machine.StepInfo {
 	return testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep
 }
 
-// A workflow begins only with inputs that it declares, all that it requires, of their types.
 func TestInputsAreCheckedByTheirDeclaration(t *testing.T) {
 	p, _, c := surveyed(t)
 	p.simple("alpha")
@@ -196,7 +197,6 @@ func TestStepsOfOneNameInTwoWorkflows(t *testing.T) {
 	testkit.Equal(t, len(c.Stack()), 2, "the stack")
 }
 
-// Inputs are a part of what a request_id stands for.
 func TestARequestIDStandsForItsInputs(t *testing.T) {
 	_, _, c := surveyed(t)
 	a := StartArgs{Goal: "g", JobName: "survey", WorkflowName: "again", RequestID: new("q"), Inputs: given{"topic": text("tides")}}
@@ -206,7 +206,6 @@ func TestARequestIDStandsForItsInputs(t *testing.T) {
 	refused(t, errOf(c.Start(ctx, a)), session.ToolError, "request_id_reused")
 }
 
-// A self-review has the common information and the inputs of its step, with their values.
 func TestASelfReviewHasTheInputs(t *testing.T) {
 	p, _, c := surveyed(t)
 	id := started(t, c, "ask", given{"topic": text("tides"), "people": text("people.md")}).SessionID
@@ -243,7 +242,6 @@ workflows:
 	}
 }
 
-// get_workflows says what a workflow takes, and how one for a subagent is started.
 func TestGetWorkflowsListsInputs(t *testing.T) {
 	_, _, c := surveyed(t)
 	testkit.ContainsAll(t, string(testkit.Get(c.GetWorkflows(ctx)).Must(t).Jobs), []string{
@@ -266,11 +264,229 @@ func TestStartTakesSessionIDForTheParent(t *testing.T) {
 	refused(t, errOf(c.Start(ctx, a)), session.ToolError, "bad_session_id", "leave it out", "parent_session_id", "begin_step.session_id")
 }
 
-// A long text that a workflow is started with is kept beside the record, and is there after a restart.
 func TestALongInputSurvivesARestart(t *testing.T) {
 	p, srv, c := surveyed(t)
 	topic := strings.Repeat("é ", machine.MaxText/2)
 	id := started(t, c, "again", given{"topic": text(topic)}).SessionID
 	srv.stop()
 	testkit.True(t, inputsOf(stepInfo(t, p.open().Connect("local"), id))[0] == "topic: "+topic, "the text is another one after a restart")
+}
+
+// format2 writes a job of format 2 with the workflow main and the steps one and two. arguments are its step_arguments, step are the keys of one.
+func (p *project) format2(arguments, step string) *project {
+	p.write(".deepwork/jobs/alpha/job.yml", "name: alpha\nsummary: The job\nstep_arguments: ["+arguments+"]\nworkflows:\n  main:\n    summary: The workflow\n    steps:\n"+
+		"      - {name: one, instructions: Do one., "+step+"}\n      - {name: two, instructions: Do two.}\n")
+	return p
+}
+
+const textReport = "{name: report, description: A report, type: string}"
+
+// report are the arguments of a finished_step for the output report, in JSON.
+func report(value, more string) string { return `{"outputs":{"report":` + value + `}` + more + `}` }
+
+// Rule 14: a text, also a long one, is kept in the session, survives its server, and a repeated call is one.
+func TestRule14_ATextIsKeptInTheSession(t *testing.T) {
+	p := newProject(t).format2(textReport, "outputs: {report: {}}")
+	srv := p.open()
+	c := srv.Connect("local")
+	begun := p.start(c, "alpha", "main").BeginStep
+	testkit.Equal(t, begun.ExpectedOutputs[0].Type+", "+begun.ExpectedOutputs[0].Syntax, "string, text, up to 100,000 characters", "expected output")
+	text := strings.Repeat("é", machine.MaxText)
+	refused(t, refusal(t, c, report(toJSON(t, text+"e"), "")), session.ToolError, "argument_too_large", "100001 characters", "at most 100000")
+	first := p.finish(c, report(toJSON(t, text), `,"step_id":"one"`))
+	srv.stop()
+	srv = p.open()
+	c = srv.Connect("local")
+	again := p.finish(c, report(toJSON(t, text), `,"step_id":"one","session_id":"`+begun.SessionID+`"`))
+	testkit.Equal(t, toJSON(t, again.BeginStep), toJSON(t, first.BeginStep), "the repetition")
+	refused(t, refusal(t, c, report(toJSON(t, text[2:]), `,"step_id":"one"`)), session.StateError, "step_finished", "finished already")
+	done := toJSON(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).CompletedSteps[0].Outputs)
+	testkit.True(t, len(done) <= 1000 && strings.Contains(done, "(100000 characters)"), "completed_steps has %.100s", done)
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{}}`).AllOutputs), `{"report":"`+text+`"}`, "all_outputs")
+	got := testkit.Get(srv.Read(ctx, begun.SessionID)).Must(t).Progress("one").Outputs[0].Value.Text
+	testkit.True(t, got != nil && *got == text, "the session does not have the text")
+}
+
+// Rules 14 and 16: the reviews of a text judge it in the prompt, and a verdict is for that text alone.
+func TestRules14And16_ATextIsReviewed(t *testing.T) {
+	p := newProject(t).format2("{name: report, description: A report, type: string, review: {strategy: individual, instructions: Is it good}}",
+		"outputs: {report: {review: {strategy: individual, instructions: Is it long}}}")
+	_, rev, c, id := p.reviewed()
+	rev.set("say", strings.ReplaceAll(passes, "Good", "report"))
+	for i, text := range []string{"CONTENT OF bad.md", "CONTENT OF worse.md", "fine"} {
+		r := p.finish(c, report(toJSON(t, text), ""))
+		testkit.Need(t, (r.Status == machine.NextStep) == (i == 2) && rev.calls() == 2*(i+1), "%s: %d reviews, %s", text, rev.calls(), toJSON(t, r))
+		testkit.True(t, i == 2 || len(r.FailedReviews) == 2 && r.FailedReviews[0].TargetFile == nil, "failed reviews %s", toJSON(t, r.FailedReviews))
+	}
+	e := p.record(id).Progress("one").Evidence
+	testkit.Equal(t, e.Kind, machine.ByReviewer)
+	testkit.Same(t, e.Files, []machine.FileHash{{SHA256: machine.Digest("fine"), Output: "report"}}, "evidence")
+}
+
+// Rule 13: a file_path is a path, a list of paths, or a folder for the files in it.
+func TestRule13_FilePaths(t *testing.T) {
+	p := newProject(t).format2("{name: report, description: A report, type: file_path, review: {strategy: matches_together, instructions: Is it good}}", "outputs: {report: {}}")
+	for _, name := range []string{"a.md", "dir/b.md", "dir/sub/c.md", "many/one more"} {
+		p.write(name, "x")
+	}
+	testkit.Must(t, os.Mkdir(filepath.Join(p.root, "empty"), 0o700))
+	for i := range 1000 {
+		p.write(fmt.Sprintf("many/%04d", i), "x")
+		p.write(fmt.Sprintf("full/%04d", i), "x")
+	}
+	_, rev, c, _ := p.reviewed()
+	rev.set("say", strings.ReplaceAll(passes, "Good", "report"))
+	for value, want := range map[string]string{
+		`"a.md"`:            "a.md",
+		`["a.md","dir"]`:    "a.md dir/b.md dir/sub/c.md",
+		`"dir"`:             "dir/b.md dir/sub/c.md",
+		`"empty"`:           "!there is no file in empty",
+		`[]`:                "!needs at least one path",
+		`"many"`:            "!the folder 'many' cannot be handed in: it has more than 1000 files",
+		`"full"`:            "1000",
+		`"../outside"`:      "!leads outside the project root",
+		`["dir","none.md"]`: "!file not found at 'none.md'",
+	} {
+		id := p.start(c, "alpha", "main").BeginStep.SessionID
+		before, call := rev.calls(), report(value, `,"step_id":"one"`)
+		if what, wrong := strings.CutPrefix(want, "!"); wrong {
+			testkit.Fails(t, refusal(t, c, call), what, value)
+			continue
+		}
+		p.finish(c, call)
+		done := p.record(id).Progress("one")
+		var files []string
+		for _, f := range done.Evidence.Files {
+			files = append(files, f.Path)
+		}
+		testkit.True(t, strings.Join(files, " ") == want || fmt.Sprint(len(files)) == want, "%s: judged %s, want %s", value, files, want)
+		testkit.Equal(t, toJSON(t, done.Outputs[0].Value), value, "recorded as")
+		testkit.Equal(t, rev.calls(), before+1, "%s: reviews", value)
+		p.finish(c, call) // the repetition
+	}
+}
+
+// Rule 21: the author's account is asked for, and judged; that is no try.
+func TestRule21_TheAccountIsAskedForAndJudged(t *testing.T) {
+	p := newProject(t).format2("", "process_requirements: {Good: The author MUST read what exists.}")
+	_, rev, c, id := p.reviewed()
+	r := testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Reviews
+	testkit.True(t, len(r) == 1 && r[0].Account && r[0].RunEach == "step", "reviews %s", toJSON(t, r))
+	for _, given := range []string{"", `,"notes":" "`, `,"work_summary":null`} {
+		says(t, p.finish(c, `{"outputs":{}`+given+`}`), machine.NeedsWork, "- Good: The author MUST read what exists.", "with notes")
+		testkit.Equal(t, rev.calls(), 0, "%s: reviews", given)
+	}
+	says(t, p.finish(c, `{"outputs":{},"notes":"CONTENT OF bad.md"}`), machine.NeedsWork, "Try 1 of 3. Review of step: bad.md was read\n")
+	says(t, p.finish(c, `{"outputs":{},"work_summary":"I read all."}`), machine.NextStep)
+	one := p.record(id).Progress("one")
+	testkit.True(t, rev.calls() == 2 && one.QualityTries == 2 && *one.Notes == "I read all.", "%d reviews, %s", rev.calls(), toJSON(t, one))
+}
+
+// Rule 25: the agent is told which subagent reviews its work.
+func TestRule25_TheSubagentIsNamed(t *testing.T) {
+	p := newProject(t).format2("{name: report, description: A report, type: string, review: {strategy: individual, instructions: Is it good, agent: {claude: skeptic}}}", "outputs: {report: {}}")
+	_, c, id := p.begin()
+	says(t, p.finish(c, report(`"the text"`, "")), machine.NeedsWork, "Spawn a subagent of the type 'skeptic' for the review of report (")
+	file := testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_one.md"))).Must(t)
+	testkit.Contains(t, string(file), "- `report`, a text:\n\n> the text\n")
+}
+
+const (
+	schemaReport = "{name: report, description: A report, type: file_path, json_schema: {type: object, required: [title], properties: {n: {type: integer}}}}"
+	misses       = "- output 'report', bad.json: missing required \"title\" (required)\n- output 'report', worse.yml: n: \"x\" is a string; expected an integer (type)\n"
+)
+
+// Rule 22: each file must satisfy the schema, whatever the agent and the settings say; only a person passes over it.
+func TestRule22_OnlyAPersonPassesOverASchema(t *testing.T) {
+	for name, how := range map[string]Reviewing{
+		"external": {External: true, MaxTries: 2, ReplyWithin: patience},
+		"self":     {MaxTries: 2},
+		"off":      {MaxTries: 2},
+		"never":    {MaxTries: 2, Override: config.OverrideNever},
+	} {
+		for _, reviews := range []string{"", ", process_requirements: {Good: It MUST be good.}"} {
+			t.Run(name+reviews, func(t *testing.T) {
+				p := newProject(t).format2(schemaReport, "outputs: {report: {}}"+reviews)
+				testkit.WriteAll(t, p.root, map[string]string{"good.json": `{"title":"t","n":3}`, "bad.json": `{"n":3}`, "worse.yml": "title: 2026-01-01\nn: x\n"})
+				rev := &reviewer{t: t, dir: t.TempDir()}
+				rev.how.Store(&how)
+				srv := p.reopen(rev, func(o *Options) { o.Reviews = name != "off" })
+				c := srv.Connect("local")
+				id := p.start(c, "alpha", "main").BeginStep.SessionID
+				const files, notes = `["good.json","bad.json","worse.yml"]`, `,"notes":"I did it."`
+				for _, more := range []string{"", `,"quality_review_override_reason":"It is fine"`} {
+					if name == "never" && reviews != "" && more != "" {
+						continue // refused at once
+					}
+					r := p.finish(c, report(files, notes+more))
+					says(t, r, machine.NeedsWork, misses)
+					testkit.True(t, r.FailedReviews == nil && strings.Contains(*r.Feedback, "sessions override "+id+" one") == (name != "never"), "%s: %s", more, toJSON(t, r))
+				}
+				given, hashes := GivenFor(p.record(id), "one")
+				one := p.record(id).Progress("one")
+				testkit.Need(t, rev.calls() == 0 && one.QualityTries == 0 && given != "" && len(hashes) == 3 && one.Unfit.Faults == misses, "%d reviews, %s", rev.calls(), toJSON(t, one))
+				err := srv.OverrideFor(ctx, id, "one", p.decided(id))
+				if name == "never" {
+					refused(t, err, session.StateError, "override_needs_person", "not even a person")
+					return
+				}
+				testkit.Must(t, err)
+				r := p.finish(c, report(`["bad.json"]`, notes))
+				testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(toJSON(t, r.Notice), "for other outputs"), "other outputs: %s", toJSON(t, r))
+				says(t, p.finish(c, report(files, notes)), machine.NextStep)
+				one = p.record(id).Progress("one")
+				e := one.Evidence
+				testkit.True(t, e.Kind == machine.ByPerson && e.Reason == "I looked at it" && e.Misfits == misses && len(one.Overrides) == 1 && slices.Contains(one.Overrides[0].Skipped, "schema") && rev.calls() == 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
+			})
+		}
+	}
+}
+
+// Rule 22: what satisfies the schema goes on, and the session keeps the schema that it began with.
+func TestRule22_ASessionKeepsItsSchema(t *testing.T) {
+	for _, of := range []string{"{type: object}", "schemas/report.json"} {
+		p := newProject(t).format2("{name: report, description: A report, type: file_path, json_schema: "+of+"}", "outputs: {report: {}}")
+		p.write(".deepwork/jobs/alpha/schemas/report.json", `{"type":"object"}`)
+		_, c, _ := p.begin()
+		testkit.WriteAll(t, p.root, map[string]string{"list.json": "[]", "huge.json": strings.Repeat(" ", maxChecked) + "{}", "object.json": strings.Repeat(" ", maxChecked-2) + "{}"})
+		p.write(".deepwork/jobs/alpha/schemas/report.json", `{}`)
+		p.format2("{name: report, description: Any report, type: file_path}", "outputs: {report: {}}")
+		says(t, p.finish(c, report(`"list.json"`, "")), machine.NeedsWork, "[] is an array; expected an object (type)")
+		says(t, p.finish(c, report(`"huge.json"`, "")), machine.NeedsWork, "it has more than 10485760 bytes")
+		says(t, p.finish(c, report(`"object.json"`, "")), machine.NextStep)
+	}
+}
+
+// Rule 22: no session begins with a schema that cannot be used.
+func TestRule22_AnUnusableSchema(t *testing.T) {
+	for text, wrong := range map[string]string{
+		"":                                       "does not exist in",
+		`{"type": "objekt"}`:                     "cannot be used",
+		`{"$ref": "https://x.test/"}`:            "nothing is fetched",
+		`{"pattern": "(?!a)"}`:                   "regular expressions",
+		`"` + strings.Repeat("x", 256<<10) + `"`: "262146 bytes, and 262144 are the most",
+	} {
+		p := newProject(t).format2("{name: report, description: A report, type: file_path, json_schema: report.json}", "outputs: {report: {}}")
+		if text != "" {
+			p.write(".deepwork/jobs/alpha/report.json", text)
+		}
+		refused(t, starting(p.open().Connect("local"), "alpha", "main"), session.ToolError, "instructions_missing", "output 'report' of step 'one'", wrong)
+	}
+}
+
+// Rule 14: a person passes a text, which cannot change after it was handed in; another one is asked about again.
+func TestRule14_APersonPassesAText(t *testing.T) {
+	p := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: "{report: {type: string, description: A report}}", reviews: humanStep}, testStep{id: "two"})
+	srv, c, id := p.begin()
+	for i, text := range []string{"first", strings.Repeat("second", 1000)} {
+		waits(t, p.finish(c, report(toJSON(t, text), "")))
+		q := testkit.Get(srv.Read(ctx, id)).Must(t).Progress("one").Question
+		testkit.Equal(t, *q.Outputs[0].Value.Text, text, "what the question is about")
+		testkit.Equal(t, q.Files[0].Name(), "the text 'report'")
+		testkit.Contains(t, testkit.Get(srv.HandIn(ctx, id, "one")).Must(t).Brief(), text[:100*i+5])
+		if i > 0 {
+			testkit.Must(t, p.atTerminal(id, "one", q.Digest, true, ""))
+			says(t, p.finish(c, report(toJSON(t, text), "")), machine.NextStep)
+		}
+	}
 }
