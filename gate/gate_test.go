@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -83,41 +84,41 @@ func TestNeverMoreThanTheCapacity(t *testing.T) {
 
 // count serves working reviewers and returns how many of them were there at once; none begins to work before so many are there.
 func count(t testing.TB, h *testkit.Hub, together int) (most func() int) {
-	var now, peak atomic.Int64
+	var mu sync.Mutex
+	now, peak := 0, 0
 	gathered := make(chan struct{})
-	var once sync.Once
+	gather := sync.OnceFunc(func() { close(gathered) })
+	add := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		now += n
+		if peak = max(peak, now); peak >= together {
+			gather()
+		}
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for {
-			c, err := h.Accept()
-			if err != nil {
-				return
-			}
+		for c, err := h.Accept(); err == nil; c, err = h.Accept() {
 			wg.Go(func() {
 				defer c.Close()
-				buf := make([]byte, 100)
-				if _, err := c.Read(buf); err != nil {
+				r := bufio.NewReader(c)
+				if _, err := r.ReadString('\n'); err != nil {
 					return
 				}
-				n := now.Add(1)
-				for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
-				}
-				if peak.Load() >= int64(together) {
-					once.Do(func() { close(gathered) })
-				}
+				add(1)
 				select {
 				case <-gathered:
 				case <-time.After(patience): // they do not run at once: the peak shows it
 				}
-				c.Write([]byte("\n"))
-				c.Read(buf) // "end"
-				now.Add(-1)
-				c.Write([]byte("\n"))
+				fmt.Fprintln(c)
+				r.ReadString('\n') // "end"
+				add(-1)
+				fmt.Fprintln(c)
 			})
 		}
 	})
 	t.Cleanup(func() { h.Close(); wg.Wait() })
-	return func() int { return int(peak.Load()) }
+	return func() int { mu.Lock(); defer mu.Unlock(); return peak }
 }
 
 func TestSettingsTakeEffectForWhatIsNotStarted(t *testing.T) {
@@ -359,29 +360,22 @@ func BenchmarkBuild(b *testing.B) {
 	}
 	s := p.submission("step").submit("docs", paths...)
 	task := &p.plan(s)[0]
-	took := map[string]time.Duration{}
+	var reading, building, checking time.Duration
 	for b.Loop() {
-		w := &builder{sub: &s, task: task, root: p.root, inline: 5, nonce: testNonce}
-		for _, c := range []struct {
-			name string
-			do   func()
-		}{
-			{"read", func() {
-				for _, f := range paths {
-					testkit.Must(b, testkit.Get(os.ReadFile(filepath.Join(p.root, f))).Err())
-				}
-			}},
-			{"build", func() { testkit.Must(b, testkit.Get(w.build(b.Context(), true)).Err()) }},
-			{"check", func() { testkit.Must(b, w.check(b.Context())) }},
-		} {
-			began := time.Now()
-			c.do()
-			took[c.name] += time.Since(began)
+		began := time.Now()
+		for _, f := range paths {
+			testkit.Must(b, testkit.Get(os.ReadFile(filepath.Join(p.root, f))).Err())
 		}
+		read := time.Now()
+		w := &builder{sub: &s, task: task, root: p.root, inline: 5, nonce: testNonce}
+		testkit.Must(b, testkit.Get(w.build(b.Context(), true)).Err())
+		built := time.Now()
+		testkit.Must(b, w.check(b.Context()))
+		reading, building, checking = reading+read.Sub(began), building+built.Sub(read), checking+time.Since(built)
 	}
 	b.SetBytes(5_000_000)
-	for name, d := range took {
+	for name, d := range map[string]time.Duration{"read": reading, "build": building, "check": checking} {
 		b.ReportMetric(float64(d.Microseconds())/1000/float64(b.N), "ms-"+name)
 	}
-	b.ReportMetric(float64(took["build"])/float64(took["read"]), "x-read")
+	b.ReportMetric(float64(building)/float64(reading), "x-read")
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -63,28 +64,25 @@ func TestReviewerThatHangsIsTimedOutAndKilledWithItsChildren(t *testing.T) {
 	// A machine that is too busy to have both reported before the timeout has more.
 	for timeout := time.Second; ; timeout *= 4 {
 		h := testkit.NewHub(t)
-		visitors := make(chan *testkit.Visitor, 2)
-		go func() {
-			defer close(visitors)
-			for range 2 {
-				if v := h.Next(); v != nil {
-					visitors <- v
-				}
+		var all []*testkit.Visitor
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for v := h.Next(); v != nil; v = h.Next() {
+				all = append(all, v)
 			}
-		}()
+		})
 		v := judge(t, Settings{Command: command("stubborn", h.Addr().String()), Timeout: timeout})
 		fault(t, v, TimedOut, fmt.Sprintf("timeout of %v", timeout), "default_timeout")
 		testkit.True(t, v.EndedAt.Sub(v.StartedAt) >= timeout, "after %v of %v", v.EndedAt.Sub(v.StartedAt), timeout)
 		h.Close()
-		reported := 0
-		for v := range visitors {
+		wg.Wait()
+		for _, v := range all {
 			v.Gone()
-			reported++
 		}
-		if reported == 2 {
+		if len(all) == 2 {
 			return
 		}
-		testkit.Need(t, timeout <= patience, "%d of the two have reported within %v", reported, timeout)
+		testkit.Need(t, timeout <= patience, "%d of the two have reported within %v", len(all), timeout)
 	}
 }
 
@@ -303,14 +301,11 @@ func TestVerdictsThatAreUnderstood(t *testing.T) {
 		"feedback beside it":       {`{"feedback":"a log line"} {"passed":true}`, true, "", 0},
 		"cut off after it":         {`{"passed":true} {"and":`, true, "", 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, err := parseVerdict([]byte(c.in), twoCriteria)
-			testkit.Must(t, err)
-			testkit.True(t, r.passed == c.passed && r.feedback == c.feedback && len(r.criteria) == c.criteria, "got %+v", r)
-			for i, cr := range r.criteria[:min(2, len(r.criteria))] {
-				testkit.Equal(t, cr.Criterion, twoCriteria[i].Name, "criterion %d", i)
-			}
-		})
+		r, err := parseVerdict([]byte(c.in), twoCriteria)
+		testkit.Need(t, err == nil && r.passed == c.passed && r.feedback == c.feedback && len(r.criteria) == c.criteria, "%s: got %+v, %v", name, r, err)
+		for i, cr := range r.criteria[:min(2, len(r.criteria))] {
+			testkit.Equal(t, cr.Criterion, twoCriteria[i].Name, "%s: criterion %d", name, i)
+		}
 	}
 }
 
@@ -353,12 +348,9 @@ func TestAnswersThatAreNoVerdict(t *testing.T) {
 		"one for both":            {`{"passed":true,"criteria_results":[{"criterion":"complete","passed":true},{"criterion":"complete","passed":true}]}`, Contradiction, "leave out"},
 		"claude contradicts":      {envelope("", `,"structured_output":{"passed":true,"criteria_results":[{"criterion":"complete","passed":false}]}`), Contradiction, "is not"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, err := parseVerdict([]byte(c.in), twoCriteria)
-			m, ok := errors.AsType[*misreading](err)
-			testkit.Need(t, ok, "got %+v, %v", r, err)
-			testkit.True(t, m.code == c.code && strings.Contains(err.Error(), c.want), "%s: %v", m.code, err)
-		})
+		r, err := parseVerdict([]byte(c.in), twoCriteria)
+		m, ok := errors.AsType[*misreading](err)
+		testkit.True(t, ok && m.code == c.code && strings.Contains(err.Error(), c.want), "%s: got %+v, %v", name, r, err)
 	}
 }
 

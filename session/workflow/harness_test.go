@@ -155,8 +155,9 @@ const (
 )
 
 // simple writes a job of two steps, one then two, that deliver a report each.
-func (p *project) simple(name string) {
+func (p *project) simple(name string) *project {
 	p.job(name, []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}}, map[string]string{"main": "[one, two]"})
+	return p
 }
 
 // A server is an engine with its catalog, as a server process has them.
@@ -167,11 +168,7 @@ type server struct {
 }
 
 // simpleProject makes a project with the job of simple.
-func simpleProject(t testing.TB) *project {
-	p := newProject(t)
-	p.simple("alpha")
-	return p
-}
+func simpleProject(t testing.TB) *project { return newProject(t).simple("alpha") }
 
 // begun makes a project with the job of simple, and starts it.
 func begun(t testing.TB) (p *project, srv *server, c *Conn, id string) {

@@ -346,23 +346,6 @@ func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
 	}
 }
 
-func TestAStepThatIsReviewedByTheAgentWaitsWhereOnlyAPersonClosesIt(t *testing.T) {
-	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman} {
-		p := newProject(t).reviewedJob(reviewedStep)
-		how := Reviewing{MaxTries: 2, Override: mode}
-		srv, c, id := p.begin(reviewing(&how))
-		p.awaiting(srv, how)
-		p.finish(c, good)
-		if mode == config.OverrideHuman {
-			p.awaiting(srv, how, id+" one")
-		} else {
-			p.awaiting(srv, how)
-		}
-		testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
-		p.awaiting(srv, how) // the step was begun again
-	}
-}
-
 func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 	for mode, want := range map[config.Override]string{config.OverrideAgent: "", config.OverrideHuman: "deepwork sessions override %s one --reason TEXT", config.OverrideNever: "Nobody may override"} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -389,11 +372,19 @@ func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
 func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
 	p := newProject(t).reviewedJob(reviewedStep)
 	how := Reviewing{Override: config.OverrideHuman}
-	c := p.open(reviewing(&how)).Connect("local")
+	srv := p.open(reviewing(&how))
+	c := srv.Connect("local")
 	started := p.start(c, "alpha", "main")
 	testkit.True(t, started.Notice == nil, "notice %s", toJSON(t, started.Notice))
+	p.awaiting(srv, how)
 	says(t, p.finish(c, good), machine.NeedsWork, "deepwork sessions override "+started.BeginStep.SessionID+" one --reason TEXT")
+	p.awaiting(srv, how, started.BeginStep.SessionID+" one")
+	how.Override = config.OverrideAgent
+	p.awaiting(srv, how)
+	how.Override = config.OverrideHuman
 	refused(t, refusal(t, c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`), session.StateError, "override_needs_person")
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
+	p.awaiting(srv, how)
 	how.Override = config.OverrideNever
 	for _, reason := range []string{"", `,"quality_review_override_reason":"All pass"`} {
 		refused(t, refusal(t, c, `{"outputs":{"report":"good.md"}`+reason+`}`), session.StateError, "override_needs_person", "'one'")

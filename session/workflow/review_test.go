@@ -66,22 +66,6 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 	says(t, p.finish(c, good), machine.NextStep)
 }
 
-func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
-	p, _, rev, c, id := underReview(t)
-	rev.set("wait", "")
-	defer rev.unset("wait")
-	got := beside(t, ctx, c, good)
-	rev.runs(1)
-	testkit.True(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).Members[0].ReviewRunning, "get_step does not say that a review runs")
-	a := p.record(id).Progress("one").Newest()
-	testkit.True(t, a.Open() && a.Number == 1, "the attempt is not recorded, open: %s", toJSON(t, a))
-	testkit.Equal(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Must(t).AbortedStep, "one", "aborted")
-	refused(t, (<-got).err, session.StateError, "step_moved_on")
-	s := p.record(id)
-	testkit.True(t, s.Status == machine.Aborted && s.Progress("one").Newest().State == machine.TryVoid && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
-	testkit.Until(t, "ended with the aborted session", func() bool { return rev.gate.Stats().Running == 0 })
-}
-
 // A review goes on when its call has ended, also if its caller left. Its verdict moves nothing before it is collected.
 func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
 	for name, within := range map[string]time.Duration{"its time is over": 20 * time.Millisecond, "its caller has left": patience} {
@@ -165,6 +149,7 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 	refused(t, (<-got).err, session.StateError, "step_moved_on")
 	testkit.Equal(t, p.record(id).History[0].Progress[0].Value.Newest().State, machine.TryVoid, "history")
+	testkit.Until(t, "ended with its try", func() bool { return rev.gate.Stats().Running == 0 })
 	got = rev.held(c, good)
 	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`), machine.NextStep)
 	testkit.Must(t, (<-got).err) // that with the same outputs has the same reply

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session"
+	"deepwork/session/export"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
@@ -431,4 +433,28 @@ func TestMovedIsToldOfEachTransition(t *testing.T) {
 	}
 	testkit.Must(t, errOf(p.open().Connect("local").Abort(ctx, AbortArgs{Explanation: "e", SessionID: &id})))
 	told("an abort at another server")
+}
+
+// What an export says that reviewers and people decided is kept for people to read. A step that is not finished is reviewed again, by both.
+func TestImportedDecisionsPassNothing(t *testing.T) {
+	from, srv, rev, c, id := underJudgement(t, bothStep)
+	waits(t, from.finish(c, good))
+	testkit.Must(t, srv.ReviewFor(ctx, id, "one", from.question(id, "one").Digest, machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal}))
+	child := from.start(c, "alpha", "main").BeginStep.SessionID
+	srv.stop()
+	p := newProject(t).reviewedJob(bothStep)
+	srv = p.reopen(rev)
+	all := p.importFrom(from, srv, id, child)
+	testkit.True(t, all[0].Err == nil && all[1].Err == nil && all[0].AsNow, "examined %+v, %+v", all[0], all[1])
+	i := slices.IndexFunc(all, func(i *export.Import) bool { return i.State.SessionID == id })
+	testkit.Equal(t, export.ClaimOf(all[i].State), export.Claim{Reviews: 1, Decisions: 1})
+	now, calls := p.record(id), rev.calls()
+	one := now.Progress("one")
+	testkit.True(t, now.ImportedAt != nil && one.Question == nil && one.Newest().Imported && one.Newest().State == machine.TryPassed, "imported as %s", toJSON(t, now))
+	testkit.Equal(t, toJSON(t, p.record(child).ParentSessionID), `"`+id+`"`, "the parent of the session that was nested in it")
+	waits(t, p.finish(srv.Connect("local"), `{"session_id":"`+id+`","outputs":{"report":"good.md"}}`))
+	testkit.Equal(t, rev.calls()-calls, 1, "calls of the reviewer")
+	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "findings")
+	again := testkit.Get(srv.Importer().Examine(ctx, testkit.Get(srv.Importer().All()).Must(t))).Must(t)
+	testkit.Fails(t, again[0].Err, "in the project already", "examined again")
 }

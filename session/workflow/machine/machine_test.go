@@ -125,11 +125,7 @@ func drive(t *testing.T, shape, commands []byte) {
 		id := ids[int(b>>3)%len(ids)]
 		switch b % 8 {
 		case 0, 1, 2, 3, 4, 5: // finished_step, one in three without step_id
-			var stepID *string
-			want := m.finish(map[bool]string{true: id}[b%8 < 4])
-			if b%8 < 4 {
-				stepID = &id
-			}
+			stepID, want := map[bool]*string{true: &id}[b%8 < 4], m.finish(map[bool]string{true: id}[b%8 < 4])
 			got := "refused"
 			p, err := s.PlanFinish(def, stepID, never)
 			if err == nil {

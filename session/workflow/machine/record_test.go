@@ -110,13 +110,11 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	testkit.True(t, stored.EntryIndex == 1 && kept.Revision == s.Revision+1 && kept.StoredReply(ToolGoTo, "q") == nil, "%+v", stored)
 	again := testkit.Get(ReplyOf[FinishReply](stored)).Must(t)
 	testkit.True(t, again != waiting && again.Status == NextStep, "%+v", again)
-
 	aliased := kept.Alias(stored, second)
 	testkit.Equal(t, aliased.StoredReply(ToolFinish, "r").EntryIndex, 1)
 	testkit.True(t, aliased.StoredReply(ToolFinish, "q") != nil && aliased.StoredReply(ToolFinish, "r").StepID == "", "%+v", aliased.Replies)
 	over, _ := kept.Abort(Call{Tool: ToolAbort}, "why", time.Now())
 	testkit.True(t, kept.Alias(stored, first) == kept && kept.Alias(stored, Call{Tool: ToolFinish}) == kept && over.Alias(stored, second) == over, "an alias is stored needlessly")
-
 	refusal := session.NotNow(codes.BoardBusy, "Later.").With("n", 1)
 	refused := s.KeepAnswer(first, 0, nil, refusal).StoredReply(ToolFinish, "q")
 	refusal.Details["n"] = 2
@@ -126,7 +124,6 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	_, err = ReplyOf[FinishReply](&StoredReply{Tool: ToolFinish, Raw: json.RawMessage(`[]`)})
 	testkit.Fails(t, err, "reading the stored reply to finished_step")
 	testkit.Equal(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Raw: json.RawMessage(`{"status":"next_step"}`)})).Must(t).Status, NextStep)
-
 	placed := s.WithSource("here", "h")
 	testkit.True(t, placed.Sources["here"] == "h" && s.Sources["here"] == "" && placed.WithSource("here", "h") == placed && placed.WithSource("there", "i").Sources["here"] == "h", "%v", placed.Sources)
 }
@@ -247,7 +244,6 @@ func TestRule14_TextsInReplies(t *testing.T) {
 	testkit.True(t, len(got) <= 300 && strings.HasPrefix(got, `{"long":"word word`) && strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
 	plain := plainWithin(s.Progress("a").Outputs, 10)
 	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo", "texts that are too many: %v", plain)
-
 	st := *def.Job.Step("b")
 	st.Inputs = []job.Input{{File: "a_out", FromStep: "a"}, {File: "a_out", FromStep: "a"}}
 	long := strings.Repeat("é", 300_000)
@@ -286,18 +282,11 @@ func TestStatesNeverChange(t *testing.T) {
 			at = at.Add(time.Second)
 			s := states[max(0, len(states)-1-random.IntN(8))]
 			id := def.Job.Steps[random.IntN(len(def.Job.Steps))].ID
-			c := Call{Tool: ToolFinish}
-			if random.IntN(2) == 0 {
-				c.RequestID = new(fmt.Sprint("q", i))
-			}
+			c := Call{Tool: ToolFinish, RequestID: []*string{nil, new(fmt.Sprint("q", i))}[random.IntN(2)]}
 			var next *State
 			switch random.IntN(9) {
 			case 0, 1, 2, 3:
-				var stepID *string
-				if random.IntN(2) == 0 {
-					stepID = &id
-				}
-				if p, err := s.PlanFinish(def, stepID, never); err == nil {
+				if p, err := s.PlanFinish(def, []*string{nil, &id}[random.IntN(2)], never); err == nil {
 					f := FinishInput{Call: c, At: at, Outputs: outputOf(p.Step.ID+"_out", OutputValue{Paths: []string{fmt.Sprint(i)}}), Texts: Instructions{}}
 					if random.IntN(3) == 0 {
 						kinds := []EvidenceKind{ByReviewer, BySelf, ByOverride, ByPerson, Unreviewed}

@@ -121,10 +121,7 @@ func walk(t *testing.T, j *job.Job, workflow, file string) string {
 				}
 				outputs = append(outputs, outputOf(name, v)...)
 			}
-			stepID := &id
-			if id == "-" {
-				stepID = nil
-			}
+			stepID := map[bool]*string{true: &id}[id != "-"]
 			p, err := s.PlanFinish(def, stepID, func(was Outputs) bool {
 				return len(outputs) > 0 && fmt.Sprint(was[0].Value.Paths) == fmt.Sprint(outputs[0].Value.Paths)
 			})
