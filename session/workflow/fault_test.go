@@ -185,7 +185,6 @@ type faulty struct {
 	drop      atomic.Int32                             // so many writes are not made, and their replies are lost
 	unread    atomic.Int32                             // so many reads fail
 	during    atomic.Pointer[func()]                   // is called after a write, before its reply
-	before    atomic.Pointer[func()]                   // is called before a write
 	reading   atomic.Pointer[func()]                   // is called before a read
 	delay     atomic.Pointer[chan *store.SessionWrite] // receives the next write instead of the store, which does not confirm it
 }
@@ -219,9 +218,6 @@ func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool,
 	}
 	if f.twice.Load() && w.Before >= 0 && f.overtaken.Add(1)%2 == 1 {
 		return false, nil
-	}
-	if g := f.before.Load(); g != nil {
-		(*g)()
 	}
 	written, err := f.Sessions.WriteSession(ctx, w)
 	if g := f.during.Load(); g != nil {

@@ -267,15 +267,7 @@ func refusal(t testing.TB, c *Conn, args string) error {
 func says(t testing.TB, r *machine.FinishReply, want machine.Status, words ...string) {
 	t.Helper()
 	testkit.Need(t, r.Status == want, "status %s, want %s: %s", r.Status, want, toJSON(t, r))
-	testkit.ContainsAll(t, toText(r.Feedback), words, "the feedback")
-}
-
-// toText is the text that a reply may have.
-func toText(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+	testkit.ContainsAll(t, *cmp.Or(r.Feedback, new("")), words, "the feedback")
 }
 
 // answered is what a call that is made beside others gives.
@@ -306,12 +298,7 @@ func (s *server) waitsElsewhere(t *testing.T, id string) {
 }
 
 // stepOf returns the id of the step that begins, "" if none does.
-func stepOf(begins *machine.StepInfo) string {
-	if begins == nil {
-		return ""
-	}
-	return begins.StepID
-}
+func stepOf(begins *machine.StepInfo) string { return cmp.Or(begins, &machine.StepInfo{}).StepID }
 
 // refused checks that a call was refused with this kind, code and these words.
 func refused(t testing.TB, err error, kind session.Kind, code string, words ...string) {

@@ -158,16 +158,6 @@ func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
 	rev.unset("wait")
 }
 
-func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
-	p, _, rev, c, id := underReview(t)
-	got := rev.held(c, good)
-	p.write("good.md", "something else")
-	rev.unset("wait")
-	refused(t, (<-got).err, session.ToolError, "review_failed", "good.md")
-	s := p.record(id)
-	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
-}
-
 // An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without any other review passes.
 func TestReview_NothingToJudge(t *testing.T) {
 	for name, external := range map[string]bool{"self": false, "reviewer": true} {

@@ -85,15 +85,14 @@ func TestServersRaceForOneSession(t *testing.T) {
 
 func TestBranchesSideBySideNeedASessionID(t *testing.T) {
 	p, _, c, root := begun(t)
-	nest := func(parent string) (*machine.StartReply, error) {
-		return c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &parent})
-	}
-	one := testkit.Get(nest(root)).Must(t).BeginStep.SessionID
-	two := testkit.Get(nest(root)).Must(t).BeginStep.SessionID
+	child := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root}
+	one := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
+	two := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
 	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "session_id_needed", one, two)
 	testkit.Equal(t, *testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &one})).Must(t).ResumedWorkflow, "alpha/main")
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, two, "reply")
-	refused(t, errOf(nest(one)), session.StateError, "session_ended", one)
+	child.ParentSessionID = &one
+	refused(t, errOf(c.Start(ctx, child)), session.StateError, "session_ended", one)
 }
 
 func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
@@ -217,11 +216,10 @@ func TestAStackAThousandDeep(t *testing.T) {
 	stack := testkit.Get(c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})).Must(t).Stack
 	testkit.Need(t, len(stack) == deep-1 && stack[0].SessionID == ids[0] && stack[deep-2].SessionID == ids[deep-1], "resumed: depth %d", len(stack))
 	// They are given up from the top; each of these calls reads all that are below, so not all of them are.
-	const given = 20
-	for range given {
+	for range 20 {
 		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 	}
-	testkit.Equal(t, len(c.stackOf(ctx, "")), deep-1-given, "depth")
+	testkit.Equal(t, len(c.stackOf(ctx, "")), deep-21, "depth")
 }
 
 // The figures of transitions and lists, each beside a reference of the same run. Run them with
