@@ -328,6 +328,7 @@ func TestGoToStepLeavesNoEditsOfProtectedFiles(t *testing.T) {
 	s := newScript(t, "exit 0")
 	k := checkedProject(t, true, "", "")
 	k.alpha("[first, one, two]", testStep{id: "first"}, testStep{id: "one", outputs: oneFile, checks: "[" + s.yaml(", protect: [tests/**]") + "]"}, testStep{id: "two"})
+	k.write("tests/old", "untracked from the beginning")
 	k.begin()
 	goTo := func(step string) error { return errOf(k.c.GoTo(ctx, GoToArgs{StepID: step})) }
 	k.finish(k.c, `{"outputs":{}}`)
