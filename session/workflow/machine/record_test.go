@@ -104,6 +104,7 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	s := testkit.Get(begin(memoryDefinition(t, "[a, b]"))).Must(t)
 	first, second := Call{Tool: ToolFinish, RequestID: new("q")}, Call{Tool: ToolFinish, RequestID: new("r")}
 	waiting := NewFinishReply(NextStep)
+	testkit.True(t, waiting.Waiting().Code == "members_pending" && waiting.Alone("Done.").Waiting() == nil, "who waits for the others of a group")
 	testkit.Equal(t, s.KeepAnswer(Call{Tool: ToolFinish}, 1, waiting, nil), s, "a call without request_id")
 	kept := s.KeepAnswer(first, 1, waiting, nil)
 	stored := kept.StoredReply(ToolFinish, "q")
