@@ -3,6 +3,7 @@ package workflow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,97 +12,81 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/catalog/task"
+	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
 func TestARunningSessionFollowsAnEditThatHasItsStep(t *testing.T) {
-	t.Parallel()
-	p, _, c, _ := begun(t)
+	p, _, c, id := begun(t)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	// A step before and one after the current; its place is found from its id.
-	p.job("alpha", []testStep{{id: "zero"}, {id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three"}}, map[string]string{"main": "[zero, one, two, three]"})
+	p.alpha("[zero, one, two, three]", testStep{id: "zero"}, testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile}, testStep{id: "three"})
 	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	testkit.Need(t, r.BeginStep != nil && r.BeginStep.StepID == "three" && r.Notice == nil, "reply %s", toJSON(t, r))
-	testkit.Equal(t, p.record(r.BeginStep.SessionID).CurrentEntryIndex, 3, "entry")
+	testkit.True(t, stepOf(r.BeginStep) == "three" && r.Notice == nil, "reply %s", toJSON(t, r))
+	testkit.Equal(t, p.record(id).CurrentEntryIndex, 3, "entry")
 }
 
 func TestARunningSessionFinishesOnTheKeptDefinition(t *testing.T) {
-	t.Parallel()
-	for name, edit := range map[string]func(p *project){
-		"step gone":  func(p *project) { p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"}) },
-		"job broken": func(p *project) { p.write(".deepwork/jobs/alpha/job.yml", "name: [") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := simpleProject(t)
-			srv := p.open()
-			c := srv.Connect("local")
-			id := p.start(c, "alpha", "main").BeginStep.SessionID
-			edit(p)
-			srv.stop()
-			c = p.open().Connect("local")
-			r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
-			testkit.Need(t, r.BeginStep != nil && r.BeginStep.StepID == "two" && r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
-			testkit.True(t, r.Notice != nil && strings.Contains(*r.Notice, "alpha") && strings.Contains(*r.Notice, "definition it has"), "notice %v", r.Notice)
-			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
-			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
-		})
-	}
+	p, srv, _, id := begun(t)
+	p.alpha("[other]", testStep{id: "other"})
+	srv.stop()
+	c := p.open().Connect("local")
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+	testkit.True(t, stepOf(r.BeginStep) == "two" && r.BeginStep.Instructions == "Do two.\n", "reply %s", toJSON(t, r))
+	testkit.ContainsAll(t, toJSON(t, r.Notice), []string{"alpha", "definition it has"})
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two.\n", "get_step")
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
 }
 
-func TestAnEditOfInstructionsIsSeenWhenTheStepBegins(t *testing.T) {
-	t.Parallel()
-	p, _, c, id := begun(t)
-	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two better.\n")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two better.\n", "reply")
-	// What was read is what is kept.
-	p.job("alpha", []testStep{{id: "other"}}, map[string]string{"main": "[other]"})
-	p.write(".deepwork/jobs/alpha/steps/two.md", "Do it worse.\n")
-	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.Instructions, "Do two better.\n", "get_step")
-}
-
+// get_workflows shows a missing instructions file before a session begins, until the file is there.
 func TestMissingInstructionsRefuseTheCallAndMoveNothing(t *testing.T) {
-	t.Parallel()
-	p, _, c, id := begun(t)
-	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
+	p, srv, c, id := begun(t)
+	another := srv.Connect("local")
+	steps := filepath.Join(p.root, ".deepwork/jobs/alpha/steps")
+	faults := func() string { return string(testkit.Get(another.GetWorkflows(ctx)).Must(t).Errors) }
+	testkit.Equal(t, faults(), "[]")
+	testkit.Must(t, errors.Join(os.Remove(filepath.Join(steps, "one.md")), os.Remove(filepath.Join(steps, "two.md"))))
+	testkit.Contains(t, faults(), `steps[1].instructions_file: \"steps/two.md\" does not exist in `)
 	before := toJSON(t, p.record(id))
-	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.ToolError, "instructions_missing", "two.md", "nothing has moved")
+	refused(t, starting(another, "alpha", "main"), session.ToolError, "instructions_missing", "one.md")
+	testkit.Equal(t, len(another.stackOf(ctx, "")), 0, "sessions that began")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.ToolError, "instructions_missing", "two.md", "nothing has moved")
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "the session moved")
-	p.write(".deepwork/jobs/alpha/steps/two.md", "Do two.\n")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.StepID, "two", "reply")
-	// get_step has the text it began with, even where the file is gone since.
-	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")))
+	testkit.WriteAll(t, steps, map[string]string{"one.md": "Do one.\n", "two.md": "Do two better.\n"})
+	testkit.Equal(t, faults(), "[]", "once they are there")
+	// An edit is seen when the step begins. What was read is what is kept, also where the file, or the step, is gone since.
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two better.\n", "reply")
+	testkit.Must(t, os.Remove(filepath.Join(steps, "two.md")))
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
-	testkit.True(t, step.BeginStep.Instructions == "Do two.\n" && step.Notice != nil, "get_step %s", toJSON(t, step))
+	testkit.True(t, step.BeginStep.Instructions == "Do two better.\n" && step.Notice != nil, "get_step %s", toJSON(t, step))
+	p.alpha("[other]", testStep{id: "other"})
+	p.write(".deepwork/jobs/alpha/steps/two.md", "Do it worse.\n")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.Instructions, "Do two better.\n", "get_step")
 }
 
 func TestGoToStep(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: oneFile}, {id: "c", outputs: oneFile}, {id: "d"}}, map[string]string{"main": "[a, b, c, d]"})
-	p.write("r.md", "x")
-	srv := p.open()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p := newProject(t).alpha("[a, b, c, d]", testStep{id: "a", outputs: oneFile}, testStep{id: "b", outputs: oneFile}, testStep{id: "c", outputs: oneFile}, testStep{id: "d"})
+	_, c, id := p.begin()
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
 	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "d"})).Err(), session.StateError, "step_ahead", "finished_step")
-	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "x"})).Err(), session.ToolError, "unknown_step", "'a', 'b', 'c'")
-	r, err := c.GoTo(ctx, GoToArgs{StepID: "b"})
-	testkit.Need(t, err == nil && r.BeginStep.StepID == "b" && strings.Join(r.InvalidatedSteps, " ") == "b c" && r.Stack[0].Step == "b", "reply %s, %v", toJSON(t, r), err)
+	refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "d"})), session.StateError, "step_ahead", "finished_step")
+	refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "x"})), session.ToolError, "unknown_step", "'a', 'b', 'c'")
+	r := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "b"})).Must(t)
+	testkit.True(t, r.BeginStep.StepID == "b" && strings.Join(r.InvalidatedSteps, " ") == "b c" && r.Stack[0].Step == "b", "reply %s", toJSON(t, r))
 	s := p.record(id)
 	testkit.True(t, s.Progress("c") == nil && s.Progress("b").CompletedAt == nil && s.Progress("a").CompletedAt != nil, "record %s", toJSON(t, s.StepProgress))
 	testkit.True(t, len(s.History) == 1 && s.History[0].To == "b" && s.History[0].From == "c" && s.History[0].Progress[0].Value.Outputs[0].Value.Paths[0] == "r.md", "history %s", toJSON(t, s.History))
-	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(p.root, "r.md"))).Err(), "the file is gone")
+	testkit.Works(t, errOf(os.Stat(filepath.Join(p.root, "r.md"))), "the file is gone")
 	// The same outputs finish b again: it is no repetition.
 	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`).BeginStep), "c", "reply")
 	testkit.Equal(t, strings.Join(testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "c"})).Must(t).InvalidatedSteps, " "), "c", "to the current step")
 }
 
 func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
-	t.Parallel()
 	p := simpleProject(t)
 	srv := p.open()
 	srv.definitions.MaxKnown = 3
@@ -114,8 +99,7 @@ func TestDefinitionsOfAJobEditedAllDayAreForgotten(t *testing.T) {
 		c.Close()
 	}
 	// A session whose definition is forgotten goes on.
-	r := p.finish(first, `{"outputs":{"report":"r.md"}}`)
-	testkit.True(t, r.BeginStep != nil && r.BeginStep.Instructions == "Do two, in way 9.\n", "reply %s", toJSON(t, r))
+	testkit.Equal(t, p.finish(first, `{"outputs":{"report":"r.md"}}`).BeginStep.Instructions, "Do two, in way 9.\n")
 	testkit.Equal(t, p.finish(first, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
 }
 
@@ -125,53 +109,39 @@ func at(place task.Place) func(*Options) { return func(o *Options) { o.Place = &
 // A session that goes on at another machine says which of its files are not there, and does not
 // take them for lost. The record has the place where each step's outputs were delivered.
 func TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.job("j", []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}, {id: "three", outputs: oneFile}}, map[string]string{"main": "[one, two, three]"})
+	p := newProject(t).alpha("[one, two, three]", testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile}, testStep{id: "three", outputs: oneFile})
 	p.write("one.md", "1")
-	p.write("two.md", "2")
-	p.write("three.md", "3")
-	ctx := context.Background()
 	first, second := task.Place{MachineID: "aaaaaaaa", MachineName: "red", Root: "/home/red/p"}, task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: "/home/blue/p"}
-
-	s1 := p.open(at(first))
-	c1 := s1.Connect("local")
-	id := p.start(c1, "j", "main").BeginStep.SessionID
-	p.finish(c1, `{"outputs": {"report": "one.md"}}`)
-	if r, err := c1.Step(ctx, StepArgs{}); err != nil || r.CompletedSteps[0].Machine != "" {
-		t.Fatalf("on its own machine: %+v, %v", r, err)
-	}
-	s1.stop()
+	srv, c, id := p.begin(at(first))
+	p.finish(c, `{"outputs": {"report": "one.md"}}`)
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).CompletedSteps[0].Machine, "", "on its own machine")
+	srv.stop()
 	testkit.Must(t, os.Remove(filepath.Join(p.root, "one.md"))) // the other machine does not have it
-
-	c2 := p.open(at(second)).Connect("local")
-	r := testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t)
-	testkit.True(t, len(r.CompletedSteps) == 1 && r.CompletedSteps[0].Machine == "red (aaaaaaaa), in /home/red/p", "completed steps %+v", r.CompletedSteps)
-	p.finish(c2, `{"outputs": {"report": "two.md"}}`)
-	end := p.finish(c2, `{"outputs": {"report": "three.md"}}`)
-	if s := *end.Summary; strings.Contains(s, "no longer there") || !strings.Contains(s, "step 'one' are on the machine red (aaaaaaaa), in /home/red/p.") || strings.Contains(s, "step 'two'") {
-		t.Errorf("summary %q", s)
-	}
+	c = p.open(at(second)).Connect("local")
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).CompletedSteps[0].Machine, "red (aaaaaaaa), in /home/red/p")
+	p.finish(c, `{"outputs": {"report": "r.md"}}`)
+	s := *p.finish(c, `{"outputs": {"report": "r.md"}}`).Summary
+	testkit.Contains(t, s, "step 'one' are on the machine red (aaaaaaaa), in /home/red/p.")
+	testkit.True(t, !strings.Contains(s, "no longer there") && !strings.Contains(s, "step 'two'"), "summary %q", s)
 	var kept struct {
 		Place    task.Place `json:"place"`
 		Progress map[string]struct {
 			Place task.Place `json:"place"`
 		} `json:"step_progress"`
 	}
-	err := json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept)
-	testkit.True(t, err == nil && kept.Place == second && kept.Progress["one"].Place == first && kept.Progress["three"].Place == second, "the record has %+v, %v", kept, err)
+	testkit.Must(t, json.Unmarshal([]byte(toJSON(t, p.record(id))), &kept))
+	testkit.True(t, kept.Place == second && kept.Progress["one"].Place == first && kept.Progress["three"].Place == second, "the record has %+v", kept)
 }
 
 // A checkout on another machine may have another path than the one where the session began: its own files are
 // reviewed there, and the session's file is removed there with the session.
 func TestACheckoutOfAnotherPathIsReviewed(t *testing.T) {
-	p, first, rev := underReview(t)
-	id := p.start(first.Connect("local"), "alpha", "main").BeginStep.SessionID
+	p, _, rev, _, id := underReview(t)
 	second := p.reopen(rev, at(task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: p.root}))
 	second.records.Sessions = began{second.records.Sessions, "/home/red/p"}
 	c := second.Connect("local")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
-	testkit.Must(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "no"})).Err())
+	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`), machine.NextStep)
+	testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "no"})))
 	_, _, err := second.Prune(ctx, time.Now().Add(time.Hour), false)
 	testkit.Must(t, err)
 	testkit.Same(t, testkit.Get(filepath.Glob(filepath.Join(p.root, ".deepwork", "tmp", "*"+id+"*"))).Must(t), nil, "what is left of the session")
@@ -199,19 +169,123 @@ func (b began) ReadSession(ctx context.Context, id string, known int64) (*store.
 	return r, err
 }
 
-// get_workflows shows a missing instructions file as an error of its job before a session begins, until the file is
-// there, and then where to go with errors: to the bundled workflow repair, if there is one.
-func TestGetWorkflowsShowsMissingInstructions(t *testing.T) {
-	p := simpleProject(t)
-	c := p.open().Connect("local")
-	file := filepath.Join(p.root, ".deepwork/jobs/alpha/steps/two.md")
-	text := testkit.Get(os.ReadFile(file)).Must(t)
-	for range 2 {
-		r := testkit.Get(c.GetWorkflows(ctx)).Must(t)
-		testkit.True(t, string(r.Errors) == "[]" && r.Notice == nil, "errors %s, notice %v", r.Errors, r.Notice)
-		testkit.Must(t, os.Remove(file))
-		r = testkit.Get(c.GetWorkflows(ctx)).Must(t)
-		testkit.True(t, strings.Contains(string(r.Errors), `steps[1].instructions_file: \"steps/two.md\" does not exist in `) && strings.Contains(string(r.Jobs), `"alpha"`), "errors %s, jobs %s", r.Errors, r.Jobs)
-		testkit.Must(t, os.WriteFile(file, text, 0o600))
+// An edit of the job that removes or weakens reviews takes effect, and is recorded; in a pinned session it does not take effect.
+func TestAnEditOfTheJobDoesNotWeakenAPinnedSession(t *testing.T) {
+	strict := "[{run_each: step, quality_criteria: {Good: \"Is it good?\", Safe: \"Is it safe?\"}, additional_review_guidance: \"Look twice\"}]"
+	for edited, weaker := range map[string]string{
+		"[]": "step 'one', review of step: it is gone",
+		"[{run_each: report, quality_criteria: {New: \"Is it new?\"}}, " + strict[1:]: "",
+	} {
+		for _, pin := range []bool{false, true} {
+			p := newProject(t).reviewedJob(strict)
+			_, rev, c, id := p.reviewed(Reviewing{External: true, Reviewer: "[\"r\"]", MaxTries: 3, ReplyWithin: time.Minute, Pin: pin})
+			rev.set("say", `{"passed": true, "feedback": "fine"}`)
+			p.reviewedJob(edited)
+			r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
+			says(t, r, machine.NextStep)
+			s := p.record(id)
+			if weaker == "" || pin {
+				testkit.Same(t, s.Weakened, nil, "pin %t: recorded", pin)
+			} else {
+				testkit.True(t, len(s.Weakened) == 1 && s.Weakened[0].Step == "one" && len(s.Weakened[0].What) == 1 && strings.Contains(s.Weakened[0].What[0], weaker), "recorded %s", toJSON(t, s.Weakened))
+			}
+			if pin && weaker != "" {
+				testkit.Equal(t, len(s.Progress("one").Newest().Verdicts[0].Criteria), 2, "criteria that were judged")
+				testkit.Contains(t, toJSON(t, r.Notice), weaker)
+			}
+		}
+	}
+}
+
+func TestAStepThatIsTakenOutIsRecorded(t *testing.T) {
+	p := newProject(t)
+	job := func(entries string) {
+		p.alpha(entries, testStep{id: "zero"}, testStep{id: "one", outputs: oneFile, reviews: reviewedStep}, testStep{id: "two"})
+	}
+	job("[zero, one, two]")
+	_, rev, c, id := p.reviewed()
+	job("[zero, two]")
+	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).BeginStep.StepID, "two", "reply")
+	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Weakened), "step 'one', which has reviews, is gone from the workflow"), 1, "recorded")
+	job("[zero, one, two]")
+	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Pin: true})
+	p.start(c, "alpha", "main")
+	job("[zero, two]")
+	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).BeginStep.StepID, "one", "pinned: reply")
+}
+
+// An edit of the config that replaces or removes the reviewer, or lets agents override again, takes
+// effect and is recorded; a pinned session goes on with the reviewer that it began with, or not at all.
+func TestAnEditOfTheConfigDoesNotWeakenAPinnedSession(t *testing.T) {
+	for _, pin := range []bool{false, true} {
+		p, _, rev, c, id := underReview(t, Reviewing{External: true, Reviewer: `["r"]`, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideHuman, Pin: pin})
+		asked := ""
+		edited := Reviewing{MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideAgent,
+			Earlier: func(name string) (*gate.Reviewer, error) {
+				asked = name
+				return nil, errors.New("it is not approved")
+			}}
+		rev.how.Store(&edited)
+		if !pin {
+			says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`), machine.NextStep)
+			testkit.ContainsAll(t, toJSON(t, p.record(id).Weakened), []string{"and is self", "quality_gate.override was human, and is agent"})
+			continue
+		}
+		refused(t, refusal(t, c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`), session.StateError, "override_needs_person")
+		refused(t, refusal(t, c, `{"outputs":{"report":"good.md"}}`), session.StateError, "pinned_reviewer_gone", "it is not approved", `["r"]`)
+		edited.Earlier = func(string) (*gate.Reviewer, error) {
+			return &gate.Reviewer{Command: []string{os.Args[0], "reviewer", rev.dir}}, nil
+		}
+		says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), machine.NextStep)
+		s := p.record(id)
+		testkit.Equal(t, fmt.Sprint(asked, rev.calls(), s.Progress("one").Evidence.Kind, len(s.Weakened)), fmt.Sprint(`["r"]`, 1, machine.ByReviewer, 0), "the reviewer, its calls, the evidence and what is weaker")
+	}
+}
+
+// The evidence says whether the agent was given the criteria for exactly what it handed in.
+func TestEvidenceOfSelfReviews(t *testing.T) {
+	for name, test := range map[string]struct {
+		between func(p *project)
+		want    machine.EvidenceKind
+	}{
+		"unchanged":        {func(*project) {}, machine.BySelf},
+		"changed outputs":  {func(p *project) { p.write("good.md", "something else") }, machine.ByOverride},
+		"changed criteria": {func(p *project) { p.reviewedJob(strings.Replace(reviewedStep, "Is it good?", "Is it bad?", 1)) }, machine.ByOverride},
+	} {
+		p := newProject(t).reviewedJob(reviewedStep)
+		_, c, id := p.begin()
+		p.finish(c, `{"outputs":{"report":"good.md"}}`)
+		test.between(p)
+		by := session.WithCaller(ctx, session.Caller{Identity: "local", Channel: session.ChannelHTTP})
+		testkit.Must(t, errOf(c.Finish(by, finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`))))
+		e := p.record(id).Progress("one").Evidence
+		testkit.True(t, e != nil && e.Kind == test.want && e.Channel == "http" && e.Reason == "All pass" && len(e.Files) == 1 && e.Files[0].SHA256 != "" && e.Digest != "", "%s: %s", name, toJSON(t, e))
+	}
+	// A caller with the right of a person is one, where only people may.
+	p := newProject(t).reviewedJob(reviewedStep)
+	c := p.open(reviewing(&Reviewing{Override: config.OverrideHuman})).Connect("ann")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	by := func(who session.Caller) error {
+		return errOf(c.Finish(session.WithCaller(ctx, who), finishArgs(t, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"I read it"}`)))
+	}
+	for _, who := range []session.Caller{session.LocalCaller("stdio"), {Identity: "ann", Rights: session.RightAgents | session.RightMerge, Channel: "http"}} {
+		refused(t, by(who), session.StateError, "override_needs_person")
+	}
+	testkit.Must(t, by(session.Caller{Identity: "ann", Rights: session.RightPerson, Channel: "http"}))
+	e := p.record(id).Progress("one").Evidence
+	testkit.True(t, e.Kind == machine.ByPerson && e.Identity == "ann" && e.Channel == "http", "evidence %s", toJSON(t, e))
+}
+
+func TestAPersonCannotOverrideInASessionThatIsPinnedToNobody(t *testing.T) {
+	for _, pin := range []bool{false, true} {
+		p, srv, _, _, id := underReview(t, Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: config.OverrideNever, Pin: pin})
+		srv.stop()
+		err := p.command(Reviewing{External: true, Override: config.OverrideHuman}).OverrideFor(ctx, id, "one", machine.Override{Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"})
+		if pin {
+			refused(t, err, session.StateError, "override_needs_person", "not even a person")
+		} else {
+			testkit.Works(t, err)
+		}
+		testkit.Equal(t, p.record(id).Progress("one").HasGrant(), !pin, "pinned %t: overridden", pin)
 	}
 }

@@ -1,60 +1,56 @@
 package workflow
 
 import (
-	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
 	"deepwork/session"
+	"deepwork/session/codes"
 	"deepwork/session/workflow/machine"
 )
 
-var ctx = context.Background()
+// starting is why a workflow does not start, nil if it does.
+func starting(c *Conn, jobName, workflow string) error {
+	return errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: jobName, WorkflowName: workflow}))
+}
 
 func TestReq001_3_4_UnknownJobIsRefusedAndJobsAreListed(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
+	p := simpleProject(t)
 	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"})).Err(), session.ToolError, "job_not_found", "Job not found: beta", "alpha")
-
+	refused(t, starting(c, "beta", "main"), session.ToolError, "job_not_found", "Job not found: beta", "alpha")
 	p.simple("beta") // written between two calls: the next one sees it
 	testkit.Equal(t, p.start(c, "beta", "main").BeginStep.StepID, "one", "began")
 }
 
 func TestReq001_3_5_OnlyWorkflowIsTakenWhateverTheName(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
-	c := p.open().Connect("local")
-	r := p.start(c, "alpha", "no such")
-	testkit.Equal(t, r.Stack[0].Workflow, "alpha/main", "started")
+	p := simpleProject(t)
+	testkit.Equal(t, p.start(p.open().Connect("local"), "alpha", "no such").Stack[0].Workflow, "alpha/main", "started")
 }
 
 func TestReq001_3_6_UnknownWorkflowIsRefusedAndNamesAreListed(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "y": "[one]"})
-	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "z"})).Err(), session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
+	refused(t, starting(p.open().Connect("local"), "alpha", "z"), session.ToolError, "workflow_not_found", "Workflow 'z' not found", "x", "y")
 }
 
 func TestReq001_3_7_WorkflowWithoutStepsIsRefused(t *testing.T) {
 	p := newProject(t)
 	p.job("alpha", []testStep{{id: "one"}}, map[string]string{"x": "[one]", "empty": "[]"})
-	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "empty"})).Err(), session.ToolError, "workflow_without_steps", "has no steps")
+	refused(t, starting(p.open().Connect("local"), "alpha", "empty"), session.ToolError, "workflow_without_steps", "has no steps")
 }
 
 func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{
+	p := newProject(t).alpha("[one]", testStep{
 		id:      "one",
 		outputs: "{z_report: {type: file, description: The report, required: true}, a_parts: {type: files, description: The parts, required: false}}",
 		reviews: "[{run_each: step, quality_criteria: {Zeal: \"Is it eager?\", Art: \"Is it fine?\"}, additional_review_guidance: Look twice.}]",
-	}}, map[string]string{"main": "[one]"})
+	})
 	c := p.open().Connect("local")
 	r := testkit.Get(c.Start(ctx, StartArgs{Goal: "the goal", JobName: "alpha", WorkflowName: "main", InstanceID: new("acme Inc..")})).Must(t)
 	b := r.BeginStep
@@ -62,93 +58,62 @@ func TestReq001_3_8_to_14_StartMakesASessionAndDescribesItsFirstStep(t *testing.
 	testkit.Equal(t, b.BranchName, "deepwork/alpha-main-acme-Inc", "branch_name")
 	testkit.Equal(t, b.JobDir, filepath.Join(p.root, ".deepwork", "jobs", "alpha"), "job_dir")
 	testkit.True(t, b.Instructions == "Do one.\n" && *b.CommonJobInfo == "Common to all steps of alpha.", "instructions %q, common %q", b.Instructions, *b.CommonJobInfo)
-	want := `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},` +
-		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`
-	testkit.Equal(t, toJSON(t, b.ExpectedOutputs), want, "outputs")
-	want = `[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},"additional_review_guidance":"Look twice."}]`
-	testkit.Equal(t, toJSON(t, b.Reviews), want, "reviews")
+	testkit.Equal(t, toJSON(t, b.ExpectedOutputs), `[{"name":"z_report","type":"file","description":"The report","required":true,"syntax_for_finished_step_tool":"filepath"},`+
+		`{"name":"a_parts","type":"files","description":"The parts","required":false,"syntax_for_finished_step_tool":"array of filepaths for all individual files"}]`, "outputs")
+	testkit.Equal(t, toJSON(t, b.Reviews), `[{"run_each":"step","quality_criteria":{"Zeal":"Is it eager?","Art":"Is it fine?"},"additional_review_guidance":"Look twice."}]`, "reviews")
 	testkit.Equal(t, toJSON(t, b.QualityCriteria), `["Is it eager?","Is it fine?"]`, "criteria")
 	testkit.Equal(t, toJSON(t, r.Stack), `[{"workflow":"alpha/main","step":"one","session_id":"`+b.SessionID+`"}]`, "stack")
 	s := p.record(b.SessionID)
 	testkit.True(t, s.Status == machine.Active && s.Goal == "the goal" && s.Progress("one") != nil && s.Progress("one").CompletedAt == nil, "record %s", toJSON(t, s))
-	if p.url != "" {
-		return
-	}
-	testkit.Equal(t, testkit.Get(os.Stat(filepath.Join(p.state().Tmp(), "session_"+b.SessionID+".json"))).Must(t).Mode().Perm(), 0o600, "export")
-}
-
-func TestStartWithMissingInstructionsMovesNothing(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
-	testkit.Must(t, os.Remove(filepath.Join(p.root, ".deepwork/jobs/alpha/steps/one.md")))
-	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})).Err(), session.ToolError, "instructions_missing", "one.md")
-	if len(c.stackOf(ctx, "")) != 0 {
-		t.Errorf("stack %v", c.stackOf(ctx, ""))
+	if p.url == "" {
+		testkit.Equal(t, testkit.Get(os.Stat(p.export(b.SessionID))).Must(t).Mode().Perm(), 0o600, "export")
 	}
 }
 
 func TestReq001_4_4_NoSessionIsAStateError(t *testing.T) {
-	p := newProject(t)
-	c := p.open().Connect("local")
-	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs()})).Err(), session.StateError, "no_active_session", "No active workflow session")
-	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err(), session.StateError, "no_active_session", "No active workflow session")
-	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("deadbeef")})).Err(), session.StateError, "unknown_session", "deadbeef")
-	refused(t, testkit.Get(c.Finish(ctx, FinishArgs{Outputs: outputs(), SessionID: new("../../etc")})).Err(), session.ToolError, "bad_session_id", "../../etc")
+	c := newProject(t).open().Connect("local")
+	refused(t, refusal(t, c, `{"outputs":{}}`), session.StateError, "no_active_session", "No active workflow session")
+	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "no_active_session", "No active workflow session")
+	refused(t, refusal(t, c, `{"outputs":{},"session_id":"deadbeef"}`), session.StateError, "unknown_session", "deadbeef", "get_workflows lists the sessions")
+	refused(t, refusal(t, c, `{"outputs":{},"session_id":"../../etc"}`), session.ToolError, "bad_session_id", "../../etc")
 }
 
 func TestReq001_4_15_to_19_AWorkflowIsLedThrough(t *testing.T) {
-	t.Parallel()
 	p, _, c, id := begun(t)
-	p.write("r1.md", "x")
-	p.write("r2.md", "x")
-
-	r := p.finish(c, `{"outputs":{"report":"r1.md"},"notes":"went well"}`)
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"went well"}`)
 	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two" && r.BeginStep.Instructions == "Do two.\n" && len(r.Stack) == 1 && r.Stack[0].Step == "two", "reply %s", toJSON(t, r))
 	s := p.record(id)
 	one := s.Progress("one")
-	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r1.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
+	testkit.True(t, one.CompletedAt != nil && *one.Notes == "went well" && one.Outputs[0].Value.Paths[0] == "r.md" && s.CurrentStepID == "two" && s.CurrentEntryIndex == 1, "record %s", toJSON(t, s))
+	p.write("r2.md", "x")
 	r = p.finish(c, `{"outputs":{"report":"r2.md"}}`)
 	testkit.Need(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.BeginStep == nil, "reply %s", toJSON(t, r))
-	testkit.True(t, strings.Contains(*r.Summary, "alpha/main' is completed"), "summary %q", *r.Summary)
+	testkit.Contains(t, *r.Summary, "alpha/main' is completed")
 	testkit.Equal(t, toJSON(t, r.AllOutputs), `{"report":"r2.md"}`, "all_outputs")
-	if s := p.record(id); s.Status != machine.Completed || s.CompletedAt == nil {
-		t.Errorf("record %s", toJSON(t, s))
-	}
+	s = p.record(id)
+	testkit.True(t, s.Status == machine.Completed && s.CompletedAt != nil, "record %s", toJSON(t, s))
 }
 
 func TestReq001_4_5_SessionIDTargetsAnySessionOfTheStack(t *testing.T) {
-	p := newProject(t)
-	p.simple("alpha")
+	p, _, c, outer := begun(t)
 	p.simple("beta")
-	c := p.open().Connect("local")
-	outer := p.start(c, "alpha", "main").BeginStep.SessionID
 	inner := p.start(c, "beta", "main").BeginStep.SessionID
-	p.write("r.md", "x")
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+outer+`"}`)
 	testkit.True(t, r.BeginStep.SessionID == outer && r.Stack[0].Step == "two" && r.Stack[1].Step == "one" && r.Stack[1].SessionID == inner, "reply %s", toJSON(t, r))
 	testkit.Equal(t, *p.record(inner).ParentSessionID, outer, "parent")
 }
 
 func TestReq001_5_OutputsAreValidated(t *testing.T) {
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one", outputs: "{report: {type: file, description: d, required: true}, parts: {type: files, description: d, required: true}, extra: {type: file, description: d, required: false}}"}},
-		map[string]string{"main": "[one]"})
+	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: "{report: {type: file, description: d, required: true}, parts: {type: files, description: d, required: true}, extra: {type: file, description: d, required: false}}"})
 	p.job("single", []testStep{{id: "one", outputs: "{parts: {type: files, description: d, required: true}}"}}, map[string]string{"main": "[one]"})
 	p.write("a.md", "x")
 	p.write("dir/b.md", "x")
-	outside := filepath.Join(t.TempDir(), "secret")
-	testkit.Must(t, os.WriteFile(outside, nil, 0o600))
-	link := func(name, to string) {
+	outside := filepath.Join(testkit.Dir(t), "secret")
+	testkit.Write(t, outside, "")
+	for name, to := range map[string]string{"out.md": outside, "abs.md": filepath.Join(p.root, "a.md"), "loop.md": "loop.md"} {
 		testkit.Must(t, os.Symlink(to, filepath.Join(p.root, name)))
 	}
-	link("out.md", outside)
-	link("abs.md", filepath.Join(p.root, "a.md"))
-	link("loop.md", "loop.md")
-
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	_, c, id := p.begin()
 	before := toJSON(t, p.record(id))
 	for _, tc := range []struct {
 		name, outputs, code string
@@ -176,7 +141,7 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 		{"twice", `{"report":"a.md","report":"dir/b.md","parts":["a.md"]}`, "bad_outputs", []string{"appears twice"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":`+tc.outputs+`}`))).Err(), session.ToolError, tc.code, tc.words...)
+			refused(t, refusal(t, c, `{"outputs":`+tc.outputs+`}`), session.ToolError, tc.code, tc.words...)
 		})
 	}
 	testkit.Equal(t, toJSON(t, p.record(id)), before, "refused calls changed the record")
@@ -188,68 +153,57 @@ func TestReq001_5_OutputsAreValidated(t *testing.T) {
 	testkit.Equal(t, p.finish(c, `{"outputs":["a.md","dir/b.md"]}`).Status, machine.WorkflowComplete, "reply")
 }
 
-const reviewed = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
-
 func TestReq001_4_10_SelfReview(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewed}}, map[string]string{"main": "[one]"})
+	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep})
 	p.write("r.md", "the content that must not be inlined")
-	c := p.open().Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	_, c, id := p.begin()
 	r := p.finish(c, `{"outputs":{"report":"r.md"},"notes":"be kind","quality_review_override_reason":"  "}`)
-	testkit.Need(t, r.Status == machine.NeedsWork, "reply %s", toJSON(t, r))
 	name := ".deepwork/tmp/quality_review_" + id + "_one.md"
-	for _, w := range []string{"Quality review required", name, "subagent", "quality_review_override_reason"} {
-		testkit.True(t, strings.Contains(*r.Feedback, w), "the feedback does not say %q: %s", w, *r.Feedback)
-	}
-	text := testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t)
-	for _, w := range []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "} {
-		testkit.Contains(t, string(text), w)
-	}
-	testkit.True(t, !strings.Contains(string(text), "must not be inlined"), "the review has the file's content")
+	says(t, r, machine.NeedsWork, "Quality review required", name, "subagent", "quality_review_override_reason")
+	text := string(testkit.Get(os.ReadFile(filepath.Join(p.root, name))).Must(t))
+	testkit.ContainsAll(t, text, []string{"## Criteria to Evaluate", "Is it good?", "r.md", "be kind", "## Guidelines", "## Your task", "5. "})
+	testkit.True(t, !strings.Contains(text, "must not be inlined"), "the review has the file's content")
 	testkit.Equal(t, len(testkit.Get(p.open().Inspect(ctx)).Must(t).Findings), 0, "findings")
 	// 001.4.9: an override skips the review, and is recorded.
-	r = p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`)
-	testkit.Need(t, r.Status == machine.WorkflowComplete, "reply %s", toJSON(t, r))
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"quality_review_override_reason":"a subagent passed it"}`), machine.WorkflowComplete)
 	o := p.record(id).Progress("one").Overrides
 	testkit.True(t, len(o) == 1 && o[0].Reason == "a subagent passed it" && o[0].Identity == "local" && !o[0].At.IsZero() && o[0].Skipped[0] == "step", "overrides %s", toJSON(t, o))
 }
 
 func TestReq001_1_9_WithoutQualityGateReviewsAreSkipped(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewed}}, map[string]string{"main": "[one]"})
-	p.write("r.md", "x")
-	c := p.open(func(o *Options) { o.Reviews = false }).Connect("local")
-	p.start(c, "alpha", "main")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
+	p := newProject(t).alpha("[one]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep})
+	_, c, _ := p.begin(func(o *Options) { o.Reviews = false })
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
 }
 
 func TestReq001_6_AbortTellsWhatIsResumed(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
+	p, _, c, _ := begun(t)
 	p.simple("beta")
 	p.simple("gamma")
-	c := p.open().Connect("local")
-	a := p.start(c, "alpha", "main").BeginStep.SessionID
 	b := p.start(c, "beta", "main").BeginStep.SessionID
-	g := p.start(c, "gamma", "main").BeginStep.SessionID
-
-	r, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b}) // in the middle
-	testkit.Must(t, err)
+	p.start(c, "gamma", "main")
+	abort := func(explanation string, id *string) *machine.AbortReply {
+		t.Helper()
+		return testkit.Get(c.Abort(ctx, AbortArgs{Explanation: explanation, SessionID: id})).Must(t)
+	}
+	r := abort("wrong turn", &b) // in the middle
 	testkit.True(t, r.AbortedWorkflow == "beta/main" && r.AbortedStep == "one" && r.Explanation == "wrong turn" && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one" && len(r.Stack) == 2, "reply %s", toJSON(t, r))
 	s := p.record(b)
 	testkit.True(t, s.Status == machine.Aborted && *s.AbortReason == "wrong turn", "record %s", toJSON(t, s))
-	again, err := c.Abort(ctx, AbortArgs{Explanation: "wrong turn", SessionID: &b})
-	testkit.True(t, err == nil && toJSON(t, again) == toJSON(t, r), "repeated: %s, %v", toJSON(t, again), err)
-	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"}) // the top, whose parent is gone: its parent's parent goes on
-	testkit.True(t, err == nil && r.AbortedWorkflow == "gamma/main" && *r.ResumedWorkflow == "alpha/main", "reply %s, %v", toJSON(t, r), err)
-	r, err = c.Abort(ctx, AbortArgs{Explanation: "enough"})
-	testkit.True(t, err == nil && r.ResumedWorkflow == nil && r.ResumedStep == nil && len(r.Stack) == 0, "reply %s, %v", toJSON(t, r), err)
-	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "more"})).Err(), session.StateError, "no_active_session")
-	_, _ = a, g
+	testkit.Equal(t, toJSON(t, abort("wrong turn", &b)), toJSON(t, r), "repeated")
+	r = abort("enough", nil) // the top, whose parent is gone: its parent's parent goes on
+	testkit.True(t, r.AbortedWorkflow == "gamma/main" && *r.ResumedWorkflow == "alpha/main", "reply %s", toJSON(t, r))
+	r = abort("enough", nil)
+	testkit.True(t, r.ResumedWorkflow == nil && r.ResumedStep == nil && len(r.Stack) == 0, "reply %s", toJSON(t, r))
+	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "more"})), session.StateError, "no_active_session")
+}
+
+func TestCheckWorkflow(t *testing.T) {
+	srv := simpleProject(t).open()
+	testkit.Works(t, errOf(CheckWorkflow(ctx, srv.catalog, "alpha", "main")))
+	for _, c := range [][3]string{{"none", "main", "job_not_found"}, {"alpha", "none", "workflow_not_found"}} {
+		refused(t, errOf(CheckWorkflow(ctx, srv.catalog, c[0], c[1])), session.ToolError, c[2])
+	}
 }
 
 func FuzzOutputs(f *testing.F) {
@@ -257,13 +211,198 @@ func FuzzOutputs(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	step := &job.Step{ID: "a", Outputs: []job.Output{{Name: "a_out", Type: job.File, Required: true}}}
-	e := &Engine{Options: Options{Root: f.TempDir()}}
+	root := f.TempDir() // an empty project
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if out, _, err := checkOutputs(e.Root, step, raw); err == nil {
-			t.Fatalf("accepted in an empty project: %v", out)
-		} else if session.CodeOf(err) == "" {
-			t.Fatalf("not a refusal: %v", err)
-		}
+		out, _, err := checkOutputs(root, step, raw)
+		testkit.Need(t, session.CodeOf(err) != "", "not refused: %v, %v", out, err)
 		machine.SameOutputs(raw, machine.Outputs{{Key: "a_out", Value: machine.OutputValue{Paths: []string{"x"}}}})
 	})
+}
+
+// grouped makes a project with a job that begins with a group.
+func grouped(t testing.TB) *project { return newProject(t).alpha("[[a, b, c], d]", groupSteps...) }
+
+var groupSteps = []testStep{{id: "a", outputs: oneFile}, {id: "b", outputs: "{b_out: {type: file, description: d, required: true}}"}, {id: "c"}, {id: "d"}}
+
+func TestReq001_4_18_GroupIsDescribedInFull(t *testing.T) {
+	p := grouped(t)
+	r := p.start(p.open().Connect("local"), "alpha", "main")
+	testkit.True(t, r.BeginStep.StepID == "a" && len(r.ConcurrentSteps) == 2 && r.ConcurrentSteps[0].StepID == "b" && r.ConcurrentSteps[0].Instructions == "Do b.\n" && r.ConcurrentSteps[1].StepID == "c", "reply %s", toJSON(t, r))
+	own, paragraph, _ := strings.Cut(r.BeginStep.Instructions, "**CONCURRENT STEPS**")
+	testkit.Equal(t, own, "Do a.\n\n", "before the paragraph about the group")
+	testkit.ContainsAll(t, paragraph, []string{" The text above is for step 'a' alone.", "'a', 'b', 'c'", "Task tool", "concurrent_steps", "concurrent_group"})
+	testkit.True(t, !strings.Contains(paragraph, "\n"), "the instructions do not end with one paragraph about the group: %s", paragraph)
+	testkit.Contains(t, *r.ConcurrentGroup, r.BeginStep.SessionID)
+	s := p.record(r.BeginStep.SessionID)
+	for _, id := range []string{"a", "b", "c"} {
+		testkit.True(t, s.Progress(id) != nil, "%s was not begun", id)
+	}
+}
+
+func TestGetStepOfAMemberIsThatStepAlone(t *testing.T) {
+	p := grouped(t)
+	c := p.open().Connect("local")
+	began := p.start(c, "alpha", "main").BeginStep
+	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	for id, notice := range map[string]string{"a": "null", "b": "do not do again: b. Still to do: a, c", "c": "null"} {
+		r := testkit.Get(c.Step(ctx, StepArgs{SessionID: &began.SessionID, StepID: &id})).Must(t)
+		b := r.BeginStep
+		testkit.True(t, b.StepID == id && b.Instructions == "Do "+id+".\n" && r.ConcurrentSteps == nil && r.ConcurrentGroup == nil, "%s: %s", id, toJSON(t, r))
+		testkit.True(t, b.SessionID == began.SessionID && b.JobDir == began.JobDir && *b.CommonJobInfo == *began.CommonJobInfo, "%s: %s", id, toJSON(t, r))
+		testkit.Contains(t, toJSON(t, r.Notice), notice, id)
+		testkit.True(t, len(r.Members) == 3 && strings.Join(r.PendingConcurrentSteps, " ") == "a c", "%s: %s", id, toJSON(t, r))
+	}
+	err := errOf(c.Step(ctx, StepArgs{StepID: new("d")}))
+	refused(t, err, session.StateError, "step_not_current", "'a'", "get_step shows current steps only")
+	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"), "get_step answers with the words of finished_step: %v", err)
+	refused(t, errOf(c.Step(ctx, StepArgs{StepID: new("nothing")})), session.ToolError, "unknown_step", "nothing")
+}
+
+func TestAnUnreportedMemberThatIsFinishedIsNotUnreported(t *testing.T) {
+	p := grouped(t)
+	_, c, id := p.begin()
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "c"})))
+	p.alpha("[[a, b], d]", groupSteps...)
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`).BeginStep), "d")
+	testkit.Same(t, p.record(id).Faults(), nil, "faults of the record")
+}
+
+func TestGroupIsJoinedWhenMembersAreReported(t *testing.T) {
+	p := grouped(t)
+	_, c, _ := p.begin()
+	const b = `{"outputs":{"b_out":"r.md"},"step_id":"b"}`
+	pending := func(r *machine.FinishReply, want string) {
+		t.Helper()
+		testkit.True(t, r.Status == machine.NextStep && r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == want, "pending is not %s: %s", want, toJSON(t, r))
+	}
+	r := p.finish(c, b)
+	pending(r, "a c")
+	testkit.Contains(t, *r.Feedback, "wait")
+	testkit.Equal(t, toJSON(t, p.finish(c, b)), toJSON(t, r), "repeated")
+	pending(p.finish(c, `{"outputs":{"report":"r.md"}}`), "c") // the primary, without step_id
+	pending(p.finish(c, b), "a c")                             // b's reply may still be asked for, though a was finished after it
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "step_id_needed", "'c'")
+	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
+	testkit.True(t, strings.Join(step.PendingConcurrentSteps, " ") == "c" && step.Members[1].State == "completed" && step.Members[2].State == "started", "get_step %s", toJSON(t, step))
+	r = p.finish(c, `{"outputs":{},"step_id":"c"}`)
+	testkit.True(t, stepOf(r.BeginStep) == "d" && r.PendingConcurrentSteps == nil, "reply %s", toJSON(t, r))
+	r = p.finish(c, `{"outputs":{}}`)
+	testkit.True(t, r.Status == machine.WorkflowComplete && toJSON(t, r.AllOutputs) == `{"report":"r.md","b_out":"r.md"}`, "reply %s", toJSON(t, r))
+}
+
+func TestARepeatedReportOfAMemberSaysThatItsGroupHasChanged(t *testing.T) {
+	p := newProject(t).alpha("[[a, b, c], d]", testStep{id: "a"}, testStep{id: "b"}, testStep{id: "c"}, testStep{id: "d"})
+	_, c, _ := p.begin()
+	for i, step := range []string{"b", "b", "c", "b"} {
+		r := p.finish(c, `{"outputs":{},"step_id":"`+step+`"}`)
+		testkit.True(t, (r.Waiting() != nil) == (i < 3) && strings.Contains(toJSON(t, r.Notice), "get_step") == (i == 3), "report %d, of %s: %s", i, step, toJSON(t, r))
+	}
+}
+
+// A step that is current in another session of the stack: the error gives the call that finishes it there, also for a member of a group.
+func TestField25_AStepOfOtherSessionsOfTheStack(t *testing.T) {
+	p := grouped(t)
+	p.simple("beta")
+	_, c, below := p.begin()
+	above := p.start(c, "beta", "main").BeginStep.SessionID
+	for _, step := range []string{"a", "b"} {
+		refused(t, refusal(t, c, `{"outputs":{"out":"r.md"},"step_id":"`+step+`"}`), session.ToolError, "unknown_step", "session '"+below+"' (alpha/main)", "session '"+above+"' (beta/main)",
+			`finished_step with {"session_id": "`+below+`", "step_id": "`+step+`", "outputs": {"out":"r.md"}}`)
+	}
+	testkit.Equal(t, strings.Join(p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b","session_id":"`+below+`"}`).PendingConcurrentSteps, " "), "a c", "the call that the error gives")
+	// Finished, so current nowhere.
+	refused(t, refusal(t, c, `{"outputs":{"b_out":"other.md"},"step_id":"b"}`), session.ToolError, "unknown_step", "the current step is 'one'")
+	// Current in two other sessions: both are named, and neither is chosen for the caller.
+	top, twice := p.start(c, "beta", "main").BeginStep.SessionID, p.start(c, "beta", "main").BeginStep.SessionID
+	err := refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+below+`"}`)
+	refused(t, err, session.ToolError, "unknown_step", "'"+twice+"' (beta/main) and '"+top+"' (beta/main)", "with the session_id of the one")
+	testkit.Equal(t, strings.Contains(err.Error(), "finished_step with"), false, "it chooses one")
+	for _, id := range []string{top, twice} {
+		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "tried", SessionID: &id})))
+	}
+	// The same workflow twice: a step that is ahead in the upper one.
+	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	p.start(c, "beta", "main")
+	err = refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
+	refused(t, err, session.StateError, "step_not_current", `{"session_id": "`+above+`", "step_id": "two"`)
+	testkit.True(t, !strings.Contains(err.Error(), "Finish that first"), "%v", err)
+}
+
+func TestAReviewedGroupWhoseLastMemberIsEditedAwayCloses(t *testing.T) {
+	a, b := testStep{id: "a", outputs: oneFile}, testStep{id: "b", outputs: "{b_out: {type: file, description: d, required: true}}", reviews: reviewedStep}
+	p := newProject(t).alpha("[[a, b, x], d]", a, b, testStep{id: "x"}, testStep{id: "d"})
+	_, _, c, _ := p.reviewed()
+	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"a"}`)
+	p.finish(c, `{"outputs":{"b_out":"r.md"},"step_id":"b"}`)
+	p.alpha("[[a, b], d]", a, b, testStep{id: "d"})
+	p.write("s.md", "y")
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"b_out":"s.md"},"step_id":"b"}`).BeginStep), "d", "the group does not close")
+}
+
+// isolated begins a session as a run does, whose two items have worktrees of their own: the first has its folder.
+func isolated(t *testing.T) (p *project, srv *server, c *Conn, id, folder string) {
+	t.Helper()
+	p = newProject(t).alpha("[list, {for_each: todo, steps: [port], at_once: 2, isolation: worktree}, sum]", testStep{id: "list", outputs: oneList},
+		testStep{id: "port", outputs: "{out: {type: file, description: d}}", checks: "[" + newScript(t, "test -f here").yaml(", protect: [tests/**]") + "]",
+			reviews: `[{run_each: out, by: human, quality_criteria: {good: "Is it good?"}}]`}, testStep{id: "sum"})
+	p.write("tests/t", "t")
+	srv = p.open(reviewing(&Reviewing{MaxTries: 3, ReplyWithin: time.Minute}))
+	c = srv.Connect("local")
+	id = testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Isolated: true})).Must(t).BeginStep.SessionID
+	p.finish(c, `{"outputs":{"todo":"[\"a\",\"b\"]"}}`)
+	folder = testkit.Dir(t)
+	testkit.WriteAll(t, folder, map[string]string{"tests/t": "another item has changed it", "out.md": "x", "here": ""})
+	testkit.Must(t, srv.IsolateFor(ctx, id, "port[0]", folder))
+	return p, srv, c, id, folder
+}
+
+// What a step of an item hands in, its checks, what they protect and what a person is shown are in the folder of the
+// item, and the item is done when it is merged, which only the leader of the run says.
+func TestIsolatedItemIsWorkedOnInItsFolder(t *testing.T) {
+	p, srv, c, id, folder := isolated(t)
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id, StepID: new("port[0]")})).Must(t).BeginStep.ProjectRoot, folder)
+	refused(t, refusal(t, c, `{"outputs":{"out":"out.md"},"step_id":"port[1]"}`), session.ToolError, codes.FileNotFound, "out.md")
+	const call = `{"outputs":{"out":"out.md"},"step_id":"port[0]"}`
+	says(t, p.finish(c, call), machine.NeedsWork, "a person must pass")
+	digest := p.record(id).Progress("port[0]").Question.Digest
+	answer := machine.Answer{Passed: true, Identity: "me"}
+	testkit.Write(t, filepath.Join(folder, "out.md"), "y")
+	refused(t, srv.ReviewFor(ctx, id, "port[0]", digest, answer), session.StateError, codes.OutputsChanged, "out.md")
+	testkit.Write(t, filepath.Join(folder, "out.md"), "x")
+	testkit.Must(t, srv.ReviewFor(ctx, id, "port[0]", digest, answer))
+	testkit.Write(t, filepath.Join(folder, "tests/t"), "changed")
+	says(t, p.finish(c, call), machine.NeedsWork, "tests/t")
+	testkit.Write(t, filepath.Join(folder, "tests/t"), "another item has changed it")
+	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "merge:port[0]", "after the step")
+	const merge = `{"outputs":{},"step_id":"merge:port[0]"}`
+	refused(t, refusal(t, c, merge), session.StateError, codes.StepNotCurrent, "which the run does")
+	args := finishArgs(t, merge)
+	args.Merged = true
+	r := testkit.Get(c.Finish(ctx, args)).Must(t)
+	testkit.Equal(t, len(r.PendingConcurrentSteps), 2) // of the other item
+	now := p.record(id)
+	testkit.Equal(t, now.RootOf(p.root, "port[0]"), p.root)
+	testkit.Must(t, srv.DropFor(ctx, id, "port[1]", machine.Override{Identity: "me", Reason: "obsolete"}))
+	r = p.finish(c, `{"outputs":{}}`)
+	testkit.Equal(t, fmt.Sprint(r.Status, toJSON(t, r.AllOutputs)), `workflow_complete{"todo":"[\"a\",\"b\"]","out":["out.md",null]}`, "at the end")
+}
+
+// An item goes on in its folder if go_to_step begins it again, and in another one after it was merged.
+func TestIsolatedItemThatBeginsAgain(t *testing.T) {
+	p, srv, _, id, folder := isolated(t)
+	where := func() string { return p.record(id).RootOf(p.root, "port[0]") }
+	testkit.Must(t, srv.GoToFor(ctx, id, "port[0]"))
+	testkit.Equal(t, where(), folder)
+	testkit.Must(t, srv.GoToFor(ctx, id, "port"))
+	testkit.Equal(t, where(), p.root)
+	testkit.Equal(t, p.record(id).Progress("port[0]").Folder, ".")
+	refused(t, srv.IsolateFor(ctx, id, "sum", folder), session.StateError, codes.StepNotCurrent)
+}
+
+func TestIsolationIsForRuns(t *testing.T) {
+	p := newProject(t).alpha("[list, {for_each: todo, steps: [port], isolation: worktree}]", testStep{id: "list", outputs: oneList}, testStep{id: "port"})
+	_, c, _ := p.begin()
+	p.finish(c, `{"outputs":{"todo":"[\"a\"]"}}`)
+	testkit.Equal(t, p.finish(c, `{"outputs":{}}`).Status, machine.WorkflowComplete, "after the only step of the only item")
 }

@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -17,22 +20,18 @@ import (
 )
 
 func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
-	t.Parallel()
 	p := simpleProject(t)
 	p.git("init", "-q")
 	p.git("commit", "-qm", "first", "--allow-empty")
-	p.write(".deepwork/config.yml", "version: \"1.0\"\ngit: {branch: checkout}\n")
-	srv := p.open()
+	p.branching("checkout")
+	srv, c, id := p.begin()
 	disk := srv.makeFaulty()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	on := p.git("symbolic-ref", "--short", "HEAD")
-
 	disk.full.Store(true)
-	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "not_saved", "no space left", "nothing has moved")
-	refused(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err(), session.StateError, "not_saved")
-	refused(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err(), session.StateError, "not_saved")
-	refused(t, testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})).Err(), session.StateError, "not_saved")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "not_saved", "no space left", "nothing has moved")
+	refused(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})), session.StateError, "not_saved")
+	refused(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})), session.StateError, "not_saved")
+	refused(t, errOf(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", InstanceID: new("full")})), session.StateError, "not_saved")
 	testkit.Equal(t, p.git("symbolic-ref", "--short", "HEAD"), on, "the branch after the failed start")
 	testkit.Equal(t, p.git("branch", "--list", "deepwork/*full*"), "", "branches that the failed start left")
 	s := c.stackOf(ctx, "")
@@ -41,72 +40,64 @@ func TestAFullDiskRefusesAndMovesNothing(t *testing.T) {
 	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`).BeginStep.StepID, "two", "reply")
 }
 
+// The folder for files in progress is made again; that the whole project is gone is said.
 func TestAVanishedFolderIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	p, _, c, id := begun(t)
-	p.finish(c, `{"outputs":{"report":"r.md"}}`)
-	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).Status, machine.WorkflowComplete, "reply")
-	s := p.record(id)
-	testkit.True(t, s.Status == machine.Completed && len(s.StepProgress) == 2, "record %s", toJSON(t, s))
-}
-
-func TestAProjectThatVanishesIsNamed(t *testing.T) {
 	p := newProject(t)
 	p.root = filepath.Join(p.root, "inner")
 	p.simple("alpha")
 	p.write("r.md", "x")
-	c := p.open().Connect("local")
+	_, c, id := p.begin()
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	testkit.Must(t, os.RemoveAll(p.state().Tmp()))
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
+	s := p.record(id)
+	testkit.True(t, s.Status == machine.Completed && len(s.StepProgress) == 2, "record %s", toJSON(t, s))
 	p.start(c, "alpha", "main")
 	testkit.Must(t, os.RemoveAll(p.root))
-	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"r.md"}}`))).Err(), session.StateError, "project_gone", p.root)
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "project_gone", p.root)
 }
 
 // A call without a session_id says that the database was moved away, and goes on once it is put back.
 func TestADatabaseThatIsMovedAwayWhileItIsOpen(t *testing.T) {
-	t.Parallel()
-	p := simpleProject(t)
-	srv := p.open()
-	c := srv.Connect("local")
-	p.start(c, "alpha", "main")
+	p, srv, c, _ := begun(t)
 	path := srv.State.Database()
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Skip("it is no file, or an open one cannot be moved:", err)
 	}
-	const call = `{"outputs":{"report":"r.md"}}`
-	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.StateError, "store_damaged", "moved, removed or replaced while it was open: put it back")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "store_damaged", "moved, removed or replaced while it was open: put it back")
 	testkit.Must(t, os.Rename(path+".away", path))
-	testkit.Equal(t, p.finish(c, call).Status, machine.NextStep, "reply")
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"}}`), machine.NextStep)
 }
 
-// A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own
-// reply or makes its transition once.
+// fates are those of a commit whose reply is lost: it was made, or not.
+var fates = map[string]func(*faulty) *atomic.Int32{
+	"made":     func(f *faulty) *atomic.Int32 { return &f.lose },
+	"not made": func(f *faulty) *atomic.Int32 { return &f.drop },
+}
+
+// onlySession checks that a server has this session, and no other.
+func (s *server) onlySession(t *testing.T, id string) {
+	t.Helper()
+	all := testkit.Get(s.List(ctx)).Must(t)
+	testkit.True(t, len(all) == 1 && all[0].ID == id, "sessions %s, want %s", toJSON(t, all), id)
+}
+
+// A commit whose fate is unknown: the same call is applied again to the session as it is, and finds its own reply or makes its transition once.
 func TestACommitWhoseFateIsUnknown(t *testing.T) {
-	t.Parallel()
-	for name, made := range map[string]bool{"made": true, "not made": false} {
+	for name, lost := range fates {
 		t.Run(name, func(t *testing.T) {
 			p := simpleProject(t)
 			srv := p.open()
-			disk := srv.makeFaulty()
-			lose := func() {
-				if made {
-					disk.lose.Store(1)
-				} else {
-					disk.drop.Store(1)
-				}
-			}
+			lose := lost(srv.makeFaulty())
 			c := srv.Connect("local")
-			lose()
-			r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})).Must(t)
-			id := r.BeginStep.SessionID
-			if all, err := srv.List(ctx); err != nil || len(all) != 1 || all[0].ID != id {
-				t.Errorf("sessions %s, %v, want %s", toJSON(t, all), err, id)
-			}
-			lose()
+			lose.Store(1)
+			id := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("r")})).Must(t).BeginStep.SessionID
+			srv.onlySession(t, id)
+			lose.Store(1)
 			testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep), "two", "finished_step")
-			lose()
+			lose.Store(1)
 			testkit.Equal(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).BeginStep.StepID, "one", "go_to_step")
-			lose()
+			lose.Store(1)
 			testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 			s := p.record(id)
 			testkit.True(t, s.Status == machine.Aborted && len(s.History) == 1 && len(s.History[0].Progress) == 2 && s.Revision == 3, "record %s", toJSON(t, s))
@@ -116,49 +107,38 @@ func TestACommitWhoseFateIsUnknown(t *testing.T) {
 
 // Nor is it applied again to a step that others have led the session to since, whose moves have its reply forgotten.
 func TestACommitWhoseFateNobodyKnowsAnyMore(t *testing.T) {
-	t.Parallel()
-	for name, made := range map[string]bool{"made": true, "not made": false} {
+	for name, lost := range fates {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.job("alpha", []testStep{{id: "one"}, {id: "two"}, {id: "three"}, {id: "four"}}, map[string]string{"main": "[one, two, three, four]"})
-			srv := p.open()
+			p := newProject(t).alpha("[one, two, three, four]", testStep{id: "one"}, testStep{id: "two"}, testStep{id: "three"}, testStep{id: "four"})
+			srv, c, id := p.begin()
+			other := p.open().Connect("local")
 			disk := srv.makeFaulty()
-			c, other := srv.Connect("local"), p.open().Connect("local")
-			id := p.start(c, "alpha", "main").BeginStep.SessionID
 			call := `{"outputs":{},"session_id":"` + id + `"}`
-			map[bool]*atomic.Int32{true: &disk.lose, false: &disk.drop}[made].Store(1)
-			var others func()
-			moved := map[bool]int{true: 1, false: 2}[made]
-			others = func() {
+			others := func() {
 				disk.reading.Store(nil)
-				for range moved {
+				for range map[string]int{"made": 1, "not made": 2}[name] {
 					p.finish(other, call)
 				}
 			}
+			lost(disk).Store(1)
 			disk.reading.Store(&others)
-			_, err := c.Finish(ctx, finishArgs(t, call))
-			refused(t, err, session.StateError, codeUncertain, "Call get_step")
+			refused(t, refusal(t, c, call), session.StateError, codeUncertain, "Call get_step")
 			testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{SessionID: &id})).Must(t).Members[0].StepID, "three", "the step")
 		})
 	}
 }
 
-// The same for what is done together with a transition: a workflow that is a step is begun and ended, and a person drops
-// an item.
+// The same for what is done together with a transition: a workflow that is a step is begun and ended, and a person drops an item.
 func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
-	t.Parallel()
-	for name, made := range map[string]bool{"made": true, "not made": false} {
+	for name, lost := range fates {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
+			p := newProject(t).alpha("[{workflow: beta/main}, list, {for_each: todo, steps: [port], at_once: 2}]", testStep{id: "list", outputs: oneList}, testStep{id: "port"})
 			p.job("beta", []testStep{{id: "plan"}}, map[string]string{"main": "[plan]"})
-			p.job("alpha", []testStep{{id: "list", outputs: "{todo: {type: string, description: d}}"}, {id: "port"}},
-				map[string]string{"main": "[{workflow: beta/main}, list, {for_each: todo, steps: [port], at_once: 2}]"})
 			srv := p.open()
-			disk := srv.makeFaulty()
-			lose := map[bool]*atomic.Int32{true: &disk.lose, false: &disk.drop}[made]
+			lose := lost(srv.makeFaulty())
 			c := srv.Connect("local")
 			lose.Store(1)
-			r := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main"})).Must(t)
+			r := p.start(c, "alpha", "main")
 			lose.Store(1)
 			again := testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "workflow:beta/main", SessionID: &r.Stack[0].SessionID})).Must(t)
 			testkit.Until(t, "ended, since its step was begun again", func() bool { return p.record(r.BeginStep.SessionID).Status == machine.Aborted })
@@ -170,42 +150,29 @@ func TestForms_ACommitWhoseFateIsUnknown(t *testing.T) {
 	}
 }
 
-// A new session whose commit arrives late, when its server has given it up, is not begun by a call that was
-// told that nothing has moved.
+// A new session whose commit arrives late, when its server has given it up, is not begun by a call that was told that nothing has moved.
 func TestACommitOfANewSessionThatArrivesLate(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.simple("alpha")
+	p := simpleProject(t)
 	srv := p.open()
 	disk := srv.makeFaulty()
 	late := make(chan *store.SessionWrite, 1)
 	disk.delay.Store(&late)
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if written, err := disk.Sessions.WriteSession(ctx, <-late); written || !errors.Is(err, store.ErrExists) {
-		t.Errorf("the late commit: %v, %v", written, err)
-	}
-	if all, err := srv.List(ctx); err != nil || len(all) != 1 || all[0].ID != id {
-		t.Errorf("sessions %s, %v, want %s", toJSON(t, all), err, id)
-	}
+	id := p.start(srv.Connect("local"), "alpha", "main").BeginStep.SessionID
+	written, err := disk.Sessions.WriteSession(ctx, <-late)
+	testkit.True(t, !written && errors.Is(err, store.ErrExists), "the late commit: %v, %v", written, err)
+	srv.onlySession(t, id)
 }
 
-// Where the store does not answer after a lost reply, the caller is told so, and its repetition finds the
-// reply.
 func TestAStoreThatIsAwayAfterALostReply(t *testing.T) {
-	t.Parallel()
-	p := simpleProject(t)
-	srv := p.open()
+	p, srv, c, id := begun(t)
 	disk := srv.makeFaulty()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
 	testkit.Must(t, errOf(c.Step(ctx, StepArgs{})))
 	disk.lose.Store(1)
 	disk.unread.Store(1)
 	call := `{"outputs":{"report":"r.md"},"session_id":"` + id + `","step_id":"one"}`
-	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, call))).Err(), session.StateError, codeUncertain)
-	r := p.finish(c, call)
-	testkit.True(t, r.BeginStep != nil && r.BeginStep.StepID == "two" && p.record(id).Revision == 1, "the repetition: %s", toJSON(t, r))
+	refused(t, refusal(t, c, call), session.StateError, codeUncertain)
+	testkit.Equal(t, stepOf(p.finish(c, call).BeginStep), "two", "the repetition")
+	testkit.Equal(t, p.record(id).Revision, 1, "revision")
 }
 
 // A faulty store fails, hangs or loses replies on demand.
@@ -218,7 +185,6 @@ type faulty struct {
 	drop      atomic.Int32                             // so many writes are not made, and their replies are lost
 	unread    atomic.Int32                             // so many reads fail
 	during    atomic.Pointer[func()]                   // is called after a write, before its reply
-	before    atomic.Pointer[func()]                   // is called before a write
 	reading   atomic.Pointer[func()]                   // is called before a read
 	delay     atomic.Pointer[chan *store.SessionWrite] // receives the next write instead of the store, which does not confirm it
 }
@@ -253,9 +219,6 @@ func (f *faulty) WriteSession(ctx context.Context, w *store.SessionWrite) (bool,
 	if f.twice.Load() && w.Before >= 0 && f.overtaken.Add(1)%2 == 1 {
 		return false, nil
 	}
-	if g := f.before.Load(); g != nil {
-		(*g)()
-	}
 	written, err := f.Sessions.WriteSession(ctx, w)
 	if g := f.during.Load(); g != nil {
 		(*g)()
@@ -278,45 +241,178 @@ func (f *faulty) ReadSession(ctx context.Context, id string, known int64) (*stor
 	return f.Sessions.ReadSession(ctx, id, known)
 }
 
-// A command that is applied twice, since its first write was overtaken, has the effect of one.
 func TestACommandAppliedTwiceHasOneEffect(t *testing.T) {
-	t.Parallel()
-	p, srv, rev := underReview(t)
+	p, srv, rev, c, id := underReview(t)
 	disk := srv.makeFaulty()
 	disk.twice.Store(true)
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"bad.md"}}`).Status, machine.NeedsWork, "reply")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
-	testkit.Works(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err())
-	testkit.Works(t, testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Err())
+	says(t, p.finish(c, `{"outputs":{"report":"bad.md"}}`), machine.NeedsWork)
+	says(t, p.finish(c, `{"outputs":{"report":"good.md"}}`), machine.NextStep)
+	testkit.Works(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
+	testkit.Works(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
 	s := p.record(id)
-	if rev.calls() != 2 || len(s.History) != 1 || s.Status != machine.Aborted || disk.overtaken.Load() < 8 {
-		t.Errorf("%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
-	}
+	testkit.True(t, rev.calls() == 2 && len(s.History) == 1 && s.Status == machine.Aborted && disk.overtaken.Load() >= 8, "%d reviews, %d writes, record %s", rev.calls(), disk.overtaken.Load(), toJSON(t, s))
 }
 
 // A call that names no step is about the step that is current when it arrives, also at a server that last saw
 // the session at an earlier one, whose outputs have reviews, too.
 func TestACallIsAboutTheStepThatIsCurrentAsItArrives(t *testing.T) {
-	p := newProject(t)
-	p.reviewedJob()
+	p := newProject(t).reviewedJob(reviewedStep)
 	p.write("better.md", "CONTENT OF better.md")
-	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewedStep}, {id: "two", outputs: oneFile, reviews: reviewedStep}},
-		map[string]string{"main": "[one, two]"})
-	first, rev := p.reviewed()
+	p.alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: reviewedStep}, testStep{id: "two", outputs: oneFile, reviews: reviewedStep})
+	_, rev, c, id := p.reviewed()
 	second := p.reopen(rev).Connect("local")
-	c := first.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	call := `{"outputs":{"report":"good.md"},"session_id":"` + id + `"}`
-	look := func() {
-		t.Helper()
-		testkit.Must(t, testkit.Get(second.Step(ctx, StepArgs{SessionID: &id})).Err())
+	testkit.Must(t, errOf(second.Step(ctx, StepArgs{SessionID: &id})))
+	p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
+	says(t, p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`), machine.WorkflowComplete)
+	refused(t, refusal(t, c, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`), session.StateError, "session_ended")
+}
+
+func TestRetryOfTheStepFinishedLastGivesTheReplyAgain(t *testing.T) {
+	p := newProject(t).alpha("[one, two, three]", testStep{id: "one", outputs: oneFile}, testStep{id: "two", outputs: oneFile}, testStep{id: "three", outputs: oneFile})
+	p.write("s.md", "x")
+	srv, c, id := p.begin()
+	reply := func(step string) string {
+		return toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"`+step+`"}`))
 	}
-	look()
-	p.finish(c, call)
-	testkit.Equal(t, p.finish(second, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`).Status, machine.WorkflowComplete, "reply")
-	if _, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"better.md"},"session_id":"`+id+`"}`)); session.CodeOf(err) != "session_ended" {
-		t.Errorf("a call after the end got %v", err)
+	first := reply("one")
+	for i := range 30 { // with fresh request ids they do not grow the record
+		testkit.Equal(t, toJSON(t, p.finish(c, fmt.Sprintf(`{"outputs":{"report":"r.md"},"step_id":"one","request_id":"q%d"}`, i))), first, "the reply differs")
 	}
+	testkit.True(t, len(p.record(id).Replies) <= machine.KeptRequests+2, "%d replies are kept", len(p.record(id).Replies))
+	before := toJSON(t, p.record(id))
+	testkit.Equal(t, reply("one"), first, "the reply differs")
+	testkit.Equal(t, toJSON(t, p.record(id)), before, "the repetition moved the session")
+	refused(t, refusal(t, c, `{"outputs":{"report":"s.md"},"step_id":"one"}`), session.StateError, "step_finished", "'one' is finished already", "the current step is 'two'")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"three"}`), session.StateError, "step_not_current", "the current step is 'two'")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"none"}`), session.ToolError, "unknown_step", "'none'", "the current step is 'two'")
+	reply("two")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"},"step_id":"one"}`), session.StateError, "step_finished", "the current step is 'three'")
+	// After the last step, also when the session has left the stack, and from another server after a crash.
+	last := reply("three")
+	testkit.Equal(t, reply("three"), last, "the reply differs")
+	srv.stop()
+	c = p.open().Connect("local")
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"three","session_id":"`+id+`"}`)), last, "the reply differs")
+}
+
+func TestRetryOfANestedSessionsLastStepDoesNotFinishItsParent(t *testing.T) {
+	p, _, c, outer := begun(t)
+	p.job("beta", []testStep{{id: "one", outputs: oneFile}}, map[string]string{"main": "[one]"})
+	p.start(c, "beta", "main")
+	first := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	testkit.True(t, *first.ResumedWorkflow == "alpha/main" && *first.ResumedStep == "one", "resumed %s", toJSON(t, first))
+	before := toJSON(t, p.record(outer))
+	// The parent's current step has the same id, and takes the same outputs.
+	again := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	testkit.True(t, again.Status == machine.WorkflowComplete && *again.Summary == *first.Summary && strings.Contains(*again.Notice, outer), "the repetition got %s", toJSON(t, again))
+	testkit.Equal(t, toJSON(t, p.record(outer)), before, "the repetition moved the parent")
+	says(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one","session_id":"`+outer+`"}`), machine.NextStep)
+}
+
+// startedAtOnce makes a call several times at once, and returns the session that all of them have started.
+func startedAtOnce(t *testing.T, c *Conn, a StartArgs) string {
+	replies := make([]*machine.StartReply, 20)
+	var wg sync.WaitGroup
+	for i := range replies {
+		wg.Go(func() {
+			r, err := c.Start(ctx, a)
+			testkit.Works(t, err)
+			replies[i] = r
+		})
+	}
+	wg.Wait()
+	for _, r := range replies {
+		testkit.Equal(t, toJSON(t, r.BeginStep), toJSON(t, replies[0].BeginStep), "two replies")
+	}
+	return replies[0].BeginStep.SessionID
+}
+
+func TestRequestIDs(t *testing.T) {
+	p := simpleProject(t)
+	srv := p.open()
+	c := srv.Connect("local")
+	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s1")}
+	id := startedAtOnce(t, c, start)
+	other := start
+	other.Goal = "another"
+	refused(t, errOf(c.Start(ctx, other)), session.ToolError, "request_id_reused", "s1")
+	// Scoped to identity and tool.
+	testkit.True(t, testkit.Get(srv.Connect("somebody").Start(ctx, start)).Must(t).BeginStep.SessionID != id, "another identity got the same session")
+	args := `{"outputs":{"report":"s.md"},"request_id":"s1"}`
+	refused(t, refusal(t, c, args), session.ToolError, "file_not_found") // and may be made again
+	p.write("s.md", "x")
+	first := p.finish(c, args)
+	testkit.Equal(t, first.BeginStep.StepID, "two")
+	testkit.Equal(t, toJSON(t, p.finish(c, args)), toJSON(t, first), "the reply differs")
+	back := GoToArgs{StepID: "one", RequestID: new("g1")}
+	testkit.Equal(t, toJSON(t, testkit.Get(c.GoTo(ctx, back)).Must(t)), toJSON(t, testkit.Get(c.GoTo(ctx, back)).Must(t)), "the reply differs")
+	abort := AbortArgs{Explanation: "e", RequestID: new("a1")}
+	aborted := testkit.Get(c.Abort(ctx, abort)).Must(t)
+	outer := p.start(c, "alpha", "main").BeginStep.SessionID // must survive the repetition of the abort
+	// A server that dies and the next one, on a fresh connection.
+	srv.stop()
+	c = p.open().Connect("local")
+	testkit.Must(t, errOf(c.Step(ctx, StepArgs{SessionID: &outer})))
+	r := testkit.Get(c.Abort(ctx, abort)).Must(t)
+	testkit.True(t, r.AbortedWorkflow == aborted.AbortedWorkflow && len(r.Stack) == 1, "the repeated abort got %s", toJSON(t, r))
+	again := testkit.Get(c.Start(ctx, start)).Must(t)
+	testkit.Equal(t, again.BeginStep.SessionID, id, "the repeated start")
+	testkit.Contains(t, *again.Notice, "has ended since (aborted)")
+}
+
+// A call with a request_id that a review refused is answered as it was when it is repeated, also by another server, and spends no further
+// attempt. Only an attempt without a verdict is reviewed again.
+func TestARepeatedCallDoesNotSpendAnotherAttempt(t *testing.T) {
+	p, srv, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 2, ReplyWithin: patience})
+	call := func(request string) (string, error) {
+		r, err := c.Finish(ctx, FinishArgs{Outputs: outputs("report", "bad.md"), SessionID: &id, RequestID: &request})
+		return toJSON(t, r), err
+	}
+	rev.set("exit", "")
+	p.write("bad.md", "nothing to object to, if there were a verdict")
+	testkit.Equal(t, session.CodeOf(errOf(call("void"))), "review_failed", "a reviewer that fails")
+	rev.unset("exit")
+	p.write("bad.md", "CONTENT OF bad.md")
+	void := testkit.Get(call("void")).Must(t)
+	testkit.Contains(t, void, string(machine.NeedsWork), "the void attempt, repeated")
+	final := errOf(call("final"))
+	refused(t, final, session.ToolError, "quality_gate_failed", "Quality gate failed after 2 attempts", "bad.md was read")
+	for _, when := range []string{"at once", "after a restart"} {
+		testkit.Equal(t, testkit.Get(call("void")).Must(t), void, "%s: the repetition", when)
+		testkit.Equal(t, fmt.Sprint(errOf(call("final"))), final.Error(), "%s: the repetition", when)
+		testkit.Equal(t, p.record(id).Progress("one").QualityTries, 2, "%s: attempts", when)
+		testkit.Equal(t, rev.calls(), 3, "%s: calls of the reviewer", when)
+		srv.stop()
+		srv = p.reopen(rev)
+		c = srv.Connect("local")
+	}
+}
+
+func TestACallWhoseReplyIsForgottenIsNotDoneAgain(t *testing.T) {
+	p := simpleProject(t)
+	srv := p.open()
+	c := srv.Connect("local")
+	start := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("first")}
+	id := testkit.Get(c.Start(ctx, start)).Must(t).BeginStep.SessionID
+	goTo := func(i int) error {
+		return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id, RequestID: new(fmt.Sprint("go ", i))}))
+	}
+	for i := range machine.KeptRequests + 1 {
+		testkit.Must(t, goTo(i))
+	}
+	refused(t, goTo(0), session.StateError, "reply_forgotten", id)
+	for range 2 { // also by another server
+		refused(t, errOf(c.Start(ctx, start)), session.StateError, "reply_forgotten", id)
+		srv.stop()
+		srv = p.open()
+		c = srv.Connect("local")
+	}
+}
+
+func TestAPassingReadErrorDoesNotSendTheCallToTheParent(t *testing.T) {
+	p, srv, c, _ := begun(t)
+	child := p.start(c, "alpha", "main").BeginStep.SessionID
+	srv.makeFaulty().unread.Store(1)
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "session_unreadable")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, child, "the same call again")
 }

@@ -1,15 +1,20 @@
 package workflow
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +26,7 @@ import (
 	"deepwork/gate"
 	"deepwork/session"
 	"deepwork/session/check"
+	"deepwork/session/export"
 	"deepwork/session/state"
 	"deepwork/session/state/statetest"
 	"deepwork/session/store"
@@ -31,9 +37,10 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// patience is how long a test waits for what must come, on a machine that is busy
-// with other things too; it never waits that long for what does not.
+// patience is how long a test waits for what must come, on a machine that is busy with other things too; it never waits that long for what does not.
 const patience = time.Minute
+
+var ctx = context.Background()
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "reviewer" {
@@ -41,6 +48,7 @@ func TestMain(m *testing.M) {
 	}
 	// A program built with -race sleeps for a second at its end, each child too.
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
+	os.Setenv("DEEPWORK_TEST_SECRET", "secret") // for the checks that may have it
 	os.Exit(pgtest.Twice(onPostgres, func() int { return statetest.Main(m, pgtest.Leaks) }))
 }
 
@@ -52,7 +60,7 @@ const onPostgres = `
 	TestACommitWhoseFateIsUnknown TestALongInputSurvivesARestart TestAQuestionIsSettledElsewhere TestAReviewElsewhereIsSuperseded
 	TestAReviewElsewhereOutlivesTheCall TestAReviewIsTakenUp TestASessionIsResumedAfterACrashWithItsAncestors
 	TestASessionThatMovesToAnotherMachineSaysWhereItsFilesAre TestAServerThatEndsInMidReviewNeverCountsItAsPassed
-	TestAStoppedServerLeavesItsReview TestAStoreThatIsAwayAfterALostReply TestAnAbortElsewhereEndsTheReview TestAnyServerServesAnySession
+	TestAStoreThatIsAwayAfterALostReply TestAnyServerServesAnySession
 	TestDefinitionsOfAJobEditedAllDayAreForgotten TestExecution TestForms_ACommitWhoseFateIsUnknown TestForms_ItemsAndWorkflowsOfStepsAreImported TestForms_WorkflowAsStep
 	TestMovedIsToldOfEachTransition TestReq001_4_15_to_19_AWorkflowIsLedThrough TestRequestIDs TestResumableSessions
 	TestServersRaceForOneSession TestTwoServersShareAReview`
@@ -65,26 +73,31 @@ type project struct {
 	url string // of its stores, if they are on PostgreSQL
 }
 
+// newProject makes the folder, with the file r.md to hand in. A test that calls it runs beside others.
 func newProject(t testing.TB) *project {
 	t.Helper()
-	p := &project{t: t, root: testkit.Dir(t)}
-	if pgtest.OnPostgres() {
-		var err error
-		if p.url, err = oneURL(); err != nil {
-			t.Fatal(err)
+	if test, is := t.(*testing.T); is {
+		if _, again := parallel.LoadOrStore(test, true); !again {
+			test.Parallel()
 		}
 	}
+	p := &project{t: t, root: testkit.Dir(t)}
+	if pgtest.OnPostgres() {
+		p.url = testkit.Get(oneURL()).Must(t).URL()
+	}
+	p.write("r.md", "x")
 	return p
 }
+
+var parallel sync.Map // the tests that have called newProject
 
 // state returns the folder with the state of the project.
 func (p *project) state() *state.Folder { return state.Of(p.root) }
 
 // stores returns its stores as another process opens them. They are closed at the end of the test.
 func (p *project) stores() *store.Stores {
-	p.t.Helper()
 	s := p.newStores()
-	p.t.Cleanup(func() { s.Close(context.Background()) })
+	p.t.Cleanup(func() { s.Close(ctx) })
 	return s
 }
 
@@ -98,14 +111,7 @@ func (p *project) newStores() *store.Stores {
 	return backend.Of(pg, session.NewMember(p.state(), nil), nil, p.root)
 }
 
-// oneURL is that of a schema for all tests.
-var oneURL = sync.OnceValues(func() (string, error) {
-	s, err := pgtest.Shared()
-	if err != nil {
-		return "", err
-	}
-	return s.URL(), nil
-})
+var oneURL = sync.OnceValues(pgtest.Shared) // of one schema for all tests
 
 // write writes a file below the root and returns its relative path.
 func (p *project) write(name, text string) string {
@@ -116,10 +122,7 @@ func (p *project) write(name, text string) string {
 
 // A testStep is a step of a job that a test writes.
 type testStep struct {
-	id      string
-	checks  string // YAML flow sequence; "" is []
-	outputs string // YAML flow mapping; "" is {}
-	reviews string // YAML flow sequence; "" is []
+	id, outputs, reviews, checks string // outputs in YAML as a flow mapping, the others as flow sequences; "" means none
 }
 
 // job writes a job folder whose workflows are given as name: entries in YAML.
@@ -128,16 +131,7 @@ func (p *project) job(name string, steps []testStep, workflows map[string]string
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nversion: \"1.0.0\"\nsummary: The job %s\ncommon_job_info_provided_to_all_steps_at_runtime: Common to all steps of %s.\nsteps:\n", name, name, name)
 	for _, s := range steps {
-		if s.outputs == "" {
-			s.outputs = "{}"
-		}
-		if s.reviews == "" {
-			s.reviews = "[]"
-		}
-		if s.checks == "" {
-			s.checks = "[]"
-		}
-		fmt.Fprintf(&b, "  - id: %s\n    name: Step %s\n    description: Does %s\n    instructions_file: steps/%s.md\n    outputs: %s\n    reviews: %s\n    checks: %s\n", s.id, s.id, s.id, s.id, s.outputs, s.reviews, s.checks)
+		fmt.Fprintf(&b, "  - id: %s\n    name: Step %s\n    description: Does %s\n    instructions_file: steps/%s.md\n    outputs: %s\n    reviews: %s\n    checks: %s\n", s.id, s.id, s.id, s.id, cmp.Or(s.outputs, "{}"), cmp.Or(s.reviews, "[]"), cmp.Or(s.checks, "[]"))
 		p.write(".deepwork/jobs/"+name+"/steps/"+s.id+".md", "Do "+s.id+".\n")
 	}
 	b.WriteString("workflows:\n")
@@ -147,48 +141,57 @@ func (p *project) job(name string, steps []testStep, workflows map[string]string
 	p.write(".deepwork/jobs/"+name+"/job.yml", b.String())
 }
 
-const oneFile = "{report: {type: file, description: A report, required: true}}"
+// alpha writes the job alpha, whose only workflow is main.
+func (p *project) alpha(main string, steps ...testStep) *project {
+	p.t.Helper()
+	p.job("alpha", steps, map[string]string{"main": main})
+	return p
+}
+
+const (
+	oneFile = "{report: {type: file, description: A report, required: true}}"
+	oneText = "{said: {type: string, description: d}}"
+	oneList = "{todo: {type: string, description: d}}"
+)
 
 // simple writes a job of two steps, one then two, that deliver a report each.
-func (p *project) simple(name string) {
+func (p *project) simple(name string) *project {
 	p.job(name, []testStep{{id: "one", outputs: oneFile}, {id: "two", outputs: oneFile}}, map[string]string{"main": "[one, two]"})
+	return p
 }
 
 // A server is an engine with its catalog, as a server process has them.
 type server struct {
 	*Engine
 	catalog *catalog.Catalog
-	own     bool // the stores are this server's alone
-	closed  bool
+	stop    func() // ends it; what it did is then as after a crash of the process, since nothing is written at the end
 }
 
-// simpleProject makes a project with the job of simple and a file.
-func simpleProject(t testing.TB) *project {
-	p := newProject(t)
-	p.simple("alpha")
-	p.write("r.md", "x")
-	return p
-}
+// simpleProject makes a project with the job of simple.
+func simpleProject(t testing.TB) *project { return newProject(t).simple("alpha") }
 
-// underReview makes a project with a reviewed job, and a server with a reviewer.
-func underReview(t testing.TB) (*project, *server, *reviewer) {
-	p := newProject(t)
-	p.reviewedJob()
-	srv, rev := p.reviewed()
-	return p, srv, rev
-}
-
-// begun makes a project with the job of simple and a file, a server and a connection, and starts the job.
+// begun makes a project with the job of simple, and starts it.
 func begun(t testing.TB) (p *project, srv *server, c *Conn, id string) {
 	p = simpleProject(t)
-	srv = p.open()
+	srv, c, id = p.begin()
+	return p, srv, c, id
+}
+
+// begin opens a server, and starts alpha/main over a connection.
+func (p *project) begin(change ...func(*Options)) (srv *server, c *Conn, id string) {
+	p.t.Helper()
+	srv = p.open(change...)
 	c = srv.Connect("local")
-	return p, srv, c, p.start(c, "alpha", "main").BeginStep.SessionID
+	return srv, c, p.start(c, "alpha", "main").BeginStep.SessionID
+}
+
+// reviewing is the option of a server to review as how says at each call.
+func reviewing(how *Reviewing) func(*Options) {
+	return func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return *how, nil } }
 }
 
 func (p *project) open(change ...func(*Options)) *server {
 	p.t.Helper()
-	ctx := context.Background()
 	c := testkit.Get(catalog.Open(ctx, catalog.Options{Root: p.root, Logger: slog.New(slog.DiscardHandler)})).Must(p.t)
 	pool := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings { return gate.Settings{MaxConcurrent: 2} }})
 	p.t.Cleanup(func() { testkit.Must(p.t, pool.Close(ctx)) })
@@ -204,60 +207,39 @@ func (p *project) open(change ...func(*Options)) *server {
 		o.Stores = p.newStores()
 	}
 	e := testkit.Get(Open(ctx, o)).Must(p.t)
-	s := &server{Engine: e, catalog: c, own: own}
-	p.t.Cleanup(s.stop)
-	return s
+	stop := sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		stuck, err := e.Close(ctx), c.Close(ctx)
+		if own {
+			err = errors.Join(err, o.Stores.Close(ctx))
+		}
+		if stuck != nil || err != nil {
+			panic(fmt.Sprint("did not stop: ", stuck, err))
+		}
+	})
+	p.t.Cleanup(stop)
+	return &server{Engine: e, catalog: c, stop: stop}
 }
 
 // command returns an engine as commands open one: without jobs and a gate.
 func (p *project) command(how Reviewing) *Engine {
 	p.t.Helper()
-	stores := p.stores()
-	e := testkit.Get(Open(context.Background(), Options{Root: p.root, Stores: stores, Reviews: true, Reviewing: func(context.Context) (Reviewing, error) { return how, nil }})).Must(p.t)
-	p.t.Cleanup(func() { e.Close(context.Background()) })
+	o := Options{Root: p.root, Stores: p.stores(), Reviews: true}
+	reviewing(&how)(&o)
+	e := testkit.Get(Open(ctx, o)).Must(p.t)
+	p.t.Cleanup(func() { e.Close(ctx) })
 	return e
-}
-
-// stop ends a server; what it did is then as after a crash of the process,
-// since nothing is written at the end.
-func (s *server) stop() {
-	if s.closed {
-		return
-	}
-	s.closed = true
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if stuck := s.Close(ctx); stuck != nil {
-		panic(fmt.Sprint("did not stop: ", stuck))
-	}
-	if err := s.catalog.Close(ctx); err != nil {
-		panic(err)
-	}
-	if s.own {
-		if err := s.Stores.Close(ctx); err != nil {
-			panic(err)
-		}
-	}
 }
 
 func (p *project) start(c *Conn, jobName, workflow string) *machine.StartReply {
 	p.t.Helper()
-	r, err := c.Start(context.Background(), StartArgs{Goal: "a goal", JobName: jobName, WorkflowName: workflow})
-	testkit.Need(p.t, err == nil, "start_workflow %s/%s: %v", jobName, workflow, err)
-	return r
+	return testkit.Get(c.Start(ctx, StartArgs{Goal: "a goal", JobName: jobName, WorkflowName: workflow})).Must(p.t)
 }
 
-// outputs encodes an outputs argument from names and paths.
-func outputs(pairs ...string) json.RawMessage {
-	m := map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		m[pairs[i]] = pairs[i+1]
-	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+// outputs encodes an outputs argument that has one path.
+func outputs(name, path string) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{%q:%q}`, name, path))
 }
 
 // finishArgs are the arguments of a finished_step by their JSON.
@@ -270,44 +252,232 @@ func finishArgs(t testing.TB, text string) FinishArgs {
 
 func (p *project) finish(c *Conn, args string) *machine.FinishReply {
 	p.t.Helper()
-	r, err := c.Finish(context.Background(), finishArgs(p.t, args))
+	r, err := c.Finish(ctx, finishArgs(p.t, args))
 	testkit.Need(p.t, err == nil, "finished_step %s: %v", args, err)
 	return r
 }
 
-// stepOf returns the id of the step that begins, "" if none does.
-func stepOf(begins *machine.StepInfo) string {
-	if begins == nil {
-		return ""
-	}
-	return begins.StepID
+// refusal is why a finished_step is refused, nil if it is not.
+func refusal(t testing.TB, c *Conn, args string) error {
+	t.Helper()
+	return errOf(c.Finish(ctx, finishArgs(t, args)))
 }
+
+// says checks the status of a reply, and words of its feedback.
+func says(t testing.TB, r *machine.FinishReply, want machine.Status, words ...string) {
+	t.Helper()
+	testkit.Need(t, r.Status == want, "status %s, want %s: %s", r.Status, want, toJSON(t, r))
+	testkit.ContainsAll(t, *cmp.Or(r.Feedback, new("")), words, "the feedback")
+}
+
+// answered is what a call that is made beside others gives.
+type answered struct {
+	r   *machine.FinishReply
+	err error
+}
+
+// beside makes a finished_step that the test goes on from.
+func beside(t testing.TB, ctx context.Context, c *Conn, args string) chan answered {
+	a := finishArgs(t, args)
+	got := make(chan answered, 1)
+	go func() {
+		r, err := c.Finish(ctx, a)
+		got <- answered{r, err}
+	}()
+	return got
+}
+
+// waitsElsewhere waits until a call at the server waits for what another one does for the session.
+func (s *server) waitsElsewhere(t *testing.T, id string) {
+	t.Helper()
+	testkit.Until(t, "waiting for another server", func() bool {
+		s.follower.mu.Lock()
+		defer s.follower.mu.Unlock()
+		return s.follower.waiting[id] != nil
+	})
+}
+
+// stepOf returns the id of the step that begins, "" if none does.
+func stepOf(begins *machine.StepInfo) string { return cmp.Or(begins, &machine.StepInfo{}).StepID }
 
 // refused checks that a call was refused with this kind, code and these words.
 func refused(t testing.TB, err error, kind session.Kind, code string, words ...string) {
 	t.Helper()
-	var e *session.Error
-	testkit.Need(t, errors.As(err, &e), "the call was not refused: %v", err)
+	e, is := errors.AsType[*session.Error](err)
+	testkit.Need(t, is, "the call was not refused: %v", err)
 	testkit.True(t, e.Kind == kind && e.Code == code, "refused as %s %s, want %s %s: %v", e.Kind, e.Code, kind, code, err)
-	for _, w := range words {
-		testkit.Contains(t, e.Error(), w)
-	}
+	testkit.ContainsAll(t, e.Error(), words)
 }
 
-// record reads a session's record: from its export, or from the database if there is none here.
+// record reads a session's record from its export.
 func (p *project) record(id string) *machine.State {
 	p.t.Helper()
-	data := testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "session_"+id+".json"))).Must(p.t)
 	s := new(machine.State)
-	testkit.Must(p.t, json.Unmarshal(data, s))
+	testkit.Must(p.t, json.Unmarshal(testkit.Get(os.ReadFile(p.export(id))).Must(p.t), s))
 	return s
+}
+
+// export is the path of a session's export.
+func (p *project) export(id string) string {
+	return filepath.Join(p.state().Tmp(), state.ExportName(id))
+}
+
+// importFrom takes over sessions of another project by their exports.
+func (p *project) importFrom(from *project, srv *server, ids ...string) []*export.Import {
+	p.t.Helper()
+	for _, id := range ids {
+		p.write(filepath.Join(".deepwork", "tmp", state.ExportName(id)), string(testkit.Get(os.ReadFile(from.export(id))).Must(p.t)))
+	}
+	all := testkit.Get(srv.Importer().Examine(ctx, testkit.Get(srv.Importer().All()).Must(p.t))).Must(p.t)
+	testkit.Equal(p.t, testkit.Get(srv.Importer().Import(ctx, all)).Must(p.t), len(ids), "imported")
+	return all
 }
 
 func toJSON(t testing.TB, v any) string {
 	t.Helper()
-	b := testkit.Get(json.Marshal(v)).Must(t)
-	return string(b)
+	return string(testkit.Get(json.Marshal(v)).Must(t))
 }
 
 // errOf is the error of a call whose result a test does not look at.
 func errOf[T any](_ T, err error) error { return err }
+
+// reviewerMain is the test binary as a reviewer: `workflow.test reviewer DIR`. It notes that it was called, waits while DIR/wait exists,
+// and prints DIR/say; DIR/exit is its exit code.
+func reviewerMain(dir string) int {
+	prompt, _ := io.ReadAll(os.Stdin)
+	f, err := os.OpenFile(filepath.Join(dir, "calls"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 9
+	}
+	fmt.Fprintln(f, len(prompt))
+	f.Close()
+	for err == nil {
+		time.Sleep(2 * time.Millisecond)
+		_, err = os.Stat(filepath.Join(dir, "wait"))
+	}
+	for name, say := range map[string]string{"bad.md": "bad.md was read", "worse.md": "worse.md was read"} {
+		if strings.Contains(string(prompt), "CONTENT OF "+name) {
+			fmt.Printf(`{"passed": false, "feedback": %q, "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "no"}]}`, say)
+			return 0
+		}
+	}
+	if say, err := os.ReadFile(filepath.Join(dir, "say")); err == nil {
+		os.Stdout.Write(say)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "exit")); err == nil {
+		fmt.Fprintln(os.Stderr, "the last words of the reviewer")
+		return 3
+	}
+	return 0
+}
+
+const passes = `{"passed": true, "feedback": "fine", "criteria_results": [{"criterion": "Good", "passed": true, "feedback": null}]}`
+
+// A reviewer is the program that a test's gate runs, and the switches it has.
+type reviewer struct {
+	t    testing.TB
+	dir  string
+	how  atomic.Pointer[Reviewing]
+	gate *gate.Gate
+}
+
+// reviewed opens a server with an external reviewer that passes what is not bad, and starts alpha/main.
+func (p *project) reviewed(how ...Reviewing) (srv *server, r *reviewer, c *Conn, id string) {
+	p.t.Helper()
+	r = &reviewer{t: p.t, dir: p.t.TempDir()}
+	r.how.Store(&append(how, Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute})[0])
+	srv = p.reopen(r)
+	c = srv.Connect("local")
+	return srv, r, c, p.start(c, "alpha", "main").BeginStep.SessionID
+}
+
+// reopen opens a server with the same reviewer.
+func (p *project) reopen(r *reviewer, change ...func(*Options)) *server {
+	p.t.Helper()
+	r.set("say", passes)
+	g := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings {
+		return gate.Settings{Command: []string{os.Args[0], "reviewer", r.dir}, MaxConcurrent: 2, MaxInlineFiles: 5}
+	}})
+	p.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		testkit.Works(p.t, g.Close(ctx))
+	})
+	r.gate = g
+	return p.open(append(change, func(o *Options) {
+		o.Gate = g
+		o.Reviewing = func(context.Context) (Reviewing, error) { return *r.how.Load(), nil }
+	})...)
+}
+
+// underReview makes a project with a reviewed job, and starts that at a server with a reviewer, as reviewed does.
+func underReview(t testing.TB, how ...Reviewing) (p *project, srv *server, rev *reviewer, c *Conn, id string) {
+	t.Helper()
+	return underJudgement(t, reviewedStep, how...)
+}
+
+func (r *reviewer) set(name, text string) { testkit.Write(r.t, filepath.Join(r.dir, name), text) }
+func (r *reviewer) unset(name string)     { os.Remove(filepath.Join(r.dir, name)) }
+
+// calls is how often it was started.
+func (r *reviewer) calls() int { return lines(filepath.Join(r.dir, "calls")) }
+
+// lines is how many a file has that may not be there.
+func lines(path string) int {
+	data, _ := os.ReadFile(path)
+	return bytes.Count(data, []byte("\n"))
+}
+
+// held makes a call whose reviewer waits until the test unsets that, and returns once it runs.
+func (r *reviewer) held(c *Conn, args string) chan answered {
+	r.t.Helper()
+	r.set("wait", "")
+	n := r.calls()
+	got := beside(r.t, ctx, c, args)
+	r.runs(n + 1)
+	return got
+}
+
+// runs waits until the reviewer has been started n times.
+func (r *reviewer) runs(n int) {
+	r.t.Helper()
+	testkit.Until(r.t, fmt.Sprintf("started %d times", n), func() bool { return r.calls() >= n })
+}
+
+const reviewedStep = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
+
+// reviewedJob writes a job whose first step has these reviews, and files for the reviewer.
+func (p *project) reviewedJob(reviews string) *project {
+	p.alpha("[one, two]", testStep{id: "one", outputs: oneFile, reviews: reviews}, testStep{id: "two"})
+	testkit.WriteAll(p.t, p.root, map[string]string{"good.md": "CONTENT OF good.md", "bad.md": "CONTENT OF bad.md", "worse.md": "CONTENT OF worse.md"})
+	return p
+}
+
+// script is a check that is the shell script check.sh outside of the project, which notes its calls.
+type script struct {
+	t    testing.TB
+	path string
+}
+
+func newScript(t testing.TB, text string) *script {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("uses a shell")
+	}
+	s := &script{t, filepath.Join(t.TempDir(), "check.sh")}
+	s.says(text)
+	return s
+}
+
+// says makes it do something else.
+func (s *script) says(text string) {
+	testkit.Write(s.t, s.path, "echo run >> "+s.path+".calls\n"+text+"\n")
+}
+
+// runs is how often it has run.
+func (s *script) runs() int { return lines(s.path + ".calls") }
+
+// yaml is the check, with more of its keys.
+func (s *script) yaml(keys string) string {
+	return fmt.Sprintf("{run: [sh, %s], name: script%s}", s.path, keys)
+}

@@ -21,19 +21,26 @@ const (
 	bothStep  = `[{run_each: step, by: human, quality_criteria: {Sound: "Would you sign it?"}}, {run_each: step, quality_criteria: {Good: "Is it good?"}}]`
 )
 
-// personJob writes a job whose first step has these reviews.
-func (p *project) personJob(reviews string) {
-	p.reviewedJob()
-	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviews}, {id: "two"}}, map[string]string{"main": "[one, two]"})
+// underJudgement makes a project whose job has these reviews, and starts that as underReview does.
+func underJudgement(t testing.TB, reviews string, how ...Reviewing) (p *project, srv *server, rev *reviewer, c *Conn, id string) {
+	t.Helper()
+	p = newProject(t).reviewedJob(reviews)
+	srv, rev, c, id = p.reviewed(how...)
+	return p, srv, rev, c, id
 }
 
 // waits checks that a reply says that a person is awaited, and returns it.
 func waits(t *testing.T, r *machine.FinishReply) string {
 	t.Helper()
-	if r.Status != machine.NeedsWork || r.Feedback == nil || !strings.HasPrefix(*r.Feedback, "Waiting: a person must pass") || r.FailedReviews != nil || r.Waiting() == nil {
-		t.Fatalf("the call does not wait for a person: %s", toJSON(t, r))
-	}
+	says(t, r, machine.NeedsWork, "Waiting: a person must pass")
+	testkit.Need(t, r.FailedReviews == nil && r.Waiting() != nil, "the call does not wait for a person: %s", toJSON(t, r))
 	return *r.Feedback
+}
+
+// question is what a person is asked about a step.
+func (p *project) question(id, step string) *machine.Question {
+	p.t.Helper()
+	return p.record(id).Progress(step).Question
 }
 
 // atTerminal answers as a command does.
@@ -45,178 +52,135 @@ func (p *project) atTerminal(id, stepID, digest string, passed bool, feedback st
 // A person is asked after the reviewer has passed the outputs. Neither repeated calls nor the agent's
 // override nor the server's death change that; only the outputs that the person saw go on.
 func TestAStepWaitsForAPersonToPassIt(t *testing.T) {
-	p := newProject(t)
-	p.personJob(bothStep)
-	srv, rev := p.reviewed()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	if r := p.finish(c, `{"outputs":{"report":"bad.md"}}`); r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, "bad.md was read") {
-		t.Fatalf("reply %s", toJSON(t, r))
-	}
-	said := waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
-	if want := "deepwork sessions review " + id + " one`"; !strings.Contains(said, want) {
-		t.Errorf("it does not name %s: %s", want, said)
-	}
-	again := waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
-	one := p.record(id).Progress("one")
-	if again != said || one.QualityTries != 2 || rev.calls() != 2 || one.Done() || one.Question.Digest == "" || one.Question.Files[0].SHA256 == "" {
-		t.Errorf("repeated: %s, %d reviews, %s", again, rev.calls(), toJSON(t, one))
-	}
+	p, srv, rev, c, id := underJudgement(t, bothStep)
 	how := *rev.how.Load()
-	testkit.Same(t, p.awaiting(srv, how), []string{id + " one"}, "waits")
+	says(t, p.finish(c, bad), machine.NeedsWork, "bad.md was read")
+	said := waits(t, p.finish(c, good))
+	testkit.Contains(t, said, "deepwork sessions review "+id+" one`")
+	testkit.Equal(t, waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`)), said, "repeated")
+	one := p.record(id).Progress("one")
+	testkit.True(t, one.QualityTries == 2 && rev.calls() == 2 && !one.Done() && one.Question.Digest != "" && one.Question.Files[0].SHA256 != "", "%d reviews, %s", rev.calls(), toJSON(t, one))
+	p.awaiting(srv, how, id+" one")
 	step := testkit.Get(c.Step(ctx, StepArgs{})).Must(t)
 	testkit.True(t, step.BeginStep.Reviews[0].By == "human" && step.BeginStep.Reviews[1].By == "", "get_step: %s", toJSON(t, step))
-
 	// Other outputs are judged in place of these.
 	old := one.Question.Digest
 	p.write("good.md", "CONTENT OF good.md, revised")
 	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed", "'good.md' changed")
-	waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
+	waits(t, p.finish(c, good))
 	refused(t, srv.ReviewFor(ctx, id, "one", old, machine.Answer{Passed: true}), session.StateError, "outputs_changed", "not those that you were shown")
 
 	srv.stop()
-	now := p.record(id).Progress("one").Question
+	now := p.question(id, "one")
 	refused(t, p.atTerminal(id, "two", now.Digest, true, ""), session.StateError, "person_not_asked")
 	testkit.Must(t, p.atTerminal(id, "one", now.Digest, true, "Well done"))
 	refused(t, p.atTerminal(id, "one", now.Digest, false, "No"), session.StateError, "person_answered")
 	srv = p.reopen(rev)
-	got := p.awaiting(srv, how)
-	testkit.True(t, got == nil, "%v waits after the answer", got)
+	p.awaiting(srv, how)
 	c = srv.Connect("local")
+	call := `{"outputs":{"report":"good.md"},"session_id":"` + id + `"}`
 	p.write("good.md", "CONTENT OF good.md, changed after the answer")
-	waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`))
+	waits(t, p.finish(c, call))
 	p.write("good.md", "CONTENT OF good.md, revised")
-	waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)) // the other outputs withdrew the answer
+	waits(t, p.finish(c, call)) // the other outputs withdrew the answer
 	testkit.Must(t, srv.ReviewFor(ctx, id, "one", now.Digest, machine.Answer{Identity: "ann", Channel: session.ChannelPage, Passed: true, Feedback: "Well done"}))
 	calls := rev.calls()
-	r := p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`)
-	testkit.True(t, r.Status == machine.NextStep && r.Notice != nil && strings.Contains(*r.Notice, "Well done") && rev.calls() == calls, "reply %s", toJSON(t, r))
+	r := p.finish(c, call)
+	testkit.True(t, r.Status == machine.NextStep && strings.Contains(toJSON(t, r.Notice), "Well done") && rev.calls() == calls, "reply %s", toJSON(t, r))
 	e := p.record(id).Progress("one").Evidence
-	if e.Kind != machine.Passed || e.Identity != "ann" || e.Channel != "page" || e.Reason != "Well done" || e.Files[0].SHA256 != now.Files[0].SHA256 ||
-		e.Others == nil || e.Others.Kind != machine.ByReviewer {
-		t.Errorf("evidence %s", toJSON(t, e))
-	}
+	testkit.True(t, e.Kind == machine.Passed && e.Identity == "ann" && e.Channel == "page" && e.Reason == "Well done", "evidence %s", toJSON(t, e))
+	testkit.True(t, e.Files[0].SHA256 == now.Files[0].SHA256 && e.Others != nil && e.Others.Kind == machine.ByReviewer, "evidence %s", toJSON(t, e))
 }
 
-// What a person does not pass goes back to the agent with their words, and counts like a reviewer's
-// verdict.
+// What a person does not pass goes back to the agent with their words, and counts like a reviewer's verdict.
 func TestAPersonSendsAStepBack(t *testing.T) {
-	p := newProject(t)
-	p.personJob(humanStep)
-	srv, rev := p.reviewed()
-	rev.how.Store(&Reviewing{External: true, MaxTries: 2, ReplyWithin: time.Minute})
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	const call = `{"outputs":{"report":"good.md"},"session_id":"%"}`
-	finish := func() *machine.FinishReply { return p.finish(c, strings.ReplaceAll(call, "%", id)) }
-	waits(t, finish())
+	p, srv, rev, c, id := underJudgement(t, humanStep, Reviewing{External: true, MaxTries: 2, ReplyWithin: time.Minute})
 	no := func(words string) {
 		t.Helper()
-		testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.record(id).Progress("one").Question.Digest, machine.Answer{Feedback: words}))
+		testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.question(id, "one").Digest, machine.Answer{Feedback: words}))
 	}
+	waits(t, p.finish(c, good))
 	no("Too short")
 	for range 2 { // a repeated call is not asked or counted again
-		r := finish()
-		testkit.True(t, r.Status == machine.NeedsWork && strings.Contains(*r.Feedback, ": Too short\n") && len(r.FailedReviews) == 1 && r.Waiting() == nil, "reply %s", toJSON(t, r))
+		r := p.finish(c, good)
+		says(t, r, machine.NeedsWork, ": Too short\n")
+		testkit.True(t, len(r.FailedReviews) == 1 && r.Waiting() == nil, "reply %s", toJSON(t, r))
 	}
 	one := p.record(id).Progress("one")
-	if one.QualityTries != 1 || len(one.Tries) != 1 || !one.Tries[0].Collected || rev.calls() != 0 {
-		t.Errorf("%d reviews, %s", rev.calls(), toJSON(t, one))
-	}
+	testkit.True(t, one.QualityTries == 1 && len(one.Tries) == 1 && one.Tries[0].Collected && rev.calls() == 0, "%d reviews, %s", rev.calls(), toJSON(t, one))
 	p.write("good.md", "longer")
-	waits(t, finish())
+	waits(t, p.finish(c, good))
 	no("Still too short")
-	refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, strings.ReplaceAll(call, "%", id)))).Err(), session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short", "a person failed these")
+	refused(t, refusal(t, c, good), session.ToolError, "quality_gate_failed", "after 2 attempts", "Still too short", "a person failed these")
 	p.write("good.md", "longer still")
-	waits(t, finish())
-	faults := p.record(id).Faults()
-	testkit.True(t, faults == nil, "%v", faults)
-
+	waits(t, p.finish(c, good))
+	testkit.Same(t, p.record(id).Faults(), nil, "faults")
 	// Going back takes the question along.
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
-	got := p.awaiting(srv, *rev.how.Load())
-	testkit.True(t, got == nil, "%v waits after the step was begun again", got)
+	p.awaiting(srv, *rev.how.Load())
 }
 
-// An agent's word closes the other reviews alone, a person's override all of them; a server without
-// reviews waits for people all the same.
+// An agent's word closes the other reviews alone, a person's override all of them; a server without reviews waits for people all the same.
 func TestOnlyAPersonSkipsAReviewByAPerson(t *testing.T) {
-	t.Parallel()
-	self := func(mode config.Override) func(*Options) {
-		return func(o *Options) {
-			o.Reviewing = func(context.Context) (Reviewing, error) { return Reviewing{MaxTries: 3, Override: mode}, nil }
-		}
-	}
 	off := func(o *Options) { o.Reviews = false }
 	for name, test := range map[string]struct {
 		reviews string
 		server  func(*Options)
 		others  machine.EvidenceKind
 	}{
-		"self-review": {bothStep, self(config.OverrideAgent), machine.BySelf},
-		"alone":       {humanStep, self(config.OverrideNever), ""},
+		"self-review": {bothStep, reviewing(&Reviewing{MaxTries: 3, Override: config.OverrideAgent}), machine.BySelf},
+		"alone":       {humanStep, reviewing(&Reviewing{MaxTries: 3, Override: config.OverrideNever}), ""},
 		"off":         {bothStep, off, machine.Unreviewed},
 		"off, alone":  {humanStep, off, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.personJob(test.reviews)
-			srv := p.open(test.server)
-			c := srv.Connect("local")
-			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			p := newProject(t).reviewedJob(test.reviews)
+			srv, c, id := p.begin(test.server)
 			if test.others == machine.BySelf {
-				r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-				testkit.True(t, strings.HasPrefix(*r.Feedback, "Quality review required"), "reply %s", toJSON(t, r))
-				data := testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).Must(t)
-				text := string(data)
+				says(t, p.finish(c, good), machine.NeedsWork, "Quality review required")
+				text := string(testkit.Get(os.ReadFile(filepath.Join(p.state().Tmp(), "quality_review_"+id+"_one.md"))).Must(t))
 				testkit.True(t, !strings.Contains(text, "sign it") && strings.Contains(text, "Criteria to Evaluate"), "the agent is to judge for a person: %s", text)
 			}
 			waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"It is fine"}`))
-			waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
-			testkit.Same(t, p.awaiting(srv, Reviewing{Override: config.OverrideNever}), []string{id + " one"}, "waits")
-			testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.record(id).Progress("one").Question.Digest, machine.Answer{Passed: true}))
-			testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
+			waits(t, p.finish(c, good))
+			p.awaiting(srv, Reviewing{Override: config.OverrideNever}, id+" one")
+			testkit.Must(t, srv.ReviewFor(ctx, id, "one", p.question(id, "one").Digest, machine.Answer{Passed: true}))
+			says(t, p.finish(c, good), machine.NextStep)
 			one := p.record(id).Progress("one")
-			if e := one.Evidence; e.Kind != machine.Passed || (e.Others == nil) != (test.others == "") || e.Others != nil && e.Others.Kind != test.others {
-				t.Errorf("evidence %s", toJSON(t, e))
-			}
+			e := one.Evidence
+			testkit.True(t, e.Kind == machine.Passed && (e.Others == nil) == (test.others == "") && (e.Others == nil || e.Others.Kind == test.others), "evidence %s", toJSON(t, e))
 			testkit.True(t, (len(one.Overrides) == 1) == (test.others == machine.BySelf) && one.Question == nil, "progress %s", toJSON(t, one))
 		})
 	}
 	t.Run("a person's override", func(t *testing.T) {
-		p := newProject(t)
-		p.personJob(bothStep)
-		srv, _ := p.reviewed()
-		c := srv.Connect("local")
-		id := p.start(c, "alpha", "main").BeginStep.SessionID
-		waits(t, p.finish(c, `{"outputs":{"report":"good.md"}}`))
+		p, srv, _, c, id := underJudgement(t, bothStep)
+		waits(t, p.finish(c, good))
 		testkit.Must(t, srv.OverrideFor(ctx, id, "one", machine.Override{Identity: "ann", Channel: "page", Reason: "Urgent"}))
-		testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
+		says(t, p.finish(c, good), machine.NextStep)
 		one := p.record(id).Progress("one")
 		testkit.True(t, one.Evidence.Kind == machine.ByPerson && len(one.Overrides) == 1 && len(one.Overrides[0].Skipped) == 2, "progress %s", toJSON(t, one))
 	})
 }
 
-// A group does not go on without its member that a person has to pass, though nobody reports it.
 func TestAGroupWaitsForAMemberThatAPersonPasses(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.write("good.md", "good")
-	p.job("alpha", []testStep{{id: "one"}, {id: "two", outputs: oneFile, reviews: humanStep}, {id: "three"}}, map[string]string{"main": "[[one, two], three]"})
-	srv := p.open()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p := newProject(t).alpha("[[one, two], three]", testStep{id: "one"}, testStep{id: "two", outputs: oneFile, reviews: humanStep}, testStep{id: "three"})
+	srv, c, id := p.begin()
 	r := p.finish(c, `{"outputs":{}}`)
 	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep == nil && slices.Equal(r.PendingConcurrentSteps, []string{"two"}), "reply %s", toJSON(t, r))
-	waits(t, p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`))
-	testkit.Must(t, srv.ReviewFor(ctx, id, "two", p.record(id).Progress("two").Question.Digest, machine.Answer{Passed: true}))
-	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"good.md"},"step_id":"two"}`).BeginStep), "three", "reply")
+	waits(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`))
+	testkit.Must(t, srv.ReviewFor(ctx, id, "two", p.question(id, "two").Digest, machine.Answer{Passed: true}))
+	testkit.Equal(t, stepOf(p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`).BeginStep), "three", "reply")
+}
+
+// asking is the context of a call whose client asks its user with ask.
+func asking(ask func(ctx context.Context, question string) (*machine.Answer, bool)) context.Context {
+	return WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true },
+		func(ctx context.Context, _, question string) (*machine.Answer, bool) { return ask(ctx, question) })
 }
 
 // The client of a call may ask its user, within the time of the call. What it answers is recorded as
 // the client's word, and asked for only where an agent could override reviews.
 func TestAClientAsksItsUser(t *testing.T) {
-	t.Parallel()
 	for name, test := range map[string]struct {
 		mode   config.Override
 		answer *machine.Answer
@@ -231,124 +195,91 @@ func TestAClientAsksItsUser(t *testing.T) {
 		"human only": {mode: config.OverrideHuman, answer: &machine.Answer{Passed: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.personJob(humanStep)
-			reviewing := func(o *Options) {
-				o.Reviewing = func(context.Context) (Reviewing, error) {
-					within := time.Minute
-					if test.hangs {
-						within = 1500 * time.Millisecond
-					}
-					return Reviewing{MaxTries: 3, Override: test.mode, ReplyWithin: within}, nil
-				}
+			how := Reviewing{MaxTries: 3, Override: test.mode, ReplyWithin: time.Minute}
+			if test.hangs {
+				how.ReplyWithin = 1500 * time.Millisecond
 			}
-			c := p.open(reviewing).Connect("local")
-			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			p := newProject(t).reviewedJob(humanStep)
+			_, c, id := p.begin(reviewing(&how))
 			asked := 0
-			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true }, func(ctx context.Context, _, question string) (*machine.Answer, bool) {
+			with := asking(func(ctx context.Context, question string) (*machine.Answer, bool) {
 				if question == "" { // it was declined
 					return nil, false
 				}
-				if asked++; !strings.Contains(question, "good.md") || !strings.Contains(question, "Would you sign it?") {
-					t.Errorf("question %q", question)
-				}
+				asked++
+				testkit.ContainsAll(t, question, []string{"good.md", "Would you sign it?"})
 				if test.hangs {
 					<-ctx.Done()
 				}
 				return test.answer, !test.hangs
 			})
 			var r *machine.FinishReply
-			for try := range 2 {
-				var err error
-				if try == 1 {
-					c = p.open(reviewing).Connect("local") // another server knows, too, that it was declined
-				}
-				if r, err = c.Finish(with, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)); err != nil {
-					t.Fatal(err)
-				}
-				if test.want == "" || test.mode == config.OverrideHuman {
+			for _, c := range []*Conn{c, p.open(reviewing(&how)).Connect("local")} { // another server knows, too, that it was declined
+				r = testkit.Get(c.Finish(with, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`))).Must(t)
+				if test.want == "" {
 					waits(t, r)
 				}
 			}
 			testkit.True(t, asked == test.asked && (test.want == "" || r.Status == test.want), "asked %d times, reply %s", asked, toJSON(t, r))
 			one := p.record(id).Progress("one")
-			switch name {
+			switch e := one.Evidence; name {
 			case "pass":
-				if e := one.Evidence; e.Kind != machine.PassedIn || e.Channel != "stdio" || e.Identity != "local" || e.Reason != "Yes" {
-					t.Errorf("evidence %s", toJSON(t, e))
-				}
+				testkit.True(t, e.Kind == machine.PassedIn && e.Channel == "stdio" && e.Identity == "local" && e.Reason == "Yes", "evidence %s", toJSON(t, e))
 			case "fail":
-				if !one.Question.Answer.Client || !strings.Contains(*r.Feedback, "gave no reason") || one.QualityTries != 1 {
-					t.Errorf("%s, %s", toJSON(t, r), toJSON(t, one))
-				}
+				testkit.True(t, one.Question.Answer.Client && strings.Contains(*r.Feedback, "gave no reason") && one.QualityTries == 1, "%s, %s", toJSON(t, r), toJSON(t, one))
 			}
 		})
 	}
 }
 
-// A question to a client's user ends, and its call has the reply that is then true, when a person answers or ends
-// the session at another server.
+// A question to a client's user ends, and its call has the reply that is then true, when a person answers or ends the session at another server.
 func TestAQuestionIsSettledElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		settle func(e *Engine, id, digest string) error
-		right  func(r *machine.FinishReply, err error) bool
+		codes  string // of the call
 	}{
-		"by an answer": {
-			func(e *Engine, id, digest string) error {
-				return e.ReviewFor(ctx, id, "one", digest, machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal})
-			},
-			func(r *machine.FinishReply, err error) bool { return err == nil && r.Status == machine.NextStep },
-		},
-		"by the end of the session": {
-			func(e *Engine, id, _ string) error { return e.AbortFor(ctx, id, "not needed") },
-			func(_ *machine.FinishReply, err error) bool { return session.CodeOf(err) == "session_ended" },
-		},
-		"by other outputs": {
-			func(e *Engine, id, _ string) error {
-				return errOf(e.Connect("local").Finish(ctx, FinishArgs{Outputs: outputs("report", "bad.md"), StepID: new("one"), SessionID: &id}))
-			},
-			func(_ *machine.FinishReply, err error) bool { // the second one between the two transitions of the other call
-				return session.CodeOf(err) == "review_superseded" || session.CodeOf(err) == "step_moved_on"
-			},
-		},
+		"by an answer": {func(e *Engine, id, digest string) error {
+			return e.ReviewFor(ctx, id, "one", digest, machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal})
+		}, ""},
+		"by the end of the session": {func(e *Engine, id, _ string) error { return e.AbortFor(ctx, id, "not needed") }, "session_ended"},
+		"by other outputs": {func(e *Engine, id, _ string) error {
+			return errOf(e.Connect("local").Finish(ctx, FinishArgs{Outputs: outputs("report", "bad.md"), StepID: new("one"), SessionID: &id}))
+		}, "review_superseded step_moved_on"}, // the second one between the two transitions of the other call
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
-			p.personJob(humanStep)
+			p := newProject(t).reviewedJob(humanStep)
 			how := Reviewing{MaxTries: 3, ReplyWithin: patience}
-			srv := p.open(func(o *Options) { o.Reviewing = func(context.Context) (Reviewing, error) { return how, nil } })
-			c1 := srv.Connect("local")
-			id := p.start(c1, "alpha", "main").BeginStep.SessionID
+			_, conn, id := p.begin(reviewing(&how))
 			asked := make(chan struct{})
-			with := WithAsk(session.WithCaller(ctx, session.LocalCaller(session.ChannelStdio)), func() bool { return true }, func(ctx context.Context, _, _ string) (*machine.Answer, bool) {
+			with := asking(func(ctx context.Context, _ string) (*machine.Answer, bool) {
 				close(asked)
 				<-ctx.Done()
 				return nil, false
 			})
-			got := beside(t, with, c1, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)
+			got := beside(t, with, conn, `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"`+id+`"}`)
 			<-asked
-			testkit.Must(t, c.settle(p.command(how), id, p.record(id).Progress("one").Question.Digest))
-			x := await(t, got)
-			testkit.True(t, c.right(x.r, x.err), "reply %s, %v", toJSON(t, x.r), x.err)
+			testkit.Must(t, c.settle(p.command(how), id, p.question(id, "one").Digest))
+			x := <-got
+			if c.codes == "" {
+				testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
+			} else {
+				testkit.True(t, slices.Contains(strings.Fields(c.codes), session.CodeOf(x.err)), "%v", x.err)
+			}
 		})
 	}
 }
 
 // Looking again at what a call waits for does not take back the question about outputs that were handed in since.
 func TestALookAtOlderOutputsAsksNobody(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.personJob(humanStep)
-	srv := p.open()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	look := finishArgs(t, `{"outputs":{"report":"good.md"}}`)
-	look.Of = p.finish(c, `{"outputs":{"report":"good.md"}}`).Going
-	waits(t, p.finish(c, `{"outputs":{"report":"bad.md"}}`))
-	newer := p.record(id).Progress("one").Question.Digest
+	p := newProject(t).reviewedJob(humanStep)
+	_, c, id := p.begin()
+	look := finishArgs(t, good)
+	look.Of = p.finish(c, good).Going
+	waits(t, p.finish(c, bad))
+	newer := p.question(id, "one").Digest
 	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
 	testkit.Must(t, p.atTerminal(id, "one", newer, false, "No"))
-	waits(t, p.finish(c, `{"outputs":{"report":"worse.md"}}`))
+	waits(t, p.finish(c, worse))
 	look.Outputs, look.Of = outputs("report", "bad.md"), new(*look.Of)
 	look.Of.Digest = newer
 	refused(t, errOf(c.Finish(ctx, look)), session.StateError, "review_superseded")
@@ -373,5 +304,122 @@ func TestAnAnswerThatComesAgain(t *testing.T) {
 	} {
 		err := (&sessionActor{state: s}).decide(decision{Step: "one", Digest: c.digest, Answer: c.answer})
 		testkit.Equal(t, err == nil, c.again, "%s, %+v: %v", c.digest, c.answer, err)
+	}
+}
+
+// awaiting checks which sessions and steps wait for a person, which the server of the caller and a command find alike.
+func (p *project) awaiting(srv *server, how Reviewing, want ...string) {
+	p.t.Helper()
+	found := testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "local"}, nil)).Must(p.t)
+	commands, err := p.command(how).Awaiting(ctx, session.LocalCaller(session.ChannelTerminal), nil)
+	testkit.True(p.t, err == nil && slices.Equal(found, commands), "the server finds %+v, a command %+v, %v", found, commands, err)
+	var all []string
+	for _, s := range found {
+		testkit.True(p.t, s.Goal == "a goal" && time.Since(s.Since) <= time.Hour && time.Since(s.Since) >= 0, "%+v", s)
+		all = append(all, s.SessionID+" "+s.Step)
+	}
+	testkit.Same(p.t, all, want, "what waits for a person")
+	testkit.Same(p.t, testkit.Get(srv.Awaiting(ctx, session.Caller{Identity: "eve"}, nil)).Must(p.t), nil, "another caller's")
+}
+
+// decided is what a person decides at a terminal about the outputs that were handed in.
+func (p *project) decided(id string) machine.Override {
+	given, _ := GivenFor(p.record(id), "one")
+	return machine.Override{GivenFor: given, Identity: "local", Channel: session.ChannelTerminal, Reason: "I looked at it"}
+}
+
+func TestAStepWaitsForAPersonAfterItsLastReview(t *testing.T) {
+	for _, mode := range []config.Override{config.OverrideAgent, config.OverrideHuman, config.OverrideNever} {
+		how := Reviewing{External: true, MaxTries: 2, ReplyWithin: time.Minute, Override: mode}
+		p, srv, rev, c, id := underReview(t, how)
+		p.finish(c, bad)
+		p.awaiting(srv, how)
+		refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed")
+		if mode == config.OverrideNever { // nobody can decide
+			p.awaiting(srv, how)
+			continue
+		}
+		p.awaiting(srv, how, id+" one")
+		srv.stop()
+		testkit.Must(t, p.command(how).OverrideFor(ctx, id, "one", p.decided(id)))
+		p.awaiting(p.reopen(rev), how)
+	}
+}
+
+func TestOneSentenceOverridesOnlyWhereAgentsMay(t *testing.T) {
+	for mode, want := range map[config.Override]string{config.OverrideAgent: "", config.OverrideHuman: "deepwork sessions override %s one --reason TEXT", config.OverrideNever: "Nobody may override"} {
+		t.Run(string(mode), func(t *testing.T) {
+			p, _, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute, Override: mode})
+			p.finish(c, bad)
+			before := toJSON(t, p.record(id))
+			if mode == config.OverrideAgent {
+				says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"quality_review_override_reason":"It is fine"}`), machine.NextStep)
+				return
+			}
+			for _, outputs := range []string{`{"report":"bad.md"}`, `{"report":"missing.md"}`, `{}`} { // refused before they are looked at
+				refused(t, refusal(t, c, `{"outputs":`+outputs+`,"quality_review_override_reason":"It is fine"}`), session.StateError, "override_needs_person", strings.Replace(want, "%s", id, 1))
+			}
+			testkit.Equal(t, toJSON(t, p.record(id)), before, "a refused override changed the session")
+			testkit.Equal(t, rev.calls(), 1, "reviews")
+			// A blank reason is ignored, and a step without reviews has nothing to override.
+			p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"  "}`)
+			says(t, p.finish(c, `{"outputs":{},"quality_review_override_reason":"No reviews"}`), machine.WorkflowComplete)
+		})
+	}
+}
+
+// With reviews by the agent itself the closing call is an override.
+func TestSelfReviewIsClosedByWhomTheConfigAllows(t *testing.T) {
+	p := newProject(t).reviewedJob(reviewedStep)
+	how := Reviewing{Override: config.OverrideHuman}
+	srv := p.open(reviewing(&how))
+	c := srv.Connect("local")
+	started := p.start(c, "alpha", "main")
+	testkit.True(t, started.Notice == nil, "notice %s", toJSON(t, started.Notice))
+	p.awaiting(srv, how)
+	says(t, p.finish(c, good), machine.NeedsWork, "deepwork sessions override "+started.BeginStep.SessionID+" one --reason TEXT")
+	p.awaiting(srv, how, started.BeginStep.SessionID+" one")
+	how.Override = config.OverrideAgent
+	p.awaiting(srv, how)
+	how.Override = config.OverrideHuman
+	refused(t, refusal(t, c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"All pass"}`), session.StateError, "override_needs_person")
+	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
+	p.awaiting(srv, how)
+	how.Override = config.OverrideNever
+	for _, reason := range []string{"", `,"quality_review_override_reason":"All pass"`} {
+		refused(t, refusal(t, c, `{"outputs":{"report":"good.md"}`+reason+`}`), session.StateError, "override_needs_person", "'one'")
+	}
+	testkit.Contains(t, toJSON(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Must(t).Notice), "cannot be finished")
+	n := toJSON(t, p.start(c, "alpha", "main").Notice)
+	testkit.True(t, strings.Contains(n, "'one'") && !strings.Contains(n, "'two'"), "notice %s", n)
+	how = Reviewing{External: true, Override: config.OverrideNever}
+	n = toJSON(t, p.start(c, "alpha", "main").Notice)
+	testkit.True(t, !strings.Contains(n, "cannot be finished"), "notice %s", n)
+}
+
+func TestAnOverrideOfOtherOutputsIsNotIgnoredSilently(t *testing.T) {
+	const said = "A person has overridden the review of step 'one', but for other outputs"
+	for external, kind := range map[bool]machine.EvidenceKind{false: machine.BySelf, true: machine.ByOverride} {
+		p, srv, rev, c, id := underReview(t, Reviewing{External: external, MaxTries: 2, ReplyWithin: time.Minute, Override: config.OverrideAgent})
+		r := p.finish(c, bad)
+		testkit.True(t, r.Status == machine.NeedsWork && !strings.Contains(toJSON(t, r.Notice), said), "before: %s", toJSON(t, r))
+		srv.stop()
+		given, files := GivenFor(p.record(id), "one")
+		testkit.True(t, given != "" && len(files) == 1 && files[0].Path == "bad.md", "handed in: %q, %v", given, files)
+		testkit.Must(t, p.command(*rev.how.Load()).OverrideFor(ctx, id, "one", p.decided(id)))
+		c = p.reopen(rev).Connect("local")
+		p.write("bad.md", "CONTENT OF bad.md, and worse")
+		call := `{"outputs":{"report":"bad.md"},"session_id":"` + id + `"}`
+		if external {
+			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said)
+			refused(t, refusal(t, c, call), session.ToolError, "quality_gate_failed", said, "Nothing was reviewed this time")
+		} else {
+			r := p.finish(c, call)
+			says(t, r, machine.NeedsWork)
+			testkit.Contains(t, toJSON(t, r.Notice), said, "self-review")
+		}
+		says(t, p.finish(c, `{"outputs":{"report":"bad.md"},"session_id":"`+id+`","quality_review_override_reason":"It is fine"}`), machine.NextStep)
+		e := p.record(id).Progress("one").Evidence
+		testkit.True(t, e.Kind == kind && e.GivenFor == given && e.Digest != given, "evidence %s", toJSON(t, e))
 	}
 }

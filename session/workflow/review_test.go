@@ -2,158 +2,53 @@ package workflow
 
 import (
 	"context"
-	"fmt"
-	"io"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/gate"
 	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/workflow/machine"
 )
 
-// reviewerMain is the test binary as a reviewer: `workflow.test reviewer DIR`.
-// It notes that it was called, waits while DIR/wait exists, and prints DIR/say;
-// DIR/exit is its exit code.
-func reviewerMain(dir string) int {
-	prompt, _ := io.ReadAll(os.Stdin)
-	f, err := os.OpenFile(filepath.Join(dir, "calls"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return 9
-	}
-	fmt.Fprintln(f, len(prompt))
-	f.Close()
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "wait")); err != nil {
-			break
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	for name, say := range map[string]string{"bad.md": "bad.md was read", "worse.md": "worse.md was read"} {
-		if strings.Contains(string(prompt), "CONTENT OF "+name) {
-			fmt.Printf(`{"passed": false, "feedback": %q, "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "no"}]}`, say)
-			return 0
-		}
-	}
-	if say, err := os.ReadFile(filepath.Join(dir, "say")); err == nil {
-		os.Stdout.Write(say)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "exit")); err == nil {
-		fmt.Fprintln(os.Stderr, "the last words of the reviewer")
-		return 3
-	}
-	return 0
-}
+// The calls that hand in the files of the reviewed job.
+const (
+	good  = `{"outputs":{"report":"good.md"}}`
+	bad   = `{"outputs":{"report":"bad.md"}}`
+	worse = `{"outputs":{"report":"worse.md"}}`
+)
 
-const passes = `{"passed": true, "feedback": "fine", "criteria_results": [{"criterion": "Good", "passed": true, "feedback": null}]}`
-
-// A reviewer is the program that a test's gate runs, and the switches it has.
-type reviewer struct {
-	t    testing.TB
-	dir  string
-	how  atomic.Pointer[Reviewing]
-	gate *gate.Gate
-}
-
-// reviewed opens a server with an external reviewer that passes what is not bad.
-func (p *project) reviewed() (*server, *reviewer) {
-	p.t.Helper()
-	r := &reviewer{t: p.t, dir: p.t.TempDir()}
-	return p.reopen(r), r
-}
-
-// reopen opens a server with the same reviewer.
-func (p *project) reopen(r *reviewer, change ...func(*Options)) *server {
-	p.t.Helper()
-	r.set("say", passes)
-	if r.how.Load() == nil {
-		r.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: time.Minute})
-	}
-	g := gate.Open(gate.Options{Root: p.root, Settings: func() gate.Settings {
-		return gate.Settings{Command: []string{os.Args[0], "reviewer", r.dir}, MaxConcurrent: 2, MaxInlineFiles: 5}
-	}})
-	p.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		testkit.Works(p.t, g.Close(ctx))
-	})
-	r.gate = g
-	return p.open(append(change, func(o *Options) {
-		o.Gate = g
-		o.Reviewing = func(context.Context) (Reviewing, error) { return *r.how.Load(), nil }
-	})...)
-}
-
-func (r *reviewer) set(name, text string) {
-	r.t.Helper()
-	testkit.Must(r.t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
-}
-
-func (r *reviewer) unset(name string) { os.Remove(filepath.Join(r.dir, name)) }
-
-// calls is how often it was started.
-func (r *reviewer) calls() int {
-	data, _ := os.ReadFile(filepath.Join(r.dir, "calls"))
-	return strings.Count(string(data), "\n")
-}
-
-// runs waits until the reviewer has been started n times.
-func (r *reviewer) runs(n int) {
-	r.t.Helper()
-	testkit.Until(r.t, fmt.Sprintf("started %d times", n), func() bool { return r.calls() >= n })
-}
-
-const reviewedStep = "[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}]"
-
-func (p *project) reviewedJob() {
-	p.job("alpha", []testStep{{id: "one", outputs: oneFile, reviews: reviewedStep}, {id: "two"}}, map[string]string{"main": "[one, two]"})
-	p.write("good.md", "CONTENT OF good.md")
-	p.write("bad.md", "CONTENT OF bad.md")
-	p.write("worse.md", "CONTENT OF worse.md")
+// ofParts are the outputs and reviews of a step each of whose files is reviewed.
+func ofParts(id string) testStep {
+	return testStep{id: id, outputs: "{parts: {type: files, description: d}}", reviews: "[{run_each: parts, quality_criteria: {Good: \"Is it good?\"}}]"}
 }
 
 func TestReq001_4_11_to_14_ExternalReviews(t *testing.T) {
-	t.Parallel()
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-
-	r := p.finish(c, `{"outputs":{"report":"bad.md"}}`) // 001.4.12
+	p, _, rev, c, id := underReview(t)
+	r := p.finish(c, bad) // 001.4.12
 	testkit.Need(t, r.Status == machine.NeedsWork && strings.HasPrefix(*r.Feedback, "Try 1 of 3. bad.md: bad.md was read\n"), "reply %s", toJSON(t, r))
-	if f := r.FailedReviews; len(f) != 1 || f[0].RunEach != "step" || f[0].TargetFile != nil || f[0].Passed {
-		t.Errorf("failed_reviews %s", toJSON(t, f))
-	}
-	if f := r.FailedCriteria; len(f) != 1 || f[0].Criterion != "Is it good?" || *f[0].Feedback != "no" {
-		t.Errorf("failed_criteria %s", toJSON(t, f))
-	}
+	failed, criteria := r.FailedReviews, r.FailedCriteria
+	testkit.True(t, len(failed) == 1 && failed[0].RunEach == "step" && failed[0].TargetFile == nil && !failed[0].Passed, "failed_reviews %s", toJSON(t, failed))
+	testkit.True(t, len(criteria) == 1 && criteria[0].Criterion == "Is it good?" && *criteria[0].Feedback == "no", "failed_criteria %s", toJSON(t, criteria))
 	one := p.record(id).Progress("one")
-	if one.QualityTries != 1 || one.Tries[0].State != machine.TryFailed || one.Tries[0].Verdicts[0].Passed || one.Tries[0].Files[0].SHA256 == "" || one.CompletedAt != nil {
-		t.Errorf("record %s", toJSON(t, one))
-	}
-	p.finish(c, `{"outputs":{"report":"bad.md"}}`)                              // unchanged outputs count too
-	_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // 001.4.13
-	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read\n- Not met: Is it good?: no\n")
+	testkit.True(t, one.QualityTries == 1 && one.Tries[0].State == machine.TryFailed && !one.Tries[0].Verdicts[0].Passed && one.Tries[0].Files[0].SHA256 != "" && one.CompletedAt == nil, "record %s", toJSON(t, one))
+	p.finish(c, bad)                                                                                                                                                      // unchanged outputs count too
+	refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read\n- Not met: Is it good?: no\n") // 001.4.13
 	n := rev.calls()
-	_, err = c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"worse.md"}}`)) // past the maximum, unchanged: no review
-	refused(t, err, session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
+	refused(t, refusal(t, c, worse), session.ToolError, "quality_gate_failed", "Quality gate failed after 3 attempts", "worse.md was read")
 	testkit.Equal(t, rev.calls(), n, "unchanged outputs were reviewed past the maximum")
-	r = p.finish(c, `{"outputs":{"report":"good.md"}}`) // 001.4.14
-	testkit.Need(t, r.Status == machine.NextStep && r.BeginStep.StepID == "two", "reply %s", toJSON(t, r))
+	testkit.Equal(t, stepOf(p.finish(c, good).BeginStep), "two") // 001.4.14
 	one = p.record(id).Progress("one")
 	testkit.True(t, one.QualityTries == 4 && one.Newest().State == machine.TryPassed && one.Newest().Verdicts[0].Reviewer != "" && one.CompletedAt != nil, "record %s", toJSON(t, one))
 }
 
 func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
-	t.Parallel()
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	p, _, rev, c, id := underReview(t)
 	for what, say := range map[string]string{"crash": "", "garbage": "I think it is fine", "two": passes + passes,
 		"contradiction": `{"passed": true, "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "x"}]}`} {
 		rev.set("say", say)
@@ -162,254 +57,119 @@ func TestAReviewThatGivesNoVerdictVoidsTheAttempt(t *testing.T) {
 			rev.set("exit", "")
 			words = append(words, "3", "the last words of the reviewer")
 		}
-		refused(t, testkit.Get(c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))).Err(), session.ToolError, "review_failed", words...)
+		refused(t, refusal(t, c, good), session.ToolError, "review_failed", words...)
 		rev.unset("exit")
 		one := p.record(id).Progress("one")
 		testkit.True(t, one.QualityTries == 0 && one.Newest().State == machine.TryVoid && one.Newest().Error != nil && one.CompletedAt == nil, "%s: record %s", what, toJSON(t, one))
 	}
 	rev.set("say", passes)
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
+	says(t, p.finish(c, good), machine.NextStep)
 }
 
-func TestTheActorAnswersWhileAReviewRuns(t *testing.T) {
-	t.Parallel()
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	rev.set("wait", "")
-	defer rev.unset("wait")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	got := make(chan error, 1)
-	go func() {
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		got <- err
-	}()
-	rev.runs(1)
-	step, err := c.Step(ctx, StepArgs{})
-	testkit.True(t, err == nil && step.Members[0].ReviewRunning, "get_step %s, %v", toJSON(t, step), err)
-	a := p.record(id).Progress("one").Newest()
-	testkit.True(t, a.Open() && a.Number == 1, "the attempt is not recorded, open: %s", toJSON(t, a))
-	r, err := c.Abort(ctx, AbortArgs{Explanation: "x"})
-	testkit.True(t, err == nil && r.AbortedStep == "one", "abort %s, %v", toJSON(t, r), err)
-	refused(t, <-got, session.StateError, "step_moved_on")
-	s := p.record(id)
-	testkit.True(t, s.Status == machine.Aborted && s.Progress("one").Newest().State == machine.TryVoid && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
-	testkit.Until(t, "ended with the aborted session", func() bool { return rev.gate.Stats().Running == 0 })
-}
-
+// A review goes on when its call has ended, also if its caller left. Its verdict moves nothing before it is collected.
 func TestAReviewOutlivesItsCallAndIsCollected(t *testing.T) {
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: 20 * time.Millisecond})
-	rev.set("wait", "")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	for range 3 { // joins the same review each time
-		r := p.finish(c, `{"outputs":{"report":"good.md"}}`)
-		if r.Status != machine.NeedsWork || !strings.HasPrefix(*r.Feedback, "Review running: ") || r.Waiting() == nil || r.Waiting().Code != "review_running" || !strings.Contains(*r.Feedback, "same outputs") {
-			t.Fatalf("reply %s", toJSON(t, r))
-		}
-	}
-	rev.unset("wait")
-	var one *machine.StepProgress
-	testkit.Until(t, "recorded", func() bool { one = p.record(id).Progress("one"); return one != nil && !one.Newest().Open() })
-	if one.Newest().State != machine.TryPassed || one.Newest().Collected || one.CompletedAt != nil || c.stackOf(ctx, "")[0].Step != "one" {
-		t.Errorf("a verdict that nobody waited for moved the session: %s", toJSON(t, one))
-	}
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"}}`).Status, machine.NextStep, "reply")
-	if one = p.record(id).Progress("one"); one.QualityTries != 1 || rev.calls() != 1 {
-		t.Errorf("%d attempts, %d calls of the reviewer", one.QualityTries, rev.calls())
-	}
-}
-
-func TestAVerdictWhoseCallerLeftMovesNothing(t *testing.T) {
-	t.Parallel()
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	rev.set("wait", "")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	leaving, leave := context.WithCancel(ctx)
-	left := make(chan error, 1)
-	go func() {
-		_, err := c.Finish(leaving, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		left <- err
-	}()
-	rev.runs(1)
-	leave()
-	testkit.FailsWith(t, (<-left), context.Canceled, "the error of the caller that left")
-	rev.unset("wait")
-	testkit.Until(t, "recorded", func() bool { return !p.record(id).Progress("one").Newest().Open() })
-	testkit.Equal(t, p.record(id).CurrentStepID, "one", "the session moved")
-	if r := p.finish(c, `{"outputs":{"report":"good.md"}}`); r.Status != machine.NextStep || rev.calls() != 1 {
-		t.Errorf("reply %s after %d reviews", toJSON(t, r), rev.calls())
+	for name, within := range map[string]time.Duration{"its time is over": 20 * time.Millisecond, "its caller has left": patience} {
+		t.Run(name, func(t *testing.T) {
+			p, _, rev, c, id := underReview(t, Reviewing{External: true, MaxTries: 3, ReplyWithin: within})
+			rev.set("wait", "")
+			if within == patience {
+				leaving, leave := context.WithCancel(ctx)
+				got := beside(t, leaving, c, good)
+				rev.runs(1)
+				leave()
+				testkit.FailsWith(t, (<-got).err, context.Canceled)
+			} else {
+				for range 3 { // joins the same review each time
+					r := p.finish(c, good)
+					says(t, r, machine.NeedsWork, "Review running: ", "same outputs")
+					testkit.True(t, r.Waiting() != nil && r.Waiting().Code == "review_running", "reply %s", toJSON(t, r))
+				}
+			}
+			rev.unset("wait")
+			var one *machine.StepProgress
+			testkit.Until(t, "recorded", func() bool { one = p.record(id).Progress("one"); return one != nil && !one.Newest().Open() })
+			testkit.True(t, one.Newest().State == machine.TryPassed && !one.Newest().Collected && one.CompletedAt == nil && c.stackOf(ctx, "")[0].Step == "one", "a verdict that nobody waited for moved the session: %s", toJSON(t, one))
+			says(t, p.finish(c, good), machine.NextStep)
+			testkit.Equal(t, p.record(id).Progress("one").QualityTries, 1, "attempts")
+			testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
+		})
 	}
 }
 
 func TestOtherOutputsCancelAReviewThatRuns(t *testing.T) {
-	t.Parallel()
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	rev.set("wait", "")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	got := make(chan error, 1)
-	go func() {
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"bad.md"}}`))
-		got <- err
-	}()
-	rev.runs(1)
-	passed := make(chan *machine.FinishReply, 1)
-	go func() {
-		r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		testkit.Works(t, err)
-		passed <- r
-	}()
-	refused(t, <-got, session.StateError, "review_superseded")
+	p, _, rev, c, id := underReview(t)
+	got := rev.held(c, bad)
+	other := beside(t, ctx, c, good)
+	refused(t, (<-got).err, session.StateError, "review_superseded")
 	rev.runs(2)
 	rev.unset("wait")
-	if r := <-passed; r == nil || r.Status != machine.NextStep {
-		t.Errorf("reply %s", toJSON(t, r))
-	}
+	x := <-other
+	testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
 	one := p.record(id).Progress("one")
 	testkit.True(t, one.QualityTries == 1 && one.Tries[0].State == machine.TryVoid && one.Tries[1].Number == 1, "tries %s", toJSON(t, one.Tries))
 }
 
-func TestTheSameCallsJoinOneReview(t *testing.T) {
-	t.Parallel()
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	rev.set("wait", "")
-	p.start(c, "alpha", "main")
-	var wg sync.WaitGroup
-	for range 5 {
-		wg.Go(func() {
-			if r, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"},"step_id":"one"}`)); err != nil || r.Status != machine.NextStep {
-				t.Errorf("%s, %v", toJSON(t, r), err)
-			}
-		})
-	}
-	rev.runs(1)
-	rev.unset("wait")
-	wg.Wait()
-	if rev.calls() != 1 {
-		t.Errorf("%d reviews", rev.calls())
-	}
-}
-
 func TestPassedReviewsOfUnchangedContentAreNotRunAgain(t *testing.T) {
-	t.Parallel()
-	p := newProject(t)
-	p.job("alpha", []testStep{{id: "one", outputs: "{parts: {type: files, description: d}}", reviews: "[{run_each: parts, quality_criteria: {Good: \"Is it good?\"}}]"}}, map[string]string{"main": "[one]"})
+	p := newProject(t).alpha("[one]", ofParts("one"))
 	for _, n := range []string{"good.md", "good2.md", "bad.md"} {
 		p.write(n, "CONTENT OF "+n)
 	}
-	srv, rev := p.reviewed()
-	c := srv.Connect("local")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	r := p.finish(c, `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`)
-	if r.Status != machine.NeedsWork || len(r.FailedReviews) != 1 || *r.FailedReviews[0].TargetFile != "bad.md" || rev.calls() != 3 {
-		t.Fatalf("reply %s after %d reviews", toJSON(t, r), rev.calls())
-	}
+	_, rev, c, id := p.reviewed()
+	const all = `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`
+	r := p.finish(c, all)
+	testkit.Need(t, r.Status == machine.NeedsWork && len(r.FailedReviews) == 1 && *r.FailedReviews[0].TargetFile == "bad.md" && rev.calls() == 3, "reply %s after %d reviews", toJSON(t, r), rev.calls())
 	p.write("bad.md", "CONTENT OF something better")
 	p.write("good2.md", "CONTENT OF good2.md, changed")
-	if r := p.finish(c, `{"outputs":{"parts":["good.md","good2.md","bad.md"]}}`); r.Status != machine.WorkflowComplete || rev.calls() != 5 {
-		t.Errorf("reply %s after %d reviews, want 5", toJSON(t, r), rev.calls())
-	}
-	reused := 0
-	for _, v := range p.record(id).Progress("one").Newest().Verdicts {
-		if v.Reused {
-			reused++
-		}
-	}
-	testkit.Equal(t, reused, 1, "verdicts were taken over")
+	says(t, p.finish(c, all), machine.WorkflowComplete)
+	testkit.Equal(t, rev.calls(), 5, "reviews")
+	testkit.Equal(t, strings.Count(toJSON(t, p.record(id).Progress("one").Newest().Verdicts), `"reused":true`), 1, "verdicts that were taken over")
 }
 
+// A server that ends in the middle of a review never counts it as passed, and gives it up: the next call goes on without a wait.
 func TestAServerThatEndsInMidReviewNeverCountsItAsPassed(t *testing.T) {
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	rev.set("wait", "")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	got := make(chan error, 1)
-	go func() {
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		got <- err
-	}()
-	rev.runs(1)
+	p, srv, rev, c, id := underReview(t)
+	got := rev.held(c, good)
 	srv.stop()
-	refused(t, <-got, session.StateError, "shutting_down")
+	refused(t, (<-got).err, session.StateError, "shutting_down")
 	a := p.record(id).Progress("one").Newest()
 	testkit.True(t, a.Open(), "attempt %s", toJSON(t, a))
 	rev.unset("wait")
 	c = p.reopen(rev).Connect("local")
-	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`).Status, machine.NextStep, "reply")
+	began := time.Now()
+	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"session_id":"`+id+`"}`), machine.NextStep)
+	took := time.Since(began)
+	testkit.True(t, took <= 14*time.Second, "it took %v, as long as a killed server's", took)
 	one := p.record(id).Progress("one")
-	if one.QualityTries != 1 || len(one.Tries) != 2 || one.Tries[0].State != machine.TryVoid || rev.calls() != 2 {
-		t.Errorf("%d calls, record %s", rev.calls(), toJSON(t, one))
-	}
+	testkit.True(t, one.QualityTries == 1 && len(one.Tries) == 2 && one.Tries[0].State == machine.TryVoid && rev.calls() == 2, "%d calls, record %s", rev.calls(), toJSON(t, one))
 }
 
 func TestOverrideAndGoToStepWhileAReviewRuns(t *testing.T) {
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	rev.set("wait", "")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	got := make(chan error, 2)
-	call := func() {
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		got <- err
-	}
-	go call()
-	rev.runs(1)
+	p, _, rev, c, id := underReview(t)
+	got := rev.held(c, good)
 	testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
-	refused(t, <-got, session.StateError, "step_moved_on")
+	refused(t, (<-got).err, session.StateError, "step_moved_on")
 	testkit.Equal(t, p.record(id).History[0].Progress[0].Value.Newest().State, machine.TryVoid, "history")
-	go call()
-	rev.runs(2)
-	r := p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`)
-	testkit.Equal(t, r.Status, machine.NextStep, "reply %s", toJSON(t, r))
-	testkit.Must(t, <-got) // that with the same outputs has the same reply
+	testkit.Until(t, "ended with its try", func() bool { return rev.gate.Stats().Running == 0 })
+	got = rev.held(c, good)
+	says(t, p.finish(c, `{"outputs":{"report":"good.md"},"quality_review_override_reason":"the user said so"}`), machine.NextStep)
+	testkit.Must(t, (<-got).err) // that with the same outputs has the same reply
 	one := p.record(id).Progress("one")
 	testkit.True(t, one.Newest().State == machine.TryVoid && len(one.Overrides) == 1 && one.QualityTries == 0, "record %s", toJSON(t, one))
 	rev.unset("wait")
 }
 
-func TestContentThatChangesUnderAReviewIsNotPassed(t *testing.T) {
-	t.Parallel()
-	p, srv, rev := underReview(t)
-	c := srv.Connect("local")
-	rev.set("wait", "")
-	id := p.start(c, "alpha", "main").BeginStep.SessionID
-	got := make(chan error, 1)
-	go func() {
-		_, err := c.Finish(ctx, finishArgs(t, `{"outputs":{"report":"good.md"}}`))
-		got <- err
-	}()
-	rev.runs(1)
-	p.write("good.md", "something else")
-	rev.unset("wait")
-	refused(t, <-got, session.ToolError, "review_failed", "good.md")
-	s := p.record(id)
-	testkit.True(t, s.CurrentStepID == "one" && s.Progress("one").QualityTries == 0, "record %s", toJSON(t, s))
-}
-
-// An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without any other
-// review passes.
+// An output that was not handed in has no review, by the agent itself or by a reviewer, and a step without any other review passes.
 func TestReview_NothingToJudge(t *testing.T) {
 	for name, external := range map[string]bool{"self": false, "reviewer": true} {
 		t.Run(name, func(t *testing.T) {
-			p := newProject(t)
 			const outputs = "{report: {type: file, description: d}, extra: {type: files, description: d, required: false}}"
 			const ofExtra = `{run_each: extra, quality_criteria: {Good: "Is the extra good?"}}`
-			p.job("alpha", []testStep{{id: "one", outputs: outputs, reviews: "[" + ofExtra + "]"}, {id: "two", outputs: outputs, reviews: `[{run_each: report, quality_criteria: {Good: "Is the report good?"}}, ` + ofExtra + "]"}},
-				map[string]string{"main": "[one, two]"})
-			p.write("r.md", "x")
-			srv, rev := p.open(), (*reviewer)(nil)
-			if external {
-				srv, rev = p.reviewed()
-			}
-			c := srv.Connect("local")
-			id := p.start(c, "alpha", "main").BeginStep.SessionID
+			p := newProject(t).alpha("[one, two]", testStep{id: "one", outputs: outputs, reviews: "[" + ofExtra + "]"},
+				testStep{id: "two", outputs: outputs, reviews: `[{run_each: report, quality_criteria: {Good: "Is the report good?"}}, ` + ofExtra + "]"})
+			_, rev, c, id := p.reviewed(Reviewing{External: external, MaxTries: 3, ReplyWithin: patience})
 			for _, outputs := range []string{`{"report":"r.md"}`, `{"report":"r.md","extra":[]}`} {
-				r := p.finish(c, `{"outputs":`+outputs+`,"step_id":"one"}`)
-				testkit.Equal(t, stepOf(r.BeginStep), "two", "without extra: %s", toJSON(t, r))
-				testkit.Must(t, testkit.Get(c.GoTo(ctx, GoToArgs{StepID: "one"})).Err())
+				testkit.Equal(t, stepOf(p.finish(c, `{"outputs":`+outputs+`,"step_id":"one"}`).BeginStep), "two", "without extra")
+				testkit.Must(t, errOf(c.GoTo(ctx, GoToArgs{StepID: "one"})))
 			}
 			p.finish(c, `{"outputs":{"report":"r.md"}}`)
 			testkit.Equal(t, p.record(id).Progress("one").Evidence.Kind, machine.NotDue)
@@ -420,6 +180,225 @@ func TestReview_NothingToJudge(t *testing.T) {
 			}
 			file := string(testkit.Get(os.ReadFile(filepath.Join(p.root, ".deepwork/tmp/quality_review_"+id+"_two.md"))).Must(t))
 			testkit.True(t, strings.Contains(file, "Is the report good?") && !strings.Contains(file, "extra"), "the review:\n%s", file)
+		})
+	}
+}
+
+func TestContentThatChangesAfterItsVerdictIsJudgedAgain(t *testing.T) {
+	p := newProject(t).alpha("[one, two]", ofParts("one"), testStep{id: "two"})
+	p.write("good.md", "CONTENT OF good.md")
+	p.write("bad.md", "CONTENT OF bad.md")
+	_, rev, c, _ := p.reviewed(Reviewing{External: true, MaxTries: 9, ReplyWithin: patience})
+	const both = `{"outputs":{"parts":["good.md","bad.md"]}}`
+	p.finish(c, both) // good.md passes, bad.md fails
+	p.write("bad.md", "CONTENT OF something better")
+	got := rev.held(c, both)
+	p.write("good.md", "CONTENT OF bad.md") // its verdict was for something else
+	rev.unset("wait")
+	x := <-got
+	testkit.True(t, x.err == nil && x.r.Status == machine.NeedsWork, "content that nobody judged: %s, %v", toJSON(t, x.r), x.err)
+}
+
+func TestAReviewAddedWhileOneRunsIsNotSkipped(t *testing.T) {
+	p, _, rev, c, id := underReview(t)
+	got := rev.held(c, good)
+	p.reviewedJob("[{run_each: step, quality_criteria: {Good: \"Is it good?\"}}, {run_each: report, quality_criteria: {Strict: \"Is it safe?\"}}]")
+	rev.set("say", `{"passed": true, "feedback": "fine"}`)
+	rev.unset("wait")
+	x := <-got
+	testkit.Need(t, x.err == nil && x.r.Status == machine.NextStep, "reply %s, %v", toJSON(t, x.r), x.err)
+	strict := 0
+	for _, a := range p.record(id).Progress("one").Tries {
+		for _, v := range a.Verdicts {
+			if v.RunEach == "report" {
+				strict++
+			}
+		}
+	}
+	testkit.Equal(t, strict, 1, "verdicts of the added review")
+}
+
+func TestAMemberUnderReviewHoldsItsGroup(t *testing.T) {
+	p := newProject(t).alpha("[[a, b], c]", testStep{id: "a"}, testStep{id: "b", outputs: oneFile, reviews: reviewedStep}, testStep{id: "c"})
+	_, rev, c, _ := p.reviewed()
+	got := rev.held(c, `{"outputs":{"report":"r.md"},"step_id":"b"}`)
+	r := p.finish(c, `{"outputs":{}}`) // the primary
+	testkit.True(t, r.BeginStep == nil && strings.Join(r.PendingConcurrentSteps, " ") == "b", "the group went on without b: %s", toJSON(t, r))
+	rev.unset("wait")
+	x := <-got
+	testkit.True(t, x.err == nil && stepOf(x.r.BeginStep) == "c", "reply %s, %v", toJSON(t, x.r), x.err)
+}
+
+func TestTheSameCallsJoinOneReview(t *testing.T) {
+	for call, want := range map[string]machine.Status{bad: machine.NeedsWork, good: machine.NextStep} {
+		p, _, rev, c, id := underReview(t)
+		rev.set("wait", "")
+		var all []chan answered
+		joined := make(chan struct{}, 4) // a call is told how its review is as it joins it
+		for range 4 {
+			once := sync.OnceFunc(func() { joined <- struct{}{} })
+			all = append(all, beside(t, WithProgress(ctx, func(int, int, string) { once() }), c, call))
+		}
+		for range 4 {
+			<-joined
+		}
+		rev.unset("wait")
+		for _, got := range all {
+			x := <-got
+			testkit.True(t, x.err == nil && x.r.Status == want && strings.Contains(toJSON(t, x.r.Feedback), "bad.md was read") == (call == bad), "reply %s, %v", toJSON(t, x.r), x.err)
+		}
+		testkit.Equal(t, p.record(id).Progress("one").QualityTries, 1, "attempts")
+		testkit.Equal(t, rev.calls(), 1, "reviews")
+	}
+}
+
+func TestACallerThatLeavesMidCallRepeatsItSafely(t *testing.T) {
+	p := newProject(t).alpha("[one, two, three]", testStep{id: "one"}, testStep{id: "two"}, testStep{id: "three"})
+	_, c, _ := p.begin()
+	for range 50 {
+		leaving, leave := context.WithCancel(ctx)
+		got := beside(t, leaving, c, `{"outputs":{},"request_id":"r"}`)
+		leave()
+		x := <-got
+		testkit.Need(t, x.err == nil || errors.Is(x.err, context.Canceled), "%v", x.err)
+	}
+	testkit.Equal(t, p.finish(c, `{"outputs":{},"request_id":"r"}`).BeginStep.StepID, "two", "reply")
+	starting := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("s")}
+	id := ""
+	for i := range 51 {
+		leaving, leave := context.WithCancel(ctx)
+		if i < 50 {
+			go leave()
+		}
+		r, err := c.Start(leaving, starting)
+		testkit.True(t, err == nil && (id == "" || r.BeginStep.SessionID == id) || err != nil && i < 50, "start %d: %s, not %s, %v", i, toJSON(t, r), id, err)
+		if err == nil {
+			id = r.BeginStep.SessionID
+		}
+		leave()
+	}
+	testkit.Equal(t, len(c.stackOf(ctx, "")), 2, "sessions")
+}
+
+func TestTwoServersShareAReview(t *testing.T) {
+	p, first, rev, _, id := underReview(t)
+	second := p.reopen(rev)
+	rev.set("wait", "")
+	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+	calls := []chan answered{beside(t, ctx, first.Connect("local"), call), beside(t, ctx, second.Connect("local"), call)}
+	rev.runs(1)
+	// Both wait now, or will.
+	testkit.True(t, testkit.Get(second.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).Members[0].ReviewRunning, "get_step at the other server does not say that it runs")
+	rev.unset("wait")
+	for i, got := range calls {
+		x := <-got
+		testkit.True(t, x.err == nil && stepOf(x.r.BeginStep) == "two", "server %d: %s, %v", i, toJSON(t, x.r), x.err)
+	}
+	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
+	one := p.record(id).Progress("one")
+	testkit.True(t, len(one.Tries) == 1 && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
+}
+
+// The review of a server that can no longer renew it is taken up by another one. What the first one's reviewer
+// says then does not count, if it says anything at all; the call there learns the other one's verdict.
+func TestAReviewIsTakenUp(t *testing.T) {
+	for name, hangs := range map[string]bool{"while its reviewer works": false, "while its reviewer hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t).reviewedJob(reviewedStep)
+			first, rev, c, id := p.reviewed()
+			first.reviewLife = 50 * time.Millisecond
+			first.records.Sessions = cutOff{first.records.Sessions}
+			its := &reviewer{t: t, dir: t.TempDir()}
+			its.how.Store(rev.how.Load())
+			second := p.reopen(its)
+			rev.set("wait", "")
+			its.set("wait", "")
+			call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+			calls := []chan answered{beside(t, ctx, c, call)}
+			rev.runs(1)
+			calls = append(calls, beside(t, ctx, second.Connect("local"), call))
+			its.runs(1)
+			// The reviewer of the first one fails its outputs: nobody hears of it.
+			rev.set("say", `{"passed": false, "feedback": "bad", "criteria_results": [{"criterion": "Good", "passed": false, "feedback": "no"}]}`)
+			if !hangs {
+				rev.unset("wait")
+			}
+			its.unset("wait")
+			for i, got := range calls {
+				x := <-got
+				testkit.True(t, x.err == nil && x.r.Status == machine.NextStep, "the call at server %d: %s, %v", i, toJSON(t, x.r), x.err)
+			}
+			one := p.record(id).Progress("one")
+			testkit.True(t, len(one.Tries) == 2 && one.Tries[0].State == machine.TryVoid && one.Tries[1].State == machine.TryPassed && one.QualityTries == 1, "tries %s", toJSON(t, one.Tries))
+		})
+	}
+}
+
+// cutOff is a store that renews no review.
+type cutOff struct{ store.Sessions }
+
+func (cutOff) RenewReview(context.Context, string, store.Review) (bool, error) {
+	return false, store.ErrUnavailable
+}
+
+// A call whose budget is over says that the review runs, wherever it runs.
+func TestAReviewElsewhereOutlivesTheCall(t *testing.T) {
+	p, _, rev, c, id := underReview(t)
+	second := p.reopen(rev).Connect("local")
+	rev.set("wait", "")
+	call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+	got := beside(t, ctx, c, call)
+	rev.runs(1)
+	rev.how.Store(&Reviewing{External: true, MaxTries: 3, ReplyWithin: 10 * time.Millisecond})
+	r := p.finish(second, call)
+	testkit.True(t, r.Status == machine.NeedsWork && r.Waiting() != nil, "reply %s", toJSON(t, r))
+	rev.unset("wait")
+	testkit.Must(t, (<-got).err)
+	says(t, p.finish(second, call), machine.NextStep)
+	testkit.Equal(t, rev.calls(), 1, "calls of the reviewer")
+}
+
+// A call that waits for a review, at either server, is told what became of the outputs that it handed in, if that was
+// decided at another one. It begins no review.
+func TestAReviewElsewhereIsSuperseded(t *testing.T) {
+	finish := func(a FinishArgs) func(*Conn, string) error {
+		a.StepID = new("one")
+		return func(c *Conn, id string) error { a.SessionID = &id; return errOf(c.Finish(ctx, a)) }
+	}
+	for name, c := range map[string]struct {
+		code    string
+		reviews int
+		do      func(c *Conn, id string) error
+	}{
+		"by other outputs":         {"review_superseded", 2, finish(FinishArgs{Outputs: outputs("report", "bad.md")})},
+		"by a restart of the step": {"step_moved_on", 1, func(c *Conn, id string) error { return errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: &id})) }},
+		"by an abort": {"step_moved_on", 1, func(c *Conn, id string) error {
+			return errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &id}))
+		}},
+		"by an override": {"", 1, finish(FinishArgs{Outputs: outputs("report", "good.md"), OverrideReason: new("Nobody needs it")})},
+		"by its caller": {"review_failed", 1, func(c *Conn, id string) error {
+			return c.CancelReview(ctx, machine.Going{SessionID: id, StepID: "one"}, outputs("report", "good.md"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _, rev, first, id := underReview(t)
+			second, third := p.reopen(rev), p.reopen(rev)
+			rev.set("wait", "")
+			call := `{"outputs":{"report":"good.md"},"step_id":"one","session_id":"` + id + `"}`
+			calls := []chan answered{beside(t, ctx, first, call)}
+			rev.runs(1)
+			calls = append(calls, beside(t, ctx, second.Connect("local"), call))
+			second.waitsElsewhere(t, id)
+			done := make(chan error, 1)
+			go func() { done <- c.do(third.Connect("local"), id) }()
+			for i, got := range calls {
+				x := <-got
+				testkit.True(t, session.CodeOf(x.err) == c.code && (c.code != "" || x.err == nil), "the call at server %d: %s, %v", i+1, toJSON(t, x.r), x.err)
+			}
+			rev.runs(c.reviews)
+			testkit.Equal(t, rev.calls(), c.reviews, "calls of the reviewer")
+			rev.unset("wait")
+			testkit.Must(t, <-done)
 		})
 	}
 }

@@ -18,8 +18,7 @@ import (
 	"deepwork/session"
 )
 
-// A model is the state machine said again in the plainest words, to hold the
-// real one against.
+// A model is the state machine said again in the plainest words, to hold the real one against.
 type model struct {
 	entries [][]string
 	at      int
@@ -84,30 +83,20 @@ func (m *model) goTo(step string, all bool) bool {
 	return true
 }
 
-// memoryDefinition makes a definition of entries, without a file.
-func memoryDefinition(t testing.TB, entries [][]string) *Definition {
+// memoryDefinition makes a definition of a workflow, in YAML, without a file. Each of its steps has one output.
+func memoryDefinition(t testing.TB, flow string) *Definition {
 	t.Helper()
 	src := "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n"
-	flow := ""
-	for i, e := range entries {
-		if i > 0 {
-			flow += ", "
-		}
-		group := ""
-		for k, id := range e {
-			src += fmt.Sprintf("  - {id: %s, name: n, description: d, instructions_file: i.md, outputs: {%s_out: {type: file, description: d, required: true}}, reviews: []}\n", id, id)
-			if k > 0 {
-				group += ", "
-			}
-			group += id
-		}
-		flow += "[" + group + "]"
+	for _, id := range strings.FieldsFunc(flow, func(r rune) bool { return strings.ContainsRune("[], ", r) }) {
+		src += fmt.Sprintf("  - {id: %s, name: n, description: d, instructions_file: i.md, outputs: {%s_out: {type: file, description: d, required: true}}, reviews: []}\n", id, id)
 	}
-	src += "workflows:\n  - {name: main, summary: s, steps: [" + flow + "]}\n"
-	j, faults := job.Parse("/job", "job.yml", []byte(src))
+	j, faults := job.Parse("/job", "job.yml", []byte(src+"workflows:\n  - {name: main, summary: s, steps: "+flow+"}\n"))
 	testkit.Need(t, j != nil, "%v\n%s", faults, src)
 	return &Definition{Job: j, Workflow: &j.Workflows[0], Ref: DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}}
 }
+
+// never is how a call that is no repetition of another one compares its outputs.
+func never(Outputs) bool { return false }
 
 // drive runs the machine and the model side by side on commands made of bytes.
 func drive(t *testing.T, shape, commands []byte) {
@@ -124,12 +113,9 @@ func drive(t *testing.T, shape, commands []byte) {
 	if len(entries) == 0 {
 		return
 	}
-	def := memoryDefinition(t, entries)
+	def := memoryDefinition(t, strings.ReplaceAll(fmt.Sprint(entries), " ", ", "))
 	m := &model{entries: entries, done: map[string]bool{}, skipped: map[string]bool{}, status: Active}
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: at, Call: Call{Tool: ToolStart}, Texts: Instructions{}})
-	testkit.Must(t, err)
-	never := func(Outputs) bool { return false }
+	at, s := began, testkit.Get(begin(def)).Must(t)
 	stored := storedParts{}
 	stored.store(t, s, &State{})
 	for i, b := range commands {
@@ -139,20 +125,13 @@ func drive(t *testing.T, shape, commands []byte) {
 		id := ids[int(b>>3)%len(ids)]
 		switch b % 8 {
 		case 0, 1, 2, 3, 4, 5: // finished_step, one in three without step_id
-			var stepID *string
-			want := ""
-			if b%8 < 4 {
-				stepID = &id
-				want = m.finish(id)
-			} else {
-				want = m.finish("")
-			}
+			stepID, want := map[bool]*string{true: &id}[b%8 < 4], m.finish(map[bool]string{true: id}[b%8 < 4])
 			got := "refused"
 			p, err := s.PlanFinish(def, stepID, never)
 			if err == nil {
-				out := Outputs{{Key: p.Step.ID + "_out", Value: OutputValue{Paths: []string{fmt.Sprint(i)}}}}
+				out := outputOf(p.Step.ID+"_out", OutputValue{Paths: []string{fmt.Sprint(i)}})
 				if b%3 > 0 { // a text, short or long
-					out[0].Value = OutputValue{Text: new(strings.Repeat(fmt.Sprint(b%5), 1+int(b%3-1)*MaxInlineText))}
+					out[0].Value = textOf(strings.Repeat(fmt.Sprint(b%5), 1+int(b%3-1)*MaxInlineText))
 				}
 				var r *FinishReply
 				s, r = s.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: out, Texts: Instructions{}})
@@ -166,12 +145,9 @@ func drive(t *testing.T, shape, commands []byte) {
 					again, err := s.PlanFinish(def, &p.Step.ID, same)
 					testkit.Need(t, err == nil && again.Replay != nil && again.Replay.Reply == r, "command %d: the repetition of %s gives %v, %v", i, p.Step.ID, again, err)
 				}
-				if _, err := s.PlanFinish(def, &p.Step.ID, never); err == nil {
-					t.Fatalf("command %d: %s can be finished twice", i, p.Step.ID)
-				}
-			} else if session.CodeOf(err) == "" {
-				t.Fatalf("command %d: %v", i, err)
+				testkit.Need(t, testkit.Get(s.PlanFinish(def, &p.Step.ID, never)).Err() != nil, "command %d: %s can be finished twice", i, p.Step.ID)
 			}
+			testkit.Need(t, err == nil || session.CodeOf(err) != "", "command %d: %v", i, err)
 			testkit.Need(t, got == want, "command %d, step %v of %v: got %s, want %s", i, stepID, entries, got, want)
 		case 6:
 			all := i%2 == 0
@@ -181,11 +157,10 @@ func drive(t *testing.T, shape, commands []byte) {
 			if err == nil {
 				s, _ = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, all, at, Instructions{})
 				steps := slices.Concat(entries...)
-				if !slices.IsSortedFunc(s.StepProgress, func(a, b jsontext.Pair[*StepProgress]) int {
+				inOrder := func(a, b jsontext.Pair[*StepProgress]) int {
 					return slices.Index(steps, a.Key) - slices.Index(steps, b.Key)
-				}) {
-					t.Fatalf("command %d: go_to_step %s: progress is not in the order of the steps: %+v", i, id, s.StepProgress)
 				}
+				testkit.Need(t, slices.IsSortedFunc(s.StepProgress, inOrder), "command %d: go_to_step %s: progress is not in the order of the steps: %+v", i, id, s.StepProgress)
 			}
 		case 7:
 			if b == 255 && s.Status == Active {
@@ -196,9 +171,7 @@ func drive(t *testing.T, shape, commands []byte) {
 		check(t, i, s, m, def)
 		stored.store(t, s, before)
 		// What was published before has not changed.
-		if again, err := (before).Encode(); err != nil || string(again) != string(frozen) {
-			t.Fatalf("command %d changed the state before it", i)
-		}
+		testkit.Need(t, string(testkit.Get(before.Encode()).Must(t)) == string(frozen), "command %d changed the state before it", i)
 	}
 }
 
@@ -217,13 +190,9 @@ func (p storedParts) store(t *testing.T, s, before *State) {
 		delete(p, [2]string{string(part.Kind), part.Key})
 	}
 	back := testkit.Get(Assemble(s.SessionID, frame, slices.Collect(maps.Values(p)))).Must(t)
-	want := testkit.Get(s.Encode()).Must(t)
-	if got, err := back.Encode(); err != nil || string(got) != string(want) {
-		t.Fatalf("stored is %v\n%s\nwant\n%s", err, got, want)
-	}
-	if _, all, _ := s.Parts(); len(all) != len(p) {
-		t.Fatalf("%d parts are stored, and the state has %d", len(p), len(all))
-	}
+	testkit.Equal(t, string(testkit.Get(back.Encode()).Must(t)), string(testkit.Get(s.Encode()).Must(t)), "what is stored")
+	_, all, _ := s.Parts()
+	testkit.Equal(t, len(p), len(all), "parts that are stored")
 }
 
 // check holds the state against the model, and its file's form against itself.
@@ -233,33 +202,23 @@ func check(t *testing.T, i int, s *State, m *model, def *Definition) {
 	for _, e := range m.entries {
 		for _, id := range e {
 			p := s.Progress(id)
-			if done := p != nil && p.CompletedAt != nil; done != m.done[id] {
-				t.Fatalf("command %d: %s completed: %v, want %v", i, id, done, m.done[id])
-			}
+			testkit.Need(t, (p != nil && p.CompletedAt != nil) == m.done[id], "command %d: %s completed: want %v", i, id, m.done[id])
 		}
 	}
-	if s.Status == Completed && len(s.AllOutputs(def)) != len(m.done) {
-		t.Fatalf("command %d: all_outputs %v, done %v", i, s.AllOutputs(def), m.done)
-	}
+	testkit.Need(t, s.Status != Completed || len(s.AllOutputs(def)) == len(m.done), "command %d: all_outputs %v, done %v", i, s.AllOutputs(def), m.done)
 	data := testkit.Get(s.Encode()).Must(t)
-	back, err := Decode(s.SessionID, data)
-	testkit.Need(t, err == nil, "command %d: %v\n%s", i, err, data)
-	again, err := back.Encode()
-	testkit.Need(t, err == nil && string(again) == string(data), "command %d: read and written again it differs:\n%s\n%s", i, data, again)
+	again := testkit.Get(testkit.Get(Decode(s.SessionID, data)).Must(t).Encode()).Must(t)
+	testkit.Need(t, string(again) == string(data), "command %d: read and written again it differs:\n%s\n%s", i, data, again)
 }
 
 func TestMachineAgainstModel(t *testing.T) {
 	for seed := range uint64(30) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		shape := make([]byte, 1+r.IntN(6))
-		commands := make([]byte, 40)
-		for i := range shape {
-			shape[i] = byte(r.IntN(256))
+		bytes := make([]byte, 41+r.IntN(6))
+		for i := range bytes {
+			bytes[i] = byte(r.IntN(256))
 		}
-		for i := range commands {
-			commands[i] = byte(r.IntN(256))
-		}
-		drive(t, shape, commands)
+		drive(t, bytes[40:], bytes[:40])
 	}
 }
 
@@ -274,38 +233,24 @@ func FuzzMachine(f *testing.F) {
 }
 
 func FuzzDecode(f *testing.F) {
-	def := memoryDefinition(f, [][]string{{"a"}, {"b", "c"}})
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", At: time.Unix(0, 0).UTC(), Call: Call{Tool: ToolStart, RequestID: new("r")}, Texts: Instructions{}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	data, err := s.Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
+	f.Add(testkit.Get(testkit.Get(begin(memoryDefinition(f, "[a, [b, c]]"))).Must(f).Encode()).Must(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Decode("00000001", data)
 		if err != nil {
 			return
 		}
-		again, err := s.Encode()
-		testkit.Need(t, err == nil, "what was read cannot be written: %v", err)
-		if _, err := Decode("00000001", again); err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, again)
-		}
+		testkit.Must(t, testkit.Get(Decode("00000001", testkit.Get(s.Encode()).Must(t))).Err())
 	})
 }
 
 func TestAStepThatBeginsAgainProtectsWhatItBeganWith(t *testing.T) {
-	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
+	def := memoryDefinition(t, "[a, b]")
 	was, edited := new(Protected), new(Protected)
 	def.Protected = map[string]*Protected{"a": was}
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: time.Now(), Call: Call{Tool: ToolStart}, Texts: Instructions{}})
-	testkit.Must(t, err)
+	s := testkit.Get(begin(def)).Must(t)
 	later := *def
 	later.Protected = map[string]*Protected{"a": edited, "b": edited}
-	again, _ := s.GoTo(&later, Call{Tool: ToolGoTo}, 0, "a", false, time.Now(), Instructions{})
+	again, _ := s.GoTo(&later, Call{Tool: ToolGoTo}, 0, "a", false, began, Instructions{})
 	testkit.Equal(t, again.Progress("a").Protected, was, "it protects")
 }
 
@@ -339,16 +284,14 @@ func TestTheFeedbackOfAnAnswer(t *testing.T) {
 		Ask("a", &Question{AskedAt: at, RunEach: "step", Digest: "d"})
 	for given, want := range map[string]int{strings.Repeat("é", maxAnswer+1): maxAnswer, " \n": len("A person did not pass it, and gave no reason."), "No": 2} {
 		s := testkit.Get(asked.Answer("a", "d", Answer{At: at, Feedback: given})).Must(t)
-		p := s.Progress("a")
-		if got := p.Question.Answer.Feedback; len([]rune(got)) != want || p.Newest().Verdicts[0].Feedback != got {
-			t.Errorf("of %.20q %d characters are kept, want %d", given, len([]rune(got)), want)
-		}
+		got := s.Progress("a").Question.Answer.Feedback
+		testkit.Equal(t, len([]rune(got)), want, "characters that are kept of %.20q", given)
+		testkit.Equal(t, s.Progress("a").Newest().Verdicts[0].Feedback, got)
 		testkit.True(t, asked.Progress("a").Question.Answer == nil && len(asked.Progress("a").Tries) == 0, "the earlier state was changed")
 	}
 }
 
-// However many files earlier steps submitted, a reply lists a bounded number, and says
-// how many it leaves out.
+// However many files earlier steps submitted, a reply lists a bounded number, and says how many it leaves out.
 func TestTheFilesOfEarlierStepsAreBounded(t *testing.T) {
 	j, faults := job.Parse(t.TempDir(), "job.yml", []byte(`name: j
 version: "1.0.0"
@@ -370,14 +313,11 @@ steps:
 	def := &Definition{Job: j, Workflow: &j.Workflows[0]}
 	const fit = listedBytes / 100
 	in := s.StepInputs(def, j.Step("b"))
-	if len(in[0].Paths) != fit || in[0].Omitted != 1000-fit || len(in[1].Paths) != 0 || in[1].Omitted != 1 || in[2].Omitted != 1001 {
-		t.Errorf("inputs %d+%d, %d+%d, %d", len(in[0].Paths), in[0].Omitted, len(in[1].Paths), in[1].Omitted, in[2].Omitted)
-	}
+	testkit.Same(t, []int{len(in[0].Paths), in[0].Omitted, len(in[1].Paths), in[1].Omitted, in[2].Omitted}, []int{fit, 1000 - fit, 0, 1, 1001}, "inputs")
 	done := s.CompletedSteps(def)
 	testkit.True(t, len(done) == 1 && len(done[0].Outputs) == 1 && len(done[0].Outputs[0].Value.Paths) == fit && done[0].Omitted == 1001-fit, "completed %+v", done)
 	// A file that is no declared output means all files of its step.
 	s.StepProgress[0].Value.Outputs = Outputs{{Key: "one", Value: OutputValue{Paths: []string{"o.md"}}}}
-	if in = s.StepInputs(def, j.Step("b")); fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths) != "[o.md] [o.md] []" {
-		t.Errorf("inputs %+v", in)
-	}
+	in = s.StepInputs(def, j.Step("b"))
+	testkit.Equal(t, fmt.Sprint(in[2].Paths, in[1].Paths, in[0].Paths), "[o.md] [o.md] []", "inputs")
 }

@@ -2,20 +2,24 @@ package machine
 
 import (
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
+	"deepwork/catalog/jsontext"
 	"deepwork/session"
 	"deepwork/session/codes"
 )
 
 // What no transition can have made is found in a record, each with words of its own, and a good record has none of it.
 func TestWhatIsWrongWithARecord(t *testing.T) {
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	def := memoryDefinition(t, [][]string{{"a"}, {"b"}})
+	at := began
+	def := memoryDefinition(t, "[a, b]")
 	def.Texts = map[string]string{"a": "A", "b": "B"}
 	ended := func(s *State) { s.Status, s.CompletedAt = Aborted, &at }
 	step := func(change func(p *StepProgress)) func(s *State) {
@@ -97,22 +101,21 @@ func TestWhatIsWrongWithARecord(t *testing.T) {
 
 // A call that comes again with its request_id gets what it got, also if that moved nothing or was a refusal.
 func TestAnswersToRequestIDs(t *testing.T) {
-	s := testkit.Get(begin(memoryDefinition(t, [][]string{{"a"}, {"b"}}))).Must(t)
+	s := testkit.Get(begin(memoryDefinition(t, "[a, b]"))).Must(t)
 	first, second := Call{Tool: ToolFinish, RequestID: new("q")}, Call{Tool: ToolFinish, RequestID: new("r")}
 	waiting := NewFinishReply(NextStep)
+	testkit.True(t, waiting.Waiting().Code == "members_pending" && waiting.Alone("Done.").Waiting() == nil, "who waits for the others of a group")
 	testkit.Equal(t, s.KeepAnswer(Call{Tool: ToolFinish}, 1, waiting, nil), s, "a call without request_id")
 	kept := s.KeepAnswer(first, 1, waiting, nil)
 	stored := kept.StoredReply(ToolFinish, "q")
 	testkit.True(t, stored.EntryIndex == 1 && kept.Revision == s.Revision+1 && kept.StoredReply(ToolGoTo, "q") == nil, "%+v", stored)
 	again := testkit.Get(ReplyOf[FinishReply](stored)).Must(t)
 	testkit.True(t, again != waiting && again.Status == NextStep, "%+v", again)
-
 	aliased := kept.Alias(stored, second)
 	testkit.Equal(t, aliased.StoredReply(ToolFinish, "r").EntryIndex, 1)
 	testkit.True(t, aliased.StoredReply(ToolFinish, "q") != nil && aliased.StoredReply(ToolFinish, "r").StepID == "", "%+v", aliased.Replies)
 	over, _ := kept.Abort(Call{Tool: ToolAbort}, "why", time.Now())
 	testkit.True(t, kept.Alias(stored, first) == kept && kept.Alias(stored, Call{Tool: ToolFinish}) == kept && over.Alias(stored, second) == over, "an alias is stored needlessly")
-
 	refusal := session.NotNow(codes.BoardBusy, "Later.").With("n", 1)
 	refused := s.KeepAnswer(first, 0, nil, refusal).StoredReply(ToolFinish, "q")
 	refusal.Details["n"] = 2
@@ -122,7 +125,6 @@ func TestAnswersToRequestIDs(t *testing.T) {
 	_, err = ReplyOf[FinishReply](&StoredReply{Tool: ToolFinish, Raw: json.RawMessage(`[]`)})
 	testkit.Fails(t, err, "reading the stored reply to finished_step")
 	testkit.Equal(t, testkit.Get(ReplyOf[FinishReply](&StoredReply{Raw: json.RawMessage(`{"status":"next_step"}`)})).Must(t).Status, NextStep)
-
 	placed := s.WithSource("here", "h")
 	testkit.True(t, placed.Sources["here"] == "h" && s.Sources["here"] == "" && placed.WithSource("here", "h") == placed && placed.WithSource("there", "i").Sources["here"] == "h", "%v", placed.Sources)
 }
@@ -144,4 +146,222 @@ func TestPreviewOfAStep(t *testing.T) {
 		}
 		testkit.Equal(t, got, want, "%s", id)
 	}
+}
+
+func textOf(text string) OutputValue { return OutputValue{Text: &text} }
+
+func outputOf(name string, v OutputValue) Outputs {
+	return Outputs{{Key: name, Value: v}}
+}
+
+// Rules 13 and 14: what the outputs argument may say for each type.
+func TestRules13And14_ValuesByType(t *testing.T) {
+	step := func(of job.OutputType) *job.Step {
+		return &job.Step{ID: "a", Outputs: []job.Output{{Name: "o", Type: of, Required: true}}}
+	}
+	for _, c := range []struct {
+		of         job.OutputType
+		raw, wrong string
+	}{
+		{job.Text, `{"o":"any\ntext"}`, ""},
+		{job.Text, `["any text"]`, ""},
+		{job.Text, `{"o":""}`, ""},
+		{job.Text, `{"o":["a"]}`, "declared as type 'string' and must be a text; it is a list"},
+		{job.Text, `{"o":{"text":"a"}}`, "must be a text; it is an object"},
+		{job.Text, `{"o":"` + strings.Repeat("é", MaxText) + `"}`, ""},
+		{job.Text, `{"o":"` + strings.Repeat("é", MaxText+1) + `"}`, "Output 'o' has 100001 characters, and a text has at most 100000"},
+		{job.FilePath, `{"o":"a.md"}`, ""},
+		{job.FilePath, `{"o":["a.md","b.md"]}`, ""},
+		{job.FilePath, `["a.md","b.md"]`, ""},
+		{job.FilePath, `{"o":[]}`, "o (needs at least one path)"},
+		{job.FilePath, `{"o":3}`, "must be a path or a list of paths; it is a number"},
+		{job.FilePath, `{"o":["a",3]}`, "its element 1 is a number"},
+	} {
+		out, err := ParseOutputs(step(c.of), json.RawMessage(c.raw))
+		if c.wrong != "" {
+			testkit.Fails(t, err, c.wrong, "%s %.60s", c.of, c.raw)
+			continue
+		}
+		testkit.True(t, err == nil && SameOutputs(json.RawMessage(c.raw), out) && !SameOutputs(json.RawMessage(`{"o":"other"}`), out), "%s %.60s: %v, or its repetition is not recognised", c.of, c.raw, err)
+	}
+}
+
+// A long text is a part of its own, and an export has it once.
+func TestLongTextsAreKeptByTheirHashes(t *testing.T) {
+	def, at := memoryDefinition(t, "[a, b]"), began
+	s := testkit.Get(begin(def)).Must(t)
+	long := strings.Repeat("é", MaxInlineText+1)
+	for text, want := range map[string]int{long: 1, long[2:]: 0} {
+		opened := s.OpenTry("a", Try{OpenedAt: at, Outputs: outputOf("a_out", textOf(text))})
+		p := testkit.Get(opened.PlanFinish(def, nil, never)).Must(t)
+		next, _ := opened.Finish(def, p, FinishInput{Call: Call{Tool: ToolFinish}, At: at, Outputs: outputOf("a_out", textOf(strings.Clone(text))), Texts: Instructions{}})
+		frame, parts, err := next.Parts()
+		testkit.Must(t, err)
+		ofText := func(p Part) bool { return p.Kind == TextPart }
+		i := slices.IndexFunc(parts, ofText)
+		_, changed, _, err := next.Changes(opened)
+		testkit.True(t, err == nil && !slices.ContainsFunc(changed, ofText), "the text is written again: %v", err)
+		data := testkit.Get(next.Encode()).Must(t)
+		back := testkit.Get(Decode("00000001", data)).Must(t).Progress("a")
+		testkit.True(t, *back.Outputs[0].Value.Text == text && *back.Tries[0].Outputs[0].Value.Text == text, "the export does not have the text")
+		if want == 0 {
+			testkit.Equal(t, i, -1, "the part of a short text")
+			continue
+		}
+		testkit.True(t, i >= 0 && !slices.ContainsFunc(parts[i+1:], ofText), "the parts are %v", parts)
+		testkit.Equal(t, strings.Count(string(data), long), 1, "the text in the export")
+		for what, wrong := range map[string]string{"is missing": "x", "has another hash than its name": Digest(long)} {
+			i := slices.IndexFunc(parts, ofText)
+			parts[i].Key, parts[i].Body = wrong, []byte(`"other"`)
+			testkit.Fails(t, testkit.Get(Assemble("00000001", frame, parts)).Err(), what)
+		}
+	}
+}
+
+func TestTheTextsOfASessionAreBounded(t *testing.T) {
+	s := &State{}
+	for i := range MaxTexts / MaxText {
+		s.setProgress(&StepProgress{StepID: fmt.Sprint(i), Outputs: outputOf("o", textOf(fmt.Sprintf("%0*d", MaxText, i)))})
+	}
+	left := MaxTexts % MaxText
+	room := func(text string) error { return s.CheckRoom(outputOf("o", textOf(text))) }
+	testkit.Works(t, room(strings.Repeat("x", left)))
+	testkit.Fails(t, room(strings.Repeat("x", left+1)), "With 'o' the texts of this session have 16777217 bytes together, and 16777216 are the most")
+	testkit.Works(t, room(fmt.Sprintf("%0*d", MaxText, 3)), "it is kept already")
+}
+
+// Rule 14: a text is whole in all_outputs, while they are few, and as an input, as far as the reply has room. It is shortened
+// in lists. Records have it as an object, so that it is no path.
+func TestRule14_TextsInReplies(t *testing.T) {
+	def := memoryDefinition(t, "[a, b]")
+	of := func(outputs Outputs) *State {
+		return &State{StepProgress: jsontext.OrderedMap[*StepProgress]{{Key: "a", Value: &StepProgress{StepID: "a", CompletedAt: &began, Outputs: outputs}}}}
+	}
+	encode := func(v any) string { return string(testkit.Get(jsontext.Encode(v)).Must(t)) }
+	text := strings.Repeat("word ", 1000)
+	s := of(Outputs{{Key: "long", Value: textOf(text)}, {Key: "short", Value: textOf("one\ntwo")}})
+	testkit.Equal(t, encode(s.AllOutputs(def)), `{"long":"`+text+`","short":"one\ntwo"}`, "all_outputs")
+	got := encode(s.CompletedSteps(def)[0].Outputs)
+	testkit.True(t, len(got) <= 300 && strings.HasPrefix(got, `{"long":"word word`) && strings.HasSuffix(got, `… (5000 characters)","short":"one two"}`), "completed_steps has %s", got)
+	plain := plainWithin(s.Progress("a").Outputs, 10)
+	testkit.True(t, len(plain[0].Value.Paths[0]) <= 300 && plain[1].Value.Paths[0] == "one\ntwo", "texts that are too many: %v", plain)
+	st := *def.Job.Step("b")
+	st.Inputs = []job.Input{{File: "a_out", FromStep: "a"}, {File: "a_out", FromStep: "a"}}
+	long := strings.Repeat("é", 300_000)
+	in := of(outputOf("a_out", textOf(long))).StepInputs(def, &st)
+	testkit.True(t, *in[0].Value == long && in[0].Omitted == 0 && in[0].Paths == nil, "the first input has %d bytes, %d omitted, and the paths %v", len(*in[0].Value), in[0].Omitted, in[0].Paths)
+	n := len(*in[1].Value)
+	testkit.True(t, n == maxRepliedTexts-len(long) && in[1].Omitted == len(long)-n, "the second input has %d bytes, %d omitted", n, in[1].Omitted)
+	kept := encode(textOf("a.md"))
+	testkit.Equal(t, kept, `{"text":"a.md"}`)
+	var read OutputValue
+	testkit.Must(t, json.Unmarshal([]byte(kept), &read))
+	testkit.Same(t, read, textOf("a.md"), "what is read")
+}
+
+// wholeOf is all that a state and its replies are, made without what they keep of their encoding.
+func wholeOf(t *testing.T, s *State) string {
+	t.Helper()
+	bare := *s
+	bare.Replies = nil
+	out := string(testkit.Get(json.Marshal(bare)).Must(t))
+	for _, r := range s.Replies {
+		out += fmt.Sprintf("\n%s %v %s %s %d %s", r.Tool, r.RequestID, r.ArgsDigest, r.StepID, r.EntryIndex, testkit.Get(json.Marshal(r.Reply)).Must(t))
+	}
+	return out
+}
+
+// TestStatesNeverChange makes transitions from any state there was, so that many have the same one before them, and looks at all of them in
+// the end: what they share is never written to.
+func TestStatesNeverChange(t *testing.T) {
+	for seed := range uint64(6) {
+		random := rand.New(rand.NewPCG(seed, 5))
+		def, at := memoryDefinition(t, "[a, [b, c, d], e, [f, g], h]"), began
+		first := testkit.Get(begin(def)).Must(t)
+		states, were := []*State{first}, []string{wholeOf(t, first)}
+		for i := range 300 {
+			at = at.Add(time.Second)
+			s := states[max(0, len(states)-1-random.IntN(8))]
+			id := def.Job.Steps[random.IntN(len(def.Job.Steps))].ID
+			c := Call{Tool: ToolFinish, RequestID: []*string{nil, new(fmt.Sprint("q", i))}[random.IntN(2)]}
+			var next *State
+			switch random.IntN(9) {
+			case 0, 1, 2, 3:
+				if p, err := s.PlanFinish(def, []*string{nil, &id}[random.IntN(2)], never); err == nil {
+					f := FinishInput{Call: c, At: at, Outputs: outputOf(p.Step.ID+"_out", OutputValue{Paths: []string{fmt.Sprint(i)}}), Texts: Instructions{}}
+					if random.IntN(3) == 0 {
+						kinds := []EvidenceKind{ByReviewer, BySelf, ByOverride, ByPerson, Unreviewed}
+						f.Evidence = &Evidence{At: at, Kind: kinds[random.IntN(len(kinds))], Reason: fmt.Sprint(i)}
+					} else if random.IntN(3) == 0 {
+						if next, err = s.Grant(id, Override{At: at, Reason: fmt.Sprint(i)}); err == nil {
+							break
+						}
+					}
+					next, _ = s.Finish(def, p, f)
+				}
+			case 4:
+				if to, err := s.PlanGoTo(def, id); err == nil {
+					c.Tool = ToolGoTo
+					next, _ = s.GoTo(def, c, to, id, at.Second()%2 == 0, at, Instructions{})
+				}
+			case 5, 6:
+				if s.IsCurrent(id) {
+					next = s.OpenTry(id, Try{OpenedAt: at, Digest: fmt.Sprint(i), Files: []FileHash{}})
+				}
+			case 7:
+				if s.AwaitsReview(id) {
+					next = s.CloseTry(id, []*Verdict{{Key: "k", Passed: random.IntN(2) == 0}}, []string{"", "broken"}[random.IntN(2)], at)
+				} else if s.IsCurrent(id) {
+					next = s.CollectTry(id, at)
+				}
+			case 8:
+				if s.Status == Active && random.IntN(20) == 0 {
+					next, _ = s.Abort(Call{Tool: ToolAbort}, "why", at)
+				} else { // as giving a session up and taking it up do
+					next = s.Next(s.UpdatedAt)
+					next.Goal = fmt.Sprint(i)
+				}
+			}
+			if next == nil || next == s {
+				continue
+			}
+			testkit.Must(t, testkit.Get(next.Encode()).Err()) // which keeps parts of it
+			states, were = append(states, next), append(were, wholeOf(t, next))
+		}
+		testkit.True(t, len(states) >= 60, "seed %d: %d states: hardly anything was tried", seed, len(states))
+		for i, s := range states {
+			now := wholeOf(t, s)
+			testkit.Need(t, now == were[i], "seed %d: state %d of %d has changed:\n%s\nwas\n%s", seed, i, len(states), now, were[i])
+			read := testkit.Get(Decode(s.SessionID, testkit.Get(s.Encode()).Must(t))).Must(t)
+			testkit.True(t, read.UpdatedAt == s.UpdatedAt && read.Status == s.Status, "seed %d: state %d does not read back", seed, i)
+		}
+	}
+}
+
+// Whatever the file of a kept definition holds, what is taken from it is a workflow whose steps can be described, or refused with words.
+func FuzzKeptDefinition(f *testing.F) {
+	const source = "name: alpha\nversion: \"1.0.0\"\nsummary: s\ncommon_job_info_provided_to_all_steps_at_runtime: c\nsteps:\n  - {id: a, name: n, description: d, instructions_file: a.md, outputs: {}, reviews: []}\nworkflows:\n  - {name: main, summary: s, steps: [a]}\n"
+	for _, b := range []Bundle{
+		{JobDir: "/job", Source: source, Workflow: "main", Instructions: Instructions{"a": "Do it."}},
+		{JobDir: "/job", Source: source, Workflow: "main"},
+		{JobDir: "/job", Source: source, Workflow: "other"},
+		{Source: "name: alpha"},
+	} {
+		f.Add(testkit.Get(json.Marshal(b)).Must(f))
+	}
+	f.Add([]byte("null"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		def, err := DecodeBundle(DefinitionRef{Hash: "h"}, data)
+		if err != nil {
+			return
+		}
+		testkit.Need(t, def.Job != nil && def.Workflow != nil && def.Kept, "%+v", def)
+		for _, entry := range def.Workflow.Entries {
+			texts, err := def.KeptTexts(entry)
+			testkit.True(t, err != nil || len(texts) == len(entry), "%d texts of %v", len(texts), entry)
+			for _, id := range entry {
+				testkit.True(t, def.Job.Step(id) != nil, "there is no step %q", id)
+			}
+		}
+	})
 }

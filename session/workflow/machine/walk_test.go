@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/job"
-	"deepwork/catalog/jsontext"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -48,103 +48,33 @@ steps:
   - {id: jot, name: J, description: J, instructions: J, outputs: {}, reviews: []}
 `
 
-// The commands of a walk, and after each what it answers and where the session is then, are in a golden file.
+// A walk is a file of commands, and after each, indented, what it answers and where the session is then.
 func TestWalksThroughForms(t *testing.T) {
 	j, faults := job.Parse("/job", "job.yml", []byte(formsJob))
 	testkit.Need(t, j != nil, "%v", faults)
-	for name, commands := range map[string]string{
-		"migrate": `finish - endpoints=["a",7]
-			finish - endpoints=nothing
-			finish - endpoints=["a","b","c","d","e"]
-			finish - endpoints=["a",{"n":"b"},"c"] docs=no summary=short
-			finish -
-			finish verify[0]
-			finish port[0] code=+x.go
-			finish port[0] code=+x.go
-			finish measure[0]
-			show list
-			show verify[0]
-			show write
-			show other
-			ask verify[0]
-			finish port[1] code=+y.go,+z.go
-			go port[1]
-			go port[2]
-			go port[7]
-			go write
-			go publish
-			finish port[1] code=+y.go
-			finish verify[1]
-			finish measure[1]
-			child workflow:note[1]
-			finish workflow:note[1] page=+b.md
-			drop port[0]
-			drop port[0]
-			go port[0]
-			finish port[2]
-			drop verify[2]
-			finish fix
-			finish look state=broken
-			go look
-			finish fix
-			finish look state=broken
-			go fix
-			finish fix
-			finish look state=broken
-			finish look state=fine
-			child workflow:publish
-			go write
-			go list
-			finish - endpoints=[] docs=yes
-			finish write
-			go port
-			finish fix
-			finish look state=fine
-			child workflow:publish
-			finish workflow:publish page=+p.md
-			finish fix
-			show fix
-			go fix`,
-		"isolated": `finish list endpoints=["a","b"]
-			isolate port[0] one
-			isolate port[1] two
-			finish port[0] code=+x.go
-			finish merge:port[0]
-			go port[1]
-			finish port[1]
-			finish merge:port[1]`,
-		"rounds": `show measure
-			show again
-			finish look state=done
-			finish measure
-			finish again state=broken
-			go measure
-			go look
-			finish look state=broken
-			finish measure
-			finish again state=done
-			go again
-			finish again state=done`,
-		"nothing": "abort\nfinish -\nfinish write\ngo write",
-	} {
-		t.Run(name, func(t *testing.T) { testkit.Golden(t, "testdata/"+name+".txt", walk(t, j, name, commands), *update) })
+	for _, name := range []string{"migrate", "isolated", "rounds", "nothing"} {
+		t.Run(name, func(t *testing.T) {
+			file := "testdata/" + name + ".txt"
+			testkit.Golden(t, file, walk(t, j, name, string(testkit.Get(os.ReadFile(file)).Must(t))), *update)
+		})
 	}
 }
 
-func walk(t *testing.T, j *job.Job, workflow, commands string) string {
+func walk(t *testing.T, j *job.Job, workflow, file string) string {
 	of := j.Of(workflow)
 	def := &Definition{Job: of, Workflow: of.Workflow(workflow), Ref: DefinitionRef{Hash: "h", Source: j.Hash, JobDir: "/job"}, Texts: map[string]string{"merge:port": "M"}}
 	for _, st := range of.Steps {
 		def.Texts[st.ID] = st.Instructions
 	}
 	var out strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	in := testkit.Get(ParseInputs(def.Workflow, map[string]OutputValue{"module": {Text: new("users")}, "mode": {Text: new("on")}})).Err()
-	say("inputs: %v", in)
-	inputs := Outputs{{Key: "module", Value: OutputValue{Text: new("users")}}, {Key: "mode", Value: OutputValue{Text: new("on")}}}
+	say := func(format string, args ...any) {
+		fmt.Fprintln(&out, "  "+strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n  "))
+	}
+	at := began
+	say("inputs: %v", testkit.Get(ParseInputs(def.Workflow, map[string]OutputValue{"module": textOf("users"), "mode": textOf("on")})).Err())
+	inputs := Outputs{{Key: "module", Value: textOf("users")}, {Key: "mode", Value: textOf("on")}}
 	if workflow == "nothing" {
-		_, _, err := Begin(def, NewSession{SessionID: "00000001", At: at})
+		_, err := begin(def)
 		say("without inputs: %v; begins with %v, and with them %v", err, First(def, nil), First(def, inputs))
 	}
 	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", Inputs: inputs, Isolated: workflow == "isolated", At: at, Call: Call{Tool: ToolStart}})
@@ -167,31 +97,31 @@ func walk(t *testing.T, j *job.Job, workflow, commands string) string {
 		return text
 	}
 	begun := func(first *StepInfo, others []StepInfo) {
-		say("  begins %s", step(first))
+		say("begins %s", step(first))
 		for _, o := range others {
-			say("  and %s", step(&o))
+			say("and %s", step(&o))
 		}
 	}
-	for _, line := range strings.Split(commands, "\n") {
+	for line := range strings.Lines(file) {
+		if strings.HasPrefix(line, " ") {
+			continue
+		}
 		at = at.Add(time.Second)
 		words := strings.Fields(line)
-		say("%s", strings.TrimSpace(line))
+		out.WriteString(line)
 		id := words[min(1, len(words)-1)]
 		switch words[0] {
 		case "finish":
 			var outputs Outputs
 			for _, w := range words[2:] {
 				name, value, _ := strings.Cut(w, "=")
-				v := OutputValue{Text: &value}
+				v := textOf(value)
 				if value[0] == '+' {
 					v = OutputValue{Paths: strings.Split(strings.ReplaceAll(value, "+", ""), ","), List: true}
 				}
-				outputs = append(outputs, jsontext.Pair[OutputValue]{Key: name, Value: v})
+				outputs = append(outputs, outputOf(name, v)...)
 			}
-			stepID := &id
-			if id == "-" {
-				stepID = nil
-			}
+			stepID := map[bool]*string{true: &id}[id != "-"]
 			p, err := s.PlanFinish(def, stepID, func(was Outputs) bool {
 				return len(outputs) > 0 && fmt.Sprint(was[0].Value.Paths) == fmt.Sprint(outputs[0].Value.Paths)
 			})
@@ -206,47 +136,47 @@ func walk(t *testing.T, j *job.Job, workflow, commands string) string {
 			}
 			switch {
 			case err != nil:
-				say("  refused: %v", err)
+				say("refused: %v", err)
 			case p.Replay != nil:
-				say("  repeats the reply to %s", p.Replay.StepID)
+				say("repeats the reply to %s", p.Replay.StepID)
 			case s.Exhausted(def, p, fin) != "":
-				say("  exhausted: %s", s.Exhausted(def, p, fin))
+				say("exhausted: %s", s.Exhausted(def, p, fin))
 			default:
 				ids, ends := s.Begins(def, p, fin), s.Ends(def, p, fin)
 				fin.Texts = testkit.Get(def.KeptTexts(ids)).Must(t)
 				var r *FinishReply
 				s, r = s.Finish(def, p, fin)
-				say("  %s, ends %t, pending %v", r.Status, ends, r.PendingConcurrentSteps)
+				say("%s, ends %t, pending %v", r.Status, ends, r.PendingConcurrentSteps)
 				if r.Feedback != nil {
-					say("  %s", *r.Feedback)
+					say("%s", *r.Feedback)
 				}
 				begun(r.BeginStep, r.ConcurrentSteps)
 				if r.AllOutputs != nil {
-					say("  %s", testkit.Get(json.Marshal(r.AllOutputs)).Must(t))
+					say("%s", testkit.Get(json.Marshal(r.AllOutputs)).Must(t))
 				}
 			}
 		case "go":
 			to, err := s.PlanGoTo(def, id)
 			if err != nil {
-				say("  refused: %v", err)
+				say("refused: %v", err)
 				break
 			}
 			texts := testkit.Get(def.KeptTexts(s.Restarts(def, to, id, false))).Must(t)
 			var r *GoToReply
 			s, r = s.GoTo(def, Call{Tool: ToolGoTo}, to, id, false, at, texts)
-			say("  again %v", r.InvalidatedSteps)
+			say("again %v", r.InvalidatedSteps)
 			begun(r.BeginStep, r.ConcurrentSteps)
 		case "drop":
 			next, err := s.Drop(def, id, Override{At: at, Identity: "ann", Reason: "obsolete"}, func(ids job.Entry) (*Definition, Instructions, error) {
 				texts, err := def.KeptTexts(ids)
 				return def, texts, err
 			})
-			if say("  %v", err); err == nil {
+			if say("%v", err); err == nil {
 				s = next
 			}
 		case "show":
 			_, _, pending := s.Position(def)
-			say("  %v", s.NotShown(def, id, pending))
+			say("%v", s.NotShown(def, id, pending))
 		case "ask":
 			s = s.Ask(id, &Question{AskedAt: at})
 		case "isolate":
@@ -254,30 +184,30 @@ func walk(t *testing.T, j *job.Job, workflow, commands string) string {
 		case "child":
 			s = s.Next(at)
 			s.Called(id, "0000000c")
-			say("  finished as %s: %t, as another's %t", id, s.PlanCall(def, id, "0000000c") != nil, s.PlanCall(def, id, "0000000d") != nil)
-			say("  open: %v", s.CallOpen(id, &State{SessionID: "0000000c", Status: Active, WorkflowName: "note", CurrentStepID: "jot"}))
-			say("  gone: %v", s.CallOpen(id, nil))
+			say("finished as %s: %t, as another's %t", id, s.PlanCall(def, id, "0000000c") != nil, s.PlanCall(def, id, "0000000d") != nil)
+			say("open: %v", s.CallOpen(id, &State{SessionID: "0000000c", Status: Active, WorkflowName: "note", CurrentStepID: "jot"}))
+			say("gone: %v", s.CallOpen(id, nil))
 		case "abort":
 			s, _ = s.Abort(Call{Tool: ToolAbort}, "why", at)
 		}
 		for _, due := range s.DueCalls(def) {
 			values := s.CallValues(def, due, j.Workflow(due.Call.Workflow))
 			for _, name := range slices.Sorted(maps.Keys(values)) {
-				say("  %s gets %s %v", due.ID, name, values[name].Paths)
+				say("%s gets %s %v", due.ID, name, values[name].Paths)
 			}
 		}
 		done, total := s.Counts(def)
-		say("  %s at %s (%d of %d), shows %v, displays %v", s.Status, s.CurrentStepID, done, total, s.Shown(def), s.Displayed(def, s.CurrentEntryIndex))
+		say("%s at %s (%d of %d), shows %v, displays %v", s.Status, s.CurrentStepID, done, total, s.Shown(def), s.Displayed(def, s.CurrentEntryIndex))
 		for _, p := range s.StepProgress {
 			if p.Value.Folder != "" {
-				say("  %s is in %s", p.Key, s.RootOf("", p.Key))
+				say("%s is in %s", p.Key, s.RootOf("", p.Key))
 			}
 		}
 		data := testkit.Get(s.Encode()).Must(t)
 		back := testkit.Get(Decode(s.SessionID, data)).Must(t)
 		testkit.Same(t, append(back.Faults(), back.FaultsWith(def)...), nil, "after %s", line)
 		lost, all := back.Counts(nil)
-		say("  without its definition %d of %d", lost, all)
+		say("without its definition %d of %d", lost, all)
 	}
 	return out.String()
 }
@@ -348,16 +278,19 @@ func TestWhatAnEditWeakens(t *testing.T) {
 	}
 }
 
+// began is the time at which the sessions of tests begin.
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 func begin(def *Definition) (*State, error) {
-	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: time.Now(), Call: Call{Tool: ToolStart}})
+	s, _, err := Begin(def, NewSession{SessionID: "00000001", Goal: "g", Identity: "local", At: began, Call: Call{Tool: ToolStart}})
 	return s, err
 }
 
 // Only a verdict on exactly the same content counts again, and none that was imported.
 func TestVerdictsThatCountAgain(t *testing.T) {
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := began
 	verdict := func(key string, passed bool) *Verdict { return &Verdict{Key: key, Digest: "d", Passed: passed} }
-	s := testkit.Get(begin(memoryDefinition(t, [][]string{{"a"}}))).Must(t)
+	s := testkit.Get(begin(memoryDefinition(t, "[[a]]"))).Must(t)
 	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a", []*Verdict{verdict("r", true), verdict("s", false)}, "", at)
 	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d", Checks: true}).CloseTry("a", []*Verdict{verdict("c", false)}, "", at)
 	s = s.OpenTry("a", Try{OpenedAt: at, Digest: "d"}).CloseTry("a", nil, "it hung", at)
@@ -370,7 +303,7 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 	testkit.Equal(t, look(s), "true false false true false true false false false")
 	testkit.Equal(t, fmt.Sprintln(p.QualityTries, p.FailedChecks, p.NewestReview().State, p.LastCounted().State, len(p.LastCounted().Failed())), "1 1 void failed 1\n")
 	testkit.Equal(t, s.CollectChecks("a", at), s, "a review is taken for checks")
-	again, _ := s.GoTo(memoryDefinition(t, [][]string{{"a"}}), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
+	again, _ := s.GoTo(memoryDefinition(t, "[[a]]"), Call{Tool: ToolGoTo}, 0, "a", true, at, Instructions{})
 	testkit.Equal(t, look(again), "false false false false false true false false false")
 	open := s.OpenTry("a", Try{OpenedAt: at, Checks: true})
 	seen := open.CollectChecks("a", at)
@@ -379,13 +312,15 @@ func TestVerdictsThatCountAgain(t *testing.T) {
 	imported := open.Imported(at)
 	testkit.Equal(t, look(imported), "false false false false false false false false false")
 	q := imported.Progress("a")
+	finished := &State{StepProgress: s.StepProgress.Set("a", &StepProgress{Evidence: &Evidence{}, Shown: &Shown{}, Granted: &Override{}})}
+	kept := finished.Imported(at).Progress("a")
+	testkit.True(t, kept.Evidence.Imported && kept.Shown == nil && kept.Granted == nil && !finished.Progress("a").Evidence.Imported, "%+v", kept)
 	testkit.True(t, q.Question == nil && q.QualityTries == 1 && q.Newest().State == TryVoid && q.Newest().ClosedAt != nil && *imported.ImportedAt == at, "%+v", q)
 }
 
 // A person answers once, about the outputs that they saw.
 func TestWhoMayAnswer(t *testing.T) {
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	s := testkit.Get(begin(memoryDefinition(t, [][]string{{"a"}, {"b"}}))).Must(t)
+	at, s := began, testkit.Get(begin(memoryDefinition(t, "[a, b]"))).Must(t)
 	answer := func(s *State, step, digest string) error { return testkit.Get(s.ToAnswer(step, digest)).Err() }
 	testkit.Fails(t, answer(s, "a", ""), "does not wait for a person")
 	asked := s.Ask("a", &Question{AskedAt: at, Digest: "d"})

@@ -1,0 +1,458 @@
+package workflow
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepwork/actor/testkit"
+	"deepwork/session"
+	"deepwork/session/export"
+	"deepwork/session/store"
+	"deepwork/session/workflow/machine"
+)
+
+func TestASessionIsResumedAfterACrashWithItsAncestors(t *testing.T) {
+	p, srv, c, outer := begun(t)
+	p.simple("beta")
+	inner := p.start(c, "beta", "main").BeginStep.SessionID
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	srv.stop()
+	c = p.open().Connect("local")
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "no_active_session", "No active workflow session", inner, outer, "beta/main", "at step 'two'")
+	step := testkit.Get(c.Step(ctx, StepArgs{SessionID: &inner})).Must(t)
+	testkit.True(t, step.BeginStep.StepID == "two" && step.Goal == "a goal" && len(step.Stack) == 2 && step.Stack[0].SessionID == outer, "get_step %s", toJSON(t, step))
+	testkit.Equal(t, toJSON(t, step.CompletedSteps), `[{"step_id":"one","outputs":{"report":"r.md"}}]`)
+	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	testkit.True(t, r.Status == machine.WorkflowComplete && *r.ResumedWorkflow == "alpha/main" && len(r.Stack) == 1, "reply %s", toJSON(t, r))
+}
+
+// Any connection, of any server of the project, serves any session at any time; one that somebody works on is not recommended.
+func TestAnyServerServesAnySession(t *testing.T) {
+	p := simpleProject(t)
+	first := p.open()
+	for name, second := range map[string]*server{"the same server": first, "another server": p.open()} {
+		c1, c2 := first.Connect("local"), second.Connect("local")
+		id := p.start(c1, "alpha", "main").BeginStep.SessionID
+		testkit.Equal(t, len(c2.stackOf(ctx, "")), 0, "%s: stack", name)
+		err := refusal(t, c2, `{"outputs":{"report":"r.md"}}`)
+		refused(t, err, session.StateError, "no_active_session")
+		testkit.True(t, second == first || !strings.Contains(err.Error(), id), "a session in use at another server is listed: %v", err)
+		testkit.Equal(t, testkit.Get(c2.Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", name)
+		p.finish(c1, `{"outputs":{"report":"r.md"}}`)
+		testkit.Equal(t, c2.stackOf(ctx, "")[0].Step, "two", "%s: stack", name)
+		says(t, p.finish(c2, `{"outputs":{"report":"r.md"}}`), machine.WorkflowComplete)
+		testkit.Equal(t, len(c1.stackOf(ctx, "")), 0, "%s: stack", name)
+		refused(t, refusal(t, c1, `{"outputs":{"report":"r.md"}}`), session.StateError, "no_active_session")
+	}
+}
+
+// Calls through several servers take effect one after the other.
+func TestServersRaceForOneSession(t *testing.T) {
+	var list []testStep
+	var ids []string
+	for i := range 40 {
+		ids = append(ids, fmt.Sprintf("s%d", i))
+		list = append(list, testStep{id: ids[i]})
+	}
+	p := newProject(t).alpha("["+strings.Join(ids, ", ")+"]", list...)
+	_, _, id := p.begin()
+	var wg sync.WaitGroup
+	var finished atomic.Int64
+	for range 4 {
+		c := p.open().Connect("local")
+		wg.Go(func() {
+			for _, step := range ids {
+				r, err := c.Finish(ctx, FinishArgs{Outputs: []byte(`{}`), SessionID: &id, StepID: &step})
+				if err == nil && r.Status == machine.WorkflowComplete {
+					finished.Add(1)
+				}
+				testkit.True(t, err == nil || session.CodeOf(err) == "step_finished" || session.CodeOf(err) == "session_ended", "step %s: %v", step, err)
+			}
+		})
+	}
+	wg.Wait()
+	s := p.record(id)
+	testkit.True(t, s.Status == machine.Completed && s.Revision == int64(len(ids)) && finished.Load() > 0, "it is %s at revision %d, want completed at %d; %d replies say so", s.Status, s.Revision, len(ids), finished.Load())
+}
+
+func TestBranchesSideBySideNeedASessionID(t *testing.T) {
+	p, _, c, root := begun(t)
+	child := StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &root}
+	one := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
+	two := testkit.Get(c.Start(ctx, child)).Must(t).BeginStep.SessionID
+	refused(t, refusal(t, c, `{"outputs":{"report":"r.md"}}`), session.StateError, "session_id_needed", one, two)
+	testkit.Equal(t, *testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &one})).Must(t).ResumedWorkflow, "alpha/main")
+	testkit.Equal(t, p.finish(c, `{"outputs":{"report":"r.md"}}`).BeginStep.SessionID, two, "reply")
+	child.ParentSessionID = &one
+	refused(t, errOf(c.Start(ctx, child)), session.StateError, "session_ended", one)
+}
+
+func TestWhatIsDoneToAnExportChangesNothing(t *testing.T) {
+	p, srv, _, id := begun(t)
+	path := p.export(id)
+	before := string(testkit.Get(os.ReadFile(path)).Must(t))
+	remove := func() { testkit.Must(t, os.Remove(path)) }
+	for name, spoil := range map[string]func(){
+		"cut off":                      func() { testkit.Write(t, path, before[:len(before)/2]) },
+		"edited":                       func() { testkit.Write(t, path, strings.ReplaceAll(before, `"one"`, `"two"`)) },
+		"of a revision that never was": func() { testkit.Write(t, path, strings.Replace(before, `"revision": 0`, `"revision": 1000`, 1)) },
+		"removed":                      remove,
+		"a link":                       func() { remove(); testkit.Must(t, os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), path)) },
+	} {
+		spoil()
+		srv.stop()
+		srv = p.open()
+		testkit.Equal(t, testkit.Get(srv.Connect("local").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.StepID, "one", "%s", name)
+		now := string(testkit.Get(os.ReadFile(path)).Must(t))
+		testkit.True(t, name == "edited" || name == "cut off" || now == before, "%s: the export is %q", name, now)
+	}
+	p.finish(srv.Connect("local"), `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+	s := p.record(id)
+	testkit.True(t, s.CurrentStepID == "two" && s.Revision == 1, "record %s", toJSON(t, s))
+	testkit.Equal(t, testkit.Get(os.Stat(path)).Must(t).Mode().Perm(), 0o600)
+}
+
+// get_workflows lists the caller's own sessions that it can resume, and start_workflow names those of the same workflow.
+func TestResumableSessions(t *testing.T) {
+	p := simpleProject(t)
+	p.simple("beta")
+	srv := p.open()
+	before := srv.Connect("local")
+	goal := strings.Repeat("long ", 100)
+	r := testkit.Get(before.Start(ctx, StartArgs{Goal: goal, JobName: "alpha", WorkflowName: "main"})).Must(t)
+	testkit.True(t, r.Notice == nil, "notice %s", toJSON(t, r.Notice))
+	alpha := r.BeginStep.SessionID
+	p.finish(before, `{"outputs":{"report":"r.md"}}`)
+	beta := p.start(before, "beta", "main").BeginStep.SessionID
+	testkit.Contains(t, toJSON(t, p.start(before, "beta", "main").Notice), "beta/main is already in progress in session '"+beta+"' (on the stack, at step 'one')")
+	testkit.Must(t, errOf(before.Abort(ctx, AbortArgs{Explanation: "x"})))
+	list := func(c *Conn) []machine.ResumableSession {
+		t.Helper()
+		return testkit.Get(c.GetWorkflows(ctx)).Must(t).Resumable
+	}
+	testkit.Equal(t, len(list(before)), 0, "those on the stack")
+	testkit.Equal(t, len(list(srv.Connect("local"))), 0, "those that another connection works on")
+	before.Close()
+	for range 2 { // the second server reads it all again
+		testkit.Equal(t, len(list(srv.Connect("other"))), 0, "another's")
+		got := list(srv.Connect("local"))
+		testkit.True(t, len(got) == 2 && got[0].SessionID == beta && got[1].SessionID == alpha && got[1].Workflow == "alpha/main" && got[1].Step == "two", "resumable: %s", toJSON(t, got))
+		testkit.True(t, len([]rune(got[1].Goal)) <= 200 && strings.HasPrefix(goal, got[1].Goal[:150]) && strings.HasSuffix(got[1].Age, "s"), "resumable: %s", toJSON(t, got))
+		srv.stop()
+		srv = p.open()
+	}
+	testkit.Contains(t, toJSON(t, p.start(srv.Connect("local"), "alpha", "main").Notice), "alpha/main is already in progress in session '"+alpha+"' (at step 'two', last moved ")
+	testkit.Equal(t, toJSON(t, p.start(srv.Connect("other"), "alpha", "main").Notice), "null", "another caller is told")
+}
+
+// An execution is told of to its own identity, on whatever server, also after the end; nothing is taken up by that.
+func TestExecution(t *testing.T) {
+	p := simpleProject(t)
+	srv, other := p.open(), p.open()
+	c := srv.Connect("ann")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	look := func(s *server, done int, status machine.SessionStatus) *Execution {
+		t.Helper()
+		x := testkit.Get(s.Execution(ctx, "ann", id)).Must(t)
+		testkit.True(t, x.SessionID == id && x.JobName == "alpha" && x.WorkflowName == "main" && x.Status == status && x.Done == done && x.Total == 2, "got %s", toJSON(t, x))
+		return x
+	}
+	look(srv, 0, machine.Active)
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	for _, s := range []*server{srv, other} {
+		testkit.Equal(t, look(s, 1, machine.Active).StepID, "two")
+	}
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	testkit.Equal(t, toJSON(t, look(other, 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
+	// What was done is known when the job, and what was kept of it, are gone.
+	testkit.Must(t, os.RemoveAll(filepath.Join(p.root, ".deepwork", "jobs", "alpha")))
+	testkit.Equal(t, toJSON(t, look(p.open(), 2, machine.Completed).Outputs), `{"report":"r.md"}`, "outputs")
+	refused(t, errOf(srv.Execution(ctx, "mallory", id)), session.StateError, "unknown_session")
+	refused(t, errOf(srv.Execution(ctx, "ann", "00000000")), session.StateError, "unknown_session")
+	refused(t, errOf(srv.Execution(ctx, "ann", "../../etc")), session.ToolError, "bad_session_id")
+}
+
+// A root session is nobody's child, and what is below it on the stack stays its own.
+func TestARootSessionIsNobodysChild(t *testing.T) {
+	p, _, c, first := begun(t)
+	root := testkit.Get(c.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", Root: true})).Must(t).BeginStep.SessionID
+	testkit.True(t, p.record(root).ParentSessionID == nil, "it has a parent")
+	// It waits for others: a call that names no session is about the first one.
+	testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, first, "got")
+	found, _, err := c.engine.resumable(ctx, "local", keptListed, false)
+	testkit.True(t, err == nil && len(found) == 1 && found[0].ID == root, "resumable: %v %v", found, err)
+	reply := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "e", SessionID: &root})).Must(t)
+	testkit.True(t, reply.ResumedWorkflow == nil && len(reply.Stack) == 1, "got %s", toJSON(t, reply))
+}
+
+func TestAStackAThousandDeep(t *testing.T) {
+	deep := 100
+	if os.Getenv("DEEPWORK_FIGURES") == "1" {
+		deep = 1000
+	}
+	p := simpleProject(t)
+	srv := p.open()
+	c := srv.Connect("local")
+	var ids []string
+	for range deep {
+		ids = append(ids, p.start(c, "alpha", "main").BeginStep.SessionID)
+	}
+	for _, i := range []int{0, deep / 2, deep - 1} {
+		r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+ids[i]+`"}`)
+		testkit.True(t, r.Stack[i].Step == "two" && len(r.Stack) == deep, "at %d: step %s, depth %d", i, r.Stack[i].Step, len(r.Stack))
+	}
+	r := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &ids[deep/2]})).Must(t)
+	testkit.True(t, len(r.Stack) == deep-1 && *r.ResumedStep == "one", "abort in the middle: depth %d", len(r.Stack))
+	srv.stop()
+	c = p.open().Connect("local")
+	stack := testkit.Get(c.Step(ctx, StepArgs{SessionID: &ids[deep-1]})).Must(t).Stack
+	testkit.Need(t, len(stack) == deep-1 && stack[0].SessionID == ids[0] && stack[deep-2].SessionID == ids[deep-1], "resumed: depth %d", len(stack))
+	// They are given up from the top; each of these calls reads all that are below, so not all of them are.
+	for range 20 {
+		testkit.Must(t, errOf(c.Abort(ctx, AbortArgs{Explanation: "x"})))
+	}
+	testkit.Equal(t, len(c.stackOf(ctx, "")), deep-21, "depth")
+}
+
+// The figures of transitions and lists, each beside a reference of the same run. Run them with
+//
+//	go test -run xxx -bench . ./session/workflow
+
+// BenchmarkResumable is get_workflows in a project with 20,000 sessions, active ones, and ended ones that are
+// newer than the active ones. Wanted: under 10 ms.
+func BenchmarkResumable(b *testing.B) {
+	for _, ended := range []bool{false, true} {
+		b.Run(fmt.Sprintf("ended=%v", ended), func(b *testing.B) {
+			p, srv, c, id := begun(b)
+			c.Close()
+			s := p.record(id)
+			for n := range 20_000 {
+				next := *s
+				next.SessionID = fmt.Sprintf("%08x", n)
+				if ended && n >= keptListed {
+					next.Status, next.CompletedAt = machine.Completed, &s.StartedAt
+				}
+				testkit.Must(b, testkit.Get(srv.records.Write(ctx, nil, store.Session{Root: p.root}, &next, &store.SessionWrite{})).Err())
+			}
+			c = srv.Connect("local")
+			for b.Loop() {
+				testkit.Equal(b, len(testkit.Get(c.GetWorkflows(ctx)).Must(b).Resumable), keptListed)
+			}
+		})
+	}
+}
+
+// calls are those of a connection about a session, or about none that is named.
+func calls(c *Conn, id *string) []error {
+	return []error{
+		errOf(c.Step(ctx, StepArgs{SessionID: id})),
+		errOf(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: id})),
+		errOf(c.GoTo(ctx, GoToArgs{StepID: "one", SessionID: id})),
+		errOf(c.Finish(ctx, FinishArgs{Outputs: outputs("report", "r.md"), SessionID: id})),
+	}
+}
+
+func TestAStatelessCallNeedsASessionIDWhereThereAreSeveral(t *testing.T) {
+	p := simpleProject(t)
+	c := p.open().ConnectStateless("alice")
+	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, "no_active_session", "No active workflow session")
+	first := p.start(c, "alpha", "main")
+	id := first.BeginStep.SessionID
+	testkit.True(t, len(first.Stack) == 1 && first.Stack[0].SessionID == id, "stack %v", first.Stack)
+	r := p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	testkit.True(t, r.BeginStep.StepID == "two" && len(r.Stack) == 1, "with one session: %s", toJSON(t, r))
+	testkit.Same(t, testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack, []machine.StackEntry{{Workflow: "alpha/main", Step: "two", SessionID: id}}, "get_workflows")
+	// A second root: it is not nested in the other agent's.
+	second := p.start(c, "alpha", "main")
+	testkit.True(t, len(second.Stack) == 1 && p.record(second.BeginStep.SessionID).ParentSessionID == nil, "the second session is nested: %v", second.Stack)
+	for _, err := range calls(c, nil) {
+		refused(t, err, session.StateError, "session_id_needed", id, second.BeginStep.SessionID, "Pass session_id", "alpha/main")
+	}
+	testkit.Equal(t, len(testkit.Get(c.GetWorkflows(ctx)).Must(t).Stack), 0, "get_workflows")
+	r = p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+id+`"}`)
+	testkit.True(t, r.Status == machine.WorkflowComplete && len(r.Stack) == 0 && r.ResumedWorkflow == nil, "reply %s", toJSON(t, r))
+	aborted := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x"})).Must(t)
+	testkit.True(t, aborted.AbortedStep == "one" && len(aborted.Stack) == 0, "with one session left: %s", toJSON(t, aborted))
+}
+
+func TestAStatelessCallCountsTheSessionsOfOtherConnectionsAndOfTheDisk(t *testing.T) {
+	p, gone, _, id := begun(t)
+	srv, other := p.open(), p.open()
+	c := srv.ConnectStateless("local")
+	found := func(of string) {
+		t.Helper()
+		testkit.Equal(t, testkit.Get(c.Step(ctx, StepArgs{})).Must(t).BeginStep.SessionID, id, of)
+	}
+	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, "no_active_session") // a living server owns it
+	gone.stop()
+	found("the one on disk")
+	p.start(other.Connect("local"), "alpha", "main") // another living server's
+	p.start(srv.Connect("bob"), "alpha", "main")     // another identity's
+	found("still the only one")
+	beside := srv.Connect("local")
+	second := p.start(beside, "alpha", "main").BeginStep.SessionID // this server's, on a connection
+	found("beside one on a connection")
+	beside.Close()
+	refused(t, errOf(c.Step(ctx, StepArgs{})), session.StateError, "session_id_needed", id, second)
+}
+
+func TestAtMostTwentySessionsAreListed(t *testing.T) {
+	p := simpleProject(t)
+	srv := p.open()
+	c := srv.ConnectStateless("local")
+	for range keptListed + 3 {
+		p.start(c, "alpha", "main")
+	}
+	err := errOf(c.Step(ctx, StepArgs{}))
+	refused(t, err, session.StateError, "session_id_needed", "Older ones are not listed")
+	testkit.Equal(t, strings.Count(err.Error(), "\n- "), keptListed, "sessions are listed")
+	testkit.True(t, len(err.Error()) <= 8000, "the message has %d bytes", len(err.Error()))
+	// They are no burden for the calls of others.
+	refused(t, errOf(srv.ConnectStateless("alice").Step(ctx, StepArgs{})), session.StateError, "no_active_session")
+	id := p.start(srv.Connect("alice"), "alpha", "main").BeginStep.SessionID
+	testkit.Equal(t, testkit.Get(p.open().ConnectStateless("alice").Step(ctx, StepArgs{SessionID: &id})).Must(t).BeginStep.SessionID, id, "alice's own")
+}
+
+func TestAStatelessStackIsTheChainOfTheSessionConcerned(t *testing.T) {
+	p := simpleProject(t)
+	p.simple("beta")
+	srv := p.open()
+	c := srv.ConnectStateless("local")
+	nested := StartArgs{Goal: "g", JobName: "beta", WorkflowName: "main"}
+	nest := func(parent string) string {
+		t.Helper()
+		nested.ParentSessionID = &parent
+		return testkit.Get(c.Start(ctx, nested)).Must(t).BeginStep.SessionID
+	}
+	chain := func(of string, stack []machine.StackEntry, want ...string) {
+		t.Helper()
+		var ids []string
+		for _, e := range stack {
+			ids = append(ids, e.SessionID)
+		}
+		testkit.Same(t, ids, want, of)
+	}
+	root := p.start(c, "alpha", "main").BeginStep.SessionID
+	p.start(c, "alpha", "main") // another agent's
+	mid := nest(root)
+	leaf, sibling := nest(mid), nest(mid)
+	chain("get_step", testkit.Get(c.Step(ctx, StepArgs{SessionID: &leaf})).Must(t).Stack, root, mid, leaf)
+	chain("StackOf", c.StackOf(ctx, &mid), root, mid)
+	testkit.True(t, len(c.Stack()) == 0 && len(c.StackOf(ctx, nil)) == 0, "a stateless connection has no stack of its own")
+	a := testkit.Get(c.Abort(ctx, AbortArgs{Explanation: "x", SessionID: &mid})).Must(t)
+	chain("abort in the middle", a.Stack, root)
+	testkit.Equal(t, *a.ResumedWorkflow, "alpha/main")
+	chain("below what was aborted", testkit.Get(c.Step(ctx, StepArgs{SessionID: &sibling})).Must(t).Stack, root, sibling)
+	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+leaf+`"}`)
+	chain("completion", r.Stack, root)
+	testkit.True(t, r.Status == machine.WorkflowComplete && *r.ResumedWorkflow == "alpha/main" && *r.ResumedStep == "one", "completion: %s", toJSON(t, r))
+	nested.ParentSessionID = &leaf
+	refused(t, errOf(c.Start(ctx, nested)), session.StateError, "session_ended", leaf)
+	// After a restart a nested session comes with its ancestors.
+	srv.stop()
+	chain("after a restart", testkit.Get(p.open().ConnectStateless("local").Step(ctx, StepArgs{SessionID: &sibling})).Must(t).Stack, root, sibling)
+}
+
+func TestStatelessRetries(t *testing.T) {
+	p := simpleProject(t)
+	c := p.open().ConnectStateless("local")
+	startedAtOnce(t, c, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", RequestID: new("q")})
+	p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"one"}`)
+	last := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
+	testkit.Equal(t, toJSON(t, p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)), toJSON(t, last), "the reply differs")
+	// A call that names its session is not repeated by one that names none: that is another agent's.
+	one := p.start(c, "alpha", "main").BeginStep.SessionID
+	two := p.start(c, "alpha", "main").BeginStep.SessionID
+	for _, args := range []string{`"step_id":"one"`, `"step_id":"two"`} {
+		p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+one+`",`+args+`}`)
+	}
+	p.finish(c, `{"outputs":{"report":"r.md"},"session_id":"`+two+`","step_id":"one"}`)
+	r := p.finish(c, `{"outputs":{"report":"r.md"},"step_id":"two"}`)
+	testkit.True(t, r.Status == machine.WorkflowComplete && r.Notice == nil && p.record(two).Status == machine.Completed, "the call got %s", toJSON(t, r))
+}
+
+func TestAnotherIdentityDoesNotLearnThatASessionExists(t *testing.T) {
+	p := simpleProject(t)
+	srv, other := p.open(), p.open()
+	c := srv.Connect("alice")
+	id := p.start(c, "alpha", "main").BeginStep.SessionID
+	said := func(mallory *Conn, id string) string {
+		t.Helper()
+		var all []string
+		_, nested := mallory.Start(ctx, StartArgs{Goal: "g", JobName: "alpha", WorkflowName: "main", ParentSessionID: &id})
+		for _, err := range append(calls(mallory, &id), nested) {
+			refused(t, err, session.StateError, "unknown_session")
+			e, _ := errors.AsType[*session.Error](err)
+			all = append(all, strings.ReplaceAll(err.Error()+toJSON(t, e.Details), id, "ID"))
+		}
+		return strings.Join(all, "\n")
+	}
+	for _, connect := range []func(*server) *Conn{
+		func(s *server) *Conn { return s.Connect("mallory") },
+		func(s *server) *Conn { return s.ConnectStateless("mallory") },
+	} {
+		nothing := said(connect(srv), "00000000")
+		testkit.Equal(t, said(connect(srv), id), nothing)
+		testkit.Equal(t, said(connect(other), id), nothing, "of a session of another server")
+	}
+	c.Close()
+	testkit.Equal(t, said(srv.Connect("mallory"), id), said(srv.Connect("mallory"), "00000000"), "of a session that nobody holds")
+	s := p.record(id)
+	testkit.True(t, s.Revision == 0 && s.CurrentStepID == "one" && s.Status == machine.Active, "the refused calls touched the session: %s", toJSON(t, s))
+}
+
+// Options.Moved is called after each transition that others see, of this process or another one.
+func TestMovedIsToldOfEachTransition(t *testing.T) {
+	p := simpleProject(t)
+	moved := make(chan struct{}, 100)
+	told := func(of string) {
+		t.Helper()
+		select {
+		case <-moved:
+		case <-time.After(patience):
+			t.Fatalf("nothing is told of %s", of)
+		}
+	}
+	_, c, id := p.begin(func(o *Options) { o.Moved = func() { moved <- struct{}{} } })
+	told("a start")
+	p.finish(c, `{"outputs":{"report":"r.md"}}`)
+	told("a step")
+	for len(moved) > 0 {
+		<-moved
+	}
+	testkit.Must(t, errOf(p.open().Connect("local").Abort(ctx, AbortArgs{Explanation: "e", SessionID: &id})))
+	told("an abort at another server")
+}
+
+// What an export says that reviewers and people decided is kept for people to read. A step that is not finished is reviewed again, by both.
+func TestImportedDecisionsPassNothing(t *testing.T) {
+	from, srv, rev, c, id := underJudgement(t, bothStep)
+	waits(t, from.finish(c, good))
+	testkit.Must(t, srv.ReviewFor(ctx, id, "one", from.question(id, "one").Digest, machine.Answer{Passed: true, Identity: "ann", Channel: session.ChannelTerminal}))
+	child := from.start(c, "alpha", "main").BeginStep.SessionID
+	srv.stop()
+	p := newProject(t).reviewedJob(bothStep)
+	srv = p.reopen(rev)
+	all := p.importFrom(from, srv, id, child)
+	testkit.True(t, all[0].Err == nil && all[1].Err == nil && all[0].AsNow, "examined %+v, %+v", all[0], all[1])
+	i := slices.IndexFunc(all, func(i *export.Import) bool { return i.State.SessionID == id })
+	testkit.Equal(t, export.ClaimOf(all[i].State), export.Claim{Reviews: 1, Decisions: 1})
+	now, calls := p.record(id), rev.calls()
+	one := now.Progress("one")
+	testkit.True(t, now.ImportedAt != nil && one.Question == nil && one.Newest().Imported && one.Newest().State == machine.TryPassed, "imported as %s", toJSON(t, now))
+	testkit.Equal(t, toJSON(t, p.record(child).ParentSessionID), `"`+id+`"`, "the parent of the session that was nested in it")
+	waits(t, p.finish(srv.Connect("local"), `{"session_id":"`+id+`","outputs":{"report":"good.md"}}`))
+	testkit.Equal(t, rev.calls()-calls, 1, "calls of the reviewer")
+	testkit.Same(t, testkit.Get(srv.Inspect(ctx)).Must(t).Findings, nil, "findings")
+	again := testkit.Get(srv.Importer().Examine(ctx, testkit.Get(srv.Importer().All()).Must(t))).Must(t)
+	testkit.Fails(t, again[0].Err, "in the project already", "examined again")
+}
