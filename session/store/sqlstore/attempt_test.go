@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -22,25 +23,26 @@ func TestCreateAttempt(t *testing.T) {
 			{RepoID: "r2", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")},
 			{RepoID: "r1", RepoName: "api", RepoPath: abs("api"), TargetBranch: "next", Worktree: abs("w/api")},
 		}}
-	a := returned(b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})).of(t)
+	a := testkit.Get(b.CreateAttempt(t.Context(), want, task.Execution{ID: "e1", Prompt: "all of it", Variant: new("PLAN")}, task.Request{})).Must(t)
 	want.State, want.CreatedAt, want.UpdatedAt = task.Waiting, a.CreatedAt, a.UpdatedAt
 	equal(t, *a, want, a.CreatedAt, c.at.Truncate(time.Microsecond))
-	e := returned(b.LatestExecution(t.Context(), a.ID)).of(t)
+	e := testkit.Get(b.LatestExecution(t.Context(), a.ID)).Must(t)
 	equal(t, e.ID, "e1", e.State, task.Waiting, e.FollowUp, false, e.SessionID, nil, e.Prompt, "all of it", *e.Variant, "PLAN", e.Owner, "")
 	got := taskOf(t, b, s.ID)
 	equal(t, got.Status, task.InProgress, got.UpdatedAt, a.CreatedAt, got.HasInProgressAttempt, true, *got.LatestAttemptID, a.ID, got.LatestSessionID, nil)
+	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111")) // until there are worktrees on it
 	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r1": "aaaa", "r2": "bbbb"}))
-	fails(t, b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}), task.ErrRunning)
-	fails(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}), task.ErrNotFound)
+	testkit.FailsWith(t, b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"), task.ErrInvalid)
+	testkit.FailsWith(t, b.SetTargets(t.Context(), a.ID, map[string]string{"r1": "next"}), task.ErrRunning)
+	testkit.FailsWith(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{"r9": "cccc"}), task.ErrNotFound)
 	c.forward(time.Minute)
 	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "draft"}))
-	if a, err := b.Attempt(t.Context(), a.ID); err != nil || *a.Repos[0].BaseCommit != "bbbb" || *a.Repos[1].BaseCommit != "aaaa" ||
-		*a.WorkflowSessionID != "0123abcd" || *a.WorkflowStatus != "active" || *a.WorkflowStep != "draft" || !a.UpdatedAt.Equal(c.at.Truncate(time.Microsecond)) {
-		t.Errorf("%+v %v", a, err)
-	}
+	a = testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
+	equal(t, *a.Repos[0].BaseCommit, "bbbb", *a.Repos[1].BaseCommit, "aaaa", a.Branch, "deepwork/other-1111", *a.WorkflowSessionID, "0123abcd",
+		*a.WorkflowStatus, "active", *a.WorkflowStep, "draft", a.UpdatedAt, c.at.Truncate(time.Microsecond))
 	testkit.Must(t, b.SetPushError(t.Context(), a.ID, new("no network")))
 	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "completed"}))
-	a = returned(b.Attempt(t.Context(), a.ID)).of(t)
+	a = testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
 	equal(t, *a.WorkflowStatus, "completed", a.WorkflowStep, nil, *a.PushError, "no network")
 }
 
@@ -55,6 +57,11 @@ func TestWhatIsNotThere(t *testing.T) {
 		"execution": second(b.Execution(ctx, "x")),
 		"place":     second(b.AttemptContext(ctx, "x")),
 		"workspace": b.SetWorkspace(ctx, "x", nil),
+		"branch":    b.SetBranch(ctx, "x", "x"),
+		"run":       b.SetRun(ctx, "x", json.RawMessage(`{}`)),
+		"release":   second(b.Release(ctx, "x", "one")),
+		"stop":      second(b.Stop(ctx, "x")),
+		"maker":     second(b.Maker(ctx, "x")),
 		"workflow":  b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
 		"push":      b.SetPushError(ctx, "x", nil),
 		"start":     second(b.StartExecution(ctx, "x", "X", time.Time{})),
@@ -67,55 +74,54 @@ func TestWhatIsNotThere(t *testing.T) {
 
 func TestRequestsGiveTheSameResult(t *testing.T) {
 	b, c, p := newBoard(t)
-	r := task.Request{Identity: "me", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}
+	by := func(who, tool, id, digest string) task.Request {
+		return task.Request{Identity: who, Tool: tool, RequestID: id, ArgsDigest: digest}
+	}
+	r := by("me", "create_task", "r1", "d")
 	is(t, "")(b.FindRequest(t.Context(), r))
 	create := func(r task.Request) (*task.Summary, error) {
 		c.forward(time.Minute)
 		return b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, r)
 	}
-	first := returned(create(r)).of(t)
-	equal(t, returned(create(r)).of(t), first)
+	first := testkit.Get(create(r)).Must(t)
+	equal(t, testkit.Get(create(r)).Must(t), first)
 	is(t, first.ID)(b.FindRequest(t.Context(), r))
-	other := r
-	other.ArgsDigest = "d2"
+	other := by("me", "create_task", "r1", "d2")
 	says(t, second(create(other)), task.ErrReused, `request_id "r1"`)
-	fails(t, second(b.FindRequest(t.Context(), other)), task.ErrReused)
-	for _, scope := range []task.Request{{Identity: "you", Tool: "create_task", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "another_tool", RequestID: "r1", ArgsDigest: "d1"}, {Identity: "me", Tool: "create_task", RequestID: "r2", ArgsDigest: "d1"}, {}, {}} {
-		create := returned(create(scope)).of(t)
-		equal(t, scope, create.ID == first.ID, false)
+	testkit.FailsWith(t, second(b.FindRequest(t.Context(), other)), task.ErrReused)
+	for _, scope := range []task.Request{by("you", "create_task", "r1", "d"), by("me", "another_tool", "r1", "d"), by("me", "create_task", "r2", "d"), {}, {}} {
+		equal(t, scope, testkit.Get(create(scope)).Must(t).ID == first.ID, false)
 	}
-	bad := task.Request{Identity: "me", Tool: "create_task", RequestID: "r3", ArgsDigest: "d"}
-	fails(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad)), task.ErrInvalid)
+	bad := by("me", "create_task", "r3", "d")
+	testkit.FailsWith(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad)), task.ErrInvalid)
 	is(t, "")(b.FindRequest(t.Context(), bad))
 
-	ar := task.Request{Identity: "me", Tool: "start_task_attempt", RequestID: "r1", ArgsDigest: "d"}
 	attempt := func() (*task.Attempt, error) {
-		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, ar)
+		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, by("me", "start", "r1", "d"))
 	}
-	a := returned(attempt()).of(t)
+	a := testkit.Get(attempt()).Must(t)
 	run(t, b)
-	same := returned(attempt()).of(t)
+	same := testkit.Get(attempt()).Must(t)
 	equal(t, same.ID, a.ID, same.State, task.Running)
-	equal(t, returned(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).of(t).Total, 1)
+	equal(t, testkit.Get(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).Must(t).Total, 1)
 
-	// A clock that is set forward forgets none of the newest calls; what is older
-	// than them is known for 30 days.
+	// A clock that is set forward forgets none of the newest calls; what is older than them is known for 30 days.
 	c.forward(task.RequestsKept)
 	many := func(n int, name string) {
 		t.Helper()
 		for i := range n {
-			testkit.Must(t, second(create(task.Request{Identity: "me", Tool: "create_task", RequestID: fmt.Sprint(name, i), ArgsDigest: "d"})))
+			testkit.Must(t, second(create(by("me", "create_task", fmt.Sprint(name, i), "d"))))
 		}
 	}
 	many(task.NewestRequests-6, "later")
-	equal(t, "forgotten after 30 days", returned(create(r)).of(t).ID, first.ID)
+	equal(t, "forgotten after 30 days", testkit.Get(create(r)).Must(t).ID, first.ID)
 	many(6, "last")
 	is(t, "")(b.FindRequest(t.Context(), r))
 	c.forward(task.RequestsKept - 300*time.Minute)
 	many(task.NewestRequests, "much later")
-	equal(t, "forgotten before 30 days", returned(b.FindRequest(t.Context(), task.Request{Identity: "me", Tool: "create_task", RequestID: "later0", ArgsDigest: "d"})).of(t) == "", false)
-	equal(t, returned(create(r)).of(t).ID == first.ID, false)
-	testkit.Must(t, b.DeleteTask(t.Context(), returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)).of(t).ID))
+	equal(t, "forgotten before 30 days", testkit.Get(b.FindRequest(t.Context(), by("me", "create_task", "later0", "d"))).Must(t) == "", false)
+	equal(t, testkit.Get(create(r)).Must(t).ID == first.ID, false)
+	testkit.Must(t, b.DeleteTask(t.Context(), testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, bad)).Must(t).ID))
 	says(t, second(create(bad)), task.ErrNotFound, "was deleted since")
 }
 
@@ -125,42 +131,31 @@ func TestDeleteTask(t *testing.T) {
 	a := try(t, b, s)
 	refused := func(when string) {
 		t.Helper()
-		fails(t, b.DeleteTask(t.Context(), s.ID), task.ErrRunning, when)
-		fails(t, second(b.BeginDelete(t.Context(), s.ID)), task.ErrRunning, when)
+		testkit.FailsWith(t, b.DeleteTask(t.Context(), s.ID), task.ErrRunning, when)
+		testkit.FailsWith(t, second(b.BeginDelete(t.Context(), s.ID)), task.ErrRunning, when)
 	}
 	refused("waiting")
-	e := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
+	e := claimed(t, b, 1)
 	refused("starting")
-	session := returned(b.StartExecution(t.Context(), e.ID, "X", time.Time{})).of(t)
+	session := testkit.Get(b.StartExecution(t.Context(), e.ID, "X", time.Time{})).Must(t)
 	refused("running")
 	end(t, b, e, task.Ending{State: task.Completed})
 	for range 2 {
-		beginDelete := returned(b.BeginDelete(t.Context(), s.ID)).of(t)
-		equal(t, len(beginDelete), 1, beginDelete[0], a.ID)
+		is(t, []string{a.ID})(b.BeginDelete(t.Context(), s.ID))
 	}
-	deleting := returned(b.Deleting(t.Context())).of(t)
-	equal(t, len(deleting), 1, deleting[0], s.ID)
-	fails(t, second(b.AddExecution(t.Context(), session.ID, "p", nil)), task.ErrDeleting)
-	fails(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{})), task.ErrDeleting)
+	is(t, []string{s.ID})(b.Deleting(t.Context()))
+	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "p", nil)), task.ErrDeleting)
+	testkit.FailsWith(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID}, task.Execution{}, task.Request{})), task.ErrDeleting)
 	testkit.Must(t, b.UndoDelete(t.Context(), s.ID))
-	e = returned(b.AddExecution(t.Context(), session.ID, "p", nil)).of(t)
+	e = testkit.Get(b.AddExecution(t.Context(), session.ID, "p", nil)).Must(t)
 	refused("follow-up waiting")
 	end(t, b, e, task.Ending{State: task.Stopped})
+	place := testkit.Get(b.AttemptContext(t.Context(), a.ID)).Must(t)
+	equal(t, place.Attempt.ID, a.ID, len(place.Attempt.Repos), 1, place.Task.ID, s.ID, *place.Project, p)
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
-	equal(t, len(returned(b.AllAttempts(t.Context())).of(t)), 0)
-	equal(t, len(returned(b.Executions(t.Context(), a.ID)).of(t)), 0)
-	fails(t, second(b.Session(t.Context(), session.ID)), task.ErrNotFound)
-}
-
-// A branch can be drawn again until there are worktrees on it.
-func TestSetBranch(t *testing.T) {
-	b, _, p := newBoard(t)
-	a := try(t, b, addTask(t, b, p, "one"))
-	testkit.Must(t, b.SetBranch(t.Context(), a.ID, "deepwork/other-1111"))
-	equal(t, returned(b.Attempt(t.Context(), a.ID)).of(t).Branch, "deepwork/other-1111")
-	fails(t, b.SetBranch(t.Context(), "nobody", "x"), task.ErrNotFound)
-	testkit.Must(t, b.SetWorkspace(t.Context(), a.ID, map[string]string{a.Repos[0].RepoID: "abc"}))
-	fails(t, b.SetBranch(t.Context(), a.ID, "deepwork/third-1111"), task.ErrInvalid)
+	equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 0, len(testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)), 0)
+	testkit.FailsWith(t, second(b.Session(t.Context(), session.ID)), task.ErrNotFound)
+	testkit.FailsWith(t, second(b.AttemptContext(t.Context(), a.ID)), task.ErrNotFound)
 }
 
 func TestWorktreeFolders(t *testing.T) {
@@ -178,22 +173,7 @@ func TestWorktreeFolders(t *testing.T) {
 	equal(t, got, want)
 }
 
-// What an attempt belongs to is told as a whole, or not at all.
-func TestAttemptContext(t *testing.T) {
-	b, _, p := newBoard(t)
-	s := addTask(t, b, p, "one")
-	a := try(t, b, s)
-	place := returned(b.AttemptContext(t.Context(), a.ID)).of(t)
-	equal(t, place.Attempt.ID, a.ID, len(place.Attempt.Repos), 1, place.Task.ID, s.ID, *place.Project, p)
-	fails(t, second(b.BeginDelete(t.Context(), s.ID)), task.ErrRunning)
-	is(t, task.Waiting)(b.Stop(t.Context(), returned(b.LatestExecution(t.Context(), a.ID)).of(t).ID))
-	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
-	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
-	fails(t, second(b.AttemptContext(t.Context(), a.ID)), task.ErrNotFound)
-}
-
-// An execution ends no sooner than it began, and begins no sooner than it was
-// made, whatever the clocks do.
+// An execution ends no sooner than it began, and begins no sooner than it was made, whatever the clocks do.
 func TestStartAndEndKeepTheirOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		back             time.Duration // the board's clock is set back by so much before the start
@@ -212,7 +192,7 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, clock, p := newBoard(t)
 			try(t, b, addTask(t, b, p, "one"))
-			x := returned(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).of(t)
+			x := claimed(t, b, 1)
 			clock.forward(time.Minute - c.back)
 			testkit.Must(t, second(b.StartExecution(t.Context(), x.ID, "X", x.CreatedAt.Add(c.since))))
 			clock.forward(time.Minute)
@@ -221,25 +201,22 @@ func TestStartAndEndKeepTheirOrder(t *testing.T) {
 				ending.EndedAt = new(x.CreatedAt.Add(c.ended))
 			}
 			end(t, b, x, ending)
-			got := returned(b.Execution(t.Context(), x.ID)).of(t)
-			s, e := got.StartedAt.Sub(x.CreatedAt), got.EndedAt.Sub(x.CreatedAt)
-			equal(t, "it started after and ended after", s, c.started, e, c.endedAt)
+			got := testkit.Get(b.Execution(t.Context(), x.ID)).Must(t)
+			equal(t, "it started after and ended after", got.StartedAt.Sub(x.CreatedAt), c.started, got.EndedAt.Sub(x.CreatedAt), c.endedAt)
 		})
 	}
 }
 
-// A change to the same value is no change (seed 004, update_task).
 func TestReq004_UpdatingToTheSameChangesNothing(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	c.forward(time.Hour)
-	same := []task.TaskChange{{}, {Title: new("one")}, {Status: new(task.Todo)}, {Description: new("")}, {JobName: new(""), WorkflowName: new("")}}
-	for _, change := range same {
-		equal(t, change, returned(b.UpdateTask(t.Context(), s.ID, change)).of(t).UpdatedAt, s.UpdatedAt)
+	for _, change := range []task.TaskChange{{}, {Title: new("one")}, {Status: new(task.Todo)}, {Description: new("")}, {JobName: new(""), WorkflowName: new("")}} {
+		equal(t, change, testkit.Get(b.UpdateTask(t.Context(), s.ID, change)).Must(t).UpdatedAt, s.UpdatedAt)
 	}
 	for _, change := range []task.TaskChange{{Title: new("two")}, {Status: new(task.Done)}, {Description: new("d")}, {JobName: new("j"), WorkflowName: new("w")}, {Description: new("")}} {
 		was := taskOf(t, b, s.ID)
 		c.forward(time.Hour)
-		equal(t, change, returned(b.UpdateTask(t.Context(), s.ID, change)).of(t).UpdatedAt.After(was.UpdatedAt), true)
+		equal(t, change, testkit.Get(b.UpdateTask(t.Context(), s.ID, change)).Must(t).UpdatedAt.After(was.UpdatedAt), true)
 	}
 }

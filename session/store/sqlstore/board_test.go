@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,8 +30,7 @@ func TestReady(t *testing.T) {
 	b, c, p := newBoard(t)
 	ready := func(r task.Room) (titles []string) {
 		t.Helper()
-		all := returned(b.Ready(t.Context(), r)).of(t)
-		for _, r := range all {
+		for _, r := range testkit.Get(b.Ready(t.Context(), r)).Must(t) {
 			equal(t, r.ProjectID, p.ID)
 			titles = append(titles, taskOf(t, b, r.ID).Title)
 		}
@@ -45,45 +43,37 @@ func TestReady(t *testing.T) {
 	blocker, free := made("blocker"), made("free")
 	blocked := made("blocked")
 	testkit.Must(t, second(dependOn(b, blocked, blocker)))
-	set := func(s *task.Summary, status task.Status) {
-		t.Helper()
-		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
-	}
 	tried := made("tried")
 	try(t, b, tried)
 	first, _ := run(t, b)
 	end(t, b, first, task.Ending{State: task.Failed})
-	set(tried, task.Todo)
-	set(made("cancelled"), task.Cancelled)
+	b.set(t, tried, task.Todo)
+	b.set(t, made("cancelled"), task.Cancelled)
 	deleted := made("deleted")
 	testkit.Must(t, second(b.BeginDelete(t.Context(), deleted.ID)))
-	for name, who := range map[string]session.Caller{"guest": {Identity: "guest"}, "friend": {Identity: "friend", Rights: session.RightAgents}} {
-		testkit.Must(t, second(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: name}, task.Request{})))
-	}
+	addAs(t, b, p, session.Caller{Identity: "guest"}, "guest")
+	addAs(t, b, p, session.Caller{Identity: "friend", Rights: session.RightAgents}, "friend")
 	changed := made("changed")
 	testkit.Must(t, second(b.For(session.Caller{Identity: session.LocalIdentity}).UpdateTask(t.Context(), changed.ID, task.TaskChange{Title: new("taken over")})))
 	equal(t, ready(wide), []string{"blocker", "free", "friend"})
-	set(blocker, task.Done)
+	b.set(t, blocker, task.Done)
 	equal(t, ready(wide), []string{"free", "blocked", "friend"})
 	testkit.Must(t, startReady(b, free.ID, wide))
-	now := taskOf(t, b, free.ID)
-	equal(t, now.Status, task.InProgress, now.HasInProgressAttempt, true)
+	equal(t, taskOf(t, b, free.ID).Status, task.InProgress, taskOf(t, b, free.ID).HasInProgressAttempt, true)
 	for _, s := range []*task.Summary{free, tried, deleted, changed, blocker} {
-		fails(t, startReady(b, s.ID, wide), task.ErrNotReady)
+		testkit.FailsWith(t, startReady(b, s.ID, wide), task.ErrNotReady)
 	}
 	reached := wide
 	reached.Limits.Unknown = new(int64(0))
-	err := startReady(b, blocked.ID, reached)
-	equal(t, "with a budget that is reached", len(ready(reached)), 0, errors.Is(err, task.ErrNotReady), true)
+	testkit.FailsWith(t, startReady(b, blocked.ID, reached), task.ErrNotReady, "with a budget that is reached")
+	equal(t, len(ready(reached)), 0)
 	// Now one waits.
-	for room, want := range map[task.Room]int{{InReview: 1, Slots: 9}: 0, {InReview: 2, Slots: 9}: 2, {InReview: 9, Slots: 1}: 0, {InReview: 9, Slots: 2}: 2} {
-		equal(t, room, len(ready(room)), want)
-		if err := startReady(b, blocked.ID, room); want == 0 && !errors.Is(err, task.ErrNotReady) {
-			t.Errorf("%+v: %v", room, err)
-		} else if want > 0 {
-			break // the set of ready tasks has changed
-		}
+	for _, room := range []task.Room{{InReview: 1, Slots: 9}, {InReview: 9, Slots: 1}} {
+		equal(t, room, len(ready(room)), 0)
+		testkit.FailsWith(t, startReady(b, blocked.ID, room), task.ErrNotReady, "%+v", room)
 	}
+	equal(t, len(ready(task.Room{InReview: 2, Slots: 9})), 2, len(ready(task.Room{InReview: 9, Slots: 2})), 2)
+	testkit.Must(t, startReady(b, blocked.ID, task.Room{InReview: 2, Slots: 2}))
 }
 
 // What is in review or will be, and what has failed, takes room; what was stopped does not.
@@ -92,7 +82,7 @@ func TestRoomForReady(t *testing.T) {
 	addTask(t, b, p, "ready")
 	full := func() bool {
 		t.Helper()
-		return len(returned(b.Ready(t.Context(), task.Room{InReview: 1, Slots: 9})).of(t)) == 0
+		return len(testkit.Get(b.Ready(t.Context(), task.Room{InReview: 1, Slots: 9})).Must(t)) == 0
 	}
 	equal(t, "full at first", full(), false)
 	for state, want := range map[task.AttemptState]bool{task.Completed: true, task.Failed: true, task.Interrupted: true, task.Stopped: false} {
@@ -101,13 +91,9 @@ func TestRoomForReady(t *testing.T) {
 		equal(t, state, full(), true)
 		x, _ := run(t, b)
 		equal(t, state, full(), true)
-		ending := task.Ending{State: state}
-		if state == task.Completed {
-			ending.Task = task.InReview
-		}
-		end(t, b, x, ending)
+		end(t, b, x, task.Ending{State: state, Task: map[task.AttemptState]task.Status{task.Completed: task.InReview}[state]})
 		equal(t, state, full(), want)
-		testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
+		b.set(t, s, task.Done)
 		equal(t, state, full(), false)
 	}
 }
@@ -115,8 +101,7 @@ func TestRoomForReady(t *testing.T) {
 // Two processes start each task once, and never more than there is room for.
 func TestReadyOfTwoProcesses(t *testing.T) {
 	const tasks, most = 8, 5
-	c := newClock()
-	path := t.TempDir() + "/board.db"
+	path, c := newPath(t)
 	one, two := openAt(t, path, c.now), openAt(t, path, c.now)
 	p := rootOf(t, one)
 	for i := range tasks {
@@ -177,7 +162,7 @@ func TestAttention(t *testing.T) {
 		c.forward(time.Minute)
 		end(t, b, e, task.Ending{State: test.how})
 		if test.status != "" {
-			testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &test.status})))
+			b.set(t, s, test.status)
 		}
 		switch test.title {
 		case "being deleted":
@@ -191,59 +176,33 @@ func TestAttention(t *testing.T) {
 		}
 	}
 	addTask(t, b, p, "never tried")
-	got, more, err := b.Attention(t.Context())
-	testkit.Must(t, err)
+	got, more := attention(t, b)
 	equal(t, more, false, got, want)
 	testkit.Must(t, b.SetWorkflow(t.Context(), want[0].AttemptID, task.WorkflowProgress{SessionID: "00000000", Status: "active", Step: "one"}))
-	got, _, err = b.Attention(t.Context())
-	testkit.Must(t, err)
+	got, _ = attention(t, b)
 	equal(t, "after its workflow moved", got, want)
 }
 
-func TestAttentionIsBounded(t *testing.T) {
-	b, c, p := newBoard(t)
-	who := session.Caller{Identity: "ann"}
-	for i := range task.MaxAttention + 1 {
-		c.forward(time.Second)
-		s := addTask(t, b, p, fmt.Sprint(i))
-		if i == 3 {
-			s = returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "of ann"}, task.Request{})).of(t)
-		}
-		try(t, b, s)
-		e, _ := run(t, b)
-		end(t, b, e, task.Ending{State: task.Failed})
-	}
-	got, more, err := b.Attention(t.Context())
-	testkit.Must(t, err)
-	equal(t, more, true, len(got), task.MaxAttention, got[0].Title, fmt.Sprint(task.MaxAttention))
-	got, more, err = b.For(who).Attention(t.Context())
-	testkit.Must(t, err)
-	equal(t, "ann sees", more, false, len(got), 1, got[0].Title, "of ann")
-}
-
+// What needs a person, and the work that has ended, are bounded; that of a caller is only its own.
 func TestWork(t *testing.T) {
 	b, c, p := newBoard(t)
-	who := session.Caller{Identity: "ann"}
-	of := func(title string, how task.AttemptState) task.Work {
+	of := func(who session.Caller, title string, how task.AttemptState) task.Work {
 		c.forward(time.Second)
-		s := addTask(t, b, p, title)
-		if title == "of ann" {
-			s = returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
-		}
+		s := addAs(t, b, p, who, title)
 		a := try(t, b, s)
 		e, _ := run(t, b)
 		c.forward(time.Second)
 		if how != task.Running {
 			end(t, b, e, task.Ending{State: how})
 		}
-		now := returned(b.Attempt(t.Context(), a.ID)).of(t)
+		now := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
 		return task.Work{TaskID: s.ID, Title: s.Title, AttemptID: a.ID, Executor: now.Executor, Situation: now.Situation}
 	}
 	var want []task.Work
 	for i := range task.MaxWork + 1 {
-		want = append(want, of(fmt.Sprint(i), task.Failed))
+		want = append(want, of(owner, fmt.Sprint(i), task.Failed))
 	}
-	want = append(want, of("of ann", task.Completed), of("now", task.Running))
+	want = append(want, of(session.Caller{Identity: "ann"}, "of ann", task.Failed), of(owner, "now", task.Running))
 	slices.Reverse(want)
 	open, ended, err := b.Work(t.Context())
 	testkit.Must(t, err)
@@ -256,29 +215,30 @@ func TestWork(t *testing.T) {
 		last, ended[i].Since = ended[i].Since, time.Time{}
 	}
 	equal(t, "open ended", open, want[:1], ended, want[1:task.MaxWork+1])
-	open, ended, err = b.For(who).Work(t.Context())
+	ann := b.For(session.Caller{Identity: "ann"})
+	open, ended, err = ann.Work(t.Context())
 	testkit.Must(t, err)
 	equal(t, "ann sees", len(open), 0, len(ended), 1, ended[0].Title, "of ann")
+	all, more := attention(t, b)
+	equal(t, more, true, len(all), task.MaxAttention, all[0].Title, "of ann", all[1].Title, fmt.Sprint(task.MaxWork))
+	all, more = attention(t, ann)
+	equal(t, more, false, len(all), 1, all[0].Title, "of ann")
 }
 
 // ids are the ids of what is listed, by name; repos as project/repo.
 func ids(t *testing.T, b board) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	projects, total, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
-	testkit.Must(t, err)
-	equal(t, total, len(projects))
-	for _, p := range projects {
+	for _, p := range b.projects(t) {
 		all[p.Name] = p.ID
 		repos, total, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 100})
 		testkit.Must(t, err)
 		equal(t, total, len(repos))
 		for _, r := range repos {
 			all[p.Name+"/"+r.Name] = r.ID
-			repo := returned(b.Repo(t.Context(), r.ID)).of(t)
-			equal(t, *repo, r, repo.ProjectID, p.ID)
+			equal(t, *testkit.Get(b.Repo(t.Context(), r.ID)).Must(t), r, r.ProjectID, p.ID)
 		}
-		equal(t, *returned(b.Project(t.Context(), p.ID)).of(t), p)
+		equal(t, *testkit.Get(b.Project(t.Context(), p.ID)).Must(t), p)
 	}
 	return all
 }
@@ -304,48 +264,39 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	was := resync(t, b, shop, project("web", "web", "api"), project("shop", "tool")) // one of the root's name
 	equal(t, len(slices.Compact(slices.Sorted(maps.Values(was)))), len(was))
 	root := func() task.Project {
-		list, _, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
-		testkit.Must(t, err)
+		list := b.projects(t)
 		return list[slices.IndexFunc(list, func(p task.Project) bool { return p.Root })]
 	}
 	before := root()
 	web := was["web"]
-	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "kept"}, task.Request{})).of(t)
-
+	s := addTask(t, b, task.Project{ID: web}, "kept")
 	c.forward(time.Hour)
 	shop.Name = "store" // the folder was renamed, and the other projects are gone
 	now := resync(t, b, shop)
 	after := root()
 	equal(t, after.ID, before.ID, after.Name, "store", after.CreatedAt, before.CreatedAt, after.UpdatedAt.Equal(before.UpdatedAt), false)
 	equal(t, "listed are", len(now), 2, now["store/shop"] == "", false)
-	fails(t, second(b.Repo(t.Context(), was["web/api"])), task.ErrNotFound)
-	equal(t, taskOf(t, b, s.ID), s)
-	list, total, _, err := b.Tasks(t.Context(), web, task.Filter{}, task.Page{Limit: 5})
-	testkit.Must(t, err)
-	equal(t, total, 1, len(list), 1)
-	_, err = b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})
-	equal(t, errors.Is(err, task.ErrNotFound), true, strings.Contains(err.Error(), "no longer in the config"), true)
-
+	testkit.FailsWith(t, second(b.Repo(t.Context(), was["web/api"])), task.ErrNotFound)
+	_, total, _ := b.tasks(t, web, task.Filter{}, task.Page{Limit: 5})
+	equal(t, taskOf(t, b, s.ID), s, total, 1)
+	says(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})), task.ErrNotFound, "no longer in the config")
 	testkit.Must(t, b.Close())
 	b = openAt(t, path, c.now)
 	now = resync(t, b, project("web", "api", "new"), shop)
 	equal(t, now["web"], web, now["web/api"], was["web/api"], now["web/web"], "", now["web/new"] == "", false)
 	now = resync(t, b, project("web", "web", "api"), shop)
 	equal(t, now["web/web"], was["web/web"], now["web/new"], "")
-	testkit.Works(t, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: web, Title: "x"}, task.Request{})).Err())
-}
-
-func TestUnchangedProjectsAreNotWritten(t *testing.T) {
-	b, c, p := newBoard(t)
-	repos, _, _, err := b.Repos(t.Context(), p.ID, task.Page{Limit: 5})
-	testkit.Must(t, err)
+	addTask(t, b, task.Project{ID: web}, "x")
+	// Unchanged projects are not written.
+	repo, all := testkit.Get(b.Repo(t.Context(), now["web/api"])).Must(t), b.projects(t)
 	c.forward(time.Hour)
-	all := []task.ProjectSpec{root}
-	testkit.Must(t, b.SyncProjects(t.Context(), all, false))
-	equal(t, rootOf(t, b), p)
-	moved := root
-	moved.Repos = []task.RepoSpec{{Name: "shop", Path: abs("elsewhere")}}
-	resync(t, b, moved)
-	got := returned(b.Repo(t.Context(), repos[0].ID)).of(t)
-	equal(t, got.Path, abs("elsewhere"), got.UpdatedAt.After(repos[0].UpdatedAt), true, got.CreatedAt, repos[0].CreatedAt)
+	again := project("web", "web", "api")
+	resync(t, b, again, shop)
+	equal(t, b.projects(t), all)
+	again.Repos[1].Path = abs("elsewhere")
+	resync(t, b, again, shop)
+	got := testkit.Get(b.Repo(t.Context(), repo.ID)).Must(t)
+	equal(t, got.Path, abs("elsewhere"), got.UpdatedAt.After(repo.UpdatedAt), true, got.CreatedAt, repo.CreatedAt)
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{shop, {Name: "of another machine"}}, true)) // those of others stay
+	equal(t, len(ids(t, b)), len(now)+1)
 }

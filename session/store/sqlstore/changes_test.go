@@ -20,29 +20,23 @@ import (
 
 // latest returns the position of a follower that begins now.
 func latest(t testing.TB, c store.Changes) string {
-	news := returned(c.Since(t.Context(), "")).of(t)
+	news := testkit.Get(c.Since(t.Context(), "")).Must(t)
 	equal(t, "a new follower", news.Reset, true, len(news.Changes), 0)
 	return news.Next
 }
 
 // follow waits for changes after a position until it has n of them.
-func follow(t testing.TB, c store.Changes, position string, n int) (all []store.Change, next string) {
+func follow(t testing.TB, c store.Changes, position string, n int) (all []store.Change) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for len(all) < n {
-		if err := c.Wait(ctx, position); err != nil {
-			t.Errorf("waiting for changes after the first %d of %d: %v", len(all), n, err)
-			return all, position
-		}
-		news, err := c.Since(ctx, position)
-		if err != nil || news.Reset {
-			t.Errorf("after %q: %+v, %v", position, news, err)
-			return all, position
-		}
+		testkit.Must(t, c.Wait(ctx, position))
+		news := testkit.Get(c.Since(ctx, position)).Must(t)
+		testkit.Need(t, !news.Reset, "after %q it is to read all again", position)
 		all, position = append(all, news.Changes...), news.Next
 	}
-	return all, position
+	return all
 }
 
 func changed(kind string, ids ...string) (all []store.Change) {
@@ -66,9 +60,8 @@ func raw(t testing.TB, d store.Database, f func(ctx context.Context, q sqlstore.
 func fill(t testing.TB, d store.Database, n int, at time.Time) {
 	t.Helper()
 	testkit.Must(t, raw(t, d, func(ctx context.Context, q sqlstore.Querier) error {
-		_, err := q.ExecContext(ctx, fmt.Sprintf(`WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d)
-			INSERT INTO changes (kind, id, at) SELECT 'task', CAST(n AS TEXT), CAST(? AS TEXT) FROM n`, n), task.FormatTime(at))
-		return err
+		return second(q.ExecContext(ctx, fmt.Sprintf(`WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < %d)
+			INSERT INTO changes (kind, id, at) SELECT 'task', CAST(n AS TEXT), CAST(? AS TEXT) FROM n`, n), task.FormatTime(at)))
 	}))
 }
 
@@ -84,7 +77,7 @@ func TestChangesAreFollowed(t *testing.T) {
 		t.Helper()
 		next := ""
 		for _, feed := range feeds {
-			news := returned(feed.Since(t.Context(), position)).of(t)
+			news := testkit.Get(feed.Since(t.Context(), position)).Must(t)
 			equal(t, what, news.Reset, false, news.Changes, want)
 			testkit.True(t, len(want) != 0 || news.Next == position, "%s: the next position after %q is %q", what, position, news.Next)
 			next = news.Next
@@ -108,16 +101,14 @@ func TestChangesAreFollowed(t *testing.T) {
 	check("an end", slices.Concat(changed(store.AttemptChanged, a.ID), changed(store.TaskChanged, s.ID))...)
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
 	check("a wish to remove it", changed(store.AttemptChanged, a.ID)...)
-	if err := b.DeleteTask(t.Context(), "nothing"); err == nil {
-		t.Error("deleted what does not exist")
-	}
+	testkit.FailsWith(t, b.DeleteTask(t.Context(), "nothing"), task.ErrNotFound)
 	check("a failure")
 	x := &store.Execution{ID: "x", Owner: "gone", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
 	testkit.Must(t, b.db.Executions().Save(t.Context(), x, 0))
 	check("an execution", changed(store.ExecutionChanged, "x")...)
 	other := *x
 	other.Owner = "another"
-	fails(t, b.db.Executions().Save(t.Context(), &other, time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, b.db.Executions().Save(t.Context(), &other, time.Hour), store.ErrNotOwner)
 	check("an execution of another process")
 	testkit.Must(t, b.db.Executions().AskCancel(t.Context(), "x"))
 	check("a wish to cancel it", changed(store.ExecutionChanged, "x")...)
@@ -128,11 +119,9 @@ func TestChangesAreFollowed(t *testing.T) {
 	x.Owner, x.State, x.EndedAt = "here", store.ExecutionFailed, new(time.Now())
 	save(t, b.db.Executions(), x)
 	check("an end that is not synced", changed(store.ExecutionChanged, "x")...)
-
 	for _, gone := range []string{"x:0", "x", position + "9", ":-1", "-1", "9/9:9:", strings.TrimRight(position, "0123456789:,")} {
-		if news := returned(feeds[0].Since(t.Context(), gone)).of(t); !news.Reset || len(news.Changes) > 0 || returned(feeds[0].Since(t.Context(), news.Next)).of(t).Reset {
-			t.Errorf("after the unknown position %q: %+v", gone, news)
-		}
+		news := testkit.Get(feeds[0].Since(t.Context(), gone)).Must(t)
+		equal(t, gone, news.Reset, true, len(news.Changes), 0, testkit.Get(feeds[0].Since(t.Context(), news.Next)).Must(t).Reset, false)
 	}
 }
 
@@ -146,7 +135,7 @@ func TestAFollowerWaits(t *testing.T) {
 	position := latest(t, mine)
 	ended, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
-	fails(t, mine.Wait(ended, position), context.DeadlineExceeded)
+	testkit.FailsWith(t, mine.Wait(ended, position), context.DeadlineExceeded)
 	for round := range 3 {
 		var followers sync.WaitGroup
 		began, waited := time.Now(), make([]time.Duration, 2)
@@ -159,7 +148,7 @@ func TestAFollowerWaits(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { addTask(t, b, p, fmt.Sprint(round)) })
 		followers.Wait()
 		equal(t, "they waited", slices.Max(waited) > 5*time.Second, false)
-		position = returned(mine.Since(t.Context(), position)).of(t).Next
+		position = testkit.Get(mine.Since(t.Context(), position)).Must(t).Next
 	}
 }
 
@@ -180,14 +169,9 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 		followers.Go(func() {
 			for at, last := position, false; !last; {
 				last = done.Err() != nil // and then once more
-				if !last {
-					_ = feed.Wait(done, at)
-				}
-				news := returned(feed.Since(t.Context(), at)).of(t)
-				if news.Reset {
-					t.Error("a follower is told to read all again")
-					return
-				}
+				_ = feed.Wait(done, at)
+				news := testkit.Get(feed.Since(t.Context(), at)).Must(t)
+				testkit.True(t, !news.Reset, "a follower is told to read all again")
 				at, read[i] = news.Next, append(read[i], news.Changes...)
 			}
 		})
@@ -195,25 +179,20 @@ func TestChangesOfSeveralProcesses(t *testing.T) {
 	writers.Wait()
 	finished()
 	followers.Wait()
-	all := returned(one.db.Changes().Since(t.Context(), position)).of(t).Changes
+	all := testkit.Get(one.db.Changes().Since(t.Context(), position)).Must(t).Changes
 	for _, kind := range []string{store.TaskChanged, store.AttemptChanged} {
 		for _, id := range j.all[kind] {
 			equal(t, "is not in the feed", slices.Contains(all, store.Change{Kind: kind, ID: id}), true)
 		}
 	}
 	equal(t, "tasks were made changes", len(j.all["task"]), 2*10+2*20, len(all) < 2*len(j.all["task"]), false)
-	for i, changes := range read {
-		equal(t, i, sameChanges(changes, all), true)
+	for i, changes := range read { // equally often; those of transactions that overlap may be read in different orders
+		equal(t, i, sorted(changes), sorted(all))
 	}
 }
 
-// sameChanges reports whether a and b have the same changes, equally often. Two followers may read the
-// changes of transactions that overlap in different orders.
-func sameChanges(a, b []store.Change) bool {
-	sorted := func(c []store.Change) []store.Change {
-		return slices.SortedFunc(slices.Values(c), func(x, y store.Change) int { return strings.Compare(x.Kind+x.ID, y.Kind+y.ID) })
-	}
-	return slices.Equal(sorted(a), sorted(b))
+func sorted(c []store.Change) []store.Change {
+	return slices.SortedFunc(slices.Values(c), func(x, y store.Change) int { return strings.Compare(x.Kind+x.ID, y.Kind+y.ID) })
 }
 
 // What a transaction that is rolled back has inserted is not in the feed.
@@ -224,20 +203,16 @@ func TestAChangeThatIsRolledBackIsNotInTheFeed(t *testing.T) {
 	feed := b.db.Changes()
 	position := latest(t, feed)
 	refused := errors.New("refused")
-	err := raw(t, b.db, func(ctx context.Context, q sqlstore.Querier) error {
-		_, err := q.ExecContext(ctx, `INSERT INTO changes (kind, id, at) VALUES ('task', 'never', '')`)
-		return errors.Join(err, refused)
-	})
-	fails(t, err, refused)
-	news := returned(feed.Since(t.Context(), position)).of(t)
+	testkit.FailsWith(t, raw(t, b.db, func(ctx context.Context, q sqlstore.Querier) error {
+		return errors.Join(second(q.ExecContext(ctx, `INSERT INTO changes (kind, id, at) VALUES ('task', 'never', '')`)), refused)
+	}), refused)
+	news := testkit.Get(feed.Since(t.Context(), position)).Must(t)
 	equal(t, "after a rollback", news.Next, position, news.Reset, false, len(news.Changes), 0)
 	s := addTask(t, b, p, "one")
-	got, _ := follow(t, feed, position, 1)
-	equal(t, "after the next one", got, changed(store.TaskChanged, s.ID))
+	equal(t, "after the next one", follow(t, feed, position, 1), changed(store.TaskChanged, s.ID))
 }
 
-// The feed has the changes of the last hour, 10,000 at most. Only a follower that may have missed some is
-// told to read all again.
+// The feed has the changes of the last hour, 10,000 at most. Only a follower that may have missed some reads all again.
 func TestTheFeedForgets(t *testing.T) {
 	if backend != "sqlite" { // a transaction of another test makes it possible that a follower has missed something
 		t.Setenv(storeVariable, pgtest.New(t).URL())
@@ -256,24 +231,22 @@ func TestTheFeedForgets(t *testing.T) {
 	addTask(t, b, p, "zero")
 	old := latest(t, feed)
 	fill(t, b.db, 6000, c.at)
-	recent := returned(feed.Since(t.Context(), old)).of(t).Next
+	recent := testkit.Get(feed.Since(t.Context(), old)).Must(t).Next
 	fill(t, b.db, 6000, c.at)
 	addTask(t, b, p, "it is not time yet")
 	equal(t, "changes", count(), 12_002)
 	c.forward(time.Minute)
 	one := addTask(t, b, p, "one")
 	equal(t, "changes are left of 12 003", count(), 10_001)
-	news := returned(feed.Since(t.Context(), old)).of(t)
+	news := testkit.Get(feed.Since(t.Context(), old)).Must(t)
 	equal(t, "a follower that is 12 002 changes behind reset changes", news.Reset, true, len(news.Changes), 0)
-	news = returned(feed.Since(t.Context(), recent)).of(t)
-	n := len(news.Changes)
-	equal(t, "a follower that is 6 002 changes behind reset changes", news.Reset, false, n, 6002, news.Changes[n-1].ID, one.ID)
-
+	news = testkit.Get(feed.Since(t.Context(), recent)).Must(t)
+	equal(t, "a follower that is 6 002 changes behind reset changes", news.Reset, false, len(news.Changes), 6002, news.Changes[6001].ID, one.ID)
 	c.forward(2 * time.Hour)
 	two := addTask(t, b, p, "two")
 	equal(t, "changes are left after two hours", count() > 2, false)
-	equal(t, "a follower that is two hours behind", returned(feed.Since(t.Context(), recent)).of(t).Reset, true)
-	late := returned(feed.Since(t.Context(), news.Next)).of(t)
+	equal(t, "a follower that is two hours behind", testkit.Get(feed.Since(t.Context(), recent)).Must(t).Reset, true)
+	late := testkit.Get(feed.Since(t.Context(), news.Next)).Must(t)
 	equal(t, "a follower that had read all two hours ago", late.Reset, false, late.Changes, changed(store.TaskChanged, two.ID))
 }
 
@@ -288,10 +261,9 @@ func TestADatabaseThatDoesNotExistHasNoChanges(t *testing.T) {
 	position := latest(t, feed)
 	ended, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
-	err := feed.Wait(ended, position)
-	equal(t, "it exists", errors.Is(err, context.DeadlineExceeded), true, d.Exists(), false)
+	testkit.FailsWith(t, feed.Wait(ended, position), context.DeadlineExceeded)
+	equal(t, "it exists", d.Exists(), false)
 	b := openAt(t, path, time.Now)
 	s := addTask(t, b, rootOf(t, b), "one")
-	got, _ := follow(t, feed, position, 1)
-	equal(t, "followed", got, changed(store.TaskChanged, s.ID))
+	equal(t, "followed", follow(t, feed, position, 1), changed(store.TaskChanged, s.ID))
 }

@@ -32,9 +32,10 @@ func executed(id, owner string, s store.ExecutionState, at time.Time) *store.Exe
 	return x
 }
 
-func newExecutions(t *testing.T) (store.Executions, *clock) {
-	c := newClock()
-	return open(t, filepath.Join(t.TempDir(), "board.db"), c.now).Executions(), c
+// oneAndTwo are the executions of a project as two processes have them.
+func oneAndTwo(t *testing.T) (one, two store.Executions, c *clock) {
+	path, c := newPath(t)
+	return open(t, path, c.now).Executions(), open(t, path, c.now).Executions(), c
 }
 
 // save stores executions that their owners follow.
@@ -54,60 +55,51 @@ func abandon(t *testing.T, e store.Executions, all ...*store.Execution) {
 }
 
 func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	one, two := open(t, path, newClock().now).Executions(), open(t, path, newClock().now).Executions()
-	began := newClock().at
+	one, two, c := oneAndTwo(t)
 	for _, s := range []store.ExecutionState{store.ExecutionWaiting, store.ExecutionStarting, store.ExecutionRunning, store.ExecutionFailed} {
-		x := executed("x", "a", s, began)
+		x := executed("x", "a", s, c.at)
 		save(t, one, x)
 		is(t, x)(two.Execution(t.Context(), "x"))
 	}
-	fails(t, second(one.Execution(t.Context(), "y")), task.ErrNotFound)
-	stale := executed("x", "b", store.ExecutionRunning, began)
-	fails(t, two.Save(t.Context(), stale, time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, second(one.Execution(t.Context(), "y")), task.ErrNotFound)
+	testkit.FailsWith(t, two.Save(t.Context(), executed("x", "b", store.ExecutionRunning, c.at), time.Hour), store.ErrNotOwner)
 	found, n, going, err := one.Inspect(t.Context())
 	testkit.Must(t, err)
 	equal(t, len(found), 0, n, 1, going, 0)
 }
 
 func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
-	e, c := newExecutions(t)
-	save(t, e, executed("old", "a", store.ExecutionCompleted, c.at.Add(-store.ExecutionKeptFor-time.Hour)),
-		executed("first", "a", store.ExecutionRunning, c.at), executed("second", "a", store.ExecutionCompleted, c.at.Add(time.Second)))
-	other := executed("other", "a", store.ExecutionRunning, c.at)
+	e, _, c := oneAndTwo(t)
+	other, asks, over := executed("other", "a", store.ExecutionRunning, c.at), executed("first", "a", store.ExecutionRunning, c.at), executed("second", "a", store.ExecutionCompleted, c.at.Add(time.Second))
 	other.Identity = "you"
-	save(t, e, other)
+	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`), json.RawMessage(`{"asks":"old"}`)
+	save(t, e, executed("old", "a", store.ExecutionCompleted, c.at.Add(-store.ExecutionKeptFor-time.Hour)), asks, over, other)
 	for query, want := range map[[3]string][]string{
-		{"me", "first", ""}:           {"first"},
-		{"me", "", "at source"}:       {"second", "first"},
-		{"me", "first", "at source"}:  {"first"},
-		{"me", "no one", "at source"}: {"second", "first"},
-		{"me", "other", "other"}:      nil,
-		{"you", "other", ""}:          {"other"},
-		{"me", "old", ""}:             nil,
+		{"me", "first", ""}: {"first"}, {"me", "", "at source"}: {"second", "first"}, {"me", "first", "at source"}: {"first"},
+		{"me", "no one", "at source"}: {"second", "first"}, {"me", "other", "other"}: nil, {"you", "other", ""}: {"other"}, {"me", "old", ""}: nil,
 	} {
-		found, err := e.Find(t.Context(), query[0], query[1], query[2])
-		var got []string
-		for _, x := range found {
-			got = append(got, x.ID)
-		}
-		testkit.Must(t, err)
-		equal(t, query, got, want)
+		equal(t, query, idsOf(testkit.Get(e.Find(t.Context(), query[0], query[1], query[2])).Must(t)), want)
 	}
 	list, total, err := e.Newest(t.Context(), "me", 1)
 	testkit.Must(t, err)
 	equal(t, total, 2, len(list), 1, list[0].ID, "second", list[0].Result, nil)
+	// Those whose source asks a person something are found until they are over.
+	found := testkit.Get(e.Asking(t.Context())).Must(t)
+	equal(t, idsOf(found), []string{"first"}, found[0].Progress, asks.Progress)
 }
 
 func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
-	e, c := newExecutions(t)
+	e, late, c := oneAndTwo(t)
+	kept := func() (total int) {
+		_, total, err := e.Newest(t.Context(), "me", 1)
+		testkit.Must(t, err)
+		return total
+	}
 	const more = 100
 	for i := range store.ExecutionsKept + more {
 		save(t, e, executed(fmt.Sprint(i), "a", store.ExecutionCompleted, c.at.Add(time.Duration(i)*time.Second)))
 	}
-	_, total, err := e.Newest(t.Context(), "me", 1)
-	testkit.Must(t, err)
-	equal(t, "are kept", total < store.ExecutionsKept, false, total >= store.ExecutionsKept+more, false)
+	equal(t, "are kept", kept() < store.ExecutionsKept, false, kept() >= store.ExecutionsKept+more, false)
 	testkit.Works(t, testkit.Get(e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1))).Err(), "the newest")
 	large := executed("", "a", store.ExecutionCompleted, c.at.Add(time.Hour))
 	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
@@ -116,34 +108,23 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 		*large.EndedAt = large.EndedAt.Add(time.Second)
 		save(t, e, large)
 	}
-	_, total, err = e.Newest(t.Context(), "me", 1)
-	testkit.Must(t, err)
-	equal(t, "with large results are kept", total, 19)
-}
-
-// So does each process, however few executions it ends.
-func TestAProcessThatEndsOneExecutionForgetsOthers(t *testing.T) {
-	path, c := newPath(t)
-	for _, id := range []string{"first", "second"} {
-		save(t, open(t, path, c.now).Executions(), executed(id, "a", store.ExecutionCompleted, c.at))
-		c.forward(store.ExecutionKeptFor + time.Minute)
-	}
-	_, n, _, err := open(t, path, c.now).Executions().Inspect(t.Context())
+	equal(t, "with large results are kept", kept(), 19)
+	c.forward(store.ExecutionKeptFor + 2*time.Hour) // a process that ends a single one forgets others, too
+	save(t, late, executed("last", "a", store.ExecutionCompleted, c.at))
+	_, n, _, err := e.Inspect(t.Context())
 	testkit.Must(t, err)
 	equal(t, "are kept", n, 1)
 }
 
-// idsOf returns the ids of executions, sorted.
+// idsOf returns the ids of executions.
 func idsOf(all []store.Execution) (found []string) {
 	for _, x := range all {
 		found = append(found, x.ID)
 	}
-	slices.Sort(found)
 	return found
 }
 
-// TestExecutionsAreTakenUpOnce: by one of several servers that try at once, each as it
-// can be told from its state.
+// Executions are taken up once, by one of several servers that try at once, each as it can be told from its state.
 func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	path, c := newPath(t)
 	var servers []store.Executions
@@ -185,69 +166,61 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	}{"waiting": {store.ExecutionFailed, store.NeverStarted}, "starting": {store.ExecutionUnknown, store.LostSight}, "running": {store.ExecutionRunning, ""}} {
 		x := taken[id]
 		testkit.True(t, x.State == want.state && x.Over() == (want.words != "") && (want.words == "" || *x.Error == want.words) && !x.Lapsed, "%s is %+v", id, x)
-		equal(t, "stored is", *returned(servers[0].Execution(t.Context(), id)).of(t), x)
+		equal(t, "stored is", *testkit.Get(servers[0].Execution(t.Context(), id)).Must(t), x)
 	}
 	x := taken["running"]
 	equal(t, string(x.Progress), `{"message":"half"}`, x.CancelAsked != nil, true)
-	fails(t, servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour), store.ErrNotOwner)
 	in, found, err = servers[1].Due(t.Context(), []string{"followed"})
 	testkit.Must(t, err)
 	equal(t, "due in", found, true, in < time.Hour-5*time.Minute, false, in > time.Hour, false)
 }
 
-// TestExecutionsAreTheirOwnersWhileItRenewsThem, and until it leaves them.
 func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
-	path, c := newPath(t)
-	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
+	one, two, c := oneAndTwo(t)
 	_, found, err := two.Due(t.Context(), nil)
 	testkit.Must(t, err)
 	equal(t, "of none one is due in", found, false)
 	abandon(t, one, executed("renewed", "a", store.ExecutionRunning, c.at), executed("progress", "a", store.ExecutionRunning, c.at),
 		executed("forgotten", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at), executed("another's", "b", store.ExecutionRunning, c.at))
-	execution := returned(two.Execution(t.Context(), "renewed")).of(t)
-	equal(t, execution.Lapsed, true)
+	equal(t, testkit.Get(two.Execution(t.Context(), "renewed")).Must(t).Lapsed, true)
 	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": nil, "progress": json.RawMessage(`{"message":"half"}`), "ended": nil, "another's": json.RawMessage(`{}`)})
 	slices.Sort(held)
 	testkit.Must(t, err)
 	equal(t, "held", held, []string{"progress", "renewed"})
 	for id, want := range map[string]string{"renewed": "", "progress": `{"message":"half"}`} {
-		execution := returned(two.Execution(t.Context(), id)).of(t)
+		execution := testkit.Get(two.Execution(t.Context(), id)).Must(t)
 		equal(t, execution.Lapsed, false, string(execution.Progress), want)
 	}
-	takeUp := returned(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).of(t)
-	equal(t, "taken up", idsOf(takeUp), []string{"forgotten"})
+	takenUp := func(want ...string) {
+		t.Helper()
+		equal(t, "taken up", slices.Sorted(slices.Values(idsOf(testkit.Get(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).Must(t)))), want)
+	}
+	takenUp("forgotten")
 	testkit.Must(t, one.Release(t.Context(), "a"))
-	takeUp = returned(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).of(t)
-	equal(t, "taken up", idsOf(takeUp), []string{"progress", "renewed"})
+	takenUp("progress", "renewed")
 	is(t, []string(nil))(one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}))
-	execution = returned(two.Execution(t.Context(), "renewed")).of(t)
-	equal(t, execution.Progress, nil)
+	equal(t, testkit.Get(two.Execution(t.Context(), "renewed")).Must(t).Progress, nil)
 }
 
-// TestACancelIsKeptForTheOwner: whichever process that is.
 func TestACancelIsKeptForTheOwner(t *testing.T) {
-	path, c := newPath(t)
-	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
+	one, two, c := oneAndTwo(t)
 	x := executed("x", "a", store.ExecutionRunning, c.at)
 	save(t, one, x, executed("other", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at))
-	seen := make(chan []string)
+	seen, first := make(chan []string), make(chan struct{})
+	looked := sync.OnceFunc(func() { close(first) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	first := make(chan struct{})
 	go func() {
 		defer close(seen)
-		looks := 0
-		err := one.Watch(ctx, func() (bool, error) {
+		testkit.Works(t, one.Watch(ctx, func() (bool, error) {
 			asked, err := one.Asked(ctx, "a")
-			if looks++; looks == 1 {
-				close(first)
-			}
+			looked()
 			if len(asked) > 0 {
 				seen <- asked
 			}
 			return len(asked) > 0, err
-		})
-		testkit.Must(t, err)
+		}))
 	}()
 	<-first
 	for _, id := range []string{"ended", "x", "nothing"} {
@@ -256,19 +229,14 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 	equal(t, "asked", <-seen, []string{"x"})
 	<-seen
 	save(t, one, x) // which keeps the mark
-	equal(t, returned(two.Execution(t.Context(), "x")).of(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
-	for owner, want := range map[string]int{"a": 1, "b": 0} {
-		asked := returned(two.Asked(t.Context(), owner)).of(t)
-		equal(t, owner, len(asked), want)
-	}
+	equal(t, testkit.Get(two.Execution(t.Context(), "x")).Must(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
+	is(t, []string{"x"})(two.Asked(t.Context(), "a"))
+	is[[]string](t, nil)(two.Asked(t.Context(), "b"))
 	save(t, one, executed("x", "a", store.ExecutionCancelled, c.at))
-	asked := returned(two.Asked(t.Context(), "a")).of(t)
-	equal(t, "asked for one that has ended", len(asked), 0)
+	is[[]string](t, nil, "asked for one that has ended")(two.Asked(t.Context(), "a"))
 	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := two.Watch(ctx, func() (bool, error) { return false, nil }); err == nil {
-		t.Error("watched without an end")
-	}
+	testkit.Fails(t, two.Watch(ctx, func() (bool, error) { return false, nil }), "", "watched without an end")
 }
 
 // Of several callers that add a call with one key, one stores it, and all get that; it is its identity's alone, ends
@@ -285,23 +253,17 @@ func TestLongCalls(t *testing.T) {
 	for i, s := range []store.LongCalls{one, two} {
 		all.Go(func() {
 			var err error
-			if got[i], err = s.Add(t.Context(), made(ids[i], "ann")); err != nil {
-				t.Error(err)
-			}
+			got[i], err = s.Add(t.Context(), made(ids[i], "ann"))
+			testkit.Works(t, err)
 		})
 	}
 	all.Wait()
-	testkit.Same(t, got[0], got[1], "the call of both")
-	testkit.Same(t, got[0], made(got[0].ID, "ann"), "the call")
+	equal(t, got[0], got[1], got[0], made(got[0].ID, "ann"))
 	id := got[0].ID
-	for what, count := range map[string]int{"ann": 1, "bob": 0} {
-		testkit.Equal(t, testkit.Get(two.Count(t.Context(), what)).Must(t), count, "calls of %s", what)
-	}
-	for _, who := range []string{"ann", ""} {
-		testkit.Equal(t, len(testkit.Get(two.Working(t.Context(), who, "", 9)).Must(t)), 1, "working calls of %q", who)
-	}
-	for _, not := range [][2]string{{"bob", ""}, {"ann", id}} {
-		testkit.Equal(t, len(testkit.Get(two.Working(t.Context(), not[0], not[1], 9)).Must(t)), 0, "working calls of %s after %q", not[0], not[1])
+	is(t, 1)(two.Count(t.Context(), "ann"))
+	is(t, 0)(two.Count(t.Context(), "bob"))
+	for whoAfter, want := range map[[2]string]int{{"ann", ""}: 1, {"", ""}: 1, {"bob", ""}: 0, {"ann", id}: 0} {
+		equal(t, whoAfter, len(testkit.Get(two.Working(t.Context(), whoAfter[0], whoAfter[1], 9)).Must(t)), want)
 	}
 	testkit.FailsWith(t, testkit.Get(two.LongCall(t.Context(), "bob", id)).Err(), task.ErrNotFound)
 	c.forward(time.Minute)
@@ -316,15 +278,5 @@ func TestLongCalls(t *testing.T) {
 	c.forward(time.Second)
 	testkit.FailsWith(t, testkit.Get(one.LongCall(t.Context(), "ann", id)).Err(), task.ErrNotFound)
 	testkit.Get(one.LongCall(t.Context(), "ann", again.ID)).Must(t)
-	testkit.Equal(t, testkit.Get(one.Count(t.Context(), "ann")).Must(t), 1, "calls of ann that are working, however old")
-}
-
-// Executions whose source asks a person something are found until they are over.
-func TestExecutionsThatAsk(t *testing.T) {
-	e, c := newExecutions(t)
-	asks, quiet, over := executed("1", "a", store.ExecutionRunning, c.at), executed("2", "a", store.ExecutionRunning, c.at), executed("3", "a", store.ExecutionFailed, c.at)
-	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`), json.RawMessage(`{"asks":"old"}`)
-	save(t, e, asks, quiet, over)
-	found := testkit.Get(e.Asking(t.Context())).Must(t)
-	testkit.True(t, len(found) == 1 && found[0].ID == "1" && string(found[0].Progress) == string(asks.Progress), "%+v", found)
+	is(t, 1, "calls that are working, however old")(one.Count(t.Context(), "ann"))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,51 +36,39 @@ type row struct{ project, repo, task, attempt, session, waiting string }
 // nowhere names nothing.
 var nowhere = row{"p", "r", "no task", "no attempt", "no session", "no execution"}
 
-// byID are the methods of a View that name something of a task.
-var byID = map[string]func(context.Context, store.View, row) error{
-	"Task": func(ctx context.Context, v store.View, r row) error { return second(v.Task(ctx, r.task)) },
-	"UpdateTask": func(ctx context.Context, v store.View, r row) error {
-		return second(v.UpdateTask(ctx, r.task, task.TaskChange{Title: new("changed")}))
-	},
-	"BeginDelete": func(ctx context.Context, v store.View, r row) error { return second(v.BeginDelete(ctx, r.task)) },
-	"UndoDelete":  func(ctx context.Context, v store.View, r row) error { return v.UndoDelete(ctx, r.task) },
-	"DeleteTask":  func(ctx context.Context, v store.View, r row) error { return v.DeleteTask(ctx, r.task) },
-	"CreateAttempt": func(ctx context.Context, v store.View, r row) error {
-		return second(v.CreateAttempt(ctx, task.Attempt{TaskID: r.task, Executor: "X", Branch: "deepwork/y", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{}))
-	},
-	"Attempt":        func(ctx context.Context, v store.View, r row) error { return second(v.Attempt(ctx, r.attempt)) },
-	"Report":         func(ctx context.Context, v store.View, r row) error { return second(v.Report(ctx, r.attempt)) },
-	"AttemptDetails": func(ctx context.Context, v store.View, r row) error { return second(v.AttemptDetails(ctx, r.attempt)) },
-	"TaskAttempts": func(ctx context.Context, v store.View, r row) error {
-		return second(v.TaskAttempts(ctx, r.task, task.Page{Limit: 9}))
-	},
-	"LatestExecution": func(ctx context.Context, v store.View, r row) error { return second(v.LatestExecution(ctx, r.attempt)) },
-	"AddExecution": func(ctx context.Context, v store.View, r row) error {
-		return second(v.AddExecution(ctx, r.session, "p", nil))
-	},
-	"Executions": func(ctx context.Context, v store.View, r row) error { return second(v.Executions(ctx, r.attempt)) },
-	"Steps":      func(ctx context.Context, v store.View, r row) error { return second(v.Steps(ctx, r.attempt)) },
-	"Used":       func(ctx context.Context, v store.View, r row) error { return second(v.Used(ctx, r.attempt)) },
-	"Spent":      func(ctx context.Context, v store.View, r row) error { return second(v.Spent(ctx, r.task, "")) },
-	"Comments":   func(ctx context.Context, v store.View, r row) error { return second(v.Comments(ctx, r.attempt)) },
-	"ChangeComments": func(ctx context.Context, v store.View, r row) error {
-		return second(v.ChangeComments(ctx, r.attempt, nil, []task.Comment{{File: "f", Line: 1, Side: task.NewSide}}, task.Request{}))
-	},
-	"SetLanded": func(ctx context.Context, v store.View, r row) error {
-		_, err := v.SetLanded(ctx, r.attempt, task.LandedConflicts, false)
-		return err
-	},
-	"SetTargets": func(ctx context.Context, v store.View, r row) error {
-		return v.SetTargets(ctx, r.attempt, map[string]string{"r1": "next"})
-	},
-	"AskRemoval": func(ctx context.Context, v store.View, r row) error { return v.AskRemoval(ctx, r.attempt) },
-	"Removal":    func(ctx context.Context, v store.View, r row) error { return second(v.Removal(ctx, r.attempt)) },
-	"Stop":       func(ctx context.Context, v store.View, r row) error { return second(v.Stop(ctx, r.waiting)) },
-	"Session":    func(ctx context.Context, v store.View, r row) error { return second(v.Session(ctx, r.session)) },
-	"Queue": func(ctx context.Context, v store.View, r row) error {
-		_, _, err := v.Queue(ctx, r.session, nil)
-		return err
-	},
+// byID are calls of the methods of a View that name something of a task.
+func byID(ctx context.Context, v store.View, r row) map[string]func() error {
+	return map[string]func() error{
+		"Task":        func() error { return second(v.Task(ctx, r.task)) },
+		"UpdateTask":  func() error { return second(v.UpdateTask(ctx, r.task, task.TaskChange{Title: new("changed")})) },
+		"BeginDelete": func() error { return second(v.BeginDelete(ctx, r.task)) },
+		"UndoDelete":  func() error { return v.UndoDelete(ctx, r.task) },
+		"DeleteTask":  func() error { return v.DeleteTask(ctx, r.task) },
+		"CreateAttempt": func() error {
+			return second(v.CreateAttempt(ctx, task.Attempt{TaskID: r.task, Executor: "X", Branch: "deepwork/y", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{}))
+		},
+		"Attempt":         func() error { return second(v.Attempt(ctx, r.attempt)) },
+		"Report":          func() error { return second(v.Report(ctx, r.attempt)) },
+		"AttemptDetails":  func() error { return second(v.AttemptDetails(ctx, r.attempt)) },
+		"TaskAttempts":    func() error { return second(v.TaskAttempts(ctx, r.task, task.Page{Limit: 9})) },
+		"LatestExecution": func() error { return second(v.LatestExecution(ctx, r.attempt)) },
+		"AddExecution":    func() error { return second(v.AddExecution(ctx, r.session, "p", nil)) },
+		"Executions":      func() error { return second(v.Executions(ctx, r.attempt)) },
+		"Steps":           func() error { return second(v.Steps(ctx, r.attempt)) },
+		"Used":            func() error { return second(v.Used(ctx, r.attempt)) },
+		"Spent":           func() error { return second(v.Spent(ctx, r.task, "")) },
+		"Comments":        func() error { return second(v.Comments(ctx, r.attempt)) },
+		"ChangeComments": func() error {
+			return second(v.ChangeComments(ctx, r.attempt, nil, []task.Comment{{File: "f", Line: 1, Side: task.NewSide}}, task.Request{}))
+		},
+		"SetLanded":  func() error { _, err := v.SetLanded(ctx, r.attempt, task.LandedConflicts, false); return err },
+		"SetTargets": func() error { return v.SetTargets(ctx, r.attempt, map[string]string{"r1": "next"}) },
+		"AskRemoval": func() error { return v.AskRemoval(ctx, r.attempt) },
+		"Removal":    func() error { return second(v.Removal(ctx, r.attempt)) },
+		"Stop":       func() error { return second(v.Stop(ctx, r.waiting)) },
+		"Session":    func() error { return second(v.Session(ctx, r.session)) },
+		"Queue":      func() error { _, _, err := v.Queue(ctx, r.session, nil); return err },
+	}
 }
 
 // others are the other methods of a View; TestLists and TestHistory are about those that depend on the caller.
@@ -88,80 +77,50 @@ var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTa
 // made makes a task of a caller, with an attempt that has ended and one that waits.
 func made(t *testing.T, b board, p task.Project, who session.Caller) row {
 	t.Helper()
-	v := board{Board: viewed{b.Board, b.For(who)}, db: b.db}
-	s := addTask(t, v, p, "of "+who.Identity)
-	a := try(t, v, s)
-	var e *task.Execution
-	for e == nil || e.AttemptID != a.ID { // those of other tasks wait on
-		if e != nil {
-			defer b.Release(t.Context(), e.ID, "server")
-		}
-		var err error
-		if e, err = b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{}); err != nil || e == nil {
-			t.Fatal("nothing to claim", err)
-		}
+	s := addAs(t, b, p, who, "of "+who.Identity)
+	a := tryAs(t, b, who, s)
+	e := claimed(t, b, 1000)
+	for ; e != nil && e.AttemptID != a.ID; e = claimed(t, b, 1000) {
+		defer b.Release(t.Context(), e.ID, "server") // those of other tasks wait on
 	}
-	conversation := returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
+	testkit.Need(t, e != nil, "nothing to claim")
+	conversation := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
 	end(t, b, e, task.Ending{State: task.Completed})
-	return row{p.ID, "", s.ID, a.ID, conversation.ID, returned(b.LatestExecution(t.Context(), try(t, v, s).ID)).of(t).ID}
+	return row{p.ID, "", s.ID, a.ID, conversation.ID, testkit.Get(b.LatestExecution(t.Context(), tryAs(t, b, who, s).ID)).Must(t).ID}
 }
 
-// viewed makes tasks and attempts as a caller.
-type viewed struct {
-	store.Board
-	as store.View
-}
-
-func (v viewed) CreateTask(ctx context.Context, n task.NewTask, r task.Request) (*task.Summary, error) {
-	return v.as.CreateTask(ctx, n, r)
-}
-
-func (v viewed) CreateAttempt(ctx context.Context, a task.Attempt, first task.Execution, r task.Request) (*task.Attempt, error) {
-	return v.as.CreateAttempt(ctx, a, first, r)
-}
-
-// Each method lets the maker, its group and the owner read and change, and says to anybody else
-// what it says where there is nothing.
+// Each method lets the maker, its group and the owner read and change, and says to anybody else what it says of nothing.
 func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 	b, _, p := newBoard(t)
-	methods := slices.Clone(others)
-	for name := range byID {
-		methods = append(methods, name)
-	}
+	methods := slices.AppendSeq(slices.Clone(others), maps.Keys(byID(t.Context(), b, nowhere)))
 	for m := range reflect.TypeFor[store.View]().Methods() {
-		equal(t, "no test of whose tasks shows", slices.Contains(methods, m.Name), true)
+		equal(t, "a test of whose tasks shows "+m.Name, slices.Contains(methods, m.Name), true)
 	}
 	kept := made(t, b, p, ann)
 	alone := made(t, b, p, session.Caller{Identity: "solo"})
 	state := func() string {
-		l := returned(b.TaskAttempts(t.Context(), kept.task, task.Page{Limit: 9})).of(t)
-		text := returned(json.Marshal([]any{l, returned(b.Executions(t.Context(), kept.attempt)).of(t)})).of(t)
-		return string(text)
+		l := testkit.Get(b.TaskAttempts(t.Context(), kept.task, task.Page{Limit: 9})).Must(t)
+		return string(testkit.Get(json.Marshal([]any{l, testkit.Get(b.Executions(t.Context(), kept.attempt)).Must(t)})).Must(t))
 	}
 	was := state()
-	for name, call := range byID {
+	call := func(name string, who session.Caller, of row) error { return byID(t.Context(), b.For(who), of)[name]() }
+	for name := range byID(t.Context(), b, nowhere) {
 		for _, who := range strangers {
 			for _, of := range []row{kept, alone} {
-				got, want := call(t.Context(), b.For(who), of), call(t.Context(), b.For(who), nowhere)
-				text := fmt.Sprint(got)
-				for _, pair := range [][2]string{{of.task, nowhere.task}, {of.attempt, nowhere.attempt}, {of.session, nowhere.session}, {of.waiting, nowhere.waiting}} {
-					text = strings.ReplaceAll(text, pair[0], pair[1])
-				}
-				fails(t, got, task.ErrNotFound, name)
-				equal(t, name, text, fmt.Sprint(want))
+				got := call(name, who, of)
+				testkit.FailsWith(t, got, task.ErrNotFound, name)
+				of := strings.NewReplacer(of.task, nowhere.task, of.attempt, nowhere.attempt, of.session, nowhere.session, of.waiting, nowhere.waiting)
+				equal(t, name, of.Replace(fmt.Sprint(got)), fmt.Sprint(call(name, who, nowhere)))
 			}
 		}
 		equal(t, name, state(), was)
-		fails(t, call(t.Context(), b.For(bob), alone), task.ErrNotFound, name)
+		testkit.FailsWith(t, call(name, bob, alone), task.ErrNotFound, name)
 		for _, who := range []session.Caller{ann, bob, owner} {
 			own := made(t, b, p, ann)
-			if err := call(t.Context(), b.For(who), own); err != nil && !errors.Is(err, task.ErrRunning) {
-				t.Errorf("%s by %+v: %v", name, who, err)
-			}
-			// made passes over every execution that waits.
-			if _, err := b.Stop(t.Context(), own.waiting); err != nil && !errors.Is(err, task.ErrNotFound) {
-				t.Error(err)
-			}
+			err := call(name, who, own)
+			testkit.True(t, err == nil || errors.Is(err, task.ErrRunning), "%s by %+v: %v", name, who, err)
+			_, err = b.Stop(t.Context(), own.waiting) // made passes over every execution that waits
+			testkit.True(t, err == nil || errors.Is(err, task.ErrNotFound), "%v", err)
 		}
 	}
 }
@@ -172,16 +131,13 @@ func TestLists(t *testing.T) {
 	for i := range 12 {
 		c.forward(1000)
 		who := []session.Caller{ann, bob, {Identity: "eve"}, {Identity: "ann"}}[i%4]
-		s := returned(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: fmt.Sprint(i)}, task.Request{Identity: who.Identity, Tool: "t", RequestID: "r" + fmt.Sprint(i), ArgsDigest: "d"})).of(t)
+		s := addAs(t, b, p, who, fmt.Sprint(i))
+		testkit.Must(t, second(b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/" + s.Title, Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})))
 		if i%3 == 0 {
 			testkit.Must(t, second(b.For(who).UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
 		}
-		testkit.Must(t, second(b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/" + s.Title, Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})))
-		if i%3 == 0 {
-			testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
-		}
 	}
-	testkit.Must(t, b.For(ann).DeleteTask(t.Context(), returned(b.For(bob).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "gone"}, task.Request{})).of(t).ID))
+	testkit.Must(t, b.For(ann).DeleteTask(t.Context(), addAs(t, b, p, bob, "gone").ID))
 	for _, want := range []struct {
 		who       session.Caller
 		all, done []string
@@ -210,28 +166,26 @@ func TestLists(t *testing.T) {
 			}
 			equal(t, status, got, want)
 		}
-		seen, err := v.VisibleBranches(t.Context())
-		if err != nil || len(seen) != len(want.all) || slices.ContainsFunc(seen, func(branch string) bool {
-			return !slices.Contains(want.all, strings.TrimPrefix(branch, "deepwork/"))
-		}) {
-			t.Errorf("%+v sees the branches %v, %v", want.who, seen, err)
+		var branches, works []string
+		for _, title := range want.all {
+			branches = append(branches, "deepwork/"+title)
 		}
-		equal(t, "works on", len(returned(v.WorkedOn(t.Context())).of(t)), len(want.all)-len(want.done))
-		if open, ended, err := v.Work(t.Context()); err != nil || len(ended) != 0 || len(open) != len(want.all) || slices.ContainsFunc(open, func(w task.Work) bool {
-			return !slices.Contains(want.all, w.Title)
-		}) {
-			t.Errorf("%+v sees the work %v, %v, %v", want.who, open, ended, err)
+		equal(t, "branches", slices.Sorted(slices.Values(testkit.Get(v.VisibleBranches(t.Context())).Must(t))), slices.Sorted(slices.Values(branches)))
+		equal(t, "works on", len(testkit.Get(v.WorkedOn(t.Context())).Must(t)), len(want.all)-len(want.done))
+		open, ended, err := v.Work(t.Context())
+		testkit.Must(t, err)
+		for _, w := range open {
+			works = append(works, w.Title)
 		}
+		equal(t, "work", slices.Sorted(slices.Values(works)), slices.Sorted(slices.Values(want.all)), len(ended), 0)
 		// Two attempts must not have the same branch, even if different callers made them.
 		is(t, true)(v.BranchTaken(t.Context(), "deepwork/10"))
 		list, total, _, err := v.Projects(t.Context(), task.Page{Limit: 9})
 		testkit.Must(t, err)
-		equal(t, total, 1, len(list), 1)
-		if list, total, _, err := v.Repos(t.Context(), p.ID, task.Page{Limit: 9}); err != nil || total != 1 {
-			t.Error(list, total, err)
-		} else if repo, err := v.Repo(t.Context(), list[0].ID); err != nil {
-			t.Error(repo, err)
-		}
+		repos, n, _, err := v.Repos(t.Context(), p.ID, task.Page{Limit: 9})
+		testkit.Must(t, err)
+		equal(t, total, 1, len(list), 1, n, 1)
+		testkit.Must(t, second(v.Repo(t.Context(), repos[0].ID)))
 	}
 }
 
@@ -244,9 +198,6 @@ func TestMakerOfAnAttempt(t *testing.T) {
 		{owner, owner, session.Caller{Identity: session.LocalIdentity}},
 		{session.Caller{Identity: "eve", Rights: session.RightAgents, Channel: session.ChannelHTTP}, session.Caller{Identity: "eve"}, session.Caller{Identity: "eve"}},
 	} {
-		s := returned(b.For(c.made).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "one"}, task.Request{})).of(t)
-		a := returned(b.For(c.tried).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})).of(t)
-		is(t, c.want)(b.Maker(t.Context(), a.ID))
+		is(t, c.want)(b.Maker(t.Context(), tryAs(t, b, c.tried, addAs(t, b, p, c.made, "one")).ID))
 	}
-	fails(t, second(b.Maker(t.Context(), "x")), task.ErrNotFound)
 }

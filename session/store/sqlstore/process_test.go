@@ -20,8 +20,7 @@ import (
 // most is how many executions the servers of these tests run at once.
 const most = 3
 
-// A worker is a server that makes tasks, attempts at them, claims what waits and
-// ends it. It says what was acknowledged, one line each, as soon as it was.
+// A worker is a server that makes tasks, attempts at them, claims what waits and ends it. It says what was acknowledged.
 type worker struct {
 	name string
 	b    board
@@ -138,21 +137,17 @@ func (j *journal) judge(t *testing.T, b board) {
 		given[id] = true
 	}
 	for kind, read := range map[string]func(id string) error{
-		"task":    func(id string) error { _, err := b.Task(t.Context(), id); return err },
-		"attempt": func(id string) error { _, err := b.Attempt(t.Context(), id); return err },
-		"session": func(id string) error { _, err := b.Session(t.Context(), id); return err },
+		"task":    func(id string) error { return second(b.Task(t.Context(), id)) },
+		"attempt": func(id string) error { return second(b.Attempt(t.Context(), id)) },
+		"session": func(id string) error { return second(b.Session(t.Context(), id)) },
 		"claim": func(id string) error {
 			e, err := b.Execution(t.Context(), id)
-			if err == nil && e.State == task.Waiting {
-				err = fmt.Errorf("execution %s waits again", id)
-			}
+			testkit.True(t, err != nil || e.State != task.Waiting, "execution %s waits again", id)
 			return err
 		},
 		"end": func(id string) error {
 			e, err := b.Execution(t.Context(), id)
-			if err == nil && e.State != task.Completed {
-				err = fmt.Errorf("execution %s is %s", id, e.State)
-			}
+			testkit.True(t, err != nil || e.State == task.Completed, "execution %s has not ended", id)
 			return err
 		},
 	} {
@@ -163,19 +158,6 @@ func (j *journal) judge(t *testing.T, b board) {
 	}
 }
 
-// watch looks how many executions are open until ctx ends, and returns how many
-// there were at most.
-func watch(ctx context.Context, b board) (seen int, err error) {
-	for ctx.Err() == nil {
-		open, err := b.OpenExecutions(ctx)
-		if err != nil && ctx.Err() == nil {
-			return seen, err
-		}
-		seen = max(seen, len(open))
-	}
-	return seen, nil
-}
-
 // Two boards of this process and two other processes share a file.
 func TestSeveralServersShareABoard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
@@ -183,28 +165,26 @@ func TestSeveralServersShareABoard(t *testing.T) {
 	p := rootOf(t, one)
 	j := journal{all: make(map[string][]string)}
 	watching, stop := context.WithCancel(t.Context())
-	var seen int
+	seen := 0 // executions that were open at once
 	var watcher, servers sync.WaitGroup
 	watcher.Go(func() {
-		var err error
-		if seen, err = watch(watching, one); err != nil {
-			t.Error(err)
+		for watching.Err() == nil {
+			open, err := one.OpenExecutions(watching)
+			testkit.True(t, err == nil || watching.Err() != nil, "%v", err)
+			seen = max(seen, len(open))
 		}
 	})
 	j.keep(t, &servers, path, p.ID, 20, one, two, one)
 	servers.Wait()
 	stop()
 	watcher.Wait()
-	equal(t, "executions were open at once at most may be", seen > most, false, seen == 0, false)
-	equal(t, "tasks were made", len(j.all["task"]), 5*20)
-	_, total, _, err := two.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1})
-	testkit.Must(t, err)
-	equal(t, total, 5*20)
+	testkit.True(t, seen > 0 && seen <= most, "%d executions were open at once", seen)
+	_, total, _ := two.tasks(t, p.ID, task.Filter{}, task.Page{Limit: 1})
+	equal(t, len(j.all["task"]), 5*20, total, 5*20)
 	j.judge(t, two)
 }
 
-// Servers are killed at random moments; what they acknowledged is there, and
-// another takes their executions up.
+// Servers are killed at random moments; what they acknowledged is there, and another takes their executions up.
 func TestKilledServerLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)
@@ -219,11 +199,10 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		}
 		child := server(t, path, "for ever", name, p.ID)
 		for range 1 + rand.IntN(40) {
-			line := returned(child.Out.ReadString('\n')).of(t)
-			j.add(line)
+			j.add(testkit.Get(child.Out.ReadString('\n')).Must(t))
 		}
 		testkit.Must(t, child.Process.Kill())
-		rest := returned(io.ReadAll(child.Out)).of(t)
+		rest := testkit.Get(io.ReadAll(child.Out)).Must(t)
 		for line := range strings.Lines(string(rest)) {
 			j.add(line)
 		}
@@ -232,7 +211,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 			b = openAt(t, path, time.Now)
 			verify(t, b)
 		}
-		open := returned(b.OpenExecutions(t.Context())).of(t)
+		open := testkit.Get(b.OpenExecutions(t.Context())).Must(t)
 		equal(t, len(open) > most, false)
 		for _, e := range open {
 			is(t, false)(b.Adopt(t.Context(), e.ID, "somebody else", "here"))

@@ -13,11 +13,9 @@ import (
 // led makes an attempt that a server leads; it waits.
 func led(t testing.TB, b board, p task.Project, title string) *task.Attempt {
 	t.Helper()
-	s := returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title, JobName: new("j"), WorkflowName: new("w"), Lead: task.ServerLeads}, task.Request{})).of(t)
-	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/" + title, Workspace: abs("w"), Situation: task.Situation{Run: json.RawMessage(`{"goal":"g"}`)}},
-		task.Execution{Prompt: "do it"}, task.Request{})
-	testkit.Must(t, err)
-	return a
+	s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title, JobName: new("j"), WorkflowName: new("w"), Lead: task.ServerLeads}, task.Request{})).Must(t)
+	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/" + title, Workspace: abs("w"), Situation: task.Situation{Run: json.RawMessage(`{"goal":"g"}`)}},
+		task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 }
 
 // step is an execution for a step of a run.
@@ -28,6 +26,18 @@ func step(a *task.Attempt, id string) task.Execution {
 // ended returns the error of EndExecution.
 func ended(_ *task.Execution, _ bool, err error) error { return err }
 
+// endStep ends the agent of a step well.
+func endStep(t testing.TB, b board, id string) {
+	t.Helper()
+	testkit.Must(t, ended(b.EndExecution(t.Context(), id, task.Ending{State: task.Completed})))
+}
+
+// startStep starts the agent of a step.
+func startStep(t testing.TB, b board, id string, at time.Time) {
+	t.Helper()
+	testkit.Must(t, second(b.StartExecution(t.Context(), id, "SCRIPTED", at)))
+}
+
 func addStep(t testing.TB, b board, a *task.Attempt, id string) {
 	t.Helper()
 	is(t, false)(b.AddStep(t.Context(), step(a, id), 0, nil, task.Limits{}))
@@ -35,30 +45,28 @@ func addStep(t testing.TB, b board, a *task.Attempt, id string) {
 
 func claimStep(t testing.TB, b board, a *task.Attempt, id string, max int) bool {
 	t.Helper()
-	return returned(b.ClaimStep(t.Context(), a.ID, id, max, nil, task.Limits{})).of(t)
+	return testkit.Get(b.ClaimStep(t.Context(), a.ID, id, max, nil, task.Limits{})).Must(t)
 }
 
 func TestAStepIsStoredAtEachStage(t *testing.T) {
 	b, c, p := newBoard(t)
 	a := led(t, b, p, "run")
-	fails(t, second(b.AddStep(t.Context(), step(a, "early"), 9, nil, task.Limits{})), task.ErrEnded)
+	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(a, "early"), 9, nil, task.Limits{})), task.ErrEnded)
 	leader, _ := run(t, b)
 	equal(t, "is not the execution of a leader", leader.Lead, true)
 	want := step(a, "s1")
 	want.State, want.CreatedAt = task.Waiting, c.at.UTC().Truncate(time.Microsecond)
 	same := func() {
 		t.Helper()
-		all := returned(b.Steps(t.Context(), a.ID)).of(t)
-		equal(t, len(all), 1)
-		equal(t, all[0], want)
+		is(t, []task.Execution{want})(b.Steps(t.Context(), a.ID))
 	}
 	addStep(t, b, a, "s1")
 	same()
 	equal(t, "the only slot is free and it gets none", claimStep(t, b, a, "s1", 1), true)
 	want.State = task.Starting
 	same()
-	fails(t, second(b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, task.Limits{})), task.ErrEnded)
-	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at.Add(-time.Hour)))) // a clock that differs
+	testkit.FailsWith(t, second(b.ClaimStep(t.Context(), a.ID, "s1", 2, nil, task.Limits{})), task.ErrEnded)
+	startStep(t, b, "s1", c.at.Add(-time.Hour)) // a clock that differs
 	want.State, want.StartedAt = task.Running, &want.CreatedAt
 	same()
 	c.forward(time.Minute)
@@ -68,24 +76,18 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	want.State, want.EndedAt, want.Conversation, want.LimitedUntil = task.Failed, new(c.at.UTC().Truncate(time.Microsecond)), new("talk"), &until
 	want.ExitCode, want.FinalMessage, want.Error = new(3), new("bye"), new("it broke")
 	same()
-	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
+	endStep(t, b, "s1")
 	same() // an end is final
-	fails(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)), task.ErrEnded)
-	used := returned(b.Used(t.Context(), a.ID)).of(t)
+	testkit.FailsWith(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)), task.ErrEnded)
+	used := testkit.Get(b.Used(t.Context(), a.ID)).Must(t)
 	equal(t, len(used), 1, used[0].ExecutionID, "s1", used[0].Turns, 7)
-	equal(t, len(returned(b.Steps(t.Context(), "no run")).of(t)), 0)
-	for what, err := range map[string]error{
-		"claim": second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, task.Limits{})),
-		"add":   second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, task.Limits{})),
-	} {
-		fails(t, err, task.ErrEnded, what)
-	}
-	if all, err := b.Executions(t.Context(), a.ID); err != nil || len(all) != 1 || !all[0].Lead || all[0].LogID != a.ID {
-		t.Errorf("the executions of the run itself: %+v %v", all, err)
-	}
-	openExecutions := returned(b.OpenExecutions(t.Context())).of(t)
-	equal(t, "what servers lead", len(openExecutions), 1, openExecutions[0].ID, leader.ID)
-	fails(t, ended(b.EndExecution(t.Context(), "x", task.Ending{State: task.Failed})), task.ErrNotFound)
+	equal(t, len(testkit.Get(b.Steps(t.Context(), "no run")).Must(t)), 0)
+	testkit.FailsWith(t, second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, task.Limits{})), task.ErrEnded)
+	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, task.Limits{})), task.ErrEnded)
+	own := testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)
+	equal(t, "the executions of the run itself", len(own), 1, own[0].Lead, true, own[0].LogID, a.ID)
+	open := testkit.Get(b.OpenExecutions(t.Context())).Must(t)
+	equal(t, "what servers lead", len(open), 1, open[0].ID, leader.ID)
 }
 
 // Who leads one run alone claims no other, but any attempt with an agent of its own.
@@ -96,13 +98,9 @@ func TestClaimsOfOneRun(t *testing.T) {
 	only := &task.Claim{Run: two.ID}
 	claim := func() *task.Execution {
 		t.Helper()
-		return returned(b.ClaimNext(t.Context(), "server", 9, only, task.Limits{})).of(t)
+		return testkit.Get(b.ClaimNext(t.Context(), "server", 9, only, task.Limits{})).Must(t)
 	}
-	x := claim()
-	equal(t, x.AttemptID, two.ID)
-	x = claim()
-	equal(t, x.Lead, false)
-	equal(t, "another run claimed", claim(), nil)
+	equal(t, claim().AttemptID, two.ID, claim().Lead, false, claim(), nil)
 }
 
 // The agents of runs and those of other attempts share the slots; a leader needs none.
@@ -110,20 +108,17 @@ func TestStepsShareTheSlots(t *testing.T) {
 	b, _, p := newBoard(t)
 	one, two := led(t, b, p, "one"), led(t, b, p, "two")
 	for range 2 {
-		if x, err := b.ClaimNext(t.Context(), "server", 0, nil, task.Limits{}); err != nil || x == nil || !x.Lead {
-			t.Fatalf("a leader waits for a slot: %+v %v", x, err)
-		} else if _, err := b.StartExecution(t.Context(), x.ID, "SCRIPTED", time.Time{}); err != nil {
-			t.Fatal(err)
-		}
+		x := claimed(t, b, 0)
+		testkit.Need(t, x != nil && x.Lead, "a leader waits for a slot: %+v", x)
+		startStep(t, b, x.ID, time.Time{})
 	}
 	addStep(t, b, one, "s1")
 	addStep(t, b, two, "s2")
 	equal(t, "two agents of runs for one slot", claimStep(t, b, one, "s1", 0), false, claimStep(t, b, one, "s1", 1), true, claimStep(t, b, two, "s2", 1), false)
 	try(t, b, addTask(t, b, p, "alone"))
-	is[*task.Execution](t, nil)(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{}))
-	equal(t, returned(b.ClaimNext(t.Context(), "server", 2, nil, task.Limits{})).of(t).Lead, false)
+	equal(t, claimed(t, b, 1), nil, claimed(t, b, 2).Lead, false)
 	equal(t, "three agents for two slots", claimStep(t, b, two, "s2", 2), false)
-	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
+	endStep(t, b, "s1")
 	equal(t, "a slot is free and it gets none", claimStep(t, b, two, "s2", 2), true)
 	addStep(t, b, one, "s3")
 	here := task.Place{MachineID: "0a1b2c3d", Root: abs("elsewhere")}
@@ -157,7 +152,7 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 		}
 	}
 	equal(t, "agents for slots", n, slots)
-	all := returned(b.Steps(t.Context(), a.ID)).of(t)
+	all := testkit.Get(b.Steps(t.Context(), a.ID)).Must(t)
 	equal(t, len(all), asked)
 	for _, x := range all {
 		if x.State == task.Starting {
@@ -165,7 +160,7 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 		}
 	}
 	equal(t, "agents were told that they have a slot and have none", n, 0)
-	stepsOf := returned(b.StepsOf(t.Context(), a.ID, "0123abcd", "s7")).of(t)
+	stepsOf := testkit.Get(b.StepsOf(t.Context(), a.ID, "0123abcd", "s7")).Must(t)
 	equal(t, "those of one step", len(stepsOf), 1, stepsOf[0].ID, "s7")
 }
 
@@ -174,18 +169,17 @@ func TestAStepIsClaimedWithinTheLimits(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := led(t, b, p, "run")
 	run(t, b)
-	for _, id := range []string{"s1", "s2"} {
-		addStep(t, b, a, id)
-	}
+	addStep(t, b, a, "s1")
+	addStep(t, b, a, "s2")
 	limits := task.Limits{Unknown: new(int64(1))}
 	is(t, true)(b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, limits))
-	testkit.Must(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", time.Time{})))
-	testkit.Must(t, ended(b.EndExecution(t.Context(), "s1", task.Ending{State: task.Completed})))
+	startStep(t, b, "s1", time.Time{})
+	endStep(t, b, "s1")
 	is(t, false)(b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, limits))
 	x := step(a, "s3")
 	x.StepID = "two"
 	is(t, false)(b.AddStep(t.Context(), x, 9, nil, limits))
-	stepsOf := returned(b.StepsOf(t.Context(), a.ID, x.WorkflowSessionID, x.StepID)).of(t)
+	stepsOf := testkit.Get(b.StepsOf(t.Context(), a.ID, x.WorkflowSessionID, x.StepID)).Must(t)
 	equal(t, len(stepsOf), 1, stepsOf[0].State, task.Waiting)
 	limits.Unknown = new(int64(2))
 	is(t, true)(b.ClaimStep(t.Context(), a.ID, "s3", 9, nil, limits))
@@ -202,29 +196,24 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	addStep(t, b, other, "of another")
 	for _, id := range []string{"ended", "runs"} {
 		claimStep(t, b, a, id, 9)
-		testkit.Must(t, second(b.StartExecution(t.Context(), id, "SCRIPTED", c.at)))
+		startStep(t, b, id, c.at)
 	}
-	testkit.Must(t, ended(b.EndExecution(t.Context(), "ended", task.Ending{State: task.Completed})))
+	endStep(t, b, "ended")
 	c.forward(time.Minute)
 	testkit.Must(t, b.SetRun(t.Context(), a.ID, json.RawMessage(`{"goal":"g","session_id":"0123abcd"}`)))
 	end(t, b, leader, task.Ending{State: task.Stopped})
-	all := returned(b.Steps(t.Context(), a.ID)).of(t)
+	all := testkit.Get(b.Steps(t.Context(), a.ID)).Must(t)
 	equal(t, len(all), 3, all[0].ID, "waits", all[0].State, task.Interrupted, all[1].State, task.Interrupted, all[2].State, task.Completed)
-	steps := returned(b.Steps(t.Context(), other.ID)).of(t)
+	steps := testkit.Get(b.Steps(t.Context(), other.ID)).Must(t)
 	equal(t, "those of another run", len(steps), 1, steps[0].State, task.Waiting)
-	used, err := b.Used(t.Context(), a.ID)
-	if err != nil || len(used) != 2 { // the one that waited used nothing, and the leader is no agent
-		t.Errorf("%+v %v", used, err)
-	}
-	fails(t, second(b.AddStep(t.Context(), step(a, "late"), 9, nil, task.Limits{})), task.ErrEnded)
-	fails(t, second(b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, task.Limits{})), task.ErrEnded)
-	attempt := returned(b.Attempt(t.Context(), a.ID)).of(t)
+	equal(t, len(testkit.Get(b.Used(t.Context(), a.ID)).Must(t)), 2) // the one that waited used nothing, and the leader is no agent
+	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(a, "late"), 9, nil, task.Limits{})), task.ErrEnded)
+	testkit.FailsWith(t, second(b.ClaimStep(t.Context(), a.ID, "waits", 9, nil, task.Limits{})), task.ErrEnded)
+	attempt := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
 	equal(t, string(attempt.Run), `{"goal":"g","session_id":"0123abcd"}`, attempt.State, task.Stopped)
-	fails(t, b.SetRun(t.Context(), "x", json.RawMessage(`{}`)), task.ErrNotFound)
 	alone := try(t, b, addTask(t, b, p, "alone"))
 	testkit.Must(t, b.SetRun(t.Context(), alone.ID, json.RawMessage(`{}`)))
-	attempt = returned(b.Attempt(t.Context(), alone.ID)).of(t)
-	equal(t, "an attempt of one agent has become a run", attempt.Run, nil)
+	equal(t, "an attempt of one agent has become a run", testkit.Get(b.Attempt(t.Context(), alone.ID)).Must(t).Run, nil)
 }
 
 // A run is listed with where it is, and needs a person if it stopped, as its record says why.
@@ -236,7 +225,6 @@ func TestRunsAreListed(t *testing.T) {
 	open, _, err := b.Work(t.Context())
 	testkit.True(t, err == nil && len(open) == 1 && open[0].Run != nil && open[0].Step == "one", "%+v %v", open, err)
 	end(t, b, e, task.Ending{State: task.Stopped})
-	got, _, err := b.Attention(t.Context())
-	testkit.Must(t, err)
+	got, _ := attention(t, b)
 	equal(t, len(got), 1, string(got[0].Run), `{"goal":"g"}`, got[0].State, task.Stopped)
 }
