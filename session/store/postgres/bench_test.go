@@ -32,10 +32,7 @@ func perSecond(b *testing.B, callers int, f func(caller, n int) error) float64 {
 	for c := range callers {
 		all.Go(func() {
 			for n := 0; time.Since(began) < benchTime; n++ {
-				if err := f(c, n); err != nil {
-					b.Error(err)
-					return
-				}
+				testkit.Must(b, f(c, n))
 				count.Add(1)
 			}
 		})
@@ -45,66 +42,48 @@ func perSecond(b *testing.B, callers int, f func(caller, n int) error) float64 {
 }
 
 // text is one that does not compress to nothing.
-func text(size int) string {
-	var b strings.Builder
-	for b.Len() < size {
-		fmt.Fprintf(&b, "step wrote output_%x.md; ", rand.Uint64())
+func text(size int) (all string) {
+	for len(all) < size {
+		all += fmt.Sprintf("step wrote output_%x.md; ", rand.Uint64())
 	}
-	return b.String()[:size]
+	return all[:size]
 }
 
-// What a workflow of 25 steps has, in bytes: a transition writes the frame, two steps and a reply.
-const (
-	benchSteps                                = 25
-	frameSize, stepSize, begunSize, replySize = 1 << 10, 300, 100, 1200
-	movedSize                                 = frameSize + stepSize + begunSize + replySize
-	wholeSize                                 = frameSize + benchSteps/2*stepSize + 2*replySize
-)
-
-// moving returns a function that makes transitions of a session of each caller: each ends a step, begins
-// the next one, stores its reply, with a request id if asked to, and drops the reply before the last one.
-func moving(b *testing.B, s *Store, prefix, callers int, requests bool) func(caller, n int) error {
-	b.Helper()
+// moving returns a function that makes transitions of a session of each caller, as workflows of 25 steps do: each ends a step,
+// begins the next one, stores its reply, with a request id, and drops the reply before the last one.
+func moving(b *testing.B, s *Store, callers int) func(caller, n int) error {
 	sessions := sessionsOf(s)
-	frame, step, reply := text(frameSize), text(stepSize), text(replySize)
+	frame, step, reply := text(1024), text(300), text(1200)
 	count := make([]int64, callers) // of transitions
 	return func(caller, _ int) error {
-		ctx, cancel := context.WithTimeout(b.Context(), callTime)
-		defer cancel()
 		n := count[caller]
 		count[caller]++
-		at := n % benchSteps
-		w := transition(fmt.Sprintf("%02x%02x%04x", prefix, caller, n/benchSteps), at+1)
+		at := n % 25
+		w := transition(fmt.Sprintf("01%02x%04x", caller, n/25), at+1)
 		w.Goal, w.Frame, w.UpdatedAt = "A goal of a few words", frame, time.Now()
-		w.Put = []store.SessionPart{
-			{Kind: "step", Key: fmt.Sprint(at), Position: at, Body: step},
-			{Kind: "step", Key: fmt.Sprint(at + 1), Position: at + 1, Body: step[:begunSize]},
-			{Kind: "reply", Key: fmt.Sprint(at), Position: at, Body: reply},
-		}
+		w.Put = []store.SessionPart{{Kind: "step", Key: fmt.Sprint(at), Position: at, Body: step},
+			{Kind: "step", Key: fmt.Sprint(at + 1), Position: at + 1, Body: step[:100]}, {Kind: "reply", Key: fmt.Sprint(at), Position: at, Body: reply}}
 		if at > 1 {
 			w.Gone = []store.SessionPart{{Kind: "reply", Key: fmt.Sprint(at - 2)}}
 		}
-		if requests {
-			w.Request = &store.Key{byte(prefix), byte(caller)}
-			binary.BigEndian.PutUint64(w.Request[2:], uint64(n))
+		w.Request = &store.Key{1, byte(caller)}
+		binary.BigEndian.PutUint64(w.Request[2:], uint64(n))
+		written, err := sessions.WriteSession(b.Context(), w)
+		if err == nil && !written {
+			err = fmt.Errorf("transition %d of %s was not made", n, w.ID)
 		}
-		if written, err := sessions.WriteSession(ctx, w); err != nil || !written {
-			return fmt.Errorf("transition %d of %s: %v, %w", n, w.ID, written, err)
-		}
-		return nil
+		return err
 	}
 }
 
-// BenchmarkTransitions compares the transitions per second of 64 callers with bare updates of rows by as
-// many: rows as large as a whole session, which a transition would replace if a session was one row, and as
-// large as what a transition writes.
+// BenchmarkTransitions compares the transitions per second of 64 callers with bare updates of rows by as many: rows as large as
+// a whole session, which a transition would replace if a session was one row, and as large as what a transition writes.
 func BenchmarkTransitions(b *testing.B) {
 	const callers = 64
 	server := pgtest.New(b, "max_connections=200")
 	s := openAt(b, server.URL())
 	config := testkit.Get(pgx.ParseConfig(server.At(""))).Must(b)
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec
-	config.StatementCacheCapacity, config.DescriptionCacheCapacity = 0, 0
+	config.DefaultQueryExecMode, config.StatementCacheCapacity, config.DescriptionCacheCapacity = pgx.QueryExecModeExec, 0, 0
 	bare := make([]*pgx.Conn, callers)
 	for i := range bare {
 		bare[i] = testkit.Get(pgx.ConnectConfig(b.Context(), config)).Must(b)
@@ -115,35 +94,24 @@ func BenchmarkTransitions(b *testing.B) {
 	updating := func(size int) func(caller, n int) error {
 		bodies := []string{text(size), text(size)}
 		return func(caller, n int) error {
-			_, err := bare[caller].Exec(b.Context(), `UPDATE bare SET body = $2, version = version + 1 WHERE id = $1`, caller, bodies[n%2])
-			return err
+			return second(bare[caller].Exec(b.Context(), `UPDATE bare SET body = $2, version = version + 1 WHERE id = $1`, caller, bodies[n%2]))
 		}
 	}
-	kinds := []struct {
-		name string
-		f    func(caller, n int) error
-	}{
-		{"whole", updating(wholeSize)}, {"bare", updating(movedSize)},
-		{"transitions", moving(b, s, 1, callers, false)}, {"requests", moving(b, s, 2, callers, true)},
-	}
+	kinds := map[string]func(caller, n int) error{"whole": updating(7000), "bare": updating(2600), "transitions": moving(b, s, callers)}
 	rate, spent := map[string]float64{}, map[string]float64{}
-	for _, kind := range kinds {
-		perSecond(b, callers, kind.f)
-	}
 	for b.Loop() {
-		for _, kind := range kinds {
+		for kind, f := range kinds {
 			before := processorTime(server.PID())
-			n := perSecond(b, callers, kind.f)
-			rate[kind.name] += n
-			spent[kind.name] += float64((processorTime(server.PID()) - before).Microseconds()) / n / benchTime.Seconds()
+			n := perSecond(b, callers, f)
+			rate[kind] += n
+			spent[kind] += float64((processorTime(server.PID()) - before).Microseconds()) / n / benchTime.Seconds()
 		}
 	}
-	for _, kind := range kinds {
-		b.ReportMetric(rate[kind.name]/float64(b.N), kind.name+"/s")
-		b.ReportMetric(spent[kind.name]/float64(b.N), kind.name+"-server-µs")
+	for kind := range kinds {
+		b.ReportMetric(rate[kind]/float64(b.N), kind+"/s")
+		b.ReportMetric(spent[kind]/float64(b.N), kind+"-server-µs")
+		b.ReportMetric(rate["transitions"]/rate[kind], "of-"+kind)
 	}
-	b.ReportMetric(rate["transitions"]/rate["whole"], "of-whole")
-	b.ReportMetric(rate["transitions"]/rate["bare"], "of-bare")
 }
 
 // processorTime returns that of the processes of a server, on Linux.
