@@ -103,6 +103,11 @@ func TestChangesAreFollowed(t *testing.T) {
 	check("a wish to remove it", changed(store.AttemptChanged, a.ID)...)
 	testkit.FailsWith(t, b.DeleteTask(t.Context(), "nothing"), task.ErrNotFound)
 	check("a failure")
+	undone := errors.New("undone")
+	testkit.FailsWith(t, raw(t, b.db, func(ctx context.Context, q sqlstore.Querier) error {
+		return errors.Join(second(q.ExecContext(ctx, `INSERT INTO changes (kind, id, at) VALUES ('task', 'never', '')`)), undone)
+	}), undone)
+	check("a transaction that is rolled back")
 	x := &store.Execution{ID: "x", Owner: "gone", Identity: "me", State: store.ExecutionWaiting, StatusSupported: true}
 	testkit.Must(t, b.db.Executions().Save(t.Context(), x, 0))
 	check("an execution", changed(store.ExecutionChanged, "x")...)
@@ -136,6 +141,16 @@ func TestAFollowerWaits(t *testing.T) {
 	ended, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	testkit.FailsWith(t, mine.Wait(ended, position), context.DeadlineExceeded)
+	if backend == "sqlite" { // a follower does not create the database, and follows it from its first change
+		path := filepath.Join(t.TempDir(), "board.db")
+		d := open(t, path, time.Now)
+		position := latest(t, d.Changes())
+		testkit.FailsWith(t, d.Changes().Wait(ended, position), context.DeadlineExceeded)
+		equal(t, "it exists", d.Exists(), false)
+		b := openAt(t, path, time.Now)
+		s := addTask(t, b, rootOf(t, b), "one")
+		equal(t, "followed", follow(t, d.Changes(), position, 1), changed(store.TaskChanged, s.ID))
+	}
 	for round := range 3 {
 		var followers sync.WaitGroup
 		began, waited := time.Now(), make([]time.Duration, 2)
@@ -150,66 +165,6 @@ func TestAFollowerWaits(t *testing.T) {
 		equal(t, "they waited", slices.Max(waited) > 5*time.Second, false)
 		position = testkit.Get(mine.Since(t.Context(), position)).Must(t).Next
 	}
-}
-
-// No change of several processes is missing or comes twice, for any of several followers.
-func TestChangesOfSeveralProcesses(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	one, two := openAt(t, path, time.Now), openAt(t, path, time.Now)
-	p := rootOf(t, one)
-	addTask(t, one, p, "zero")
-	position := latest(t, one.db.Changes())
-	j := journal{all: make(map[string][]string)}
-	var writers, followers sync.WaitGroup
-	j.keep(t, &writers, path, p.ID, 10, one, two)
-	done, finished := context.WithCancel(t.Context())
-	read := make([][]store.Change, 4)
-	for i := range read {
-		feed := []board{one, two}[i%2].db.Changes()
-		followers.Go(func() {
-			for at, last := position, false; !last; {
-				last = done.Err() != nil // and then once more
-				_ = feed.Wait(done, at)
-				news := testkit.Get(feed.Since(t.Context(), at)).Must(t)
-				testkit.True(t, !news.Reset, "a follower is told to read all again")
-				at, read[i] = news.Next, append(read[i], news.Changes...)
-			}
-		})
-	}
-	writers.Wait()
-	finished()
-	followers.Wait()
-	all := testkit.Get(one.db.Changes().Since(t.Context(), position)).Must(t).Changes
-	for _, kind := range []string{store.TaskChanged, store.AttemptChanged} {
-		for _, id := range j.all[kind] {
-			equal(t, "is not in the feed", slices.Contains(all, store.Change{Kind: kind, ID: id}), true)
-		}
-	}
-	equal(t, "tasks were made changes", len(j.all["task"]), 2*10+2*20, len(all) < 2*len(j.all["task"]), false)
-	for i, changes := range read { // equally often; those of transactions that overlap may be read in different orders
-		equal(t, i, sorted(changes), sorted(all))
-	}
-}
-
-func sorted(c []store.Change) []store.Change {
-	return slices.SortedFunc(slices.Values(c), func(x, y store.Change) int { return strings.Compare(x.Kind+x.ID, y.Kind+y.ID) })
-}
-
-// What a transaction that is rolled back has inserted is not in the feed.
-func TestAChangeThatIsRolledBackIsNotInTheFeed(t *testing.T) {
-	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), time.Now)
-	p := rootOf(t, b)
-	addTask(t, b, p, "zero")
-	feed := b.db.Changes()
-	position := latest(t, feed)
-	refused := errors.New("refused")
-	testkit.FailsWith(t, raw(t, b.db, func(ctx context.Context, q sqlstore.Querier) error {
-		return errors.Join(second(q.ExecContext(ctx, `INSERT INTO changes (kind, id, at) VALUES ('task', 'never', '')`)), refused)
-	}), refused)
-	news := testkit.Get(feed.Since(t.Context(), position)).Must(t)
-	equal(t, "after a rollback", news.Next, position, news.Reset, false, len(news.Changes), 0)
-	s := addTask(t, b, p, "one")
-	equal(t, "after the next one", follow(t, feed, position, 1), changed(store.TaskChanged, s.ID))
 }
 
 // The feed has the changes of the last hour, 10,000 at most. Only a follower that may have missed some reads all again.
@@ -248,22 +203,4 @@ func TestTheFeedForgets(t *testing.T) {
 	equal(t, "a follower that is two hours behind", testkit.Get(feed.Since(t.Context(), recent)).Must(t).Reset, true)
 	late := testkit.Get(feed.Since(t.Context(), news.Next)).Must(t)
 	equal(t, "a follower that had read all two hours ago", late.Reset, false, late.Changes, changed(store.TaskChanged, two.ID))
-}
-
-// A follower does not create the database, and follows it from its first change.
-func TestADatabaseThatDoesNotExistHasNoChanges(t *testing.T) {
-	if backend != "sqlite" {
-		t.Skip("it exists")
-	}
-	path := filepath.Join(t.TempDir(), "board.db")
-	d := open(t, path, time.Now)
-	feed := d.Changes()
-	position := latest(t, feed)
-	ended, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-	defer cancel()
-	testkit.FailsWith(t, feed.Wait(ended, position), context.DeadlineExceeded)
-	equal(t, "it exists", d.Exists(), false)
-	b := openAt(t, path, time.Now)
-	s := addTask(t, b, rootOf(t, b), "one")
-	equal(t, "followed", follow(t, feed, position, 1), changed(store.TaskChanged, s.ID))
 }

@@ -148,13 +148,9 @@ func TestLimits(t *testing.T) {
 		equal(t, i, cost, x.costAt, unknown, x.unknownAt)
 		equal(t, "limits of and claimed", testkit.Get(b.ClaimNext(t.Context(), "server", 9, nil, x.limits)).Must(t) != nil, x.gives)
 	}
-}
-
-// An execution that ended before it reported the totals of its thread is known, with nothing of its own, once a later one
-// of the thread has reported them.
-func TestUnreportedExecutionOfAThread(t *testing.T) {
-	b, _, p := newBoard(t)
-	a := try(t, b, addTask(t, b, p, "one"))
+	// An execution that ended before it reported the totals of its thread is known, with nothing of its own, once a later one of
+	// the thread has reported them.
+	a = try(t, b, addTask(t, b, p, "three"))
 	for _, u := range []task.Use{
 		{ExecutionID: "cut short", Usage: task.Usage{Thread: "t"}}, {ExecutionID: "other thread", Usage: task.Usage{Thread: "u"}},
 		{ExecutionID: "unpriced", Usage: task.Usage{Thread: "t", Totals: json.RawMessage(`{}`)}},
@@ -164,10 +160,7 @@ func TestUnreportedExecutionOfAThread(t *testing.T) {
 		testkit.Must(t, b.AddUse(t.Context(), u))
 	}
 	all := testkit.Get(b.Used(t.Context(), a.ID)).Must(t)
-	for i, want := range []struct {
-		known bool
-		input int64
-	}{{true, 0}, {false, 5}, {false, 5}, {true, 5}} {
-		equal(t, "cost known, tokens, turns", all[i].MicroUSD != nil, want.known, all[i].InputTokens, want.input, all[i].Turns, 1)
+	for i, input := range []int{0, 5, 5, 5} {
+		equal(t, "cost known, tokens, turns", all[i].MicroUSD != nil, i == 0 || i == 3, all[i].InputTokens, input, all[i].Turns, 1)
 	}
 }

@@ -50,24 +50,6 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 	testkit.FailsWith(t, second(b.ClaimNext(t.Context(), "", 2, nil, task.Limits{})), task.ErrInvalid)
 }
 
-func TestAdopt(t *testing.T) {
-	b, _, p := newBoard(t)
-	try(t, b, addTask(t, b, p, "one"))
-	e, _ := run(t, b)
-	adopt := func(from, to string) bool {
-		t.Helper()
-		return testkit.Get(b.Adopt(t.Context(), e.ID, from, to)).Must(t)
-	}
-	equal(t, "it is adopted from who does not own it or the reverse", adopt("another", "me"), false, adopt("server", "me"), true, adopt("server", "you"), false, adopt("me", "you"), true)
-	execution := testkit.Get(b.Execution(t.Context(), e.ID)).Must(t)
-	equal(t, execution.Owner, "you", execution.State, task.Running)
-	testkit.FailsWith(t, second(b.Adopt(t.Context(), e.ID, "you", "")), task.ErrInvalid)
-	end(t, b, e, task.Ending{State: task.Interrupted})
-	equal(t, "adopted after its end", adopt("you", "me"), false)
-	testkit.FailsWith(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})), task.ErrEnded)
-	is(t, false)(b.Adopt(t.Context(), "x", "a", "b"))
-}
-
 func TestStartExecution(t *testing.T) {
 	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
@@ -98,6 +80,18 @@ func TestStartExecution(t *testing.T) {
 	equal(t, testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t).Session.ID, session.ID)
 	runs := testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)
 	equal(t, len(runs), 2, runs[0].ID, f.ID, runs[1].ID, e.ID)
+	// It is adopted from who owns it, until its end.
+	adopt := func(from, to string) bool {
+		t.Helper()
+		return testkit.Get(b.Adopt(t.Context(), f.ID, from, to)).Must(t)
+	}
+	equal(t, adopt("another", "me"), false, adopt("server", "me"), true, adopt("server", "you"), false, adopt("me", "you"), true)
+	f = testkit.Get(b.Execution(t.Context(), f.ID)).Must(t)
+	equal(t, f.Owner, "you", f.State, task.Running)
+	testkit.FailsWith(t, second(b.Adopt(t.Context(), f.ID, "you", "")), task.ErrInvalid)
+	end(t, b, f, task.Ending{State: task.Interrupted})
+	equal(t, "adopted after its end", adopt("you", "me"), false)
+	is(t, false)(b.Adopt(t.Context(), "x", "a", "b"))
 }
 
 func TestEndExecution(t *testing.T) {
@@ -147,11 +141,7 @@ func TestEndExecutionOfOneThatNeverStarted(t *testing.T) {
 	for _, e := range []task.Ending{{}, {State: task.Running}, {State: "gone"}, {State: task.Failed, Task: "gone"}} {
 		testkit.FailsWith(t, ended(b.EndExecution(t.Context(), "x", e)), task.ErrInvalid, "%+v", e)
 	}
-}
-
-// What somebody decided while the agent ran is not undone by its end.
-func TestEndExecutionKeepsADecision(t *testing.T) {
-	b, _, p := newBoard(t)
+	// What somebody decided while the agent ran is not undone by its end.
 	for _, decided := range []task.Status{task.Done, task.Cancelled, task.Todo, task.InReview} {
 		s := addTask(t, b, p, "one")
 		try(t, b, s)
@@ -193,11 +183,11 @@ func TestQueue(t *testing.T) {
 }
 
 func TestReleaseAndStop(t *testing.T) {
-	b, _, p := newBoard(t)
+	b, c, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
 	first := testkit.Get(b.ClaimNext(t.Context(), "one", 1, nil, task.Limits{})).Must(t)
-	try(t, b, addTask(t, b, p, "two"))
+	try(t, b, addTask(t, b, p, "two")) // which runs later
 	is(t, false)(b.Release(t.Context(), first.ID, "another"))
 	is(t, true)(b.Release(t.Context(), first.ID, "one"))
 	equal(t, testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t).State, task.Waiting)
@@ -215,20 +205,15 @@ func TestReleaseAndStop(t *testing.T) {
 	for branch, want := range map[string]bool{got.Branch: true, "deepwork/free": false} {
 		is(t, want)(b.BranchTaken(t.Context(), branch))
 	}
-}
-
-// One that has been claimed is marked once, and its server ends it, or gives it back, which ends it, too.
-// What is queued does not run, however it ends.
-func TestStopOfWhatAServerLeads(t *testing.T) {
-	b, c, p := newBoard(t)
-	a := try(t, b, addTask(t, b, p, "one"))
+	// One that has been claimed is marked once, and its server ends it, or gives it back, which ends it, too. What is queued does
+	// not run, however it ends.
 	stop := func(id string, want task.AttemptState) *time.Time {
 		t.Helper()
 		c.forward(time.Second)
 		is(t, want)(b.Stop(t.Context(), id))
 		return testkit.Get(b.Execution(t.Context(), id)).Must(t).StopAsked
 	}
-	e, session := run(t, b)
+	e, session = run(t, b)
 	queue(t, b, session, &task.Queued{Prompt: "more"})
 	at := stop(e.ID, task.Running)
 	equal(t, "asked at", at, *stop(e.ID, task.Running))
@@ -243,7 +228,7 @@ func TestStopOfWhatAServerLeads(t *testing.T) {
 	stop(late.ID, task.Starting)
 	is(t, true)(b.Release(t.Context(), late.ID, "server"))
 	equal(t, "the mark is gone with its end", stop(late.ID, task.Stopped) == nil, false)
-	equal(t, testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t).State, task.Stopped)
+	equal(t, testkit.Get(b.Attempt(t.Context(), late.AttemptID)).Must(t).State, task.Stopped)
 	equal(t, "the mark is gone with its end", stop(e.ID, task.Completed) == nil, false)
 }
 

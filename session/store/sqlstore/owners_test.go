@@ -187,11 +187,7 @@ func TestLists(t *testing.T) {
 		equal(t, total, 1, len(list), 1, n, 1)
 		testkit.Must(t, second(v.Repo(t.Context(), repos[0].ID)))
 	}
-}
-
-// The maker of an attempt is who started it; the owner does that for the maker of the task.
-func TestMakerOfAnAttempt(t *testing.T) {
-	b, _, p := newBoard(t)
+	// The maker of an attempt is who started it; the owner does that for the maker of the task.
 	for _, c := range []struct{ made, tried, want session.Caller }{
 		{ann, bob, session.Caller{Identity: "bob", Group: "team"}},
 		{ann, owner, session.Caller{Identity: "ann", Group: "team"}},

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session/store"
 )
 
 // most is how many executions the servers of these tests run at once.
@@ -27,47 +29,44 @@ type worker struct {
 	say  func(format string, args ...any)
 }
 
-func (w worker) work(ctx context.Context, project string, rounds int) error {
+func (w worker) work(ctx context.Context, project string, rounds int) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: %v", w.name, p)
+		}
+	}()
 	for i := range rounds {
-		s, err := w.b.CreateTask(ctx, task.NewTask{ProjectID: project, Title: fmt.Sprintf("%s %d", w.name, i)}, task.Request{})
-		if err != nil {
-			return err
-		}
+		s := need(w.b.CreateTask(ctx, task.NewTask{ProjectID: project, Title: fmt.Sprintf("%s %d", w.name, i)}, task.Request{}))
 		w.say("task %s", s.ID)
-		a, err := w.b.CreateAttempt(ctx, task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"},
-			task.Execution{Prompt: "do it"}, task.Request{Identity: w.name, Tool: "start_task_attempt", RequestID: strconv.Itoa(i)})
-		if err != nil {
-			return err
-		}
+		a := need(w.b.CreateAttempt(ctx, task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"},
+			task.Request{Identity: w.name, Tool: "start_task_attempt", RequestID: strconv.Itoa(i)}))
 		w.say("attempt %s", a.ID)
-		e, err := w.b.ClaimNext(ctx, w.name, most, nil, task.Limits{})
-		if err != nil {
-			return err
-		}
+		e := need(w.b.ClaimNext(ctx, w.name, most, nil, task.Limits{}))
 		if e == nil {
 			continue
 		}
 		w.say("claim %s", e.ID)
-		session, err := w.b.StartExecution(ctx, e.ID, "X", time.Time{})
-		if err != nil {
-			return err
-		}
+		session := need(w.b.StartExecution(ctx, e.ID, "X", time.Time{}))
 		w.say("session %s", session.ID)
 		if i%3 == 0 {
-			if _, _, err := w.b.Queue(ctx, session.ID, &task.Queued{Prompt: "more"}); err != nil {
-				return err
-			}
+			_, idle, err := w.b.Queue(ctx, session.ID, &task.Queued{Prompt: "more"})
+			need(idle, err)
 		}
 		next, ended, err := w.b.EndExecution(ctx, e.ID, task.Ending{State: task.Completed, Task: task.InReview})
-		if err != nil || !ended {
-			return fmt.Errorf("ended %v: %w", ended, err)
+		if need(ended, err); !ended || (next != nil) != (i%3 == 0) {
+			return fmt.Errorf("round %d: ended %v, and followed by %v", i, ended, next)
 		}
 		w.say("end %s", e.ID)
-		if (next != nil) != (i%3 == 0) {
-			return fmt.Errorf("round %d is followed by %v", i, next)
-		}
 	}
 	return nil
+}
+
+// need returns the value of a call that must succeed.
+func need[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }
 
 func workSome(ctx context.Context) int    { return work(ctx, 20) }
@@ -158,30 +157,52 @@ func (j *journal) judge(t *testing.T, b board) {
 	}
 }
 
-// Two boards of this process and two other processes share a file.
+// Two boards of this process and two other processes share a file. Nothing that they do is missing in the feed of changes or comes
+// twice, for any of several followers.
 func TestSeveralServersShareABoard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	one, two := openAt(t, path, time.Now), openAt(t, path, time.Now)
 	p := rootOf(t, one)
+	addTask(t, one, p, "zero") // the feed exists
+	position := latest(t, one.db.Changes())
 	j := journal{all: make(map[string][]string)}
-	watching, stop := context.WithCancel(t.Context())
-	seen := 0 // executions that were open at once
-	var watcher, servers sync.WaitGroup
-	watcher.Go(func() {
-		for watching.Err() == nil {
-			open, err := one.OpenExecutions(watching)
-			testkit.True(t, err == nil || watching.Err() != nil, "%v", err)
-			seen = max(seen, len(open))
-		}
-	})
+	done, finished := context.WithCancel(t.Context())
+	var seen [4]int // executions that were open at once
+	var read [4][]store.Change
+	var followers, servers sync.WaitGroup
+	for i := range read {
+		b := []board{one, two}[i%2]
+		followers.Go(func() {
+			for at, last := position, false; !last; {
+				last = done.Err() != nil // and then once more
+				seen[i] = max(seen[i], len(testkit.Get(b.OpenExecutions(t.Context())).Must(t)))
+				_ = b.db.Changes().Wait(done, at)
+				news := testkit.Get(b.db.Changes().Since(t.Context(), at)).Must(t)
+				testkit.True(t, !news.Reset, "a follower is told to read all again")
+				at, read[i] = news.Next, append(read[i], news.Changes...)
+			}
+		})
+	}
 	j.keep(t, &servers, path, p.ID, 20, one, two, one)
 	servers.Wait()
-	stop()
-	watcher.Wait()
-	testkit.True(t, seen > 0 && seen <= most, "%d executions were open at once", seen)
+	finished()
+	followers.Wait()
+	testkit.True(t, slices.Max(seen[:]) > 0 && slices.Max(seen[:]) <= most, "%d executions were open at once", seen)
 	_, total, _ := two.tasks(t, p.ID, task.Filter{}, task.Page{Limit: 1})
-	equal(t, len(j.all["task"]), 5*20, total, 5*20)
+	equal(t, len(j.all["task"]), 5*20, total, 5*20+1)
 	j.judge(t, two)
+	all := testkit.Get(one.db.Changes().Since(t.Context(), position)).Must(t).Changes
+	for _, kind := range []string{store.TaskChanged, store.AttemptChanged} {
+		for _, id := range j.all[kind] {
+			equal(t, "is in the feed", slices.Contains(all, store.Change{Kind: kind, ID: id}), true)
+		}
+	}
+	sorted := func(c []store.Change) []store.Change {
+		return slices.SortedFunc(slices.Values(c), func(x, y store.Change) int { return strings.Compare(x.Kind+x.ID, y.Kind+y.ID) })
+	}
+	for i, changes := range read { // equally often; those of transactions that overlap may be read in different orders
+		equal(t, i, sorted(changes), sorted(all))
+	}
 }
 
 // Servers are killed at random moments; what they acknowledged is there, and another takes their executions up.

@@ -90,39 +90,42 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	equal(t, "what servers lead", len(open), 1, open[0].ID, leader.ID)
 }
 
-// Who leads one run alone claims no other, but any attempt with an agent of its own.
-func TestClaimsOfOneRun(t *testing.T) {
-	b, _, p := newBoard(t)
-	_, two := led(t, b, p, "one"), led(t, b, p, "two")
-	try(t, b, addTask(t, b, p, "alone"))
-	only := &task.Claim{Run: two.ID}
-	claim := func() *task.Execution {
-		t.Helper()
-		return testkit.Get(b.ClaimNext(t.Context(), "server", 9, only, task.Limits{})).Must(t)
-	}
-	equal(t, claim().AttemptID, two.ID, claim().Lead, false, claim(), nil)
-}
-
-// The agents of runs and those of other attempts share the slots; a leader needs none.
+// The agents of runs and those of other attempts share the slots; a leader needs none. Who leads one run alone claims no other,
+// but any attempt with an agent of its own.
 func TestStepsShareTheSlots(t *testing.T) {
 	b, _, p := newBoard(t)
 	one, two := led(t, b, p, "one"), led(t, b, p, "two")
-	for range 2 {
-		x := claimed(t, b, 0)
-		testkit.Need(t, x != nil && x.Lead, "a leader waits for a slot: %+v", x)
-		startStep(t, b, x.ID, time.Time{})
+	only := func() *task.Execution {
+		return testkit.Get(b.ClaimNext(t.Context(), "server", 9, &task.Claim{Run: two.ID}, task.Limits{})).Must(t)
 	}
+	x := only()
+	equal(t, x.AttemptID, two.ID, only(), nil)
+	startStep(t, b, x.ID, time.Time{})
+	x = claimed(t, b, 0)
+	testkit.Need(t, x != nil && x.Lead, "a leader waits for a slot: %+v", x)
+	startStep(t, b, x.ID, time.Time{})
 	addStep(t, b, one, "s1")
 	addStep(t, b, two, "s2")
 	equal(t, "two agents of runs for one slot", claimStep(t, b, one, "s1", 0), false, claimStep(t, b, one, "s1", 1), true, claimStep(t, b, two, "s2", 1), false)
 	try(t, b, addTask(t, b, p, "alone"))
-	equal(t, claimed(t, b, 1), nil, claimed(t, b, 2).Lead, false)
-	equal(t, "three agents for two slots", claimStep(t, b, two, "s2", 2), false)
+	equal(t, claimed(t, b, 1), nil, only().Lead, false, claimStep(t, b, two, "s2", 2), false)
 	endStep(t, b, "s1")
 	equal(t, "a slot is free and it gets none", claimStep(t, b, two, "s2", 2), true)
 	addStep(t, b, one, "s3")
 	here := task.Place{MachineID: "0a1b2c3d", Root: abs("elsewhere")}
 	is(t, true)(b.ClaimStep(t.Context(), one.ID, "s3", 1, &task.Claim{Place: here}, task.Limits{}))
+	// Agents of steps wait from the moment at which what has ended reaches a limit.
+	startStep(t, b, "s3", time.Time{})
+	endStep(t, b, "s3")
+	s := step(one, "s4")
+	s.StepID = "two"
+	limits := task.Limits{Unknown: new(int64(1))}
+	is(t, false)(b.AddStep(t.Context(), s, 9, nil, limits))
+	of := testkit.Get(b.StepsOf(t.Context(), one.ID, s.WorkflowSessionID, s.StepID)).Must(t)
+	equal(t, len(of), 1, of[0].State, task.Waiting)
+	is(t, false)(b.ClaimStep(t.Context(), one.ID, "s4", 9, nil, limits))
+	limits.Unknown = new(int64(2))
+	is(t, true)(b.ClaimStep(t.Context(), one.ID, "s4", 9, nil, limits))
 }
 
 // Many leaders that ask at once share what is free.
@@ -145,44 +148,21 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 			got <- is
 		}()
 	}
-	n := 0
+	told, have := 0, 0
 	for range asked {
 		if <-got {
-			n++
+			told++
 		}
 	}
-	equal(t, "agents for slots", n, slots)
 	all := testkit.Get(b.Steps(t.Context(), a.ID)).Must(t)
-	equal(t, len(all), asked)
 	for _, x := range all {
 		if x.State == task.Starting {
-			n--
+			have++
 		}
 	}
-	equal(t, "agents were told that they have a slot and have none", n, 0)
+	equal(t, len(all), asked, told, slots, have, slots)
 	stepsOf := testkit.Get(b.StepsOf(t.Context(), a.ID, "0123abcd", "s7")).Must(t)
 	equal(t, "those of one step", len(stepsOf), 1, stepsOf[0].ID, "s7")
-}
-
-// Agents of steps wait from the moment at which what has ended reaches a limit.
-func TestAStepIsClaimedWithinTheLimits(t *testing.T) {
-	b, _, p := newBoard(t)
-	a := led(t, b, p, "run")
-	run(t, b)
-	addStep(t, b, a, "s1")
-	addStep(t, b, a, "s2")
-	limits := task.Limits{Unknown: new(int64(1))}
-	is(t, true)(b.ClaimStep(t.Context(), a.ID, "s1", 9, nil, limits))
-	startStep(t, b, "s1", time.Time{})
-	endStep(t, b, "s1")
-	is(t, false)(b.ClaimStep(t.Context(), a.ID, "s2", 9, nil, limits))
-	x := step(a, "s3")
-	x.StepID = "two"
-	is(t, false)(b.AddStep(t.Context(), x, 9, nil, limits))
-	stepsOf := testkit.Get(b.StepsOf(t.Context(), a.ID, x.WorkflowSessionID, x.StepID)).Must(t)
-	equal(t, len(stepsOf), 1, stepsOf[0].State, task.Waiting)
-	limits.Unknown = new(int64(2))
-	is(t, true)(b.ClaimStep(t.Context(), a.ID, "s3", 9, nil, limits))
 }
 
 func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
@@ -194,6 +174,10 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 		addStep(t, b, a, id)
 	}
 	addStep(t, b, other, "of another")
+	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "one"}))
+	open, _, err := b.Work(t.Context())
+	testkit.Must(t, err)
+	equal(t, len(open), 2, open[1].Run == nil, false, open[1].Step, "one") // it is listed with where it is
 	for _, id := range []string{"ended", "runs"} {
 		claimStep(t, b, a, id, 9)
 		startStep(t, b, id, c.at)
@@ -202,6 +186,8 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	c.forward(time.Minute)
 	testkit.Must(t, b.SetRun(t.Context(), a.ID, json.RawMessage(`{"goal":"g","session_id":"0123abcd"}`)))
 	end(t, b, leader, task.Ending{State: task.Stopped})
+	needs, _ := attention(t, b)
+	equal(t, len(needs), 2, needs[1].State, task.Running, string(needs[0].Run), `{"goal":"g","session_id":"0123abcd"}`, needs[0].State, task.Stopped)
 	all := testkit.Get(b.Steps(t.Context(), a.ID)).Must(t)
 	equal(t, len(all), 3, all[0].ID, "waits", all[0].State, task.Interrupted, all[1].State, task.Interrupted, all[2].State, task.Completed)
 	steps := testkit.Get(b.Steps(t.Context(), other.ID)).Must(t)
@@ -214,17 +200,4 @@ func TestTheEndOfALeaderEndsItsSteps(t *testing.T) {
 	alone := try(t, b, addTask(t, b, p, "alone"))
 	testkit.Must(t, b.SetRun(t.Context(), alone.ID, json.RawMessage(`{}`)))
 	equal(t, "an attempt of one agent has become a run", testkit.Get(b.Attempt(t.Context(), alone.ID)).Must(t).Run, nil)
-}
-
-// A run is listed with where it is, and needs a person if it stopped, as its record says why.
-func TestRunsAreListed(t *testing.T) {
-	b, _, p := newBoard(t)
-	a := led(t, b, p, "run")
-	e, _ := run(t, b)
-	testkit.Must(t, b.SetWorkflow(t.Context(), a.ID, task.WorkflowProgress{SessionID: "0123abcd", Status: "active", Step: "one"}))
-	open, _, err := b.Work(t.Context())
-	testkit.True(t, err == nil && len(open) == 1 && open[0].Run != nil && open[0].Step == "one", "%+v %v", open, err)
-	end(t, b, e, task.Ending{State: task.Stopped})
-	got, _ := attention(t, b)
-	equal(t, len(got), 1, string(got[0].Run), `{"goal":"g"}`, got[0].State, task.Stopped)
 }
