@@ -17,13 +17,11 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// makeChange makes a change in the project.
 func makeChange(t testing.TB, s *Store, id string) {
 	t.Helper()
 	must(t, s.Database().Executions().Save(t.Context(), &store.Execution{ID: id, Owner: "0011223344556677", Identity: "me", State: store.ExecutionWaiting}, time.Hour))
 }
 
-// pruneAll removes all changes.
 func pruneAll(t testing.TB, s *Store) {
 	t.Helper()
 	must(t, s.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
@@ -58,7 +56,6 @@ func since(t testing.TB, s *Store, position string) (ids []string, next string) 
 	return ids, news.Next
 }
 
-// An openTx is a transaction in the project that is not finished.
 type openTx struct {
 	t testing.TB
 	c *sql.Conn
@@ -211,7 +208,6 @@ func within(t testing.TB, most time.Duration, f func()) {
 	testkit.True(t, time.Since(began) <= most, "it took %v", time.Since(began))
 }
 
-// ready reports whether a process takes calls to the database.
 func ready(s *Store) bool { return s.Unavailable() == nil }
 
 // Once a process knows that the database is away, its calls fail at once, and they succeed as soon as it answers again.

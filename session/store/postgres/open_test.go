@@ -163,7 +163,6 @@ func TestLostReplyToACommit(t *testing.T) {
 	testkit.True(t, err == nil && rows == 3, "%d rows, %v", rows, err)
 }
 
-// commits reports whether a message is a client's request to commit.
 func commits(m pgtest.Message) bool {
 	return !m.FromServer && m.Type == 'Q' && strings.HasPrefix(string(m.Body), "COMMIT")
 }
@@ -290,13 +289,11 @@ func openAs(t testing.TB, url, project, root string) *Store {
 	return s
 }
 
-// openNew returns the store of an empty schema, and its URL.
 func openNew(t testing.TB) (*Store, string) {
 	url := pgtest.URL(t)
 	return openAt(t, url), url
 }
 
-// start runs a child.
 func start(t testing.TB, role, url string) *testkit.Child {
 	return testkit.Start(t, roleEnv+"="+role, urlEnv+"="+url)
 }

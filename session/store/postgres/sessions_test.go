@@ -30,7 +30,6 @@ func transition(id string, revision int64) *store.SessionWrite {
 	return w
 }
 
-// moves reports whether a message is a client's statement for a transition.
 func moves(m pgtest.Message) bool {
 	return !m.FromServer && m.Type == 'P' && strings.Contains(string(m.Body), "move_session")
 }
@@ -243,7 +242,6 @@ func TestADatabaseThatIsKilledUnderLoad(t *testing.T) {
 	}
 }
 
-// An outcome is that of a transition.
 type moveOutcome struct {
 	written bool
 	err     error
@@ -298,7 +296,6 @@ func transactions(t *testing.T, s *Store) (n int) {
 	return n
 }
 
-// begun begins sessions and returns their transitions to revision 2.
 func begun(t *testing.T, s *Store, n int) (writes []*store.SessionWrite) {
 	t.Helper()
 	for i := range n {

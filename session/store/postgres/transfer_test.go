@@ -23,7 +23,6 @@ import (
 	"deepwork/session/store/transfer"
 )
 
-// A pile is a side with these rows, from which is copied.
 type pile []transfer.Row
 
 func (p pile) Where() string                     { return "a pile" }
@@ -108,7 +107,6 @@ func init() {
 	}
 }
 
-// textOf returns the rows of a side, as text.
 func textOf(t *testing.T, s transfer.Side, as transfer.Side) (all []string) {
 	t.Helper()
 	must(t, s.Rows(t.Context(), func(r transfer.Row) error {
@@ -120,7 +118,6 @@ func textOf(t *testing.T, s transfer.Side, as transfer.Side) (all []string) {
 	return all
 }
 
-// whole checks that a project has all that was copied, or nothing.
 func whole(t *testing.T, s *Store, complete bool) {
 	t.Helper()
 	to := s.Side(here)

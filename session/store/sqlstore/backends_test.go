@@ -53,7 +53,6 @@ func openPostgres(path string, now func() time.Time) store.Database {
 	return closing{s.Database(), s}
 }
 
-// closing closes the store of a database with it.
 type closing struct {
 	store.Database
 	s *postgres.Store
@@ -61,7 +60,6 @@ type closing struct {
 
 func (c closing) Close() error { return c.s.Close(context.Background()) }
 
-// tasks lists the tasks of a project.
 func (b board) tasks(t testing.TB, project string, f task.Filter, p task.Page) (list []task.Summary, total int, next string) {
 	t.Helper()
 	list, total, next, err := b.Tasks(t.Context(), project, f, p)
@@ -69,7 +67,6 @@ func (b board) tasks(t testing.TB, project string, f task.Filter, p task.Page) (
 	return list, total, next
 }
 
-// projects lists the projects.
 func (b board) projects(t testing.TB) []task.Project {
 	t.Helper()
 	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
@@ -86,7 +83,6 @@ func attention(t testing.TB, v store.View) (all []task.Attention, more bool) {
 	return all, more
 }
 
-// set sets the status of a task.
 func (b board) set(t testing.TB, s *task.Summary, status task.Status) {
 	t.Helper()
 	testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
@@ -144,7 +140,6 @@ func TestMain(m *testing.M) {
 // What a statement answers does not depend on it.
 const throughBouncer = "Request|Change|Follower|Feed|Writers|Server|Process"
 
-// urlOf returns the URL of an empty store for a backend, and what ends it.
 func urlOf(backend string) (url string, end func(), err error) {
 	if backend == "sqlite" {
 		return "", func() {}, nil
@@ -166,7 +161,6 @@ func urlOf(backend string) (url string, end func(), err error) {
 // roles are what a child process may be.
 var roles = map[string]func(context.Context) int{"some rounds": workSome, "for ever": workForever}
 
-// open opens a database that is closed at the end of the test.
 func open(t testing.TB, path string, now func() time.Time) store.Database {
 	d := backends[backend](path, now)
 	t.Cleanup(func() { testkit.Must(t, d.Close()) })
@@ -190,7 +184,6 @@ func openAt(t testing.TB, path string, now func() time.Time) board {
 	return b
 }
 
-// verify checks that the board is consistent, unless it is closed.
 func verify(t testing.TB, b board) {
 	t.Helper()
 	found, _, err := b.Inspect(context.Background())
@@ -214,7 +207,6 @@ func newPath(t *testing.T) (string, *clock) {
 	return filepath.Join(t.TempDir(), "board.db"), newClock()
 }
 
-// newBoard is a board of one project, whose clock is the caller's.
 func newBoard(t *testing.T) (board, *clock, task.Project) {
 	t.Helper()
 	path, c := newPath(t)
@@ -232,7 +224,6 @@ func abs(name string) string {
 	return path
 }
 
-// rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
@@ -246,13 +237,11 @@ func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary 
 	return addAs(t, b, p, owner, title)
 }
 
-// addAs makes a task as a caller.
 func addAs(t testing.TB, b board, p task.Project, who session.Caller, title string) *task.Summary {
 	t.Helper()
 	return testkit.Get(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).Must(t)
 }
 
-// try makes an attempt at a task; it waits.
 func try(t testing.TB, b board, s *task.Summary) *task.Attempt { return tryAs(t, b, owner, s) }
 
 func tryAs(t testing.TB, b board, who session.Caller, s *task.Summary) *task.Attempt {
@@ -268,7 +257,6 @@ func claimed(t testing.TB, b board, slots int) *task.Execution {
 	return testkit.Get(b.ClaimNext(t.Context(), "server", slots, nil, task.Limits{})).Must(t)
 }
 
-// run claims and starts the oldest waiting execution.
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
 	e := claimed(t, b, 1000)
@@ -276,7 +264,6 @@ func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	return e, testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
 }
 
-// end ends an execution and returns the next one.
 func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execution {
 	t.Helper()
 	next, ended, err := b.EndExecution(t.Context(), e.ID, how)
@@ -285,7 +272,6 @@ func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execut
 	return next
 }
 
-// taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
 	return testkit.Get(b.Task(t.Context(), id)).Must(t)
@@ -308,7 +294,6 @@ func is[T any](t testing.TB, want T, what ...any) func(T, error) {
 	}
 }
 
-// second returns the error of a call.
 func second[T any](_ T, err error) error { return err }
 
 // says checks that a call has failed with an error that contains a text.

@@ -2,15 +2,19 @@ package sqlstore_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/store"
@@ -19,7 +23,6 @@ import (
 // wide is room for anything.
 var wide = task.Room{InReview: 1000, Slots: 1000}
 
-// startReady starts a task that is ready.
 func startReady(b store.Board, id string, r task.Room) error {
 	return b.StartReady(context.Background(), task.Attempt{TaskID: id, Executor: "SCRIPTED", Branch: "deepwork/x", Workspace: abs("w")}, task.Execution{Prompt: "p"}, r)
 }
@@ -104,22 +107,19 @@ func TestReadyOfTwoProcesses(t *testing.T) {
 	path, c := newPath(t)
 	one, two := openAt(t, path, c.now), openAt(t, path, c.now)
 	p := rootOf(t, one)
+	var all []*task.Summary
 	for i := range tasks {
-		addTask(t, one, p, fmt.Sprint(i))
+		all = append(all, addTask(t, one, p, fmt.Sprint(i)))
 	}
 	room, started := task.Room{InReview: most, Slots: tasks}, make(chan string, 2*tasks)
 	var both sync.WaitGroup
 	for _, b := range []board{one, two} {
 		both.Go(func() {
-			for all, err := b.Ready(t.Context(), room); len(all) > 0 || err != nil; all, err = b.Ready(t.Context(), room) {
-				if err == nil {
-					err = startReady(b, all[0].ID, room)
-				}
-				if err == nil {
-					started <- all[0].ID
-				} else if !errors.Is(err, task.ErrNotReady) {
-					t.Error(err)
-					return
+			for _, s := range all {
+				if err := startReady(b, s.ID, room); err == nil {
+					started <- s.ID
+				} else {
+					testkit.FailsWith(t, err, task.ErrNotReady)
 				}
 			}
 		})
@@ -136,45 +136,35 @@ func TestReadyOfTwoProcesses(t *testing.T) {
 
 func TestAttention(t *testing.T) {
 	b, c, p := newBoard(t)
-	var want []task.Attention // newest first
-	for _, test := range []struct {
-		title    string
-		how      task.AttemptState
-		status   task.Status // of the task afterwards; "" leaves it
-		attended bool
-	}{
-		{"failed", task.Failed, "", true},
-		{"interrupted", task.Interrupted, "", true},
-		{"completed", task.Completed, task.InReview, true},
-		{"early", task.Completed, "", true}, // before its workflow was complete
-		{"stopped", task.Stopped, "", false},
-		{"stopped in review", task.Stopped, task.InReview, true},
-		{"put back", task.Failed, task.Todo, false},
-		{"accepted", task.Completed, task.Done, false},
-		{"given up", task.Failed, task.Cancelled, false},
-		{"being deleted", task.Failed, "", false},
-		{"tried again", task.Failed, "", false},
-	} {
+	var want []task.Attention                                                                             // newest first
+	tried := func(attended bool, title string, how task.AttemptState, status task.Status) *task.Summary { // status "" leaves that of the task
 		c.forward(time.Minute)
-		s := addTask(t, b, p, test.title)
+		s := addTask(t, b, p, title)
 		a := try(t, b, s)
 		e, _ := run(t, b)
 		c.forward(time.Minute)
-		end(t, b, e, task.Ending{State: test.how})
-		if test.status != "" {
-			b.set(t, s, test.status)
+		end(t, b, e, task.Ending{State: how})
+		if status != "" {
+			b.set(t, s, status)
 		}
-		switch test.title {
-		case "being deleted":
-			testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
-		case "tried again":
-			c.forward(time.Minute)
-			try(t, b, s)
+		if attended {
+			want = append([]task.Attention{{TaskID: s.ID, Title: title, AttemptID: a.ID, Situation: task.Situation{State: how, Leader: "server"}, Began: true, Since: c.at.UTC().Truncate(time.Microsecond)}}, want...)
 		}
-		if test.attended {
-			want = append([]task.Attention{{TaskID: s.ID, Title: test.title, AttemptID: a.ID, Situation: task.Situation{State: test.how, Leader: "server"}, Began: true, Since: c.at.UTC().Truncate(time.Microsecond)}}, want...)
-		}
+		return s
 	}
+	tried(true, "failed", task.Failed, "")
+	tried(true, "interrupted", task.Interrupted, "")
+	tried(true, "completed", task.Completed, task.InReview)
+	tried(true, "early", task.Completed, "") // before its workflow was complete
+	tried(false, "stopped", task.Stopped, "")
+	tried(true, "stopped in review", task.Stopped, task.InReview)
+	tried(false, "put back", task.Failed, task.Todo)
+	tried(false, "accepted", task.Completed, task.Done)
+	tried(false, "given up", task.Failed, task.Cancelled)
+	testkit.Must(t, second(b.BeginDelete(t.Context(), tried(false, "being deleted", task.Failed, "").ID)))
+	again := tried(false, "tried again", task.Failed, "")
+	c.forward(time.Minute)
+	try(t, b, again)
 	addTask(t, b, p, "never tried")
 	got, more := attention(t, b)
 	equal(t, more, false, got, want)
@@ -299,4 +289,170 @@ func TestProjectsKeepTheirIDs(t *testing.T) {
 	equal(t, got.Path, abs("elsewhere"), got.UpdatedAt.After(repo.UpdatedAt), true, got.CreatedAt, repo.CreatedAt)
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{shop, {Name: "of another machine"}}, true)) // those of others stay
 	equal(t, len(ids(t, b)), len(now)+1)
+}
+
+// The callers of these tests: ann and bob share a group.
+var (
+	owner = session.LocalCaller(session.ChannelStdio)
+	ann   = session.Caller{Identity: "ann", Group: "team"}
+	bob   = session.Caller{Identity: "bob", Group: "team"}
+)
+
+// strangers see nothing of ann's. The names of some are those of others' groups.
+var strangers = []session.Caller{
+	{Identity: "eve"}, {Identity: "eve", Group: "others"}, {Identity: "team"}, {Identity: "eve", Group: "ann"}, {Identity: "local"}, {},
+}
+
+// A row names what belongs to one task.
+type row struct{ project, repo, task, attempt, session, waiting string }
+
+var nowhere = row{"p", "r", "no task", "no attempt", "no session", "no execution"}
+
+// byID are calls of the methods of a View that name something of a task.
+func byID(ctx context.Context, v store.View, r row) map[string]func() error {
+	return map[string]func() error{
+		"Task":        func() error { return second(v.Task(ctx, r.task)) },
+		"UpdateTask":  func() error { return second(v.UpdateTask(ctx, r.task, task.TaskChange{Title: new("changed")})) },
+		"BeginDelete": func() error { return second(v.BeginDelete(ctx, r.task)) },
+		"UndoDelete":  func() error { return v.UndoDelete(ctx, r.task) },
+		"DeleteTask":  func() error { return v.DeleteTask(ctx, r.task) },
+		"CreateAttempt": func() error {
+			return second(v.CreateAttempt(ctx, task.Attempt{TaskID: r.task, Executor: "X", Branch: "deepwork/y", Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{}))
+		},
+		"Attempt":         func() error { return second(v.Attempt(ctx, r.attempt)) },
+		"Report":          func() error { return second(v.Report(ctx, r.attempt)) },
+		"AttemptDetails":  func() error { return second(v.AttemptDetails(ctx, r.attempt)) },
+		"TaskAttempts":    func() error { return second(v.TaskAttempts(ctx, r.task, task.Page{Limit: 9})) },
+		"LatestExecution": func() error { return second(v.LatestExecution(ctx, r.attempt)) },
+		"AddExecution":    func() error { return second(v.AddExecution(ctx, r.session, "p", nil)) },
+		"Executions":      func() error { return second(v.Executions(ctx, r.attempt)) },
+		"Steps":           func() error { return second(v.Steps(ctx, r.attempt)) },
+		"Used":            func() error { return second(v.Used(ctx, r.attempt)) },
+		"Spent":           func() error { return second(v.Spent(ctx, r.task, "")) },
+		"Comments":        func() error { return second(v.Comments(ctx, r.attempt)) },
+		"ChangeComments": func() error {
+			return second(v.ChangeComments(ctx, r.attempt, nil, []task.Comment{{File: "f", Line: 1, Side: task.NewSide}}, task.Request{}))
+		},
+		"SetLanded":  func() error { _, err := v.SetLanded(ctx, r.attempt, task.LandedConflicts, false); return err },
+		"SetTargets": func() error { return v.SetTargets(ctx, r.attempt, map[string]string{"r1": "next"}) },
+		"AskRemoval": func() error { return v.AskRemoval(ctx, r.attempt) },
+		"Removal":    func() error { return second(v.Removal(ctx, r.attempt)) },
+		"Stop":       func() error { return second(v.Stop(ctx, r.waiting)) },
+		"Session":    func() error { return second(v.Session(ctx, r.session)) },
+		"Queue":      func() error { _, _, err := v.Queue(ctx, r.session, nil); return err },
+	}
+}
+
+// others are the other methods of a View; TestLists and TestHistory are about those that depend on the caller.
+var others = []string{"Projects", "Project", "Repos", "Repo", "Tasks", "CreateTask", "CreateRun", "FindRequest", "BranchTaken", "VisibleBranches", "Attention", "Work", "WorkedOn", "History"}
+
+// made makes a task of a caller, with an attempt that has ended and one that waits.
+func made(t *testing.T, b board, p task.Project, who session.Caller) row {
+	t.Helper()
+	s := addAs(t, b, p, who, "of "+who.Identity)
+	a := tryAs(t, b, who, s)
+	e := claimed(t, b, 1000)
+	for ; e != nil && e.AttemptID != a.ID; e = claimed(t, b, 1000) {
+		defer b.Release(t.Context(), e.ID, "server") // those of other tasks wait on
+	}
+	testkit.Need(t, e != nil, "nothing to claim")
+	conversation := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
+	end(t, b, e, task.Ending{State: task.Completed})
+	return row{p.ID, "", s.ID, a.ID, conversation.ID, testkit.Get(b.LatestExecution(t.Context(), tryAs(t, b, who, s).ID)).Must(t).ID}
+}
+
+// Each method lets the maker, its group and the owner read and change, and says to anybody else what it says of nothing.
+func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
+	b, _, p := newBoard(t)
+	methods := slices.AppendSeq(slices.Clone(others), maps.Keys(byID(t.Context(), b, nowhere)))
+	for m := range reflect.TypeFor[store.View]().Methods() {
+		equal(t, "a test of whose tasks shows "+m.Name, slices.Contains(methods, m.Name), true)
+	}
+	kept := made(t, b, p, ann)
+	alone := made(t, b, p, session.Caller{Identity: "solo"})
+	state := func() string {
+		l := testkit.Get(b.TaskAttempts(t.Context(), kept.task, task.Page{Limit: 9})).Must(t)
+		return string(testkit.Get(json.Marshal([]any{l, testkit.Get(b.Executions(t.Context(), kept.attempt)).Must(t)})).Must(t))
+	}
+	was := state()
+	call := func(name string, who session.Caller, of row) error { return byID(t.Context(), b.For(who), of)[name]() }
+	for name := range byID(t.Context(), b, nowhere) {
+		for _, who := range strangers {
+			for _, of := range []row{kept, alone} {
+				got := call(name, who, of)
+				testkit.FailsWith(t, got, task.ErrNotFound, name)
+				of := strings.NewReplacer(of.task, nowhere.task, of.attempt, nowhere.attempt, of.session, nowhere.session, of.waiting, nowhere.waiting)
+				equal(t, name, of.Replace(fmt.Sprint(got)), fmt.Sprint(call(name, who, nowhere)))
+			}
+		}
+		equal(t, name, state(), was)
+		testkit.FailsWith(t, call(name, bob, alone), task.ErrNotFound, name)
+		for _, who := range []session.Caller{ann, bob, owner} {
+			own := made(t, b, p, ann)
+			err := call(name, who, own)
+			testkit.True(t, err == nil || errors.Is(err, task.ErrRunning), "%s by %+v: %v", name, who, err)
+			_, err = b.Stop(t.Context(), own.waiting) // made passes over every execution that waits
+			testkit.True(t, err == nil || errors.Is(err, task.ErrNotFound), "%v", err)
+		}
+	}
+}
+
+// A list has and counts what its caller sees, page by page.
+func TestLists(t *testing.T) {
+	b, c, p := newBoard(t)
+	for i := range 12 {
+		c.forward(1000)
+		who := []session.Caller{ann, bob, {Identity: "eve"}, {Identity: "ann"}}[i%4]
+		s := addAs(t, b, p, who, fmt.Sprint(i))
+		testkit.Must(t, second(b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/" + s.Title, Workspace: "/w"}, task.Execution{Prompt: "p"}, task.Request{})))
+		if i%3 == 0 {
+			testkit.Must(t, second(b.For(who).UpdateTask(t.Context(), s.ID, task.TaskChange{Status: new(task.Done)})))
+		}
+	}
+	testkit.Must(t, b.For(ann).DeleteTask(t.Context(), addAs(t, b, p, bob, "gone").ID))
+	sees := func(who session.Caller, all, done string) {
+		t.Helper()
+		v := b.For(who)
+		for status, want := range map[task.Status]string{"": all, task.Done: done} {
+			var got []task.Summary
+			for next := "first"; next != ""; {
+				list, total, cursor, err := v.Tasks(t.Context(), p.ID, task.Filter{Status: status}, task.Page{Limit: 2, Cursor: strings.TrimPrefix(next, "first")})
+				testkit.Must(t, err)
+				equal(t, total, len(strings.Fields(want)))
+				got, next = append(got, list...), cursor
+			}
+			equal(t, status, titles(got), strings.ReplaceAll(want, " ", ", "))
+		}
+		sorted := slices.Sorted(slices.Values(strings.Fields(all)))
+		open, ended, err := v.Work(t.Context())
+		testkit.Must(t, err)
+		equal(t, "work", slices.Sorted(slices.Values(xslices.Map(open, func(w task.Work) string { return w.Title }))), sorted, len(ended), 0)
+		branches := testkit.Get(v.VisibleBranches(t.Context())).Must(t)
+		equal(t, "branches", slices.Sorted(slices.Values(xslices.Map(branches, func(b string) string { return strings.TrimPrefix(b, "deepwork/") }))), sorted)
+		equal(t, "works on", len(testkit.Get(v.WorkedOn(t.Context())).Must(t)), len(sorted)-len(strings.Fields(done)))
+		// Two attempts must not have the same branch, even if different callers made them.
+		is(t, true)(v.BranchTaken(t.Context(), "deepwork/10"))
+		list, total, _, err := v.Projects(t.Context(), task.Page{Limit: 9})
+		testkit.Must(t, err)
+		repos, n, _, err := v.Repos(t.Context(), p.ID, task.Page{Limit: 9})
+		testkit.Must(t, err)
+		equal(t, total, 1, len(list), 1, n, 1)
+		testkit.Must(t, second(v.Repo(t.Context(), repos[0].ID)))
+	}
+	sees(ann, "11 9 8 7 5 4 3 1 0", "9 3 0")
+	sees(bob, "9 8 5 4 1 0", "9 0")
+	sees(session.Caller{Identity: "eve"}, "10 6 2", "6")
+	sees(session.Caller{Identity: "ann"}, "11 8 7 4 3 0", "3 0")
+	sees(owner, "11 10 9 8 7 6 5 4 3 2 1 0", "9 6 3 0")
+	sees(session.Caller{Identity: "team"}, "", "")
+	sees(session.Caller{}, "", "")
+	// The maker of an attempt is who started it; the owner does that for the maker of the task.
+	for _, c := range []struct{ made, tried, want session.Caller }{
+		{ann, bob, session.Caller{Identity: "bob", Group: "team"}},
+		{ann, owner, session.Caller{Identity: "ann", Group: "team"}},
+		{owner, owner, session.Caller{Identity: session.LocalIdentity}},
+		{session.Caller{Identity: "eve", Rights: session.RightAgents, Channel: session.ChannelHTTP}, session.Caller{Identity: "eve"}, session.Caller{Identity: "eve"}},
+	} {
+		is(t, c.want)(b.Maker(t.Context(), tryAs(t, b, c.tried, addAs(t, b, p, c.made, "one")).ID))
+	}
 }

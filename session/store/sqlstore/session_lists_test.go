@@ -24,48 +24,42 @@ func TestListsOfSessions(t *testing.T) {
 	add := func(id string, after time.Duration, change func(w *store.SessionWrite)) {
 		w := newSession(id)
 		w.UpdatedAt = began.Add(after)
-		if change != nil {
-			change(w)
-		}
+		change(w)
 		write(t, a, w)
 	}
-	add("00000001", 0, nil)
+	add("00000001", 0, func(*store.SessionWrite) {})
 	add("00000003", time.Second, func(w *store.SessionWrite) { w.Identity, w.Waiting = "ann", "{}" })
 	add("00000002", time.Second, func(w *store.SessionWrite) { w.Parent = "00000001" })
 	add("00000004", 2*time.Second, func(w *store.SessionWrite) { w.Status, w.Parent, w.Waiting = "completed", "00000003", "{}" })
 	add("00000005", 3*time.Second, func(w *store.SessionWrite) { w.Status, w.Identity = "aborted", "ann" })
 	add("00000006", time.Microsecond, func(w *store.SessionWrite) { w.AttemptID, w.Root = "a1", "/worktree" })
-	none, one := "", "a1"
-	all := []string{"00000005", "00000004", "00000002", "00000003", "00000006", "00000001"}
-	for name, c := range map[string]struct {
-		q    store.SessionQuery
-		want []string
-	}{
-		"all":                    {store.SessionQuery{}, all},
-		"the newest":             {store.SessionQuery{Limit: 2}, all[:2]},
-		"a large limit":          {store.SessionQuery{Limit: 100}, all},
-		"an identity":            {store.SessionQuery{Identity: "ann"}, []string{"00000005", "00000003"}},
-		"an unknown identity":    {store.SessionQuery{Identity: "bob"}, nil},
-		"active":                 {store.SessionQuery{Active: true}, []string{"00000002", "00000003", "00000006", "00000001"}},
-		"ended":                  {store.SessionQuery{Ended: true}, []string{"00000005", "00000004"}},
-		"active and ended":       {store.SessionQuery{Active: true, Ended: true}, nil},
-		"active of an identity":  {store.SessionQuery{Active: true, Identity: "local", Limit: 1}, []string{"00000002"}},
-		"of the project":         {store.SessionQuery{Attempt: &none, Active: true}, []string{"00000002", "00000003", "00000001"}},
-		"of an attempt":          {store.SessionQuery{Attempt: &one}, []string{"00000006"}},
-		"of a root":              {store.SessionQuery{Root: "/worktree"}, []string{"00000006"}},
-		"waiting":                {store.SessionQuery{Waiting: true}, []string{"00000004", "00000003"}},
-		"active and waiting":     {store.SessionQuery{Active: true, Waiting: true}, []string{"00000003"}},
-		"nested in any of these": {store.SessionQuery{Parents: []string{"00000003", "0000000f", "00000001"}}, []string{"00000004", "00000002"}},
-		"nested in none":         {store.SessionQuery{Parents: []string{}}, nil},
-		"ids":                    {store.SessionQuery{IDs: []string{"00000001", "00000005", "0000000f", "00000001", "x"}}, []string{"00000005", "00000001"}},
-		"no ids":                 {store.SessionQuery{IDs: []string{}}, nil},
-		"before a time":          {store.SessionQuery{Before: began.Add(time.Second)}, []string{"00000006", "00000001"}},
-		"ended before a time":    {store.SessionQuery{Ended: true, Before: began.Add(3 * time.Second)}, []string{"00000004"}},
-	} {
-		equal(t, name, sessionIDs(testkit.Get(b.ListSessions(t.Context(), c.q)).Must(t)), c.want)
+	lists := func(q store.SessionQuery, want ...string) {
+		t.Helper()
+		equal(t, fmt.Sprintf("%+v", q), sessionIDs(testkit.Get(b.ListSessions(t.Context(), q)).Must(t)), want)
 	}
+	all := []string{"00000005", "00000004", "00000002", "00000003", "00000006", "00000001"}
+	lists(store.SessionQuery{}, all...)
+	lists(store.SessionQuery{Limit: 2}, all[:2]...)
+	lists(store.SessionQuery{Limit: 100}, all...)
+	lists(store.SessionQuery{Identity: "ann"}, "00000005", "00000003")
+	lists(store.SessionQuery{Identity: "bob"})
+	lists(store.SessionQuery{Active: true}, all[2:]...)
+	lists(store.SessionQuery{Ended: true}, all[:2]...)
+	lists(store.SessionQuery{Active: true, Ended: true})
+	lists(store.SessionQuery{Active: true, Identity: "local", Limit: 1}, "00000002")
+	lists(store.SessionQuery{Attempt: new(""), Active: true}, "00000002", "00000003", "00000001")
+	lists(store.SessionQuery{Attempt: new("a1")}, "00000006")
+	lists(store.SessionQuery{Root: "/worktree"}, "00000006")
+	lists(store.SessionQuery{Waiting: true}, "00000004", "00000003")
+	lists(store.SessionQuery{Active: true, Waiting: true}, "00000003")
+	lists(store.SessionQuery{Parents: []string{"00000003", "0000000f", "00000001"}}, "00000004", "00000002")
+	lists(store.SessionQuery{Parents: []string{}})
+	lists(store.SessionQuery{IDs: []string{"00000001", "00000005", "0000000f", "00000001", "x"}}, "00000005", "00000001")
+	lists(store.SessionQuery{IDs: []string{}})
+	lists(store.SessionQuery{Before: began.Add(time.Second)}, "00000006", "00000001")
+	lists(store.SessionQuery{Ended: true, Before: began.Add(3 * time.Second)}, "00000004")
 	write(t, b, moved(newSession("00000001"), func(w *store.SessionWrite) { w.UpdatedAt = began.Add(time.Hour) }))
-	equal(t, "after it moved", sessionIDs(testkit.Get(a.ListSessions(t.Context(), store.SessionQuery{Limit: 1})).Must(t)), []string{"00000001"})
+	lists(store.SessionQuery{Limit: 1}, "00000001") // after it moved
 }
 
 // What a session is nested in is found to the top, or what was removed. A cycle of an import ends after one round.
@@ -142,15 +136,7 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	path, c := newPath(t)
 	b, other := openAt(t, path, c.now), open(t, path, c.now)
 	a, p := b.db.Sessions(), rootOf(t, b)
-	// attempt makes one at a task that names a workflow, unless job is "".
-	attempt := func(job, workflow string) string {
-		t.Helper()
-		n := task.NewTask{ProjectID: p.ID, Title: "of " + job}
-		if job != "" {
-			n.JobName, n.WorkflowName = &job, &workflow
-		}
-		return try(t, b, testkit.Get(b.CreateTask(t.Context(), n, task.Request{})).Must(t)).ID
-	}
+	attempt := func() string { return try(t, b, addTask(t, b, p, "one")).ID }
 	position := func(attempt string, want ...string) {
 		t.Helper()
 		got := testkit.Get(b.Attempt(t.Context(), attempt)).Must(t)
@@ -170,7 +156,7 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 		return w
 	}
 	abort := func(w *store.SessionWrite) { w.Status = "aborted" }
-	plain := attempt("", "")
+	plain := attempt()
 	position(plain)
 	first := begin("00000001", plain, "", "main")
 	position(plain, "00000001", "active", "one")
@@ -191,10 +177,10 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	position(plain, "00000003", "active", "one")
 	write(t, a, moved(next, abort)) // a later workflow counts
 	position(plain, "00000003", "active", "one")
-	ending := attempt("", "")
+	ending := attempt()
 	write(t, a, moved(begin("00000004", ending, "", "main"), abort))
 	position(ending, "00000004", "aborted", "one")
-	named := attempt("alpha", "build")
+	named := try(t, b, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "named", JobName: new("alpha"), WorkflowName: new("build")}, task.Request{})).Must(t)).ID
 	outer := begin("00000011", named, "", "main") // not the one that the task names
 	position(named)
 	counted := begin("00000012", named, "00000011", "build")

@@ -21,7 +21,6 @@ func twoStores(t *testing.T) (a, b store.Sessions) {
 	return open(t, path, c.now).Sessions(), open(t, path, c.now).Sessions()
 }
 
-// began is when the sessions of tests began.
 var began = time.Date(2026, 2, 1, 8, 0, 0, 123_456_000, time.UTC)
 
 // newSession is the write that begins a session at revision 1.

@@ -135,7 +135,6 @@ func TestTasksByLabelsPriorityAndTitle(t *testing.T) {
 	equal(t, "cleared", len(s.Labels), 0, s.Priority, task.Normal)
 }
 
-// titles are those of tasks.
 func titles(list []task.Summary) string {
 	return strings.Join(xslices.Map(list, func(s task.Summary) string { return s.Title }), ", ")
 }
@@ -189,7 +188,6 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 6)
 }
 
-// dependOn sets what a task depends on.
 func dependOn(b board, s *task.Summary, on ...*task.Summary) (*task.Summary, error) {
 	ids := []string{}
 	for _, o := range on {

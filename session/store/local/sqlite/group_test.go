@@ -20,7 +20,6 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// retitle is a change of the title of a task.
 func retitle(id, title string) func(sqlstore.Querier) error {
 	return func(q sqlstore.Querier) error {
 		return second(q.ExecContext(context.Background(), `UPDATE tasks SET title = ? WHERE id = ?`, title, id))

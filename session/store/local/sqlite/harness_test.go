@@ -48,7 +48,6 @@ func openBoard(ctx context.Context, o Options) (board, error) {
 	return board{d, d.Board()}, nil
 }
 
-// openAt opens a board that is checked and closed at the end of the test.
 func openAt(t testing.TB, path string, now func() time.Time) board {
 	t.Helper()
 	b := testkit.Get(openBoard(t.Context(), Options{Path: path, Now: now})).Must(t)
@@ -62,7 +61,6 @@ func openAt(t testing.TB, path string, now func() time.Time) board {
 	return b
 }
 
-// newBoard returns a board of one project.
 func newBoard(t testing.TB) (board, task.Project) {
 	t.Helper()
 	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), noon)
@@ -79,7 +77,6 @@ func abs(name string) string {
 	return path
 }
 
-// rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
@@ -93,13 +90,11 @@ func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary 
 	return testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).Must(t)
 }
 
-// try makes an attempt at a task; it waits.
 func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 	t.Helper()
 	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 }
 
-// taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
 	return testkit.Get(b.Task(t.Context(), id)).Must(t)
@@ -143,7 +138,6 @@ func spied(b board, see func(query string, args []any)) board {
 // The environment of another process of a test.
 const roleVariable, pathVariable = "SQLITE_ROLE", "SQLITE_PATH"
 
-// callers is how many goroutines of a process call at the same time.
 const callers = 4
 
 // another starts another process on a database, and waits until it has begun.
@@ -275,7 +269,6 @@ func together(b board, changes ...func(sqlstore.Querier) error) []error {
 	return errs
 }
 
-// queued returns how many members wait.
 func (b board) queued() int {
 	b.writer.mu.Lock()
 	defer b.writer.mu.Unlock()
