@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 
 	"github.com/google/uuid"
@@ -336,33 +337,17 @@ func TestStepsClaimedAtOnce(t *testing.T) {
 	a := led(t, b, p, "run")
 	run(t, b)
 	const slots, asked = 3, 12
-	got := make(chan bool, asked)
-	for i := range asked {
+	told := atOnce(asked, func(i int) bool {
 		id := fmt.Sprint("s", i)
 		x := step(a, id)
-		x.StepID = id // a step has one agent at a time
-		go func() {
-			is, err := b.AddStep(t.Context(), x, slots*(i%2), nil, task.Limits{}) // half of them wait first
-			if err == nil && i%2 == 0 {
-				is, err = b.ClaimStep(t.Context(), a.ID, id, slots, nil, task.Limits{})
-			}
-			testkit.Must(t, err)
-			got <- is
-		}()
-	}
-	told, have := 0, 0
-	for range asked {
-		if <-got {
-			told++
-		}
-	}
+		x.StepID = id                                                          // a step has one agent at a time
+		got, err := b.AddStep(t.Context(), x, slots*(i%2), nil, task.Limits{}) // half of them wait first
+		testkit.Works(t, err)
+		return got || i%2 == 0 && claimStep(t, b, a, id, slots)
+	})
 	all := testkit.Get(b.Steps(t.Context(), a.ID)).Must(t)
-	for _, x := range all {
-		if x.State == task.Starting {
-			have++
-		}
-	}
-	equal(t, len(all), asked, told, slots, have, slots)
+	have := won(xslices.Map(all, func(x task.Execution) bool { return x.State == task.Starting }))
+	equal(t, len(all), asked, won(told), slots, have, slots)
 	stepsOf := testkit.Get(b.StepsOf(t.Context(), a.ID, "0123abcd", "s7")).Must(t)
 	equal(t, "those of one step", len(stepsOf), 1, stepsOf[0].ID, "s7")
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -295,6 +296,25 @@ func is[T any](t testing.TB, want T, what ...any) func(T, error) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// atOnce calls f n times at once, and returns the results in the order of their numbers.
+func atOnce[T any](n int, f func(i int) T) []T {
+	results := make([]T, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { results[i] = f(i) })
+	}
+	all.Wait()
+	return results
+}
+
+// won counts the results of calls that say that they have won.
+func won(all []bool) (n int) {
+	for _, yes := range all {
+		n += map[bool]int{true: 1}[yes]
+	}
+	return n
+}
 
 // says checks that a call has failed with an error that contains a text.
 func says(t testing.TB, err, want error, text string, what ...any) {

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -111,27 +110,16 @@ func TestReadyOfTwoProcesses(t *testing.T) {
 	for i := range tasks {
 		all = append(all, addTask(t, one, p, fmt.Sprint(i)))
 	}
-	room, started := task.Room{InReview: most, Slots: tasks}, make(chan string, 2*tasks)
-	var both sync.WaitGroup
-	for _, b := range []board{one, two} {
-		both.Go(func() {
-			for _, s := range all {
-				if err := startReady(b, s.ID, room); err == nil {
-					started <- s.ID
-				} else {
-					testkit.FailsWith(t, err, task.ErrNotReady)
-				}
-			}
-		})
+	room := task.Room{InReview: most, Slots: tasks}
+	started := atOnce(2*tasks, func(i int) bool {
+		err := startReady([]board{one, two}[i%2], all[i/2].ID, room)
+		testkit.True(t, err == nil || errors.Is(err, task.ErrNotReady), "%v", err)
+		return err == nil
+	})
+	equal(t, "were started", won(started), most)
+	for i := range all {
+		equal(t, "one was started twice", started[2*i] && started[2*i+1], false)
 	}
-	both.Wait()
-	close(started)
-	seen := map[string]bool{}
-	for id := range started {
-		testkit.True(t, !seen[id], "task %s was started twice", id)
-		seen[id] = true
-	}
-	equal(t, "were started", len(seen), most)
 }
 
 func TestAttention(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,24 +107,15 @@ func TestOneOfManyWritersWins(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")
 	write(t, a, w)
-	const writers, rounds = 8, 10
-	for range rounds {
+	for range 10 {
 		next := moved(w, nil)
-		var won atomic.Int64
-		var all sync.WaitGroup
-		for n := range writers {
-			all.Go(func() {
-				mine := *next
-				mine.Frame = fmt.Sprintf(`{"writer":%d}`, n)
-				mine.Put = []store.SessionPart{{Kind: "step", Key: "writer", Body: fmt.Sprint(n)}}
-				if testkit.Get([]store.Sessions{a, b}[n%2].WriteSession(t.Context(), &mine)).Must(t) {
-					won.Add(1)
-				}
-			})
-		}
-		all.Wait()
+		writers := atOnce(8, func(n int) bool {
+			mine := *next
+			mine.Frame, mine.Put = fmt.Sprintf(`{"writer":%d}`, n), []store.SessionPart{{Kind: "step", Key: "writer", Body: fmt.Sprint(n)}}
+			return testkit.Get([]store.Sessions{a, b}[n%2].WriteSession(t.Context(), &mine)).Must(t)
+		})
 		r := testkit.Get(a.ReadSession(t.Context(), w.ID, -1)).Must(t)
-		equal(t, "have written revision and it is", won.Load(), 1, r.Revision, next.Revision, len(r.Parts), 1, r.Frame, fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body))
+		equal(t, "have written", won(writers), 1, r.Revision, next.Revision, len(r.Parts), 1, r.Frame, fmt.Sprintf(`{"writer":%s}`, r.Parts[0].Body))
 		w = next
 	}
 }
@@ -270,21 +260,13 @@ func TestARequestBeginsOneSession(t *testing.T) {
 		return w
 	}
 	found(a, 1, "")
-	var won atomic.Int64
-	var all sync.WaitGroup
-	for n := range 8 {
-		all.Go(func() {
-			written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), with(newSession(fmt.Sprintf("%08x", n)), 1))
-			if written {
-				won.Add(1)
-			} else {
-				testkit.FailsWith(t, err, store.ErrRequested)
-			}
-		})
-	}
-	all.Wait()
+	begun := atOnce(8, func(n int) bool {
+		written, err := []store.Sessions{a, b}[n%2].WriteSession(t.Context(), with(newSession(fmt.Sprintf("%08x", n)), 1))
+		testkit.True(t, written || errors.Is(err, store.ErrRequested), "%v", err)
+		return written
+	})
 	list := testkit.Get(a.ListSessions(t.Context(), store.SessionQuery{})).Must(t)
-	equal(t, "were begun and there are", won.Load(), 1, len(list), 1)
+	equal(t, "were begun and there are", won(begun), 1, len(list), 1)
 	found(b, 1, list[0].ID)
 	refused(t, b, with(newSession("0123abcd"), 1), store.ErrRequested)
 	w := newSession("0123abcd")
