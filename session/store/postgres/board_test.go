@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,8 +14,6 @@ import (
 	"deepwork/session/store"
 	"deepwork/session/store/postgres/pgtest"
 	"deepwork/session/store/sqlstore"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // boardOf returns the board of another process and project.

@@ -276,9 +276,7 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 	server := pgtest.New(t)
 	must(t, server.Stop())
 	s := openAt(t, server.URL())
-	err := s.Open(t.Context())
-	testkit.FailsWith(t, err, store.ErrUnavailable)
-	testkit.Fails(t, err, "see that the server runs")
+	says(t, s.Open(t.Context()), store.ErrUnavailable, "see that the server runs")
 	within(t, time.Second, func() {
 		for range 10 {
 			testkit.FailsWith(t, second(s.Database().Changes().Since(t.Context(), "")), store.ErrUnavailable)
@@ -288,11 +286,7 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 	must(t, server.Start())
 	testkit.Until(t, "it is ready", func() bool { return ready(s) })
 	must(t, second(s.Database().Changes().Since(t.Context(), "")))
-}
-
-// The errors of settings that are wrong say what can be done.
-func TestSettingsThatTheServerRefuses(t *testing.T) {
-	t.Parallel()
+	// The errors of settings that are wrong say what can be done.
 	url := pgtest.URL(t)
 	for was, wrong := range map[string]string{"/postgres?": "/nothere?", "postgres@": "nobody@"} {
 		s := openAt(t, strings.Replace(url, was, wrong, 1))

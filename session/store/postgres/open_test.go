@@ -50,9 +50,7 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	must(t, s.Enter(t.Context()))
 	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)).Must(t)
 	late := openAt(t, url)
-	err := late.Open(t.Context())
-	testkit.FailsWith(t, err, task.ErrVersion)
-	testkit.Fails(t, err, "it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside")
+	says(t, late.Open(t.Context()), task.ErrVersion, "it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside")
 	// One that runs already stops to use it.
 	for _, mode := range []sqlstore.Mode{sqlstore.Reading, sqlstore.Writing} {
 		testkit.FailsWith(t, s.Transact(t.Context(), mode, nil), task.ErrVersion, "a transaction")
@@ -77,9 +75,7 @@ func TestProjectsBelongToARepository(t *testing.T) {
 	testkit.FailsWith(t, open("shop", Repository{}), task.ErrNotFound, "a name that nobody has bound")
 	must(t, open("shop", shop))
 	for _, none := range []Repository{{}, {Remote: "/elsewhere"}} {
-		err := open("shop", none)
-		testkit.FailsWith(t, err, task.ErrInvalid)
-		testkit.Fails(t, err, "belongs to example.com/team/shop, and /srv/shop is in no repository")
+		says(t, open("shop", none), task.ErrInvalid, "belongs to example.com/team/shop, and /srv/shop is in no repository")
 	}
 	for _, c := range []struct {
 		name string
@@ -266,6 +262,13 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	_ = flag.Set("test.parallel", "6") // they wait more than they compute
 	goleak.VerifyTestMain(m)
+}
+
+// says checks that a call has failed with an error that contains a text.
+func says(t testing.TB, err, want error, text string) {
+	t.Helper()
+	testkit.FailsWith(t, err, want)
+	testkit.Fails(t, err, text)
 }
 
 func options(url string) Options {

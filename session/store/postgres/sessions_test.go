@@ -121,25 +121,6 @@ func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
 	testkit.Equal(t, revisionOf(t, sessionsOf(s), id), 1, "it has revision")
 }
 
-// A transition waits for the session's row no longer than its call, and may be made later.
-func TestATransitionThatWaitsForItsRow(t *testing.T) {
-	t.Parallel()
-	s, url := openNew(t)
-	sessions := sessionsOf(s)
-	must(t, second(sessions.WriteSession(t.Context(), transition(id, 1))))
-	tx := locks(t, url, `SELECT FROM @workflow_sessions_all FOR UPDATE`)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second/5)
-	defer cancel()
-	within(t, 3*time.Second, func() {
-		written, err := sessions.WriteSession(ctx, transition(id, 2))
-		testkit.True(t, !written && errors.Is(err, store.ErrPending), "written %v, %v", written, err)
-	})
-	must(t, second(sessions.WriteSession(t.Context(), transition("00000001", 1)))) // others do not wait
-	must(t, tx.Rollback())
-	must(t, second(sessions.WriteSession(t.Context(), transition(id, 2))))
-	testkit.Equal(t, revisionOf(t, sessions, id), 2, "it has revision")
-}
-
 // Statements of other projects in the same schema have other sessions, also with the same ids and requests.
 func TestSessionsOfTwoProjects(t *testing.T) {
 	t.Parallel()
@@ -341,6 +322,13 @@ func TestTransitionsOfAGroup(t *testing.T) {
 			outcomes := together(t, s, writes...)
 			checkOutcomes(t, slices.Delete(slices.Clone(outcomes), bad, bad+1))
 			testkit.Equal(t, transactions(t, s), c.shared, "transactions")
+			if c.locked { // a transition waits for its row no longer than its call
+				soon, cancel := context.WithTimeout(t.Context(), time.Second/5)
+				defer cancel()
+				within(t, 3*time.Second, func() {
+					testkit.FailsWith(t, second(sessionsOf(s).WriteSession(soon, transition(writes[bad].ID, 2))), store.ErrPending)
+				})
+			}
 			must(t, tx.Rollback())
 			o := <-outcomes[bad]
 			testkit.True(t, o.written == c.want.written && errors.Is(o.err, c.want.err), "the %s one: written %v, %v", name, o.written, o.err)

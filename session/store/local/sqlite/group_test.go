@@ -218,10 +218,12 @@ func TestACallGivesUpItsPlace(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	testkit.FailsWith(t, change(ctx, 0), context.DeadlineExceeded, "a call whose context ends")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	testkit.FailsWith(t, change(ended, 0), context.Canceled)
+	testkit.FailsWith(t, second(b.AllAttempts(ended)), context.Canceled)
 	b.patience = 20 * time.Millisecond
-	err := change(t.Context(), 1)
-	testkit.FailsWith(t, err, store.ErrBusy, "a call that waits too long")
-	testkit.Contains(t, err.Error(), b.Where())
+	says(t, change(t.Context(), 1), store.ErrBusy, b.Where())
 	goOn()
 	titled(t, b, tasks, "task 0", "task 1")
 }

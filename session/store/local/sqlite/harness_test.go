@@ -135,6 +135,13 @@ func spied(b board, see func(query string, args []any)) board {
 	return board{b.DB, sqlstore.New(spy{dialect{b.DB}, see}, sqlstore.Options{Now: noon, Feed: feed(b.DB)}).Board()}
 }
 
+// says checks that a call has failed with an error that contains a text.
+func says(t testing.TB, err, want error, text string) {
+	t.Helper()
+	testkit.FailsWith(t, err, want)
+	testkit.Fails(t, err, text)
+}
+
 // The environment of another process of a test.
 const roleVariable, pathVariable = "SQLITE_ROLE", "SQLITE_PATH"
 

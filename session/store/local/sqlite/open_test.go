@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -132,8 +131,7 @@ func TestMovedFileRefusesChanges(t *testing.T) {
 	p := rootOf(t, b)
 	testkit.Must(t, os.Rename(path, path+".away"))
 	err := second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "lost"}, task.Request{}))
-	testkit.FailsWith(t, err, task.ErrDamaged)
-	testkit.Fails(t, err, "moved, removed or replaced")
+	says(t, err, task.ErrDamaged, "moved, removed or replaced")
 	for range readers {
 		var c *sql.Conn
 		if c, err = b.reader.Conn(t.Context()); err == nil {
@@ -168,9 +166,7 @@ func TestReadOnly(t *testing.T) {
 	s := addTask(t, w, p, "one")
 	b = open()
 	testkit.Same(t, taskOf(t, b, s.ID), s)
-	err = b.DeleteTask(t.Context(), s.ID)
-	testkit.FailsWith(t, err, task.ErrFull)
-	testkit.Fails(t, err, "for reading only")
+	says(t, b.DeleteTask(t.Context(), s.ID), task.ErrFull, "for reading only")
 	before := version(b)
 	testkit.Equal(t, version(b), before, "the version without a change")
 	later := addTask(t, w, p, "two")
@@ -204,33 +200,6 @@ func TestReadOnlyFileAndFolder(t *testing.T) {
 	for _, missing := range []string{filepath.Join(filepath.Dir(path), "x", "board.db"), filepath.Join(filepath.Dir(path), "new.db")} {
 		testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: missing})), task.ErrFull)
 	}
-}
-
-// The writer of another process is waited for, as long as the caller's context lives, and no longer.
-func TestLockedBoardIsWaitedFor(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, time.Now)
-	p := rootOf(t, b)
-	db := raw(t, path)
-	other := testkit.Get(db.Conn(t.Context())).Must(t)
-	defer other.Close()
-	testkit.Must(t, second(other.ExecContext(t.Context(), "BEGIN IMMEDIATE")))
-	create := func(ctx context.Context) error {
-		return second(b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{}))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-	defer cancel()
-	testkit.FailsWith(t, create(ctx), context.DeadlineExceeded)
-	_, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1}) // a reader does not wait
-	testkit.True(t, err == nil && total == 0, "%d tasks, %v", total, err)
-	done := make(chan error, 1)
-	go func() { done <- create(t.Context()) }()
-	testkit.Must(t, second(other.ExecContext(t.Context(), "COMMIT")))
-	testkit.Works(t, <-done)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	testkit.FailsWith(t, create(ended), context.Canceled)
-	testkit.FailsWith(t, testkit.Get(b.AllAttempts(ended)).Err(), context.Canceled)
 }
 
 // The names of the scripts begin with their numbers, without a gap.
@@ -339,9 +308,7 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	with(t, "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);")
 	before := schemaOf(t, path)
 	testkit.Fails(t, second(openBoard(t.Context(), Options{Path: path})), fmt.Sprintf("migrating it from version %d to %d", version, version+1))
-	err := second(openBoard(t.Context(), Options{Path: path, ReadOnly: true}))
-	testkit.FailsWith(t, err, task.ErrVersion)
-	testkit.Fails(t, err, "must be migrated")
+	says(t, second(openBoard(t.Context(), Options{Path: path, ReadOnly: true})), task.ErrVersion, "must be migrated")
 	testkit.Same(t, schemaOf(t, path), before, "left behind")
 }
 

@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -48,6 +49,9 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 			n := log.Count("is locked by another process")
 			testkit.True(t, n != 0 && n <= 3, "logged %d times that it waits: %s", n, log.String())
 			testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "a reader sees the title")
+			soon, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+			defer cancel()
+			testkit.FailsWith(t, second(b.CreateTask(soon, task.NewTask{ProjectID: p.ID, Title: "given up"}, task.Request{})), context.DeadlineExceeded)
 			done := make(chan error, 1)
 			go func() {
 				done <- second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "waits"}, task.Request{}))
