@@ -70,7 +70,6 @@ func change(t testing.TB, s *Store, statements ...string) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Rows of one project of a schema are invisible to another, also if their ids are the same.
 func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

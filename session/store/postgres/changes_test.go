@@ -270,7 +270,6 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// Calls fail at once, too, of a process that has started while the database was away.
 func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	server := pgtest.New(t)

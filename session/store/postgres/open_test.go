@@ -23,7 +23,6 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Eight processes that find no schema create it once.
 func TestFirstUseByManyProcesses(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -60,7 +59,6 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion, "a transition")
 }
 
-// The first use of a project's name binds it to the repository.
 func TestProjectsBelongToARepository(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -129,7 +127,6 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
-// Whether a change was committed is known although the reply was lost, in both cases.
 func TestLostReplyToACommit(t *testing.T) {
 	t.Parallel()
 	_, url := openNew(t)
@@ -392,7 +389,6 @@ func TestPlacesThatAreGone(t *testing.T) {
 	must(t, s.Close(t.Context()))
 }
 
-// A place is touched for the last time before it is left, however slow the database is.
 func TestALateTouchDoesNotRevive(t *testing.T) {
 	t.Parallel()
 	s, url := openNew(t)
@@ -420,7 +416,6 @@ func TestALateTouchDoesNotRevive(t *testing.T) {
 	testkit.True(t, left(), "the place was touched after it was left")
 }
 
-// Places that were left over 30 days ago are forgotten.
 func TestPlacesThatAreForgotten(t *testing.T) {
 	t.Parallel()
 	s, _ := openNew(t)
@@ -434,7 +429,6 @@ func TestPlacesThatAreForgotten(t *testing.T) {
 	}
 }
 
-// The board has the times of the database, so that machines whose clocks differ agree on them.
 func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 	clock := session.Clock
 	session.Clock = func() time.Time { return clock().Add(-10 * time.Hour) }
@@ -446,7 +440,6 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 	testkit.True(t, old.Abs() <= 5*time.Minute, "the project was made %v ago", old)
 }
 
-// What is known of a transaction whose reply was lost.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	s, _ := openNew(t)

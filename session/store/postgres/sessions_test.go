@@ -121,7 +121,6 @@ func TestATransitionOfAnAttemptWithoutAReply(t *testing.T) {
 	testkit.Equal(t, revisionOf(t, sessionsOf(s), id), 1, "it has revision")
 }
 
-// Statements of other projects in the same schema have other sessions, also with the same ids and requests.
 func TestSessionsOfTwoProjects(t *testing.T) {
 	t.Parallel()
 	s, url := openNew(t)
@@ -152,7 +151,6 @@ func TestSessionsOfTwoProjects(t *testing.T) {
 	must(t, second(one.Definition(t.Context(), "d1")))
 }
 
-// A server without connections left is unavailable, and later it is not.
 func TestExhaustedConnections(t *testing.T) {
 	t.Parallel()
 	server := pgtest.New(t, "max_connections=15")
@@ -336,7 +334,6 @@ func TestTransitionsOfAGroup(t *testing.T) {
 	}
 }
 
-// A group has a bounded number of members and bytes.
 func TestGroupsAreBounded(t *testing.T) {
 	for name, c := range map[string]struct{ members, size, groups int }{
 		"members": {groupSize + 1, 2, 2},

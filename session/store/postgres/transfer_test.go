@@ -173,7 +173,6 @@ func TestCopiedRows(t *testing.T) {
 	testkit.Fails(t, err, " in /srv/shop)")
 }
 
-// No server can begin while a copy holds the project, at whatever place.
 func TestCopyExcludesServers(t *testing.T) {
 	t.Parallel()
 	s, url := openNew(t)
@@ -193,7 +192,6 @@ func TestCopyExcludesServers(t *testing.T) {
 	must(t, openAt(t, url).Enter(t.Context()))
 }
 
-// The reply to the commit is lost: what the command says is what happened.
 func TestCopyLostReply(t *testing.T) {
 	t.Parallel()
 	for _, reached := range []bool{true, false} {
@@ -209,7 +207,6 @@ func TestCopyLostReply(t *testing.T) {
 	}
 }
 
-// What is left of sessions that were pruned does not prevent a copy.
 func TestCopyOverLeftovers(t *testing.T) {
 	t.Parallel()
 	s, url := openNew(t)

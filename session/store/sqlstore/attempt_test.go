@@ -174,7 +174,6 @@ func TestWorktreeFolders(t *testing.T) {
 	equal(t, got, want)
 }
 
-// An execution ends no sooner than it began, and begins no sooner than it was made, whatever the clocks do.
 func TestStartAndEndKeepTheirOrder(t *testing.T) {
 	b, clock, p := newBoard(t)
 	// The board's clock is set back by so much before the start. The server says that it started and ended so long after the
@@ -331,7 +330,6 @@ func TestStepsShareTheSlots(t *testing.T) {
 	is(t, true)(b.ClaimStep(t.Context(), one.ID, "s4", 9, nil, limits))
 }
 
-// Many leaders that ask at once share what is free.
 func TestStepsClaimedAtOnce(t *testing.T) {
 	b, _, p := newBoard(t)
 	a := led(t, b, p, "run")

@@ -100,7 +100,6 @@ func TestRoomForReady(t *testing.T) {
 	}
 }
 
-// Two processes start each task once, and never more than there is room for.
 func TestReadyOfTwoProcesses(t *testing.T) {
 	const tasks, most = 8, 5
 	path, c := newPath(t)
@@ -385,7 +384,6 @@ func TestEachMethodKeepsToTheCallersTasks(t *testing.T) {
 	}
 }
 
-// A list has and counts what its caller sees, page by page.
 func TestLists(t *testing.T) {
 	b, c, p := newBoard(t)
 	for i := range 12 {

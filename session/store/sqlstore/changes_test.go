@@ -133,7 +133,6 @@ func TestChangesAreFollowed(t *testing.T) {
 	}
 }
 
-// A wait ends with the first change, by whichever process, or with its context.
 func TestAFollowerWaits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)
@@ -392,7 +391,6 @@ func TestSeveralServersShareABoard(t *testing.T) {
 	}
 }
 
-// Servers are killed at random moments; what they acknowledged is there, and another takes their executions up.
 func TestKilledServerLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)

@@ -125,7 +125,6 @@ func idsOf(all []store.Execution) (found []string) {
 	return found
 }
 
-// Executions are taken up once, by one of several servers that try at once, each as it can be told from its state.
 func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	path, c := newPath(t)
 	var servers []store.Executions

@@ -100,7 +100,6 @@ func TestAncestryOfASession(t *testing.T) {
 	want("dddd0001", "dddd0001")
 }
 
-// Sessions that have ended are removed with all that belongs to them; others stay.
 func TestRemovingSessions(t *testing.T) {
 	a, b := twoStores(t)
 	testkit.Must(t, a.RemoveSessions(t.Context(), nil))
@@ -131,7 +130,6 @@ func TestRemovingSessions(t *testing.T) {
 	reads(t, a, w)
 }
 
-// A session in the workspace of an attempt moves the position of the attempt with it, if it is the workflow that counts.
 func TestASessionMovesItsAttempt(t *testing.T) {
 	path, c := newPath(t)
 	b, other := openAt(t, path, c.now), open(t, path, c.now)
@@ -224,7 +222,6 @@ func expired(t testing.TB, s store.Sessions, id string) {
 	})
 }
 
-// A review begins with a transition, is renewed by its runner, and ends with a transition.
 func TestAReviewInProgress(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")
@@ -270,7 +267,6 @@ func TestAReviewInProgress(t *testing.T) {
 	reviewsAre(t, b, w.ID)
 }
 
-// When the time of a review is over, it can be taken up, by a transition too, and its earlier runner has lost it.
 func TestAReviewThatIsTakenUp(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")

@@ -66,7 +66,6 @@ func reads(t testing.TB, s store.Sessions, w *store.SessionWrite, parts ...store
 	equal(t, testkit.Get(s.ReadSession(t.Context(), w.ID, -1)).Must(t), &store.SessionRecord{Session: w.Session, Frame: w.Frame, Parts: parts})
 }
 
-// A session comes back with all that was written, in every process; none exists before or beside it.
 func TestASessionComesBackAsWritten(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")
@@ -102,7 +101,6 @@ func TestASessionComesBackAsWritten(t *testing.T) {
 	is(t, []store.Session{next.Session})(a.ListSessions(t.Context(), store.SessionQuery{IDs: []string{w.ID}}))
 }
 
-// Of many writers of two processes that replace the same revision, exactly one does, however often they meet.
 func TestOneOfManyWritersWins(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")
@@ -120,7 +118,6 @@ func TestOneOfManyWritersWins(t *testing.T) {
 	}
 }
 
-// A session that moves meanwhile is read as it was at one revision.
 func TestASessionIsReadWhileItMoves(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")
@@ -248,7 +245,6 @@ func TestTextsOfASession(t *testing.T) {
 	reads(t, a, wanted, want.Put[1])
 }
 
-// A call with a request id begins one session, whatever processes carry it out at once, and is found by any of them.
 func TestARequestBeginsOneSession(t *testing.T) {
 	a, b := twoStores(t)
 	found := func(s store.Sessions, key byte, want string) {

@@ -168,7 +168,6 @@ func TestACommitThatFailsFailsAllMembers(t *testing.T) {
 	addTask(t, b, p, "afterwards")
 }
 
-// A group is synced if one of its members has to be.
 func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 	b, _ := newBoard(t)
 	look := func(want int) func(q sqlstore.Querier) error {
@@ -188,7 +187,6 @@ func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 	unsynced()
 }
 
-// Rows of a statement stay what they are while the same statement runs again.
 func TestAStatementRunsWhileItsRowsAreRead(t *testing.T) {
 	b, p := newBoard(t)
 	someTasks(t, b, p, 3)
@@ -245,7 +243,6 @@ func TestNoProcessStarves(t *testing.T) {
 	testkit.True(t, 5*slices.Min(made) >= sum, "tasks made by each process: %v", made)
 }
 
-// A group is made whole or not at all.
 func TestAKillInMidGroupLeavesNothingOfIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)

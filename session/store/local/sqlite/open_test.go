@@ -174,7 +174,6 @@ func TestReadOnly(t *testing.T) {
 	testkit.True(t, version(b) != before, "a change by others has the same version")
 }
 
-// A file or a folder that is not writable can be read.
 func TestReadOnlyFileAndFolder(t *testing.T) {
 	if os.Getuid() <= 0 {
 		t.Skip("the user may write any file")
@@ -202,7 +201,6 @@ func TestReadOnlyFileAndFolder(t *testing.T) {
 	}
 }
 
-// The names of the scripts begin with their numbers, without a gap.
 func TestMigrationsAreNumbered(t *testing.T) {
 	names, err := fs.Glob(files, "migrations/*.sql")
 	testkit.Need(t, err == nil && len(names) == latest(), "%v %v", names, err)

@@ -2,11 +2,8 @@ package pgtest
 
 import (
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -88,7 +85,6 @@ func TestServerKeepsWhatWasCommitted(t *testing.T) {
 	s := New(t, "max_connections=10")
 	url := s.At("")
 	wants(t, url, "SHOW fsync", `"on";SHOW;`)
-	wants(t, url, "SHOW max_connections", `"10";SHOW;`)
 	wants(t, url, "CREATE TABLE t(n int); INSERT INTO t VALUES (1)", "CREATE TABLE;INSERT 0 1;")
 	testkit.Must(t, s.Kill())
 	refused(t, url, "SELECT 1", "a killed server answers")
@@ -96,25 +92,17 @@ func TestServerKeepsWhatWasCommitted(t *testing.T) {
 	wants(t, url, "SELECT n FROM t", `"1";SELECT 1;`)
 	testkit.Must(t, s.Stop())
 	testkit.Must(t, s.Start())
-	wants(t, url, "SELECT n FROM t", `"1";SELECT 1;`)
-}
-
-func TestExhaust(t *testing.T) {
-	s := New(t, "max_connections=5")
 	release := testkit.Get(Exhaust(s.URL())).Must(t)
-	refused(t, s.At(""), "SELECT 1", "there is another connection")
+	refused(t, url, "SELECT 1", "there is another connection")
 	release()
-	until(t, s.At(""), "SELECT 1", `"1";SELECT 1;`) // the server notices
-}
-
-func TestPooler(t *testing.T) {
-	pooled := Bouncer(t, URL(t))
-	wants(t, pooled, "SELECT 1", `"1";SELECT 1;`)
-	testkit.Contains(t, pooled, "schema=test_")
+	until(t, url, "SELECT n FROM t", `"1";SELECT 1;`) // the server notices
 }
 
 func TestProxyCuts(t *testing.T) {
 	url := URL(t)
+	pooled := Bouncer(t, url)
+	wants(t, pooled, "SELECT 1", `"1";SELECT 1;`)
+	testkit.Contains(t, pooled, "schema=test_")
 	wants(t, url, "CREATE TABLE IF NOT EXISTS cuts(n int); TRUNCATE cuts", "CREATE TABLE;TRUNCATE TABLE;")
 	p := NewProxy(t, url)
 	insert := "BEGIN; INSERT INTO cuts VALUES (1); COMMIT"
@@ -160,27 +148,13 @@ func TestProxyCuts(t *testing.T) {
 	testkit.Equal(t, <-said, `"1";SELECT 1;`, "after the freeze")
 }
 
-// A child is another test binary, until it is killed, with the URL of its server.
-type child struct {
-	*exec.Cmd
-	url string
-}
-
-func startChild(t *testing.T, env ...string) child {
+// startChild starts another test binary, and returns it with the URL of its server.
+func startChild(t *testing.T, env ...string) (*testkit.Child, string) {
 	t.Helper()
-	c := exec.Command(os.Args[0])
-	c.Env = append(append(os.Environ(), urlVariable+"="), env...)
-	out := testkit.Get(c.StdoutPipe()).Must(t)
-	testkit.Must(t, c.Start())
-	url := strings.TrimSpace(string(testkit.Get(io.ReadAll(out)).Must(t)))
+	c := testkit.Start(t, append(env, urlVariable+"=")...)
+	url := c.Line()
 	wants(t, url, "SELECT 1", `"1";SELECT 1;`)
-	return child{c, url}
-}
-
-func (c child) kill(t *testing.T) {
-	t.Helper()
-	testkit.Must(t, c.Process.Signal(syscall.SIGKILL))
-	_ = c.Wait()
+	return c, url
 }
 
 // gone waits until a server and its folder are gone.
@@ -196,9 +170,9 @@ func gone(t *testing.T, url string) {
 // A test binary may be killed: its server must end, and its folder go.
 func TestServerEndsWithItsProcess(t *testing.T) {
 	URL(t) // is there PostgreSQL?
-	c := startChild(t, "PGTEST_CHILD=alone")
-	c.kill(t)
-	gone(t, c.url)
+	c, url := startChild(t, "PGTEST_CHILD=alone")
+	c.Crash()
+	gone(t, url)
 }
 
 // A server that test binaries share ends with the last of them, and the next one starts another.
@@ -208,12 +182,13 @@ func TestASharedServerEndsWithTheLastProcess(t *testing.T) {
 	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
 	testkit.Must(t, os.Chmod(dir, 0o777)) // the server's user enters it, and removes its folder
 	env := []string{"PGTEST_CHILD=shared", "TMPDIR=" + dir}
-	one, two := startChild(t, env...), startChild(t, env...)
-	testkit.Equal(t, one.url, two.url, "they have the servers")
-	one.kill(t)
-	wants(t, two.url, "SELECT 1", `"1";SELECT 1;`)
-	two.kill(t)
-	again := startChild(t, env...)
-	again.kill(t)
-	gone(t, again.url)
+	one, first := startChild(t, env...)
+	two, second := startChild(t, env...)
+	testkit.Equal(t, first, second, "they have the servers")
+	one.Crash()
+	wants(t, second, "SELECT 1", `"1";SELECT 1;`)
+	two.Crash()
+	three, again := startChild(t, env...)
+	three.Crash()
+	gone(t, again)
 }
