@@ -12,7 +12,6 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
-	"deepwork/session/store/postgres/pgtest"
 	"deepwork/session/store/sqlstore"
 )
 
@@ -71,8 +70,7 @@ func change(t testing.TB, s *Store, statements ...string) {
 func second[T any](_ T, err error) error { return err }
 
 func TestProjectsOfASchemaAreSeparate(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	_, one, first := shopOf(t, url, "one")
 	other, two, next := shopOf(t, url, "two")
 	request := task.Request{Identity: "me", Tool: "create_task", RequestID: "r"}
@@ -100,8 +98,7 @@ func TestProjectsOfASchemaAreSeparate(t *testing.T) {
 
 // The board has the projects of all machines. Each machine has its own folders, and its own name for that of the root.
 func TestMachinesWithDifferentProjects(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	_, red := boardOf(t, url, "shop")
 	_, blue := boardOf(t, url, "shop")
 	synced(t, red, spec("shop", "/red/shop", true), spec("site", "/red/site", false))
@@ -131,8 +128,7 @@ func onlyRepo(t testing.TB, b store.Board, project string) task.Repo {
 
 // Each inspection finds what this program never writes.
 func TestInspectionsOfDamagedRows(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	s, b, p := shopOf(t, url, "shop")
 	made := addTask(t, b, p, "A task")
 	a := try(t, b, made)
@@ -204,8 +200,7 @@ func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *s
 
 // The cost of what is called often must not grow with the board: the index of each list gives its rows in their order.
 func TestListsUseIndexes(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	s, b, p := shopOf(t, url, "shop")
 	slow := regexp.MustCompile("Seq Scan on (tasks|attempts|executions)_all|Sort")
 	queries := make(map[string][]any)

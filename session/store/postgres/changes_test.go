@@ -83,8 +83,7 @@ func (x openTx) change(id string) {
 
 // A change that is committed after others with higher transaction ids and positions is read then; it holds up none.
 func TestALateCommitIsNotPassedOver(t *testing.T) {
-	t.Parallel()
-	url := pgtest.New(t).URL() // alone: other tests are transactions, too
+	url := newServer(t).URL() // alone: other tests are transactions, too
 	s := openAt(t, url)
 	other := openAt(t, url)
 	makeChange(t, s, "zero")
@@ -131,8 +130,7 @@ func TestALateCommitIsNotPassedOver(t *testing.T) {
 
 // A transaction of another application that lasts long delays nothing, and nobody is told to read all again for it.
 func TestAForeignTransactionDelaysNothing(t *testing.T) {
-	t.Parallel()
-	s := openAt(t, pgtest.New(t).URL()) // alone: other tests are transactions, too
+	s := openAt(t, newServer(t).URL()) // alone: other tests are transactions, too
 	makeChange(t, s, "zero")
 	foreign := begin(t, s)
 	foreign.exec("SELECT pg_current_xact_id()")
@@ -154,8 +152,7 @@ func TestAForeignTransactionDelaysNothing(t *testing.T) {
 // A position in another server, or in this one before it was started again, is unknown: transaction ids may have other
 // meanings there. Rows of another server, from a dump, disturb nobody.
 func TestPositionsOfAnotherServer(t *testing.T) {
-	t.Parallel()
-	server := pgtest.New(t)
+	server := newServer(t)
 	s := openAt(t, server.URL())
 	makeChange(t, s, "zero")
 	_, at := since(t, s, "")
@@ -186,8 +183,7 @@ func TestPositionsOfAnotherServer(t *testing.T) {
 
 // Who inserts into the feed waits for nobody, also if another one prunes it.
 func TestTheFeedLetsTransactionsGoOn(t *testing.T) {
-	t.Parallel()
-	s, _ := openNew(t)
+	s, _ := newStore(t)
 	makeChange(t, s, "zero")
 	one, two := begin(t, s), begin(t, s)
 	prune := strings.NewReplacer("?1", "'9999'", "?2", "10000").Replace(feed.Prune)
@@ -271,8 +267,7 @@ func TestCallsWhileTheDatabaseIsAway(t *testing.T) {
 }
 
 func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
-	t.Parallel()
-	server := pgtest.New(t)
+	server := newServer(t)
 	must(t, server.Stop())
 	s := openAt(t, server.URL())
 	says(t, s.Open(t.Context()), store.ErrUnavailable, "see that the server runs")
@@ -297,8 +292,7 @@ func TestStartingWhileTheDatabaseIsAway(t *testing.T) {
 
 // A call that is given up sends no request to cancel its statement, which can end PgBouncer.
 func TestNoRequestToCancel(t *testing.T) {
-	t.Parallel()
-	proxy := pgtest.NewProxy(t, pgtest.URL(t))
+	proxy := pgtest.NewProxy(t, newURL(t))
 	s := openAt(t, proxy.URL)
 	must(t, s.Open(t.Context()))
 	cancels := proxy.CutAt(func(m pgtest.Message) bool {
@@ -331,8 +325,7 @@ func (h *hints) hears() bool {
 
 // A change is hinted at to the other processes of the project, also after their connections were lost.
 func TestAHintArrives(t *testing.T) {
-	t.Parallel()
-	server := pgtest.New(t)
+	server := newServer(t)
 	url := server.URL()
 	s, other := openAt(t, url), openAt(t, url)
 	third := openAs(t, url, "another", "/srv/shop")
@@ -358,8 +351,7 @@ func TestAHintArrives(t *testing.T) {
 
 // Through PgBouncer in transaction mode no hint arrives: the process looks for changes itself, and no connection listens.
 func TestNoHintsThroughPgBouncer(t *testing.T) {
-	t.Parallel()
-	url := pgtest.Bouncer(t, pgtest.New(t).URL())
+	url := pgtest.Bouncer(t, newServer(t).URL())
 	s, other := openAt(t, url), openAt(t, url)
 	makeChange(t, s, "first")
 	_, at := since(t, other, "")

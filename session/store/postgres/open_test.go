@@ -24,8 +24,7 @@ import (
 )
 
 func TestFirstUseByManyProcesses(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	var lines []func() string
 	for range 8 {
 		c := start(t, "open", url)
@@ -44,8 +43,7 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 }
 
 func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
-	t.Parallel()
-	s, url := openNew(t)
+	s, url := newStore(t)
 	must(t, s.Enter(t.Context()))
 	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)).Must(t)
 	late := openAt(t, url)
@@ -60,8 +58,7 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 }
 
 func TestProjectsBelongToARepository(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	open := func(name string, r Repository) error {
 		o := options(url)
 		o.Project, o.Repository = name, r
@@ -91,8 +88,7 @@ func TestProjectsBelongToARepository(t *testing.T) {
 }
 
 func TestTransactions(t *testing.T) {
-	t.Parallel()
-	_, url := openNew(t)
+	_, url := newStore(t)
 	for name, url := range map[string]string{"direct": url, "PgBouncer": pgtest.Bouncer(t, url)} {
 		t.Run(name, func(t *testing.T) {
 			s := openAt(t, url)
@@ -128,8 +124,7 @@ func TestTransactions(t *testing.T) {
 }
 
 func TestLostReplyToACommit(t *testing.T) {
-	t.Parallel()
-	_, url := openNew(t)
+	_, url := newStore(t)
 	proxy := pgtest.NewProxy(t, url)
 	s, direct := openAt(t, proxy.URL), openAt(t, url)
 	count := 0
@@ -294,6 +289,22 @@ func openNew(t testing.TB) (*Store, string) {
 	return openAt(t, url), url
 }
 
+// newURL is that of an empty schema, newServer a server and newStore a store, of a test that runs beside others.
+func newURL(t *testing.T) string {
+	t.Parallel()
+	return pgtest.URL(t)
+}
+
+func newServer(t *testing.T, settings ...string) *pgtest.Server {
+	t.Parallel()
+	return pgtest.New(t, settings...)
+}
+
+func newStore(t *testing.T) (*Store, string) {
+	t.Parallel()
+	return openNew(t)
+}
+
 func start(t testing.TB, role, url string) *testkit.Child {
 	return testkit.Start(t, roleEnv+"="+role, urlEnv+"="+url)
 }
@@ -321,8 +332,7 @@ func touched(t *testing.T, s *Store, root string) (version string) {
 
 // Of several processes of a place one touches its row, whichever comes first after nine seconds.
 func TestAPlaceIsTouchedOnce(t *testing.T) {
-	t.Parallel()
-	one, url := openNew(t)
+	one, url := newStore(t)
 	two := openAt(t, url)
 	for _, s := range []*Store{one, two, openAs(t, url, "shop", "/home/shop")} {
 		must(t, s.Enter(t.Context()))
@@ -340,12 +350,20 @@ func TestAPlaceIsTouchedOnce(t *testing.T) {
 		testkit.Equal(t, touched(t, one, "/srv/shop"), after, "both have touched it")
 	}
 	testkit.Equal(t, touched(t, one, "/home/shop"), elsewhere, "another place was touched with it")
+	// Those that were left over 30 days ago are forgotten.
+	for root, left := range map[string]string{"/old": "31 days", "/recent": "29 days", "/used": "-1 minute"} {
+		testkit.Get(one.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, one.scope.Load(), root, left)).Must(t)
+	}
+	change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
+	must(t, one.look())
+	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
+		testkit.Equal(t, testkit.Get(one.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root})).Must(t), want, "%s is known", root)
+	}
 }
 
 // A place is gone since its row was not touched in time, or since the last of its processes has closed its store.
 func TestPlacesThatAreGone(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	alone := true
 	o := options(url)
 	o.Alone = func() bool { return alone }
@@ -390,8 +408,7 @@ func TestPlacesThatAreGone(t *testing.T) {
 }
 
 func TestALateTouchDoesNotRevive(t *testing.T) {
-	t.Parallel()
-	s, url := openNew(t)
+	s, url := newStore(t)
 	asker := openAt(t, url)
 	left := func() bool {
 		return testkit.Get(asker.GoneFor(t.Context(), task.Place{MachineID: s.o.Machine, Root: s.o.Root})).Must(t) > 0
@@ -416,19 +433,6 @@ func TestALateTouchDoesNotRevive(t *testing.T) {
 	testkit.True(t, left(), "the place was touched after it was left")
 }
 
-func TestPlacesThatAreForgotten(t *testing.T) {
-	t.Parallel()
-	s, _ := openNew(t)
-	must(t, s.Enter(t.Context()))
-	for root, left := range map[string]string{"/old": "31 days", "/recent": "29 days", "/used": "-1 minute"} {
-		testkit.Get(s.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, s.scope.Load(), root, left)).Must(t)
-	}
-	must(t, s.look())
-	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
-		testkit.Equal(t, testkit.Get(s.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root})).Must(t), want, "%s is known", root)
-	}
-}
-
 func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 	clock := session.Clock
 	session.Clock = func() time.Time { return clock().Add(-10 * time.Hour) }
@@ -441,8 +445,7 @@ func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	t.Parallel()
-	s, _ := openNew(t)
+	s, _ := newStore(t)
 	scope := testkit.Get(s.connect(t.Context())).Must(t)
 	refused, lost := errors.New("refused"), errors.New("lost")
 	run := func(end error, within func(id commit)) (id commit) {

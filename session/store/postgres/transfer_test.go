@@ -153,8 +153,7 @@ func TestCopyKilled(t *testing.T) {
 
 // What is copied is found as if it had been made here, and what belongs to this machine says so.
 func TestCopiedRows(t *testing.T) {
-	t.Parallel()
-	s := openAt(t, pgtest.Bouncer(t, pgtest.URL(t)))
+	s := openAt(t, pgtest.Bouncer(t, newURL(t)))
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	sessions := sessionsOf(s)
 	testkit.Equal(t, testkit.Get(sessions.FindRequest(t.Context(), store.Key{7})).Must(t), id, "the session of the request id")
@@ -174,8 +173,7 @@ func TestCopiedRows(t *testing.T) {
 }
 
 func TestCopyExcludesServers(t *testing.T) {
-	t.Parallel()
-	s, url := openNew(t)
+	s, url := newStore(t)
 	earlier := openAt(t, url)
 	must(t, earlier.Enter(t.Context()))
 	must(t, earlier.Close(t.Context()))
@@ -208,8 +206,7 @@ func TestCopyLostReply(t *testing.T) {
 }
 
 func TestCopyOverLeftovers(t *testing.T) {
-	t.Parallel()
-	s, url := openNew(t)
+	s, url := newStore(t)
 	earlier := openAt(t, url)
 	r := sessionsOf(earlier)
 	ended := transition(id, 1)

@@ -40,19 +40,15 @@ func oneAndTwo(t *testing.T) (one, two store.Executions, c *clock) {
 	return open(t, path, c.now).Executions(), open(t, path, c.now).Executions(), c
 }
 
-// save stores executions that their owners follow.
-func save(t *testing.T, e store.Executions, all ...*store.Execution) {
-	t.Helper()
-	for _, x := range all {
-		testkit.Must(t, e.Save(t.Context(), x, time.Hour))
-	}
-}
+// save stores executions that their owners follow, abandon those that nobody follows.
+func save(t *testing.T, e store.Executions, all ...*store.Execution) { saveFor(t, e, time.Hour, all) }
 
-// abandon stores executions that nobody follows.
-func abandon(t *testing.T, e store.Executions, all ...*store.Execution) {
+func abandon(t *testing.T, e store.Executions, all ...*store.Execution) { saveFor(t, e, 0, all) }
+
+func saveFor(t *testing.T, e store.Executions, life time.Duration, all []*store.Execution) {
 	t.Helper()
 	for _, x := range all {
-		testkit.Must(t, e.Save(t.Context(), x, 0))
+		testkit.Must(t, e.Save(t.Context(), x, life))
 	}
 }
 
