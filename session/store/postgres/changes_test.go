@@ -29,31 +29,20 @@ func pruneAll(t testing.TB, s *Store) {
 	}))
 }
 
-// isReset checks that one that has read up to a position is to read all again.
-func isReset(t testing.TB, s *Store, position, what string) {
-	t.Helper()
-	ids, _ := since(t, s, position)
-	testkit.Same(t, ids, []string{"reset"}, what)
-}
-
-// nothing checks that there are no changes after a position.
-func nothing(t testing.TB, s *Store, position string) {
-	t.Helper()
-	ids, _ := since(t, s, position)
-	testkit.Same(t, ids, nil, "changes")
-}
-
-// since returns the ids of the changes after a position, "reset" for all others, and the next position.
-func since(t testing.TB, s *Store, position string) (ids []string, next string) {
+// follows checks which ids of changes are after a position, "reset" for all others, and returns the next position.
+func follows(t testing.TB, s *Store, position string, want ...string) (next string) {
 	t.Helper()
 	news := testkit.Get(s.Database().Changes().Since(t.Context(), position)).Must(t)
+	var got []string
 	if news.Reset {
-		ids = append(ids, "reset")
+		got = append(got, "reset")
 	}
 	for _, c := range news.Changes {
-		ids = append(ids, c.ID)
+		got = append(got, c.ID)
 	}
-	return ids, news.Next
+	testkit.Same(t, got, want, "after %s", position)
+	testkit.True(t, len(want) != 0 || news.Next == position, "the position %s became %s", position, news.Next)
+	return news.Next
 }
 
 type openTx struct {
@@ -87,45 +76,38 @@ func TestALateCommitIsNotPassedOver(t *testing.T) {
 	s := openAt(t, url)
 	other := openAt(t, url)
 	makeChange(t, s, "zero")
-	want := func(position string, want ...string) (next string) {
-		t.Helper()
-		got, next := since(t, other, position)
-		testkit.Same(t, got, want, "followed")
-		testkit.True(t, len(want) != 0 || next == position, "the position %s became %s", position, next)
-		return next
-	}
-	at := want("", "reset")
+	at := follows(t, other, "", "reset")
 	early, middle, late := begin(t, s), begin(t, s), begin(t, s)
 	early.exec("SELECT pg_current_xact_id()") // the lowest id, and the highest position
 	middle.change("middle")
 	late.change("late")
-	want(at)
+	follows(t, other, at)
 	late.exec("COMMIT")
 	behind := at
-	at = want(at, "late")
-	want(at)
+	at = follows(t, other, at, "late")
+	follows(t, other, at)
 	middle.exec("COMMIT")
-	at = want(at, "middle")
+	at = follows(t, other, at, "middle")
 	early.change("early")
 	makeChange(t, s, "one")
-	at = want(at, "one")
+	at = follows(t, other, at, "one")
 	before := at
 	early.exec("COMMIT")
-	at = want(at, "early")
-	want(at)
-	want(behind, "early", "middle", "late", "one")
+	at = follows(t, other, at, "early")
+	follows(t, other, at)
+	follows(t, other, behind, "early", "middle", "late", "one")
 	// What was removed meanwhile is missed by those who had not read it, whatever its id.
 	gone := begin(t, s)
 	gone.change("gone")
 	makeChange(t, s, "two")
-	at = want(at, "two")
+	at = follows(t, other, at, "two")
 	during := at
 	gone.exec("COMMIT")
-	at = want(at, "gone")
+	at = follows(t, other, at, "gone")
 	pruneAll(t, s)
-	want(at)
-	want(during, "reset")
-	want(before, "reset")
+	follows(t, other, at)
+	follows(t, other, during, "reset")
+	follows(t, other, before, "reset")
 }
 
 // A transaction of another application that lasts long delays nothing, and nobody is told to read all again for it.
@@ -134,19 +116,17 @@ func TestAForeignTransactionDelaysNothing(t *testing.T) {
 	makeChange(t, s, "zero")
 	foreign := begin(t, s)
 	foreign.exec("SELECT pg_current_xact_id()")
-	_, at := since(t, s, "")
+	at := follows(t, s, "", "reset")
 	for n := range 3 {
 		makeChange(t, s, fmt.Sprint(n))
-		ids, next := since(t, s, at)
-		testkit.Same(t, ids, []string{fmt.Sprint(n)}, "followed")
+		next := follows(t, s, at, fmt.Sprint(n))
 		pruneAll(t, s)
-		nothing(t, s, next)
-		isReset(t, s, at, "one that had not read what was pruned")
+		follows(t, s, next)
+		follows(t, s, at, "reset") // it had not read what was pruned
 		at = next
 	}
 	foreign.exec("ROLLBACK")
-	_, at = since(t, s, at)
-	nothing(t, s, at)
+	follows(t, s, testkit.Get(s.Database().Changes().Since(t.Context(), at)).Must(t).Next)
 }
 
 // A position in another server, or in this one before it was started again, is unknown: transaction ids may have other
@@ -155,30 +135,26 @@ func TestPositionsOfAnotherServer(t *testing.T) {
 	server := newServer(t)
 	s := openAt(t, server.URL())
 	makeChange(t, s, "zero")
-	_, at := since(t, s, "")
+	at := follows(t, s, "", "reset")
 	started, snapshot, _ := strings.Cut(at, "/")
-	for what, position := range map[string]string{
-		"another start":          "1" + started + "/" + snapshot,
-		"later than now":         started + "/900000:900000:",
-		"not a snapshot":         started + "/9:8:7",
-		"the start and no more":  started,
-		"an impossible snapshot": at + "9",
+	for _, position := range []string{
+		"1" + started + "/" + snapshot,                                     // of another start
+		started + "/900000:900000:", started + "/9:8:7", started, at + "9", // later than now, and no snapshots
 	} {
-		isReset(t, s, position, what)
+		follows(t, s, position, "reset")
 	}
 	change(t, s, `INSERT INTO @changes_all (scope, xid, kind, id, at) SELECT id, '900000', 'task', 'of another', '' FROM @scopes`, `UPDATE @scopes SET pruned = '800000'`)
 	for _, id := range []string{"one", "two"} {
 		makeChange(t, s, id)
-		ids, next := since(t, s, at)
-		testkit.Same(t, ids, []string{id}, "followed")
+		next := follows(t, s, at, id)
 		pruneAll(t, s)
-		isReset(t, s, at, "one that had not read what was pruned")
+		follows(t, s, at, "reset") // it had not read what was pruned
 		at = next
 	}
 	must(t, server.Kill())
 	must(t, server.Start())
 	testkit.Until(t, "the database is back", func() bool { return second(s.Database().Changes().Since(t.Context(), at)) == nil })
-	isReset(t, s, at, "after a restart")
+	follows(t, s, at, "reset")
 }
 
 // Who inserts into the feed waits for nobody, also if another one prunes it.
@@ -354,12 +330,11 @@ func TestNoHintsThroughPgBouncer(t *testing.T) {
 	url := pgtest.Bouncer(t, newServer(t).URL())
 	s, other := openAt(t, url), openAt(t, url)
 	makeChange(t, s, "first")
-	_, at := since(t, other, "")
+	at := follows(t, other, "", "reset")
 	testkit.Equal(t, other.hear(), errUnheard, "listening")
 	time.AfterFunc(100*time.Millisecond, func() { makeChange(t, s, "x") })
 	must(t, other.Database().Changes().Wait(t.Context(), at))
-	all, _ := since(t, other, at)
-	testkit.Same(t, all, []string{"x"})
+	follows(t, other, at, "x")
 	testkit.Until(t, "it looks", func() bool { return other.hints.closed() > 0 })
 	before := other.hints.closed()
 	makeChange(t, s, "y")

@@ -321,20 +321,17 @@ func (j *journal) judge(t *testing.T, b board) {
 		testkit.True(t, !given[id], "execution %s was given twice", id)
 		given[id] = true
 	}
+	is := func(id string, right func(task.AttemptState) bool) error {
+		e := testkit.Get(b.Execution(t.Context(), id)).Must(t)
+		testkit.True(t, right(e.State), "execution %s is %s", id, e.State)
+		return nil
+	}
 	for kind, read := range map[string]func(id string) error{
 		"task":    func(id string) error { return second(b.Task(t.Context(), id)) },
 		"attempt": func(id string) error { return second(b.Attempt(t.Context(), id)) },
 		"session": func(id string) error { return second(b.Session(t.Context(), id)) },
-		"claim": func(id string) error {
-			e, err := b.Execution(t.Context(), id)
-			testkit.True(t, err != nil || e.State != task.Waiting, "execution %s waits again", id)
-			return err
-		},
-		"end": func(id string) error {
-			e, err := b.Execution(t.Context(), id)
-			testkit.True(t, err != nil || e.State == task.Completed, "execution %s has not ended", id)
-			return err
-		},
+		"claim":   func(id string) error { return is(id, func(e task.AttemptState) bool { return e != task.Waiting }) },
+		"end":     func(id string) error { return is(id, func(e task.AttemptState) bool { return e == task.Completed }) },
 	} {
 		equal(t, "nothing acknowledged as", len(j.all[kind]) == 0, false)
 		for _, id := range j.all[kind] {
