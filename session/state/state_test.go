@@ -51,10 +51,7 @@ func TestTheStateIsOutsideTheProject(t *testing.T) {
 
 func TestPlacesThatAreRefused(t *testing.T) {
 	root, base := newProject(t)
-	refused := func(want string) {
-		t.Helper()
-		testkit.Fails(t, testkit.Get(Find(root)).Err(), want)
-	}
+	refused := func(want string) { testkit.Fails(t, testkit.Get(Find(root)).Err(), want) }
 	must(t, os.Symlink(root, base))
 	for dir, want := range map[string]string{"state": "absolute", filepath.Join(root, "x", "state"): "inside the project", root: "inside the project", base: "inside the project"} {
 		t.Setenv(Env, dir)

@@ -112,7 +112,6 @@ func TestCopiesOfFiles(t *testing.T) {
 	t.Setenv(state.Env, t.TempDir())
 	f, backup := state.Of(t.TempDir()), Choice{File: filepath.Join(t.TempDir(), "backup.db")}
 	fails := func(from, to Choice, why string) {
-		t.Helper()
 		testkit.Fails(t, testkit.Get(Copy(t.Context(), f, from, to)).Err(), why)
 	}
 	fails(Choice{}, Choice{}, "both stores are the same")

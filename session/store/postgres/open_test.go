@@ -368,13 +368,9 @@ func TestPlacesThatAreGone(t *testing.T) {
 	o := options(url)
 	o.Alone = func() bool { return alone }
 	asker := openAt(t, url)
-	gone := func(p task.Place) time.Duration {
-		t.Helper()
-		return testkit.Get(asker.GoneFor(t.Context(), p)).Must(t)
-	}
+	gone := func(p task.Place) time.Duration { return testkit.Get(asker.GoneFor(t.Context(), p)).Must(t) }
 	far := openAs(t, url, "shop", "/far")
 	elsewhere := func(want bool) {
-		t.Helper()
 		testkit.Equal(t, testkit.Get(far.Elsewhere(t.Context())).Must(t), want, "another place uses the project")
 	}
 	here := task.Place{MachineID: o.Machine, Root: o.Root}

@@ -50,23 +50,13 @@ func TestCreateAttempt(t *testing.T) {
 func TestWhatIsNotThere(t *testing.T) {
 	b, _, _ := newBoard(t)
 	ctx := t.Context()
-	_, _, ended := b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})
 	for what, err := range map[string]error{
-		"project":   second(b.Project(ctx, "x")),
-		"repo":      second(b.Repo(ctx, "x")),
-		"repos":     last(b.Repos(ctx, "x", task.Page{Limit: 1})),
-		"execution": second(b.Execution(ctx, "x")),
-		"place":     second(b.AttemptContext(ctx, "x")),
-		"workspace": b.SetWorkspace(ctx, "x", nil),
-		"branch":    b.SetBranch(ctx, "x", "x"),
-		"run":       b.SetRun(ctx, "x", json.RawMessage(`{}`)),
-		"release":   second(b.Release(ctx, "x", "one")),
-		"stop":      second(b.Stop(ctx, "x")),
-		"maker":     second(b.Maker(ctx, "x")),
-		"workflow":  b.SetWorkflow(ctx, "x", task.WorkflowProgress{}),
-		"push":      b.SetPushError(ctx, "x", nil),
-		"start":     second(b.StartExecution(ctx, "x", "X", time.Time{})),
-		"end":       ended,
+		"project": second(b.Project(ctx, "x")), "repo": second(b.Repo(ctx, "x")), "repos": last(b.Repos(ctx, "x", task.Page{Limit: 1})),
+		"execution": second(b.Execution(ctx, "x")), "place": second(b.AttemptContext(ctx, "x")), "maker": second(b.Maker(ctx, "x")),
+		"workspace": b.SetWorkspace(ctx, "x", nil), "branch": b.SetBranch(ctx, "x", "x"), "run": b.SetRun(ctx, "x", json.RawMessage(`{}`)),
+		"workflow": b.SetWorkflow(ctx, "x", task.WorkflowProgress{}), "push": b.SetPushError(ctx, "x", nil),
+		"start": second(b.StartExecution(ctx, "x", "X", time.Time{})), "end": ended(b.EndExecution(ctx, "x", task.Ending{State: task.Stopped})),
+		"release": second(b.Release(ctx, "x", "one")), "stop": second(b.Stop(ctx, "x")),
 	} {
 		says(t, err, task.ErrNotFound, `"x"`, what)
 	}
@@ -258,10 +248,7 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	equal(t, "is not the execution of a leader", leader.Lead, true)
 	want := step(a, "s1")
 	want.State, want.CreatedAt = task.Waiting, c.at.UTC().Truncate(time.Microsecond)
-	same := func() {
-		t.Helper()
-		is(t, []task.Execution{want})(b.Steps(t.Context(), a.ID))
-	}
+	same := func() { is(t, []task.Execution{want})(b.Steps(t.Context(), a.ID)) }
 	addStep(t, b, a, "s1")
 	same()
 	equal(t, "the only slot is free and it gets none", claimStep(t, b, a, "s1", 1), true)

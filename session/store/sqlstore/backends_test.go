@@ -1,5 +1,4 @@
-// The tests are the conformance suites of the stores: what callers under
-// session rely on. All run on every implementation in backends.
+// The tests are the conformance suites of the stores: what callers under session rely on. All run on every one of backends.
 package sqlstore_test
 
 import (
@@ -89,18 +88,16 @@ func (b board) set(t testing.TB, s *task.Summary, status task.Status) {
 	testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
 }
 
-// backend is the name of the one that is tested now, also in the environment of child
-// processes.
+// backend is the name of the one that is tested now, also in the environment of child processes.
 var backend string
 
-const backendVariable, roleVariable, storeVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE", "DEEPWORK_TEST_STORE"
+const backendVariable, storeVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_STORE"
 
-// TestMain runs all tests for each backend. With a role in its environment the test
-// binary is another process: it works on a database that is not its own.
+// TestMain runs all tests for each backend. With a path in its environment the test binary is another process on that database.
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVariable); role != "" {
+	if os.Getenv("BOARD_PATH") != "" {
 		backend = os.Getenv(backendVariable)
-		os.Exit(roles[role](context.Background()))
+		os.Exit(work(context.Background()))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
 	flag.Parse()
@@ -158,9 +155,6 @@ func urlOf(backend string) (url string, end func(), err error) {
 	}
 	return pooler.URL, pooler.Close, nil
 }
-
-// roles are what a child process may be.
-var roles = map[string]func(context.Context) int{"some rounds": workSome, "for ever": workForever}
 
 func open(t testing.TB, path string, now func() time.Time) store.Database {
 	d := backends[backend](path, now)

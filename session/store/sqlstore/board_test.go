@@ -83,7 +83,6 @@ func TestRoomForReady(t *testing.T) {
 	b, _, p := newBoard(t)
 	addTask(t, b, p, "ready")
 	full := func() bool {
-		t.Helper()
 		return len(testkit.Get(b.Ready(t.Context(), task.Room{InReview: 1, Slots: 9})).Must(t)) == 0
 	}
 	equal(t, "full at first", full(), false)

@@ -256,25 +256,20 @@ func need[T any](value T, err error) T {
 	return value
 }
 
-func workSome(ctx context.Context) int    { return work(ctx, 20) }
-func workForever(ctx context.Context) int { return work(ctx, 1<<30) }
-
-func work(ctx context.Context, rounds int) int {
+// work is another server, until it has made so many rounds.
+func work(ctx context.Context) int {
 	d := backends[backend](os.Getenv("BOARD_PATH"), nil)
 	w := worker{os.Getenv("BOARD_NAME"), board{d.Board(), d}, func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
-	err := w.work(ctx, os.Getenv("BOARD_PROJECT"), rounds)
-	if err == nil {
-		err = d.Close()
-	}
-	if err != nil {
+	rounds, err := strconv.Atoi(os.Getenv("BOARD_ROUNDS"))
+	if err = errors.Join(err, w.work(ctx, os.Getenv("BOARD_PROJECT"), rounds), d.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func server(t *testing.T, path, role, name, project string) *testkit.Child {
-	return testkit.Start(t, roleVariable+"="+role, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project)
+func server(t *testing.T, path string, rounds int, name, project string) *testkit.Child {
+	return testkit.Start(t, "BOARD_PATH="+path, "BOARD_NAME="+name, "BOARD_PROJECT="+project, fmt.Sprint("BOARD_ROUNDS=", rounds))
 }
 
 // A journal gathers what servers were acknowledged.
@@ -303,7 +298,7 @@ func (j *journal) keep(t *testing.T, servers *sync.WaitGroup, path, project stri
 		})
 	}
 	for i := range 2 {
-		child := server(t, path, "some rounds", fmt.Sprint("there", i), project)
+		child := server(t, path, 20, fmt.Sprint("there", i), project)
 		servers.Go(func() {
 			for line := child.Line(); line != ""; line = child.Line() {
 				j.add(line + "\n")
@@ -400,7 +395,7 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		if alone {
 			testkit.Must(t, b.Close())
 		}
-		child := server(t, path, "for ever", name, p.ID)
+		child := server(t, path, 1<<30, name, p.ID)
 		for range 1 + rand.IntN(40) {
 			j.add(testkit.Get(child.Out.ReadString('\n')).Must(t))
 		}

@@ -30,7 +30,6 @@ func TestClaimNextIsInOrderAndBounded(t *testing.T) {
 		counts(i, i, 0)
 	}
 	claim := func(max int) *task.Execution {
-		t.Helper()
 		return testkit.Get(b.ClaimNext(t.Context(), "one", max, nil, task.Limits{})).Must(t)
 	}
 	equal(t, claim(-1), nil, claim(0), nil)
@@ -83,10 +82,7 @@ func TestStartExecution(t *testing.T) {
 	runs := testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)
 	equal(t, len(runs), 2, runs[0].ID, f.ID, runs[1].ID, e.ID)
 	// It is adopted from who owns it, until its end.
-	adopt := func(from, to string) bool {
-		t.Helper()
-		return testkit.Get(b.Adopt(t.Context(), f.ID, from, to)).Must(t)
-	}
+	adopt := func(from, to string) bool { return testkit.Get(b.Adopt(t.Context(), f.ID, from, to)).Must(t) }
 	equal(t, adopt("another", "me"), false, adopt("server", "me"), true, adopt("server", "you"), false, adopt("me", "you"), true)
 	f = testkit.Get(b.Execution(t.Context(), f.ID)).Must(t)
 	equal(t, f.Owner, "you", f.State, task.Running)

@@ -359,10 +359,7 @@ func TestRemovals(t *testing.T) {
 		}
 		return all[0]
 	}
-	recorded := func(want string) {
-		t.Helper()
-		is(t, json.RawMessage(want))(b.Removal(t.Context(), a.ID))
-	}
+	recorded := func(want string) { is(t, json.RawMessage(want))(b.Removal(t.Context(), a.ID)) }
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
 	asked(red, 0) // its task is not marked
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))

@@ -66,7 +66,6 @@ func TestListsOfSessions(t *testing.T) {
 func TestAncestryOfASession(t *testing.T) {
 	a, b := twoStores(t)
 	want := func(id string, want ...string) {
-		t.Helper()
 		equal(t, id, sessionIDs(testkit.Get(b.Ancestry(t.Context(), id)).Must(t)), want)
 	}
 	want("0000000f")
@@ -236,14 +235,14 @@ func TestAReviewInProgress(t *testing.T) {
 		w.Began = &store.Review{Step: "second", Runner: "r2", Total: 1, Life: time.Minute}
 	})
 	write(t, b, another)
-	renewed := func(id, step, runner string, want bool) {
+	renewed := func(id, step, runner string, done int, life time.Duration, want bool) {
 		t.Helper()
-		is(t, want)(b.RenewReview(t.Context(), id, store.Review{Step: step, Runner: runner, Done: 2, Life: time.Minute}))
+		is(t, want)(b.RenewReview(t.Context(), id, store.Review{Step: step, Runner: runner, Done: done, Life: life}))
 	}
-	renewed(w.ID, "one", "r1", true)
-	renewed(w.ID, "one", "r2", false)
-	renewed(w.ID, "three", "r1", false)
-	renewed("0000000f", "one", "r1", false)
+	renewed(w.ID, "one", "r1", 2, time.Minute, true)
+	renewed(w.ID, "one", "r2", 2, time.Minute, false)
+	renewed(w.ID, "three", "r1", 2, time.Minute, false)
+	renewed("0000000f", "one", "r1", 2, time.Minute, false)
 	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2}, store.Review{Step: "second", Runner: "r2", Total: 1})
 	// Only its runner has a verdict.
 	late := moved(another, func(w *store.SessionWrite) {
@@ -260,35 +259,28 @@ func TestAReviewInProgress(t *testing.T) {
 	reviewsAre(t, a, w.ID, store.Review{Step: "second", Runner: "r2", Total: 1})
 	again := moved(late, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "r1"} })
 	refused(t, a, again, store.ErrReviewTaken)
-	renewed(w.ID, "one", "r1", false)
+	renewed(w.ID, "one", "r1", 2, time.Minute, false)
 	// A transition that makes a review pointless ends it, whoever runs it.
 	over := moved(late, func(w *store.SessionWrite) { w.Reviewed = []string{"second", "none"} })
 	write(t, a, over)
 	reviewsAre(t, b, w.ID)
-}
-
-func TestAReviewThatIsTakenUp(t *testing.T) {
-	a, b := twoStores(t)
-	w := newSession("0123abcd")
+	// When the time of a review is over, it can be taken up, by a transition too, and its earlier runner has lost it.
+	w = newSession("0123abce")
 	w.Began = &store.Review{Step: "one", Runner: "r1", Total: 3, Life: 10 * time.Millisecond}
 	write(t, a, w)
 	expired(t, b, w.ID)
-	renewed := func(runner string, done int, life time.Duration, want bool) {
-		t.Helper()
-		is(t, want)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: runner, Done: done, Life: life}))
-	}
-	renewed("r1", 1, time.Minute, true)
+	renewed(w.ID, "one", "r1", 1, time.Minute, true)
 	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 1})
-	renewed("r1", 2, 0, true)
+	renewed(w.ID, "one", "r1", 2, 0, true)
 	expired(t, b, w.ID)
-	renewed("r1", 2, time.Hour, true) // as if the clock was set back since
+	renewed(w.ID, "one", "r1", 2, time.Hour, true) // as if the clock was set back since
 	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2, Over: true})
 	taken := moved(w, func(w *store.SessionWrite) {
 		w.Began = &store.Review{Step: "one", Runner: "r2", Total: 3, Life: time.Minute}
 	})
 	write(t, b, taken)
 	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r2", Total: 3})
-	renewed("r1", 3, time.Minute, false)
+	renewed(w.ID, "one", "r1", 3, time.Minute, false)
 	verdict := func(runner string) *store.SessionWrite {
 		return moved(taken, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: runner} })
 	}

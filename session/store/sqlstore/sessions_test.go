@@ -248,7 +248,6 @@ func TestTextsOfASession(t *testing.T) {
 func TestARequestBeginsOneSession(t *testing.T) {
 	a, b := twoStores(t)
 	found := func(s store.Sessions, key byte, want string) {
-		t.Helper()
 		is(t, want)(s.FindRequest(t.Context(), store.Key{key, 0xff, 0}))
 	}
 	with := func(w *store.SessionWrite, key byte) *store.SessionWrite {
@@ -296,10 +295,7 @@ func TestDefinitionsOfSessions(t *testing.T) {
 		w.Definition = hash
 		return w
 	}
-	pruned := func(ago time.Duration, want int) {
-		t.Helper()
-		is(t, want)(b.PruneDefinitions(t.Context(), c.now().Add(-ago)))
-	}
+	pruned := func(ago time.Duration, want int) { is(t, want)(b.PruneDefinitions(t.Context(), c.now().Add(-ago))) }
 	stored()
 	w := define(newSession("0123abcd"), "d1")
 	w.Pinned = "d1"

@@ -28,10 +28,7 @@ func TestTasksAreCreatedChangedAndDeleted(t *testing.T) {
 	equal(t, *s, want)
 	c.forward(time.Minute)
 	want.Title, want.Status, want.UpdatedAt = "New", task.Done, made.Add(time.Minute)
-	change := func(c task.TaskChange) {
-		t.Helper()
-		equal(t, testkit.Get(b.UpdateTask(t.Context(), s.ID, c)).Must(t), want)
-	}
+	change := func(c task.TaskChange) { equal(t, testkit.Get(b.UpdateTask(t.Context(), s.ID, c)).Must(t), want) }
 	change(task.TaskChange{Title: new("New"), Status: new(task.Done)})
 	want.Inputs = json.RawMessage(`{"b":["y"]}`)
 	change(task.TaskChange{Inputs: want.Inputs})
@@ -50,7 +47,6 @@ func TestTasksThatAreRefused(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	create := func(n task.NewTask, want error, text string) {
-		t.Helper()
 		says(t, second(b.CreateTask(t.Context(), n, task.Request{})), want, text)
 	}
 	change := func(c task.TaskChange, text string) {
@@ -64,8 +60,37 @@ func TestTasksThatAreRefused(t *testing.T) {
 	change(task.TaskChange{Title: new("")}, "title is blank")
 	change(task.TaskChange{Status: new(task.Status("paused"))}, `status "paused" is not one of [todo inprogress inreview done cancelled]`)
 	change(task.TaskChange{JobName: new("j")}, "both or neither")
-	list, _, _ := b.tasks(t, p.ID, task.Filter{}, task.Page{Limit: 9})
-	equal(t, list, []task.Summary{*s})
+	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "front"}}, false))
+	foreign := addTask(t, b, task.Project{ID: ids(t, b)["front"]}, "foreign")
+	var chain []*task.Summary // each depends on the one before
+	for i := range 4 {
+		chain = append(chain, addTask(t, b, p, fmt.Sprint(i)))
+		if i > 0 {
+			testkit.Must(t, second(dependOn(b, chain[i], chain[i-1])))
+		}
+	}
+	testkit.Must(t, second(dependOn(b, chain[3], chain[2], chain[1], chain[0]))) // a diamond
+	many := make([]string, task.MaxDependencies+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
+	}
+	before := taskOf(t, b, chain[0].ID)
+	depend := func(want error, text string, on ...string) {
+		t.Helper()
+		says(t, second(b.UpdateTask(t.Context(), before.ID, task.TaskChange{Title: new("changed"), DependsOn: on})), want, text)
+	}
+	const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
+	depend(task.ErrCycle, "depends on itself", before.ID)
+	depend(task.ErrCycle, before.ID+" depends on "+chain[1].ID+" depends on "+before.ID, chain[1].ID)
+	depend(task.ErrCycle, before.ID+" depends on "+chain[3].ID+" depends on ", chain[3].ID)
+	depend(task.ErrDependency, foreign.ID, foreign.ID)
+	depend(task.ErrDependency, nobody, nobody)
+	depend(task.ErrInvalid, "51", many...)
+	create(task.NewTask{ProjectID: p.ID, Title: "x", DependsOn: []string{chain[0].ID, nobody}}, task.ErrDependency, nobody)
+	create(task.NewTask{ProjectID: p.ID, Title: "x", DependsOn: []string{foreign.ID}}, task.ErrDependency, foreign.ID)
+	equal(t, "a refusal changed to", taskOf(t, b, before.ID), before)
+	list, total, _ := b.tasks(t, p.ID, task.Filter{}, task.Page{Limit: 9})
+	equal(t, total, len(chain)+1, *s, list[slices.IndexFunc(list, func(x task.Summary) bool { return x.ID == s.ID })])
 }
 
 // A list is paged through while rows are added and removed, with several rows in one microsecond.
@@ -226,45 +251,6 @@ func TestABlockedTaskDoesNotStart(t *testing.T) {
 	testkit.Must(t, start()) // it repeats the call, whose attempt was begun
 	testkit.Must(t, b.DeleteTask(t.Context(), first.ID))
 	equal(t, "after the other deleted", len(taskOf(t, b, last.ID).DependsOn)+len(taskOf(t, b, last.ID).BlockedBy), 0)
-}
-
-func TestDependenciesThatAreRefused(t *testing.T) {
-	b, _, p := newBoard(t)
-	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root, {Name: "front"}}, false))
-	foreign := addTask(t, b, task.Project{ID: ids(t, b)["front"]}, "foreign")
-	var chain []*task.Summary // each depends on the one before
-	for i := range 4 {
-		chain = append(chain, addTask(t, b, p, fmt.Sprint(i)))
-		if i > 0 {
-			testkit.Must(t, second(dependOn(b, chain[i], chain[i-1])))
-		}
-	}
-	testkit.Must(t, second(dependOn(b, chain[3], chain[2], chain[1], chain[0]))) // a diamond
-	many := make([]string, task.MaxDependencies+1)
-	for i := range many {
-		many[i] = fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
-	}
-	before := taskOf(t, b, chain[0].ID)
-	change := func(want error, text string, on ...string) {
-		t.Helper()
-		says(t, second(b.UpdateTask(t.Context(), before.ID, task.TaskChange{Title: new("changed"), DependsOn: on})), want, text)
-	}
-	create := func(text string, on ...string) {
-		t.Helper()
-		says(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x", DependsOn: on}, task.Request{})), task.ErrDependency, text)
-	}
-	const nobody = "3b241101-e2bb-4255-8caf-4136c566a962"
-	change(task.ErrCycle, "depends on itself", before.ID)
-	change(task.ErrCycle, before.ID+" depends on "+chain[1].ID+" depends on "+before.ID, chain[1].ID)
-	change(task.ErrCycle, before.ID+" depends on "+chain[3].ID+" depends on ", chain[3].ID)
-	change(task.ErrDependency, foreign.ID, foreign.ID)
-	change(task.ErrDependency, nobody, nobody)
-	change(task.ErrInvalid, "51", many...)
-	create(nobody, chain[0].ID, nobody)
-	create(foreign.ID, foreign.ID)
-	equal(t, "a refusal changed to", taskOf(t, b, before.ID), before)
-	_, total, _ := b.tasks(t, p.ID, task.Filter{}, task.Page{Limit: 1})
-	equal(t, total, len(chain))
 }
 
 // A caller depends on what it sees, keeps what others made its task depend on, and learns no more of that than the id.
