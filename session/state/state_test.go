@@ -26,6 +26,15 @@ func newProject(t *testing.T) (root, base string) {
 
 var must = testkit.Must
 
+// made makes the state of an empty project.
+func made(t *testing.T) (f *Folder, root, base string) {
+	t.Helper()
+	root, base = newProject(t)
+	f = find(t, root)
+	must(t, f.Make())
+	return f, root, base
+}
+
 func find(t *testing.T, root string) *Folder {
 	t.Helper()
 	return testkit.Get(Find(root)).Must(t)
@@ -35,6 +44,7 @@ func TestTheStateIsOutsideTheProject(t *testing.T) {
 	root, base := newProject(t)
 	f := find(t, root)
 	testkit.FailsWith(t, testkit.Get(f.ID()).Err(), ErrMissing, "the id of a project without state")
+	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a folder that is missing was opened")
 	left, _ := filepath.Glob(base + "*")
 	testkit.Same(t, left, nil, "what finding made")
 	must(t, f.Make())
@@ -97,9 +107,7 @@ func TestOpenTmp(t *testing.T) {
 
 // A state that somebody removes is made again; a project for whose state there is no place says why.
 func TestAStateThatIsGone(t *testing.T) {
-	root, base := newProject(t)
-	f := find(t, root)
-	must(t, f.Make())
+	f, root, base := made(t)
 	must(t, f.Make())
 	must(t, os.RemoveAll(base))
 	must(t, f.Make())
@@ -113,6 +121,16 @@ func TestAStateThatIsGone(t *testing.T) {
 		name := Name(filepath.Join(base, strings.Repeat("x", maxName+n)))
 		testkit.True(t, len(name) == maxName+13 && strings.HasPrefix(name, strings.Repeat("x", maxName)+"-"), "%s", name)
 	}
+	// The folder says which project it is of, and must be where that has its state.
+	f, root, _ = made(t)
+	t.Setenv(Env, t.TempDir()) // as for another program
+	again := testkit.Get(Open(f.Dir)).Must(t)
+	testkit.True(t, again.Root == root && again.Dir == f.Dir, "%+v", again)
+	planted := filepath.Join(root, ".deepwork")
+	must(t, os.CopyFS(planted, os.DirFS(f.Dir)))
+	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")
+	must(t, os.RemoveAll(root))
+	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a project that is gone was found")
 }
 
 func TestBaseFollowsTheSystem(t *testing.T) {
@@ -179,9 +197,7 @@ func TestAKeySignsProjectNameAndContent(t *testing.T) {
 }
 
 func TestAdoptFollowsAMovedProject(t *testing.T) {
-	root, _ := newProject(t)
-	f := find(t, root)
-	must(t, f.Make())
+	f, root, _ := made(t)
 	id := testkit.Get(f.ID()).Must(t)
 	must(t, os.WriteFile(f.Database(), []byte("board"), 0o600))
 	moved := root + " 2"
@@ -204,22 +220,6 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 		testkit.True(t, testkit.Get(other.ID()).Must(t) != id && other.Dir != now.Dir, "the new project has the state in %s", other.Dir)
 	}
 	testkit.Equal(t, find(t, again).Dir, now.Dir, "the state of the moved project")
-}
-
-// The folder says which project it is of, and must be where that has its state.
-func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
-	root, _ := newProject(t)
-	f := find(t, root)
-	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a folder that is missing was opened")
-	must(t, f.Make())
-	t.Setenv(Env, t.TempDir()) // as for another program
-	again := testkit.Get(Open(f.Dir)).Must(t)
-	testkit.True(t, again.Root == root && again.Dir == f.Dir, "%+v", again)
-	planted := filepath.Join(root, ".deepwork")
-	must(t, os.CopyFS(planted, os.DirFS(f.Dir)))
-	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")
-	must(t, os.RemoveAll(root))
-	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a project that is gone was found")
 }
 
 // The projects that have state here, the one used last first, without those that are gone, moved or cannot be read.

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -85,26 +84,21 @@ func TestStatementsKnowNoDatabase(t *testing.T) {
 // A flag goes before the environment, and that before the user's config; a project needs a database to be in.
 func TestChoices(t *testing.T) {
 	const url, own, variable = "postgres://a/flag", "postgres://a/own", "postgres://a/variable"
-	for _, c := range []struct {
-		flag, project, env, envProject, own string
-		want                                Choice
-		fails                               string
-	}{
-		{want: Choice{}},
-		{own: own, want: Choice{URL: own}},
-		{own: own, env: variable, want: Choice{URL: variable}},
-		{own: own, env: variable, flag: url, want: Choice{URL: url}},
-		{own: own, envProject: "b", want: Choice{URL: own, Project: "b"}},
-		{own: own, envProject: "b", project: "c", want: Choice{URL: own, Project: "c"}},
-		{envProject: "b", want: Choice{Project: "b"}}, // it is for those that have a database
-		{project: "c", fails: "--project names a project in a database, and none is chosen"},
-	} {
-		t.Setenv(config.StoreEnv, c.env)
-		t.Setenv(config.ProjectEnv, c.envProject)
-		got, err := Choose(c.flag, c.project, &config.User{Store: c.own})
-		testkit.True(t, got == c.want || c.fails != "", "%+v, want %+v", got, c.want)
-		testkit.True(t, (err == nil) == (c.fails == "") && strings.Contains(fmt.Sprint(err), c.fails), "%+v: %v", c, err)
+	chosen := func(flag, project, env, envProject, own string, want Choice) {
+		t.Helper()
+		t.Setenv(config.StoreEnv, env)
+		t.Setenv(config.ProjectEnv, envProject)
+		testkit.Equal(t, testkit.Get(Choose(flag, project, &config.User{Store: own})).Must(t), want)
 	}
+	chosen("", "", "", "", "", Choice{})
+	chosen("", "", "", "", own, Choice{URL: own})
+	chosen("", "", variable, "", own, Choice{URL: variable})
+	chosen(url, "", variable, "", own, Choice{URL: url})
+	chosen("", "", "", "b", own, Choice{URL: own, Project: "b"})
+	chosen("", "c", "", "b", own, Choice{URL: own, Project: "c"})
+	chosen("", "", "", "b", "", Choice{Project: "b"}) // it is for those that have a database
+	t.Setenv(config.ProjectEnv, "")
+	testkit.Fails(t, testkit.Get(Choose("", "c", &config.User{})).Err(), "--project names a project in a database, and none is chosen")
 }
 
 // A project in files goes to a backup and back, never to where it is.

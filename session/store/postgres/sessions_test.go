@@ -289,30 +289,21 @@ func checkOutcomes(t *testing.T, all []chan moveOutcome) {
 // says so, and one that is refused is refused alone.
 func TestTransitionsOfAGroup(t *testing.T) {
 	const bad = 1
-	for name, c := range map[string]struct {
-		spoil  func(w *store.SessionWrite)
-		locked bool
-		want   moveOutcome
-		shared int // transactions of the others
-	}{
-		"stale":   {spoil: func(w *store.SessionWrite) { w.Before = 7 }, shared: 1},
-		"refused": {spoil: func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "another"} }, want: moveOutcome{err: store.ErrReviewTaken}, shared: 3},
-		"locked":  {spoil: func(*store.SessionWrite) {}, locked: true, want: moveOutcome{written: true}, shared: 1},
-	} {
+	group := func(name string, shared int, want moveOutcome, locked bool, spoil func(w *store.SessionWrite)) { // shared: transactions of the others
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, url := openNew(t)
 			writes := begun(t, s, 4)
-			c.spoil(writes[bad])
+			spoil(writes[bad])
 			statement := `SELECT 1`
-			if c.locked {
+			if locked {
 				statement = `SELECT FROM @workflow_sessions_all WHERE id = '` + writes[bad].ID + `' FOR UPDATE`
 			}
 			tx := locks(t, url, statement)
 			outcomes := together(t, s, writes...)
 			checkOutcomes(t, slices.Delete(slices.Clone(outcomes), bad, bad+1))
-			testkit.Equal(t, transactions(t, s), c.shared, "transactions")
-			if c.locked { // a transition waits for its row no longer than its call
+			testkit.Equal(t, transactions(t, s), shared, "transactions")
+			if locked { // a transition waits for its row no longer than its call
 				soon, cancel := context.WithTimeout(t.Context(), time.Second/5)
 				defer cancel()
 				within(t, 3*time.Second, func() {
@@ -321,9 +312,12 @@ func TestTransitionsOfAGroup(t *testing.T) {
 			}
 			must(t, tx.Rollback())
 			o := <-outcomes[bad]
-			testkit.True(t, o.written == c.want.written && errors.Is(o.err, c.want.err), "the %s one: written %v, %v", name, o.written, o.err)
+			testkit.True(t, o.written == want.written && errors.Is(o.err, want.err), "the %s one: written %v, %v", name, o.written, o.err)
 		})
 	}
+	group("stale", 1, moveOutcome{}, false, func(w *store.SessionWrite) { w.Before = 7 })
+	group("refused", 3, moveOutcome{err: store.ErrReviewTaken}, false, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "another"} })
+	group("locked", 1, moveOutcome{written: true}, true, func(*store.SessionWrite) {})
 }
 
 func TestGroupsAreBounded(t *testing.T) {

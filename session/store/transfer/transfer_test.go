@@ -147,26 +147,23 @@ func TestRowsOfABoard(t *testing.T) {
 	request := transfer.Row{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": at}}
 	unknown := project("p2")
 	unknown.Values["colour"] = "red"
-	for _, c := range []struct {
-		rows []transfer.Row
-		want string
-	}{
-		{[]transfer.Row{request, project("p1"), project("p3")}, ""},
-		{[]transfer.Row{project("p1"), request}, ""}, // in place of those before
-		{[]transfer.Row{project("p2"), {Table: "sqlite_master", Values: map[string]any{"id": "x"}}}, "preparing the sqlite_master of the board"},
-		{[]transfer.Row{unknown}, "it has no column colour: update the deepwork that uses it"},
-		{[]transfer.Row{project("p2"), project("p2")}, "writing a row of the projects of the board (p2)"},
-	} {
+	some := func(want string, all ...transfer.Row) {
+		t.Helper()
 		err := board.Replace(t.Context(), func(put func(transfer.Row) error, rows func(func(transfer.Row) error) error) error {
 			n := 0
-			if err := each(c.rows, put); err != nil {
+			if err := each(all, put); err != nil {
 				return err
 			}
-			defer func() { testkit.Equal(t, n, len(c.rows), "rows within the transaction") }()
+			defer func() { testkit.Equal(t, n, len(all), "rows within the transaction") }()
 			return rows(func(transfer.Row) error { n++; return nil })
 		})
-		testkit.True(t, (err == nil) == (c.want == "") && strings.Contains(fmt.Sprint(err), c.want), "%v, want %q", err, c.want)
+		testkit.True(t, (err == nil) == (want == "") && strings.Contains(fmt.Sprint(err), want), "%v, want %q", err, want)
 	}
+	some("", request, project("p1"), project("p3"))
+	some("", project("p1"), request) // in place of those before
+	some("preparing the sqlite_master of the board", project("p2"), transfer.Row{Table: "sqlite_master", Values: map[string]any{"id": "x"}})
+	some("it has no column colour: update the deepwork that uses it", unknown)
+	some("writing a row of the projects of the board (p2)", project("p2"), project("p2"))
 	var got []transfer.Row
 	testkit.Must(t, board.Rows(t.Context(), func(r transfer.Row) error { got = append(got, r); return nil }))
 	testkit.Same(t, got, []transfer.Row{project("p1"), request})
