@@ -65,7 +65,6 @@ func TestBackups(t *testing.T) {
 	testkit.Same(t, names(t, backup), []string{"shop"}, "after a copy that failed")
 	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "files beside the backup")
 	testkit.FailsWith(t, fill(t, NewBackup(f, filepath.Join(dir, "lost", "b.db")), "x"), os.ErrNotExist)
-
 	link := filepath.Join(dir, "link.db")
 	testkit.Must(t, os.Link(f.Database(), link))
 	for _, same := range []string{f.Database(), link} {
@@ -79,7 +78,6 @@ func TestBackups(t *testing.T) {
 	again := NewFile(f)
 	testkit.Works(t, again.Hold(t.Context()))
 	defer again.Release()
-
 	place := again.place
 	for at, away := range map[[2]string]bool{{place.MachineID, place.Root}: false, {place.MachineID, "/elsewhere"}: true, {"0a1b2c3d", place.Root}: true} {
 		for table, column := range map[string]string{"attempts": "root", "workflow_sessions": "place"} {
@@ -117,7 +115,6 @@ func TestSetAside(t *testing.T) {
 	testkit.Fails(t, testkit.Get(SetAside(t.Context(), f, now)).Err(), "is there already")
 	testkit.Must(t, os.Remove(f.Database()))
 	testkit.Must(t, os.Remove(f.Database()+"-wal"))
-
 	stores := Stores(f, false, slog.New(slog.DiscardHandler))
 	others, err := stores.Others(t.Context())
 	testkit.True(t, !others && err == nil, "%t, %v", others, err)

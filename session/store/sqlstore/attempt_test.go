@@ -86,7 +86,6 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	bad := by("me", "create_task", "r3", "d")
 	testkit.FailsWith(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID}, bad)), task.ErrInvalid)
 	is(t, "")(b.FindRequest(t.Context(), bad))
-
 	attempt := func() (*task.Attempt, error) {
 		return b.CreateAttempt(t.Context(), task.Attempt{TaskID: first.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "p"}, by("me", "start", "r1", "d"))
 	}
@@ -95,7 +94,6 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	same := testkit.Get(attempt()).Must(t)
 	equal(t, same.ID, a.ID, same.State, task.Running)
 	equal(t, testkit.Get(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).Must(t).Total, 1)
-
 	// A clock that is set forward forgets none of the newest calls; what is older than them is known for 30 days.
 	c.forward(task.RequestsKept)
 	many := func(n int, name string) {

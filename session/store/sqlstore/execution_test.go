@@ -93,35 +93,36 @@ func TestStartExecution(t *testing.T) {
 }
 
 func TestEndExecution(t *testing.T) {
+	b, c, p := newBoard(t)
 	for _, state := range []task.AttemptState{task.Completed, task.Failed, task.Stopped, task.Interrupted} {
 		for _, queued := range []bool{false, true} {
-			t.Run(fmt.Sprint(state, queued), func(t *testing.T) {
-				b, c, p := newBoard(t)
-				s := addTask(t, b, p, "one")
-				a := try(t, b, s)
-				e, session := run(t, b)
-				if queued {
-					queue(t, b, session, &task.Queued{Prompt: "more", Variant: new("PLAN")})
-				}
-				c.forward(time.Minute)
-				next := end(t, b, e, task.Ending{State: state, ExitCode: new(7), FinalMessage: new("bye"), Error: new("why"), Task: task.InReview})
-				runs := queued && (state == task.Completed || state == task.Failed)
-				equal(t, "next is", (next != nil), runs)
-				got := testkit.Get(b.Execution(t.Context(), e.ID)).Must(t)
-				equal(t, got.State, state, *got.ExitCode, 7, *got.FinalMessage, "bye", got.EndedAt, c.at.Truncate(time.Microsecond))
-				equal(t, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
-				a, sum := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t), taskOf(t, b, s.ID)
-				if runs {
-					equal(t, next.State, task.Waiting, next.FollowUp, true, next.Prompt, "more", *next.Variant, "PLAN", *next.SessionID, session.ID)
-					equal(t, a.State, task.Waiting, a.Error, nil, sum.Status, task.InProgress, sum.HasInProgressAttempt, true)
-				} else {
-					equal(t, a.State, state, *a.Error, "why", sum.Status, task.InReview, sum.HasInProgressAttempt, false, sum.LastAttemptFailed, state == task.Failed || state == task.Interrupted)
-				}
-				next, ended, err := b.EndExecution(t.Context(), e.ID, task.Ending{State: task.Interrupted, Task: task.Todo})
-				testkit.Must(t, err)
-				equal(t, "it ended twice", next, nil, ended, false)
-				equal(t, taskOf(t, b, s.ID), sum)
-			})
+			s := addTask(t, b, p, "one")
+			a := try(t, b, s)
+			e, session := run(t, b)
+			if queued {
+				queue(t, b, session, &task.Queued{Prompt: "more", Variant: new("PLAN")})
+			}
+			c.forward(time.Minute)
+			next := end(t, b, e, task.Ending{State: state, ExitCode: new(7), FinalMessage: new("bye"), Error: new("why"), Task: task.InReview})
+			runs := queued && (state == task.Completed || state == task.Failed)
+			equal(t, fmt.Sprint("next of ", state, queued), next != nil, runs)
+			got := testkit.Get(b.Execution(t.Context(), e.ID)).Must(t)
+			equal(t, got.State, state, *got.ExitCode, 7, *got.FinalMessage, "bye", got.EndedAt, c.at.Truncate(time.Microsecond))
+			equal(t, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+			a, sum := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t), taskOf(t, b, s.ID)
+			if runs {
+				equal(t, next.State, task.Waiting, next.FollowUp, true, next.Prompt, "more", *next.Variant, "PLAN", *next.SessionID, session.ID)
+				equal(t, a.State, task.Waiting, a.Error, nil, sum.Status, task.InProgress, sum.HasInProgressAttempt, true)
+			} else {
+				equal(t, a.State, state, *a.Error, "why", sum.Status, task.InReview, sum.HasInProgressAttempt, false, sum.LastAttemptFailed, state == task.Failed || state == task.Interrupted)
+			}
+			next, ended, err := b.EndExecution(t.Context(), e.ID, task.Ending{State: task.Interrupted, Task: task.Todo})
+			testkit.Must(t, err)
+			equal(t, "it ended twice", next, nil, ended, false)
+			equal(t, taskOf(t, b, s.ID), sum)
+			if runs {
+				end(t, b, claimed(t, b, 1), task.Ending{State: task.Stopped})
+			}
 		}
 	}
 }
@@ -220,7 +221,6 @@ func TestReleaseAndStop(t *testing.T) {
 	equal(t, "the next server sees", len(open), 1, open[0].Owner, "next", open[0].StopAsked == nil, false)
 	equal(t, "what queued runs", end(t, b, e, task.Ending{State: task.Completed}), nil)
 	equal(t, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
-
 	late := testkit.Get(b.AddExecution(t.Context(), session.ID, "again", nil)).Must(t)
 	claimed(t, b, 1)
 	stop(late.ID, task.Starting)

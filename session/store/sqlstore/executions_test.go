@@ -299,7 +299,6 @@ func TestClaimsOfMachines(t *testing.T) {
 	equal(t, "a second one of one", claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
 	y := claim(t, b, blue, 1, []string{"GEMINI"}, repos)
 	equal(t, "the slots of one machine are not those of another", y.AttemptID, second.ID)
-
 	// Its paths are set once, by the machine that has it.
 	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
 	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
@@ -309,7 +308,6 @@ func TestClaimsOfMachines(t *testing.T) {
 	for here, want := range map[task.Place]int{red: 1, blue: 0} {
 		equal(t, "folders of", len(testkit.Get(b.WorktreeFolders(t.Context(), here)).Must(t)), want)
 	}
-
 	// Before its worktrees are made, another machine may get it; later only the same one.
 	is(t, true)(b.Release(t.Context(), x.ID, "server of red"))
 	x = claim(t, b, blue, 2, []string{"CODEX"}, repos)
@@ -322,25 +320,6 @@ func TestClaimsOfMachines(t *testing.T) {
 	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue, elsewhere[0].State, task.Waiting)
 	equal(t, "of its own", len(testkit.Get(b.OpenElsewhere(t.Context(), blue)).Must(t)), 0)
 	equal(t, "its own", claim(t, b, blue, 2, nil, nil).AttemptID, first.ID)
-}
-
-func TestReports(t *testing.T) {
-	b, c, p := newBoard(t)
-	a := unplaced(t, b, addTask(t, b, p, "one"), "CODEX")
-	read := func() *task.Report { return testkit.Get(b.Report(t.Context(), a.ID)).Must(t) }
-	r := read()
-	equal(t, "at first", r.Output, nil, r.Diff, nil, r.DiffAt, nil)
-	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["one"]`)))
-	c.forward(1)
-	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["two \u0000"]`)))
-	r = read()
-	equal(t, "output", string(r.Output), `["two \u0000"]`, r.OutputAt != nil, true, r.Diff, nil)
-	testkit.Must(t, b.SaveDiff(t.Context(), a.ID, json.RawMessage(`{"of": "it"}`)))
-	r = read()
-	equal(t, "diff", string(r.Diff), `{"of": "it"}`, r.DiffAt != nil, true, r.Output != nil, true)
-	gone := uuid.NewString()
-	testkit.Must(t, b.SaveOutput(t.Context(), gone, json.RawMessage(`[]`)))
-	equal(t, testkit.Get(b.Report(t.Context(), gone)).Must(t).Output, nil) // the owner's view does not look for the attempt
 }
 
 // A place is asked to remove worktrees of a task while that is marked; what it records is read until that is asked again.
@@ -382,7 +361,21 @@ func TestRemovals(t *testing.T) {
 	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
 	asked(red, 0)
 	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	// Its output and its changes are recorded, too.
+	report := func() *task.Report { return testkit.Get(b.Report(t.Context(), a.ID)).Must(t) }
+	r := report()
+	equal(t, "at first", r.Output, nil, r.Diff, nil, r.DiffAt, nil)
+	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["one"]`)))
+	c.forward(1)
+	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["two \u0000"]`)))
+	r = report()
+	equal(t, "output", string(r.Output), `["two \u0000"]`, r.OutputAt != nil, true, r.Diff, nil)
+	testkit.Must(t, b.SaveDiff(t.Context(), a.ID, json.RawMessage(`{"of": "it"}`)))
+	r = report()
+	equal(t, "diff", string(r.Diff), `{"of": "it"}`, r.DiffAt != nil, true, r.Output != nil, true)
 	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
+	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`[]`)))
+	equal(t, testkit.Get(b.Report(t.Context(), a.ID)).Must(t).Output, nil) // the owner's view does not look for the attempt
 	asked(red, 0)
 	testkit.FailsWith(t, b.AskRemoval(t.Context(), a.ID), task.ErrNotFound)
 	testkit.FailsWith(t, second(b.Removal(t.Context(), a.ID)), task.ErrNotFound)

@@ -156,7 +156,6 @@ func TestPartsOfASession(t *testing.T) {
 	w.Put = []store.SessionPart{part("step", "z", 0, "1"), part("step", "a", 1, "2"), part("reply", "10", 10, "3"), part("reply", "9", 9, "4"), part("withdrawal", "a", 0, "5")}
 	write(t, a, w)
 	reads(t, b, w, part("reply", "9", 9, "4"), part("reply", "10", 10, "3"), part("step", "z", 0, "1"), part("step", "a", 1, "2"), part("withdrawal", "a", 0, "5"))
-
 	other := newSession("0123abce") // has parts with the same names
 	other.Put = []store.SessionPart{part("step", "z", 0, "other")}
 	write(t, b, other)
