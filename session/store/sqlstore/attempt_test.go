@@ -3,16 +3,12 @@ package sqlstore_test
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
-
-	"github.com/google/uuid"
 )
 
 func TestCreateAttempt(t *testing.T) {
@@ -145,21 +141,6 @@ func TestDeleteTask(t *testing.T) {
 	equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 0, len(testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)), 0)
 	testkit.FailsWith(t, second(b.Session(t.Context(), session.ID)), task.ErrNotFound)
 	testkit.FailsWith(t, second(b.AttemptContext(t.Context(), a.ID)), task.ErrNotFound)
-}
-
-func TestWorktreeFolders(t *testing.T) {
-	b, _, p := newBoard(t)
-	s := addTask(t, b, p, "one")
-	want := []string{filepath.FromSlash("/a b/trees"), filepath.FromSlash("/c")}
-	for _, folder := range append(want, want[0]) {
-		id := uuid.NewString()
-		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, id, "r")}
-		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: id, TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{})))
-	}
-	got, err := b.WorktreeFolders(t.Context(), task.Place{})
-	slices.Sort(got)
-	testkit.Must(t, err)
-	equal(t, got, want)
 }
 
 func TestStartAndEndKeepTheirOrder(t *testing.T) {

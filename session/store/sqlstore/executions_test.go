@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
 
@@ -286,7 +287,7 @@ func unplaced(t *testing.T, b board, s *task.Summary, executor string) *task.Att
 func TestClaimsOfMachines(t *testing.T) {
 	b, _, p := newBoard(t)
 	s := addTask(t, b, p, "one")
-	first, second := unplaced(t, b, s, "CODEX"), unplaced(t, b, s, "GEMINI")
+	first, next := unplaced(t, b, s, "CODEX"), unplaced(t, b, s, "GEMINI")
 	repos := []string{"r"}
 	equal(t, "without the executor", claim(t, b, red, 5, []string{"OTHER"}, repos), nil)
 	equal(t, "without the repository", claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}), nil)
@@ -298,15 +299,19 @@ func TestClaimsOfMachines(t *testing.T) {
 	equal(t, "claimed", x.AttemptID, first.ID, x.Place, red)
 	equal(t, "a second one of one", claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
 	y := claim(t, b, blue, 1, []string{"GEMINI"}, repos)
-	equal(t, "the slots of one machine are not those of another", y.AttemptID, second.ID)
+	equal(t, "the slots of one machine are not those of another", y.AttemptID, next.ID)
 	// Its paths are set once, by the machine that has it.
 	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
 	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
 	testkit.FailsWith(t, b.SetPaths(t.Context(), first.ID, "/else", at), task.ErrInvalid)
 	a := testkit.Get(b.Attempt(t.Context(), first.ID)).Must(t)
 	equal(t, "attempt", a.Place, red, a.Workspace, at[0].Worktree, a.Repos[0].Worktree, at[0].Worktree, a.Repos[0].RepoPath, "/r")
-	for here, want := range map[task.Place]int{red: 1, blue: 0} {
-		equal(t, "folders of", len(testkit.Get(b.WorktreeFolders(t.Context(), here)).Must(t)), want)
+	for _, folder := range []string{"/a b/trees", "/c", "/a b/trees"} { // at no place
+		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, uuid.NewString(), "r")}
+		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: filepath.Base(filepath.Dir(repo.Worktree)), TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{})))
+	}
+	for here, want := range map[task.Place][]string{red: {"/w"}, blue: nil, {}: {"/a b/trees", "/c", filepath.ToSlash(abs(""))}} {
+		equal(t, "folders of", slices.Sorted(slices.Values(xslices.Map(testkit.Get(b.WorktreeFolders(t.Context(), here)).Must(t), filepath.ToSlash))), slices.Sorted(slices.Values(want)))
 	}
 	// Before its worktrees are made, another machine may get it; later only the same one.
 	is(t, true)(b.Release(t.Context(), x.ID, "server of red"))

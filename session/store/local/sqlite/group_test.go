@@ -74,17 +74,30 @@ func commits(t *testing.T, b board, hook func() error) {
 func TestChangesThatWaitShareOneCommit(t *testing.T) {
 	b, p := newBoard(t)
 	tasks := someTasks(t, b, p, 16)
-	n := 0
-	commits(t, b, func() error { n++; return nil })
-	var changes []func(sqlstore.Querier) error
-	var want []string
-	for i, s := range tasks {
-		want = append(want, fmt.Sprint("title ", i))
-		changes = append(changes, retitle(s.ID, want[i]))
+	n, fails := 0, 0
+	commits(t, b, func() error {
+		if n++; n == fails {
+			return errors.New("no")
+		}
+		return nil
+	})
+	change := func(to string) (errs []error, titles []string) {
+		var changes []func(sqlstore.Querier) error
+		for i, s := range tasks {
+			titles = append(titles, fmt.Sprint(to, i))
+			changes = append(changes, retitle(s.ID, titles[i]))
+		}
+		return together(b, changes...), titles
 	}
-	testkit.Works(t, errors.Join(together(b, changes...)...))
+	errs, want := change("title ")
+	testkit.Works(t, errors.Join(errs...))
 	testkit.Equal(t, n, 2, "commits") // the other one is that of the change that they waited for
 	titled(t, b, tasks, want...)
+	n, fails = 0, 2 // it fails all members
+	errs, _ = change("lost ")
+	testkit.True(t, !slices.Contains(errs, nil), "errors %v", errs)
+	titled(t, b, tasks, want...)
+	addTask(t, b, p, "afterwards")
 }
 
 func TestAMemberThatFailsOrPanicsIsUndoneAlone(t *testing.T) {
@@ -150,22 +163,6 @@ func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	testkit.True(t, errors.Is(errs[1], task.ErrFull) && errs[2] == nil && (errs[0] == nil || errors.Is(errs[0], task.ErrFull)), "errors %v", errs)
 	titled(t, b, tasks, map[bool]string{true: "a", false: "task 0"}[errs[0] == nil], "task 1", "c")
 	testkit.Works(t, attempt())
-}
-
-func TestACommitThatFailsFailsAllMembers(t *testing.T) {
-	b, p := newBoard(t)
-	tasks := someTasks(t, b, p, 2)
-	n := 0
-	commits(t, b, func() error {
-		if n++; n == 2 {
-			return errors.New("no")
-		}
-		return nil
-	})
-	errs := together(b, retitle(tasks[0].ID, "first"), retitle(tasks[1].ID, "second"))
-	testkit.True(t, errs[0] != nil && errs[1] != nil, "errors %v", errs)
-	titled(t, b, tasks, "task 0", "task 1")
-	addTask(t, b, p, "afterwards")
 }
 
 func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
