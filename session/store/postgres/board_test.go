@@ -128,8 +128,7 @@ func onlyRepo(t testing.TB, b store.Board, project string) task.Repo {
 
 // Each inspection finds what this program never writes.
 func TestInspectionsOfDamagedRows(t *testing.T) {
-	url := newURL(t)
-	s, b, p := shopOf(t, url, "shop")
+	s, b, p := shopOf(t, newURL(t), "shop")
 	made := addTask(t, b, p, "A task")
 	a := try(t, b, made)
 	executions := s.Database().Executions()
@@ -200,8 +199,7 @@ func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *s
 
 // The cost of what is called often must not grow with the board: the index of each list gives its rows in their order.
 func TestListsUseIndexes(t *testing.T) {
-	url := newURL(t)
-	s, b, p := shopOf(t, url, "shop")
+	s, b, p := shopOf(t, newURL(t), "shop")
 	slow := regexp.MustCompile("Seq Scan on (tasks|attempts|executions)_all|Sort")
 	queries := make(map[string][]any)
 	spied := sqlstore.New(spy{database{Store: s}, func(query string, args []any) {

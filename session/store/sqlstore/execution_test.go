@@ -344,8 +344,7 @@ func TestComments(t *testing.T) {
 	// The same request adds its comments once, and there are at most so many.
 	all := slices.Repeat([]task.Comment{{RepoID: "r", File: "f", Line: 1, Side: task.NewSide}}, task.MaxComments)
 	r := task.Request{Identity: "local", Tool: "comment_attempt", RequestID: "x", ArgsDigest: "d"}
-	ids := testkit.Get(b.ChangeComments(t.Context(), a.ID, nil, all, r)).Must(t)
-	is(t, ids)(b.ChangeComments(t.Context(), a.ID, nil, all, r))
+	is(t, testkit.Get(b.ChangeComments(t.Context(), a.ID, nil, all, r)).Must(t))(b.ChangeComments(t.Context(), a.ID, nil, all, r))
 	testkit.FailsWith(t, second(b.ChangeComments(t.Context(), a.ID, nil, all[:1], task.Request{})), task.ErrComments)
 	equal(t, len(testkit.Get(b.Comments(t.Context(), a.ID)).Must(t)), task.MaxComments)
 }

@@ -156,8 +156,7 @@ func TestReadOnly(t *testing.T) {
 	says(t, b.DeleteTask(t.Context(), s.ID), task.ErrFull, "for reading only")
 	before := version(b)
 	testkit.Equal(t, version(b), before, "the version without a change")
-	later := addTask(t, w, p, "two")
-	taskOf(t, b, later.ID) // it sees what others write
+	taskOf(t, b, addTask(t, w, p, "two").ID) // it sees what others write
 	testkit.True(t, version(b) != before, "a change by others has the same version")
 }
 
