@@ -129,8 +129,7 @@ func TestAForeignTransactionDelaysNothing(t *testing.T) {
 	follows(t, s, testkit.Get(s.Database().Changes().Since(t.Context(), at)).Must(t).Next)
 }
 
-// A position in another server, or in this one before it was started again, is unknown: transaction ids may have other
-// meanings there. Rows of another server, from a dump, disturb nobody.
+// A position in another server, or in this one before its restart, is unknown. Rows of another server disturb nobody.
 func TestPositionsOfAnotherServer(t *testing.T) {
 	server := newServer(t)
 	s := openAt(t, server.URL())

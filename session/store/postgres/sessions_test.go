@@ -285,8 +285,7 @@ func checkOutcomes(t *testing.T, all []chan moveOutcome) {
 	}
 }
 
-// Members of a group share a transaction. One whose row is locked elsewhere keeps none waiting, one that lost its swap
-// says so, and one that is refused is refused alone.
+// Members of a group share a transaction. One whose row is locked, that lost its swap or is refused holds up no other.
 func TestTransitionsOfAGroup(t *testing.T) {
 	const bad = 1
 	group := func(name string, shared int, want moveOutcome, locked bool, spoil func(w *store.SessionWrite)) { // shared: transactions of the others
@@ -339,8 +338,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	}
 }
 
-// A call that ends while its transition waits has sent nothing; the end of the call that leads a group ends none of the
-// others.
+// A call that ends while its transition waits has sent nothing; the end of the one that leads a group ends no other.
 func TestACallOfAGroupThatEnds(t *testing.T) {
 	s, _ := newStore(t)
 	writes := begun(t, s, 3)

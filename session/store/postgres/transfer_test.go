@@ -212,8 +212,7 @@ func TestCopyLostReply(t *testing.T) {
 	}
 }
 
-// A project goes to a file and back with all that it has; what lies on this machine has no place in a file. A target that has
-// something is refused, and is left as it is.
+// A project goes to a file and back with all that it has. A target that has something is refused, and is left as it is.
 func TestCopyToAFileAndBack(t *testing.T) {
 	s, url := openNew(t)
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)

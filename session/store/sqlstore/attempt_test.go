@@ -145,8 +145,7 @@ func TestDeleteTask(t *testing.T) {
 
 func TestStartAndEndKeepTheirOrder(t *testing.T) {
 	b, clock, p := newBoard(t)
-	// The board's clock is set back by so much before the start. The server says that it started and ended so long after the
-	// execution was made, 0 that it does not know the end. The board has the other two.
+	// The clock is set back before the start; the server tells since and ended, 0 for unknown; the board has the other two.
 	keeps := func(back, since, ended, started, endedAt time.Duration) {
 		t.Helper()
 		try(t, b, addTask(t, b, p, "one"))
@@ -258,8 +257,7 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	equal(t, "what servers lead", len(open), 1, open[0].ID, leader.ID)
 }
 
-// The agents of runs and those of other attempts share the slots; a leader needs none. Who leads one run alone claims no other,
-// but any attempt with an agent of its own.
+// The agents of runs and those of other attempts share the slots; a leader needs none. Who leads one run claims no other.
 func TestStepsShareTheSlots(t *testing.T) {
 	b, _, p := newBoard(t)
 	one, two := led(t, b, p, "one"), led(t, b, p, "two")

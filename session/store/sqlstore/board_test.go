@@ -26,8 +26,7 @@ func startReady(b store.Board, id string, r task.Room) error {
 	return b.StartReady(context.Background(), task.Attempt{TaskID: id, Executor: "SCRIPTED", Branch: "deepwork/x", Workspace: abs("w")}, task.Execution{Prompt: "p"}, r)
 }
 
-// Tasks are ready that are todo, were never tried, depend on none that is not done, and were made and
-// changed by callers who may start agents.
+// Tasks are ready that are todo, were never tried, wait for none, and were made and changed by callers who may start agents.
 func TestReady(t *testing.T) {
 	b, c, p := newBoard(t)
 	ready := func(r task.Room) (titles []string) {

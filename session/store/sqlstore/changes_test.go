@@ -335,8 +335,7 @@ func (j *journal) judge(t *testing.T, b board) {
 	}
 }
 
-// Two boards of this process and two other processes share a file. Nothing that they do is missing in the feed of changes or comes
-// twice, for any of several followers.
+// Boards of several processes share a file. For each follower of the feed, nothing that they do is missing or comes twice.
 func TestSeveralServersShareABoard(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	one, two := openAt(t, path, time.Now), openAt(t, path, time.Now)

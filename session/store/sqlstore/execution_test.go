@@ -204,8 +204,7 @@ func TestReleaseAndStop(t *testing.T) {
 	for branch, want := range map[string]bool{got.Branch: true, "deepwork/free": false} {
 		is(t, want)(b.BranchTaken(t.Context(), branch))
 	}
-	// One that has been claimed is marked once, and its server ends it, or gives it back, which ends it, too. What is queued does
-	// not run, however it ends.
+	// One that was claimed is marked once, and its server ends it, or gives it back, which ends it, too. What is queued does not run.
 	stop := func(id string, want task.AttemptState) *time.Time {
 		t.Helper()
 		c.forward(time.Second)
@@ -418,8 +417,7 @@ func TestLimits(t *testing.T) {
 	reached(false, nil, &unknownAt, task.Limits{MicroUSD: new(int64(500_001)), Unknown: new(int64(1))})
 	reached(false, new(costAt.Add(-2*time.Minute)), nil, task.Limits{MicroUSD: new(int64(0))})
 	reached(true, nil, nil, task.Limits{MicroUSD: new(int64(500_001)), Unknown: new(int64(2))})
-	// An execution that ended before it reported the totals of its thread is known, with nothing of its own, once a later one of
-	// the thread has reported them.
+	// An execution that ended before it reported the totals of its thread is known once a later one has reported them.
 	a = try(t, b, addTask(t, b, p, "three"))
 	for _, u := range []task.Use{
 		{ExecutionID: "cut short", Usage: task.Usage{Thread: "t"}}, {ExecutionID: "other thread", Usage: task.Usage{Thread: "u"}},

@@ -231,8 +231,7 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 	testkit.Fails(t, two.Watch(ctx, func() (bool, error) { return false, nil }), "", "watched without an end")
 }
 
-// Of several callers that add a call with one key, one stores it, and all get that; it is its identity's alone, ends
-// once, and is forgotten a day after.
+// Of several callers with one key one stores its call, and all get that; it is its identity's, ends once, and is forgotten.
 func TestLongCalls(t *testing.T) {
 	path, c := filepath.Join(t.TempDir(), "board.db"), newClock()
 	one, two := open(t, path, c.now).LongCalls(), open(t, path, c.now).LongCalls()

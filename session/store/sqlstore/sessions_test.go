@@ -212,8 +212,7 @@ func TestManyAndLargeParts(t *testing.T) {
 	reads(t, a, again)
 }
 
-// Texts of callers may be any bytes. A NUL comes back; where the database has only valid Unicode, other bytes, and the code
-// point that stands for NUL there, become U+FFFD.
+// Texts may be any bytes. Where the database has only valid Unicode, other bytes and the code point for NUL become U+FFFD.
 func TestTextsOfASession(t *testing.T) {
 	a, b := twoStores(t)
 	given := func(odd string) *store.SessionWrite {

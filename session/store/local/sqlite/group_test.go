@@ -145,8 +145,7 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 	}
 }
 
-// A full disk is said, and nothing half made stays. It ends the transaction only if the statement cannot be undone alone.
-// Either way, those who are told of success have it.
+// A full disk is said, nothing half made stays, and those who are told of success have it.
 func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	b, p := newBoard(t)
 	tasks := someTasks(t, b, p, 3)
@@ -246,16 +245,10 @@ func TestAKillInMidGroupLeavesNothingOfIt(t *testing.T) {
 	s := addTask(t, b, rootOf(t, b), "before")
 	testkit.Need(t, another(t, "die", path).Wait() != nil, "the child has ended well")
 	testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "title")
-	addTask(t, b, rootOf(t, b), "afterwards")
-}
-
-// A process that is stopped while it has the turn, but is in no transaction, is passed over.
-func TestAProcessThatIsStoppedBetweenTransactions(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)
-	end, err := b.writer.turn(new(time.Time)) // its goroutine waits
-	testkit.Must(t, err)
+	addTask(t, b, p, "afterwards")
+	// A process that is stopped while it has the turn, but is in no transaction, is passed over.
+	end := testkit.Get(b.writer.turn(new(time.Time))).Must(t) // its goroutine waits
 	defer end()
 	other := openAt(t, path, time.Now)
 	other.patience = 400 * time.Millisecond
