@@ -88,8 +88,7 @@ func TestRequestsGiveTheSameResult(t *testing.T) {
 	a := testkit.Get(attempt()).Must(t)
 	run(t, b)
 	same := testkit.Get(attempt()).Must(t)
-	equal(t, same.ID, a.ID, same.State, task.Running)
-	equal(t, testkit.Get(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).Must(t).Total, 1)
+	equal(t, same.ID, a.ID, same.State, task.Running, testkit.Get(b.TaskAttempts(t.Context(), first.ID, task.Page{Limit: 1})).Must(t).Total, 1)
 	// A clock that is set forward forgets none of the newest calls; what is older than them is known for 30 days.
 	c.forward(task.RequestsKept)
 	many := func(n int, name string) {
@@ -247,8 +246,7 @@ func TestAStepIsStoredAtEachStage(t *testing.T) {
 	same() // an end is final
 	testkit.FailsWith(t, second(b.StartExecution(t.Context(), "s1", "SCRIPTED", c.at)), task.ErrEnded)
 	used := testkit.Get(b.Used(t.Context(), a.ID)).Must(t)
-	equal(t, len(used), 1, used[0].ExecutionID, "s1", used[0].Turns, 7)
-	equal(t, len(testkit.Get(b.Steps(t.Context(), "no run")).Must(t)), 0)
+	equal(t, len(used), 1, used[0].ExecutionID, "s1", used[0].Turns, 7, len(testkit.Get(b.Steps(t.Context(), "no run")).Must(t)), 0)
 	testkit.FailsWith(t, second(b.ClaimStep(t.Context(), a.ID, "x", 9, nil, task.Limits{})), task.ErrEnded)
 	testkit.FailsWith(t, second(b.AddStep(t.Context(), step(try(t, b, addTask(t, b, p, "no run")), "s2"), 9, nil, task.Limits{})), task.ErrEnded)
 	own := testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)

@@ -269,9 +269,8 @@ func taskOf(t testing.TB, b board, id string) *task.Summary {
 // queue queues a follow-up of an execution that has not ended.
 func queue(t testing.TB, b board, s *task.Session, q *task.Queued) {
 	t.Helper()
-	if _, idle, err := b.Queue(t.Context(), s.ID, q); idle || err != nil {
-		t.Fatal("it is not queued", idle, err)
-	}
+	_, idle, err := b.Queue(t.Context(), s.ID, q)
+	testkit.Need(t, !idle && err == nil, "it is not queued: %v, %v", idle, err)
 }
 
 // is checks what a call returns that must succeed.

@@ -77,8 +77,7 @@ func TestStartExecution(t *testing.T) {
 	equal(t, f.State, task.Waiting, f.FollowUp, true, *f.Variant, "PLAN", f.Prompt, "on")
 	testkit.FailsWith(t, second(b.AddExecution(t.Context(), session.ID, "on", nil)), task.ErrRunning)
 	f, s2 := run(t, b)
-	equal(t, s2.ID, session.ID, s2.Variant, nil)
-	equal(t, testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t).Session.ID, session.ID)
+	equal(t, s2.ID, session.ID, s2.Variant, nil, testkit.Get(b.AttemptDetails(t.Context(), a.ID)).Must(t).Session.ID, session.ID)
 	runs := testkit.Get(b.Executions(t.Context(), a.ID)).Must(t)
 	equal(t, len(runs), 2, runs[0].ID, f.ID, runs[1].ID, e.ID)
 	// It is adopted from who owns it, until its end.
@@ -199,8 +198,7 @@ func TestReleaseAndStop(t *testing.T) {
 	queue(t, b, session, &task.Queued{Prompt: "even more"})
 	is(t, task.Waiting)(b.Stop(t.Context(), next.ID))
 	got := testkit.Get(b.Attempt(t.Context(), a.ID)).Must(t)
-	equal(t, got.State, task.Stopped, taskOf(t, b, s.ID).Status, task.InProgress)
-	equal(t, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
+	equal(t, got.State, task.Stopped, taskOf(t, b, s.ID).Status, task.InProgress, testkit.Get(b.Session(t.Context(), session.ID)).Must(t).Queued, nil)
 	for branch, want := range map[string]bool{got.Branch: true, "deepwork/free": false} {
 		is(t, want)(b.BranchTaken(t.Context(), branch))
 	}

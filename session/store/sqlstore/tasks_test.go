@@ -209,8 +209,7 @@ func TestReq004_LatestAttempt(t *testing.T) {
 	l := testkit.Get(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 2})).Must(t)
 	equal(t, l.Total, 5, len(l.Attempts), 2, l.Attempts[1].ID, a1)
 	l = testkit.Get(b.TaskAttempts(t.Context(), s.ID, task.Page{Limit: 3, Cursor: l.Next})).Must(t)
-	equal(t, l.Next, "", len(l.Attempts), 3, l.Attempts[0].ID, a2, l.Attempts[1].ID, a3)
-	equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 6)
+	equal(t, l.Next, "", len(l.Attempts), 3, l.Attempts[0].ID, a2, l.Attempts[1].ID, a3, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 6)
 }
 
 func dependOn(b board, s *task.Summary, on ...*task.Summary) (*task.Summary, error) {

@@ -24,7 +24,9 @@ func raw(t testing.TB, path string, statements ...string) *sql.DB {
 	db := testkit.Get(sql.Open("sqlite", Source(path, "rwc"))).Must(t)
 	t.Cleanup(func() { db.Close() })
 	for _, s := range statements {
-		testkit.Must(t, second(db.Exec(s)))
+		if s != "" {
+			testkit.Must(t, second(db.Exec(s)))
+		}
 	}
 	return db
 }
@@ -91,33 +93,25 @@ func TestFilesThatAreLeftUntouched(t *testing.T) {
 	testkit.FailsWith(t, b.DeleteTask(t.Context(), "x"), task.ErrClosed)
 	good := testkit.Get(os.ReadFile(whole)).Must(t)
 	const aside, version = "set it aside with `deepwork check --set-aside` to begin an empty one", "it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside"
-	for name, c := range map[string]struct {
-		bytes      []byte
-		statements string
-		want       error
-		text       string
-	}{
-		"text":                 {[]byte(strings.Repeat("this is no database\n", 100)), "", task.ErrDamaged, aside},
-		"truncated":            {good[:len(good)/2], "", task.ErrDamaged, aside},
-		"one byte":             {good[:1], "", task.ErrDamaged, aside},
-		"half page":            {good[:100], "", task.ErrDamaged, aside},
-		"zeros":                {make([]byte, len(good)), "", task.ErrDamaged, aside},
-		"pages":                {append(good[:8192:8192], bytes.Repeat([]byte{0xA5}, len(good)-8192)...), "", task.ErrDamaged, "restore it from a copy"}, // which are found when they are read
-		"another program's":    {nil, "CREATE TABLE notes (text)", task.ErrDamaged, "the database of another program"},
-		"another program's id": {nil, "PRAGMA application_id = 7; PRAGMA user_version = 1; CREATE TABLE projects (text)", task.ErrDamaged, "the database of another program"},
-		"newer":                {good, fmt.Sprintf("PRAGMA user_version = %d", latest()+1), task.ErrVersion, fmt.Sprintf(version, fmt.Sprint(latest()+1), latest())},
-		"unreleased": {good, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 8", unreleasedID), task.ErrVersion,
-			fmt.Sprintf(version, "8 of before the first release", latest())},
-	} {
+	untouched := func(name string, bytes []byte, statements string, want error, text string) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "board.db")
-			testkit.Must(t, os.WriteFile(path, c.bytes, 0o600))
-			if c.statements != "" {
-				testkit.Must(t, raw(t, path, c.statements).Close())
-			}
-			unchanged(t, path, c.want, c.text)
+			testkit.Must(t, os.WriteFile(path, bytes, 0o600))
+			testkit.Must(t, raw(t, path, statements).Close())
+			unchanged(t, path, want, text)
 		})
 	}
+	untouched("text", []byte(strings.Repeat("this is no database\n", 100)), "", task.ErrDamaged, aside)
+	untouched("truncated", good[:len(good)/2], "", task.ErrDamaged, aside)
+	untouched("one byte", good[:1], "", task.ErrDamaged, aside)
+	untouched("half page", good[:100], "", task.ErrDamaged, aside)
+	untouched("zeros", make([]byte, len(good)), "", task.ErrDamaged, aside)
+	untouched("pages", append(good[:8192:8192], bytes.Repeat([]byte{0xA5}, len(good)-8192)...), "", task.ErrDamaged, "restore it from a copy") // found when they are read
+	untouched("another program's", nil, "CREATE TABLE notes (text)", task.ErrDamaged, "the database of another program")
+	untouched("its id", nil, "PRAGMA application_id = 7; PRAGMA user_version = 1; CREATE TABLE projects (text)", task.ErrDamaged, "the database of another program")
+	untouched("newer", good, fmt.Sprintf("PRAGMA user_version = %d", latest()+1), task.ErrVersion, fmt.Sprintf(version, fmt.Sprint(latest()+1), latest()))
+	untouched("unreleased", good, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 8", unreleasedID), task.ErrVersion,
+		fmt.Sprintf(version, "8 of before the first release", latest()))
 	testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: t.TempDir()})), task.ErrDamaged, "a folder")
 	testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: "board.db"})), task.ErrInvalid, "a relative path")
 	for _, empty := range []bool{false, true} { // a log alone
