@@ -15,7 +15,6 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// boardOf returns the board of another process and project.
 func boardOf(t testing.TB, url, project string) (*Store, store.Board) {
 	t.Helper()
 	s := openAs(t, url, project, "/srv/shop")
@@ -118,7 +117,6 @@ func TestMachinesWithDifferentProjects(t *testing.T) {
 	testkit.Equal(t, onlyRepo(t, third, before["site"].ID).Path, "")
 }
 
-// onlyRepo returns the repository of a project that has one.
 func onlyRepo(t testing.TB, b store.Board, project string) task.Repo {
 	t.Helper()
 	all, _, _, err := b.Repos(t.Context(), project, task.Page{Limit: 5})

@@ -308,7 +308,6 @@ func start(t testing.TB, role, url string) *testkit.Child {
 
 var must = testkit.Must
 
-// locks begins a transaction that has a lock.
 func locks(t *testing.T, url, statement string) *sql.Tx {
 	t.Helper()
 	s := openAt(t, url)
@@ -319,7 +318,6 @@ func locks(t *testing.T, url, statement string) *sql.Tx {
 	return tx
 }
 
-// touched returns which version of the row of a place the database has.
 func touched(t *testing.T, s *Store, root string) (version string) {
 	t.Helper()
 	found := testkit.Get(s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)).Must(t)

@@ -34,7 +34,6 @@ func moves(m pgtest.Message) bool {
 	return !m.FromServer && m.Type == 'P' && strings.Contains(string(m.Body), "move_session")
 }
 
-// revisionOf returns the revision of a session, or 0 if it does not exist.
 func revisionOf(t testing.TB, s store.Sessions, id string) int64 {
 	t.Helper()
 	now, err := s.ReadSession(t.Context(), id, -1)
@@ -277,7 +276,6 @@ func begun(t *testing.T, s *Store, n int) (writes []*store.SessionWrite) {
 	return writes
 }
 
-// checkOutcomes waits for transitions that must be made.
 func checkOutcomes(t *testing.T, all []chan moveOutcome) {
 	t.Helper()
 	for i, out := range all {

@@ -53,7 +53,6 @@ func rowOf(table string, values map[string]any, null ...string) transfer.Row {
 
 const made = "2026-01-02T03:04:05.000000Z"
 
-// shop is a project in a file.
 func shop() pile {
 	return pile{
 		rowOf("projects", map[string]any{"id": "p1", "name": "shop", "root": int64(1), "listed": int64(1)}),

@@ -75,7 +75,6 @@ func (b board) projects(t testing.TB) []task.Project {
 	return list
 }
 
-// attention lists what needs a person.
 func attention(t testing.TB, v store.View) (all []task.Attention, more bool) {
 	t.Helper()
 	all, more, err := v.Attention(t.Context())

@@ -22,7 +22,6 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// latest returns the position of a follower that begins now.
 func latest(t testing.TB, c store.Changes) string {
 	news := testkit.Get(c.Since(t.Context(), "")).Must(t)
 	equal(t, "a new follower", news.Reset, true, len(news.Changes), 0)
@@ -50,7 +49,6 @@ func changed(kind string, ids ...string) (all []store.Change) {
 	return all
 }
 
-// raw runs statements in a transaction of a database.
 func raw(t testing.TB, d store.Database, f func(ctx context.Context, q sqlstore.Querier) error) error {
 	if c, ok := d.(closing); ok {
 		d = c.Database

@@ -275,7 +275,6 @@ func claim(t *testing.T, b board, at task.Place, max int, executors, repos []str
 	return testkit.Get(b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})).Must(t)
 }
 
-// unplaced makes an attempt of an executor that no machine has taken yet.
 func unplaced(t *testing.T, b board, s *task.Summary, executor string) *task.Attempt {
 	t.Helper()
 	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: executor, Branch: "deepwork/" + uuid.NewString(),

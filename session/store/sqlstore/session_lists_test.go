@@ -212,7 +212,6 @@ func reviewsAre(t testing.TB, s store.Sessions, id string, want ...store.Review)
 	equal(t, "the reviews are", got, want)
 }
 
-// expired waits until the time of a session's reviews is over by the clock of the database.
 func expired(t testing.TB, s store.Sessions, id string) {
 	t.Helper()
 	testkit.Until(t, "the review is over", func() bool {

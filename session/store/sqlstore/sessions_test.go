@@ -41,7 +41,6 @@ func moved(w *store.SessionWrite, change func(w *store.SessionWrite)) *store.Ses
 	return next
 }
 
-// write makes transitions, one after the other, which must succeed.
 func write(t testing.TB, s store.Sessions, all ...*store.SessionWrite) {
 	t.Helper()
 	for _, w := range all {

@@ -26,7 +26,6 @@ func retitle(id, title string) func(sqlstore.Querier) error {
 	}
 }
 
-// titled checks the titles of tasks.
 func titled(t *testing.T, b board, tasks []*task.Summary, want ...string) {
 	t.Helper()
 	for i, s := range tasks {

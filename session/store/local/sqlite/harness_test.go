@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// noon is a clock that does not move.
 func noon() time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("east", 3600))
 }
@@ -124,7 +123,6 @@ func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *s
 	return s.Querier.QueryRowContext(ctx, query, args...)
 }
 
-// spied returns the board of a database whose statements are seen.
 func spied(b board, see func(query string, args []any)) board {
 	return board{b.DB, sqlstore.New(spy{dialect{b.DB}, see}, sqlstore.Options{Now: noon, Feed: feed(b.DB)}).Board()}
 }
@@ -207,7 +205,6 @@ var roles = map[string]func(board) error{
 	},
 }
 
-// load makes tasks from several goroutines until ctx ends, and returns how many.
 func load(ctx context.Context, b board) int {
 	list, _, _, err := b.Projects(context.Background(), task.Page{Limit: 1})
 	if err != nil || len(list) == 0 {

@@ -66,21 +66,6 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 	addTask(t, b, p, "kept")
 }
 
-func unchanged(t *testing.T, path string, want error, text string) {
-	t.Helper()
-	before := testkit.Get(os.ReadFile(path)).Must(t)
-	for _, readOnly := range []bool{false, true} {
-		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
-		if err == nil {
-			_, _, _, err = b.Projects(t.Context(), task.Page{Limit: 1})
-			err = errors.Join(err, b.Close())
-		}
-		testkit.True(t, errors.Is(err, want) && strings.Contains(fmt.Sprint(err), text) && strings.Contains(fmt.Sprint(err), path), "read-only %v: %v, want %v with %q", readOnly, err, want, text)
-	}
-	after, err := os.ReadFile(path)
-	testkit.True(t, err == nil && bytes.Equal(before, after), "the file was changed; %v", err)
-}
-
 func TestFilesThatAreLeftUntouched(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, whole, time.Now)
@@ -93,12 +78,21 @@ func TestFilesThatAreLeftUntouched(t *testing.T) {
 	testkit.FailsWith(t, b.DeleteTask(t.Context(), "x"), task.ErrClosed)
 	good := testkit.Get(os.ReadFile(whole)).Must(t)
 	const aside, version = "set it aside with `deepwork check --set-aside` to begin an empty one", "it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside"
-	untouched := func(name string, bytes []byte, statements string, want error, text string) {
+	untouched := func(name string, data []byte, statements string, want error, text string) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "board.db")
-			testkit.Must(t, os.WriteFile(path, bytes, 0o600))
+			testkit.Must(t, os.WriteFile(path, data, 0o600))
 			testkit.Must(t, raw(t, path, statements).Close())
-			unchanged(t, path, want, text)
+			before := testkit.Get(os.ReadFile(path)).Must(t)
+			for _, readOnly := range []bool{false, true} {
+				b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
+				if err == nil {
+					_, _, _, err = b.Projects(t.Context(), task.Page{Limit: 1})
+					err = errors.Join(err, b.Close())
+				}
+				testkit.True(t, errors.Is(err, want) && strings.Contains(fmt.Sprint(err), text) && strings.Contains(fmt.Sprint(err), path), "read-only %v: %v, want %v with %q", readOnly, err, want, text)
+			}
+			testkit.True(t, bytes.Equal(before, testkit.Get(os.ReadFile(path)).Must(t)), "the file was changed")
 		})
 	}
 	untouched("text", []byte(strings.Repeat("this is no database\n", 100)), "", task.ErrDamaged, aside)
@@ -285,7 +279,6 @@ func TestFailedMigrationIsUndone(t *testing.T) {
 	testkit.Same(t, schemaOf(t, path), before, "left behind")
 }
 
-// schemaOf returns the statements of what is in a database by its type and name, its version and its application.
 func schemaOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	db := raw(t, path)
