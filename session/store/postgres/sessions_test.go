@@ -290,11 +290,13 @@ func TestTransitionsOfAGroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, url := openNew(t)
-			writes := begun(t, s, 4)
+			writes := begun(t, s, 5)
+			slow := writes[4] // its row is locked with that of the bad one
+			writes = writes[:4]
 			spoil(writes[bad])
 			statement := `SELECT 1`
 			if locked {
-				statement = `SELECT FROM @workflow_sessions_all WHERE id = '` + writes[bad].ID + `' FOR UPDATE`
+				statement = `SELECT FROM @workflow_sessions_all WHERE id IN ('` + writes[bad].ID + `', '` + slow.ID + `') FOR UPDATE`
 			}
 			tx := locks(t, url, statement)
 			outcomes := together(t, s, writes...)
@@ -304,7 +306,7 @@ func TestTransitionsOfAGroup(t *testing.T) {
 				soon, cancel := context.WithTimeout(t.Context(), time.Second/5)
 				defer cancel()
 				within(t, 3*time.Second, func() {
-					testkit.FailsWith(t, second(sessionsOf(s).WriteSession(soon, transition(writes[bad].ID, 2))), store.ErrPending)
+					testkit.FailsWith(t, second(sessionsOf(s).WriteSession(soon, slow)), store.ErrPending)
 				})
 			}
 			must(t, tx.Rollback())

@@ -125,6 +125,11 @@ func TestChangesAreFollowed(t *testing.T) {
 	x.Owner, x.State, x.EndedAt = "here", store.ExecutionFailed, new(time.Now())
 	save(t, b.db.Executions(), x)
 	check("an end that is not synced", changed(store.ExecutionChanged, "x")...)
+	of := led(t, b, p, "run")
+	run(t, b)
+	position = latest(t, feeds[0])
+	addStep(t, b, of, "s1")
+	check("a step of a run", changed(store.AttemptChanged, of.ID)...)
 	for _, gone := range []string{"x:0", "x", position + "9", ":-1", "-1", "9/9:9:", strings.TrimRight(position, "0123456789:,")} {
 		news := testkit.Get(feeds[0].Since(t.Context(), gone)).Must(t)
 		equal(t, gone, news.Reset, true, len(news.Changes), 0, testkit.Get(feeds[0].Since(t.Context(), news.Next)).Must(t).Reset, false)
