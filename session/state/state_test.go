@@ -1,7 +1,7 @@
 package state
 
 import (
-	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,19 +26,27 @@ func newProject(t *testing.T) (root, base string) {
 
 var must = testkit.Must
 
+// made makes the state of an empty project.
+func made(t *testing.T) (f *Folder, root, base string) {
+	t.Helper()
+	root, base = newProject(t)
+	f = find(t, root)
+	must(t, f.Make())
+	return f, root, base
+}
+
 func find(t *testing.T, root string) *Folder {
 	t.Helper()
-	f := testkit.Get(Find(root)).Must(t)
-	return f
+	return testkit.Get(Find(root)).Must(t)
 }
 
 func TestTheStateIsOutsideTheProject(t *testing.T) {
 	root, base := newProject(t)
 	f := find(t, root)
 	testkit.FailsWith(t, testkit.Get(f.ID()).Err(), ErrMissing, "the id of a project without state")
-	if left, _ := filepath.Glob(base + "*"); left != nil {
-		t.Errorf("finding made %v", left)
-	}
+	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a folder that is missing was opened")
+	left, _ := filepath.Glob(base + "*")
+	testkit.Same(t, left, nil, "what finding made")
 	must(t, f.Make())
 	id := testkit.Get(f.ID()).Must(t)
 	dir := filepath.Base(f.Dir)
@@ -46,40 +54,32 @@ func TestTheStateIsOutsideTheProject(t *testing.T) {
 	link := root + "-link"
 	must(t, os.Symlink(root, link))
 	again := find(t, link)
-	if other, err := again.ID(); err != nil || other != id || again.Dir != f.Dir {
-		t.Errorf("through a link it is %s in %s (%v), and %s in %s", other, again.Dir, err, id, f.Dir)
-	}
-	if fi, err := os.Stat(f.Dir); err != nil || runtime.GOOS != "windows" && fi.Mode().Perm() != 0o700 {
-		t.Errorf("the folder: %v, %v", fi.Mode(), err)
-	}
+	testkit.Equal(t, testkit.Get(again.ID()).Must(t)+again.Dir, id+f.Dir, "through a link")
+	mode := testkit.Get(os.Stat(f.Dir)).Must(t).Mode()
+	testkit.True(t, runtime.GOOS == "windows" || mode.Perm() == 0o700, "the folder: %v", mode)
 }
 
 func TestPlacesThatAreRefused(t *testing.T) {
 	root, base := newProject(t)
-	for _, c := range []struct{ dir, want string }{
-		{"state", "absolute"},
-		{filepath.Join(root, "x", "state"), "inside the project"},
-		{root, "inside the project"},
-	} {
-		t.Setenv(Env, c.dir)
-		if _, err := Find(root); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), Env) {
-			t.Errorf("%s: %v", c.dir, err)
-		}
-	}
+	refused := func(want string) { testkit.Fails(t, testkit.Get(Find(root)).Err(), want) }
 	must(t, os.Symlink(root, base))
+	for dir, want := range map[string]string{"state": "absolute", filepath.Join(root, "x", "state"): "inside the project", root: "inside the project", base: "inside the project"} {
+		t.Setenv(Env, dir)
+		refused(want)
+		refused(Env)
+	}
 	t.Setenv(Env, base)
-	testkit.Fails(t, testkit.Get(Find(root)).Err(), "inside the project", "through a link")
 	if runtime.GOOS == "windows" {
 		return
 	}
 	must(t, os.Remove(base))
 	must(t, os.Mkdir(base, 0o700))
 	must(t, os.Chmod(base, 0o777))
-	testkit.Fails(t, testkit.Get(Find(root)).Err(), "others may write", "for everybody")
+	refused("others may write")
 	must(t, os.Chmod(base, 0o700))
 	if os.Geteuid() == 0 {
 		must(t, os.Chown(base, 12345, -1))
-		testkit.Fails(t, testkit.Get(Find(root)).Err(), "12345", "of another user")
+		refused("12345")
 	}
 }
 
@@ -107,9 +107,7 @@ func TestOpenTmp(t *testing.T) {
 
 // A state that somebody removes is made again; a project for whose state there is no place says why.
 func TestAStateThatIsGone(t *testing.T) {
-	root, base := newProject(t)
-	f := find(t, root)
-	must(t, f.Make())
+	f, root, base := made(t)
 	must(t, f.Make())
 	must(t, os.RemoveAll(base))
 	must(t, f.Make())
@@ -123,54 +121,60 @@ func TestAStateThatIsGone(t *testing.T) {
 		name := Name(filepath.Join(base, strings.Repeat("x", maxName+n)))
 		testkit.True(t, len(name) == maxName+13 && strings.HasPrefix(name, strings.Repeat("x", maxName)+"-"), "%s", name)
 	}
+	// The folder says which project it is of, and must be where that has its state.
+	f, root, _ = made(t)
+	t.Setenv(Env, t.TempDir()) // as for another program
+	again := testkit.Get(Open(f.Dir)).Must(t)
+	testkit.True(t, again.Root == root && again.Dir == f.Dir, "%+v", again)
+	planted := filepath.Join(root, ".deepwork")
+	must(t, os.CopyFS(planted, os.DirFS(f.Dir)))
+	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")
+	must(t, os.RemoveAll(root))
+	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a project that is gone was found")
 }
 
 func TestBaseFollowsTheSystem(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the variables of Unix")
 	}
-	for _, c := range []struct{ state, home, want string }{
-		{"/s", "/h", "/s/deepwork"},
-		{"", "/h", "/h/.local/state/deepwork"},
-		{"relative", "/h", "/h/.local/state/deepwork"},
-		{"", "", ""},
-	} {
-		t.Setenv(Env, "")
-		t.Setenv("XDG_STATE_HOME", c.state)
-		t.Setenv("HOME", c.home)
-		if got, err := Base(); got != c.want || (err != nil) != (c.want == "") {
-			t.Errorf("%v: %q, %v", c, got, err)
-		}
+	t.Setenv(Env, "")
+	for _, c := range [][3]string{{"/s", "/h", "/s/deepwork"}, {"", "/h", "/h/.local/state/deepwork"}, {"relative", "/h", "/h/.local/state/deepwork"}, {"", "", ""}} {
+		t.Setenv("XDG_STATE_HOME", c[0])
+		t.Setenv("HOME", c[1])
+		got, err := Base()
+		testkit.True(t, got == c[2] && (err != nil) == (got == ""), "%v: %q, %v", c, got, err)
 	}
 }
 
-// The first makes the id and the key; all have the same.
+// The first makes the id, the key and the token of the user; all have the same.
 func TestManyBeginAtOnce(t *testing.T) {
 	root, _ := newProject(t)
+	testkit.FailsWith(t, testkit.Get(find(t, root).Token(false)).Err(), ErrMissing, "before")
 	var wg sync.WaitGroup
-	ids, macs := make([]string, 8), make([][]byte, 8)
-	for n := range ids {
+	got := make([]string, 8)
+	for n := range got {
 		wg.Go(func() {
-			f, err := Find(root)
-			if err == nil {
-				err = f.Make()
-			}
-			if err == nil {
-				ids[n], err = f.ID()
-			}
-			if err == nil {
-				var k *Key
-				if k, err = f.Key(true); err == nil {
-					macs[n] = k.Sign(ids[n], "name", []byte("content"))
-				}
-			}
-			testkit.Works(t, err)
+			f := testkit.Get(Find(root)).Must(t)
+			must(t, f.Make())
+			id := testkit.Get(f.ID()).Must(t)
+			got[n] = fmt.Sprintf("%s %x %s", id, testkit.Get(f.Key(true)).Must(t).Sign(id, "name", []byte("content")), testkit.Get(f.Token(true)).Must(t))
 		})
 	}
 	wg.Wait()
-	for n := range ids {
-		testkit.True(t, ids[n] == ids[0] && bytes.Equal(macs[n], macs[0]), "the %dth differs", n)
+	for n := range got {
+		testkit.Equal(t, got[n], got[0], "the %dth", n)
 	}
+	f := find(t, root)
+	token := testkit.Get(f.Token(false)).Must(t)
+	testkit.Equal(t, len(token), 43)
+	testkit.Contains(t, got[0], " "+token)
+	if runtime.GOOS == "windows" {
+		return
+	}
+	path := filepath.Join(f.Dir, tokenFile)
+	testkit.Equal(t, testkit.Get(os.Stat(path)).Must(t).Mode().Perm()&0o077, 0)
+	must(t, os.Chmod(path, 0o644))
+	testkit.Fails(t, testkit.Get(f.Token(true)).Err(), "", "a token that others can read is used")
 }
 
 func TestAKeySignsProjectNameAndContent(t *testing.T) {
@@ -193,9 +197,7 @@ func TestAKeySignsProjectNameAndContent(t *testing.T) {
 }
 
 func TestAdoptFollowsAMovedProject(t *testing.T) {
-	root, _ := newProject(t)
-	f := find(t, root)
-	must(t, f.Make())
+	f, root, _ := made(t)
 	id := testkit.Get(f.ID()).Must(t)
 	must(t, os.WriteFile(f.Database(), []byte("board"), 0o600))
 	moved := root + " 2"
@@ -215,27 +217,9 @@ func TestAdoptFollowsAMovedProject(t *testing.T) {
 		must(t, os.Mkdir(was, 0o700))
 		other := find(t, was)
 		must(t, other.Make())
-		if got, err := other.ID(); err != nil || got == id || other.Dir == now.Dir {
-			t.Errorf("the new project has the id %s in %s (%v)", got, other.Dir, err)
-		}
+		testkit.True(t, testkit.Get(other.ID()).Must(t) != id && other.Dir != now.Dir, "the new project has the state in %s", other.Dir)
 	}
 	testkit.Equal(t, find(t, again).Dir, now.Dir, "the state of the moved project")
-}
-
-// The folder says which project it is of, and must be where that has its state.
-func TestOpenFindsTheProjectOfAFolder(t *testing.T) {
-	root, _ := newProject(t)
-	f := find(t, root)
-	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a folder that is missing was opened")
-	must(t, f.Make())
-	t.Setenv(Env, t.TempDir()) // as for another program
-	again := testkit.Get(Open(f.Dir)).Must(t)
-	testkit.True(t, again.Root == root && again.Dir == f.Dir, "%+v", again)
-	planted := filepath.Join(root, ".deepwork")
-	must(t, os.CopyFS(planted, os.DirFS(f.Dir)))
-	testkit.Fails(t, testkit.Get(Open(planted)).Err(), "", "a copy in the project")
-	must(t, os.RemoveAll(root))
-	testkit.Fails(t, testkit.Get(Open(f.Dir)).Err(), "", "a project that is gone was found")
 }
 
 // The projects that have state here, the one used last first, without those that are gone, moved or cannot be read.
@@ -276,15 +260,13 @@ func TestAround(t *testing.T) {
 		t.Skip("worktrees have other paths there")
 	}
 	f := Of(t.TempDir())
-	for below, want := range map[string]string{"id": "id", "id/shop": "id/shop", "id/shop/a/b": "id/shop/a/b"} {
-		if dir, got := Around(filepath.Join(f.Worktrees(), below)); dir != f.Dir || got != want {
-			t.Errorf("%s: %s in %s, want %s", below, got, dir, f.Dir)
-		}
+	for _, below := range []string{"id", "id/shop", "id/shop/a/b"} {
+		dir, got := Around(filepath.Join(f.Worktrees(), below))
+		testkit.Equal(t, dir+" "+got, f.Dir+" "+below)
 	}
 	for _, path := range []string{"/", f.Root, f.Dir, f.Worktrees(), filepath.Join(f.Logs(), "id"), "/src/projects/shop/worktrees/id", "/src/shop-0123456789ab/worktrees/id"} {
-		if dir, below := Around(path); dir != "" || below != "" {
-			t.Errorf("%s leads to %s", path, dir)
-		}
+		dir, below := Around(path)
+		testkit.Equal(t, dir+below, "", "%s", path)
 	}
 }
 
@@ -308,9 +290,7 @@ func TestField09_Upwards(t *testing.T) {
 		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "from %s", dir)
 	}
 	for link, to := range map[string]string{"into": "my project/app/src", "my project/app/out": "home/x"} {
-		if err := os.Symlink(filepath.Join(top, to), filepath.Join(top, link)); err != nil {
-			t.Skip(err)
-		}
+		must(t, os.Symlink(filepath.Join(top, to), filepath.Join(top, link)))
 	}
 	for dir, want := range map[string]string{"into/deep": "my project/app", "into": "my project/app", "my project/app/out": "my project/app/out"} {
 		testkit.Equal(t, Upwards(filepath.Join(top, dir)), filepath.Join(top, want), "through the link %s", dir)
@@ -330,19 +310,19 @@ func TestField05_StateElsewhere(t *testing.T) {
 	first := find(t, root)
 	must(t, os.MkdirAll(filepath.Join(root, ".git"), 0o755))
 	must(t, first.Make())
-	if dir, _ := first.Elsewhere(); dir != "" {
-		t.Errorf("its own is elsewhere, in %s", dir)
+	elsewhere := func(f *Folder, want string) (file string) {
+		t.Helper()
+		dir, file := f.Elsewhere()
+		testkit.Equal(t, dir, want)
+		return file
 	}
+	elsewhere(first, "")
 	t.Setenv(Env, filepath.Join(filepath.Dir(base), "other"))
 	second := find(t, root)
 	for range 2 { // the second is made, and both are there
-		if dir, file := second.Elsewhere(); dir != first.Dir || file != filepath.Join(root, ".git", "deepwork-state") {
-			t.Errorf("elsewhere is %q, as %q says", dir, file)
-		}
+		testkit.Equal(t, elsewhere(second, first.Dir), filepath.Join(root, ".git", "deepwork-state"))
 		must(t, second.Make())
 	}
 	must(t, os.RemoveAll(first.Dir))
-	if dir, _ := second.Elsewhere(); dir != "" {
-		t.Errorf("it is in %s, which was removed", dir)
-	}
+	elsewhere(second, "")
 }

@@ -17,8 +17,6 @@ import (
 	"deepwork/catalog/config"
 	"deepwork/catalog/task"
 	"deepwork/session/state"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // parsed calls f with each file of the program below a folder of the module, as Go parses it.
@@ -39,7 +37,7 @@ func parsed(t *testing.T, below string, f func(dir string, file *ast.File)) {
 
 // Only this package opens databases, each is one package, and only that one uses its driver.
 func TestOneImporterOfEachDatabase(t *testing.T) {
-	drivers := regexp.MustCompile(`^(modernc\.org/sqlite|github\.com/jackc/pgx/v5)(/|$)`)
+	watched := regexp.MustCompile(`^(modernc\.org/sqlite|github\.com/jackc/pgx/v5|session/store/(?:postgres|local).*$)(?:/|$)`)
 	got := map[string][]string{}
 	parsed(t, "", func(dir string, file *ast.File) {
 		if strings.HasPrefix(dir, "cmd/proof") || strings.HasSuffix(dir, "test") { // they break databases, or are for tests
@@ -47,13 +45,9 @@ func TestOneImporterOfEachDatabase(t *testing.T) {
 		}
 		for _, i := range file.Imports {
 			path := strings.TrimPrefix(strings.Trim(i.Path.Value, `"`), "deepwork/")
-			if m := drivers.FindStringSubmatch(path); m != nil {
-				path = m[1]
-			} else if !strings.HasPrefix(path, "session/store/postgres") && !strings.HasPrefix(path, "session/store/local") {
-				continue
-			}
-			if !slices.Contains(got[path], dir) {
-				got[path] = append(got[path], dir)
+			m := watched.FindStringSubmatch(path)
+			if m != nil && !slices.Contains(got[m[1]], dir) {
+				got[m[1]] = append(got[m[1]], dir)
 			}
 		}
 	})
@@ -64,7 +58,7 @@ func TestOneImporterOfEachDatabase(t *testing.T) {
 		"modernc.org/sqlite":         {"session/store/local/sqlite"},
 		"github.com/jackc/pgx/v5":    {"session/store/postgres"},
 	}
-	testkit.Equal(t, cmp.Diff(want, got), "", "importers (-want +got)")
+	testkit.Same(t, got, want, "importers")
 }
 
 // What the stores do and say in SQL does not name a database, so that none is treated otherwise.
@@ -79,9 +73,7 @@ func TestStatementsKnowNoDatabase(t *testing.T) {
 			case *ast.BasicLit:
 				text = n.Value
 			}
-			if text != "" {
-				words++
-			}
+			words += min(len(text), 1)
 			testkit.True(t, !names.MatchString(text), "%s names a database: %.100s", dir, text)
 			return true
 		})
@@ -92,48 +84,35 @@ func TestStatementsKnowNoDatabase(t *testing.T) {
 // A flag goes before the environment, and that before the user's config; a project needs a database to be in.
 func TestChoices(t *testing.T) {
 	const url, own, variable = "postgres://a/flag", "postgres://a/own", "postgres://a/variable"
-	for _, c := range []struct {
-		flag, project, env, envProject, own string
-		want                                Choice
-		fails                               string
-	}{
-		{want: Choice{}},
-		{own: own, want: Choice{URL: own}},
-		{own: own, env: variable, want: Choice{URL: variable}},
-		{own: own, env: variable, flag: url, want: Choice{URL: url}},
-		{own: own, envProject: "b", want: Choice{URL: own, Project: "b"}},
-		{own: own, envProject: "b", project: "c", want: Choice{URL: own, Project: "c"}},
-		{envProject: "b", want: Choice{Project: "b"}}, // it is for those that have a database
-		{project: "c", fails: "--project names a project in a database, and none is chosen"},
-	} {
-		t.Setenv(config.StoreEnv, c.env)
-		t.Setenv(config.ProjectEnv, c.envProject)
-		got, err := Choose(c.flag, c.project, &config.User{Store: c.own})
-		if c.fails != "" {
-			testkit.Fails(t, err, c.fails)
-			continue
-		}
-		testkit.Works(t, err)
-		testkit.Equal(t, got, c.want)
+	chosen := func(flag, project, env, envProject, own string, want Choice) {
+		t.Helper()
+		t.Setenv(config.StoreEnv, env)
+		t.Setenv(config.ProjectEnv, envProject)
+		testkit.Equal(t, testkit.Get(Choose(flag, project, &config.User{Store: own})).Must(t), want)
 	}
+	chosen("", "", "", "", "", Choice{})
+	chosen("", "", "", "", own, Choice{URL: own})
+	chosen("", "", variable, "", own, Choice{URL: variable})
+	chosen(url, "", variable, "", own, Choice{URL: url})
+	chosen("", "", "", "b", own, Choice{URL: own, Project: "b"})
+	chosen("", "c", "", "b", own, Choice{URL: own, Project: "c"})
+	chosen("", "", "", "b", "", Choice{Project: "b"}) // it is for those that have a database
+	t.Setenv(config.ProjectEnv, "")
+	testkit.Fails(t, testkit.Get(Choose("", "c", &config.User{})).Err(), "--project names a project in a database, and none is chosen")
 }
 
 // A project in files goes to a backup and back, never to where it is.
 func TestCopiesOfFiles(t *testing.T) {
 	t.Setenv(state.Env, t.TempDir())
 	f, backup := state.Of(t.TempDir()), Choice{File: filepath.Join(t.TempDir(), "backup.db")}
-	for _, c := range []struct {
-		from, to Choice
-		fails    string
-	}{
-		{Choice{}, Choice{}, "both stores are the same"},
-		{backup, backup, "both stores are the same"},
-		{backup, Choice{}, "looking for the backup"},
-		{Choice{}, Choice{URL: "postgres://a:b:c/"}, ""},
-		{Choice{URL: "nothing"}, backup, ""},
-	} {
-		testkit.Fails(t, testkit.Get(Copy(t.Context(), f, c.from, c.to)).Err(), c.fails, "%+v to %+v", c.from, c.to)
+	fails := func(from, to Choice, why string) {
+		testkit.Fails(t, testkit.Get(Copy(t.Context(), f, from, to)).Err(), why)
 	}
+	fails(Choice{}, Choice{}, "both stores are the same")
+	fails(backup, backup, "both stores are the same")
+	fails(backup, Choice{}, "looking for the backup")
+	fails(Choice{}, Choice{URL: "postgres://a:b:c/"}, "")
+	fails(Choice{URL: "nothing"}, backup, "")
 	stores := testkit.Get(Open(t.Context(), f, Choice{}, false, nil)).Must(t)
 	testkit.Must(t, stores.Database.Board().SyncProjects(t.Context(), []task.ProjectSpec{{Name: "shop", Root: true}}, true))
 	testkit.Works(t, stores.Close(t.Context()))

@@ -20,9 +20,18 @@ const created = "2026-01-02T03:04:05.000000Z"
 
 // project makes the state folder of a project.
 func project(t *testing.T) *state.Folder {
+	t.Setenv(state.Env, t.TempDir())
 	f := state.Of(t.TempDir())
 	testkit.Must(t, session.MakeState(f))
 	return f
+}
+
+// isHeld checks that a project's database is not given to anybody else.
+func isHeld(t *testing.T, what string, f func(ctx context.Context) error) {
+	t.Helper()
+	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	testkit.Fails(t, f(soon), "", what)
 }
 
 // fill has a side contain one project of a board.
@@ -37,10 +46,8 @@ func names(t *testing.T, s *File) (all []string) {
 	return all
 }
 
-// A backup has its name once it is complete, and is no place of servers; a project's own database is only written
-// while none runs.
+// A backup has its name once it is complete, and is no place of servers; a project's own database is written while none runs.
 func TestBackups(t *testing.T) {
-	t.Setenv(state.Env, t.TempDir())
 	f := project(t)
 	own, dir := NewFile(f), t.TempDir()
 	path := filepath.Join(dir, "backup.db")
@@ -48,18 +55,16 @@ func TestBackups(t *testing.T) {
 	testkit.Equal(t, own.Where()+" "+backup.Where(), f.Database()+" "+path)
 	testkit.Equal(t, len(names(t, own))+len(names(t, backup)), 0, "rows of what is not there")
 	testkit.Works(t, fill(t, own, "shop"))
-	testkit.Must(t, os.WriteFile(path+".part", []byte("of a copy that was killed"), 0o600))
-	testkit.Must(t, os.WriteFile(path+".part-wal", []byte("its log"), 0o600))
+	testkit.Write(t, path+".part", "of a copy that was killed")
+	testkit.Write(t, path+".part-wal", "its log")
 	testkit.Works(t, testkit.Get(transfer.Copy(t.Context(), own, backup)).Err())
 	testkit.Same(t, names(t, backup), []string{"shop"})
 	testkit.Fails(t, backup.Replace(t.Context(), func(func(transfer.Row) error, func(func(transfer.Row) error) error) error {
 		return errors.New("enough")
 	}), "writing "+path+": enough")
 	testkit.Same(t, names(t, backup), []string{"shop"}, "after a copy that failed")
-	left := testkit.Get(os.ReadDir(dir)).Must(t)
-	testkit.Equal(t, len(left), 1, "files beside the backup: %v", left)
+	testkit.Equal(t, len(testkit.Get(os.ReadDir(dir)).Must(t)), 1, "files beside the backup")
 	testkit.FailsWith(t, fill(t, NewBackup(f, filepath.Join(dir, "lost", "b.db")), "x"), os.ErrNotExist)
-
 	link := filepath.Join(dir, "link.db")
 	testkit.Must(t, os.Link(f.Database(), link))
 	for _, same := range []string{f.Database(), link} {
@@ -67,60 +72,49 @@ func TestBackups(t *testing.T) {
 	}
 	testkit.Works(t, NewBackup(f, path).Hold(t.Context()))
 	testkit.Works(t, own.Hold(t.Context()))
-	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	testkit.Fails(t, NewFile(f).Hold(soon), "", "it is held twice")
+	isHeld(t, "it is held twice", NewFile(f).Hold)
 	own.Release()
 	own.Release()
 	again := NewFile(f)
 	testkit.Works(t, again.Hold(t.Context()))
 	defer again.Release()
-
 	place := again.place
-	for _, c := range []struct {
-		machine, folder string
-		away            bool
-	}{{place.MachineID, place.Root, false}, {place.MachineID, "/elsewhere", true}, {"0a1b2c3d", place.Root, true}} {
+	for at, away := range map[[2]string]bool{{place.MachineID, place.Root}: false, {place.MachineID, "/elsewhere"}: true, {"0a1b2c3d", place.Root}: true} {
 		for table, column := range map[string]string{"attempts": "root", "workflow_sessions": "place"} {
-			r := again.Adapt(transfer.Row{Table: table, Values: map[string]any{"machine_id": c.machine, column: c.folder, "machine_name": "host"}})
-			testkit.Equal(t, r.Values["machine_id"] != "" && r.Values[column] != "" && r.Values["machine_name"] == "host", c.away, "%+v", r)
-			_, made := r.Values["machine"]
-			testkit.True(t, !made, "a column was added: %+v", r)
+			r := again.Adapt(transfer.Row{Table: table, Values: map[string]any{"machine_id": at[0], column: at[1], "machine_name": "host"}})
+			testkit.Equal(t, r.Values["machine_id"] != "" && r.Values[column] != "" && r.Values["machine_name"] == "host", away, "%+v", r)
+			testkit.Equal(t, len(r.Values), 3, "columns")
 		}
 	}
 }
 
 // Only a database that cannot be used is set aside, with its log, while nothing uses it.
 func TestSetAside(t *testing.T) {
-	t.Setenv(state.Env, t.TempDir())
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	f := project(t)
 	for range 2 { // without a file, and with a good one
 		testkit.Fails(t, testkit.Get(SetAside(t.Context(), f, now)).Err(), "is not damaged, and was left as it is")
 		testkit.Must(t, fill(t, NewFile(f), "shop"))
 	}
-	damage := func(with string) {
-		testkit.Must(t, os.WriteFile(f.Database(), []byte(with), 0o600))
-		testkit.Must(t, os.WriteFile(f.Database()+"-wal", []byte("log"), 0o600))
+	damage := func() {
+		testkit.Write(t, f.Database(), strings.Repeat("nonsense", 1000))
+		testkit.Write(t, f.Database()+"-wal", "log")
 	}
-	damage(strings.Repeat("nonsense", 1000))
+	damage()
 	held := NewFile(f)
 	testkit.Must(t, held.Hold(t.Context()))
-	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	testkit.Fails(t, testkit.Get(SetAside(soon, f, now)).Err(), "", "while a server may run")
+	isHeld(t, "while a server may run", func(soon context.Context) error { return testkit.Get(SetAside(soon, f, now)).Err() })
 	held.Release()
 	to := testkit.Get(SetAside(t.Context(), f, now)).Must(t)
 	testkit.Equal(t, to, f.Database()+".damaged-20260102T030405Z")
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(to+"-wal")).Must(t)), "log")
 	for _, gone := range []string{f.Database(), f.Database() + "-wal"} {
-		testkit.True(t, errors.Is(testkit.Get(os.Stat(gone)).Err(), os.ErrNotExist), "%s is still there", gone)
+		testkit.FailsWith(t, testkit.Get(os.Stat(gone)).Err(), os.ErrNotExist, "%s", gone)
 	}
-	damage(strings.Repeat("nonsense", 1000))
+	damage()
 	testkit.Fails(t, testkit.Get(SetAside(t.Context(), f, now)).Err(), "is there already")
 	testkit.Must(t, os.Remove(f.Database()))
 	testkit.Must(t, os.Remove(f.Database()+"-wal"))
-
 	stores := Stores(f, false, slog.New(slog.DiscardHandler))
 	others, err := stores.Others(t.Context())
 	testkit.True(t, !others && err == nil, "%t, %v", others, err)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,30 +13,27 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session"
+	"deepwork/session/store"
 	"deepwork/session/store/postgres/pgtest"
 	"deepwork/session/store/sqlstore"
+
+	"go.uber.org/goleak"
 )
 
-// Eight processes that find no schema create it once.
 func TestFirstUseByManyProcesses(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	var lines []func() string
 	for range 8 {
 		c := start(t, "open", url)
-		defer func() {
-			testkit.Works(t, c.Wait(), "%s", &c.Err)
-		}()
+		defer func() { testkit.Works(t, c.Wait(), "%s", &c.Err) }()
 		io.WriteString(c.In, "\n")
 		lines = append(lines, c.Line)
 	}
 	for _, line := range lines {
-		got := line()
-		testkit.True(t, got != "" && got != "0", "the version is %q", got)
+		testkit.Equal(t, line(), "1", "the version")
 	}
 	s := openAt(t, url)
 	must(t, s.Open(t.Context()))
@@ -45,14 +43,11 @@ func TestFirstUseByManyProcesses(t *testing.T) {
 }
 
 func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
-	t.Parallel()
-	s, url := openNew(t)
+	s, url := newStore(t)
 	must(t, s.Enter(t.Context()))
 	testkit.Get(s.exec(t.Context(), `UPDATE @schema_version SET version = version + 1`)).Must(t)
 	late := openAt(t, url)
-	if err := late.Open(t.Context()); !errors.Is(err, task.ErrVersion) || !strings.Contains(err.Error(), "it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside") {
-		t.Errorf("opened with %v", err)
-	}
+	says(t, late.Open(t.Context()), task.ErrVersion, "it has version 2, and this deepwork uses version 1: use the deepwork that wrote it, or set the database aside")
 	// One that runs already stops to use it.
 	for _, mode := range []sqlstore.Mode{sqlstore.Reading, sqlstore.Writing} {
 		testkit.FailsWith(t, s.Transact(t.Context(), mode, nil), task.ErrVersion, "a transaction")
@@ -62,10 +57,8 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 	testkit.FailsWith(t, second(sessionsOf(s).WriteSession(t.Context(), transition(id, 1))), task.ErrVersion, "a transition")
 }
 
-// The first use of a project's name binds it to the repository.
 func TestProjectsBelongToARepository(t *testing.T) {
-	t.Parallel()
-	url := pgtest.URL(t)
+	url := newURL(t)
 	open := func(name string, r Repository) error {
 		o := options(url)
 		o.Project, o.Repository = name, r
@@ -77,61 +70,49 @@ func TestProjectsBelongToARepository(t *testing.T) {
 	testkit.FailsWith(t, open("shop", Repository{}), task.ErrNotFound, "a name that nobody has bound")
 	must(t, open("shop", shop))
 	for _, none := range []Repository{{}, {Remote: "/elsewhere"}} {
-		if err := open("shop", none); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), "belongs to example.com/team/shop, and /srv/shop is in no repository") {
-			t.Errorf("%+v under a name that is bound: %v", none, err)
+		says(t, open("shop", none), task.ErrInvalid, "belongs to example.com/team/shop, and /srv/shop is in no repository")
+	}
+	for name, all := range map[string][]Repository{"other": {{RootCommit: "bb"}},
+		"shop": {shop, {Remote: "git@example.com:team/shop"}, {RootCommit: "aa"}, {Remote: "/elsewhere", RootCommit: "aa"}}} {
+		for _, r := range all {
+			testkit.Works(t, open(name, r), "%s for %+v", name, r)
 		}
 	}
-	for _, c := range []struct {
-		name string
-		r    Repository
-		ok   bool
-	}{
-		{"shop", shop, true}, {"shop", Repository{Remote: "git@example.com:team/shop"}, true}, {"shop", Repository{RootCommit: "aa"}, true},
-		{"shop", Repository{Remote: "/elsewhere", RootCommit: "aa"}, true},
-		{"shop", Repository{Remote: "https://example.com/team/other", RootCommit: "bb"}, false}, {"other", Repository{RootCommit: "bb"}, true},
-	} {
-		err := open(c.name, c.r)
-		testkit.True(t, c.ok == (err == nil) && (c.ok || strings.Contains(err.Error(), "example.com/team/shop") && strings.Contains(err.Error(), "example.com/team/other")), "%s for %+v: %v", c.name, c.r, err)
-		testkit.True(t, err == nil || !strings.Contains(err.Error(), "secret"), "the error has the password")
-	}
+	err := open("shop", Repository{Remote: "https://example.com/team/other", RootCommit: "bb"})
+	testkit.Fails(t, err, "example.com/team/shop")
+	testkit.Fails(t, err, "example.com/team/other")
+	testkit.True(t, !strings.Contains(err.Error(), "secret"), "the error has the password")
 }
 
 func TestTransactions(t *testing.T) {
-	t.Parallel()
-	plain, url := openNew(t)
+	_, url := newStore(t)
 	for name, url := range map[string]string{"direct": url, "PgBouncer": pgtest.Bouncer(t, url)} {
 		t.Run(name, func(t *testing.T) {
 			s := openAt(t, url)
 			ctx := t.Context()
-			_ = plain
-			refused := errors.New("refused")
-			for _, fail := range []error{nil, refused} {
-				err := s.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-					_, err := q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, name+"?")
-					return errors.Join(err, fail)
-				})
-				testkit.FailsWith(t, err, fail)
+			for _, fail := range []error{nil, errors.New("refused")} {
+				testkit.FailsWith(t, s.Transact(ctx, sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+					return errors.Join(second(q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, name+"?")), fail)
+				}), fail)
 			}
 			// A statement that failed and was ignored does not look like a success.
-			err := s.Transact(ctx, sqlstore.Unsynced, func(ctx context.Context, q sqlstore.Querier) error {
+			testkit.Fails(t, s.Transact(ctx, sqlstore.Unsynced, func(ctx context.Context, q sqlstore.Querier) error {
 				q.ExecContext(ctx, `SELECT 1/0`)
 				return nil
-			})
-			testkit.Fails(t, err, "", "a failed transaction was committed")
+			}), "", "a failed transaction was committed")
 			var n int
 			must(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				return q.QueryRowContext(ctx, `SELECT count(*) FROM definitions WHERE hash = ?1`, name+"?").Scan(&n)
 			}))
 			testkit.Equal(t, n, 1, "rows")
-			err = s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
+			testkit.Fails(t, s.Transact(ctx, sqlstore.Reading, func(ctx context.Context, q sqlstore.Querier) error {
 				return second(q.ExecContext(ctx, `DELETE FROM definitions`))
-			})
-			testkit.Fails(t, err, "read-only transaction")
-			// A commit waits for the disk, unless its change may be lost with the power.
-			for mode, want := range map[sqlstore.Mode]string{sqlstore.Writing: "on", sqlstore.Swapping: "on", sqlstore.Unsynced: "off"} {
+			}), "read-only transaction")
+			// A commit waits for the disk, unless its change may be lost with the power. A change of the board has the project's lock.
+			for mode, want := range map[sqlstore.Mode]string{sqlstore.Writing: "on 1", sqlstore.Swapping: "on 0", sqlstore.Unsynced: "off 1"} {
 				var synced string
 				must(t, s.Transact(ctx, mode, func(ctx context.Context, q sqlstore.Querier) error {
-					return q.QueryRowContext(ctx, `SHOW synchronous_commit`).Scan(&synced)
+					return q.QueryRowContext(ctx, `SELECT current_setting('synchronous_commit') || ' ' || count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`).Scan(&synced)
 				}))
 				testkit.Equal(t, synced, want, "mode %d", mode)
 			}
@@ -139,43 +120,46 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
-// Whether a change was committed is known although the reply was lost, in both cases.
 func TestLostReplyToACommit(t *testing.T) {
-	t.Parallel()
-	_, url := openNew(t)
+	_, url := newStore(t)
 	proxy := pgtest.NewProxy(t, url)
 	s, direct := openAt(t, proxy.URL), openAt(t, url)
 	count := 0
 	change := func() error {
 		return s.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 			count++
-			_, err := q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, strings.Repeat("x", count))
-			return err
+			return second(q.ExecContext(ctx, `INSERT INTO definitions (hash, data, put_at) VALUES (?, 'x', '')`, strings.Repeat("x", count)))
 		})
 	}
 	must(t, change())
 	for name, match := range map[string]func(m pgtest.Message) bool{
-		"reply": func(m pgtest.Message) bool { return m.Completes("COMMIT") },
-		"request": func(m pgtest.Message) bool {
-			return !m.FromServer && m.Type == 'Q' && strings.HasPrefix(string(m.Body), "COMMIT")
-		},
+		"reply":   func(m pgtest.Message) bool { return m.Completes("COMMIT") },
+		"request": commits,
 	} {
 		before := count
 		cut := proxy.CutAt(match)
 		testkit.Works(t, change(), "%s lost", name)
-		select {
-		case <-cut:
-		default:
-			t.Errorf("%s: nothing was cut", name)
-		}
-		if runs := count - before; (name == "reply") != (runs == 1) {
-			t.Errorf("%s lost: the change ran %d times", name, runs)
-		}
+		testkit.True(t, caught(cut), "%s: nothing was cut", name)
+		testkit.Equal(t, count-before == 1, name == "reply", "%s lost: the change ran once", name)
 	}
 	must(t, direct.Open(t.Context()))
 	var rows int
 	_, err := direct.first(t.Context(), `SELECT count(*) FROM @definitions_all`, nil, &rows)
 	testkit.True(t, err == nil && rows == 3, "%d rows, %v", rows, err)
+}
+
+func commits(m pgtest.Message) bool {
+	return !m.FromServer && m.Type == 'Q' && strings.HasPrefix(string(m.Body), "COMMIT")
+}
+
+// caught reports whether a proxy has come to the message that it was to look for.
+func caught(at <-chan struct{}) bool {
+	select {
+	case <-at:
+		return true
+	default:
+		return false
+	}
 }
 
 func TestURLs(t *testing.T) {
@@ -232,10 +216,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 	} {
 		o := options("postgres://u:secret@localhost/db")
 		change(&o)
-		if s, err := Open(o); err == nil || !strings.Contains(err.Error(), "UTF-8") {
-			t.Errorf("opened %q in %q with %v", o.Project, o.Root, err)
-			s.Close(t.Context())
-		}
+		testkit.Fails(t, testkit.Get(Open(o)).Err(), "UTF-8", "%q in %q", o.Project, o.Root)
 	}
 }
 
@@ -272,32 +253,217 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// says checks that a call has failed with an error that contains a text.
+func says(t testing.TB, err, want error, text string) {
+	t.Helper()
+	testkit.FailsWith(t, err, want)
+	testkit.Fails(t, err, text)
+}
+
 func options(url string) Options {
 	return Options{URL: url, Project: "shop", Repository: Repository{Remote: "https://example.com/team/shop.git"}, Machine: "0a1b2c3d", Root: "/srv/shop"}
 }
 
 // openAt returns another process's store of the schema.
-func openAt(t testing.TB, url string) *Store {
+func openAt(t testing.TB, url string) *Store { return openAs(t, url, "shop", "/srv/shop") }
+
+// openAs returns the store of a process of a project in a folder.
+func openAs(t testing.TB, url, project, root string) *Store {
 	t.Helper()
-	s := testkit.Get(Open(options(url))).Must(t)
+	o := options(url)
+	o.Project, o.Root = project, root
+	s := testkit.Get(Open(o)).Must(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		testkit.Must(t, s.Close(ctx))
+		must(t, s.Close(ctx))
 	})
 	return s
 }
 
-// openNew returns the store of an empty schema, and its URL.
 func openNew(t testing.TB) (*Store, string) {
 	url := pgtest.URL(t)
 	return openAt(t, url), url
 }
 
-// start runs a child.
+// newURL is that of an empty schema, newServer a server and newStore a store, of a test that runs beside others.
+func newURL(t *testing.T) string {
+	t.Parallel()
+	return pgtest.URL(t)
+}
+
+func newServer(t *testing.T, settings ...string) *pgtest.Server {
+	t.Parallel()
+	return pgtest.New(t, settings...)
+}
+
+func newStore(t *testing.T) (*Store, string) {
+	t.Parallel()
+	return openNew(t)
+}
+
 func start(t testing.TB, role, url string) *testkit.Child {
-	t.Helper()
 	return testkit.Start(t, roleEnv+"="+role, urlEnv+"="+url)
 }
 
 var must = testkit.Must
+
+func locks(t *testing.T, url, statement string) *sql.Tx {
+	t.Helper()
+	s := openAt(t, url)
+	must(t, s.Open(t.Context()))
+	tx := testkit.Get(s.pool.BeginTx(t.Context(), nil)).Must(t)
+	t.Cleanup(func() { tx.Rollback() })
+	testkit.Get(tx.ExecContext(t.Context(), s.text(statement))).Must(t)
+	return tx
+}
+
+func touched(t *testing.T, s *Store, root string) (version string) {
+	t.Helper()
+	found := testkit.Get(s.first(t.Context(), `SELECT xmin::text FROM @places WHERE root = $1`, []any{root}, &version)).Must(t)
+	testkit.Need(t, found, "the place %s has no row", root)
+	return version
+}
+
+// Of several processes of a place one touches its row, whichever comes first after nine seconds.
+func TestAPlaceIsTouchedOnce(t *testing.T) {
+	one, url := newStore(t)
+	two := openAt(t, url)
+	for _, s := range []*Store{one, two, openAs(t, url, "shop", "/home/shop")} {
+		must(t, s.Enter(t.Context()))
+	}
+	before, elsewhere := touched(t, one, "/srv/shop"), touched(t, one, "/home/shop")
+	must(t, errors.Join(one.look(), two.look()))
+	testkit.Equal(t, touched(t, one, "/srv/shop"), before, "it was touched again at once")
+	for _, next := range []*Store{one, two} {
+		change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
+		before := touched(t, one, "/srv/shop")
+		must(t, next.look())
+		after := touched(t, one, "/srv/shop")
+		testkit.True(t, after != before, "it was not touched after ten seconds")
+		must(t, errors.Join(one.look(), two.look()))
+		testkit.Equal(t, touched(t, one, "/srv/shop"), after, "both have touched it")
+	}
+	testkit.Equal(t, touched(t, one, "/home/shop"), elsewhere, "another place was touched with it")
+	// Those that were left over 30 days ago are forgotten.
+	for root, left := range map[string]string{"/old": "31 days", "/recent": "29 days", "/used": "-1 minute"} {
+		testkit.Get(one.exec(t.Context(), `INSERT INTO @places (scope, machine, root, host, until) VALUES ($1, 'm', $2, 'h', clock_timestamp() - $3::interval)`, one.scope.Load(), root, left)).Must(t)
+	}
+	change(t, one, `UPDATE @places SET until = until - interval '10 s' WHERE root = '/srv/shop'`)
+	must(t, one.look())
+	for root, want := range map[string]bool{"/old": false, "/recent": true, "/used": true, "/srv/shop": true} {
+		testkit.Equal(t, testkit.Get(one.first(t.Context(), `SELECT FROM @places WHERE root = $1`, []any{root})).Must(t), want, "%s is known", root)
+	}
+}
+
+// A place is gone since its row was not touched in time, or since the last of its processes has closed its store.
+func TestPlacesThatAreGone(t *testing.T) {
+	url := newURL(t)
+	alone := true
+	o := options(url)
+	o.Alone = func() bool { return alone }
+	asker := openAt(t, url)
+	gone := func(p task.Place) time.Duration { return testkit.Get(asker.GoneFor(t.Context(), p)).Must(t) }
+	far := openAs(t, url, "shop", "/far")
+	elsewhere := func(want bool) {
+		testkit.Equal(t, testkit.Get(far.Elsewhere(t.Context())).Must(t), want, "another place uses the project")
+	}
+	here := task.Place{MachineID: o.Machine, Root: o.Root}
+	testkit.Equal(t, gone(here), unknownFor, "a place that nobody knows is gone for")
+	elsewhere(false)
+	enter := func() *Store {
+		s := testkit.Get(Open(o)).Must(t)
+		must(t, s.Enter(t.Context()))
+		testkit.Equal(t, gone(here), 0, "a place with a process is gone for")
+		return s
+	}
+	s := enter()
+	elsewhere(true)
+	testkit.True(t, !testkit.Get(s.Elsewhere(t.Context())).Must(t), "its own place is another one")
+	alone = false
+	must(t, s.Close(t.Context()))
+	testkit.Equal(t, gone(here), 0, "a place with another process is gone for")
+	s = enter()
+	alone = true
+	must(t, s.Close(t.Context()))
+	got := gone(here)
+	testkit.True(t, got > 0 && got <= time.Minute, "a place that was left is gone for %v", got)
+	elsewhere(false)
+	s = enter()
+	change(t, asker, `UPDATE @places SET until = clock_timestamp() - interval '1 hour'`)
+	got = gone(here)
+	testkit.True(t, got >= time.Hour && got <= 2*time.Hour, "a place whose processes were killed is gone for %v", got)
+	must(t, s.look()) // they were not: they were cut off
+	testkit.Equal(t, gone(here), 0, "a place that is back is gone for")
+	must(t, s.Close(t.Context()))
+}
+
+func TestALateTouchDoesNotRevive(t *testing.T) {
+	s, url := newStore(t)
+	asker := openAt(t, url)
+	left := func() bool {
+		return testkit.Get(asker.GoneFor(t.Context(), task.Place{MachineID: s.o.Machine, Root: s.o.Root})).Must(t) > 0
+	}
+	must(t, s.Enter(t.Context()))
+	testkit.True(t, !left(), "it is not entered")
+	lock := locks(t, url, `LOCK TABLE @schema_version`)
+	waits := func() (n int) {
+		testkit.Get(asker.first(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = to_regclass($1)`, []any{asker.text("@schema_version")}, &n)).Must(t)
+		return n
+	}
+	s.contact.probe.Wake()
+	testkit.Until(t, "touching", func() bool { return waits() == 1 })
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(context.Background()) }()
+	for until := time.Now().Add(200 * time.Millisecond); time.Now().Before(until) && !left(); { // it must not be
+		time.Sleep(10 * time.Millisecond)
+	}
+	must(t, lock.Rollback())
+	must(t, <-closed)
+	testkit.Until(t, "touched", func() bool { return waits() == 0 })
+	testkit.True(t, left(), "the place was touched after it was left")
+}
+
+func TestTheBoardHasTheTimeOfTheDatabase(t *testing.T) {
+	clock := session.Clock
+	session.Clock = func() time.Time { return clock().Add(-10 * time.Hour) }
+	t.Cleanup(func() { session.Clock = clock })
+	s, _ := openNew(t)
+	b := s.Database().Board()
+	synced(t, b, spec("shop", "/srv/shop", true))
+	old := time.Since(listed(t, b)["shop"].CreatedAt)
+	testkit.True(t, old.Abs() <= 5*time.Minute, "the project was made %v ago", old)
+}
+
+func TestOutcomes(t *testing.T) {
+	s, _ := newStore(t)
+	scope := testkit.Get(s.connect(t.Context())).Must(t)
+	refused, lost := errors.New("refused"), errors.New("lost")
+	run := func(end error, within func(id commit)) (id commit) {
+		t.Helper()
+		err := s.once(t.Context(), kind{scope: scope, alone: true}, func(ctx context.Context, q sqlstore.Querier) error {
+			must(t, q.QueryRowContext(ctx, `SELECT pg_current_xact_id()::text, extract(epoch FROM pg_postmaster_start_time())::text`).Scan(&id.id, &id.start))
+			within(id)
+			return end
+		})
+		testkit.Need(t, err == end, "%v", err)
+		return id
+	}
+	made, undone := run(nil, func(commit) {}), run(refused, func(commit) {})
+	later := func(c commit) commit { return commit{c.id, "1"} } // as if the server had been started again
+	for id, want := range map[commit]error{
+		made: nil, undone: lost, // and not pending
+		later(made):   store.ErrPending,               // or it was another one
+		later(undone): lost, {"999999999", "1"}: lost, // it had not begun
+	} {
+		err := s.outcome(id, lost)
+		testkit.FailsWith(t, err, want, "%+v", id)
+		testkit.True(t, want != lost || !errors.Is(err, store.ErrPending), "%+v: %v", id, err)
+	}
+	outcome := make(chan error, 1)
+	run(nil, func(id commit) {
+		go func() { outcome <- s.outcome(id, lost) }()
+		time.Sleep(100 * time.Millisecond) // it asks
+	})
+	testkit.Works(t, <-outcome, "one that is committed later")
+}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +23,6 @@ import (
 	"deepwork/session/store/transfer"
 )
 
-// A pile is a side with these rows, from which is copied.
 type pile []transfer.Row
 
 func (p pile) Where() string                     { return "a pile" }
@@ -44,29 +42,31 @@ func (p pile) Rows(_ context.Context, f func(transfer.Row) error) error {
 	return nil
 }
 
-// rowOf is a row with the times of its creation and its last change.
-func rowOf(table string, values map[string]any) transfer.Row {
-	for _, column := range []string{"created_at", "updated_at"} {
-		if _, given := values[column]; !given {
-			values[column] = "2026-01-02T03:04:05.000000Z"
-		}
+// rowOf is a row with the times of its creation and its last change, and columns that are null.
+func rowOf(table string, values map[string]any, null ...string) transfer.Row {
+	values["created_at"], values["updated_at"] = made, made
+	for _, column := range null {
+		values[column] = nil
 	}
 	return transfer.Row{Table: table, Values: values}
 }
 
-// shop is a project in a file.
+const made = "2026-01-02T03:04:05.000000Z"
+
 func shop() pile {
 	return pile{
 		rowOf("projects", map[string]any{"id": "p1", "name": "shop", "root": int64(1), "listed": int64(1)}),
 		rowOf("repos", map[string]any{"id": "r1", "project_id": "p1", "name": "shop", "path": "/srv/shop", "listed": int64(0)}),
-		rowOf("tasks", map[string]any{"id": "t1", "project_id": "p1", "title": "a\x00b\uFDD0", "description": nil, "status": "done", "job_name": nil, "workflow_name": nil, "inputs": nil, "deleting_at": nil, "identity": "local", "caller_group": "", "lead": "server", "labels": "a b", "priority": "high", "auto_start": int64(1)}),
-		rowOf("attempts", map[string]any{"remove_asked": nil, "removal": nil, "id": "a1", "task_id": "t1", "executor": "CODER", "branch": "b", "workspace": "/srv/w", "state": "completed", "identity": "local", "caller_group": "",
-			"machine_id": "", "machine_name": "", "root": "", "variant": nil, "prompt": nil, "error": nil, "workflow_session_id": nil, "workflow_status": nil, "workflow_step": nil, "push_error": nil, "landed": "", "run": nil, "trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}),
-		{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": "2026-01-02T03:04:05.000000Z"}},
-		{Table: "definitions", Values: map[string]any{"hash": "00", "data": `{"text":"\u0000"}`, "put_at": "2026-01-02T03:04:05.000000Z"}},
+		rowOf("tasks", map[string]any{"id": "t1", "project_id": "p1", "title": "a\x00b\uFDD0", "status": "done", "identity": "local", "caller_group": "", "lead": "server", "labels": "a b",
+			"priority": "high", "auto_start": int64(1)}, "description", "job_name", "workflow_name", "inputs", "deleting_at"),
+		rowOf("attempts", map[string]any{"id": "a1", "task_id": "t1", "executor": "CODER", "branch": "b", "workspace": "/srv/w", "state": "completed", "identity": "local", "caller_group": "",
+			"machine_id": "", "machine_name": "", "root": "", "landed": "", "trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}, "remove_asked", "removal",
+			"variant", "prompt", "error", "workflow_session_id", "workflow_status", "workflow_step", "push_error", "run"),
+		{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": made}},
+		{Table: "definitions", Values: map[string]any{"hash": "00", "data": `{"text":"\u0000"}`, "put_at": made}},
 		{Table: "workflow_sessions", Values: map[string]any{"id": id, "revision": int64(3), "root": "/srv/w", "parent": "", "job": "alpha", "workflow": "main", "step": "one", "status": "active",
 			"goal": "a\x00b\uFDD0", "identity": "local", "moved_by": "00112233aabbccdd", "attempt_id": "a1", "machine_id": "", "machine": "", "place": "", "definition": "00", "pinned": "", "waiting": "", "branch": "",
-			"started_at": "2026-01-02T03:04:05.000000Z", "updated_at": "2026-01-02T03:04:06.000000Z", "frame": `{"n":3}`}},
+			"started_at": made, "updated_at": made, "frame": `{"n":3}`}},
 		{Table: "session_parts", Values: map[string]any{"session_id": id, "kind": "step", "key": "one", "position": int64(0), "body": `{"x":1}`}},
 		{Table: "session_requests", Values: map[string]any{"key": "07000000000000000000000000000000", "session_id": id}},
 	}
@@ -87,29 +87,25 @@ func (m *mortal) at(point string) {
 }
 
 func (m *mortal) Replace(ctx context.Context, fill func(func(transfer.Row) error, func(func(transfer.Row) error) error) error) error {
-	err := m.Side.Replace(ctx, func(put func(transfer.Row) error, rows func(func(transfer.Row) error) error) error {
+	defer m.at("committed")
+	return m.Side.Replace(ctx, func(put func(transfer.Row) error, rows func(func(transfer.Row) error) error) error {
+		defer m.at("verified")
 		puts := 0
-		err := fill(func(r transfer.Row) error {
+		return fill(func(r transfer.Row) error {
 			puts++
 			m.at(fmt.Sprint("put ", puts))
 			return put(r)
 		}, rows)
-		m.at("verified")
-		return err
 	})
-	m.at("committed")
-	return err
 }
 
 func init() {
 	roles["copy"] = func(s *Store, in *bufio.Scanner) error {
 		in.Scan()
-		_, err := transfer.Copy(context.Background(), shop(), &mortal{Side: s.Side(here), point: in.Text()})
-		return err
+		return second(transfer.Copy(context.Background(), shop(), &mortal{Side: s.Side(here), point: in.Text()}))
 	}
 }
 
-// textOf returns the rows of a side, as text.
 func textOf(t *testing.T, s transfer.Side, as transfer.Side) (all []string) {
 	t.Helper()
 	must(t, s.Rows(t.Context(), func(r transfer.Row) error {
@@ -121,7 +117,6 @@ func textOf(t *testing.T, s transfer.Side, as transfer.Side) (all []string) {
 	return all
 }
 
-// whole checks that a project has all that was copied, or nothing.
 func whole(t *testing.T, s *Store, complete bool) {
 	t.Helper()
 	to := s.Side(here)
@@ -131,8 +126,7 @@ func whole(t *testing.T, s *Store, complete bool) {
 	if complete {
 		want = textOf(t, shop(), to)
 	}
-	got := textOf(t, to, to)
-	testkit.Need(t, slices.Equal(got, want), "the store has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	testkit.Same(t, textOf(t, to, to), want, "the store")
 }
 
 // The process of a copy is killed at each point: the database has nothing, or everything.
@@ -143,12 +137,14 @@ func TestCopyKilled(t *testing.T) {
 			s, url := openNew(t)
 			c := start(t, "copy", url)
 			fmt.Fprintln(c.In, point)
-			if err := c.Wait(); err == nil || c.Err.String() != "" {
-				t.Fatal("the child did not die", &c.Err)
-			}
+			testkit.Need(t, c.Wait() != nil && c.Err.String() == "", "the child did not die: %s", &c.Err)
 			whole(t, s, complete)
-			_, err := transfer.Copy(t.Context(), shop(), s.Side(here))
-			testkit.True(t, (!complete || err != nil && strings.Contains(err.Error(), "it has 1 session, 1 task, 1 attempt, 1 request_id of the board of this project already")) && (complete || err == nil), "the same copy again: %v", err)
+			err := second(transfer.Copy(t.Context(), shop(), s.Side(here))) // the same again
+			if complete {
+				testkit.Fails(t, err, "it has 1 session, 1 task, 1 attempt, 1 request_id of the board of this project already")
+			} else {
+				testkit.Works(t, err)
+			}
 			whole(t, s, true)
 		})
 	}
@@ -156,47 +152,43 @@ func TestCopyKilled(t *testing.T) {
 
 // What is copied is found as if it had been made here, and what belongs to this machine says so.
 func TestCopiedRows(t *testing.T) {
-	t.Parallel()
-	s := openAt(t, pgtest.Bouncer(t, pgtest.URL(t)))
+	s := openAt(t, pgtest.Bouncer(t, newURL(t)))
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
 	sessions := sessionsOf(s)
 	testkit.Equal(t, testkit.Get(sessions.FindRequest(t.Context(), store.Key{7})).Must(t), id, "the session of the request id")
-	if data, err := sessions.Definition(t.Context(), "00"); string(data) != `{"text":"\u0000"}` {
-		t.Errorf("the definition is %s, %v", data, err)
-	}
+	testkit.Equal(t, string(testkit.Get(sessions.Definition(t.Context(), "00")).Must(t)), `{"text":"\u0000"}`, "the definition")
 	copied := testkit.Get(sessions.ReadSession(t.Context(), id, -1)).Must(t)
 	testkit.True(t, copied.Revision == 3 && copied.Goal == "a\x00b\uFFFD" && copied.Frame == `{"n":3}` && len(copied.Parts) == 1 && copied.Parts[0].Body == `{"x":1}` && *copied.PlaceOf() == here, "the session is %+v", copied)
 	board := s.Database().Board()
 	testkit.Equal(t, testkit.Get(board.Attempt(t.Context(), "a1")).Must(t).Place, here, "the attempt lies")
 	testkit.Equal(t, testkit.Get(board.Task(t.Context(), "t1")).Must(t).Title, "a\x00b\uFFFD", "the task")
-	paths := testkit.Get(board.RepoPaths(t.Context(), here)).Must(t)
-	testkit.True(t, len(paths) == 0, "the paths of repositories: %v", paths)
-	gone := testkit.Get(s.GoneFor(t.Context(), here)).Must(t)
-	testkit.True(t, gone <= time.Minute, "the machine of the attempt is gone for %v", gone)
-	next := transition(id, 4)
-	written := testkit.Get(sessions.WriteSession(t.Context(), next)).Must(t)
-	testkit.True(t, written, "it does not go on: %v", written)
+	testkit.Equal(t, len(testkit.Get(board.RepoPaths(t.Context(), here)).Must(t)), 0, "paths of repositories")
+	testkit.True(t, testkit.Get(s.GoneFor(t.Context(), here)).Must(t) <= time.Minute, "the machine of the attempt is gone")
+	testkit.True(t, testkit.Get(sessions.WriteSession(t.Context(), transition(id, 4))).Must(t), "it does not go on")
 	must(t, s.Enter(t.Context()))
-	if err := s.Side(here).Hold(t.Context()); err == nil || !strings.Contains(err.Error(), "a server uses the project") || !strings.Contains(err.Error(), " in /srv/shop)") {
-		t.Errorf("a copy beside a server: %v", err)
-	}
+	err := s.Side(here).Hold(t.Context())
+	testkit.Fails(t, err, "a server uses the project", "a copy beside a server")
+	testkit.Fails(t, err, " in /srv/shop)")
 }
 
-// No server can begin while a copy holds the project, at whatever place.
 func TestCopyExcludesServers(t *testing.T) {
-	t.Parallel()
-	s, url := openNew(t)
+	s, url := newStore(t)
 	earlier := openAt(t, url)
 	must(t, earlier.Enter(t.Context()))
+	ended := transition(id, 1)
+	ended.Status, ended.Define, ended.Request = "aborted", &store.Definition{Hash: "00", Data: []byte("x")}, &store.Key{7}
+	ended.Began = &store.Review{Step: "one", Runner: "r", Life: time.Hour}
+	must(t, second(sessionsOf(earlier).WriteSession(t.Context(), ended)))
+	must(t, sessionsOf(earlier).RemoveSessions(t.Context(), []string{id}))
 	must(t, earlier.Close(t.Context()))
+	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t) // what is left of sessions that were pruned does not prevent it
+	whole(t, s, true)
 	held := s.Side(here)
 	must(t, held.Hold(t.Context()))
-	elsewhere := options(url)
-	elsewhere.Root = "/home/shop"
-	for _, o := range []Options{options(url), elsewhere} {
-		server := testkit.Get(Open(o)).Must(t)
+	for _, root := range []string{"/srv/shop", "/home/shop"} {
+		server := openAs(t, url, "shop", root)
 		soon, cancel := context.WithTimeout(t.Context(), touchTime)
-		testkit.Fails(t, server.Enter(soon), "", "a server has begun in %s", o.Root)
+		testkit.Fails(t, server.Enter(soon), "", "a server has begun in %s", root)
 		cancel()
 		must(t, server.Close(t.Context()))
 	}
@@ -204,7 +196,6 @@ func TestCopyExcludesServers(t *testing.T) {
 	must(t, openAt(t, url).Enter(t.Context()))
 }
 
-// The reply to the commit is lost: what the command says is what happened.
 func TestCopyLostReply(t *testing.T) {
 	t.Parallel()
 	for _, reached := range []bool{true, false} {
@@ -212,38 +203,15 @@ func TestCopyLostReply(t *testing.T) {
 		proxy := pgtest.NewProxy(t, url)
 		s := openAt(t, proxy.URL)
 		must(t, s.Open(t.Context()))
-		cut := proxy.CutAt(func(m pgtest.Message) bool {
-			return reached && m.Completes("COMMIT") || !reached && m.Type == 'Q' && strings.HasPrefix(string(m.Body), "COMMIT")
-		})
+		cut := proxy.CutAt(func(m pgtest.Message) bool { return reached && m.Completes("COMMIT") || !reached && commits(m) })
 		_, err := transfer.Copy(t.Context(), shop(), s.Side(here))
-		select {
-		case <-cut:
-		default:
-			t.Fatal("it has not come to the commit:", err)
-		}
+		testkit.Need(t, caught(cut), "it has not come to the commit: %v", err)
 		testkit.True(t, (err == nil) == reached, "it was committed: %v, and the copy says %v", reached, err)
 		whole(t, openAt(t, url), reached)
 	}
 }
 
-// What is left of sessions that were pruned does not prevent a copy.
-func TestCopyOverLeftovers(t *testing.T) {
-	t.Parallel()
-	s, url := openNew(t)
-	earlier := openAt(t, url)
-	r := sessionsOf(earlier)
-	ended := transition(id, 1)
-	ended.Status, ended.Define, ended.Request = "aborted", &store.Definition{Hash: "00", Data: []byte("x")}, &store.Key{7}
-	ended.Began = &store.Review{Step: "one", Runner: "r", Life: time.Hour}
-	must(t, second(r.WriteSession(t.Context(), ended)))
-	must(t, r.RemoveSessions(t.Context(), []string{id}))
-	must(t, earlier.Close(t.Context()))
-	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
-	whole(t, s, true)
-}
-
-// A project goes to a file and back with all that it has; what lies on this machine has no place in a file. A
-// target that has something is refused, and is left as it is.
+// A project goes to a file and back with all that it has. A target that has something is refused, and is left as it is.
 func TestCopyToAFileAndBack(t *testing.T) {
 	s, url := openNew(t)
 	testkit.Get(transfer.Copy(t.Context(), shop(), s.Side(here))).Must(t)
@@ -259,18 +227,12 @@ func TestCopyToAFileAndBack(t *testing.T) {
 		testkit.Fails(t, testkit.Get(transfer.Copy(t.Context(), sides[0], sides[1])).Err(), "of this project already", "copied over something")
 	}
 	testkit.Same(t, textOf(t, file, file), before, "the file")
-
-	o := options(url)
-	o.Project = "another"
-	other := testkit.Get(Open(o)).Must(t)
-	t.Cleanup(func() { must(t, other.Close(context.Background())) })
+	other := openAs(t, url, "another", "/srv/shop")
 	testkit.Get(transfer.Copy(t.Context(), file, other.Side(mine))).Must(t)
 	one, two := s.Side(mine), other.Side(mine)
 	must(t, one.Hold(t.Context()))
 	defer one.Release()
 	must(t, two.Hold(t.Context()))
 	defer two.Release()
-	if got, want := textOf(t, two, two), textOf(t, one, one); !slices.Equal(got, want) {
-		t.Errorf("it came back as\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
+	testkit.Same(t, textOf(t, two, two), textOf(t, one, one), "what came back")
 }

@@ -1,9 +1,7 @@
-// The tests are the conformance suites of the stores: what callers under
-// session rely on. All run on every implementation in backends.
+// The tests are the conformance suites of the stores: what callers under session rely on. All run on every one of backends.
 package sqlstore_test
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,17 +11,22 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/task"
+	"deepwork/session"
 	"deepwork/session/store"
 	"deepwork/session/store/local/sqlite"
 	"deepwork/session/store/postgres"
 	"deepwork/session/store/postgres/pgtest"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 )
 
@@ -36,9 +39,11 @@ var backends = map[string]func(path string, now func() time.Time) store.Database
 	"pgbouncer": openPostgres, // in transaction mode
 }
 
-// openPostgres opens a project of the store for another process.
+// openPostgres opens the project of the store that belongs to a path, for another process.
 func openPostgres(path string, now func() time.Time) store.Database {
-	s, err := postgres.Open(postgresOptions(path, now))
+	name := sha256.Sum256([]byte(path))
+	s, err := postgres.Open(postgres.Options{URL: os.Getenv(storeVariable), Project: hex.EncodeToString(name[:]),
+		Repository: postgres.Repository{RootCommit: "aa"}, Machine: "0a1b2c3d", Root: filepath.Dir(path), Now: now})
 	if err == nil {
 		err = s.Enter(context.Background())
 	}
@@ -48,14 +53,6 @@ func openPostgres(path string, now func() time.Time) store.Database {
 	return closing{s.Database(), s}
 }
 
-// postgresOptions are those of the project that belongs to a path.
-func postgresOptions(path string, now func() time.Time) postgres.Options {
-	name := sha256.Sum256([]byte(path))
-	return postgres.Options{URL: os.Getenv(storeVariable), Project: hex.EncodeToString(name[:]), Repository: postgres.Repository{RootCommit: "aa"},
-		Machine: "0a1b2c3d", Root: filepath.Dir(path), Now: now}
-}
-
-// closing closes the store of a database with it.
 type closing struct {
 	store.Database
 	s *postgres.Store
@@ -63,18 +60,43 @@ type closing struct {
 
 func (c closing) Close() error { return c.s.Close(context.Background()) }
 
-// backend is the name of the one that is tested now, also in the environment of child
-// processes.
+func (b board) tasks(t testing.TB, project string, f task.Filter, p task.Page) (list []task.Summary, total int, next string) {
+	t.Helper()
+	list, total, next, err := b.Tasks(t.Context(), project, f, p)
+	testkit.Must(t, err)
+	return list, total, next
+}
+
+func (b board) projects(t testing.TB) []task.Project {
+	t.Helper()
+	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 100})
+	testkit.Must(t, err)
+	equal(t, total, len(list))
+	return list
+}
+
+func attention(t testing.TB, v store.View) (all []task.Attention, more bool) {
+	t.Helper()
+	all, more, err := v.Attention(t.Context())
+	testkit.Must(t, err)
+	return all, more
+}
+
+func (b board) set(t testing.TB, s *task.Summary, status task.Status) {
+	t.Helper()
+	testkit.Must(t, second(b.UpdateTask(t.Context(), s.ID, task.TaskChange{Status: &status})))
+}
+
+// backend is the name of the one that is tested now, also in the environment of child processes.
 var backend string
 
-const backendVariable, roleVariable, storeVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_ROLE", "DEEPWORK_TEST_STORE"
+const backendVariable, storeVariable = "DEEPWORK_TEST_BACKEND", "DEEPWORK_TEST_STORE"
 
-// TestMain runs all tests for each backend. With a role in its environment the test
-// binary is another process: it works on a database that is not its own.
+// TestMain runs all tests for each backend. With a path in its environment the test binary is another process on that database.
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVariable); role != "" {
+	if os.Getenv("BOARD_PATH") != "" {
 		backend = os.Getenv(backendVariable)
-		os.Exit(roles[role](context.Background()))
+		os.Exit(work(context.Background()))
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // a program built with -race sleeps at its end
 	flag.Parse()
@@ -82,8 +104,8 @@ func TestMain(m *testing.M) {
 	run := flag.Lookup("test.run").Value.String()
 	failed := 0
 	for _, backend = range slices.Backward(slices.Sorted(maps.Keys(backends))) { // the coverage of the first, which runs all tests, is reported
-		tests := ""
-		if backend == "pgbouncer" {
+		tests := run
+		if backend == "pgbouncer" && run == "" {
 			tests = throughBouncer
 		}
 		url, end, err := urlOf(backend)
@@ -95,7 +117,7 @@ func TestMain(m *testing.M) {
 		os.Setenv(storeVariable, url)
 		code := 1
 		if err == nil {
-			_ = flag.Set("test.run", cmp.Or(run, tests))
+			_ = flag.Set("test.run", tests)
 			code = m.Run()
 			end()
 		}
@@ -115,7 +137,6 @@ func TestMain(m *testing.M) {
 // What a statement answers does not depend on it.
 const throughBouncer = "Request|Change|Follower|Feed|Writers|Server|Process"
 
-// urlOf returns the URL of an empty store for a backend, and what ends it.
 func urlOf(backend string) (url string, end func(), err error) {
 	if backend == "sqlite" {
 		return "", func() {}, nil
@@ -134,15 +155,9 @@ func urlOf(backend string) (url string, end func(), err error) {
 	return pooler.URL, pooler.Close, nil
 }
 
-// roles are what a child process may be.
-var roles = map[string]func(context.Context) int{"some rounds": workSome, "for ever": workForever}
-
-// open opens a database that is closed at the end of the test.
 func open(t testing.TB, path string, now func() time.Time) store.Database {
 	d := backends[backend](path, now)
-	t.Cleanup(func() {
-		testkit.Must(t, d.Close())
-	})
+	t.Cleanup(func() { testkit.Must(t, d.Close()) })
 	return d
 }
 
@@ -163,7 +178,6 @@ func openAt(t testing.TB, path string, now func() time.Time) board {
 	return b
 }
 
-// verify checks that the board is consistent, unless it is closed.
 func verify(t testing.TB, b board) {
 	t.Helper()
 	found, _, err := b.Inspect(context.Background())
@@ -181,21 +195,13 @@ func (c *clock) now() time.Time { return c.at }
 
 func (c *clock) forward(d time.Duration) { c.at = c.at.Add(d) }
 
-// beside lets a test run beside others: most of the time it waits for the disk.
-func beside(t testing.TB) {
-	if t, ok := t.(*testing.T); ok {
-		t.Parallel()
-	}
-}
-
-// newPath is that of a database, with a clock.
-func newPath(t testing.TB) (string, *clock) {
-	beside(t)
+// newPath is that of a database, with a clock. The test runs beside others: most of the time it waits for the disk.
+func newPath(t *testing.T) (string, *clock) {
+	t.Parallel()
 	return filepath.Join(t.TempDir(), "board.db"), newClock()
 }
 
-// newBoard is a board of one project, whose clock is the caller's.
-func newBoard(t testing.TB) (board, *clock, task.Project) {
+func newBoard(t *testing.T) (board, *clock, task.Project) {
 	t.Helper()
 	path, c := newPath(t)
 	b := openAt(t, path, c.now)
@@ -204,48 +210,48 @@ func newBoard(t testing.TB) (board, *clock, task.Project) {
 
 var root = task.ProjectSpec{Name: "shop", Root: true, Repos: []task.RepoSpec{{Name: "shop", Path: abs("shop")}}}
 
-func abs(name string) string {
-	path, err := filepath.Abs(filepath.Join(string(filepath.Separator), "srv", name))
-	if err != nil {
-		panic(err)
-	}
-	return path
-}
+func abs(name string) string { return filepath.Join(os.TempDir(), name) }
 
-// rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
-	list, total, _, err := b.Projects(t.Context(), task.Page{Limit: 1})
-	testkit.Must(t, err)
-	equal(t, list, total, 1)
+	list := b.projects(t)
+	equal(t, len(list), 1)
 	return list[0]
 }
 
 func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
 	t.Helper()
-	return returned(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).of(t)
+	return addAs(t, b, p, owner, title)
 }
 
-// try makes an attempt at a task; it waits.
-func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
+func addAs(t testing.TB, b board, p task.Project, who session.Caller, title string) *task.Summary {
 	t.Helper()
-	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
-		Repos: []task.AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
-	}, task.Execution{Prompt: "do it"}, task.Request{})
-	testkit.Must(t, err)
-	return a
+	return testkit.Get(b.For(who).CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).Must(t)
 }
 
-// run claims and starts the oldest waiting execution.
+func try(t testing.TB, b board, s *task.Summary) *task.Attempt { return tryAs(t, b, owner, s) }
+
+func tryAs(t testing.TB, b board, who session.Caller, s *task.Summary) *task.Attempt {
+	t.Helper()
+	return testkit.Get(b.For(who).CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
+		Repos: []task.AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
+	}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
+}
+
+// claimed claims the oldest waiting execution for a server that has so many slots; it is nil if there is none.
+func claimed(t testing.TB, b board, slots int) *task.Execution {
+	t.Helper()
+	return testkit.Get(b.ClaimNext(t.Context(), "server", slots, nil, task.Limits{})).Must(t)
+}
+
 func run(t testing.TB, b board) (*task.Execution, *task.Session) {
 	t.Helper()
-	e, err := b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{})
-	testkit.Need(t, err == nil && e != nil, "nothing to claim %v", err)
-	return e, returned(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).of(t)
+	e := claimed(t, b, 1000)
+	testkit.Need(t, e != nil, "nothing to claim")
+	return e, testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
 }
 
-// end ends an execution and returns the next one.
 func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execution {
 	t.Helper()
 	next, ended, err := b.EndExecution(t.Context(), e.ID, how)
@@ -254,16 +260,81 @@ func end(t testing.TB, b board, e *task.Execution, how task.Ending) *task.Execut
 	return next
 }
 
-// taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
-	return returned(b.Task(t.Context(), id)).of(t)
+	return testkit.Get(b.Task(t.Context(), id)).Must(t)
 }
 
 // queue queues a follow-up of an execution that has not ended.
 func queue(t testing.TB, b board, s *task.Session, q *task.Queued) {
 	t.Helper()
-	if _, idle, err := b.Queue(t.Context(), s.ID, q); idle || err != nil {
-		t.Fatal("it is not queued", idle, err)
+	_, idle, err := b.Queue(t.Context(), s.ID, q)
+	testkit.Need(t, !idle && err == nil, "it is not queued: %v, %v", idle, err)
+}
+
+// is checks what a call returns that must succeed.
+func is[T any](t testing.TB, want T, what ...any) func(T, error) {
+	return func(got T, err error) {
+		t.Helper()
+		testkit.Must(t, err)
+		equal(t, append(what, got, want)...)
 	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// atOnce calls f n times at once, and returns the results in the order of their numbers.
+func atOnce[T any](n int, f func(i int) T) []T {
+	results := make([]T, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { results[i] = f(i) })
+	}
+	all.Wait()
+	return results
+}
+
+// won counts the results of calls that say that they have won.
+func won(all []bool) (n int) {
+	for _, yes := range all {
+		n += map[bool]int{true: 1}[yes]
+	}
+	return n
+}
+
+// says checks that a call has failed with an error that contains a text.
+func says(t testing.TB, err, want error, text string, what ...any) {
+	t.Helper()
+	testkit.FailsWith(t, err, want, what...)
+	testkit.Contains(t, fmt.Sprint(err), text, what...)
+}
+
+// equal reports how values differ, field by field, from those that are wanted: each pair is one that the test got and
+// the one that it wants. What they are about may precede them.
+func equal(t testing.TB, pairs ...any) {
+	t.Helper()
+	what := ""
+	if len(pairs)%2 == 1 {
+		what, pairs = fmt.Sprint(pairs[0])+": ", pairs[1:]
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		got, want := pairs[i], pairs[i+1]
+		testkit.Equal(t, difference(got, want), "", "%svalue %d of %d (-want +got)", what, i/2+1, len(pairs)/2)
+	}
+}
+
+// difference compares a value with one that is wanted: a pointer with a value or nil, too, and any type with a constant.
+func difference(got, want any) string {
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	if g.Kind() == reflect.Pointer && !g.IsNil() && w.IsValid() && w.Kind() != reflect.Pointer {
+		g = g.Elem()
+		got = g.Interface()
+	}
+	switch {
+	case !w.IsValid() && g.IsValid() && (g.Kind() == reflect.Pointer || g.Kind() == reflect.Slice) && g.IsNil():
+		return ""
+	case g.IsValid() && w.IsValid() && g.Type() != w.Type() && w.CanConvert(g.Type()) && g.Kind() != reflect.Pointer:
+		want = w.Convert(g.Type()).Interface()
+	}
+	return cmp.Diff(want, got, cmpopts.EquateEmpty(), cmp.Exporter(func(reflect.Type) bool { return true }))
 }

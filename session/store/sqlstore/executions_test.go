@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 	"deepwork/catalog/task"
 	"deepwork/session/store"
+
+	"github.com/google/uuid"
 )
 
 // executed is an execution with everything that one may have.
@@ -32,82 +35,70 @@ func executed(id, owner string, s store.ExecutionState, at time.Time) *store.Exe
 	return x
 }
 
-func newExecutions(t *testing.T) (store.Executions, *clock) {
-	c := newClock()
-	return open(t, filepath.Join(t.TempDir(), "board.db"), c.now).Executions(), c
+// oneAndTwo are the executions of a project as two processes have them.
+func oneAndTwo(t *testing.T) (one, two store.Executions, c *clock) {
+	path, c := newPath(t)
+	return open(t, path, c.now).Executions(), open(t, path, c.now).Executions(), c
 }
 
-// save stores executions that their owners follow.
-func save(t *testing.T, e store.Executions, all ...*store.Execution) {
-	t.Helper()
-	for _, x := range all {
-		testkit.Must(t, e.Save(t.Context(), x, time.Hour))
-	}
-}
+// save stores executions that their owners follow, abandon those that nobody follows.
+func save(t *testing.T, e store.Executions, all ...*store.Execution) { saveFor(t, e, time.Hour, all) }
 
-// abandon stores executions that nobody follows.
-func abandon(t *testing.T, e store.Executions, all ...*store.Execution) {
+func abandon(t *testing.T, e store.Executions, all ...*store.Execution) { saveFor(t, e, 0, all) }
+
+func saveFor(t *testing.T, e store.Executions, life time.Duration, all []*store.Execution) {
 	t.Helper()
 	for _, x := range all {
-		testkit.Must(t, e.Save(t.Context(), x, 0))
+		testkit.Must(t, e.Save(t.Context(), x, life))
 	}
 }
 
 func TestAnExecutionIsStoredAtEachStage(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	one, two := open(t, path, newClock().now).Executions(), open(t, path, newClock().now).Executions()
-	began := newClock().at
+	one, two, c := oneAndTwo(t)
 	for _, s := range []store.ExecutionState{store.ExecutionWaiting, store.ExecutionStarting, store.ExecutionRunning, store.ExecutionFailed} {
-		x := executed("x", "a", s, began)
+		x := executed("x", "a", s, c.at)
 		save(t, one, x)
 		is(t, x)(two.Execution(t.Context(), "x"))
 	}
-	fails(t, second(one.Execution(t.Context(), "y")), task.ErrNotFound)
-	stale := executed("x", "b", store.ExecutionRunning, began)
-	fails(t, two.Save(t.Context(), stale, time.Hour), store.ErrNotOwner)
+	testkit.FailsWith(t, second(one.Execution(t.Context(), "y")), task.ErrNotFound)
+	testkit.FailsWith(t, two.Save(t.Context(), executed("x", "b", store.ExecutionRunning, c.at), time.Hour), store.ErrNotOwner)
 	found, n, going, err := one.Inspect(t.Context())
 	testkit.Must(t, err)
 	equal(t, len(found), 0, n, 1, going, 0)
 }
 
 func TestExecutionsAreFoundByEitherIDByTheirCaller(t *testing.T) {
-	e, c := newExecutions(t)
-	save(t, e, executed("old", "a", store.ExecutionCompleted, c.at.Add(-store.ExecutionKeptFor-time.Hour)),
-		executed("first", "a", store.ExecutionRunning, c.at), executed("second", "a", store.ExecutionCompleted, c.at.Add(time.Second)))
-	other := executed("other", "a", store.ExecutionRunning, c.at)
+	e, _, c := oneAndTwo(t)
+	other, asks, over := executed("other", "a", store.ExecutionRunning, c.at), executed("first", "a", store.ExecutionRunning, c.at), executed("second", "a", store.ExecutionCompleted, c.at.Add(time.Second))
 	other.Identity = "you"
-	save(t, e, other)
+	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`), json.RawMessage(`{"asks":"old"}`)
+	save(t, e, executed("old", "a", store.ExecutionCompleted, c.at.Add(-store.ExecutionKeptFor-time.Hour)), asks, over, other)
 	for query, want := range map[[3]string][]string{
-		{"me", "first", ""}:           {"first"},
-		{"me", "", "at source"}:       {"second", "first"},
-		{"me", "first", "at source"}:  {"first"},
-		{"me", "no one", "at source"}: {"second", "first"},
-		{"me", "other", "other"}:      nil,
-		{"you", "other", ""}:          {"other"},
-		{"me", "old", ""}:             nil,
+		{"me", "first", ""}: {"first"}, {"me", "", "at source"}: {"second", "first"}, {"me", "first", "at source"}: {"first"},
+		{"me", "no one", "at source"}: {"second", "first"}, {"me", "other", "other"}: nil, {"you", "other", ""}: {"other"}, {"me", "old", ""}: nil,
 	} {
-		found, err := e.Find(t.Context(), query[0], query[1], query[2])
-		var got []string
-		for _, x := range found {
-			got = append(got, x.ID)
-		}
-		testkit.Must(t, err)
-		equal(t, query, got, want)
+		equal(t, query, idsOf(testkit.Get(e.Find(t.Context(), query[0], query[1], query[2])).Must(t)), want)
 	}
 	list, total, err := e.Newest(t.Context(), "me", 1)
 	testkit.Must(t, err)
 	equal(t, total, 2, len(list), 1, list[0].ID, "second", list[0].Result, nil)
+	// Those whose source asks a person something are found until they are over.
+	found := testkit.Get(e.Asking(t.Context())).Must(t)
+	equal(t, idsOf(found), []string{"first"}, found[0].Progress, asks.Progress)
 }
 
 func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
-	e, c := newExecutions(t)
+	e, late, c := oneAndTwo(t)
+	kept := func() (total int) {
+		_, total, err := e.Newest(t.Context(), "me", 1)
+		testkit.Must(t, err)
+		return total
+	}
 	const more = 100
 	for i := range store.ExecutionsKept + more {
 		save(t, e, executed(fmt.Sprint(i), "a", store.ExecutionCompleted, c.at.Add(time.Duration(i)*time.Second)))
 	}
-	_, total, err := e.Newest(t.Context(), "me", 1)
-	testkit.Must(t, err)
-	equal(t, "are kept", total < store.ExecutionsKept, false, total >= store.ExecutionsKept+more, false)
+	equal(t, "are kept", kept() < store.ExecutionsKept, false, kept() >= store.ExecutionsKept+more, false)
 	testkit.Works(t, testkit.Get(e.Execution(t.Context(), fmt.Sprint(store.ExecutionsKept+more-1))).Err(), "the newest")
 	large := executed("", "a", store.ExecutionCompleted, c.at.Add(time.Hour))
 	large.Result = json.RawMessage(`"` + strings.Repeat("x", store.ResultsKept/20) + `"`)
@@ -116,34 +107,21 @@ func TestExecutionsBeyondTheBoundsAreForgotten(t *testing.T) {
 		*large.EndedAt = large.EndedAt.Add(time.Second)
 		save(t, e, large)
 	}
-	_, total, err = e.Newest(t.Context(), "me", 1)
-	testkit.Must(t, err)
-	equal(t, "with large results are kept", total, 19)
-}
-
-// So does each process, however few executions it ends.
-func TestAProcessThatEndsOneExecutionForgetsOthers(t *testing.T) {
-	path, c := newPath(t)
-	for _, id := range []string{"first", "second"} {
-		save(t, open(t, path, c.now).Executions(), executed(id, "a", store.ExecutionCompleted, c.at))
-		c.forward(store.ExecutionKeptFor + time.Minute)
-	}
-	_, n, _, err := open(t, path, c.now).Executions().Inspect(t.Context())
+	equal(t, "with large results are kept", kept(), 19)
+	c.forward(store.ExecutionKeptFor + 2*time.Hour) // a process that ends a single one forgets others, too
+	save(t, late, executed("last", "a", store.ExecutionCompleted, c.at))
+	_, n, _, err := e.Inspect(t.Context())
 	testkit.Must(t, err)
 	equal(t, "are kept", n, 1)
 }
 
-// idsOf returns the ids of executions, sorted.
 func idsOf(all []store.Execution) (found []string) {
 	for _, x := range all {
 		found = append(found, x.ID)
 	}
-	slices.Sort(found)
 	return found
 }
 
-// TestExecutionsAreTakenUpOnce: by one of several servers that try at once, each as it
-// can be told from its state.
 func TestExecutionsAreTakenUpOnce(t *testing.T) {
 	path, c := newPath(t)
 	var servers []store.Executions
@@ -158,96 +136,83 @@ func TestExecutionsAreTakenUpOnce(t *testing.T) {
 		running, executed("ended", "a", store.ExecutionCompleted, c.at), blind, executed("followed", "new", store.ExecutionStarting, c.at))
 	save(t, servers[0], executed("alive", "alive", store.ExecutionStarting, c.at))
 	testkit.Must(t, servers[0].AskCancel(t.Context(), "running"))
-	in, found, err := servers[1].Due(t.Context(), []string{"followed"})
-	testkit.Must(t, err)
-	equal(t, "due in", found, true, in > 0, false)
-	var mu sync.Mutex
+	due := func(from, to time.Duration) {
+		t.Helper()
+		in, found, err := servers[1].Due(t.Context(), []string{"followed"})
+		testkit.True(t, err == nil && found && in >= from && in <= to, "due in %v, %v, %v", in, found, err)
+	}
+	due(-time.Hour, 0)
 	taken := map[string]store.Execution{}
-	var all sync.WaitGroup
-	for i, s := range servers {
-		all.Go(func() {
-			got, err := s.TakeUp(t.Context(), fmt.Sprint("new", i), time.Hour, []string{"followed"})
-			mu.Lock()
-			defer mu.Unlock()
-			for _, x := range got {
-				_, twice := taken[x.ID]
-				equal(t, "taken up twice", twice, false)
-				taken[x.ID] = x
-			}
-			testkit.Must(t, err)
-		})
+	for _, got := range atOnce(len(servers), func(i int) []store.Execution {
+		return testkit.Get(servers[i].TakeUp(t.Context(), fmt.Sprint("new", i), time.Hour, []string{"followed"})).Must(t)
+	}) {
+		for _, x := range got {
+			_, twice := taken[x.ID]
+			equal(t, "taken up twice", twice, false)
+			taken[x.ID] = x
+		}
 	}
-	all.Wait()
 	equal(t, "taken up", len(taken), 3)
-	for id, want := range map[string]struct {
-		state store.ExecutionState
-		words string
-	}{"waiting": {store.ExecutionFailed, store.NeverStarted}, "starting": {store.ExecutionUnknown, store.LostSight}, "running": {store.ExecutionRunning, ""}} {
+	is := func(id string, state store.ExecutionState, words string) {
+		t.Helper()
 		x := taken[id]
-		testkit.True(t, x.State == want.state && x.Over() == (want.words != "") && (want.words == "" || *x.Error == want.words) && !x.Lapsed, "%s is %+v", id, x)
-		equal(t, "stored is", *returned(servers[0].Execution(t.Context(), id)).of(t), x)
+		testkit.True(t, x.State == state && x.Over() == (words != "") && (words == "" || *x.Error == words) && !x.Lapsed, "%s is %+v", id, x)
+		equal(t, "stored is", *testkit.Get(servers[0].Execution(t.Context(), id)).Must(t), x)
 	}
+	is("waiting", store.ExecutionFailed, store.NeverStarted)
+	is("starting", store.ExecutionUnknown, store.LostSight)
+	is("running", store.ExecutionRunning, "")
 	x := taken["running"]
 	equal(t, string(x.Progress), `{"message":"half"}`, x.CancelAsked != nil, true)
-	fails(t, servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour), store.ErrNotOwner)
-	in, found, err = servers[1].Due(t.Context(), []string{"followed"})
-	testkit.Must(t, err)
-	equal(t, "due in", found, true, in < time.Hour-5*time.Minute, false, in > time.Hour, false)
+	testkit.FailsWith(t, servers[0].Save(t.Context(), executed("running", "a", store.ExecutionCompleted, c.at), time.Hour), store.ErrNotOwner)
+	due(time.Hour-5*time.Minute, time.Hour)
 }
 
-// TestExecutionsAreTheirOwnersWhileItRenewsThem, and until it leaves them.
 func TestExecutionsAreTheirOwnersWhileItRenewsThem(t *testing.T) {
-	path, c := newPath(t)
-	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
+	one, two, c := oneAndTwo(t)
 	_, found, err := two.Due(t.Context(), nil)
 	testkit.Must(t, err)
 	equal(t, "of none one is due in", found, false)
 	abandon(t, one, executed("renewed", "a", store.ExecutionRunning, c.at), executed("progress", "a", store.ExecutionRunning, c.at),
 		executed("forgotten", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at), executed("another's", "b", store.ExecutionRunning, c.at))
-	execution := returned(two.Execution(t.Context(), "renewed")).of(t)
-	equal(t, execution.Lapsed, true)
+	equal(t, testkit.Get(two.Execution(t.Context(), "renewed")).Must(t).Lapsed, true)
 	held, err := one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": nil, "progress": json.RawMessage(`{"message":"half"}`), "ended": nil, "another's": json.RawMessage(`{}`)})
 	slices.Sort(held)
 	testkit.Must(t, err)
 	equal(t, "held", held, []string{"progress", "renewed"})
 	for id, want := range map[string]string{"renewed": "", "progress": `{"message":"half"}`} {
-		execution := returned(two.Execution(t.Context(), id)).of(t)
+		execution := testkit.Get(two.Execution(t.Context(), id)).Must(t)
 		equal(t, execution.Lapsed, false, string(execution.Progress), want)
 	}
-	takeUp := returned(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).of(t)
-	equal(t, "taken up", idsOf(takeUp), []string{"forgotten"})
+	takenUp := func(want ...string) {
+		t.Helper()
+		equal(t, "taken up", slices.Sorted(slices.Values(idsOf(testkit.Get(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).Must(t)))), want)
+	}
+	takenUp("forgotten")
 	testkit.Must(t, one.Release(t.Context(), "a"))
-	takeUp = returned(two.TakeUp(t.Context(), "b", time.Hour, []string{"another's"})).of(t)
-	equal(t, "taken up", idsOf(takeUp), []string{"progress", "renewed"})
+	takenUp("progress", "renewed")
 	is(t, []string(nil))(one.Renew(t.Context(), "a", time.Hour, map[string]json.RawMessage{"renewed": json.RawMessage(`{}`)}))
-	execution = returned(two.Execution(t.Context(), "renewed")).of(t)
-	equal(t, execution.Progress, nil)
+	equal(t, testkit.Get(two.Execution(t.Context(), "renewed")).Must(t).Progress, nil)
 }
 
-// TestACancelIsKeptForTheOwner: whichever process that is.
 func TestACancelIsKeptForTheOwner(t *testing.T) {
-	path, c := newPath(t)
-	one, two := open(t, path, c.now).Executions(), open(t, path, c.now).Executions()
+	one, two, c := oneAndTwo(t)
 	x := executed("x", "a", store.ExecutionRunning, c.at)
 	save(t, one, x, executed("other", "a", store.ExecutionRunning, c.at), executed("ended", "a", store.ExecutionCompleted, c.at))
-	seen := make(chan []string)
+	seen, first := make(chan []string), make(chan struct{})
+	looked := sync.OnceFunc(func() { close(first) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	first := make(chan struct{})
 	go func() {
 		defer close(seen)
-		looks := 0
-		err := one.Watch(ctx, func() (bool, error) {
+		testkit.Works(t, one.Watch(ctx, func() (bool, error) {
 			asked, err := one.Asked(ctx, "a")
-			if looks++; looks == 1 {
-				close(first)
-			}
+			looked()
 			if len(asked) > 0 {
 				seen <- asked
 			}
 			return len(asked) > 0, err
-		})
-		testkit.Must(t, err)
+		}))
 	}()
 	<-first
 	for _, id := range []string{"ended", "x", "nothing"} {
@@ -256,52 +221,33 @@ func TestACancelIsKeptForTheOwner(t *testing.T) {
 	equal(t, "asked", <-seen, []string{"x"})
 	<-seen
 	save(t, one, x) // which keeps the mark
-	equal(t, returned(two.Execution(t.Context(), "x")).of(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
-	for owner, want := range map[string]int{"a": 1, "b": 0} {
-		asked := returned(two.Asked(t.Context(), owner)).of(t)
-		equal(t, owner, len(asked), want)
-	}
+	equal(t, testkit.Get(two.Execution(t.Context(), "x")).Must(t).CancelAsked, c.at.UTC().Truncate(time.Microsecond))
+	is(t, []string{"x"})(two.Asked(t.Context(), "a"))
+	is[[]string](t, nil)(two.Asked(t.Context(), "b"))
 	save(t, one, executed("x", "a", store.ExecutionCancelled, c.at))
-	asked := returned(two.Asked(t.Context(), "a")).of(t)
-	equal(t, "asked for one that has ended", len(asked), 0)
+	is[[]string](t, nil, "asked for one that has ended")(two.Asked(t.Context(), "a"))
 	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := two.Watch(ctx, func() (bool, error) { return false, nil }); err == nil {
-		t.Error("watched without an end")
-	}
+	testkit.Fails(t, two.Watch(ctx, func() (bool, error) { return false, nil }), "", "watched without an end")
 }
 
-// Of several callers that add a call with one key, one stores it, and all get that; it is its identity's alone, ends
-// once, and is forgotten a day after.
+// Of several callers with one key one stores its call, and all get that; it is its identity's, ends once, and is forgotten.
 func TestLongCalls(t *testing.T) {
 	path, c := filepath.Join(t.TempDir(), "board.db"), newClock()
 	one, two := open(t, path, c.now).LongCalls(), open(t, path, c.now).LongCalls()
 	made := func(id, who string) *store.LongCall {
 		return &store.LongCall{ID: id, Key: "step", Identity: who, Tool: "finished_step", Work: json.RawMessage(`{"a":1}`), Status: store.CallWorking, CreatedAt: c.at.UTC().Truncate(time.Microsecond)}
 	}
-	ids := [2]string{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
-	var got [2]*store.LongCall
-	var all sync.WaitGroup
-	for i, s := range []store.LongCalls{one, two} {
-		all.Go(func() {
-			var err error
-			if got[i], err = s.Add(t.Context(), made(ids[i], "ann")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	testkit.Same(t, got[0], got[1], "the call of both")
-	testkit.Same(t, got[0], made(got[0].ID, "ann"), "the call")
+	const id3 = "00000000-0000-4000-8000-000000000003"
+	got := atOnce(2, func(i int) *store.LongCall {
+		return testkit.Get([]store.LongCalls{one, two}[i].Add(t.Context(), made(fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i), "ann"))).Must(t)
+	})
+	equal(t, got[0], got[1], got[0], made(got[0].ID, "ann"))
 	id := got[0].ID
-	for what, count := range map[string]int{"ann": 1, "bob": 0} {
-		testkit.Equal(t, testkit.Get(two.Count(t.Context(), what)).Must(t), count, "calls of %s", what)
-	}
-	for _, who := range []string{"ann", ""} {
-		testkit.Equal(t, len(testkit.Get(two.Working(t.Context(), who, "", 9)).Must(t)), 1, "working calls of %q", who)
-	}
-	for _, not := range [][2]string{{"bob", ""}, {"ann", id}} {
-		testkit.Equal(t, len(testkit.Get(two.Working(t.Context(), not[0], not[1], 9)).Must(t)), 0, "working calls of %s after %q", not[0], not[1])
+	is(t, 1)(two.Count(t.Context(), "ann"))
+	is(t, 0)(two.Count(t.Context(), "bob"))
+	for whoAfter, want := range map[[2]string]int{{"ann", ""}: 1, {"", ""}: 1, {"bob", ""}: 0, {"ann", id}: 0} {
+		equal(t, whoAfter, len(testkit.Get(two.Working(t.Context(), whoAfter[0], whoAfter[1], 9)).Must(t)), want)
 	}
 	testkit.FailsWith(t, testkit.Get(two.LongCall(t.Context(), "bob", id)).Err(), task.ErrNotFound)
 	c.forward(time.Minute)
@@ -309,22 +255,131 @@ func TestLongCalls(t *testing.T) {
 		done := testkit.Get(two.End(t.Context(), "ann", id, status, json.RawMessage(`{"b":9007199254740993}`))).Must(t)
 		testkit.True(t, done.Status == store.CallCompleted && string(done.Result) == `{"b":9007199254740993}` && done.EndedAt.Equal(c.at.Truncate(time.Microsecond)), "%+v", done)
 	}
-	again := testkit.Get(one.Add(t.Context(), made("00000000-0000-4000-8000-000000000003", "ann"))).Must(t)
-	testkit.Equal(t, again.ID, "00000000-0000-4000-8000-000000000003", "after the end there is another")
+	again := testkit.Get(one.Add(t.Context(), made(id3, "ann"))).Must(t)
+	equal(t, "after the end there is another", again.ID, id3)
 	c.forward(store.LongCallKeptFor - time.Second)
 	testkit.Get(one.LongCall(t.Context(), "ann", id)).Must(t)
 	c.forward(time.Second)
 	testkit.FailsWith(t, testkit.Get(one.LongCall(t.Context(), "ann", id)).Err(), task.ErrNotFound)
 	testkit.Get(one.LongCall(t.Context(), "ann", again.ID)).Must(t)
-	testkit.Equal(t, testkit.Get(one.Count(t.Context(), "ann")).Must(t), 1, "calls of ann that are working, however old")
+	is(t, 1, "calls that are working, however old")(one.Count(t.Context(), "ann"))
 }
 
-// Executions whose source asks a person something are found until they are over.
-func TestExecutionsThatAsk(t *testing.T) {
-	e, c := newExecutions(t)
-	asks, quiet, over := executed("1", "a", store.ExecutionRunning, c.at), executed("2", "a", store.ExecutionRunning, c.at), executed("3", "a", store.ExecutionFailed, c.at)
-	asks.Progress, over.Progress = json.RawMessage(`{"message":"m","asks":"Which city?"}`), json.RawMessage(`{"asks":"old"}`)
-	save(t, e, asks, quiet, over)
-	found := testkit.Get(e.Asking(t.Context())).Must(t)
-	testkit.True(t, len(found) == 1 && found[0].ID == "1" && string(found[0].Progress) == string(asks.Progress), "%+v", found)
+var (
+	red  = task.Place{MachineID: "aaaaaaaa", MachineName: "red", Root: "/home/red/shop"}
+	blue = task.Place{MachineID: "bbbbbbbb", MachineName: "blue", Root: "/home/blue/shop"}
+)
+
+func claim(t *testing.T, b board, at task.Place, max int, executors, repos []string) *task.Execution {
+	t.Helper()
+	return testkit.Get(b.ClaimNext(t.Context(), "server of "+at.MachineName, max, &task.Claim{Place: at, Executors: executors, Repos: repos}, task.Limits{})).Must(t)
+}
+
+func unplaced(t *testing.T, b board, s *task.Summary, executor string) *task.Attempt {
+	t.Helper()
+	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: executor, Branch: "deepwork/" + uuid.NewString(),
+		Repos: []task.AttemptRepo{{RepoID: "r", RepoName: "shop", TargetBranch: "main"}}}, task.Execution{Prompt: "do"}, task.Request{})).Must(t)
+}
+
+// A machine gets attempts whose executor and repositories it has, and what follows only where it began. Each has its own slots.
+func TestClaimsOfMachines(t *testing.T) {
+	b, _, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	first, next := unplaced(t, b, s, "CODEX"), unplaced(t, b, s, "GEMINI")
+	repos := []string{"r"}
+	equal(t, "without the executor", claim(t, b, red, 5, []string{"OTHER"}, repos), nil)
+	equal(t, "without the repository", claim(t, b, red, 5, []string{"CODEX"}, []string{"q"}), nil)
+	equal(t, "without anything, or a slot", claim(t, b, red, 5, nil, nil), nil, claim(t, b, red, 0, []string{"CODEX"}, repos), nil)
+	// What was made in a store of one machine is at no place, and nobody claims it by accident.
+	alone := try(t, b, s)
+	equal(t, claim(t, b, red, 5, []string{alone.Executor}, []string{alone.Repos[0].RepoID}), nil)
+	x := claim(t, b, red, 1, []string{"GEMINI", "CODEX"}, repos)
+	equal(t, "claimed", x.AttemptID, first.ID, x.Place, red)
+	equal(t, "a second one of one", claim(t, b, red, 1, []string{"GEMINI"}, repos), nil)
+	y := claim(t, b, blue, 1, []string{"GEMINI"}, repos)
+	equal(t, "the slots of one machine are not those of another", y.AttemptID, next.ID)
+	// Its paths are set once, by the machine that has it.
+	at := []task.AttemptRepo{{RepoID: "r", RepoPath: "/r", Worktree: "/w/" + first.ID + "/shop"}}
+	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
+	testkit.FailsWith(t, b.SetPaths(t.Context(), first.ID, "/else", at), task.ErrInvalid)
+	a := testkit.Get(b.Attempt(t.Context(), first.ID)).Must(t)
+	equal(t, "attempt", a.Place, red, a.Workspace, at[0].Worktree, a.Repos[0].Worktree, at[0].Worktree, a.Repos[0].RepoPath, "/r")
+	for _, folder := range []string{"/a b/trees", "/c", "/a b/trees"} { // at no place
+		repo := task.AttemptRepo{RepoID: "r", RepoName: "r", RepoPath: "/r", TargetBranch: "main", Worktree: filepath.Join(folder, uuid.NewString(), "r")}
+		testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{ID: filepath.Base(filepath.Dir(repo.Worktree)), TaskID: s.ID, Branch: "b", Workspace: repo.Worktree, Repos: []task.AttemptRepo{repo}}, task.Execution{}, task.Request{})))
+	}
+	for here, want := range map[task.Place][]string{red: {"/w"}, blue: nil, {}: {"/a b/trees", "/c", filepath.ToSlash(abs(""))}} {
+		equal(t, "folders of", slices.Sorted(slices.Values(xslices.Map(testkit.Get(b.WorktreeFolders(t.Context(), here)).Must(t), filepath.ToSlash))), slices.Sorted(slices.Values(want)))
+	}
+	// Before its worktrees are made, another machine may get it; later only the same one.
+	is(t, true)(b.Release(t.Context(), x.ID, "server of red"))
+	x = claim(t, b, blue, 2, []string{"CODEX"}, repos)
+	equal(t, "claimed after a release", x.Place, blue)
+	testkit.Must(t, b.SetPaths(t.Context(), first.ID, at[0].Worktree, at))
+	testkit.Must(t, b.SetWorkspace(t.Context(), first.ID, map[string]string{"r": "abc"}))
+	is(t, true)(b.Release(t.Context(), x.ID, "server of blue"))
+	equal(t, "a worktree of another machine is claimed", claim(t, b, red, 2, []string{"CODEX"}, repos), nil)
+	elsewhere := testkit.Get(b.OpenElsewhere(t.Context(), red)).Must(t)
+	equal(t, "elsewhere", len(elsewhere), 2, elsewhere[0].AttemptID, first.ID, elsewhere[0].Place, blue, elsewhere[0].State, task.Waiting)
+	equal(t, "of its own", len(testkit.Get(b.OpenElsewhere(t.Context(), blue)).Must(t)), 0)
+	equal(t, "its own", claim(t, b, blue, 2, nil, nil).AttemptID, first.ID)
+}
+
+// A place is asked to remove worktrees of a task while that is marked; what it records is read until that is asked again.
+func TestRemovals(t *testing.T) {
+	b, c, p := newBoard(t)
+	s := addTask(t, b, p, "one")
+	a := unplaced(t, b, s, "CODEX")
+	x := claim(t, b, red, 1, []string{"CODEX"}, []string{"r"})
+	end(t, b, x, task.Ending{State: task.Completed})
+	asked := func(here task.Place, want int) task.Removal {
+		t.Helper()
+		all := testkit.Get(b.Removals(t.Context(), here)).Must(t)
+		equal(t, "is asked for", len(all), want)
+		if want == 0 {
+			return task.Removal{}
+		}
+		return all[0]
+	}
+	recorded := func(want string) { is(t, json.RawMessage(want))(b.Removal(t.Context(), a.ID)) }
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	asked(red, 0) // its task is not marked
+	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
+	asked(blue, 0)
+	first := asked(red, 1)
+	equal(t, "asked for", first.AttemptID, a.ID)
+	recorded("")
+	c.forward(time.Second)
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	testkit.Must(t, b.SaveRemoval(t.Context(), first, json.RawMessage(`"of the first"`)))
+	recorded("")
+	again := asked(red, 1)
+	testkit.Must(t, b.SaveRemoval(t.Context(), again, json.RawMessage(`{"kept": []}`)))
+	recorded(`{"kept": []}`)
+	asked(red, 0)
+	testkit.Must(t, b.UndoDelete(t.Context(), s.ID))
+	recorded("")
+	testkit.Must(t, b.SaveRemoval(t.Context(), again, json.RawMessage(`"too late"`)))
+	recorded("")
+	testkit.Must(t, second(b.BeginDelete(t.Context(), s.ID)))
+	asked(red, 0)
+	testkit.Must(t, b.AskRemoval(t.Context(), a.ID))
+	// Its output and its changes are recorded, too.
+	report := func() *task.Report { return testkit.Get(b.Report(t.Context(), a.ID)).Must(t) }
+	r := report()
+	equal(t, "at first", r.Output, nil, r.Diff, nil, r.DiffAt, nil)
+	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["one"]`)))
+	c.forward(1)
+	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`["two \u0000"]`)))
+	r = report()
+	equal(t, "output", string(r.Output), `["two \u0000"]`, r.OutputAt != nil, true, r.Diff, nil)
+	testkit.Must(t, b.SaveDiff(t.Context(), a.ID, json.RawMessage(`{"of": "it"}`)))
+	r = report()
+	equal(t, "diff", string(r.Diff), `{"of": "it"}`, r.DiffAt != nil, true, r.Output != nil, true)
+	testkit.Must(t, b.DeleteTask(t.Context(), s.ID))
+	testkit.Must(t, b.SaveOutput(t.Context(), a.ID, json.RawMessage(`[]`)))
+	equal(t, testkit.Get(b.Report(t.Context(), a.ID)).Must(t).Output, nil) // the owner's view does not look for the attempt
+	asked(red, 0)
+	testkit.FailsWith(t, b.AskRemoval(t.Context(), a.ID), task.ErrNotFound)
+	testkit.FailsWith(t, second(b.Removal(t.Context(), a.ID)), task.ErrNotFound)
 }

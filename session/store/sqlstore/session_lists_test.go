@@ -1,7 +1,6 @@
 package sqlstore_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -19,146 +18,109 @@ func sessionIDs(all []store.Session) (ids []string) {
 	return ids
 }
 
-// A list has the sessions that all conditions hold for, the one that moved last first, and of equal times in
-// the order of their ids.
+// A list has the sessions that all conditions hold for, the one that moved last first, those of equal times by their ids.
 func TestListsOfSessions(t *testing.T) {
 	a, b := twoStores(t)
 	add := func(id string, after time.Duration, change func(w *store.SessionWrite)) {
 		w := newSession(id)
 		w.UpdatedAt = began.Add(after)
-		if change != nil {
-			change(w)
-		}
+		change(w)
 		write(t, a, w)
 	}
-	add("00000001", 0, nil)
+	add("00000001", 0, func(*store.SessionWrite) {})
 	add("00000003", time.Second, func(w *store.SessionWrite) { w.Identity, w.Waiting = "ann", "{}" })
 	add("00000002", time.Second, func(w *store.SessionWrite) { w.Parent = "00000001" })
 	add("00000004", 2*time.Second, func(w *store.SessionWrite) { w.Status, w.Parent, w.Waiting = "completed", "00000003", "{}" })
 	add("00000005", 3*time.Second, func(w *store.SessionWrite) { w.Status, w.Identity = "aborted", "ann" })
 	add("00000006", time.Microsecond, func(w *store.SessionWrite) { w.AttemptID, w.Root = "a1", "/worktree" })
-	none, one := "", "a1"
+	lists := func(q store.SessionQuery, want ...string) {
+		t.Helper()
+		equal(t, fmt.Sprintf("%+v", q), sessionIDs(testkit.Get(b.ListSessions(t.Context(), q)).Must(t)), want)
+	}
 	all := []string{"00000005", "00000004", "00000002", "00000003", "00000006", "00000001"}
-	for name, c := range map[string]struct {
-		q    store.SessionQuery
-		want []string
-	}{
-		"all":                    {store.SessionQuery{}, all},
-		"the newest":             {store.SessionQuery{Limit: 2}, all[:2]},
-		"a large limit":          {store.SessionQuery{Limit: 100}, all},
-		"an identity":            {store.SessionQuery{Identity: "ann"}, []string{"00000005", "00000003"}},
-		"an unknown identity":    {store.SessionQuery{Identity: "bob"}, nil},
-		"active":                 {store.SessionQuery{Active: true}, []string{"00000002", "00000003", "00000006", "00000001"}},
-		"ended":                  {store.SessionQuery{Ended: true}, []string{"00000005", "00000004"}},
-		"active and ended":       {store.SessionQuery{Active: true, Ended: true}, nil},
-		"active of an identity":  {store.SessionQuery{Active: true, Identity: "local", Limit: 1}, []string{"00000002"}},
-		"of the project":         {store.SessionQuery{Attempt: &none, Active: true}, []string{"00000002", "00000003", "00000001"}},
-		"of an attempt":          {store.SessionQuery{Attempt: &one}, []string{"00000006"}},
-		"of a root":              {store.SessionQuery{Root: "/worktree"}, []string{"00000006"}},
-		"waiting":                {store.SessionQuery{Waiting: true}, []string{"00000004", "00000003"}},
-		"active and waiting":     {store.SessionQuery{Active: true, Waiting: true}, []string{"00000003"}},
-		"nested in any of these": {store.SessionQuery{Parents: []string{"00000003", "0000000f", "00000001"}}, []string{"00000004", "00000002"}},
-		"nested in none":         {store.SessionQuery{Parents: []string{}}, nil},
-		"ids":                    {store.SessionQuery{IDs: []string{"00000001", "00000005", "0000000f", "00000001", "x"}}, []string{"00000005", "00000001"}},
-		"no ids":                 {store.SessionQuery{IDs: []string{}}, nil},
-		"before a time":          {store.SessionQuery{Before: began.Add(time.Second)}, []string{"00000006", "00000001"}},
-		"ended before a time":    {store.SessionQuery{Ended: true, Before: began.Add(3 * time.Second)}, []string{"00000004"}},
-	} {
-		equal(t, name, sessionIDs(returned(b.ListSessions(t.Context(), c.q)).of(t)), c.want)
-	}
-	w := newSession("00000001")
-	write(t, b, moved(w, func(w *store.SessionWrite) { w.UpdatedAt = began.Add(time.Hour) }))
-	equal(t, "after it moved", sessionIDs(returned(a.ListSessions(t.Context(), store.SessionQuery{Limit: 1})).of(t)), []string{"00000001"})
+	lists(store.SessionQuery{}, all...)
+	lists(store.SessionQuery{Limit: 2}, all[:2]...)
+	lists(store.SessionQuery{Limit: 100}, all...)
+	lists(store.SessionQuery{Identity: "ann"}, "00000005", "00000003")
+	lists(store.SessionQuery{Identity: "bob"})
+	lists(store.SessionQuery{Active: true}, all[2:]...)
+	lists(store.SessionQuery{Ended: true}, all[:2]...)
+	lists(store.SessionQuery{Active: true, Ended: true})
+	lists(store.SessionQuery{Active: true, Identity: "local", Limit: 1}, "00000002")
+	lists(store.SessionQuery{Attempt: new(""), Active: true}, "00000002", "00000003", "00000001")
+	lists(store.SessionQuery{Attempt: new("a1")}, "00000006")
+	lists(store.SessionQuery{Root: "/worktree"}, "00000006")
+	lists(store.SessionQuery{Waiting: true}, "00000004", "00000003")
+	lists(store.SessionQuery{Active: true, Waiting: true}, "00000003")
+	lists(store.SessionQuery{Parents: []string{"00000003", "0000000f", "00000001"}}, "00000004", "00000002")
+	lists(store.SessionQuery{Parents: []string{}})
+	lists(store.SessionQuery{IDs: []string{"00000001", "00000005", "0000000f", "00000001", "x"}}, "00000005", "00000001")
+	lists(store.SessionQuery{IDs: []string{}})
+	lists(store.SessionQuery{Before: began.Add(time.Second)}, "00000006", "00000001")
+	lists(store.SessionQuery{Ended: true, Before: began.Add(3 * time.Second)}, "00000004")
+	write(t, b, moved(newSession("00000001"), func(w *store.SessionWrite) { w.UpdatedAt = began.Add(time.Hour) }))
+	lists(store.SessionQuery{Limit: 1}, "00000001") // after it moved
 }
 
-// A list may be of hundreds of ids.
-func TestAListOfManySessions(t *testing.T) {
-	a, b := twoStores(t)
-	var ids []string
-	for n := range 300 {
-		ids = append(ids, fmt.Sprintf("%08x", n))
-		if n%100 == 0 {
-			write(t, a, newSession(ids[n]))
-		}
-	}
-	for _, n := range []int{1, 2, 3, 100, 101, 300} {
-		equal(t, len(returned(b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})).of(t)), (n+99)/100)
-	}
-}
-
-// What a session is nested in is found to the top, also if some of it has ended, and up to what was removed. A
-// cycle, which only an import could make, ends after one round.
+// What a session is nested in is found to the top, or what was removed. A cycle of an import ends after one round.
 func TestAncestryOfASession(t *testing.T) {
 	a, b := twoStores(t)
 	want := func(id string, want ...string) {
-		t.Helper()
-		ancestry := returned(b.Ancestry(t.Context(), id)).of(t)
-		equal(t, id, sessionIDs(ancestry), want)
+		equal(t, id, sessionIDs(testkit.Get(b.Ancestry(t.Context(), id)).Must(t)), want)
 	}
 	want("0000000f")
 	var chain []string
-	nest := func(id, parent string, change func(w *store.SessionWrite)) {
+	nest := func(id, parent, status string) {
 		w := newSession(id)
-		w.Parent = parent
-		if change != nil {
-			change(w)
-		}
+		w.Parent, w.Status = parent, status
 		write(t, a, w)
 		chain = append(chain, id)
 	}
-	parent := ""
 	for n := range 60 {
-		id := fmt.Sprintf("%08x", 60-n)
-		nest(id, parent, func(w *store.SessionWrite) {
-			if n%3 == 1 {
-				w.Status = "completed"
-			}
-		})
-		parent = id
+		parent := ""
+		if n > 0 {
+			parent = chain[n-1]
+		}
+		nest(fmt.Sprintf("%08x", 60-n), parent, []string{"active", "completed", "active"}[n%3])
 	}
-	nest("ffff0000", "00000001", nil) // beside the others
+	nest("ffff0000", "00000001", "active") // beside the others
 	want("00000001", chain[:60]...)
 	want("ffff0000", chain...)
 	want(chain[0], chain[0])
-	got := returned(a.Ancestry(t.Context(), chain[1])).of(t)
+	got := testkit.Get(a.Ancestry(t.Context(), chain[1])).Must(t)
 	equal(t, "the ancestry of an ended one", len(got), 2, got[1].Status, "completed", got[1].Parent, chain[0])
 	testkit.Must(t, a.RemoveSessions(t.Context(), []string{chain[1]}))
 	want(chain[3], chain[2:4]...)
-	nest("cccc0001", "cccc0003", nil)
-	nest("cccc0002", "cccc0001", nil)
-	nest("cccc0003", "cccc0002", nil)
+	nest("cccc0001", "cccc0003", "active")
+	nest("cccc0002", "cccc0001", "active")
+	nest("cccc0003", "cccc0002", "active")
 	want("cccc0001", "cccc0002", "cccc0003", "cccc0001")
-	nest("dddd0001", "dddd0001", nil)
+	nest("dddd0001", "dddd0001", "active")
 	want("dddd0001", "dddd0001")
 }
 
-// Sessions that have ended are removed with all that belongs to them; others stay.
 func TestRemovingSessions(t *testing.T) {
 	a, b := twoStores(t)
 	testkit.Must(t, a.RemoveSessions(t.Context(), nil))
 	key := func(n int) store.Key { return store.Key{byte(n), byte(n >> 8), 1} }
 	var ids []string
 	for n := range 600 { // more than are removed at once
-		id := fmt.Sprintf("%08x", n)
-		ids = append(ids, id)
+		ids = append(ids, fmt.Sprintf("%08x", n))
 		if n > 5 && n < 590 {
 			continue
 		}
-		w := newSession(id)
-		w.Put = []store.SessionPart{{Kind: "step", Key: "one", Body: id}}
-		w.Request = new(key(n))
-		w.Began = &store.Review{Step: "one", Runner: "r", Life: time.Minute}
-		if n%2 == 0 {
-			w.Status = "completed"
-		}
+		w := newSession(ids[n])
+		w.Put, w.Request, w.Began = []store.SessionPart{{Kind: "step", Key: "one", Body: ids[n]}}, new(key(n)), &store.Review{Step: "one", Runner: "r", Life: time.Minute}
+		w.Status = []string{"completed", "active"}[n%2]
 		write(t, a, w)
 	}
+	for _, n := range []int{1, 2, 3, 100, 590, 591, 600} { // a list of many ids
+		equal(t, len(testkit.Get(b.ListSessions(t.Context(), store.SessionQuery{IDs: ids[:n]})).Must(t)), min(n, 6)+max(0, n-590))
+	}
 	testkit.Must(t, b.RemoveSessions(t.Context(), ids))
-	list := returned(a.ListSessions(t.Context(), store.SessionQuery{})).of(t)
-	equal(t, "are left", sessionIDs(list), []string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"})
+	equal(t, "are left", sessionIDs(testkit.Get(a.ListSessions(t.Context(), store.SessionQuery{})).Must(t)), []string{"00000001", "00000003", "00000005", "0000024f", "00000251", "00000253", "00000255", "00000257"})
 	for n, want := range map[int]bool{0: false, 1: true, 598: false, 599: true} {
-		equal(t, n, (returned(a.FindRequest(t.Context(), key(n))).of(t) != ""), want)
-		equal(t, n, (len(returned(a.Reviews(t.Context(), ids[n])).of(t)) == 1), want)
+		equal(t, n, testkit.Get(a.FindRequest(t.Context(), key(n))).Must(t) != "", want, len(testkit.Get(a.Reviews(t.Context(), ids[n])).Must(t)) == 1, want)
 	}
 	// Another session with the id of one that was removed has nothing of it, and its call may be made again.
 	w := newSession(ids[0])
@@ -167,26 +129,14 @@ func TestRemovingSessions(t *testing.T) {
 	reads(t, a, w)
 }
 
-// A session in the workspace of an attempt moves the position of the attempt with it, if it is the workflow
-// that counts.
 func TestASessionMovesItsAttempt(t *testing.T) {
 	path, c := newPath(t)
 	b, other := openAt(t, path, c.now), open(t, path, c.now)
 	a, p := b.db.Sessions(), rootOf(t, b)
-
-	// attempt makes one at a task that names a workflow, unless job is "".
-	attempt := func(job, workflow string) string {
-		t.Helper()
-		n := task.NewTask{ProjectID: p.ID, Title: "of " + job}
-		if job != "" {
-			n.JobName, n.WorkflowName = &job, &workflow
-		}
-		s := returned(b.CreateTask(t.Context(), n, task.Request{})).of(t)
-		return try(t, b, s).ID
-	}
+	attempt := func() string { return try(t, b, addTask(t, b, p, "one")).ID }
 	position := func(attempt string, want ...string) {
 		t.Helper()
-		got := returned(b.Attempt(t.Context(), attempt)).of(t)
+		got := testkit.Get(b.Attempt(t.Context(), attempt)).Must(t)
 		var have []string
 		for _, p := range []*string{got.WorkflowSessionID, got.WorkflowStatus, got.WorkflowStep} {
 			if p != nil {
@@ -203,8 +153,7 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 		return w
 	}
 	abort := func(w *store.SessionWrite) { w.Status = "aborted" }
-
-	plain := attempt("", "")
+	plain := attempt()
 	position(plain)
 	first := begin("00000001", plain, "", "main")
 	position(plain, "00000001", "active", "one")
@@ -225,12 +174,10 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	position(plain, "00000003", "active", "one")
 	write(t, a, moved(next, abort)) // a later workflow counts
 	position(plain, "00000003", "active", "one")
-
-	ending := attempt("", "")
+	ending := attempt()
 	write(t, a, moved(begin("00000004", ending, "", "main"), abort))
 	position(ending, "00000004", "aborted", "one")
-
-	named := attempt("alpha", "build")
+	named := try(t, b, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "named", JobName: new("alpha"), WorkflowName: new("build")}, task.Request{})).Must(t)).ID
 	outer := begin("00000011", named, "", "main") // not the one that the task names
 	position(named)
 	counted := begin("00000012", named, "00000011", "build")
@@ -242,18 +189,15 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 	position(named, "00000012", "active", "one")
 	write(t, a, moved(counted, func(w *store.SessionWrite) { w.Step, w.Status = "last", "completed" }), moved(outer, abort))
 	position(named, "00000012", "completed", "last")
-
 	// A run records its own position.
-	s := addTask(t, b, p, "a run")
-	led := returned(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "deepwork/run", Workspace: abs("w"), Situation: task.Situation{Run: json.RawMessage("{}")}}, task.Execution{Prompt: "p"}, task.Request{})).of(t)
-	begin("00000021", led.ID, "", "main")
-	position(led.ID)
-
+	run := led(t, b, p, "run").ID
+	begin("00000021", run, "", "main")
+	position(run)
 	// A session goes on when its attempt was deleted.
 	gone := addTask(t, b, p, "deleted")
 	of := try(t, b, gone)
 	kept := begin("00000031", of.ID, "", "main")
-	testkit.Must(t, second(b.Stop(t.Context(), returned(b.LatestExecution(t.Context(), of.ID)).of(t).ID)))
+	testkit.Must(t, second(b.Stop(t.Context(), testkit.Get(b.LatestExecution(t.Context(), of.ID)).Must(t).ID)))
 	testkit.Must(t, b.DeleteTask(t.Context(), gone.ID))
 	last := moved(kept, abort)
 	write(t, other.Sessions(), last)
@@ -263,13 +207,11 @@ func TestASessionMovesItsAttempt(t *testing.T) {
 // reviewsAre checks the reviews in progress of a session; Life is not read.
 func reviewsAre(t testing.TB, s store.Sessions, id string, want ...store.Review) {
 	t.Helper()
-	got, err := s.Reviews(t.Context(), id)
+	got := testkit.Get(s.Reviews(t.Context(), id)).Must(t)
 	slices.SortFunc(got, func(a, b store.Review) int { return len(a.Step) - len(b.Step) })
-	testkit.Must(t, err)
 	equal(t, "the reviews are", got, want)
 }
 
-// expired waits until the time of a session's reviews is over by the clock of the database.
 func expired(t testing.TB, s store.Sessions, id string) {
 	t.Helper()
 	testkit.Until(t, "the review is over", func() bool {
@@ -278,7 +220,6 @@ func expired(t testing.TB, s store.Sessions, id string) {
 	})
 }
 
-// A review begins with a transition, is renewed by its runner, and ends with a transition.
 func TestAReviewInProgress(t *testing.T) {
 	a, b := twoStores(t)
 	w := newSession("0123abcd")
@@ -293,22 +234,15 @@ func TestAReviewInProgress(t *testing.T) {
 		w.Began = &store.Review{Step: "second", Runner: "r2", Total: 1, Life: time.Minute}
 	})
 	write(t, b, another)
-
-	renewal := store.Review{Step: "one", Runner: "r1", Done: 2, Life: time.Minute}
-	for name, c := range map[string]struct {
-		id   string
-		r    store.Review
-		want bool
-	}{
-		"its runner":      {w.ID, renewal, true},
-		"another runner":  {w.ID, store.Review{Step: "one", Runner: "r2", Done: 3, Life: time.Minute}, false},
-		"another step":    {w.ID, store.Review{Step: "three", Runner: "r1", Life: time.Minute}, false},
-		"another session": {"0000000f", renewal, false},
-	} {
-		is(t, c.want, name)(b.RenewReview(t.Context(), c.id, c.r))
+	renewed := func(id, step, runner string, done int, life time.Duration, want bool) {
+		t.Helper()
+		is(t, want)(b.RenewReview(t.Context(), id, store.Review{Step: step, Runner: runner, Done: done, Life: life}))
 	}
+	renewed(w.ID, "one", "r1", 2, time.Minute, true)
+	renewed(w.ID, "one", "r2", 2, time.Minute, false)
+	renewed(w.ID, "three", "r1", 2, time.Minute, false)
+	renewed("0000000f", "one", "r1", 2, time.Minute, false)
 	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2}, store.Review{Step: "second", Runner: "r2", Total: 1})
-
 	// Only its runner has a verdict.
 	late := moved(another, func(w *store.SessionWrite) {
 		w.Step, w.Verdict, w.Put = "two", &store.Review{Step: "one", Runner: "r2"}, []store.SessionPart{{Kind: "step", Key: "one", Body: "{}"}}
@@ -324,55 +258,45 @@ func TestAReviewInProgress(t *testing.T) {
 	reviewsAre(t, a, w.ID, store.Review{Step: "second", Runner: "r2", Total: 1})
 	again := moved(late, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: "r1"} })
 	refused(t, a, again, store.ErrReviewTaken)
-	is(t, false)(a.RenewReview(t.Context(), w.ID, renewal))
-
+	renewed(w.ID, "one", "r1", 2, time.Minute, false)
 	// A transition that makes a review pointless ends it, whoever runs it.
 	over := moved(late, func(w *store.SessionWrite) { w.Reviewed = []string{"second", "none"} })
 	write(t, a, over)
 	reviewsAre(t, b, w.ID)
-}
-
-// When the time of a review is over, it can be taken up, by a transition too, and its earlier runner has lost
-// it.
-func TestAReviewThatIsTakenUp(t *testing.T) {
-	a, b := twoStores(t)
-	w := newSession("0123abcd")
+	// When the time of a review is over, it can be taken up, by a transition too, and its earlier runner has lost it.
+	w = newSession("0123abce")
 	w.Began = &store.Review{Step: "one", Runner: "r1", Total: 3, Life: 10 * time.Millisecond}
 	write(t, a, w)
 	expired(t, b, w.ID)
-	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 1, Life: time.Minute}))
+	renewed(w.ID, "one", "r1", 1, time.Minute, true)
 	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 1})
-	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 2}))
+	renewed(w.ID, "one", "r1", 2, 0, true)
 	expired(t, b, w.ID)
-	is(t, true)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 2, Life: time.Hour})) // as if the clock was set back since
+	renewed(w.ID, "one", "r1", 2, time.Hour, true) // as if the clock was set back since
 	reviewsAre(t, b, w.ID, store.Review{Step: "one", Runner: "r1", Total: 3, Done: 2, Over: true})
 	taken := moved(w, func(w *store.SessionWrite) {
 		w.Began = &store.Review{Step: "one", Runner: "r2", Total: 3, Life: time.Minute}
 	})
 	write(t, b, taken)
 	reviewsAre(t, a, w.ID, store.Review{Step: "one", Runner: "r2", Total: 3})
-	is(t, false)(a.RenewReview(t.Context(), w.ID, store.Review{Step: "one", Runner: "r1", Done: 3, Life: time.Minute}))
+	renewed(w.ID, "one", "r1", 3, time.Minute, false)
 	verdict := func(runner string) *store.SessionWrite {
 		return moved(taken, func(w *store.SessionWrite) { w.Verdict = &store.Review{Step: "one", Runner: runner} })
 	}
 	refused(t, a, verdict("r1"), store.ErrReviewTaken)
 	write(t, b, verdict("r2"))
 	reviewsAre(t, a, w.ID)
-}
-
-// A runner that ends leaves its reviews, in all sessions, and no others.
-func TestARunnerThatLeavesItsReviews(t *testing.T) {
-	a, b := twoStores(t)
-	for id, runner := range map[string]string{"00000001": "r1", "00000002": "r1", "00000003": "r2"} {
-		w := newSession(id)
+	// A runner that ends leaves its reviews, in all sessions, and no others.
+	var ids []string
+	for _, runner := range []string{"r1", "r2", "r1"} {
+		w := newSession(fmt.Sprintf("%08x", len(ids)))
+		ids = append(ids, w.ID)
 		w.Began = &store.Review{Step: "one", Runner: runner, Life: time.Minute}
 		write(t, a, w)
 	}
 	testkit.Must(t, a.LeaveReviews(t.Context(), "r1"))
 	testkit.Must(t, a.LeaveReviews(t.Context(), "nobody"))
-	for id, want := range map[string]store.Review{
-		"00000001": {Step: "one", Runner: "r1", Over: true}, "00000002": {Step: "one", Runner: "r1", Over: true}, "00000003": {Step: "one", Runner: "r2"},
-	} {
-		reviewsAre(t, b, id, want)
+	for i, id := range ids {
+		reviewsAre(t, b, id, store.Review{Step: "one", Runner: []string{"r1", "r2", "r1"}[i], Over: i != 1})
 	}
 }

@@ -3,12 +3,14 @@ package transfer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"deepwork/actor/testkit"
+	"deepwork/actor/xslices"
 	"deepwork/session"
 	"deepwork/session/state"
 	"deepwork/session/store/local"
@@ -74,42 +76,41 @@ func each(rows []transfer.Row, f func(transfer.Row) error) error {
 	return nil
 }
 
-func row(table, id string, more ...any) transfer.Row {
-	r := transfer.Row{Table: table, Values: map[string]any{"id": id, "root": ""}}
-	for i := 0; i < len(more); i += 2 {
-		r.Values[more[i].(string)] = more[i+1]
+// rows are some of a table.
+func rows(table string, ids ...string) (all []transfer.Row) {
+	for _, id := range ids {
+		all = append(all, transfer.Row{Table: table, Values: map[string]any{"id": id, "root": ""}})
 	}
-	return r
+	return all
+}
+
+// agent is an execution of attempt a in a state.
+func agent(state string) []transfer.Row {
+	return []transfer.Row{{Table: "executions", Values: map[string]any{"id": "e", "root": "", "state": state, "attempt_id": "a"}}}
 }
 
 // A copy has all rows as its target has them, or nothing is written; both sides are held meanwhile.
 func TestCopy(t *testing.T) {
 	drop := func(w []transfer.Row) []transfer.Row { return w[1:] }
-	change := func(w []transfer.Row) []transfer.Row {
-		return append([]transfer.Row{row(w[0].Table, "other", "root", "there")}, w[1:]...)
-	}
-	swap := func(w []transfer.Row) []transfer.Row {
-		w = slices.Clone(w)
-		slices.Reverse(w)
-		return w
-	}
+	change := func(w []transfer.Row) []transfer.Row { return append(rows(w[0].Table, "other"), w[1:]...) }
+	swap := func(w []transfer.Row) []transfer.Row { return []transfer.Row{w[1], w[0]} }
 	for _, c := range []struct {
 		name     string
 		from, to pile
 		want     string // the counts, or the error after the names of both
 	}{
 		{"nothing", pile{}, pile{}, "nothing"},
-		{"one and many", pile{rows: []transfer.Row{row("workflow_sessions", "a"), row("workflow_sessions", "b"), row("tasks", "t"), row("requests", "1"), row("requests", "2"), row("definitions", "d")}}, pile{}, "2 sessions, 1 task, 2 request_ids of the board"},
-		{"a target with projects only", pile{rows: []transfer.Row{row("usages", "u")}}, pile{rows: []transfer.Row{row("projects", "p")}}, "1 record of what agents used"},
-		{"an agent that has ended", pile{rows: []transfer.Row{row("executions", "e", "state", "ended"), row("tasks", "t", "state", "running")}}, pile{}, "1 task"},
-		{"rows whose order does not matter", pile{rows: []transfer.Row{row("tasks", "a"), row("tasks", "b")}}, pile{spoil: swap}, "2 tasks"},
-		{"rows whose order matters", pile{rows: []transfer.Row{row("usages", "a"), row("usages", "b")}}, pile{spoil: swap}, "verifying the copy in there: usages differ: 2 were copied, and there are 2"},
-		{"a target with something", pile{rows: []transfer.Row{row("tasks", "t")}}, pile{rows: []transfer.Row{row("attempts", "a")}}, "looking at there: it has 1 attempt of this project already"},
-		{"an agent that starts", pile{rows: []transfer.Row{row("executions", "e", "state", "starting", "attempt_id", "a")}}, pile{}, "execution e of attempt a is starting, and cannot be moved"},
-		{"an agent that runs", pile{rows: []transfer.Row{row("executions", "e", "state", "running", "attempt_id", "a")}}, pile{}, "execution e of attempt a is running, and cannot be moved"},
-		{"a row that is lost", pile{rows: []transfer.Row{row("tasks", "t")}}, pile{spoil: drop}, "verifying the copy in there: tasks differ: 1 were copied, and there are 0"},
-		{"a row that is changed", pile{rows: []transfer.Row{row("tasks", "t")}}, pile{spoil: change}, "verifying the copy in there: tasks differ: 1 were copied, and there are 1"},
-		{"a source that changes", pile{rows: []transfer.Row{row("tasks", "t")}, changing: []transfer.Row{row("tasks", "u")}}, pile{}, "verifying the copy in here: tasks differ: 1 were copied, and there are 2"},
+		{"one and many", pile{rows: slices.Concat(rows("workflow_sessions", "a", "b"), rows("tasks", "t"), rows("requests", "1", "2"), rows("definitions", "d"))}, pile{}, "2 sessions, 1 task, 2 request_ids of the board"},
+		{"a target with projects only", pile{rows: rows("usages", "u")}, pile{rows: rows("projects", "p")}, "1 record of what agents used"},
+		{"an agent that has ended", pile{rows: append(agent("ended"), rows("tasks", "t")...)}, pile{}, "1 task"},
+		{"rows whose order does not matter", pile{rows: rows("tasks", "a", "b")}, pile{spoil: swap}, "2 tasks"},
+		{"rows whose order matters", pile{rows: rows("usages", "a", "b")}, pile{spoil: swap}, "verifying the copy in there: usages differ: 2 were copied, and there are 2"},
+		{"a target with something", pile{rows: rows("tasks", "t")}, pile{rows: rows("attempts", "a")}, "looking at there: it has 1 attempt of this project already"},
+		{"an agent that starts", pile{rows: agent("starting")}, pile{}, "execution e of attempt a is starting, and cannot be moved"},
+		{"an agent that runs", pile{rows: agent("running")}, pile{}, "execution e of attempt a is running, and cannot be moved"},
+		{"a row that is lost", pile{rows: rows("tasks", "t")}, pile{spoil: drop}, "verifying the copy in there: tasks differ: 1 were copied, and there are 0"},
+		{"a row that is changed", pile{rows: rows("tasks", "t")}, pile{spoil: change}, "verifying the copy in there: tasks differ: 1 were copied, and there are 1"},
+		{"a source that changes", pile{rows: rows("tasks", "t"), changing: rows("tasks", "u")}, pile{}, "verifying the copy in here: tasks differ: 1 were copied, and there are 2"},
 		{"a server at the source", pile{hold: errors.New("a server runs")}, pile{}, "copying here to there: a server runs"},
 		{"a server at the target", pile{}, pile{hold: errors.New("a server runs")}, "copying here to there: a server runs"},
 	} {
@@ -124,10 +125,7 @@ func TestCopy(t *testing.T) {
 			continue
 		}
 		testkit.Equal(t, counts.String(), c.want, "%s", c.name)
-		var want []transfer.Row
-		for _, r := range from.rows {
-			want = append(want, to.Adapt(r))
-		}
+		want := xslices.Map(from.rows, to.Adapt)
 		if to.spoil != nil {
 			want = to.spoil(want)
 		}
@@ -149,30 +147,26 @@ func TestRowsOfABoard(t *testing.T) {
 	request := transfer.Row{Table: "requests", Values: map[string]any{"identity": "local", "tool": "t", "request_id": "1", "args_digest": "x", "result": "t1", "created_at": at}}
 	unknown := project("p2")
 	unknown.Values["colour"] = "red"
-	for _, c := range []struct {
-		rows []transfer.Row
-		want string
-	}{
-		{[]transfer.Row{request, project("p1"), project("p3")}, ""},
-		{[]transfer.Row{project("p1"), request}, ""}, // in place of those before
-		{[]transfer.Row{project("p2"), {Table: "sqlite_master", Values: map[string]any{"id": "x"}}}, "preparing the sqlite_master of the board"},
-		{[]transfer.Row{unknown}, "it has no column colour: update the deepwork that uses it"},
-		{[]transfer.Row{project("p2"), project("p2")}, "writing a row of the projects of the board (p2)"},
-	} {
+	some := func(want string, all ...transfer.Row) {
+		t.Helper()
 		err := board.Replace(t.Context(), func(put func(transfer.Row) error, rows func(func(transfer.Row) error) error) error {
-			if err := each(c.rows, put); err != nil {
+			n := 0
+			if err := each(all, put); err != nil {
 				return err
 			}
-			n := 0
-			err := rows(func(transfer.Row) error { n++; return nil })
-			testkit.Equal(t, n, len(c.rows), "rows within the transaction")
-			return err
+			defer func() { testkit.Equal(t, n, len(all), "rows within the transaction") }()
+			return rows(func(transfer.Row) error { n++; return nil })
 		})
-		testkit.True(t, (err == nil) == (c.want == "") && (err == nil || strings.Contains(err.Error(), c.want)), "%v, want %q", err, c.want)
+		testkit.True(t, (err == nil) == (want == "") && strings.Contains(fmt.Sprint(err), want), "%v, want %q", err, want)
 	}
+	some("", request, project("p1"), project("p3"))
+	some("", project("p1"), request) // in place of those before
+	some("preparing the sqlite_master of the board", project("p2"), transfer.Row{Table: "sqlite_master", Values: map[string]any{"id": "x"}})
+	some("it has no column colour: update the deepwork that uses it", unknown)
+	some("writing a row of the projects of the board (p2)", project("p2"), project("p2"))
 	var got []transfer.Row
 	testkit.Must(t, board.Rows(t.Context(), func(r transfer.Row) error { got = append(got, r); return nil }))
 	testkit.Same(t, got, []transfer.Row{project("p1"), request})
 	stop := errors.New("enough")
-	testkit.True(t, errors.Is(board.Rows(t.Context(), func(transfer.Row) error { return stop }), stop), "the reader's error is lost")
+	testkit.FailsWith(t, board.Rows(t.Context(), func(transfer.Row) error { return stop }), stop)
 }

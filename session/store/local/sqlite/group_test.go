@@ -20,21 +20,31 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-// retitle is a change of the title of a task.
 func retitle(id, title string) func(sqlstore.Querier) error {
 	return func(q sqlstore.Querier) error {
-		_, err := q.ExecContext(context.Background(), `UPDATE tasks SET title = ? WHERE id = ?`, title, id)
-		return err
+		return second(q.ExecContext(context.Background(), `UPDATE tasks SET title = ? WHERE id = ?`, title, id))
 	}
 }
 
-// titles returns the titles of tasks.
-func titles(t *testing.T, b board, tasks []*task.Summary) (all []string) {
+func titled(t *testing.T, b board, tasks []*task.Summary, want ...string) {
 	t.Helper()
-	for _, s := range tasks {
-		all = append(all, taskOf(t, b, s.ID).Title)
+	for i, s := range tasks {
+		testkit.Equal(t, taskOf(t, b, s.ID).Title, want[i], "title %d", i)
 	}
-	return all
+}
+
+// outcomes checks the errors of the members of a group: each says one of these texts, or there is none for "".
+func outcomes(t *testing.T, errs []error, want ...string) {
+	t.Helper()
+	for i, err := range errs {
+		testkit.True(t, (err == nil) == (want[i] == "") && strings.Contains(fmt.Sprint(err), want[i]), "member %d: %v, want %q", i, err, want[i])
+	}
+}
+
+// pages limits the size of a database; 1 is taken for the present size.
+func pages(t *testing.T, b board, most int) {
+	t.Helper()
+	testkit.Must(t, b.writer.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", most)).Scan(new(int)))
 }
 
 func someTasks(t *testing.T, b board, p task.Project, n int) (all []*task.Summary) {
@@ -63,51 +73,47 @@ func commits(t *testing.T, b board, hook func() error) {
 func TestChangesThatWaitShareOneCommit(t *testing.T) {
 	b, p := newBoard(t)
 	tasks := someTasks(t, b, p, 16)
-	n := 0
-	commits(t, b, func() error { n++; return nil })
-	var changes []func(sqlstore.Querier) error
-	var want []string
-	for i, s := range tasks {
-		want = append(want, fmt.Sprint("title ", i))
-		changes = append(changes, retitle(s.ID, want[i]))
+	n, fails := 0, 0
+	commits(t, b, func() error {
+		if n++; n == fails {
+			return errors.New("no")
+		}
+		return nil
+	})
+	change := func(to string) (errs []error, titles []string) {
+		var changes []func(sqlstore.Querier) error
+		for i, s := range tasks {
+			titles = append(titles, fmt.Sprint(to, i))
+			changes = append(changes, retitle(s.ID, titles[i]))
+		}
+		return together(b, changes...), titles
 	}
-	testkit.Works(t, errors.Join(together(b, changes...)...))
-	if n != 2 { // the other one is that of the change that they waited for
-		t.Errorf("%d commits, want 2", n)
-	}
-	testkit.Same(t, titles(t, b, tasks), want, "titles")
+	errs, want := change("title ")
+	testkit.Works(t, errors.Join(errs...))
+	testkit.Equal(t, n, 2, "commits") // the other one is that of the change that they waited for
+	titled(t, b, tasks, want...)
+	n, fails = 0, 2 // it fails all members
+	errs, _ = change("lost ")
+	testkit.True(t, !slices.Contains(errs, nil), "errors %v", errs)
+	titled(t, b, tasks, want...)
+	addTask(t, b, p, "afterwards")
 }
 
-func TestAMemberThatFailsIsUndoneAlone(t *testing.T) {
+func TestAMemberThatFailsOrPanicsIsUndoneAlone(t *testing.T) {
 	b, p := newBoard(t)
-	tasks := someTasks(t, b, p, 3)
-	refused := errors.New("refused")
-	errs := together(b,
+	tasks := someTasks(t, b, p, 4)
+	outcomes(t, together(b,
 		retitle(tasks[0].ID, "first"),
 		func(q sqlstore.Querier) error {
-			return errors.Join(retitle(tasks[0].ID, "wrong")(q), retitle(tasks[1].ID, "wrong")(q), refused)
+			return errors.Join(retitle(tasks[0].ID, "wrong")(q), retitle(tasks[1].ID, "wrong")(q), errors.New("refused"))
 		},
+		func(q sqlstore.Querier) error { _ = retitle(tasks[3].ID, "wrong")(q); panic("a bug") },
 		func(q sqlstore.Querier) error { // sees what members before it have changed
 			var title string
 			err := q.QueryRowContext(context.Background(), `SELECT title FROM tasks WHERE id = ?`, tasks[0].ID).Scan(&title)
 			return errors.Join(err, retitle(tasks[2].ID, "after "+title)(q))
-		})
-	testkit.True(t, errs[0] == nil && errors.Is(errs[1], refused) && errs[2] == nil, "errors %v", errs)
-	if got, want := titles(t, b, tasks), []string{"first", "task 1", "after first"}; !slices.Equal(got, want) {
-		t.Errorf("titles %q, want %q", got, want)
-	}
-}
-
-func TestAMemberThatPanicsIsUndoneAlone(t *testing.T) {
-	b, p := newBoard(t)
-	tasks := someTasks(t, b, p, 2)
-	errs := together(b,
-		func(q sqlstore.Querier) error { _ = retitle(tasks[0].ID, "wrong")(q); panic("a bug") },
-		retitle(tasks[1].ID, "second"))
-	testkit.True(t, errs[0] != nil && strings.Contains(errs[0].Error(), "panic: a bug") && errs[1] == nil, "errors %v", errs)
-	if got, want := titles(t, b, tasks), []string{"task 0", "second"}; !slices.Equal(got, want) {
-		t.Errorf("titles %q, want %q", got, want)
-	}
+		}), "", "refused", "panic: a bug", "")
+	titled(t, b, tasks, "first", "task 1", "after first", "task 3")
 }
 
 // Some errors end the transaction. The member that overlooks one must not go on outside of it.
@@ -130,125 +136,89 @@ func TestAnErrorThatEndsTheTransactionIsSharedByThoseBefore(t *testing.T) {
 					return err
 				},
 				retitle(tasks[2].ID, "third"))
-			testkit.True(t, errs[0] != nil && strings.Contains(errs[0].Error(), "nothing was changed") && errs[1] != nil && errs[2] == nil, "errors %v", errs)
-			if got, want := titles(t, b, tasks), []string{"task 0", "task 1", "third"}; !slices.Equal(got, want) {
-				t.Errorf("titles %q, want %q", got, want)
-			}
+			testkit.True(t, errs[1] != nil, "the member that ended it succeeds")
+			outcomes(t, slices.Delete(errs, 1, 2), "nothing was changed", "")
+			titled(t, b, tasks, "task 0", "task 1", "third")
 			testkit.Equal(t, n, 2, "commits")
 		})
 	}
 }
 
-// A full disk ends the transaction only if the statement cannot be undone alone. Either way, those who
-// are told of success have it.
+// A full disk is said, nothing half made stays, and those who are told of success have it.
 func TestAFullDiskFailsNoMemberThatWasAnsweredWell(t *testing.T) {
 	b, p := newBoard(t)
 	tasks := someTasks(t, b, p, 3)
-	limit := func(pages int) {
-		testkit.Must(t, b.writer.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)))
+	pages(t, b, 1)
+	attempt := func() error {
+		return second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: tasks[0].ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: strings.Repeat("x", 1<<20)}, task.Request{}))
 	}
-	limit(1) // taken for the present size
+	err := attempt()
+	testkit.FailsWith(t, err, task.ErrFull)
+	testkit.True(t, code(err) != 0 && strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path), "%v", err)
+	testkit.Same(t, taskOf(t, b, tasks[0].ID), tasks[0])
 	errs := together(b, retitle(tasks[0].ID, "a"), retitle(tasks[1].ID, strings.Repeat("x", 1<<20)), retitle(tasks[2].ID, "c"))
-	limit(1 << 20)
+	pages(t, b, 1<<20)
 	testkit.True(t, errors.Is(errs[1], task.ErrFull) && errs[2] == nil && (errs[0] == nil || errors.Is(errs[0], task.ErrFull)), "errors %v", errs)
-	want := []string{"a", "task 1", "c"}
-	if errs[0] != nil {
-		want[0] = "task 0"
-	}
-	testkit.Same(t, titles(t, b, tasks), want, "titles")
+	titled(t, b, tasks, map[bool]string{true: "a", false: "task 0"}[errs[0] == nil], "task 1", "c")
+	testkit.Works(t, attempt())
 }
 
-func TestACommitThatFailsFailsAllMembers(t *testing.T) {
-	b, p := newBoard(t)
-	tasks := someTasks(t, b, p, 2)
-	n := 0
-	commits(t, b, func() error {
-		if n++; n == 2 {
-			return errors.New("no")
-		}
-		return nil
-	})
-	errs := together(b, retitle(tasks[0].ID, "first"), retitle(tasks[1].ID, "second"))
-	testkit.True(t, errs[0] != nil && errs[1] != nil, "errors %v", errs)
-	if got, want := titles(t, b, tasks), []string{"task 0", "task 1"}; !slices.Equal(got, want) {
-		t.Errorf("titles %q, want %q", got, want)
-	}
-	addTask(t, b, p, "afterwards")
-}
-
-// A group is synced if one of its members has to be.
 func TestAGroupIsSyncedForTheMemberThatNeedsIt(t *testing.T) {
 	b, _ := newBoard(t)
-	var synced int
-	look := func(q sqlstore.Querier) error {
-		return q.QueryRowContext(context.Background(), "PRAGMA synchronous").Scan(&synced)
+	look := func(want int) func(q sqlstore.Querier) error {
+		return func(q sqlstore.Querier) error {
+			var synced int
+			err := q.QueryRowContext(context.Background(), "PRAGMA synchronous").Scan(&synced)
+			testkit.Equal(t, synced, want, "synchronous")
+			return err
+		}
 	}
 	unsynced := func() {
 		t.Helper()
-		testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error { return look(q) }))
-		testkit.Equal(t, synced, 1, "an unsynced change alone: synchronous")
+		testkit.Must(t, b.Transact(t.Context(), sqlstore.Unsynced, func(_ context.Context, q sqlstore.Querier) error { return look(1)(q) }))
 	}
 	unsynced()
-	errs := together(b, func(sqlstore.Querier) error { return nil }, look)
-	testkit.True(t, synced == 2 && errors.Join(errs...) == nil, "a group: synchronous is %d, want 2; %v", synced, errs)
+	testkit.Works(t, errors.Join(together(b, func(sqlstore.Querier) error { return nil }, look(2))...))
 	unsynced()
 }
 
-// Rows of a statement stay what they are while the same statement runs again.
 func TestAStatementRunsWhileItsRowsAreRead(t *testing.T) {
 	b, p := newBoard(t)
 	someTasks(t, b, p, 3)
 	const query = `SELECT title FROM tasks ORDER BY title`
 	for range 2 { // compiled, and then again
-		err := b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-			rows, err := q.QueryContext(ctx, query)
-			if err != nil {
-				return err
-			}
+		testkit.Works(t, b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
+			rows := testkit.Get(q.QueryContext(ctx, query)).Must(t)
 			defer rows.Close()
 			for i := 0; rows.Next(); i++ {
 				var outer, inner string
-				if err := errors.Join(rows.Scan(&outer), q.QueryRowContext(ctx, query).Scan(&inner)); err != nil {
-					return err
-				}
-				testkit.Equal(t, outer, fmt.Sprint("task ", i), "row")
-				testkit.Equal(t, inner, "task 0", "row")
+				testkit.Must(t, errors.Join(rows.Scan(&outer), q.QueryRowContext(ctx, query).Scan(&inner)))
+				testkit.Equal(t, outer+", "+inner, fmt.Sprintf("task %d, task 0", i), "rows")
 			}
 			return rows.Err()
-		})
-		testkit.Works(t, err)
+		}))
 	}
 }
 
-// A call that waits behind another of this process gives up with its context, or when it has waited
-// long enough, and is not carried out later.
+// A call that waits behind another of this process gives up with its context, or in time, and is not carried out later.
 func TestACallGivesUpItsPlace(t *testing.T) {
 	b, p := newBoard(t)
 	tasks := someTasks(t, b, p, 2)
-	inside, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	go func() {
-		done <- b.Transact(context.Background(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error {
-			close(inside)
-			<-goOn
-			return nil
-		})
-	}()
-	<-inside
+	goOn := occupy(b)
 	change := func(ctx context.Context, i int) error {
 		return b.Transact(ctx, sqlstore.Writing, func(_ context.Context, q sqlstore.Querier) error { return retitle(tasks[i].ID, "late")(q) })
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	testkit.FailsWith(t, change(ctx, 0), context.DeadlineExceeded, "a call whose context ends")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	testkit.FailsWith(t, change(ended, 0), context.Canceled)
+	testkit.FailsWith(t, second(b.AllAttempts(ended)), context.Canceled)
 	b.patience = 20 * time.Millisecond
-	if err := change(t.Context(), 1); !errors.Is(err, store.ErrBusy) || !strings.Contains(err.Error(), b.Where()) {
-		t.Errorf("a call that waits too long: %v", err)
-	}
-	close(goOn)
-	testkit.Must(t, <-done)
-	if got, want := titles(t, b, tasks), []string{"task 0", "task 1"}; !slices.Equal(got, want) {
-		t.Errorf("titles %q, want %q", got, want)
-	}
+	says(t, change(t.Context(), 1), store.ErrBusy, b.Where())
+	goOn()
+	titled(t, b, tasks, "task 0", "task 1")
 }
 
 // Of two processes that write without a pause, each gets at least a fifth.
@@ -262,59 +232,22 @@ func TestNoProcessStarves(t *testing.T) {
 	var made []int
 	sum := 0
 	for _, c := range both {
-		n, err := strconv.Atoi(c.Line())
-		testkit.Need(t, err == nil, "%v %v", err, c.Err.String())
-		made, sum = append(made, n), sum+n
+		made = append(made, testkit.Get(strconv.Atoi(c.Line())).Must(t))
+		sum += made[len(made)-1]
 	}
-	t.Log("tasks made:", made)
-	for _, n := range made {
-		testkit.True(t, 5*n >= sum, "tasks made by each process: %v", made)
-	}
+	testkit.True(t, 5*slices.Min(made) >= sum, "tasks made by each process: %v", made)
 }
 
-// What a killed process has acknowledged is there, and the locks that it held are free.
-func TestWhatAKilledProcessAcknowledgedIsThere(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, time.Now)
-	p := rootOf(t, b)
-	for range 3 {
-		c := another(t, "say", path)
-		var ids []string
-		for range 50 {
-			ids = append(ids, c.Line())
-		}
-		testkit.Must(t, c.Process.Kill())
-		rest, _ := io.ReadAll(c.Out)
-		for line := range strings.Lines(string(rest)) {
-			if strings.HasSuffix(line, "\n") {
-				ids = append(ids, strings.TrimSpace(line))
-			}
-		}
-		for _, id := range ids {
-			taskOf(t, b, id)
-		}
-		addTask(t, b, p, "afterwards")
-	}
-}
-
-// A group is made whole or not at all.
 func TestAKillInMidGroupLeavesNothingOfIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "board.db")
 	b := openAt(t, path, time.Now)
 	s := addTask(t, b, rootOf(t, b), "before")
-	c := another(t, "die", path)
-	testkit.Need(t, c.Wait() != nil, "the child has ended well")
+	testkit.Need(t, another(t, "die", path).Wait() != nil, "the child has ended well")
 	testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "title")
-	addTask(t, b, rootOf(t, b), "afterwards")
-}
-
-// A process that is stopped while it has the turn, but is in no transaction, is passed over.
-func TestAProcessThatIsStoppedBetweenTransactions(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)
-	end, err := b.writer.turn(new(time.Time)) // its goroutine waits
-	testkit.Must(t, err)
+	addTask(t, b, p, "afterwards")
+	// A process that is stopped while it has the turn, but is in no transaction, is passed over.
+	end := testkit.Get(b.writer.turn(new(time.Time))).Must(t) // its goroutine waits
 	defer end()
 	other := openAt(t, path, time.Now)
 	other.patience = 400 * time.Millisecond

@@ -29,7 +29,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// noon is a clock that does not move.
 func noon() time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 123_456_789, time.FixedZone("east", 3600))
 }
@@ -48,18 +47,19 @@ func openBoard(ctx context.Context, o Options) (board, error) {
 	return board{d, d.Board()}, nil
 }
 
-// openAt opens a board that is checked and closed at the end of the test.
 func openAt(t testing.TB, path string, now func() time.Time) board {
 	t.Helper()
 	b := testkit.Get(openBoard(t.Context(), Options{Path: path, Now: now})).Must(t)
 	t.Cleanup(func() {
-		verify(t, b)
+		if b.closing.Err() == nil {
+			found, _, err := b.Inspect(context.Background())
+			testkit.True(t, err == nil && len(found) == 0, "the board's inspection: %v, %v", found, err)
+		}
 		testkit.Works(t, b.Close())
 	})
 	return b
 }
 
-// newBoard returns a board of one project.
 func newBoard(t testing.TB) (board, task.Project) {
 	t.Helper()
 	b := openAt(t, filepath.Join(t.TempDir(), "board.db"), noon)
@@ -68,15 +68,8 @@ func newBoard(t testing.TB) (board, task.Project) {
 
 var root = task.ProjectSpec{Name: "shop", Root: true, Repos: []task.RepoSpec{{Name: "shop", Path: abs("shop")}}}
 
-func abs(name string) string {
-	path, err := filepath.Abs(filepath.Join(string(filepath.Separator), "srv", name))
-	if err != nil {
-		panic(err)
-	}
-	return path
-}
+func abs(name string) string { return filepath.Join(os.TempDir(), name) }
 
-// rootOf makes the root project, and returns it.
 func rootOf(t testing.TB, b board) task.Project {
 	t.Helper()
 	testkit.Must(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false))
@@ -87,34 +80,17 @@ func rootOf(t testing.TB, b board) task.Project {
 
 func addTask(t testing.TB, b board, p task.Project, title string) *task.Summary {
 	t.Helper()
-	s := testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).Must(t)
-	return s
+	return testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: title}, task.Request{})).Must(t)
 }
 
-// try makes an attempt at a task; it waits.
 func try(t testing.TB, b board, s *task.Summary) *task.Attempt {
 	t.Helper()
-	a, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "SCRIPTED", Branch: "deepwork/x-0000", Workspace: abs("w"),
-		Repos: []task.AttemptRepo{{RepoID: "r1", RepoName: "web", RepoPath: abs("web"), TargetBranch: "main", Worktree: abs("w/web")}},
-	}, task.Execution{Prompt: "do it"}, task.Request{})
-	testkit.Must(t, err)
-	return a
+	return testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{})).Must(t)
 }
 
-// run claims and starts the oldest waiting execution.
-func run(t testing.TB, b board) (*task.Execution, *task.Session) {
-	t.Helper()
-	e, err := b.ClaimNext(t.Context(), "server", 1000, nil, task.Limits{})
-	testkit.Need(t, err == nil && e != nil, "nothing to claim %v", err)
-	s := testkit.Get(b.StartExecution(t.Context(), e.ID, "SCRIPTED", time.Time{})).Must(t)
-	return e, s
-}
-
-// taskOf reads a task again.
 func taskOf(t testing.TB, b board, id string) *task.Summary {
 	t.Helper()
-	s := testkit.Get(b.Task(t.Context(), id)).Must(t)
-	return s
+	return testkit.Get(b.Task(t.Context(), id)).Must(t)
 }
 
 // A spy is a database whose statements are seen before they run.
@@ -147,33 +123,27 @@ func (s seen) QueryRowContext(ctx context.Context, query string, args ...any) *s
 	return s.Querier.QueryRowContext(ctx, query, args...)
 }
 
-// spied returns the board of a database whose statements are seen.
 func spied(b board, see func(query string, args []any)) board {
 	return board{b.DB, sqlstore.New(spy{dialect{b.DB}, see}, sqlstore.Options{Now: noon, Feed: feed(b.DB)}).Board()}
 }
 
-// verify checks that the board is consistent.
-func verify(t testing.TB, b board) {
+// says checks that a call has failed with an error that contains a text.
+func says(t testing.TB, err, want error, text string) {
 	t.Helper()
-	if b.closing.Err() != nil {
-		return
-	}
-	found, _, err := b.Inspect(context.Background())
-	testkit.True(t, err == nil && len(found) == 0, "the board's inspection: %v, %v", found, err)
+	testkit.FailsWith(t, err, want)
+	testkit.Fails(t, err, text)
 }
 
 // The environment of another process of a test.
 const roleVariable, pathVariable = "SQLITE_ROLE", "SQLITE_PATH"
 
-// callers is how many goroutines of a process call at the same time.
 const callers = 4
 
 // another starts another process on a database, and waits until it has begun.
 func another(t testing.TB, role, path string) *testkit.Child {
 	t.Helper()
 	c := testkit.Start(t, roleVariable+"="+role, pathVariable+"="+path)
-	line := c.Line()
-	testkit.Need(t, line == "begun", "%s says %q; %s", role, line, c.Err.String())
+	testkit.Need(t, c.Line() == "begun", "%s: %s", role, &c.Err)
 	return c
 }
 
@@ -181,6 +151,7 @@ func another(t testing.TB, role, path string) *testkit.Child {
 func play(role string) int {
 	b, err := openBoard(context.Background(), Options{Path: os.Getenv(pathVariable)})
 	if err == nil {
+		fmt.Println("begun")
 		err = roles[role](b)
 	}
 	if err != nil {
@@ -193,24 +164,16 @@ func play(role string) int {
 var roles = map[string]func(board) error{
 	// some makes tasks for two seconds once it gets a line, and prints the number.
 	"some": func(b board) error {
-		fmt.Println("begun")
 		if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 			return err
 		}
 		stop, end := context.WithTimeout(context.Background(), 2*time.Second)
 		defer end()
-		fmt.Println(load(stop, b, func(string) {}))
-		return nil
-	},
-	// say makes tasks until it is killed, and prints their ids.
-	"say": func(b board) error {
-		fmt.Println("begun")
-		load(context.Background(), b, func(id string) { fmt.Println(id) })
+		fmt.Println(load(stop, b))
 		return nil
 	},
 	// hold changes tasks, prints "inside" within the transaction, and commits when it gets a line.
 	"hold": func(b board) error {
-		fmt.Println("begun")
 		err := b.Transact(context.Background(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
 			if _, err := q.ExecContext(ctx, `UPDATE tasks SET title = 'held'`); err != nil {
 				return err
@@ -226,31 +189,23 @@ var roles = map[string]func(board) error{
 	},
 	// die kills itself in the third member of a group.
 	"die": func(b board) error {
-		fmt.Println("begun")
-		rename := func(q sqlstore.Querier, to string) error {
-			_, err := q.ExecContext(context.Background(), `UPDATE tasks SET title = ?`, to)
-			return err
+		rename := func(to string) func(q sqlstore.Querier) error {
+			return func(q sqlstore.Querier) error {
+				return second(q.ExecContext(context.Background(), `UPDATE tasks SET title = ?`, to))
+			}
 		}
-		together(b,
-			func(q sqlstore.Querier) error { return rename(q, "first") },
-			func(q sqlstore.Querier) error { return rename(q, "second") },
-			func(q sqlstore.Querier) error {
-				p, err := os.FindProcess(os.Getpid())
-				if err == nil {
-					err = p.Kill()
-				}
-				if err == nil {
-					testkit.Forever()
-				}
-				return err
-			})
+		together(b, rename("first"), rename("second"), func(sqlstore.Querier) error {
+			p, err := os.FindProcess(os.Getpid())
+			if err == nil && p.Kill() == nil {
+				testkit.Forever()
+			}
+			return err
+		})
 		return nil
 	},
 }
 
-// load makes tasks from several goroutines until ctx ends, and returns how many. It passes the id of
-// each to made, once that is durable.
-func load(ctx context.Context, b board, made func(id string)) int {
+func load(ctx context.Context, b board) int {
 	list, _, _, err := b.Projects(context.Background(), task.Page{Limit: 1})
 	if err != nil || len(list) == 0 {
 		panic(fmt.Sprint("there is no project: ", err))
@@ -259,13 +214,10 @@ func load(ctx context.Context, b board, made func(id string)) int {
 	var all sync.WaitGroup
 	for range callers {
 		all.Go(func() {
-			for ctx.Err() == nil {
-				s, err := b.CreateTask(context.Background(), task.NewTask{ProjectID: list[0].ID, Title: "loaded"}, task.Request{})
-				if err != nil {
+			for ; ctx.Err() == nil; n.Add(1) {
+				if _, err := b.CreateTask(context.Background(), task.NewTask{ProjectID: list[0].ID, Title: "loaded"}, task.Request{}); err != nil {
 					panic(err)
 				}
-				made(s.ID)
-				n.Add(1)
 			}
 		})
 	}
@@ -273,21 +225,29 @@ func load(ctx context.Context, b board, made func(id string)) int {
 	return int(n.Load())
 }
 
-// together makes changes in one transaction, in this order, and returns their errors; a panic is one.
-func together(b board, changes ...func(sqlstore.Querier) error) []error {
-	inside, goOn := make(chan struct{}), make(chan struct{})
-	var all sync.WaitGroup
-	all.Go(func() {
-		err := b.Transact(context.Background(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error {
+// occupy holds the transaction of a process until the function that it returns is called.
+func occupy(b board) (goOn func()) {
+	inside, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		done <- b.Transact(context.Background(), sqlstore.Writing, func(context.Context, sqlstore.Querier) error {
 			close(inside)
-			<-goOn
+			<-end
 			return nil
 		})
-		if err != nil {
+	}()
+	<-inside
+	return func() {
+		close(end)
+		if err := <-done; err != nil {
 			panic(err)
 		}
-	})
-	<-inside
+	}
+}
+
+// together makes changes in one transaction, in this order, and returns their errors; a panic is one.
+func together(b board, changes ...func(sqlstore.Querier) error) []error {
+	goOn := occupy(b)
+	var all sync.WaitGroup
 	errs := make([]error, len(changes))
 	for i, change := range changes {
 		all.Go(func() {
@@ -302,12 +262,11 @@ func together(b board, changes ...func(sqlstore.Querier) error) []error {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	close(goOn)
+	goOn()
 	all.Wait()
 	return errs
 }
 
-// queued returns how many members wait.
 func (b board) queued() int {
 	b.writer.mu.Lock()
 	defer b.writer.mu.Unlock()

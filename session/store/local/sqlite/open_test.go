@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,18 +19,13 @@ import (
 	"deepwork/session/store/sqlstore"
 )
 
-func dbPath(t testing.TB) string {
-	return filepath.Join(t.TempDir(), "a b?#%", ".deepwork", "board.db")
-}
-
-// raw opens the file without the board.
 func raw(t testing.TB, path string, statements ...string) *sql.DB {
 	t.Helper()
 	db := testkit.Get(sql.Open("sqlite", Source(path, "rwc"))).Must(t)
 	t.Cleanup(func() { db.Close() })
 	for _, s := range statements {
-		if _, err := db.Exec(s); err != nil {
-			t.Fatal(s, err)
+		if s != "" {
+			testkit.Must(t, second(db.Exec(s)))
 		}
 	}
 	return db
@@ -40,143 +35,25 @@ func TestOpenMakesAPrivateDurableFile(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("its file names have no ?, and its modes no users")
 	}
-	path := dbPath(t)
+	path := filepath.Join(t.TempDir(), "a b?#%", ".deepwork", "board.db")
 	b := openAt(t, path, time.Now)
-	rootOf(t, b)
+	p := rootOf(t, b)
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		testkit.Equal(t, testkit.Get(os.Stat(name)).Must(t).Mode().Perm(), 0o600)
 	}
 	reader := testkit.Get(b.reader.Conn(t.Context())).Must(t)
-	defer reader.Close()
 	for _, c := range []*sql.Conn{b.writer.conn, reader} {
 		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
 			var got string
-			if err := c.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
-				t.Errorf("%s is %q, want %q; %v", pragma, got, want, err)
-			}
+			testkit.Must(t, c.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got))
+			testkit.Equal(t, got, want, "%s", pragma)
 		}
 	}
-}
-
-func TestOpenRefusesARelativePath(t *testing.T) {
-	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: "board.db"})).Err(), task.ErrInvalid)
-}
-
-func TestWhatWasWrittenIsThereAgain(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, noon)
-	p := rootOf(t, b)
-	s := addTask(t, b, p, "one")
-	testkit.Must(t, b.Close())
-	testkit.FailsWith(t, testkit.Get(b.Task(t.Context(), s.ID)).Err(), task.ErrClosed)
-	testkit.FailsWith(t, b.DeleteTask(t.Context(), s.ID), task.ErrClosed)
-	again := openAt(t, path, noon)
-	testkit.Same(t, taskOf(t, again, s.ID), s)
-	testkit.Equal(t, rootOf(t, again), p)
-}
-
-func TestOtherVersionsAreLeftUntouched(t *testing.T) {
-	for name, c := range map[string]struct{ pragmas, want string }{
-		"newer":      {fmt.Sprintf("PRAGMA user_version = %d", latest()+1), fmt.Sprint(latest() + 1)},
-		"unreleased": {fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 8", unreleasedID), "8 of before the first release"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "board.db")
-			b := openAt(t, path, time.Now)
-			rootOf(t, b)
-			testkit.Must(t, b.Close())
-			testkit.Must(t, raw(t, path, c.pragmas).Close())
-			unchanged(t, path, task.ErrVersion, fmt.Sprintf("it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside", c.want, latest()))
-		})
-	}
-}
-
-// unchanged opens a file, and sees that it is refused and left as it is.
-func unchanged(t *testing.T, path string, want error, text string) {
-	t.Helper()
-	before := testkit.Get(os.ReadFile(path)).Must(t)
-	for _, readOnly := range []bool{false, true} {
-		b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
-		if err == nil {
-			_, _, _, err = b.Projects(t.Context(), task.Page{Limit: 1})
-			err = errors.Join(err, b.Close())
-		}
-		testkit.True(t, errors.Is(err, want) && strings.Contains(fmt.Sprint(err), text) && strings.Contains(fmt.Sprint(err), path), "read-only %v: %v, want %v with %q", readOnly, err, want, text)
-	}
-	after, err := os.ReadFile(path)
-	testkit.True(t, err == nil && bytes.Equal(before, after), "the file was changed; %v", err)
-}
-
-func TestDamagedFilesAreLeftUntouched(t *testing.T) {
-	whole := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, whole, time.Now)
-	p := rootOf(t, b)
-	for range 200 {
-		addTask(t, b, p, strings.Repeat("x", 1000))
-	}
-	testkit.Must(t, b.Close())
-	good := testkit.Get(os.ReadFile(whole)).Must(t)
-	for name, bad := range map[string][]byte{
-		"text":      []byte(strings.Repeat("this is no database\n", 100)),
-		"truncated": good[:len(good)/2],
-		"one byte":  good[:1],
-		"half page": good[:100],
-		"zeros":     make([]byte, len(good)),
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "board.db")
-			testkit.Must(t, os.WriteFile(path, bad, 0o600))
-			unchanged(t, path, task.ErrDamaged, "set it aside with `deepwork check --set-aside` to begin an empty one")
-		})
-	}
-	t.Run("pages", func(t *testing.T) { // which are found when they are read
-		path := filepath.Join(t.TempDir(), "board.db")
-		bad := bytes.Clone(good)
-		for i := 8192; i < len(bad); i++ {
-			bad[i] = 0xA5
-		}
-		testkit.Must(t, os.WriteFile(path, bad, 0o600))
-		unchanged(t, path, task.ErrDamaged, "restore it from a copy")
-	})
-	t.Run("another program's", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "board.db")
-		raw(t, path, "CREATE TABLE notes (text)").Close()
-		unchanged(t, path, task.ErrDamaged, "the database of another program")
-	})
-	t.Run("another program's id", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "board.db")
-		raw(t, path, "PRAGMA application_id = 7; PRAGMA user_version = 1", "CREATE TABLE projects (text)").Close()
-		unchanged(t, path, task.ErrDamaged, "the database of another program")
-	})
-	t.Run("a folder", func(t *testing.T) {
-		testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: t.TempDir()})).Err(), task.ErrDamaged)
-	})
-	for _, empty := range []bool{false, true} {
-		t.Run(fmt.Sprintf("log alone, file empty %v", empty), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "board.db")
-			if empty {
-				testkit.Must(t, os.WriteFile(path, nil, 0o600))
-			}
-			testkit.Must(t, os.WriteFile(path+"-wal", good, 0o600))
-			testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: path})).Err(), task.ErrDamaged)
-			if kept, err := os.ReadFile(path + "-wal"); err != nil || !bytes.Equal(kept, good) {
-				t.Error("the log was changed", err)
-			}
-		})
-	}
-}
-
-// A file that is taken away under a server would swallow what is acknowledged, and no reader begins another one.
-func TestMovedFileRefusesChanges(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("an open file cannot be moved there")
-	}
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, time.Now)
-	p := rootOf(t, b)
+	testkit.Must(t, reader.Close())
+	// Taken away under a server, it would swallow what is acknowledged, and no reader begins another one.
 	testkit.Must(t, os.Rename(path, path+".away"))
-	_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "lost"}, task.Request{})
-	testkit.True(t, errors.Is(err, task.ErrDamaged) && strings.Contains(err.Error(), "moved, removed or replaced"), "%v", err)
+	err := second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "lost"}, task.Request{}))
+	says(t, err, task.ErrDamaged, "moved, removed or replaced")
 	for range readers {
 		var c *sql.Conn
 		if c, err = b.reader.Conn(t.Context()); err == nil {
@@ -189,19 +66,57 @@ func TestMovedFileRefusesChanges(t *testing.T) {
 	addTask(t, b, p, "kept")
 }
 
-func TestFullDiskIsSaidAndNothingHalfMadeStays(t *testing.T) {
-	b, p := newBoard(t)
-	s := addTask(t, b, p, "before")
-	limit := func(pages int) {
-		testkit.Must(t, b.writer.conn.QueryRowContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(new(int)))
+func TestFilesThatAreLeftUntouched(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "board.db")
+	b := openAt(t, whole, time.Now)
+	p := rootOf(t, b)
+	for range 200 {
+		addTask(t, b, p, strings.Repeat("x", 1000))
 	}
-	limit(1) // taken for the present size
-	huge := strings.Repeat("x", 1<<20)
-	_, err := b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})
-	testkit.True(t, errors.Is(err, task.ErrFull) && code(err) != 0 && strings.Contains(err.Error(), "free space on the disk that holds "+b.o.Path), "%v", err)
-	testkit.Same(t, taskOf(t, b, s.ID), s)
-	limit(1 << 20)
-	testkit.Works(t, testkit.Get(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: huge}, task.Request{})).Err())
+	testkit.Must(t, b.Close())
+	testkit.FailsWith(t, second(b.Task(t.Context(), "x")), task.ErrClosed)
+	testkit.FailsWith(t, b.DeleteTask(t.Context(), "x"), task.ErrClosed)
+	good := testkit.Get(os.ReadFile(whole)).Must(t)
+	const aside, version = "set it aside with `deepwork check --set-aside` to begin an empty one", "it has version %s, and this deepwork uses version %d: use the deepwork that wrote it, or set the database aside"
+	untouched := func(name string, data []byte, statements string, want error, text string) {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "board.db")
+			testkit.Must(t, os.WriteFile(path, data, 0o600))
+			testkit.Must(t, raw(t, path, statements).Close())
+			before := testkit.Get(os.ReadFile(path)).Must(t)
+			for _, readOnly := range []bool{false, true} {
+				b, err := openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})
+				if err == nil {
+					_, _, _, err = b.Projects(t.Context(), task.Page{Limit: 1})
+					err = errors.Join(err, b.Close())
+				}
+				testkit.True(t, errors.Is(err, want) && strings.Contains(fmt.Sprint(err), text) && strings.Contains(fmt.Sprint(err), path), "read-only %v: %v, want %v with %q", readOnly, err, want, text)
+			}
+			testkit.True(t, bytes.Equal(before, testkit.Get(os.ReadFile(path)).Must(t)), "the file was changed")
+		})
+	}
+	untouched("text", []byte(strings.Repeat("this is no database\n", 100)), "", task.ErrDamaged, aside)
+	untouched("truncated", good[:len(good)/2], "", task.ErrDamaged, aside)
+	untouched("one byte", good[:1], "", task.ErrDamaged, aside)
+	untouched("half page", good[:100], "", task.ErrDamaged, aside)
+	untouched("zeros", make([]byte, len(good)), "", task.ErrDamaged, aside)
+	untouched("pages", append(good[:8192:8192], bytes.Repeat([]byte{0xA5}, len(good)-8192)...), "", task.ErrDamaged, "restore it from a copy") // found when they are read
+	untouched("another program's", nil, "CREATE TABLE notes (text)", task.ErrDamaged, "the database of another program")
+	untouched("its id", nil, "PRAGMA application_id = 7; PRAGMA user_version = 1; CREATE TABLE projects (text)", task.ErrDamaged, "the database of another program")
+	untouched("newer", good, fmt.Sprintf("PRAGMA user_version = %d", latest()+1), task.ErrVersion, fmt.Sprintf(version, fmt.Sprint(latest()+1), latest()))
+	untouched("unreleased", good, fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 8", unreleasedID), task.ErrVersion,
+		fmt.Sprintf(version, "8 of before the first release", latest()))
+	testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: t.TempDir()})), task.ErrDamaged, "a folder")
+	testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: "board.db"})), task.ErrInvalid, "a relative path")
+	for _, empty := range []bool{false, true} { // a log alone
+		path := filepath.Join(t.TempDir(), "board.db")
+		if empty {
+			testkit.Must(t, os.WriteFile(path, nil, 0o600))
+		}
+		testkit.Must(t, os.WriteFile(path+"-wal", good, 0o600))
+		testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: path})), task.ErrDamaged, "a log alone")
+		testkit.True(t, bytes.Equal(testkit.Get(os.ReadFile(path+"-wal")).Must(t), good), "the log was changed")
+	}
 }
 
 func TestReadOnly(t *testing.T) {
@@ -212,9 +127,8 @@ func TestReadOnly(t *testing.T) {
 		return b
 	}
 	b := open()
-	if list, total, next, err := b.Projects(t.Context(), task.Page{Limit: 5}); len(list) != 0 || total != 0 || next != "" || err != nil {
-		t.Error(list, total, next, err)
-	}
+	list, total, next, err := b.Projects(t.Context(), task.Page{Limit: 5})
+	testkit.True(t, len(list) == 0 && total == 0 && next == "" && err == nil, "%v %d %q %v", list, total, next, err)
 	testkit.Equal(t, len(testkit.Get(b.AllAttempts(t.Context())).Must(t)), 0)
 	testkit.Works(t, b.SyncProjects(t.Context(), nil, false), "nothing differs")
 	testkit.FailsWith(t, b.SyncProjects(t.Context(), []task.ProjectSpec{root}, false), task.ErrFull)
@@ -227,118 +141,49 @@ func TestReadOnly(t *testing.T) {
 	s := addTask(t, w, p, "one")
 	b = open()
 	testkit.Same(t, taskOf(t, b, s.ID), s)
-	if err := b.DeleteTask(t.Context(), s.ID); !errors.Is(err, task.ErrFull) || !strings.Contains(err.Error(), "for reading only") {
-		t.Error(err)
-	}
+	says(t, b.DeleteTask(t.Context(), s.ID), task.ErrFull, "for reading only")
 	before := version(b)
 	testkit.Equal(t, version(b), before, "the version without a change")
-	later := addTask(t, w, p, "two")
-	taskOf(t, b, later.ID) // it sees what others write
+	taskOf(t, b, addTask(t, w, p, "two").ID) // it sees what others write
 	testkit.True(t, version(b) != before, "a change by others has the same version")
 }
 
-func TestReadOnlyFile(t *testing.T) {
+func TestReadOnlyFileAndFolder(t *testing.T) {
 	if os.Getuid() <= 0 {
 		t.Skip("the user may write any file")
-	}
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, time.Now)
-	rootOf(t, b)
-	testkit.Must(t, b.Close())
-	testkit.Must(t, os.Chmod(path, 0o400))
-	b, err := openBoard(t.Context(), Options{Path: path})
-	if err == nil {
-		defer b.Close()
-		err = b.SyncProjects(t.Context(), nil, false)
-	}
-	testkit.FailsWith(t, err, task.ErrFull)
-}
-
-// On a disk that is not writable a board can be read.
-func TestReadOnlyFolder(t *testing.T) {
-	if os.Getuid() <= 0 {
-		t.Skip("the user may write any folder")
 	}
 	path := filepath.Join(t.TempDir(), "sub", "board.db")
 	b := openAt(t, path, time.Now)
 	p := rootOf(t, b)
 	s := addTask(t, b, p, "kept")
 	testkit.Must(t, b.Close())
-	testkit.Must(t, os.Chmod(filepath.Dir(path), 0o500))
-	t.Cleanup(func() {
-		testkit.Works(t, os.Chmod(filepath.Dir(path), 0o700))
-	})
-	for _, readOnly := range []bool{false, true} {
+	refused := func(readOnly bool) {
 		b := testkit.Get(openBoard(t.Context(), Options{Path: path, ReadOnly: readOnly})).Must(t)
 		testkit.Same(t, taskOf(t, b, s.ID), s)
-		testkit.FailsWith(t, testkit.Get(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), task.ErrFull)
+		testkit.FailsWith(t, second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})), task.ErrFull)
 		testkit.Works(t, b.Close())
 	}
-	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "x", "board.db")})).Err(), task.ErrFull)
-	testkit.FailsWith(t, testkit.Get(openBoard(t.Context(), Options{Path: filepath.Join(filepath.Dir(path), "new.db")})).Err(), task.ErrFull)
-}
-
-// The writer of another process is waited for, as long as the caller's context
-// lives, and no longer.
-func TestLockedBoardIsWaitedFor(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "board.db")
-	b := openAt(t, path, time.Now)
-	p := rootOf(t, b)
-	db := raw(t, path)
-	other := testkit.Get(db.Conn(t.Context())).Must(t)
-	defer other.Close()
-	testkit.Must(t, second(other.ExecContext(t.Context(), "BEGIN IMMEDIATE")))
-	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-	defer cancel()
-	testkit.FailsWith(t, testkit.Get(b.CreateTask(ctx, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), context.DeadlineExceeded)
-	if _, total, _, err := b.Tasks(t.Context(), p.ID, task.Filter{}, task.Page{Limit: 1}); err != nil || total != 0 {
-		t.Error("a reader waits for a writer:", total, err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})
-		done <- err
-	}()
-	testkit.Must(t, second(other.ExecContext(t.Context(), "COMMIT")))
-	testkit.Works(t, <-done)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	testkit.FailsWith(t, testkit.Get(b.CreateTask(ended, task.NewTask{ProjectID: p.ID, Title: "x"}, task.Request{})).Err(), context.Canceled)
-	testkit.FailsWith(t, testkit.Get(b.AllAttempts(ended)).Err(), context.Canceled)
-}
-
-// A bug in a change undoes it, and leaves the board usable.
-func TestPanicUndoesAChange(t *testing.T) {
-	b, p := newBoard(t)
-	func() {
-		defer func() { _ = recover() }()
-		_ = b.Transact(t.Context(), sqlstore.Writing, func(ctx context.Context, q sqlstore.Querier) error {
-			testkit.Works(t, testkit.Get(q.ExecContext(ctx, `DELETE FROM projects`)).Err())
-			panic("a bug")
-		})
-	}()
-	testkit.Works(t, testkit.Get(b.Project(t.Context(), p.ID)).Err())
-	addTask(t, b, p, "afterwards")
-}
-
-// The names of the scripts begin with their numbers, without a gap.
-func TestMigrationsAreNumbered(t *testing.T) {
-	names, err := fs.Glob(files, "migrations/*.sql")
-	testkit.Need(t, err == nil && len(names) == latest(), "%v %v", names, err)
-	for i, name := range names {
-		testkit.True(t, strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)), "%s is not migration number %d", name, i+1)
+	testkit.Must(t, os.Chmod(path, 0o400))
+	refused(false)
+	testkit.Must(t, os.Chmod(path, 0o600))
+	testkit.Must(t, os.Chmod(filepath.Dir(path), 0o500))
+	t.Cleanup(func() { testkit.Works(t, os.Chmod(filepath.Dir(path), 0o700)) })
+	refused(false)
+	refused(true)
+	for _, missing := range []string{filepath.Join(filepath.Dir(path), "x", "board.db"), filepath.Join(filepath.Dir(path), "new.db")} {
+		testkit.FailsWith(t, second(openBoard(t.Context(), Options{Path: missing})), task.ErrFull)
 	}
 }
 
-// A reader that holds its transaction while a writer starts an execution goes on to
-// see what was before it: without that, what is read second is of another moment.
+// A reader that holds its transaction while a writer starts an execution goes on to see what was before it.
 func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	b, p := newBoard(t)
 	a := try(t, b, addTask(t, b, p, "one"))
 	statements := 0
 	before, err := spied(b, func(string, []any) {
 		if statements++; statements == 2 {
-			run(t, b) // in the middle of the reading
+			e := testkit.Get(b.ClaimNext(t.Context(), "server", 1, nil, task.Limits{})).Must(t) // in the middle of the reading
+			testkit.Must(t, second(b.StartExecution(t.Context(), e.ID, "X", time.Time{})))
 		}
 	}).AttemptDetails(t.Context(), a.ID)
 	testkit.Need(t, err == nil && statements >= 3, "%v %v", statements, err)
@@ -347,13 +192,12 @@ func TestReq004_AnAttemptIsReadFromOneState(t *testing.T) {
 	testkit.True(t, now.Execution.State == task.Running && now.Session != nil, "%+v", now)
 }
 
-// The cost of what is called often must not grow with the board: every access is by an index, and
-// nothing is sorted.
+// The cost of what is called often must not grow with the board: every access is by an index, and nothing is sorted.
 func TestListsUseIndexes(t *testing.T) {
 	b, p := newBoard(t)
 	s := addTask(t, b, p, "one")
 	a := try(t, b, s)
-	testkit.Must(t, second(b.CreateAttempt(t.Context(), task.Attempt{TaskID: s.ID, Executor: "X", Branch: "b", Workspace: "/w"}, task.Execution{Prompt: "do it"}, task.Request{})))
+	try(t, b, s)
 	seen := make(map[string][]any)
 	spy := spied(b, func(query string, args []any) { seen[query] = args })
 	page := task.Page{Limit: 50}
@@ -390,3 +234,132 @@ func TestListsUseIndexes(t *testing.T) {
 
 func second[T any](_ T, err error) error             { return err }
 func last[A, B, C any](_ A, _ B, _ C, e error) error { return e }
+
+func with(t *testing.T, scripts ...string) {
+	was := migrations
+	migrations = append(was[:len(was):len(was)], scripts...)
+	t.Cleanup(func() { migrations = was })
+}
+
+// Servers that open a file at once migrate it one after the other, whether it is empty or has a version already.
+func TestMigrationByManyServers(t *testing.T) {
+	for i, name := range testkit.Get(fs.Glob(files, "migrations/*.sql")).Must(t) { // without a gap
+		testkit.True(t, i < latest() && strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", i+1)), "%s is not migration number %d", name, i+1)
+	}
+	path := filepath.Join(t.TempDir(), "board.db")
+	openByMany := func(want int) {
+		t.Helper()
+		var boards sync.WaitGroup
+		for range 4 {
+			boards.Go(func() { testkit.Works(t, testkit.Get(openBoard(t.Context(), Options{Path: path})).Must(t).Close()) })
+		}
+		boards.Wait()
+		got := schemaOf(t, path)
+		testkit.Equal(t, got["version"]+" "+got["application"], fmt.Sprint(want, " ", applicationID), "version and application")
+	}
+	openByMany(latest())
+	b := openAt(t, path, noon)
+	s := addTask(t, b, rootOf(t, b), "kept")
+	testkit.Must(t, b.Close())
+	with(t, "CREATE TABLE second (x)", "ALTER TABLE second ADD COLUMN y")
+	openByMany(latest())
+	testkit.Equal(t, schemaOf(t, path)["table second"], "CREATE TABLE second (x, y)", "the later scripts made")
+	testkit.Same(t, taskOf(t, openAt(t, path, noon), s.ID), s, "the task")
+}
+
+// A migration that fails leaves the board at its version, and nothing of itself. A reader does not migrate.
+func TestFailedMigrationIsUndone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "board.db")
+	testkit.Must(t, openAt(t, path, time.Now).Close())
+	version := latest()
+	with(t, "CREATE TABLE half (x); INSERT INTO nowhere VALUES (1);")
+	before := schemaOf(t, path)
+	testkit.Fails(t, second(openBoard(t.Context(), Options{Path: path})), fmt.Sprintf("migrating it from version %d to %d", version, version+1))
+	says(t, second(openBoard(t.Context(), Options{Path: path, ReadOnly: true})), task.ErrVersion, "must be migrated")
+	testkit.Same(t, schemaOf(t, path), before, "left behind")
+}
+
+func schemaOf(t *testing.T, path string) map[string]string {
+	t.Helper()
+	db := raw(t, path)
+	defer db.Close()
+	rows := testkit.Get(db.Query(`SELECT type || ' ' || name, coalesce(sql, '') FROM sqlite_schema
+		UNION ALL SELECT 'version', user_version FROM pragma_user_version
+		UNION ALL SELECT 'application', application_id FROM pragma_application_id`)).Must(t)
+	defer rows.Close()
+	all := make(map[string]string)
+	for rows.Next() {
+		var name, statement string
+		testkit.Must(t, rows.Scan(&name, &statement))
+		all[name] = statement
+	}
+	testkit.Must(t, rows.Err())
+	return all
+}
+
+// fill makes 10,000 tasks with 30,000 attempts, each of which has a session.
+func fill(t testing.TB, b board, p task.Project) {
+	t.Helper()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	testkit.Must(t, b.DB.Run(t.Context(), "filling", sqlstore.Writing, func(x sqlstore.Tx) {
+		for i := range 10_000 {
+			of := id(1, i)
+			at = at.Add(time.Second)
+			x.Exec(`INSERT INTO tasks (id, project_id, title, description, status, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, 'local', '', ?, ?)`,
+				of, p.ID, fmt.Sprintf("Task number %d", i), "What is to be done, in some words more than the title has.", task.Statuses[i%len(task.Statuses)], task.FormatTime(at), task.FormatTime(at))
+			for j := range 3 {
+				attempt, when := id(2, 3*i+j), task.FormatTime(at.Add(time.Duration(j)*time.Minute))
+				state := []task.AttemptState{task.Completed, task.Failed, task.Stopped, task.Interrupted}[(i+j)%4]
+				x.Exec(`INSERT INTO attempts (id, task_id, executor, branch, workspace, state, identity, caller_group, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, 'local', '', ?, ?)`,
+					attempt, of, "CODEX", "deepwork/task-0000", "/w", state, when, when)
+				x.Exec(`INSERT INTO sessions (id, attempt_id, executor, created_at, updated_at) VALUES (?, ?, ?, ?, ?)`,
+					id(3, 3*i+j), attempt, "CODEX", when, when)
+				x.Exec(`INSERT INTO executions (id, attempt_id, log_id, executor, session_id, follow_up, prompt, state, owner, created_at, ended_at) VALUES (?, ?, '', 'X', ?, 0, ?, ?, 'x', ?, ?)`,
+					id(4, 3*i+j), attempt, id(3, 3*i+j), "do it", state, when, when)
+			}
+		}
+	}))
+}
+
+func id(table, n int) string {
+	return fmt.Sprintf("%08x-0000-4000-8000-%04x%08x", uint32(n)*2654435761, table, n)
+}
+
+// bare runs the query of list_tasks as a program would that had nothing else.
+func bare(b *testing.B, db *sql.DB, summary, project string) (rows int) {
+	r := testkit.Get(db.Query(summary+`WHERE t.project_id = ? ORDER BY t.created_at DESC, t.id LIMIT 50`, project)).Must(b)
+	defer r.Close()
+	to := make([]any, len(testkit.Get(r.Columns()).Must(b)))
+	for i := range to {
+		to[i] = new(*string)
+	}
+	for ; r.Next(); rows++ {
+		testkit.Must(b, r.Scan(to...))
+	}
+	return rows
+}
+
+// BenchmarkListTasks measures list_tasks over 10,000 tasks with 30,000 attempts, and the bare query beside it.
+func BenchmarkListTasks(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "board.db")
+	board := openAt(b, path, noon)
+	p := rootOf(b, board)
+	fill(b, board, p)
+	db := testkit.Get(sql.Open("sqlite", Source(path, "ro"))).Must(b)
+	defer db.Close()
+	var summary string
+	testkit.Must(b, second(spied(board, func(query string, _ []any) { summary = strings.TrimSuffix(query, "WHERE t.id = ?") }).Task(b.Context(), id(1, 1))))
+	var spent, spentBare time.Duration
+	for b.Loop() { // in turns, so that both meet the same machine
+		begun := time.Now()
+		list, total, next, err := board.Tasks(b.Context(), p.ID, task.Filter{}, task.Page{Limit: 50})
+		testkit.Need(b, err == nil && len(list) == 50 && total == 10_000 && next != "", "%v %v %v %v", len(list), total, next, err)
+		spent += time.Since(begun)
+		begun = time.Now()
+		testkit.Equal(b, bare(b, db, summary, p.ID), 50)
+		spentBare += time.Since(begun)
+	}
+	b.ReportMetric(float64(spent.Microseconds())/float64(b.N), "µs/list")
+	b.ReportMetric(float64(spentBare.Microseconds())/float64(b.N), "µs/bare")
+	b.ReportMetric(float64(spent)/float64(spentBare), "ratio")
+}

@@ -3,11 +3,11 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,14 +19,9 @@ import (
 	"deepwork/session/store"
 )
 
-// A process that is stopped in a transaction makes others wait for a while, and then they are refused.
-// Nothing is lost when it goes on, or is killed.
+// A process that is stopped in a transaction makes others wait, and then they are refused. Nothing is lost when it goes on.
 func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
-	for _, killed := range []bool{false, true} {
-		name := "goes on"
-		if killed {
-			name = "is killed"
-		}
+	for name, killed := range map[string]bool{"goes on": false, "is killed": true} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "board.db")
 			b := openAt(t, path, time.Now)
@@ -37,8 +32,7 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 			hasty.patience = 400 * time.Millisecond
 			s := addTask(t, b, p, "before")
 			c := another(t, "hold", path)
-			line := c.Line()
-			testkit.Need(t, line == "inside", "%v %v", line, c.Err.String())
+			testkit.Need(t, c.Line() == "inside", "%s", &c.Err)
 			testkit.Must(t, c.Process.Signal(syscall.SIGSTOP))
 			var all sync.WaitGroup
 			for range callers {
@@ -47,15 +41,17 @@ func TestAProcessThatIsStoppedInATransaction(t *testing.T) {
 					err := second(hasty.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "refused"}, task.Request{}))
 					took := time.Since(began)
 					testkit.True(t, errors.Is(err, store.ErrBusy) && took >= hasty.patience && took <= 8*time.Second, "after %v: %v", took, err)
-					if err := store.Refused(err); session.CodeOf(err) != store.CodeBusy || !strings.Contains(err.Error(), path) {
-						t.Errorf("an agent is told %v", err)
-					}
+					testkit.Equal(t, session.CodeOf(store.Refused(err)), store.CodeBusy, "what an agent is told")
+					testkit.Fails(t, store.Refused(err), path)
 				})
 			}
 			all.Wait()
 			n := log.Count("is locked by another process")
 			testkit.True(t, n != 0 && n <= 3, "logged %d times that it waits: %s", n, log.String())
 			testkit.Equal(t, taskOf(t, b, s.ID).Title, "before", "a reader sees the title")
+			soon, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+			defer cancel()
+			testkit.FailsWith(t, second(b.CreateTask(soon, task.NewTask{ProjectID: p.ID, Title: "given up"}, task.Request{})), context.DeadlineExceeded)
 			done := make(chan error, 1)
 			go func() {
 				done <- second(b.CreateTask(t.Context(), task.NewTask{ProjectID: p.ID, Title: "waits"}, task.Request{}))
