@@ -28,15 +28,11 @@ func TestTokensOfTheConfig(t *testing.T) {
 	must(t, err)
 	hash := line[len("ann:"):]
 	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "http: {tokens: [{name: ann, sha256: " + hash + "}]}\n"})
-	if r := send(t, httpClient(t, ""), "POST", h.URL(), initialize); r.status != 401 {
-		t.Errorf("without a token: %+v", r)
-	}
+	send(t, httpClient(t, ""), "POST", h.URL(), initialize).is(t, 401)
 	c := httpClient(t, token)
 	open(t, c, h)
 	// The session that was there before is nobody's any more.
-	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+old.ID()); r.status != 404 {
-		t.Errorf("another's session: %+v", r)
-	}
+	send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+old.ID()).is(t, 404)
 }
 
 // A workflow is reached from another connection by its session_id, and by its own
@@ -70,16 +66,10 @@ func TestWorkflowsOfCallers(t *testing.T) {
 	must(t, first.Close())
 	must(t, second.Close())
 
-	if got := into[machine.StepReply](t, stateless, "get_step", `{}`); got.BeginStep.SessionID != id {
-		t.Errorf("the only one: %+v", got)
-	}
+	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", `{}`).BeginStep.SessionID, id, "the only one")
 	other := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
-	if got := refusedWith(t, stateless, "get_step", `{}`, "StateError"); !strings.Contains(got, id) || !strings.Contains(got, other) || !strings.Contains(got, "session_id") {
-		t.Error(got)
-	}
-	if got := into[machine.StepReply](t, stateless, "get_step", named); got.BeginStep.SessionID != id {
-		t.Errorf("named: %+v", got)
-	}
+	testkit.ContainsAll(t, refusedWith(t, stateless, "get_step", `{}`, "StateError"), []string{id, other, "session_id"})
+	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", named).BeginStep.SessionID, id, "named")
 }
 
 // callerAgent makes agents whose calls of start_workflow send their caller.

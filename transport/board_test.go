@@ -40,27 +40,15 @@ func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
 	}
 }
 
-// Seed 004, "Field docs are present"; TestAllToolsAreDescribed asks it of all tools.
+// Seed 004, "Field docs are present"; TestField24_EveryFieldSaysItsFormat asks it of all tools.
 func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
 	t.Parallel()
-	for _, tool := range listTools(t) {
-		if tool.Name != "list_task_attempts" {
-			continue
-		}
-		described(t, "input", schemaFrom(t, tool.InputSchema))
-		out := schemaFrom(t, tool.OutputSchema)
-		described(t, "output", out)
-		entry := out.Properties["attempts"].Items
-		for _, field := range []string{"attempt_id", "workspace_branch", "created_at", "updated_at", "latest_session_id", "latest_session_executor"} {
-			testkit.True(t, entry.Properties[field] != nil, "%s is not in the schema", field)
-		}
-		for field, format := range map[string]string{"attempt_id": "UUID", "latest_session_id": "UUID", "created_at": "RFC 3339", "updated_at": "RFC 3339"} {
-			testkit.Contains(t, entry.Properties[field].Description, format, "%s does not tell its format", field)
-		}
-		if e := entry.Properties["state"].Enum; len(e) != 11 {
-			t.Errorf("state's values: %v", e)
-		}
+	s, _ := fakeServer(t, nil)
+	entry := schemaFrom(t, listed(t, client(t, s))["list_task_attempts"].OutputSchema).Properties["attempts"].Items
+	for field, format := range map[string]string{"attempt_id": "UUID", "workspace_branch": "", "created_at": "RFC 3339", "updated_at": "RFC 3339", "latest_session_id": "UUID", "latest_session_executor": ""} {
+		testkit.Contains(t, entry.Properties[field].Description, format, "%s does not tell its format", field)
 	}
+	testkit.Equal(t, len(entry.Properties["state"].Enum), 11, "state's values")
 }
 
 // repository makes the project folder a git repository with one commit on main.
@@ -78,18 +66,14 @@ func repository(t *testing.T, root string) {
 func TestWithoutAPlaceForTheState(t *testing.T) {
 	s, root := project(t, func(o *Options) { t.Setenv(state.Env, filepath.Join(o.ProjectRoot, "state")) })
 	cs := client(t, s)
-	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
-		t.Error(text(res))
-	}
+	accepted(t, cs, "get_workflows", `{}`)
 	for tool, args := range map[string]string{"start_workflow": `{"goal":"g","job_name":"trip","workflow_name":"plan","request_id":"r"}`, "list_projects": `{}`} {
 		res := callTool(t, cs, tool, args)
 		testkit.Equal(t, errorMetaOf(t, res)["code"], "no_state_folder", "%s", tool)
 		testkit.Contains(t, text(res), state.Env, "%s", tool)
 	}
 	for _, name := range []string{".deepwork/tmp", "state"} {
-		if _, err := os.Stat(filepath.Join(root, name)); !os.IsNotExist(err) {
-			t.Errorf("%s was made: %v", name, err)
-		}
+		testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, name))).Err(), os.ErrNotExist, name)
 	}
 }
 
@@ -100,9 +84,7 @@ func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
 	cs := client(t, s)
 	file := state.Of(root).Database()
 	callTool(t, cs, "get_workflows", `{}`)
-	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("there is a board: %v", err)
-	}
+	testkit.FailsWith(t, testkit.Get(os.Stat(file)).Err(), os.ErrNotExist, "a board")
 	callTool(t, cs, "list_projects", `{}`)
 	testkit.Works(t, testkit.Get(os.Stat(file)).Err())
 }
@@ -121,18 +103,14 @@ func TestEndedSessionsAreRemoved(t *testing.T) {
 	stores := local.Stores(folder, false, slog.New(slog.DiscardHandler))
 	engine := testkit.Get(workflow.Open(t.Context(), workflow.Options{Root: root, State: folder, Stores: stores})).Must(t)
 	defer func() {
-		noError(t, errors.Join(notStopped(engine.Close(context.Background())), stores.Close(context.Background())))
+		testkit.Works(t, errors.Join(notStopped(engine.Close(context.Background())), stores.Close(context.Background())))
 	}()
 	p := &pruner{engine, config.Open(root).Current, slog.New(slog.DiscardHandler)}
 	for _, tt := range []struct {
 		config string
 		after  time.Duration
 		left   int
-	}{
-		{"", 9999 * time.Hour, 2},
-		{"sessions: {keep_ended: 2h}\n", time.Hour, 2},
-		{"sessions: {keep_ended: 2h}\n", 3 * time.Hour, 1},
-	} {
+	}{{"", 9999 * time.Hour, 2}, {"sessions: {keep_ended: 2h}\n", time.Hour, 2}, {"sessions: {keep_ended: 2h}\n", 3 * time.Hour, 1}} {
 		write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + tt.config})
 		p.prune(t.Context(), time.Now().Add(tt.after))
 		left, err := engine.List(t.Context())

@@ -56,15 +56,10 @@ func TestPanicInAnyRequest(t *testing.T) {
 		})
 	})
 	_, err := cs.ListTools(context.Background(), nil)
-	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeInternalError {
-		t.Errorf("got %v", err)
-	}
-	if l := log.lines(t, "panic while handling a request"); len(l) != 1 {
-		t.Errorf("log %v", l)
-	}
-	if err := cs.Ping(context.Background(), nil); err != nil && !strings.Contains(err.Error(), "not supported") {
-		t.Errorf("after the panic: %v", err)
-	}
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	testkit.True(t, ok && e.Code == jsonrpc.CodeInternalError, "got %v", err)
+	testkit.Equal(t, len(log.lines(t, "panic while handling a request")), 1, "logged")
+	accepted(t, cs, "get_step", `{}`)
 }
 
 // Every call is logged in one line with tool, session and the stack as it was when it began.
@@ -80,22 +75,19 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	callTool(t, cs, "finished_step", `{}`)
 	lines := log.lines(t, "call")
 	testkit.Need(t, len(lines) == 2, "%d lines", len(lines))
-	if l := lines[0]; l["tool"] != "finished_step" || l["session"] != "0a1b2c3d" || fmt.Sprint(l["stack"]) != "[j/outer j/inner]" || l["outcome"] != "needs_work" {
-		t.Errorf("logged %v", l)
+	of := func(l map[string]any) string {
+		return fmt.Sprintf("%v %v %v %v", l["tool"], l["session"], l["stack"], l["outcome"])
 	}
-	if took, ok := lines[0]["took_ms"].(float64); !ok || took < 0 || took > 60_000 {
-		t.Errorf("took_ms is %v", lines[0]["took_ms"])
-	}
-	if l := lines[1]; l["session"] != "0000000b" || l["outcome"] != "missing_argument" {
-		t.Errorf("logged %v", l)
-	}
+	testkit.Equal(t, of(lines[0]), "finished_step 0a1b2c3d [j/outer j/inner] needs_work", "logged")
+	took, ok := lines[0]["took_ms"].(float64)
+	testkit.True(t, ok && took >= 0 && took <= 60_000, "took_ms is %v", lines[0]["took_ms"])
+	testkit.Equal(t, of(lines[1]), "finished_step 0000000b [j/outer j/inner] missing_argument", "logged")
 	f.mu.Lock()
 	f.agents[0].stack = make([]machine.StackEntry, 1000)
 	f.mu.Unlock()
 	callTool(t, cs, "get_step", `{}`)
-	if stack := log.lines(t, "call")[2]["stack"].(map[string]any); stack["depth"] != 1000.0 || len(stack["top"].([]any)) != tool.StackLogged {
-		t.Errorf("stack %v", stack)
-	}
+	stack := log.lines(t, "call")[2]["stack"].(map[string]any)
+	testkit.True(t, stack["depth"] == 1000.0 && len(stack["top"].([]any)) == tool.StackLogged, "stack %v", stack)
 }
 
 func TestSDKIsQuiet(t *testing.T) {
@@ -126,20 +118,11 @@ func TestCloseEndsConnections(t *testing.T) {
 	t.Parallel()
 	b := newBlocked()
 	s, f := fakeServer(t, b.agent)
-	here, there := mcp.NewInMemoryTransports()
-	ran := make(chan error, 1)
-	go func() { ran <- s.mcp.Run(localCall(), here) }()
-	cs := connect(t, there, "", nil)
-	called := make(chan error, 1)
-	go func() {
-		_, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
-		called <- err
-	}()
+	_, done := inBackground(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	<-b.began
 	testkit.Works(t, s.Close(context.Background()), "Close")
 	<-f.agents[0].closed
-	<-called
-	<-ran
+	<-done
 }
 
 // A connection that cannot be ended is named, not waited for without end.
@@ -149,19 +132,15 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 	b.stubborn = true
 	s, _ := fakeServer(t, b.agent)
 	s.opened.add("sessions that did not stop", func(context.Context) error { return errors.New("x") })
-	cs := client(t, s)
-	called := make(chan struct{})
-	go func() {
-		defer close(called)
-		cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
-	}()
+	_, done := inBackground(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	<-b.began
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := s.Close(ctx)
-	testkit.True(t, err != nil && strings.Contains(err.Error(), "1 connections did not stop") && strings.Contains(err.Error(), "did not stop: x"), "got %v", err)
+	testkit.Fails(t, err, "1 connections did not stop")
+	testkit.Fails(t, err, "did not stop: x")
 	close(b.free)
-	<-called
+	<-done
 }
 
 // Each tool that changes something says how to see what it did, by tools there are.
@@ -211,23 +190,14 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 // What reads little at once says how in its own arguments.
 func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
 	t.Parallel()
-	tools := map[string]*mcp.Tool{}
-	for _, tool := range listTools(t) {
-		tools[tool.Name] = tool
-	}
 	s, _ := fakeServer(t, nil, inWorkspace)
-	for name, tool := range tools {
-		how := s.tools.Tool(name).Smaller
-		if how != "" && !tool.Annotations.ReadOnlyHint {
-			t.Errorf("%s is no tool that only reads", name)
-			continue
+	for _, tool := range listTools(t) {
+		how := s.tools.Tool(tool.Name).Smaller
+		testkit.True(t, how == "" || tool.Annotations.ReadOnlyHint, "%s is no tool that only reads", tool.Name)
+		if argument, ok := strings.CutPrefix(how, "give "); ok {
+			argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
+			testkit.True(t, schemaFrom(t, tool.InputSchema).Properties[argument] != nil, "%s has no argument %q, which its remedy names: %s", tool.Name, argument, how)
 		}
-		argument, ok := strings.CutPrefix(how, "give ")
-		if !ok {
-			continue
-		}
-		argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
-		testkit.True(t, schemaFrom(t, tool.InputSchema).Properties[argument] != nil, "%s has no argument %q, which its remedy names: %s", name, argument, how)
 	}
 }
 
@@ -242,9 +212,7 @@ func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
 	inner := into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID
 	into[machine.StepReply](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
 	lines := log.lines(t, "call")
-	if lines[0]["session"] != outer || lines[1]["session"] != inner { // of the sessions that they started
-		t.Errorf("logged: %v", lines[:2])
-	}
+	testkit.True(t, lines[0]["session"] == outer && lines[1]["session"] == inner, "of the sessions that they started it logged: %v", lines[:2])
 	last := lines[len(lines)-1]
 	testkit.Equal(t, last["session"], any(inner), "logged")
 	testkit.Equal(t, fmt.Sprint(last["stack"]), "[trip/plan trip/plan]", "logged")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"deepwork/actor/testkit"
@@ -36,17 +37,15 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(file, append(testkit.Get(os.ReadFile(file)).Must(t), line+"\n"...), 0o600))
 	c := &taker{t, httpClient(t, anns), overHTTP(t, s, web.Options{TokenFile: file}).URL(), takesTasks}
-	of := func(r map[string]any) map[string]any { return r["structuredContent"].(map[string]any) }
-	project := of(c.call("list_projects", `{}`))["projects"].([]any)[0].(map[string]any)["project_id"]
-	board := func() any {
-		return of(c.call("create_task", fmt.Sprintf(`{"project_id":%q,"title":"Plan"}`, project)))["task_id"]
-	}
+	other := *c
+	other.http = httpClient(t, token[0])
 	step := func(job string) func() map[string]any {
 		return func() map[string]any {
-			r := of(c.call("start_workflow", `{"goal":"g","job_name":"`+job+`","workflow_name":"full"}`))
+			r := structured(c.call("start_workflow", `{"goal":"g","job_name":"`+job+`","workflow_name":"full"}`))
 			return c.call("finished_step", finishText(r["begin_step"].(map[string]any)["session_id"].(string)))
 		}
 	}
+	var all sync.WaitGroup
 	for name, make := range map[string]func() map[string]any{
 		"review": step("checked"),
 		"check":  step("proved"),
@@ -54,58 +53,41 @@ func TestEachKindOfTaskIsCancelled(t *testing.T) {
 			return c.call("run_workflow", `{"job_name":"trip","workflow_name":"dream","goal":"g","executor":"MINE","wait":true}`)
 		},
 		"attempt": func() map[string]any {
-			return c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, board()))
+			return c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task()))
 		},
 		"follow-up": func() map[string]any {
-			r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"TWICE","wait":true}`, board()))
-			if r["resultType"] == "task" { // the machine is slow
-				r = c.get(r["taskId"], "completed")["result"].(map[string]any)
-			}
-			a := of(r)["attempt_id"]
-			return c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, a))
+			r := c.result(c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"TWICE","wait":true}`, c.task())))
+			return c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, structured(r)["attempt_id"]))
 		},
 		"remote workflow": func() map[string]any { return c.call("hang", `{}`) },
 	} {
-		made := make()
-		if made["resultType"] != "task" {
-			t.Errorf("%s: %v", name, made)
-			continue
-		}
-		other := *c
-		other.http = httpClient(t, token[0])
-		if _, fault := other.of("tasks/cancel", made["taskId"], ""); !strings.Contains(fault, "there is no task") {
-			t.Errorf("%s, another caller: %q", name, fault)
-		}
-		row := testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
-		var about struct {
-			Execution string
-			Agent     struct{ Attempt string }
-		}
-		must(t, json.Unmarshal(row.Work, &about))
-		for ends, id := range map[string]string{"stop_attempt attempt_id": about.Agent.Attempt, "cancel_execution execution_id": about.Execution} {
-			tool, argument, _ := strings.Cut(ends, " ")
-			if id == "" {
-				continue
+		all.Go(func() {
+			made := make()
+			testkit.Need(t, made["resultType"] == "task", "%s: %v", name, made)
+			_, fault := other.of("tasks/cancel", made["taskId"], "")
+			testkit.Contains(t, fault, "there is no task", "%s, another caller", name)
+			row := testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
+			var about struct {
+				Execution string
+				Agent     struct{ Attempt string }
 			}
-			if r := other.call(tool, fmt.Sprintf(`{%q:%q}`, argument, id)); r["isError"] != true {
-				t.Errorf("%s, %s of another caller: %v", name, tool, r)
+			must(t, json.Unmarshal(row.Work, &about))
+			for ends, id := range map[string]string{"stop_attempt attempt_id": about.Agent.Attempt, "cancel_execution execution_id": about.Execution} {
+				if tool, argument, _ := strings.Cut(ends, " "); id != "" {
+					testkit.Equal(t, other.call(tool, fmt.Sprintf(`{%q:%q}`, argument, id))["isError"], true, "%s, %s of another caller", name, tool)
+				}
 			}
-		}
-		if got, _ := c.of("tasks/get", made["taskId"], ""); got["status"] != "working" {
-			t.Errorf("%s, then: %v", name, got)
-		}
-		if _, fault := c.of("tasks/cancel", made["taskId"], ""); fault != "" {
-			t.Errorf("%s: %s", name, fault)
-		}
-		var got map[string]any
-		waitFor(t, "the task of "+name+" ends", func() bool {
-			got, _ = c.of("tasks/get", made["taskId"], "")
-			return got["status"] != "working"
+			got, _ := c.of("tasks/get", made["taskId"], "")
+			testkit.Equal(t, got["status"], "working", "%s, then", name)
+			c.cancel(made["taskId"])
+			waitFor(t, "the task of "+name+" ends", func() bool {
+				got, _ = c.of("tasks/get", made["taskId"], "")
+				return got["status"] != "working"
+			})
+			// What is slow to stop ends as stopped.
+			testkit.True(t, got["status"] == "cancelled" || strings.Contains(fmt.Sprint(got["result"]), "state:stopped"), "%s: %v", name, got)
 		})
-		if got["status"] != "cancelled" && !strings.Contains(fmt.Sprint(got["result"]), "state:stopped") { // what is slow to stop ends as stopped
-			t.Errorf("%s: %v", name, got)
-		}
 	}
-
-	testkit.True(t, len(f.cancelled) == 1, "cancelled at the source: %v", f.cancelled)
+	all.Wait()
+	testkit.Equal(t, len(f.cancelled), 1, "cancelled at the source: %v", f.cancelled)
 }

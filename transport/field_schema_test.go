@@ -1,12 +1,11 @@
 package transport
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -14,8 +13,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/catalog/jsontext"
-	"deepwork/catalog/schema"
 	"deepwork/session/attempt"
 	"deepwork/session/board"
 	"deepwork/session/merge"
@@ -24,8 +21,8 @@ import (
 // ofOthers are ids that a person, a job or another system chose.
 var ofOthers = []string{"step_id", "workflow_id", "request_id", "instance_id", "source_execution_id"}
 
-// Each field of a request or a reply says what it means, of an id that it is a UUID or 8 hexadecimal digits, of a
-// time that it is RFC 3339, and of a word which ones there are (seed 004, "Schema field documentation").
+// Each field of a request or a reply has a type and says what it means, of an id that it is a UUID or 8 hexadecimal digits,
+// of a time that it is RFC 3339, and of a word which ones there are (seed 004, "Schema field documentation").
 func TestField24_EveryFieldSaysItsFormat(t *testing.T) {
 	t.Parallel()
 	id, at := regexp.MustCompile(`_ids?$|^(remove|depends_on|blocked_by)$`), regexp.MustCompile(`(_at|_until|^time|_changed)$`)
@@ -33,83 +30,48 @@ func TestField24_EveryFieldSaysItsFormat(t *testing.T) {
 		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
 			fieldsOf(s, tool.Name+" "+kind, func(where, name string, p *jsonschema.Schema) {
 				said := p.Description
-				switch {
-				case strings.TrimSpace(said) == "":
-					t.Errorf("%s is not described", where)
-				case id.MatchString(name) && !slices.Contains(ofOthers, name) && !strings.Contains(said, "UUID") && !strings.Contains(said, "8 hex") && !strings.Contains(said, "32 hex"):
-					t.Errorf("%s does not say what the id looks like: %s", where, said)
-				case at.MatchString(name) && !strings.Contains(said, "RFC 3339"):
-					t.Errorf("%s does not say how the time is written: %s", where, said)
-				}
+				testkit.True(t, strings.TrimSpace(said) != "", "%s is not described", where)
+				testkit.True(t, name == "*" || p.Type != "" || p.Types != nil, "%s has no type", where)
+				says := strings.Contains(said, "UUID") || strings.Contains(said, "8 hex") || strings.Contains(said, "32 hex")
+				testkit.True(t, says || !id.MatchString(name) || slices.Contains(ofOthers, name), "%s does not say what the id looks like: %s", where, said)
+				testkit.True(t, !at.MatchString(name) || strings.Contains(said, "RFC 3339"), "%s does not say how the time is written: %s", where, said)
 				for _, value := range p.Enum {
-					if word := fmt.Sprint(value); value != nil && !strings.Contains(word, " ") && !strings.Contains(said, word) && name != "syntax_for_finished_step_tool" {
-						t.Errorf("%s does not say that it may be %s: %s", where, word, said)
-					}
+					word := fmt.Sprint(value)
+					testkit.True(t, value == nil || strings.Contains(word, " ") || strings.Contains(said, word) || name == "syntax_for_finished_step_tool", "%s does not say that it may be %s: %s", where, word, said)
 				}
 			})
 		}
 	}
 }
 
-// fieldsOf calls found for each property, at any depth.
+// fieldsOf calls found for each property, definition and further property ("*"), at any depth.
 func fieldsOf(s *jsonschema.Schema, at string, found func(where, name string, p *jsonschema.Schema)) {
 	if s == nil {
 		return
 	}
+	inside := func(where, name string, p *jsonschema.Schema) {
+		if p != nil && p.Not == nil {
+			found(where, name, p)
+			fieldsOf(p, where, found)
+		}
+	}
 	for name, p := range s.Properties {
-		found(at+"."+name, name, p)
-		fieldsOf(p, at+"."+name, found)
+		inside(at+"."+name, name, p)
 	}
 	for name, def := range s.Defs {
-		fieldsOf(def, at+"#"+name, found)
+		inside(at+"#"+name, "", def)
 	}
-	fieldsOf(s.Items, at+"[]", found)
-	fieldsOf(s.AdditionalProperties, at+".*", found)
+	fieldsOf(s.Items, at+"[]", found) // the list's own description says what they are
+	inside(at+".*", "*", s.AdditionalProperties)
 }
 
 // anyJSON are the fields whose members are those of a source, a job or a caller.
 var anyJSON = []string{"result", "input_schema", "inputSchema", "metadata", "value"}
 
-// A walker checks replies against the schemas of their tools, and looks for members that these do not name.
+// A walker looks for members of replies that the schemas of their tools do not name.
 type walker struct {
-	t     *testing.T
-	of    map[string]*jsonschema.Schema // by tool
-	whole map[string]*schema.Schema     // the same, compiled
-	seen  map[string]bool
-}
-
-// watch walks every reply of a server, and of call_workflow_tool as that of the tool that it calls.
-func (w *walker) watch(s *Server) {
-	list, err := client(w.t, s).ListTools(context.Background(), nil)
-	must(w.t, err)
-	for _, tool := range list.Tools {
-		w.of[tool.Name] = schemaFrom(w.t, tool.OutputSchema)
-		w.whole[tool.Name] = testkit.Get(schema.Compile(testkit.Get(json.Marshal(tool.OutputSchema)).Must(w.t))).Must(w.t)
-	}
-	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			res, err := next(ctx, method, req)
-			call, ok := req.(*mcp.CallToolRequest)
-			result, _ := res.(*mcp.CallToolResult)
-			if !ok || result == nil || result.IsError {
-				return res, err
-			}
-			var value any
-			data, _ := jsontext.Encode(result.StructuredContent)
-			must(w.t, json.Unmarshal(data, &value))
-			name := call.Params.Name
-			w.seen[name] = true
-			like := name
-			if name == "call_workflow_tool" {
-				like = "workflow_status"
-			}
-			if s := w.whole[like]; s != nil {
-				testkit.Works(w.t, s.Validate(value), "the reply of %s: %s", name, data)
-			}
-			w.walk(name, "", value, w.of[like])
-			return res, err
-		}
-	})
+	t  testing.TB
+	of map[string]*jsonschema.Schema // by tool
 }
 
 func (w *walker) walk(at, name string, value any, s *jsonschema.Schema) {
@@ -135,32 +97,29 @@ func (w *walker) walk(at, name string, value any, s *jsonschema.Schema) {
 		}
 	case []any:
 		for _, item := range value {
-			if s == nil {
-				w.walk(at+"[]", name, item, nil)
-			} else {
-				w.walk(at+"[]", name, item, s.Items)
+			var of *jsonschema.Schema
+			if s != nil {
+				of = s.Items
 			}
+			w.walk(at+"[]", name, item, of)
 		}
 	}
 }
 
 // Each reply fits the schema of its tool, and has no field that this does not name.
 func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
-	w := &walker{t, map[string]*jsonschema.Schema{}, map[string]*schema.Schema{}, map[string]bool{}}
 	calls := func(cs *mcp.ClientSession, all ...string) {
 		for _, call := range all {
 			name, args, _ := strings.Cut(call, " ")
-			if res := callTool(t, cs, name, args); res.IsError {
-				t.Errorf("%s: %s", call, text(res))
-			}
+			accepted(t, cs, name, args)
 		}
 	}
 	fake, _ := fakeServer(t, nil)
-	w.watch(fake)
+	replied := []*sync.Map{conforms(t, fake)}
 	calls(client(t, fake), "get_workflows {}", `start_workflow {"goal":"g","job_name":"j","workflow_name":"w"}`, `finished_step {"outputs":{}}`, `get_step {}`, `abort_workflow {"explanation":"e"}`)
 
 	remote, _ := withSource(t, newFactory(standardWorkflows...), "")
-	w.watch(remote)
+	replied = append(replied, conforms(t, remote))
 	cs := client(t, remote)
 	id := into[struct {
 		ID string `json:"execution_id"`
@@ -170,7 +129,7 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 
 	s, root := bareProject(t, "executors: {MINE: {command: [sh, -c, 'cat > said.txt; echo done']}}\n", func(o *Options) { o.Toolsets = config.Toolsets })
 	repository(t, root)
-	w.watch(s)
+	replied = append(replied, conforms(t, s))
 	cs = client(t, s)
 	run := into[struct {
 		ID string `json:"execution_id"`
@@ -203,8 +162,7 @@ func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
 	ran := into[attempt.RunMade](t, cs, "run_workflow", `{"job_name":"trip","workflow_name":"plan","goal":"g","executor":"MINE"}`).RunID
 	calls(cs, `get_run {"run_id":"`+ran+`"}`, `stop_attempt {"attempt_id":"`+ran+`"}`, `get_run {"run_id":"`+ran+`"}`, `follow_up {"action":"cancel","attempt_id":"`+made.AttemptID+`"}`)
 	for _, name := range s.tools.Names() {
-		if !w.seen[name] && name != "push_attempt" { // its reply is that of merge_attempt, and it needs a remote
-			t.Errorf("no reply of %s was looked at", name)
-		}
+		has := func(seen *sync.Map) bool { _, is := seen.Load(name); return is }
+		testkit.True(t, slices.ContainsFunc(replied, has) || name == "push_attempt", "no reply of %s was looked at", name) // its reply is that of merge_attempt, and it needs a remote
 	}
 }

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bufio"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -20,19 +19,12 @@ func TestField03_ASourceGetsItsOwnNames(t *testing.T) {
 	s, _ := withSource(t, f, "")
 	cs := client(t, s)
 	tool := listed(t, cs)["find"]
-	if schema, _ := json.Marshal(tool.InputSchema); strings.Contains(string(schema), "oneOf") || !strings.Contains(string(schema), `"filter_name"`) {
-		t.Errorf("listed as %s", schema)
-	}
+	schema, _ := json.Marshal(tool.InputSchema)
+	testkit.True(t, !strings.Contains(string(schema), "oneOf") && strings.Contains(string(schema), `"filter_name"`), "listed as %s", schema)
 	meta, _ := json.Marshal(tool.Meta["deepwork/workflow"])
-	for _, part := range []string{`"renamed":{"filter_name":"filter[name]","user_id":"user id"}`, `"changes":["`} {
-		testkit.True(t, strings.Contains(string(meta), part), "_meta lacks %s: %s", part, meta)
-	}
-	if got := into[remote.Run](t, cs, "find", `{"user_id":7}`); !strings.Contains(string(got.Result), `{"user id":7}`) {
-		t.Errorf("the source got %s", got.Result)
-	}
-	if got := into[remote.Run](t, cs, "call_workflow_tool", `{"name":"find","arguments":{"filter_name":"x"}}`); !strings.Contains(string(got.Result), `{"filter[name]":"x"}`) {
-		t.Errorf("the source got %s", got.Result)
-	}
+	testkit.ContainsAll(t, string(meta), []string{`"renamed":{"filter_name":"filter[name]","user_id":"user id"}`, `"changes":["`}, "_meta")
+	testkit.Contains(t, string(into[remote.Run](t, cs, "find", `{"user_id":7}`).Result), `{"user id":7}`, "the source got")
+	testkit.Contains(t, string(into[remote.Run](t, cs, "call_workflow_tool", `{"name":"find","arguments":{"filter_name":"x"}}`).Result), `{"filter[name]":"x"}`, "the source got")
 	refusedWith(t, cs, "find", `{"user_id":7,"filter_name":"x"}`, "ToolError")
 	testkit.True(t, len(f.started) == 2, "%d calls reached the source", len(f.started))
 }
@@ -45,14 +37,10 @@ func TestField10_InitializeTwice(t *testing.T) {
 	lines := overStdio(t, s, hello+again+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
 		`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"_meta":{"progressToken":1.0},"name":"get_workflows","arguments":{}}}`+"\n")
 	all := strings.Join(lines, "\n")
-	if strings.Contains(all, `"error":{`) || strings.Count(all, `"protocolVersion":"2025-06-18"`) != 2 || strings.Count(all, `"instructions"`) != 2 || !strings.Contains(all, `"id":8`) {
-		t.Errorf("stdio: %s", all)
-	}
+	testkit.True(t, !strings.Contains(all, `"error":{`) && strings.Count(all, `"protocolVersion":"2025-06-18"`) == 2 && strings.Count(all, `"instructions"`) == 2 && strings.Contains(all, `"id":8`), "stdio: %s", all)
 	h := overHTTP(t, s, web.Options{})
 	c, id := opened(t, h)
-	if r := send(t, c, "POST", h.URL(), again, id); r.status != 200 || !strings.Contains(r.body, `"protocolVersion":"2025-06-18"`) {
-		t.Errorf("http: %+v", r)
-	}
+	send(t, c, "POST", h.URL(), again, id).is(t, 200, `"protocolVersion":"2025-06-18"`)
 }
 
 // The server is found with a slash at the end of its address, and below the path of a proxy, which may leave it in
@@ -64,14 +52,10 @@ func TestField10_AddressesOfTheServer(t *testing.T) {
 	h, sse := overHTTP(t, s, web.Options{TokenFile: file, BasePath: "/deep/work"}), overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file, BasePath: "/deep/work"})
 	for _, path := range []string{"/mcp", "/mcp/", "/mcp//", "/deep/work/mcp", "/deep/work/mcp/"} {
 		cs := dialAt(t, at(h, path), "", httpClient(t, token[0]))
-		if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
-			t.Errorf("%s: %s", path, text(res))
-		}
+		accepted(t, cs, "get_workflows", `{}`)
 	}
 	for path, want := range map[string]int{"/healthz/": 200, "/deep/work/healthz": 200, "/deep/workmcp": 404, "/deep/mcp": 404, "/other/": 404} {
-		if r := send(t, httpClient(t, token[0]), "GET", at(h, path), ""); r.status != want {
-			t.Errorf("%s: %d, want %d", path, r.status, want)
-		}
+		testkit.Equal(t, send(t, httpClient(t, token[0]), "GET", at(h, path), "").status, want, "%s", path)
 	}
 	for _, test := range []struct{ path, header, endpoint string }{
 		{"/deep/work/sse/", "", "/deep/work/sse?sessionid="},
@@ -83,14 +67,7 @@ func TestField10_AddressesOfTheServer(t *testing.T) {
 			test.header += "\r\n"
 		}
 		conn := raw(t, sse, "GET "+test.path+" HTTP/1.1\r\nHost: localhost\r\n"+test.header+"Authorization: Bearer "+token[0]+"\r\n\r\n")
-		lines := bufio.NewReader(conn)
-		for {
-			line, err := lines.ReadString('\n')
-			must(t, err)
-			if endpoint, ok := strings.CutPrefix(line, "data: "); ok {
-				testkit.True(t, strings.HasPrefix(endpoint, test.endpoint), "%+v: the endpoint is %s", test, endpoint)
-				break
-			}
-		}
+		endpoint := endpointOf(t, conn)
+		testkit.True(t, strings.HasPrefix(endpoint, test.endpoint), "%+v: the endpoint is %s", test, endpoint)
 	}
 }

@@ -32,17 +32,6 @@ import (
 	"deepwork/transport/web"
 )
 
-// stopping serves s until stop is called, whose result is that of Serve.
-func stopping(t *testing.T, s *Server, o web.Options) (h *web.Server, tell func(), stopped chan error) {
-	t.Helper()
-	h = testkit.Get(s.Listen(context.Background(), o)).Must(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	stopped = make(chan error, 1)
-	go func() { stopped <- h.Serve(ctx) }()
-	t.Cleanup(cancel)
-	return h, cancel, stopped
-}
-
 // A server that was told to stop takes no new calls and says so; what is in
 // flight is finished and answered, and streams do not hold it up.
 func TestStopFinishesCalls(t *testing.T) {
@@ -56,33 +45,18 @@ func TestStopFinishesCalls(t *testing.T) {
 			c, id := opened(t, h)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); res.IsError || !strings.Contains(text(res), "needs_work") {
-					t.Errorf("in flight: %s", text(res))
-				}
+				testkit.Contains(t, accepted(t, cs, "finished_step", `{"outputs":{}}`), "needs_work", "in flight")
 			})
 			<-b.began
-			if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 200 {
-				t.Errorf("before: %+v", r)
-			}
+			send(t, c, "GET", at(h, "/readyz"), "").is(t, 200)
 			tell()
 			waitFor(t, "the beginning of the end", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
-			if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "stopping") {
-				t.Errorf("readyz: %+v", r)
-			}
-			if r := send(t, c, "GET", at(h, "/healthz"), ""); r.status != 200 {
-				t.Errorf("healthz: %+v", r)
-			}
-			if r := send(t, c, "POST", h.URL(), finishCall(1), id); r.status != 503 || !strings.Contains(r.body, "server is stopping") || r.header.Get("Retry-After") == "" {
-				t.Errorf("a new call: %+v", r)
-			}
-			select {
-			case err := <-stopped:
-				t.Fatalf("it did not wait for the call: %v", err)
-			default:
-			}
+			send(t, c, "GET", at(h, "/healthz"), "").is(t, 200)
+			send(t, c, "POST", h.URL(), finishCall(1), id).is(t, 503, "server is stopping")
+			testkit.Equal(t, len(stopped), 0, "it did not wait for the call")
 			close(b.free)
 			wg.Wait()
-			noError(t, <-stopped)
+			testkit.Works(t, <-stopped)
 			for _, a := range f.agents {
 				<-a.closed
 			}
@@ -96,24 +70,17 @@ func TestStopCutsCalls(t *testing.T) {
 	t.Parallel()
 	b := newBlocked()
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))
-	var log bytes.Buffer
-	s.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := new(logBook)
+	s.logger = slog.New(slog.NewTextHandler(log, nil))
 	s.tools.Logger = s.logger
 	h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
-	cs := dial(t, h, stateful, "")
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if res := callTool(t, cs, "finished_step", `{"outputs":{}}`); !res.IsError || !strings.HasPrefix(text(res), "StateError: The server is stopping") {
-			t.Errorf("in flight: %s", text(res))
-		}
-	})
+	_, done := inBackground(t, dial(t, h, stateful, ""), "finished_step", `{"outputs":{}}`)
 	<-b.began
 	tell()
-	wg.Wait()
-	noError(t, <-stopped)
-	if got := log.String(); !strings.Contains(got, "calls in flight are cut off") || !strings.Contains(got, "finished_step of local") {
-		t.Errorf("it logged %s", got)
-	}
+	res := <-done
+	testkit.True(t, res != nil && res.IsError && strings.HasPrefix(text(res), "StateError: The server is stopping"), "in flight: %+v", res)
+	testkit.Works(t, <-stopped)
+	testkit.ContainsAll(t, log.String(), []string{"calls in flight are cut off", "finished_step of local"}, "it logged")
 }
 
 // A call that cannot be cut off does not keep the server from stopping.
@@ -123,28 +90,16 @@ func TestStopLeavesWhatHangs(t *testing.T) {
 	b.stubborn = true
 	s, _ := fakeServer(t, b.agent, withHTTP(nil))
 	h, tell, stopped := stopping(t, s, web.Options{Grace: 20 * time.Millisecond})
-	c, id := opened(t, h)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		req, err := http.NewRequest("POST", h.URL(), strings.NewReader(finishCall(1)))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"*/*"}, "Mcp-Session-Id": {strings.TrimPrefix(id, "Mcp-Session-Id: ")}}
-		if res, err := c.Do(req); err == nil {
-			res.Body.Close()
-		}
-	})
+	_, id := opened(t, h)
+	post(t, h, finishCall(1), id)
 	<-b.began
-	asked := time.Now()
 	tell()
-	noError(t, <-stopped)
-	// The calls' own time is another here; the rest of it is as it is.
-	if d, most := time.Since(asked), 20*time.Millisecond+web.StopTime-5*time.Second; d > most+time.Minute {
-		t.Errorf("it stopped after %v, and is to after %v", d, most)
+	select {
+	case err := <-stopped: // the calls' own time is another here; the rest of it is as it is
+		testkit.Works(t, err)
+	case <-time.After(20*time.Millisecond + web.StopTime - 5*time.Second + time.Minute):
+		t.Error("it waits for the call")
 	}
-	wg.Wait()
 	close(b.free)
 	s.conns.wg.Wait()
 }
@@ -155,20 +110,12 @@ func TestReadyWithTheConfig(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "http: [\n"})
-	s := made(t, Options{ProjectRoot: root})
+	s := serverOn(t, root, nil)
 	testkit.Fails(t, testkit.Get(s.Listen(context.Background(), web.Options{Host: "0.0.0.0"})).Err(), "", "it listens to everybody")
 	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 503 || !strings.Contains(r.body, "configuration") {
-		t.Errorf("%+v", r)
-	}
-	if r := send(t, c, "GET", at(h, "/healthz"), ""); r.status != 200 {
-		t.Errorf("%+v", r)
-	}
+	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 503, "configuration")
 	write(t, root, map[string]string{".deepwork/config.yml": "http: {}\n"})
-	if r := send(t, c, "GET", at(h, "/readyz"), ""); r.status != 200 {
-		t.Errorf("%+v", r)
-	}
+	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 200)
 }
 
 func TestMetrics(t *testing.T) {
@@ -206,13 +153,6 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	testkit.Golden(t, "testdata/metrics.txt", strings.Join(slices.Sorted(maps.Keys(series)), ""), *update)
-	if t.Failed() {
-		for line := range strings.Lines(r.body) {
-			if strings.HasPrefix(line, "deepwork_") && !strings.Contains(line, "_bucket") {
-				t.Log(line)
-			}
-		}
-	}
 }
 
 // A board that was opened without a server is measured as the user's config says, whatever is wrong with the project's.

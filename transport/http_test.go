@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,9 +80,7 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 		callTool(t, cs, "get_workflows", `{}`)
 	}
 	for _, a := range shared.agents {
-		if !isClosed(a) || a.identity != "local" {
-			t.Errorf("an agent of %s; closed: %v", a.identity, isClosed(a))
-		}
+		testkit.True(t, isClosed(a) && a.identity == "local", "an agent of %s; closed: %v", a.identity, isClosed(a))
 	}
 	testkit.True(t, len(shared.agents) >= 6 && len(own.agents) == 0, "%d agents of requests and %d of connections", len(shared.agents), len(own.agents))
 	dial(t, h, stateful, "")
@@ -109,19 +107,13 @@ func TestDeleteEndsASession(t *testing.T) {
 	}, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
 	c, id := opened(t, h)
-	var wg sync.WaitGroup
-	wg.Go(func() { send(t, c, "POST", h.URL(), finishCall(1), id) })
+	post(t, h, finishCall(1), id)
 	<-began
-	if r := send(t, c, "DELETE", h.URL(), "", id); r.status != 204 {
-		t.Errorf("%+v", r)
-	}
-	wg.Wait()
+	send(t, c, "DELETE", h.URL(), "", id).is(t, 204)
 	testkit.FailsWith(t, <-ended, errGone)
 	<-f.agents[0].closed
 	for _, method := range []string{"POST", "GET", "DELETE"} {
-		if r := send(t, c, method, h.URL(), finishCall(2), id); r.status != 404 || !strings.Contains(r.body, "session_id") {
-			t.Errorf("%s after the end: %+v", method, r)
-		}
+		send(t, c, method, h.URL(), finishCall(2), id).is(t, 404, "session_id")
 	}
 	works(t, h)
 }
@@ -133,15 +125,12 @@ func TestIdleSessionsEnd(t *testing.T) {
 	for _, n := range network {
 		t.Run(n.name, func(t *testing.T) {
 			t.Parallel()
-			var mu sync.Mutex
-			c := config.Default()
-			c.HTTP.IdleTimeout = 0
+			var idle atomic.Int64
 			s, f := fakeServer(t, nil, func(p *engines) {
 				p.check = func(context.Context) (*config.Config, error) {
-					mu.Lock()
-					defer mu.Unlock()
-					now := *c
-					return &now, nil
+					c := config.Default()
+					c.HTTP.IdleTimeout = time.Duration(idle.Load())
+					return c, nil
 				}
 			})
 			h := overHTTP(t, s, web.Options{Transport: n.transport})
@@ -149,18 +138,10 @@ func TestIdleSessionsEnd(t *testing.T) {
 				callTool(t, dial(t, h, n.version, ""), "get_workflows", `{}`)
 			}
 			before := len(f.agents)
-			mu.Lock()
-			c.HTTP.IdleTimeout = time.Second
-			mu.Unlock()
+			idle.Store(int64(time.Second))
 			callTool(t, dial(t, h, n.version, ""), "get_workflows", `{}`)
 			<-f.agents[before].closed
-			if before > 0 {
-				select {
-				case <-f.agents[0].closed:
-					t.Error("the connection without a timeout was closed, too")
-				default:
-				}
-			}
+			testkit.True(t, before == 0 || !isClosed(f.agents[0]), "the connection without a timeout was closed, too")
 			works(t, overHTTP(t, s, web.Options{}))
 		})
 	}
@@ -210,13 +191,10 @@ func TestIdleTimeCounts(t *testing.T) {
 		testkit.Need(t, !isClosed(a), "closed during a call")
 		close(b.free)
 		synctest.Wait()
-		time.Sleep(time.Hour - time.Second)
-		if synctest.Wait(); isClosed(a) {
-			t.Fatal("closed before its time")
-		}
-		time.Sleep(2 * time.Second)
-		if synctest.Wait(); !isClosed(a) {
-			t.Fatal("still there after its time")
+		for _, pause := range []time.Duration{time.Hour - time.Second, 2 * time.Second} {
+			time.Sleep(pause)
+			synctest.Wait()
+			testkit.Equal(t, isClosed(a), pause == 2*time.Second, "it is closed")
 		}
 		testkit.Equal(t, s.conns.Len(), 0, "connections are left")
 	})
@@ -239,15 +217,11 @@ func TestRequestsWithoutASession(t *testing.T) {
 	must(t, err)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	if left := s.conns.Close(over); left != 1 || conn.ctx.Err() == nil {
-		t.Errorf("%d are left, the call's context has ended: %v", left, conn.ctx.Err())
-	}
-	testkit.True(t, !isClosed(f.agents[0]), "closed during its call")
+	testkit.Equal(t, s.conns.Close(over), 1, "are left")
+	testkit.True(t, conn.ctx.Err() != nil && !isClosed(f.agents[0]), "its context goes on, or it was closed during its call")
 	done()
-	if left := s.conns.Close(ctx); left != 0 || !isClosed(f.agents[0]) {
-		t.Errorf("%d are left", left)
-	}
-	if _, _, err := s.conns.acquire(ctx, nil); err != tool.ErrStopping {
-		t.Errorf("after the end: %v", err)
-	}
+	testkit.Equal(t, s.conns.Close(ctx), 0, "are left")
+	testkit.True(t, isClosed(f.agents[0]), "it is not closed")
+	_, _, err = s.conns.acquire(ctx, nil)
+	testkit.Equal(t, err, tool.ErrStopping, "after the end")
 }

@@ -93,9 +93,7 @@ func TestSourceTakesInputs(t *testing.T) {
 			if tool != "ask-them" {
 				args = `{"workflow_id":"ask/them","input":` + input + `}`
 			}
-			if got := refusedWith(t, cs, tool, args, "ToolError"); !strings.Contains(got, want) {
-				t.Errorf("%s %s: %s", tool, args, got)
-			}
+			testkit.Contains(t, refusedWith(t, cs, tool, args, "ToolError"), want, "%s %s", tool, args)
 		}
 	}
 	// Without those that are required, the session would be refused.

@@ -2,9 +2,7 @@ package transport
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,8 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -33,34 +29,16 @@ var (
 	must    = testkit.Must
 )
 
-// A body that does not come is not waited for.
+// The time of a body is not that of the call.
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	s, _ := fakeServer(t, nil, withHTTP(nil))
-	h := overHTTP(t, s, web.Options{BodyTimeout: 50 * time.Millisecond})
-	conn := raw(t, h, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
-	if r := answer(t, conn); r.status != 408 {
-		t.Errorf("%+v", r)
-	}
-	// The time of the body is not that of the call.
-	began := make(chan struct{})
-	slow, _ := fakeServer(t, func(a *fakeAgent) {
+	const within = 500 * time.Millisecond
+	s, _ := fakeServer(t, func(a *fakeAgent) {
 		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			close(began)
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(1200 * time.Millisecond):
-				return fullFinish(), nil
-			}
+			return fullFinish(), sleep(ctx, within+100*time.Millisecond)
 		}
 	}, withHTTP(nil))
-	h = overHTTP(t, slow, web.Options{BodyTimeout: time.Second})
-	if res := callTool(t, dial(t, h, stateful, ""), "finished_step", `{"outputs":{}}`); res.IsError {
-		t.Errorf("%s", text(res))
-	}
-	<-began
-	works(t, h)
+	accepted(t, dial(t, overHTTP(t, s, web.Options{BodyTimeout: within}), stateful, ""), "finished_step", `{"outputs":{}}`)
 }
 
 // A client that never reads what it asked for is dropped, and holds nothing up.
@@ -78,17 +56,14 @@ func TestClientThatNeverReads(t *testing.T) {
 	}, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{WriteTimeout: 100 * time.Millisecond})
 	c, id := opened(t, h)
-	body := finishCall(1)
-	conn := raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", id, len(body), body))
+	conn := post(t, h, finishCall(1), id)
 	<-began
 	works(t, h)
 	waitFor(t, "its end", func() bool { return h.Stats().Requests == 0 })
 	conn.SetReadDeadline(time.Now().Add(patience))
 	got, err := io.ReadAll(conn)
 	testkit.True(t, len(got) != 0 && len(got) < 2*size && !errors.Is(err, os.ErrDeadlineExceeded), "it was sent %d bytes, then %v: %.500q", len(got), err, got)
-	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":2,"method":"ping"}`, id); r.status != 200 {
-		t.Errorf("the session: %+v", r)
-	}
+	send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":2,"method":"ping"}`, id).is(t, 200)
 }
 
 // Requests beyond the limit are told to come later; streams take no one's place.
@@ -105,26 +80,16 @@ func TestRequestLimit(t *testing.T) {
 	c, id := opened(t, h)
 	var wg sync.WaitGroup
 	for i := range 2 {
-		wg.Go(func() {
-			if r := send(t, c, "POST", h.URL(), finishCall(i), id); r.status != 200 {
-				t.Errorf("within the limit: %+v", r)
-			}
-		})
+		wg.Go(func() { send(t, c, "POST", h.URL(), finishCall(i), id).is(t, 200) })
 		<-b.began
 	}
-	if r := send(t, c, "POST", h.URL(), finishCall(3), id); r.status != 429 || r.header.Get("Retry-After") != "1" || !strings.Contains(r.body, "http.max_requests") {
-		t.Errorf("beyond it: %+v", r)
-	}
+	send(t, c, "POST", h.URL(), finishCall(3), id).is(t, 429, "http.max_requests")
 	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		if r := send(t, c, "GET", at(h, path), ""); r.status != 200 {
-			t.Errorf("%s: %+v", path, r)
-		}
+		send(t, c, "GET", at(h, path), "").is(t, 200)
 	}
 	close(b.free)
 	wg.Wait()
-	if r := send(t, c, "POST", h.URL(), finishCall(4), id); r.status != 200 {
-		t.Errorf("later: %+v", r)
-	}
+	send(t, c, "POST", h.URL(), finishCall(4), id).is(t, 200)
 }
 
 // Where as many connections as may be are at work, streams too, a new one waits until one of them has
@@ -144,9 +109,7 @@ func TestConnectionLimit(t *testing.T) {
 		streams = append(streams, conn)
 	}
 	third := open()
-	if r := send(t, httpClient(t, ""), "GET", at(h, "/readyz"), ""); r.status != 200 {
-		t.Errorf("/readyz: %+v", r)
-	}
+	send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").is(t, 200)
 	testkit.Equal(t, h.Stats().Streams, 2, "streams")
 	streams[0].Close()
 	testkit.Works(t, testkit.Get(io.ReadFull(third, make([]byte, 100))).Err(), "the third is not served when there is room")
@@ -158,26 +121,6 @@ func TestConnectionLimit(t *testing.T) {
 	}
 }
 
-// MCP sessions that nobody ends are bounded, too; those that are there go on.
-func TestSessionLimit(t *testing.T) {
-	t.Parallel()
-	s, _ := fakeServer(t, nil, withHTTP(func(c *config.HTTP) { c.MaxConnections = 3 }))
-	h := overHTTP(t, s, web.Options{})
-	c := httpClient(t, "")
-	var id string
-	for range 6 {
-		id = open(t, c, h)
-	}
-	if r := send(t, c, "POST", h.URL(), initialize); r.status != 503 || !strings.Contains(r.body, "6 MCP sessions are open") {
-		t.Errorf("one too many: %+v", r)
-	}
-	if r := send(t, c, "DELETE", h.URL(), "", id); r.status != 204 {
-		t.Errorf("%+v", r)
-	}
-	waitFor(t, "its end", func() bool { return s.conns.Len() == 5 })
-	open(t, c, h)
-}
-
 // One identity has no more requests in flight than its quota, over each transport; another notices
 // nothing, and neither does the user without tokens.
 func TestRequestQuota(t *testing.T) {
@@ -185,6 +128,7 @@ func TestRequestQuota(t *testing.T) {
 	const quota = 2
 	for _, over := range []string{web.HTTP, web.SSE} {
 		t.Run(over, func(t *testing.T) {
+			t.Parallel()
 			b := newBlocked()
 			s, _ := fakeServer(t, func(a *fakeAgent) {
 				if a.identity == "ann" {
@@ -194,42 +138,31 @@ func TestRequestQuota(t *testing.T) {
 			file, token := tokens(t, "ann", "bob")
 			h := overHTTP(t, s, web.Options{Transport: over, TokenFile: file})
 			ann, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
-			ended := make(chan error, quota)
+			var calls sync.WaitGroup
 			for range quota {
-				go func() {
-					_, err := ann.CallTool(t.Context(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
-					ended <- err
-				}()
-				select {
-				case <-b.began:
-				case err := <-ended:
-					t.Fatalf("a call ended before it was let go: %v", err)
-				}
+				calls.Go(func() { accepted(t, ann, "finished_step", `{"outputs":{}}`) })
+				<-b.began
 			}
 			url := h.URL()
 			if over == web.SSE {
 				url += "?sessionid=any" // it is refused before that is looked at
 			}
-			if r := send(t, httpClient(t, token[0]), "POST", url, `{"jsonrpc":"2.0","id":9,"method":"ping"}`); r.status != 429 || r.header.Get("Retry-After") == "" || !strings.Contains(r.body, "http.quotas") {
-				t.Errorf("beyond it: %+v", r)
-			}
+			r := send(t, httpClient(t, token[0]), "POST", url, `{"jsonrpc":"2.0","id":9,"method":"ping"}`)
+			r.is(t, 429, "http.quotas")
+			testkit.True(t, r.header.Get("Retry-After") != "", "it does not say when to come again")
 			for range 3 * quota {
-				callTool(t, bob, "finished_step", `{"outputs":{}}`)
+				accepted(t, bob, "finished_step", `{"outputs":{}}`)
 			}
-			if r := send(t, httpClient(t, token[1]), "GET", at(h, "/metrics"), ""); !strings.Contains(r.body, `deepwork_refused_total{reason="quota"} 1`) {
-				t.Errorf("it is not counted: %d", r.status)
-			}
+			send(t, httpClient(t, token[1]), "GET", at(h, "/metrics"), "").is(t, 200, `deepwork_refused_total{reason="quota"} 1`)
 			close(b.free)
-			for range quota {
-				testkit.Works(t, <-ended)
-			}
-			callTool(t, ann, "get_workflows", `{}`)
+			calls.Wait()
+			accepted(t, ann, "get_workflows", `{}`)
 		})
 	}
 }
 
 // A token is replaced while its caller works, without an interruption: neither a call fails nor does
-// the MCP session change, over each transport.
+// the MCP session change, over each transport. Other rights make another session.
 func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{web.HTTP, web.SSE} {
@@ -244,35 +177,29 @@ func TestTokenIsReplacedWithoutAnInterruption(t *testing.T) {
 			rotating.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 				return bearer{plain, current.Load().(string)}.RoundTrip(r)
 			})
-			cs := dialWith(t, h, stateful, rotating)
-			first := testkit.Get(os.ReadFile(file)).Must(t)
+			cs := dialAt(t, h.URL(), stateful, rotating)
 			put := func(text string) {
 				t.Helper()
-				temp := file + ".new"
-				must(t, os.WriteFile(temp, []byte(text), 0o600))
-				must(t, os.Rename(temp, file))
+				must(t, os.WriteFile(file+".new", []byte(text), 0o600))
+				must(t, os.Rename(file+".new", file))
 			}
 			token, next, err := web.NewToken(config.Token{Name: "ann"})
 			must(t, err)
-			put(string(first) + "\n" + next)
-			callTool(t, cs, "get_workflows", `{}`)
+			put(string(testkit.Get(os.ReadFile(file)).Must(t)) + "\n" + next)
+			accepted(t, cs, "get_workflows", `{}`)
 			current.Store(token)
-			callTool(t, cs, "get_workflows", `{}`)
+			accepted(t, cs, "get_workflows", `{}`)
 			put(next)
-			callTool(t, cs, "get_workflows", `{}`)
-			if r := send(t, httpClient(t, old[0]), "GET", at(h, "/metrics"), ""); r.status != 401 {
-				t.Errorf("the old token: %+v", r)
-			}
+			accepted(t, cs, "get_workflows", `{}`)
+			send(t, httpClient(t, old[0]), "GET", at(h, "/metrics"), "").is(t, 401)
 			testkit.Equal(t, len(f.agents), 1, "MCP sessions")
 			if over == web.SSE {
 				return
 			}
-			// Other rights make another session, which the client opens itself.
 			token, next, err = web.NewToken(config.Token{Name: "ann", Rights: config.RightAgents})
 			must(t, err)
 			put(next)
-			r := send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, fmt.Sprintf("Mcp-Session-Id: %s", cs.ID()))
-			testkit.Equal(t, r.status, 404, "with other rights: %+v", r)
+			send(t, httpClient(t, token), "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+cs.ID()).is(t, 404)
 			waitFor(t, "its end", func() bool { return s.conns.Len() == 0 })
 		})
 	}

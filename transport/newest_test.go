@@ -25,9 +25,7 @@ func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
 		}
 		r, fault := c.request(method, name, params)
 		ttl, is := r["ttlMs"].(float64)
-		if fault != "" || r["resultType"] != "complete" || r["cacheScope"] != "private" || !is || ttl < 0 {
-			t.Errorf("%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
-		}
+		testkit.True(t, fault == "" && r["resultType"] == "complete" && r["cacheScope"] == "private" && is && ttl >= 0, "%s: %s, type %v, scope %v, ttlMs %v", method, fault, r["resultType"], r["cacheScope"], r["ttlMs"])
 		if method != "server/discover" {
 			continue
 		}
@@ -36,9 +34,8 @@ func TestWhatMayBeKeptInTheNewestProtocol(t *testing.T) {
 		versions, _ := r["supportedVersions"].([]any)
 		testkit.True(t, extensions["io.modelcontextprotocol/tasks"] != nil && can["tools"] != nil && slices.Contains(versions, "2026-07-28") && r["instructions"] != "", "server/discover: %v", r)
 	}
-	if r := c.call("get_workflows", `{}`); r["ttlMs"] != nil || r["cacheScope"] != nil {
-		t.Errorf("a call may not be kept: %v", r)
-	}
+	r := c.call("get_workflows", `{}`)
+	testkit.True(t, r["ttlMs"] == nil && r["cacheScope"] == nil, "a call may not be kept: %v", r)
 }
 
 // The context of a trace in _meta changes nothing for who sends it, be it as W3C writes it or not.
@@ -50,11 +47,8 @@ func TestAnyTraceContextIsTaken(t *testing.T) {
 		`"traceparent":7,"tracestate":[],"baggage":{}`, `"traceparent":null`,
 	} {
 		c.can = `{},` + trace
-		if r := c.call("get_workflows", `{}`); r["isError"] == true {
-			t.Errorf("%s: %v", trace, r)
-		}
-		if _, fault := c.request("tools/list", "", ""); fault != "" {
-			t.Errorf("%s: %s", trace, fault)
-		}
+		testkit.Equal(t, c.call("get_workflows", `{}`)["isError"], nil, "%s", trace)
+		_, fault := c.request("tools/list", "", "")
+		testkit.Equal(t, fault, "", "%s", trace)
 	}
 }

@@ -35,12 +35,11 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 		testkit.Need(c.t, fault == "", "%v", fault)
 		return r
 	}
-	keyOf := func(r map[string]any) string {
+	keyOf := func(r map[string]any) (key string) {
 		requests, _ := r["inputRequests"].(map[string]any)
-		for key := range requests {
-			return key
+		for key = range requests {
 		}
-		return ""
+		return key
 	}
 	answer := func(a *asked, c *taker, key, said string) map[string]any {
 		return finish(c, a.id, fmt.Sprintf(`,"requestState":"passed","inputResponses":{%q:%s}`, key, said))
@@ -84,9 +83,7 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 		"other content": {func(a *asked) map[string]any {
 			write(a, a.root, map[string]string{"text.txt": "other"})
 			r := answer(a, a.ann, a.key, passes)
-			if now := keyOf(r); now == "" || now == a.key {
-				a.Errorf("the question about other content is %q: %v", now, r)
-			}
+			testkit.True(a, keyOf(r) != "" && keyOf(r) != a.key, "the question about other content: %v", r)
 			return finish(a.plain, a.id, "")
 		}, open, ""},
 		"the question of another session": {func(a *asked) map[string]any {
@@ -117,14 +114,12 @@ func TestWhatBindsAPersonsAnswer(t *testing.T) {
 			a.ann, a.bob, a.plain = of(token[0], a.ann.can), of(token[1], a.ann.can), of(token[0], `{"elicitation":{"url":{}}}`)
 			a.id = a.ann.start()
 			r := finish(a.ann, a.id, "")
-			if a.key = keyOf(r); a.key == "" || r["requestState"] != a.key {
-				t.Fatalf("asked: %v", r)
-			}
+			a.key = keyOf(r)
+			testkit.Need(t, a.key != "" && r["requestState"] == a.key, "asked: %v", r)
 			testkit.Contains(t, fmt.Sprint(test.do(a)), test.want, "the reply")
 			s := testkit.Get(a.s.session(t.Context(), "ann", a.id)).Must(t)
-			if e := s.Progress("text").Evidence; test.kind == "" && e != nil || test.kind != "" && (e == nil || e.Kind != test.kind || e.Channel == "") {
-				t.Errorf("evidence %+v, want %q", e, test.kind)
-			}
+			e := s.Progress("text").Evidence
+			testkit.True(t, test.kind == "" && e == nil || test.kind != "" && e != nil && e.Kind == test.kind && e.Channel != "", "evidence %+v, want %q", e, test.kind)
 		})
 	}
 }
@@ -135,7 +130,6 @@ func TestAPersonAloneIsNotAskedInAClient(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
 	_, c := takingWith(t, root, `{"elicitation":{}}`, web.Options{}, func(o *Options) { o.Override = "human" })
-	if r := fmt.Sprint(c.call("finished_step", finishText(c.start()))); strings.Contains(r, "inputRequests") || !strings.Contains(r, "Waiting: a person") {
-		t.Error(r)
-	}
+	r := fmt.Sprint(c.call("finished_step", finishText(c.start())))
+	testkit.True(t, !strings.Contains(r, "inputRequests") && strings.Contains(r, "Waiting: a person"), "%s", r)
 }

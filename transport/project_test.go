@@ -2,8 +2,6 @@ package transport
 
 import (
 	"encoding/json"
-	"io"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,7 +11,6 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
-	"deepwork/catalog/jsontext"
 	"deepwork/session/workflow/machine"
 )
 
@@ -67,18 +64,14 @@ var write = testkit.WriteAll
 func project(t testing.TB, change func(*Options)) (*Server, string) {
 	t.Helper()
 	root := t.TempDir()
-	write(t, root, map[string]string{
-		".deepwork/jobs/trip/job.yml":   tripJob,
-		".deepwork/jobs/trip/idea.md":   "Think <hard> & long.",
-		".deepwork/jobs/broken/job.yml": "name: broken\nsteps: 7\n",
-		"idea.txt":                      "sea",
-		"h1.txt":                        "x",
+	write(t, root, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think <hard> & long.",
+		".deepwork/jobs/broken/job.yml": "name: broken\nsteps: 7\n", "idea.txt": "sea", "h1.txt": "x"})
+	s := serverOn(t, root, func(o *Options) {
+		o.Toolsets = nil
+		if change != nil {
+			change(o)
+		}
 	})
-	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	if change != nil {
-		change(&o)
-	}
-	s := made(t, o)
 	conforms(t, s)
 	return s, root
 }
@@ -86,11 +79,9 @@ func project(t testing.TB, change func(*Options)) (*Server, string) {
 // into calls a tool and decodes its structured reply.
 func into[R any](t testing.TB, cs *mcp.ClientSession, name, args string) *R {
 	t.Helper()
-	res := callTool(t, cs, name, args)
-	if res.IsError {
-		t.Fatalf("%s(%s): %s", name, args, text(res))
-	}
 	r := new(R)
+	res := callTool(t, cs, name, args)
+	testkit.Need(t, !res.IsError, "%s(%s): %s", name, args, text(res))
 	must(t, json.Unmarshal([]byte(text(res)), r))
 	return r
 }
@@ -99,9 +90,7 @@ func into[R any](t testing.TB, cs *mcp.ClientSession, name, args string) *R {
 func refusedWith(t testing.TB, cs *mcp.ClientSession, name, args, kind string) string {
 	t.Helper()
 	res := callTool(t, cs, name, args)
-	if !res.IsError || !strings.HasPrefix(text(res), kind+": ") {
-		t.Errorf("%s(%s): want a %s, got %s", name, args, kind, text(res))
-	}
+	testkit.True(t, res.IsError && strings.HasPrefix(text(res), kind+": "), "%s(%s): want a %s, got %s", name, args, kind, text(res))
 	return text(res)
 }
 
@@ -109,20 +98,19 @@ func TestReq001_1_1_ServerIsMade(t *testing.T) {
 	t.Parallel()
 	s, _ := project(t, nil)
 	testkit.Need(t, s.MCP() != nil, "no MCP server")
-	callTool(t, client(t, s), "get_workflows", `{}`)
+	accepted(t, client(t, s), "get_workflows", `{}`)
 }
 
 // The parameters have the defaults of the seed, and take what it names.
 func TestReq001_1_3_to_1_6_Parameters(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*Options){
-		nil,
 		func(o *Options) { o.EnableQualityGate = new(true); o.ExternalRunner = "claude" },
 		func(o *Options) { o.EnableQualityGate = new(false) },
 		func(o *Options) { o.QualityGateTimeout = 60e9; o.QualityGateMaxAttempts = 5 },
 	} {
 		s, _ := project(t, change)
-		callTool(t, client(t, s), "get_workflows", `{}`)
+		accepted(t, client(t, s), "get_workflows", `{}`)
 	}
 }
 
@@ -137,70 +125,54 @@ func TestReq001_1_10_ServerIsNamedDeepwork(t *testing.T) {
 func TestReq001_1_11_InstructionsOfAProject(t *testing.T) {
 	t.Parallel()
 	s, root := project(t, nil)
-	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "1 job failed to load") || !strings.Contains(got, "- broken: ") {
-		t.Errorf("got:\n%s", got)
-	}
+	got := client(t, s).InitializeResult().Instructions
+	testkit.True(t, strings.HasPrefix(got, "1 job failed to load") && strings.Contains(got, "- broken: "), "got:\n%s", got)
 	write(t, root, map[string]string{".deepwork/jobs/broken/job.yml": strings.Replace(tripJob, "name: trip", "name: repaired", 1)})
-	if got := client(t, s).InitializeResult().Instructions; !strings.HasPrefix(got, "Workflows") || !strings.Contains(got, "repaired/dream") {
-		t.Errorf("after the correction:\n%s", got)
-	}
+	got = client(t, s).InitializeResult().Instructions
+	testkit.True(t, strings.HasPrefix(got, "Workflows") && strings.Contains(got, "repaired/dream"), "after the correction:\n%s", got)
 }
 
 func TestReq001_2_GetWorkflows(t *testing.T) {
 	t.Parallel()
 	s, root := project(t, nil)
 	cs := client(t, s)
-	var got struct {
+	type workflows struct {
 		Jobs   []machine.JobInfo
 		Errors []machine.JobLoadError
 		Stack  []machine.StackEntry
 	}
-	read := func() {
-		t.Helper()
-		must(t, json.Unmarshal([]byte(text(callTool(t, cs, "get_workflows", `{}`))), &got))
-	}
-	read()
+	got := into[workflows](t, cs, "get_workflows", `{}`)
 	testkit.True(t, len(got.Jobs) == 1 && got.Jobs[0].Name == "trip" && len(got.Jobs[0].Workflows) == 2 && got.Jobs[0].Workflows[0].Name == "plan" && got.Stack != nil, "got %+v", got)
-	if len(got.Errors) != 1 || got.Errors[0].JobName != "broken" || !strings.Contains(got.Errors[0].Error, "job.yml:") || !filepath.IsAbs(got.Errors[0].JobDir) {
-		t.Errorf("errors %+v", got.Errors)
-	}
+	testkit.True(t, len(got.Errors) == 1 && got.Errors[0].JobName == "broken" && strings.Contains(got.Errors[0].Error, "job.yml:") && filepath.IsAbs(got.Errors[0].JobDir), "errors %+v", got.Errors)
 	// An agent that writes and calls at once sees what it wrote.
 	write(t, root, map[string]string{".deepwork/jobs/two/job.yml": strings.Replace(tripJob, "name: trip", "name: two", 1)})
-	if read(); len(got.Jobs) != 2 || got.Jobs[1].Name != "two" {
-		t.Errorf("after the write: %+v", got.Jobs)
-	}
+	jobs := into[workflows](t, cs, "get_workflows", `{}`).Jobs
+	testkit.True(t, len(jobs) == 2 && jobs[1].Name == "two", "after the write: %+v", jobs)
 }
 
 func TestAdditionalJobsFromTheEnvironment(t *testing.T) {
 	more := t.TempDir()
 	write(t, more, map[string]string{"extra/job.yml": strings.Replace(tripJob, "name: trip", "name: extra", 1)})
-	root := t.TempDir()
 	t.Setenv(config.JobsFoldersEnv, " "+more+" "+string(filepath.ListSeparator))
-	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	testkit.Contains(t, text(callTool(t, client(t, s), "get_workflows", `{}`)), `"extra"`)
+	testkit.Contains(t, accepted(t, client(t, made(t, Options{ProjectRoot: t.TempDir(), StandardJobs: fstest.MapFS{}})), "get_workflows", `{}`), `"extra"`)
 }
 
 func TestConfigIsFollowed(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	write(t, root, map[string]string{".deepwork/config.yml": "version: [\n"})
-	s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}})
-	cs := client(t, s)
+	cs := client(t, serverOn(t, root, nil))
 	testkit.Contains(t, refusedWith(t, cs, "get_workflows", `{}`, "StateError"), "config.yml")
 	testkit.Contains(t, cs.InitializeResult().Instructions, "config.yml", "instructions")
 	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n"})
-	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
-		t.Errorf("after the correction: %s", text(res))
-	}
+	accepted(t, cs, "get_workflows", `{}`)
 }
 
 // The standard jobs are there without being asked for, and not offered to other servers.
 func TestStandardJobs(t *testing.T) {
 	t.Parallel()
-	s := made(t, Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}})
-	if got := text(callTool(t, client(t, s), "get_workflows", `{}`)); !strings.Contains(got, `"deepwork_jobs"`) || !strings.Contains(got, `"new_job"`) {
-		t.Error(jsontext.Clip(got, 2000))
-	}
-	testkit.Equal(t, text(callTool(t, client(t, s), "workflows-list-tool", `{}`)), "[]")
-	refusedWith(t, client(t, s), "workflows-execute-tool", `{"workflow_id":"deepwork_jobs/new_job","input":{"goal":"g"}}`, "ToolError")
+	cs := client(t, made(t, Options{ProjectRoot: t.TempDir(), Toolsets: []string{"workflows", "source"}}))
+	testkit.ContainsAll(t, accepted(t, cs, "get_workflows", `{}`), []string{`"deepwork_jobs"`, `"new_job"`})
+	testkit.Equal(t, accepted(t, cs, "workflows-list-tool", `{}`), "[]")
+	refusedWith(t, cs, "workflows-execute-tool", `{"workflow_id":"deepwork_jobs/new_job","input":{"goal":"g"}}`, "ToolError")
 }

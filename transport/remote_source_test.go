@@ -264,9 +264,10 @@ func (f *factory) overWeb(t testing.TB) string {
 const fast = "  status_interval: 20ms\n"
 
 // withSource is a project whose one source is the factory, over HTTP.
-func withSource(t testing.TB, f *factory, more string) (*Server, string) {
+func withSource(t testing.TB, f *factory, more string, change ...func(*Options)) (*Server, string) {
 	t.Helper()
-	return withConfig(t, "workflow_tools:\n"+fast+more+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", nil)
+	change = append(change, nil)
+	return withConfig(t, "workflow_tools:\n"+fast+more+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", change[0])
 }
 
 // withConfig is a project with this config, once all its sources are connected.

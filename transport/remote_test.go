@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
@@ -21,19 +22,15 @@ import (
 func bareProject(t testing.TB, config string, change func(*Options)) (*Server, string) {
 	t.Helper()
 	root := t.TempDir()
-	write(t, root, map[string]string{
-		".deepwork/jobs/trip/job.yml": tripJob,
-		".deepwork/jobs/trip/idea.md": "Think.",
-		".deepwork/config.yml":        "version: \"1.0\"\n" + config,
-		"idea.txt":                    "sea", "h1.txt": "x",
-	})
+	write(t, root, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think.",
+		".deepwork/config.yml": "version: \"1.0\"\n" + config, "idea.txt": "sea", "h1.txt": "x"})
 	return serverOn(t, root, change), root
 }
 
 // serverOn is a server on a project that is there.
 func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 	t.Helper()
-	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}}
+	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
@@ -48,7 +45,7 @@ func made(t testing.TB, o Options) *Server {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		noError(t, s.Close(ctx))
+		testkit.Works(t, s.Close(ctx))
 	})
 	return s
 }
@@ -85,7 +82,7 @@ func (b *logBook) into(o *Options) {
 // The sources are queried at the start, and every workflow is a tool, beside the static ones.
 func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
 	t.Parallel()
-	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+newFactory(standardWorkflows...).overWeb(t)+"}\n", nil)
+	s, _ := withSource(t, newFactory(standardWorkflows...), "")
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
 	all := listed(t, client(t, s))
 	for _, name := range []string{"echo", "steps", "finished_step", "workflow_status"} {
@@ -101,13 +98,9 @@ func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 		return len(l.From.Sources) == 1 && strings.Contains(fmt.Sprint(l.From.Sources[0].Err), "no-such-program")
 	})
 	cs := client(t, s)
-	if all := listed(t, cs); all["get_workflows"] == nil {
-		t.Error("the static tools are not listed")
-	}
-	callTool(t, cs, "get_workflows", `{}`)
-	if text := log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, "no-such-program") || !strings.Contains(text, "source=gone") {
-		t.Errorf("the log:\n%s", text)
-	}
+	testkit.True(t, listed(t, cs)["get_workflows"] != nil, "the static tools are not listed")
+	accepted(t, cs, "get_workflows", `{}`)
+	testkit.ContainsAll(t, log.String(), []string{"level=WARN", "no-such-program", "source=gone"}, "the log")
 	res := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
 	testkit.True(t, len(res.Skipped) == 1 && res.Skipped[0].Source == "gone" && strings.Contains(res.Skipped[0].Reason, "no-such-program"), "got %+v", res)
 	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
@@ -120,24 +113,21 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	s, _ := withSource(t, newFactory(append(slices.Clone(standardWorkflows), hidden, long)...), "")
 	all := listed(t, client(t, s))
 	echo := all["echo"]
-	meta, _ := json.Marshal(echo.Meta[remotetools.WorkflowMeta])
-	want := `{"category":"test","execution_type":"sync","id":"w-echo","metadata":{"n":12345678901234567000,"team":"a"},"source":"factory","version":"2.1.0"}`
-	if string(meta) != want { // the client's decoder rounds the number, the server does not
-		t.Errorf("_meta %s", meta)
-	}
+	meta, _ := json.Marshal(echo.Meta[remotetools.WorkflowMeta]) // the client's decoder rounds the number, the server does not
+	testkit.Equal(t, string(meta), `{"category":"test","execution_type":"sync","id":"w-echo","metadata":{"n":12345678901234567000,"team":"a"},"source":"factory","version":"2.1.0"}`)
 	testkit.Equal(t, echo.Description, "[From the source factory] Gives its input")
 	testkit.Equal(t, echo.Title, "echo")
 	in := schemaFrom(t, echo.InputSchema)
 	testkit.Equal(t, in.Properties["customer"].Description, "who", "input schema")
 	testkit.Same(t, in.Required, []string{"customer"}, "input schema")
-	described(t, "echo output", schemaFrom(t, echo.OutputSchema))
-	if a := echo.Annotations; a == nil || a.ReadOnlyHint || !*a.OpenWorldHint || !*a.DestructiveHint {
-		t.Errorf("annotations %+v", a)
-	}
+	fieldsOf(schemaFrom(t, echo.OutputSchema), "echo output", func(where, _ string, p *jsonschema.Schema) {
+		testkit.True(t, p.Description != "", "%s is not described", where)
+	})
+	a := echo.Annotations
+	testkit.True(t, a != nil && !a.ReadOnlyHint && *a.OpenWorldHint && *a.DestructiveHint, "annotations %+v", a)
 	testkit.Equal(t, all["odd"].Description, "[From the source factory] abcd\ne", "hidden characters are left")
-	if n := len([]rune(all["long"].Description)); n > 2048 || n < 2000 {
-		t.Errorf("the description has %d characters", n)
-	}
+	n := len([]rune(all["long"].Description))
+	testkit.True(t, n <= 2048 && n >= 2000, "the description has %d characters", n)
 }
 
 // Seed 003, 3.2, 3.3, 6.1, 6.2 and 6.3, as a client sees them.
@@ -146,7 +136,7 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 	var log logBook
 	f := newFactory(`{"id":"w-plain","name":"plain","description":"d"}`, `{"id":"w-bad","name":"bad","description":"d","inputSchema":[1]}`,
 		`{"id":"w-null","name":"null","description":"d","inputSchema":null}`, `{"name":"no id","description":"d"}`, `{"id":"w-mute","name":"mute"}`, `7`)
-	s, _ := withConfig(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
+	s, _ := withSource(t, f, "", log.into)
 	cs := client(t, s)
 	all := listed(t, cs)
 	for _, name := range []string{"plain", "bad", "null"} {
@@ -166,47 +156,30 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows[0], standardWorkflows[1])
 	var log logBook
-	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  refresh_interval: 0\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
+	s, _ := withSource(t, f, "  refresh_interval: 0\n", log.into)
 	conforms(t, s)
 	cs := client(t, s)
 	f.mu.Lock()
 	f.workflows = []string{strings.Replace(standardWorkflows[0], "Gives", "Returns", 1), standardWorkflows[3], `{"id":"w-mute"}`}
 	f.mu.Unlock()
 	got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
-	if !slices.Equal(got.Added, []string{"steps"}) || !slices.Equal(got.Removed, []string{"boom"}) || !slices.Equal(got.Changed, []string{"echo"}) ||
-		len(got.Skipped) != 1 || got.Skipped[0].Workflow != "w-mute" {
-		t.Errorf("got %+v", got)
-	}
+	testkit.Equal(t, fmt.Sprint(got.Added, got.Removed, got.Changed), "[steps] [boom] [echo]")
+	testkit.True(t, len(got.Skipped) == 1 && got.Skipped[0].Workflow == "w-mute", "skipped %+v", got.Skipped)
 	for _, tool := range into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Tools {
 		testkit.Equal(t, tool.DescriptionChanged != nil, (tool.Name == "echo"), "list_workflow_tools says of %s that its description changed", tool.Name)
 	}
-	if n := strings.Count(log.String(), "changed the description"); n != 1 || !strings.Contains(log.String(), "tool=echo source=factory") {
-		t.Errorf("the change was logged %d times:\n%s", n, log.String())
-	}
-	if tools := listed(t, cs); tools["steps"] == nil || tools["boom"] != nil || !strings.Contains(tools["echo"].Description, "] Returns") {
-		t.Error("tools/list is not as the refresh told")
-	}
+	testkit.Equal(t, log.Count("changed the description"), 1, "logged")
+	testkit.Contains(t, log.String(), "tool=echo source=factory", "the log")
+	tools := listed(t, cs)
+	testkit.True(t, tools["steps"] != nil && tools["boom"] == nil && strings.Contains(tools["echo"].Description, "] Returns"), "tools/list is not as the refresh told")
 }
 
-// Ten sources that never answer, and none: clients see no difference.
+// Sources that never answer, and none: clients see no difference.
 func TestDeadSourcesDelayNobody(t *testing.T) {
 	t.Parallel()
-	var config strings.Builder
-	config.WriteString("workflow_tools:\n  sources:\n")
-	for i := range 10 {
-		if i%2 == 0 {
-			fmt.Fprintf(&config, "    - {name: dead%d, url: \"http://192.0.2.1:%d/mcp\"}\n", i, 9000+i) // nobody is there, and nobody says so
-		} else {
-			fmt.Fprintf(&config, "    - {name: dead%d, command: [%q], env: {%s: \"1\"}}\n", i, testkit.Get(os.Executable()).Must(t), sourceEnv)
-		}
-	}
-	s, _ := bareProject(t, config.String(), nil)
-	cs := client(t, s)
-	if all := listed(t, cs); all["get_workflows"] == nil {
-		t.Errorf("%d tools", len(all))
-	}
-	for i, source := range s.remote.Listing(t.Context()).From.Sources {
-		// Of an address some systems know at once that nobody is there.
-		testkit.True(t, i%2 != 1 || source.Err != nil && strings.Contains(source.Err.Error(), "not established yet"), "%s was waited for: %v", source.Name, source.Err)
-	}
+	s, _ := bareProject(t, fmt.Sprintf("workflow_tools:\n  sources:\n    - {name: far, url: \"http://192.0.2.1:9000/mcp\"}\n    - {name: mute, command: [%q], env: {%s: \"1\"}}\n",
+		testkit.Get(os.Executable()).Must(t), sourceEnv), nil) // nobody is at that address, and nobody says so
+	testkit.True(t, listed(t, client(t, s))["get_workflows"] != nil, "the static tools are not listed")
+	// Of an address some systems know at once that nobody is there.
+	testkit.Fails(t, s.remote.Listing(t.Context()).From.Sources[1].Err, "not established yet", "was waited for")
 }

@@ -85,9 +85,7 @@ func TestAnExecutorReviews(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 		write(t, root, map[string]string{"text.txt": "this is fine"})
-		if r := into[machine.FinishReply](t, cs, "finished_step", args); r.Status != machine.NextStep {
-			t.Errorf("%s: %+v", name, r)
-		}
+		testkit.Equal(t, into[machine.FinishReply](t, cs, "finished_step", args).Status, machine.NextStep, "%s", name)
 		read := func(file string) string {
 			data := testkit.Get(os.ReadFile(filepath.Join(root, file))).Must(t)
 			return string(data)
@@ -139,9 +137,7 @@ func TestAPinnedExecutorThatIsChanged(t *testing.T) {
 	}
 	// It still reviews where the config names none any more.
 	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "reviewer_executor: CLAUDE_LIKE, ", "", 1)})
-	if r := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`); r.Status != machine.NextStep {
-		t.Errorf("removed: %+v", r)
-	}
+	testkit.Equal(t, into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`).Status, machine.NextStep, "removed")
 }
 
 // The script of a reviewer that a session is pinned to is compared again when its turn comes.

@@ -1,13 +1,11 @@
 package transport
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,13 +19,10 @@ import (
 )
 
 // calling calls a tool as a span of a trace.
-func calling(t *testing.T, cs *mcp.ClientSession, traceparent, name string, args map[string]any) *mcp.CallToolResult {
+func calling(t *testing.T, cs *mcp.ClientSession, traceparent, name string, args map[string]any) {
 	t.Helper()
 	res := testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta{"traceparent": traceparent}, Name: name, Arguments: args})).Must(t)
-	if res.IsError {
-		t.Fatal(text(res))
-	}
-	return res
+	testkit.Need(t, !res.IsError, "%s", text(res))
 }
 
 // A session is in the trace of the call that starts it. A later call of another trace stays in that, with a link; one
@@ -67,11 +62,9 @@ func TestTracesOfCalls(t *testing.T) {
 	stop = telemetry.Start(telemetry.Options{Endpoint: next.URL, Service: "test"})
 	defer stop()
 	serverOn(t, root, nil)
-	testkit.Eventually(t, func() string {
-		if again := next.Spans()[session.ID]; again.Name != session.Name || again.End != session.End {
-			return "the session is not sent again"
-		}
-		return ""
+	waitFor(t, "the session is sent again", func() bool {
+		again := next.Spans()[session.ID]
+		return again.Name == session.Name && again.End == session.End
 	})
 }
 
@@ -79,24 +72,18 @@ func TestTracesOfCalls(t *testing.T) {
 func TestTraceOfAWorkflowAtASource(t *testing.T) {
 	receiver := telemetrytest.New(t)
 	stop := telemetry.Start(telemetry.Options{Endpoint: receiver.URL, Service: "test", Content: true})
-	h := overHTTP(t, serverOn(t, innerProject(t), asSource), web.Options{})
+	inner, _ := bareProject(t, "", asSource)
+	h := overHTTP(t, inner, web.Options{})
 	outer, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - {name: inner, url: \""+h.URL()+"\"}\n", nil)
 	outer.names(t, "trip-dream", "trip-plan")
-	cs, ended := client(t, outer), make(chan error, 1)
-	go func() {
-		_, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4734-00f067aa0ba902b7-01"}, Name: "trip-dream", Arguments: map[string]any{"goal": "canary"}})
-		ended <- err
-	}()
-	agent, id := dialURL(t, h.URL()), ""
-	testkit.Eventually(t, func() string {
-		_, kept, _ := strings.Cut(refusedWith(t, agent, "get_step", `{}`, "StateError"), "\n- ")
-		if id, _, _ = strings.Cut(kept, ":"); id == "" {
-			return "no session has begun at the source"
-		}
-		return ""
+	cs := client(t, outer)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		calling(t, cs, "00-4bf92f3577b34da6a3ce929d0e0e4734-00f067aa0ba902b7-01", "trip-dream", map[string]any{"goal": "canary"})
 	})
-	into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+id+`","step_id":"idea","outputs":{"idea":"idea.txt"}}`)
-	must(t, <-ended)
+	agent := dial(t, h, stateful, "")
+	into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+keptBy(t, agent)+`","step_id":"idea","outputs":{"idea":"idea.txt"}}`)
+	calls.Wait()
 	stop()
 	all, got := receiver.Spans(), map[string]string{}
 	for _, s := range all {
@@ -116,52 +103,24 @@ func TestTracesWithoutAReceiver(t *testing.T) {
 	defer slow.Close()
 	defer close(release)
 	defer refuses.Close()
+	s, _ := project(t, nil)
+	cs := client(t, s)
 	for name, url := range map[string]string{"refuses": refuses.URL, "is slow": slow.URL, "is away": "http://127.0.0.1:1"} {
-		warnings := &counter{}
-		stop := telemetry.Start(telemetry.Options{Endpoint: url, Service: "test", Logger: slog.New(warnings)})
-		s, _ := project(t, nil)
-		cs := client(t, s)
-		for range 3 {
-			into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-			into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
-		}
-		before := memory()
-		for range 100_000 {
-			telemetry.Export(telemetry.Span{Name: "many", Ref: telemetry.Derive(telemetry.Parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), "x"), Attributes: nil})
-		}
-		if grown := memory() - before; grown > 32<<20 {
-			t.Errorf("a receiver that %s: %d bytes wait for it", name, grown)
-		}
+		warnings := &testkit.Log{}
+		stop := telemetry.Start(telemetry.Options{Endpoint: url, Service: "test", Logger: slog.New(slog.NewTextHandler(warnings, nil))})
+		into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
+		into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 		stop()
-		if n := warnings.Load(); n > 1 {
-			t.Errorf("a receiver that %s: %d warnings", name, n)
-		}
+		testkit.True(t, warnings.Count("\n") <= 1, "a receiver that %s: %s", name, warnings)
 	}
 }
-
-func memory() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-// A counter counts the records of a log.
-type counter struct{ atomic.Int64 }
-
-func (c *counter) Enabled(context.Context, slog.Level) bool  { return true }
-func (c *counter) Handle(context.Context, slog.Record) error { c.Add(1); return nil }
-func (c *counter) WithAttrs([]slog.Attr) slog.Handler        { return c }
-func (c *counter) WithGroup(string) slog.Handler             { return c }
 
 // Without a receiver, tracing allocates nothing on the path of a call.
 func TestNoTraces(t *testing.T) {
 	ctx, from := t.Context(), telemetry.Ref{}
-	if n := testing.AllocsPerRun(100, func() {
+	testkit.Equal(t, testing.AllocsPerRun(100, func() {
 		ctx, call := telemetry.Begin(ctx, from)
 		ctx = telemetry.About(telemetry.Under(ctx, from), from)
 		testkit.True(t, call == nil && !telemetry.Parent(ctx).IsValid() && !telemetry.Current(ctx).IsValid() && telemetry.Environment(from) == nil, "something is traced")
-	}); n != 0 {
-		t.Errorf("a call allocates %v times for traces that nobody gets", n)
-	}
+	}), 0, "allocations of a call for traces that nobody gets")
 }

@@ -2,12 +2,9 @@ package transport
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"deepwork/actor/testkit"
 	"deepwork/transport/web"
@@ -27,22 +24,17 @@ func TestRepliesWithoutTasks(t *testing.T) {
 			".deepwork/config.yml": "version: \"1.0\"\nquality_gate: {reviewer_executor: CLAUDE_LIKE, reply_within: 100ms}\nexecutors: {CLAUDE_LIKE: {command: [sh, review.sh, claude]}}\n" +
 				"workflow_tools:\n  reply_within: 100ms\n  status_interval: 20ms\n  sources: [{name: factory, url: " + f.overWeb(t) + "}]\n",
 		})
-		s := made(t, Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}})
+		s := serverOn(t, root, nil)
 		s.connected(t)
 		h := overHTTP(t, s, web.Options{})
 		c := httpClient(t, "")
-		header, meta := "", `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+		headers, meta := []string{"Mcp-Protocol-Version: " + version, "Mcp-Method: tools/call"}, newestMeta(`{}`)
 		if version == stateful {
-			header, meta = open(t, c, h), `{}`
+			headers, meta = []string{open(t, c, h), ""}, `"_meta":{}`
 		}
 		call := func(name, args string) string {
-			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":%s}}`, name, args, meta)
-			var r reply
-			if header == "" {
-				r = send(t, c, "POST", h.URL(), body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: "+name)
-			} else {
-				r = send(t, c, "POST", h.URL(), body, header)
-			}
+			body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s}}`, name, args, meta)
+			r := send(t, c, "POST", h.URL(), body, append(headers, "Mcp-Name: "+name)...)
 			fmt.Fprintf(&all, "%s %s %s\n%d %s\n\n", version, name, args, r.status, strings.TrimSpace(r.body))
 			return r.body
 		}
@@ -70,9 +62,5 @@ func TestRepliesWithoutTasks(t *testing.T) {
 		}
 		all.WriteString(text)
 	}
-	file := filepath.Join("testdata", "without_tasks.txt")
-	if *update {
-		must(t, os.WriteFile(file, []byte(all.String()), 0o600))
-	}
-	testkit.Equal(t, all.String(), string(testkit.Get(os.ReadFile(file)).Must(t)))
+	testkit.Golden(t, "testdata/without_tasks.txt", all.String(), *update)
 }

@@ -23,10 +23,10 @@ func TestAgentsOfRunsMayBeSilent(t *testing.T) {
 	write(t, root, textJob("", "text"))
 	write(t, root, map[string]string{".deepwork/config.yml": "http: {idle_timeout: 20ms}\n"})
 	w := &workplace{grants: map[string]*grant{}, dir: filepath.Join(t.TempDir(), "mcp"), root: root, attempt: &task.Attempt{}, logger: slog.New(slog.DiscardHandler), who: session.LocalCaller("")}
-	defer func() { noError(t, w.opened.close(context.Background())) }()
-	noError(t, w.open(t.Context(), Options{ProjectRoot: root, Toolsets: []string{"workflows"}, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}))
+	defer func() { testkit.Works(t, w.opened.close(context.Background())) }()
+	testkit.Works(t, w.open(t.Context(), Options{ProjectRoot: root, Toolsets: []string{"workflows"}, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}))
 	agent, end, err := w.Admit(run.Grant{Execution: "e", Session: "0a1b2c3d", Step: "text"})
-	noError(t, err)
+	testkit.Works(t, err)
 	token := ""
 	for _, env := range agent.Env {
 		if value, is := strings.CutPrefix(env, runner.TokenEnv+"="); is {
@@ -39,7 +39,5 @@ func TestAgentsOfRunsMayBeSilent(t *testing.T) {
 	r := send(t, c, "POST", w.web.URL(), `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, header)
 	testkit.Contains(t, r.body, "finished_step", "%d", r.status)
 	end()
-	if r := send(t, c, "POST", w.web.URL(), `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, header); r.status != 401 {
-		t.Errorf("after its end: %+v", r)
-	}
+	send(t, c, "POST", w.web.URL(), `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, header).is(t, 401)
 }

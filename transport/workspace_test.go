@@ -29,7 +29,7 @@ import (
 func inBoard(t *testing.T, root string, f func(b store.Board)) {
 	t.Helper()
 	stores := local.Stores(state.Of(root), false, nil)
-	defer func() { noError(t, stores.Close(context.Background())) }()
+	defer func() { testkit.Works(t, stores.Close(context.Background())) }()
 	f(stores.Database.Board())
 }
 
@@ -163,9 +163,7 @@ func TestWorkspacesElsewhere(t *testing.T) {
 		cs := insideOf(t, dir)
 		testkit.Equal(t, listed(t, cs)["get_context"] != nil, is, "%s is in the workspace", dir)
 		if is {
-			if got := into[board.ContextReply](t, cs, "get_context", `{}`); got.AttemptID != id {
-				t.Errorf("%s: %+v", dir, got)
-			}
+			testkit.Equal(t, into[board.ContextReply](t, cs, "get_context", `{}`).AttemptID, id, "%s", dir)
 		} else {
 			callTool(t, cs, "get_workflows", `{}`)
 		}
