@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -16,70 +14,17 @@ import (
 	remotetools "deepwork/transport/tools/remote"
 )
 
-// overPipes connects a client to whatever serves in and out.
-func overPipes(b *testing.B, serve func(io.ReadCloser, io.WriteCloser) error) *mcp.ClientSession {
-	b.Helper()
-	in, toServer := io.Pipe()
-	fromServer, out := io.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- serve(in, out) }()
-	cs, err := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil).
-		Connect(b.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, nil)
-	must(b, err)
-	b.Cleanup(func() {
-		cs.Close()
-		<-served
-	})
-	return cs
-}
-
-// BenchmarkToolsList is tools/list of the default sets over stdio, beside a server of the bare SDK that lists
-// the same tools, in turns.
-func BenchmarkToolsList(b *testing.B) {
-	s := made(b, Options{ProjectRoot: b.TempDir(), AdditionalJobs: []string{}})
-	ours := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error { return s.ServeStdio(context.Background(), in, out) })
-	all := testkit.Get(ours.ListTools(b.Context(), nil)).Must(b)
-	bare := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
-	for _, t := range all.Tools {
-		bare.AddTool(t, nothing)
-	}
-	theirs := overPipes(b, func(in io.ReadCloser, out io.WriteCloser) error {
-		return bare.Run(context.Background(), &mcp.IOTransport{Reader: in, Writer: out})
-	})
-	list := func(cs *mcp.ClientSession) time.Duration {
-		began := time.Now()
-		testkit.Get(cs.ListTools(b.Context(), nil)).Must(b)
-		return time.Since(began)
-	}
-	var by, beside []time.Duration
-	for b.Loop() {
-		by, beside = append(by, list(ours)), append(beside, list(theirs))
-	}
-	slices.Sort(by)
-	slices.Sort(beside)
-	b.ReportMetric(float64(by[len(by)/2].Microseconds()), "µs")
-	b.ReportMetric(float64(beside[len(by)/2].Microseconds()), "bare-µs")
-	b.ReportMetric(float64(by[len(by)/2])/float64(beside[len(by)/2]), "by-bare(<=1.5)")
-}
-
-// manyJobs makes a project with n jobs.
-func manyJobs(b *testing.B, n int) string {
-	b.Helper()
-	root := b.TempDir()
-	files := map[string]string{}
-	for i := range n {
+// BenchmarkGetWorkflows is a whole call with 1,000 jobs, the client's pipes
+// included, its decoding not.
+func BenchmarkGetWorkflows(b *testing.B) {
+	root, files := b.TempDir(), map[string]string{}
+	for i := range 1000 {
 		dir := fmt.Sprintf(".deepwork/jobs/job_%d/", i)
 		files[dir+"job.yml"] = strings.Replace(tripJob, "name: trip", fmt.Sprintf("name: job_%d", i), 1)
 		files[dir+"idea.md"] = "Think."
 	}
 	write(b, root, files)
-	return root
-}
-
-// BenchmarkGetWorkflows is a whole call with 1,000 jobs, the client's pipes
-// included, its decoding not.
-func BenchmarkGetWorkflows(b *testing.B) {
-	s := testkit.Get(NewServer(Options{ProjectRoot: manyJobs(b, 1000)})).Must(b)
+	s := testkit.Get(NewServer(Options{ProjectRoot: root})).Must(b)
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	served := make(chan error, 1)
@@ -88,9 +33,8 @@ func BenchmarkGetWorkflows(b *testing.B) {
 	io.WriteString(toServer, hello)
 	lines.ReadString('\n')
 	for b.Loop() {
-		io.WriteString(toServer, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_workflows"}}`+"\n")
-		line := testkit.Get(lines.ReadString('\n')).Must(b)
-		b.SetBytes(int64(len(line)))
+		io.WriteString(toServer, toolsCallOf("1", "get_workflows", "{}"))
+		b.SetBytes(int64(len(testkit.Get(lines.ReadString('\n')).Must(b))))
 	}
 	toServer.Close()
 	testkit.Works(b, <-served)

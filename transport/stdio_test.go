@@ -129,9 +129,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-type discardCloser struct{ io.Writer }
+type nopCloser struct{ io.Writer }
 
-func (discardCloser) Close() error { return nil }
+func (nopCloser) Close() error { return nil }
 
 // A session whose input ends at once may be over before ServeStdio has looked for its connection:
 // that is no error.
@@ -143,7 +143,7 @@ func TestStdioSessionsThatEndAtOnce(t *testing.T) {
 	for range 20 {
 		clients.Go(func() {
 			for range 20 {
-				testkit.Works(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), discardCloser{io.Discard}))
+				testkit.Works(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), nopCloser{io.Discard}))
 			}
 		})
 	}

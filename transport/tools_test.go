@@ -32,22 +32,24 @@ const hello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"pr
 // overStdio feeds input to a server and returns the lines it wrote.
 func overStdio(t testing.TB, s *Server, input string) []string {
 	t.Helper()
-	r, w := io.Pipe()
-	var out bytes.Buffer
-	read := make(chan struct{})
-	go func() { defer close(read); io.Copy(&out, r) }()
-	testkit.Works(t, s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), w), "ServeStdio")
-	<-read
+	var out testkit.Log
+	testkit.Works(t, s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), nopCloser{&out}), "ServeStdio")
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+// toolsListOf is the reply to tools/list as its bytes are.
+func toolsListOf(t testing.TB, s *Server) string {
+	t.Helper()
+	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+	return lines[len(lines)-1]
 }
 
 // The bytes of tools/list are an interface: the order of properties too.
 func TestToolsListGolden(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil)
-	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 	var list struct{ Result json.RawMessage }
-	must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &list))
+	must(t, json.Unmarshal([]byte(toolsListOf(t, s)), &list))
 	var got bytes.Buffer
 	must(t, json.Indent(&got, list.Result, "", "  "))
 	got.WriteByte('\n')
@@ -213,8 +215,7 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 	}{{config.DefaultToolsets, 17_700, 116_000}, {[]string{"workflows"}, 6_000, 40_960}, {[]string{"workflows", "remote"}, 13_000, 40_960}} {
 		t.Run(strings.Join(c.sets, " and "), func(t *testing.T) {
 			s, _ := bareProject(t, "", func(o *Options) { o.Toolsets = c.sets })
-			lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
-			line := lines[len(lines)-1]
+			line := toolsListOf(t, s)
 			var list struct {
 				Result struct{ Tools []json.RawMessage }
 			}
