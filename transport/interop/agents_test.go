@@ -4,7 +4,6 @@ package interop
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -47,7 +46,7 @@ var codingAgents = []agent{
 			if s.url == "" {
 				entry = map[string]any{"command": s.command[0], "args": s.command[1:]}
 			}
-			write(t, filepath.Join(home, "mcp.json"), encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
+			testkit.Write(t, filepath.Join(home, "mcp.json"), encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
 			return []string{
 					node(t), filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs"),
 					"--mcp-config", filepath.Join(home, "mcp.json"), "--strict-mcp-config", "--allowedTools", "mcp__deepwork", "-p",
@@ -63,7 +62,7 @@ var codingAgents = []agent{
 			if s.url == "" {
 				entry = fmt.Sprintf("command = %q\nargs = %s\n", s.command[0], encoded(s.command[1:]))
 			}
-			write(t, filepath.Join(home, "config.toml"), fmt.Sprintf(`model = "scripted"
+			testkit.Write(t, filepath.Join(home, "config.toml"), fmt.Sprintf(`model = "scripted"
 model_provider = "scripted"
 [model_providers.scripted]
 name = "scripted"
@@ -86,8 +85,7 @@ tool_timeout_sec = %d
 				delete(entry, "httpUrl")
 				entry["command"], entry["args"] = s.command[0], s.command[1:]
 			}
-			testkit.Must(t, os.Mkdir(filepath.Join(home, ".gemini"), 0o755))
-			write(t, filepath.Join(home, ".gemini", "settings.json"), encoded(map[string]any{
+			testkit.Write(t, filepath.Join(home, ".gemini", "settings.json"), encoded(map[string]any{
 				"security":   map[string]any{"auth": map[string]any{"selectedType": "gemini-api-key"}, "folderTrust": map[string]any{"enabled": false}},
 				"general":    map[string]any{"disableAutoUpdate": true, "disableUpdateNag": true},
 				"privacy":    map[string]any{"usageStatisticsEnabled": false},
@@ -107,7 +105,7 @@ var openCodeAgent = agent{name: "OpenCode", api: openCode,
 			t.Skip("the lock file has OpenCode for linux/amd64 only")
 		}
 		config := filepath.Join(home, "opencode.json")
-		write(t, config, encoded(map[string]any{
+		testkit.Write(t, config, encoded(map[string]any{
 			"model": "anthropic/claude-sonnet-4-5", "small_model": "anthropic/claude-sonnet-4-5", "share": "disabled",
 			"provider": map[string]any{"anthropic": map[string]any{"options": map[string]any{"baseURL": model + "/v1", "apiKey": "scripted"}}},
 		}))
@@ -122,17 +120,12 @@ version: "1.0.0"
 summary: Take care
 common_job_info_provided_to_all_steps_at_runtime: Be careful.
 steps:
-  - id: write
-    name: Write
-    description: Write it
-    instructions_file: write.md
-    outputs: {report: {type: file, description: The report, required: true}}
-    reviews: []
+  - {id: write, name: Write, description: Write it, instructions_file: write.md, outputs: {report: {type: file, description: The report}}, reviews: []}
   - id: judge
     name: Judge
     description: Judge it
     instructions_file: judge.md
-    outputs: {verdict: {type: file, description: The verdict, required: true}}
+    outputs: {verdict: {type: file, description: The verdict}}
     reviews: [{run_each: step, quality_criteria: {good: "Is it good?"}}]
 workflows:
   - {name: main, summary: All of it, steps: [write, judge]}
@@ -141,13 +134,10 @@ workflows:
 func careProject(t *testing.T) project {
 	t.Helper()
 	p := project{root: t.TempDir()}
-	job := filepath.Join(p.root, ".deepwork", "jobs", "care")
-	testkit.Must(t, os.MkdirAll(job, 0o755))
-	write(t, filepath.Join(job, "job.yml"), care)
-	write(t, filepath.Join(job, "write.md"), "Write the report with the word zebra in it.\n")
-	write(t, filepath.Join(job, "judge.md"), "Judge the report as a giraffe would.\n")
-	write(t, filepath.Join(p.root, "report.md"), "zebra\n")
-	write(t, filepath.Join(p.root, "verdict.md"), "tall enough\n")
+	testkit.WriteAll(t, p.root, map[string]string{
+		".deepwork/jobs/care/job.yml": care, ".deepwork/jobs/care/write.md": "Write the report with the word zebra in it.\n",
+		".deepwork/jobs/care/judge.md": "Judge the report as a giraffe would.\n", "report.md": "zebra\n", "verdict.md": "tall enough\n",
+	})
 	return p
 }
 
@@ -155,7 +145,7 @@ func careProject(t *testing.T) project {
 func personProject(t *testing.T) project {
 	t.Helper()
 	p := careProject(t)
-	write(t, filepath.Join(p.root, ".deepwork", "jobs", "care", "job.yml"), strings.ReplaceAll(care, "{run_each: step,", "{run_each: step, by: human,"))
+	testkit.Write(t, filepath.Join(p.root, ".deepwork", "jobs", "care", "job.yml"), strings.ReplaceAll(care, "{run_each: step,", "{run_each: step, by: human,"))
 	return p
 }
 
@@ -166,33 +156,16 @@ func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 		for _, a := range codingAgents {
 			t.Run(a.name+" over "+over, func(t *testing.T) {
 				p := careProject(t)
-				finish := map[string]any{"step_id": "judge", "outputs": map[string]any{"verdict": "verdict.md"}}
-				m := startModel(t, a.api,
-					move{tool: "get_workflows", args: map[string]any{}},
-					move{tool: "start_workflow", args: map[string]any{"goal": "Walk", "job_name": "care", "workflow_name": "main"}},
-					move{tool: "finished_step", args: map[string]any{"step_id": "write", "outputs": map[string]any{"report": "nowhere.md"}}},
-					move{tool: "finished_step", args: map[string]any{"step_id": "write", "outputs": map[string]any{"report": "report.md"}}},
-					move{tool: "finished_step", args: finish},
-					move{tool: "get_step", args: map[string]any{}},
-					move{tool: "finished_step", args: finish},
-					move{tool: "finished_step", args: finish},
-					move{text: "It is done."},
-				)
+				m := startModel(t, a.api, move{tool: "get_workflows", args: map[string]any{}}, startsCare, finishes("write", "report", "nowhere.md"), finishes("write", "report", "report.md"),
+					judges, move{tool: "get_step", args: map[string]any{}}, judges, judges, move{text: "It is done."})
 				out := p.work(t, a, m, over, "Take care")
-				for i, want := range []string{
-					`"care"`, "zebra", "nowhere.md", "giraffe", a.waits,
-				} {
+				for i, want := range []string{`"care"`, "zebra", "nowhere.md", "giraffe", a.waits} {
 					m.saw(t, i+1, want)
 				}
 				// However long the agent waits in all, a repeated call gets the verdict of the one review.
 				testkit.Contains(t, m.turns[len(m.turns)-1].result, "workflow_complete", "at the end the model saw")
 				testkit.Equal(t, strings.Count(m.turns[4].result, "as a giraffe would"), 1, "the model sees the instructions … times: %s", m.turns[4].result)
 				testkit.Contains(t, out, "It is done.", "the agent ended with")
-				shown := 0
-				for _, tool := range m.turns[0].tools {
-					shown += len(tool)
-				}
-				t.Logf("%s shows its model %d tools in %d characters; the server's instructions: %t", a.name, len(m.turns[0].tools), shown, strings.Contains(m.turns[0].told, "multi-step workflows"))
 				if testing.Verbose() {
 					for i, turn := range m.turns {
 						t.Logf("%d: %.1500s", i, turn.result)
@@ -203,6 +176,16 @@ func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 	}
 }
 
+// finishes is a call of finished_step with one output.
+func finishes(step, output, file string) move {
+	return move{tool: "finished_step", args: map[string]any{"step_id": step, "outputs": map[string]any{output: file}}}
+}
+
+var (
+	startsCare = move{tool: "start_workflow", args: map[string]any{"goal": "Walk", "job_name": "care", "workflow_name": "main"}}
+	judges     = finishes("judge", "verdict", "verdict.md")
+)
+
 // saw checks what the model was shown as the result of its nth move.
 func (m *model) saw(t *testing.T, n int, want string) {
 	t.Helper()
@@ -211,16 +194,14 @@ func (m *model) saw(t *testing.T, n int, want string) {
 }
 
 // work has the agent work on a prompt in the project, with a reviewer of 5 s, and returns what it prints.
-func (p project) work(t *testing.T, a agent, m *model, over, prompt string, args ...string) string {
+func (p project) work(t *testing.T, a agent, m *model, over, prompt string) string {
 	t.Helper()
-	self := testkit.Get(os.Executable()).Must(t)
-	reviewer := fmt.Sprintf("'%s' review-slowly %s", self, callLimit+2*time.Second)
-	args = append(args, "--quality-gate", reviewer)
+	reviewer := []string{"--quality-gate", fmt.Sprintf("'%s' review-slowly %s", testkit.Get(os.Executable()).Must(t), callLimit+2*time.Second)}
 	var s server
 	if over == "http" {
-		s.url = p.serve(t, "http", args...)
+		s.url = p.serve(t, "http", reviewer...)
 	} else {
-		s.command = p.command(t, args...)
+		s.command = p.command(t, reviewer...)
 	}
 	home := t.TempDir()
 	argv, env := a.setup(t, home, m.URL, s)
@@ -238,19 +219,10 @@ func (p project) work(t *testing.T, a agent, m *model, over, prompt string, args
 func reviewSlowly(duration string) {
 	d, err := time.ParseDuration(duration)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		panic(err)
 	}
 	time.Sleep(d)
-	answer := map[string]any{"passed": true, "feedback": "", "criteria_results": []any{map[string]any{"criterion": "good", "passed": true, "feedback": nil}}}
-	if err := json.NewEncoder(os.Stdout).Encode(answer); err != nil {
-		os.Exit(1)
-	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
+	fmt.Println(`{"passed": true, "feedback": "", "criteria_results": [{"criterion": "good", "passed": true, "feedback": null}]}`)
 }
 
 // The command of a user becomes the prompt of a workflow, where an agent has commands without a
@@ -263,9 +235,7 @@ func TestCodingAgentsUsePromptsAndResources(t *testing.T) {
 			if a.command != "" {
 				m := startModel(t, a.api, move{text: "I will."})
 				p.work(t, a, m, "stdio", fmt.Sprintf(a.command, "deepwork:care:main")+" Walk the dog")
-				if told := m.turns[0].told; !strings.Contains(told, "Do the workflow care/main") || !strings.Contains(told, "Walk the dog") || !strings.Contains(told, "all of it is the goal") {
-					t.Errorf("the model was told %s", told)
-				}
+				testkit.ContainsAll(t, m.turns[0].told, []string{"Do the workflow care/main", "Walk the dog", "all of it is the goal"}, "the model was told")
 			}
 			script, prompt := []move{{text: "I have read it."}}, a.mention
 			if a.mention == "" {
@@ -273,9 +243,7 @@ func TestCodingAgentsUsePromptsAndResources(t *testing.T) {
 			}
 			m := startModel(t, a.api, script...)
 			p.work(t, a, m, "stdio", prompt)
-			if told := m.turns[len(m.turns)-1].told; !strings.Contains(told, "=== care/judge: Judge ===") {
-				t.Errorf("the model was told %s", told)
-			}
+			testkit.Contains(t, m.turns[len(m.turns)-1].told, "=== care/judge: Judge ===", "the model was told")
 		})
 	}
 }

@@ -37,9 +37,7 @@ func openBoard(t *testing.T, p project, programs string, env ...string) taskBoar
 	server := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	server.Env = append(append(os.Environ(), "PATH="+programs+string(filepath.ListSeparator)+os.Getenv("PATH")), env...)
 	server.Stderr = t.Output()
-	client := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, nil).Connect(t.Context(), &mcp.CommandTransport{Command: server}, nil)).Must(t)
-	t.Cleanup(func() { client.Close() })
-	return taskBoard{t, client}
+	return taskBoard{t, connect(t, &mcp.CommandTransport{Command: server}).ClientSession}
 }
 
 // ask calls a tool and decodes its reply.
@@ -53,21 +51,16 @@ func ask[Reply any](b taskBoard, tool string, args map[string]any) (r Reply) {
 }
 
 // ends waits until an attempt has ended, and checks how.
-func (b taskBoard) ends(id string, state board.State) attempt.AttemptReply {
+func (b taskBoard) ends(id string, state board.State) (r attempt.AttemptReply) {
 	b.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		r := ask[attempt.AttemptReply](b, "get_attempt", map[string]any{"attempt_id": id})
-		switch r.State {
-		case board.Queued, board.Running:
-			if time.Now().Before(end) {
-				continue
-			}
-		case state:
-			return r
-		}
-		tail := ask[attempt.TailReply](b, "tail_attempt", map[string]any{"attempt_id": id})
-		b.Fatalf("the attempt is %s, expected %s: %+v\n%+v", r.State, state, r, tail.Messages)
+	testkit.Until(b, "ended", func() bool {
+		r = ask[attempt.AttemptReply](b, "get_attempt", map[string]any{"attempt_id": id})
+		return r.State != board.Queued && r.State != board.Running
+	})
+	if r.State != state {
+		b.Fatalf("the attempt is %s, expected %s: %+v\n%+v", r.State, state, r, ask[attempt.TailReply](b, "tail_attempt", map[string]any{"attempt_id": id}).Messages)
 	}
+	return r
 }
 
 // Claude Code works on a task of the board, continues its conversation in a follow-up, and is stopped
@@ -75,11 +68,7 @@ func (b taskBoard) ends(id string, state board.State) attempt.AttemptReply {
 // not 0. Its user's settings name a server of another project, whose workflow does not count as that of the attempt.
 func TestClaudeCodeWorksOnATask(t *testing.T) {
 	p, other := careProject(t), careProject(t)
-	testkit.Git(t, p.root, "init", "-q", "-b", "main")
-	testkit.Git(t, p.root, "config", "user.name", "Una User")
-	testkit.Git(t, p.root, "config", "user.email", "una@example.com")
-	testkit.Git(t, p.root, "add", "-A")
-	testkit.Git(t, p.root, "commit", "-q", "-m", "first")
+	committed(t, p.root)
 	bash := func(format string, args ...any) move {
 		return move{tool: "Bash", own: true, args: map[string]any{"command": fmt.Sprintf(format, args...), "description": "Work"}}
 	}
@@ -94,7 +83,7 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 	claude := fmt.Sprintf("#!/bin/sh\nexec '%s' '%s' \"$@\"\n", node(t), filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs"))
 	testkit.Must(t, os.WriteFile(filepath.Join(programs, "claude"), []byte(claude), 0o755))
 	command := other.command(t)
-	write(t, filepath.Join(home, ".claude.json"), encoded(map[string]any{"hasCompletedOnboarding": true,
+	testkit.Write(t, filepath.Join(home, ".claude.json"), encoded(map[string]any{"hasCompletedOnboarding": true,
 		"mcpServers": map[string]any{"deepwork": map[string]any{"command": command[0], "args": command[1:]}}}))
 	b := openBoard(t, p, programs, append(env, "HOME="+home, "IS_SANDBOX=1")...) // which root needs
 
@@ -109,17 +98,12 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 
 	ask[attempt.FollowUpReply](b, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "Think of an elephant."})
 	checkCost(t, b.ends(id, "completed").Cost, 2, 0, 4)
-	if told := m.turns[len(m.turns)-1].told; !strings.Contains(told, "gazelle") || !strings.Contains(told, "I have said hello.") || !strings.Contains(told, "elephant") {
-		t.Errorf("the model was told %s", told)
-	}
+	testkit.ContainsAll(t, m.turns[len(m.turns)-1].told, []string{"gazelle", "I have said hello.", "elephant"}, "the model was told")
 
 	ask[attempt.FollowUpReply](b, "follow_up", map[string]any{"attempt_id": id, "action": "send", "prompt": "Wait."})
-	var text []byte
-	for end := time.Now().Add(time.Minute); len(text) == 0 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		text, _ = os.ReadFile(pids)
-	}
-	running := strings.Fields(string(text))
-	testkit.Need(t, len(running) == 2, "the agent does not wait: %q", text)
+	testkit.Until(t, "the agent waits", func() bool { _, err := os.Stat(pids); return err == nil })
+	running := strings.Fields(string(testkit.Get(os.ReadFile(pids)).Must(t)))
+	testkit.Equal(t, len(running), 2, "processes")
 	ask[attempt.AttemptReply](b, "stop_attempt", map[string]any{"attempt_id": id})
 	stopped := b.ends(id, "stopped")
 	checkCost(t, stopped.Cost, 3, 1, 4)
@@ -127,28 +111,20 @@ func TestClaudeCodeWorksOnATask(t *testing.T) {
 		n := testkit.Get(strconv.Atoi(pid)).Must(t)
 		testkit.FailsWith(t, syscall.Kill(n, 0), syscall.ESRCH, "process %d goes on", n)
 	}
-	if whole := ask[board.TaskReply](b, "get_task", map[string]any{"task_id": task.TaskID}); encoded(whole.Cost) != encoded(stopped.Cost) {
-		t.Errorf("the task costs %s, and its attempt %s", encoded(whole.Cost), encoded(stopped.Cost))
-	}
+	testkit.Equal(t, encoded(ask[board.TaskReply](b, "get_task", map[string]any{"task_id": task.TaskID}).Cost), encoded(stopped.Cost), "the task and its attempt cost")
 	m.saw(t, 1, "zebra") // the workflow was begun there
-	if stopped.WorkflowSession != nil {
-		t.Errorf("the attempt has the workflow %s", *stopped.WorkflowSession)
-	}
+	testkit.True(t, stopped.WorkflowSession == nil, "the attempt has a workflow")
 	var said []string
 	for _, msg := range ask[attempt.TailReply](b, "tail_attempt", map[string]any{"attempt_id": id, "limit": 100}).Messages {
 		said = append(said, fmt.Sprint(msg))
 	}
-	if all := strings.Join(said, "\n"); !strings.Contains(all, "echo hello") || !strings.Contains(all, "I have said hello.") {
-		t.Errorf("the messages are\n%s", all)
-	}
+	testkit.ContainsAll(t, strings.Join(said, "\n"), []string{"echo hello", "I have said hello."}, "the messages are\n")
 }
 
 // checkCost checks what executions used. The model reports at least a token per turn.
 func checkCost(t *testing.T, c *board.Cost, executions, unknown int, output int64) {
 	t.Helper()
-	if c == nil || c.Executions != executions || c.Unknown != unknown || c.Output == nil || *c.Output < output || c.Turns == nil || c.USD == nil {
-		t.Errorf("the cost is %s", encoded(c))
-	}
+	testkit.True(t, c != nil && c.Executions == executions && c.Unknown == unknown && c.Output != nil && *c.Output >= output && c.Turns != nil && c.USD != nil, "the cost is %s", encoded(c))
 }
 
 // report is a job whose first step is reviewed.
@@ -160,18 +136,21 @@ steps:
   - id: write
     name: Write
     description: Write it
-    instructions_file: write.md
+    instructions: Write.
     outputs: {text: {type: file, description: The text}}
     reviews: [{run_each: text, quality_criteria: {good: "Is it good?"}}]
-  - id: judge
-    name: Judge
-    description: Judge it
-    instructions_file: judge.md
-    outputs: {text: {type: file, description: The verdict}}
-    reviews: []
+  - {id: judge, name: Judge, description: Judge it, instructions: Judge as a giraffe would., outputs: {text: {type: file, description: The verdict}}, reviews: []}
 workflows:
   - {name: main, summary: All of it, steps: [write, judge]}
 `
+
+// committed makes a folder a git repository of its user.
+func committed(t *testing.T, root string) {
+	t.Helper()
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"config", "user.name", "Una User"}, {"config", "user.email", "una@example.com"}, {"add", "-A"}, {"commit", "-q", "-m", "first"}} {
+		testkit.Git(t, root, args...)
+	}
+}
 
 // A run is led with the known executors: each reaches the server of the run, and no other one of the same
 // name in its user's settings; gets the feedback of a review that did not pass; is sent back in its
@@ -191,32 +170,25 @@ func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 			a := slices.Concat(codingAgents, []agent{openCodeAgent})[i]
 			m := startModel(t, a.api, script...)
 			events := lead(t, a, m, executor)
-			if end := events[len(events)-1]; end.Event != "run_ended" || end.State != "completed" {
-				t.Fatalf("%+v", events)
-			}
+			end := events[len(events)-1]
+			testkit.Need(t, end.Event == "run_ended" && end.State == "completed", "%+v", events)
 			for i, want := range []string{"say that it is good", "", `"next_step"`} {
 				m.saw(t, i+1, want)
 			}
-			if told := m.turns[2].told; !strings.Contains(told, "say that it is good") || !strings.Contains(told, "its last review did not pass") || !strings.Contains(told, "I stop here.") {
-				t.Errorf("the agent was sent back with %s", told)
-			}
-			if told := m.turns[4].told; strings.Contains(told, "I stop here.") || !strings.Contains(told, "Judge as a giraffe") || !strings.Contains(told, "Ask zebras") {
-				t.Errorf("the second step begins with %s", told)
-			}
+			testkit.ContainsAll(t, m.turns[2].told, []string{"say that it is good", "its last review did not pass", "I stop here."}, "the agent was sent back with")
+			testkit.ContainsAll(t, m.turns[4].told, []string{"Judge as a giraffe", "Ask zebras"}, "the second step begins with")
+			testkit.True(t, !strings.Contains(m.turns[4].told, "I stop here."), "the second step begins with %s", m.turns[4].told)
 			testkit.Equal(t, strings.Join(names(m.turns[0].tools), " "), "finished_step get_step start_workflow", "the model was shown the tools")
 			testkit.True(t, m.others <= 0 || executor != "OPENCODE", "%d requests to the model have a cost that is not reported", m.others)
 			limits := 0
 			for _, e := range events {
-				if reports := executor == "CLAUDE_CODE" || executor == "OPENCODE"; e.Event == "step_ended" && e.Until == nil && reports != (e.CostUSD != nil) {
-					t.Errorf("its cost is known: %v, want %v: %+v", !reports, reports, e)
-				}
 				if e.Event == "step_ended" && e.Until != nil {
 					limits++
+				} else if e.Event == "step_ended" {
+					testkit.Equal(t, e.CostUSD != nil, executor == "CLAUDE_CODE" || executor == "OPENCODE", "its cost is known: %+v", e)
 				}
 			}
-			if want := len(script) - 6; limits != want {
-				t.Errorf("%d limits, want %d: %+v", limits, want, events)
-			}
+			testkit.Equal(t, limits, len(script)-6, "limits: %+v", events)
 		})
 	}
 }
@@ -233,19 +205,11 @@ type event struct {
 func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
 	t.Helper()
 	p, other := newProject(t), careProject(t)
-	job := filepath.Join(p.root, ".deepwork", "jobs", "report")
-	testkit.Must(t, os.MkdirAll(job, 0o755))
 	self := testkit.Get(os.Executable()).Must(t)
 	p.configure(t, fmt.Sprintf("quality_gate: {agent_review_command: %q}\nrun: {retries: 1}\n", fmt.Sprintf("'%s' review '%s'", self, p.told)))
-	for name, text := range map[string]string{
-		p.told: "", filepath.Join(job, "job.yml"): report, filepath.Join(job, "write.md"): "Write.\n", filepath.Join(job, "judge.md"): "Judge as a giraffe would.\n",
-		filepath.Join(p.root, "bad.md"): "bad\n", filepath.Join(p.root, "good.md"): "this is good\n",
-	} {
-		write(t, name, text)
-	}
-	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"commit", "-q", "-m", "first"}} {
-		testkit.Git(t, p.root, args...)
-	}
+	testkit.Write(t, p.told, "")
+	testkit.WriteAll(t, p.root, map[string]string{".deepwork/jobs/report/job.yml": report, "bad.md": "bad\n", "good.md": "this is good\n"})
+	committed(t, p.root)
 	m.server = runner.MCPName
 	home, programs := t.TempDir(), t.TempDir()
 	command := other.command(t)
@@ -254,14 +218,14 @@ func lead(t *testing.T, a agent, m *model, executor string) (events []event) {
 	if executor != "OPENCODE" { // the others are scripts
 		program += " '" + argv[1] + "'"
 	}
-	write(t, filepath.Join(home, ".claude.json"), encoded(map[string]any{"hasCompletedOnboarding": true,
+	testkit.Write(t, filepath.Join(home, ".claude.json"), encoded(map[string]any{"hasCompletedOnboarding": true,
 		"mcpServers": map[string]any{"deepwork": map[string]any{"command": command[0], "args": command[1:]}}}))
 	settings := filepath.Join(home, ".gemini", "settings.json")
 	if data, err := os.ReadFile(settings); err == nil { // what the README has its user add
 		var v map[string]any
 		testkit.Must(t, json.Unmarshal(data, &v))
 		v["mcpServers"].(map[string]any)[runner.MCPName] = map[string]any{"httpUrl": "$DEEPWORK_MCP_URL", "headers": map[string]any{"Authorization": "Bearer $DEEPWORK_MCP_TOKEN"}}
-		write(t, settings, encoded(v))
+		testkit.Write(t, settings, encoded(v))
 	}
 	name := map[string]string{"CLAUDE_CODE": "claude", "CODEX": "codex", "GEMINI": "gemini", "OPENCODE": "opencode"}[executor]
 	testkit.Must(t, os.WriteFile(filepath.Join(programs, name), fmt.Appendf(nil, "#!/bin/sh\nexec %s \"$@\"\n", program), 0o755))

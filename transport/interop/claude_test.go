@@ -28,7 +28,7 @@ func newClaude(t *testing.T, p project, over string, options map[string]any, arg
 		entry[key] = value
 	}
 	config := filepath.Join(t.TempDir(), "mcp.json")
-	write(t, config, encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
+	testkit.Write(t, config, encoded(map[string]any{"mcpServers": map[string]any{"deepwork": entry}}))
 	return newClaudeUser(t, p.root, fmt.Sprintf("--mcp-config '%s' --strict-mcp-config --allowedTools mcp__deepwork %s -p", config, arguments))
 }
 
@@ -40,10 +40,7 @@ func TestClaudeCodeSearchesForTools(t *testing.T) {
 	search := func(query string) move {
 		return move{tool: "ToolSearch", own: true, args: map[string]any{"query": query}}
 	}
-	walk := []move{
-		{tool: "start_workflow", args: map[string]any{"goal": "Walk", "job_name": "care", "workflow_name": "main"}},
-		{tool: "finished_step", args: map[string]any{"step_id": "write", "outputs": map[string]any{"report": "report.md"}}},
-	}
+	walk := []move{startsCare, finishes("write", "report", "report.md")}
 	for name, c := range map[string]struct {
 		over    string
 		options map[string]any
@@ -67,12 +64,9 @@ func TestClaudeCodeSearchesForTools(t *testing.T) {
 			testkit.Equal(t, strings.Join(names(m.turns[0].tools), " "), strings.Join(atOnce, " "), "the tools at once")
 			testkit.Contains(t, m.turns[0].told, "Task board: list_projects", "the model is told the server's instructions")
 			for i, next := range c.script {
-				if _, shown := m.turns[i].tools[next.tool]; !shown && !next.own {
-					t.Errorf("the model does not have %s at move %d, but %v", next.tool, i, names(m.turns[i].tools))
-				}
-				if after := m.turns[i+1]; after.failed || strings.Contains(after.result, "Error") {
-					t.Errorf("%s fails: %s", next.tool, after.result)
-				}
+				testkit.True(t, next.own || m.turns[i].tools[next.tool] != "", "the model does not have %s at move %d, but %v", next.tool, i, names(m.turns[i].tools))
+				after := m.turns[i+1]
+				testkit.True(t, !after.failed && !strings.Contains(after.result, "Error"), "%s fails: %s", next.tool, after.result)
 			}
 		})
 	}
@@ -102,12 +96,8 @@ func TestClaudeCodeAsksItsUser(t *testing.T) {
 			if c.answers {
 				hooks["Elicitation"] = []any{map[string]any{"hooks": []any{map[string]any{"type": "command", "command": "echo " + person}}}}
 			}
-			write(t, settings, encoded(map[string]any{"hooks": hooks}))
-			m := startModel(t, anthropic,
-				move{tool: "start_workflow", args: map[string]any{"goal": "Walk", "job_name": "care", "workflow_name": "main"}},
-				move{tool: "finished_step", args: map[string]any{"step_id": "write", "outputs": map[string]any{"report": "report.md"}}},
-				move{tool: "finished_step", args: map[string]any{"step_id": "judge", "outputs": map[string]any{"verdict": "verdict.md"}}},
-				move{text: "It is done."})
+			testkit.Write(t, settings, encoded(map[string]any{"hooks": hooks}))
+			m := startModel(t, anthropic, startsCare, finishes("write", "report", "report.md"), judges, move{text: "It is done."})
 			newClaude(t, p, c.over, nil, "--settings '"+settings+"'").types(m, "MCP_PROTOCOL_NEGOTIATION="+c.version+` claude "Take care"`)
 			m.saw(t, 3, c.want)
 		})

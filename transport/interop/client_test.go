@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"deepwork/actor/testkit"
 )
 
@@ -36,53 +34,12 @@ func output(t *testing.T, argv ...string) ([]byte, error) {
 	return out, err
 }
 
-// exitCode is that of a program that was not killed; -1 if it was.
-func exitCode(err error) int {
-	if err == nil {
-		return 0
-	}
-	if e, ok := errors.AsType[*exec.ExitError](err); ok {
-		return e.ExitCode()
-	}
-	return -1
-}
-
 // runClient runs a client to its good end.
 func runClient(t *testing.T, argv ...string) []byte {
 	t.Helper()
 	out, err := output(t, argv...)
 	testkit.Need(t, err == nil, "the client ended with %v, after\n%s", err, out)
 	return out
-}
-
-// waitForTool waits until a server that was started just now has found a tool at
-// its source, as a client hears of it.
-func waitForTool(t *testing.T, url, name string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	changed := make(chan struct{}, 1)
-	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		},
-	})
-	cs := testkit.Get(client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
-	defer cs.Close()
-	for {
-		list := testkit.Get(cs.ListTools(ctx, nil)).Must(t)
-		if slices.ContainsFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == name }) {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.Fatalf("the server does not list %s", name)
-		}
-	}
 }
 
 // The client of the official Python SDK, in the version of requirements.txt: with
@@ -125,45 +82,31 @@ var typescriptWalk = []want{
 
 // The client of the official TypeScript SDK, in the version of the lock file.
 func TestClientOfTheTypeScriptSDK(t *testing.T) {
-	client := func(t *testing.T, p project, told instructions) map[string]sight {
-		saw := walk(t, told, node(t), filepath.Join(packages(t), "client.mjs"))
-		judge(t, told, saw, append(slices.Clip(everyWalk), typescriptWalk...)...)
-		if first, again := saw["started"].value(t, "begin_step.session_id"), saw["again"].value(t, "begin_step.session_id"); first != again {
-			t.Errorf("the same request_id began %s and %s", first, again)
-		}
-		p.whole(t)
-		return saw
+	for _, over := range []string{"stdio", "http", "http with a token"} {
+		t.Run(over, func(t *testing.T) {
+			p := newProject(t)
+			told := p.instructions(t)
+			switch over {
+			case "stdio":
+				told.Command = p.command(t)
+			case "http":
+				told.URL = p.serve(t, "http")
+			default:
+				token, file := newToken(t)
+				told.URL, told.Token = p.serve(t, "http", "--token-file", file), token
+			}
+			saw := walk(t, told, node(t), filepath.Join(packages(t), "client.mjs"))
+			judge(t, told, saw, append(slices.Clip(everyWalk), typescriptWalk...)...)
+			testkit.Equal(t, saw["again"].value(t, "begin_step.session_id"), saw["started"].value(t, "begin_step.session_id"), "the session of the same request_id")
+			if end := saw["terminated"]; over != "stdio" {
+				testkit.True(t, end.Status == 404 && end.Text == "", "a session that was terminated answers %d, and is %q", end.Status, end.Text)
+			}
+			for _, at := range []string{"nobody", "stranger"} {
+				testkit.True(t, told.Token == "" || saw[at].Status == 401 && strings.Contains(saw[at].Text, "token"), "%s: %+v", at, saw[at])
+			}
+			p.whole(t)
+		})
 	}
-	terminated := func(t *testing.T, saw map[string]sight) {
-		t.Helper()
-		if end := saw["terminated"]; end.Status != 404 || end.Text != "" {
-			t.Errorf("a session that was terminated answers %d, and is %q", end.Status, end.Text)
-		}
-	}
-	t.Run("stdio", func(t *testing.T) {
-		p := newProject(t)
-		told := p.instructions(t)
-		told.Command = p.command(t)
-		client(t, p, told)
-	})
-	t.Run("http", func(t *testing.T) {
-		p := newProject(t)
-		told := p.instructions(t)
-		told.URL = p.serve(t, "http")
-		terminated(t, client(t, p, told))
-	})
-	t.Run("http with a token", func(t *testing.T) {
-		p := newProject(t)
-		told := p.instructions(t)
-		token, file := newToken(t)
-		told.URL, told.Token = p.serve(t, "http", "--token-file", file), token
-		saw := client(t, p, told)
-		terminated(t, saw)
-		for _, at := range []string{"nobody", "stranger"} {
-			testkit.Equal(t, saw[at].Status, 401, "%s", at)
-			testkit.Contains(t, saw[at].Text, "token", "%s", at)
-		}
-	})
 }
 
 // The client of the TypeScript SDK's second major version has the tools, prompts and resources, and its user is asked,
@@ -191,16 +134,10 @@ func TestClientInBothEras(t *testing.T) {
 					{"question", "properties.decision.enum", `["pass","fail"]`},
 					{"judged", "status", `"workflow_complete"`},
 				} {
-					if w.path == "text" {
-						testkit.Contains(t, saw[w.at].Text, w.is, "%s", w.at)
-					} else {
-						testkit.Equal(t, saw[w.at].value(t, w.path), w.is, "%s: %s", w.at, w.path)
-					}
+					w.check(t, saw)
 				}
 				for at, name := range map[string]string{"tools": "finished_step", "prompts": "deepwork:care:main", "resources": "deepwork://jobs/care"} {
-					if !slices.Contains(saw[at].Names, name) {
-						t.Errorf("%s: %v", at, saw[at].Names)
-					}
+					testkit.True(t, slices.Contains(saw[at].Names, name), "%s: %v", at, saw[at].Names)
 				}
 			})
 		}
@@ -229,42 +166,35 @@ func TestClaudeCodeConnectsToThePlugin(t *testing.T) {
 		return string(out)
 	}
 	claude("plugin", "validate", plugin)
-	if out := claude("--plugin-dir", plugin, "mcp", "list"); !strings.Contains(out, "deepwork serve --path . - ") || !strings.Contains(out, "Connected") {
-		t.Errorf("claude mcp list prints\n%s", out)
-	}
+	testkit.ContainsAll(t, claude("--plugin-dir", plugin, "mcp", "list"), []string{"deepwork serve --path . - ", "Connected"}, "claude mcp list prints\n")
 }
-
-// inspected is what the Inspector's command line prints.
-type inspected struct {
-	Result struct {
-		Tools             []struct{ Name string }
-		Content           []struct{ Text string }
-		StructuredContent json.RawMessage
-		IsError           bool
-	}
-}
-
-// The exit codes of the Inspector's command line.
-const (
-	inspectorDone    = 0
-	inspectorRefused = 5 // a tool's result has isError
-)
 
 // inspect runs the Inspector's command line: method and its flags on a server,
-// which is named as the Inspector wants it.
-func inspect(t *testing.T, server []string, code int, args ...string) inspected {
+// which is named as the Inspector wants it. Its exit code is that of a tool's result.
+func inspect(t *testing.T, server []string, args ...string) (tools []string, result sight) {
 	t.Helper()
 	script := filepath.Join(packages(t), "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
 	argv := append([]string{node(t), script, "--cli", "--quiet", "--format", "json"}, args...)
 	out, err := output(t, append(argv, server...)...)
-	if got := exitCode(err); got != code {
-		t.Fatalf("%v ended with %v, not %d\n%s", args, err, code, out)
+	var said struct {
+		Result struct {
+			Tools             []struct{ Name string }
+			Content           []struct{ Text string }
+			StructuredContent json.RawMessage
+			IsError           bool
+		}
 	}
-	var said inspected
-	if err := json.Unmarshal(out, &said); err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, out)
+	testkit.Need(t, json.Unmarshal(out, &said) == nil, "%v ended with %v\n%s", args, err, out)
+	refused, is := errors.AsType[*exec.ExitError](err)
+	testkit.Need(t, said.Result.IsError == is && (err == nil || refused.ExitCode() == 5), "%v ended with %v\n%s", args, err, out)
+	for _, tool := range said.Result.Tools {
+		tools = append(tools, tool.Name)
 	}
-	return said
+	result = sight{Error: said.Result.IsError, Structured: said.Result.StructuredContent}
+	for _, block := range said.Result.Content {
+		result.Text += block.Text
+	}
+	return tools, result
 }
 
 // The command line of the MCP Inspector, with both generations of the protocol:
@@ -272,34 +202,28 @@ func inspect(t *testing.T, server []string, code int, args ...string) inspected 
 func TestInspector(t *testing.T) {
 	p := newProject(t)
 	token, file := newToken(t)
-	servers := map[string][]string{
+	for name, server := range map[string][]string{
 		"stdio": append([]string{"--"}, p.command(t)...),
 		"http":  {"--transport", "http", "--server-url", p.serve(t, "http", "--token-file", file), "--header", "Authorization: Bearer " + token},
-	}
-	for name, server := range servers {
+	} {
 		for _, era := range []string{"legacy", "modern"} {
 			t.Run(name+"/"+era, func(t *testing.T) {
-				call := func(code int, tool, arguments string) sight {
+				call := func(tool, arguments string) sight {
 					t.Helper()
-					r := inspect(t, server, code, "--protocol-era", era, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", arguments).Result
-					return sight{Error: r.IsError, Text: r.Content[0].Text, Structured: r.StructuredContent}
+					_, result := inspect(t, server, "--protocol-era", era, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", arguments)
+					return result
 				}
 				// --strict fails where a schema is one that clients cannot use.
-				listed := map[string]bool{}
-				for _, tool := range inspect(t, server, inspectorDone, "--protocol-era", era, "--method", "tools/list", "--strict").Result.Tools {
-					listed[tool.Name] = true
-				}
+				listed, _ := inspect(t, server, "--protocol-era", era, "--method", "tools/list", "--strict")
 				for _, name := range append([]string{"create_task", "call_workflow_tool"}, workflowTools...) {
-					testkit.True(t, listed[name], "%s is not listed", name)
+					testkit.True(t, slices.Contains(listed, name), "%s is not listed", name)
 				}
-				testkit.Equal(t, call(inspectorDone, "get_workflows", `{}`).value(t, "jobs.0.name"), `"trip"`, "job")
-				refused := call(inspectorRefused, "start_workflow", `{"goal":"g","job_name":"nowhere","workflow_name":"w"}`)
+				testkit.Equal(t, call("get_workflows", `{}`).value(t, "jobs.0.name"), `"trip"`, "job")
+				refused := call("start_workflow", `{"goal":"g","job_name":"nowhere","workflow_name":"w"}`)
 				testkit.True(t, refused.Error && refused.Structured == nil && strings.Contains(refused.Text, "Job not found: nowhere"), "refused: %+v", refused)
-				started := call(inspectorDone, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`)
-				id := started.value(t, "begin_step.session_id")
-				testkit.Equal(t, call(inspectorDone, "get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`, "resumed")
-				aborted := call(inspectorDone, "abort_workflow", `{"session_id":`+id+`,"explanation":"seen"}`)
-				testkit.Equal(t, aborted.value(t, "aborted_workflow"), `"trip/main"`, "aborted")
+				id := call("start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`).value(t, "begin_step.session_id")
+				testkit.Equal(t, call("get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`, "resumed")
+				testkit.Equal(t, call("abort_workflow", `{"session_id":`+id+`,"explanation":"seen"}`).value(t, "aborted_workflow"), `"trip/main"`, "aborted")
 			})
 		}
 	}

@@ -5,6 +5,7 @@ package interop
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -42,17 +43,13 @@ func TestMain(m *testing.M) {
 		reviewSlowly(os.Args[2])
 		return
 	}
-	os.Exit(testAll(m))
-}
-
-func testAll(m *testing.M) int {
 	var err error
 	if shared, err = os.MkdirTemp("", "deepwork-interop-"); err != nil {
-		fmt.Fprintln(os.Stderr, "making a folder for the clients:", err)
-		return 1
+		panic(err)
 	}
-	defer os.RemoveAll(shared)
-	return statetest.Main(m)
+	code := statetest.Main(m)
+	os.RemoveAll(shared)
+	os.Exit(code)
 }
 
 // command runs a program to its end, 4 minutes at most; an error has its output.
@@ -67,15 +64,8 @@ func command(dir string, argv ...string) error {
 	return nil
 }
 
-func executable(name string) string {
-	if runtime.GOOS == "windows" {
-		return name + ".exe"
-	}
-	return name
-}
-
 func buildBinary() (string, error) {
-	binary := filepath.Join(shared, executable("deepwork"))
+	binary := filepath.Join(shared, "deepwork")
 	return binary, command(filepath.Join("..", ".."), "go", "build", "-o", binary, "./cmd/deepwork")
 }
 
@@ -83,17 +73,8 @@ func buildBinary() (string, error) {
 // file, into one folder, which it returns. No script of a package is run.
 func installNode() (string, error) {
 	dir := filepath.Join(shared, "npm")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(".")); err != nil {
 		return "", err
-	}
-	for _, name := range []string{"package.json", "package-lock.json", "source.mjs", "everything.mjs", "client.mjs", "eras.mjs"} {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return "", err
-		}
 	}
 	return dir, npmInstall(dir)
 }
@@ -110,22 +91,15 @@ func npmInstall(dir string) error {
 		return err
 	}
 	pinned := regexp.MustCompile(`"([^"]+)": "\d+\.\d+\.\d+"`)
-	if err := os.WriteFile(file, pinned.ReplaceAll(data, []byte(`"$1": "latest"`)), 0o644); err != nil {
-		return err
-	}
-	if err := os.Remove(filepath.Join(dir, "package-lock.json")); err != nil {
-		return err
-	}
-	if err := command(dir, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
-		return err
-	}
+	err = errors.Join(os.WriteFile(file, pinned.ReplaceAll(data, []byte(`"$1": "latest"`)), 0o644), os.Remove(filepath.Join(dir, "package-lock.json")),
+		command(dir, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund"))
 	for _, name := range pinned.FindAllSubmatch(data, -1) {
 		var of struct{ Version string }
 		if data, err := os.ReadFile(filepath.Join(dir, "node_modules", string(name[1]), "package.json")); err == nil && json.Unmarshal(data, &of) == nil {
 			fmt.Printf("newest: %s %s\n", name[1], of.Version)
 		}
 	}
-	return nil
+	return err
 }
 
 // newest is the variable with which .ci/newest has the newest packages tested.
@@ -145,46 +119,25 @@ func installAgents() (string, error) {
 func installPython() (string, error) {
 	dir := filepath.Join(shared, "python")
 	python := filepath.Join(dir, "bin", "python")
-	first := "python3"
-	if runtime.GOOS == "windows" {
-		python, first = filepath.Join(dir, "Scripts", "python.exe"), "python"
-	}
-	if err := command(".", first, "-m", "venv", dir); err != nil {
+	if err := command(".", "python3", "-m", "venv", dir); err != nil {
 		return "", err
 	}
 	return python, command(".", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--only-binary", ":all:", "-r", "requirements.txt")
 }
 
-// binary is the built deepwork.
-func binary(t *testing.T) string {
-	t.Helper()
-	path := testkit.Get(builtBinary()).Must(t)
-	return path
-}
-
-// packages is the folder of npm's packages and of the scripts.
-func packages(t *testing.T) string {
-	t.Helper()
-	dir := testkit.Get(nodePackages()).Must(t)
-	return dir
-}
-
-// agentPackages is the folder of the coding agents.
-func agentPackages(t *testing.T) string {
-	t.Helper()
-	dir := testkit.Get(codingAgentsAt()).Must(t)
-	return dir
-}
+// binary is the built deepwork, packages the folder of npm's packages and of the scripts, agentPackages that of the
+// coding agents, and python an interpreter.
+func binary(t *testing.T) string        { return testkit.Get(builtBinary()).Must(t) }
+func packages(t *testing.T) string      { return testkit.Get(nodePackages()).Must(t) }
+func agentPackages(t *testing.T) string { return testkit.Get(codingAgentsAt()).Must(t) }
+func python(t *testing.T) string        { return testkit.Get(pythonProgram()).Must(t) }
 
 // node is an interpreter that is new enough for all of the packages: the one that
 // npm has as a package, since distributions are years behind; if there is none
 // for this platform, the one in PATH.
 func node(t *testing.T) string {
 	t.Helper()
-	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
-	if arch == "" {
-		arch = runtime.GOARCH
-	}
+	arch := strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
 	path := filepath.Join(packages(t), "node_modules", "node-"+runtime.GOOS+"-"+arch, "bin", "node")
 	if _, err := os.Stat(path); err == nil {
 		return path
@@ -192,14 +145,7 @@ func node(t *testing.T) string {
 	out, err := exec.CommandContext(t.Context(), "node", "--version").Output()
 	testkit.Need(t, err == nil, "npm has no node for %s/%s in the lock file, and there is none in PATH: %v", runtime.GOOS, runtime.GOARCH, err)
 	var major, minor int
-	if _, err := fmt.Sscanf(strings.TrimSpace(string(out)), "v%d.%d", &major, &minor); err != nil || major < 22 || major == 22 && minor < 19 {
-		t.Fatalf("node %s is too old for the clients: put 22.19 or newer into PATH", strings.TrimSpace(string(out)))
-	}
+	_, err = fmt.Sscanf(string(out), "v%d.%d", &major, &minor)
+	testkit.Need(t, err == nil && (major > 22 || major == 22 && minor >= 19), "node %s is too old for the clients: put 22.19 or newer into PATH", out)
 	return "node"
-}
-
-func python(t *testing.T) string {
-	t.Helper()
-	path := testkit.Get(pythonProgram()).Must(t)
-	return path
 }

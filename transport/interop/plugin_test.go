@@ -48,19 +48,13 @@ func (u claudeUser) types(m *model, line string) string {
 func TestClaudeCodeHasThePlugin(t *testing.T) {
 	top := testkit.Get(filepath.Abs(filepath.Join("..", ".."))).Must(t)
 	u := newClaudeUser(t, careProject(t).root, "--plugin-dir '"+filepath.Join(top, "cmd", "deepwork", "plugin")+"' --allowedTools mcp__plugin_deepwork_deepwork -p")
-	m := startModel(t, anthropic,
-		move{tool: "start_workflow", args: map[string]any{"goal": "Walk", "job_name": "care", "workflow_name": "main"}},
-		move{text: "It is started."}, move{text: "I am at it."}, move{text: "<summary>Nothing to tell.</summary>"})
+	m := startModel(t, anthropic, startsCare, move{text: "It is started."}, move{text: "I am at it."}, move{text: "<summary>Nothing to tell.</summary>"})
 	m.server = "plugin_deepwork_deepwork"
 	said := u.types(m, `claude "/deepwork:start care/main, with a walk as the goal"`)
 	testkit.Need(t, len(m.turns) >= 2, "the model had no tools of the plugin's server, or did not use them: %s", said)
-	for _, want := range []string{"- deepwork:start: ", "- deepwork:new-job: ", "- deepwork:record: ", "care/main, with a walk as the goal"} {
-		testkit.Contains(t, m.turns[0].told, want, "the model was told")
-	}
+	testkit.ContainsAll(t, m.turns[0].told, []string{"- deepwork:start: ", "- deepwork:new-job: ", "- deepwork:record: ", "care/main, with a walk as the goal"}, "the model was told")
 	session := regexp.MustCompile(`"session_id":"([0-9a-f]{8})"`).FindStringSubmatch(m.turns[1].result)
-	if session == nil {
-		t.Fatalf("the workflow was not started: %s", m.turns[1].result)
-	}
+	testkit.Need(t, session != nil, "the workflow was not started: %s", m.turns[1].result)
 	u.types(m, `claude -c "Go on"`)
 	u.types(m, `claude -c "/compact"`)
 	before := len(m.turns)
@@ -74,9 +68,7 @@ func TestClaudeCodeHasThePlugin(t *testing.T) {
 	testkit.Contains(t, validated, "Validation passed", "the marketplace")
 	u.types(m, claudeItself(t)+" plugin marketplace add '"+top+"' && "+claudeItself(t)+" plugin install deepwork@deepwork")
 	testkit.Contains(t, u.types(m, "deepwork init --claude-code"), "you have the plugin for Claude Code", "init")
-	if _, err := os.Stat(filepath.Join(u.dir, ".claude")); err == nil {
-		t.Error("init has installed what the plugin has")
-	}
+	testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(u.dir, ".claude"))).Err(), os.ErrNotExist, "what the plugin has")
 }
 
 // claudeItself is the command of Claude Code.

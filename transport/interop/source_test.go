@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A session is a client of the built binary.
+// A session is a client of a server.
 type session struct {
 	*mcp.ClientSession
 	mu       sync.Mutex
@@ -25,14 +25,8 @@ type session struct {
 	changed  chan struct{} // capacity 1
 }
 
-// serveSource connects a client to the built binary, on a project with the source.
-func serveSource(t *testing.T) *session {
+func connect(t *testing.T, over mcp.Transport) *session {
 	t.Helper()
-	p := newProject(t)
-	p.configure(t, sources(t))
-	argv := p.command(t)
-	server := exec.Command(argv[0], argv[1:]...)
-	server.Stderr = t.Output()
 	s := &session{changed: make(chan struct{}, 1)}
 	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
@@ -47,9 +41,8 @@ func serveSource(t *testing.T) *session {
 			s.progress = append(s.progress, r.Params.Message)
 		},
 	})
-	cs := testkit.Get(client.Connect(t.Context(), &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
-	t.Cleanup(func() { cs.Close() })
-	s.ClientSession = cs
+	s.ClientSession = testkit.Get(client.Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
+	t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -75,99 +68,91 @@ func (s *session) until(t *testing.T, names ...string) map[string]*mcp.Tool {
 	}
 }
 
-// call calls a tool that must succeed, and returns the run's result.
-func (s *session) call(t *testing.T, name, arguments string) string {
-	t.Helper()
+// call calls a tool with progress.
+func (s *session) call(ctx context.Context, name, arguments string) (*mcp.CallToolResult, error) {
 	params := &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}
 	params.SetProgressToken(name)
-	res := testkit.Get(s.CallTool(t.Context(), params)).Must(t)
+	return s.CallTool(ctx, params)
+}
+
+// gives calls a tool that must succeed, and returns the run's result.
+func (s *session) gives(t *testing.T, name, arguments string) string {
+	t.Helper()
+	res := testkit.Get(s.call(t.Context(), name, arguments)).Must(t)
 	var got struct {
 		State  string          `json:"state"`
 		Result json.RawMessage `json:"result"`
 	}
-	if err := json.Unmarshal([]byte(words(res)), &got); err != nil || res.IsError || got.State != "completed" {
-		t.Fatalf("%s: %s", name, words(res))
-	}
+	testkit.Must(t, json.Unmarshal([]byte(words(res)), &got))
+	testkit.Need(t, !res.IsError && got.State == "completed", "%s: %s", name, words(res))
 	return string(got.Result)
+}
+
+// running waits for the progress of a call that its source has, and returns its execution_id.
+func (s *session) running(t *testing.T, name string) (id string) {
+	t.Helper()
+	testkit.Until(t, name+" runs at its source", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n := len(s.progress); n > 1 { // the first is before the source has it
+			id, _, _ = strings.Cut(strings.TrimPrefix(s.progress[n-1], "execution_id "), ":")
+		}
+		return id != ""
+	})
+	return id
 }
 
 func words(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextContent).Text }
 
 func TestSourceOfTheTypeScriptSDK(t *testing.T) {
-	s := serveSource(t)
+	p := newProject(t)
+	p.configure(t, sources(t))
+	argv := p.command(t)
+	server := exec.Command(argv[0], argv[1:]...)
+	server.Stderr = t.Output()
+	s := connect(t, &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second})
 	all := s.until(t, "greet", "count", "break", "wait", "grow", "ask")
-	testkit.Equal(t, all["greet"].Description, "[From the source typescript] Greets somebody", "got %+v", all["greet"])
-	testkit.Equal(t, s.call(t, "greet", `{"name":"Ada"}`), `{"greeting":"Hello, Ada"}`, "greet")
-	testkit.Equal(t, s.call(t, "count", `{}`), `{"counted":3}`, "count")
+	testkit.Equal(t, all["greet"].Description, "[From the source typescript] Greets somebody")
+	testkit.Equal(t, all["ask"].Description, "[From the source typescript; a person must perform the steps there] Asks somebody")
+	testkit.Equal(t, s.gives(t, "greet", `{"name":"Ada"}`), `{"greeting":"Hello, Ada"}`, "greet")
+	testkit.Equal(t, s.gives(t, "count", `{}`), `{"counted":3}`, "count")
 	s.mu.Lock()
 	testkit.Contains(t, strings.Join(s.progress, "\n"), "of 3, at", "progress")
+	s.progress = nil
 	s.mu.Unlock()
-	for name, want := range map[string]string{"break": "StateError: ", "greet": "ToolError: "} {
-		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})
-		testkit.True(t, err == nil && res.IsError && strings.HasPrefix(words(res), want), "%s: %v %v", name, res, err)
-		if name == "break" && !strings.Contains(words(res), "it broke") {
-			t.Errorf("%s: %s", name, words(res))
-		}
+	for name, wants := range map[string][]string{"break": {"StateError: ", "it broke"}, "greet": {"ToolError: "}} {
+		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})).Must(t)
+		testkit.ContainsAll(t, words(res), wants, "%s", name)
+		testkit.True(t, res.IsError, "%s is no error", name)
 	}
 
 	// A cancelled call ends there; its execution_id is in its progress.
 	ctx, cancel := context.WithCancel(t.Context())
-	params := &mcp.CallToolParams{Name: "wait", Arguments: json.RawMessage(`{}`)}
-	params.SetProgressToken("wait")
-	ended := make(chan error, 1)
-	go func() { _, err := s.CallTool(ctx, params); ended <- err }()
-	id := ""
-	for deadline := time.Now().Add(time.Minute); id == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		s.mu.Lock()
-		last := ""
-		if n := len(s.progress); n > 0 {
-			last = s.progress[n-1]
-		}
-		s.mu.Unlock()
-		if strings.HasSuffix(last, "at 1") || strings.HasSuffix(last, "at 2") {
-			id, _, _ = strings.Cut(strings.TrimPrefix(last, "execution_id "), ":")
-		}
-	}
+	ended := make(chan *mcp.CallToolResult, 1)
+	go func() { res, _ := s.call(ctx, "wait", `{}`); ended <- res }()
+	id := s.running(t, "wait")
 	cancel()
 	<-ended
-	state := ""
-	for deadline := time.Now().Add(time.Minute); state != "cancelled" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "workflow_status", Arguments: map[string]string{"execution_id": id}})
-		testkit.Need(t, err == nil && !res.IsError, "%v %v", err, res)
-		var now struct{ State string }
-		json.Unmarshal([]byte(words(res)), &now)
-		state = now.State
-	}
-	testkit.Equal(t, state, "cancelled", "the run")
+	testkit.Until(t, "the run is cancelled", func() bool {
+		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "workflow_status", Arguments: map[string]string{"execution_id": id}})).Must(t)
+		testkit.Need(t, !res.IsError, "%s", words(res))
+		return strings.Contains(words(res), `"state":"cancelled"`)
+	})
 
 	// Another call cancels what a person must do there.
-	if all["ask"].Description != "[From the source typescript; a person must perform the steps there] Asks somebody" {
-		t.Errorf("got %+v", all["ask"])
-	}
 	s.mu.Lock()
 	s.progress = nil
 	s.mu.Unlock()
-	params = &mcp.CallToolParams{Name: "ask", Arguments: json.RawMessage(`{}`)}
-	params.SetProgressToken("ask")
-	asked := make(chan *mcp.CallToolResult, 1)
-	go func() { res, _ := s.CallTool(t.Context(), params); asked <- res }()
-	id = ""
-	for deadline := time.Now().Add(time.Minute); id == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		s.mu.Lock()
-		if len(s.progress) > 1 { // the source has it
-			id, _, _ = strings.Cut(strings.TrimPrefix(s.progress[0], "execution_id "), ":")
-		}
-		s.mu.Unlock()
-	}
+	go func() { res, _ := s.call(t.Context(), "ask", `{}`); ended <- res }()
+	id = s.running(t, "ask")
 	for range 2 {
-		res, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "cancel_execution", Arguments: map[string]string{"execution_id": id}})
-		testkit.Need(t, err == nil && !res.IsError && strings.Contains(words(res), `"state":"cancelled"`) && strings.Contains(words(res), "was cancelled at its source"), "%v %v", err, res)
+		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "cancel_execution", Arguments: map[string]string{"execution_id": id}})).Must(t)
+		testkit.Need(t, !res.IsError && strings.Contains(words(res), `"state":"cancelled"`) && strings.Contains(words(res), "was cancelled at its source"), "%s", words(res))
 	}
-	if res := <-asked; res == nil || !res.IsError || !strings.Contains(words(res), "was cancelled") {
-		t.Errorf("the call that waited: %v", res)
-	}
+	res := <-ended
+	testkit.True(t, res != nil && res.IsError && strings.Contains(words(res), "was cancelled"), "the call that waited: %v", res)
 
 	// What comes later is a tool without being asked for.
-	s.call(t, "grow", `{}`)
+	s.gives(t, "grow", `{}`)
 	s.until(t, "fresh")
 }

@@ -60,26 +60,33 @@ func walk(t *testing.T, told instructions, argv ...string) map[string]sight {
 	all := map[string]sight{}
 	for line := range bytes.Lines(out) {
 		var s sight
-		if err := json.Unmarshal(line, &s); err != nil {
-			t.Fatalf("the client printed %q: %v", line, err)
-		}
-		if _, twice := all[s.At]; twice {
-			t.Fatalf("the client saw %q twice", s.At)
-		}
+		err := json.Unmarshal(line, &s)
+		_, twice := all[s.At]
+		testkit.Need(t, err == nil && !twice, "the client printed %q, twice: %t; %v", line, twice, err)
 		if string(s.Structured) == "null" {
 			s.Structured = nil
 		}
 		all[s.At] = s
 	}
-	if _, ok := all["end"]; !ok {
-		t.Fatalf("the client did not come to its end:\n%s", out)
-	}
+	_, ended := all["end"]
+	testkit.Need(t, ended, "the client did not come to its end:\n%s", out)
 	return all
 }
 
 // A want is what a client must have seen: the value at a path of the structured
 // content, as JSON, or, where the path is "text", a part of the text.
 type want struct{ at, path, is string }
+
+func (w want) check(t *testing.T, saw map[string]sight) {
+	t.Helper()
+	s, ok := saw[w.at]
+	testkit.True(t, ok, "%s was not seen", w.at)
+	if w.path == "text" {
+		testkit.Contains(t, s.Text, w.is, "%s", w.at)
+	} else {
+		testkit.Equal(t, s.value(t, w.path), w.is, "%s: %s", w.at, w.path)
+	}
+}
 
 // refusals are the calls that must have been refused; all others not.
 var refusals = []string{"nobody", "stranger", "nothing", "unknown", "refused", "mistyped", "ahead", "lost"}
@@ -143,48 +150,28 @@ func judge(t *testing.T, told instructions, saw map[string]sight, wants ...want)
 		wants = append(wants, want{"nobody", "text", ""}, want{"stranger", "text", ""})
 	}
 	for _, w := range wants {
-		s, ok := saw[w.at]
-		if !ok {
-			t.Errorf("%s was not seen", w.at)
-			continue
-		}
-		if w.path == "text" {
-			testkit.Contains(t, s.Text, w.is, "%s", w.at)
-		} else if got := s.value(t, w.path); got != w.is {
-			t.Errorf("%s: %s is %s, not %s", w.at, w.path, got, w.is)
-		}
+		w.check(t, saw)
 	}
 	for at, s := range saw {
 		testkit.Equal(t, s.Error, slices.Contains(refusals, at), "%s: refused: %s", at, s.Text)
 		testkit.True(t, !s.Error || s.Structured == nil, "%s is refused and has structured content: %s", at, s.Structured)
 		// What is in the text is for clients that do not know structured content.
-		if !s.Error && s.Structured != nil && strings.HasPrefix(s.Text, "{") && !sameJSON(t, s.Structured, []byte(s.Text)) {
-			t.Errorf("%s: structured content %s, text %s", at, s.Structured, s.Text)
+		if !s.Error && s.Structured != nil && strings.HasPrefix(s.Text, "{") {
+			var x, y any
+			testkit.True(t, json.Unmarshal(s.Structured, &x) == nil && json.Unmarshal([]byte(s.Text), &y) == nil && reflect.DeepEqual(x, y), "%s: structured content %s, text %s", at, s.Structured, s.Text)
 		}
 	}
-	if tools := saw["tools"]; len(tools.Without) > 0 || slices.ContainsFunc(workflowTools, func(name string) bool { return !slices.Contains(tools.Names, name) }) {
-		t.Errorf("tools %v, without an output schema %v", tools.Names, tools.Without)
+	tools := saw["tools"]
+	testkit.True(t, len(tools.Without) == 0, "without an output schema: %v", tools.Without)
+	for _, name := range workflowTools {
+		testkit.True(t, slices.Contains(tools.Names, name), "%s is not in %v", name, tools.Names)
 	}
 	for _, name := range []string{"greet", "count"} {
-		if slices.Contains(saw["tools"].Names, name) || !slices.Contains(saw["changed"].Names, name) {
-			t.Errorf("%s: in tools %v and, later, %v", name, saw["tools"].Names, saw["changed"].Names)
-		}
+		testkit.True(t, !slices.Contains(tools.Names, name) && slices.Contains(saw["changed"].Names, name), "%s: in tools %v and, later, %v", name, tools.Names, saw["changed"].Names)
 	}
-	if before, after := saw["started"].value(t, "begin_step.session_id"), saw["found"].value(t, "begin_step.session_id"); before != after {
-		t.Errorf("session %s was resumed as %s", before, after)
-	}
+	testkit.Equal(t, saw["found"].value(t, "begin_step.session_id"), saw["started"].value(t, "begin_step.session_id"), "the session that was resumed")
 	progress := saw["progress"]
 	testkit.Contains(t, progress.value(t, "0.message"), "quality review of step 'judge'", "progress %s", progress.Structured)
-}
-
-func sameJSON(t *testing.T, a, b []byte) bool {
-	t.Helper()
-	var x, y any
-	if err := json.Unmarshal(a, &x); err != nil {
-		t.Fatalf("%s: %v", a, err)
-	}
-	testkit.Works(t, json.Unmarshal(b, &y), "%s", b)
-	return reflect.DeepEqual(x, y)
 }
 
 // value is what is at a path of the structured content, as JSON.
@@ -194,9 +181,7 @@ func (s sight) value(t *testing.T, path string) string {
 		return "nothing"
 	}
 	var at any
-	if err := json.Unmarshal(s.Structured, &at); err != nil {
-		t.Fatalf("%s: %v", s.Structured, err)
-	}
+	testkit.Must(t, json.Unmarshal(s.Structured, &at))
 	for key := range strings.SplitSeq(path, ".") {
 		ok := false
 		switch v := at.(type) {
@@ -211,8 +196,7 @@ func (s sight) value(t *testing.T, path string) string {
 			return "nothing"
 		}
 	}
-	out := testkit.Get(json.Marshal(at)).Must(t)
-	return string(out)
+	return string(testkit.Get(json.Marshal(at)).Must(t))
 }
 
 // A project is a folder with the job trip, and where its reviewer looks for a sign
@@ -232,10 +216,7 @@ func newProject(t *testing.T) project {
 
 func (p project) config() string { return filepath.Join(p.root, ".deepwork", "config.yml") }
 
-func (p project) configure(t *testing.T, text string) {
-	t.Helper()
-	testkit.Must(t, os.WriteFile(p.config(), []byte(text), 0o644))
-}
+func (p project) configure(t *testing.T, text string) { testkit.Write(t, p.config(), text) }
 
 // sources is a config with the source that is written with the TypeScript SDK.
 func sources(t *testing.T) string {
@@ -319,22 +300,17 @@ func (p project) whole(t *testing.T) {
 func review(told string) {
 	task, err := io.ReadAll(os.Stdin)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "reading the task:", err)
-		os.Exit(1)
+		panic(err)
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(told); err == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			fmt.Fprintln(os.Stderr, "the client heard nothing of its review for 20 s")
-			os.Exit(1)
+			panic("the client heard nothing of its review for 20 s")
 		}
 	}
 	passed := bytes.Contains(task, []byte("this is good"))
-	feedback := ""
-	if !passed {
-		feedback = "say that it is good"
-	}
+	feedback := map[bool]string{false: "say that it is good"}[passed]
 	fmt.Printf(`{"passed": %t, "feedback": %q, "criteria_results": [{"criterion": "good", "passed": %t, "feedback": null}]}`+"\n", passed, feedback, passed)
 }
