@@ -14,8 +14,7 @@ import (
 	remotetools "deepwork/transport/tools/remote"
 )
 
-// BenchmarkGetWorkflows is a whole call with 1,000 jobs, the client's pipes
-// included, its decoding not.
+// BenchmarkGetWorkflows is a whole call with 1,000 jobs, the client's pipes included, its decoding not.
 func BenchmarkGetWorkflows(b *testing.B) {
 	root, files := b.TempDir(), map[string]string{}
 	for i := range 1000 {
@@ -41,9 +40,8 @@ func BenchmarkGetWorkflows(b *testing.B) {
 	testkit.Works(b, s.Close(context.Background()))
 }
 
-// BenchmarkTenThousandWorkflows is the time from a source's list_changed until
-// its 10,000 workflows, whose schemas are compiled one by one, are tools: at most
-// 5 s. list-changed is how often a client was told of that: once.
+// BenchmarkTenThousandWorkflows is the time from a source's list_changed until its 10,000 workflows, whose schemas are
+// compiled one by one, are tools: at most 5 s. list-changed is how often a client was told of that: once.
 func BenchmarkTenThousandWorkflows(b *testing.B) {
 	f := newFactory()
 	s, _ := withSource(b, f, "")

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -42,9 +43,8 @@ func TestMain(m *testing.M) {
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 
-// A fakeAgent answers as the test wants, so that replies which the engine gives
-// only after much work, or never should, can be had at once. What the engine
-// really answers is tested in project_test.go.
+// A fakeAgent answers as the test wants, so that replies which the engine gives only after much work, or never should,
+// can be had at once. What the engine really answers is tested in project_test.go.
 type fakeAgent struct {
 	identity string
 	stack    []machine.StackEntry
@@ -224,9 +224,7 @@ func accepted(t testing.TB, cs *mcp.ClientSession, name, args string) string {
 	return text(res)
 }
 
-func text(res *mcp.CallToolResult) string {
-	return res.Content[0].(*mcp.TextContent).Text
-}
+func text(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextContent).Text }
 
 // errorMetaOf returns what `_meta` says of an error.
 func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
@@ -318,8 +316,7 @@ func httpClient(t testing.TB, token string) *http.Client {
 // stateful is a protocol version with sessions.
 const stateful = "2025-11-25"
 
-// dial connects a real client over streamable HTTP or SSE, with the protocol
-// version given, "" for the newest.
+// dial connects a real client over streamable HTTP or SSE, with the protocol version given, "" for the newest.
 func dial(t testing.TB, h *web.Server, version, token string) *mcp.ClientSession {
 	t.Helper()
 	return dialAt(t, h.URL(), version, httpClient(t, token))
@@ -427,4 +424,43 @@ func works(t testing.TB, h *web.Server) {
 	cs := dial(t, h, stateful, "")
 	accepted(t, cs, "get_workflows", `{}`)
 	cs.Close()
+}
+
+// With DEEPWORK_TEST_ALTERNATING, each server of a project that is served over HTTP has a second one of its store beside
+// it, and requests of the newest protocol go to the two by turns, as by a proxy that knows nothing of MCP. Servers over
+// fake agents have no store: their tests are about one process.
+var alternating = os.Getenv("DEEPWORK_TEST_ALTERNATING") != ""
+
+var (
+	optionsOf sync.Map // *Server -> Options, of those that made has made
+	twins     sync.Map // the address of a server -> that of the second
+	turns     atomic.Int64
+)
+
+// besides serves a second server of the store of s, which is served at h.
+func besides(t testing.TB, s *Server, h *web.Server, o web.Options) {
+	t.Helper()
+	of, is := optionsOf.Load(s)
+	if !is || o.Transport == web.SSE {
+		return
+	}
+	second := made(t, of.(Options))
+	if s.remote != nil && len(s.remote.Listing(t.Context()).From.Sources) > 0 {
+		second.connected(t)
+	}
+	twins.Store(address(h), address(servedAt(t, second, o)))
+}
+
+// byTurns sends a request of the newest protocol to one of two servers.
+func byTurns(r *http.Request) *http.Request {
+	second, is := twins.Load(r.URL.Host)
+	if !is || r.Header.Get("Mcp-Protocol-Version") != tool.Newest || turns.Add(1)%2 == 0 {
+		return r
+	}
+	to := r.Clone(r.Context())
+	to.URL.Host = second.(string)
+	if to.Host == r.URL.Host {
+		to.Host = ""
+	}
+	return to
 }

@@ -25,8 +25,7 @@ import (
 	"deepwork/transport/web"
 )
 
-// sourceEnv, when it is set, makes this test binary a source over stdio that reads and
-// never answers.
+// sourceEnv, when it is set, makes this test binary a source over stdio that reads and never answers.
 const sourceEnv = "DEEPWORK_TEST_SOURCE"
 
 // rootEnv, beside it, makes it a deepwork on this project, which agents reach over
@@ -319,8 +318,7 @@ func namesOf(l *remotetools.Listing) []string {
 	return names
 }
 
-// A watcher is a client that counts how often it is told that the list of tools
-// changed.
+// A watcher is a client that counts how often it is told that the list of tools changed.
 type watcher struct {
 	*mcp.ClientSession
 	told atomic.Int64
@@ -374,8 +372,7 @@ func (w *watcher) ready(t testing.TB, s *Server) {
 	w.told.Store(0)
 }
 
-// One change is one notice to each client, however many tools it touches, in
-// sessions and in subscriptions.
+// One change is one notice to each client, however many tools it touches, in sessions and in subscriptions.
 func TestOneChangeIsOneNotice(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)

@@ -17,6 +17,7 @@ import (
 	"deepwork/session/remote"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
+	"deepwork/transport/web"
 	"deepwork/transport/wire"
 )
 
@@ -133,8 +134,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// A session whose input ends at once may be over before ServeStdio has looked for its connection:
-// that is no error.
+// A session whose input ends at once may be over before ServeStdio has looked for its connection: that is no error.
 func TestStdioSessionsThatEndAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serverOn(t, t.TempDir(), nil)
@@ -187,4 +187,18 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 // toolsCallOf is the line of a tool call.
 func toolsCallOf(id, name, arguments string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + "}}\n"
+}
+
+// A client that sends initialize again, as some do after a pause, gets the same answer, and its stack is kept.
+func TestField10_InitializeTwice(t *testing.T) {
+	t.Parallel()
+	s, _ := fakeServer(t, nil)
+	again := strings.Replace(strings.Replace(initialize, `"id":0`, `"id":7.0`, 1), "2025-06-18", "2024-11-05", 1)
+	lines := overStdio(t, s, hello+again+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+		`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"_meta":{"progressToken":1.0},"name":"get_workflows","arguments":{}}}`+"\n")
+	all := strings.Join(lines, "\n")
+	testkit.True(t, !strings.Contains(all, `"error":{`) && strings.Count(all, `"protocolVersion":"2025-06-18"`) == 2 && strings.Count(all, `"instructions"`) == 2 && strings.Contains(all, `"id":8`), "stdio: %s", all)
+	h := overHTTP(t, s, web.Options{})
+	c, id := opened(t, h)
+	send(t, c, "POST", h.URL(), again, id).is(t, 200, `"protocolVersion":"2025-06-18"`)
 }

@@ -109,8 +109,7 @@ func listedTools(t *testing.T) map[string]*listedTool {
 	return all
 }
 
-// ordered reads a schema and keeps the order of its properties, which the schema's
-// own type forgets.
+// ordered reads a schema and keeps the order of its properties, which the schema's own type forgets.
 func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
 	t.Helper()
 	s := schemaFrom(t, data)
@@ -200,8 +199,7 @@ func (d *document) fields(s *jsonschema.Schema) {
 	})
 }
 
-// rows gives every property of a schema, at any depth, in the order of the schema,
-// and whether it is required.
+// rows gives every property of a schema, at any depth, in the order of the schema, and whether it is required.
 func rows(s *jsonschema.Schema, under string, row func(path string, required bool, s *jsonschema.Schema)) {
 	for _, name := range s.PropertyOrder {
 		p := s.Properties[name]
@@ -273,9 +271,7 @@ func typeOf(s *jsonschema.Schema) string {
 }
 
 // cell is a text in a table of Markdown.
-func cell(s string) string {
-	return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`).Replace(s)
-}
+func cell(s string) string { return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`).Replace(s) }
 
 // annotationsOf describes the annotations of a tool.
 func annotationsOf(tool *listedTool) string {

@@ -9,8 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What can only mean one thing is taken, however a client writes it; nothing else is, and outputs are never
-// changed.
+// What can only mean one thing is taken, however a client writes it; nothing else is, and outputs are never changed.
 func TestField10_ValuesInAnotherForm(t *testing.T) {
 	type line struct {
 		Line int     `json:"line" arg:"l" min:"1"`
