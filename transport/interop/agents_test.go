@@ -113,8 +113,7 @@ var openCodeAgent = agent{name: "OpenCode", api: openCode,
 			[]string{"OPENCODE_CONFIG=" + config, "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1"}
 	}}
 
-// care is a job with a step that anybody can finish and one whose review takes longer than an
-// agent waits.
+// care is a job with a step that anybody can finish and one whose review takes longer than an agent waits.
 const care = `name: care
 version: "1.0.0"
 summary: Take care
@@ -225,9 +224,8 @@ func reviewSlowly(duration string) {
 	fmt.Println(`{"passed": true, "feedback": "", "criteria_results": [{"criterion": "good", "passed": true, "feedback": null}]}`)
 }
 
-// The command of a user becomes the prompt of a workflow, where an agent has commands without a
-// terminal, and a job is read as a resource: by a tool of the agent's own or because the user
-// mentions it.
+// The command of a user becomes the prompt of a workflow, where an agent has commands without a terminal, and a job is
+// read as a resource: by a tool of the agent's own or because the user mentions it.
 func TestCodingAgentsUsePromptsAndResources(t *testing.T) {
 	for _, a := range codingAgents {
 		t.Run(a.name, func(t *testing.T) {

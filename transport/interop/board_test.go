@@ -152,10 +152,9 @@ func committed(t *testing.T, root string) {
 	}
 }
 
-// A run is led with the known executors: each reaches the server of the run, and no other one of the same
-// name in its user's settings; gets the feedback of a review that did not pass; is sent back in its
-// conversation when it ends without finishing its step; and, if its provider's limit is reached, goes on
-// when that is over.
+// A run is led with the known executors: each reaches the server of the run, and no other one of the same name in its
+// user's settings; gets the feedback of a review that did not pass; is sent back in its conversation when it ends
+// without finishing its step; and, if its provider's limit is reached, goes on when that is over.
 func TestCodingAgentsAreLedThroughAWorkflow(t *testing.T) {
 	for i, executor := range []string{"CLAUDE_CODE", "CODEX", "GEMINI", "OPENCODE"} {
 		t.Run(executor, func(t *testing.T) {

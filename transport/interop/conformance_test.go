@@ -34,9 +34,8 @@ type check struct {
 
 func (c check) passed() bool { return c.Status == "SUCCESS" || c.Status == "INFO" }
 
-// wireValid is the check that every message fits MCP's own schema. The suite makes
-// it in each scenario that sends messages, so those which do not apply have to pass
-// this one.
+// wireValid is the check that every message fits MCP's own schema. The suite makes it in each scenario that sends
+// messages, so those which do not apply have to pass this one.
 const wireValid = "wire-schema-valid"
 
 // suite is the command line of MCP's conformance suite.
@@ -115,9 +114,8 @@ func playTasks(t *testing.T, url string, all map[string][]string) (found map[str
 // extension stands for a version where the suite lists the scenarios of extensions.
 const extension = "extension"
 
-// MCP's conformance suite, on a server with a source that has some of the tools
-// that the suite looks for. A scenario that is in no list of ours is new: it has to
-// be looked at, and put into one.
+// MCP's conformance suite, on a server with a source that has some of the tools that the suite looks for. A scenario
+// that is in no list of ours is new: it has to be looked at, and put into one.
 func TestConformance(t *testing.T) {
 	all := scenarios(t)
 	ours := slices.Collect(maps.Keys(applying))
@@ -173,9 +171,8 @@ func TestConformance(t *testing.T) {
 	p.whole(t)
 }
 
-// applying are the scenarios of the suite that a server like this one has to pass in
-// every protocol version that the suite has them for, and how many versions those
-// are; every check in them has to be passed but for those of beyond.
+// applying are the scenarios of the suite that a server like this one has to pass in every protocol version that the
+// suite has them for, and how many versions those are; every check in them has to be passed but for those of beyond.
 var applying = map[string]int{
 	"server-initialize": 2, "server-session-lifecycle": 2, "server-stateless": 1, "ping": 2, "tools-list": 3, "prompts-list": 3, "resources-list": 3,
 	"json-schema-2020-12": 2, "server-sse-multiple-streams": 2, "dns-rebinding-protection": 2, "caching": 1, "http-header-validation": 1,

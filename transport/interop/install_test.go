@@ -114,8 +114,7 @@ func installAgents() (string, error) {
 	return dir, npmInstall(dir)
 }
 
-// installPython makes an environment with the packages of requirements.txt, and
-// returns its interpreter.
+// installPython makes an environment with the packages of requirements.txt, and returns its interpreter.
 func installPython() (string, error) {
 	dir := filepath.Join(shared, "python")
 	python := filepath.Join(dir, "bin", "python")
@@ -132,9 +131,8 @@ func packages(t *testing.T) string      { return testkit.Get(nodePackages()).Mus
 func agentPackages(t *testing.T) string { return testkit.Get(codingAgentsAt()).Must(t) }
 func python(t *testing.T) string        { return testkit.Get(pythonProgram()).Must(t) }
 
-// node is an interpreter that is new enough for all of the packages: the one that
-// npm has as a package, since distributions are years behind; if there is none
-// for this platform, the one in PATH.
+// node is an interpreter that is new enough for all of the packages: the one that npm has as a package, since
+// distributions are years behind; if there is none for this platform, the one in PATH.
 func node(t *testing.T) string {
 	t.Helper()
 	arch := strings.Replace(runtime.GOARCH, "amd64", "x64", 1)

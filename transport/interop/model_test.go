@@ -15,9 +15,8 @@ import (
 	"testing"
 )
 
-// A model is a scripted one, which coding agents reach over the API of their maker: Anthropic's
-// messages, OpenAI's responses, Gemini's streamed content. It does what its script says, whatever
-// the agent sends.
+// A model is a scripted one, which coding agents reach over the API of their maker: Anthropic's messages, OpenAI's
+// responses, Gemini's streamed content. It does what its script says, whatever the agent sends.
 type model struct {
 	*httptest.Server
 	server string // whose tools it uses: deepwork, or that of a run

@@ -199,8 +199,7 @@ func (s sight) value(t *testing.T, path string) string {
 	return string(testkit.Get(json.Marshal(at)).Must(t))
 }
 
-// A project is a folder with the job trip, and where its reviewer looks for a sign
-// of the client.
+// A project is a folder with the job trip, and where its reviewer looks for a sign of the client.
 type project struct {
 	root string
 	told string
