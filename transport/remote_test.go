@@ -96,19 +96,23 @@ func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
 	}
 }
 
+// A source that cannot be started is told of; one that never answers, and one that is not there, delay nobody.
 func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	t.Parallel()
 	var log logBook
-	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: gone, command: [./no-such-program]}\n", log.into)
-	until(t, s, "the failure", func(l *remotetools.Listing) bool {
-		return len(l.From.Sources) == 1 && strings.Contains(fmt.Sprint(l.From.Sources[0].Err), "no-such-program")
-	})
+	s, _ := bareProject(t, fmt.Sprintf("workflow_tools:\n  sources:\n    - {name: gone, command: [./no-such-program]}\n    - {name: far, url: \"http://192.0.2.1:9000/mcp\"}\n    - {name: mute, command: [%q], env: {%s: \"1\"}}\n",
+		testkit.Get(os.Executable()).Must(t), sourceEnv), log.into) // nobody is at that address, and nobody says so
 	cs := client(t, s)
 	testkit.True(t, listed(t, cs)["get_workflows"] != nil, "the static tools are not listed")
 	accepted(t, cs, "get_workflows", `{}`)
+	// Of an address some systems know at once that nobody is there.
+	testkit.Fails(t, s.remote.Listing(t.Context()).From.Sources[2].Err, "not established yet", "was waited for")
+	until(t, s, "the failure", func(l *remotetools.Listing) bool {
+		return strings.Contains(fmt.Sprint(l.From.Sources[0].Err), "no-such-program")
+	})
 	testkit.ContainsAll(t, log.String(), []string{"level=WARN", "no-such-program", "source=gone"}, "the log")
-	res := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	testkit.True(t, len(res.Skipped) == 1 && res.Skipped[0].Source == "gone" && strings.Contains(res.Skipped[0].Reason, "no-such-program"), "got %+v", res)
+	skipped := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Skipped
+	testkit.True(t, len(skipped) == 3 && skipped[0].Source == "gone" && strings.Contains(skipped[0].Reason, "no-such-program"), "got %+v", skipped)
 	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
 }
 
@@ -180,16 +184,6 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	testkit.True(t, tools["steps"] != nil && tools["boom"] == nil && strings.Contains(tools["echo"].Description, "] Returns"), "tools/list is not as the refresh told")
 }
 
-// Sources that never answer, and none: clients see no difference.
-func TestDeadSourcesDelayNobody(t *testing.T) {
-	t.Parallel()
-	s, _ := bareProject(t, fmt.Sprintf("workflow_tools:\n  sources:\n    - {name: far, url: \"http://192.0.2.1:9000/mcp\"}\n    - {name: mute, command: [%q], env: {%s: \"1\"}}\n",
-		testkit.Get(os.Executable()).Must(t), sourceEnv), nil) // nobody is at that address, and nobody says so
-	testkit.True(t, listed(t, client(t, s))["get_workflows"] != nil, "the static tools are not listed")
-	// Of an address some systems know at once that nobody is there.
-	testkit.Fails(t, s.remote.Listing(t.Context()).From.Sources[1].Err, "not established yet", "was waited for")
-}
-
 // The schema is JSON Schema 2020-12, nested, with references and formats of its own.
 func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
 	t.Parallel()
@@ -210,10 +204,10 @@ func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
 		`{"items":[{"sku":"ABC"}],"how":"rail"}`:   false,
 		`[1]`:                                      false,
 	} {
-		res := callTool(t, cs, "order", args)
-		testkit.True(t, res.IsError != fits, "%s: %s", args, text(res))
-		if !fits && (!strings.HasPrefix(text(res), "ToolError: ") || errorMetaOf(t, res)["code"] != "invalid_arguments") {
-			t.Errorf("%s: %s", args, text(res))
+		if fits {
+			accepted(t, cs, "order", args)
+		} else {
+			testkit.Contains(t, refusedAs(t, cs, "order", args, "invalid_arguments"), "ToolError: ")
 		}
 	}
 	testkit.Equal(t, len(f.started), 2, "calls reached the source")
@@ -224,13 +218,9 @@ func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
 	f := newFactory(`{"id":"w","name":"any","description":"d","executionType":"sync"}`)
 	s, _ := withSource(t, f, "")
 	cs := client(t, s)
-	if got := into[remote.Run](t, cs, "any", `{"a":[1,{"b":null}],"c":"d"}`); string(got.Result) != `{"echo":{"a":[1,{"b":null}],"c":"d"},"big":12345678901234567890}` {
-		t.Errorf("result %s", got.Result)
-	}
+	testkit.Equal(t, string(into[remote.Run](t, cs, "any", `{"a":[1,{"b":null}],"c":"d"}`).Result), `{"echo":{"a":[1,{"b":null}],"c":"d"},"big":12345678901234567890}`)
 	refusedWith(t, cs, "any", `[1]`, "ToolError")
-	if res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: "any"}); err != nil || res.IsError { // no arguments are an empty object
-		t.Errorf("%+v %v", res, err)
-	}
+	accepted(t, cs, "any", `null`) // no arguments are an empty object
 }
 
 func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
@@ -265,10 +255,7 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	for _, call := range [][2]string{
 		{"echo", `{"customer":"a"}`}, {"call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`}, {"refresh_workflow_tools", `{}`},
 	} {
-		res := callTool(t, cs, call[0], call[1])
-		if got := text(res); errorMetaOf(t, res)["code"] != "untrusted" || !strings.Contains(got, "'factory' (\""+f.url+"\")") || !strings.Contains(got, "deepwork trust --path "+root) {
-			t.Errorf("%v: %s", call, got)
-		}
+		testkit.ContainsAll(t, refusedAs(t, cs, call[0], call[1], "untrusted"), []string{"'factory' (\"" + f.url + "\")", "deepwork trust --path " + root}, "%v", call)
 	}
 	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)), "There is no workflow tool 'ehco'. A source that the user has not approved may offer it: 'factory' (")
 	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
@@ -281,22 +268,18 @@ func TestASourceThatLosesItsApproval(t *testing.T) {
 	for range 5 { // many times status_interval
 		res := callTool(t, cs, "workflow_status", status)
 		e := errorMetaOf(t, res)
-		if run, is := e["run"].(map[string]any); e["code"] != "untrusted" || !is || run["state"] != "running" || !strings.Contains(text(res), "'factory' (\""+f.url+"\")") {
-			t.Errorf("workflow_status: %s", text(res))
-		}
+		run, _ := e["run"].(map[string]any)
+		testkit.True(t, e["code"] == "untrusted" && run["state"] == "running" && strings.Contains(text(res), "'factory' (\""+f.url+"\")"), "workflow_status: %s", text(res))
 		time.Sleep(20 * time.Millisecond)
 	}
 	f.mu.Lock()
-	if f.cancelled != nil || f.runs["x-1"].looks > asked+1 { // one may have been under way
-		t.Errorf("its source was asked %d times since, and to cancel %v", f.runs["x-1"].looks-asked, f.cancelled)
-	}
+	testkit.True(t, f.cancelled == nil && f.runs["x-1"].looks <= asked+1, "its source was asked %d times since, and to cancel %v", f.runs["x-1"].looks-asked, f.cancelled) // one may have been under way
 	f.mu.Unlock()
 
 	must(t, os.WriteFile(filepath.Clean(config.UserFile()), trusted, 0o600))
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
-	if res := callTool(t, cs, "echo", `{"customer":"a"}`); res.IsError || res.Meta[tool.SourceMeta] != "factory" {
-		t.Error(text(res))
-	}
+	res := callTool(t, cs, "echo", `{"customer":"a"}`)
+	testkit.True(t, !res.IsError && res.Meta[tool.SourceMeta] == "factory", "%s", text(res))
 	waitFor(t, "the end of the run", func() bool { return into[remote.Run](t, cs, "workflow_status", status).State == remote.Completed })
 }
 
