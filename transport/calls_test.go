@@ -208,7 +208,6 @@ func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
 	testkit.Equal(t, fmt.Sprint(last["stack"]), "[trip/plan trip/plan]", "logged")
 }
 
-// calling calls a tool as a span of a trace.
 func calling(t *testing.T, cs *mcp.ClientSession, traceparent, name string, args map[string]any) {
 	t.Helper()
 	res := testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta{"traceparent": traceparent}, Name: name, Arguments: args})).Must(t)

@@ -46,16 +46,16 @@ func TestMain(m *testing.M) {
 // A fakeAgent answers as the test wants, so that replies which the engine gives only after much work, or never should,
 // can be had at once. What the engine really answers is tested in project_test.go.
 type fakeAgent struct {
-	identity string
-	stack    []machine.StackEntry
-	finish   func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
-	start    func(context.Context, workflow.StartArgs) (*machine.StartReply, error)
-	closed   chan struct{}
+	tool.WorkflowCaller // for what no test calls
+	identity            string
+	stack               []machine.StackEntry
+	finish              func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
+	start               func(context.Context, workflow.StartArgs) (*machine.StartReply, error)
+	closed              chan struct{}
 }
 
-func (a *fakeAgent) Close()                      { close(a.closed) }
-func (a *fakeAgent) Stack() []machine.StackEntry { return a.stack }
-
+func (a *fakeAgent) Close()                                                { close(a.closed) }
+func (a *fakeAgent) Stack() []machine.StackEntry                           { return a.stack }
 func (a *fakeAgent) StackOf(context.Context, *string) []machine.StackEntry { return a.stack }
 
 func (a *fakeAgent) GetWorkflows(context.Context) (*machine.WorkflowsReply, error) {
@@ -79,22 +79,14 @@ func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*mach
 	return fullFinish(), nil
 }
 
-func (a *fakeAgent) CancelReview(context.Context, machine.Going, json.RawMessage) error { return nil }
-
 func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
 	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil
 }
 
 func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*machine.StepReply, error) {
-	return &machine.StepReply{BeginStep: fullStep("a"), Goal: "g",
-		Members: []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
+	return &machine.StepReply{BeginStep: fullStep("a"), Goal: "g", Members: []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
 }
 
-func (a *fakeAgent) GoTo(_ context.Context, args workflow.GoToArgs) (*machine.GoToReply, error) {
-	return nil, session.NotNow("step_ahead", "Step %q lies ahead: call finished_step.", args.StepID).With("step_id", args.StepID)
-}
-
-// fullStep has something in every field.
 func fullStep(id string) *machine.StepInfo {
 	return &machine.StepInfo{
 		SessionID: "0a1b2c3d", BranchName: "deepwork/j-w-x", StepID: id, JobDir: "/p/.deepwork/jobs/j", BranchStatus: machine.BranchNamed,
@@ -171,7 +163,6 @@ func (f *fakes) agent(identity string) tool.WorkflowCaller {
 	return a
 }
 
-// fakeServer makes a server over fake agents.
 func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*Server, *fakes) {
 	t.Helper()
 	f := &fakes{setup: setup}
@@ -184,12 +175,12 @@ func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*
 }
 
 // client connects a real client to a server in memory, and checks how serving it ends.
-func client(t testing.TB, s *Server) *mcp.ClientSession {
+func client(t testing.TB, s *Server, o ...*mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan error, 1)
 	go func() { done <- s.mcp.Run(localCall(), here) }()
-	cs := connect(t, there, "", nil)
+	cs := connect(t, there, "", append(o, nil)[0])
 	t.Cleanup(func() {
 		cs.Close()
 		// A reply that nobody waits for may be on its way when the client leaves or the server closes, with the SDK's code of that.
@@ -208,7 +199,6 @@ func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOpti
 	return cs
 }
 
-// callTool calls a tool with arguments as JSON.
 func callTool(t testing.TB, cs *mcp.ClientSession, name, args string) *mcp.CallToolResult {
 	t.Helper()
 	res, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
@@ -234,12 +224,10 @@ func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
 	return m
 }
 
-// localCall returns the context of the user's calls over stdio.
 func localCall() context.Context {
 	return session.WithCaller(context.Background(), session.LocalCaller(session.ChannelStdio))
 }
 
-// withHTTP sets the config of a server over fake agents.
 func withHTTP(set func(*config.HTTP)) func(*engines) {
 	c := config.Default()
 	if set != nil {
@@ -276,20 +264,17 @@ func stopping(t testing.TB, s *Server, o web.Options) (h *web.Server, stop func(
 	return h, cancel, stopped
 }
 
-// at is another path of a server.
 func at(h *web.Server, path string) string {
 	u, _ := url.Parse(h.URL())
 	u.Path = path
 	return u.String()
 }
 
-// address is where a server listens.
 func address(h *web.Server) string { u, _ := url.Parse(h.URL()); return u.Host }
 
 // usersToken is the token of the user where one is needed.
 const usersToken = "users"
 
-// bearer sends a token with each request.
 type bearer struct {
 	http.RoundTripper
 	token string
@@ -338,7 +323,6 @@ type reply struct {
 	body   string
 }
 
-// is checks the status and parts of the body.
 func (r reply) is(t testing.TB, status int, says ...string) {
 	t.Helper()
 	testkit.Equal(t, r.status, status, "%+v", r)
@@ -379,14 +363,12 @@ func open(t testing.TB, c *http.Client, h *web.Server) string {
 	return header
 }
 
-// opened is a client with a session that open has opened.
 func opened(t testing.TB, h *web.Server) (c *http.Client, id string) {
 	t.Helper()
 	c = httpClient(t, "")
 	return c, open(t, c, h)
 }
 
-// raw opens a network connection and writes to it.
 func raw(t testing.TB, h *web.Server, text string) net.Conn {
 	t.Helper()
 	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)

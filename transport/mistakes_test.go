@@ -22,8 +22,7 @@ type mistake struct {
 	keep  string // "name=path": a value of that reply, for later
 }
 
-// walk is what a user wants done; the client finds out the rest. It makes the mistakes that agents
-// make: in names, in types, in the order of calls, in ids, in paths.
+// walk is what a user wants done; the client finds out the rest, with the mistakes that agents make.
 var walk = []mistake{
 	// Before anything is begun.
 	{wrong: `finished_step {"outputs": {"idea": "idea.txt"}}`, learn: `call (start_workflow)|Begin one with (start_workflow); (get_workflows)`, right: `get_workflows {}`},

@@ -92,10 +92,8 @@ func TestReq003_7_5_ACancelledCallIsCancelledAtTheSource(t *testing.T) {
 	}
 }
 
-// looked reports whether the first execution's status was asked for. The lock is held.
 func (f *factory) looked() bool { r := f.runs["x-1"]; return r != nil && r.looks > 0 }
 
-// quiet waits until no call is in flight.
 func (s *Server) quiet(t *testing.T) {
 	t.Helper()
 	waitFor(t, "the end of all calls", func() bool { return s.tools.InFlight.Len() == 0 })
@@ -246,7 +244,7 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			ended := make(chan *mcp.CallToolResult, 1)
 			progress := make(chan string, 100)
 			go func() {
-				caller := clientWith(t, outer, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+				caller := client(t, outer, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 					select {
 					case progress <- r.Params.Message:
 					default:
@@ -335,7 +333,7 @@ func TestToolsForOtherServersAreOfferedOnRequest(t *testing.T) {
 	t.Parallel()
 	s, root := bareProject(t, "", nil)
 	changed := make(chan struct{}, 10)
-	cs := clientWith(t, s, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} }})
+	cs := client(t, s, &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} }})
 	names := []string{"workflows-list-tool", "workflows-execute-tool", "workflows-status-tool", "workflows-cancel-tool"}
 	offered := func() (all []string) {
 		for name := range listed(t, cs) {

@@ -63,7 +63,6 @@ func init() {
 	os.Exit(0)
 }
 
-// standardWorkflows are what a factory can do.
 var standardWorkflows = []string{
 	`{"id":"w-echo","name":"echo","description":"Gives its input","category":"test","version":"2.1.0","executionType":"sync","metadata":{"team":"a","n":12345678901234567890},
 	  "inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"who"},"n":{"type":"integer"}},"required":["customer"]}}`,
@@ -74,7 +73,6 @@ var standardWorkflows = []string{
 	`{"id":"w-hang","name":"hang","description":"Goes on until it is cancelled"}`,
 }
 
-// A factory is a source of workflows.
 type factory struct {
 	mu        sync.Mutex
 	workflows []string
@@ -98,7 +96,6 @@ func newFactory(workflows ...string) *factory {
 	return &factory{workflows: workflows, runs: map[string]*factoryRun{}, let: make(chan struct{})}
 }
 
-// until waits until something is true of the factory.
 func (f *factory) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	waitFor(t, what, func() bool {
@@ -108,7 +105,6 @@ func (f *factory) until(t testing.TB, what string, ok func() bool) {
 	})
 }
 
-// offer changes the workflows, and says so.
 func (f *factory) offer(workflows ...string) {
 	f.mu.Lock()
 	f.workflows = workflows
@@ -245,7 +241,6 @@ func (s *Server) connected(t testing.TB) {
 	})
 }
 
-// until waits until the listing is as it should be.
 func until(t testing.TB, s *Server, what string, ok func(*remotetools.Listing) bool) {
 	t.Helper()
 	waitFor(t, what, func() bool { return ok(s.remote.Listing(t.Context())) })
@@ -265,16 +260,11 @@ func namesOf(l *remotetools.Listing) []string {
 	return names
 }
 
-// A watcher is a client that counts how often it is told that the list of tools changed.
-type watcher struct {
-	*mcp.ClientSession
-	told atomic.Int64
-}
+// A watcher counts how often a client with its options is told that the list of tools changed.
+type watcher struct{ told atomic.Int64 }
 
-func watching(connect func(*mcp.ClientOptions) *mcp.ClientSession) *watcher {
-	w := new(watcher)
-	w.ClientSession = connect(&mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { w.told.Add(1) }})
-	return w
+func (w *watcher) options() *mcp.ClientOptions {
+	return &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { w.told.Add(1) }}
 }
 
 // until waits for so many notices, and then for what would be one too many: a
@@ -303,18 +293,10 @@ func TestOneChangeIsOneNotice(t *testing.T) {
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
 	h := overHTTP(t, s, web.Options{})
-	over := func(version string) func(*mcp.ClientOptions) *mcp.ClientSession {
-		return func(o *mcp.ClientOptions) *mcp.ClientSession {
-			return connect(t, &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, version, o)
-		}
-	}
-	all := []*watcher{
-		watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) }),
-		watching(over(stateful)),
-		watching(over("")),
-	}
-	for _, w := range all {
-		listed(t, w.ClientSession)
+	all := []*watcher{{}, {}, {}}
+	listed(t, client(t, s, all[0].options()))
+	for i, version := range []string{stateful, ""} {
+		listed(t, connect(t, &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, version, all[i+1].options()))
 	}
 	var many []string
 	for i := range 500 {
@@ -387,7 +369,8 @@ func BenchmarkTenThousandWorkflows(b *testing.B) {
 	f := newFactory()
 	s, _ := withSource(b, f, "")
 	flows := thousands(10_000)
-	w := watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(b, s, o) })
+	w := new(watcher)
+	client(b, s, w.options())
 	w.ready(b, s)
 	told := int64(0)
 	for b.Loop() {

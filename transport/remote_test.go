@@ -56,17 +56,6 @@ func made(t testing.TB, o Options) *Server {
 	return s
 }
 
-// clientWith connects a client with these options.
-func clientWith(t testing.TB, s *Server, o *mcp.ClientOptions) *mcp.ClientSession {
-	t.Helper()
-	here, there := mcp.NewInMemoryTransports()
-	done := make(chan struct{})
-	go func() { defer close(done); s.mcp.Run(localCall(), here) }()
-	cs := connect(t, there, "", o)
-	t.Cleanup(func() { cs.Close(); <-done })
-	return cs
-}
-
 // listed is all tools, page by page.
 func listed(t testing.TB, cs *mcp.ClientSession) map[string]*mcp.Tool {
 	t.Helper()

@@ -24,15 +24,10 @@ func textJob(review, text string) map[string]string {
 version: 1.0.0
 summary: Has a text checked
 common_job_info_provided_to_all_steps_at_runtime: Be brief.
-workflows:
-  - {name: full, summary: All of it, steps: [text, send]}
+workflows: [{name: full, summary: All of it, steps: [text, send]}]
 steps:
-  - id: text
-    name: Text
-    description: Write it
-    instructions_file: text.md
-    outputs: {text: {type: file, description: The text}}
-    reviews: [{run_each: step, ` + review + `}]
+  - {id: text, name: Text, description: Write it, instructions_file: text.md, outputs: {text: {type: file, description: The text}},
+    reviews: [{run_each: step, ` + review + `}]}
   - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
 `}
 }

@@ -107,7 +107,6 @@ func TestStdioStops(t *testing.T) {
 	}
 }
 
-// sleep waits, or until the context ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -171,7 +170,6 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	close(f.let)
 }
 
-// toolsCallOf is the line of a tool call.
 func toolsCallOf(id, name, arguments string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + "}}\n"
 }

@@ -63,7 +63,6 @@ func (c *taker) request(method, name, params string) (map[string]any, string) {
 	return m.Result, ""
 }
 
-// call calls a tool.
 func (c *taker) call(name, args string) map[string]any {
 	c.t.Helper()
 	r, fault := c.request("tools/call", name, fmt.Sprintf(`"name":%q,"arguments":%s`, name, args))
@@ -71,13 +70,11 @@ func (c *taker) call(name, args string) map[string]any {
 	return r
 }
 
-// of makes a request about a task.
 func (c *taker) of(method string, id any, more string) (map[string]any, string) {
 	c.t.Helper()
 	return c.request(method, fmt.Sprint(id), fmt.Sprintf(`"taskId":%q%s`, id, more))
 }
 
-// cancel cancels a task.
 func (c *taker) cancel(id any) {
 	c.t.Helper()
 	_, fault := c.of("tasks/cancel", id, "")
@@ -93,7 +90,6 @@ func (c *taker) result(r map[string]any) map[string]any {
 	return r
 }
 
-// structured is the structured content of a result.
 func structured(r map[string]any) map[string]any { return r["structuredContent"].(map[string]any) }
 
 // get looks at a task until it has a status.
@@ -275,7 +271,6 @@ func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	testkit.True(t, again["status"] == "started" && strings.Contains(fmt.Sprint(again["notice"]), "completed"), "a follow-up that ends at once: %v", again)
 }
 
-// task makes a task of the board.
 func (c *taker) task() any {
 	c.t.Helper()
 	project := structured(c.call("list_projects", `{}`))["projects"].([]any)[0].(map[string]any)["project_id"]

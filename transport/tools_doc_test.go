@@ -19,7 +19,6 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
@@ -35,15 +34,7 @@ const toolsDocs = "../cmd/deepwork/docs/reference/"
 // the code has them.
 func TestToolsDocument(t *testing.T) {
 	t.Parallel()
-	for file, text := range toolsDocument(t) {
-		testkit.Generated(t, toolsDocs+file, "## All tools", text, *update, "go test ./transport -run TestToolsDocument -update")
-	}
-}
-
-// toolsDocument makes the generated parts of the pages, by file.
-func toolsDocument(t *testing.T) map[string]string {
-	t.Helper()
-	all := listedTools(t)
+	all := listTools(t)
 	sets := map[string][]string{}
 	for _, set := range config.Toolsets {
 		chosen := []string{set}
@@ -61,9 +52,10 @@ func toolsDocument(t *testing.T) map[string]string {
 		slices.Sort(sets[set])
 		sets[set] = slices.Compact(sets[set])
 	}
-	pages := map[string]string{}
-	d := &document{replies: map[string]string{}}
-	var index document
+	generated := func(file string, text fmt.Stringer) {
+		testkit.Generated(t, toolsDocs+file, "## All tools", text.String(), *update, "go test ./transport -run TestToolsDocument -update")
+	}
+	d, index := &document{replies: map[string]string{}}, new(document)
 	index.line("\n| tool | set | title | |\n|---|---|---|---|")
 	for _, set := range config.Toolsets {
 		d.file = "tools-" + set + ".md"
@@ -72,41 +64,16 @@ func toolsDocument(t *testing.T) map[string]string {
 			index.line("| [%s](%s#%s) | `%s` | %s | %s |", name, d.file, name, set, all[name].Title, annotationsOf(all[name]))
 			d.tool(t, all[name])
 		}
-		pages[d.file] = d.String()
+		generated(d.file, d)
 	}
-	if d.step != nil {
-		index.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
-		index.fields(d.step)
-	}
+	index.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
+	index.fields(d.step)
 	index.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, and what to do about each. A text that begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
 	index.line("| code | what to do |\n|---|---|")
 	for _, c := range codeConstants(t) {
 		index.line("| `%s` | %s |", strings.Trim(c.Values[0].(*ast.BasicLit).Value, `"`), cell(strings.TrimSpace(c.Comment.Text())))
 	}
-	pages["tools.md"] = index.String()
-	return pages
-}
-
-// A listedTool is a tool as its bytes are: with the order of its properties.
-type listedTool struct {
-	Name, Title, Description  string
-	Annotations               *mcp.ToolAnnotations
-	InputSchema, OutputSchema json.RawMessage
-}
-
-// listedTools lists all tools there are, by name.
-func listedTools(t *testing.T) map[string]*listedTool {
-	t.Helper()
-	all := map[string]*listedTool{}
-	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
-		s, _ := fakeServer(t, nil, options...)
-		var list struct{ Result struct{ Tools []*listedTool } }
-		must(t, json.Unmarshal([]byte(toolsListOf(t, s)), &list))
-		for _, tool := range list.Result.Tools {
-			all[tool.Name] = tool
-		}
-	}
-	return all
+	generated("tools.md", index)
 }
 
 // ordered reads a schema and keeps the order of its properties, which the schema's own type forgets.
@@ -225,47 +192,38 @@ func inside(p *jsonschema.Schema, path string, row func(string, bool, *jsonschem
 
 // typeOf describes the type of a property, its values and its limits, in words.
 func typeOf(s *jsonschema.Schema) string {
-	kinds, null := slices.Clone(s.Types), slices.Contains(s.Types, "null")
-	if s.Type != "" {
-		kinds = []string{s.Type}
-	}
-	kinds = slices.DeleteFunc(kinds, func(k string) bool { return k == "null" })
-	text := strings.Join(kinds, " or ")
+	kinds := slices.DeleteFunc(append(slices.Clone(s.Types), s.Type), func(k string) bool { return k == "null" || k == "" })
+	text, null := strings.Join(kinds, " or "), ", or null"
 	switch {
-	case len(kinds) == 0 || len(kinds) >= 5:
-		text, null = "any JSON", false
-	case len(kinds) == 1 && kinds[0] == "array":
-		text = "list"
-		if s.Items != nil {
-			text += " of " + typeOf(s.Items)
-		}
-	}
-	if s.Ref != "" {
+	case s.Ref != "":
 		text = "[step](tools.md#a-step)"
+	case len(kinds) == 0 || len(kinds) >= 5:
+		text, null = "any JSON", ""
+	case text == "array" && s.Items != nil:
+		text = "list of " + typeOf(s.Items)
+	case text == "array":
+		text = "list"
 	}
-	var values []string
+	before := ": "
 	for _, v := range s.Enum {
 		if v != nil {
-			values = append(values, fmt.Sprintf("`%v`", v))
+			text += fmt.Sprintf("%s`%v`", before, v)
+			before = ", "
 		}
-	}
-	if len(values) > 0 {
-		text += ": " + strings.Join(values, ", ")
 	}
 	if s.Minimum != nil && s.Maximum != nil {
 		text += fmt.Sprintf(", %v to %v", *s.Minimum, *s.Maximum)
 	}
-	if s.MaxLength != nil {
-		text += fmt.Sprintf(", at most %d characters", *s.MaxLength)
-	}
-	if s.MinItems != nil {
-		text += fmt.Sprintf(", at least %d", *s.MinItems)
+	for format, limit := range map[string]*int{", at most %d characters": s.MaxLength, ", at least %d": s.MinItems} {
+		if limit != nil {
+			text += fmt.Sprintf(format, *limit)
+		}
 	}
 	if s.MaxItems != nil {
 		text += fmt.Sprintf(", at most %d entries", *s.MaxItems)
 	}
-	if null {
-		text += ", or null"
+	if slices.Contains(s.Types, "null") {
+		text += null
 	}
 	return text
 }

@@ -31,7 +31,6 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// inBoard calls f with the board of a project.
 func inBoard(t *testing.T, root string, f func(b store.Board)) {
 	t.Helper()
 	stores := local.Stores(state.Of(root), false, nil)
@@ -75,7 +74,6 @@ func quietProject(t *testing.T) (cs *mcp.ClientSession, root string) {
 	return client(t, s), root
 }
 
-// insideOf connects to a server in a workspace.
 func insideOf(t *testing.T, workspace string) *mcp.ClientSession {
 	t.Helper()
 	return client(t, made(t, Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}))
@@ -171,15 +169,14 @@ func TestAWorkspaceWithoutItsDatabase(t *testing.T) {
 	for what, c := range map[string]struct {
 		trees bool // they are elsewhere
 		env   map[string]string
-		lose  func(t *testing.T, folder *state.Folder)
+		lose  string // in the project's state folder
 		names []string
 	}{
-		"a container with the worktree alone": {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(filepath.Join(f.Dir, "project.json"))) }, names: []string{"project.json", "state folder"}},
-		"a database that is gone":             {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(f.Database())) }, names: []string{"board.db does not exist", config.StoreEnv}},
-		"a store without its URL": {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(f.Database())) }, env: map[string]string{config.ProjectEnv: "shop"},
-			names: []string{config.StoreEnv + ", or store in the user's own config"}},
-		"a container with the environment": {trees: true, env: map[string]string{config.BoardEnv: none}, names: []string{filepath.Dir(none), config.BoardEnv, "without " + config.AttemptEnv}},
-		"another database":                 {trees: true, env: map[string]string{config.AttemptEnv: uuid.NewString()}, names: []string{"does not have this attempt"}},
+		"a container with the worktree alone": {lose: "project.json", names: []string{"project.json", "state folder"}},
+		"a database that is gone":             {lose: "board.db", names: []string{"board.db does not exist", config.StoreEnv}},
+		"a store without its URL":             {lose: "board.db", env: map[string]string{config.ProjectEnv: "shop"}, names: []string{config.StoreEnv + ", or store in the user's own config"}},
+		"a container with the environment":    {trees: true, env: map[string]string{config.BoardEnv: none}, names: []string{filepath.Dir(none), config.BoardEnv, "without " + config.AttemptEnv}},
+		"another database":                    {trees: true, env: map[string]string{config.AttemptEnv: uuid.NewString()}, names: []string{"does not have this attempt"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, root := quietProject(t)
@@ -195,8 +192,8 @@ func TestAWorkspaceWithoutItsDatabase(t *testing.T) {
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}
-			if c.lose != nil {
-				c.lose(t, state.Of(root))
+			if c.lose != "" {
+				must(t, os.Remove(filepath.Join(state.Of(root).Dir, c.lose)))
 			}
 			mark := filepath.Join(workspace, "mark")
 			write(t, workspace, map[string]string{".deepwork/config.yml": "workflow_tools: {sources: [{name: evil, command: [sh, -c, 'touch " + mark + "']}]}\n"})

@@ -120,14 +120,9 @@ summary: Take care
 common_job_info_provided_to_all_steps_at_runtime: Be careful.
 steps:
   - {id: write, name: Write, description: Write it, instructions_file: write.md, outputs: {report: {type: file, description: The report}}, reviews: []}
-  - id: judge
-    name: Judge
-    description: Judge it
-    instructions_file: judge.md
-    outputs: {verdict: {type: file, description: The verdict}}
-    reviews: [{run_each: step, quality_criteria: {good: "Is it good?"}}]
-workflows:
-  - {name: main, summary: All of it, steps: [write, judge]}
+  - {id: judge, name: Judge, description: Judge it, instructions_file: judge.md, outputs: {verdict: {type: file, description: The verdict}},
+    reviews: [{run_each: step, quality_criteria: {good: "Is it good?"}}]}
+workflows: [{name: main, summary: All of it, steps: [write, judge]}]
 `
 
 func careProject(t *testing.T) project {
@@ -175,7 +170,6 @@ func TestCodingAgentsWalkAWorkflow(t *testing.T) {
 	}
 }
 
-// finishes is a call of finished_step with one output.
 func finishes(step, output, file string) move {
 	return move{tool: "finished_step", args: map[string]any{"step_id": step, "outputs": map[string]any{output: file}}}
 }
@@ -185,7 +179,6 @@ var (
 	judges     = finishes("judge", "verdict", "verdict.md")
 )
 
-// saw checks what the model was shown as the result of its nth move.
 func (m *model) saw(t *testing.T, n int, want string) {
 	t.Helper()
 	testkit.Need(t, len(m.turns) > n, "the model was asked %d times only", len(m.turns))

@@ -40,7 +40,6 @@ func openBoard(t *testing.T, p project, programs string, env ...string) taskBoar
 	return taskBoard{t, connect(t, &mcp.CommandTransport{Command: server}).ClientSession}
 }
 
-// ask calls a tool and decodes its reply.
 func ask[Reply any](b taskBoard, tool string, args map[string]any) (r Reply) {
 	b.Helper()
 	res := testkit.Get(b.CallTool(b.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})).Must(b)

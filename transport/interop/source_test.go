@@ -17,7 +17,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A session is a client of a server.
 type session struct {
 	*mcp.ClientSession
 	mu       sync.Mutex
@@ -68,7 +67,6 @@ func (s *session) until(t *testing.T, names ...string) map[string]*mcp.Tool {
 	}
 }
 
-// call calls a tool with progress.
 func (s *session) call(ctx context.Context, name, arguments string) (*mcp.CallToolResult, error) {
 	params := &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}
 	params.SetProgressToken(name)
