@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,6 +17,7 @@ import (
 	"deepwork/actor/telemetry"
 	"deepwork/actor/telemetry/telemetrytest"
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/session/board"
 	"deepwork/session/spans"
 	"deepwork/session/workflow/machine"
@@ -152,23 +151,20 @@ func TestEveryToolCanBeRechecked(t *testing.T) {
 // The instructions tell of the tools that are offered, and of no others.
 func TestInstructionsFitTheToolsets(t *testing.T) {
 	t.Parallel()
+	server, _ := project(t, nil)
 	for _, c := range []struct {
 		sets        []string
-		inside      bool
+		workspace   *board.Context
 		has, hasNot []string
 	}{
-		{nil, false, []string{onBoardLine, lifecycle, "failed to load"}, []string{inWorkspaceLine}},
-		{nil, true, []string{onBoardLine, lifecycle, inWorkspaceLine}, nil},
-		{[]string{"workflows"}, false, []string{lifecycle}, []string{onBoardLine, inWorkspaceLine}},
-		{[]string{"board"}, false, []string{onBoardLine}, []string{"get_workflows", "workflows"}},
+		{config.DefaultToolsets, nil, []string{onBoardLine, lifecycle, "failed to load"}, []string{inWorkspaceLine}},
+		{config.DefaultToolsets, new(board.Context), []string{onBoardLine, lifecycle, inWorkspaceLine}, nil},
+		{[]string{"workflows"}, nil, []string{lifecycle}, []string{onBoardLine, inWorkspaceLine}},
+		{[]string{"board"}, nil, []string{onBoardLine}, []string{"get_workflows", "workflows"}},
 	} {
-		server, _ := project(t, func(o *Options) { o.Toolsets = c.sets })
 		p := server.engines
-		if c.inside {
-			p.workspace = new(board.Context)
-		}
-		s := testkit.Get(newServer(p, c.sets, "", slog.New(slog.DiscardHandler))).Must(t)
-		got := s.instructions(t.Context())
+		p.workspace = c.workspace
+		got := testkit.Get(newServer(p, c.sets, "", slog.New(slog.DiscardHandler))).Must(t).instructions(t.Context())
 		testkit.ContainsAll(t, got, c.has, "%v", c.sets)
 		for _, text := range c.hasNot {
 			testkit.True(t, !strings.Contains(got, text), "%v: %q is in:\n%s", c.sets, text, got)
@@ -282,26 +278,6 @@ func TestTraceOfAWorkflowAtASource(t *testing.T) {
 	}
 	testkit.Same(t, got, map[string]string{"tools/call workflow_tool": "", "remote_workflow": "", "invoke_workflow trip/dream": "remote_workflow", "step": "invoke_workflow trip/dream", "tools/call finished_step": "invoke_workflow trip/dream"})
 	testkit.True(t, strings.Contains(string(receiver.Raw()), "canary"), "the goal does not leave, although it may")
-}
-
-// A receiver that refuses, is slow or is away changes no reply, and is one warning at most.
-func TestTracesWithoutAReceiver(t *testing.T) {
-	release := make(chan struct{})
-	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
-	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	defer slow.Close()
-	defer close(release)
-	defer refuses.Close()
-	s, _ := project(t, nil)
-	cs := client(t, s)
-	for name, url := range map[string]string{"refuses": refuses.URL, "is slow": slow.URL, "is away": "http://127.0.0.1:1"} {
-		warnings := &testkit.Log{}
-		stop := telemetry.Start(telemetry.Options{Endpoint: url, Service: "test", Logger: slog.New(slog.NewTextHandler(warnings, nil))})
-		into[machine.StartReply](t, cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"dream"}`)
-		into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
-		stop()
-		testkit.True(t, warnings.Count("\n") <= 1, "a receiver that %s: %s", name, warnings)
-	}
 }
 
 // Without a receiver, tracing allocates nothing on the path of a call.

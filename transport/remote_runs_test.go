@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -222,18 +221,12 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 	for _, over := range []string{"stdio", "http"} {
 		t.Run(over, func(t *testing.T) {
 			inner, root := bareProject(t, "", asSource)
-			url := ""
-			source := ""
-			if over == "stdio" {
+			url := overHTTP(t, inner, web.Options{}).URL()
+			source := fmt.Sprintf("{name: inner, url: %q}", url)
+			if over == "stdio" { // another server of the project, which agents reach as well
 				source = fmt.Sprintf("{name: inner, command: [%q], env: {%s: \"1\", %s: %q}}", testkit.Get(os.Executable()).Must(t), sourceEnv, rootEnv, root)
-			} else {
-				url = overHTTP(t, inner, web.Options{}).URL()
-				source = fmt.Sprintf("{name: inner, url: %q}", url)
 			}
 			outer, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - "+source+"\n", nil)
-			if over == "stdio" {
-				url = string(testkit.Get(os.ReadFile(filepath.Join(root, "url"))).Must(t))
-			}
 			outer.names(t, "trip-dream", "trip-plan")
 			conforms(t, outer)
 			cs := client(t, outer)
@@ -242,25 +235,18 @@ func TestADeepworkIsTheSourceOfAnother(t *testing.T) {
 			testkit.Contains(t, refusedWith(t, cs, "trip-plan", `{}`, "ToolError"), "goal")
 
 			ended := make(chan *mcp.CallToolResult, 1)
-			progress := make(chan string, 100)
+			var progress testkit.Log
+			caller := client(t, outer, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+				fmt.Fprintln(&progress, r.Params.Message)
+			}})
 			go func() {
-				caller := client(t, outer, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
-					select {
-					case progress <- r.Params.Message:
-					default:
-					}
-				}})
 				params := &mcp.CallToolParams{Name: "trip-plan", Arguments: json.RawMessage(`{"goal":"a week off"}`)}
 				params.SetProgressToken(1)
 				res, err := caller.CallTool(context.Background(), params)
 				testkit.Works(t, err)
 				ended <- res
 			}()
-			for m := range progress {
-				if strings.Contains(m, "0 of 4, at step 'idea'") {
-					break
-				}
-			}
+			waitFor(t, "the first step is told", func() bool { return strings.Contains(progress.String(), "0 of 4, at step 'idea'") })
 			agent := dialAt(t, url, stateful, httpClient(t, ""))
 			id := keptBy(t, agent)
 			for _, step := range []string{`"step_id":"idea","outputs":{"idea":"idea.txt"}`, `"step_id":"train","outputs":{}`,

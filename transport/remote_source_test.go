@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,8 +28,7 @@ import (
 // sourceEnv, when it is set, makes this test binary a source over stdio that reads and never answers.
 const sourceEnv = "DEEPWORK_TEST_SOURCE"
 
-// rootEnv, beside it, makes it a deepwork on this project, which agents reach over
-// HTTP at the URL that it writes into the project's file url.
+// rootEnv, beside it, makes it a deepwork on this project.
 const rootEnv = "DEEPWORK_TEST_ROOT"
 
 func innerDeepwork(root string) error {
@@ -38,17 +36,7 @@ func innerDeepwork(root string) error {
 	if err != nil {
 		return err
 	}
-	h, err := s.Listen(context.Background(), web.Options{})
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	serving.Go(func() { h.Serve(ctx) })
-	err = errors.Join(os.WriteFile(filepath.Join(root, "url"), []byte(h.URL()), 0o600), s.ServeStdio(ctx, os.Stdin, os.Stdout))
-	cancel()
-	serving.Wait()
-	return errors.Join(err, s.Close(context.Background()))
+	return errors.Join(s.ServeStdio(context.Background(), os.Stdin, os.Stdout), s.Close(context.Background()))
 }
 
 func init() {
