@@ -8,13 +8,18 @@ import (
 	"log/slog"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"deepwork/actor/telemetry"
+	"deepwork/actor/telemetry/telemetrytest"
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
 	"deepwork/session/board"
+	"deepwork/session/spans"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
@@ -56,15 +61,10 @@ func TestPanicInAnyRequest(t *testing.T) {
 		})
 	})
 	_, err := cs.ListTools(context.Background(), nil)
-	if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeInternalError {
-		t.Errorf("got %v", err)
-	}
-	if l := log.lines(t, "panic while handling a request"); len(l) != 1 {
-		t.Errorf("log %v", l)
-	}
-	if err := cs.Ping(context.Background(), nil); err != nil && !strings.Contains(err.Error(), "not supported") {
-		t.Errorf("after the panic: %v", err)
-	}
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	testkit.True(t, ok && e.Code == jsonrpc.CodeInternalError, "got %v", err)
+	testkit.Equal(t, len(log.lines(t, "panic while handling a request")), 1, "logged")
+	accepted(t, cs, "get_step", `{}`)
 }
 
 // Every call is logged in one line with tool, session and the stack as it was when it began.
@@ -80,22 +80,19 @@ func TestReq001_1_12_CallsAreLogged(t *testing.T) {
 	callTool(t, cs, "finished_step", `{}`)
 	lines := log.lines(t, "call")
 	testkit.Need(t, len(lines) == 2, "%d lines", len(lines))
-	if l := lines[0]; l["tool"] != "finished_step" || l["session"] != "0a1b2c3d" || fmt.Sprint(l["stack"]) != "[j/outer j/inner]" || l["outcome"] != "needs_work" {
-		t.Errorf("logged %v", l)
+	of := func(l map[string]any) string {
+		return fmt.Sprintf("%v %v %v %v", l["tool"], l["session"], l["stack"], l["outcome"])
 	}
-	if took, ok := lines[0]["took_ms"].(float64); !ok || took < 0 || took > 60_000 {
-		t.Errorf("took_ms is %v", lines[0]["took_ms"])
-	}
-	if l := lines[1]; l["session"] != "0000000b" || l["outcome"] != "missing_argument" {
-		t.Errorf("logged %v", l)
-	}
+	testkit.Equal(t, of(lines[0]), "finished_step 0a1b2c3d [j/outer j/inner] needs_work", "logged")
+	took, ok := lines[0]["took_ms"].(float64)
+	testkit.True(t, ok && took >= 0 && took <= 60_000, "took_ms is %v", lines[0]["took_ms"])
+	testkit.Equal(t, of(lines[1]), "finished_step 0000000b [j/outer j/inner] missing_argument", "logged")
 	f.mu.Lock()
 	f.agents[0].stack = make([]machine.StackEntry, 1000)
 	f.mu.Unlock()
 	callTool(t, cs, "get_step", `{}`)
-	if stack := log.lines(t, "call")[2]["stack"].(map[string]any); stack["depth"] != 1000.0 || len(stack["top"].([]any)) != tool.StackLogged {
-		t.Errorf("stack %v", stack)
-	}
+	stack := log.lines(t, "call")[2]["stack"].(map[string]any)
+	testkit.True(t, stack["depth"] == 1000.0 && len(stack["top"].([]any)) == tool.StackLogged, "stack %v", stack)
 }
 
 func TestSDKIsQuiet(t *testing.T) {
@@ -106,40 +103,15 @@ func TestSDKIsQuiet(t *testing.T) {
 	testkit.Equal(t, strings.Count(log.String(), "\n"), 1, "lines, want 1: %s", log.String())
 }
 
-// Each MCP session has an agent of its own, closed when the session ends.
-func TestConnectionsHaveTheirOwnAgents(t *testing.T) {
-	t.Parallel()
-	s, f := fakeServer(t, nil)
-	for range 2 {
-		t.Run("", func(t *testing.T) { callTool(t, client(t, s), "get_step", `{}`) })
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	testkit.Need(t, len(f.agents) == 2, "%d agents, want 2", len(f.agents))
-	for _, a := range f.agents {
-		<-a.closed
-		testkit.Equal(t, a.identity, "local", "identity")
-	}
-}
-
 func TestCloseEndsConnections(t *testing.T) {
 	t.Parallel()
 	b := newBlocked()
 	s, f := fakeServer(t, b.agent)
-	here, there := mcp.NewInMemoryTransports()
-	ran := make(chan error, 1)
-	go func() { ran <- s.mcp.Run(localCall(), here) }()
-	cs := connect(t, there, "", nil)
-	called := make(chan error, 1)
-	go func() {
-		_, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
-		called <- err
-	}()
+	_, done := inBackground(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	<-b.began
 	testkit.Works(t, s.Close(context.Background()), "Close")
 	<-f.agents[0].closed
-	<-called
-	<-ran
+	<-done
 }
 
 // A connection that cannot be ended is named, not waited for without end.
@@ -149,19 +121,15 @@ func TestCloseNamesWhatDidNotStop(t *testing.T) {
 	b.stubborn = true
 	s, _ := fakeServer(t, b.agent)
 	s.opened.add("sessions that did not stop", func(context.Context) error { return errors.New("x") })
-	cs := client(t, s)
-	called := make(chan struct{})
-	go func() {
-		defer close(called)
-		cs.CallTool(context.Background(), &mcp.CallToolParams{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`)})
-	}()
+	_, done := inBackground(t, client(t, s), "finished_step", `{"outputs":{}}`)
 	<-b.began
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := s.Close(ctx)
-	testkit.True(t, err != nil && strings.Contains(err.Error(), "1 connections did not stop") && strings.Contains(err.Error(), "did not stop: x"), "got %v", err)
+	testkit.Fails(t, err, "1 connections did not stop")
+	testkit.Fails(t, err, "did not stop: x")
 	close(b.free)
-	<-called
+	<-done
 }
 
 // Each tool that changes something says how to see what it did, by tools there are.
@@ -183,23 +151,20 @@ func TestEveryToolCanBeRechecked(t *testing.T) {
 // The instructions tell of the tools that are offered, and of no others.
 func TestInstructionsFitTheToolsets(t *testing.T) {
 	t.Parallel()
+	server, _ := project(t, nil)
 	for _, c := range []struct {
 		sets        []string
-		inside      bool
+		workspace   *board.Context
 		has, hasNot []string
 	}{
-		{nil, false, []string{onBoardLine, lifecycle, "failed to load"}, []string{inWorkspaceLine}},
-		{nil, true, []string{onBoardLine, lifecycle, inWorkspaceLine}, nil},
-		{[]string{"workflows"}, false, []string{lifecycle}, []string{onBoardLine, inWorkspaceLine}},
-		{[]string{"board"}, false, []string{onBoardLine}, []string{"get_workflows", "workflows"}},
+		{config.DefaultToolsets, nil, []string{onBoardLine, lifecycle, "failed to load"}, []string{inWorkspaceLine}},
+		{config.DefaultToolsets, new(board.Context), []string{onBoardLine, lifecycle, inWorkspaceLine}, nil},
+		{[]string{"workflows"}, nil, []string{lifecycle}, []string{onBoardLine, inWorkspaceLine}},
+		{[]string{"board"}, nil, []string{onBoardLine}, []string{"get_workflows", "workflows"}},
 	} {
-		server, _ := project(t, func(o *Options) { o.Toolsets = c.sets })
 		p := server.engines
-		if c.inside {
-			p.workspace = new(board.Context)
-		}
-		s := testkit.Get(newServer(p, c.sets, "", slog.New(slog.DiscardHandler))).Must(t)
-		got := s.instructions(t.Context())
+		p.workspace = c.workspace
+		got := testkit.Get(newServer(p, c.sets, "", slog.New(slog.DiscardHandler))).Must(t).instructions(t.Context())
 		testkit.ContainsAll(t, got, c.has, "%v", c.sets)
 		for _, text := range c.hasNot {
 			testkit.True(t, !strings.Contains(got, text), "%v: %q is in:\n%s", c.sets, text, got)
@@ -211,23 +176,14 @@ func TestInstructionsFitTheToolsets(t *testing.T) {
 // What reads little at once says how in its own arguments.
 func TestRemediesForLargeRepliesNameArguments(t *testing.T) {
 	t.Parallel()
-	tools := map[string]*mcp.Tool{}
-	for _, tool := range listTools(t) {
-		tools[tool.Name] = tool
-	}
 	s, _ := fakeServer(t, nil, inWorkspace)
-	for name, tool := range tools {
-		how := s.tools.Tool(name).Smaller
-		if how != "" && !tool.Annotations.ReadOnlyHint {
-			t.Errorf("%s is no tool that only reads", name)
-			continue
+	for _, tool := range listTools(t) {
+		how := s.tools.Tool(tool.Name).Smaller
+		testkit.True(t, how == "" || tool.Annotations.ReadOnlyHint, "%s is no tool that only reads", tool.Name)
+		if argument, ok := strings.CutPrefix(how, "give "); ok {
+			argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
+			testkit.True(t, schemaFrom(t, tool.InputSchema).Properties[argument] != nil, "%s has no argument %q, which its remedy names: %s", tool.Name, argument, how)
 		}
-		argument, ok := strings.CutPrefix(how, "give ")
-		if !ok {
-			continue
-		}
-		argument, _, _ = strings.Cut(strings.TrimPrefix(argument, "a smaller "), ",")
-		testkit.True(t, schemaFrom(t, tool.InputSchema).Properties[argument] != nil, "%s has no argument %q, which its remedy names: %s", name, argument, how)
 	}
 }
 
@@ -242,10 +198,94 @@ func TestStatelessCallsAreLoggedWithTheirStack(t *testing.T) {
 	inner := into[machine.StartReply](t, cs, "start_workflow", fmt.Sprintf(start, `,"parent_session_id":"`+outer+`"`)).BeginStep.SessionID
 	into[machine.StepReply](t, cs, "get_step", `{"session_id":"`+inner+`"}`)
 	lines := log.lines(t, "call")
-	if lines[0]["session"] != outer || lines[1]["session"] != inner { // of the sessions that they started
-		t.Errorf("logged: %v", lines[:2])
-	}
+	testkit.True(t, lines[0]["session"] == outer && lines[1]["session"] == inner, "of the sessions that they started it logged: %v", lines[:2])
 	last := lines[len(lines)-1]
 	testkit.Equal(t, last["session"], any(inner), "logged")
 	testkit.Equal(t, fmt.Sprint(last["stack"]), "[trip/plan trip/plan]", "logged")
+}
+
+func calling(t *testing.T, cs *mcp.ClientSession, traceparent, name string, args map[string]any) {
+	t.Helper()
+	res := testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Meta: mcp.Meta{"traceparent": traceparent}, Name: name, Arguments: args})).Must(t)
+	testkit.Need(t, !res.IsError, "%s", text(res))
+}
+
+// A session is in the trace of the call that starts it. A later call of another trace stays in that, with a link; one
+// without a trace is in the session. What is not sampled is not sent. The next server sends again what has just ended.
+func TestTracesOfCalls(t *testing.T) {
+	receiver := telemetrytest.New(t)
+	stop := telemetry.Start(telemetry.Options{Endpoint: receiver.URL, Service: "test"})
+	s, root := project(t, nil)
+	cs := client(t, s)
+	start := map[string]any{"goal": "canary", "job_name": "trip", "workflow_name": "dream"}
+	const first, other, hidden = "4bf92f3577b34da6a3ce929d0e0e4731", "4bf92f3577b34da6a3ce929d0e0e4732", "4bf92f3577b34da6a3ce929d0e0e4733"
+	calling(t, cs, "00-"+first+"-00f067aa0ba902b7-01", "start_workflow", start)
+	calling(t, cs, "00-"+other+"-00f067aa0ba902b8-01", "get_step", nil)
+	into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	calling(t, cs, "00-"+hidden+"-00f067aa0ba902b9-00", "start_workflow", start)
+	into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
+	stop()
+	session := telemetrytest.Span{}
+	for _, s := range receiver.Spans() {
+		if strings.HasPrefix(s.Name, "invoke_workflow") {
+			session = s
+		}
+	}
+	got := map[string]string{}
+	for _, s := range receiver.Spans() {
+		if s.Name != spans.Transaction { // on a slow machine
+			got[s.Name+" in "+s.Trace] = s.Parent
+		}
+		testkit.True(t, s.Name != "tools/call get_step" || len(s.Links) == 1 && s.Links[0] == session.ID, "the links of a call in another trace are %v, want %s", s.Links, session.ID)
+	}
+	testkit.Same(t, got, map[string]string{
+		"tools/call start_workflow in " + first: "00f067aa0ba902b7", "invoke_workflow trip/dream in " + first: "00f067aa0ba902b7", "step in " + first: session.ID,
+		"tools/call get_step in " + other: "00f067aa0ba902b8", "tools/call finished_step in " + first: session.ID,
+	})
+	testkit.True(t, !strings.Contains(string(receiver.Raw()), "canary"), "the goal leaves")
+	next := telemetrytest.New(t)
+	stop = telemetry.Start(telemetry.Options{Endpoint: next.URL, Service: "test"})
+	defer stop()
+	serverOn(t, root, nil)
+	waitFor(t, "the session is sent again", func() bool {
+		again := next.Spans()[session.ID]
+		return again.Name == session.Name && again.End == session.End
+	})
+}
+
+// A workflow at a source is in the trace of the call, and so is what the source does for it.
+func TestTraceOfAWorkflowAtASource(t *testing.T) {
+	receiver := telemetrytest.New(t)
+	stop := telemetry.Start(telemetry.Options{Endpoint: receiver.URL, Service: "test", Content: true})
+	inner, _ := bareProject(t, "", asSource)
+	h := overHTTP(t, inner, web.Options{})
+	outer, _ := withConfig(t, "workflow_tools:\n"+fast+"  sources:\n    - {name: inner, url: \""+h.URL()+"\"}\n", nil)
+	outer.names(t, "trip-dream", "trip-plan")
+	cs := client(t, outer)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		calling(t, cs, "00-4bf92f3577b34da6a3ce929d0e0e4734-00f067aa0ba902b7-01", "trip-dream", map[string]any{"goal": "canary"})
+	})
+	agent := dial(t, h, stateful, "")
+	into[machine.FinishReply](t, agent, "finished_step", `{"session_id":"`+keptBy(t, agent)+`","step_id":"idea","outputs":{"idea":"idea.txt"}}`)
+	calls.Wait()
+	stop()
+	all, got := receiver.Spans(), map[string]string{}
+	for _, s := range all {
+		if s.Trace == "4bf92f3577b34da6a3ce929d0e0e4734" && !strings.HasPrefix(s.Name, "tools/call workflows-") && s.Name != spans.Transaction {
+			got[s.Name] = all[s.Parent].Name
+		}
+	}
+	testkit.Same(t, got, map[string]string{"tools/call workflow_tool": "", "remote_workflow": "", "invoke_workflow trip/dream": "remote_workflow", "step": "invoke_workflow trip/dream", "tools/call finished_step": "invoke_workflow trip/dream"})
+	testkit.True(t, strings.Contains(string(receiver.Raw()), "canary"), "the goal does not leave, although it may")
+}
+
+// Without a receiver, tracing allocates nothing on the path of a call.
+func TestNoTraces(t *testing.T) {
+	ctx, from := t.Context(), telemetry.Ref{}
+	testkit.Equal(t, testing.AllocsPerRun(100, func() {
+		ctx, call := telemetry.Begin(ctx, from)
+		ctx = telemetry.About(telemetry.Under(ctx, from), from)
+		testkit.True(t, call == nil && !telemetry.Parent(ctx).IsValid() && !telemetry.Current(ctx).IsValid() && telemetry.Environment(from) == nil, "something is traced")
+	}), 0, "allocations of a call for traces that nobody gets")
 }

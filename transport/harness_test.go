@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -43,20 +43,19 @@ func TestMain(m *testing.M) {
 	os.Exit(statetest.Main(m, goleak.Find))
 }
 
-// A fakeAgent answers as the test wants, so that replies which the engine gives
-// only after much work, or never should, can be had at once. What the engine
-// really answers is tested in project_test.go.
+// A fakeAgent answers as the test wants, so that replies which the engine gives only after much work, or never should,
+// can be had at once. What the engine really answers is tested in project_test.go.
 type fakeAgent struct {
-	identity string
-	stack    []machine.StackEntry
-	finish   func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
-	start    func(context.Context, workflow.StartArgs) (*machine.StartReply, error)
-	closed   chan struct{}
+	tool.WorkflowCaller // for what no test calls
+	identity            string
+	stack               []machine.StackEntry
+	finish              func(context.Context, workflow.FinishArgs) (*machine.FinishReply, error)
+	start               func(context.Context, workflow.StartArgs) (*machine.StartReply, error)
+	closed              chan struct{}
 }
 
-func (a *fakeAgent) Close()                      { close(a.closed) }
-func (a *fakeAgent) Stack() []machine.StackEntry { return a.stack }
-
+func (a *fakeAgent) Close()                                                { close(a.closed) }
+func (a *fakeAgent) Stack() []machine.StackEntry                           { return a.stack }
 func (a *fakeAgent) StackOf(context.Context, *string) []machine.StackEntry { return a.stack }
 
 func (a *fakeAgent) GetWorkflows(context.Context) (*machine.WorkflowsReply, error) {
@@ -80,22 +79,14 @@ func (a *fakeAgent) Finish(ctx context.Context, args workflow.FinishArgs) (*mach
 	return fullFinish(), nil
 }
 
-func (a *fakeAgent) CancelReview(context.Context, machine.Going, json.RawMessage) error { return nil }
-
 func (a *fakeAgent) Abort(_ context.Context, args workflow.AbortArgs) (*machine.AbortReply, error) {
 	return &machine.AbortReply{AbortedWorkflow: "j/w", AbortedStep: "a", Explanation: args.Explanation}, nil
 }
 
 func (a *fakeAgent) Step(context.Context, workflow.StepArgs) (*machine.StepReply, error) {
-	return &machine.StepReply{BeginStep: fullStep("a"), Goal: "g",
-		Members: []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
+	return &machine.StepReply{BeginStep: fullStep("a"), Goal: "g", Members: []machine.Member{{StepID: "a", State: "started", StartedAt: new("2026-01-02T03:04:05Z")}}}, nil
 }
 
-func (a *fakeAgent) GoTo(_ context.Context, args workflow.GoToArgs) (*machine.GoToReply, error) {
-	return nil, session.NotNow("step_ahead", "Step %q lies ahead: call finished_step.", args.StepID).With("step_id", args.StepID)
-}
-
-// fullStep has something in every field.
 func fullStep(id string) *machine.StepInfo {
 	return &machine.StepInfo{
 		SessionID: "0a1b2c3d", BranchName: "deepwork/j-w-x", StepID: id, JobDir: "/p/.deepwork/jobs/j", BranchStatus: machine.BranchNamed,
@@ -172,7 +163,6 @@ func (f *fakes) agent(identity string) tool.WorkflowCaller {
 	return a
 }
 
-// fakeServer makes a server over fake agents.
 func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*Server, *fakes) {
 	t.Helper()
 	f := &fakes{setup: setup}
@@ -184,23 +174,19 @@ func fakeServer(t testing.TB, setup func(*fakeAgent), more ...func(*engines)) (*
 	return s, f
 }
 
-// serverClosing is the code of the SDK for what a connection can no longer send.
-const serverClosing = -32004
-
-// client connects a real client to a server in memory, and checks every reply
-// against its tool's output schema on the way.
-func client(t testing.TB, s *Server) *mcp.ClientSession {
+// client connects a real client to a server in memory, and checks how serving it ends.
+func client(t testing.TB, s *Server, o ...*mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	done := make(chan error, 1)
 	go func() { done <- s.mcp.Run(localCall(), here) }()
-	cs := connect(t, there, "", nil)
+	cs := connect(t, there, "", append(o, nil)[0])
 	t.Cleanup(func() {
 		cs.Close()
-		// A reply that nobody waits for may be on its way when the client leaves or the server closes.
+		// A reply that nobody waits for may be on its way when the client leaves or the server closes, with the SDK's code of that.
 		err := <-done
 		closing, is := errors.AsType[*jsonrpc.Error](err)
-		testkit.True(t, err == nil || errors.Is(err, io.ErrClosedPipe) || (is && closing.Code == serverClosing), "Run: %v", err)
+		testkit.True(t, err == nil || errors.Is(err, io.ErrClosedPipe) || (is && closing.Code == -32004), "Run: %v", err)
 	})
 	return cs
 }
@@ -213,13 +199,6 @@ func connect(t testing.TB, over mcp.Transport, version string, o *mcp.ClientOpti
 	return cs
 }
 
-// noError fails the test if there is an error, and lets it go on.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	testkit.True(t, err == nil, "%v", err)
-}
-
-// callTool calls a tool with arguments as JSON.
 func callTool(t testing.TB, cs *mcp.ClientSession, name, args string) *mcp.CallToolResult {
 	t.Helper()
 	res, err := cs.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
@@ -227,9 +206,15 @@ func callTool(t testing.TB, cs *mcp.ClientSession, name, args string) *mcp.CallT
 	return res
 }
 
-func text(res *mcp.CallToolResult) string {
-	return res.Content[0].(*mcp.TextContent).Text
+// accepted calls a tool that must not refuse, and returns the text.
+func accepted(t testing.TB, cs *mcp.ClientSession, name, args string) string {
+	t.Helper()
+	res := callTool(t, cs, name, args)
+	testkit.True(t, !res.IsError, "%s(%s): %s", name, args, text(res))
+	return text(res)
 }
+
+func text(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextContent).Text }
 
 // errorMetaOf returns what `_meta` says of an error.
 func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
@@ -239,12 +224,10 @@ func errorMetaOf(t testing.TB, res *mcp.CallToolResult) map[string]any {
 	return m
 }
 
-// localCall returns the context of the user's calls over stdio.
 func localCall() context.Context {
 	return session.WithCaller(context.Background(), session.LocalCaller(session.ChannelStdio))
 }
 
-// withHTTP sets the config of a server over fake agents.
 func withHTTP(set func(*config.HTTP)) func(*engines) {
 	c := config.Default()
 	if set != nil {
@@ -265,31 +248,33 @@ func overHTTP(t testing.TB, s *Server, o web.Options) *web.Server {
 
 func servedAt(t testing.TB, s *Server, o web.Options) *web.Server {
 	t.Helper()
-	h := testkit.Get(s.Listen(context.Background(), o)).Must(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- h.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		testkit.Works(t, <-served, "Serve")
-	})
+	h, stop, stopped := stopping(t, s, o)
+	t.Cleanup(func() { stop(); testkit.Works(t, <-stopped, "Serve") })
 	return h
 }
 
-// at is another path of a server.
+// stopping serves s until stop is called; the result of Serve follows.
+func stopping(t testing.TB, s *Server, o web.Options) (h *web.Server, stop func(), stopped chan error) {
+	t.Helper()
+	h = testkit.Get(s.Listen(context.Background(), o)).Must(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	stopped = make(chan error, 1)
+	go func() { stopped <- h.Serve(ctx) }()
+	t.Cleanup(cancel)
+	return h, cancel, stopped
+}
+
 func at(h *web.Server, path string) string {
 	u, _ := url.Parse(h.URL())
 	u.Path = path
 	return u.String()
 }
 
-// address is where a server listens.
 func address(h *web.Server) string { u, _ := url.Parse(h.URL()); return u.Host }
 
 // usersToken is the token of the user where one is needed.
 const usersToken = "users"
 
-// bearer sends a token with each request.
 type bearer struct {
 	http.RoundTripper
 	token string
@@ -316,16 +301,10 @@ func httpClient(t testing.TB, token string) *http.Client {
 // stateful is a protocol version with sessions.
 const stateful = "2025-11-25"
 
-// dial connects a real client over streamable HTTP or SSE, with the protocol
-// version given, "" for the newest.
+// dial connects a real client over streamable HTTP or SSE, with the protocol version given, "" for the newest.
 func dial(t testing.TB, h *web.Server, version, token string) *mcp.ClientSession {
 	t.Helper()
-	return dialWith(t, h, version, httpClient(t, token))
-}
-
-func dialWith(t testing.TB, h *web.Server, version string, client *http.Client) *mcp.ClientSession {
-	t.Helper()
-	return dialAt(t, h.URL(), version, client)
+	return dialAt(t, h.URL(), version, httpClient(t, token))
 }
 
 func dialAt(t testing.TB, url, version string, client *http.Client) *mcp.ClientSession {
@@ -342,6 +321,12 @@ type reply struct {
 	status int
 	header http.Header
 	body   string
+}
+
+func (r reply) is(t testing.TB, status int, says ...string) {
+	t.Helper()
+	testkit.Equal(t, r.status, status, "%+v", r)
+	testkit.ContainsAll(t, r.body, says)
 }
 
 // send makes one HTTP request. Headers are "Name: value".
@@ -374,20 +359,16 @@ func open(t testing.TB, c *http.Client, h *web.Server) string {
 	id := r.header.Get("Mcp-Session-Id")
 	testkit.Need(t, r.status == 200 && len(id) >= 20, "initialize: %+v", r)
 	header := "Mcp-Session-Id: " + id
-	if r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header); r.status != 202 {
-		t.Fatalf("initialized: %+v", r)
-	}
+	send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header).is(t, 202)
 	return header
 }
 
-// opened is a client with a session that open has opened.
 func opened(t testing.TB, h *web.Server) (c *http.Client, id string) {
 	t.Helper()
 	c = httpClient(t, "")
 	return c, open(t, c, h)
 }
 
-// raw opens a network connection and writes to it.
 func raw(t testing.TB, h *web.Server, text string) net.Conn {
 	t.Helper()
 	conn := testkit.Get(net.Dial("tcp", address(h))).Must(t)
@@ -396,13 +377,11 @@ func raw(t testing.TB, h *web.Server, text string) net.Conn {
 	return conn
 }
 
-// answer reads a response from a connection.
-func answer(t testing.TB, conn net.Conn) reply {
+// post writes a request with a message, and headers "Name: value", to a new network connection.
+func post(t testing.TB, h *web.Server, body string, headers ...string) net.Conn {
 	t.Helper()
-	res := testkit.Get(http.ReadResponse(bufio.NewReader(conn), nil)).Must(t)
-	defer res.Body.Close()
-	data, _ := io.ReadAll(res.Body)
-	return reply{res.StatusCode, res.Header, string(data)}
+	return raw(t, h, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
+		strings.Join(headers, "\r\n"), len(body), body))
 }
 
 // tokens makes a token file for the names, and returns the tokens.
@@ -425,8 +404,45 @@ func tokens(t testing.TB, names ...string) (file string, out []string) {
 func works(t testing.TB, h *web.Server) {
 	t.Helper()
 	cs := dial(t, h, stateful, "")
-	if res := callTool(t, cs, "get_workflows", `{}`); res.IsError {
-		t.Errorf("get_workflows: %s", text(res))
-	}
+	accepted(t, cs, "get_workflows", `{}`)
 	cs.Close()
+}
+
+// With DEEPWORK_TEST_ALTERNATING, each server of a project that is served over HTTP has a second one of its store beside
+// it, and requests of the newest protocol go to the two by turns, as by a proxy that knows nothing of MCP. Servers over
+// fake agents have no store: their tests are about one process.
+var alternating = os.Getenv("DEEPWORK_TEST_ALTERNATING") != ""
+
+var (
+	optionsOf sync.Map // *Server -> Options, of those that made has made
+	twins     sync.Map // the address of a server -> that of the second
+	turns     atomic.Int64
+)
+
+// besides serves a second server of the store of s, which is served at h.
+func besides(t testing.TB, s *Server, h *web.Server, o web.Options) {
+	t.Helper()
+	of, is := optionsOf.Load(s)
+	if !is || o.Transport == web.SSE {
+		return
+	}
+	second := made(t, of.(Options))
+	if s.remote != nil && len(s.remote.Listing(t.Context()).From.Sources) > 0 {
+		second.connected(t)
+	}
+	twins.Store(address(h), address(servedAt(t, second, o)))
+}
+
+// byTurns sends a request of the newest protocol to one of two servers.
+func byTurns(r *http.Request) *http.Request {
+	second, is := twins.Load(r.URL.Host)
+	if !is || r.Header.Get("Mcp-Protocol-Version") != tool.Newest || turns.Add(1)%2 == 0 {
+		return r
+	}
+	to := r.Clone(r.Context())
+	to.URL.Host = second.(string)
+	if to.Host == r.URL.Host {
+		to.Host = ""
+	}
+	return to
 }

@@ -2,10 +2,10 @@ package transport
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,9 +80,7 @@ func TestStatelessRequestsHaveTheirOwnAgents(t *testing.T) {
 		callTool(t, cs, "get_workflows", `{}`)
 	}
 	for _, a := range shared.agents {
-		if !isClosed(a) || a.identity != "local" {
-			t.Errorf("an agent of %s; closed: %v", a.identity, isClosed(a))
-		}
+		testkit.True(t, isClosed(a) && a.identity == "local", "an agent of %s; closed: %v", a.identity, isClosed(a))
 	}
 	testkit.True(t, len(shared.agents) >= 6 && len(own.agents) == 0, "%d agents of requests and %d of connections", len(shared.agents), len(own.agents))
 	dial(t, h, stateful, "")
@@ -98,50 +96,37 @@ func TestDeleteEndsASession(t *testing.T) {
 		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
 			close(began)
 			<-ctx.Done()
-			select {
-			case <-a.closed:
-				ended <- errors.New("its agent was closed in the middle of a call")
-			case <-time.After(20 * time.Millisecond): // so that a server that does not wait is caught
-				ended <- context.Cause(ctx)
-			}
+			time.Sleep(20 * time.Millisecond) // so that a server that does not wait is caught
+			ended <- context.Cause(ctx)
+			testkit.True(t, !isClosed(a), "its agent was closed in the middle of a call")
 			return nil, ctx.Err()
 		}
 	}, withHTTP(nil))
 	h := overHTTP(t, s, web.Options{})
 	c, id := opened(t, h)
-	var wg sync.WaitGroup
-	wg.Go(func() { send(t, c, "POST", h.URL(), finishCall(1), id) })
+	post(t, h, finishCall(1), id)
 	<-began
-	if r := send(t, c, "DELETE", h.URL(), "", id); r.status != 204 {
-		t.Errorf("%+v", r)
-	}
-	wg.Wait()
+	send(t, c, "DELETE", h.URL(), "", id).is(t, 204)
 	testkit.FailsWith(t, <-ended, errGone)
 	<-f.agents[0].closed
 	for _, method := range []string{"POST", "GET", "DELETE"} {
-		if r := send(t, c, method, h.URL(), finishCall(2), id); r.status != 404 || !strings.Contains(r.body, "session_id") {
-			t.Errorf("%s after the end: %+v", method, r)
-		}
+		send(t, c, method, h.URL(), finishCall(2), id).is(t, 404, "session_id")
 	}
 	works(t, h)
 }
 
-// A session that is idle for longer than http.idle_timeout ends, and its agent
-// with it, also while a stream is open; the timeout is that of the config when
-// the connection was made.
+// A session that is idle for longer than http.idle_timeout ends, and its agent with it, also while a stream is open;
+// the timeout is that of the config when the connection was made.
 func TestIdleSessionsEnd(t *testing.T) {
 	for _, n := range network {
 		t.Run(n.name, func(t *testing.T) {
 			t.Parallel()
-			var mu sync.Mutex
-			c := config.Default()
-			c.HTTP.IdleTimeout = 0
+			var idle atomic.Int64
 			s, f := fakeServer(t, nil, func(p *engines) {
 				p.check = func(context.Context) (*config.Config, error) {
-					mu.Lock()
-					defer mu.Unlock()
-					now := *c
-					return &now, nil
+					c := config.Default()
+					c.HTTP.IdleTimeout = time.Duration(idle.Load())
+					return c, nil
 				}
 			})
 			h := overHTTP(t, s, web.Options{Transport: n.transport})
@@ -149,24 +134,15 @@ func TestIdleSessionsEnd(t *testing.T) {
 				callTool(t, dial(t, h, n.version, ""), "get_workflows", `{}`)
 			}
 			before := len(f.agents)
-			mu.Lock()
-			c.HTTP.IdleTimeout = time.Second
-			mu.Unlock()
+			idle.Store(int64(time.Second))
 			callTool(t, dial(t, h, n.version, ""), "get_workflows", `{}`)
 			<-f.agents[before].closed
-			if before > 0 {
-				select {
-				case <-f.agents[0].closed:
-					t.Error("the connection without a timeout was closed, too")
-				default:
-				}
-			}
+			testkit.True(t, before == 0 || !isClosed(f.agents[0]), "the connection without a timeout was closed, too")
 			works(t, overHTTP(t, s, web.Options{}))
 		})
 	}
 }
 
-// fromNetwork is the context of a network caller's requests.
 func fromNetwork(identity string, stateless bool) context.Context {
 	ctx := session.WithCaller(context.Background(), session.Caller{Identity: identity, Channel: session.ChannelHTTP})
 	if stateless {
@@ -193,40 +169,30 @@ func TestIdleTimeCounts(t *testing.T) {
 		here, there := mcp.NewInMemoryTransports()
 		ran := make(chan error, 1)
 		go func() { ran <- s.mcp.Run(fromNetwork("ann", false), here) }()
-		cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(t.Context(), there, &mcp.ClientSessionOptions{ProtocolVersion: stateful})).Must(t)
+		cs := connect(t, there, stateful, nil)
 		defer func() { cs.Close(); <-ran }()
-		call := func(tool, args string) {
-			testkit.Works(t, testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})).Err())
-		}
 		synctest.Wait()
 		a := f.agents[0]
 		for range 3 { // calls, each just in time
 			time.Sleep(time.Hour - time.Second)
-			call("get_workflows", `{}`)
+			accepted(t, cs, "get_workflows", `{}`)
 		}
-		go call("finished_step", `{"outputs":{}}`)
+		inBackground(t, cs, "finished_step", `{"outputs":{}}`)
 		time.Sleep(5 * time.Hour) // one call that takes long
 		synctest.Wait()
 		testkit.Need(t, !isClosed(a), "closed during a call")
 		close(b.free)
 		synctest.Wait()
-		time.Sleep(time.Hour - time.Second)
-		if synctest.Wait(); isClosed(a) {
-			t.Fatal("closed before its time")
-		}
-		time.Sleep(2 * time.Second)
-		if synctest.Wait(); !isClosed(a) {
-			t.Fatal("still there after its time")
+		for _, pause := range []time.Duration{time.Hour - time.Second, 2 * time.Second} {
+			time.Sleep(pause)
+			synctest.Wait()
+			testkit.Equal(t, isClosed(a), pause == 2*time.Second, "it is closed")
 		}
 		testkit.Equal(t, s.conns.Len(), 0, "connections are left")
-	})
-	synctest.Test(t, func(t *testing.T) {
-		s, f := fakeServer(t, nil, withHTTP(nil))
-		cs := client(t, s)
+		local := client(t, s)
 		synctest.Wait()
 		time.Sleep(100 * time.Hour)
-		callTool(t, cs, "get_workflows", `{}`)
-		testkit.True(t, !isClosed(f.agents[0]), "a local connection was closed")
+		accepted(t, local, "get_workflows", `{}`)
 	})
 }
 
@@ -239,15 +205,214 @@ func TestRequestsWithoutASession(t *testing.T) {
 	must(t, err)
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	if left := s.conns.Close(over); left != 1 || conn.ctx.Err() == nil {
-		t.Errorf("%d are left, the call's context has ended: %v", left, conn.ctx.Err())
-	}
-	testkit.True(t, !isClosed(f.agents[0]), "closed during its call")
+	testkit.Equal(t, s.conns.Close(over), 1, "are left")
+	testkit.True(t, conn.ctx.Err() != nil && !isClosed(f.agents[0]), "its context goes on, or it was closed during its call")
 	done()
-	if left := s.conns.Close(ctx); left != 0 || !isClosed(f.agents[0]) {
-		t.Errorf("%d are left", left)
+	testkit.Equal(t, s.conns.Close(ctx), 0, "are left")
+	testkit.True(t, isClosed(f.agents[0]), "it is not closed")
+	_, _, err = s.conns.acquire(ctx, nil)
+	testkit.Equal(t, err, tool.ErrStopping, "after the end")
+}
+
+// While an idle session is being closed it is as unknown as it will be: a call
+// would be carried out, and its reply dropped.
+func TestSessionThatEndsIdle(t *testing.T) {
+	t.Parallel()
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, web.Options{})
+	c, id := opened(t, h)
+	s.conns.mu.Lock()
+	conn := s.conns.byKey[strings.TrimPrefix(id, "Mcp-Session-Id: ")]
+	conn.over = true
+	s.conns.mu.Unlock()
+	_, _, err := s.conns.acquire(context.Background(), conn.ss)
+	testkit.Equal(t, err, errIdle, "a call")
+	send(t, c, "POST", h.URL(), finishCall(1), id).is(t, 404)
+}
+
+// newestMeta is what each request of the newest version of the protocol says, of a client that has these capabilities.
+func newestMeta(can string) string {
+	return `"_meta":{"io.modelcontextprotocol/protocolVersion":"` + web.StatelessSince + `","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + can + `}`
+}
+
+// In the newest protocol a result says what it is, and who gives it; in the others it
+// does not. Clients of the newest one refuse a result that does not say so.
+func TestResultsAreTypedInTheNewestProtocol(t *testing.T) {
+	t.Parallel()
+	s, _ := fakeServer(t, nil, withHTTP(nil))
+	h := overHTTP(t, s, web.Options{})
+	c := httpClient(t, "")
+	for _, tool := range []string{"get_workflows", "start_workflow"} { // an answer and a refusal
+		r := (&taker{t, c, h.URL(), `{}`}).call(tool, `{}`)
+		testkit.True(t, r["resultType"] == "complete" && r["_meta"].(map[string]any)["io.modelcontextprotocol/serverInfo"] != nil, "%s: %+v", tool, r)
+		for _, way := range []string{"Accept: application/*, text/*", "Accept: */*"} {
+			r := send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+`","arguments":{}}}`, open(t, c, h), way)
+			testkit.True(t, r.status == 200 && !strings.Contains(r.body, "resultType") && !strings.Contains(r.body, "serverInfo"), "%s: %+v", tool, r)
+		}
 	}
-	if _, _, err := s.conns.acquire(ctx, nil); err != tool.ErrStopping {
-		t.Errorf("after the end: %v", err)
+}
+
+// A client that hangs up has its connection closed, and its call goes on and is one of those that count.
+func TestACallWhoseClientHangsUp(t *testing.T) {
+	t.Parallel()
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(func(c *config.HTTP) { c.MaxRequests = 1 }))
+	h := overHTTP(t, s, web.Options{})
+	c, id := opened(t, h)
+	conn := post(t, h, strings.Replace(finishCall(1), `"params":{`, `"params":{"_meta":{"progressToken":1},`, 1), id)
+	<-b.began
+	conn.Close()
+	waitFor(t, "the connection to close", func() bool { return h.Stats().Connections == 1 }) // the other one is kept
+	testkit.Equal(t, s.tools.InFlight.Len(), 1, "calls in flight")
+	send(t, c, "POST", h.URL(), finishCall(2), id).is(t, 429)
+	b.free <- struct{}{}
+	testkit.Works(t, <-b.ended)
+	waitFor(t, "the end of the call", func() bool { return s.tools.InFlight.Len() == 0 && h.Stats().Requests == 0 })
+	// Its id is free again.
+	go func() { <-b.began; b.free <- struct{}{} }()
+	waitFor(t, "the answer to a call of the same id", func() bool {
+		r := send(t, c, "POST", h.URL(), finishCall(1), id)
+		return r.status == 200 && strings.Contains(r.body, `"id":1,"result"`)
+	})
+}
+
+// What was carried out before the server stops is answered, over SSE too, where the request that brought
+// a call is over long before, and clients drop what they have not looked at when the stream ends.
+func TestStopAnswersOverSSE(t *testing.T) {
+	t.Parallel()
+	const callers = 30
+	b := newBlocked()
+	s, _ := fakeServer(t, b.agent, withHTTP(nil))
+	h, tell, stopped := stopping(t, s, web.Options{Transport: web.SSE})
+	var wg sync.WaitGroup
+	for range callers {
+		cs := dial(t, h, "2024-11-05", "")
+		wg.Go(func() { accepted(t, cs, "finished_step", `{"outputs":{}}`) })
+		<-b.began
+	}
+	waitFor(t, "the replies to be owed", func() bool { return h.Stats().Owed == callers })
+	tell()
+	waitFor(t, "it stops", func() bool { return send(t, httpClient(t, ""), "GET", at(h, "/readyz"), "").status == 503 })
+	close(b.free)
+	wg.Wait()
+	testkit.Works(t, <-stopped)
+	testkit.Equal(t, h.Stats().Owed, 0, "replies are owed at the end")
+}
+
+// Tokens of the user's config count as those of the file do, also on loopback, as long as they are there.
+func TestTokensOfTheConfig(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	s, _ := project(t, nil)
+	h := overHTTP(t, s, web.Options{})
+	old := dial(t, h, stateful, "")
+	callTool(t, old, "get_workflows", `{}`)
+	token, line, err := web.NewToken(config.Token{Name: "ann"})
+	must(t, err)
+	hash := line[len("ann:"):]
+	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"deepwork/config.yml": "http: {tokens: [{name: ann, sha256: " + hash + "}]}\n"})
+	send(t, httpClient(t, ""), "POST", h.URL(), initialize).is(t, 401)
+	c := httpClient(t, token)
+	open(t, c, h)
+	// The session that was there before is nobody's any more.
+	send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id: "+old.ID()).is(t, 404)
+}
+
+// A workflow is reached from another connection by its session_id, and by its own caller alone; it outlives its
+// connection. Stateless requests name it as soon as there is more than one.
+func TestWorkflowsOfCallers(t *testing.T) {
+	t.Parallel()
+	s, _ := project(t, nil)
+	file, token := tokens(t, "ann", "bob")
+	h := overHTTP(t, s, web.Options{TokenFile: file})
+	const start = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
+	first, second, bob := dial(t, h, stateful, token[0]), dial(t, h, stateful, token[0]), dial(t, h, stateful, token[1])
+	stateless := dial(t, h, "", token[0])
+	id := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
+	named := `{"session_id":"` + id + `"}`
+	into[machine.StepReply](t, first, "get_step", named)
+
+	refusedWith(t, second, "get_step", `{}`, "StateError")
+	testkit.True(t, !strings.Contains(refusedWith(t, bob, "get_step", `{}`, "StateError"), id), "another caller is told of it")
+	refusedWith(t, bob, "get_step", named, "StateError")
+	refusedWith(t, dial(t, h, "", token[1]), "abort_workflow", `{"explanation":"e","session_id":"`+id+`"}`, "StateError")
+	testkit.Equal(t, into[machine.StepReply](t, second, "get_step", named).BeginStep.StepID, "idea", "on its caller's other connection")
+	must(t, first.Close())
+	must(t, second.Close())
+
+	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", `{}`).BeginStep.SessionID, id, "the only one")
+	other := into[machine.StartReply](t, stateless, "start_workflow", start).BeginStep.SessionID
+	testkit.ContainsAll(t, refusedWith(t, stateless, "get_step", `{}`, "StateError"), []string{id, other, "session_id"})
+	testkit.Equal(t, into[machine.StepReply](t, stateless, "get_step", named).BeginStep.SessionID, id, "named")
+}
+
+// The context of a call has its caller, over each transport.
+func TestEachCallHasItsCaller(t *testing.T) {
+	t.Parallel()
+	got := make(chan session.Caller, 1)
+	s, _ := fakeServer(t, func(a *fakeAgent) {
+		a.start = func(ctx context.Context, _ workflow.StartArgs) (*machine.StartReply, error) {
+			got <- session.CallerOf(ctx)
+			return &machine.StartReply{BeginStep: fullStep("a"), Stack: a.stack}, nil
+		}
+	}, withHTTP(nil))
+	file, token := tokens(t, "ann")
+	check := func(cs *mcp.ClientSession, name string, want session.Caller) {
+		t.Helper()
+		callTool(t, cs, "start_workflow", `{"goal":"g","job_name":"j","workflow_name":"w"}`)
+		testkit.Equal(t, <-got, want, "%s: the caller", name)
+	}
+	cs, stop, served := onStdio(t, s)
+	check(cs, "stdio", session.LocalCaller(session.ChannelStdio))
+	stop()
+	<-served
+	for name, transport := range map[string]string{"http": web.HTTP, "sse": web.SSE} {
+		for _, version := range []string{stateful, ""} {
+			check(dial(t, overHTTP(t, s, web.Options{Transport: transport}), version, ""), name+version, session.LocalCaller(name))
+			check(dial(t, overHTTP(t, s, web.Options{Transport: transport, TokenFile: file}), version, token[0]), name+version+" with a token", session.Caller{Identity: "ann", Channel: name})
+		}
+	}
+}
+
+// A call of nobody knows whom is not one of the user: it is refused.
+func TestACallWithoutACallerIsRefused(t *testing.T) {
+	t.Parallel()
+	s, _ := fakeServer(t, nil)
+	here, there := mcp.NewInMemoryTransports()
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.mcp.Run(ctx, here) }()
+	_, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), there, nil)
+	testkit.Fails(t, err, "it is not known who makes this call")
+	testkit.Equal(t, s.conns.Len(), 0, "connections")
+	cancel()
+	<-ran
+}
+
+// The server is found with a slash at the end of its address, and below the path of a proxy, which may leave it in
+// requests or remove it.
+func TestField10_AddressesOfTheServer(t *testing.T) {
+	t.Parallel()
+	s, _ := fakeServer(t, nil)
+	file, token := tokens(t, "ann")
+	h, sse := overHTTP(t, s, web.Options{TokenFile: file, BasePath: "/deep/work"}), overHTTP(t, s, web.Options{Transport: web.SSE, TokenFile: file, BasePath: "/deep/work"})
+	for _, path := range []string{"/mcp", "/mcp/", "/mcp//", "/deep/work/mcp", "/deep/work/mcp/"} {
+		cs := dialAt(t, at(h, path), "", httpClient(t, token[0]))
+		accepted(t, cs, "get_workflows", `{}`)
+	}
+	for path, want := range map[string]int{"/healthz/": 200, "/deep/work/healthz": 200, "/deep/workmcp": 404, "/deep/mcp": 404, "/other/": 404} {
+		testkit.Equal(t, send(t, httpClient(t, token[0]), "GET", at(h, path), "").status, want, "%s", path)
+	}
+	for _, test := range []struct{ path, header, endpoint string }{
+		{"/deep/work/sse/", "", "/deep/work/sse?sessionid="},
+		{"/sse", "", "/deep/work/sse?sessionid="},
+		{"/sse", "X-Forwarded-Prefix: /a-b/", "/a-b/sse?sessionid="},
+		{"/sse", "X-Forwarded-Prefix: //evil.example.com", "/deep/work/sse?sessionid="},
+	} {
+		if test.header != "" {
+			test.header += "\r\n"
+		}
+		conn := raw(t, sse, "GET "+test.path+" HTTP/1.1\r\nHost: localhost\r\n"+test.header+"Authorization: Bearer "+token[0]+"\r\n\r\n")
+		endpoint := endpointOf(t, conn)
+		testkit.True(t, strings.HasPrefix(endpoint, test.endpoint), "%+v: the endpoint is %s", test, endpoint)
 	}
 }

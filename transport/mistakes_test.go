@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -12,9 +13,8 @@ import (
 	"deepwork/actor/testkit"
 )
 
-// A mistake is a call that a client makes wrongly, and how it goes on: with nothing but what the
-// error says, which learn finds. In the calls, $1 and so on are what learn found, and $name what an
-// earlier reply was remembered by.
+// A mistake is a call that a client makes wrongly, and how it goes on: with nothing but what the error says, which
+// learn finds. In the calls, $1 and so on are what learn found, and $name what an earlier reply was remembered by.
 type mistake struct {
 	wrong string // tool and arguments
 	learn string
@@ -22,8 +22,7 @@ type mistake struct {
 	keep  string // "name=path": a value of that reply, for later
 }
 
-// walk is what a user wants done; the client finds out the rest. It makes the mistakes that agents
-// make: in names, in types, in the order of calls, in ids, in paths.
+// walk is what a user wants done; the client finds out the rest, with the mistakes that agents make.
 var walk = []mistake{
 	// Before anything is begun.
 	{wrong: `finished_step {"outputs": {"idea": "idea.txt"}}`, learn: `call (start_workflow)|Begin one with (start_workflow); (get_workflows)`, right: `get_workflows {}`},
@@ -91,59 +90,48 @@ func TestFortyMistakesAndTheirRecovery(t *testing.T) {
 	s, _ := project(t, nil)
 	cs := client(t, s)
 	known := map[string]string{}
-	call := func(line string) (text string, reply any, err error) {
+	call := func(line string) (reply any, err error) {
 		for name, value := range known {
 			line = strings.ReplaceAll(line, "$"+name, value)
 		}
 		tool, args, _ := strings.Cut(line, " ")
 		res, err := cs.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
-		switch {
-		case err != nil:
-			return "", nil, err
-		case res.IsError:
-			return "", nil, fmt.Errorf("%s", res.Content[0].(*mcp.TextContent).Text)
+		if err == nil && res.IsError {
+			err = errors.New(text(res))
 		}
-		return line, res.StructuredContent, nil
+		if err != nil {
+			return nil, err
+		}
+		return res.StructuredContent, nil
 	}
 	for i, m := range walk {
 		what := fmt.Sprintf("mistake %d, %s", i+1, m.wrong)
-		_, _, err := call(m.wrong)
-		if err == nil {
-			t.Errorf("%s: was accepted", what)
-			continue
-		}
+		_, err := call(m.wrong)
+		testkit.Need(t, err != nil, "%s: was accepted", what)
 		learned := regexp.MustCompile(m.learn).FindStringSubmatch(err.Error())
 		testkit.True(t, learned != nil, "%s: nothing to learn (%s) from: %v", what, m.learn, err)
 		right := m.right
 		for n, value := range learned {
 			right = strings.ReplaceAll(right, fmt.Sprintf("$%d", n), value)
 		}
-		line, reply, err := call(right)
-		if err != nil {
-			t.Errorf("%s: then %s: %v", what, right, err)
-			continue
-		}
+		reply, err := call(right)
+		testkit.Need(t, err == nil, "%s: then %s: %v", what, right, err)
 		if name, path, ok := strings.Cut(m.keep, "="); ok {
 			known[name] = fmt.Sprint(valueAt(reply, path))
-			testkit.Need(t, known[name] != "<nil>", "%s: the reply to %s has no %s", what, line, path)
+			testkit.Need(t, known[name] != "<nil>", "%s: the reply to %s has no %s", what, right, path)
 		}
 	}
 }
 
-// valueAt is a value in decoded JSON.
+// valueAt is a value in decoded JSON, of the first entry of each list.
 func valueAt(v any, path string) any {
 	for key := range strings.SplitSeq(path, ".") {
-		switch in := v.(type) {
-		case map[string]any:
-			v = in[key]
-		case []any:
-			if len(in) == 0 {
-				return nil
-			}
-			v = in[0]
-		default:
-			return nil
+		if list, is := v.([]any); is && len(list) > 0 {
+			v = list[0]
+			continue
 		}
+		in, _ := v.(map[string]any)
+		v = in[key]
 	}
 	return v
 }

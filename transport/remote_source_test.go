@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,48 +25,32 @@ import (
 	"deepwork/transport/web"
 )
 
-// sourceEnv, when it is set, makes this test binary a source over stdio that reads and
-// never answers.
+// sourceEnv, when it is set, makes this test binary a source over stdio that reads and never answers.
 const sourceEnv = "DEEPWORK_TEST_SOURCE"
 
-// rootEnv, beside it, makes it a deepwork on this project, which agents reach over
-// HTTP at the URL that it writes into the project's file url.
+// rootEnv, beside it, makes it a deepwork on this project.
 const rootEnv = "DEEPWORK_TEST_ROOT"
 
-func innerDeepwork(root string) {
-	fail := func(err error) {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
+func innerDeepwork(root string) error {
 	s, err := NewServer(Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "source"}})
-	fail(err)
-	h, err := s.Listen(context.Background(), web.Options{})
-	fail(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	serving.Go(func() { h.Serve(ctx) })
-	fail(os.WriteFile(filepath.Join(root, "url"), []byte(h.URL()), 0o600))
-	err = s.ServeStdio(ctx, os.Stdin, os.Stdout)
-	cancel()
-	serving.Wait()
-	fail(errors.Join(err, s.Close(context.Background())))
-	os.Exit(0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.ServeStdio(context.Background(), os.Stdin, os.Stdout), s.Close(context.Background()))
 }
 
 func init() {
 	if os.Getenv(sourceEnv) == "" {
 		return
 	}
-	if root := os.Getenv(rootEnv); root != "" {
-		innerDeepwork(root)
+	if root := os.Getenv(rootEnv); root == "" {
+		io.Copy(io.Discard, os.Stdin)
+	} else if err := innerDeepwork(root); err != nil {
+		panic(err)
 	}
-	io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
 }
 
-// standardWorkflows are what a factory can do.
 var standardWorkflows = []string{
 	`{"id":"w-echo","name":"echo","description":"Gives its input","category":"test","version":"2.1.0","executionType":"sync","metadata":{"team":"a","n":12345678901234567890},
 	  "inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"who"},"n":{"type":"integer"}},"required":["customer"]}}`,
@@ -77,18 +61,14 @@ var standardWorkflows = []string{
 	`{"id":"w-hang","name":"hang","description":"Goes on until it is cancelled"}`,
 }
 
-// A factory is a source of workflows.
 type factory struct {
 	mu        sync.Mutex
 	workflows []string
 	lists     int
 	runs      map[string]*factoryRun
-	started   []string // workflow ids
-	inputs    []string
-	ended     []string // the workflows whose synchronous call was cut off
-	cancelled []string // execution ids
-	blind     bool     // it has no status tool
-	news      chan struct{}
+	started   []string      // workflow ids
+	ended     []string      // the workflows whose synchronous call was cut off
+	cancelled []string      // execution ids
 	let       chan struct{} // closed: block answers
 	mcp       *mcp.Server
 	url       string // once it is served
@@ -101,38 +81,18 @@ type factoryRun struct {
 }
 
 func newFactory(workflows ...string) *factory {
-	return &factory{workflows: workflows, runs: map[string]*factoryRun{}, news: make(chan struct{}, 1), let: make(chan struct{})}
+	return &factory{workflows: workflows, runs: map[string]*factoryRun{}, let: make(chan struct{})}
 }
 
-// tell wakes the tests that wait for something to happen here.
-func (f *factory) tell() {
-	select {
-	case f.news <- struct{}{}:
-	default:
-	}
-}
-
-// until waits until something is true of the factory.
 func (f *factory) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for {
+	waitFor(t, what, func() bool {
 		f.mu.Lock()
-		is := ok()
-		f.mu.Unlock()
-		if is {
-			return
-		}
-		select {
-		case <-f.news:
-		case <-deadline.C:
-			t.Fatalf("waited for %s", what)
-		}
-	}
+		defer f.mu.Unlock()
+		return ok()
+	})
 }
 
-// offer changes the workflows, and says so.
 func (f *factory) offer(workflows ...string) {
 	f.mu.Lock()
 	f.workflows = workflows
@@ -142,52 +102,19 @@ func (f *factory) offer(workflows ...string) {
 
 // changed sends a list_changed to every connected client.
 func (f *factory) changed() {
-	f.mcp.AddTool(&mcp.Tool{Name: "noise", InputSchema: json.RawMessage(`{"type":"object"}`)},
-		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return said(`{}`), nil })
+	f.add("noise", func(context.Context, factoryInput) string { return `{}` })
 }
 
-func said(text string) *mcp.CallToolResult {
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
-}
-
-func refusedBy(text string) *mcp.CallToolResult {
-	r := said(text)
-	r.IsError = true
-	return r
-}
-
-func (f *factory) server() *mcp.Server {
-	f.mcp = mcp.NewServer(&mcp.Implementation{Name: "factory", Version: "1"}, nil)
-	add := func(name string, h func(ctx context.Context, r *mcp.CallToolRequest, in factoryInput) (*mcp.CallToolResult, error)) {
-		f.mcp.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			var in factoryInput
-			if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
-				return nil, err
-			}
-			defer f.tell()
-			return h(ctx, r, in)
-		})
-	}
-	add("workflows-list-tool", func(context.Context, *mcp.CallToolRequest, factoryInput) (*mcp.CallToolResult, error) {
+// add adds a tool, which refuses with what begins with "no: ". The lock is held during its calls.
+func (f *factory) add(name string, answer func(ctx context.Context, in factoryInput) string) {
+	f.mcp.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var in factoryInput
+		_ = json.Unmarshal(r.Params.Arguments, &in) // some have none
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.lists++
-		return said("[" + strings.Join(f.workflows, ",") + "]"), nil
+		text, refused := strings.CutPrefix(answer(ctx, in), "no: ")
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: refused}, ctx.Err()
 	})
-	add("workflows-execute-tool", f.execute)
-	if !f.blind {
-		add("workflows-status-tool", f.status)
-	}
-	add("workflows-cancel-tool", func(_ context.Context, _ *mcp.CallToolRequest, in factoryInput) (*mcp.CallToolResult, error) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.cancelled = append(f.cancelled, in.ExecutionID)
-		if r := f.runs[in.ExecutionID]; r != nil {
-			r.cancelled = true
-		}
-		return said(`{"status":"cancelled"}`), nil
-	})
-	return f.mcp
 }
 
 type factoryInput struct {
@@ -196,52 +123,63 @@ type factoryInput struct {
 	Input       json.RawMessage `json:"input"`
 }
 
-func (f *factory) execute(ctx context.Context, _ *mcp.CallToolRequest, in factoryInput) (*mcp.CallToolResult, error) {
-	f.mu.Lock()
-	f.started = append(f.started, in.WorkflowID)
-	f.inputs = append(f.inputs, string(in.Input))
-	f.mu.Unlock()
-	f.tell()
-	switch in.WorkflowID {
-	case "w-boom":
-		return refusedBy("the press is out of ink"), nil
-	case "w-block":
-		select {
-		case <-f.let:
-			return said(`"let go"`), nil
-		case <-ctx.Done():
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.ended = append(f.ended, in.WorkflowID)
-			return nil, ctx.Err()
+func (f *factory) server() *mcp.Server {
+	f.mcp = mcp.NewServer(&mcp.Implementation{Name: "factory", Version: "1"}, nil)
+	f.add("workflows-execute-tool", f.execute)
+	f.add("workflows-status-tool", f.status)
+	f.add("workflows-list-tool", func(context.Context, factoryInput) string {
+		f.lists++
+		return "[" + strings.Join(f.workflows, ",") + "]"
+	})
+	f.add("workflows-cancel-tool", func(_ context.Context, in factoryInput) string {
+		f.cancelled = append(f.cancelled, in.ExecutionID)
+		if r := f.runs[in.ExecutionID]; r != nil {
+			r.cancelled = true
 		}
-	case "w-steps", "w-fail", "w-hang":
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		id := fmt.Sprintf("x-%d", len(f.runs)+1)
-		f.runs[id] = &factoryRun{workflow: in.WorkflowID}
-		return said(fmt.Sprintf(`{"execution_id":%q,"status":"running"}`, id)), nil
-	}
-	return said(fmt.Sprintf(`{"echo":%s,"big":12345678901234567890}`, in.Input)), nil
+		return `{"status":"cancelled"}`
+	})
+	return f.mcp
 }
 
-func (f *factory) status(_ context.Context, _ *mcp.CallToolRequest, in factoryInput) (*mcp.CallToolResult, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *factory) execute(ctx context.Context, in factoryInput) string {
+	f.started = append(f.started, in.WorkflowID)
+	switch in.WorkflowID {
+	case "w-boom":
+		return "no: the press is out of ink"
+	case "w-block":
+		f.mu.Unlock()
+		select {
+		case <-f.let:
+		case <-ctx.Done():
+		}
+		f.mu.Lock()
+		if ctx.Err() != nil {
+			f.ended = append(f.ended, in.WorkflowID)
+		}
+		return `"let go"`
+	case "w-steps", "w-fail", "w-hang":
+		id := fmt.Sprintf("x-%d", len(f.runs)+1)
+		f.runs[id] = &factoryRun{workflow: in.WorkflowID}
+		return fmt.Sprintf(`{"execution_id":%q,"status":"running"}`, id)
+	}
+	return fmt.Sprintf(`{"echo":%s,"big":12345678901234567890}`, in.Input)
+}
+
+func (f *factory) status(_ context.Context, in factoryInput) string {
 	r := f.runs[in.ExecutionID]
 	if r == nil {
-		return refusedBy("there is no such execution"), nil
+		return "no: there is no such execution"
 	}
 	r.looks++
 	switch {
 	case r.cancelled:
-		return said(`{"status":"cancelled"}`), nil
+		return `{"status":"cancelled"}`
 	case r.workflow == "w-steps" && r.looks > 3:
-		return said(`{"status":"COMPLETED","output":{"pages":3}}`), nil
+		return `{"status":"COMPLETED","output":{"pages":3}}`
 	case r.workflow == "w-fail" && r.looks > 1:
-		return said(`{"status":"failed","error":"the paper tore"}`), nil
+		return `{"status":"failed","error":"the paper tore"}`
 	}
-	return said(fmt.Sprintf(`{"status":"running","progress":%d,"total":3,"message":"page %d"}`, min(r.looks, 3), min(r.looks, 3))), nil
+	return fmt.Sprintf(`{"status":"running","progress":%d,"total":3,"message":"page %d"}`, min(r.looks, 3), min(r.looks, 3))
 }
 
 // overWeb serves the factory over streamable HTTP until the test ends.
@@ -264,9 +202,10 @@ func (f *factory) overWeb(t testing.TB) string {
 const fast = "  status_interval: 20ms\n"
 
 // withSource is a project whose one source is the factory, over HTTP.
-func withSource(t testing.TB, f *factory, more string) (*Server, string) {
+func withSource(t testing.TB, f *factory, more string, change ...func(*Options)) (*Server, string) {
 	t.Helper()
-	return withConfig(t, "workflow_tools:\n"+fast+more+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", nil)
+	change = append(change, nil)
+	return withConfig(t, "workflow_tools:\n"+fast+more+"  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", change[0])
 }
 
 // withConfig is a project with this config, once all its sources are connected.
@@ -290,18 +229,9 @@ func (s *Server) connected(t testing.TB) {
 	})
 }
 
-// until waits until the listing is as it should be.
 func until(t testing.TB, s *Server, what string, ok func(*remotetools.Listing) bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		l := s.remote.Listing(t.Context())
-		if ok(l) {
-			return
-		}
-		testkit.Need(t, !time.Now().After(deadline), "waited for %s; there are %d tools, skipped %+v", what, len(l.Tools), l.From.Skipped)
-		time.Sleep(5 * time.Millisecond) // what is waited for comes from another process
-	}
+	waitFor(t, what, func() bool { return ok(s.remote.Listing(t.Context())) })
 }
 
 // names waits until these workflow tools are listed, in this order.
@@ -318,39 +248,18 @@ func namesOf(l *remotetools.Listing) []string {
 	return names
 }
 
-// A watcher is a client that counts how often it is told that the list of tools
-// changed.
-type watcher struct {
-	*mcp.ClientSession
-	told atomic.Int64
-	news chan struct{} // capacity 1
-}
+// A watcher counts how often a client with its options is told that the list of tools changed.
+type watcher struct{ told atomic.Int64 }
 
-func watching(connect func(*mcp.ClientOptions) *mcp.ClientSession) *watcher {
-	w := &watcher{news: make(chan struct{}, 1)}
-	w.ClientSession = connect(&mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
-		w.told.Add(1)
-		select {
-		case w.news <- struct{}{}:
-		default:
-		}
-	}})
-	return w
+func (w *watcher) options() *mcp.ClientOptions {
+	return &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { w.told.Add(1) }}
 }
 
 // until waits for so many notices, and then for what would be one too many: a
 // notice of ours is sent 10 ms after the change.
 func (w *watcher) until(t testing.TB, n int64) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for w.told.Load() < n {
-		select {
-		case <-w.news:
-		case <-deadline.C:
-			t.Fatalf("told %d times, want %d", w.told.Load(), n)
-		}
-	}
+	waitFor(t, fmt.Sprintf("told %d times", n), func() bool { return w.told.Load() >= n })
 	time.Sleep(60 * time.Millisecond)
 	testkit.Equal(t, w.told.Load(), n, "told … times")
 }
@@ -359,39 +268,23 @@ func (w *watcher) until(t testing.TB, n int64) {
 // opened beside the session, and begins to count.
 func (w *watcher) ready(t testing.TB, s *Server) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); w.told.Load() == 0; {
-		testkit.Need(t, !time.Now().After(deadline), "the client is never told")
-		s.tools.Announce()
-		select {
-		case <-w.news:
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	waitFor(t, "told", func() bool { s.tools.Announce(); return w.told.Load() > 0 })
 	for n := int64(-1); n != w.told.Load(); time.Sleep(300 * time.Millisecond) { // what is on its way
 		n = w.told.Load()
 	}
 	w.told.Store(0)
 }
 
-// One change is one notice to each client, however many tools it touches, in
-// sessions and in subscriptions.
+// One change is one notice to each client, however many tools it touches, in sessions and in subscriptions.
 func TestOneChangeIsOneNotice(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, root := withSource(t, f, "")
 	h := overHTTP(t, s, web.Options{})
-	over := func(version string) func(*mcp.ClientOptions) *mcp.ClientSession {
-		return func(o *mcp.ClientOptions) *mcp.ClientSession {
-			return connect(t, &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, version, o)
-		}
-	}
-	all := []*watcher{
-		watching(func(o *mcp.ClientOptions) *mcp.ClientSession { return clientWith(t, s, o) }),
-		watching(over(stateful)),
-		watching(over("")),
-	}
-	for _, w := range all {
-		listed(t, w.ClientSession)
+	all := []*watcher{{}, {}, {}}
+	listed(t, client(t, s, all[0].options()))
+	for i, version := range []string{stateful, ""} {
+		listed(t, connect(t, &mcp.StreamableClientTransport{Endpoint: h.URL(), HTTPClient: httpClient(t, "")}, version, all[i+1].options()))
 	}
 	var many []string
 	for i := range 500 {
@@ -430,4 +323,55 @@ func thousands(n int) []string {
 			`"inputSchema":{"type":"object","properties":{"customer":{"type":"string","description":"whose work it is"},"count":{"type":"integer","minimum":1}},"required":["customer"]}}`, i, i, i)
 	}
 	return all
+}
+
+// BenchmarkGetWorkflows is a whole call with 1,000 jobs, the client's pipes included, its decoding not.
+func BenchmarkGetWorkflows(b *testing.B) {
+	root, files := b.TempDir(), map[string]string{}
+	for i := range 1000 {
+		dir := fmt.Sprintf(".deepwork/jobs/job_%d/", i)
+		files[dir+"job.yml"] = strings.Replace(tripJob, "name: trip", fmt.Sprintf("name: job_%d", i), 1)
+		files[dir+"idea.md"] = "Think."
+	}
+	write(b, root, files)
+	s := testkit.Get(NewServer(Options{ProjectRoot: root})).Must(b)
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- s.ServeStdio(context.Background(), in, out) }()
+	lines := bufio.NewReader(fromServer)
+	io.WriteString(toServer, hello)
+	lines.ReadString('\n')
+	for b.Loop() {
+		io.WriteString(toServer, toolsCallOf("1", "get_workflows", "{}"))
+		b.SetBytes(int64(len(testkit.Get(lines.ReadString('\n')).Must(b))))
+	}
+	toServer.Close()
+	testkit.Works(b, <-served)
+	testkit.Works(b, s.Close(context.Background()))
+}
+
+// BenchmarkTenThousandWorkflows is the time from a source's list_changed until its 10,000 workflows, whose schemas are
+// compiled one by one, are tools: at most 5 s. list-changed is how often a client was told of that: once.
+func BenchmarkTenThousandWorkflows(b *testing.B) {
+	f := newFactory()
+	s, _ := withSource(b, f, "")
+	flows := thousands(10_000)
+	w := new(watcher)
+	client(b, s, w.options())
+	w.ready(b, s)
+	told := int64(0)
+	for b.Loop() {
+		f.offer(flows...)
+		until(b, s, "all of them", func(l *remotetools.Listing) bool { return len(l.Tools) == len(flows) })
+		b.StopTimer()
+		w.until(b, 1)
+		told += w.told.Load()
+		f.offer()
+		until(b, s, "none", func(l *remotetools.Listing) bool { return len(l.Tools) == 0 })
+		w.until(b, 2)
+		w.told.Store(0)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(told)/float64(b.N), "list-changed")
 }

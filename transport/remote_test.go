@@ -6,14 +6,21 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
+	"deepwork/catalog/config"
+	"deepwork/session/remote"
+	"deepwork/session/state/statetest"
+	"deepwork/transport/tool"
 	remotetools "deepwork/transport/tools/remote"
 )
 
@@ -21,19 +28,15 @@ import (
 func bareProject(t testing.TB, config string, change func(*Options)) (*Server, string) {
 	t.Helper()
 	root := t.TempDir()
-	write(t, root, map[string]string{
-		".deepwork/jobs/trip/job.yml": tripJob,
-		".deepwork/jobs/trip/idea.md": "Think.",
-		".deepwork/config.yml":        "version: \"1.0\"\n" + config,
-		"idea.txt":                    "sea", "h1.txt": "x",
-	})
+	write(t, root, map[string]string{".deepwork/jobs/trip/job.yml": tripJob, ".deepwork/jobs/trip/idea.md": "Think.",
+		".deepwork/config.yml": "version: \"1.0\"\n" + config, "idea.txt": "sea", "h1.txt": "x"})
 	return serverOn(t, root, change), root
 }
 
 // serverOn is a server on a project that is there.
 func serverOn(t testing.TB, root string, change func(*Options)) *Server {
 	t.Helper()
-	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}}
+	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}, Toolsets: []string{"workflows", "remote"}, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
 	}
@@ -48,20 +51,9 @@ func made(t testing.TB, o Options) *Server {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		noError(t, s.Close(ctx))
+		testkit.Works(t, s.Close(ctx))
 	})
 	return s
-}
-
-// clientWith connects a client with these options.
-func clientWith(t testing.TB, s *Server, o *mcp.ClientOptions) *mcp.ClientSession {
-	t.Helper()
-	here, there := mcp.NewInMemoryTransports()
-	done := make(chan struct{})
-	go func() { defer close(done); s.mcp.Run(localCall(), here) }()
-	cs := connect(t, there, "", o)
-	t.Cleanup(func() { cs.Close(); <-done })
-	return cs
 }
 
 // listed is all tools, page by page.
@@ -85,7 +77,7 @@ func (b *logBook) into(o *Options) {
 // The sources are queried at the start, and every workflow is a tool, beside the static ones.
 func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
 	t.Parallel()
-	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+newFactory(standardWorkflows...).overWeb(t)+"}\n", nil)
+	s, _ := withSource(t, newFactory(standardWorkflows...), "")
 	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
 	all := listed(t, client(t, s))
 	for _, name := range []string{"echo", "steps", "finished_step", "workflow_status"} {
@@ -93,23 +85,23 @@ func TestReq003_1_1_1_2_and_2_1_EveryWorkflowIsATool(t *testing.T) {
 	}
 }
 
+// A source that cannot be started is told of; one that never answers, and one that is not there, delay nobody.
 func TestReq003_1_4_and_5_1_WithoutASourceTheRestIsServed(t *testing.T) {
 	t.Parallel()
 	var log logBook
-	s, _ := bareProject(t, "workflow_tools:\n  sources:\n    - {name: gone, command: [./no-such-program]}\n", log.into)
-	until(t, s, "the failure", func(l *remotetools.Listing) bool {
-		return len(l.From.Sources) == 1 && strings.Contains(fmt.Sprint(l.From.Sources[0].Err), "no-such-program")
-	})
+	s, _ := bareProject(t, fmt.Sprintf("workflow_tools:\n  sources:\n    - {name: gone, command: [./no-such-program]}\n    - {name: far, url: \"http://192.0.2.1:9000/mcp\"}\n    - {name: mute, command: [%q], env: {%s: \"1\"}}\n",
+		testkit.Get(os.Executable()).Must(t), sourceEnv), log.into) // nobody is at that address, and nobody says so
 	cs := client(t, s)
-	if all := listed(t, cs); all["get_workflows"] == nil {
-		t.Error("the static tools are not listed")
-	}
-	callTool(t, cs, "get_workflows", `{}`)
-	if text := log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, "no-such-program") || !strings.Contains(text, "source=gone") {
-		t.Errorf("the log:\n%s", text)
-	}
-	res := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
-	testkit.True(t, len(res.Skipped) == 1 && res.Skipped[0].Source == "gone" && strings.Contains(res.Skipped[0].Reason, "no-such-program"), "got %+v", res)
+	testkit.True(t, listed(t, cs)["get_workflows"] != nil, "the static tools are not listed")
+	accepted(t, cs, "get_workflows", `{}`)
+	// Of an address some systems know at once that nobody is there.
+	testkit.Fails(t, s.remote.Listing(t.Context()).From.Sources[2].Err, "not established yet", "was waited for")
+	until(t, s, "the failure", func(l *remotetools.Listing) bool {
+		return strings.Contains(fmt.Sprint(l.From.Sources[0].Err), "no-such-program")
+	})
+	testkit.ContainsAll(t, log.String(), []string{"level=WARN", "no-such-program", "source=gone"}, "the log")
+	skipped := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Skipped
+	testkit.True(t, len(skipped) == 3 && skipped[0].Source == "gone" && strings.Contains(skipped[0].Reason, "no-such-program"), "got %+v", skipped)
 	testkit.Contains(t, refusedWith(t, cs, "call_workflow_tool", `{"name":"x"}`, "StateError"), "list_workflow_tools")
 }
 
@@ -120,24 +112,21 @@ func TestReq003_3_1_MetadataOfATool(t *testing.T) {
 	s, _ := withSource(t, newFactory(append(slices.Clone(standardWorkflows), hidden, long)...), "")
 	all := listed(t, client(t, s))
 	echo := all["echo"]
-	meta, _ := json.Marshal(echo.Meta[remotetools.WorkflowMeta])
-	want := `{"category":"test","execution_type":"sync","id":"w-echo","metadata":{"n":12345678901234567000,"team":"a"},"source":"factory","version":"2.1.0"}`
-	if string(meta) != want { // the client's decoder rounds the number, the server does not
-		t.Errorf("_meta %s", meta)
-	}
+	meta, _ := json.Marshal(echo.Meta[remotetools.WorkflowMeta]) // the client's decoder rounds the number, the server does not
+	testkit.Equal(t, string(meta), `{"category":"test","execution_type":"sync","id":"w-echo","metadata":{"n":12345678901234567000,"team":"a"},"source":"factory","version":"2.1.0"}`)
 	testkit.Equal(t, echo.Description, "[From the source factory] Gives its input")
 	testkit.Equal(t, echo.Title, "echo")
 	in := schemaFrom(t, echo.InputSchema)
 	testkit.Equal(t, in.Properties["customer"].Description, "who", "input schema")
 	testkit.Same(t, in.Required, []string{"customer"}, "input schema")
-	described(t, "echo output", schemaFrom(t, echo.OutputSchema))
-	if a := echo.Annotations; a == nil || a.ReadOnlyHint || !*a.OpenWorldHint || !*a.DestructiveHint {
-		t.Errorf("annotations %+v", a)
-	}
+	fieldsOf(schemaFrom(t, echo.OutputSchema), "echo output", func(where, _ string, p *jsonschema.Schema) {
+		testkit.True(t, p.Description != "", "%s is not described", where)
+	})
+	a := echo.Annotations
+	testkit.True(t, a != nil && !a.ReadOnlyHint && *a.OpenWorldHint && *a.DestructiveHint, "annotations %+v", a)
 	testkit.Equal(t, all["odd"].Description, "[From the source factory] abcd\ne", "hidden characters are left")
-	if n := len([]rune(all["long"].Description)); n > 2048 || n < 2000 {
-		t.Errorf("the description has %d characters", n)
-	}
+	n := len([]rune(all["long"].Description))
+	testkit.True(t, n <= 2048 && n >= 2000, "the description has %d characters", n)
 }
 
 // Seed 003, 3.2, 3.3, 6.1, 6.2 and 6.3, as a client sees them.
@@ -146,7 +135,7 @@ func TestReq003_3_2_RequiredFieldsAreAskedForAndOthersHaveDefaults(t *testing.T)
 	var log logBook
 	f := newFactory(`{"id":"w-plain","name":"plain","description":"d"}`, `{"id":"w-bad","name":"bad","description":"d","inputSchema":[1]}`,
 		`{"id":"w-null","name":"null","description":"d","inputSchema":null}`, `{"name":"no id","description":"d"}`, `{"id":"w-mute","name":"mute"}`, `7`)
-	s, _ := withConfig(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
+	s, _ := withSource(t, f, "", log.into)
 	cs := client(t, s)
 	all := listed(t, cs)
 	for _, name := range []string{"plain", "bad", "null"} {
@@ -166,47 +155,138 @@ func TestReq003_4_3_RefreshTellsWhatChanged(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows[0], standardWorkflows[1])
 	var log logBook
-	s, _ := withConfig(t, "workflow_tools:\n"+fast+"  refresh_interval: 0\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
+	s, _ := withSource(t, f, "  refresh_interval: 0\n", log.into)
 	conforms(t, s)
 	cs := client(t, s)
 	f.mu.Lock()
 	f.workflows = []string{strings.Replace(standardWorkflows[0], "Gives", "Returns", 1), standardWorkflows[3], `{"id":"w-mute"}`}
 	f.mu.Unlock()
 	got := into[remotetools.RefreshReply](t, cs, "refresh_workflow_tools", `{}`)
-	if !slices.Equal(got.Added, []string{"steps"}) || !slices.Equal(got.Removed, []string{"boom"}) || !slices.Equal(got.Changed, []string{"echo"}) ||
-		len(got.Skipped) != 1 || got.Skipped[0].Workflow != "w-mute" {
-		t.Errorf("got %+v", got)
-	}
+	testkit.Equal(t, fmt.Sprint(got.Added, got.Removed, got.Changed), "[steps] [boom] [echo]")
+	testkit.True(t, len(got.Skipped) == 1 && got.Skipped[0].Workflow == "w-mute", "skipped %+v", got.Skipped)
 	for _, tool := range into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`).Tools {
 		testkit.Equal(t, tool.DescriptionChanged != nil, (tool.Name == "echo"), "list_workflow_tools says of %s that its description changed", tool.Name)
 	}
-	if n := strings.Count(log.String(), "changed the description"); n != 1 || !strings.Contains(log.String(), "tool=echo source=factory") {
-		t.Errorf("the change was logged %d times:\n%s", n, log.String())
+	testkit.Equal(t, log.Count("changed the description"), 1, "logged")
+	testkit.Contains(t, log.String(), "tool=echo source=factory", "the log")
+	tools := listed(t, cs)
+	testkit.True(t, tools["steps"] != nil && tools["boom"] == nil && strings.Contains(tools["echo"].Description, "] Returns"), "tools/list is not as the refresh told")
+}
+
+// The schema is JSON Schema 2020-12, nested, with references and formats of its own.
+func TestReq003_3_4_TheSchemaOfTheWorkflowDecides(t *testing.T) {
+	t.Parallel()
+	f := newFactory(`{"id":"w","name":"order","description":"d","executionType":"sync","inputSchema":{"type":"object",
+	  "$defs":{"item":{"type":"object","properties":{"sku":{"type":"string","pattern":"^[A-Z]{3}$"},"n":{"type":"integer","minimum":1}},"required":["sku"],"additionalProperties":false}},
+	  "properties":{"items":{"type":"array","minItems":1,"items":{"$ref":"#/$defs/item"}},"how":{"enum":["air","sea"]}},"required":["items"],
+	  "if":{"properties":{"how":{"const":"air"}},"required":["how"]},"then":{"properties":{"items":{"maxItems":1}}}}}`)
+	s, _ := withSource(t, f, "")
+	cs := client(t, s)
+	for args, fits := range map[string]bool{
+		`{"items":[{"sku":"ABC","n":2}]}`:                     true,
+		`{"items":[{"sku":"ABC"},{"sku":"ABD"}],"how":"sea"}`: true,
+		`{"items":[{"sku":"ABC"},{"sku":"ABD"}],"how":"air"}`: false,
+		`{"items":[]}`:                             false,
+		`{"items":[{"sku":"abc"}]}`:                false,
+		`{"items":[{"sku":"ABC","n":0}]}`:          false,
+		`{"items":[{"sku":"ABC","colour":"red"}]}`: false,
+		`{"items":[{"sku":"ABC"}],"how":"rail"}`:   false,
+		`[1]`:                                      false,
+	} {
+		if fits {
+			accepted(t, cs, "order", args)
+		} else {
+			testkit.Contains(t, refusedAs(t, cs, "order", args, "invalid_arguments"), "ToolError: ")
+		}
 	}
-	if tools := listed(t, cs); tools["steps"] == nil || tools["boom"] != nil || !strings.Contains(tools["echo"].Description, "] Returns") {
-		t.Error("tools/list is not as the refresh told")
+	testkit.Equal(t, len(f.started), 2, "calls reached the source")
+}
+
+func TestReq003_3_5_WithoutASchemaAnyObjectIsTaken(t *testing.T) {
+	t.Parallel()
+	f := newFactory(`{"id":"w","name":"any","description":"d","executionType":"sync"}`)
+	s, _ := withSource(t, f, "")
+	cs := client(t, s)
+	testkit.Equal(t, string(into[remote.Run](t, cs, "any", `{"a":[1,{"b":null}],"c":"d"}`).Result), `{"echo":{"a":[1,{"b":null}],"c":"d"},"big":12345678901234567890}`)
+	refusedWith(t, cs, "any", `[1]`, "ToolError")
+	accepted(t, cs, "any", `null`) // no arguments are an empty object
+}
+
+func TestReq003_5_3_WhatCannotBeAToolIsSkippedAndLogged(t *testing.T) {
+	t.Parallel()
+	var log logBook
+	f := newFactory(standardWorkflows[0], `{"id":"w-bad","name":7,"description":"d"}`, fmt.Sprintf(`{"id":"w-long","name":%q,"description":"d"}`, strings.Repeat("n", 5000)))
+	s, _ := withConfig(t, "workflow_tools:\n  sources:\n    - {name: factory, url: "+f.overWeb(t)+"}\n", log.into)
+	s.names(t, "echo")
+	accepted(t, client(t, s), "echo", `{"customer":"a"}`)
+	for _, id := range []string{"w-bad", "w-long"} {
+		testkit.Contains(t, log.String(), "workflow="+id, "the log does not tell of %s", id)
 	}
 }
 
-// Ten sources that never answer, and none: clients see no difference.
-func TestDeadSourcesDelayNobody(t *testing.T) {
-	t.Parallel()
-	var config strings.Builder
-	config.WriteString("workflow_tools:\n  sources:\n")
-	for i := range 10 {
-		if i%2 == 0 {
-			fmt.Fprintf(&config, "    - {name: dead%d, url: \"http://192.0.2.1:%d/mcp\"}\n", i, 9000+i) // nobody is there, and nobody says so
-		} else {
-			fmt.Fprintf(&config, "    - {name: dead%d, command: [%q], env: {%s: \"1\"}}\n", i, testkit.Get(os.Executable()).Must(t), sourceEnv)
-		}
+// Without the user's approval a source is not available: its tools are refused by whatever name
+// they are called, with what to do, and its executions are neither asked about nor cancelled there
+// meanwhile, as while it is away. With the approval it is available again.
+func TestASourceThatLosesItsApproval(t *testing.T) {
+	env := testkit.Get(statetest.Write(t.TempDir(), os.TempDir())).Must(t)
+	for name, value := range env {
+		t.Setenv(name, value)
 	}
-	s, _ := bareProject(t, config.String(), nil)
+	trusted := testkit.Get(os.ReadFile(config.UserFile())).Must(t)
+	f := newFactory(standardWorkflows...)
+	s, root := withSource(t, f, "  reply_within: 10ms\n")
 	cs := client(t, s)
-	if all := listed(t, cs); all["get_workflows"] == nil {
-		t.Errorf("%d tools", len(all))
+	running := into[remote.Run](t, cs, "hang", `{}`)
+	testkit.Need(t, running.State == remote.Running, "got %+v", running)
+
+	must(t, os.Remove(config.UserFile()))
+	s.names(t)
+	for _, call := range [][2]string{
+		{"echo", `{"customer":"a"}`}, {"call_workflow_tool", `{"name":"echo","arguments":{"customer":"a"}}`}, {"refresh_workflow_tools", `{}`},
+	} {
+		testkit.ContainsAll(t, refusedAs(t, cs, call[0], call[1], "untrusted"), []string{"'factory' (\"" + f.url + "\")", "deepwork trust --path " + root}, "%v", call)
 	}
-	for i, source := range s.remote.Listing(t.Context()).From.Sources {
-		// Of an address some systems know at once that nobody is there.
-		testkit.True(t, i%2 != 1 || source.Err != nil && strings.Contains(source.Err.Error(), "not established yet"), "%s was waited for: %v", source.Name, source.Err)
+	testkit.Contains(t, text(callTool(t, cs, "call_workflow_tool", `{"name":"ehco","arguments":{}}`)), "There is no workflow tool 'ehco'. A source that the user has not approved may offer it: 'factory' (")
+	listed := into[remotetools.ListReply](t, cs, "list_workflow_tools", `{}`)
+	testkit.True(t, len(listed.Skipped) == 1 && listed.Skipped[0].Source == "factory" && strings.Contains(listed.Skipped[0].Reason, "not approved"), "list_workflow_tools: %+v", listed)
+	status := `{"execution_id":"` + running.ExecutionID + `"}`
+	f.mu.Lock()
+	asked := f.runs["x-1"].looks
+	f.runs["x-1"].workflow = "w-steps" // ends at the next polls
+	f.mu.Unlock()
+	for range 5 { // many times status_interval
+		res := callTool(t, cs, "workflow_status", status)
+		e := errorMetaOf(t, res)
+		run, _ := e["run"].(map[string]any)
+		testkit.True(t, e["code"] == "untrusted" && run["state"] == "running" && strings.Contains(text(res), "'factory' (\""+f.url+"\")"), "workflow_status: %s", text(res))
+		time.Sleep(20 * time.Millisecond)
 	}
+	f.mu.Lock()
+	testkit.True(t, f.cancelled == nil && f.runs["x-1"].looks <= asked+1, "its source was asked %d times since, and to cancel %v", f.runs["x-1"].looks-asked, f.cancelled) // one may have been under way
+	f.mu.Unlock()
+
+	must(t, os.WriteFile(filepath.Clean(config.UserFile()), trusted, 0o600))
+	s.names(t, "block", "boom", "echo", "fail", "hang", "steps")
+	res := callTool(t, cs, "echo", `{"customer":"a"}`)
+	testkit.True(t, !res.IsError && res.Meta[tool.SourceMeta] == "factory", "%s", text(res))
+	waitFor(t, "the end of the run", func() bool { return into[remote.Run](t, cs, "workflow_status", status).State == remote.Completed })
+}
+
+// A tool of a source whose schema model APIs refuse is listed in a form that they accept, says so, and gets its
+// arguments under their own names, also by way of call_workflow_tool.
+func TestField03_ASourceGetsItsOwnNames(t *testing.T) {
+	t.Parallel()
+	f := newFactory(`{"id":"w","name":"find","description":"d","executionType":"sync","inputSchema":{"oneOf":[
+		{"properties":{"filter[name]":{"type":"string"}},"required":["filter[name]"]},{"properties":{"user id":{"type":"integer"}},"required":["user id"]}]}}`)
+	s, _ := withSource(t, f, "")
+	cs := client(t, s)
+	tool := listed(t, cs)["find"]
+	schema, _ := json.Marshal(tool.InputSchema)
+	testkit.True(t, !strings.Contains(string(schema), "oneOf") && strings.Contains(string(schema), `"filter_name"`), "listed as %s", schema)
+	meta, _ := json.Marshal(tool.Meta["deepwork/workflow"])
+	testkit.ContainsAll(t, string(meta), []string{`"renamed":{"filter_name":"filter[name]","user_id":"user id"}`, `"changes":["`}, "_meta")
+	testkit.Contains(t, string(into[remote.Run](t, cs, "find", `{"user_id":7}`).Result), `{"user id":7}`, "the source got")
+	testkit.Contains(t, string(into[remote.Run](t, cs, "call_workflow_tool", `{"name":"find","arguments":{"filter_name":"x"}}`).Result), `{"filter[name]":"x"}`, "the source got")
+	refusedWith(t, cs, "find", `{"user_id":7,"filter_name":"x"}`, "ToolError")
+	testkit.True(t, len(f.started) == 2, "%d calls reached the source", len(f.started))
 }

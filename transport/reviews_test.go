@@ -13,7 +13,6 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/trust"
-	"deepwork/session"
 	"deepwork/session/workflow/machine"
 	"deepwork/transport/tool"
 	"deepwork/transport/web"
@@ -25,15 +24,10 @@ func textJob(review, text string) map[string]string {
 version: 1.0.0
 summary: Has a text checked
 common_job_info_provided_to_all_steps_at_runtime: Be brief.
-workflows:
-  - {name: full, summary: All of it, steps: [text, send]}
+workflows: [{name: full, summary: All of it, steps: [text, send]}]
 steps:
-  - id: text
-    name: Text
-    description: Write it
-    instructions_file: text.md
-    outputs: {text: {type: file, description: The text}}
-    reviews: [{run_each: step, ` + review + `}]
+  - {id: text, name: Text, description: Write it, instructions_file: text.md, outputs: {text: {type: file, description: The text}},
+    reviews: [{run_each: step, ` + review + `}]}
   - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
 `}
 }
@@ -77,49 +71,32 @@ executors:
 // the verdict.
 func TestAnExecutorReviews(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"CLAUDE_LIKE", "CLAUDE_LIKE:ARGUMENT"} {
+	for name, env := range map[string]string{"CLAUDE_LIKE": "plain 1", "CLAUDE_LIKE:ARGUMENT": "argument 1"} {
 		cs, root := executors(t, "short", strings.Replace(executorsConfig, "%", "'"+name+"'", 1))
 		id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
-		args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`
-		if r := into[machine.FinishReply](t, cs, "finished_step", args); r.Status != machine.NeedsWork || !strings.Contains(*r.Feedback, ": Write more\n") {
-			t.Errorf("%s: %+v", name, r)
-		}
+		testkit.ContainsAll(t, accepted(t, cs, "finished_step", finishText(id)), []string{`"needs_work"`, `: Write more\n`}, name)
 		write(t, root, map[string]string{"text.txt": "this is fine"})
-		if r := into[machine.FinishReply](t, cs, "finished_step", args); r.Status != machine.NextStep {
-			t.Errorf("%s: %+v", name, r)
-		}
-		read := func(file string) string {
-			data := testkit.Get(os.ReadFile(filepath.Join(root, file))).Must(t)
-			return string(data)
-		}
-		mode := "plain 1"
-		if strings.HasSuffix(name, "ARGUMENT") {
-			mode = "argument 1"
-		}
-		if prompt := read("prompt.txt"); read("env.txt") != mode || !strings.Contains(prompt, "Is it good?") || !strings.Contains(prompt, "this is fine") {
-			t.Errorf("%s: it got %s, %s", name, read("env.txt"), prompt)
-		}
-		testkit.Contains(t, read(".deepwork/tmp/session_"+id+".json"), `"reviewer": "executor `+name+`"`, "%s", name)
+		testkit.Contains(t, accepted(t, cs, "finished_step", finishText(id)), `"next_step"`, name)
+		read := func(file string) string { return string(testkit.Get(os.ReadFile(filepath.Join(root, file))).Must(t)) }
+		testkit.Equal(t, read("env.txt"), env, "the environment of %s", name)
+		testkit.ContainsAll(t, read("prompt.txt"), []string{"Is it good?", "this is fine"}, "the prompt of %s", name)
+		testkit.Contains(t, read(".deepwork/tmp/session_"+id+".json"), `"reviewer": "executor `+name+`"`)
 	}
 }
 
 // An executor that fails, or that there is not, passes nothing, and nobody reviews in its place.
 func TestAnExecutorThatCannotReview(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{
-		"'CLAUDE_LIKE:FAILING'": "it says of itself that it failed (error_max_turns)",
-		"CLAUDE_LYKE":           "There is no executor",
-		"'CLAUDE_LIKE:PLAN'":    "has no variant",
+	for name, wants := range map[string][]string{
+		"'CLAUDE_LIKE:FAILING'": {"it says of itself that it failed (error_max_turns)", "fix it, or where it is set, ", filepath.Join(".deepwork", "config.yml") + "."},
+		"CLAUDE_LYKE":           {"There is no executor"},
+		"'CLAUDE_LIKE:PLAN'":    {"has no variant"},
 	} {
-		cs, root := executors(t, "this is fine", strings.Replace(executorsConfig, "%", name, 1))
-		callTool(t, cs, "start_workflow", startText)
+		cs, _ := executors(t, "this is fine", strings.Replace(executorsConfig, "%", name, 1))
+		accepted(t, cs, "start_workflow", startText)
 		res := callTool(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`)
-		if strings.HasSuffix(name, "FAILING'") {
-			testkit.Contains(t, text(res), "fix it, or where it is set, "+filepath.Join(root, ".deepwork", "config.yml")+".")
-		}
-		if !res.IsError || !strings.Contains(text(res), want) {
-			t.Errorf("%s: %s", name, text(res))
-		}
+		testkit.True(t, res.IsError, "%s passes", name)
+		testkit.ContainsAll(t, text(res), wants, "%s", name)
 	}
 }
 
@@ -130,18 +107,10 @@ func TestAPinnedExecutorThatIsChanged(t *testing.T) {
 	cs, root := executors(t, "this is fine", config)
 	callTool(t, cs, "start_workflow", startText)
 	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "[sh, review.sh, claude]", "[sh, other.sh]", 1)})
-	res := callTool(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`)
-	if !res.IsError || !strings.Contains(text(res), "the executor CLAUDE_LIKE has another command now") {
-		t.Errorf("changed: %s", text(res))
-	}
-	if e, _ := res.Meta["deepwork/error"].(map[string]any); e["code"] != "pinned_reviewer_gone" || e["type"] != string(session.StateError) {
-		t.Errorf("changed: %v", res.Meta)
-	}
+	testkit.ContainsAll(t, refusedAs(t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`, "pinned_reviewer_gone"), []string{"StateError: ", "the executor CLAUDE_LIKE has another command now"})
 	// It still reviews where the config names none any more.
 	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(config, "reviewer_executor: CLAUDE_LIKE, ", "", 1)})
-	if r := into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`); r.Status != machine.NextStep {
-		t.Errorf("removed: %+v", r)
-	}
+	testkit.Equal(t, into[machine.FinishReply](t, cs, "finished_step", `{"outputs":{"text":"text.txt"}}`).Status, machine.NextStep, "removed")
 }
 
 // The script of a reviewer that a session is pinned to is compared again when its turn comes.
@@ -164,9 +133,7 @@ func TestAPinnedReviewerThatIsSwapped(t *testing.T) {
 // A reviewer does not get the URL of the store.
 func TestTheStoreIsWithheldFromReviewers(t *testing.T) {
 	t.Parallel()
-	if s := new(reviewing).merge(config.Default()); !slices.Contains(s.Secrets, config.StoreEnv) {
-		t.Errorf("withheld are %v", s.Secrets)
-	}
+	testkit.True(t, slices.Contains(new(reviewing).merge(config.Default()).Secrets, config.StoreEnv), "the store is not withheld")
 }
 
 // A client that can ask its user does so during finished_step, over stdio and HTTP alike; one that
@@ -179,17 +146,13 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 		http    bool
 		want    machine.Status
 		says    string
-	}{
-		"pass":                     {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, false, machine.NextStep, "Fine"},
-		"pass over HTTP":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, true, machine.NextStep, ""},
-		"fail":                     {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "fail", "feedback": "Too long"}}, false, machine.NeedsWork, "Too long"},
-		"decline":                  {stateful, &mcp.ElicitResult{Action: "decline"}, false, machine.NeedsWork, "Waiting: "},
-		"cancel":                   {stateful, &mcp.ElicitResult{Action: "cancel"}, false, machine.NeedsWork, "Waiting: "},
-		"accept without an answer": {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"feedback": "pass"}}, false, machine.NeedsWork, "Waiting: "},
-		"another answer":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "yes"}}, false, machine.NeedsWork, "Waiting: "},
-		"no elicitation":           {stateful, nil, false, machine.NeedsWork, "Waiting: "},
-		"newer MCP":                {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
-		"newer MCP, decline":       {"", &mcp.ElicitResult{Action: "decline"}, true, machine.NeedsWork, "Waiting: "},
+	}{ // what is an answer: TestAnswersOfAClientsUser
+		"pass":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, false, machine.NextStep, "Fine"},
+		"pass over HTTP": {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass"}}, true, machine.NextStep, ""},
+		"fail":           {stateful, &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "fail", "feedback": "Too long"}}, false, machine.NeedsWork, "Too long"},
+		"decline":        {stateful, &mcp.ElicitResult{Action: "decline"}, false, machine.NeedsWork, "Waiting: "},
+		"no elicitation": {stateful, nil, false, machine.NeedsWork, "Waiting: "},
+		"newer MCP":      {"", &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "pass", "feedback": "Fine"}}, true, machine.NextStep, "Fine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, root := project(t, nil)
@@ -209,13 +172,9 @@ func TestAClientIsAskedForItsUsersReview(t *testing.T) {
 				over = &mcp.StreamableClientTransport{Endpoint: overHTTP(t, s, web.Options{}).URL(), HTTPClient: httpClient(t, "")}
 			}
 			cs := connect(t, over, test.version, o)
-			id := into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID
-			args := `{"outputs":{"text":"text.txt"},"session_id":"` + id + `","step_id":"text"}`
-			res := callTool(t, cs, "finished_step", args)
+			res := callTool(t, cs, "finished_step", finishText(into[machine.StartReply](t, cs, "start_workflow", startText).BeginStep.SessionID))
 			testkit.ContainsAll(t, text(res), []string{test.says, `"status":"` + string(test.want) + `"`}, "reply")
-			if waiting, _ := res.Meta[tool.WaitingMeta].(map[string]any); (waiting != nil) != strings.HasPrefix(test.says, "Waiting") {
-				t.Errorf("waiting: %v", res.Meta)
-			}
+			testkit.Equal(t, res.Meta[tool.WaitingMeta] != nil, test.says == "Waiting: ", "waiting: %v", res.Meta)
 		})
 	}
 }

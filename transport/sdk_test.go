@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -45,9 +44,7 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 	t.Parallel()
 	const exact = `{"z":9007199254740993,"a":[1.0,1e2],"b":""}`
 	s, cs := bareSDK(t, nil, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		if req.Params.Name != "echo" || ctx.Value(sdkKey{}) != "middleware" || string(req.Params.Arguments) != exact {
-			t.Errorf("%s, %v, arguments %s", req.Params.Name, ctx.Value(sdkKey{}), req.Params.Arguments)
-		}
+		testkit.Equal(t, fmt.Sprintf("%s %v %s", req.Params.Name, ctx.Value(sdkKey{}), req.Params.Arguments), "echo middleware "+exact)
 		return &mcp.CallToolResult{StructuredContent: req.Params.Arguments}, nil
 	})
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -61,9 +58,7 @@ func TestSDKCallsTheToolThatMiddlewareNames(t *testing.T) {
 			params.Name = "echo"
 			other.Params = &params
 			res, err := next(context.WithValue(ctx, sdkKey{}, "middleware"), method, &other)
-			if data, _ := json.Marshal(res); !strings.Contains(string(data), `"structuredContent":`+exact) {
-				t.Errorf("raw JSON was changed: %s", data)
-			}
+			testkit.Contains(t, string(testkit.Get(json.Marshal(res)).Must(t)), `"structuredContent":`+exact, "raw JSON was changed")
 			return res, err
 		}
 	})
@@ -77,12 +72,11 @@ func TestSDKNotifiesOnceOfAToolThatIsRegisteredAgain(t *testing.T) {
 	s.AddTool(bareTool("echo"), nothing)
 	<-told
 	time.Sleep(100 * time.Millisecond)
-	testkit.True(t, len(told) <= 0, "one change is more than one notification")
+	testkit.Equal(t, len(told), 0, "one change is more than one notification")
 	for i := range 900 {
 		s.AddTool(bareTool(fmt.Sprintf("t%d", i)), nothing)
 	}
-	res, err := cs.ListTools(t.Context(), nil)
-	testkit.True(t, err == nil && res.NextCursor == "", "the first page does not have all tools: %v, %v", res, err)
+	testkit.Equal(t, testkit.Get(cs.ListTools(t.Context(), nil)).Must(t).NextCursor, "", "the first page does not have all tools")
 	testkit.Fails(t, testkit.Get(cs.ListTools(t.Context(), &mcp.ListToolsParams{Cursor: "d29ya2Zsb3c6eA"})).Err(), "", "a cursor that is not the SDK's is taken")
 	testkit.Works(t, testkit.Get(cs.ListPrompts(t.Context(), nil)).Err(), "a capability that is not declared is refused, so that undeclared is not needed")
 }
@@ -111,9 +105,16 @@ func TestSDKSaysWhyACallEnds(t *testing.T) {
 			<-proceed
 			return nil, ctx.Err()
 		})
+		answered := make(chan bool, 1)
 		go func() {
-			for from.Decode(new(any)) == nil {
+			var m struct {
+				ID    any
+				Error json.RawMessage
 			}
+			for m.ID != 7.0 && from.Decode(&m) == nil {
+			}
+			answered <- m.Error != nil
+			io.Copy(io.Discard, from.Buffered())
 		}()
 		io.WriteString(to, hello+echoCall)
 		<-began
@@ -122,18 +123,22 @@ func TestSDKSaysWhyACallEnds(t *testing.T) {
 		} else {
 			io.WriteString(to, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`+"\n")
 		}
-		if err := <-causes; (err == context.Canceled) == lost {
-			t.Errorf("%s: the cause is %v", name, err)
-		}
+		err := <-causes
+		testkit.True(t, (err == context.Canceled) != lost, "%s: the cause is %v", name, err)
 		waited := make(chan struct{})
 		go func() { ss.Wait(); close(waited) }()
-		to.Close()
-		select {
-		case <-waited:
-			t.Errorf("%s: Wait returns while a call is in flight", name)
-		case <-time.After(50 * time.Millisecond):
+		if lost {
+			select {
+			case <-waited:
+				t.Error("Wait returns while a call is in flight")
+			case <-time.After(50 * time.Millisecond):
+			}
 		}
 		close(proceed)
+		if !lost {
+			testkit.True(t, <-answered, "a cancelled call is not answered with an error")
+			to.Close()
+		}
 		<-waited
 	}
 }
@@ -149,46 +154,21 @@ func TestSDKEndsAConnectionOverWhatItCannotDecode(t *testing.T) {
 	}
 }
 
-func TestSDKAnswersCancelledCalls(t *testing.T) {
-	t.Parallel()
-	ss, to, answers := rawSDK(t, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-	go io.WriteString(to, hello+echoCall+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`+"\n")
-	var got []string
-	for range 2 {
-		var m struct {
-			ID    any             `json:"id"`
-			Error json.RawMessage `json:"error"`
-		}
-		must(t, answers.Decode(&m))
-		id, _ := json.Marshal(m.ID)
-		got = append(got, string(id)+map[bool]string{true: " error", false: ""}[m.Error != nil])
-	}
-	testkit.Same(t, got, []string{`"hello"`, "7 error"}, "answers")
-	to.Close()
-	ss.Wait()
-}
-
 func TestSDKRefusesASecondStream(t *testing.T) {
 	t.Parallel()
 	s := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 	defer web.Close()
 	c := httpClient(t, "")
-	r := send(t, c, "POST", web.URL, initialize)
-	id := "Mcp-Session-Id: " + r.header.Get("Mcp-Session-Id")
+	id := send(t, c, "POST", web.URL, initialize).header.Get("Mcp-Session-Id")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, "GET", web.URL, nil)
-	req.Header = http.Header{"Accept": {"text/event-stream"}, "Mcp-Session-Id": {r.header.Get("Mcp-Session-Id")}}
-	first, err := c.Do(req)
-	testkit.Need(t, err == nil && first.StatusCode == 200, "%v %v", err, first)
+	req := testkit.Get(http.NewRequestWithContext(ctx, "GET", web.URL, nil)).Must(t)
+	req.Header = http.Header{"Accept": {"text/event-stream"}, "Mcp-Session-Id": {id}}
+	first := testkit.Get(c.Do(req)).Must(t)
 	defer first.Body.Close()
-	if r := send(t, c, "GET", web.URL, "", id); r.status != http.StatusConflict {
-		t.Errorf("a second stream gets %d, so that web.standalone may not be needed", r.status)
-	}
+	testkit.Equal(t, first.StatusCode, http.StatusOK)
+	send(t, c, "GET", web.URL, "", "Mcp-Session-Id: "+id).is(t, http.StatusConflict) // if not, web.standalone may not be needed
 	cancel()
-	send(t, c, "DELETE", web.URL, "", id)
+	send(t, c, "DELETE", web.URL, "", "Mcp-Session-Id: "+id)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,10 +14,10 @@ import (
 	"time"
 
 	"deepwork/actor/testkit"
-	"deepwork/catalog/jsontext"
 	"deepwork/session/remote"
 	"deepwork/session/workflow"
 	"deepwork/session/workflow/machine"
+	"deepwork/transport/web"
 	"deepwork/transport/wire"
 )
 
@@ -30,171 +31,105 @@ func replies(t testing.TB, lines []string) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for _, l := range lines {
 		var m map[string]any
-		if err := json.Unmarshal([]byte(l), &m); err != nil {
-			t.Fatalf("not JSON: %s", jsontext.Clip(l, 200))
-		}
-		id := testkit.Get(json.Marshal(m["id"])).Must(t)
-		out[string(id)] = m
+		must(t, json.Unmarshal([]byte(l), &m))
+		out[string(testkit.Get(json.Marshal(m["id"])).Must(t))] = m
 	}
 	return out
 }
 
-// A client that writes a burst of calls and closes its end at once gets every reply.
+// A client that writes a burst of calls and closes its end at once, in the middle of a line, gets every reply, also of calls
+// that take a while.
 func TestStdioAnswersAllAfterEOF(t *testing.T) {
-	t.Parallel()
-	const n = 300
-	s, _ := fakeServer(t, nil)
-	var in strings.Builder
-	in.WriteString(hello)
-	for i := range n {
-		in.WriteString(finishCall(i) + "\n")
-	}
-	got := replies(t, overStdio(t, s, strings.TrimSuffix(in.String(), "\n"))) // the last line unterminated
-	testkit.Equal(t, len(got), n+1, "replies")
-	for i := range n {
-		if r := got[fmt.Sprint(i)]; r == nil || r["result"] == nil {
-			t.Fatalf("call %d: %v", i, r)
-		}
-	}
-}
-
-// Calls that take a while are waited for, too.
-func TestStdioWaitsForSlowCallsAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fakeServer(t, func(a *fakeAgent) {
 			a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-				select {
-				case <-time.After(50 * time.Second): // a review's reply
-					return fullFinish(), nil
-				case <-ctx.Done():
-					return nil, ctx.Err()
+				return fullFinish(), sleep(ctx, 50*time.Second) // a review's reply
+			}
+		})
+		in := hello + `{"jsonrpc":"2.0","id":"listen","method":"subscriptions/listen","params":{` + newestMeta(`{}`) + `,"notifications":{"toolsListChanged":true}}}`
+		for i := range 300 {
+			in += "\n" + finishCall(i)
+		}
+		got := replies(t, overStdio(t, s, in))
+		for i := range 300 {
+			testkit.Need(t, got[fmt.Sprint(i)]["result"] != nil, "call %d: %v", i, got[fmt.Sprint(i)])
+		}
+	})
+}
+
+// Told to stop, a server stops at once with nothing in flight. Calls in flight have their time to end, and their replies
+// go out; what takes longer is cut short, and says so; what does not even then end is given up, by name.
+func TestStdioStops(t *testing.T) {
+	for name, c := range map[string]struct {
+		call        func(ctx context.Context, released chan struct{}) error // nil for no call
+		answer, err string
+		takes       time.Duration
+	}{
+		"nothing in flight": {nil, "", "", 0},
+		"in its time":       {func(ctx context.Context, _ chan struct{}) error { return sleep(ctx, stopGrace/2) }, `"id":1,"result"`, "", stopGrace / 2},
+		"cut short":         {func(ctx context.Context, _ chan struct{}) error { return sleep(ctx, time.Hour) }, "The server is stopping", "", stopGrace},
+		"given up":          {func(_ context.Context, released chan struct{}) error { <-released; return nil }, "", "1 calls did not end", stopGrace + 2*cutGrace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, released := make(chan struct{}, 1), make(chan struct{})
+				s, _ := fakeServer(t, func(a *fakeAgent) {
+					a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
+						began <- struct{}{}
+						return fullFinish(), c.call(ctx, released)
+					}
+				})
+				ctx, stop := context.WithCancel(t.Context())
+				in, inW := io.Pipe()
+				outR, outW := io.Pipe()
+				served := make(chan error, 1)
+				go func() { served <- s.ServeStdio(ctx, in, outW) }()
+				out := bufio.NewScanner(outR)
+				out.Buffer(nil, 1<<20)
+				io.WriteString(inW, hello)
+				out.Scan()
+				if c.call != nil {
+					io.WriteString(inW, finishCall(1)+"\n")
+					<-began
 				}
-			}
+				synctest.Wait()
+				asked := time.Now()
+				stop()
+				testkit.Equal(t, out.Scan(), c.answer != "", "it is answered: %s", out.Text())
+				testkit.Contains(t, out.Text(), c.answer)
+				testkit.Equal(t, strings.Contains(out.Text(), "isError"), name == "cut short", "it is an error: %s", out.Text())
+				err := <-served
+				testkit.True(t, err == nil && c.err == "" || err != nil && c.err != "" && strings.Contains(err.Error(), c.err), "ServeStdio: %v", err)
+				testkit.Equal(t, time.Since(asked), c.takes, "it took")
+				close(released)
+			})
 		})
-		listen := `{"jsonrpc":"2.0","id":9,"method":"subscriptions/listen","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
-			`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"notifications":{"toolsListChanged":true}}}`
-		got := replies(t, overStdio(t, s, hello+finishCall(1)+"\n"+listen+"\n"+finishCall(2)+"\n"))
-		for _, id := range []string{"1", "2"} {
-			if got[id]["result"] == nil {
-				t.Errorf("call %s: %v", id, got[id])
-			}
-		}
-	})
+	}
 }
 
-// serving starts ServeStdio with a call in flight that ends as told.
-func serving(t *testing.T, handler func(context.Context) error) (stop func(), call func(), out *bufio.Scanner, outR *io.PipeReader, served chan error) {
-	t.Helper()
-	began := make(chan struct{}, 1)
-	s, _ := fakeServer(t, func(a *fakeAgent) {
-		a.finish = func(ctx context.Context, _ workflow.FinishArgs) (*machine.FinishReply, error) {
-			began <- struct{}{}
-			if err := handler(ctx); err != nil {
-				return nil, err
-			}
-			return fullFinish(), nil
-		}
-	})
-	ctx, stop := context.WithCancel(t.Context())
-	in, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	served = make(chan error, 1)
-	go func() { served <- s.ServeStdio(ctx, in, outW) }()
-	out = bufio.NewScanner(outR)
-	out.Buffer(nil, 1<<20)
-	io.WriteString(inW, hello)
-	out.Scan()
-	return stop, func() { io.WriteString(inW, finishCall(1)+"\n"); <-began }, out, outR, served
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
-// Told to stop, calls in flight have their time to end, and their replies go out.
-func TestStdioGraceAfterStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stop, call, out, _, served := serving(t, func(ctx context.Context) error {
-			select {
-			case <-time.After(stopGrace / 2):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-		call()
-		stop()
-		if !out.Scan() || !strings.Contains(out.Text(), `"id":1,"result"`) || strings.Contains(out.Text(), "isError") {
-			t.Errorf("got %q", out.Text())
-		}
-		testkit.Works(t, <-served, "ServeStdio")
-	})
-}
+type nopCloser struct{ io.Writer }
 
-// With nothing in flight it stops at once.
-func TestStdioStopsWhenIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stop, _, out, _, served := serving(t, func(context.Context) error { return nil })
-		synctest.Wait()
-		began := time.Now()
-		stop()
-		if err := <-served; err != nil || time.Since(began) != 0 {
-			t.Errorf("ServeStdio: %v after %v", err, time.Since(began))
-		}
-		if out.Scan() {
-			t.Errorf("got %s", out.Text())
-		}
-	})
-}
+func (nopCloser) Close() error { return nil }
 
-// What takes longer is cut short, and says so.
-func TestStdioCutsCallsShortAfterTheGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stop, call, out, _, served := serving(t, func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		call()
-		began := time.Now()
-		stop()
-		if !out.Scan() || !strings.Contains(out.Text(), "The server is stopping") || !strings.Contains(out.Text(), `"stopping"`) {
-			t.Errorf("got %q", out.Text())
-		}
-		testkit.Works(t, <-served, "ServeStdio")
-		testkit.Equal(t, time.Since(began), stopGrace, "it took")
-	})
-}
-
-// What does not even then end is given up, by name.
-func TestStdioGivesUpWhatDoesNotEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		stop, call, out, _, served := serving(t, func(context.Context) error { <-release; return nil })
-		call()
-		stop()
-		err := <-served
-		testkit.Fails(t, err, "1 calls did not end", "ServeStdio")
-		if out.Scan() {
-			t.Errorf("got %s", out.Text())
-		}
-		close(release)
-	})
-}
-
-type discardCloser struct{ io.Writer }
-
-func (discardCloser) Close() error { return nil }
-
-// A session whose input ends at once may be over before ServeStdio has looked for its connection:
-// that is no error.
+// A session whose input ends at once may be over before ServeStdio has looked for its connection: that is no error.
 func TestStdioSessionsThatEndAtOnce(t *testing.T) {
 	t.Parallel()
 	s := serverOn(t, t.TempDir(), nil)
-	const in = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"short","version":"1"}}}
-{"jsonrpc":"2.0","method":"notifications/initialized"}
-{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_workflows","arguments":{}}}
-`
+	in := hello + toolsCallOf("2", "get_workflows", `{}`)
 	var clients sync.WaitGroup
 	for range 20 {
 		clients.Go(func() {
 			for range 20 {
-				noError(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), discardCloser{io.Discard}))
+				testkit.Works(t, s.ServeStdio(t.Context(), io.NopCloser(strings.NewReader(in)), nopCloser{io.Discard}))
 			}
 		})
 	}
@@ -214,32 +149,41 @@ func TestStdioDoesNotWaitForRunsAfterEOF(t *testing.T) {
 	go func() { served <- s.serveStdio(t.Context(), wire.NewStdio(in, out, s.logger), time.Millisecond) }()
 	go func() {
 		io.WriteString(toServer, hello+toolsCallOf("1", "hang", `{}`)+toolsCallOf("2", "call_workflow_tool", `{"name":"block"}`))
-		f.until(t, "both runs", func() bool { return f.looked() && contains(f.started, "w-block") })
+		f.until(t, "both runs", func() bool { return f.looked() && slices.Contains(f.started, "w-block") })
 		io.WriteString(toServer, toolsCallOf("3", "echo", `{"customer":"a"}`))
-		f.until(t, "the third", func() bool { return contains(f.started, "w-echo") })
+		f.until(t, "the third", func() bool { return slices.Contains(f.started, "w-echo") })
 		toServer.Close()
 	}()
 	data := testkit.Get(io.ReadAll(fromServer)).Must(t)
-	noError(t, <-served)
-	if took := time.Since(began); took > eofGrace/2 {
-		t.Errorf("it took %v", took)
-	}
+	testkit.Works(t, <-served)
+	testkit.True(t, time.Since(began) <= eofGrace/2, "it took %v", time.Since(began))
 	got := replies(t, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"))
 	for _, id := range []string{"1", "2"} {
 		result, _ := json.Marshal(got[id])
 		testkit.ContainsAll(t, string(result), []string{`"code":"stopping"`, "call workflow_status with execution_id"}, "call")
 	}
 	testkit.Equal(t, len(got), 4, "replies: %s", data)
-	if r := only(t, s); r.State != remote.Running {
-		t.Errorf("the run: %+v", r)
-	}
+	testkit.Equal(t, only(t, s).State, remote.Running, "the run")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	testkit.Equal(t, len(f.cancelled)+len(f.ended), 0, "cancelled %v, cut off %v", f.cancelled, f.ended)
 	close(f.let)
 }
 
-// toolsCallOf is the line of a tool call.
 func toolsCallOf(id, name, arguments string) string {
 	return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + "}}\n"
+}
+
+// A client that sends initialize again, as some do after a pause, gets the same answer, and its stack is kept.
+func TestField10_InitializeTwice(t *testing.T) {
+	t.Parallel()
+	s, _ := fakeServer(t, nil)
+	again := strings.Replace(strings.Replace(initialize, `"id":0`, `"id":7.0`, 1), "2025-06-18", "2024-11-05", 1)
+	lines := overStdio(t, s, hello+again+"\n"+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+		`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"_meta":{"progressToken":1.0},"name":"get_workflows","arguments":{}}}`+"\n")
+	all := strings.Join(lines, "\n")
+	testkit.True(t, !strings.Contains(all, `"error":{`) && strings.Count(all, `"protocolVersion":"2025-06-18"`) == 2 && strings.Count(all, `"instructions"`) == 2 && strings.Contains(all, `"id":8`), "stdio: %s", all)
+	h := overHTTP(t, s, web.Options{})
+	c, id := opened(t, h)
+	send(t, c, "POST", h.URL(), again, id).is(t, 200, `"protocolVersion":"2025-06-18"`)
 }

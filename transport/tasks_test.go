@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -47,10 +46,8 @@ func (c *taker) request(method, name, params string) (map[string]any, string) {
 	if params != "" {
 		params += ","
 	}
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":%s}}}`,
-		method, params, c.can)
-	r := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: "+method, "Mcp-Name: "+name)
-	text := r.body
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s%s}}`, method, params, newestMeta(c.can))
+	text := send(c.t, c.http, "POST", c.url, body, "Mcp-Protocol-Version: "+web.StatelessSince, "Mcp-Method: "+method, "Mcp-Name: "+name).body
 	if _, data, is := strings.Cut(text, "data: "); is {
 		text = data
 	}
@@ -58,16 +55,14 @@ func (c *taker) request(method, name, params string) (map[string]any, string) {
 		Result map[string]any
 		Error  any
 	}
-	if err := json.Unmarshal([]byte(text), &m); err != nil {
-		c.t.Fatalf("%s: %v: %+v", method, err, r)
-	}
+	err := json.Unmarshal([]byte(text), &m)
+	testkit.Need(c.t, err == nil, "%s: %v: %s", method, err, text)
 	if m.Error != nil {
 		return nil, fmt.Sprint(m.Error)
 	}
 	return m.Result, ""
 }
 
-// call calls a tool.
 func (c *taker) call(name, args string) map[string]any {
 	c.t.Helper()
 	r, fault := c.request("tools/call", name, fmt.Sprintf(`"name":%q,"arguments":%s`, name, args))
@@ -75,20 +70,35 @@ func (c *taker) call(name, args string) map[string]any {
 	return r
 }
 
-// of makes a request about a task.
 func (c *taker) of(method string, id any, more string) (map[string]any, string) {
 	c.t.Helper()
 	return c.request(method, fmt.Sprint(id), fmt.Sprintf(`"taskId":%q%s`, id, more))
 }
+
+func (c *taker) cancel(id any) {
+	c.t.Helper()
+	_, fault := c.of("tasks/cancel", id, "")
+	testkit.Need(c.t, fault == "", "%s", fault)
+}
+
+// result is what a call returns, or the result of its task.
+func (c *taker) result(r map[string]any) map[string]any {
+	c.t.Helper()
+	if r["resultType"] == "task" {
+		return c.get(r["taskId"], "completed")["result"].(map[string]any)
+	}
+	return r
+}
+
+func structured(r map[string]any) map[string]any { return r["structuredContent"].(map[string]any) }
 
 // get looks at a task until it has a status.
 func (c *taker) get(id any, status string) (r map[string]any) {
 	c.t.Helper()
 	waitFor(c.t, "the task is "+status, func() bool {
 		var fault string
-		if r, fault = c.of("tasks/get", id, ""); fault != "" {
-			c.t.Fatal(fault)
-		}
+		r, fault = c.of("tasks/get", id, "")
+		testkit.Need(c.t, fault == "", "%s", fault)
 		return r["status"] == status
 	})
 	return r
@@ -107,11 +117,12 @@ func taking(t *testing.T, root, can string) (s *Server, c *taker) {
 }
 
 func takingWith(t *testing.T, root, can string, over web.Options, change func(*Options)) (s *Server, c *taker) {
-	o := Options{ProjectRoot: root, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}
-	if change != nil {
-		change(&o)
-	}
-	s = made(t, o)
+	s = serverOn(t, root, func(o *Options) {
+		o.Toolsets = nil
+		if change != nil {
+			change(o)
+		}
+	})
 	h := servedAt(t, s, over)
 	besides(t, s, h, over)
 	return s, &taker{t, httpClient(t, ""), h.URL(), can}
@@ -125,8 +136,7 @@ func slowProject(t *testing.T) string {
 }
 
 func (c *taker) start() (id string) {
-	r := c.call("start_workflow", startText)
-	return r["structuredContent"].(map[string]any)["begin_step"].(map[string]any)["session_id"].(string)
+	return structured(c.call("start_workflow", startText))["begin_step"].(map[string]any)["session_id"].(string)
 }
 
 func finishText(id string) string {
@@ -141,9 +151,7 @@ func TestAReviewIsATask(t *testing.T) {
 	s, c := taking(t, root, takesTasks)
 	id := c.start()
 	made := c.call("finished_step", finishText(id))
-	if made["resultType"] != "task" || made["status"] != "working" || made["ttlMs"] != nil || made["pollIntervalMs"].(float64) < 1000 || !strings.Contains(made["statusMessage"].(string), "Review running") {
-		t.Fatalf("made: %v", made)
-	}
+	testkit.Need(t, made["resultType"] == "task" && made["status"] == "working" && made["ttlMs"] == nil && made["pollIntervalMs"].(float64) >= 1000 && strings.Contains(made["statusMessage"].(string), "Review running"), "made: %v", made)
 	var repeats sync.WaitGroup
 	for i := range 4 { // at both servers
 		args := finishText(id)
@@ -151,48 +159,32 @@ func TestAReviewIsATask(t *testing.T) {
 			args = fmt.Sprintf(`{ "request_id":"r%d", %s`, i%3, args[1:])
 		}
 		repeats.Go(func() {
-			if again := c.call("finished_step", args); again["taskId"] != made["taskId"] {
-				t.Errorf("repeated with %s: %v", args, again)
-			}
+			testkit.Equal(t, c.call("finished_step", args)["taskId"], made["taskId"], "repeated with %s", args)
 		})
 	}
 	repeats.Wait()
-	if got := c.get(made["taskId"], "working"); got["resultType"] != "complete" || got["result"] != nil {
-		t.Errorf("working: %v", got)
-	}
+	got := c.get(made["taskId"], "working")
+	testkit.True(t, got["resultType"] == "complete" && got["result"] == nil, "working: %v", got)
 	// The review goes on without its outputs, so the task does, at both servers.
 	must(t, os.Remove(filepath.Join(root, "text.txt")))
 	for range 2 {
-		if got := c.get(made["taskId"], "working"); !strings.Contains(fmt.Sprint(got["statusMessage"]), "Review running") {
-			t.Errorf("without its outputs: %v", got)
-		}
+		testkit.Contains(t, fmt.Sprint(c.get(made["taskId"], "working")["statusMessage"]), "Review running", "without its outputs")
 	}
 	write(t, root, map[string]string{"text.txt": "text"})
-	for what, test := range map[string][2]string{
-		"undeclared": {"-32021", `{}`}, "of another caller, or none": {"there is no task", takesTasks},
-	} {
-		other := *c
-		other.can = test[1]
-		id := made["taskId"]
-		if what != "undeclared" {
-			id = "786512e2-9e0d-44bd-8f29-789f320fe840"
-		}
-		if _, fault := other.of("tasks/get", id, ""); !strings.Contains(fault, test[0]) {
-			t.Errorf("%s: %q", what, fault)
-		}
-	}
-	if _, fault := c.request("tasks/get", "another", fmt.Sprintf(`"taskId":%q`, made["taskId"])); !strings.Contains(fault, "Mcp-Name") {
-		t.Errorf("another name: %q", fault)
-	}
-	noError(t, s.Close(t.Context()))
+	undeclared := *c
+	undeclared.can = `{}`
+	_, fault := undeclared.of("tasks/get", made["taskId"], "")
+	testkit.Contains(t, fault, "-32021", "undeclared")
+	_, fault = c.of("tasks/get", "786512e2-9e0d-44bd-8f29-789f320fe840", "")
+	testkit.Contains(t, fault, "there is no task", "of another caller, or none")
+	_, fault = c.request("tasks/get", "another", fmt.Sprintf(`"taskId":%q`, made["taskId"]))
+	testkit.Contains(t, fault, "Mcp-Name", "another name")
+	testkit.Works(t, s.Close(t.Context()))
 	_, c = taking(t, root, takesTasks)
 	write(t, root, map[string]string{"go.txt": ""})
-	got := c.get(made["taskId"], "completed")
-	result, _ := got["result"].(map[string]any)
-	testkit.True(t, fmt.Sprint(result["structuredContent"].(map[string]any)["status"]) == "next_step" && got["ttlMs"].(float64) >= 24*3600*1000, "completed: %v", got)
-	if again := c.get(made["taskId"], "completed"); fmt.Sprint(again) != fmt.Sprint(got) {
-		t.Errorf("once more: %v", again)
-	}
+	got = c.get(made["taskId"], "completed")
+	testkit.True(t, structured(got["result"].(map[string]any))["status"] == "next_step" && got["ttlMs"].(float64) >= 24*3600*1000, "completed: %v", got)
+	testkit.Same(t, c.get(made["taskId"], "completed"), got, "once more")
 }
 
 // tasks/cancel ends a review, whose try is void, and the task, once.
@@ -203,143 +195,86 @@ func TestATaskIsCancelled(t *testing.T) {
 	id := c.start()
 	made := c.call("finished_step", finishText(id))
 	waitFor(t, "the review begins", func() bool { _, err := os.Stat(filepath.Join(root, "begun.txt")); return err == nil })
-	for range 2 {
-		if _, fault := c.of("tasks/cancel", made["taskId"], ""); fault != "" {
-			t.Fatal(fault)
-		}
-	}
+	c.cancel(made["taskId"])
+	c.cancel(made["taskId"])
 	c.get(made["taskId"], "cancelled")
-	step := c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, id))["structuredContent"]
+	step := structured(c.call("get_step", fmt.Sprintf(`{"session_id":%q}`, id)))
 	testkit.ContainsAll(t, fmt.Sprint(step), []string{"verdict:void", "its caller cancelled it", "quality_attempts:0"}, "the step")
 	write(t, root, map[string]string{"go.txt": ""})
-	r := c.call("finished_step", finishText(id))
-	if r["resultType"] == "task" {
-		r = c.get(r["taskId"], "completed")["result"].(map[string]any)
-	}
-	testkit.True(t, r["structuredContent"].(map[string]any)["status"] == "next_step", "afterwards: %v", r)
+	testkit.Equal(t, structured(c.result(c.call("finished_step", finishText(id))))["status"], "next_step", "afterwards")
 	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "begun.txt"))).Must(t)), "begun\nbegun\n", "reviews")
 }
 
-// A person is asked by a task that wants input, and by the reply to a plain call; only a form that was sent counts,
-// and only once.
+// A person is asked by a task that wants input; only a form that was sent counts, and only once. (By the reply to a plain
+// call: TestWhatBindsAPersonsAnswer.)
 func TestAPersonIsAskedInTheNewestProtocol(t *testing.T) {
 	t.Parallel()
-	for name, can := range map[string]string{"task": canAsk, "reply": `{"elicitation":{}}`} {
-		root := t.TempDir()
-		write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
-		_, c := taking(t, root, can)
-		args := finishText(c.start())
-		r := c.call("finished_step", args)
-		retry := func(key, answer string) map[string]any {
-			if name == "task" {
-				if _, fault := c.of("tasks/update", r["taskId"], fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, answer)); fault != "" {
-					t.Fatal(fault)
-				}
-				got, _ := c.of("tasks/get", r["taskId"], "")
-				return got
-			}
-			got, fault := c.request("tools/call", "finished_step", fmt.Sprintf(`"name":"finished_step","arguments":%s,"requestState":"asked","inputResponses":{%q:%s}`, args, key, answer))
-			testkit.Need(t, fault == "", "%v", fault)
-			return got
+	root := t.TempDir()
+	write(t, root, textJob(`by: human, quality_criteria: {Sound: "Would you sign it?"}`, "Dear"))
+	_, c := taking(t, root, canAsk)
+	id := c.call("finished_step", finishText(c.start()))["taskId"]
+	answer := func(method, key, answer string) string {
+		_, fault := c.of(method, id, fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, answer))
+		testkit.Need(t, fault == "", "%v", fault)
+		got, _ := c.of("tasks/get", id, "")
+		return fmt.Sprint(got)
+	}
+	requests := c.get(id, "input_required")["inputRequests"].(map[string]any)
+	testkit.Equal(t, len(requests), 1, "requests")
+	testkit.ContainsAll(t, fmt.Sprint(requests), []string{"elicitation/create", "Would you sign it?", "text.txt"})
+	for key := range requests {
+		testkit.Contains(t, answer("tasks/get", key, passes), "status:input_required", "only an update has answers")
+		for _, no := range []string{`{"action":"accept","content":{}}`, `{"action":"accept","content":{"decision":"yes"}}`} {
+			testkit.True(t, !strings.Contains(answer("tasks/update", "other", no), "next_step"), "%s approves", no)
 		}
-		asked := r
-		if name == "task" {
-			asked = c.get(r["taskId"], "input_required")
-		} else if r["resultType"] != "input_required" {
-			t.Fatalf("reply: %v", r)
-		}
-		requests := asked["inputRequests"].(map[string]any)
-		testkit.ContainsAll(t, fmt.Sprint(requests), []string{"elicitation/create", "Would you sign it?", "text.txt"}, name)
-		for key := range requests {
-			if name == "task" { // only an update has answers
-				if got, _ := c.of("tasks/get", r["taskId"], fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, passes)); got["status"] != "input_required" {
-					t.Errorf("an answer in tasks/get: %v", got)
-				}
-			}
-			for _, no := range []string{`{"action":"accept","content":{}}`, `{"action":"accept","content":{"decision":"yes"}}`} {
-				if got := fmt.Sprint(retry("other", no)); strings.Contains(got, "next_step") {
-					t.Errorf("%s: %s approves: %s", name, no, got)
-				}
-			}
-			got := fmt.Sprint(retry(key, `{"action":"accept","content":{"decision":"pass","feedback":"Fine"}}`))
-			testkit.Contains(t, got, "status:next_step", "%s", name)
-			got = fmt.Sprint(retry(key, `{"action":"accept","content":{"decision":"fail","feedback":"No"}}`))
-			testkit.Contains(t, got, "status:next_step", "%s, a later answer", name)
-		}
+		testkit.Contains(t, answer("tasks/update", key, passes), "status:next_step")
+		testkit.Contains(t, answer("tasks/update", key, fails), "status:next_step", "a later answer")
 	}
 }
 
-// Replies of clients that do not declare the extension do not change.
+// A request about a task needs one. Replies of clients that do not declare the extension are in TestRepliesWithoutTasks.
 func TestWithoutTheExtension(t *testing.T) {
 	t.Parallel()
-	root := slowProject(t)
-	write(t, root, map[string]string{".deepwork/config.yml": strings.Replace(executorsConfig, "%", "CLAUDE_LIKE, reply_within: 100ms", 1)})
-	s, c := taking(t, root, `{}`)
-	h := overHTTP(t, s, web.Options{})
-	if r := send(t, c.http, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, open(t, c.http, h)); !strings.Contains(r.body, "taskId") {
-		t.Errorf("without params: %s", r.body)
-	}
-	r := c.call("finished_step", finishText(c.start()))
-	testkit.True(t, r["taskId"] == nil && r["_meta"].(map[string]any)[tool.WaitingMeta] != nil && strings.Contains(fmt.Sprint(r["content"]), "Review running"), "%v", r)
-	write(t, root, map[string]string{"go.txt": ""})
+	h := overHTTP(t, serverOn(t, t.TempDir(), nil), web.Options{})
+	c, id := opened(t, h)
+	testkit.Contains(t, send(t, c, "POST", h.URL(), `{"jsonrpc":"2.0","id":1,"method":"tasks/get"}`, id).body, "taskId", "without params")
 }
 
-// Workflows of other systems are tasks whose result is that of the call; tasks/cancel cancels them at their source.
+// Workflows of other systems are tasks whose result is that of the call, also if that is a refusal.
 func TestWorkflowsOfOtherSystemsAreTasks(t *testing.T) {
 	t.Parallel()
 	f := newFactory(standardWorkflows...)
 	s, _ := withSource(t, f, "")
 	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
-	plain := client(t, s)
-	block, hang := c.call("block", `{}`), c.call("call_workflow_tool", `{"name":"hang","arguments":{}}`)
-	testkit.Need(t, block["resultType"] == "task" && hang["resultType"] == "task" && strings.Contains(fmt.Sprint(hang["statusMessage"]), "execution_id"), "%v\n%v", block, hang)
+	block := c.call("call_workflow_tool", `{"name":"block","arguments":{}}`)
+	testkit.Need(t, block["resultType"] == "task" && strings.Contains(fmt.Sprint(block["statusMessage"]), "execution_id"), "%v", block)
 	close(f.let)
-	got := c.get(block["taskId"], "completed")["result"].(map[string]any)["structuredContent"].(map[string]any)
-	if want := into[map[string]any](t, plain, "block", `{}`); fmt.Sprint(got["result"]) != fmt.Sprint((*want)["result"]) {
-		t.Errorf("%v, a plain call %v", got, *want)
-	}
-	if _, fault := c.of("tasks/cancel", hang["taskId"], ""); fault != "" {
-		t.Fatal(fault)
-	}
-	c.get(hang["taskId"], "cancelled")
-	f.until(t, "it is cancelled", func() bool { return len(f.cancelled) == 1 })
-	for _, name := range []string{"fail", "steps"} { // a refusal is the result of its task
-		r := c.call(name, `{}`)
-		if r["resultType"] == "task" {
-			r = c.get(r["taskId"], "completed")["result"].(map[string]any)
-		}
-		if failed := r["isError"] == true; failed != (name == "fail") {
-			t.Errorf("%s: %v", name, r)
-		}
+	got, want := structured(c.result(block)), into[map[string]any](t, client(t, s), "block", `{}`)
+	testkit.Equal(t, fmt.Sprint(got["result"]), fmt.Sprint((*want)["result"]), "a plain call")
+	for name, failed := range map[string]bool{"fail": true, "steps": false} {
+		testkit.Equal(t, c.result(c.call(name, `{}`))["isError"] == true, failed, "%s", name)
 	}
 }
 
-// A call that waits for its agent is a task until that has ended, and tasks/cancel stops it.
+// A call that waits for its agent is a task until that has ended.
 func TestACallThatWaitsForItsAgentIsATask(t *testing.T) {
 	s, root := bareProject(t, "", func(o *Options) { o.Toolsets = config.Toolsets })
 	write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\nexecutors: {MINE: {command: [sh, -c, 'while ! test -e " + filepath.Join(root, "go.txt") + "; do sleep 0.05; done; echo done']}}\n"})
 	repository(t, root)
 	c := &taker{t, httpClient(t, ""), overHTTP(t, s, web.Options{}).URL(), takesTasks}
-	of := func(r map[string]any) map[string]any { return r["structuredContent"].(map[string]any) }
-	project := of(c.call("list_projects", `{}`))["projects"].([]any)[0].(map[string]any)["project_id"]
-	board := of(c.call("create_task", fmt.Sprintf(`{"project_id":%q,"title":"Plan"}`, project)))["task_id"]
-	start := func() map[string]any {
-		r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, board))
-		testkit.Need(t, r["resultType"] == "task" && (r["statusMessage"] == "running" || r["statusMessage"] == "queued"), "%v", r)
-		return r
-	}
-	stopped := start()
-	if _, fault := c.of("tasks/cancel", stopped["taskId"], ""); fault != "" {
-		t.Fatal(fault)
-	}
-	c.get(stopped["taskId"], "cancelled")
-	made := start()
+	r := c.call("start_task_attempt", fmt.Sprintf(`{"task_id":%q,"executor":"MINE","wait":true}`, c.task()))
+	testkit.Need(t, r["resultType"] == "task" && (r["statusMessage"] == "running" || r["statusMessage"] == "queued"), "%v", r)
 	write(t, root, map[string]string{"go.txt": ""})
-	reply := of(c.get(made["taskId"], "completed")["result"].(map[string]any))
+	reply := structured(c.result(r))
 	testkit.True(t, reply["state"] == "completed" && reply["final_message"] == "done", "%v", reply)
-	if r := of(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"]))); r["status"] != "started" || !strings.Contains(fmt.Sprint(r["notice"]), "completed") {
-		t.Errorf("a follow-up that ends at once: %v", r)
-	}
+	again := structured(c.call("follow_up", fmt.Sprintf(`{"attempt_id":%q,"action":"send","prompt":"More","wait":true}`, reply["attempt_id"])))
+	testkit.True(t, again["status"] == "started" && strings.Contains(fmt.Sprint(again["notice"]), "completed"), "a follow-up that ends at once: %v", again)
+}
+
+func (c *taker) task() any {
+	c.t.Helper()
+	project := structured(c.call("list_projects", `{}`))["projects"].([]any)[0].(map[string]any)["project_id"]
+	return structured(c.call("create_task", fmt.Sprintf(`{"project_id":%q,"title":"Plan"}`, project)))["task_id"]
 }
 
 // A tool of any server that the config names is a tool here, and what it answers with a task is followed, by another
@@ -366,17 +301,12 @@ func TestATaskOfASourceIsFollowed(t *testing.T) {
 	waitFor(t, "both are tasks at the source", func() bool {
 		return strings.Contains(status(block), "source_execution_id:task:") && strings.Contains(status(hang), "source_execution_id:task:")
 	})
-	noError(t, s.Close(t.Context()))
+	testkit.Works(t, s.Close(t.Context()))
 	_, c = open()
 	close(f.let)
-	result := c.get(block["taskId"], "completed")["result"].(map[string]any)
 	want := into[map[string]any](t, client(t, inner), "block", `{}`)
-	if got := result["structuredContent"].(map[string]any)["result"].(map[string]any)["result"]; fmt.Sprint(got) != fmt.Sprint((*want)["result"]) {
-		t.Errorf("%v, at the source %v", result, *want)
-	}
-	if _, fault := c.of("tasks/cancel", hang["taskId"], ""); fault != "" {
-		t.Fatal(fault)
-	}
+	testkit.Equal(t, fmt.Sprint(structured(c.result(block))["result"].(map[string]any)["result"]), fmt.Sprint((*want)["result"]), "the result at the source")
+	c.cancel(hang["taskId"])
 	c.get(hang["taskId"], "cancelled")
 	f.until(t, "it is cancelled where it runs", func() bool { return len(f.cancelled) == 1 })
 }
@@ -386,28 +316,28 @@ func TestATaskOfASourceIsFollowed(t *testing.T) {
 func TestATaskThatNobodyAsksForEnds(t *testing.T) {
 	t.Parallel()
 	for name, ended := range map[string]func(s *Server, c *taker) bool{
-		"in time": func(s *Server, _ *taker) bool { s.tasks.Sweep(t.Context(), "", time.Now()); return true },
-		"by the quota": func(_ *Server, c *taker) bool {
-			return c.call("get_workflows", `{}`)["isError"] != true
-		},
+		"in time":      func(s *Server, _ *taker) bool { s.tasks.Sweep(t.Context(), "", time.Now()); return true },
+		"by the quota": func(_ *Server, c *taker) bool { return c.call("get_workflows", `{}`)["isError"] != true },
 	} {
-		root := slowProject(t)
-		file, token := tokens(t, "ann")
-		s, c := takingWith(t, root, takesTasks, web.Options{TokenFile: file}, nil)
-		c.http = httpClient(t, token[0])
-		made := c.call("finished_step", finishText(c.start()))
-		s.tasks.Quota = func() int { return 1 }
-		row := func() *store.LongCall {
-			return testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
-		}
-		if name == "by the quota" {
-			waitFor(t, "a call of the first server is refused", func() bool { return c.call("get_workflows", `{}`)["isError"] == true })
-		}
-		write(t, root, map[string]string{"go.txt": ""})
-		waitFor(t, "the task ends "+name, func() bool { return ended(s, c) && row().EndedAt != nil })
-		if r := row(); r.Status != store.CallCompleted || !strings.Contains(string(r.Result), "next_step") {
-			t.Errorf("%s: %+v", name, r)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := slowProject(t)
+			file, token := tokens(t, "ann")
+			s, c := takingWith(t, root, takesTasks, web.Options{TokenFile: file}, nil)
+			c.http = httpClient(t, token[0])
+			made := c.call("finished_step", finishText(c.start()))
+			s.tasks.Quota = func() int { return 1 }
+			row := func() *store.LongCall {
+				return testkit.Get(s.tasks.Calls.LongCall(t.Context(), "ann", fmt.Sprint(made["taskId"]))).Must(t)
+			}
+			if name == "by the quota" {
+				waitFor(t, "a call of the first server is refused", func() bool { return c.call("get_workflows", `{}`)["isError"] == true })
+			}
+			write(t, root, map[string]string{"go.txt": ""})
+			waitFor(t, "the task ends "+name, func() bool { return ended(s, c) && row().EndedAt != nil })
+			testkit.Equal(t, row().Status, store.CallCompleted)
+			testkit.Contains(t, string(row().Result), "next_step")
+		})
 	}
 }
 
@@ -449,29 +379,20 @@ func TestADamagedTaskEnds(t *testing.T) {
 
 // Nothing runs for a task, and to make it costs one write.
 func TestWhatATaskCosts(t *testing.T) {
-	const many = 10_000
-	root := slowProject(t)
-	s, _ := takingWith(t, root, takesTasks, web.Options{}, nil)
+	const many = 200
+	s, _ := taking(t, slowProject(t), takesTasks)
 	writes := &counted{LongCalls: s.tasks.Calls}
 	set := &tasks.Set{Tools: s.tools, Calls: writes, Quota: s.tasks.Quota, Logger: s.logger}
 	c := &tool.Caller{Caller: session.LocalCaller(session.ChannelHTTP)}
 	req := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "finished_step", Arguments: json.RawMessage(`{"outputs":{}}`), Meta: mcp.Meta{
 		mcp.MetaKeyProtocolVersion: tool.Newest, mcp.MetaKeyClientCapabilities: json.RawMessage(takesTasks)}}}
-	testkit.Need(t, tasks.Declared(req), "the request does not declare the extension")
 	before := runtime.NumGoroutine()
-	var makers sync.WaitGroup
-	for of := range 50 { // so that they share syncs
-		makers.Go(func() {
-			for i := range many / 50 {
-				id := fmt.Sprintf("%08x", of*many+i)
-				testkit.True(t, set.Instead(t.Context(), c, req, &machine.FinishReply{Going: &machine.Going{SessionID: id, StepID: "text", Content: id}}) != nil, "no task")
-			}
-		})
+	for i := range many {
+		id := fmt.Sprintf("%08x", i)
+		testkit.True(t, set.Instead(t.Context(), c, req, &machine.FinishReply{Going: &machine.Going{SessionID: id, StepID: "text", Content: id}}) != nil, "no task")
 	}
-	makers.Wait()
-	if n := runtime.NumGoroutine(); n > before+many/100 { // the store has some of its own
-		t.Errorf("%d goroutines with %d tasks, and %d without", n, many, before)
-	}
+	n := runtime.NumGoroutine() // the store has some of its own
+	testkit.True(t, n <= before+many/4, "%d goroutines with %d tasks, and %d without", n, many, before)
 	testkit.Equal(t, testkit.Get(s.tasks.Calls.Count(t.Context(), c.Identity)).Must(t), many, "tasks")
 	testkit.Equal(t, writes.n.Load(), many, "writes")
 }
@@ -482,24 +403,21 @@ func TestWhatATaskWrites(t *testing.T) {
 	var revisions [2]int64
 	for i, can := range []string{takesTasks, `{}`} {
 		root := slowProject(t)
-		s, c := takingWith(t, root, can, web.Options{}, nil)
+		s, c := taking(t, root, can)
 		writes := &counted{LongCalls: s.tasks.Calls}
 		s.tasks.Calls = writes
 		c.url = strings.Replace(c.url, "127.0.0.1", "localhost", 1) // of the first server alone
 		id := c.start()
-		letGo := func() { write(t, root, map[string]string{"go.txt": ""}) }
 		if i == 1 {
-			letGo()
+			write(t, root, map[string]string{"go.txt": ""})
 		}
 		r := c.call("finished_step", finishText(id))
-		if i == 0 {
-			for range 5 {
-				c.of("tasks/get", r["taskId"], "")
-			}
-			letGo()
-			c.get(r["taskId"], "completed")
-			c.get(r["taskId"], "completed")
+		for range 5 * (1 - i) {
+			c.of("tasks/get", r["taskId"], "")
 		}
+		write(t, root, map[string]string{"go.txt": ""})
+		c.result(r)
+		c.result(r)
 		testkit.Equal(t, writes.n.Load(), int64(2*(1-i)), "writes of tasks")
 		revisions[i] = testkit.Get(s.session(t.Context(), "local", id)).Must(t).Revision
 	}

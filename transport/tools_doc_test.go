@@ -10,18 +10,19 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
+	"deepwork/catalog/jsontext"
 	"deepwork/session/board"
 	"deepwork/transport/tool"
 )
@@ -33,15 +34,7 @@ const toolsDocs = "../cmd/deepwork/docs/reference/"
 // the code has them.
 func TestToolsDocument(t *testing.T) {
 	t.Parallel()
-	for file, text := range toolsDocument(t) {
-		testkit.Generated(t, toolsDocs+file, "## All tools", text, *update, "go test ./transport -run TestToolsDocument -update")
-	}
-}
-
-// toolsDocument makes the generated parts of the pages, by file.
-func toolsDocument(t *testing.T) map[string]string {
-	t.Helper()
-	all := listedTools(t)
+	all := listTools(t)
 	sets := map[string][]string{}
 	for _, set := range config.Toolsets {
 		chosen := []string{set}
@@ -51,89 +44,59 @@ func toolsDocument(t *testing.T) map[string]string {
 		for _, workspace := range []*board.Context{nil, new(board.Context)} {
 			s := testkit.Get(newServer(engines{connect: new(fakes).agent, workspace: workspace}, chosen, "", slog.New(slog.DiscardHandler))).Must(t)
 			for name := range listed(t, client(t, s)) {
-				if !slices.Contains(sets[set], name) && (set == "workflows" || !slices.Contains(sets["workflows"], name)) {
+				if set == "workflows" || !slices.Contains(sets["workflows"], name) {
 					sets[set] = append(sets[set], name)
 				}
 			}
 		}
+		slices.Sort(sets[set])
+		sets[set] = slices.Compact(sets[set])
 	}
-	pages := map[string]string{}
-	d := &document{replies: map[string]string{}}
-	var index document
+	generated := func(file string, text fmt.Stringer) {
+		testkit.Generated(t, toolsDocs+file, "## All tools", text.String(), *update, "go test ./transport -run TestToolsDocument -update")
+	}
+	d, index := &document{replies: map[string]string{}}, new(document)
 	index.line("\n| tool | set | title | |\n|---|---|---|---|")
 	for _, set := range config.Toolsets {
-		slices.Sort(sets[set])
 		d.file = "tools-" + set + ".md"
 		d.Reset()
 		for _, name := range sets[set] {
 			index.line("| [%s](%s#%s) | `%s` | %s | %s |", name, d.file, name, set, all[name].Title, annotationsOf(all[name]))
 			d.tool(t, all[name])
 		}
-		pages[d.file] = d.String()
+		generated(d.file, d)
 	}
-	if d.step != nil {
-		index.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
-		index.fields(d.step)
-	}
+	index.line("\n## A step\n\nWhat `begin_step` and each entry of `concurrent_steps` are, if not `null`.\n")
+	index.fields(d.step)
 	index.line("\n## Error codes\n\nThe codes in `%s` and `%s` of `_meta`, and what to do about each. A text that begins with `Waiting:` says that the caller can only wait or call again.\n", tool.ErrorMeta, tool.WaitingMeta)
 	index.line("| code | what to do |\n|---|---|")
-	for _, row := range codeRows(t) {
-		index.line("| `%s` | %s |", row[0], cell(row[1]))
+	for _, c := range codeConstants(t) {
+		index.line("| `%s` | %s |", strings.Trim(c.Values[0].(*ast.BasicLit).Value, `"`), cell(strings.TrimSpace(c.Comment.Text())))
 	}
-	pages["tools.md"] = index.String()
-	return pages
+	generated("tools.md", index)
 }
 
-// A listedTool is a tool as its bytes are: with the order of its properties.
-type listedTool struct {
-	Name, Title, Description  string
-	Annotations               *mcp.ToolAnnotations
-	InputSchema, OutputSchema json.RawMessage
-}
-
-// listedTools lists all tools there are, by name.
-func listedTools(t *testing.T) map[string]*listedTool {
-	t.Helper()
-	all := map[string]*listedTool{}
-	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
-		s, _ := fakeServer(t, nil, options...)
-		lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
-		var list struct{ Result struct{ Tools []*listedTool } }
-		must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &list))
-		for _, tool := range list.Result.Tools {
-			all[tool.Name] = tool
-		}
-	}
-	return all
-}
-
-// ordered reads a schema and keeps the order of its properties, which the schema's
-// own type forgets.
+// ordered reads a schema and keeps the order of its properties, which the schema's own type forgets.
 func ordered(t *testing.T, data json.RawMessage) *jsonschema.Schema {
 	t.Helper()
 	s := schemaFrom(t, data)
 	var walk func(data json.RawMessage, s *jsonschema.Schema)
 	walk = func(data json.RawMessage, s *jsonschema.Schema) {
 		var raw struct {
-			Properties           json.RawMessage
-			Items                json.RawMessage
-			AdditionalProperties json.RawMessage
-			Defs                 map[string]json.RawMessage `json:"$defs"`
+			Properties, Items, AdditionalProperties json.RawMessage
+			Defs                                    map[string]json.RawMessage `json:"$defs"`
 		}
 		if s == nil || len(data) == 0 || data[0] != '{' {
 			return
 		}
 		must(t, json.Unmarshal(data, &raw))
+		var properties jsontext.OrderedMap[json.RawMessage]
 		if raw.Properties != nil {
-			d := json.NewDecoder(bytes.NewReader(raw.Properties))
-			d.Token() // {
-			for d.More() {
-				name := testkit.Get(d.Token()).Must(t)
-				var of json.RawMessage
-				must(t, d.Decode(&of))
-				s.PropertyOrder = append(s.PropertyOrder, name.(string))
-				walk(of, s.Properties[name.(string)])
-			}
+			must(t, json.Unmarshal(raw.Properties, &properties))
+		}
+		for _, p := range properties {
+			s.PropertyOrder = append(s.PropertyOrder, p.Key)
+			walk(p.Value, s.Properties[p.Key])
 		}
 		walk(raw.Items, s.Items)
 		walk(raw.AdditionalProperties, s.AdditionalProperties)
@@ -203,8 +166,7 @@ func (d *document) fields(s *jsonschema.Schema) {
 	})
 }
 
-// rows gives every property of a schema, at any depth, in the order of the schema,
-// and whether it is required.
+// rows gives every property of a schema, at any depth, in the order of the schema, and whether it is required.
 func rows(s *jsonschema.Schema, under string, row func(path string, required bool, s *jsonschema.Schema)) {
 	for _, name := range s.PropertyOrder {
 		p := s.Properties[name]
@@ -230,92 +192,64 @@ func inside(p *jsonschema.Schema, path string, row func(string, bool, *jsonschem
 
 // typeOf describes the type of a property, its values and its limits, in words.
 func typeOf(s *jsonschema.Schema) string {
-	kinds, null := slices.Clone(s.Types), slices.Contains(s.Types, "null")
-	if s.Type != "" {
-		kinds = []string{s.Type}
-	}
-	kinds = slices.DeleteFunc(kinds, func(k string) bool { return k == "null" })
-	text := strings.Join(kinds, " or ")
+	kinds := slices.DeleteFunc(append(slices.Clone(s.Types), s.Type), func(k string) bool { return k == "null" || k == "" })
+	text, null := strings.Join(kinds, " or "), ", or null"
 	switch {
-	case len(kinds) == 0 || len(kinds) >= 5:
-		text, null = "any JSON", false
-	case len(kinds) == 1 && kinds[0] == "array":
-		text = "list"
-		if s.Items != nil {
-			text += " of " + typeOf(s.Items)
-		}
-	}
-	if s.Ref != "" {
+	case s.Ref != "":
 		text = "[step](tools.md#a-step)"
+	case len(kinds) == 0 || len(kinds) >= 5:
+		text, null = "any JSON", ""
+	case text == "array" && s.Items != nil:
+		text = "list of " + typeOf(s.Items)
+	case text == "array":
+		text = "list"
 	}
-	var values []string
+	before := ": "
 	for _, v := range s.Enum {
 		if v != nil {
-			values = append(values, fmt.Sprintf("`%v`", v))
+			text += fmt.Sprintf("%s`%v`", before, v)
+			before = ", "
 		}
 	}
-	if len(values) > 0 {
-		text += ": " + strings.Join(values, ", ")
-	}
-	var limits []string
 	if s.Minimum != nil && s.Maximum != nil {
-		limits = append(limits, fmt.Sprintf("%v to %v", *s.Minimum, *s.Maximum))
+		text += fmt.Sprintf(", %v to %v", *s.Minimum, *s.Maximum)
 	}
-	if s.MaxLength != nil {
-		limits = append(limits, fmt.Sprintf("at most %d characters", *s.MaxLength))
-	}
-	if s.MinItems != nil {
-		limits = append(limits, fmt.Sprintf("at least %d", *s.MinItems))
+	for format, limit := range map[string]*int{", at most %d characters": s.MaxLength, ", at least %d": s.MinItems} {
+		if limit != nil {
+			text += fmt.Sprintf(format, *limit)
+		}
 	}
 	if s.MaxItems != nil {
-		limits = append(limits, fmt.Sprintf("at most %d entries", *s.MaxItems))
+		text += fmt.Sprintf(", at most %d entries", *s.MaxItems)
 	}
-	if len(limits) > 0 {
-		text += ", " + strings.Join(limits, ", ")
-	}
-	if null {
-		text += ", or null"
+	if slices.Contains(s.Types, "null") {
+		text += null
 	}
 	return text
 }
 
 // cell is a text in a table of Markdown.
-func cell(s string) string {
-	return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`).Replace(s)
-}
+func cell(s string) string { return strings.NewReplacer("\n", " ", "|", `\|`, "<", `\<`).Replace(s) }
 
 // annotationsOf describes the annotations of a tool.
 func annotationsOf(tool *listedTool) string {
-	var words []string
-	switch a := tool.Annotations; {
-	case a.ReadOnlyHint:
-		words = append(words, "Only reads")
-	case *a.DestructiveHint:
-		words = append(words, "Changes or deletes existing data")
-	default:
-		words = append(words, "Adds data")
+	a, words := tool.Annotations, "Adds data"
+	if a.ReadOnlyHint {
+		words = "Only reads"
+	} else if *a.DestructiveHint {
+		words = "Changes or deletes existing data"
 	}
-	if a := tool.Annotations; a.IdempotentHint && !a.ReadOnlyHint {
-		words = append(words, "repeating it has no further effect")
+	if a.IdempotentHint && !a.ReadOnlyHint {
+		words += "; repeating it has no further effect"
 	}
-	if *tool.Annotations.OpenWorldHint {
-		words = append(words, "reaches beyond the project")
+	if *a.OpenWorldHint {
+		words += "; reaches beyond the project"
 	}
-	return strings.Join(words, "; ") + "."
+	return words + "."
 }
 
 // codesFile has the codes of errors, each with what to do. It is the source of the table in tools.md.
 const codesFile = "../session/codes/codes.go"
-
-// codeRows reads codesFile: each code with its comment.
-func codeRows(t *testing.T) (rows [][2]string) {
-	t.Helper()
-	for _, s := range codeConstants(t) {
-		code := testkit.Get(strconv.Unquote(s.Values[0].(*ast.BasicLit).Value)).Must(t)
-		rows = append(rows, [2]string{code, strings.TrimSpace(s.Comment.Text())})
-	}
-	return rows
-}
 
 func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
 	t.Helper()
@@ -332,55 +266,28 @@ func codeConstants(t *testing.T) (all []*ast.ValueSpec) {
 // Each code is listed once, with what to do, and used; errors have no other.
 func TestEveryErrorCodeIsListed(t *testing.T) {
 	t.Parallel()
-	rows := codeRows(t)
-	testkit.True(t, slices.IsSortedFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) }) && len(rows) >= 100, "%s has %d codes, or is not sorted", codesFile, len(rows))
-	for i, row := range rows {
-		if len(row[1]) < 10 || i > 0 && row[0] == rows[i-1][0] {
-			t.Errorf("%s: %s is listed twice, or does not say what to do", codesFile, row[0])
-		}
-	}
+	codes, last := codeConstants(t), ""
+	testkit.True(t, len(codes) >= 100, "%s has %d codes", codesFile, len(codes))
 	unused := map[string]string{} // the names, by the code in quotes: some packages have constants of their own
-	for _, s := range codeConstants(t) {
-		unused[s.Values[0].(*ast.BasicLit).Value] = s.Names[0].Name
+	for _, c := range codes {
+		code := c.Values[0].(*ast.BasicLit).Value
+		testkit.True(t, code > last && len(strings.TrimSpace(c.Comment.Text())) >= 10, "%s: %s is listed twice, is not in its place, or does not say what to do", codesFile, code)
+		last, unused[code] = code, c.Names[0].Name
 	}
-	set := token.NewFileSet()
+	used := regexp.MustCompile(`codes\.(\w+)|\bFaultOf\([^,\n]+,[^,\n]+, "(\w+)"|"[a-z_]+"`) // what FaultOf names is unknown
+	literal := regexp.MustCompile(`\b(?:Wrong|NotNow)\("\w+",.*`)
 	must(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || path == filepath.FromSlash(codesFile) {
 			return err
 		}
-		f := testkit.Get(parser.ParseFile(set, path, nil, parser.SkipObjectResolution)).Must(t)
-		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.SelectorExpr:
-				if x, is := n.X.(*ast.Ident); is && x.Name == "codes" {
-					maps.DeleteFunc(unused, func(_, name string) bool { return name == n.Sel.Name })
-				}
-			case *ast.BasicLit:
-				delete(unused, n.Value)
-			case *ast.CallExpr:
-				name := ""
-				switch f := n.Fun.(type) {
-				case *ast.SelectorExpr:
-					name = f.Sel.Name
-				case *ast.Ident:
-					name = f.Name
-				}
-				if name == "FaultOf" && len(n.Args) > 2 { // which names what is unknown
-					if l, is := n.Args[2].(*ast.BasicLit); is {
-						delete(unused, `"unknown_`+strings.Trim(l.Value, `"`)+`"`)
-					}
-				}
-				if (name == "Wrong" || name == "NotNow") && len(n.Args) > 1 {
-					if l, is := n.Args[0].(*ast.BasicLit); is {
-						t.Errorf("%s: use a constant of package codes instead of %s", set.Position(n.Pos()), l.Value)
-					}
-				}
-			}
-			return true
-		})
+		text := string(testkit.Get(os.ReadFile(path)).Must(t))
+		testkit.Equal(t, literal.FindString(text), "", "%s: use a constant of package codes", path)
+		for _, m := range used.FindAllStringSubmatch(text, -1) {
+			maps.DeleteFunc(unused, func(code, name string) bool {
+				return name == m[1] || code == m[0] || m[2] != "" && code == `"unknown_`+m[2]+`"`
+			})
+		}
 		return nil
 	}))
-	for _, name := range unused {
-		t.Errorf("%s: no error has the code %s", codesFile, name)
-	}
+	testkit.Same(t, unused, nil, "codes that no error has")
 }

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -20,7 +23,9 @@ import (
 	"deepwork/actor/testkit"
 	"deepwork/catalog/config"
 	"deepwork/catalog/jsontext"
+	"deepwork/session/attempt"
 	"deepwork/session/board"
+	"deepwork/session/merge"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -31,22 +36,24 @@ const hello = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"pr
 // overStdio feeds input to a server and returns the lines it wrote.
 func overStdio(t testing.TB, s *Server, input string) []string {
 	t.Helper()
-	r, w := io.Pipe()
-	var out bytes.Buffer
-	read := make(chan struct{})
-	go func() { defer close(read); io.Copy(&out, r) }()
-	testkit.Works(t, s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), w), "ServeStdio")
-	<-read
+	var out testkit.Log
+	testkit.Works(t, s.ServeStdio(context.Background(), io.NopCloser(strings.NewReader(input)), nopCloser{&out}), "ServeStdio")
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+// toolsListOf is the reply to tools/list as its bytes are.
+func toolsListOf(t testing.TB, s *Server) string {
+	t.Helper()
+	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
+	return lines[len(lines)-1]
 }
 
 // The bytes of tools/list are an interface: the order of properties too.
 func TestToolsListGolden(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil)
-	lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
 	var list struct{ Result json.RawMessage }
-	must(t, json.Unmarshal([]byte(lines[len(lines)-1]), &list))
+	must(t, json.Unmarshal([]byte(toolsListOf(t, s)), &list))
 	var got bytes.Buffer
 	must(t, json.Indent(&got, list.Result, "", "  "))
 	got.WriteByte('\n')
@@ -56,18 +63,29 @@ func TestToolsListGolden(t *testing.T) {
 // inWorkspace makes a server offer what is offered in a workspace alone.
 func inWorkspace(p *engines) { p.workspace = new(board.Context) }
 
-// listTools lists all tools there are.
-func listTools(t *testing.T) (all []*mcp.Tool) {
-	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
-		s, _ := fakeServer(t, nil, options...)
-		res := testkit.Get(client(t, s).ListTools(context.Background(), nil)).Must(t)
-		all = append(all, res.Tools...)
-	}
-	slices.SortStableFunc(all, func(a, b *mcp.Tool) int { return strings.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(all, func(a, b *mcp.Tool) bool { return a.Name == b.Name })
+// A listedTool is a tool as its bytes are: with the order of its properties.
+type listedTool struct {
+	Name, Title, Description  string
+	Meta                      map[string]any `json:"_meta"`
+	Annotations               *mcp.ToolAnnotations
+	InputSchema, OutputSchema json.RawMessage
 }
 
-func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
+func listTools(t *testing.T) map[string]*listedTool {
+	t.Helper()
+	all := map[string]*listedTool{}
+	for _, options := range [][]func(*engines){nil, {inWorkspace}} {
+		s, _ := fakeServer(t, nil, options...)
+		var list struct{ Result struct{ Tools []*listedTool } }
+		must(t, json.Unmarshal([]byte(toolsListOf(t, s)), &list))
+		for _, tool := range list.Result.Tools {
+			all[tool.Name] = tool
+		}
+	}
+	return all
+}
+
+func schemaFrom(t testing.TB, v any) *jsonschema.Schema {
 	t.Helper()
 	data := testkit.Get(json.Marshal(v)).Must(t)
 	s := new(jsonschema.Schema)
@@ -78,40 +96,17 @@ func schemaFrom(t *testing.T, v any) *jsonschema.Schema {
 func TestAllToolsAreDescribed(t *testing.T) {
 	t.Parallel()
 	for _, tool := range listTools(t) {
-		if n := len(tool.Description); n < 30 || n >= 2048 {
-			t.Errorf("%s: the description has %d bytes, want 30 to 2047", tool.Name, n)
-		}
+		n := len(tool.Description)
+		testkit.True(t, n >= 30 && n < 2048, "%s: the description has %d bytes, want 30 to 2047", tool.Name, n)
 		testkit.True(t, tool.Title != "" && tool.OutputSchema != nil, "%s: no title or no output schema", tool.Name)
 		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
 			testkit.Equal(t, s.Type, "object", "%s: the type of the %s schema", tool.Name, kind)
 			testkit.Works(t, testkit.Get(s.Resolve(nil)).Err(), "%s: the %s schema", tool.Name, kind)
-			described(t, tool.Name+" "+kind, s)
 		}
+		// A client that shows its model no tool until it searches has the tools of workflows at once, and finds the others.
+		always, hint := tool.Meta["anthropic/alwaysLoad"], tool.Meta["anthropic/searchHint"]
+		testkit.True(t, (always == true) != (hint != nil), "%s: always loaded %v, hint %v", tool.Name, always, hint)
 	}
-}
-
-// described fails for each property and further property, at any depth, that has no
-// description or no type.
-func described(t *testing.T, at string, s *jsonschema.Schema) {
-	t.Helper()
-	check := func(at string, p *jsonschema.Schema, typed bool) {
-		if p == nil || p.Not != nil {
-			return
-		}
-		testkit.True(t, strings.TrimSpace(p.Description) != "", "%s has no description", at)
-		testkit.True(t, !typed || p.Type != "" || p.Types != nil, "%s has no type", at)
-		described(t, at, p)
-	}
-	for name, p := range s.Properties {
-		check(at+"."+name, p, true)
-	}
-	for name, p := range s.Defs {
-		check(at+"#"+name, p, true)
-	}
-	if s.Items != nil { // the list's own description says what they are
-		described(t, at+"[]", s.Items)
-	}
-	check(at+".*", s.AdditionalProperties, false)
 }
 
 // A step's fields are described in one place, for both places of steps: null
@@ -127,18 +122,12 @@ func TestStepSchemaHoldsWhereItIsReferredTo(t *testing.T) {
 		schema.Required = nil
 		resolved := testkit.Get(schema.Resolve(nil)).Must(t)
 		for reply, fits := range map[string]bool{
-			`{"begin_step":null}`:                  true,
-			`{"concurrent_steps":null}`:            false,
-			`{"begin_step":{"step_id":"a"}}`:       false, // the other fields are missing
-			`{"begin_step":"a"}`:                   false,
-			`{"concurrent_steps":[null]}`:          false,
-			`{"concurrent_steps":[{"step_id":1}]}`: false,
+			`{"begin_step":null}`: true, `{"concurrent_steps":null}`: false, `{"begin_step":{"step_id":"a"}}`: false, // the other fields are missing
+			`{"begin_step":"a"}`: false, `{"concurrent_steps":[null]}`: false, `{"concurrent_steps":[{"step_id":1}]}`: false,
 		} {
 			var value any
 			must(t, json.Unmarshal([]byte(reply), &value))
-			if err := resolved.Validate(value); (err == nil) != fits {
-				t.Errorf("%s: %s: %v", tool.Name, reply, err)
-			}
+			testkit.Equal(t, resolved.Validate(value) == nil, fits, "%s", reply)
 		}
 	}
 }
@@ -163,26 +152,22 @@ func TestAllToolsBoundTheirArguments(t *testing.T) {
 				limit = new(int(*p.Maximum))
 			}
 			testkit.True(t, limit != nil && *limit >= 1, "%s.%s has no limit", tool.Name, name)
-			if required := slices.Contains(s.Required, name); required == slices.Contains(p.Types, "null") {
-				t.Errorf("%s.%s: required %v, types %v", tool.Name, name, required, p.Types)
-			}
+			testkit.Equal(t, slices.Contains(s.Required, name), !slices.Contains(p.Types, "null"), "%s.%s is required, of the types %v", tool.Name, name, p.Types)
 		}
 	}
 }
 
-// conforms checks every structured reply against the output schema that the
-// tool lists, as clients do.
-func conforms(t testing.TB, s *Server) {
+// conforms checks every reply of a server as clients do: the text is the structured content, which fits the output schema
+// that the tool lists, and has no member that this does not name. It returns the names of the tools that have replied.
+func conforms(t testing.TB, s *Server) (seen *sync.Map) {
 	t.Helper()
-	schemas := map[string]*jsonschema.Resolved{}
-	cs := client(t, s)
-	list := testkit.Get(cs.ListTools(context.Background(), nil)).Must(t)
-	for _, tool := range list.Tools {
-		data, _ := json.Marshal(tool.OutputSchema)
-		schema := new(jsonschema.Schema)
-		must(t, json.Unmarshal(data, schema))
-		schemas[tool.Name] = testkit.Get(schema.Resolve(nil)).Must(t)
+	w := &walker{t, map[string]*jsonschema.Schema{}}
+	whole := map[string]*jsonschema.Resolved{}
+	for _, tool := range testkit.Get(client(t, s).ListTools(context.Background(), nil)).Must(t).Tools {
+		w.of[tool.Name] = schemaFrom(t, tool.OutputSchema)
+		whole[tool.Name] = testkit.Get(schemaFrom(t, tool.OutputSchema).Resolve(nil)).Must(t)
 	}
+	seen = new(sync.Map)
 	s.mcp.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			res, err := next(ctx, method, req)
@@ -196,51 +181,29 @@ func conforms(t testing.TB, s *Server) {
 				StructuredContent json.RawMessage
 				IsError           bool
 			}
-			if encoded, err := jsontext.Encode(res); err != nil || json.Unmarshal(encoded, &result) != nil {
-				t.Errorf("%s: the result has no JSON form: %v", name, err)
-			}
+			encoded, failed := jsontext.Encode(res)
+			testkit.True(t, failed == nil && json.Unmarshal(encoded, &result) == nil && len(result.Content) == 1, "%s: the result has no JSON form, or not one block: %v", name, failed)
+			data := result.StructuredContent
 			if result.IsError {
-				testkit.True(t, result.StructuredContent == nil && len(result.Content) == 1, "%s: an error with structured content, or not one block: %+v", name, result)
+				testkit.True(t, data == nil, "%s: an error with structured content: %s", name, data)
 				return res, err
 			}
-			data := result.StructuredContent
-			var value any
-			if err := json.Unmarshal(data, &value); err != nil {
-				t.Errorf("%s: %v", name, err)
-			} else if schemas[name] == nil && !s.tools.Has(name) {
-				return res, err // the tool of a workflow that came later
-			} else if err := schemas[name].Validate(value); err != nil {
-				t.Errorf("%s: the reply does not fit its schema: %v\n%s", name, err, data)
+			text, _ := json.Marshal(json.RawMessage(result.Content[0].Text))                                                                                        // with the SDK's escapes
+			testkit.True(t, string(text) == string(data) || name == "workflows-list-tool", "%s: the text is not the structured content:\n%s\n%s", name, text, data) // whose text is a list
+			seen.Store(name, true)
+			if name == "call_workflow_tool" {
+				name = "workflow_status" // as the reply of the tool that it calls
 			}
-			if len(result.Content) != 1 {
-				t.Errorf("%s: %d blocks", name, len(result.Content))
-			} else if text, err := json.Marshal(json.RawMessage(result.Content[0].Text)); err != nil || string(text) != string(data) { // with the SDK's escapes
-				t.Errorf("%s: the text is not the structured content:\n%s\n%s", name, text, data)
+			var value any
+			must(t, json.Unmarshal(data, &value))
+			if whole[name] != nil { // or it is the tool of a workflow that came later
+				testkit.Works(t, whole[name].Validate(value), "the reply of %s: %s", name, data)
+				w.walk(name, "", value, w.of[name])
 			}
 			return res, err
 		}
 	})
-}
-
-func TestRepliesConform(t *testing.T) {
-	t.Parallel()
-	s, _ := fakeServer(t, nil)
-	conforms(t, s)
-	cs := client(t, s)
-	for name, args := range map[string]string{
-		"get_workflows":  `{}`,
-		"start_workflow": `{"goal":"g","job_name":"j","workflow_name":"w"}`,
-		"finished_step":  `{"outputs":{}}`,
-		"abort_workflow": `{"explanation":"e"}`,
-		"get_step":       `{}`,
-	} {
-		if res := callTool(t, cs, name, args); res.IsError {
-			t.Errorf("%s: %s", name, text(res))
-		}
-	}
-	if res := callTool(t, cs, "go_to_step", `{"step_id":"z"}`); !res.IsError {
-		t.Errorf("go_to_step: %s", text(res))
-	}
+	return seen
 }
 
 // The author's order survives: the generic way of the SDK would sort it.
@@ -251,9 +214,7 @@ func TestRepliesKeepTheirOrder(t *testing.T) {
 	got := text(res)
 	for _, pair := range [][2]string{{`"zoo":"z.md"`, `"ant":["a.md"`}, {`"zz":`, `"aa":`}, {`"status"`, `"feedback"`}, {`"notice"`, `"stack"`}} {
 		a, b := strings.Index(got, pair[0]), strings.Index(got, pair[1])
-		if a < 0 || b < a {
-			t.Errorf("%s at %d, %s at %d in %s", pair[0], a, pair[1], b, got)
-		}
+		testkit.True(t, a >= 0 && b >= a, "%s at %d, %s at %d in %s", pair[0], a, pair[1], b, got)
 	}
 	testkit.True(t, !strings.Contains(got, `\u003c`), "HTML escapes in what agents read: %s", got)
 }
@@ -264,47 +225,32 @@ func TestRepliesKeepTheirOrder(t *testing.T) {
 func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name                string
 		sets                []string
 		mostShown, mostSent int
-	}{
-		{"default", config.DefaultToolsets, 17_700, 116_000},
-		{"workflows", []string{"workflows"}, 6_000, 40_960},
-		{"workflows and remote", []string{"workflows", "remote"}, 13_000, 40_960},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	}{{config.DefaultToolsets, 17_700, 116_000}, {[]string{"workflows"}, 6_000, 40_960}, {[]string{"workflows", "remote"}, 13_000, 40_960}} {
+		t.Run(strings.Join(c.sets, " and "), func(t *testing.T) {
 			s, _ := bareProject(t, "", func(o *Options) { o.Toolsets = c.sets })
-			lines := overStdio(t, s, hello+`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`+"\n")
-			line := lines[len(lines)-1]
+			line := toolsListOf(t, s)
 			var list struct {
-				Result struct{ Tools []json.RawMessage }
+				Result struct {
+					Tools []struct {
+						Name        string          `json:"name"`
+						Description string          `json:"description"`
+						InputSchema json.RawMessage `json:"inputSchema"`
+					}
+				}
 			}
 			must(t, json.Unmarshal([]byte(line), &list))
 			sum := 0
-			for _, sent := range list.Result.Tools {
-				var tool struct {
-					Name        string          `json:"name"`
-					Description string          `json:"description"`
-					InputSchema json.RawMessage `json:"inputSchema"`
-				}
-				must(t, json.Unmarshal(sent, &tool))
-				if len(tool.Description) >= 2048 { // clients cut there, silently
-					t.Errorf("%s: the description has %d bytes", tool.Name, len(tool.Description))
-				}
-				var shown strings.Builder
-				e := json.NewEncoder(&shown)
-				e.SetEscapeHTML(false)
-				must(t, e.Encode(tool))
-				n := utf8.RuneCountInString(strings.TrimSpace(shown.String()))
+			for _, tool := range list.Result.Tools {
+				n := utf8.RuneCountInString(string(testkit.Get(jsontext.Encode(tool)).Must(t)))
 				sum += n
-				t.Logf("%5d characters shown, %5d bytes sent: %s", n, len(sent), tool.Name)
+				t.Logf("%5d characters shown: %s", n, tool.Name)
 			}
-			t.Logf("%d tools: %d characters shown, %d bytes sent", len(list.Result.Tools), sum, len(line))
 			testkit.True(t, sum <= c.mostShown, "a model is shown %d characters, at most %d are allowed: shorten descriptions", sum, c.mostShown)
 			testkit.True(t, len(line) <= c.mostSent, "tools/list has %d bytes, at most %d are allowed", len(line), c.mostSent)
-			if n := len(client(t, s).InitializeResult().Instructions); n > 1800 {
-				t.Errorf("the instructions have %d bytes", n)
-			}
+			n := len(client(t, s).InitializeResult().Instructions)
+			testkit.True(t, n <= 1800, "the instructions have %d bytes", n)
 		})
 	}
 }
@@ -313,42 +259,166 @@ func TestToolsFitTheBudgetOfCharactersShownAndBytesSent(t *testing.T) {
 func TestUndeclaredMethodsAreNotFound(t *testing.T) {
 	t.Parallel()
 	s, _ := fakeServer(t, nil)
-	cs := client(t, s)
-	if c := cs.InitializeResult().Capabilities; c.Prompts != nil || c.Resources != nil || c.Completions != nil || c.Tools == nil {
-		t.Errorf("capabilities %+v", c)
-	}
-	ctx := context.Background()
-	for method, call := range map[string]func() error{
-		"prompts/list": func() error { _, err := cs.ListPrompts(ctx, nil); return err },
-		"prompts/get":  func() error { _, err := cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "p"}); return err },
-		"resources/list": func() error {
-			_, err := cs.ListResources(ctx, nil)
-			return err
-		},
-		"resources/templates/list": func() error {
-			_, err := cs.ListResourceTemplates(ctx, nil)
-			return err
-		},
-		"resources/read": func() error {
-			_, err := cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "file:///r"})
-			return err
-		},
+	cs, ctx := client(t, s), t.Context()
+	c := cs.InitializeResult().Capabilities
+	testkit.True(t, c.Prompts == nil && c.Resources == nil && c.Completions == nil && c.Tools != nil, "capabilities %+v", c)
+	for method, err := range map[string]error{
+		"prompts/list":             testkit.Get(cs.ListPrompts(ctx, nil)).Err(),
+		"prompts/get":              testkit.Get(cs.GetPrompt(ctx, &mcp.GetPromptParams{Name: "p"})).Err(),
+		"resources/list":           testkit.Get(cs.ListResources(ctx, nil)).Err(),
+		"resources/templates/list": testkit.Get(cs.ListResourceTemplates(ctx, nil)).Err(),
+		"resources/read":           testkit.Get(cs.ReadResource(ctx, &mcp.ReadResourceParams{URI: "file:///r"})).Err(),
 	} {
-		err := call()
-		if e, ok := errors.AsType[*jsonrpc.Error](err); !ok || e.Code != jsonrpc.CodeMethodNotFound || !strings.Contains(e.Message, method) {
-			t.Errorf("%s: %v", method, err)
-		}
+		e, ok := errors.AsType[*jsonrpc.Error](err)
+		testkit.True(t, ok && e.Code == jsonrpc.CodeMethodNotFound && strings.Contains(e.Message, method), "%s: %v", method, err)
 	}
-	if res := callTool(t, cs, "get_step", `{}`); res.IsError {
-		t.Errorf("after them: %s", text(res))
+	accepted(t, cs, "get_step", `{}`)
+}
+
+// ofOthers are ids that a person, a job or another system chose.
+var ofOthers = []string{"step_id", "workflow_id", "request_id", "instance_id", "source_execution_id"}
+
+// Each field of a request or a reply has a type and says what it means, of an id that it is a UUID or 8 hexadecimal digits,
+// of a time that it is RFC 3339, and of a word which ones there are (seed 004, "Schema field documentation").
+func TestField24_EveryFieldSaysItsFormat(t *testing.T) {
+	t.Parallel()
+	id, at := regexp.MustCompile(`_ids?$|^(remove|depends_on|blocked_by)$`), regexp.MustCompile(`(_at|_until|^time|_changed)$`)
+	for _, tool := range listTools(t) {
+		for kind, s := range map[string]*jsonschema.Schema{"input": schemaFrom(t, tool.InputSchema), "output": schemaFrom(t, tool.OutputSchema)} {
+			fieldsOf(s, tool.Name+" "+kind, func(where, name string, p *jsonschema.Schema) {
+				said := p.Description
+				testkit.True(t, strings.TrimSpace(said) != "", "%s is not described", where)
+				testkit.True(t, name == "*" || p.Type != "" || p.Types != nil, "%s has no type", where)
+				says := strings.Contains(said, "UUID") || strings.Contains(said, "8 hex") || strings.Contains(said, "32 hex")
+				testkit.True(t, says || !id.MatchString(name) || slices.Contains(ofOthers, name), "%s does not say what the id looks like: %s", where, said)
+				testkit.True(t, !at.MatchString(name) || strings.Contains(said, "RFC 3339"), "%s does not say how the time is written: %s", where, said)
+				for _, value := range p.Enum {
+					word := fmt.Sprint(value)
+					testkit.True(t, value == nil || strings.Contains(word, " ") || strings.Contains(said, word) || name == "syntax_for_finished_step_tool", "%s does not say that it may be %s: %s", where, word, said)
+				}
+			})
+		}
 	}
 }
 
-// A client that shows its model no tool until it searches has the tools of workflows at once, and finds the others.
-func TestToolsAreFound(t *testing.T) {
-	t.Parallel()
-	for _, offered := range listTools(t) {
-		always, hint := offered.Meta["anthropic/alwaysLoad"], offered.Meta["anthropic/searchHint"]
-		testkit.True(t, (always == true) != (hint != nil), "%s: always loaded %v, hint %v", offered.Name, always, hint)
+// fieldsOf calls found for each property, definition and further property ("*"), at any depth.
+func fieldsOf(s *jsonschema.Schema, at string, found func(where, name string, p *jsonschema.Schema)) {
+	if s == nil {
+		return
+	}
+	inside := func(where, name string, p *jsonschema.Schema) {
+		if p != nil && p.Not == nil {
+			found(where, name, p)
+			fieldsOf(p, where, found)
+		}
+	}
+	for name, p := range s.Properties {
+		inside(at+"."+name, name, p)
+	}
+	for name, def := range s.Defs {
+		inside(at+"#"+name, "", def)
+	}
+	fieldsOf(s.Items, at+"[]", found) // the list's own description says what they are
+	inside(at+".*", "*", s.AdditionalProperties)
+}
+
+// anyJSON are the fields whose members are those of a source, a job or a caller.
+var anyJSON = []string{"result", "input_schema", "inputSchema", "metadata", "value"}
+
+// A walker looks for members of replies that the schemas of their tools do not name.
+type walker struct {
+	t  testing.TB
+	of map[string]*jsonschema.Schema // by tool
+}
+
+func (w *walker) walk(at, name string, value any, s *jsonschema.Schema) {
+	if s != nil && s.Ref != "" || s != nil && strings.Contains(s.Description, "fields are in start_workflow's output schema") {
+		s = w.of["start_workflow"].Defs["step"]
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		for key, member := range value {
+			switch {
+			case slices.Contains(anyJSON, name):
+			case s == nil:
+				w.t.Errorf("%s has members, and no schema", at)
+			case s.Properties[key] != nil:
+				w.walk(at+"."+key, key, member, s.Properties[key])
+			default:
+				if others := s.AdditionalProperties; others != nil && others.Not == nil {
+					w.walk(at+".*", "", member, others)
+				} else {
+					w.t.Errorf("%s answers %s, which its schema does not name", at, key)
+				}
+			}
+		}
+	case []any:
+		for _, item := range value {
+			var of *jsonschema.Schema
+			if s != nil {
+				of = s.Items
+			}
+			w.walk(at+"[]", name, item, of)
+		}
+	}
+}
+
+// Each reply fits the schema of its tool, and has no field that this does not name.
+func TestField24_RepliesHaveTheFieldsOfTheirSchemas(t *testing.T) {
+	calls := func(cs *mcp.ClientSession, all ...string) {
+		for _, call := range all {
+			name, args, _ := strings.Cut(call, " ")
+			accepted(t, cs, name, args)
+		}
+	}
+	fake, _ := fakeServer(t, nil)
+	replied := []*sync.Map{conforms(t, fake)}
+	calls(client(t, fake), "get_workflows {}", `start_workflow {"goal":"g","job_name":"j","workflow_name":"w"}`, `finished_step {"outputs":{}}`, `get_step {}`, `abort_workflow {"explanation":"e"}`)
+
+	remote, _ := withSource(t, newFactory(standardWorkflows...), "")
+	replied = append(replied, conforms(t, remote))
+	cs := client(t, remote)
+	id := into[struct {
+		ID string `json:"execution_id"`
+	}](t, cs, "echo", `{"customer":"Ada"}`).ID
+	calls(cs, "list_workflow_tools {}", `list_workflow_tools {"name":"*"}`, "refresh_workflow_tools {}", `workflow_status {"execution_id":"`+id+`"}`,
+		`cancel_execution {"execution_id":"`+id+`"}`, `call_workflow_tool {"name":"echo","arguments":{"customer":"Ada"}}`)
+
+	s, root := bareProject(t, "executors: {MINE: {command: [sh, -c, 'cat > said.txt; echo done']}}\n", func(o *Options) { o.Toolsets = config.Toolsets })
+	repository(t, root)
+	replied = append(replied, conforms(t, s))
+	cs = client(t, s)
+	run := into[struct {
+		ID string `json:"execution_id"`
+	}](t, cs, "workflows-execute-tool", `{"workflow_id":"trip/plan","input":{"goal":"Sea"}}`).ID
+	calls(cs, "workflows-list-tool {}", `workflows-status-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`, `get_step {"session_id":"`+run+`"}`,
+		`finished_step {"session_id":"`+run+`","outputs":{"idea":"idea.txt"}}`, `go_to_step {"session_id":"`+run+`","step_id":"idea"}`,
+		`workflows-cancel-tool {"workflow_id":"trip/plan","execution_id":"`+run+`"}`)
+	write(t, root, map[string]string{".deepwork/jobs/items/job.yml": `{name: items, version: 1.0.0, summary: S, common_job_info_provided_to_all_steps_at_runtime: C, steps: [
+  {id: list, name: L, description: D, instructions: I, reviews: [], outputs: {todo: {type: string, description: D}}},
+  {id: port, name: P, description: D, instructions: I, reviews: [], outputs: {pages: {type: files, description: D, required: false}, said: {type: string, description: D}}}],
+  workflows: [{name: main, summary: S, steps: [list, {for_each: todo, steps: [port]}]}]}`})
+	calls(cs, `start_workflow {"goal":"g","job_name":"items","workflow_name":"main"}`, `finished_step {"outputs":{"todo":"[\"a\",{\"b\":1}]"}}`,
+		`finished_step {"outputs":{"said":"s"},"step_id":"port[0]"}`, `finished_step {"outputs":{"said":"s","pages":["idea.txt"]},"step_id":"port[1]"}`)
+	project := into[board.ProjectsReply](t, cs, "list_projects", `{}`).Projects[0].ProjectID
+	repo := into[board.ReposReply](t, cs, "list_repos", `{"project_id":"`+project+`"}`).Repos[0].RepoID
+	task := into[board.Task](t, cs, "create_task", `{"project_id":"`+project+`","title":"Plan"}`).TaskID
+	other := into[board.Task](t, cs, "create_task", `{"project_id":"`+project+`","title":"Then","depends_on":["`+task+`"]}`).TaskID
+	made := into[attempt.AttemptReply](t, cs, "start_task_attempt", `{"task_id":"`+task+`","executor":"MINE","repos":[{"repo_id":"`+repo+`","target_branch":"main"}]}`)
+	a := `{"attempt_id":"` + made.AttemptID + `"`
+	for tail := (&attempt.TailReply{}); tail.State != "completed"; {
+		tail = into[attempt.TailReply](t, cs, "tail_attempt", fmt.Sprintf(`%s,"after_index":%d,"wait":"5"}`, a, tail.NextIndex-1))
+		testkit.Need(t, tail.State != "failed", "%+v", tail)
+	}
+	calls(cs, "tail_attempt "+a+`,"after_index":-1,"raw":true}`, "get_attempt "+a+"}", "get_attempt_diff "+a+"}", `list_tasks {"project_id":"`+project+`"}`, `list_task_attempts {"task_id":"`+task+`"}`,
+		`get_task {"task_id":"`+task+`"}`, "needs_attention {}", "list_executors {}", "comment_attempt "+a+`,"comments":[{"file":"said.txt","line":"1","text":"t"}]}`,
+		"rebase_attempt "+a+"}", "merge_attempt "+a+"}", "change_target "+a+`,"target_branch":"main"}`, "abort_merge "+a+"}",
+		"stop_attempt "+a+"}", `update_task {"task_id":"`+task+`","status":"done"}`, `delete_task {"task_id":"`+other+`"}`)
+	_ = into[merge.Reply](t, cs, "abort_merge", a+"}")
+	ran := into[attempt.RunMade](t, cs, "run_workflow", `{"job_name":"trip","workflow_name":"plan","goal":"g","executor":"MINE"}`).RunID
+	calls(cs, `get_run {"run_id":"`+ran+`"}`, `stop_attempt {"attempt_id":"`+ran+`"}`, `get_run {"run_id":"`+ran+`"}`, `follow_up {"action":"cancel","attempt_id":"`+made.AttemptID+`"}`)
+	for _, name := range s.tools.Names() {
+		has := func(seen *sync.Map) bool { _, is := seen.Load(name); return is }
+		testkit.True(t, slices.ContainsFunc(replied, has) || name == "push_attempt", "no reply of %s was looked at", name) // its reply is that of merge_attempt, and it needs a remote
 	}
 }

@@ -2,12 +2,16 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,7 +21,9 @@ import (
 	"deepwork/catalog/task"
 	"deepwork/session"
 	"deepwork/session/attempt"
+	"deepwork/session/attempt/runner"
 	"deepwork/session/board"
+	"deepwork/session/run"
 	"deepwork/session/state"
 	"deepwork/session/store"
 	"deepwork/session/store/local"
@@ -25,11 +31,10 @@ import (
 	"deepwork/session/workflow/machine"
 )
 
-// inBoard calls f with the board of a project.
 func inBoard(t *testing.T, root string, f func(b store.Board)) {
 	t.Helper()
 	stores := local.Stores(state.Of(root), false, nil)
-	defer func() { noError(t, stores.Close(context.Background())) }()
+	defer func() { testkit.Works(t, stores.Close(context.Background())) }()
 	f(stores.Database.Board())
 }
 
@@ -43,9 +48,7 @@ func attemptIn(t *testing.T, root, trees string) (id, workspace string) {
 	projects := testkit.Get(engine.ListProjects(t.Context(), me, board.ListProjectsArgs{})).Must(t)
 	repos := testkit.Get(engine.ListRepos(t.Context(), me, board.ListReposArgs{ProjectID: projects.Projects[0].ProjectID})).Must(t)
 	made := testkit.Get(engine.CreateTask(t.Context(), me, board.CreateTaskArgs{ProjectID: projects.Projects[0].ProjectID, Title: "Trip"})).Must(t)
-	if stuck := engine.Close(context.Background()); stuck != nil {
-		t.Fatal(stuck)
-	}
+	testkit.Same(t, engine.Close(context.Background()), nil, "not stopped")
 	if trees == "" {
 		trees = state.Of(root).Worktrees()
 	}
@@ -71,7 +74,6 @@ func quietProject(t *testing.T) (cs *mcp.ClientSession, root string) {
 	return client(t, s), root
 }
 
-// insideOf connects to a server in a workspace.
 func insideOf(t *testing.T, workspace string) *mcp.ClientSession {
 	t.Helper()
 	return client(t, made(t, Options{ProjectRoot: workspace, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}))
@@ -83,9 +85,7 @@ const planTrip = `{"goal":"g","job_name":"trip","workflow_name":"plan"}`
 func refusedAs(t *testing.T, cs *mcp.ClientSession, name, args, code string) string {
 	t.Helper()
 	res := callTool(t, cs, name, args)
-	if !res.IsError || errorMetaOf(t, res)["code"] != code {
-		t.Errorf("%s(%s): want %s, got %s", name, args, code, text(res))
-	}
+	testkit.True(t, res.IsError && errorMetaOf(t, res)["code"] == code, "%s(%s): want %s, got %s", name, args, code, text(res))
 	return text(res)
 }
 
@@ -99,15 +99,10 @@ func TestReq004_GetContextOnlyInAWorkspace(t *testing.T) {
 	for _, name := range []string{"merge_attempt", "rebase_attempt", "push_attempt", "abort_merge", "change_target"} {
 		testkit.True(t, listed(t, inside)[name] == nil, "%s is offered in a workspace", name)
 	}
-	if got := into[board.ContextReply](t, inside, "get_context", `{}`); got.AttemptID != id || got.TaskTitle != "Trip" {
-		t.Errorf("another attempt: %+v", got)
-	}
-	if got := into[board.ProjectsReply](t, inside, "list_projects", `{}`); got.Projects[0].Name != filepath.Base(root) {
-		t.Errorf("another board: %+v", got)
-	}
-	if _, err := os.Stat(state.Of(workspace).Database()); !os.IsNotExist(err) {
-		t.Errorf("the workspace has its own database: %v", err)
-	}
+	got := into[board.ContextReply](t, inside, "get_context", `{}`)
+	testkit.Equal(t, got.AttemptID+got.TaskTitle, id+"Trip", "the attempt")
+	testkit.Equal(t, into[board.ProjectsReply](t, inside, "list_projects", `{}`).Projects[0].Name, filepath.Base(root), "the board")
+	testkit.FailsWith(t, testkit.Get(os.Stat(state.Of(workspace).Database())).Err(), os.ErrNotExist, "a database of the workspace")
 	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(workspace, ".deepwork", "tmp", ".gitignore"))).Err())
 }
 
@@ -127,21 +122,16 @@ func TestSessionsOfAnotherRoot(t *testing.T) {
 		for tool, args := range map[string]string{
 			"get_step": ``, "finished_step": `,"outputs":{"idea":"idea.txt"}`, "abort_workflow": `,"explanation":"e"`, "go_to_step": `,"step_id":"idea"`,
 		} {
-			if got := refusedAs(t, c.cs, tool, `{"session_id":"`+c.session+`"`+args+`}`, "other_root"); !strings.HasPrefix(got, "StateError: ") || !strings.Contains(got, c.root) {
-				t.Errorf("%s: %s", tool, got)
-			}
+			testkit.ContainsAll(t, refusedAs(t, c.cs, tool, `{"session_id":"`+c.session+`"`+args+`}`, "other_root"), []string{"StateError: ", c.root}, tool)
 		}
 		refusedAs(t, c.cs, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"plan","parent_session_id":"`+c.session+`"}`, "other_root")
-		if got := into[machine.WorkflowsReply](t, c.cs, "get_workflows", `{}`); len(got.Resumable) != 0 || len(got.Stack) != 1 || got.Stack[0].SessionID == c.session {
-			t.Errorf("%+v %+v", got.Resumable, got.Stack)
-		}
+		got := into[machine.WorkflowsReply](t, c.cs, "get_workflows", `{}`)
+		testkit.True(t, len(got.Resumable) == 0 && len(got.Stack) == 1 && got.Stack[0].SessionID != c.session, "%+v %+v", got.Resumable, got.Stack)
 	}
 	into[machine.FinishReply](t, inside, "finished_step", `{"outputs":{"idea":"idea.txt"}}`)
 	inBoard(t, root, func(b store.Board) {
 		a := testkit.Get(b.Attempt(t.Context(), id)).Must(t)
-		if board.OrEmpty(a.WorkflowSessionID) != theirs || board.OrEmpty(a.WorkflowStatus) != "active" || board.OrEmpty(a.WorkflowStep) != "hotel" {
-			t.Errorf("the attempt is at %q %q %q", board.OrEmpty(a.WorkflowSessionID), board.OrEmpty(a.WorkflowStatus), board.OrEmpty(a.WorkflowStep))
-		}
+		testkit.Equal(t, board.OrEmpty(a.WorkflowSessionID)+" "+board.OrEmpty(a.WorkflowStatus)+" "+board.OrEmpty(a.WorkflowStep), theirs+" active hotel", "the attempt is at")
 	})
 	testkit.Works(t, testkit.Get(os.Stat(filepath.Join(workspace, ".deepwork", "tmp", "session_"+theirs+".json"))).Err(), "the export is not in the session's root")
 }
@@ -163,9 +153,7 @@ func TestWorkspacesElsewhere(t *testing.T) {
 		cs := insideOf(t, dir)
 		testkit.Equal(t, listed(t, cs)["get_context"] != nil, is, "%s is in the workspace", dir)
 		if is {
-			if got := into[board.ContextReply](t, cs, "get_context", `{}`); got.AttemptID != id {
-				t.Errorf("%s: %+v", dir, got)
-			}
+			testkit.Equal(t, into[board.ContextReply](t, cs, "get_context", `{}`).AttemptID, id, "%s", dir)
 		} else {
 			callTool(t, cs, "get_workflows", `{}`)
 		}
@@ -179,18 +167,16 @@ func TestWorkspacesElsewhere(t *testing.T) {
 func TestAWorkspaceWithoutItsDatabase(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "board.db")
 	for what, c := range map[string]struct {
-		trees bool   // they are elsewhere
-		board string // "" for the project's
+		trees bool // they are elsewhere
 		env   map[string]string
-		lose  func(t *testing.T, folder *state.Folder)
+		lose  string // in the project's state folder
 		names []string
 	}{
-		"a container with the worktree alone": {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(filepath.Join(f.Dir, "project.json"))) }, names: []string{"project.json", "state folder"}},
-		"a database that is gone":             {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(f.Database())) }, names: []string{"board.db does not exist", config.StoreEnv}},
-		"a store without its URL": {lose: func(t *testing.T, f *state.Folder) { must(t, os.Remove(f.Database())) }, env: map[string]string{config.ProjectEnv: "shop"},
-			names: []string{config.StoreEnv + ", or store in the user's own config"}},
-		"a container with the environment": {trees: true, board: none, names: []string{filepath.Dir(none), config.BoardEnv, "without " + config.AttemptEnv}},
-		"another database":                 {trees: true, env: map[string]string{config.AttemptEnv: uuid.NewString()}, names: []string{"does not have this attempt"}},
+		"a container with the worktree alone": {lose: "project.json", names: []string{"project.json", "state folder"}},
+		"a database that is gone":             {lose: "board.db", names: []string{"board.db does not exist", config.StoreEnv}},
+		"a store without its URL":             {lose: "board.db", env: map[string]string{config.ProjectEnv: "shop"}, names: []string{config.StoreEnv + ", or store in the user's own config"}},
+		"a container with the environment":    {trees: true, env: map[string]string{config.BoardEnv: none}, names: []string{filepath.Dir(none), config.BoardEnv, "without " + config.AttemptEnv}},
+		"another database":                    {trees: true, env: map[string]string{config.AttemptEnv: uuid.NewString()}, names: []string{"does not have this attempt"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, root := quietProject(t)
@@ -206,22 +192,16 @@ func TestAWorkspaceWithoutItsDatabase(t *testing.T) {
 			for name, value := range c.env {
 				t.Setenv(name, value)
 			}
-			if c.board != "" {
-				t.Setenv(config.BoardEnv, c.board)
-			}
-			if c.lose != nil {
-				c.lose(t, state.Of(root))
+			if c.lose != "" {
+				must(t, os.Remove(filepath.Join(state.Of(root).Dir, c.lose)))
 			}
 			mark := filepath.Join(workspace, "mark")
 			write(t, workspace, map[string]string{".deepwork/config.yml": "workflow_tools: {sources: [{name: evil, command: [sh, -c, 'touch " + mark + "']}]}\n"})
 			cs := insideOf(t, workspace)
 			for tool, args := range map[string]string{"start_workflow": planTrip, "get_workflows": `{}`, "get_step": `{}`, "list_projects": `{}`, "refresh_workflow_tools": `{}`} {
-				got := refusedAs(t, cs, tool, args, "no_database")
-				testkit.ContainsAll(t, got, c.names, "%s", tool)
+				testkit.ContainsAll(t, refusedAs(t, cs, tool, args, "no_database"), c.names, "%s", tool)
 			}
-			if files, _ := filepath.Glob(filepath.Join(workspace, ".deepwork", "tmp", "session_*")); len(files) > 0 {
-				t.Errorf("there are sessions: %v", files)
-			}
+			testkit.Same(t, testkit.Get(filepath.Glob(filepath.Join(workspace, ".deepwork", "tmp", "session_*"))).Must(t), nil, "sessions")
 			for _, path := range []string{mark, state.Of(workspace).Database()} {
 				testkit.Fails(t, testkit.Get(os.Stat(path)).Err(), "", "there is %s", path)
 			}
@@ -251,13 +231,139 @@ func TestAWorkspaceHasTheConfigOfItsProject(t *testing.T) {
 // run knows.
 func TestCallsAfterTheTokenIsWithdrawn(t *testing.T) {
 	t.Parallel()
-	c := &stepCaller{grant: new(grant)} // without a caller to which anything could get
-	empty := ""
-	_, err := c.Start(t.Context(), workflow.StartArgs{Goal: "g", JobName: "j", WorkflowName: "w", ParentSessionID: &empty})
-	_, err2 := c.Step(t.Context(), workflow.StepArgs{SessionID: &empty, StepID: &empty})
-	_, err3 := c.Finish(t.Context(), workflow.FinishArgs{})
-	for _, err := range []error{err, err2, err3} {
+	c, empty := &stepCaller{grant: new(grant)}, "" // without a caller to which anything could get
+	for _, err := range []error{
+		testkit.Get(c.Start(t.Context(), workflow.StartArgs{Goal: "g", JobName: "j", WorkflowName: "w", ParentSessionID: &empty})).Err(),
+		testkit.Get(c.Step(t.Context(), workflow.StepArgs{SessionID: &empty, StepID: &empty})).Err(),
+		testkit.Get(c.Finish(t.Context(), workflow.FinishArgs{})).Err(),
+	} {
 		testkit.Equal(t, session.CodeOf(err), "other_session")
-		testkit.Contains(t, err.Error(), "withdrawn")
+		testkit.Fails(t, err, "withdrawn")
 	}
+}
+
+// An agent of a run may work on its step for longer than other clients may be silent: its connection ends when it does.
+func TestAgentsOfRunsMayBeSilent(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, root, textJob("", "text"))
+	write(t, root, map[string]string{".deepwork/config.yml": "http: {idle_timeout: 20ms}\n"})
+	w := &workplace{grants: map[string]*grant{}, dir: filepath.Join(t.TempDir(), "mcp"), root: root, attempt: &task.Attempt{}, logger: slog.New(slog.DiscardHandler), who: session.LocalCaller("")}
+	defer func() { testkit.Works(t, w.opened.close(context.Background())) }()
+	testkit.Works(t, w.open(t.Context(), Options{ProjectRoot: root, Toolsets: []string{"workflows"}, StandardJobs: fstest.MapFS{}, AdditionalJobs: []string{}}))
+	agent, end, err := w.Admit(run.Grant{Execution: "e", Session: "0a1b2c3d", Step: "text"})
+	testkit.Works(t, err)
+	token := ""
+	for _, env := range agent.Env {
+		if value, is := strings.CutPrefix(env, runner.TokenEnv+"="); is {
+			token = value
+		}
+	}
+	c := httpClient(t, token)
+	header := open(t, c, w.web)
+	time.Sleep(300 * time.Millisecond)
+	r := send(t, c, "POST", w.web.URL(), `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, header)
+	testkit.Contains(t, r.body, "finished_step", "%d", r.status)
+	end()
+	send(t, c, "POST", w.web.URL(), `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`, header).is(t, 401)
+}
+
+// Seed 004, "Tools are discoverable".
+func TestReq004_ToolsAreDiscoverable(t *testing.T) {
+	t.Parallel()
+	s, _ := project(t, nil)
+	tools := listed(t, client(t, s))
+	for _, name := range []string{"list_projects", "list_repos", "list_tasks", "list_task_attempts", "get_task", "create_task", "update_task", "delete_task",
+		"start_task_attempt", "follow_up"} {
+		testkit.True(t, tools[name] != nil, "%s is not listed", name)
+	}
+	testkit.True(t, tools["get_context"] == nil, "get_context is listed outside of a workspace")
+}
+
+// Seed 004, "No workspace_id alias in MCP schemas".
+func TestReq004_NoWorkspaceIDInSchemas(t *testing.T) {
+	t.Parallel()
+	for _, tool := range listTools(t) {
+		text := testkit.Get(json.Marshal(tool)).Must(t)
+		testkit.True(t, !strings.Contains(string(text), "workspace_id"), "%s: %s", tool.Name, text)
+	}
+}
+
+// Seed 004, "Field docs are present"; TestField24_EveryFieldSaysItsFormat asks it of all tools.
+func TestReq004_FieldDocsOfListTaskAttempts(t *testing.T) {
+	t.Parallel()
+	s, _ := fakeServer(t, nil)
+	entry := schemaFrom(t, listed(t, client(t, s))["list_task_attempts"].OutputSchema).Properties["attempts"].Items
+	for field, format := range map[string]string{"attempt_id": "UUID", "workspace_branch": "", "created_at": "RFC 3339", "updated_at": "RFC 3339", "latest_session_id": "UUID", "latest_session_executor": ""} {
+		testkit.Contains(t, entry.Properties[field].Description, format, "%s does not tell its format", field)
+	}
+	testkit.Equal(t, len(entry.Properties["state"].Enum), 11, "state's values")
+}
+
+// repository makes the project folder a git repository with one commit on main.
+func repository(t *testing.T, root string) {
+	t.Helper()
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	t.Setenv("HOME", t.TempDir())
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "idea.txt"}, {"commit", "-q", "-m", "first"}} {
+		testkit.Git(t, root, args...)
+	}
+}
+
+// Without a place for the state a server starts and serves what needs none; calls that
+// write are refused, say what to set, and leave nothing behind.
+func TestWithoutAPlaceForTheState(t *testing.T) {
+	s, root := project(t, func(o *Options) { t.Setenv(state.Env, filepath.Join(o.ProjectRoot, "state")) })
+	cs := client(t, s)
+	accepted(t, cs, "get_workflows", `{}`)
+	for tool, args := range map[string]string{"start_workflow": `{"goal":"g","job_name":"trip","workflow_name":"plan","request_id":"r"}`, "list_projects": `{}`} {
+		res := callTool(t, cs, tool, args)
+		testkit.Equal(t, errorMetaOf(t, res)["code"], "no_state_folder", "%s", tool)
+		testkit.Contains(t, text(res), state.Env, "%s", tool)
+	}
+	for _, name := range []string{".deepwork/tmp", "state"} {
+		testkit.FailsWith(t, testkit.Get(os.Stat(filepath.Join(root, name))).Err(), os.ErrNotExist, name)
+	}
+}
+
+// A project that never uses the board has none.
+func TestBoardIsOpenedWhenItIsUsed(t *testing.T) {
+	t.Parallel()
+	s, root := project(t, nil)
+	cs := client(t, s)
+	file := state.Of(root).Database()
+	callTool(t, cs, "get_workflows", `{}`)
+	testkit.FailsWith(t, testkit.Get(os.Stat(file)).Err(), os.ErrNotExist, "a board")
+	callTool(t, cs, "list_projects", `{}`)
+	testkit.Works(t, testkit.Get(os.Stat(file)).Err())
+}
+
+// Sessions that ended longer ago than sessions.keep_ended are removed beside a server that runs;
+// younger and active ones stay.
+func TestEndedSessionsAreRemoved(t *testing.T) {
+	t.Parallel()
+	s, root := project(t, nil)
+	cs := client(t, s)
+	into[machine.StartReply](t, cs, "start_workflow", `{"goal":"ended","job_name":"trip","workflow_name":"dream"}`)
+	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"enough"}`)
+	active := into[machine.StartReply](t, cs, "start_workflow", `{"goal":"active","job_name":"trip","workflow_name":"dream"}`).BeginStep.SessionID
+
+	folder := testkit.Get(state.Find(root)).Must(t)
+	stores := local.Stores(folder, false, slog.New(slog.DiscardHandler))
+	engine := testkit.Get(workflow.Open(t.Context(), workflow.Options{Root: root, State: folder, Stores: stores})).Must(t)
+	defer func() {
+		testkit.Works(t, errors.Join(notStopped(engine.Close(context.Background())), stores.Close(context.Background())))
+	}()
+	p := &pruner{engine, config.Open(root).Current, slog.New(slog.DiscardHandler)}
+	for _, tt := range []struct {
+		config string
+		after  time.Duration
+		left   int
+	}{{"", 9999 * time.Hour, 2}, {"sessions: {keep_ended: 2h}\n", time.Hour, 2}, {"sessions: {keep_ended: 2h}\n", 3 * time.Hour, 1}} {
+		write(t, root, map[string]string{".deepwork/config.yml": "version: \"1.0\"\n" + tt.config})
+		p.prune(t.Context(), time.Now().Add(tt.after))
+		left, err := engine.List(t.Context())
+		testkit.True(t, err == nil && len(left) == tt.left && left[0].ID == active, "%q after %v: %d sessions are left, %v", tt.config, tt.after, len(left), err)
+	}
+	into[machine.AbortReply](t, cs, "abort_workflow", `{"explanation":"its definition is still there"}`)
 }

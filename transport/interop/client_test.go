@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,53 +37,11 @@ func output(t *testing.T, argv ...string) ([]byte, error) {
 	return out, err
 }
 
-// exitCode is that of a program that was not killed; -1 if it was.
-func exitCode(err error) int {
-	if err == nil {
-		return 0
-	}
-	if e, ok := errors.AsType[*exec.ExitError](err); ok {
-		return e.ExitCode()
-	}
-	return -1
-}
-
-// runClient runs a client to its good end.
 func runClient(t *testing.T, argv ...string) []byte {
 	t.Helper()
 	out, err := output(t, argv...)
 	testkit.Need(t, err == nil, "the client ended with %v, after\n%s", err, out)
 	return out
-}
-
-// waitForTool waits until a server that was started just now has found a tool at
-// its source, as a client hears of it.
-func waitForTool(t *testing.T, url, name string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	changed := make(chan struct{}, 1)
-	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		},
-	})
-	cs := testkit.Get(client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
-	defer cs.Close()
-	for {
-		list := testkit.Get(cs.ListTools(ctx, nil)).Must(t)
-		if slices.ContainsFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == name }) {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			t.Fatalf("the server does not list %s", name)
-		}
-	}
 }
 
 // The client of the official Python SDK, in the version of requirements.txt: with
@@ -107,63 +66,45 @@ func TestClientOfThePythonSDK(t *testing.T) {
 				told.URL, told.Token = p.serve(t, c.over, "--token-file", file), token
 			}
 			saw := walk(t, told, python(t), script)
-			judge(t, told, saw, append(slices.Clip(everyWalk), want{"server", "protocol", `"` + c.protocol + `"`})...)
+			judge(t, told, saw, wants{"server": {"protocol": `"` + c.protocol + `"`}})
 			p.whole(t)
 		})
 	}
 }
 
 // typescriptWalk is what the TypeScript client sees in addition.
-var typescriptWalk = []want{
-	{"server", "capabilities.tools.listChanged", `true`},
-	{"nothing", "text", "StateError: No active workflow session"},
-	{"again", "stack.1", `nothing`},
-	{"ahead", "text", "go_to_step only leads back"},
-	{"task", "title", `"Fix the door"`},
-	{"lost", "text", "resume one of these"},
+var typescriptWalk = wants{
+	"server": {"capabilities.tools.listChanged": `true`}, "nothing": {"text": "StateError: No active workflow session"}, "again": {"stack.1": `nothing`},
+	"ahead": {"text": "go_to_step only leads back"}, "task": {"title": `"Fix the door"`}, "lost": {"text": "resume one of these"},
 }
 
 // The client of the official TypeScript SDK, in the version of the lock file.
 func TestClientOfTheTypeScriptSDK(t *testing.T) {
-	client := func(t *testing.T, p project, told instructions) map[string]sight {
-		saw := walk(t, told, node(t), filepath.Join(packages(t), "client.mjs"))
-		judge(t, told, saw, append(slices.Clip(everyWalk), typescriptWalk...)...)
-		if first, again := saw["started"].value(t, "begin_step.session_id"), saw["again"].value(t, "begin_step.session_id"); first != again {
-			t.Errorf("the same request_id began %s and %s", first, again)
-		}
-		p.whole(t)
-		return saw
+	for _, over := range []string{"stdio", "http", "http with a token"} {
+		t.Run(over, func(t *testing.T) {
+			p := newProject(t)
+			told := p.instructions(t)
+			switch over {
+			case "stdio":
+				told.Command = p.command(t)
+			case "http":
+				told.URL = p.serve(t, "http")
+			default:
+				token, file := newToken(t)
+				told.URL, told.Token = p.serve(t, "http", "--token-file", file), token
+			}
+			saw := walk(t, told, node(t), filepath.Join(packages(t), "client.mjs"))
+			judge(t, told, saw, typescriptWalk)
+			testkit.Equal(t, saw["again"].value(t, "begin_step.session_id"), saw["started"].value(t, "begin_step.session_id"), "the session of the same request_id")
+			if end := saw["terminated"]; over != "stdio" {
+				testkit.True(t, end.Status == 404 && end.Text == "", "a session that was terminated answers %d, and is %q", end.Status, end.Text)
+			}
+			for _, at := range []string{"nobody", "stranger"} {
+				testkit.True(t, told.Token == "" || saw[at].Status == 401 && strings.Contains(saw[at].Text, "token"), "%s: %+v", at, saw[at])
+			}
+			p.whole(t)
+		})
 	}
-	terminated := func(t *testing.T, saw map[string]sight) {
-		t.Helper()
-		if end := saw["terminated"]; end.Status != 404 || end.Text != "" {
-			t.Errorf("a session that was terminated answers %d, and is %q", end.Status, end.Text)
-		}
-	}
-	t.Run("stdio", func(t *testing.T) {
-		p := newProject(t)
-		told := p.instructions(t)
-		told.Command = p.command(t)
-		client(t, p, told)
-	})
-	t.Run("http", func(t *testing.T) {
-		p := newProject(t)
-		told := p.instructions(t)
-		told.URL = p.serve(t, "http")
-		terminated(t, client(t, p, told))
-	})
-	t.Run("http with a token", func(t *testing.T) {
-		p := newProject(t)
-		told := p.instructions(t)
-		token, file := newToken(t)
-		told.URL, told.Token = p.serve(t, "http", "--token-file", file), token
-		saw := client(t, p, told)
-		terminated(t, saw)
-		for _, at := range []string{"nobody", "stranger"} {
-			testkit.Equal(t, saw[at].Status, 401, "%s", at)
-			testkit.Contains(t, saw[at].Text, "token", "%s", at)
-		}
-	})
 }
 
 // The client of the TypeScript SDK's second major version has the tools, prompts and resources, and its user is asked,
@@ -183,88 +124,44 @@ func TestClientInBothEras(t *testing.T) {
 					told.URL = p.serve(t, "http")
 				}
 				saw := walk(t, told, node(t), script)
-				for _, w := range []want{
-					{"server", "protocol", `"` + protocol + `"`},
-					{"prompt", "text", "Walk the dog"},
-					{"resource", "text", "=== care/judge: Judge ==="},
-					{"question", "text", "Is it good?"},
-					{"question", "properties.decision.enum", `["pass","fail"]`},
-					{"judged", "status", `"workflow_complete"`},
-				} {
-					if w.path == "text" {
-						testkit.Contains(t, saw[w.at].Text, w.is, "%s", w.at)
-					} else {
-						testkit.Equal(t, saw[w.at].value(t, w.path), w.is, "%s: %s", w.at, w.path)
-					}
-				}
+				wants{
+					"server": {"protocol": `"` + protocol + `"`}, "prompt": {"text": "Walk the dog"}, "resource": {"text": "=== care/judge: Judge ==="},
+					"question": {"text": "Is it good?", "properties.decision.enum": `["pass","fail"]`}, "judged": {"status": `"workflow_complete"`},
+				}.check(t, saw)
 				for at, name := range map[string]string{"tools": "finished_step", "prompts": "deepwork:care:main", "resources": "deepwork://jobs/care"} {
-					if !slices.Contains(saw[at].Names, name) {
-						t.Errorf("%s: %v", at, saw[at].Names)
-					}
+					testkit.True(t, slices.Contains(saw[at].Names, name), "%s: %v", at, saw[at].Names)
 				}
 			})
 		}
 	}
 }
 
-// Claude Code accepts the plugin of a release, and its server answers.
-func TestClaudeCodeConnectsToThePlugin(t *testing.T) {
-	release := os.Getenv("DEEPWORK_TEST_RELEASE")
-	if release == "" {
-		t.Skip("DEEPWORK_TEST_RELEASE does not name the folder of a release")
-	}
-	plugin := filepath.Join(release, "plugin")
-	home := t.TempDir()
-	claude := func(args ...string) string {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		defer cancel()
-		program := filepath.Join(agentPackages(t), "node_modules", "@anthropic-ai", "claude-code", "cli-wrapper.cjs")
-		cmd := exec.CommandContext(ctx, node(t), append([]string{program}, args...)...)
-		cmd.Dir, cmd.WaitDelay = t.TempDir(), time.Second
-		cmd.Env = append(os.Environ(), "HOME="+home, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DEEPWORK_STATE_DIR="+filepath.Join(home, "state"),
-			"PATH="+filepath.Dir(binary(t))+string(filepath.ListSeparator)+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		testkit.Need(t, err == nil, "claude %v: %v\n%s", args, err, out)
-		return string(out)
-	}
-	claude("plugin", "validate", plugin)
-	if out := claude("--plugin-dir", plugin, "mcp", "list"); !strings.Contains(out, "deepwork serve --path . - ") || !strings.Contains(out, "Connected") {
-		t.Errorf("claude mcp list prints\n%s", out)
-	}
-}
-
-// inspected is what the Inspector's command line prints.
-type inspected struct {
-	Result struct {
-		Tools             []struct{ Name string }
-		Content           []struct{ Text string }
-		StructuredContent json.RawMessage
-		IsError           bool
-	}
-}
-
-// The exit codes of the Inspector's command line.
-const (
-	inspectorDone    = 0
-	inspectorRefused = 5 // a tool's result has isError
-)
-
 // inspect runs the Inspector's command line: method and its flags on a server,
-// which is named as the Inspector wants it.
-func inspect(t *testing.T, server []string, code int, args ...string) inspected {
+// which is named as the Inspector wants it. Its exit code is that of a tool's result.
+func inspect(t *testing.T, server []string, args ...string) (tools []string, result sight) {
 	t.Helper()
 	script := filepath.Join(packages(t), "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
 	argv := append([]string{node(t), script, "--cli", "--quiet", "--format", "json"}, args...)
 	out, err := output(t, append(argv, server...)...)
-	if got := exitCode(err); got != code {
-		t.Fatalf("%v ended with %v, not %d\n%s", args, err, code, out)
+	var said struct {
+		Result struct {
+			Tools             []struct{ Name string }
+			Content           []struct{ Text string }
+			StructuredContent json.RawMessage
+			IsError           bool
+		}
 	}
-	var said inspected
-	if err := json.Unmarshal(out, &said); err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, out)
+	testkit.Need(t, json.Unmarshal(out, &said) == nil, "%v ended with %v\n%s", args, err, out)
+	refused, is := errors.AsType[*exec.ExitError](err)
+	testkit.Need(t, said.Result.IsError == is && (err == nil || refused.ExitCode() == 5), "%v ended with %v\n%s", args, err, out)
+	for _, tool := range said.Result.Tools {
+		tools = append(tools, tool.Name)
 	}
-	return said
+	result = sight{Error: said.Result.IsError, Structured: said.Result.StructuredContent}
+	for _, block := range said.Result.Content {
+		result.Text += block.Text
+	}
+	return tools, result
 }
 
 // The command line of the MCP Inspector, with both generations of the protocol:
@@ -272,36 +169,168 @@ func inspect(t *testing.T, server []string, code int, args ...string) inspected 
 func TestInspector(t *testing.T) {
 	p := newProject(t)
 	token, file := newToken(t)
-	servers := map[string][]string{
+	for name, server := range map[string][]string{
 		"stdio": append([]string{"--"}, p.command(t)...),
 		"http":  {"--transport", "http", "--server-url", p.serve(t, "http", "--token-file", file), "--header", "Authorization: Bearer " + token},
-	}
-	for name, server := range servers {
+	} {
 		for _, era := range []string{"legacy", "modern"} {
 			t.Run(name+"/"+era, func(t *testing.T) {
-				call := func(code int, tool, arguments string) sight {
+				call := func(tool, arguments string) sight {
 					t.Helper()
-					r := inspect(t, server, code, "--protocol-era", era, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", arguments).Result
-					return sight{Error: r.IsError, Text: r.Content[0].Text, Structured: r.StructuredContent}
+					_, result := inspect(t, server, "--protocol-era", era, "--method", "tools/call", "--tool-name", tool, "--tool-args-json", arguments)
+					return result
 				}
 				// --strict fails where a schema is one that clients cannot use.
-				listed := map[string]bool{}
-				for _, tool := range inspect(t, server, inspectorDone, "--protocol-era", era, "--method", "tools/list", "--strict").Result.Tools {
-					listed[tool.Name] = true
-				}
+				listed, _ := inspect(t, server, "--protocol-era", era, "--method", "tools/list", "--strict")
 				for _, name := range append([]string{"create_task", "call_workflow_tool"}, workflowTools...) {
-					testkit.True(t, listed[name], "%s is not listed", name)
+					testkit.True(t, slices.Contains(listed, name), "%s is not listed", name)
 				}
-				testkit.Equal(t, call(inspectorDone, "get_workflows", `{}`).value(t, "jobs.0.name"), `"trip"`, "job")
-				refused := call(inspectorRefused, "start_workflow", `{"goal":"g","job_name":"nowhere","workflow_name":"w"}`)
+				testkit.Equal(t, call("get_workflows", `{}`).value(t, "jobs.0.name"), `"trip"`, "job")
+				refused := call("start_workflow", `{"goal":"g","job_name":"nowhere","workflow_name":"w"}`)
 				testkit.True(t, refused.Error && refused.Structured == nil && strings.Contains(refused.Text, "Job not found: nowhere"), "refused: %+v", refused)
-				started := call(inspectorDone, "start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`)
-				id := started.value(t, "begin_step.session_id")
-				testkit.Equal(t, call(inspectorDone, "get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`, "resumed")
-				aborted := call(inspectorDone, "abort_workflow", `{"session_id":`+id+`,"explanation":"seen"}`)
-				testkit.Equal(t, aborted.value(t, "aborted_workflow"), `"trip/main"`, "aborted")
+				id := call("start_workflow", `{"goal":"g","job_name":"trip","workflow_name":"main"}`).value(t, "begin_step.session_id")
+				testkit.Equal(t, call("get_step", `{"session_id":`+id+`}`).value(t, "begin_step.step_id"), `"collect"`, "resumed")
+				testkit.Equal(t, call("abort_workflow", `{"session_id":`+id+`,"explanation":"seen"}`).value(t, "aborted_workflow"), `"trip/main"`, "aborted")
 			})
 		}
 	}
 	p.whole(t)
+}
+
+type session struct {
+	*mcp.ClientSession
+	mu       sync.Mutex
+	progress []string
+	changed  chan struct{} // capacity 1
+}
+
+func connect(t *testing.T, over mcp.Transport) *session {
+	t.Helper()
+	s := &session{changed: make(chan struct{}, 1)}
+	client := mcp.NewClient(&mcp.Implementation{Name: "interop", Version: "1"}, &mcp.ClientOptions{
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			select {
+			case s.changed <- struct{}{}:
+			default:
+			}
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.progress = append(s.progress, r.Params.Message)
+		},
+	})
+	s.ClientSession = testkit.Get(client.Connect(t.Context(), over, &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})).Must(t)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// until waits until all of these tools are listed.
+func (s *session) until(t *testing.T, names ...string) map[string]*mcp.Tool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		all := map[string]*mcp.Tool{}
+		for tool, err := range s.Tools(ctx, nil) {
+			testkit.Must(t, err)
+			all[tool.Name] = tool
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { return all[name] == nil }) {
+			return all
+		}
+		select {
+		case <-s.changed:
+		case <-ctx.Done():
+			t.Fatalf("waited for %v", names)
+		}
+	}
+}
+
+func (s *session) call(ctx context.Context, name, arguments string) (*mcp.CallToolResult, error) {
+	params := &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}
+	params.SetProgressToken(name)
+	return s.CallTool(ctx, params)
+}
+
+// gives calls a tool that must succeed, and returns the run's result.
+func (s *session) gives(t *testing.T, name, arguments string) string {
+	t.Helper()
+	res := testkit.Get(s.call(t.Context(), name, arguments)).Must(t)
+	var got struct {
+		State  string          `json:"state"`
+		Result json.RawMessage `json:"result"`
+	}
+	testkit.Must(t, json.Unmarshal([]byte(words(res)), &got))
+	testkit.Need(t, !res.IsError && got.State == "completed", "%s: %s", name, words(res))
+	return string(got.Result)
+}
+
+// running waits for the progress of a call that its source has, and returns its execution_id.
+func (s *session) running(t *testing.T, name string) (id string) {
+	t.Helper()
+	testkit.Until(t, name+" runs at its source", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if n := len(s.progress); n > 1 { // the first is before the source has it
+			id, _, _ = strings.Cut(strings.TrimPrefix(s.progress[n-1], "execution_id "), ":")
+		}
+		return id != ""
+	})
+	return id
+}
+
+func words(res *mcp.CallToolResult) string { return res.Content[0].(*mcp.TextContent).Text }
+
+func TestSourceOfTheTypeScriptSDK(t *testing.T) {
+	p := newProject(t)
+	p.configure(t, sources(t))
+	argv := p.command(t)
+	server := exec.Command(argv[0], argv[1:]...)
+	server.Stderr = t.Output()
+	s := connect(t, &mcp.CommandTransport{Command: server, TerminateDuration: 10 * time.Second})
+	all := s.until(t, "greet", "count", "break", "wait", "grow", "ask")
+	testkit.Equal(t, all["greet"].Description, "[From the source typescript] Greets somebody")
+	testkit.Equal(t, all["ask"].Description, "[From the source typescript; a person must perform the steps there] Asks somebody")
+	testkit.Equal(t, s.gives(t, "greet", `{"name":"Ada"}`), `{"greeting":"Hello, Ada"}`, "greet")
+	testkit.Equal(t, s.gives(t, "count", `{}`), `{"counted":3}`, "count")
+	s.mu.Lock()
+	testkit.Contains(t, strings.Join(s.progress, "\n"), "of 3, at", "progress")
+	s.progress = nil
+	s.mu.Unlock()
+	for name, wants := range map[string][]string{"break": {"StateError: ", "it broke"}, "greet": {"ToolError: "}} {
+		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(`{}`)})).Must(t)
+		testkit.ContainsAll(t, words(res), wants, "%s", name)
+		testkit.True(t, res.IsError, "%s is no error", name)
+	}
+
+	// A cancelled call ends there; its execution_id is in its progress.
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan *mcp.CallToolResult, 1)
+	go func() { res, _ := s.call(ctx, "wait", `{}`); ended <- res }()
+	id := s.running(t, "wait")
+	cancel()
+	<-ended
+	testkit.Until(t, "the run is cancelled", func() bool {
+		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "workflow_status", Arguments: map[string]string{"execution_id": id}})).Must(t)
+		testkit.Need(t, !res.IsError, "%s", words(res))
+		return strings.Contains(words(res), `"state":"cancelled"`)
+	})
+
+	// Another call cancels what a person must do there.
+	s.mu.Lock()
+	s.progress = nil
+	s.mu.Unlock()
+	go func() { res, _ := s.call(t.Context(), "ask", `{}`); ended <- res }()
+	id = s.running(t, "ask")
+	for range 2 {
+		res := testkit.Get(s.CallTool(t.Context(), &mcp.CallToolParams{Name: "cancel_execution", Arguments: map[string]string{"execution_id": id}})).Must(t)
+		testkit.Need(t, !res.IsError && strings.Contains(words(res), `"state":"cancelled"`) && strings.Contains(words(res), "was cancelled at its source"), "%s", words(res))
+	}
+	res := <-ended
+	testkit.True(t, res != nil && res.IsError && strings.Contains(words(res), "was cancelled"), "the call that waited: %v", res)
+
+	// What comes later is a tool without being asked for.
+	s.gives(t, "grow", `{}`)
+	s.until(t, "fresh")
 }

@@ -21,6 +21,8 @@ import (
 
 	"deepwork/actor/testkit"
 	"deepwork/session/attempt/transcript"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // A check is what the suite wrote of one of its checks.
@@ -32,12 +34,10 @@ type check struct {
 
 func (c check) passed() bool { return c.Status == "SUCCESS" || c.Status == "INFO" }
 
-// wireValid is the check that every message fits MCP's own schema. The suite makes
-// it in each scenario that sends messages, so those which do not apply have to pass
-// this one.
+// wireValid is the check that every message fits MCP's own schema. The suite makes it in each scenario that sends
+// messages, so those which do not apply have to pass this one.
 const wireValid = "wire-schema-valid"
 
-// suite is the command line of MCP's conformance suite.
 func suite(t *testing.T, args ...string) []string {
 	return append([]string{node(t), filepath.Join(packages(t), "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")}, args...)
 }
@@ -113,26 +113,20 @@ func playTasks(t *testing.T, url string, all map[string][]string) (found map[str
 // extension stands for a version where the suite lists the scenarios of extensions.
 const extension = "extension"
 
-// MCP's conformance suite, on a server with a source that has some of the tools
-// that the suite looks for. A scenario that is in no list of ours is new: it has to
-// be looked at, and put into one.
+// MCP's conformance suite, on a server with a source that has some of the tools that the suite looks for. A scenario
+// that is in no list of ours is new: it has to be looked at, and put into one.
 func TestConformance(t *testing.T) {
 	all := scenarios(t)
-	for name := range all {
-		_, applies := applying[name]
-		_, does := others[name]
-		testkit.True(t, applies != does, "scenario %s must be in one of the lists, applying or others", name)
+	ours := slices.Collect(maps.Keys(applying))
+	for _, names := range others {
+		ours = append(ours, strings.Fields(names)...)
 	}
-	for name := range applying {
-		testkit.True(t, all[name] != nil, "the suite has no scenario %s", name)
-	}
-	for name := range others {
-		testkit.True(t, all[name] != nil, "the suite has no scenario %s", name)
-	}
+	slices.Sort(ours)
+	testkit.Same(t, ours, slices.Sorted(maps.Keys(all)), "each scenario must be in one of the lists, applying or others")
 	p := newProject(t)
 	p.configure(t, fmt.Sprintf("workflow_tools:\n  sources:\n    - {name: everything, command: [%q, %q]}\n", node(t), filepath.Join(packages(t), "everything.mjs")))
 	url := p.serve(t, "http")
-	waitForTool(t, url, "test_trigger_tool_change")
+	connect(t, &mcp.StreamableClientTransport{Endpoint: url}).until(t, "test_trigger_tool_change")
 
 	tasks := sync.OnceValues(func() (map[string][]check, error) { return playTasks(t, url, all) })
 	var early sync.WaitGroup
@@ -176,30 +170,13 @@ func TestConformance(t *testing.T) {
 	p.whole(t)
 }
 
-// applying are the scenarios of the suite that a server like this one has to pass in
-// every protocol version that the suite has them for, and how many versions those
-// are; every check in them has to be passed but for those of beyond.
+// applying are the scenarios of the suite that a server like this one has to pass in every protocol version that the
+// suite has them for, and how many versions those are; every check in them has to be passed but for those of beyond.
 var applying = map[string]int{
-	"server-initialize":           2,
-	"server-session-lifecycle":    2,
-	"server-stateless":            1,
-	"ping":                        2,
-	"tools-list":                  3,
-	"prompts-list":                3,
-	"resources-list":              3,
-	"json-schema-2020-12":         2,
-	"server-sse-multiple-streams": 2,
-	"dns-rebinding-protection":    2,
-	"caching":                     1,
-	"http-header-validation":      1,
-	"input-required-result-unsupported-methods": 1,
-	"input-required-result-validate-input":      1,
-	"tasks-lifecycle":                           1,
-	"tasks-capability-negotiation":              1,
-	"tasks-wire-fields":                         1,
-	"tasks-request-state-removal":               1,
-	"tasks-request-headers":                     1,
-	"tasks-dispatch-and-envelope":               1,
+	"server-initialize": 2, "server-session-lifecycle": 2, "server-stateless": 1, "ping": 2, "tools-list": 3, "prompts-list": 3, "resources-list": 3,
+	"json-schema-2020-12": 2, "server-sse-multiple-streams": 2, "dns-rebinding-protection": 2, "caching": 1, "http-header-validation": 1,
+	"input-required-result-unsupported-methods": 1, "input-required-result-validate-input": 1, "tasks-lifecycle": 1, "tasks-capability-negotiation": 1,
+	"tasks-wire-fields": 1, "tasks-request-state-removal": 1, "tasks-request-headers": 1, "tasks-dispatch-and-envelope": 1,
 }
 
 // beyond are checks of applying scenarios that ask for what the server does not
@@ -218,117 +195,63 @@ var beyond = map[string]string{
 	"tasks-headers-tolerate-mcp-method-on-tools-call":            "its tool answers with a plain text: what a workflow of another system returns is in the JSON of its execution",
 }
 
-// Why scenarios do not apply.
-const (
-	testTool     = "it calls a tool that only a server made for the suite has"
-	testPrompt   = "it gets a prompt that only a server made for the suite has"
-	testResource = "it reads a resource that only a server made for the suite has"
-	noSkills     = "it is of an extension that the server does not declare: skills"
-	noQuestions  = "the server asks about steps that a person reviews only, and the scenario calls a tool of its own that asks"
-)
-
-// others are the scenarios that do not apply, each with the reason.
+// others are the scenarios that do not apply, by the reason.
 var others = map[string]string{
-	"logging-set-level":                             "there is no logging, and none is declared",
-	"completion-complete":                           testPrompt,
-	"tools-call-simple-text":                        testTool,
-	"tools-call-image":                              testTool,
-	"tools-call-audio":                              testTool,
-	"tools-call-embedded-resource":                  testTool,
-	"tools-call-mixed-content":                      testTool,
-	"tools-call-with-logging":                       testTool,
-	"tools-call-error":                              testTool,
-	"tools-call-with-progress":                      testTool,
-	"tools-call-sampling":                           testTool,
-	"tools-call-elicitation":                        testTool,
-	"server-sse-polling":                            "streams are not resumed: a lost call is called again, and gets the reply that was kept",
-	"elicitation-sep1034-defaults":                  noQuestions,
-	"elicitation-sep1330-enums":                     noQuestions,
-	"resources-read-text":                           testResource,
-	"resources-read-binary":                         testResource,
-	"resources-templates-read":                      testResource,
-	"resources-subscribe":                           testResource,
-	"resources-unsubscribe":                         testResource,
-	"sep-2164-resource-not-found":                   testResource,
-	"sep-2640-skills-directory":                     noSkills,
-	"sep-2640-skills-enumeration":                   noSkills,
-	"sep-2640-skills-manifest":                      noSkills,
-	"prompts-get-simple":                            testPrompt,
-	"prompts-get-with-args":                         testPrompt,
-	"prompts-get-embedded-resource":                 testPrompt,
-	"prompts-get-with-image":                        testPrompt,
-	"http-custom-header-server-validation":          "no tool asks for headers; where the schema of a source does, that is taken out",
-	"tasks-mrtr-input":                              noQuestions,
-	"tasks-status-notifications":                    "there are no notifications of tasks: clients ask for their state",
-	"tasks-required-task-error":                     "no tool needs the extension: without it every call is answered, too",
-	"tasks-mrtr-composition":                        noQuestions,
-	"input-required-result-basic-elicitation":       noQuestions,
-	"input-required-result-basic-sampling":          noQuestions,
-	"input-required-result-basic-list-roots":        noQuestions,
-	"input-required-result-request-state":           noQuestions,
-	"input-required-result-multiple-input-requests": noQuestions,
-	"input-required-result-multi-round":             noQuestions,
-	"input-required-result-missing-input-response":  noQuestions,
-	"input-required-result-non-tool-request":        testPrompt,
-	"input-required-result-result-type":             noQuestions,
-	"input-required-result-tampered-state":          noQuestions,
-	"input-required-result-capability-check":        noQuestions,
-	"input-required-result-ignore-extra-params":     noQuestions,
+	"it calls a tool that only a server made for the suite has": `tools-call-simple-text tools-call-image tools-call-audio tools-call-embedded-resource
+		tools-call-mixed-content tools-call-with-logging tools-call-error tools-call-with-progress tools-call-sampling tools-call-elicitation`,
+	"it gets a prompt that only a server made for the suite has": `completion-complete prompts-get-simple prompts-get-with-args prompts-get-embedded-resource
+		prompts-get-with-image input-required-result-non-tool-request`,
+	"it reads a resource that only a server made for the suite has": `resources-read-text resources-read-binary resources-templates-read resources-subscribe
+		resources-unsubscribe sep-2164-resource-not-found`,
+	"it is of an extension that the server does not declare: skills": "sep-2640-skills-directory sep-2640-skills-enumeration sep-2640-skills-manifest",
+	"the server asks about steps that a person reviews only, and the scenario calls a tool of its own that asks": `elicitation-sep1034-defaults
+		elicitation-sep1330-enums tasks-mrtr-input tasks-mrtr-composition input-required-result-basic-elicitation input-required-result-basic-sampling
+		input-required-result-basic-list-roots input-required-result-request-state input-required-result-multiple-input-requests
+		input-required-result-multi-round input-required-result-missing-input-response input-required-result-result-type
+		input-required-result-tampered-state input-required-result-capability-check input-required-result-ignore-extra-params`,
+	"there is no logging, and none is declared":                                              "logging-set-level",
+	"streams are not resumed: a lost call is called again, and gets the reply that was kept": "server-sse-polling",
+	"no tool asks for headers; where the schema of a source does, that is taken out":         "http-custom-header-server-validation",
+	"there are no notifications of tasks: clients ask for their state":                       "tasks-status-notifications",
+	"no tool needs the extension: without it every call is answered, too":                    "tasks-required-task-error",
 }
 
-// What Claude Code and Codex print as JSON is read as messages and usage, also of a follow-up in the
-// same conversation, which has used only its own.
+// What Codex prints as JSON is read as messages and usage, also of a follow-up in the same conversation, which has used only
+// its own. (Of Claude Code: TestClaudeCodeWorksOnATask.)
 func TestTranscriptsOfCodingAgents(t *testing.T) {
-	for i, flags := range []struct{ first, again []string }{
-		{[]string{"--output-format", "stream-json", "--verbose"}, []string{"--output-format", "stream-json", "--verbose", "--continue"}},
-		{[]string{"--json", "-"}, []string{"--json", "resume", "--last", "-"}},
-	} {
-		a := codingAgents[i]
-		t.Run(a.name, func(t *testing.T) {
-			p := careProject(t)
-			home := t.TempDir()
-			m := startModel(t, a.api, move{tool: "get_workflows", args: map[string]any{}}, move{text: "It is done."}, move{text: "It is still done."})
-			argv, env := a.setup(t, home, m.URL, server{command: p.command(t)})
-			run := func(flags []string) (said []transcript.Message, u *transcript.Usage) {
-				cmd := exec.CommandContext(t.Context(), argv[0], slices.Concat(argv[1:], flags)...)
-				cmd.Dir, cmd.WaitDelay, cmd.Stdin = p.root, time.Second, strings.NewReader("Take care")
-				cmd.Env = append(os.Environ(), append(env, "HOME="+home)...)
-				out, err := cmd.Output()
-				testkit.Need(t, err == nil, "%v: %v\n%s", cmd.Args, err, out)
-				var r transcript.Reader
-				for line := range bytes.Lines(out) {
-					r.Line(line, func(m transcript.Message) {
-						testkit.True(t, m.Kind != transcript.Output, "not understood: %s", m.Text)
-						said = append(said, m)
-					})
-				}
-				return said, r.Usage()
-			}
-			said, first := run(flags.first)
-			var called *transcript.Message
-			for _, m := range said {
-				switch {
-				case m.Kind == transcript.Call && strings.Contains(m.Tool, "get_workflows"):
-					called = &m
-				case m.Kind == transcript.Result && called != nil && m.CallID == called.CallID && strings.Contains(m.Text, "care"):
-					called.Failed = m.Failed
-				}
-			}
-			if last := said[len(said)-1]; called == nil || called.Failed || last.Kind != transcript.Said || last.Text != "It is done." {
-				t.Errorf("%+v", said)
-			}
-			said, again := run(flags.again)
-			if last := said[len(said)-1]; last.Text != "It is still done." {
-				t.Errorf("%+v", said)
-			}
-			var before map[string]transcript.Tokens
-			for i, u := range []*transcript.Usage{first, again} {
-				n := transcript.CostOf(u, before, nil, "").Tokens.Output
-				before = u.Models
-				if want := int64(2 - i); n != want || u.Partial || (u.USD == nil) == (a.name == "Claude Code") {
-					t.Errorf("run %d has used %+v", i, u)
-				}
-			}
-		})
+	p, home, a := careProject(t), t.TempDir(), codingAgents[1]
+	m := startModel(t, a.api, move{tool: "get_workflows", args: map[string]any{}}, move{text: "It is done."}, move{text: "It is still done."})
+	argv, env := a.setup(t, home, m.URL, server{command: p.command(t)})
+	run := func(flags ...string) (said []transcript.Message, u *transcript.Usage) {
+		cmd := exec.CommandContext(t.Context(), argv[0], slices.Concat(argv[1:], flags)...)
+		cmd.Dir, cmd.WaitDelay, cmd.Stdin = p.root, time.Second, strings.NewReader("Take care")
+		cmd.Env = append(os.Environ(), append(env, "HOME="+home)...)
+		out, err := cmd.Output()
+		testkit.Need(t, err == nil, "%v: %v\n%s", cmd.Args, err, out)
+		var r transcript.Reader
+		for line := range bytes.Lines(out) {
+			r.Line(line, func(m transcript.Message) {
+				testkit.True(t, m.Kind != transcript.Output, "not understood: %s", m.Text)
+				said = append(said, m)
+			})
+		}
+		return said, r.Usage()
+	}
+	said, first := run("--json", "-")
+	call := slices.IndexFunc(said, func(m transcript.Message) bool {
+		return m.Kind == transcript.Call && strings.Contains(m.Tool, "get_workflows")
+	})
+	answered := slices.ContainsFunc(said, func(m transcript.Message) bool {
+		return call >= 0 && m.Kind == transcript.Result && m.CallID == said[call].CallID && strings.Contains(m.Text, "care") && !m.Failed
+	})
+	last := said[len(said)-1]
+	testkit.True(t, answered && last.Kind == transcript.Said && last.Text == "It is done.", "%+v", said)
+	said, again := run("--json", "resume", "--last", "-")
+	testkit.Equal(t, said[len(said)-1].Text, "It is still done.")
+	var before map[string]transcript.Tokens
+	for i, u := range []*transcript.Usage{first, again} {
+		n := transcript.CostOf(u, before, nil, "").Tokens.Output
+		before = u.Models
+		testkit.True(t, n == int64(2-i) && !u.Partial && u.USD == nil, "run %d has used %+v", i, u)
 	}
 }

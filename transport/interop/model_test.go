@@ -15,9 +15,8 @@ import (
 	"testing"
 )
 
-// A model is a scripted one, which coding agents reach over the API of their maker: Anthropic's
-// messages, OpenAI's responses, Gemini's streamed content. It does what its script says, whatever
-// the agent sends.
+// A model is a scripted one, which coding agents reach over the API of their maker: Anthropic's messages, OpenAI's
+// responses, Gemini's streamed content. It does what its script says, whatever the agent sends.
 type model struct {
 	*httptest.Server
 	server string // whose tools it uses: deepwork, or that of a run
@@ -55,7 +54,6 @@ type api struct {
 	answer func(number int, name string, m move) []any // the events of a stream
 }
 
-// startModel starts a model; script is all that it will do.
 func startModel(t *testing.T, with api, script ...move) *model {
 	m := &model{server: "deepwork", script: script}
 	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -120,10 +118,8 @@ func (m *model) respond(with api, body map[string]any, told string) (events []an
 	return with.answer(m.done, name, next), next.limit
 }
 
-// names are the keys of tools, in order.
 func names(tools map[string]string) []string { return slices.Sorted(maps.Keys(tools)) }
 
-// anthropic is the API that Claude Code talks.
 var anthropic = api{path: messages.path, answer: messages.answer, read: readMessages("mcp__%s__")}
 
 // openCode is the same API as OpenCode talks it.
@@ -219,7 +215,6 @@ var openAI = api{
 	},
 }
 
-// google is the API that Gemini CLI talks.
 var google = api{
 	path: "GenerateContent",
 	read: func(body map[string]any, server string) turn {

@@ -6,27 +6,22 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"deepwork/actor/telemetry"
 	"deepwork/actor/testkit"
+	"deepwork/catalog/job"
+	"deepwork/catalog/source"
 	"deepwork/session/board"
+	"deepwork/session/remote"
 	"deepwork/session/workflow/machine"
 )
-
-// An argument that is given twice has two meanings.
-func TestArgumentGivenTwice(t *testing.T) {
-	var args struct {
-		SessionID *string `json:"session_id" arg:"A session"`
-	}
-	check := newArguments("get_step", reflect.TypeOf(args))
-	if _, err := check.decode(json.RawMessage(`{"session_id":"a","session_id":"b"}`), &args); err == nil || !strings.Contains(err.Message, "twice") {
-		t.Errorf("got %v", err)
-	}
-}
 
 // A tool takes the arguments of its schema, and those that it does not list.
 func TestUnlistedArguments(t *testing.T) {
@@ -37,15 +32,12 @@ func TestUnlistedArguments(t *testing.T) {
 		listed
 		B *string `json:"b" arg:"B." unlisted:"true"`
 	}
-	b := newArguments("t", reflect.TypeFor[all]())
+	b, got := newArguments("t", reflect.TypeFor[all]()), all{}
 	testkit.True(t, b.input.Properties["b"] == nil, "b is listed")
-	var got all
-	if _, fault := b.decode(json.RawMessage(`{"b":"x"}`), &got); fault != nil || got.B == nil || *got.B != "x" {
-		t.Errorf("%v, %+v", fault, got)
-	}
-	if _, fault := newArguments("t", reflect.TypeFor[listed]()).decode(json.RawMessage(`{"b":"x"}`), &got); fault == nil {
-		t.Error("an argument of another tool was taken")
-	}
+	_, fault := b.decode(json.RawMessage(`{"b":"x"}`), &got)
+	testkit.True(t, fault == nil && got.B != nil && *got.B == "x", "%v, %+v", fault, got)
+	_, fault = newArguments("t", reflect.TypeFor[listed]()).decode(json.RawMessage(`{"b":"x"}`), &got)
+	testkit.True(t, fault != nil, "an argument of another tool was taken")
 }
 
 // An argument that is a map takes texts and lists of texts, and null for none.
@@ -54,22 +46,21 @@ func TestMapOfTextsAndLists(t *testing.T) {
 		Inputs board.Inputs `json:"inputs" arg:"Values"`
 	}
 	check := newArguments("t", reflect.TypeFor[all]())
-	if listed := listedInput(check.input).Properties["inputs"]; listed.AdditionalProperties != nil || listed.Type != "object" { // agents see less
-		t.Errorf("listed as %s", MustJSON(listed))
-	}
+	listed := listedInput(check.input).Properties["inputs"] // agents see less
+	testkit.True(t, listed.AdditionalProperties == nil && listed.Type == "object", "listed as %s", MustJSON(listed))
 	for raw, want := range map[string]string{
-		`{"inputs":{"a":"x","b":["y"],"c":null}}`: "",
-		`{"inputs":{"a":5}}`:                      `Argument "inputs.a": 5 is an integer; expected a string or an array`,
-		`{"inputs":{"a":["y",{}]}}`:               `"inputs.a[1]"`,
-		`{"inputs":{"a":{"text":"x"}}}`:           `"inputs.a"`,
-		`{"inputs":"a"}`:                          `"inputs"`,
-		`{"agent_id":"x"}`:                        `"agent_id": leave it out. A subagent passes the session_id`,
+		`{"inputs":{"a":5}}`:            `Argument "inputs.a": 5 is an integer; expected a string or an array`,
+		`{"inputs":{"a":["y",{}]}}`:     `"inputs.a[1]"`,
+		`{"inputs":{"a":{"text":"x"}}}`: `"inputs.a"`,
+		`{"inputs":"a"}`:                `"inputs"`,
+		`{"agent_id":"x"}`:              `"agent_id": leave it out. A subagent passes the session_id`,
 	} {
-		var got all
-		_, fault := check.decode(json.RawMessage(raw), &got)
-		testkit.True(t, (fault == nil) == (want == "") && (fault == nil || strings.Contains(fault.Message, want)), "%s: %v, want %q", raw, fault, want)
-		testkit.True(t, want != "" || len(got.Inputs) == 3, "%s: %v", raw, got.Inputs)
+		_, fault := check.decode(json.RawMessage(raw), new(all))
+		testkit.True(t, fault != nil && strings.Contains(fault.Message, want), "%s: %v, want %q", raw, fault, want)
 	}
+	var got all
+	_, fault := check.decode(json.RawMessage(`{"inputs":{"a":"x","b":["y"],"c":null}}`), &got)
+	testkit.True(t, fault == nil && len(got.Inputs) == 3, "%v: %v", fault, got.Inputs)
 }
 
 // What does not fit is refused with its name, what was given and what was expected.
@@ -99,22 +90,18 @@ func TestWrongArguments(t *testing.T) {
 		{`{` + known + `,"outputs":` + deep + `}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
 		{`{` + known + `,"outputs":"` + deep + `"}`, "argument_too_large", []string{`"outputs"`, "nested 11 levels deep", "10"}},
 		{`["x"]`, "invalid_arguments", []string{"an array, not an object"}},
+		{`{"session_id":"a","session_id":"b"}`, "invalid_arguments", []string{"twice"}},
 		{`{"a":1,"goal":7}`, "unknown_argument", []string{`"a"`, `"goal"`, `"job_name"`, `"outputs"`}},
 	} {
 		_, fault := newArguments("start", reflect.TypeFor[step]()).decode(json.RawMessage(c.raw), new(step))
-		if fault == nil || fault.Code != c.code {
-			t.Errorf("%.100s: %v, want %s", c.raw, fault, c.code)
-			continue
-		}
+		testkit.Need(t, fault != nil && fault.Code == c.code, "%.100s: %v, want %s", c.raw, fault, c.code)
 		testkit.ContainsAll(t, fault.Message, c.says, "%.100s", c.raw)
 	}
 	var got step
-	if _, fault := newArguments("start", reflect.TypeFor[step]()).decode(json.RawMessage(`{`+known+`,"outputs":["a.md"],"session_id":null}`), &got); fault != nil || string(got.Outputs) != `["a.md"]` || got.Session != nil {
-		t.Errorf("%v: %+v", fault, got)
-	}
-	if _, fault := newArguments("none", reflect.TypeFor[NoArgs]()).decode(json.RawMessage(`{"a":1}`), new(NoArgs)); fault == nil || !strings.Contains(fault.Message, "takes no arguments") {
-		t.Error(fault)
-	}
+	_, fault := newArguments("start", reflect.TypeFor[step]()).decode(json.RawMessage(`{`+known+`,"outputs":["a.md"],"session_id":null}`), &got)
+	testkit.True(t, fault == nil && string(got.Outputs) == `["a.md"]` && got.Session == nil, "%v: %+v", fault, got)
+	_, fault = newArguments("none", reflect.TypeFor[NoArgs]()).decode(json.RawMessage(`{"a":1}`), new(NoArgs))
+	testkit.True(t, fault != nil && strings.Contains(fault.Message, "takes no arguments"), "%v", fault)
 }
 
 // Each limit allows what has exactly its size.
@@ -168,9 +155,7 @@ func FuzzArguments(f *testing.F) {
 		_, err := check.decode(json.RawMessage(raw), &args)
 		testkit.True(t, err != nil || len(args.Outputs) != 0 && string(args.Outputs) != "null", "%q was accepted without outputs", raw)
 		testkit.True(t, err == nil || err.Code != "" && strings.Contains(err.Message, "t"), "%q: %v", raw, err)
-		if err == nil && args.Notes != nil && len([]rune(*args.Notes)) > 10 {
-			t.Errorf("%q: notes %q", raw, *args.Notes)
-		}
+		testkit.True(t, err != nil || args.Notes == nil || len([]rune(*args.Notes)) <= 10, "%q: long notes", raw)
 	})
 }
 
@@ -195,16 +180,14 @@ func TestSlowCallIsLogged(t *testing.T) {
 			during := log.String()[before:]
 			l.end(t.Context(), nil)
 			time.Sleep(time.Hour)
-			if all := log.String()[before:]; strings.Count(all, "\n") != strings.Count(during, "\n")+1 || !strings.Contains(all, "msg=call ") {
-				t.Errorf("%s: %s", lasts, all)
-			}
+			all := log.String()[before:]
+			testkit.True(t, strings.Count(all, "\n") == strings.Count(during, "\n")+1 && strings.Contains(all, "msg=call "), "%s: %s", lasts, all)
 			return during
 		}
 		testkit.Equal(t, call(slowCall-time.Millisecond), "", "a call that is not slow")
 		const want = `msg="call still runs" tool=finished_step caller=local session=0a1b2c3d stack=[notes/write] took_ms=10000`
-		if got := call(5 * slowCall); strings.Count(got, "\n") != 1 || !strings.Contains(got, want) {
-			t.Errorf("a slow call: %s", got)
-		}
+		got := call(5 * slowCall)
+		testkit.True(t, strings.Count(got, "\n") == 1 && strings.Contains(got, want), "a slow call: %s", got)
 	})
 }
 
@@ -217,4 +200,159 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	}
 	count()
 	testkit.Equal(t, testing.AllocsPerRun(100, count), 0)
+}
+
+// What can only mean one thing is taken, however a client writes it; nothing else is, and outputs are never changed.
+func TestField10_ValuesInAnotherForm(t *testing.T) {
+	type line struct {
+		Line int     `json:"line" arg:"l" min:"1"`
+		File *string `json:"file" arg:"f"`
+	}
+	type given struct {
+		N       *int            `json:"n" arg:"n" min:"1" max:"500"`
+		F       *float64        `json:"f" arg:"f"`
+		B       *bool           `json:"b" arg:"b"`
+		List    []string        `json:"list" arg:"l"`
+		Lines   []line          `json:"lines" arg:"l"`
+		Text    *string         `json:"text" arg:"t"`
+		Free    json.RawMessage `json:"free" arg:"f" free:"true"`
+		Outputs json.RawMessage `json:"outputs" arg:"o"`
+	}
+	check := newArguments("t", reflect.TypeFor[given]())
+	n, f, b, text := 5, 1.5, true, "5"
+	file := "a"
+	for raw, want := range map[string]given{
+		`{"n":5.0}`:                           {N: &n},
+		`{"n":0.5e1}`:                         {N: &n},
+		`{"n":"5"}`:                           {N: &n},
+		`{"n":" 5.0"}`:                        {N: &n},
+		`{"f":"1.5"}`:                         {F: &f},
+		`{"b":"true"}`:                        {B: &b},
+		`{"list":"[\"a\",\"5\"]"}`:            {List: []string{"a", "5"}},
+		`{"lines":[{"line":5.0,"file":"a"}]}`: {Lines: []line{{5, &file}}},
+		`{"lines":"[{\"line\":\"5\",\"file\":\"a\"}]"}`:    {Lines: []line{{5, &file}}},
+		`{"text":"5","free":"{\"a\":5.0}"}`:                {Text: &text, Free: json.RawMessage(`{"a":5.0}`)},
+		`{"outputs":{"a":"5.0","b":5.0,"c":"[1]"}}`:        {Outputs: json.RawMessage(`{"a":"5.0","b":5.0,"c":"[1]"}`)},
+		`{"n":5.0,"outputs":{"z":"5.0","a":5.0},"b":null}`: {N: &n, Outputs: json.RawMessage(`{"z":"5.0","a":5.0}`)},
+		`"{\"n\":\"5\"}"`: {N: &n},
+	} {
+		var got given
+		_, fault := check.decode(json.RawMessage(raw), &got)
+		testkit.True(t, fault == nil, "%s: %v", raw, fault)
+		testkit.Same(t, got, want, "%s", raw)
+	}
+	for raw, want := range map[string]string{
+		`{"n":5.5}`: `"n"`, `{"n":"five"}`: `"n"`, `{"n":"5,0"}`: `"n"`, `{"n":"5 6"}`: `"n"`, `{"n":""}`: `"n"`, `{"n":"null"}`: `"n"`, `{"n":true}`: `"n"`,
+		`{"n":1e30}`: `"n"`, `{"n":"0x5"}`: `"n"`, `{"b":"yes"}`: `"b"`, `{"b":1}`: `"b"`, `{"list":"a"}`: `"list"`, `{"list":"a,b"}`: `"list"`, `{"list":"{}"}`: `"list"`, `{"list":[1]}`: `"list[0]"`, `{"list":""}`: `"list"`, `{"list":"5"}`: `"list"`, `{"list":"[a"}`: `"list"`, `{"lines":"x"}`: `"lines"`,
+		`{"text":5}`: `"text"`, `{"lines":[{"line":"x"}]}`: `"lines[0].line"`, `"n"`: "a string, not an object", `{"f":1e999}`: `"f"`,
+	} {
+		_, fault := check.decode(json.RawMessage(raw), new(given))
+		testkit.True(t, fault != nil && strings.Contains(fault.Message, want) && !strings.Contains(fault.Message, "Go "), "%s: %v", raw, fault)
+	}
+}
+
+// Only a form that was sent with a decision is an answer of a client's user, and an answer that nothing took is said.
+func TestAnswersOfAClientsUser(t *testing.T) {
+	for said, want := range map[[3]string]*machine.Answer{
+		{"accept", "pass", ""}: {Passed: true}, {"accept", "fail", "more"}: {Feedback: "more"},
+		{"accept", "perhaps", "more"}: nil, {"accept", "", ""}: nil, {"decline", "pass", ""}: nil, {"cancel", "fail", "no"}: nil,
+	} {
+		form := &mcp.ElicitResult{Action: said[0], Content: map[string]any{"decision": said[1], "feedback": said[2]}}
+		testkit.Same(t, AnswerOf(form), want, "%v", said)
+		for _, used := range []bool{false, true} {
+			req := &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{InputResponses: mcp.InputResponseMap{"k": form}}}
+			testkit.Equal(t, len(tooLate(req, map[string]bool{"k": used})) > 0, want != nil && !used, "%v, used %t", said, used)
+		}
+	}
+	testkit.Equal(t, AnswerOf(nil), nil)
+}
+
+func TestWhatAWaitingCallerIsTold(t *testing.T) {
+	for want, p := range map[string]*source.Progress{
+		"execution_id e: running":       nil,
+		"execution_id e: 1.5":           {Value: new(1.5)},
+		"execution_id e: 1 of 2":        {Value: new(1.0), Total: new(2.0)},
+		"execution_id e: 1 of 2, half ": {Value: new(1.0), Total: new(2.0), Message: "half \x1b"},
+		"execution_id e: half":          {Message: "half"},
+	} {
+		testkit.Equal(t, ProgressWords(&remote.Run{ExecutionID: "e", State: remote.Running, Progress: p}), want)
+	}
+	testkit.Equal(t, ProgressWords(&remote.Run{ExecutionID: "e", State: remote.Running, Progress: &source.Progress{Total: new(2.0)}}), "execution_id e: running")
+}
+
+// The inputs of a workflow are arguments of its tool, by names that models can write, and come back as its inputs.
+func TestInputsAsArguments(t *testing.T) {
+	w := &job.Workflow{Inputs: []job.Parameter{
+		{Name: "where to", Description: "A place", Required: true},
+		{Name: "goal", Description: "A goal", Required: true, Default: new("rest")},
+		{Name: "plan", Description: "A plan", Type: job.FilePath},
+		{Name: "pages", Description: "Pages", Type: job.Files, Required: true},
+		{Name: "map.svg", Description: "A map", Type: job.FilePath},
+	}}
+	all := InputArguments(w, "goal")
+	args := struct {
+		Goal *string `json:"goal" arg:"G"`
+	}{}
+	for raw, want := range map[string]string{
+		`{"goal":"g","where_to":"sea","input_goal":"swim","plan":["a.md"],"pages":["b.md","c.md"]}`: `goal=["swim"] false, pages=["b.md" "c.md"] true, plan=["a.md"] true, where to=["sea"] false`,
+		`{"where_to":"sea","plan":"a.md","pages":[],"input_goal":null}`:                             `pages=[] true, plan=["a.md"] false, where to=["sea"] false`,
+		`{"pages":["b.md"]}`:                        `Missing required argument "where_to"`,
+		`{"where_to":["sea"],"pages":["b.md"]}`:     `"where_to"`,
+		`{"where_to":"sea","pages":"b.md"}`:         `"pages"`,
+		`{"where_to":"sea","pages":[],"plan":{}}`:   `"plan"`,
+		`{"where_to":"sea","pages":[],"map.svg":7}`: `"[\"map.svg\"]": 7 is an integer; expected a string or an array: A map`,
+	} {
+		given, err := Decode("trip-plan", json.RawMessage(raw), &args, all...)
+		if err != nil {
+			testkit.Contains(t, err.Error(), want, "%s", raw)
+			continue
+		}
+		var got []string
+		for name, v := range InputValues(w, all, given) {
+			got = append(got, fmt.Sprintf("%s=%q %t", name, v.Paths, v.List))
+			testkit.True(t, v.Text == nil, "%s is a text", name)
+		}
+		slices.Sort(got)
+		testkit.Equal(t, strings.Join(got, ", "), want, "%s", raw)
+	}
+	testkit.Equal(t, all[1].Name+": "+all[1].Description, "input_goal: A goal. Default: rest")
+}
+
+// Output schemas list the values that fields may have, with null where the field may be that.
+func TestValuesOfFields(t *testing.T) {
+	type reply struct {
+		State string   `json:"state"`
+		Kind  *string  `json:"kind"`
+		Many  []string `json:"many"`
+		Maybe *string  `json:"maybe,omitempty"`
+	}
+	s := OutputSchema[reply](Words{"state": {"a", "b"}, "kind": {"c"}})
+	got := map[string]string{}
+	for name, p := range s.Properties {
+		got[name] = string(MustJSON([]any{p.Type, p.Types, p.Enum}))
+	}
+	testkit.Same(t, got, map[string]string{"state": `["string",null,["a","b"]]`, "kind": `["",["null","string"],["c",null]]`, "many": `["array",null,null]`, "maybe": `["string",null,null]`})
+	type choice struct {
+		Sure string  `json:"sure" arg:"S" required:"true" enum:"a,b"`
+		May  *string `json:"may" arg:"M" enum:"c"`
+	}
+	in := Input[choice]()
+	testkit.Equal(t, string(MustJSON([]any{in.Properties["sure"].Enum, in.Properties["may"].Enum, listedInput(in).Properties["may"].Enum, in.Required})), `[["a","b"],["c",null],["c"],["sure"]]`)
+}
+
+// A call's log names the session that the call began, was given, or is in; a call after its end is not told.
+func TestTheSessionOfACall(t *testing.T) {
+	in := []machine.StackEntry{{SessionID: "0000000a"}, {SessionID: "0000000b"}}
+	for _, c := range []struct {
+		log   CallLog
+		reply any
+		want  string
+	}{
+		{CallLog{}, nil, ""},
+		{CallLog{stack: in}, nil, "0000000b"},
+		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{}, "0000000c"},
+		{CallLog{stack: in, session: new("0000000c")}, &machine.StartReply{BeginStep: &machine.StepInfo{SessionID: "0000000d"}}, "0000000d"},
+	} {
+		testkit.Equal(t, c.log.sessionOf(c.reply), c.want)
+	}
 }

@@ -83,11 +83,17 @@ func offering(t *testing.T, level slog.Level, m *telemetry.Metrics, change func(
 			return next(ctx, method, req)
 		}
 	})
+	return s, connect(t, server, "client", nil), log
+}
+
+// connect connects a client with a name.
+func connect(t *testing.T, server *mcp.Server, name string, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	served := testkit.Get(server.Connect(t.Context(), here, nil)).Must(t)
-	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).Connect(t.Context(), there, nil)).Must(t)
+	cs := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, o).Connect(t.Context(), there, nil)).Must(t)
 	t.Cleanup(func() { cs.Close(); served.Wait() })
-	return s, cs, log
+	return cs
 }
 
 func TestHowACallEnds(t *testing.T) {
@@ -117,9 +123,8 @@ func TestHowACallEnds(t *testing.T) {
 		res := testkit.Get(cs.CallTool(t.Context(), &mcp.CallToolParams{Name: c.tool, Arguments: args})).Must(t)
 		testkit.Contains(t, res.Content[0].(*mcp.TextContent).Text, c.says, "%s %s", c.tool, c.do)
 		delete(res.Meta, "io.modelcontextprotocol/serverInfo")
-		if meta := string(testkit.Get(json.Marshal(res.Meta)).Must(t)); c.meta != "" && meta != c.meta {
-			t.Errorf("%s %s has %s, want %s", c.tool, c.do, meta, c.meta)
-		}
+		meta := string(testkit.Get(json.Marshal(res.Meta)).Must(t))
+		testkit.True(t, c.meta == "" || meta == c.meta, "%s %s has %s, want %s", c.tool, c.do, meta, c.meta)
 		testkit.Contains(t, regexp.MustCompile(` took_ms=[0-9.]+`).ReplaceAllString(log.String(), ""), c.log, "%s %s", c.tool, c.do)
 		scraped := httptest.NewRecorder()
 		m.Handler(slog.Default()).ServeHTTP(scraped, httptest.NewRequest("GET", "/metrics", nil))
@@ -177,9 +182,7 @@ func TestInterruptedCalls(t *testing.T) {
 		log := CallLog{Tool: "echo", level: slog.LevelInfo}
 		res, err := s.failed(ctx, &log, fmt.Errorf("reading: %w", context.Cause(ctx)))
 		testkit.Equal(t, log.outcome, want)
-		if (err != nil) != (cause == nil) || cause != nil && !strings.Contains(res.Content[0].(*mcp.TextContent).Text, "The server is stopping, and echo was interrupted.") {
-			t.Errorf("%s: %v, %v", want, res, err)
-		}
+		testkit.True(t, (err != nil) == (cause == nil) && (cause == nil || strings.Contains(res.Content[0].(*mcp.TextContent).Text, "The server is stopping, and echo was interrupted.")), "%s: %v, %v", want, res, err)
 	}
 	for _, c := range []struct {
 		outcome string
@@ -201,10 +204,7 @@ func TestPollsAreNotLogged(t *testing.T) {
 			return &echoed{a.Do}, nil
 		})
 	})
-	here, there := mcp.NewInMemoryTransports()
-	served := testkit.Get(s.MCP.Connect(t.Context(), here, nil)).Must(t)
-	other := testkit.Get(mcp.NewClient(&mcp.Implementation{Name: source.ClientName, Version: "1"}, nil).Connect(t.Context(), there, nil)).Must(t)
-	defer func() { other.Close(); served.Wait() }()
+	other := connect(t, s.MCP, source.ClientName, nil)
 	for _, c := range []struct {
 		client *mcp.ClientSession
 		do     string
@@ -223,11 +223,7 @@ func TestProgressReachesTheClient(t *testing.T) {
 			return &echoed{<-told}, nil
 		})
 	})
-	here, there := mcp.NewInMemoryTransports()
-	served := testkit.Get(s.MCP.Connect(t.Context(), here, nil)).Must(t)
-	client := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { told <- r.Params.Message }})
-	cs := testkit.Get(client.Connect(t.Context(), there, nil)).Must(t)
-	defer func() { cs.Close(); served.Wait() }()
+	cs := connect(t, s.MCP, "client", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { told <- r.Params.Message }})
 	params := &mcp.CallToolParams{Name: "slow"}
 	params.SetProgressToken("p")
 	res := testkit.Get(cs.CallTool(t.Context(), params)).Must(t)
@@ -237,9 +233,8 @@ func TestProgressReachesTheClient(t *testing.T) {
 func TestTextsAreBounded(t *testing.T) {
 	testkit.Equal(t, bounded("short", 5), "short")
 	cut := bounded(strings.Repeat("a", 100)+strings.Repeat("z", 100), 100)
-	if n := len([]rune(cut)); n > 100 || n < 90 || !regexp.MustCompile(`^a+\n\[… \d+ characters cut …\]\nz+$`).MatchString(cut) {
-		t.Errorf("%d characters: %q", n, cut)
-	}
+	n := len([]rune(cut))
+	testkit.True(t, n <= 100 && n >= 90 && regexp.MustCompile(`^a+\n\[… \d+ characters cut …\]\nz+$`).MatchString(cut), "%d characters: %q", n, cut)
 	for _, c := range []struct {
 		text string
 		max  int
@@ -252,9 +247,8 @@ func TestTextsAreBounded(t *testing.T) {
 		last, given, err := CursorArgument(&cursor, "next_cursor")
 		testkit.True(t, last == want && given == (want != "") && (err == nil) == given, "%s: %q %t %v", cursor, last, given, err)
 	}
-	if last, given, err := CursorArgument(nil, "n"); last != "" || given || err != nil {
-		t.Errorf("none: %q %t %v", last, given, err)
-	}
+	last, given, err := CursorArgument(nil, "n")
+	testkit.True(t, last == "" && !given && err == nil, "none: %q %t %v", last, given, err)
 	many := make([]machine.StackEntry, StackLogged+1)
 	testkit.Contains(t, stackAttr(many).String(), "depth=21")
 	testkit.Equal(t, strings.Contains(stackAttr(many[1:]).String(), "depth"), false)

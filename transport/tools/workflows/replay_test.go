@@ -1,15 +1,21 @@
 package workflows_test
 
 import (
+	"context"
 	"flag"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"deepwork/actor/testkit"
 	"deepwork/session/state/statetest"
+	"deepwork/session/workflow"
+	"deepwork/session/workflow/machine"
 	"deepwork/transport/page/pagetest"
+	"deepwork/transport/tool"
 	"deepwork/transport/tools/toolstest"
+	"deepwork/transport/tools/workflows"
 )
 
 var update = flag.Bool("update", false, "write the replies")
@@ -19,4 +25,16 @@ func TestMain(m *testing.M) { os.Exit(statetest.Main(m, goleak.Find)) }
 // What an agent calls to go through a workflow, and what it gets.
 func TestCalls(t *testing.T) {
 	toolstest.Replay(t, pagetest.Project(t), []string{"workflows"}, *update)
+}
+
+type noStack struct{ tool.WorkflowCaller }
+
+func (noStack) Start(context.Context, workflow.StartArgs) (*machine.StartReply, error) {
+	return new(machine.StartReply), nil
+}
+
+// A list without entries is [] in a reply.
+func TestEmptyLists(t *testing.T) {
+	r := testkit.Get(workflows.Start(t.Context(), &tool.Caller{Workflows: noStack{}}, workflow.StartArgs{})).Must(t)
+	testkit.True(t, r.Stack != nil, "the stack is null")
 }
