@@ -39,13 +39,7 @@ func TestFormsHaveInputs(t *testing.T) {
 	s := serve(t, root, web.Options{})
 	call := pagetest.Connect(t, s.url, "")
 	b := s.browser(t)
-	has := func(path string, want ...string) {
-		t.Helper()
-		text := b.get(path)
-		for _, w := range want {
-			testkit.True(t, strings.Contains(text, w), "%s has no %s:\n%s", path, w, text)
-		}
-	}
+	has := func(path string, want ...string) { b.do("GET", path, nil).is(http.StatusOK, want...) }
 	has("/jobs/ask", "topic (string, required)", "What &lt;about&gt;", "tone (string, default: plain &amp; simple)", `href="/board?workflow=ask/them#new"`, `href="?run=them#run"`)
 	has("/jobs/ask?run=them", `value="ask/them"`, `name="input.topic" rows="2" required>`, "topic (required): What &lt;about&gt;", `name="paths.places" rows="2">`, "one path per line",
 		`<input id="input.paper" name="input.paper"`, "\nplain &amp; simple</textarea>")
@@ -53,16 +47,13 @@ func TestFormsHaveInputs(t *testing.T) {
 
 	send := func(path string, form url.Values) (next string) {
 		t.Helper()
-		form.Set("csrf", b.csrf("/board"))
-		a := b.do("POST", path, form)
-		testkit.Need(t, a.StatusCode == http.StatusSeeOther, "%s: %s\n%s", path, a.Status, a.text)
-		return a.Header.Get("Location")
+		return b.act(path+"?"+form.Encode(), b.csrf("/board")).is(http.StatusSeeOther).Header.Get("Location")
 	}
 	inputs := func(tool string, args pagetest.Args, want string) {
 		t.Helper()
 		var got struct{ Inputs json.RawMessage }
 		call(tool, args, &got)
-		testkit.True(t, string(got.Inputs) == want, "%s gives the inputs %s, want %s", tool, got.Inputs, want)
+		testkit.Equal(t, string(got.Inputs), want, "the inputs of %s", tool)
 	}
 	run := send("/runs", url.Values{"workflow": {"ask/them"}, "inputs_of": {"ask/them"}, "goal": {"g"}, "executor": {"SCRIPT"}, "input.topic": {"cats\r\nand dogs"}, "paths.places": {"idea.txt\r\n\r\n idea.txt "}, "input.paper": {" "}, "input.tone": {"loud"}})
 	inputs("get_run", pagetest.Args{"run_id": strings.TrimPrefix(run, "/attempts/")}, `{"topic":"cats\nand dogs","places":["idea.txt","idea.txt"],"tone":"loud"}`)
