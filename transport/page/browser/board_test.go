@@ -7,31 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"deepwork/actor/testkit"
 	"deepwork/transport/page/pagetest"
 )
 
-// variants are agents that run the script of their prompt; LOUD says so first.
-const variants = `executors:
-  SCRIPT:
-    command: [sh, -c, 'sed -n "s/^! //p" | sh -e']
-    variants:
-      LOUD:
-        command: [sh, -c, 'echo LOUD; sed -n "s/^! //p" | sh -e']
-`
-
 // said is an expression: the page says this of the last action.
-func said(text string) string {
-	return fmt.Sprintf("document.getElementById('notice').innerText.includes(%q)", text)
-}
+func said(text string) string { return in("#notice", text) }
 
 // refused is an expression: the page says this of the action that was refused.
-func refused(text string) string {
-	return fmt.Sprintf("document.getElementById('alert').innerText.includes(%q)", text)
-}
+func refused(text string) string { return in("#alert", text) }
 
 // state is an expression: the status of the task or the attempt is this.
 func state(status string) string {
@@ -58,8 +44,7 @@ func (b *tab) newTask(title, description string) (path string) {
 // A task is added, edited, moved and deleted, and waits for others, but not in a circle.
 func TestTasks(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
+	s, _, b := open(t, nil)
 	first := b.newTask("First", "What to do")
 	testkit.Equal(t, eval[string](b, `document.title`), "First · "+filepath.Base(s.root)+" · deepwork", "the title")
 	b.click("Edit")
@@ -73,22 +58,18 @@ func TestTasks(t *testing.T) {
 	b.until(state("in review"))
 
 	second, third := b.newTask("Second", ""), b.newTask("Third", "")
-	wait := func(path, on string) {
-		b.open(path)
+	for _, wait := range []struct{ path, on, then string }{
+		{second, "The first", has("It cannot start yet")}, {third, "Second", has("It cannot start yet")}, {first, "Third", refused(`"The first" depends on "Third" depends on "Second"`)},
+	} {
+		b.open(wait.path)
 		b.click("Wait for a task")
-		b.pick("#depends", on)
+		b.pick("#depends", wait.on)
 		b.click("Add")
+		b.until(wait.then)
 	}
-	wait(second, "The first")
-	b.until(has("It cannot start yet"))
-	wait(third, "Second")
-	b.until(has("It cannot start yet"))
-	wait(first, "Third")
-	b.until(refused(`"The first" depends on "Third" depends on "Second"`))
-	b.shoot("circle")
 	b.open("/board")
-	b.until(`[...document.querySelectorAll('#col-todo ~ ul .entry')].some(e => e.innerText.includes('Second') && e.innerText.includes('blocked by The first'))`)
-	b.until(`document.querySelector('#col-inreview .count').textContent === '1' && document.querySelector('#col-todo .count').textContent === '2'`)
+	b.until(`[...document.querySelectorAll('#col-todo ~ ul .entry')].some(e => e.innerText.includes('Second') && e.innerText.includes('blocked by The first'))`,
+		`document.querySelector('#col-inreview .count').textContent === '1' && document.querySelector('#col-todo .count').textContent === '2'`)
 	b.open(second)
 	b.click("Start")
 	b.until(refused("The first"))
@@ -100,21 +81,35 @@ func TestTasks(t *testing.T) {
 	b.click("Delete this task")
 	b.until(at("/board") + " && " + said("Deleted: Third"))
 	b.open("/board")
-	b.unseen("Third")
+	testkit.True(t, !b.is(has("Third")), "the task is still there")
 }
 
+// mailJob has a workflow with an input.
+const mailJob = `name: mail
+version: 1.0.0
+summary: Write to somebody
+common_job_info_provided_to_all_steps_at_runtime: Be brief.
+workflows: [{name: write, summary: A letter, steps: [write], inputs: [{name: whom, description: Who reads it}]}]
+steps: [{id: write, name: Write, description: The letter, instructions: Write it., inputs: [{name: whom, description: Who reads it}], outputs: {}, reviews: []}]
+`
+
 // The board is filtered by what is in its URL, cards are carried with keys and dragged with the mouse, and a task is added
-// and started at once.
+// and started at once. What was typed for a workflow is there again when that is chosen again.
 func TestBoard(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
+	_, call, b := open(t, map[string]string{".deepwork/jobs/mail/job.yml": mailJob})
 	b.newTask("Plain", "")
 	b.open("/board?new=1")
 	b.until(`document.getElementById('new').matches(':modal')`)
 	b.fill("#title", "Urgent")
 	b.fill("#labels", "web good-first-issue")
 	b.pick("#priority", "High")
+	b.pick("#workflow", "mail/write")
+	b.fill(`[name="input.whom"]`, "Ada")
+	b.pick("#workflow", "trip/plan")
+	b.until(`!document.querySelector('[name="input.whom"]')`)
+	b.pick("#workflow", "mail/write")
+	b.until(`document.querySelector('[name="input.whom"]')?.value === "Ada"`)
 	b.pick("#workflow", "trip/plan")
 	b.until(`document.querySelector('#workflow-inputs') && document.getElementById('new').open`)
 	b.check("board-new")
@@ -141,13 +136,13 @@ func TestBoard(t *testing.T) {
 	b.use(".card .grip", "", "")
 	b.press(kb.Enter, kb.ArrowRight, kb.ArrowRight, kb.ArrowLeft, kb.Enter)
 	cards("inprogress", "Urgent")
-	b.until(`document.activeElement.matches('[data-status=inprogress] .grip') && ` + `document.getElementById('moving').textContent === 'Moved to In progress'`)
+	b.until(`document.activeElement.matches('[data-status=inprogress] .grip') && document.getElementById('moving').textContent === 'Moved to In progress'`)
 	b.press(kb.Enter, kb.ArrowRight, kb.Escape) // stays
 	b.until(`document.getElementById('moving').textContent === 'Left where it was'`)
 	cards("inprogress", "Urgent")
-	b.do(chromedp.Evaluate[chromedp.Void](`(() => { const drag = (e, kind) => e.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: data})), data = new DataTransfer();
+	b.run(`(() => { const drag = (e, kind) => e.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: data})), data = new DataTransfer();
 		const card = document.querySelector('[data-status=inprogress] .card'), done = document.querySelector('[data-status=done]');
-		drag(card, 'dragstart'); drag(done, 'dragover'); drag(done, 'drop'); drag(card, 'dragend'); })()`))
+		drag(card, 'dragstart'); drag(done, 'dragover'); drag(done, 'drop'); drag(card, 'dragend'); })()`)
 	cards("done", "Urgent")
 	b.until(`document.getElementById('fold-done').open`)
 
@@ -156,30 +151,31 @@ func TestBoard(t *testing.T) {
 	b.fill("#description", "! echo begun")
 	b.pick("#executor", "SCRIPT")
 	b.click("Add and start")
-	b.until(at("/attempts/") + " && " + has("At once") + " && " + state("completed"))
-	b.until(`document.querySelector('.next').innerText.includes('Set the task done')`)
+	b.until(at("/attempts/")+" && "+has("At once")+" && "+state("completed"), in(".next", "Set the task done"))
 	b.check("attempt-nothing")
 	b.click("Set the task done")
 	b.until(`!document.querySelector('.next').innerText`)
-	call := pagetest.Connect(t, s.url, "")
-	_, attempt := call.Script("Two files", "! echo 'package main' > a.go\n! git add -A\n! git commit -qm work\n")
-	call.Await(t, attempt, "completed")
-	b.open("/attempts/" + attempt)
+	b.open("/attempts/" + works(t, call, "Two files", "echo 'package main' > a.go; git add -A; git commit -qm work"))
 	b.click("Review changes")
 	b.until(`document.querySelector('.diff .hl-k')?.textContent === 'package' && document.querySelector('h3 .edit').href.startsWith('vscode://file/')`)
+	b.open("/board") // times are relative, with the exact time at hand
+	b.until(`(() => { const e = document.querySelector('.entry time'); return e && / ago$/.test(e.textContent) && e.title === new Date(e.dateTime).toLocaleString(); })()`)
 }
+
+// variants are agents that run the script of their prompt; LOUD says so first.
+const variants = `executors:
+  SCRIPT:
+    command: [sh, -c, 'sed -n "s/^! //p" | sh -e']
+    variants: {LOUD: {command: [sh, -c, 'echo LOUD; sed -n "s/^! //p" | sh -e']}}
+`
 
 // An agent is started with what the form says, stopped, and sent follow-ups, at once and queued.
 func TestAgents(t *testing.T) {
 	t.Parallel()
-	root := pagetest.Project(t)
-	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), variants)
-	testkit.Git(t, root, "branch", "release")
-	s := serve(t, root, overHTTP...)
-	b := browse(t, s)
+	s, _, b := open(t, map[string]string{".deepwork/config.yml": variants})
+	testkit.Git(t, s.root, "branch", "release")
 	gate := filepath.Join(testkit.Dir(t), "go")
-	waits := "! echo begun; until test -e " + gate + "; do sleep 0.05; done; echo over\n"
-	task := b.newTask("Slow work", waits)
+	task := b.newTask("Slow work", "! echo begun; until test -e "+gate+"; do sleep 0.05; done; echo over\n")
 	b.pick("#executor", "SCRIPT:LOUD")
 	b.fill("[id^=branch-]", "nowhere")
 	b.click("Start")
@@ -188,27 +184,26 @@ func TestAgents(t *testing.T) {
 	b.fill("#more", "! echo more of it")
 	b.click("Start")
 	b.until(at("/attempts/"))
-	b.until(has("SCRIPT:LOUD") + " && " + has("ahead of release") + " && " + has("begun") + " && " + has("LOUD"))
+	b.shows("SCRIPT:LOUD", "ahead of release", "begun", "LOUD")
 
 	b.fill("#prompt", "! echo never")
 	b.click("Queue")
-	b.until(has("Queued, for when the agent ends"))
+	b.shows("Queued, for when the agent ends")
 	b.click("Drop it")
 	b.until(said("Dropped: ! echo never") + ` && !(` + has("Queued, for when the agent ends") + `)`)
 	b.fill("#prompt", "! echo second")
 	b.click("Queue")
-	b.until(has("Queued, for when the agent ends"))
+	b.shows("Queued, for when the agent ends")
 	b.open("/board")
 	b.until(`document.querySelector('#col-inprogress ~ ul .status.running')`)
 	b.open("/")
-	b.until(`document.querySelector('[aria-labelledby=working]').innerText.includes('Slow work')`)
+	b.until(in("[aria-labelledby=working]", "Slow work"))
 	testkit.Write(t, gate, "")
-	b.until(`document.querySelector('[aria-labelledby=needs]').innerText.includes('Slow work')`)
+	b.until(in("[aria-labelledby=needs]", "Slow work"))
 	b.open(task)
 	b.until(`document.querySelector('.entry a[href^="/attempts/"] ~ .status')?.textContent === 'completed'`)
 	b.click("SCRIPT:LOUD")
-	b.until(at("/attempts/"))
-	b.until(`document.querySelectorAll('#runs li').length === 2 && ` + has("\nover") + " && " + has("\nmore of it") + " && " + has("\nsecond") + " && " + state("completed"))
+	b.until(at("/attempts/"), `document.querySelectorAll('#runs li').length === 2 && `+has("\nover")+" && "+has("\nmore of it")+" && "+has("\nsecond")+" && "+state("completed"))
 	b.fill("#prompt", "! echo third")
 	b.click("Send")
 	b.until(said("goes on with it") + ` && document.querySelectorAll('#runs li').length === 3 && ` + has("\nthird"))
@@ -222,64 +217,48 @@ func TestAgents(t *testing.T) {
 	b.click("Send a follow-up to the newest")
 	b.fill("#prompt", "! echo fourth; sleep 600")
 	b.click("Send")
-	b.until(at("/attempts/"))
-	b.until(has("fourth"))
+	b.until(at("/attempts/"), has("fourth"))
 	b.click("Stop the agent")
 	b.until(state("stopped") + ` && !document.querySelector('form[action$="/stop"]')`)
 }
 
-// resolver is an agent that runs the script of its first prompt and, at a follow-up, resolves a conflict
-// with its own side.
-const resolver = `executors:
-  SCRIPT:
-    command: [sh, -c, 'sed -n "s/^! //p" | sh -e']
-    resume: [sh, -c, 'cat; git checkout -q --ours . && git add -A && git commit -qm resolved']
-`
-
 // works starts an agent that runs a script, and waits for its end.
-func (s *server) works(call pagetest.Call, title, script string) (attempt string) {
-	s.t.Helper()
+func works(t *testing.T, call pagetest.Call, title, script string) (attempt string) {
+	t.Helper()
 	_, attempt = call.Script(title, "! "+strings.ReplaceAll(script, "; ", "\n! ")+"\n")
-	call.Await(s.t, attempt, "completed", "failed")
+	call.Await(t, attempt, "completed")
 	return attempt
 }
 
 // Merge in each way, with a message, then rebase and push to a real remote.
 func TestMerge(t *testing.T) {
 	t.Parallel()
-	root := pagetest.Project(t)
-	origin := testkit.Dir(t)
+	s, call, b := open(t, nil)
+	root, origin := s.root, testkit.Dir(t)
 	testkit.Git(t, origin, "init", "-q", "--bare", "-b", "main")
 	testkit.Git(t, root, "remote", "add", "origin", origin)
-	s := serve(t, root, overHTTP...)
-	call := pagetest.Connect(t, s.url, "")
-	b := browse(t, s)
 	for _, way := range []struct{ file, option, message, subject, parents string }{
-		{"one.txt", "merge commit", "Add one\n", "Add one", "2"},
-		{"two.txt", "one commit", "Add two", "Add two", "1"},
-		{"three.txt", "its commits, rebased", "", "work", "1"},
+		{"one.txt", "merge commit", "Add one", "Add one", "p p"},
+		{"two.txt", "one commit", "Add two", "Add two", "p"},
+		{"three.txt", "its commits, rebased", "", "more", "p"},
 	} {
-		id := s.works(call, "Write "+way.file, "echo a > "+way.file+"; git add -A; git commit -qm work; git commit -q --allow-empty -m more")
+		id := works(t, call, "Write "+way.file, "echo a > "+way.file+"; git add -A; git commit -qm work; git commit -q --allow-empty -m more")
 		b.open("/attempts/" + id)
 		b.click("Review changes")
 		b.until(at("/attempts/") + " && location.search === '?tab=changes'")
 		b.click("Options")
 		b.pick("#way", way.option)
-		b.fill("#message", strings.TrimSpace(way.message))
+		b.fill("#message", way.message)
 		b.click("Merge")
-		b.until(said("merged into main"))
-		b.until(has("0 ahead of main"))
-		if got := testkit.Git(t, root, "log", "-1", "--format=%s", "--", way.file); way.parents == "1" && strings.TrimSpace(got) != way.subject {
-			t.Errorf("%s: the commit is %q", way.option, got)
-		}
-		if got := testkit.Git(t, root, "log", "-1", "--format=%s %P"); way.parents == "2" && (!strings.HasPrefix(got, way.subject) || len(strings.Fields(got)) != 4) {
-			t.Errorf("%s: the commit is %q", way.option, got)
-		}
+		b.until(said("merged into main"), has("0 ahead of main"))
+		subject, parents, _ := strings.Cut(testkit.Git(t, root, "log", "-1", "--format=%s\n%P"), "\n")
+		testkit.Equal(t, subject, way.subject, "%s: the commit", way.option)
+		testkit.Equal(t, len(strings.Fields(parents)), len(strings.Fields(way.parents)), "%s: its parents", way.option)
 		testkit.Works(t, testkit.Get(os.Stat(filepath.Join(root, way.file))).Err(), "%s", way.option)
 		testkit.True(t, !b.is(`[...document.querySelectorAll('button')].some(e => e.textContent === 'Merge')`), "%s: it can be merged again", way.option)
 	}
 
-	id := s.works(call, "Push it", "echo a > four.txt; git add -A; git commit -qm four")
+	id := works(t, call, "Push it", "echo a > four.txt; git add -A; git commit -qm four")
 	b.open("/attempts/" + id + "?tab=changes")
 	b.click("Push to a remote")
 	b.click("Push")
@@ -292,89 +271,58 @@ func TestMerge(t *testing.T) {
 	testkit.Git(t, root, "add", "-A")
 	testkit.Git(t, root, "commit", "-qm", "five")
 	b.open("/attempts/" + id + "?tab=changes")
-	b.until(has("1 behind"))
+	b.shows("1 behind")
 	b.click("Rebase")
-	b.until(said("rebased on main"))
-	b.until(has("0 behind"))
+	b.until(said("rebased on main"), has("0 behind"))
 	b.click("Push to a remote")
 	b.click("Push")
 	b.until(`document.querySelector('#alert .alert')`)
-	b.shoot("not-pushed")
 	b.clickOn("[name=force]", "")
 	b.click("Push")
-	b.until(`document.getElementById('notice').innerText.includes('pushed') && !document.querySelector('#alert .alert')`)
-	if got := testkit.Git(t, origin, "log", "--format=%s", branch); !strings.HasPrefix(got, "four\nfive\n") {
-		t.Errorf("the remote has\n%s", got)
-	}
+	b.until(said("pushed") + ` && !document.querySelector('#alert .alert')`)
+	testkit.Contains(t, ":"+testkit.Git(t, origin, "log", "--format=%s", branch), ":four\nfive\n", "the remote has")
 
 	// Another target.
 	testkit.Git(t, root, "branch", "release")
 	b.click("Change the target")
 	b.fill("[id^=target-]", "release")
 	b.click("Change")
-	b.until(has("ahead of release"))
-	b.until(said("is now for release"))
+	b.until(has("ahead of release"), said("is now for release"))
 }
+
+// resolver is an agent that runs the script of its first prompt and, at a follow-up, resolves a conflict
+// with its own side.
+const resolver = `executors:
+  SCRIPT:
+    command: [sh, -c, 'sed -n "s/^! //p" | sh -e']
+    resume: [sh, -c, 'cat; git checkout -q --ours . && git add -A && git commit -qm resolved']
+`
 
 // A conflict is shown with its files, undone, met again and handed to the agent, who resolves it.
 func TestConflict(t *testing.T) {
 	t.Parallel()
-	root := pagetest.Project(t)
-	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), resolver)
-	s := serve(t, root, overHTTP...)
-	call := pagetest.Connect(t, s.url, "")
-	id := s.works(call, "Another idea", "echo mountains > idea.txt; git add -A; git commit -qm mountains")
-	testkit.Write(t, filepath.Join(root, "idea.txt"), "woods\n")
-	testkit.Git(t, root, "commit", "-aqm", "woods")
-	b := browse(t, s)
+	s, call, b := open(t, map[string]string{".deepwork/config.yml": resolver})
+	id := works(t, call, "Another idea", "echo mountains > idea.txt; git add -A; git commit -qm mountains")
+	idea := filepath.Join(s.root, "idea.txt")
+	testkit.Write(t, idea, "woods\n")
+	testkit.Git(t, s.root, "commit", "-aqm", "woods")
 	b.open("/attempts/" + id + "?tab=changes")
-	conflict := `document.querySelector('section[aria-label="Merge in progress"]')?.innerText.includes('idea.txt')`
+	conflict := in(`section[aria-label="Merge in progress"]`, "idea.txt")
 	b.click("Merge")
-	b.until(conflict)
-	b.until(said("has conflicts with main"))
+	b.until(conflict, said("has conflicts with main"))
 	b.check("conflict")
 	b.open("/attempts/" + id + "?tab=changes")
 	b.click("Undo the merge")
-	b.until(`!(` + conflict + `) && document.getElementById('notice').innerText.includes('the merge is undone')`)
+	b.until(`!(` + conflict + `) && ` + said("the merge is undone"))
 
 	b.click("Merge")
 	b.until(conflict)
 	b.click("Hand it to the agent")
 	b.open("/attempts/" + id)
-	b.until(`document.querySelectorAll('#runs li').length === 2 && !(` + conflict + `) && ` + state("completed"))
-	b.until(has("is being merged into yours"))
+	b.until(`document.querySelectorAll('#runs li').length === 2 && !(`+conflict+`) && `+state("completed"), has("is being merged into yours"))
 	b.click("Review changes")
 	b.until("location.search === '?tab=changes'")
 	b.click("Merge")
 	b.until(said("merged into main"))
-	testkit.Equal(t, string(testkit.Get(os.ReadFile(filepath.Join(root, "idea.txt"))).Must(t)), "mountains\n", "main")
-}
-
-// What was typed for a workflow is there again when that is chosen again.
-func TestInputsOfAWorkflowChosenAgain(t *testing.T) {
-	t.Parallel()
-	root := pagetest.Project(t)
-	testkit.Write(t, filepath.Join(root, ".deepwork/jobs/mail/job.yml"), `name: mail
-version: 1.0.0
-summary: Write to somebody
-common_job_info_provided_to_all_steps_at_runtime: Be brief.
-workflows:
-  - {name: write, summary: A letter, steps: [write], inputs: [{name: whom, description: Who reads it}]}
-steps:
-  - id: write
-    name: Write
-    description: The letter
-    instructions: Write it.
-    inputs: [{name: whom, description: Who reads it}]
-    outputs: {letter: {type: file, description: letter.md}}
-    reviews: []
-`)
-	b := browse(t, serve(t, root, overHTTP...))
-	b.open("/board?new=1")
-	b.pick("#workflow", "mail/write")
-	b.fill(`[name="input.whom"]`, "Ada")
-	b.pick("#workflow", "trip/plan")
-	b.until(`!document.querySelector('[name="input.whom"]')`)
-	b.pick("#workflow", "mail/write")
-	b.until(`document.querySelector('[name="input.whom"]')?.value === "Ada"`)
+	testkit.Equal(t, string(testkit.Get(os.ReadFile(idea)).Must(t)), "mountains\n", "main")
 }

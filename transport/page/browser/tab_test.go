@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +16,6 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"deepwork/actor/testkit"
-	"deepwork/transport/page/pagetest"
 )
 
 // A tab is a page of a browser with cookies of its own.
@@ -45,21 +40,9 @@ var browserOf = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-// needBrowser skips a test that cannot run here.
-func needBrowser(t testing.TB) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("the agents are shell scripts")
-	}
-	if _, err := chromium(); err != nil {
-		required(t, err.Error())
-	}
-}
-
 // browse opens a tab of a browser that knows nothing of others.
 func browse(t testing.TB, s *server) *tab {
 	t.Helper()
-	needBrowser(t)
 	shared := testkit.Get(browserOf()).Must(t)
 	ctx, cancel := chromedp.NewContext(shared, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
@@ -126,23 +109,41 @@ func (b *tab) is(expression string) bool {
 	return err == nil && yes
 }
 
-// until polls until an expression is true, more slowly the longer that takes.
-func (b *tab) until(expression string) {
+// until polls until each expression has been true, more slowly the longer that takes.
+func (b *tab) until(expressions ...string) {
 	b.t.Helper()
-	pause := 10 * time.Millisecond
-	for began := time.Now(); ; time.Sleep(pause) {
-		if b.is(expression) {
-			return
-		}
-		pause = min(pause*5/4, 100*time.Millisecond)
-		if time.Since(began) > patience {
-			b.t.Fatalf("not true: %s\nat %s\n%v", expression, eval[string](b, `location.href + '\n' + Object.keys(document.body._htmx ?? {}) + '\n' + document.body.innerText`), b.faults)
+	for _, expression := range expressions {
+		pause := 10 * time.Millisecond
+		for began := time.Now(); !b.is(expression); time.Sleep(pause) {
+			pause = min(pause*5/4, 100*time.Millisecond)
+			if time.Since(began) > patience {
+				b.t.Fatalf("not true: %s\nat %s\n%v", expression, eval[string](b, `location.href + '\n' + Object.keys(document.body._htmx ?? {}) + '\n' + document.body.innerText`), b.faults)
+			}
 		}
 	}
 }
 
 // has is an expression: the page shows a text.
 func has(text string) string { return fmt.Sprintf("document.body.innerText.includes(%q)", text) }
+
+// in is an expression: an element, which a selector names, shows a text.
+func in(css, text string) string {
+	return fmt.Sprintf("document.querySelector(%q)?.innerText.includes(%q)", css, text)
+}
+
+// shows waits until the page shows texts.
+func (b *tab) shows(texts ...string) {
+	b.t.Helper()
+	for _, text := range texts {
+		b.until(has(text))
+	}
+}
+
+// run runs statements on the page.
+func (b *tab) run(statements string) {
+	b.t.Helper()
+	b.do(chromedp.Evaluate[chromedp.Void](statements))
+}
 
 // finder is a function that finds an element by a selector and, if it is not "", its text, among those
 // that can be seen.
@@ -183,14 +184,6 @@ func (b *tab) pick(css, option string) {
 	b.use(css, "", fmt.Sprintf(`const o = [...e.options].find(o => o.text === %q && !o.disabled); if (!o) return false; e.value = o.value; e.dispatchEvent(new Event('change', {bubbles: true}))`, option))
 }
 
-// unseen fails the test if the page shows a text.
-func (b *tab) unseen(text string) {
-	b.t.Helper()
-	if b.is(has(text)) {
-		b.t.Errorf("the page shows %q:\n%s", text, eval[string](b, `document.body.innerText`))
-	}
-}
-
 // press types keys, such as "j" or kb.Enter.
 func (b *tab) press(keys ...string) {
 	b.t.Helper()
@@ -210,9 +203,6 @@ func (b *tab) shoot(name string) {
 	testkit.Must(b.t, os.WriteFile(filepath.Join(screenshots, name+".png"), picture, 0o644))
 }
 
-// overHTTP are the arguments of a server with MCP and pages.
-var overHTTP = []string{"serve", "--transport", "http"}
-
 // dark emulates a system with a dark theme, or a light one.
 func dark(yes bool) chromedp.Action[chromedp.Void] {
 	scheme := map[bool]string{true: "dark", false: "light"}[yes]
@@ -226,13 +216,11 @@ func dark(yes bool) chromedp.Action[chromedp.Void] {
 // serious objection.
 func TestEveryPage(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
-	w := s.begin(pagetest.Connect(t, s.url, ""))
-	paths := w.paths()
+	_, call, b := open(t, nil)
+	paths := begin(t, call).paths()
 	paths["missing"], paths["login"], paths["history"] = "/sessions/ffffffff", "/login", "/history"
-	for _, name := range slices.Sorted(maps.Keys(paths)) {
-		b.open(paths[name])
+	for name, path := range paths {
+		b.open(path)
 		b.check(name)
 	}
 	if os.Getenv("DEEPWORK_TEST_AXE") == "" {
@@ -256,29 +244,21 @@ var axe = sync.OnceValues(func() (string, error) {
 func (b *tab) check(name string) {
 	b.t.Helper()
 	script := testkit.Get(axe()).Must(b.t)
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true)`))
+	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)
 	testkit.True(b.t, !eval[bool](b, `'hit' in window || !!document.querySelector('img:not(.handed > p > img)')`), "%s ran a script of a text", name)
-	if title := eval[string](b, `document.title`); !strings.HasSuffix(title, "· deepwork") {
-		b.t.Errorf("%s has the title %q", name, title)
-	}
+	testkit.Contains(b.t, eval[string](b, `document.title`)+"\n", "· deepwork\n", "the title of %s", name)
 	if script != "" {
-		b.do(chromedp.Evaluate[chromedp.Void](script))
+		b.run(script)
 	}
 	for _, width := range []int64{2560, 390, 1200} {
-		b.do(chromedp.EmulateViewport(width, 900))
-		b.until(fmt.Sprintf(`innerWidth === %d`, width))
-		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
-			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, width, eval[string](b, widest))
-		}
+		b.fits(name, width)
 		for _, night := range []bool{false, true} {
 			if night && width != 1200 && screenshots == "" {
 				continue // its colors are the same at each width
 			}
 			b.do(dark(night))
 			b.until(fmt.Sprintf(`matchMedia('(prefers-color-scheme: dark)').matches === %v`, night))
-			if light := eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`); light == night {
-				b.t.Errorf("%s: a light page is %v although dark is %v", name, light, night)
-			}
+			testkit.Equal(b.t, eval[bool](b, `/rgb\(2\d\d/.test(getComputedStyle(document.body).backgroundColor)`), !night, "%s is light", name)
 			b.shoot(fmt.Sprintf("%s-%d%s", name, width, map[bool]string{true: "-dark"}[night]))
 			rules := allRules
 			switch {
@@ -297,6 +277,14 @@ func (b *tab) check(name string) {
 	b.do(dark(false), chromedp.EmulateViewport(1200, 900))
 }
 
+// fits makes the window this wide, which must suffice.
+func (b *tab) fits(name string, width int64) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(width, 900))
+	b.until(fmt.Sprintf(`innerWidth === %d`, width))
+	testkit.True(b.t, b.is(`document.documentElement.scrollWidth <= document.documentElement.clientWidth`), "%s is wider than %d: %s", name, width, eval[string](b, widest))
+}
+
 // widest names what is wider than the page.
 const widest = `[...document.querySelectorAll('main *, header *')].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !e.parentElement.closest('.scroll, pre')).slice(0, 5).map(e => e.outerHTML.slice(0, 150)).join('\n')`
 
@@ -306,38 +294,9 @@ const allRules = `'wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-
 // violations returns what axe-core finds that is serious.
 func (b *tab) violations(rules string) []string {
 	b.t.Helper()
-	b.do(chromedp.Evaluate[chromedp.Void](`window.found = undefined; axe.run(document, {resultTypes: ['violations'], runOnly: [` + rules + `]}).then(r => { window.found = r.violations; }); 0`))
+	b.run(`window.found = undefined; axe.run(document, {resultTypes: ['violations'], runOnly: [` + rules + `]}).then(r => { window.found = r.violations; }); 0`)
 	b.until(`window.found`)
 	return eval[[]string](b, `window.found.filter(v => v.impact === 'serious' || v.impact === 'critical').map(v => v.id + ': ' + v.help + v.nodes.slice(0, 3).map(n => '\n' + n.html.slice(0, 200) + '\n' + n.failureSummary).join(''))`)
-}
-
-// Every page of a project in which much happens, and of one that is new, fits its window. The
-// pictures are for people to look at: DEEPWORK_TEST_SCREENSHOTS is the folder that they are
-// written to; without it TestEveryPage shows that pages fit. Those of the README are in ../pictures.
-func TestPictures(t *testing.T) {
-	needBrowser(t)
-	if screenshots == "" {
-		t.Skip("DEEPWORK_TEST_SCREENSHOTS is not set")
-	}
-	project := openShop(t)
-	b := person(t, project.root)
-	project.override(b)
-	for name, path := range project.paths() {
-		b.pictures(name, path)
-	}
-	b.pictures("history", "/history")
-
-	t.Setenv("XDG_CONFIG_HOME", testkit.Dir(t)) // where no folder is trusted
-	b = person(t, project.root)
-	b.pictures("trust-waiting", "/trust")
-	b.pictures("now-waiting", "/")
-
-	empty := testkit.Dir(t)
-	testkit.Git(t, empty, "init", "-q", "-b", "main")
-	b = person(t, empty)
-	for name, path := range map[string]string{"now-empty": "/", "board-empty": "/board", "jobs-empty": "/jobs", "sources-empty": "/sources", "trust-empty": "/trust", "login": "/login"} {
-		b.pictures(name, path)
-	}
 }
 
 // person opens the pages of the project at root as the one who runs deepwork ui.
@@ -345,25 +304,6 @@ func person(t *testing.T, root string) *tab {
 	t.Helper()
 	pages := serve(t, root, "ui", "--no-open")
 	b := browse(t, pages)
-	secret := testkit.Get(url.Parse(pages.login)).Must(t)
-	b.open(secret.RequestURI())
+	b.open(pages.login[len(pages.url):])
 	return b
-}
-
-// pictures takes pictures of a page in light, dark and on a narrow screen.
-func (b *tab) pictures(name, path string) {
-	b.t.Helper()
-	b.open(path)
-	for _, as := range []struct {
-		name  string
-		width int64
-		dark  bool
-	}{{"light", 1280, false}, {"dark", 1280, true}, {"narrow", 390, false}} {
-		b.do(chromedp.EmulateViewport(as.width, 900), dark(as.dark))
-		b.until(fmt.Sprintf(`innerWidth === %d`, as.width))
-		if over := eval[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); over > 0 {
-			b.t.Errorf("%s is %d pixels wider than %d: %s", name, over, as.width, eval[string](b, widest))
-		}
-		b.shoot(name + "-" + as.name)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -26,29 +25,27 @@ import (
 // Everything can be done without a mouse.
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
-	call := pagetest.Connect(t, s.url, "")
-	w := s.begin(call)
+	_, call, b := open(t, nil)
+	w := begin(t, call)
+	focused := func(path string) string { return `document.activeElement.pathname === '` + path + `'` }
 	b.open("/")
 	b.press("j")
-	b.until(`document.activeElement.pathname === '/attempts/` + w.attempt + `'`)
+	b.until(focused("/attempts/" + w.attempt))
 	b.press("j")
-	b.until(`document.activeElement.pathname === '/sessions/` + w.session + `'`)
+	b.until(focused("/sessions/" + w.session))
 	b.press("j") // the last one stays
 	b.press("k")
-	b.until(`document.activeElement.pathname === '/attempts/` + w.attempt + `'`)
-	testkit.True(t, eval[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== 'none'`), "the focus cannot be seen")
+	b.until(focused("/attempts/" + w.attempt))
 	b.press("/")
 	b.until(`document.activeElement.id === 'q'`)
-	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.value = ''`)) // the driver types the slash, too
+	b.run(`document.activeElement.value = ''`) // the driver types the slash, too
 	b.press("active")
 	b.until(`document.querySelectorAll('.entry').length === 1 && location.search === '?q=active'`)
 	testkit.Equal(t, eval[string](b, `document.activeElement.id + document.activeElement.value`), "qactive", "the filter lost the focus or its text")
 	b.press(kb.Escape, "j", kb.Enter)
-	b.until(`location.pathname === '/sessions/` + w.session + `' && document.readyState === 'complete' && typeof walk === 'function'`)
-	b.do(chromedp.Evaluate[chromedp.Void](`setTimeout(() => history.back())`))
-	b.until(at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
+	b.until(at("/sessions/" + w.session))
+	b.run(`setTimeout(() => history.back())`)
+	b.until(`location.pathname === "/" && ` + at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
 	call.Plan("Another")
 	b.until(has("Another") + ` && location.search === '?q=active'`) // it follows changes again
 	b.press("g", "n")
@@ -56,120 +53,84 @@ func TestKeys(t *testing.T) {
 
 	b.press("?")
 	b.until(`document.getElementById('keys').open`)
-	for _, keys := range []string{"?", "/", "j k", "x", "Esc", "g n", "g b"} {
-		testkit.True(t, b.is(fmt.Sprintf(`[...document.querySelectorAll('#keys dt')].some(e => e.innerText.trim() === %q)`, keys)), "%s is not in the list of keys", keys)
-	}
+	testkit.Equal(t, eval[string](b, `[...document.querySelectorAll('#keys dt')].map(e => e.innerText.trim()).filter(k => ['?', '/', 'j k', 'x', 'Esc', 'g n', 'g b'].includes(k)).length + ' keys'`), "7 keys")
 	b.check("keys")
 	b.press(kb.Escape)
 	b.until(`!document.getElementById('keys').open`)
 
 	b.press("g", "b")
-	b.until(`location.pathname === '/board' && document.readyState === 'complete' && typeof walk === 'function'`)
+	b.until(at("/board"))
 	b.press("j", "x")
 	b.until(`document.activeElement.closest('details.menu')?.open`)
 	b.press(kb.Tab, kb.Enter)
 	b.until(`!!document.querySelector('section[aria-labelledby=col-todo] .entry')`)
 	b.press("g", "n")
-	b.until(`location.pathname === '/' && document.readyState === 'complete' && typeof walk === 'function'`)
+	b.until(`location.pathname === '/' && ` + at("/"))
 
 	// A skip link is the first thing that Tab reaches.
 	b.press(kb.Tab)
 	testkit.Equal(t, eval[string](b, `document.activeElement.textContent`), "Skip to the content", "Tab reaches")
 	b.press(kb.Enter)
 	b.until(`document.activeElement.id === 'main'`)
-}
 
-// Tab reaches everything that can be used, and the focus is visible at each.
-func TestTab(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
-	w := s.begin(pagetest.Connect(t, s.url, ""))
+	// Tab reaches everything that can be used, and the focus is visible at each.
 	for _, name := range []string{"now", "board", "task", "attempt", "session", "job"} {
 		b.open(w.paths()[name])
-		b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll('details').forEach(d => d.open = true);
+		b.run(`document.querySelectorAll('details').forEach(d => d.open = true);
 			window.usable = () => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')].filter(e => e.checkVisibility() && !e.disabled && !e.reached);
-			document.addEventListener('focusin', e => { e.target.reached = true; const s = getComputedStyle(e.target); if (s.outlineStyle === 'none' || s.outlineWidth === '0px') (window.unseen ??= []).push(e.target.outerHTML.slice(0, 200)); })`))
+			document.addEventListener('focusin', e => { e.target.reached = true; const s = getComputedStyle(e.target); if (s.outlineStyle === 'none' || s.outlineWidth === '0px') (window.unseen ??= []).push(e.target.outerHTML.slice(0, 200)); })`)
 		for range eval[int](b, `usable().length`) {
 			b.press(kb.Tab)
 		}
-		if left := eval[[]string](b, `usable().map(e => e.outerHTML.slice(0, 200))`); len(left) > 0 {
-			t.Errorf("%s: Tab does not reach %s", name, left)
-		}
-		if unseen := eval[[]string](b, `window.unseen ?? []`); len(unseen) > 0 {
-			t.Errorf("%s: the focus is not visible at %s", name, unseen)
-		}
+		testkit.Same(t, eval[[]string](b, `usable().map(e => e.outerHTML.slice(0, 200))`), nil, "%s: Tab does not reach", name)
+		testkit.Same(t, eval[[]string](b, `window.unseen ?? []`), nil, "%s: the focus is not visible", name)
 	}
 }
 
-// Times are relative, with the exact time at hand; a page without anything says what to do first.
-func TestTimesAndEmptyPages(t *testing.T) {
-	t.Parallel()
-	root := pagetest.Project(t)
-	s := serve(t, root, overHTTP...)
-	b := browse(t, s)
-	for path, first := range map[string]string{"/": "add a task to the board", "/board": "Add a task, and start an agent on it.", "/sources": "workflow_tools.sources"} {
-		b.open(path)
-		b.until(has(first))
-	}
-	pagetest.Connect(t, s.url, "").Script("Timed", "! true\n")
-	b.open("/board")
-	b.until(`(() => { const e = document.querySelector('.entry time'); return e && / ago$/.test(e.textContent) && e.title === new Date(e.dateTime).toLocaleString(); })()`)
-	testkit.Must(t, os.RemoveAll(filepath.Join(root, ".deepwork/jobs")))
-	b.open("/jobs")
-	b.until(has("deepwork init"))
+// addTask fills in the form for a new task without leaving the page as it is, and sends it.
+func (b *tab) addTask(title string) {
+	b.t.Helper()
+	b.run(`document.getElementById('new').showModal()`)
+	b.do(chromedp.SendKeys(chromedp.CSS("#title"), title), chromedp.Click(chromedp.CSS("form[action='/tasks'] button:not([name]):not([type])")))
+	b.until(at("/tasks/") + " && " + has(title))
 }
 
-// A change that one person makes is on the page of another, without a reload.
-func TestTwoBrowsers(t *testing.T) {
+// A change that one person makes is on the page of another, without a reload. A page stays open while its server is killed: it says
+// so, and is renewed when there is a server again.
+func TestOpenPages(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	ann, bob := browse(t, s), browse(t, s)
-	call := pagetest.Connect(t, s.url, "")
+	s, call, ann := open(t, nil)
+	bob := browse(t, s)
 	ann.open("/board")
 	bob.open("/board")
-	bob.do(chromedp.Evaluate[chromedp.Void](`window.same = true; document.getElementById('new').showModal(); document.getElementById('title').value = 'half a title'`))
-	ann.do(chromedp.Evaluate[chromedp.Void](`document.getElementById('new').showModal()`),
-		chromedp.SendKeys(chromedp.CSS("#title"), "Made by Ann"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button:not([name]):not([type])")))
-	ann.until(`location.pathname.startsWith('/tasks/') && ` + has("Made by Ann"))
-	bob.until(has("Made by Ann"))
+	bob.run(`window.same = true; document.getElementById('new').showModal(); document.getElementById('title').value = 'half a title'`)
+	ann.addTask("Made by Ann")
+	bob.shows("Made by Ann")
 	testkit.True(t, eval[bool](bob, `window.same && document.getElementById('new').open && document.getElementById('title').value === 'half a title'`), "the update took what Bob was writing")
 
 	// What an agent prints appears while it works.
-	root := testkit.Dir(t)
-	_, attempt := call.Script("Slow", fmt.Sprintf("! echo hello; until test -e %s/go; do sleep 0.05; done; echo all done\n", root))
+	gate := testkit.Dir(t) + "/go"
+	_, attempt := call.Script("Slow", "! echo hello; until test -e "+gate+"; do sleep 0.05; done; echo all done\n")
 	bob.open("/attempts/" + attempt)
-	bob.until(has("hello"))
-	bob.do(chromedp.Evaluate[chromedp.Void](`window.same = true`))
-	testkit.Write(t, root+"/go", "")
+	bob.shows("hello")
+	bob.run(`window.same = true`)
+	testkit.Write(t, gate, "")
 	bob.until(has("all done") + " && " + has("completed") + " && window.same")
-}
 
-// A page stays open while its server is killed: it says so, and is renewed when there is a server again.
-func TestRestartUnderAPage(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
-	b := browse(t, s)
-	call := pagetest.Connect(t, s.url, "")
-	b.open("/board")
-	b.do(chromedp.Evaluate[chromedp.Void](`window.same = true`))
+	bob.open("/board")
+	bob.run(`window.same = true`)
 	s.kill()
-	b.until(`!document.getElementById('link').hidden`)
-	_ = call // its connection is gone
+	bob.until(`!document.getElementById('link').hidden`)
 	s.restart()
-	call = pagetest.Connect(t, s.url, "")
-	call.Script("After the restart", "! true\n")
-	b.until(has("After the restart") + " && document.getElementById('link').hidden && window.same")
-	// Its forms work at the new server.
-	b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById('new').showModal()`),
-		chromedp.SendKeys(chromedp.CSS("#title"), "From the old page"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button:not([name]):not([type])")))
-	b.until(`location.pathname.startsWith('/tasks/') && ` + has("From the old page"))
+	pagetest.Connect(t, s.url, "").Script("After the restart", "! true\n")
+	bob.until(has("After the restart") + " && document.getElementById('link').hidden && window.same")
+	bob.addTask("From the old page") // its forms work at the new server
 }
 
 // A stream whose first request fails is asked for again, and so is a page that could not be fetched.
 func TestRequestsThatFail(t *testing.T) {
 	t.Parallel()
-	s := serve(t, pagetest.Project(t), overHTTP...)
+	s, call, b := open(t, nil)
 	behind := testkit.Get(url.Parse(s.url)).Must(t)
 	var streams, pages atomic.Int64
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { // without X-Forwarded-For, which needs a token
@@ -184,50 +145,25 @@ func TestRequestsThatFail(t *testing.T) {
 		proxy.ServeHTTP(w, r)
 	}))
 	defer front.Close()
-	b := browse(t, s)
 	defer b.do(chromedp.Navigate("about:blank")) // whose stream keeps the proxy open
 	b.do(chromedp.Navigate(front.URL + "/board"))
-	b.until(`document.readyState === 'complete' && typeof walk === 'function' && !document.getElementById('link').hidden`)
-	b.until(`!!document.body._htmx?.sse && document.getElementById('link').hidden`)
-	pagetest.Connect(t, s.url, "").Script("Seen at the second attempt", "! true\n")
-	b.until(has("Seen at the second attempt"))
-	if streams.Load() < 2 || pages.Load() < 2 {
-		t.Errorf("%d streams, %d pages", streams.Load(), pages.Load())
-	}
+	b.until(at("/board")+` && !document.getElementById('link').hidden`, `!!document.body._htmx?.sse && document.getElementById('link').hidden`)
+	call.Script("Seen at the second attempt", "! true\n")
+	b.shows("Seen at the second attempt")
+	testkit.True(t, streams.Load() >= 2 && pages.Load() >= 2, "%d streams, %d pages", streams.Load(), pages.Load())
 	testkit.Equal(t, eval[int](b, `htmx.config.sse.reconnectMaxDelay`), 5000, "ms that a page may wait before it reconnects")
-}
-
-// The URL of deepwork ui lets one browser in, as a person, who can override a review.
-func TestDeepworkUI(t *testing.T) {
-	t.Parallel()
-	s := serve(t, pagetest.Project(t), "ui", "--no-open")
-	b, other := browse(t, s), browse(t, s)
-	secret := testkit.Get(url.Parse(s.login)).Must(t)
-	other.open("/")
-	other.until(`location.pathname === '/login'`)
-	b.open(secret.RequestURI())
-	b.until(`location.pathname === '/' && !location.search`)
-	other.open(secret.RequestURI())
-	other.until(has("run deepwork ui again"))
-	b.open("/board")
-	b.until(`!!document.querySelector('form[action="/tasks"]')`)
-	res := testkit.Get(http.Post(s.url+"/mcp", "application/json", strings.NewReader(`{}`))).Must(t)
-	res.Body.Close()
-	testkit.True(t, res.StatusCode/100 != 2, "there is MCP: %s", res.Status)
 }
 
 // Outside of a project a person chooses one, and works with its pages.
 func TestProjects(t *testing.T) {
 	t.Parallel()
-	root := pagetest.Project(t)
-	pagetest.Connect(t, serve(t, root, overHTTP...).url, "").Plan("Sail around the world")
-	s := serve(t, "", "ui", "--no-open")
-	b := browse(t, s)
-	b.open(testkit.Get(url.Parse(s.login)).Must(t).RequestURI())
-	b.until(has(root))
+	s, call, _ := open(t, nil)
+	call.Plan("Sail around the world")
+	b := person(t, "")
+	b.shows(s.root)
 	b.check("projects")
-	b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`[...document.querySelectorAll('main li')].find(l => l.innerText.includes(%q)).querySelector('a').click()`, root)))
-	b.until(has("Sail around the world") + ` && location.origin === "` + s.url + `"`)
+	b.run(fmt.Sprintf(`[...document.querySelectorAll('main li')].find(l => l.innerText.includes(%q)).querySelector('a').click()`, s.root))
+	b.until(has("Sail around the world") + ` && location.origin === "` + b.at + `"`)
 	b.click("Board")
 	b.until(`location.pathname.endsWith("/board")`)
 	b.click("New task")
@@ -239,23 +175,19 @@ func TestProjects(t *testing.T) {
 	b.until(state("in review"))
 	b.check("project")
 	b.click("All projects")
-	b.until(has(root) + ` && location.pathname === "/"`)
+	b.until(has(s.root) + ` && location.pathname === "/"`)
 }
 
 // source serves a system whose workflows run until they are cancelled. It offers those that offers has.
 func source(t *testing.T, offers *atomic.Pointer[string]) (url string) {
 	t.Helper()
-	var cancelled atomic.Bool
+	var status atomic.Value
+	status.Store(`{"status":"running","progress":{"progress":2,"total":3,"message":"two of three"}}`)
 	replies := map[string]func() string{
 		"workflows-list-tool":    func() string { return *offers.Load() },
 		"workflows-execute-tool": func() string { return `{"execution_id":"e-1","status":"running"}` },
-		"workflows-status-tool": func() string {
-			if cancelled.Load() {
-				return `{"status":"cancelled"}`
-			}
-			return `{"status":"running","progress":{"progress":2,"total":3,"message":"two of three"}}`
-		},
-		"workflows-cancel-tool": func() string { cancelled.Store(true); return `{"status":"cancelled"}` },
+		"workflows-status-tool":  func() string { return status.Load().(string) },
+		"workflows-cancel-tool":  func() string { status.Store(`{"status":"cancelled"}`); return `{"status":"cancelled"}` },
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "factory", Version: "1"}, nil)
 	for name, reply := range replies {
@@ -283,36 +215,29 @@ func TestSources(t *testing.T) {
 		for _, n := range names {
 			all = append(all, fmt.Sprintf(`{"id":%[1]q,"name":%[1]q,"description":%[2]q,"executionType":"async"}`, n, "does "+pagetest.Hostile))
 		}
-		list := "[" + strings.Join(all, ",") + "]"
-		offers.Store(&list)
+		offers.Store(new("[" + strings.Join(all, ",") + "]"))
 	}
 	offer("assemble")
-	root := pagetest.Project(t)
-	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), fmt.Sprintf(`workflow_tools:
+	_, call, b := open(t, map[string]string{".deepwork/config.yml": fmt.Sprintf(`workflow_tools:
   refresh_interval: 0
   reply_within: 1ms
   status_interval: 100ms
   sources:
     - {name: factory, url: %q}
     - {name: away, command: [sh, -c, 'echo the line is dead >&2; exit 1']}
-`, source(t, &offers)))
-	s := serve(t, root, overHTTP...)
-	b := browse(t, s)
+`, source(t, &offers))})
 	b.open("/sources")
-	b.until(`document.querySelector('#source-factory').innerText.includes('connected') && ` + has("assemble"))
-	b.until(`document.querySelector('[aria-labelledby=source-away] .alert')`)
+	b.until(in("#source-factory", "connected")+" && "+has("assemble"), `document.querySelector('[aria-labelledby=source-away] .alert')`)
 	offer("assemble", "paint")
 	b.click("Ask all for their workflows now")
-	b.until(said("New (1): paint") + ` && document.querySelector('#source-factory').innerText.includes('2 workflows')`)
+	b.until(said("New (1): paint") + " && " + in("#source-factory", "2 workflows"))
 	b.click("Ask all for their workflows now")
 	b.until(said("Nothing has changed."))
 
-	call := pagetest.Connect(t, s.url, "")
 	call("call_workflow_tool", args{"name": "assemble", "arguments": args{}}, nil)
 	b.until(`document.querySelector('#executions ~ ul .status.running') && ` + has("2 of 3") + " && " + has("two of three"))
-	b.shoot("sources-running")
 	b.open("/")
-	b.until(`document.querySelector('[aria-labelledby=working]').innerText.includes('assemble')`)
+	b.until(in("[aria-labelledby=working]", "assemble"))
 	b.open("/sources")
 	b.click("assemble")
 	b.until(at("/sources/executions/") + " && " + state("running"))
@@ -329,20 +254,15 @@ func TestSources(t *testing.T) {
 func TestTrust(t *testing.T) {
 	root := pagetest.Project(t)
 	testkit.Write(t, filepath.Join(root, ".deepwork/config.yml"), variants+"quality_gate:\n  agent_review_command: [./review.sh, --strict]\n")
-	env, err := statetest.Write(testkit.Dir(t)) // which trusts no folder
-	testkit.Must(t, err)
-	for name, value := range env {
+	for name, value := range testkit.Get(statetest.Write(testkit.Dir(t))).Must(t) { // which trusts no folder
 		t.Setenv(name, value)
 	}
-	s := serve(t, root, overHTTP...)
-	b := browse(t, s)
+	b := browse(t, serve(t, root, overHTTP...))
 	b.open("/")
-	b.until(`document.querySelector('[aria-labelledby=needs]').innerText.includes('Not approved')`)
+	b.until(in("[aria-labelledby=needs]", "Not approved"))
 	b.clickOn("[aria-labelledby=needs] .entry a", "")
 	b.until(at("/trust"))
-	for _, text := range []string{"Until you do, none of it happens", "deepwork trust", "echo LOUD", "./review.sh", "--strict", "config.yml:2", "config.yml:8"} {
-		b.until(has(text))
-	}
+	b.shows("Until you do, none of it happens", "deepwork trust", "echo LOUD", "./review.sh", "--strict", "config.yml:2", "config.yml:6")
 	testkit.True(t, !eval[bool](b, `!!document.querySelector('main form, main button')`), "the page approves")
 	b.check("trust-waiting")
 }
