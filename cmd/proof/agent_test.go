@@ -41,18 +41,9 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 		text, _ := os.ReadFile(f.agentLog())
 		return string(text)
 	}
-	var last answer
-	until := func(what string, done func() bool) {
-		t.Helper()
-		for end := time.Now().Add(*agentTime + time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("not %s; agents: %s; last answer: %s", what, agents(), last.text)
-			}
-		}
-	}
 	serve()
 	attempt := a.launch(t, m.current(), fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())))
-	until("started", func() bool { return strings.Contains(agents(), "start long") })
+	testkit.Until(t, "started", func() bool { return strings.Contains(agents(), "start long") })
 
 	rest(t, *agentTime/5)
 	serve()
@@ -71,22 +62,22 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 	rest(t, *agentTime/10-time.Since(away))
 	m.proxy.Refuse(false)
 
-	until("ended", func() bool {
-		last = a.exchange(ctx, m.current(), "get_attempt", map[string]any{"attempt_id": attempt})
-		return strings.Contains(last.text, `"state":"completed"`) || strings.Contains(last.text, `"state":"failed"`)
+	rest(t, *agentTime*3/5)
+	ended := ""
+	testkit.Until(t, "ended", func() bool {
+		ended = a.exchange(ctx, m.current(), "get_attempt", map[string]any{"attempt_id": attempt}).text
+		return strings.Contains(ended, `"state":"completed"`) || strings.Contains(ended, `"state":"failed"`)
 	})
-	ended := last.text
-	if log := agents(); strings.Count(log, "start long") != 1 || strings.Count(log, "end long") != 1 ||
-		!strings.Contains(ended, `"state":"completed"`) || strings.Count(ended, `"execution_id"`) != 1 {
-		t.Errorf("the agents: %s\nthe attempt: %s", log, ended)
-	}
+	log := agents()
+	testkit.True(t, strings.Count(log, "start long") == 1 && strings.Count(log, "end long") == 1, "the agents: %s", log)
+	testkit.True(t, strings.Contains(ended, `"state":"completed"`) && strings.Count(ended, `"execution_id"`) == 1, "the attempt: %s", ended)
 	if f.history.check(); len(f.history.faults) > 0 {
 		t.Error(f.history.found())
 	}
 }
 
 // launch starts an agent on a new task at a server, and returns the attempt.
-func (a *agent) launch(t testing.TB, p *process, prompt string) (attempt string) {
+func (a *agent) launch(t *testing.T, p *process, prompt string) (attempt string) {
 	t.Helper()
 	call := func(tool string, args map[string]any) (r struct {
 		Projects []struct {
@@ -109,45 +100,6 @@ func (a *agent) launch(t testing.TB, p *process, prompt string) (attempt string)
 	repo := call("list_repos", map[string]any{"project_id": project}).Repos[0].ID
 	return call("start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": prompt,
 		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}}).Attempt
-}
-
-// How long it takes to stop an agent by a call to another server than the one that leads it, in the same
-// folder and on another machine. The bounds are 1 s and 5 s.
-func BenchmarkStopElsewhere(b *testing.B) {
-	f := newFleet(b.TempDir(), 1, 0, 1)
-	f.count = 2
-	b.Cleanup(func() { testkit.Must(b, f.close()) })
-	pgtest.Need(b, f.layOut(b.Context()))
-	leader := f.machines[0]
-	beside := &machine{server: &server{number: 9, http: true, root: leader.root, env: leader.env}}
-	testkit.Must(b, f.serve(b.Context(), leader, 0))
-	a := f.agent(0)
-	a.lose = 0
-	for _, c := range []struct {
-		name string
-		at   *machine
-	}{{"SameFolder", beside}, {"OtherMachine", f.machines[1]}} {
-		b.Run(c.name, func(b *testing.B) {
-			var stopping time.Duration
-			for n := range b.N {
-				attempt := a.launch(b, leader.current(), fmt.Sprintf("%s %s%d 1000 0 false", orderPrefix, c.name, n))
-				testkit.Until(b, "started", func() bool {
-					log, _ := os.ReadFile(f.agentLog())
-					return strings.Contains(string(log), fmt.Sprintf("start %s%d", c.name, n))
-				})
-				if c.at.current() == nil {
-					testkit.Must(b, f.serve(b.Context(), c.at, 0))
-				}
-				began := time.Now()
-				a.exchange(b.Context(), c.at.current(), "stop_attempt", map[string]any{"attempt_id": attempt})
-				testkit.Until(b, "stopped", func() bool {
-					return strings.Contains(a.exchange(b.Context(), leader.current(), "get_attempt", map[string]any{"attempt_id": attempt}).text, `"state":"stopped"`)
-				})
-				stopping += time.Since(began)
-			}
-			b.ReportMetric(stopping.Seconds()/float64(b.N), "s/stop")
-		})
-	}
 }
 
 // rest waits for a part of the agent's time.

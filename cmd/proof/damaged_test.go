@@ -21,6 +21,7 @@ import (
 // it is refused with its path and with what to do, and leaves it as it is. It cannot be set aside while a server
 // has it open. Then it can, and what every session had acknowledged comes back from the exports.
 func TestADamagedDatabase(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("people answer at terminals, which are made only on Linux")
 	}
@@ -76,8 +77,7 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	db := testkit.Get(sql.Open("sqlite", "file:"+s.boardFile())).Must(t)
 	testkit.Get(db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")).Must(t)
 	testkit.Must(t, db.Close())
-	data := testkit.Get(os.ReadFile(s.boardFile())).Must(t)
-	data = damage(data)
+	data := damage(testkit.Get(os.ReadFile(s.boardFile())).Must(t))
 	testkit.Must(t, os.WriteFile(s.boardFile(), data, 0o600))
 
 	remedied := func(what, text string, err bool) {
@@ -88,9 +88,8 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 		text, err := s.deepwork(ctx, s.servers[0], args...).CombinedOutput()
 		return string(text), err != nil
 	}
-	if text, failed := command("check", "--set-aside"); !failed {
-		t.Errorf("it was set aside while servers have it open: %s", text)
-	}
+	text, failed := command("check", "--set-aside")
+	testkit.True(t, failed, "it was set aside while servers have it open: %s", text)
 	testkit.Must(t, s.killRunning())
 	serve()
 	id := s.history.known()[0]
@@ -106,12 +105,10 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 		text, failed := command(args...)
 		remedied(strings.Join(args, " "), text, failed)
 	}
-	if now, err := os.ReadFile(s.boardFile()); err != nil || !bytes.Equal(now, data) {
-		t.Errorf("the damaged database was touched (%v)", err)
-	}
+	testkit.True(t, bytes.Equal(testkit.Get(os.ReadFile(s.boardFile())).Must(t), data), "the damaged database was touched")
 	testkit.Must(t, s.killRunning())
 
-	text, failed := command("check", "--set-aside")
+	text, failed = command("check", "--set-aside")
 	testkit.Need(t, !failed, "check --set-aside: %s", text)
 	printed, screen, err := tty.Run(s.deepwork(ctx, s.servers[0], "sessions", "import", "--all"), "", "yes")
 	testkit.Need(t, err == nil, "sessions import --all: %v\n%s\n%s", err, printed, screen)
@@ -127,9 +124,8 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	}
 	n := testkit.Get(s.judge(ctx, s.agrees)).Must(t)
 	s.verify(ctx, "at the end")
-	if _, what := s.history.found(); what != "" || n < len(s.history.known()) {
-		t.Errorf("%d sessions of %d:\n%s", n, len(s.history.known()), what)
-	}
+	_, what := s.history.found()
+	testkit.True(t, what == "" && n >= len(s.history.known()), "%d sessions of %d:\n%s", n, len(s.history.known()), what)
 	aside := testkit.Get(os.ReadDir(stateOf(s.root).Dir)).Must(t)
 	testkit.True(t, slices.ContainsFunc(aside, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), "board.db.damaged-") }), "the damaged database is not there: %v", aside)
 }

@@ -48,6 +48,7 @@ func judged(l *load, all []kept) (kinds []string) {
 
 // The judge finds nothing wrong with what a server has stored, and whatever was falsified afterwards.
 func TestJudgeFindsWhatIsFalsified(t *testing.T) {
+	t.Parallel()
 	var l *load
 	var all []kept
 	at := -1
@@ -86,50 +87,30 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 		var s object
 		testkit.Must(t, json.Unmarshal(was.body, &s))
 		c.falsify(s)
-		text := testkit.Get(json.Marshal(s)).Must(t)
 		all[at].record = record{}
-		testkit.Must(t, json.Unmarshal(text, &all[at].record))
-		if found := judged(l, all); !slices.Contains(found, c.want) {
-			t.Errorf("%s: it found %v", what, found)
-		}
+		testkit.Must(t, json.Unmarshal(testkit.Get(json.Marshal(s)).Must(t), &all[at].record))
+		testkit.Contains(t, strings.Join(judged(l, all), ", "), c.want, "%s", what)
 	}
 	all[at] = was
-	for what, c := range map[string]struct {
-		all  func() []kept
-		want string
-	}{
-		"a session that is gone": {func() []kept { return slices.Delete(slices.Clone(all), at, at+1) }, "a lost update"},
-		"a session that was started twice": {func() []kept {
-			k := was
-			k.id, k.err = "0badcafe", io.ErrUnexpectedEOF
-			return append(slices.Clone(all), k)
-		}, "something that was done more than once"},
-		"a session that is damaged": {func() []kept {
-			some := slices.Clone(all)
-			some[at].err = io.ErrUnexpectedEOF
-			return some
-		}, "a session that cannot be read"},
+	damaged, twice := slices.Clone(all), was
+	damaged[at].err = io.ErrUnexpectedEOF
+	twice.id, twice.err = "0badcafe", io.ErrUnexpectedEOF
+	for want, all := range map[string][]kept{
+		"a lost update": slices.Delete(slices.Clone(all), at, at+1), "something that was done more than once": append(slices.Clone(all), twice), "a session that cannot be read": damaged,
 	} {
-		if found := judged(l, c.all()); !slices.Contains(found, c.want) {
-			t.Errorf("%s: it found %v", what, found)
-		}
+		testkit.Contains(t, strings.Join(judged(l, all), ", "), want)
 	}
 	l.history.sessions[was.id].save += 1000
-	if found := judged(l, all); !slices.Contains(found, wrongDefinition) {
-		t.Errorf("an older definition than a step began with: it found %v", found)
-	}
+	testkit.Contains(t, strings.Join(judged(l, all), ", "), wrongDefinition, "an older definition than a step began with")
 	l.history.sessions[was.id].save -= 1000
 	testkit.Must(t, os.WriteFile(exported(l.root, was.id), was.body[:len(was.body)-1], 0o600))
-	if found := judged(l, all); !slices.Equal(found, []string{"an export that differs from its session"}) {
-		t.Errorf("an edited export: it found %v", found)
-	}
+	testkit.Same(t, judged(l, all), []string{"an export that differs from its session"}, "an edited export")
 	// A row that contradicts its state, deepwork check finds.
 	db := testkit.Get(sql.Open("sqlite", l.boardFile())).Must(t)
 	_, err := db.Exec("UPDATE workflow_sessions SET step = 's1' WHERE id = ?", was.id)
 	testkit.Must(t, errors.Join(err, db.Close()))
-	if l.verify(t.Context(), "after a row was edited"); len(l.history.faults) == 0 {
-		t.Error("deepwork check does not find a row that was edited")
-	}
+	l.verify(t.Context(), "after a row was edited")
+	testkit.True(t, len(l.history.faults) > 0, "deepwork check does not find a row that was edited")
 }
 
 // The report has every figure, of a load and of what it is compared with.
@@ -148,9 +129,7 @@ func TestReport(t *testing.T) {
 	n := numbers{}
 	n.read(out.String())
 	for unit, want := range map[string]float64{"checked": 41, "wrong": 1, "transitions": 200, "settled-MB": 42, "end-MB": 47, "p99/p50": 30, "of-ceiling": 0.17} {
-		if got := n[unit]; len(got) != 1 || got[0] != want {
-			t.Errorf("%s is %v, want %v, in\n%s", unit, got, want, out.String())
-		}
+		testkit.Same(t, n[unit], []float64{want}, "%s in\n%s", unit, out.String())
 	}
-	testkit.True(t, strings.Contains(out.String(), "WRONG: a kind, 1 times; for example:\n  an example\n"), "what is wrong is not there:\n%s", out.String())
+	testkit.Contains(t, out.String(), "WRONG: a kind, 1 times; for example:\n  an example\n")
 }

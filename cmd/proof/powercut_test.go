@@ -3,8 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
-	"errors"
+	"cmp"
+	"encoding/hex"
 	"flag"
 	"fmt"
 	"io"
@@ -20,7 +20,6 @@ import (
 	"testing"
 
 	"deepwork/actor/testkit"
-	"deepwork/session/state/statetest"
 )
 
 var powerCuts = flag.Int("power.cuts", 0, "at how many moments TestPowerCuts cuts the power; 0 skips it")
@@ -42,206 +41,94 @@ func TestPowerCuts(t *testing.T) {
 	if err := exec.Command(strace, "-f", "-qq", "-o", os.DevNull, os.Args[0], "-test.run=^$").Run(); err != nil {
 		t.Skipf("no process can be traced here: %v", err)
 	}
-	p := newPowered(t)
-	trace := filepath.Join(p.dir, "trace")
-	s := p.serve(t, strace, "-f", "-qq", "-y", "-xx", "-s", "4194304", "-e", "signal=none", "-o", trace,
+	ctx, dir, seed := t.Context(), t.TempDir(), seedOf()
+	w := newWorld(filepath.Join(dir, "project"), dir, seed)
+	w.program = testkit.Get(build(ctx, dir)).Must(t)
+	testkit.Must(t, w.writeProject(loadConfig))
+	where, state, err := w.machine(0, "DEEPWORK_ADDITIONAL_JOBS_FOLDERS=")
+	testkit.Must(t, err)
+	w.servers = []*server{where}
+	serve := func(under ...string) (stop func()) {
+		t.Helper()
+		p := testkit.Get(w.start(ctx, true, where.env, append(under, w.program, "serve", "--path", where.root)...)).Must(t)
+		where.process = p
+		return func() {
+			testkit.Works(t, p.stdio.Close())
+			<-p.ended
+			testkit.Works(t, p.err, "a server")
+		}
+	}
+	trace := filepath.Join(dir, "trace")
+	stop := serve(strace, "-f", "-qq", "-y", "-xx", "-s", "4194304", "-e", "signal=none", "-o", trace,
 		"-e", "trace=openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat")
-	const clients, sessions = 6, 4 // sessions of each
+	const clients, sessions, steps = 6, 10, 4 // sessions of each, and steps of those
 	var working sync.WaitGroup
-	for range clients {
+	for n := range clients {
 		working.Go(func() {
+			a := w.agent(n)
 			for range sessions {
-				id := sessionIn(s.call(t, 0, "", "start_workflow", map[string]any{"goal": "g", "job_name": "power", "workflow_name": "w"}))
-				for step := range powerSteps / 2 {
-					s.call(t, step+1, id, "finished_step", map[string]any{"session_id": id, "outputs": map[string]any{"report": "report.md"}})
+				begun := a.perform(ctx, input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
+				for range steps {
+					done := a.perform(ctx, a.finishing(begun.reply.Begin.Session, ""))
+					testkit.True(t, done.kind == given, "%s", done.text)
 				}
 			}
 		})
 	}
 	working.Wait()
-	testkit.Must(t, s.close())
-	log := testkit.Get(readTrace(trace, p.state)).Must(t)
-	testkit.Need(t, len(log.replies) >= clients*sessions*(1+powerSteps/2), "the trace has %d replies of %d calls", len(log.replies), len(s.asked))
-	seed := *simSeed
-	if seed == 0 {
-		seed = rand.Uint64N(1 << 32)
-	}
+	stop()
+	log := testkit.Get(readTrace(trace, state)).Must(t)
+	testkit.Need(t, len(log.replies) == clients*sessions*(1+steps), "the trace has %d replies", len(log.replies))
 	dice := rand.New(rand.NewPCG(seed, 0))
 	for range *powerCuts {
 		at := log.first + dice.IntN(len(log.events)-log.first)
-		testkit.Must(t, os.RemoveAll(p.state))
-		lost := testkit.Get(log.restore(p.state, at, dice)).Must(t)
-		if text, err := p.command("check").CombinedOutput(); err != nil {
+		testkit.Must(t, os.RemoveAll(state))
+		lost := testkit.Get(log.restore(state, at, dice)).Must(t)
+		if text, err := w.deepwork(ctx, where, "check").CombinedOutput(); err != nil {
 			t.Errorf("seed %d, cut at event %d: deepwork check: %v\n%s", seed, at, err, text)
 			continue
 		}
-		least, most := map[string]int{}, map[string]int{}
-		for id, a := range s.asked {
-			if r, answered := log.replies[id]; answered && r.at < at && a.done >= 0 {
-				session := a.session
-				if a.done == 0 {
-					session = sessionIn(r.Result)
-				}
-				least[session] = max(least[session], a.done)
-				most[session] = max(most[session], a.done+1)
+		least := map[string]int{}
+		for _, r := range log.replies {
+			if r.at < at {
+				least[r.session] = max(least[r.session], r.step)
 			}
 		}
-		s := p.serve(t)
-		for session, done := range least {
-			r := s.call(t, 0, session, "get_step", map[string]any{"session_id": session})
-			now, err := strconv.Atoi(strings.TrimPrefix(stepPattern.FindString(string(r)), `"step_id":"s`))
-			if err != nil || now < done || now > most[session] {
-				t.Errorf("seed %d, cut at event %d: session %s is at step %d (%v), at least %d were acknowledged, and at most %d begun: %s", seed, at, session, now, err, done, most[session], r)
-			}
+		stop := serve()
+		for id, step := range least {
+			text := w.agent(0).exchange(ctx, where.current(), "get_step", map[string]any{"session_id": id}).text
+			_, now, ok := positionIn([]byte(text))
+			testkit.True(t, ok && (now == step || now == step+1), "seed %d, cut at event %d: session %s is at step %d; %d were acknowledged, and at most one more begun: %s", seed, at, id, now, step, text)
 		}
-		testkit.Must(t, s.close())
+		stop()
 		t.Logf("event %d: %d sessions, %d writes lost or torn", at, len(least), lost)
 	}
 }
 
-// powerSteps is the number of steps of the workflow w.
-const powerSteps = 20
+var positionPattern = regexp.MustCompile(`begin_step\\*":{\\*"session_id\\*":\\*"(\w+).*?step_id\\*":\\*"s(\d+)`)
 
-var stepPattern = regexp.MustCompile(`"step_id":"s\d+`)
-
-// sessionIn returns the session that a reply names first.
-func sessionIn(result json.RawMessage) string {
-	return string(regexp.MustCompile(`"session_id":"([^"]+)`).FindSubmatch(result)[1])
-}
-
-// A powered is a project on a machine whose power is cut.
-type powered struct {
-	dir, root, state, program string
-	env                       []string
-}
-
-func newPowered(t *testing.T) *powered {
-	dir := t.TempDir()
-	p := &powered{dir: dir, root: filepath.Join(dir, "project")}
-	p.program = testkit.Get(build(t.Context(), dir)).Must(t)
-	env := testkit.Get(statetest.Write(dir, dir)).Must(t)
-	for name, value := range env {
-		p.env = append(p.env, name+"="+value)
+// positionIn returns the session that a reply is about, and the step that is its current one now.
+func positionIn(reply []byte) (session string, step int, ok bool) {
+	m := positionPattern.FindSubmatch(reply)
+	if m == nil {
+		return "", 0, false
 	}
-	p.state = filepath.Join(dir, "state")
-	var job strings.Builder
-	fmt.Fprintf(&job, "name: power\nversion: \"1.0.0\"\nsummary: Many steps\ncommon_job_info_provided_to_all_steps_at_runtime: None\nworkflows:\n  - {name: w, summary: W, steps: [s0")
-	for n := 1; n < powerSteps; n++ {
-		fmt.Fprintf(&job, ", s%d", n)
-	}
-	job.WriteString("]}\nsteps:\n")
-	for n := range powerSteps {
-		fmt.Fprintf(&job, "  - {id: s%d, name: S, description: S, instructions_file: s.md, reviews: [], outputs: {report: {type: file, required: true, description: R}}}\n", n)
-	}
-	for name, text := range map[string]string{".deepwork/jobs/power/job.yml": job.String(), ".deepwork/jobs/power/s.md": "Do it.\n", "report.md": "Done.\n"} {
-		path := filepath.Join(p.root, filepath.FromSlash(name))
-		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		testkit.Must(t, os.WriteFile(path, []byte(text), 0o644))
-	}
-	return p
-}
-
-func (p *powered) command(args ...string) *exec.Cmd {
-	cmd := exec.Command(args[0], args[1:]...)
-	if filepath.Base(args[0]) == args[0] {
-		cmd = exec.Command(p.program, append(args, "--path", p.root)...)
-	}
-	cmd.Env = append(os.Environ(), p.env...)
-	return cmd
-}
-
-// A line is a server over stdio whose calls and replies are known by their ids.
-type line struct {
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	mu    sync.Mutex
-	asked []asked // by id
-	ended chan struct{}
-}
-
-// asked is a call.
-type asked struct {
-	session string
-	done    int // steps of the session that are done if it succeeds; 0 for its start, -1 for another call
-	reply   chan json.RawMessage
-}
-
-// serve starts a server, perhaps under another program.
-func (p *powered) serve(t *testing.T, under ...string) *line {
-	t.Helper()
-	cmd := p.command(append(under, p.program, "serve", "--path", p.root)...)
-	in := testkit.Get(cmd.StdinPipe()).Must(t)
-	out := testkit.Get(cmd.StdoutPipe()).Must(t)
-	testkit.Must(t, cmd.Start())
-	l := &line{cmd: cmd, in: in, ended: make(chan struct{})}
-	go func() {
-		defer close(l.ended)
-		for lines := bufio.NewReader(out); ; {
-			text, err := lines.ReadBytes('\n')
-			if err != nil {
-				return
-			}
-			var m response
-			if json.Unmarshal(text, &m) == nil && m.ID != nil {
-				l.mu.Lock()
-				to := l.asked[*m.ID].reply
-				l.mu.Unlock()
-				to <- m.Result
-			}
-		}
-	}()
-	l.ask(t, asked{done: -1}, "initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "power", "version": "1"}})
-	l.write(t, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
-	return l
-}
-
-// A response is a JSON-RPC response.
-type response struct {
-	ID     *int            `json:"id"`
-	Result json.RawMessage `json:"result"`
-	at     int             // the event
-}
-
-func (l *line) ask(t *testing.T, a asked, method string, params any) json.RawMessage {
-	a.reply = make(chan json.RawMessage, 1)
-	l.mu.Lock()
-	id := len(l.asked)
-	l.asked = append(l.asked, a)
-	l.mu.Unlock()
-	l.write(t, map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-	select {
-	case r := <-a.reply:
-		return r
-	case <-l.ended:
-		t.Error("the server has ended")
-		return nil
-	}
-}
-
-// call calls a tool, and fails the test if it is refused.
-func (l *line) call(t *testing.T, done int, session, tool string, arguments map[string]any) json.RawMessage {
-	t.Helper()
-	r := l.ask(t, asked{session: session, done: done}, "tools/call", map[string]any{"name": tool, "arguments": arguments})
-	testkit.True(t, bytes.Contains(r, []byte(`"session_id":"`)) && !bytes.Contains(r, []byte(`"isError":true`)), "%s: %s", tool, r)
-	return r
-}
-
-func (l *line) write(t *testing.T, message any) {
-	data := testkit.Get(json.Marshal(message)).Must(t)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	testkit.Works(t, testkit.Get(l.in.Write(append(data, '\n'))).Err())
-}
-
-func (l *line) close() error {
-	return errors.Join(l.in.Close(), l.cmd.Wait())
+	step, err := strconv.Atoi(string(m[2]))
+	return string(m[1]), step, err == nil
 }
 
 // A traceLog is what a server did, in its order.
 type traceLog struct {
 	events  []event
-	replies map[int]response
+	replies []reached
 	first   int // the event after which the first session was acknowledged
+}
+
+// A reached is what a reply acknowledges before an event: the step that a session is at.
+type reached struct {
+	at      int
+	session string
+	step    int
 }
 
 // An event is a system call that has ended and that matters to the disk.
@@ -267,7 +154,7 @@ func readTrace(path, folder string) (*traceLog, error) {
 		return nil, err
 	}
 	defer file.Close()
-	log := &traceLog{replies: map[int]response{}}
+	log := &traceLog{}
 	type part struct {
 		text  string
 		begun int
@@ -321,18 +208,11 @@ func readTrace(path, folder string) (*traceLog, error) {
 		case "write":
 			if strings.HasPrefix(args[0], "1 ") {
 				printed = append(printed, args[1]...)
-				for {
-					text, rest, whole := bytes.Cut(printed, []byte("\n"))
-					if !whole {
-						break
-					}
+				for text, rest, whole := bytes.Cut(printed, []byte("\n")); whole; text, rest, whole = bytes.Cut(printed, []byte("\n")) {
 					printed = rest
-					r := response{at: now.begun}
-					if json.Unmarshal(text, &r) == nil && r.ID != nil {
-						log.replies[*r.ID] = r
-						if log.first == 0 && bytes.Contains(r.Result, []byte("session_id")) {
-							log.first = len(log.events)
-						}
+					if id, step, ok := positionIn(text); ok {
+						log.replies = append(log.replies, reached{now.begun, id, step})
+						log.first = cmp.Or(log.first, len(log.events))
 					}
 				}
 				continue
@@ -377,11 +257,7 @@ func readTrace(path, folder string) (*traceLog, error) {
 
 // unhex decodes \x00\x01 as strace writes it.
 func unhex(text string) string {
-	out := make([]byte, 0, len(text)/4)
-	for i := 0; i+4 <= len(text); i += 4 {
-		n, _ := strconv.ParseUint(text[i+2:i+4], 16, 8)
-		out = append(out, byte(n))
-	}
+	out, _ := hex.DecodeString(strings.ReplaceAll(text, `\x`, "")) // argPattern takes nothing else
 	return string(out)
 }
 

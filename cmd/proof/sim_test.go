@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"math/rand/v2"
 	"os"
@@ -23,6 +24,9 @@ var (
 	simClients = flag.Int("sim.clients", 8, "how many there are")
 )
 
+// seedOf is a seed for a test.
+func seedOf() uint64 { return cmp.Or(*simSeed, rand.Uint64N(1<<32)) }
+
 // TestSimulation has clients work at servers that are killed, one or all at once, have a
 // full disk and a wrong clock, and checks every answer against a model.
 func TestSimulation(t *testing.T) {
@@ -30,10 +34,7 @@ func TestSimulation(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no inodes and no signals there")
 	}
-	seed := *simSeed
-	if seed == 0 {
-		seed = rand.Uint64N(1 << 32)
-	}
+	seed := seedOf()
 	dir := t.TempDir()
 	s := newSimulation(dir, seed, *simTime, *simClients)
 	if err := s.simulate(t.Context()); err != nil {
@@ -64,22 +65,18 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 		b.end(0)
 	}
 	b.begin(0)
-	info := func() stepInfo {
+	step := func(last int, change func(*stepInfo)) (int, error) {
 		i := stepInfo{Step: "s0", Info: infoText(3), Instructions: instructionsText("load_0", "s0")}
-		i.Outputs = append(i.Outputs, struct {
-			Name        string `json:"name"`
-			Description string `json:"description"`
-		}{"report", outputText("s0", 3)})
-		i.Outputs = append(i.Outputs, i.Outputs[0], i.Outputs[0])
-		return i
+		i.Outputs = slices.Grow(i.Outputs, 3)[:3]
+		i.Outputs[0].Name, i.Outputs[0].Description = "report", outputText("s0", 3)
+		change(&i)
+		return b.step(0, last, i)
 	}
 	serve := func(save int) func(*stepInfo) {
 		return func(i *stepInfo) { i.Info, i.Outputs[0].Description = infoText(save), outputText("s0", save) }
 	}
 	for last := range 4 {
-		if n, err := b.step(0, last, info()); n != 3 || err != nil {
-			t.Fatalf("save %d, %v", n, err)
-		}
+		testkit.Equal(t, testkit.Get(step(last, serve(3))).Must(t), 3)
 	}
 	for what, change := range map[string]func(*stepInfo){
 		"the info of another save":      func(i *stepInfo) { i.Info = infoText(4) },
@@ -91,16 +88,10 @@ func TestSavesFindWhatIsMixed(t *testing.T) {
 		"an older save than had ended":  serve(2),
 		"a save that was never written": serve(5),
 	} {
-		i := info()
-		change(&i)
-		testkit.Fails(t, testkit.Get(b.step(0, b.last(0), i)).Err(), "", "%s", what)
+		testkit.Fails(t, testkit.Get(step(b.last(0), change)).Err(), "", "%s", what)
 	}
-	i := info()
-	if serve(4)(&i); b.last(0) != 3 {
-		t.Errorf("save %d has ended", b.last(0))
-	} else if n, err := b.step(0, 3, i); n != 4 || err != nil {
-		t.Errorf("one that goes on may be served: save %d, %v", n, err)
-	}
+	testkit.Equal(t, b.last(0), 3, "the last save that has ended")
+	testkit.Equal(t, testkit.Get(step(3, serve(4))).Must(t), 4, "one that goes on may be served")
 }
 
 // TestMain makes this test binary the command proof for the child processes that it starts.

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -24,46 +23,33 @@ import (
 // roomy are settings whose limits no test here reaches.
 var roomy = config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 2000}
 
-// The error of an option says what is wrong and what to do.
+// The error of an option says what is wrong and what to do. A server that is closed says which one has ended.
 func TestListenErrors(t *testing.T) {
 	taken, _ := served(t, bare(&roomy), Options{})
 	dir := t.TempDir()
 	empty, bad := filepath.Join(dir, "empty"), filepath.Join(dir, "bad")
 	testkit.Must(t, os.WriteFile(empty, []byte("# nobody\n"), 0o600))
 	testkit.Must(t, os.WriteFile(bad, []byte("x\n"), 0o600))
-	for _, c := range []struct {
-		o    Options
-		says []string
-	}{
-		{Options{Port: taken.sockets.Addr().(*net.TCPAddr).Port}, []string{"listening on 127.0.0.1:", "choose another --port"}},
-		{Options{Host: "no.such.host.invalid"}, []string{"listening on no.such.host.invalid:0"}},
-		{Options{TokenFile: filepath.Join(dir, "none")}, []string{"reading the token file"}},
-		{Options{TokenFile: dir}, []string{"reading the token file", "not a regular file"}},
-		{Options{TokenFile: empty}, []string{"has no token", "deepwork token new"}},
-		{Options{TokenFile: bad}, []string{"line 1 is not name:sha256"}},
-		{Options{TLSCert: bad, TLSKey: bad}, []string{"loading the TLS certificate"}},
+	for says, o := range map[string]Options{
+		"another --port":                      {Port: taken.sockets.Addr().(*net.TCPAddr).Port},
+		"listening on no.such.host.invalid:0": {Host: "no.such.host.invalid"},
+		"reading the token file":              {TokenFile: filepath.Join(dir, "none")},
+		"not a regular file":                  {TokenFile: dir},
+		"deepwork token new":                  {TokenFile: empty},
+		"line 1 is not name:sha256":           {TokenFile: bad},
+		"loading the TLS certificate":         {TLSCert: bad, TLSKey: bad},
 	} {
-		h, err := Listen(t.Context(), bare(&roomy), c.o)
-		if err == nil {
-			h.Close()
-			t.Errorf("%+v: accepted", c.o)
-			continue
-		}
-		testkit.ContainsAll(t, err.Error(), c.says, "%+v: %v", c.o, err)
+		testkit.Fails(t, testkit.Get(Listen(t.Context(), bare(&roomy), o)).Err(), says, "%+v", o)
 	}
 	testkit.Works(t, testkit.Get(Listen(t.Context(), bare(&roomy), Options{})).Must(t).Close(), "closing one that was not served")
-}
-
-// A server that is closed says which one has ended.
-func TestServeSaysWhyItEnds(t *testing.T) {
 	h := testkit.Get(Listen(t.Context(), bare(&roomy), Options{})).Must(t)
 	ended := make(chan error, 1)
 	go func() { ended <- h.Serve(t.Context()) }()
 	ask(t, "GET", strings.TrimSuffix(h.URL(), "/mcp")+"/healthz", "") // once it serves
 	h.Close()
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) || !strings.Contains(err.Error(), "serving http://127.0.0.1:") {
-		t.Errorf("got %v", err)
-	}
+	err := <-ended
+	testkit.FailsWith(t, err, http.ErrServerClosed)
+	testkit.Fails(t, err, "serving http://127.0.0.1:")
 }
 
 // Where the system does not say whose a connection is, the user needs a token, which is made when the server starts and
@@ -83,9 +69,8 @@ func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
 	}
 	r := with(nil)
 	r.Header.Set("Authorization", "Bearer made")
-	if who, _, err := h.access.caller(r, roomy); err != nil || who != session.LocalCaller("") {
-		t.Errorf("its bearer is %+v, %v", who, err)
-	}
+	who, _, err := h.access.caller(r, roomy)
+	testkit.True(t, err == nil && who == session.LocalCaller(""), "its bearer is %+v, %v", who, err)
 }
 
 // raw opens a network connection, writes to it, and returns what the server answers until it closes it or the request

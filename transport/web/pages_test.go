@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -25,19 +27,21 @@ func bare(settings *config.HTTP) Backend {
 		LastSettings: func() config.HTTP { return *settings }, Settings: func(context.Context) config.HTTP { return *settings }}
 }
 
-// pagesOf serves pages with these options until the test ends or stop is called.
-func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(*Login) http.Handler) (h *Server, stop func()) {
+// pagesOf serves pages with these options until the test ends or stop is called. It returns their URL, too.
+func pagesOf(t *testing.T, o Options, settings config.HTTP, pages func(l *Login, w http.ResponseWriter, r *http.Request)) (h *Server, base string, stop func()) {
 	t.Helper()
 	b := bare(&settings)
-	b.Pages = func(l *Login) (http.Handler, error) { return pages(l), nil }
-	return served(t, b, o)
+	b.Pages = func(l *Login) (http.Handler, error) {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { pages(l, w, r) }), nil
+	}
+	h, stop = served(t, b, o)
+	return h, strings.TrimSuffix(h.URL(), "/mcp"), stop
 }
 
 // served serves a backend until the test ends or stop is called.
 func served(t *testing.T, b Backend, o Options) (h *Server, stop func()) {
 	t.Helper()
-	h, err := Listen(t.Context(), b, o)
-	testkit.Must(t, err)
+	h = testkit.Get(Listen(t.Context(), b, o)).Must(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- h.Serve(ctx) }()
@@ -77,38 +81,28 @@ func ask(t *testing.T, method, url, body string, headers ...string) (status int,
 
 // A form is bounded as a call is.
 func TestFormsOfPagesAreBounded(t *testing.T) {
-	h, _ := pagesOf(t, Options{}, config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000}, func(*Login) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, err := io.ReadAll(r.Body)
-			fmt.Fprintf(w, "%s %v", body, err)
-		})
+	_, base, _ := pagesOf(t, Options{}, config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000}, func(_ *Login, w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%d %v", len(body), err)
 	})
-	base := strings.TrimSuffix(h.URL(), "/mcp")
-	if status, _, text := ask(t, "POST", base+"/x", "a=b"); status != 200 || text != "a=b <nil>" {
-		t.Errorf("%d %s", status, text)
-	}
-	if status, _, text := ask(t, "POST", base+"/x", strings.Repeat("a", 1001)); status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "http.max_body_bytes") {
-		t.Errorf("%d %s", status, text)
+	for size, want := range map[int]string{3: "200 3 <nil>", 1000: "200 1000 <nil>", 1001: "413 "} {
+		status, _, text := ask(t, "POST", base+"/x", strings.Repeat("a", size))
+		testkit.Contains(t, fmt.Sprint(status, " ", text), want)
+		testkit.Equal(t, strings.Contains(text, "http.max_body_bytes"), size == 1001, "%s", text)
 	}
 }
 
 // Which hosts and origins pages are for, on loopback and off it.
 func TestSitesOfPages(t *testing.T) {
-	file := t.TempDir() + "/tokens"
-	_, line, err := NewToken(config.Token{Name: "ann"})
-	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
+	file, _ := writeToken(t, config.Token{Name: "ann"})
 	settings := config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 1000, AllowedHosts: []string{"deep.example.com"}, AllowedOrigins: []string{"https://app.example.com"}}
-	served := func(o Options) (base, port string) {
-		h, _ := pagesOf(t, o, settings, func(*Login) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") })
-		})
-		port = h.sockets.Addr().String()
-		port = port[strings.LastIndex(port, ":")+1:]
+	serving := func(o Options) (base, port string) {
+		h, _, _ := pagesOf(t, o, settings, func(_ *Login, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "page") })
+		_, port, _ = net.SplitHostPort(h.sockets.Addr().String())
 		return "http://127.0.0.1:" + port, port
 	}
-	base, port := served(Options{})
-	_, free := served(Options{Host: "0.0.0.0", TokenFile: file})
+	base, port := serving(Options{})
+	_, free := serving(Options{Host: "0.0.0.0", TokenFile: file})
 	for _, c := range []struct {
 		name, method, port, location string
 		status                       int
@@ -140,27 +134,24 @@ func TestSitesOfPages(t *testing.T) {
 func TestPagesAreAdmitted(t *testing.T) {
 	who := session.Caller{Identity: "ann"}
 	entered, leave := make(chan bool), make(chan bool)
-	h, stop := pagesOf(t, Options{}, config.HTTP{MaxConnections: 10, MaxRequests: 2, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 1}}, func(l *Login) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Query().Has("token") {
-				r = r.WithContext(session.WithCaller(r.Context(), who))
-			} else {
-				r = r.WithContext(session.WithCaller(r.Context(), session.LocalCaller("")))
-			}
-			release, ok := l.Admit(w, r, r.URL.Path == "/events")
-			if !ok {
-				return
-			}
-			defer release()
-			entered <- true
-			if r.URL.Path == "/events" {
-				<-r.Context().Done()
-			} else {
-				<-leave
-			}
-		})
+	h, base, stop := pagesOf(t, Options{}, config.HTTP{MaxConnections: 10, MaxRequests: 2, MaxBodyBytes: 1000, Quotas: config.Quotas{Requests: 1}}, func(l *Login, w http.ResponseWriter, r *http.Request) {
+		caller := session.LocalCaller("")
+		if r.URL.Query().Has("token") {
+			caller = who
+		}
+		r = r.WithContext(session.WithCaller(r.Context(), caller))
+		release, ok := l.Admit(w, r, r.URL.Path == "/events")
+		if !ok {
+			return
+		}
+		defer release()
+		entered <- true
+		if r.URL.Path == "/events" {
+			<-r.Context().Done()
+		} else {
+			<-leave
+		}
 	})
-	base := strings.TrimSuffix(h.URL(), "/mcp")
 	begin := func(path string) chan int {
 		done := make(chan int, 1)
 		go func() {
@@ -172,44 +163,44 @@ func TestPagesAreAdmitted(t *testing.T) {
 	}
 	refused := func(path, why string) {
 		t.Helper()
-		if status, _, text := ask(t, "GET", base+path, ""); status != http.StatusTooManyRequests || !strings.Contains(text, why) {
-			t.Errorf("%s: %d %s", path, status, text)
-		}
+		status, _, text := ask(t, "GET", base+path, "")
+		testkit.True(t, status == http.StatusTooManyRequests && strings.Contains(text, why), "%s: %d %s", path, status, text)
 	}
 	stream, page := begin("/events?token"), begin("/x?token")
 	refused("/x?token", "ann has 1 requests in flight")
 	own := begin("/x")
 	refused("/x", "http.max_requests")
 	close(leave)
-	if a, b := <-own, <-page; a != 200 || b != 200 {
-		t.Error(a, b)
-	}
+	testkit.Equal(t, fmt.Sprint(<-own, <-page), "200 200")
 	began := time.Now()
 	stop()
 	<-stream
-	if took := time.Since(began); took > grace {
-		t.Errorf("an open stream delays the end by %v", took)
-	}
-	if s := h.Stats(); s.Requests != 0 || s.Streams != 0 {
-		t.Errorf("%+v", s)
-	}
+	testkit.True(t, time.Since(began) <= grace, "an open stream delays the end by %v", time.Since(began))
+	testkit.True(t, h.Stats().Requests == 0 && h.Stats().Streams == 0, "%+v", h.Stats())
 }
 
-// logins returns the logins of a server with these options.
-func logins(t *testing.T, o Options, settings *config.HTTP, local session.Caller) *Login {
+// logins returns the logins of a server of the user with these options.
+func logins(t *testing.T, o Options) *Login {
 	t.Helper()
 	var login *Login
-	b := bare(settings)
-	b.Local = local
+	b := bare(new(config.HTTP))
 	b.Pages = func(l *Login) (http.Handler, error) {
-		login = l
-		l.Key = []byte("key")
+		login, l.Key = l, []byte("key")
 		return http.NotFoundHandler(), nil
 	}
-	h, err := Listen(t.Context(), b, o)
-	testkit.Must(t, err)
+	h := testkit.Get(Listen(t.Context(), b, o)).Must(t)
 	t.Cleanup(func() { h.Close() })
 	return login
+}
+
+// writeToken makes a file with a token, and returns that, too.
+func writeToken(t *testing.T, of config.Token) (file, token string) {
+	t.Helper()
+	token, line, err := NewToken(of)
+	testkit.Must(t, err)
+	file = filepath.Join(t.TempDir(), "tokens")
+	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
+	return file, token
 }
 
 // with returns a request with a cookie.
@@ -228,19 +219,12 @@ func proxied(r *http.Request) *http.Request {
 }
 
 func TestLoginWithToken(t *testing.T) {
-	token, line, err := NewToken(config.Token{Name: "ann", Group: "web", Rights: config.RightMerge})
-	testkit.Must(t, err)
-	file := t.TempDir() + "/tokens"
-	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
-	l := logins(t, Options{TokenFile: file}, new(config.HTTP), session.LocalCaller(""))
-	for _, wrong := range []string{"", "x", token + "x", token[1:], token + ";", line} {
-		if c, err := l.WithToken(with(nil), wrong); err == nil || c != nil {
-			t.Errorf("%q lets in", wrong)
-		}
+	file, token := writeToken(t, config.Token{Name: "ann", Group: "web", Rights: config.RightMerge})
+	l := logins(t, Options{TokenFile: file})
+	for _, wrong := range []string{"", "x", token + "x", token[1:], token + ";", "ann:" + hashOf(token)} {
+		testkit.Fails(t, testkit.Get(l.WithToken(with(nil), wrong)).Err(), "", "%q lets in", wrong)
 	}
-	if c, err := l.WithSecret(with(nil), token); err == nil || c != nil {
-		t.Error("a token is taken for the secret of a URL")
-	}
+	testkit.Fails(t, testkit.Get(l.WithSecret(with(nil), token)).Err(), "", "a token is taken for the secret of a URL")
 	c := testkit.Get(l.WithToken(with(nil), " "+token+"\n")).Must(t)
 	testkit.True(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Path == "/" && c.Domain == "" && !c.Secure && !strings.Contains(c.Value, token), "the cookie is %+v", c)
 	want := session.Caller{Identity: "ann", Group: "web", Rights: config.RightMerge, Channel: session.ChannelPage}
@@ -249,75 +233,48 @@ func TestLoginWithToken(t *testing.T) {
 	}
 	for name, cookie := range map[string]*http.Cookie{"none": nil, "the token": {Name: c.Name, Value: token}, "its hash": {Name: c.Name, Value: hashOf(token)},
 		"a signature of nothing": {Name: c.Name, Value: "." + strings.Split(c.Value, ".")[1]}, "another's signature": {Name: c.Name, Value: hashOf(token) + "." + strings.Split(l.sign("x"), ".")[1]}, "one with more": {Name: c.Name, Value: c.Value + "0"}, "another port's": {Name: "deepwork-1", Value: c.Value}} {
-		if who, err := l.Caller(with(cookie)); err == nil {
-			t.Errorf("%s is the cookie of %+v", name, who)
-		}
+		testkit.Fails(t, testkit.Get(l.Caller(with(cookie))).Err(), "", "%s is the cookie of somebody", name)
 	}
 	other := &Login{server: l.server, Key: []byte("another project's")}
-	if who, err := other.Caller(with(c)); err == nil {
-		t.Errorf("the cookie of another project's server is that of %+v", who)
-	}
-	if gone := l.Logout(with(c)); !l.LoggedIn(with(c)) || gone.Name != c.Name || gone.MaxAge >= 0 || gone.Value != "" || gone.Path != "/" || !gone.HttpOnly {
-		t.Errorf("the logout: %+v", gone)
-	}
+	testkit.Fails(t, testkit.Get(other.Caller(with(c))).Err(), "", "the cookie of another project's server")
+	gone := l.Logout(with(c))
+	testkit.True(t, l.LoggedIn(with(c)) && gone.Name == c.Name && gone.MaxAge < 0 && gone.Value == "" && gone.Path == "/" && gone.HttpOnly, "the logout: %+v", gone)
 	testkit.Must(t, os.WriteFile(file, []byte("# withdrawn"), 0o600))
-	if who, err := l.Caller(with(c)); err == nil || !strings.Contains(err.Error(), "withdrawn") {
-		t.Errorf("the token was withdrawn: %+v %v", who, err)
-	}
+	testkit.Fails(t, testkit.Get(l.Caller(with(c))).Err(), "withdrawn")
 }
 
 // Over TLS, browsers send the cookie over nothing else.
 func TestLoginCookieOverTLS(t *testing.T) {
-	l := logins(t, Options{Secret: "s"}, new(config.HTTP), session.LocalCaller(""))
+	l := logins(t, Options{Secret: "s"})
 	l.server.http.TLSConfig = new(tls.Config)
-	if c, err := l.WithSecret(with(nil), "s"); err != nil || !c.Secure || !strings.HasPrefix(c.Name, "__Host-") {
-		t.Errorf("%+v %v", c, err)
-	}
+	c := testkit.Get(l.WithSecret(with(nil), "s")).Must(t)
+	testkit.True(t, c.Secure && strings.HasPrefix(c.Name, "__Host-"), "%+v", c)
 }
 
 func TestLoginWithSecret(t *testing.T) {
-	l := logins(t, Options{Secret: "once"}, new(config.HTTP), session.LocalCaller(""))
+	l := logins(t, Options{Secret: "once"})
 	// The connection is the user's, which lets nobody in here: another program of the user may be an agent.
 	of := func(user int, r *http.Request) *http.Request {
 		return r.WithContext(context.WithValue(r.Context(), socketKey{}, &socket{peer: peer{user: uint32(user)}}))
 	}
 	users := func(r *http.Request) *http.Request { return of(os.Geteuid(), r) }
 	for _, wrong := range []string{"", "x", "once2"} {
-		if c, err := l.WithSecret(users(with(nil)), wrong); err == nil || c != nil {
-			t.Errorf("%q lets in", wrong)
-		}
-		if who, err := l.Caller(users(with(&http.Cookie{Name: l.cookieName(), Value: wrong}))); err == nil {
-			t.Errorf("the cookie %q is that of %+v", wrong, who)
-		}
+		testkit.Fails(t, testkit.Get(l.WithSecret(users(with(nil)), wrong)).Err(), "", "%q lets in", wrong)
+		testkit.Fails(t, testkit.Get(l.Caller(users(with(&http.Cookie{Name: l.cookieName(), Value: wrong})))).Err(), "", "the cookie %q", wrong)
 	}
-	if who, err := l.Caller(users(with(nil))); err == nil || !strings.Contains(err.Error(), "deepwork ui") {
-		t.Errorf("without a cookie: %+v %v", who, err)
-	}
+	testkit.Fails(t, testkit.Get(l.Caller(users(with(nil)))).Err(), "deepwork ui", "without a cookie")
 	// Another user has seen the URL among the arguments of the program that opens it, and is faster.
-	if c, err := l.WithSecret(of(os.Geteuid()+1, with(nil)), "once"); err == nil || c != nil {
-		t.Error("another user of the machine is let in")
-	}
-	if c, err := l.WithSecret(users(proxied(with(nil))), "once"); err == nil || c != nil || !strings.Contains(err.Error(), "ssh -L") {
-		t.Errorf("somebody behind a proxy is let in: %v", err)
-	}
-	c, err := l.WithSecret(users(with(nil)), "once")
-	testkit.Need(t, err == nil && c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Value != "once", "%+v %v", c, err)
-	if who, err := l.Caller(of(os.Geteuid()+1, with(c))); err == nil {
-		t.Errorf("another user has got the cookie, and is %+v", who)
-	}
-	if who, err := l.Caller(users(proxied(with(c)))); err == nil {
-		t.Errorf("somebody behind a proxy has got the cookie, and is %+v", who)
-	}
-	who, err := l.Caller(users(with(c)))
-	testkit.True(t, err == nil && who.Owner && who.Has(session.RightAgents|session.RightMerge|session.RightPerson) && who.Channel == session.ChannelPage, "%+v %v", who, err)
-	if c, err := l.WithSecret(users(with(nil)), "once"); err == nil || c != nil || !strings.Contains(err.Error(), "run deepwork ui again") {
-		t.Errorf("the secret works twice: %v", err)
-	}
-	testkit.Works(t, testkit.Get(l.Caller(users(with(c)))).Err(), "the first browser is out")
+	testkit.Fails(t, testkit.Get(l.WithSecret(of(os.Geteuid()+1, with(nil)), "once")).Err(), "", "another user of the machine")
+	testkit.Fails(t, testkit.Get(l.WithSecret(users(proxied(with(nil))), "once")).Err(), "ssh -L", "somebody behind a proxy")
+	c := testkit.Get(l.WithSecret(users(with(nil)), "once")).Must(t)
+	testkit.True(t, c.HttpOnly && c.SameSite == http.SameSiteStrictMode && c.Value != "once", "%+v", c)
+	testkit.Fails(t, testkit.Get(l.Caller(of(os.Geteuid()+1, with(c)))).Err(), "", "another user has got the cookie")
+	testkit.Fails(t, testkit.Get(l.Caller(users(proxied(with(c))))).Err(), "", "somebody behind a proxy has got the cookie")
+	who := testkit.Get(l.Caller(users(with(c)))).Must(t)
+	testkit.True(t, who.Owner && who.Has(session.RightAgents|session.RightMerge|session.RightPerson) && who.Channel == session.ChannelPage, "%+v", who)
+	testkit.Fails(t, testkit.Get(l.WithSecret(users(with(nil)), "once")).Err(), "run deepwork ui again", "the secret works twice")
 	l.Logout(users(with(&http.Cookie{Name: c.Name, Value: "x"})))
 	testkit.Works(t, testkit.Get(l.Caller(users(with(c)))).Err(), "a logout of nobody has ended the login")
 	l.Logout(users(with(c)))
-	if who, err := l.Caller(users(with(c))); err == nil {
-		t.Errorf("after the logout, the cookie is that of %+v", who)
-	}
+	testkit.Fails(t, testkit.Get(l.Caller(users(with(c)))).Err(), "", "after the logout")
 }

@@ -41,13 +41,11 @@ func TestSlots(t *testing.T) {
 	testkit.True(t, ok, "the user waits")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, ok := s.take(ctx, true); ok {
-		t.Error("a second one of the user is not counted")
-	}
+	_, ok = s.take(ctx, true)
+	testkit.True(t, !ok, "a second one of the user is not counted")
 	own()
-	if _, ok := s.take(t.Context(), true); !ok {
-		t.Error("the user waits, though no other connection of theirs is served")
-	}
+	_, ok = s.take(t.Context(), true)
+	testkit.True(t, ok, "the user waits, though no other connection of theirs is served")
 	served := make(chan func(), 1)
 	go func() {
 		release, _ := s.take(t.Context(), false)
@@ -217,48 +215,43 @@ func TestHosts(t *testing.T) {
 	one := sites{host: "build.example.com", addr: netip.MustParseAddr("10.0.0.7")}
 	all := sites{host: "0.0.0.0", addr: netip.IPv4Unspecified()}
 	named := config.HTTP{AllowedHosts: []string{"deep.example.com", "::7"}}
-	for _, test := range []struct {
-		sites    sites
-		settings config.HTTP
-		hosts    string
-		taken    bool
+	for _, c := range []struct {
+		sites        sites
+		settings     config.HTTP
+		taken, never string
 	}{
-		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.", true},
-		{loopback, config.HTTP{}, "example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost x.localhost 127.0.0.1. 127.0.0.1@evil.com 2130706433 0x7f.1", false},
-		{loopback, named, "deep.example.com Deep.Example.com:443 [::7]:8000 localhost:1", true},
-		{loopback, named, "example.com x.deep.example.com", false},
-		{one, config.HTTP{}, "build.example.com BUILD.example.com:8000 10.0.0.7 10.0.0.7:8000 [::ffff:10.0.0.7]:1", true},
-		{one, config.HTTP{}, "localhost example.com 10.0.0.8 127.0.0.1", false},
-		{all, config.HTTP{}, "whatever.example.com 10.0.0.7:1 localhost", true},
-		{all, named, "deep.example.com:1", true},
-		{all, named, "whatever.example.com 10.0.0.7", false},
+		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.", "example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost x.localhost 127.0.0.1. 127.0.0.1@evil.com 2130706433 0x7f.1"},
+		{loopback, named, "deep.example.com Deep.Example.com:443 [::7]:8000 localhost:1", "example.com x.deep.example.com"},
+		{one, config.HTTP{}, "build.example.com BUILD.example.com:8000 10.0.0.7 10.0.0.7:8000 [::ffff:10.0.0.7]:1", "localhost example.com 10.0.0.8 127.0.0.1"},
+		{all, config.HTTP{}, "whatever.example.com 10.0.0.7:1 localhost", ""},
+		{all, named, "deep.example.com:1", "whatever.example.com 10.0.0.7"},
 	} {
-		for host := range strings.FieldsSeq(test.hosts) {
-			testkit.Equal(t, test.sites.takesHost(host, test.settings), test.taken, "%s on %s", host, test.sites.host)
+		take(t, c.taken, c.never, func(host string) bool { return c.sites.takesHost(host, c.settings) })
+		testkit.True(t, !c.sites.loopback || !c.sites.takesHost("", c.settings), "no host is taken")
+	}
+	own := sites{loopback: true, host: "localhost", origin: "http://127.0.0.1:8000"}
+	for never, settings := range map[string]config.HTTP{
+		"http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000 https://127.0.0.1:8000 http://127.0.0.1:8001 http://127.0.0.1 http://localhost:8000 http://127.0.0.2:8000 http://[::ffff:127.0.0.1]:8000 " +
+			"null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost": {},
+		"http://app.example.com https://app.example.com:444 https://x.app.example.com http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null": {AllowedOrigins: []string{"https://app.example.com", "http://localhost:3000"}},
+	} {
+		taken := "http://127.0.0.1:8000"
+		if settings.AllowedOrigins != nil {
+			taken += " https://app.example.com https://APP.example.com http://localhost:3000"
 		}
-		testkit.True(t, !test.sites.loopback || !test.sites.takesHost("", test.settings), "no host is taken")
+		take(t, taken, never, func(origin string) bool { return own.takesOrigin(origin, settings) })
+		testkit.True(t, own.takesOrigin("", settings), "what is no browser is refused")
 	}
 }
 
-func TestOrigins(t *testing.T) {
-	own := sites{loopback: true, host: "localhost", origin: "http://127.0.0.1:8000"}
-	named := config.HTTP{AllowedOrigins: []string{"https://app.example.com", "http://localhost:3000"}}
-	for _, test := range []struct {
-		settings config.HTTP
-		origins  string
-		taken    bool
-	}{
-		{config.HTTP{}, "http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000", false},
-		{config.HTTP{}, "http://127.0.0.1:8000", true},
-		{config.HTTP{}, "https://127.0.0.1:8000 http://127.0.0.1:8001 http://127.0.0.1 http://localhost:8000 http://127.0.0.2:8000 http://[::ffff:127.0.0.1]:8000", false},
-		{config.HTTP{}, "null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost", false},
-		{named, "https://app.example.com https://APP.example.com http://localhost:3000", true},
-		{named, "http://app.example.com https://app.example.com:444 https://x.app.example.com http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null", false},
-	} {
-		for origin := range strings.FieldsSeq(test.origins) {
-			testkit.Equal(t, own.takesOrigin(origin, test.settings), test.taken, "%s with %v", origin, test.settings.AllowedOrigins)
-		}
-		testkit.True(t, own.takesOrigin("", test.settings), "what is no browser is refused")
+// take checks which of some words are taken.
+func take(t *testing.T, taken, never string, takes func(word string) bool) {
+	t.Helper()
+	for word := range strings.FieldsSeq(taken) {
+		testkit.True(t, takes(word), "%s is not taken", word)
+	}
+	for word := range strings.FieldsSeq(never) {
+		testkit.True(t, !takes(word), "%s is taken", word)
 	}
 }
 
@@ -276,9 +269,7 @@ func TestField02_RequestsThroughProxies(t *testing.T) {
 		for _, value := range []string{"127.0.0.1", ""} {
 			r := httptest.NewRequest("GET", "http://127.0.0.1:8000/", nil)
 			r.Header.Set(name, value)
-			if got := sentByProxy(r); !strings.EqualFold(got, name) {
-				t.Errorf("%s: %q: the proxy is recognized by %q", name, value, got)
-			}
+			testkit.Equal(t, strings.ToLower(sentByProxy(r)), strings.ToLower(name), "the proxy is recognized by")
 		}
 	}
 	for _, name := range []string{
@@ -301,9 +292,8 @@ func TestField02_RequestsThroughProxies(t *testing.T) {
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)
-	if r.Host = ""; sentByProxy(r) == "" {
-		t.Error("a request without Host is the user's")
-	}
+	r.Host = ""
+	testkit.True(t, sentByProxy(r) != "", "a request without Host is the user's")
 }
 
 // Without tokens the start says who may call, and refuses --allowed-host.
@@ -311,20 +301,19 @@ func TestStartWithoutTokens(t *testing.T) {
 	hosts := []string{"deep.example.com"}
 	own := config.HTTP{Tokens: []config.Token{{Name: "ann", SHA256: strings.Repeat("0", 64)}}}
 	for _, c := range []struct {
-		name        string
 		o           Options
 		settings    config.HTTP
 		says, fails string
 	}{
-		{"no tokens", Options{}, config.HTTP{}, "only your own programs on this machine may call; behind a proxy, tokens are needed", ""},
-		{"tokens", Options{}, own, "", ""},
-		{"a host without tokens", Options{AllowedHosts: hosts}, config.HTTP{}, "", "Run deepwork token new NAME"},
-		{"a host where peers are unknown", Options{AllowedHosts: hosts, UnknownPeers: true}, config.HTTP{}, "", "leave out --allowed-host"},
-		{"a host and tokens", Options{AllowedHosts: hosts}, own, "", ""},
-		{"a host of the config", Options{}, config.HTTP{AllowedHosts: hosts}, "only your own programs", ""}, // it is there for all servers
-		{"off loopback", Options{Host: "0.0.0.0"}, config.HTTP{}, "", "can be reached from other machines, and there is no token"},
-		{"off loopback, IPv6", Options{Host: "::"}, config.HTTP{}, "", "deepwork token new"},
-		{"off loopback with a token of the config", Options{Host: "0.0.0.0"}, own, "", ""},
+		{Options{}, config.HTTP{}, "only your own programs on this machine may call; behind a proxy, tokens are needed", ""},
+		{Options{}, own, "", ""},
+		{Options{AllowedHosts: hosts}, config.HTTP{}, "", "Run deepwork token new NAME"},
+		{Options{AllowedHosts: hosts, UnknownPeers: true}, config.HTTP{}, "", "leave out --allowed-host"},
+		{Options{AllowedHosts: hosts}, own, "", ""},
+		{Options{}, config.HTTP{AllowedHosts: hosts}, "only your own programs", ""}, // it is there for all servers
+		{Options{Host: "0.0.0.0"}, config.HTTP{}, "", "can be reached from other machines, and there is no token"},
+		{Options{Host: "::"}, config.HTTP{}, "", "deepwork token new"},
+		{Options{Host: "0.0.0.0"}, own, "", ""},
 	} {
 		if !CanKnowPeers() && c.says != "" {
 			continue
@@ -336,8 +325,9 @@ func TestStartWithoutTokens(t *testing.T) {
 		if err == nil {
 			testkit.Must(t, h.Close())
 		}
-		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) || !strings.Contains(log.String(), c.says) || c.says == "" && strings.Contains(log.String(), "may call") {
-			t.Errorf("%s: %v; the log says %s", c.name, err, log.String())
-		}
+		testkit.Equal(t, err != nil, c.fails != "", "%+v: %v", c.o, err)
+		testkit.Contains(t, fmt.Sprint(err), c.fails, "%+v", c.o)
+		testkit.Contains(t, log.String(), c.says, "%+v", c.o)
+		testkit.Equal(t, strings.Contains(log.String(), "may call"), c.says != "", "%+v: the log says %s", c.o, log.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,33 +18,24 @@ import (
 )
 
 func TestNewToken(t *testing.T) {
-	// A token and its line say the same of group and rights.
-	for _, c := range []config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}} {
-		token, line, err := NewToken(c)
-		testkit.Must(t, err)
-		all, err := parseTokens([]byte(line))
-		if got, ok := identify(all, hashOf(token)); err != nil || !ok || got.Group != c.Group || got.Rights != c.Rights {
-			t.Errorf("%s: %+v %v", line, got, err)
-		}
-	}
+	// A token and its line say the same of name, group and rights.
 	seen := map[string]bool{}
-	for range 100 {
-		token, line, err := NewToken(config.Token{Name: "ci.build-1"})
-		sum := sha256.Sum256([]byte(token))
-		testkit.Need(t, err == nil && len(token) == 43 && !seen[token] && line == "ci.build-1:"+hex.EncodeToString(sum[:]), "%q %q %v", token, line, err)
+	for _, c := range slices.Repeat([]config.Token{{Name: "a", Group: "g"}, {Name: "a", Rights: config.RightMerge}, {Name: "a", Group: "g", Rights: config.AllRights}, {Name: "ci.build-1"}}, 20) {
+		token, line, err := NewToken(c)
+		testkit.Need(t, err == nil && len(token) == 43 && !seen[token], "%q %q %v", token, line, err)
 		seen[token] = true
+		sum := sha256.Sum256([]byte(token))
+		c.SHA256 = hex.EncodeToString(sum[:])
+		testkit.Contains(t, line, c.Name+":"+c.SHA256)
 		all := testkit.Get(parseTokens([]byte(line))).Must(t)
-		if got, ok := identify(all, hashOf(token)); !ok || got.Name != "ci.build-1" {
-			t.Errorf("its own token gives %+v %v", got, ok)
-		}
-		if _, ok := identify(all, hashOf(token+"x")); ok {
-			t.Error("another token is let in")
-		}
+		got, ok := identify(all, hashOf(token))
+		testkit.True(t, ok && got == c, "its own token gives %+v %v", got, ok)
+		_, ok = identify(all, hashOf(token+"x"))
+		testkit.True(t, !ok, "another token is let in")
 	}
 	for _, name := range []string{"", "a b", "a:b", strings.Repeat("a", 65), "é", "a\n"} {
-		if token, _, err := NewToken(config.Token{Name: name}); err == nil || token != "" {
-			t.Errorf("%q is a name", name)
-		}
+		token, _, err := NewToken(config.Token{Name: name})
+		testkit.True(t, err != nil && token == "", "%q is a name", name)
 	}
 }
 
@@ -84,37 +76,31 @@ func TestFilesOfEverybodyAreRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("permissions are not looked at there")
 	}
-	file := filepath.Join(t.TempDir(), "tokens")
-	testkit.Must(t, os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)+"\n"), 0o600))
-	testkit.Works(t, testkit.Get(openTokenFile(file, slog.New(slog.DiscardHandler))).Err())
-	for size, want := range map[int64]string{maxTokenFile: "line 2", maxTokenFile + 1: "it is larger than"} {
-		large := filepath.Join(t.TempDir(), "tokens")
-		testkit.Must(t, os.WriteFile(large, []byte("ann:"+strings.Repeat("0", 64)+"\n"), 0o600))
+	for size, want := range map[int64]string{maxTokenFile: "line 1: what follows", maxTokenFile + 1: "it is larger than"} {
+		large, _ := writeToken(t, config.Token{Name: "ann"})
 		testkit.Must(t, os.Truncate(large, size))
 		testkit.Fails(t, testkit.Get(openTokenFile(large, slog.New(slog.DiscardHandler))).Err(), want)
 	}
+	file, _ := writeToken(t, config.Token{Name: "ann"})
+	testkit.Works(t, testkit.Get(openTokenFile(file, slog.New(slog.DiscardHandler))).Err())
 	testkit.Must(t, os.Chmod(file, 0o644))
 	testkit.Fails(t, testkit.Get(openTokenFile(file, nil)).Err(), "chmod 600")
 	testkit.Must(t, os.Chmod(file, 0o602))
 	_, err := openTokenFile(file, slog.New(slog.DiscardHandler))
 	_, keyErr := Listen(t.Context(), Backend{}, Options{TLSCert: file, TLSKey: file})
 	for _, err := range []error{err, keyErr} {
-		testkit.True(t, err != nil && strings.Contains(err.Error(), "everybody may write to it: run chmod o-w on it") && strings.Contains(err.Error(), file), "%v", err)
+		testkit.Fails(t, err, "everybody may write to it: run chmod o-w on it")
+		testkit.Fails(t, err, file)
 	}
 }
 
 // A file that was changed within the same tick of the clock, to the same size, is
 // noticed all the same.
 func TestTokenFileChangedInOneTick(t *testing.T) {
-	token, line, err := NewToken(config.Token{Name: "ann"})
-	testkit.Must(t, err)
-	file := filepath.Join(t.TempDir(), "tokens")
-	testkit.Must(t, os.WriteFile(file, []byte(line), 0o600))
+	file, token := writeToken(t, config.Token{Name: "ann"})
 	f := testkit.Get(openTokenFile(file, nil)).Must(t)
 	info := testkit.Get(os.Stat(file)).Must(t)
-	_, another, err := NewToken(config.Token{Name: "ann"})
-	testkit.Must(t, err)
-	testkit.Must(t, os.WriteFile(file, []byte(another), 0o600))
+	testkit.Must(t, os.WriteFile(file, []byte("ann:"+strings.Repeat("0", 64)), 0o600))
 	testkit.Must(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
 	testkit.Until(t, "the change to be noticed", func() bool {
 		_, ok := identify(f.tokens(), hashOf(token))
