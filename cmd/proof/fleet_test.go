@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -55,11 +53,10 @@ func TestBreaksAreNoticed(t *testing.T) {
 	if *fleetTime < 15*time.Second || runtime.GOOS == "windows" {
 		t.Skip("it takes half a minute: -fleet.time=15s runs it")
 	}
-	breaks := []struct {
-		check  string // see faults.go of packages postgres and record
-		strike func(*fleet, context.Context) error
-	}{{"revision", (*fleet).writeLate}, {"request", (*fleet).startTwice}, {"reread", (*fleet).loseReply}, {"look", (*fleet).readAfter}}
-	struck := func(t *testing.T, broken string, strikes ...func(*fleet, context.Context) error) string {
+	breaks := map[string]func(*fleet, *testing.T){ // see faults.go of packages postgres and record
+		"revision": (*fleet).writeLate, "request": (*fleet).startTwice, "reread": (*fleet).loseReply, "look": (*fleet).readAfter,
+	}
+	struck := func(t *testing.T, broken string, strikes ...func(*fleet, *testing.T)) string {
 		f := newFleet(t.TempDir(), *simSeed, 0, 0)
 		f.count, f.broken, f.lose, f.strict = 2, broken, 0, true
 		defer func() { testkit.Must(t, f.close()) }()
@@ -70,7 +67,7 @@ func TestBreaksAreNoticed(t *testing.T) {
 					testkit.Must(t, f.serve(t.Context(), m, 0))
 				}
 			}
-			testkit.Must(t, strike(f, t.Context()))
+			strike(f, t)
 		}
 		for _, p := range f.running() {
 			f.kill(p)
@@ -81,27 +78,24 @@ func TestBreaksAreNoticed(t *testing.T) {
 		return strings.TrimSpace(what)
 	}
 	testkit.Equal(t, struck(t, "", (*fleet).writeLate, (*fleet).startTwice, (*fleet).loseReply, (*fleet).readAfter), "")
-	for _, b := range breaks {
-		t.Run(b.check, func(t *testing.T) {
-			for range 5 { // on a busy machine, a fault may come too early or too late
-				if what := struck(t, b.check, b.strike); what != "" {
-					t.Logf("%.600s", what)
-					return
-				}
+	for check, strike := range breaks {
+		t.Run(check, func(t *testing.T) {
+			what := ""
+			for try := 0; try < 5 && what == ""; try++ { // on a busy machine, a fault may come too early or too late
+				what = struck(t, check, strike)
 			}
-			t.Errorf("nothing is wrong with a program that leaves out the check %q", b.check)
+			testkit.True(t, what != "", "nothing is wrong with a program that leaves out this check")
 		})
 	}
 }
 
 // begin begins a session at the first machine. a is its client there, and b one at the second machine.
-func (f *fleet) begin(ctx context.Context) (a, b *agent, id string, err error) {
+func (f *fleet) begin(t *testing.T) (a, b *agent, id string) {
+	t.Helper()
 	a = f.agent(2 * len(f.history.sessions))
-	t := a.perform(ctx, input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
-	if t.kind != given {
-		return nil, nil, "", fmt.Errorf("starting a session: %s", t.text)
-	}
-	return a, f.agent(a.number + 1), t.reply.Begin.Session, nil
+	begun := a.perform(t.Context(), input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()})
+	testkit.Need(t, begun.kind == given, "starting a session: %s", begun.text)
+	return a, f.agent(a.number + 1), begun.reply.Begin.Session
 }
 
 func (a *agent) finishing(id, step string) input {
@@ -113,10 +107,10 @@ func moves(m pgtest.Message) bool {
 	return !m.FromServer && bytes.Contains(m.Body, []byte("move_session"))
 }
 
-// caughtBy makes a call while the first machine's next transition is held back for some time, and returns when
+// caughtBy makes a call while the first machine's next transition is held back for a second, and returns when
 // that is so. answered is closed once the call has been answered.
-func (f *fleet) caughtBy(ctx context.Context, call func(), late time.Duration) (answered chan struct{}) {
-	caught := f.machines[0].proxy.HoldAt(moves, late)
+func (f *fleet) caughtBy(call func()) (answered chan struct{}) {
+	caught := f.machines[0].proxy.HoldAt(moves, time.Second)
 	answered = make(chan struct{})
 	go func() {
 		defer close(answered)
@@ -125,77 +119,58 @@ func (f *fleet) caughtBy(ctx context.Context, call func(), late time.Duration) (
 	select {
 	case <-caught:
 	case <-answered:
-	case <-ctx.Done():
 	}
 	return answered
 }
 
 // writeLate holds a transition back until another machine has moved the session: it must not replace what that
 // one has acknowledged.
-func (f *fleet) writeLate(ctx context.Context) error {
-	a, b, id, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
-	answered := f.caughtBy(ctx, func() { a.perform(ctx, a.finishing(id, "s0")) }, time.Second)
+func (f *fleet) writeLate(t *testing.T) {
+	a, b, id := f.begin(t)
+	answered := f.caughtBy(func() { a.perform(t.Context(), a.finishing(id, "s0")) })
 	for _, step := range []string{"s0", "s1"} {
-		b.perform(ctx, b.finishing(id, step))
+		b.perform(t.Context(), b.finishing(id, step))
 	}
 	<-answered
-	b.perform(ctx, input{Tool: "get_step", Session: id})
-	return ctx.Err()
+	b.perform(t.Context(), input{Tool: "get_step", Session: id})
 }
 
 // startTwice makes the call that begins a session at a second machine, while that of the first one is held back.
-func (f *fleet) startTwice(ctx context.Context) error {
-	a, b, _, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
+func (f *fleet) startTwice(t *testing.T) {
+	a, b, _ := f.begin(t)
 	in := input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: a.token("goal "), Request: a.request()}
 	var first answer
-	answered := f.caughtBy(ctx, func() {
-		first = a.exchange(ctx, f.machines[0].current(), in.Tool, in.arguments())
+	answered := f.caughtBy(func() {
+		first = a.exchange(t.Context(), f.machines[0].current(), in.Tool, in.arguments())
 		first.read(in)
-	}, time.Second)
-	second := b.perform(ctx, in)
+	})
+	second := b.perform(t.Context(), in)
 	<-answered
 	if first.kind != given || second.kind != given || first.reply.Begin.Session != second.reply.Begin.Session {
 		f.history.fault("a repetition with another reply", "%s got %q, and again %q", in, first.text, second.text)
 	}
-	return ctx.Err()
 }
 
 // loseReply loses the reply to the commit of a write.
-func (f *fleet) loseReply(ctx context.Context) error {
-	a, _, id, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
+func (f *fleet) loseReply(t *testing.T) {
+	a, _, id := f.begin(t)
 	sent := false
 	caught := f.machines[0].proxy.CutAt(func(m pgtest.Message) bool {
 		sent = sent || moves(m)
 		return sent && m.Commits
 	})
-	a.perform(ctx, a.finishing(id, "s0"))
-	if !happens(ctx, caught) {
-		return errors.New("no reply was lost")
-	}
-	a.perform(ctx, input{Tool: "get_step", Session: id})
-	return nil
+	a.perform(t.Context(), a.finishing(id, "s0"))
+	testkit.Need(t, happens(t.Context(), caught), "no reply was lost")
+	a.perform(t.Context(), input{Tool: "get_step", Session: id})
 }
 
 // readAfter reads a session at a second machine, which has it in memory, after the first one has moved it.
-func (f *fleet) readAfter(ctx context.Context) error {
-	a, b, id, err := f.begin(ctx)
-	if err != nil {
-		return err
-	}
+func (f *fleet) readAfter(t *testing.T) {
+	a, b, id := f.begin(t)
 	read := input{Tool: "get_step", Session: id}
-	b.perform(ctx, read)
-	a.perform(ctx, a.finishing(id, "s0"))
-	b.perform(ctx, read)
-	return nil
+	b.perform(t.Context(), read)
+	a.perform(t.Context(), a.finishing(id, "s0"))
+	b.perform(t.Context(), read)
 }
 
 // A server is killed: another machine's finishes the next step of its session at once.

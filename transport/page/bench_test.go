@@ -36,9 +36,9 @@ func (s *server) fill(t testing.TB, sessions, tasks int) (allSessions, allTasks 
 
 // How long pages take with 1,000 sessions and 10,000 tasks; those of an empty project are there to compare.
 func BenchmarkPages(b *testing.B) {
-	s, _, full := open(b)
+	s, empty := serve(b, pagetest.Project(b), web.Options{}), serve(b, pagetest.Project(b), web.Options{}).browser(b)
 	s.fill(b, 1000, 10_000)
-	_, _, empty := open(b)
+	full := s.browser(b)
 	for _, path := range []string{"/", "/history", "/history?state=done&q=goal", "/board", "/jobs", "/jobs/trip"} {
 		for name, of := range map[string]*browser{"full": full, "empty": empty} {
 			b.Run(name+path, func(b *testing.B) {

@@ -70,7 +70,6 @@ func event(t testing.TB, ids <-chan string, what string) string {
 }
 
 func TestEvents(t *testing.T) {
-	t.Parallel()
 	s, call, b := open(t)
 	call.Task("before", "before")
 	testkit.Contains(t, b.get("/board"), "before")
@@ -107,7 +106,6 @@ func TestEvents(t *testing.T) {
 
 // An edit of the config or of a job is on the pages that show it, also on those that are open.
 func TestEditsAreShown(t *testing.T) {
-	t.Parallel()
 	s, call, b := open(t)
 	shown := func(path, text string) {
 		t.Helper()
@@ -136,7 +134,6 @@ func TestEditsAreShown(t *testing.T) {
 // A change is on each page that shows it as soon as it is acknowledged, and open pages are told. These keep their streams, so
 // what they follow does not depend on what has begun when they are opened.
 func TestOpenPagesFollow(t *testing.T) {
-	t.Parallel()
 	s, call, b := open(t)
 	sessions, tasks := s.fill(t, 4, 4)
 	task, outer, nested := call.Task("first", "! true\n"), call.Plan("outer"), ""
@@ -175,7 +172,6 @@ func TestOpenPagesFollow(t *testing.T) {
 
 // A page that was told of changes is sent again only if its content has changed.
 func TestETag(t *testing.T) {
-	t.Parallel()
 	_, call, b := open(t)
 	first := call.Plan("first")
 	ask := func(etag string) answer { return b.do("GET", "/sessions/"+first, nil, "If-None-Match: "+etag) }

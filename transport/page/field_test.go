@@ -68,7 +68,6 @@ func TestField10_PagesBelowThePathOfAProxy(t *testing.T) {
 
 // What colors an agent's output at a terminal is not shown on pages, and nothing else is lost.
 func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
-	t.Parallel()
 	_, call, b := open(t)
 	task := call.Task("Title \x1b[1;31mred\x1b[", "a\x1b[38;5;9mb\x1b[mc \x1b]8;;https://example.com/?q=\"1\"&r\x1b\\link\x1b]8;;\x07 \x1b[>4;1md\x1b(B\x1b7 [31m \x1bunfinished\n<b> e \x1b")
 	b.do("GET", "/tasks/"+task, nil).lacks("\x1b").is(http.StatusOK, "Title red", "abc link d [31m nfinished\n&lt;b&gt; e </p>", "&lt;b&gt; e </textarea>", `value="Title red"`)
@@ -77,7 +76,6 @@ func TestField13_PagesHaveNoEscapeSequences(t *testing.T) {
 // A page of a job that no longer loads says which version agents get. An address with something else than an id is not
 // found, in plain words, and the user is addressed as such.
 func TestField18_PagesSayWhatIs(t *testing.T) {
-	t.Parallel()
 	s, _, b := open(t)
 	b.get("/jobs/trip")
 	testkit.Write(t, s.root+"/.deepwork/jobs/trip/job.yml", "name: trip\nstepz: []\n")
@@ -93,7 +91,6 @@ func TestField18_PagesSayWhatIs(t *testing.T) {
 // What an agent says is news for its open page at once, even its first line without another, and the page has it. A caller
 // that does not see the attempt does not keep its output from one that does.
 func TestField25_WhatAnAgentSaysIsOnItsPage(t *testing.T) {
-	t.Parallel()
 	_, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob"})
 	speak := filepath.Join(t.TempDir(), "speak")
 	_, id := call.Script("talk", "! until [ -e "+speak+" ]; do sleep 0.05; done; echo hello; while [ -e "+speak+" ]; do sleep 0.05; done\n")
@@ -113,17 +110,21 @@ func TestField18_TheUserIsAddressed(t *testing.T) {
 	for _, name := range []string{"XDG_CONFIG_HOME", "APPDATA"} {
 		t.Setenv(name, t.TempDir()) // without folders that are trusted
 	}
-	s, users, user := open(t)
-	task := users.Task("t", "d")
-	user.act("/tasks/"+task+"/start?executor=SCRIPT", user.csrf("/board"), "HX-Request: true").is(http.StatusConflict, "You have not approved what the project")
-	_, call, all := as(t, s.root, config.Token{Name: "ann", Rights: config.RightAgents})
-	task = call.Task("t", "d")
-	all[0].act("/tasks/"+task+"/start?executor=SCRIPT", all[0].csrf("/board"), "HX-Request: true").is(http.StatusConflict, "The user has not approved what the project")
+	root := pagetest.Project(t)
+	file, tokens := pagetest.Tokens(t, config.Token{Name: "ann", Rights: config.RightAgents})
+	for token, want := range map[string]string{"": "You have not approved what the project", tokens[0]: "The user has not approved what the project"} {
+		s := serve(t, root, web.Options{TokenFile: map[bool]string{true: file}[token != ""]})
+		task, b := pagetest.Connect(t, s.url, token).Task("t", "d"), s.browser(t)
+		if token != "" {
+			b.login(token)
+		}
+		b.act("/tasks/"+task+"/start?executor=SCRIPT", b.csrf("/board"), "HX-Request: true").is(http.StatusConflict, want)
+		s.stop()
+	}
 }
 
 // The page Help shows the documentation that the program has, whose links lead to each other there.
 func TestHelp(t *testing.T) {
-	t.Parallel()
 	b := serve(t, pagetest.Project(t), web.Options{}, transport.Options{Version: "1.2.3", Help: fstest.MapFS{
 		"README.md":      {Data: []byte("# All of it\n\nSee [the first](howto/first.md#then).\n")},
 		"howto/first.md": {Data: []byte("# The first\n\n## Then\n\n```sh\n$ <b>\n```\n\nBack to [all](../README.md).\n")},
@@ -134,7 +135,7 @@ func TestHelp(t *testing.T) {
 	for _, path := range []string{"/help", "/help/", "/help/none.md", "/help/howto", "/help/..%2fhelp.go"} {
 		b.do("GET", path, nil).is(http.StatusNotFound)
 	}
-	_, _, without := open(t)
+	without := serve(t, pagetest.Project(t), web.Options{}).browser(t)
 	without.do("GET", "/help/README.md", nil).is(http.StatusNotFound)
 	without.do("GET", "/", nil).is(http.StatusOK).lacks(`href="/help`)
 }

@@ -22,7 +22,6 @@ import (
 // What an agent hands in is shown to the person who judges it, and runs nothing, loads nothing from elsewhere, and
 // leads nowhere but out by a link that can be read.
 func TestHostileFilesOnThePageOfAReview(t *testing.T) {
-	t.Parallel()
 	root := pagetest.Project(t)
 	var picture bytes.Buffer
 	testkit.Must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 2, 2))))
@@ -106,7 +105,6 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 
 // Where the page has no room for the files of a step, its links say of which step they are: it may have a folder of its own.
 func TestLinksToFilesThatAreNotShown(t *testing.T) {
-	t.Parallel()
 	root := pagetest.Project(t)
 	steps, names := "", []string{"a", "b", "c", "d", "e", "f"}
 	for _, name := range names {

@@ -16,7 +16,6 @@ import (
 
 // What a session says that it delivered leads nowhere else.
 func TestOutputFiles(t *testing.T) {
-	t.Parallel()
 	s, call, b := open(t)
 	at := "/sessions/" + begin(call).session + "/output?path="
 	for _, path := range []string{"../idea.txt", "/etc/passwd", "idea.txt/../.deepwork/config.yml", ".deepwork/config.yml", "./idea.txt", "idea.txt\x00", ""} {

@@ -39,7 +39,6 @@ func (p started) writes(t *testing.T) (paths []string) {
 // Each route that writes refuses what is not of a page of its own caller, whatever is added later, and
 // nothing happens. Read-only pages offer nothing.
 func TestEveryWriteIsGuarded(t *testing.T) {
-	t.Parallel()
 	root := pagetest.Project(t)
 	s, call, all := as(t, root, config.Token{Name: "ann", Rights: config.AllRights}, config.Token{Name: "bob"})
 	p, ann, bob := begin(call), all[0], all[1]
@@ -87,7 +86,6 @@ func TestEveryWriteIsGuarded(t *testing.T) {
 
 // What cannot be shown is said on a page, with what to do next.
 func TestErrorPages(t *testing.T) {
-	t.Parallel()
 	s, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann"})
 	p, ann, nobody := begin(call), all[0], s.browser(t)
 	hostile := url.PathEscape(pagetest.Hostile)
@@ -127,7 +125,6 @@ func TestErrorPages(t *testing.T) {
 
 // A login leads to the page that was asked for, and nowhere else, and a logout ends it.
 func TestLoginAndLogout(t *testing.T) {
-	t.Parallel()
 	s, _, all := as(t, pagetest.Project(t), config.Token{Name: "ann"}, config.Token{Name: "bob"})
 	b := s.browser(t)
 	b.do("GET", "/board?status=done", nil).leads("/login?next=%2Fboard%3Fstatus%3Ddone")
@@ -169,7 +166,6 @@ func (s *server) cookie(t *testing.T, b *browser, value string) (name string) {
 
 // Texts that are odd or long neither break a page nor pass for a part of it.
 func TestOddTexts(t *testing.T) {
-	t.Parallel()
 	s, call, b := open(t)
 	for name, text := range map[string]string{
 		"a link":          "javascript:alert(1)",

@@ -58,16 +58,18 @@ func serve(t testing.TB, root string, o web.Options, of ...transport.Options) *s
 	return &server{url: strings.TrimSuffix(h.URL(), "/mcp"), root: root, file: o.TokenFile, stop: stop}
 }
 
-// open serves a new project to the user, with an agent and a browser.
-func open(t testing.TB) (*server, pagetest.Call, *browser) {
+// open serves a new project to the user, with an agent and a browser. The test runs beside others.
+func open(t *testing.T) (*server, pagetest.Call, *browser) {
 	t.Helper()
+	t.Parallel()
 	s := serve(t, pagetest.Project(t), web.Options{})
 	return s, pagetest.Connect(t, s.url, ""), s.browser(t)
 }
 
-// as serves a project to callers with tokens: the first has an agent, and each a browser that is logged in.
-func as(t testing.TB, root string, callers ...config.Token) (s *server, call pagetest.Call, all []*browser) {
+// as is open for callers with tokens: the first has an agent, and each a browser that is logged in.
+func as(t *testing.T, root string, callers ...config.Token) (s *server, call pagetest.Call, all []*browser) {
 	t.Helper()
+	t.Parallel()
 	file, tokens := pagetest.Tokens(t, callers...)
 	s = serve(t, root, web.Options{TokenFile: file})
 	s.tokens = tokens
@@ -206,7 +208,6 @@ func (p started) actions() []string {
 // Whatever a project has as a text is shown as a text. Browsers run nothing and load nothing that is not of this server, and
 // the page that a form goes back to is one of it.
 func TestHostileTexts(t *testing.T) {
-	t.Parallel()
 	_, call, b := open(t)
 	p := begin(call)
 	inline := regexp.MustCompile(`<script(>| [^>]*>[^<])|<style|<[a-z]+(\s+[a-z:-]+(="[^"]*")?)*\s+(on[a-z]+|style)=|="javascript:|(src|href)="(https?:)?//`)
@@ -227,7 +228,6 @@ func TestHostileTexts(t *testing.T) {
 
 // A caller sees its own sessions and tasks, and does what its token allows.
 func TestCallersSeeTheirOwn(t *testing.T) {
-	t.Parallel()
 	_, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann", Rights: config.RightPerson}, config.Token{Name: "bob"})
 	p, ann, bob := begin(call), all[0], all[1]
 	for _, own := range []string{"/sessions/" + p.session, "/tasks/" + p.task, "/sessions/" + p.session + "/output?path=idea.txt"} {
@@ -247,7 +247,6 @@ func TestCallersSeeTheirOwn(t *testing.T) {
 
 // What the rights of a token do not allow is not offered, and refused with the name of the right.
 func TestRights(t *testing.T) {
-	t.Parallel()
 	_, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann", Group: "web", Rights: config.AllRights}, config.Token{Name: "bob", Group: "web"})
 	task, id := call.Script("work", "! echo more >> idea.txt\n! git commit -qam work\n")
 	call.Await(t, id, "completed")
@@ -273,7 +272,6 @@ func TestRights(t *testing.T) {
 // A session that an attempt's agent has in its workspace has a page for callers that see the attempt, with
 // its outputs and its actions, whichever server its agent uses.
 func TestSessionsInWorkspaces(t *testing.T) {
-	t.Parallel()
 	_, call, all := as(t, pagetest.Project(t), config.Token{Name: "ann", Rights: config.RightAgents}, config.Token{Name: "bob", Rights: config.RightAgents})
 	_, id := call.Script("plan it", "! echo from the workspace > idea.txt\n")
 	call.Await(t, id, "completed")
@@ -303,7 +301,6 @@ func TestSessionsInWorkspaces(t *testing.T) {
 // The person at deepwork ui sees every step that waits for a person, also those of callers with tokens,
 // who may not override, and where no board is served.
 func TestStepsOfOthersNeedThePerson(t *testing.T) {
-	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, map[string]string{
 		".deepwork/config.yml":        "quality_gate: {override: human}\n",
@@ -342,7 +339,6 @@ steps:
 // A person answers on the page of the session, to which Now leads, about the outputs that it shows; another caller
 // sees no form, and what they send is refused.
 func TestAPersonPassesAStepOnAPage(t *testing.T) {
-	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/sign/job.yml": signJob, ".deepwork/jobs/sign/text.md": "Write.", "text.txt": "Dear all"})
 	_, call, all := as(t, root, config.Token{Name: "ann", Rights: config.RightPerson}, config.Token{Name: "ann2", Group: "ann"})

@@ -216,6 +216,12 @@ func TestFieldsOfAForm(t *testing.T) {
 	}
 }
 
+// A filter of the board gets another label once.
+func TestLabelled(t *testing.T) {
+	p := &boardPage{Filter: boardFilter{Labels: "a b"}}
+	testkit.Equal(t, p.Labelled("c")+" "+p.Labelled("b"), "/board?labels=a+b+c /board?labels=a+b")
+}
+
 // A list is shown in parts, each with the address of the next, and all of it is counted.
 func TestPartsOfAList(t *testing.T) {
 	of := func(name string, n int) nowList {

@@ -86,9 +86,10 @@ func serve(t testing.TB, root string, options ...string) *server {
 // overHTTP are the arguments of a server with MCP and pages.
 var overHTTP = []string{"serve", "--transport", "http"}
 
-// open serves a project with more files than the common ones, to an agent and a tab.
+// open serves a project with more files than the common ones, to an agent and a tab. The test runs beside others.
 func open(t *testing.T, more map[string]string) (*server, pagetest.Call, *tab) {
 	t.Helper()
+	t.Parallel()
 	root := pagetest.Project(t)
 	testkit.WriteAll(t, root, more)
 	s := serve(t, root, overHTTP...)

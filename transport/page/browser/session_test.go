@@ -67,7 +67,6 @@ func step(name string) string {
 
 // A person at deepwork ui follows a session of another server, and acts on it.
 func TestSession(t *testing.T) {
-	t.Parallel()
 	s, call, agent := open(t, report)
 	b := person(t, s.root)
 	id := call.Start(args{"goal": "Write about the sea", "job_name": "report", "workflow_name": "write"})
@@ -77,21 +76,17 @@ func TestSession(t *testing.T) {
 	draft("bad.txt")
 
 	// Who is not known as a person cannot override.
-	agent.open("/sessions/" + id)
-	agent.until(inStep("Draft", "Actions"))
+	agent.open("/sessions/" + id).until(inStep("Draft", "Actions"))
 	testkit.True(t, !agent.is(`document.querySelector('form[action$="/override"]')`), "an override is offered to a caller without the right")
 
-	b.open("/sessions/" + id)
-	b.until(inStep("Draft", "Review 1: failed", "too short", "Write more of it.", "Is it good?", "bad.txt ("))
+	b.open("/sessions/" + id).until(inStep("Draft", "Review 1: failed", "too short", "Write more of it.", "Is it good?", "bad.txt ("))
 	b.check("review-failed")
 	b.open("/sessions/" + id)
 
 	// Why is required, by the form and by the server.
-	b.click("Actions")
-	b.click("Override the reviews")
+	b.click("Actions").click("Override the reviews")
 	testkit.True(t, eval[bool](b, `document.activeElement.id === 'why-draft' && !document.activeElement.validity.valid`), "the reason is not required")
-	b.use("#why-draft", "", `e.required = false`)
-	b.click("Override the reviews")
+	b.use("#why-draft", "", `e.required = false`).click("Override the reviews")
 	b.until(refused("Say why") + ` && document.activeElement.id === 'why-draft' && document.activeElement.matches('[aria-invalid=true][aria-describedby=wrong]') && document.getElementById('wrong').innerText.includes('Say why')`)
 	// What the person was shown stays what they override, and they are told that there is something newer.
 	given := `document.getElementById('why-draft').form.elements.given.value`
@@ -100,13 +95,9 @@ func TestSession(t *testing.T) {
 	draft("bad.txt")
 	b.until(inStep("Draft", "Review 2: failed"))
 	testkit.Equal(t, eval[string](b, given), before, "what is overridden")
-	b.click("Show it")
-	b.until(given + ` !== '` + before + `'`)
-	b.click("Actions")
-	b.fill("#why-draft", "I have read it")
-	b.until(`!document.querySelector('[aria-invalid], #wrong')`)
-	b.click("Override the reviews")
-	b.until(inStep("Draft", "lets it go on without its reviews", "I have read it"))
+	b.click("Show it").until(given + ` !== '` + before + `'`)
+	b.click("Actions").fill("#why-draft", "I have read it").until(`!document.querySelector('[aria-invalid], #wrong')`)
+	b.click("Override the reviews").until(inStep("Draft", "lets it go on without its reviews", "I have read it"))
 	draft("bad.txt")
 	b.until(inStep("Draft", "finished"), `/Overridden by local over [a-z ]+ .*: I have read it/.test(`+step("Draft")+`.innerText)`)
 
@@ -114,38 +105,27 @@ func TestSession(t *testing.T) {
 	b.until(inStep("Spelling", "current"), inStep("Facts", "current"))
 	testkit.True(t, eval[bool](b, `(() => { const a = `+step("Spelling")+`.getBoundingClientRect(), b = `+step("Facts")+`.getBoundingClientRect(); return a.top === b.top && a.right <= b.left; })()`), "the steps of the group are not side by side")
 	// What was delivered can be opened.
-	b.use(".step summary", "Outputs (1)", `e.click()`)
-	b.click("bad.txt")
-	b.until(at("/sessions/"+id+"/output") + " && " + has("this one is bad"))
-	b.click("session " + id)
-	b.until(at("/sessions/" + id))
+	b.use(".step summary", "Outputs (1)", `e.click()`).click("bad.txt").until(at("/sessions/"+id+"/output") + " && " + has("this one is bad"))
+	b.click("session " + id).until(at("/sessions/" + id))
 
 	// A nested workflow, which is aborted, and a step that is done again.
 	child := call.Start(args{"goal": "How deep it is", "job_name": "report", "workflow_name": "look_up", "parent_session_id": id})
-	b.click("How deep it is")
-	b.until(at("/sessions/"+child), in(".crumb", "Write about the sea"))
-	b.click("Abort the session")
-	b.click("Abort")
+	b.click("How deep it is").until(at("/sessions/"+child), in(".crumb", "Write about the sea"))
+	b.click("Abort the session").click("Abort")
 	testkit.True(t, eval[bool](b, `document.activeElement.id === 'reason'`), "the reason of an abort is not required")
-	b.fill("#reason", "Nobody knows")
-	b.click("Abort")
-	b.until(state("aborted") + " && " + has("Nobody knows"))
-	b.click("Write about the sea")
-	b.until(at("/sessions/"+id) + " && " + has("How deep it is"))
-	b.use(".step:not(.current) summary", "Actions", `e.click()`)
-	b.click("Go back to this step")
+	b.fill("#reason", "Nobody knows").click("Abort").until(state("aborted") + " && " + has("Nobody knows"))
+	b.click("Write about the sea").until(at("/sessions/"+id) + " && " + has("How deep it is"))
+	b.use(".step:not(.current) summary", "Actions", `e.click()`).click("Go back to this step")
 	b.until(inStep("Draft", "current"), has("went back from"))
 	draft("good.txt")
 	b.until(inStep("Draft", "Well done.", "Review 1: passed", "good.txt"), inStep("Spelling", "current"))
 	b.check("session-acted-on")
-	b.open("/")
-	b.until(in("[aria-labelledby=working]", "Write about the sea"), in("[aria-labelledby=recent]", "How deep it is"))
+	b.open("/").until(in("[aria-labelledby=working]", "Write about the sea"), in("[aria-labelledby=recent]", "How deep it is"))
 }
 
 // A person reads what an agent handed in, comments on lines, which becomes its feedback, sees what has changed, and
 // passes it with one click. No hostile file runs anything.
 func TestAPersonReviewsOnAPage(t *testing.T) {
-	t.Parallel()
 	var picture bytes.Buffer
 	testkit.Must(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 40, 20))))
 	s, call, _ := open(t, map[string]string{
@@ -177,18 +157,14 @@ func TestAPersonReviewsOnAPage(t *testing.T) {
 	b.press("return 2")
 	b.use(".handed[aria-label='a.go'] tr:nth-child(1)", "1 package a", `e.focus(); e.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))`)
 	b.until(field + `.value === 'a.go:4: return 2\na.go:1: '`)
-	b.press("say more")
-	b.click("Fail")
-	b.shows("Now tell the agent to go on")
+	b.press("say more").click("Fail").shows("Now tell the agent to go on")
 	handIn()
 	testkit.True(t, r.Status == "needs_work" && strings.Contains(r.Feedback, "a.go:4: return 2\na.go:1: say more"), "the agent is told %+v", r)
 	testkit.WriteAll(t, s.root, map[string]string{"a.go": "package a\n\n// " + pagetest.Hostile + "\nfunc A() int { return 2 }\n"})
 	handIn()
 	b.until(`document.querySelector('.handed tr.add')?.innerText.includes('return 2') && document.querySelector('.handed tr.del').innerText.includes('return 1')`)
 	b.check("review-again")
-	b.open("/sessions/" + id)
-	b.click("Pass")
-	b.shows("Passed by local")
+	b.open("/sessions/" + id).click("Pass").shows("Passed by local")
 	handIn()
 	testkit.Equal(t, r.Status, "next_step", "the agent goes on")
 }
@@ -216,15 +192,12 @@ const headings = `[...document.querySelectorAll('.needs h3')].map(e => e.innerTe
 // What needs a person is in the order of what it holds up, each with what can be done about it. The history has all
 // of it, filtered by the URL, and is up to date.
 func TestNowAndHistory(t *testing.T) {
-	t.Parallel()
 	s, call, _ := open(t, map[string]string{".deepwork/jobs/sign/job.yml": signJob, ".deepwork/jobs/sign/do.md": "# Do it\n\nBe **brief**.\n"})
 	b := person(t, s.root)
 	for path, first := range map[string]string{"/board": "Add a task, and start an agent on it.", "/sources": "workflow_tools.sources"} {
-		b.open(path)
-		b.shows(first)
+		b.open(path).shows(first)
 	}
-	b.open("/")
-	b.until(`document.querySelectorAll('.first > li code.command').length === 3`, has("add a task to the board"))
+	b.open("/").until(`document.querySelectorAll('.first > li code.command').length === 3`, has("add a task to the board"))
 	b.check("now-empty")
 
 	_, done := call.Script("Add a line", "! echo more >> idea.txt\n! git commit -qam work\n")
@@ -237,20 +210,14 @@ func TestNowAndHistory(t *testing.T) {
 	b.until(headings + ` === 'An agent waits for your answer, Stopped, To review' && !document.querySelector('.working').innerText.includes('A letter')`)
 	b.until(`document.querySelector('.needs').innerText.includes('+1 −1 in 1 file')`) // git has counted it
 	b.check("now-needs")
-	b.click("Pass…")
-	b.until(at("/sessions/"+id) + ` && location.hash === '#step-text'`)
-	b.open("/")
-	b.click("Review")
-	b.until(at("/attempts/" + done))
+	b.click("Pass…").until(at("/sessions/"+id) + ` && location.hash === '#step-text'`)
+	b.open("/").click("Review").until(at("/attempts/" + done))
 
 	rows := `[...document.querySelectorAll('.history tbody .title > a')].map(e => e.innerText).join(', ')`
-	b.press("g", "h")
-	b.until(at("/history") + ` && ` + rows + ` === 'A letter, Break it, Add a line'`)
+	b.press("g", "h").until(at("/history") + ` && ` + rows + ` === 'A letter, Break it, Add a line'`)
 	b.use("#state", "", `e.value = 'stopped'; e.dispatchEvent(new Event('input', {bubbles: true}))`)
 	b.until(rows + ` === 'Break it' && location.search === '?state=stopped'`)
-	b.open("/history")
-	b.clickOn(".history td a", "sign/full")
-	b.until(rows + ` === 'A letter' && location.search === '?workflow=sign%2Ffull'`)
+	b.open("/history").clickOn(".history td a", "sign/full").until(rows + ` === 'A letter' && location.search === '?workflow=sign%2Ffull'`)
 	b.until(`!!document.body._htmx?.sse`)
 	call.Start(args{"goal": "Another letter", "job_name": "sign", "workflow_name": "full"})
 	call.Plan("A trip")
@@ -258,10 +225,8 @@ func TestNowAndHistory(t *testing.T) {
 	b.check("history-filtered")
 
 	// The job says how it has gone, marks what a person passes, and shows its instructions as Markdown.
-	b.open("/jobs/sign")
-	b.until(has("2 under way") + ` && document.querySelector('.graph a[href="#step-text"] .person').innerText === 'a person'`)
-	b.click("send: Send")
-	b.until(`[...document.querySelectorAll('#step-send h1, #step-send strong')].map(e => e.innerText).join() === 'Do it,brief'`)
+	b.open("/jobs/sign").until(has("2 under way") + ` && document.querySelector('.graph a[href="#step-text"] .person').innerText === 'a person'`)
+	b.click("send: Send").until(`[...document.querySelectorAll('#step-send h1, #step-send strong')].map(e => e.innerText).join() === 'Do it,brief'`)
 	b.clickOn("#step-send a", "As an agent reads it")
 	b.until(`location.search === '?step=send' && document.querySelector('#step-send pre').innerText.includes('--- step_instructions ---')`)
 	testkit.Contains(t, eval[string](b, `document.querySelector('#step-send pre').innerText`), "Be **brief**.", "an agent reads")
@@ -291,16 +256,12 @@ steps:
 
 // The page of a job says every fault with its line, and shows each step as an agent reads it.
 func TestJobs(t *testing.T) {
-	t.Parallel()
 	s, _, b := open(t, report)
 	root := s.root
 	testkit.WriteAll(t, root, map[string]string{".deepwork/jobs/many/do.md": "Do it.\n", ".deepwork/jobs/many/job.yml": manyJob})
-	b.open("/jobs")
-	b.shows("broken cannot be loaded", "line 2")
-	b.click("report")
-	b.until(at("/jobs/report"))
-	b.click("draft: Draft")
-	b.until(has("Do it.") + " && " + has("Be brief."))
+	b.open("/jobs").shows("broken cannot be loaded", "line 2")
+	b.click("report").until(at("/jobs/report"))
+	b.click("draft: Draft").until(has("Do it.") + " && " + has("Be brief."))
 	// The links of the graph lead to the steps; members of a group are above each other between its neighbours.
 	b.clickOn(`.graph a[href="#step-publish"]`, "")
 	b.until(`location.hash === '#step-publish' && document.getElementById('step-publish').checkVisibility()`)
@@ -314,8 +275,7 @@ func TestJobs(t *testing.T) {
 	b.open("/jobs/report?again#step-draft") // a URL of another fragment alone is the same page
 	b.until(has("Do it well."))
 	// Forms are boxes with their steps in them, and workflows that are steps lead to those.
-	b.open("/jobs/many")
-	b.until(`document.querySelector('.graph .form:nth-child(2)').innerText.includes('for each of todo, 2 at once')`)
+	b.open("/jobs/many").until(`document.querySelector('.graph .form:nth-child(2)').innerText.includes('for each of todo, 2 at once')`)
 	testkit.Equal(t, eval[string](b, `[...document.querySelectorAll('[aria-label="Steps of all"] > li')].map(li => [...li.querySelectorAll('a')].map(a => a.getAttribute('href')).join(' ')).join(', ')`),
 		"#step-list, #step-port #workflow-tidy, #step-docs, #step-fix, /jobs/report#workflow-look_up", "the graph of forms")
 	b.check("forms")
@@ -327,15 +287,13 @@ func TestJobs(t *testing.T) {
 // Comments on lines are made with the mouse and with keys, removed, and sent as one follow-up; the diff
 // is unified or split, and has a tree.
 func TestComments(t *testing.T) {
-	t.Parallel()
 	_, call, b := open(t, map[string]string{".deepwork/config.yml": "executors:\n  SCRIPT:\n    command: [sh, -c, 'sed -n \"s/^! //p\" | sh -e']\n    resume: [cat]\n"})
 	id := works(t, call, "Three lines", `mkdir -p src/deep; printf 'a\nb\nc\n' > src/deep/three.txt; echo x > top.txt; git add -A; git commit -qm work`)
 	b.open("/attempts/" + id + "?tab=changes")
 	comment := func(text string) {
 		t.Helper()
 		b.until(`document.getElementById('comment').open`)
-		b.fill("#comment-text", text)
-		b.click("Add the comment")
+		b.fill("#comment-text", text).click("Add the comment")
 		b.until(`!document.getElementById('comment').open && [...document.querySelectorAll('.diff .remark')].some(e => e.innerText.includes('` + text + `'))`)
 	}
 	// With the mouse, at a number.
@@ -345,8 +303,7 @@ func TestComments(t *testing.T) {
 	comment("why b")
 	b.until(`document.querySelector('.tree').innerText.includes('1 comment') && document.querySelector('.tree summary').innerText === 'src/deep'`)
 	// With keys: the arrows walk the lines.
-	b.use(`.scroll:has([data-file="top.txt"])`, "", ``)
-	b.press(kb.ArrowDown, kb.ArrowDown, kb.Enter)
+	b.use(`.scroll:has([data-file="top.txt"])`, "", ``).press(kb.ArrowDown, kb.ArrowDown, kb.Enter)
 	b.until(`document.querySelector('#comment [data-where]').textContent === 'top.txt:1'`)
 	comment("why x")
 	b.clickOn(`.diff tr:nth-child(2) .no:nth-child(2)`, "")
@@ -355,17 +312,13 @@ func TestComments(t *testing.T) {
 	b.clickOn(`.comments li:has(p.text) button[aria-label*="three.txt:1"]`, "Remove")
 	b.until(`document.querySelectorAll('.comments li').length === 2 && !(` + has("never mind") + `)`)
 	// Split, and back; the address is a link.
-	b.click("split")
-	b.until(`location.search.includes('diff=split') && document.querySelectorAll('.diff.split .remark').length === 2`)
+	b.click("split").until(`location.search.includes('diff=split') && document.querySelectorAll('.diff.split .remark').length === 2`)
 	b.check("comments-split")
-	b.click("Send 2 comments to the agent")
-	b.until(said("goes on with the comments") + ` && !document.querySelector('.comments')`)
-	b.click("Conversation")
-	b.until(`document.querySelectorAll('#runs li').length === 2`)
+	b.click("Send 2 comments to the agent").until(said("goes on with the comments") + ` && !document.querySelector('.comments')`)
+	b.click("Conversation").until(`document.querySelectorAll('#runs li').length === 2`)
 	for _, part := range []string{"src/deep/three.txt", "why b", "top.txt", "why x"} { // the agent prints what it is sent
 		b.until(in(".messages", part))
 	}
 	// One file alone, from a fresh address.
-	b.open("/attempts/" + id + "?path=top.txt")
-	b.until(`document.querySelectorAll('.file').length === 1 && ` + has("all files"))
+	b.open("/attempts/" + id + "?path=top.txt").until(`document.querySelectorAll('.file').length === 1 && ` + has("all files"))
 }

@@ -85,11 +85,12 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // open goes to a page and waits for its event stream, if it has one.
-func (b *tab) open(path string) {
+func (b *tab) open(path string) *tab {
 	b.t.Helper()
 	b.do(chromedp.Navigate(b.at + path))
 	b.until(`document.readyState === 'complete' && typeof ago === 'function'`)
 	b.until(`!document.body.hasAttribute('hx-sse:connect') || !!document.body._htmx?.sse`)
+	return b
 }
 
 // eval returns what an expression is.
@@ -110,7 +111,7 @@ func (b *tab) is(expression string) bool {
 }
 
 // until polls until each expression has been true, more slowly the longer that takes.
-func (b *tab) until(expressions ...string) {
+func (b *tab) until(expressions ...string) *tab {
 	b.t.Helper()
 	for _, expression := range expressions {
 		pause := 10 * time.Millisecond
@@ -121,6 +122,7 @@ func (b *tab) until(expressions ...string) {
 			}
 		}
 	}
+	return b
 }
 
 // has is an expression: the page shows a text.
@@ -132,17 +134,19 @@ func in(css, text string) string {
 }
 
 // shows waits until the page shows texts.
-func (b *tab) shows(texts ...string) {
+func (b *tab) shows(texts ...string) *tab {
 	b.t.Helper()
 	for _, text := range texts {
 		b.until(has(text))
 	}
+	return b
 }
 
 // run runs statements on the page.
-func (b *tab) run(statements string) {
+func (b *tab) run(statements string) *tab {
 	b.t.Helper()
 	b.do(chromedp.Evaluate[chromedp.Void](statements))
+	return b
 }
 
 // finder is a function that finds an element by a selector and, if it is not "", its text, among those
@@ -150,9 +154,9 @@ func (b *tab) run(statements string) {
 const finder = `const find = (css, text) => [...document.querySelectorAll(css)].find(e => e.checkVisibility() && (!text || e.textContent.trim() === text))`
 
 // use waits until an element can be seen and is not covered, and runs statements with it as e, once.
-func (b *tab) use(css, text, statements string) {
+func (b *tab) use(css, text, statements string) *tab {
 	b.t.Helper()
-	b.until(fmt.Sprintf(`(() => { %s; const e = find(%q, %q); if (!e || e.disabled) return false;
+	return b.until(fmt.Sprintf(`(() => { %s; const e = find(%q, %q); if (!e || e.disabled) return false;
 		e.scrollIntoView({block: 'center'});
 		const at = e.getBoundingClientRect(), hit = document.elementFromPoint(at.x + at.width / 2, at.y + at.height / 2);
 		if (!hit || !e.contains(hit) && !hit.contains(e)) return false;
@@ -160,36 +164,37 @@ func (b *tab) use(css, text, statements string) {
 }
 
 // click clicks on what has a text: a button, a link or the summary of details.
-func (b *tab) click(text string) {
+func (b *tab) click(text string) *tab {
 	b.t.Helper()
-	b.clickOn("button, a, summary", text)
+	return b.clickOn("button, a, summary", text)
 }
 
 // clickOn clicks on an element that a selector and a text, if it is not "", name.
-func (b *tab) clickOn(css, text string) {
+func (b *tab) clickOn(css, text string) *tab {
 	b.t.Helper()
-	b.use(css, text, `e.click()`)
+	return b.use(css, text, `e.click()`)
 }
 
 // fill replaces the text of a field, as typing does.
-func (b *tab) fill(css, text string) {
+func (b *tab) fill(css, text string) *tab {
 	b.t.Helper()
 	b.use(css, "", fmt.Sprintf(`e.select(); document.execCommand(%[1]q ? 'insertText' : 'delete', false, %[1]q)`, text))
-	b.until(fmt.Sprintf(`document.querySelector(%q).value === %q`, css, text))
+	return b.until(fmt.Sprintf(`document.querySelector(%q).value === %q`, css, text))
 }
 
 // pick chooses an option by its text.
-func (b *tab) pick(css, option string) {
+func (b *tab) pick(css, option string) *tab {
 	b.t.Helper()
-	b.use(css, "", fmt.Sprintf(`const o = [...e.options].find(o => o.text === %q && !o.disabled); if (!o) return false; e.value = o.value; e.dispatchEvent(new Event('change', {bubbles: true}))`, option))
+	return b.use(css, "", fmt.Sprintf(`const o = [...e.options].find(o => o.text === %q && !o.disabled); if (!o) return false; e.value = o.value; e.dispatchEvent(new Event('change', {bubbles: true}))`, option))
 }
 
 // press types keys, such as "j" or kb.Enter.
-func (b *tab) press(keys ...string) {
+func (b *tab) press(keys ...string) *tab {
 	b.t.Helper()
 	for _, k := range keys {
 		b.do(chromedp.KeyEvent(k))
 	}
+	return b
 }
 
 // shoot writes a picture of the page to the folder for them.
@@ -215,7 +220,6 @@ func dark(yes bool) chromedp.Action[chromedp.Void] {
 // Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no
 // serious objection.
 func TestEveryPage(t *testing.T) {
-	t.Parallel()
 	_, call, b := open(t, nil)
 	paths := begin(t, call).paths()
 	paths["missing"], paths["login"], paths["history"] = "/sessions/ffffffff", "/login", "/history"
@@ -241,7 +245,7 @@ var axe = sync.OnceValues(func() (string, error) {
 })
 
 // check looks at the page that is open, with everything unfolded: wide and narrow, light and dark.
-func (b *tab) check(name string) {
+func (b *tab) check(name string) *tab {
 	b.t.Helper()
 	script := testkit.Get(axe()).Must(b.t)
 	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)
@@ -275,6 +279,7 @@ func (b *tab) check(name string) {
 		}
 	}
 	b.do(dark(false), chromedp.EmulateViewport(1200, 900))
+	return b
 }
 
 // fits makes the window this wide, which must suffice.

@@ -24,54 +24,38 @@ import (
 
 // Everything can be done without a mouse.
 func TestKeys(t *testing.T) {
-	t.Parallel()
 	_, call, b := open(t, nil)
 	w := begin(t, call)
 	focused := func(path string) string { return `document.activeElement.pathname === '` + path + `'` }
-	b.open("/")
-	b.press("j")
-	b.until(focused("/attempts/" + w.attempt))
-	b.press("j")
-	b.until(focused("/sessions/" + w.session))
+	b.open("/").press("j").until(focused("/attempts/" + w.attempt))
+	b.press("j").until(focused("/sessions/" + w.session))
 	b.press("j") // the last one stays
-	b.press("k")
-	b.until(focused("/attempts/" + w.attempt))
-	b.press("/")
-	b.until(`document.activeElement.id === 'q'`)
+	b.press("k").until(focused("/attempts/" + w.attempt))
+	b.press("/").until(`document.activeElement.id === 'q'`)
 	b.run(`document.activeElement.value = ''`) // the driver types the slash, too
-	b.press("active")
-	b.until(`document.querySelectorAll('.entry').length === 1 && location.search === '?q=active'`)
+	b.press("active").until(`document.querySelectorAll('.entry').length === 1 && location.search === '?q=active'`)
 	testkit.Equal(t, eval[string](b, `document.activeElement.id + document.activeElement.value`), "qactive", "the filter lost the focus or its text")
-	b.press(kb.Escape, "j", kb.Enter)
-	b.until(at("/sessions/" + w.session))
+	b.press(kb.Escape, "j", kb.Enter).until(at("/sessions/" + w.session))
 	b.run(`setTimeout(() => history.back())`)
 	b.until(`location.pathname === "/" && ` + at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
 	call.Plan("Another")
 	b.until(has("Another") + ` && location.search === '?q=active'`) // it follows changes again
-	b.press("g", "n")
-	b.until(at("/") + ` && !location.search`)
+	b.press("g", "n").until(at("/") + ` && !location.search`)
 
-	b.press("?")
-	b.until(`document.getElementById('keys').open`)
+	b.press("?").until(`document.getElementById('keys').open`)
 	testkit.Equal(t, eval[string](b, `[...document.querySelectorAll('#keys dt')].map(e => e.innerText.trim()).filter(k => ['?', '/', 'j k', 'x', 'Esc', 'g n', 'g b'].includes(k)).length + ' keys'`), "7 keys")
 	b.check("keys")
-	b.press(kb.Escape)
-	b.until(`!document.getElementById('keys').open`)
+	b.press(kb.Escape).until(`!document.getElementById('keys').open`)
 
-	b.press("g", "b")
-	b.until(at("/board"))
-	b.press("j", "x")
-	b.until(`document.activeElement.closest('details.menu')?.open`)
-	b.press(kb.Tab, kb.Enter)
-	b.until(`!!document.querySelector('section[aria-labelledby=col-todo] .entry')`)
-	b.press("g", "n")
-	b.until(`location.pathname === '/' && ` + at("/"))
+	b.press("g", "b").until(at("/board"))
+	b.press("j", "x").until(`document.activeElement.closest('details.menu')?.open`)
+	b.press(kb.Tab, kb.Enter).until(`!!document.querySelector('section[aria-labelledby=col-todo] .entry')`)
+	b.press("g", "n").until(`location.pathname === '/' && ` + at("/"))
 
 	// A skip link is the first thing that Tab reaches.
 	b.press(kb.Tab)
 	testkit.Equal(t, eval[string](b, `document.activeElement.textContent`), "Skip to the content", "Tab reaches")
-	b.press(kb.Enter)
-	b.until(`document.activeElement.id === 'main'`)
+	b.press(kb.Enter).until(`document.activeElement.id === 'main'`)
 
 	// Tab reaches everything that can be used, and the focus is visible at each.
 	for _, name := range []string{"now", "board", "task", "attempt", "session", "job"} {
@@ -87,49 +71,37 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// addTask fills in the form for a new task without leaving the page as it is, and sends it.
-func (b *tab) addTask(title string) {
-	b.t.Helper()
-	b.run(`document.getElementById('new').showModal()`)
-	b.do(chromedp.SendKeys(chromedp.CSS("#title"), title), chromedp.Click(chromedp.CSS("form[action='/tasks'] button:not([name]):not([type])")))
-	b.until(at("/tasks/") + " && " + has(title))
-}
-
-// A change that one person makes is on the page of another, without a reload. A page stays open while its server is killed: it says
-// so, and is renewed when there is a server again.
+// A page stays open while its server is killed: it says so, and is renewed when there is a server again. A change that one person
+// makes is on the page of another, without a reload.
 func TestOpenPages(t *testing.T) {
-	t.Parallel()
-	s, call, ann := open(t, nil)
+	s, _, ann := open(t, nil)
 	bob := browse(t, s)
 	ann.open("/board")
-	bob.open("/board")
-	bob.run(`window.same = true; document.getElementById('new').showModal(); document.getElementById('title').value = 'half a title'`)
-	ann.addTask("Made by Ann")
+	bob.open("/board").run(`window.same = true`)
+	s.kill()
+	bob.until(`!document.getElementById('link').hidden`)
+	s.restart()
+	call := pagetest.Connect(t, s.url, "")
+	call.Script("After the restart", "! true\n")
+	bob.until(has("After the restart") + " && document.getElementById('link').hidden && window.same")
+	bob.run(`document.getElementById('new').showModal(); document.getElementById('title').value = 'half a title'`)
+	// Forms of the old page work at the new server.
+	ann.run(`document.getElementById('new').showModal()`)
+	ann.do(chromedp.SendKeys(chromedp.CSS("#title"), "Made by Ann"), chromedp.Click(chromedp.CSS("form[action='/tasks'] button:not([name]):not([type])")))
+	ann.until(at("/tasks/") + " && " + has("Made by Ann"))
 	bob.shows("Made by Ann")
 	testkit.True(t, eval[bool](bob, `window.same && document.getElementById('new').open && document.getElementById('title').value === 'half a title'`), "the update took what Bob was writing")
 
 	// What an agent prints appears while it works.
 	gate := testkit.Dir(t) + "/go"
 	_, attempt := call.Script("Slow", "! echo hello; until test -e "+gate+"; do sleep 0.05; done; echo all done\n")
-	bob.open("/attempts/" + attempt)
-	bob.shows("hello")
-	bob.run(`window.same = true`)
+	bob.open("/attempts/" + attempt).shows("hello").run(`window.same = true`)
 	testkit.Write(t, gate, "")
 	bob.until(has("all done") + " && " + has("completed") + " && window.same")
-
-	bob.open("/board")
-	bob.run(`window.same = true`)
-	s.kill()
-	bob.until(`!document.getElementById('link').hidden`)
-	s.restart()
-	pagetest.Connect(t, s.url, "").Script("After the restart", "! true\n")
-	bob.until(has("After the restart") + " && document.getElementById('link').hidden && window.same")
-	bob.addTask("From the old page") // its forms work at the new server
 }
 
 // A stream whose first request fails is asked for again, and so is a page that could not be fetched.
 func TestRequestsThatFail(t *testing.T) {
-	t.Parallel()
 	s, call, b := open(t, nil)
 	behind := testkit.Get(url.Parse(s.url)).Must(t)
 	var streams, pages atomic.Int64
@@ -156,7 +128,6 @@ func TestRequestsThatFail(t *testing.T) {
 
 // Outside of a project a person chooses one, and works with its pages.
 func TestProjects(t *testing.T) {
-	t.Parallel()
 	s, call, _ := open(t, nil)
 	call.Plan("Sail around the world")
 	b := person(t, "")
@@ -164,18 +135,11 @@ func TestProjects(t *testing.T) {
 	b.check("projects")
 	b.run(fmt.Sprintf(`[...document.querySelectorAll('main li')].find(l => l.innerText.includes(%q)).querySelector('a').click()`, s.root))
 	b.until(has("Sail around the world") + ` && location.origin === "` + b.at + `"`)
-	b.click("Board")
-	b.until(`location.pathname.endsWith("/board")`)
-	b.click("New task")
-	b.fill("#title", "Buy a boat")
-	b.click("Add the task")
-	b.until(`location.pathname.includes("/tasks/") && ` + has("Buy a boat"))
-	b.click("Move")
-	b.click("In review")
-	b.until(state("in review"))
+	b.click("Board").until(`location.pathname.endsWith("/board")`)
+	b.click("New task").fill("#title", "Buy a boat").click("Add the task").until(`location.pathname.includes("/tasks/") && ` + has("Buy a boat"))
+	b.click("Move").click("In review").until(state("in review"))
 	b.check("project")
-	b.click("All projects")
-	b.until(has(s.root) + ` && location.pathname === "/"`)
+	b.click("All projects").until(has(s.root) + ` && location.pathname === "/"`)
 }
 
 // source serves a system whose workflows run until they are cancelled. It offers those that offers has.
@@ -208,7 +172,6 @@ func source(t *testing.T, offers *atomic.Pointer[string]) (url string) {
 
 // Sources say how they are and what they offer; their executions are followed and cancelled.
 func TestSources(t *testing.T) {
-	t.Parallel()
 	var offers atomic.Pointer[string]
 	offer := func(names ...string) {
 		var all []string
@@ -229,25 +192,17 @@ func TestSources(t *testing.T) {
 	b.open("/sources")
 	b.until(in("#source-factory", "connected")+" && "+has("assemble"), `document.querySelector('[aria-labelledby=source-away] .alert')`)
 	offer("assemble", "paint")
-	b.click("Ask all for their workflows now")
-	b.until(said("New (1): paint") + " && " + in("#source-factory", "2 workflows"))
-	b.click("Ask all for their workflows now")
-	b.until(said("Nothing has changed."))
+	b.click("Ask all for their workflows now").until(said("New (1): paint") + " && " + in("#source-factory", "2 workflows"))
+	b.click("Ask all for their workflows now").until(said("Nothing has changed."))
 
 	call("call_workflow_tool", args{"name": "assemble", "arguments": args{}}, nil)
 	b.until(`document.querySelector('#executions ~ ul .status.running') && ` + has("2 of 3") + " && " + has("two of three"))
-	b.open("/")
-	b.until(in("[aria-labelledby=working]", "assemble"))
-	b.open("/sources")
-	b.click("assemble")
-	b.until(at("/sources/executions/") + " && " + state("running"))
+	b.open("/").until(in("[aria-labelledby=working]", "assemble"))
+	b.open("/sources").click("assemble").until(at("/sources/executions/") + " && " + state("running"))
 	b.check("execution")
-	b.open("/sources")
-	b.click("Cancel")
-	b.click("Cancel the execution")
+	b.open("/sources").click("Cancel").click("Cancel the execution")
 	b.until(said("assemble: cancelled") + ` && !document.querySelector('#executions ~ ul .status.running')`)
-	b.clickOn("#executions ~ ul a", "assemble")
-	b.until(at("/sources/executions/") + " && " + state("cancelled") + " && " + has("It has no result."))
+	b.clickOn("#executions ~ ul a", "assemble").until(at("/sources/executions/") + " && " + state("cancelled") + " && " + has("It has no result."))
 }
 
 // What a project asks for and nobody has approved is shown in full, with the command that approves it.
@@ -258,10 +213,8 @@ func TestTrust(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	b := browse(t, serve(t, root, overHTTP...))
-	b.open("/")
-	b.until(in("[aria-labelledby=needs]", "Not approved"))
-	b.clickOn("[aria-labelledby=needs] .entry a", "")
-	b.until(at("/trust"))
+	b.open("/").until(in("[aria-labelledby=needs]", "Not approved"))
+	b.clickOn("[aria-labelledby=needs] .entry a", "").until(at("/trust"))
 	b.shows("Until you do, none of it happens", "deepwork trust", "echo LOUD", "./review.sh", "--strict", "config.yml:2", "config.yml:6")
 	testkit.True(t, !eval[bool](b, `!!document.querySelector('main form, main button')`), "the page approves")
 	b.check("trust-waiting")
