@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/hex"
 	"flag"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -77,13 +74,13 @@ func TestPowerCuts(t *testing.T) {
 	}
 	working.Wait()
 	stop()
-	log := testkit.Get(readTrace(trace, state)).Must(t)
+	log := readTrace(t, trace, state)
 	testkit.Need(t, len(log.replies) == clients*sessions*(1+steps), "the trace has %d replies", len(log.replies))
 	dice := rand.New(rand.NewPCG(seed, 0))
 	for range *powerCuts {
 		at := log.first + dice.IntN(len(log.events)-log.first)
 		testkit.Must(t, os.RemoveAll(state))
-		lost := testkit.Get(log.restore(state, at, dice)).Must(t)
+		lost := log.restore(t, at, dice)
 		if text, err := w.deepwork(ctx, where, "check").CombinedOutput(); err != nil {
 			t.Errorf("seed %d, cut at event %d: deepwork check: %v\n%s", seed, at, err, text)
 			continue
@@ -142,72 +139,48 @@ type event struct {
 }
 
 var (
-	callPattern    = regexp.MustCompile(`^(\d+) +(\w+)\((.*)$`)
-	resumedPattern = regexp.MustCompile(`^(\d+) +<\.\.\. (\w+) resumed>(.*)$`)
-	argPattern     = regexp.MustCompile(`"((?:\\x[0-9a-f]{2})*)"|(AT_FDCWD|\d+)<((?:\\x[0-9a-f]{2})*)[^>]*>|([^ ,()="<>]+)`)
+	callPattern    = regexp.MustCompile(`^(\d+) +(\w+)\((.*)\) += \d`) // that has worked
+	resumedPattern = regexp.MustCompile(`^(\d+) +<\.\.\. \w+ resumed>(.*)$`)
+	argPattern     = regexp.MustCompile(`"((?:\\x[0-9a-f]{2})*)"|(?:AT_FDCWD|(\d+))<((?:\\x[0-9a-f]{2})*)[^>]*>|([^ ,()="<>]+)`)
 )
 
 // readTrace reads a log of strace, and keeps what is about files in folder.
-func readTrace(path, folder string) (*traceLog, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	log := &traceLog{}
+func readTrace(t *testing.T, path, folder string) *traceLog {
+	t.Helper()
 	type part struct {
 		text  string
 		begun int
 	}
-	begun := map[string]part{} // by thread
+	log, unfinished := &traceLog{}, map[string]part{} // by thread
 	var printed []byte
 	offsets := map[string]int64{} // of files that are written without an offset
-	for lines := bufio.NewReaderSize(file, 1<<20); ; {
-		text, err := lines.ReadString('\n')
-		if err == io.EOF {
-			break
-		} else if err != nil {
-			return nil, err
-		}
+	for text := range strings.Lines(string(testkit.Get(os.ReadFile(path)).Must(t))) {
 		now := part{strings.TrimRight(text, "\n"), len(log.events)}
 		if m := resumedPattern.FindStringSubmatch(now.text); m != nil {
-			now = part{begun[m[1]].text + m[3], begun[m[1]].begun}
-		} else if cut, unfinished := strings.CutSuffix(now.text, " <unfinished ...>"); unfinished {
-			begun[strings.Fields(cut)[0]] = part{cut, now.begun}
+			now = part{unfinished[m[1]].text + m[2], unfinished[m[1]].begun}
+		} else if cut, is := strings.CutSuffix(now.text, " <unfinished ...>"); is {
+			unfinished[strings.Fields(cut)[0]] = part{cut, now.begun}
 			continue
 		}
 		m := callPattern.FindStringSubmatch(now.text)
 		if m == nil {
 			continue
 		}
-		i := strings.LastIndex(m[3], ") ")
-		if i < 0 {
-			continue
-		}
-		result := strings.TrimPrefix(strings.TrimLeft(m[3][i+1:], " "), "= ")
-		if strings.HasPrefix(result, "-") || strings.HasPrefix(result, "?") {
-			continue
-		}
-		var args []string
-		for _, a := range argPattern.FindAllStringSubmatch(m[3][:i], -1) {
+		var fd string
+		var args []string // others than file descriptors
+		e := event{begun: now.begun}
+		for _, a := range argPattern.FindAllStringSubmatch(m[3], -1) {
 			switch {
 			case a[2] != "":
-				args = append(args, a[2]+" "+unhex(a[3]))
-			case a[4] != "":
-				args = append(args, a[4])
-			default:
-				args = append(args, unhex(a[1]))
+				fd, e.path = a[2], unhex(a[3])
+			case !strings.HasPrefix(a[0], "AT_FDCWD"):
+				args = append(args, unhex(a[1])+a[4])
 			}
 		}
-		if len(args) == 0 {
-			continue
-		}
-		_, at, _ := strings.Cut(args[0], " ") // the path of a file descriptor
-		e := event{path: at, begun: now.begun}
 		switch m[2] {
 		case "write":
-			if strings.HasPrefix(args[0], "1 ") {
-				printed = append(printed, args[1]...)
+			if fd == "1" {
+				printed = append(printed, args[0]...)
 				for text, rest, whole := bytes.Cut(printed, []byte("\n")); whole; text, rest, whole = bytes.Cut(printed, []byte("\n")) {
 					printed = rest
 					if id, step, ok := positionIn(text); ok {
@@ -217,42 +190,33 @@ func readTrace(path, folder string) (*traceLog, error) {
 				}
 				continue
 			}
-			e.call, e.data, e.at = "write", []byte(args[1]), offsets[at]
-			offsets[at] += int64(len(e.data))
+			e.call, e.data, e.at = "write", []byte(args[0]), offsets[e.path]
+			offsets[e.path] += int64(len(e.data))
 		case "pwrite64":
-			e.call, e.data = "write", []byte(args[1])
-			e.at, err = strconv.ParseInt(args[3], 10, 64)
+			e.call, e.data, e.at = "write", []byte(args[0]), testkit.Get(strconv.ParseInt(args[2], 10, 64)).Must(t)
 		case "ftruncate":
-			e.call = "truncate"
-			e.at, err = strconv.ParseInt(args[1], 10, 64)
+			e.call, e.at = "truncate", testkit.Get(strconv.ParseInt(args[0], 10, 64)).Must(t)
 		case "fsync", "fdatasync":
 			e.call = "sync"
 		case "openat":
-			if !strings.Contains(args[2], "O_CREAT") && !strings.Contains(args[2], "O_TRUNC") {
+			if !strings.Contains(args[1], "O_CREAT") && !strings.Contains(args[1], "O_TRUNC") {
 				continue
 			}
-			e.call, e.path = "create", args[1]
+			e.call, e.path = "create", args[0]
 			delete(offsets, e.path)
-			if strings.Contains(args[2], "O_TRUNC") {
+			if strings.Contains(args[1], "O_TRUNC") {
 				e.data = []byte("truncated")
 			}
-		case "rename":
+		case "rename", "renameat", "renameat2":
 			e.call, e.path, e.to = "rename", args[0], args[1]
-		case "renameat", "renameat2":
-			e.call, e.path, e.to = "rename", args[1], args[3]
-		case "unlink":
+		case "unlink", "unlinkat":
 			e.call, e.path = "unlink", args[0]
-		case "unlinkat":
-			e.call, e.path = "unlink", args[1]
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%.300s: %w", now.text, err)
 		}
 		if strings.HasPrefix(e.path, folder) && !strings.HasSuffix(e.path, "-shm") {
 			log.events = append(log.events, e)
 		}
 	}
-	return log, nil
+	return log
 }
 
 // unhex decodes \x00\x01 as strace writes it.
@@ -269,16 +233,16 @@ type page struct {
 
 // restore writes the files as a power cut before the event at may leave them, and returns how many
 // writes are lost or torn.
-func (log *traceLog) restore(folder string, at int, dice *rand.Rand) (lost int, err error) {
-	now := map[string]*page{}     // what a program sees
-	durable := map[string]*page{} // names that are synced
-	var names []func()            // changes of names that are not synced, in their order
-	var in []string               // their folders
+func (log *traceLog) restore(t *testing.T, at int, dice *rand.Rand) (lost int) {
+	now, durable := map[string]*page{}, map[string]*page{} // what a program sees, and names that are synced
+	var names []func()                                     // changes of names that are not synced, in their order
+	var in []string                                        // their folders
+	rename := func(path string, change func()) { names, in = append(names, change), append(in, filepath.Dir(path)) }
 	open := func(path string) *page {
 		if now[path] == nil {
 			p := &page{}
 			now[path] = p
-			names, in = append(names, func() { durable[path] = p }), append(in, filepath.Dir(path))
+			rename(path, func() { durable[path] = p })
 		}
 		return now[path]
 	}
@@ -298,10 +262,10 @@ func (log *traceLog) restore(folder string, at int, dice *rand.Rand) (lost int, 
 			}
 			delete(now, e.path)
 			now[e.to] = p
-			names, in = append(names, func() { delete(durable, e.path); durable[e.to] = p }), append(in, filepath.Dir(e.to))
+			rename(e.to, func() { delete(durable, e.path); durable[e.to] = p })
 		case "unlink":
 			delete(now, e.path)
-			names, in = append(names, func() { delete(durable, e.path) }), append(in, filepath.Dir(e.path))
+			rename(e.path, func() { delete(durable, e.path) })
 		case "sync":
 			if p := now[e.path]; p != nil { // a file: what was written before the sync began
 				k := len(p.pending)
@@ -343,14 +307,10 @@ func (log *traceLog) restore(folder string, at int, dice *rand.Rand) (lost int, 
 				data = e.apply(data, len(e.data))
 			}
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return lost, err
-		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			return lost, err
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testkit.Must(t, os.WriteFile(path, data, 0o600))
 	}
-	return lost, nil
+	return lost
 }
 
 // apply returns the content of a file after the first n bytes of a write, or after another event.
