@@ -40,6 +40,7 @@ func TestOutputFiles(t *testing.T) {
 			t.Fatalf("%s: no answer", name)
 		}
 	}
+	testkit.Must(t, os.RemoveAll(file))
 	testkit.Write(t, filepath.Join(s.root, "there.txt"), "moved")
 	testkit.Must(t, os.Symlink(filepath.Join(s.root, "there.txt"), file))
 	testkit.Contains(t, b.get(at+"idea.txt"), "moved", "a link inside of the project is not followed")

@@ -3,13 +3,19 @@ package web
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -54,6 +60,22 @@ func TestSlots(t *testing.T) {
 	release()
 	(<-served)()
 	testkit.Equal(t, len(s.all), 0, "are taken at the end")
+	// The user's own slot goes to the next of the user's requests that wait when it is free again.
+	synctest.Test(t, func(t *testing.T) {
+		s := &slots{limit: func() int { return 1 }}
+		first, _ := s.take(t.Context(), true)
+		last, ok := s.take(t.Context(), false)
+		testkit.Need(t, ok, "the only slot is not given")
+		others := make(chan bool, 2)
+		for _, user := range []bool{false, true} {
+			go func() { _, ok := s.take(t.Context(), user); others <- ok && user }()
+		}
+		synctest.Wait()
+		first()
+		testkit.True(t, <-others, "the slot went to somebody else")
+		last()
+		<-others
+	})
 }
 
 // A reply that is being written when its call is over keeps the server, too.
@@ -191,68 +213,38 @@ func TestConnectionsBeyondTheFilesWait(t *testing.T) {
 	<-ended
 }
 
-// The user's own slot goes to the next of the user's requests that wait when it is free again.
-func TestTheUsersSlotIsHandedOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &slots{limit: func() int { return 1 }}
-		first, _ := s.take(t.Context(), true)
-		last, ok := s.take(t.Context(), false)
-		testkit.Need(t, ok, "the only slot is not given")
-		others := make(chan bool, 2)
-		for _, user := range []bool{false, true} {
-			go func() { _, ok := s.take(t.Context(), user); others <- ok && user }()
+func TestHostsAndOrigins(t *testing.T) {
+	take := func(taken, never string, takes func(word string) bool) {
+		t.Helper()
+		for word := range strings.FieldsSeq(taken + " " + never) {
+			testkit.Equal(t, takes(word), strings.Contains(" "+taken+" ", " "+word+" "), "%s is taken", word)
 		}
-		synctest.Wait()
-		first()
-		testkit.True(t, <-others, "the slot went to somebody else")
-		last()
-		<-others
-	})
-}
-
-func TestHosts(t *testing.T) {
-	loopback := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1")}
+	}
+	loopback := sites{loopback: true, host: "127.0.0.1", addr: netip.MustParseAddr("127.0.0.1"), origin: "http://127.0.0.1:8000"}
 	one := sites{host: "build.example.com", addr: netip.MustParseAddr("10.0.0.7")}
 	all := sites{host: "0.0.0.0", addr: netip.IPv4Unspecified()}
-	named := config.HTTP{AllowedHosts: []string{"deep.example.com", "::7"}}
+	named := config.HTTP{AllowedHosts: []string{"deep.example.com", "::7"}, AllowedOrigins: []string{"https://app.example.com", "http://localhost:3000"}}
 	for _, c := range []struct {
 		sites        sites
 		settings     config.HTTP
 		taken, never string
 	}{
-		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.", "example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost x.localhost 127.0.0.1. 127.0.0.1@evil.com 2130706433 0x7f.1"},
+		{loopback, config.HTTP{}, "localhost localhost:80 LocalHost:8000 127.0.0.1 127.0.0.1:8000 127.1.2.3:9 [::1] [::1]:8000 ::1 localhost.",
+			"example.com localhost.example.com 127.0.0.1.nip.io 10.0.0.7 0.0.0.0 [::2]:80 deep.example.com notlocalhost x.localhost 127.0.0.1. 127.0.0.1@evil.com 2130706433 0x7f.1"},
 		{loopback, named, "deep.example.com Deep.Example.com:443 [::7]:8000 localhost:1", "example.com x.deep.example.com"},
 		{one, config.HTTP{}, "build.example.com BUILD.example.com:8000 10.0.0.7 10.0.0.7:8000 [::ffff:10.0.0.7]:1", "localhost example.com 10.0.0.8 127.0.0.1"},
 		{all, config.HTTP{}, "whatever.example.com 10.0.0.7:1 localhost", ""},
 		{all, named, "deep.example.com:1", "whatever.example.com 10.0.0.7"},
 	} {
-		take(t, c.taken, c.never, func(host string) bool { return c.sites.takesHost(host, c.settings) })
+		take(c.taken, c.never, func(host string) bool { return c.sites.takesHost(host, c.settings) })
 		testkit.True(t, !c.sites.loopback || !c.sites.takesHost("", c.settings), "no host is taken")
+		testkit.True(t, c.sites.takesOrigin("", c.settings), "what is no browser is refused")
 	}
-	own := sites{loopback: true, host: "localhost", origin: "http://127.0.0.1:8000"}
-	for never, settings := range map[string]config.HTTP{
-		"http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000 https://127.0.0.1:8000 http://127.0.0.1:8001 http://127.0.0.1 http://localhost:8000 http://127.0.0.2:8000 http://[::ffff:127.0.0.1]:8000 " +
-			"null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost": {},
-		"http://app.example.com https://app.example.com:444 https://x.app.example.com http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null": {AllowedOrigins: []string{"https://app.example.com", "http://localhost:3000"}},
-	} {
-		taken := "http://127.0.0.1:8000"
-		if settings.AllowedOrigins != nil {
-			taken += " https://app.example.com https://APP.example.com http://localhost:3000"
-		}
-		take(t, taken, never, func(origin string) bool { return own.takesOrigin(origin, settings) })
-		testkit.True(t, own.takesOrigin("", settings), "what is no browser is refused")
-	}
-}
-
-// take checks which of some words are taken.
-func take(t *testing.T, taken, never string, takes func(word string) bool) {
-	t.Helper()
-	for word := range strings.FieldsSeq(taken) {
-		testkit.True(t, takes(word), "%s is not taken", word)
-	}
-	for word := range strings.FieldsSeq(never) {
-		testkit.True(t, !takes(word), "%s is taken", word)
-	}
+	take("http://127.0.0.1:8000", "http://localhost http://localhost:6274 https://127.0.0.1:1 http://[::1]:8000 https://127.0.0.1:8000 http://127.0.0.1:8001 http://127.0.0.1 http://localhost:8000 "+
+		"http://127.0.0.2:8000 http://[::ffff:127.0.0.1]:8000 null https://app.example.com http://localhost.example.com file:// http://10.0.0.7 localhost ftp://localhost",
+		func(origin string) bool { return loopback.takesOrigin(origin, config.HTTP{}) })
+	take("http://127.0.0.1:8000 https://app.example.com https://APP.example.com http://localhost:3000", "http://app.example.com https://app.example.com:444 https://x.app.example.com "+
+		"http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null", func(origin string) bool { return loopback.takesOrigin(origin, named) })
 }
 
 // What a proxy adds or passes on shows that a request is not of this machine; what clients and
@@ -330,4 +322,138 @@ func TestStartWithoutTokens(t *testing.T) {
 		testkit.Contains(t, log.String(), c.says, "%+v", c.o)
 		testkit.Equal(t, strings.Contains(log.String(), "may call"), c.says != "", "%+v: the log says %s", c.o, log.String())
 	}
+}
+
+// roomy are settings whose limits no test here reaches.
+var roomy = config.HTTP{MaxConnections: 10, MaxRequests: 10, MaxBodyBytes: 2000}
+
+// The error of an option says what is wrong and what to do. A server that is closed says which one has ended.
+func TestListenErrors(t *testing.T) {
+	taken, _ := served(t, bare(&roomy), Options{})
+	dir := t.TempDir()
+	empty, bad := filepath.Join(dir, "empty"), filepath.Join(dir, "bad")
+	testkit.Must(t, os.WriteFile(empty, []byte("# nobody\n"), 0o600))
+	testkit.Must(t, os.WriteFile(bad, []byte("x\n"), 0o600))
+	for says, o := range map[string]Options{
+		"another --port":                      {Port: taken.sockets.Addr().(*net.TCPAddr).Port},
+		"listening on no.such.host.invalid:0": {Host: "no.such.host.invalid"},
+		"reading the token file":              {TokenFile: filepath.Join(dir, "none")},
+		"not a regular file":                  {TokenFile: dir},
+		"deepwork token new":                  {TokenFile: empty},
+		"line 1 is not name:sha256":           {TokenFile: bad},
+		"loading the TLS certificate":         {TLSCert: bad, TLSKey: bad},
+	} {
+		testkit.Fails(t, testkit.Get(Listen(t.Context(), bare(&roomy), o)).Err(), says, "%+v", o)
+	}
+	testkit.Works(t, testkit.Get(Listen(t.Context(), bare(&roomy), Options{})).Must(t).Close(), "closing one that was not served")
+	h := testkit.Get(Listen(t.Context(), bare(&roomy), Options{})).Must(t)
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(t.Context()) }()
+	ask(t, "GET", strings.TrimSuffix(h.URL(), "/mcp")+"/healthz", "") // once it serves
+	h.Close()
+	err := <-ended
+	testkit.FailsWith(t, err, http.ErrServerClosed)
+	testkit.Fails(t, err, "serving http://127.0.0.1:")
+}
+
+// Where the system does not say whose a connection is, the user needs a token, which is made when the server starts and
+// makes its bearer the user.
+func TestTheUsersTokenWherePeersAreUnknown(t *testing.T) {
+	made := false
+	b := bare(&roomy)
+	b.Token = func(make bool) (string, error) { made = made || make; return "made", nil }
+	h, _ := served(t, b, Options{UnknownPeers: true})
+	testkit.Equal(t, made, true, "a token is made at the start")
+	for token, want := range map[string]struct {
+		status int
+		says   string
+	}{"": {401, "deepwork token show"}, "Bearer wrong": {401, "not known here"}, "bearer made": {200, "deepwork_http_connections"}} {
+		status, _, text := ask(t, "GET", strings.TrimSuffix(h.URL(), "/mcp")+"/metrics", "", "Authorization: "+token)
+		testkit.True(t, status == want.status && strings.Contains(text, want.says), "%q: %d %s", token, status, text)
+	}
+	r := with(nil)
+	r.Header.Set("Authorization", "Bearer made")
+	who, _, err := h.access.caller(r, roomy)
+	testkit.True(t, err == nil && who == session.LocalCaller(""), "its bearer is %+v, %v", who, err)
+}
+
+// raw opens a network connection, writes to it, and returns what the server answers until it closes it or the request
+// is answered.
+func raw(t *testing.T, h *Server, text string) string {
+	t.Helper()
+	conn := testkit.Get(net.Dial("tcp", h.sockets.Addr().String())).Must(t)
+	defer conn.Close()
+	var writing sync.WaitGroup
+	writing.Go(func() { io.WriteString(conn, text) }) // it may be cut off
+	defer writing.Wait()
+	answer, _ := io.ReadAll(conn)
+	return string(answer)
+}
+
+// What a client sends too slowly, or too much of, is refused before anything looks at it.
+func TestSlowAndLargeRequests(t *testing.T) {
+	if !CanKnowPeers() {
+		t.Skip("a token is needed here")
+	}
+	const post = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+	const soon = 50 * time.Millisecond
+	for name, c := range map[string]struct {
+		o            Options
+		text, answer string
+	}{
+		"a header that does not come":           {Options{HeaderTimeout: soon}, "POST /mcp HTTP/1.1\r\nHost: local", ""},
+		"a large header":                        {Options{}, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 1<<20) + "\r\n\r\n", " 431 "},
+		"a body that does not come":             {Options{BodyTimeout: soon}, post + "Content-Length: 100\r\n\r\n{", " 408 "},
+		"a body as large as it may be":          {Options{}, post + "Connection: close\r\nContent-Length: 2000\r\n\r\n" + strings.Repeat("a", 2000), " 400 "},
+		"a body that is too large":              {Options{}, post + "Content-Length: 2001\r\n\r\n" + strings.Repeat("a", 2001), " 413 "},
+		"a large body without its length":       {Options{}, post + "Transfer-Encoding: chunked\r\n\r\n7d1\r\n" + strings.Repeat("a", 2001) + "\r\n0\r\n\r\n", " 413 "},
+		"a large body that does not come":       {Options{}, post + "Content-Length: 100000000\r\n\r\n" + strings.Repeat("a", 2001), " 413 "},
+		"a large body over the older transport": {Options{Transport: SSE}, strings.Replace(post, "/mcp", "/sse?sessionid=x", 1) + "Content-Length: 2001\r\n\r\n" + strings.Repeat("a", 2001), " 413 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, _ := served(t, bare(&roomy), c.o)
+			got, rest, _ := strings.Cut(raw(t, h, c.text), "\r\n")
+			testkit.Contains(t, got, c.answer)
+			testkit.Equal(t, strings.Contains(rest, "Connection: close\r\n"), got != "", "the client is told that its connection ends")
+			testkit.Equal(t, got == "", c.answer == "", "%q: it is answered", got)
+			testkit.Until(t, "its end", func() bool { return h.Stats().Connections == 0 })
+		})
+	}
+}
+
+// Connections that are half open, those of old clients and those without TLS do not hold up the others.
+func TestTLS(t *testing.T) {
+	known := httptest.NewTLSServer(nil) // whose certificate is used
+	known.Close()
+	pair := known.TLS.Certificates[0]
+	dir := t.TempDir()
+	o := Options{TLSCert: filepath.Join(dir, "cert.pem"), TLSKey: filepath.Join(dir, "key.pem")}
+	for file, block := range map[string]*pem.Block{
+		o.TLSCert: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]},
+		o.TLSKey:  {Type: "PRIVATE KEY", Bytes: testkit.Get(x509.MarshalPKCS8PrivateKey(pair.PrivateKey)).Must(t)},
+	} {
+		testkit.Must(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
+	}
+	h, _ := served(t, bare(&roomy), o)
+	testkit.Equal(t, strings.HasPrefix(h.URL(), "https://127.0.0.1:"), true, "%s", h.URL())
+	at := h.sockets.Addr().String()
+	pool := x509.NewCertPool()
+	pool.AddCert(known.Certificate())
+	over := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}
+	healthy := func() {
+		t.Helper()
+		res := testkit.Get((&http.Client{Transport: over}).Get("https://" + at + "/healthz")).Must(t)
+		res.Body.Close()
+		testkit.Equal(t, res.StatusCode, 200)
+	}
+	healthy()
+	for range 3 * roomy.MaxConnections { // in the handshake
+		conn := testkit.Get(net.Dial("tcp", at)).Must(t)
+		defer conn.Close()
+		testkit.Get(io.WriteString(conn, "\x16\x03")).Must(t)
+	}
+	healthy()
+	testkit.Fails(t, testkit.Get(tls.Dial("tcp", at, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})).Err(), "", "TLS 1.1")
+	testkit.Contains(t, raw(t, h, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"), " 400 ", "without TLS")
 }
