@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
+	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,32 +19,22 @@ import (
 
 var fleetTime = flag.Duration("fleet.time", 5*time.Second, "how long the clients of TestMachines work; from 15s on, TestBreaksAreNoticed and TestStandby run too")
 
-// ran runs a simulation of machines, which it returns with what is wrong.
-func ran(t *testing.T, seed uint64, length time.Duration, choose func(*fleet)) (*fleet, string) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("processes cannot be suspended there")
-	}
-	f := newFleet(t.TempDir(), seed, length, 24)
-	choose(f)
-	pgtest.Need(t, f.simulate(t.Context()))
-	t.Log(f)
-	_, what := f.history.found()
-	return f, what
-}
-
 // TestMachines has clients work at the servers of three machines with one database, with PgBouncer
 // and without, while all of them fail, and checks every answer against a model.
 func TestMachines(t *testing.T) {
 	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("processes cannot be suspended there")
+	}
 	for name, pooler := range map[string]bool{"directly": false, "PgBouncer": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seed := seedOf()
-			f, what := ran(t, seed, *fleetTime, func(f *fleet) { f.pooler, f.plain = pooler, true })
-			if what != "" || len(f.history.sessions) == 0 || len(f.tasks) == 0 {
-				t.Errorf("%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, seed, f.length, pooler)
-			}
+			f := newFleet(t.TempDir(), seedOf(), *fleetTime, 24)
+			f.pooler, f.plain = pooler, true
+			pgtest.Need(t, f.simulate(t.Context()))
+			t.Log(f)
+			_, what := f.history.found()
+			testkit.True(t, what == "" && len(f.history.sessions) > 0 && len(f.tasks) > 0, "%s\nTo repeat it (timing may differ, so perhaps more than once):\n\ngo run ./cmd/proof sim -seed %d -duration %v -plain -pooler=%t", what, f.seed, f.length, pooler)
 		})
 	}
 }
@@ -230,14 +223,99 @@ func TestStandby(t *testing.T) {
 	done()
 	all.Wait()
 	testkit.Must(t, f.end(ctx))
-	if n, what := f.history.found(); n > 0 || len(f.history.sessions) == 0 || len(f.tasks) == 0 {
-		t.Errorf("%d sessions, %d tasks: %s", len(f.history.sessions), len(f.tasks), what)
-	}
-	t.Log(f)
+	_, what := f.history.found()
+	testkit.True(t, what == "" && len(f.history.sessions) > 0 && len(f.tasks) > 0, "%s: %s", f, what)
 }
 
 // answered is how many calls had an answer.
 func (f *fleet) answered() (n int) {
 	f.history.with(func() { n = f.history.calls - f.history.lost - f.history.refused })
 	return n
+}
+
+var agentTime = flag.Duration("agent.time", 0, "how long the agent of TestAnAgentOutlivesServers works; 0 skips it")
+
+// An agent works while its server is killed twice, and the database is away for a tenth of the time, in which
+// the second kill and start are. It is not ended, not repeated and not started twice; calls meanwhile are
+// answered with store_unavailable, and how it ended is recorded.
+func TestAnAgentOutlivesServers(t *testing.T) {
+	if *agentTime == 0 {
+		t.Skip("-agent.time=10s runs it")
+	}
+	ctx := t.Context()
+	f := newFleet(t.TempDir(), 1, 0, 1)
+	f.count = 1
+	t.Cleanup(func() { testkit.Must(t, f.close()) })
+	pgtest.Need(t, f.layOut(ctx))
+	m := f.machines[0]
+	serve := func() {
+		t.Helper()
+		if p := m.current(); p != nil {
+			testkit.Must(t, p.kill())
+		}
+		testkit.Must(t, f.serve(ctx, m, 0))
+	}
+	a := f.agent(0)
+	a.lose = 0
+	agents := func() string {
+		text, _ := os.ReadFile(f.agentLog())
+		return string(text)
+	}
+	serve()
+	attempt := a.launch(t, m.current(), fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())))
+	testkit.Until(t, "started", func() bool { return strings.Contains(agents(), "start long") })
+
+	rest(t, *agentTime/5)
+	serve()
+	rest(t, *agentTime/5)
+	m.proxy.Refuse(true)
+	away := time.Now()
+	for refused := 0; refused < 2; {
+		got := a.exchange(ctx, m.current(), "get_attempt", map[string]any{"attempt_id": attempt})
+		testkit.Need(t, got.code == "store_unavailable" || got.kind == lost, "while the database is away: code %q: %s", got.code, got.text)
+		if got.code == "store_unavailable" {
+			if refused++; refused == 1 {
+				serve()
+			}
+		}
+	}
+	rest(t, *agentTime/10-time.Since(away))
+	m.proxy.Refuse(false)
+
+	rest(t, *agentTime*3/5)
+	ended := ""
+	testkit.Until(t, "ended", func() bool {
+		ended = a.exchange(ctx, m.current(), "get_attempt", map[string]any{"attempt_id": attempt}).text
+		return strings.Contains(ended, `"state":"completed"`) || strings.Contains(ended, `"state":"failed"`)
+	})
+	log := agents()
+	testkit.True(t, strings.Count(log, "start long") == 1 && strings.Count(log, "end long") == 1, "the agents: %s", log)
+	testkit.True(t, strings.Contains(ended, `"state":"completed"`) && strings.Count(ended, `"execution_id"`) == 1, "the attempt: %s", ended)
+	f.history.check()
+	_, what := f.history.found()
+	testkit.Equal(t, what, "")
+}
+
+// launch starts an agent on a new task at a server, and returns the attempt.
+func (a *agent) launch(t *testing.T, p *process, prompt string) (attempt string) {
+	t.Helper()
+	made := func(id, tool string, args map[string]any) string {
+		t.Helper()
+		got := a.exchange(t.Context(), p, tool, args)
+		found := regexp.MustCompile(`"` + id + `":"([^"]+)"`).FindStringSubmatch(got.text)
+		testkit.Need(t, found != nil, "%s: %s", tool, got.text)
+		return found[1]
+	}
+	project := made("project_id", "list_projects", nil)
+	task := made("task_id", "create_task", map[string]any{"project_id": project, "title": "An agent"})
+	repo := made("repo_id", "list_repos", map[string]any{"project_id": project})
+	return made("attempt_id", "start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": prompt,
+		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
+}
+
+// rest waits for a part of the agent's time.
+func rest(t *testing.T, d time.Duration) {
+	within, done := context.WithTimeout(t.Context(), max(d, 0))
+	defer done()
+	<-within.Done()
 }

@@ -324,15 +324,9 @@ const signJob = `name: sign
 version: 1.0.0
 summary: Has a text signed
 common_job_info_provided_to_all_steps_at_runtime: Be brief.
-workflows:
-  - {name: full, summary: All of it, steps: [text, send]}
+workflows: [{name: full, summary: All of it, steps: [text, send]}]
 steps:
-  - id: text
-    name: Text
-    description: Write it
-    instructions_file: text.md
-    outputs: {text: {type: file, description: The text}}
-    reviews: [{run_each: step, by: human, quality_criteria: {Sound: "Would you <sign> it?"}}]
+  - {id: text, name: Text, description: Write it, instructions_file: text.md, outputs: {text: {type: file, description: The text}}, reviews: [{run_each: step, by: human, quality_criteria: {Sound: "Would you <sign> it?"}}]}
   - {id: send, name: Send, description: Send it, instructions_file: text.md, outputs: {}, reviews: []}
 `
 

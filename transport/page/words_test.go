@@ -126,17 +126,12 @@ func TestWhatNeedsAPerson(t *testing.T) {
 	} {
 		c.a.ID, c.a.TaskID, c.a.Since = "a", "t", new("2026-01-02T03:04:05Z")
 		i := attentionItem(c.a, c.of)
-		does, to := "nothing", " at "+i.Link
-		if i.Do != nil {
-			if does = i.Do.Label; i.Do.Right != "" {
-				does += " (" + i.Do.Right + ")"
-			}
-			to = " at " + i.Do.Link
-			if i.Do.Post != "" {
-				to = " to " + i.Do.Post
-			}
+		does := "nothing at " + i.Link
+		if d := i.Do; d != nil {
+			does = strings.TrimSuffix(d.Label+" ("+d.Right+")", " ()") + strings.TrimSuffix(" at "+d.Link+" to "+d.Post, " to ")
+			does = strings.Replace(does, " at  to ", " to ", 1)
 		}
-		testkit.Equal(t, i.Kind+", "+i.Status+": "+i.About+". "+does+to, c.want)
+		testkit.Equal(t, i.Kind+", "+i.Status+": "+i.About+". "+does, c.want)
 		testkit.Equal(t, i.Since.Year(), 2026, "%s", c.want)
 	}
 	merging := deed{Label: "Merge…", Right: "merge"}

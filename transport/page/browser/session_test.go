@@ -17,10 +17,7 @@ import (
 
 // report is a job with reviews and a group, and its reviewer: texts that are bad do not pass.
 var report = map[string]string{
-	".deepwork/config.yml": `quality_gate:
-  override: human
-  agent_review_command: [sh, .deepwork/review.sh]
-`,
+	".deepwork/config.yml": "quality_gate: {override: human, agent_review_command: [sh, .deepwork/review.sh]}\n",
 	".deepwork/review.sh": `case $(cat) in
 *"this one is bad"*) echo '{"passed": false, "feedback": "Write more of it.", "criteria_results": [{"criterion": "good", "passed": false, "feedback": "too short"}]}' ;;
 *) echo '{"passed": true, "feedback": "Well done.", "criteria_results": [{"criterion": "good", "passed": true, "feedback": null}]}' ;;
@@ -34,12 +31,7 @@ workflows:
   - {name: write, summary: A report, steps: [draft, [spelling, facts], publish]}
   - {name: look_up, summary: One fact, steps: [publish]}
 steps:
-  - id: draft
-    name: Draft
-    description: A first version
-    instructions_file: do.md
-    outputs: {out: {type: file, description: The draft, required: true}}
-    reviews: [{run_each: out, quality_criteria: {good: "Is it good?"}}]
+  - {id: draft, name: Draft, description: A first version, instructions_file: do.md, outputs: {out: {type: file, description: The draft, required: true}}, reviews: [{run_each: out, quality_criteria: {good: "Is it good?"}}]}
   - {id: spelling, name: Spelling, description: Check words, instructions_file: do.md, outputs: {}, reviews: []}
   - {id: facts, name: Facts, description: Check facts, instructions_file: do.md, outputs: {}, reviews: []}
   - {id: publish, name: Publish, description: Send it, instructions_file: do.md, outputs: {}, reviews: []}
@@ -174,15 +166,9 @@ const signJob = `name: sign
 version: 1.0.0
 summary: Writes and signs
 common_job_info_provided_to_all_steps_at_runtime: x
-workflows:
-  - {name: full, summary: All, steps: [text, send]}
+workflows: [{name: full, summary: All, steps: [text, send]}]
 steps:
-  - id: text
-    name: Text
-    description: Write it
-    instructions_file: do.md
-    outputs: {text: {type: file, description: The text, required: true}}
-    reviews: [{run_each: text, by: human, quality_criteria: {sign: "Would you sign it?"}}]
+  - {id: text, name: Text, description: Write it, instructions_file: do.md, outputs: {text: {type: file, description: The text, required: true}}, reviews: [{run_each: text, by: human, quality_criteria: {sign: "Would you sign it?"}}]}
   - {id: send, name: Send, description: Send it, instructions_file: do.md, outputs: {}, reviews: []}
 `
 
@@ -238,14 +224,8 @@ summary: Many items
 common_job_info_provided_to_all_steps_at_runtime: Be brief.
 workflows:
   - {name: tidy, summary: Tidies up, steps: [tidied]}
-  - name: all
-    summary: All forms
-    steps:
-      - list
-      - {for_each: todo, steps: [port, {workflow: tidy}], at_once: 2}
-      - {when: {output: said, is: "yes"}, steps: [docs]}
-      - {repeat: {steps: [fix], until: {output: said, is: done}, at_most: 3}}
-      - workflow: report/look_up
+  - {name: all, summary: All forms, steps: [list, {for_each: todo, steps: [port, {workflow: tidy}], at_once: 2}, {when: {output: said, is: "yes"}, steps: [docs]},
+      {repeat: {steps: [fix], until: {output: said, is: done}, at_most: 3}}, {workflow: report/look_up}]}
 steps:
   - {id: list, name: List, description: D, instructions_file: do.md, reviews: [], outputs: {todo: {type: file, description: D}, said: {type: string, description: D}}}
   - {id: port, name: Port, description: D, instructions_file: do.md, reviews: [], outputs: {}}
