@@ -39,9 +39,8 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// Each check that keeps machines from overwriting each other is needed: a program without it answers
-// or stores something wrong when just the fault that it is for occurs, and the model notices. A program
-// with all checks stands the same faults.
+// Each check that keeps machines from overwriting each other is needed: a program without it answers or stores something wrong
+// when just the fault that it is for occurs, and the model notices. A program with all checks stands the same faults.
 func TestBreaksAreNoticed(t *testing.T) {
 	if *fleetTime < 15*time.Second || runtime.GOOS == "windows" {
 		t.Skip("it takes half a minute: -fleet.time=15s runs it")

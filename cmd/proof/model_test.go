@@ -31,16 +31,10 @@ func TestSessionModel(t *testing.T) {
 	one := func(at int64, in input, out string) porcupine.Operation {
 		return porcupine.Operation{Input: in, Call: 2 * at, Output: out, Return: 2*at + 1}
 	}
-	var (
-		look   = input{Tool: "get_step"}
-		file   = input{Tool: "file"}
-		finish = func(step string) input {
-			return input{Tool: "finished_step", Step: step, Outputs: paper, Text: "n"}
-		}
-		differ = func(step string) input { return input{Tool: "finished_step", Step: step, Outputs: other} }
-		back   = func(step string) input { return input{Tool: "go_to_step", Step: step} }
-		abort  = input{Tool: "abort_workflow", Text: "enough"}
-	)
+	look, file, abort := input{Tool: "get_step"}, input{Tool: "file"}, input{Tool: "abort_workflow", Text: "enough"}
+	finish := func(step string) input { return input{Tool: "finished_step", Step: step, Outputs: paper, Text: "n"} }
+	differ := func(step string) input { return input{Tool: "finished_step", Step: step, Outputs: other} }
+	back := func(step string) input { return input{Tool: "go_to_step", Step: step} }
 	const at1, done0 = "at s1,s2,s3 done s0", `s0={"report":"a.md"} "n"`
 	begun := []porcupine.Operation{one(1, input{Tool: "start_workflow", Workflow: "groups"}, "begin s0"), one(2, finish("s0"), "begin s1,s2,s3")}
 	for name, c := range map[string]struct {
@@ -154,12 +148,8 @@ func TestFormsModel(t *testing.T) {
 
 // The model knows what may become of a task, and takes nothing else.
 func TestTaskModel(t *testing.T) {
-	var (
-		create = taskInput{Tool: "create_task", Title: "a", Request: "r"}
-		get    = taskInput{Tool: "get_task"}
-		remove = taskInput{Tool: "delete_task"}
-		update = func(title string) taskInput { return taskInput{Tool: "update_task", Title: title} }
-	)
+	create, get, remove := taskInput{Tool: "create_task", Title: "a", Request: "r"}, taskInput{Tool: "get_task"}, taskInput{Tool: "delete_task"}
+	update := func(title string) taskInput { return taskInput{Tool: "update_task", Title: title} }
 	op := func(at int64, in taskInput, out string) porcupine.Operation {
 		return porcupine.Operation{Input: in, Call: 2 * at, Output: out, Return: 2*at + 1}
 	}
@@ -189,8 +179,7 @@ func TestTaskModel(t *testing.T) {
 	}
 }
 
-// A report of deepwork check is taken for clean with what may be there, and with
-// nothing else.
+// A report of deepwork check is taken for clean with what may be there, and with nothing else.
 func TestFinds(t *testing.T) {
 	const (
 		half    = "/p/.deepwork/board.db: task 1 is half deleted\n    remove it again: deepwork board rm 1\n"
@@ -231,8 +220,7 @@ func TestLogs(t *testing.T) {
 	testkit.Fails(t, testkit.Get(readJournal(path)).Err(), "", "half a line is taken")
 }
 
-// Lost calls that tell nothing do not keep the checker from its end, and what cannot
-// have come about is found among them.
+// Lost calls that tell nothing do not keep the checker from its end, and what cannot have come about is found among them.
 func TestLostCallsThatTellNothing(t *testing.T) {
 	for after, faults := range map[string]int{"at s1 done s0": 0, "at s2 done s0,s1": 1, "!session_ended aborted": 0} {
 		h := newHistory()
@@ -246,9 +234,7 @@ func TestLostCallsThatTellNothing(t *testing.T) {
 		add(100, input{Tool: "finished_step", Step: "s0", Outputs: paper}, "begin s1", 101)
 		add(102, input{Tool: "get_step"}, after, 103)
 		h.check()
-		if found := h.faults; h.tangled != 0 || len(found) != faults {
-			t.Errorf("%s: %d are tangled, %d kinds of faults", after, h.tangled, len(found))
-		}
+		testkit.Equal(t, fmt.Sprint(h.tangled, len(h.faults)), fmt.Sprint(0, faults), "%s: tangled, and kinds of faults", after)
 	}
 }
 
@@ -296,16 +282,10 @@ func TestReviewModel(t *testing.T) {
 	finish := func(step, path string) input {
 		return input{Tool: "finished_step", Step: step, Outputs: outputs{Report: path}.String(), Judged: true}
 	}
-	var (
-		good   = finish(judgedStep, judgedPath("t", pass))
-		bad    = finish(judgedStep, judgedPath("t", fail))
-		first  = finish(personStep, "a.md")
-		second = finish(personStep, "b.md")
-		yes    = input{Tool: "person", Step: personStep, Text: pass}
-		no     = input{Tool: "person", Step: personStep, Text: fail}
-		abort  = input{Tool: "abort_workflow", Text: "enough"}
-		back   = input{Tool: "go_to_step", Step: personStep}
-	)
+	good, bad := finish(judgedStep, judgedPath("t", pass)), finish(judgedStep, judgedPath("t", fail))
+	first, second := finish(personStep, "a.md"), finish(personStep, "b.md")
+	yes, no := input{Tool: "person", Step: personStep, Text: pass}, input{Tool: "person", Step: personStep, Text: fail}
+	abort, back := input{Tool: "abort_workflow", Text: "enough"}, input{Tool: "go_to_step", Step: personStep}
 	judged := op(good, "begin s8")
 	for name, c := range map[string]struct {
 		ops []porcupine.Operation
@@ -342,9 +322,7 @@ func loaded(t *testing.T, args ...string) *load {
 	testkit.Must(t, l.flags().Parse(args))
 	testkit.Must(t, l.valid())
 	l.dir = t.TempDir()
-	if err := l.run(t.Context()); err != nil {
-		t.Fatal(err, l.history.faults)
-	}
+	testkit.Must(t, l.run(t.Context()))
 	return l
 }
 
@@ -372,9 +350,7 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	for d := time.Second; at < 0; d *= 4 { // a loaded machine may not complete a session within the first
 		l = loaded(t, "-connections", "3", "-depth", "3", "-duration", d.String(), "-seed", "7", "-edit", "-lose", "0.05")
 		all = testkit.Get(l.kept(t.Context())).Must(t)
-		if found := judged(l, all); len(found) > 0 {
-			t.Fatalf("nothing was falsified, and it found %v", found)
-		}
+		testkit.Same(t, judged(l, all), nil, "nothing was falsified")
 		at = slices.IndexFunc(all, func(k kept) bool {
 			return l.history.sessions[k.id] != nil && k.record.Status == "completed" && len(k.record.History) == 0 && k.record.Parent != ""
 		})

@@ -231,8 +231,7 @@ type page struct {
 	pending []int // events: writes and truncations that are not synced
 }
 
-// restore writes the files as a power cut before the event at may leave them, and returns how many
-// writes are lost or torn.
+// restore writes the files as a power cut before the event at may leave them, and returns how many writes are lost or torn.
 func (log *traceLog) restore(t *testing.T, at int, dice *rand.Rand) (lost int) {
 	now, durable := map[string]*page{}, map[string]*page{} // what a program sees, and names that are synced
 	var names []func()                                     // changes of names that are not synced, in their order

@@ -207,8 +207,7 @@ func TestPlaceComments(t *testing.T) {
 	testkit.Equal(t, got, ";;a;b;")
 }
 
-// Open pages are told of the first change at once, and of those that follow together, later the more time
-// pages take.
+// Open pages are told of the first change at once, and of those that follow together, later the more time pages take.
 func TestPagesAreToldTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeed(nil)

@@ -206,22 +206,6 @@ func (s *server) fill(t testing.TB, sessions, tasks int) (allSessions, allTasks 
 	return allSessions, allTasks
 }
 
-// How long pages take with 1,000 sessions and 10,000 tasks; those of an empty project are there to compare.
-func BenchmarkPages(b *testing.B) {
-	s, empty := serve(b, pagetest.Project(b), web.Options{}), serve(b, pagetest.Project(b), web.Options{}).browser(b)
-	s.fill(b, 1000, 10_000)
-	full := s.browser(b)
-	for _, path := range []string{"/", "/history", "/history?state=done&q=goal", "/board", "/jobs", "/jobs/trip"} {
-		for name, of := range map[string]*browser{"full": full, "empty": empty} {
-			b.Run(name+path, func(b *testing.B) {
-				for b.Loop() {
-					of.get(path)
-				}
-			})
-		}
-	}
-}
-
 // large makes a project with many jobs, one of them with many long steps and many workflows.
 func large(t testing.TB) (root string) {
 	t.Helper()

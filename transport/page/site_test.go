@@ -221,6 +221,12 @@ func TestHostileTexts(t *testing.T) {
 		testkit.True(t, !strings.Contains(policy, "unsafe") && a.Header.Get("X-Content-Type-Options") == "nosniff" && a.Header.Get("Referrer-Policy") == "same-origin", "%s: %v", path, a.Header)
 		testkit.Equal(t, a.Header.Get("Cache-Control"), "no-store", "%s may be kept", path)
 	}
+	// Texts that are odd or long neither break a page nor pass for a part of it.
+	odd := call.Plan("javascript:alert(1) <hx-partial hx-target=\"#main\"></hx-partial>\" hx-get=\"/x \u202egnp.exe \u2066 {{.CSRF}}\n\nevent: news\ndata: x\n\n" + strings.Repeat("<b>&é ", 12_000))
+	for path, most := range map[string]int{"/": 100 << 10, "/sessions/" + odd: 1 << 20} {
+		page := b.do("GET", path, nil).is(http.StatusOK).lacks("<hx-partial hx-target=\"#main", `href="javascript`, "<b>").text
+		testkit.True(t, strings.HasSuffix(strings.TrimSpace(page), "</html>") && len(page) <= most, "%s has %d bytes", path, len(page))
+	}
 	for back, want := range map[string]string{"/board?status=done": "/board?status=done", "//evil.example": "/tasks/" + p.task} {
 		b.act("/tasks/"+p.task+"?status=todo&back="+url.QueryEscape(back), b.csrf("/board")).leads(want)
 	}

@@ -45,8 +45,7 @@ func connect(t *testing.T, l net.Listener, family, user int) (client int, server
 	return client, server
 }
 
-// The kernel says whose a connection is, and never that one without an
-// owner is root's.
+// The kernel says whose a connection is, and never that one without an owner is root's.
 func TestOwnerOfAConnection(t *testing.T) {
 	users := []int{os.Geteuid()}
 	if os.Geteuid() == 0 {

@@ -247,8 +247,7 @@ func TestHostsAndOrigins(t *testing.T) {
 		"http://localhost:3001 http://127.0.0.1:3000 https://localhost:3000 http://localhost null", func(origin string) bool { return loopback.takesOrigin(origin, named) })
 }
 
-// What a proxy adds or passes on shows that a request is not of this machine; what clients and
-// browsers send here does not.
+// What a proxy adds or passes on shows that a request is not of this machine; what clients and browsers send here does not.
 func TestField02_RequestsThroughProxies(t *testing.T) {
 	for _, name := range []string{
 		"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix",

@@ -149,8 +149,7 @@ func (b *tab) run(statements string) *tab {
 	return b
 }
 
-// finder is a function that finds an element by a selector and, if it is not "", its text, among those
-// that can be seen.
+// finder is a function that finds an element by a selector and, if it is not "", its text, among those that can be seen.
 const finder = `const find = (css, text) => [...document.querySelectorAll(css)].find(e => e.checkVisibility() && (!text || e.textContent.trim() === text))`
 
 // use waits until an element can be seen and is not covered, and runs statements with it as e, once.
@@ -217,8 +216,7 @@ func dark(yes bool) chromedp.Action[chromedp.Void] {
 	}
 }
 
-// Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no
-// serious objection.
+// Every page shows hostile texts as texts, in light and dark, and fits a narrow screen; axe-core has no serious objection.
 func TestEveryPage(t *testing.T) {
 	_, call, b := open(t, nil)
 	paths := begin(t, call).paths()

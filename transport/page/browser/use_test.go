@@ -221,8 +221,7 @@ func TestMerge(t *testing.T) {
 	b.click("Change the target").fill("[id^=target-]", "release").click("Change").until(has("ahead of release"), said("is now for release"))
 }
 
-// resolver is an agent that runs the script of its first prompt and, at a follow-up, resolves a conflict
-// with its own side.
+// resolver is an agent that runs the script of its first prompt and, at a follow-up, resolves a conflict with its own side.
 const resolver = `executors:
   SCRIPT:
     command: [sh, -c, 'sed -n "s/^! //p" | sh -e']
