@@ -169,21 +169,17 @@ func (f *fleet) readAfter(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t.TempDir(), 1, 0, 1)
-	f.count = 2
+	f.count, f.lose, f.strict = 2, 0, true
 	t.Cleanup(func() { testkit.Must(t, f.close()) })
 	pgtest.Need(t, f.layOut(t.Context()))
 	for _, m := range f.machines {
 		testkit.Must(t, f.serve(t.Context(), m, 0))
 	}
-	a := f.agent(0)
-	a.strict, a.lose = true, 0
-	begun := a.perform(t.Context(), input{Tool: "start_workflow", Job: jobName(0), Workflow: "chain", Goal: "survive", Request: a.request()})
-	testkit.Need(t, begun.kind == given, "%+v", begun)
-	in := input{Tool: "finished_step", Session: begun.reply.Begin.Session, Outputs: a.outputs(), Request: a.request()}
+	a, _, id := f.begin(t)
 	testkit.Must(t, f.machines[0].current().kill())
 	killed := time.Now()
 	a.home = f.machines[1].server
-	next := a.perform(t.Context(), in)
+	next := a.perform(t.Context(), input{Tool: "finished_step", Session: id, Outputs: a.outputs(), Request: a.request()})
 	testkit.Need(t, next.kind == given && !isRefusal(next.said), "%+v", next)
 	t.Logf("another server has answered after %v", time.Since(killed))
 	f.history.check()
@@ -261,7 +257,18 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 		return string(text)
 	}
 	serve()
-	attempt := a.launch(t, m.current(), fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())))
+	made := func(id, tool string, args map[string]any) string {
+		t.Helper()
+		got := a.exchange(ctx, m.current(), tool, args)
+		found := regexp.MustCompile(`"` + id + `":"([^"]+)"`).FindStringSubmatch(got.text)
+		testkit.Need(t, found != nil, "%s: %s", tool, got.text)
+		return found[1]
+	}
+	project := made("project_id", "list_projects", nil)
+	task := made("task_id", "create_task", map[string]any{"project_id": project, "title": "An agent"})
+	repo := made("repo_id", "list_repos", map[string]any{"project_id": project})
+	attempt := made("attempt_id", "start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())),
+		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
 	testkit.Until(t, "started", func() bool { return strings.Contains(agents(), "start long") })
 
 	rest(t, *agentTime/5)
@@ -293,23 +300,6 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 	f.history.check()
 	_, what := f.history.found()
 	testkit.Equal(t, what, "")
-}
-
-// launch starts an agent on a new task at a server, and returns the attempt.
-func (a *agent) launch(t *testing.T, p *process, prompt string) (attempt string) {
-	t.Helper()
-	made := func(id, tool string, args map[string]any) string {
-		t.Helper()
-		got := a.exchange(t.Context(), p, tool, args)
-		found := regexp.MustCompile(`"` + id + `":"([^"]+)"`).FindStringSubmatch(got.text)
-		testkit.Need(t, found != nil, "%s: %s", tool, got.text)
-		return found[1]
-	}
-	project := made("project_id", "list_projects", nil)
-	task := made("task_id", "create_task", map[string]any{"project_id": project, "title": "An agent"})
-	repo := made("repo_id", "list_repos", map[string]any{"project_id": project})
-	return made("attempt_id", "start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": prompt,
-		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
 }
 
 // rest waits for a part of the agent's time.

@@ -315,17 +315,6 @@ func TestReviewModel(t *testing.T) {
 	}
 }
 
-// loaded is a load that is over, on a project that is still there.
-func loaded(t *testing.T, args ...string) *load {
-	t.Helper()
-	l := newLoad(io.Discard)
-	testkit.Must(t, l.flags().Parse(args))
-	testkit.Must(t, l.valid())
-	l.dir = t.TempDir()
-	testkit.Must(t, l.run(t.Context()))
-	return l
-}
-
 // judged judges a load again, as if the store had these sessions, and returns what kinds of faults it finds.
 func judged(l *load, all []kept) (kinds []string) {
 	h := newHistory()
@@ -348,7 +337,11 @@ func TestJudgeFindsWhatIsFalsified(t *testing.T) {
 	var all []kept
 	at := -1
 	for d := time.Second; at < 0; d *= 4 { // a loaded machine may not complete a session within the first
-		l = loaded(t, "-connections", "3", "-depth", "3", "-duration", d.String(), "-seed", "7", "-edit", "-lose", "0.05")
+		l = newLoad(io.Discard)
+		testkit.Must(t, l.flags().Parse([]string{"-connections", "3", "-depth", "3", "-duration", d.String(), "-seed", "7", "-edit", "-lose", "0.05"}))
+		testkit.Must(t, l.valid())
+		l.dir = t.TempDir()
+		testkit.Must(t, l.run(t.Context()))
 		all = testkit.Get(l.kept(t.Context())).Must(t)
 		testkit.Same(t, judged(l, all), nil, "nothing was falsified")
 		at = slices.IndexFunc(all, func(k kept) bool {

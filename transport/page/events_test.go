@@ -9,7 +9,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -136,8 +135,8 @@ func TestEditsAreShown(t *testing.T) {
 // A change is on each page that shows it as soon as it is acknowledged, and open pages are told. These keep their streams, so
 // what they follow does not depend on what has begun when they are opened.
 func TestOpenPagesFollow(t *testing.T) {
-	s, call, b := open(t)
-	sessions, tasks := s.fill(t, 4, 4)
+	_, call, b := open(t)
+	sessions, tasks := fill(call, 1, 1)
 	task, outer, nested := call.Task("first", "! true\n"), call.Plan("outer"), ""
 	abort := func(session, text string) {
 		call("abort_workflow", pagetest.Args{"session_id": session, "explanation": text}, nil)
@@ -186,30 +185,22 @@ func TestETag(t *testing.T) {
 	testkit.Until(t, "the change", func() bool { a := ask(tag); return a.StatusCode == http.StatusOK && a.Header.Get("ETag") != tag })
 }
 
-// fill starts sessions and adds tasks, as four agents do. It returns their ids.
-func (s *server) fill(t testing.TB, sessions, tasks int) (allSessions, allTasks []string) {
-	const agents = 4
-	allSessions, allTasks = make([]string, sessions), make([]string, tasks)
-	var all sync.WaitGroup
-	for agent := range agents {
-		all.Go(func() {
-			call := pagetest.Connect(t, s.url, "")
-			for i := agent; i < sessions; i += agents {
-				allSessions[i] = call.Plan(fmt.Sprint("Goal ", i))
-			}
-			for i := agent; i < tasks; i += agents {
-				allTasks[i] = call.Task(fmt.Sprint("Task ", i), "")
-			}
-		})
+// fill starts sessions and adds tasks. It returns their ids.
+func fill(call pagetest.Call, sessions, tasks int) (allSessions, allTasks []string) {
+	for i := range sessions {
+		allSessions = append(allSessions, call.Plan(fmt.Sprint("Goal ", i)))
 	}
-	all.Wait()
+	for i := range tasks {
+		allTasks = append(allTasks, call.Task(fmt.Sprint("Task ", i), ""))
+	}
 	return allSessions, allTasks
 }
 
-// large makes a project with many jobs, one of them with many long steps and many workflows.
-func large(t testing.TB) (root string) {
-	t.Helper()
-	root = pagetest.Project(t)
+// Every page has a limit, and leads to what it leaves out.
+func TestPagesStayUnder100KB(t *testing.T) {
+	t.Parallel()
+	// There are many jobs, one of them with many long steps.
+	root := pagetest.Project(t)
 	job := func(name, summary, text string, steps int) {
 		var ids, all []string
 		for i := range steps {
@@ -225,15 +216,9 @@ func large(t testing.TB) (root string) {
 	job("long", "Long", strings.Repeat("Think of <everything> & more.\n", 1000), 60)
 	testkit.Git(t, root, "add", "-A")
 	testkit.Git(t, root, "commit", "-q", "-m", "more")
-	return root
-}
-
-// Every page has a limit, and leads to what it leaves out.
-func TestPagesStayUnder100KB(t *testing.T) {
-	t.Parallel()
-	s := serve(t, large(t), web.Options{})
+	s := serve(t, root, web.Options{})
 	call, b := pagetest.Connect(t, s.url, ""), s.browser(t)
-	sessions, tasks := s.fill(t, 120, 120)
+	sessions, tasks := fill(call, 120, 120)
 	long := call.Start(pagetest.Args{"goal": strings.Repeat("A long <goal>. ", 300), "job_name": "long", "workflow_name": "all"})
 	for range 40 {
 		call("finished_step", map[string]any{"session_id": long, "outputs": map[string]any{}, "notes": strings.Repeat("A long <note>. ", 300)}, nil)

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -427,15 +428,10 @@ func FuzzTokens(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		all, err := parseTokens(data)
 		if err != nil {
-			names := "" // what is before the colons may be shown
+			names := regexp.MustCompile(`(?m):.*$`).ReplaceAllString(string(data), "") // what is before the colons may be shown
 			for line := range strings.Lines(string(data)) {
-				before, _, _ := strings.Cut(line, ":")
-				names += before + "\n"
-			}
-			for line := range strings.Lines(string(data)) {
-				if _, secret, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && len(secret) >= 20 && !strings.Contains(names, secret) && strings.Contains(err.Error(), secret) {
-					t.Errorf("%v shows %q", err, secret)
-				}
+				_, secret, _ := strings.Cut(strings.TrimSpace(line), ":")
+				testkit.True(t, len(secret) < 20 || strings.Contains(names, secret) || !strings.Contains(err.Error(), secret), "%v shows %q", err, secret)
 			}
 			return
 		}

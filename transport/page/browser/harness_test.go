@@ -134,29 +134,17 @@ func (s *server) kill() {
 	_ = s.process.Wait()
 }
 
-// restart starts it again at the same port.
-func (s *server) restart() {
-	s.t.Helper()
-	_, port, _ := strings.Cut(strings.TrimPrefix(s.url, "http://"), ":")
-	s.start("--port", port)
-}
-
-// A work is a project in which agents have worked.
-type work struct{ session, task, attempt string }
-
-// paths are those of every page, by name.
-func (w work) paths() map[string]string {
-	return map[string]string{"now": "/", "session": "/sessions/" + w.session, "output": "/sessions/" + w.session + "/output?path=idea.txt", "board": "/board",
-		"task": "/tasks/" + w.task, "attempt": "/attempts/" + w.attempt, "changes": "/attempts/" + w.attempt + "?tab=changes", "split": "/attempts/" + w.attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip", "faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview", "help": "/help/reference/job-file.md"}
-}
-
-// begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it.
-func begin(t *testing.T, call pagetest.Call) (w work) {
-	w.session = call.Plan(pagetest.Hostile)
-	call("finished_step", args{"session_id": w.session, "outputs": args{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
-	w.task, w.attempt = call.Script(pagetest.Hostile, "! cat idea.txt\n! cat idea.txt > '<b>new.txt'\n! printf 'first\\nsecond\\n' > idea.txt\n! git add -A\n! git commit -qm work\n")
-	call.Await(t, w.attempt, "completed")
-	return w
+// begin starts a workflow, and an agent on a task that prints and commits hostile texts, and waits for it. It returns the paths of
+// every page, by name.
+func begin(t *testing.T, call pagetest.Call) map[string]string {
+	t.Helper()
+	session := call.Plan(pagetest.Hostile)
+	call("finished_step", args{"session_id": session, "outputs": args{"idea": "idea.txt"}, "notes": pagetest.Hostile}, nil)
+	task, attempt := call.Script(pagetest.Hostile, "! cat idea.txt\n! cat idea.txt > '<b>new.txt'\n! printf 'first\\nsecond\\n' > idea.txt\n! git add -A\n! git commit -qm work\n")
+	call.Await(t, attempt, "completed")
+	return map[string]string{"now": "/", "session": "/sessions/" + session, "output": "/sessions/" + session + "/output?path=idea.txt", "board": "/board",
+		"task": "/tasks/" + task, "attempt": "/attempts/" + attempt, "changes": "/attempts/" + attempt + "?tab=changes", "split": "/attempts/" + attempt + "?diff=split", "jobs": "/jobs", "job": "/jobs/trip",
+		"faults": "/jobs/broken", "trust": "/trust", "sources": "/sources", "column": "/board?status=inreview", "help": "/help/reference/job-file.md"}
 }
 
 // openShop lays out the project in testdata, serves it and lets its agents work: it has sessions in every state, tasks in every

@@ -253,17 +253,17 @@ func TestConflict(t *testing.T) {
 // Everything can be done without a mouse.
 func TestKeys(t *testing.T) {
 	_, call, b := open(t, nil)
-	w := begin(t, call)
+	paths := begin(t, call)
 	focused := func(path string) string { return `document.activeElement.pathname === '` + path + `'` }
-	b.open("/").press("j").until(focused("/attempts/" + w.attempt))
-	b.press("j").until(focused("/sessions/" + w.session))
+	b.open("/").press("j").until(focused(paths["attempt"]))
+	b.press("j").until(focused(paths["session"]))
 	b.press("j") // the last one stays
-	b.press("k").until(focused("/attempts/" + w.attempt))
+	b.press("k").until(focused(paths["attempt"]))
 	b.press("/").until(`document.activeElement.id === 'q'`)
 	b.run(`document.activeElement.value = ''`) // the driver types the slash, too
 	b.press("active").until(`document.querySelectorAll('.entry').length === 1 && location.search === '?q=active'`)
 	testkit.Equal(t, eval[string](b, `document.activeElement.id + document.activeElement.value`), "qactive", "the filter lost the focus or its text")
-	b.press(kb.Escape, "j", kb.Enter).until(at("/sessions/" + w.session))
+	b.press(kb.Escape, "j", kb.Enter).until(at(paths["session"]))
 	b.run(`setTimeout(() => history.back())`)
 	b.until(`location.pathname === "/" && ` + at("/") + ` && location.search === '?q=active' && document.getElementById('q').value === 'active' && document.querySelectorAll('.entry').length === 1`)
 	call.Plan("Another")
@@ -287,7 +287,7 @@ func TestKeys(t *testing.T) {
 
 	// Tab reaches everything that can be used, and the focus is visible at each.
 	for _, name := range []string{"now", "board", "task", "attempt", "session", "job"} {
-		b.open(w.paths()[name])
+		b.open(paths[name])
 		b.run(`document.querySelectorAll('details').forEach(d => d.open = true);
 			window.usable = () => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')].filter(e => e.checkVisibility() && !e.disabled && !e.reached);
 			document.addEventListener('focusin', e => { e.target.reached = true; const s = getComputedStyle(e.target); if (s.outlineStyle === 'none' || s.outlineWidth === '0px') (window.unseen ??= []).push(e.target.outerHTML.slice(0, 200)); })`)
@@ -308,7 +308,7 @@ func TestOpenPages(t *testing.T) {
 	bob.open("/board").run(`window.same = true`)
 	s.kill()
 	bob.until(`!document.getElementById('link').hidden`)
-	s.restart()
+	s.start("--port", s.url[strings.LastIndex(s.url, ":")+1:])
 	call := pagetest.Connect(t, s.url, "")
 	call.Script("After the restart", "! true\n")
 	bob.until(has("After the restart") + " && document.getElementById('link').hidden && window.same")
