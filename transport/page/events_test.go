@@ -80,7 +80,6 @@ func TestEvents(t *testing.T) {
 	last := event(t, ids, "a task was added")
 	testkit.Contains(t, b.get("/board"), ">one</a>")
 	hangUp()
-
 	call.Task("while nobody listened", "while nobody listened")
 	ids, hangUp = b.listen(board, last)
 	next := event(t, ids, "a page that was cut off catches up")

@@ -29,12 +29,12 @@ workflows:
   - {name: short, summary: Ask briefly, steps: [talk]}
   - name: them
     summary: Ask them
+    steps: [talk]
     inputs:
       - {name: topic, description: What <about>}
       - {name: places, description: Where to ask, type: files, required: false}
       - {name: paper, description: The paper, type: file, required: false}
       - {name: tone, description: How, default: plain & simple}
-    steps: [talk]
 steps:
   - {id: talk, name: Talk, description: Talk, instructions_file: talk.md, outputs: {}, reviews: []}
 `
@@ -53,7 +53,6 @@ func TestFormsHaveInputs(t *testing.T) {
 	has("/jobs/ask?run=them", `value="ask/them"`, `name="input.topic" rows="2" required>`, "topic (required): What &lt;about&gt;", `name="paths.places" rows="2">`, "one path per line",
 		`<input id="input.paper" name="input.paper"`, "\nplain &amp; simple</textarea>")
 	has("/board?workflow=ask/them", `value="ask/them"`, `name="input.topic" rows="2">`, "topic (required)")
-
 	send := func(path string, form url.Values) (next string) {
 		t.Helper()
 		return b.act(path+"?"+form.Encode(), b.csrf("/board")).is(http.StatusSeeOther).Header.Get("Location")
@@ -67,7 +66,6 @@ func TestFormsHaveInputs(t *testing.T) {
 	run := send("/runs", url.Values{"workflow": {"ask/them"}, "inputs_of": {"ask/them"}, "goal": {"g"}, "executor": {"SCRIPT"}, "input.topic": {"cats\r\nand dogs"}, "paths.places": {"idea.txt\r\n\r\n idea.txt "}, "input.paper": {" "}, "input.tone": {"loud"}})
 	inputs("get_run", pagetest.Args{"run_id": strings.TrimPrefix(run, "/attempts/")}, `{"topic":"cats\nand dogs","places":["idea.txt","idea.txt"],"tone":"loud"}`)
 	has(run, "<dt>topic</dt>", "cats\nand dogs")
-
 	task := send("/tasks", url.Values{"project_id": {call.Project()}, "title": {"T"}, "workflow": {"ask/them"}, "inputs_of": {"ask/them"}, "paths.places": {"idea.txt"}})
 	id := pagetest.Args{"task_id": strings.TrimPrefix(task, "/tasks/")}
 	inputs("get_task", id, `{"places":["idea.txt"]}`)
@@ -115,7 +113,6 @@ func TestHostileFilesOnThePageOfAReview(t *testing.T) {
 	finish(slices.Collect(maps.Keys(files))...)
 	testkit.Must(t, os.Remove(filepath.Join(root, "away.json")))
 	testkit.Must(t, os.Symlink("/etc/passwd", filepath.Join(root, "away.json")))
-
 	page := ann.get("/sessions/" + id)
 	testkit.ContainsAll(t, page, []string{
 		"<h1 id=\"h-title\">Title</h1>", `<a href="https://good.example/" rel="noopener noreferrer">fine</a>`, "worse", "&lt;script&gt;", `<span class="hl-k">package</span>`,

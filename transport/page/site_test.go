@@ -290,7 +290,6 @@ func TestSessionsInWorkspaces(t *testing.T) {
 	inside := pagetest.Connect(t, serve(t, attempt.Repos[0].Path, web.Options{}).url, "")
 	session := inside.Plan(pagetest.Hostile)
 	inside("finished_step", pagetest.Args{"session_id": session, "outputs": pagetest.Args{"idea": "idea.txt"}}, nil)
-
 	ann, bob, at := all[0], all[1], "/sessions/"+session
 	for _, page := range []string{at, at + "/output?path=idea.txt", "/attempts/" + id} {
 		bob.do("GET", page, nil).is(http.StatusNotFound).lacks("from the workspace")

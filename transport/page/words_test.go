@@ -78,7 +78,6 @@ func TestMessagesThatFit(t *testing.T) {
 		want   string
 	}{
 		{nil, true, "[] false"},
-		{nil, false, "[] false"},
 		{messages(10, 1, 2, 3), true, "[1 2 3] false"},
 		{messages(10, 1, 2, 3), false, "[1 2 3] false"},
 		{messages(maxTalk, 1, 2, 3, 4, 5), true, "[3 4 5] true"}, // each is cut
@@ -209,12 +208,6 @@ func TestFieldsOfAForm(t *testing.T) {
 		testkit.Works(t, err, "%s", body)
 		testkit.Same(t, any(got), want, "%s", body)
 	}
-}
-
-// A filter of the board gets another label once.
-func TestLabelled(t *testing.T) {
-	p := &boardPage{Filter: boardFilter{Labels: "a b"}}
-	testkit.Equal(t, p.Labelled("c")+" "+p.Labelled("b"), "/board?labels=a+b+c /board?labels=a+b")
 }
 
 // A list is shown in parts, each with the address of the next, and all of it is counted.

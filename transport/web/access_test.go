@@ -29,7 +29,7 @@ import (
 
 // bare is a backend without MCP and pages, and with these settings.
 func bare(settings *config.HTTP) Backend {
-	return Backend{Logger: slog.New(slog.DiscardHandler), Sessions: noSessions{}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""),
+	return Backend{Logger: slog.New(slog.DiscardHandler), Sessions: someSessions{stop: func() {}}, InFlight: new(tool.InFlight), Local: session.LocalCaller(""),
 		LastSettings: func() config.HTTP { return *settings }, Settings: func(context.Context) config.HTTP { return *settings }}
 }
 
@@ -60,12 +60,16 @@ func served(t *testing.T, b Backend, o Options) (h *Server, stop func()) {
 	return h, stop
 }
 
-// noSessions are the MCP sessions of a server that has none.
-type noSessions struct{ Sessions }
+// someSessions are the MCP sessions of a server.
+type someSessions struct {
+	Sessions
+	n, stubborn int // that there are, and that do not end
+	stop        func()
+}
 
-func (noSessions) Len() int                  { return 0 }
-func (noSessions) Stop()                     {}
-func (noSessions) Close(context.Context) int { return 0 }
+func (s someSessions) Len() int                  { return s.n }
+func (s someSessions) Stop()                     { s.stop() }
+func (s someSessions) Close(context.Context) int { return s.stubborn }
 
 func ask(t *testing.T, method, url, body string, headers ...string) (status int, location, text string) {
 	t.Helper()

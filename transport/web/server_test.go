@@ -91,22 +91,11 @@ func TestStopWaitsForReplies(t *testing.T) {
 	testkit.True(t, h.quiet(context.Background()), "it waits for a reply that is written")
 }
 
-// stubbornSessions are those of a server that has this number, two of which do not end.
-type stubbornSessions struct {
-	noSessions
-	n    int
-	stop func()
-}
-
-func (s stubbornSessions) Len() int                  { return s.n }
-func (s stubbornSessions) Stop()                     { s.stop() }
-func (s stubbornSessions) Close(context.Context) int { return 2 }
-
 // A session beyond the limit is refused, and the last one within it is not.
 func TestSessionsAreBounded(t *testing.T) {
 	for n, want := range map[int]int{2*sessionsPerConnection - 1: 202, 2 * sessionsPerConnection: 503, 2*sessionsPerConnection + 1: 503} {
 		b := bare(&config.HTTP{MaxConnections: 2, MaxRequests: 10, MaxBodyBytes: 1000, IdleTimeout: time.Minute})
-		b.Sessions, b.MCP = stubbornSessions{n: n}, mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
+		b.Sessions, b.MCP = someSessions{n: n}, mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, nil)
 		h := testkit.Get(Listen(t.Context(), b, Options{})).Must(t)
 		got := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", "/mcp", strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
@@ -170,7 +159,7 @@ func TestStopCutsOffCalls(t *testing.T) {
 	var leave func()
 	answering := make(chan struct{})
 	b := bare(&config.HTTP{MaxConnections: 5, MaxRequests: 5, Quotas: config.Quotas{Requests: 5}})
-	b.Logger, b.Sessions = slog.New(slog.NewTextHandler(&log, nil)), stubbornSessions{stop: sync.OnceFunc(func() {
+	b.Logger, b.Sessions = slog.New(slog.NewTextHandler(&log, nil)), someSessions{stubborn: 2, stop: sync.OnceFunc(func() {
 		go func() { <-answering; leave() }()
 		time.AfterFunc(2*drainPoll, func() { close(answering) })
 	})}

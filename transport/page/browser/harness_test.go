@@ -189,7 +189,6 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 	finish(complete, "list", args{})
 	finish(complete, "verify", args{})
 	call("abort_workflow", args{"session_id": start("Check the claims of the old imprint", "claims", "check"), "explanation": "The imprint was replaced yesterday."}, nil)
-
 	work := func(task, state string) string {
 		attempt := call.Attempt(task, "CLAUDE_CODE")
 		call.Await(t, attempt, state)
@@ -218,14 +217,12 @@ func openShop(t *testing.T) (root string, paths map[string]string) {
 	update(task, args{"labels": []string{"checkout"}, "priority": "high"})
 	update(call.Task("Dark mode for the shop", "Follow the setting of the system."), args{"labels": []string{"design", "good-first-issue"}, "priority": "low"})
 	call.Task("Donaudampfschifffahrtsgesellschaftskapitänsmützenproduktdetailseite has no translation", "")
-
 	var known struct{ Tools []struct{ Name string } }
 	testkit.Until(t, "the workflows of research", func() bool { call("list_workflow_tools", args{}, &known); return len(known.Tools) > 0 })
 	var x struct {
 		ID string `json:"execution_id"`
 	}
 	call("call_workflow_tool", args{"name": known.Tools[0].Name, "arguments": args{"goal": "Which coupons do other shops have?"}}, &x)
-
 	b := person(t, root)
 	b.open("/sessions/" + session)
 	b.run(`document.querySelectorAll('details').forEach(d => d.open = true)`)

@@ -127,7 +127,6 @@ func TestRunNeedsAPerson(t *testing.T) {
 	b.until(state("completed"))
 	b.open("/").until(headings + ` === 'Done, to merge'`)
 	b.click("Done").until(`!document.querySelector('.needs .entry') && document.querySelector('.recent').innerText.includes('One text')`)
-
 	b.startRun("write", "Two texts", "1")
 	p.order(t, "plan", "finish")
 	b.until(state("paused") + " && " + has("A budget has paused it"))

@@ -200,7 +200,6 @@ func TestMerge(t *testing.T) {
 		testkit.Works(t, testkit.Get(os.Stat(filepath.Join(root, way.file))).Err(), "%s", way.option)
 		testkit.True(t, !b.is(`[...document.querySelectorAll('button')].some(e => e.textContent === 'Merge')`), "%s: it can be merged again", way.option)
 	}
-
 	id := works(t, call, "Push it", "echo a > four.txt; git add -A; git commit -qm four")
 	b.open("/attempts/" + id + "?tab=changes").click("Push to a remote").click("Push").until(said("pushed"))
 	branch := strings.TrimSpace(testkit.Git(t, origin, "branch", "--format=%(refname:short)"))
@@ -422,7 +421,6 @@ func TestSources(t *testing.T) {
 	offer("assemble", "paint")
 	b.click("Ask all for their workflows now").until(said("New (1): paint") + " && " + in("#source-factory", "2 workflows"))
 	b.click("Ask all for their workflows now").until(said("Nothing has changed."))
-
 	call("call_workflow_tool", args{"name": "assemble", "arguments": args{}}, nil)
 	b.until(`document.querySelector('#executions ~ ul .status.running') && ` + has("2 of 3") + " && " + has("two of three"))
 	b.open("/").until(in("[aria-labelledby=working]", "assemble"))
