@@ -270,7 +270,6 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 	attempt := made("attempt_id", "start_task_attempt", map[string]any{"task_id": task, "executor": "SIM", "prompt": fmt.Sprintf("%s long %d 0 true", orderPrefix, int(agentTime.Seconds())),
 		"repos": []map[string]any{{"repo_id": repo, "target_branch": "main"}}})
 	testkit.Until(t, "started", func() bool { return strings.Contains(agents(), "start long") })
-
 	rest(t, *agentTime/5)
 	serve()
 	rest(t, *agentTime/5)
@@ -287,7 +286,6 @@ func TestAnAgentOutlivesServers(t *testing.T) {
 	}
 	rest(t, *agentTime/10-time.Since(away))
 	m.proxy.Refuse(false)
-
 	rest(t, *agentTime*3/5)
 	ended := ""
 	testkit.Until(t, "ended", func() bool {

@@ -194,13 +194,11 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	for _, at := range s.servers {
 		a.exchange(ctx, at.current(), "get_step", map[string]any{"session_id": s.history.known()[0]})
 	}
-
 	db := testkit.Get(sql.Open("sqlite", "file:"+s.boardFile())).Must(t)
 	testkit.Get(db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")).Must(t)
 	testkit.Must(t, db.Close())
 	data := damage(testkit.Get(os.ReadFile(s.boardFile())).Must(t))
 	testkit.Must(t, os.WriteFile(s.boardFile(), data, 0o600))
-
 	remedied := func(what, text string, err bool) {
 		t.Helper()
 		testkit.True(t, err && strings.Contains(text, s.boardFile()) && strings.Contains(text, "--set-aside"), "%s is not refused with the path and what to do: %v, %s", what, err, text)
@@ -228,7 +226,6 @@ func damaged(t *testing.T, damage func(data []byte) []byte) {
 	}
 	testkit.True(t, bytes.Equal(testkit.Get(os.ReadFile(s.boardFile())).Must(t), data), "the damaged database was touched")
 	testkit.Must(t, s.killRunning())
-
 	text, failed = command("check", "--set-aside")
 	testkit.Need(t, !failed, "check --set-aside: %s", text)
 	printed, screen, err := tty.Run(s.deepwork(ctx, s.servers[0], "sessions", "import", "--all"), "", "yes")
